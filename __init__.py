@@ -1,0 +1,1 @@
+"""weft: co-design of tensor accelerators and their compiler, in Python."""
