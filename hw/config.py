@@ -1,0 +1,244 @@
+"""The one description of a core: every width, depth and shape is derived from :class:`CoreConfig`.
+
+RTL, assembler, simulators and compiler all take this object; the core reports :attr:`CoreConfig.hash64`
+in a register, so that a program compiled for another core is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, fields, replace
+
+from .errors import ConfigError
+
+ISA_VERSION = 1
+"""Part of the configuration's hash: raised whenever an instruction's layout or meaning changes."""
+
+LOOP_LEVELS = 6
+"""Affine loop levels that the gemm and vector engines each hold."""
+
+PAD_BITS = 4
+"""Width of each padding count of a LOAD."""
+
+STRIDE_BITS = 20
+"""Width of a DMA row stride, in DRAM entries."""
+
+
+def _is_power_of_two(value: int) -> bool:
+    return value > 0 and value & (value - 1) == 0
+
+
+def _bits_for_index(depth: int) -> int:
+    return max(1, (depth - 1).bit_length())
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoreConfig:
+    """Shape of a core: one ``[batch x block_in] x [block_in x block_out]`` int8 product a cycle.
+
+    Depths count entries: ``inp`` entries hold ``batch x block_in`` int8, ``wgt`` entries
+    ``block_out x block_in`` int8, ``acc`` entries ``batch x block_out`` int32 and ``out`` entries
+    ``batch x block_out`` int8. Every illegal combination raises :class:`ConfigError` with the reason.
+    """
+
+    name: str = "custom"
+    batch: int = 1
+    block_in: int = 16
+    block_out: int = 16
+    inp_depth: int = 2048
+    wgt_depth: int = 1024
+    acc_depth: int = 2048
+    out_depth: int = 1024
+    acc_banks: int = 4  # consecutive ranges of the accumulator memory with ports of their own
+    queue_depth: int = 32  # instructions waiting in front of each engine
+    token_depth: int = 15  # tokens that one pair of engines can hold
+    bus_bits: int = 64  # AXI data width
+    address_bits: int = 32  # AXI address width
+    read_outstanding: int = 16  # read bursts in flight
+    write_outstanding: int = 8  # write bursts in flight
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name != "name" and (not isinstance(value, int) or isinstance(value, bool)):
+                raise ConfigError(f"{field.name} must be an integer, not {value!r}")
+        self._check_powers_of_two()
+        self._check_ranges()
+        if self.largest_instruction_bits > 256:
+            raise ConfigError(
+                f"the widest instruction needs {self.largest_instruction_bits} bits, but at most 256 are encodable",
+                hint="use smaller scratchpads",
+            )
+
+    def _check_powers_of_two(self) -> None:
+        limits = {
+            "batch": (1, 16),
+            "block_in": (2, 128),
+            "block_out": (2, 128),
+            "inp_depth": (8, 65536),
+            "wgt_depth": (8, 65536),
+            "acc_depth": (16, 65536),
+            "out_depth": (8, 65536),
+            "acc_banks": (1, 16),
+            "queue_depth": (2, 1024),
+            "bus_bits": (64, 512),
+            "read_outstanding": (1, 64),
+            "write_outstanding": (1, 64),
+        }
+        for name, (low, high) in limits.items():
+            value = getattr(self, name)
+            if not _is_power_of_two(value) or not low <= value <= high:
+                raise ConfigError(f"{name} must be a power of two in {low}..{high}, not {value}")
+
+    def _check_ranges(self) -> None:
+        if not 1 <= self.token_depth <= 255:
+            raise ConfigError(f"token_depth must be in 1..255, not {self.token_depth}")
+        if not 32 <= self.address_bits <= 64:
+            raise ConfigError(f"address_bits must be in 32..64, not {self.address_bits}")
+        if self.acc_depth // self.acc_banks < 4:
+            raise ConfigError(
+                f"acc_banks={self.acc_banks} leaves {self.acc_depth // self.acc_banks} entries a bank, but a bank needs 4",
+                hint="use fewer banks or a deeper accumulator memory",
+            )
+        if self.granule_bytes < 2:
+            raise ConfigError(
+                f"the smallest entry has {self.granule_bytes} bytes, but 2 are needed",
+                hint="raise batch, block_in or block_out",
+            )
+        for memory in ("inp", "wgt", "acc", "out"):
+            bits = 8 * getattr(self, f"{memory}_bytes")
+            if bits > 65536:
+                raise ConfigError(
+                    f"one {memory} entry would be {bits} bits wide, but at most 65536 are possible",
+                    hint="lower batch, block_in or block_out",
+                )
+
+    # Entries, in bytes
+
+    @property
+    def inp_bytes(self) -> int:
+        """Bytes of one ``inp`` entry: lanes ``(block_in / sub_block, batch, sub_block)`` of int8."""
+        return self.batch * self.block_in
+
+    @property
+    def wgt_bytes(self) -> int:
+        """Bytes of one ``wgt`` entry: ``(block_out, block_in)`` of int8."""
+        return self.block_out * self.block_in
+
+    @property
+    def acc_bytes(self) -> int:
+        """Bytes of one ``acc`` entry: lanes ``(block_out / sub_block, batch, sub_block)`` of int32."""
+        return 4 * self.lanes
+
+    @property
+    def out_bytes(self) -> int:
+        """Bytes of one ``out`` entry: the lanes of an ``acc`` entry, as int8."""
+        return self.lanes
+
+    @property
+    def lanes(self) -> int:
+        """Elements of one accumulator entry, and lanes of the vector engine."""
+        return self.batch * self.block_out
+
+    @property
+    def sub_block(self) -> int:
+        """Channels that stand together in memory whichever side reads them: the smaller block."""
+        return min(self.block_in, self.block_out)
+
+    @property
+    def dram_block(self) -> int:
+        """Channels to which activations in DRAM are padded: the larger block."""
+        return max(self.block_in, self.block_out)
+
+    @property
+    def granule_bytes(self) -> int:
+        """Unit of the DRAM offsets in instructions: the smallest entry."""
+        return min(self.inp_bytes, self.out_bytes)
+
+    @property
+    def bus_bytes(self) -> int:
+        return self.bus_bits // 8
+
+    @property
+    def macs_per_cycle(self) -> int:
+        return self.batch * self.block_in * self.block_out
+
+    # Field widths
+
+    @property
+    def index_bits(self) -> int:
+        """Width of every scratchpad index and loop stride."""
+        return _bits_for_index(max(self.inp_depth, self.wgt_depth, self.acc_depth, self.out_depth))
+
+    @property
+    def count_bits(self) -> int:
+        """Width of every row, column and loop count: a whole scratchpad can be counted."""
+        return self.index_bits + 1
+
+    @property
+    def dram_bits(self) -> int:
+        """Width of a DRAM offset in granules: 4 GiB of window."""
+        return 32 - (self.granule_bytes.bit_length() - 1)
+
+    @property
+    def largest_instruction_bits(self) -> int:
+        """Bits that the widest instruction (LOAD) uses; see :mod:`weft.hw.isa`."""
+        header, scratchpad, pad_value = 16, 2, 8
+        return (
+            header + scratchpad + self.dram_bits + self.index_bits + 2 * self.count_bits
+            + STRIDE_BITS + 4 * PAD_BITS + pad_value
+        )  # fmt: skip
+
+    @property
+    def instruction_bits(self) -> int:
+        """128, or 256 for scratchpads too deep for 128-bit instructions."""
+        return 128 if self.largest_instruction_bits <= 128 else 256
+
+    @property
+    def instruction_bytes(self) -> int:
+        return self.instruction_bits // 8
+
+    # Identity
+
+    def to_json(self) -> str:
+        """Canonical JSON text; :meth:`from_json` reads it back."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> CoreConfig:
+        """Read what :meth:`to_json` wrote; :class:`ConfigError` names an unknown or missing field."""
+        try:
+            values = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ConfigError(f"not a configuration: {error}") from error
+        if not isinstance(values, dict):
+            raise ConfigError(f"not a configuration: expected an object, got {type(values).__name__}")
+        known = {field.name for field in fields(CoreConfig)}
+        if unknown := sorted(set(values) - known):
+            raise ConfigError(f"unknown configuration field {unknown[0]!r}", hint=f"known fields: {', '.join(sorted(known))}")
+        if missing := sorted(known - set(values)):
+            raise ConfigError(f"configuration field {missing[0]!r} is missing")
+        return CoreConfig(**values)
+
+    @property
+    def hash64(self) -> int:
+        """What the core's hash register holds; the name takes no part in it."""
+        text = f"isa{ISA_VERSION}:{replace(self, name='').to_json()}"
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+
+
+TINY = CoreConfig(
+    name="tiny", block_in=4, block_out=4, inp_depth=512, wgt_depth=256, acc_depth=256, out_depth=128, queue_depth=16
+)
+PYNQ = CoreConfig(name="pynq")
+WIDE = CoreConfig(name="wide", block_in=32, block_out=32, bus_bits=128)
+
+NAMED: dict[str, CoreConfig] = {config.name: config for config in (TINY, PYNQ, WIDE)}
+
+
+def named_config(name: str) -> CoreConfig:
+    """The configuration called ``name``; :class:`ConfigError` lists the known names."""
+    if name not in NAMED:
+        raise ConfigError(f"unknown configuration {name!r}", hint=f"known: {', '.join(sorted(NAMED))}")
+    return NAMED[name]

@@ -1,0 +1,128 @@
+"""What every engine of the core has in common: commands, tokens, faults, accounting, trace."""
+
+from __future__ import annotations
+
+from enum import unique
+
+from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .config import CoreConfig
+from .isa import Engine, Fault
+
+NUMBER_BITS = 24
+"""Width of an instruction's number in its program."""
+
+ENGINES = len(Engine)
+
+
+@unique
+class CycleClass(enum.Enum, shape=4):
+    """What an engine did in a cycle; each cycle of each engine is in exactly one class.
+
+    ``TOKEN + engine`` is a wait for a token of that engine (the lowest-numbered missing one).
+    """
+
+    IDLE = 0  # queue empty and nothing more to come, or the core is not running
+    BUSY = 1  # a micro-op issued, or data moved
+    INSTRUCTION = 2  # queue empty while fetch has not reached FINISH
+    MEMORY = 3  # waiting for DRAM
+    CONFLICT = 4  # waiting for a scratchpad port, a hazard, or its own pipeline to drain
+    SEND = 5  # waiting for room for a token
+    TOKEN_LOAD = 8
+    TOKEN_LOADW = 9
+    TOKEN_GEMM = 10
+    TOKEN_VECTOR = 11
+    TOKEN_STORE = 12
+
+
+def command_layout(config: CoreConfig) -> data.StructLayout:
+    """An instruction on its way to an engine, with its number in the program."""
+    return data.StructLayout({"number": NUMBER_BITS, "word": config.instruction_bits})
+
+
+class FaultSignature(wiring.Signature):
+    """``valid`` for at least one cycle with the cause and the instruction's number."""
+
+    def __init__(self) -> None:
+        super().__init__({"valid": Out(1), "cause": Out(Fault), "number": Out(NUMBER_BITS)})
+
+
+class EventSignature(wiring.Signature):
+    """One-cycle event about instruction ``number`` (start or retirement), for traces."""
+
+    def __init__(self) -> None:
+        super().__init__({"valid": Out(1), "number": Out(NUMBER_BITS)})
+
+
+class EngineSignature(wiring.Signature):
+    """Engine as seen by the core.
+
+    commands
+        Instructions in order. The engine may look at ``payload`` as long as it likes before ``ready``.
+    tokens, take
+        Bit ``e`` of ``tokens``: a token from engine ``e`` is there. ``take`` (same cycle, one cycle long) removes one of each named.
+    send
+        Masks in program order, each once the writes of its instruction are visible; the token matrix accepts a mask when all its
+        counters have room. Must not depend combinationally on ``send.ready``.
+    stop
+        The core has faulted: start no new instruction, micro-op or burst; finish what the bus requires.
+    idle
+        Nothing in progress: no instruction started and not retired, no write or response outstanding, no send pending.
+    activity
+        Class of this cycle (the engine does not know whether more instructions come: it reports INSTRUCTION when its queue is
+        empty and nothing is in progress; the core turns that into IDLE once fetch has seen FINISH).
+    progress
+        Something moved in this cycle (feeds the watchdog).
+    started, retired
+        Trace events.
+    """
+
+    def __init__(self, config: CoreConfig) -> None:
+        super().__init__(
+            {
+                "commands": In(stream.Signature(command_layout(config))),
+                "tokens": In(ENGINES),
+                "take": Out(ENGINES),
+                "send": Out(stream.Signature(ENGINES)),
+                "fault": Out(FaultSignature()),
+                "stop": In(1),
+                "idle": Out(1),
+                "activity": Out(CycleClass),
+                "progress": Out(1),
+                "started": Out(EventSignature()),
+                "retired": Out(EventSignature()),
+            }
+        )
+
+
+class ReadPortSignature(wiring.Signature):
+    """Scratchpad read, from the reader's side: ``data`` is valid two cycles after ``enable``."""
+
+    def __init__(self, index_bits: int, data_bits: int) -> None:
+        super().__init__({"enable": Out(1), "index": Out(index_bits), "data": In(data_bits)})
+
+
+class WritePortSignature(wiring.Signature):
+    """Scratchpad write, from the writer's side: ``mask`` has one bit for each ``chunk_bits`` of the entry.
+
+    The write happens in a cycle with ``enable`` and ``ready``; a port that never has to wait ties ``ready`` to 1.
+    ``data`` is the whole entry; chunks whose mask bit is 0 keep their content. A read whose ``enable`` comes in the cycle
+    after the write sees it.
+    """
+
+    def __init__(self, index_bits: int, data_bits: int, chunk_bits: int) -> None:
+        super().__init__(
+            {
+                "enable": Out(1),
+                "ready": In(1),
+                "index": Out(index_bits),
+                "data": Out(data_bits),
+                "mask": Out(max(1, data_bits // chunk_bits)),
+            }
+        )
+
+
+def chunk_bits(config: CoreConfig, entry_bytes: int) -> int:
+    """Bits that one write-mask bit covers in a scratchpad that the bus fills: a bus word, or the entry if it is smaller."""
+    return min(config.bus_bits, 8 * entry_bytes)

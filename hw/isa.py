@@ -1,0 +1,464 @@
+"""The instruction set, declared once; RTL, assembler, disassembler and simulators use these layouts.
+
+``docs/isa.md`` states what each instruction means. Fields are declared low bit first as
+``(name, width, signed)`` and become Amaranth ``StructLayout``s for the decoders in RTL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import MISSING, dataclass, fields
+from enum import IntEnum, unique
+from functools import lru_cache
+from typing import ClassVar, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from amaranth.hdl import signed, unsigned
+from amaranth.lib import data
+
+from .config import LOOP_LEVELS, PAD_BITS, STRIDE_BITS, CoreConfig
+from .errors import InstructionError
+
+
+@unique
+class Engine(IntEnum):
+    """Engines with a queue of their own; the value is the bit in a token mask and the ``engine`` field."""
+
+    LOAD = 0  # activations: DRAM -> inp, acc
+    LOADW = 1  # weights and parameters: DRAM -> wgt, acc
+    GEMM = 2
+    VECTOR = 3
+    STORE = 4
+
+
+FETCH = 5
+"""Engine number that a fault record uses for the fetch unit."""
+
+ENGINE_NAMES = (*(engine.name.lower() for engine in Engine), "fetch")
+
+
+@unique
+class Opcode(IntEnum):
+    """Instruction kinds. Zero is illegal on purpose: erased memory must not run."""
+
+    LOOP = 1
+    LOAD = 2
+    STORE = 3
+    GEMM = 4
+    VECTOR = 5
+    SYNC = 6
+    FINISH = 7
+
+
+@unique
+class Scratchpad(IntEnum):
+    """Target of a LOAD."""
+
+    INP = 0
+    WGT = 1
+    ACC = 2
+    ACC8 = 3  # int8 in DRAM, widened into acc
+
+
+@unique
+class VectorOp(IntEnum):
+    """Operation of a VECTOR instruction, lane by lane in int32 (``docs/isa.md``, "VECTOR")."""
+
+    ADD = 0
+    SUB = 1
+    MUL = 2
+    MIN = 3
+    MAX = 4
+    SHR = 5
+    REQUANTISE = 6
+    MAC = 8
+    SUM = 9
+    MIN_ACCUMULATE = 10
+    MAX_ACCUMULATE = 11
+
+    @property
+    def accumulates(self) -> bool:
+        """True when the destination is also read: ``dst = op(dst, a, b)``."""
+        return self >= VectorOp.MAC
+
+
+@unique
+class Fault(IntEnum):
+    """Cause in the fault record."""
+
+    NONE = 0
+    ILLEGAL = 1  # no such instruction, or a field out of its range
+    INDEX = 2  # index out of a scratchpad
+    WINDOW = 3  # address outside the DMA window
+    ALIGNMENT = 4  # DRAM offset not a multiple of the entry or of the bus word
+    BUS_READ = 5  # error response on the read channel
+    BUS_WRITE = 6  # error response on the write channel
+    WATCHDOG = 7  # no progress for the set number of cycles: a token deadlock or a dead bus
+    NO_FINISH = 8  # the program ended without FINISH
+
+
+IMMEDIATE_BITS = 25
+"""Width of an immediate, and of the second factor of MUL, MAC and REQUANTISE: one DSP48 operand."""
+
+CLAMP_BITS = 9
+"""Width of zero point and clamp limits: a value minus its zero point has nine bits."""
+
+Field = tuple[str, int, bool]
+
+HEADER: tuple[Field, ...] = (("opcode", 3, False), ("engine", 3, False), ("wait", 5, False), ("send", 5, False))
+
+
+@lru_cache(maxsize=None)
+def instruction_fields(config: CoreConfig, opcode: Opcode) -> tuple[Field, ...]:
+    """Fields of an instruction after the header, low bit first."""
+    index, count = config.index_bits, config.count_bits
+    match opcode:
+        case Opcode.LOOP:
+            return (
+                ("level", 3, False), ("extent", count, False),
+                ("dst_stride", index, False), ("a_stride", index, False), ("b_stride", index, False),
+            )  # fmt: skip
+        case Opcode.LOAD:
+            return (
+                ("scratchpad", 2, False), ("index", index, False), ("offset", config.dram_bits, False),
+                ("rows", count, False), ("columns", count, False), ("stride", STRIDE_BITS, False),
+                ("pad_top", PAD_BITS, False), ("pad_bottom", PAD_BITS, False),
+                ("pad_left", PAD_BITS, False), ("pad_right", PAD_BITS, False), ("pad_value", 8, True),
+            )  # fmt: skip
+        case Opcode.STORE:
+            return (
+                ("index", index, False), ("offset", config.dram_bits, False),
+                ("rows", count, False), ("columns", count, False), ("stride", STRIDE_BITS, False),
+            )  # fmt: skip
+        case Opcode.GEMM:
+            return (
+                ("zero", 1, False), ("levels", 3, False),
+                ("dst", index, False), ("src", index, False), ("wgt", index, False),
+            )  # fmt: skip
+        case Opcode.VECTOR:
+            return (
+                ("op", 4, False), ("zero", 1, False), ("levels", 3, False), ("to_out", 1, False), ("b_immediate", 1, False),
+                ("dst", index, False), ("a", index, False), ("b", IMMEDIATE_BITS, True),
+                ("zero_point", CLAMP_BITS, True), ("low", CLAMP_BITS, True), ("high", CLAMP_BITS, True),
+                ("left_shift", 5, False),
+            )  # fmt: skip
+        case Opcode.SYNC | Opcode.FINISH:
+            return ()
+
+
+@lru_cache(maxsize=None)
+def instruction_layout(config: CoreConfig, opcode: Opcode) -> data.StructLayout:
+    """Layout of a whole instruction; ``reserved`` fills it up to the instruction width and must be zero."""
+    members = {name: signed(width) if sign else unsigned(width) for name, width, sign in HEADER + instruction_fields(config, opcode)}
+    used = sum(width for _, width, _ in HEADER + instruction_fields(config, opcode))
+    members["reserved"] = unsigned(config.instruction_bits - used)
+    return data.StructLayout(members)
+
+
+def header_layout(config: CoreConfig) -> data.StructLayout:
+    """Layout that shows the header only."""
+    members = {name: unsigned(width) for name, width, _ in HEADER}
+    members["payload"] = unsigned(config.instruction_bits - sum(width for _, width, _ in HEADER))
+    return data.StructLayout(members)
+
+
+def engine_mask(engines: Iterable[Engine]) -> int:
+    """Token mask of a set of engines."""
+    mask = 0
+    for engine in engines:
+        mask |= 1 << engine
+    return mask
+
+
+def mask_engines(mask: int) -> tuple[Engine, ...]:
+    """Engines of a token mask, in order."""
+    return tuple(engine for engine in Engine if mask >> engine & 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instruction:
+    """What all instructions have: who waits for whose token, and who gets one at the end."""
+
+    opcode: ClassVar[Opcode]
+    engine: Engine
+    wait: int = 0  # mask of engines: one token of each is taken before the instruction starts
+    send: int = 0  # mask of engines: one token to each when the instruction's writes are visible
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loop(Instruction):
+    """Set one level of the engine's affine loops; level 0 is the innermost."""
+
+    opcode: ClassVar[Opcode] = Opcode.LOOP
+    level: int
+    extent: int
+    dst_stride: int = 0
+    a_stride: int = 0  # stride of `a` (vector) or `src` (gemm)
+    b_stride: int = 0  # stride of `b` (vector) or `wgt` (gemm)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load(Instruction):
+    """2-D strided copy from DRAM into consecutive entries of a scratchpad, with padding."""
+
+    opcode: ClassVar[Opcode] = Opcode.LOAD
+    engine: Engine = Engine.LOAD
+    scratchpad: Scratchpad
+    index: int
+    offset: int  # granules from the window's base
+    rows: int
+    columns: int  # entries
+    stride: int = 0  # entries from row to row in DRAM
+    pad_top: int = 0
+    pad_bottom: int = 0
+    pad_left: int = 0
+    pad_right: int = 0
+    pad_value: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Store(Instruction):
+    """2-D strided copy of consecutive ``out`` entries to DRAM."""
+
+    opcode: ClassVar[Opcode] = Opcode.STORE
+    engine: Engine = Engine.STORE
+    index: int
+    offset: int
+    rows: int
+    columns: int
+    stride: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gemm(Instruction):
+    """``acc[dst] += inp[src] x wgt[wgt]`` for each iteration of the innermost ``levels`` loops."""
+
+    opcode: ClassVar[Opcode] = Opcode.GEMM
+    engine: Engine = Engine.GEMM
+    zero: int = 0
+    levels: int = 0
+    dst: int
+    src: int
+    wgt: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vector(Instruction):
+    """One vector operation for each iteration of the innermost ``levels`` loops."""
+
+    opcode: ClassVar[Opcode] = Opcode.VECTOR
+    engine: Engine = Engine.VECTOR
+    op: VectorOp
+    zero: int = 0
+    levels: int = 0
+    to_out: int = 0
+    b_immediate: int = 0
+    dst: int
+    a: int
+    b: int = 0
+    zero_point: int = 0
+    low: int = 0
+    high: int = 0
+    left_shift: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sync(Instruction):
+    """Only waits and sends."""
+
+    opcode: ClassVar[Opcode] = Opcode.SYNC
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finish(Instruction):
+    """End of the program: done once every engine has drained. Handled by fetch; no tokens."""
+
+    opcode: ClassVar[Opcode] = Opcode.FINISH
+    engine: Engine = Engine.LOAD
+
+
+INSTRUCTION_TYPES: dict[Opcode, type[Instruction]] = {
+    kind.opcode: kind for kind in (Loop, Load, Store, Gemm, Vector, Sync, Finish)
+}
+
+LEGAL_ENGINES: dict[Opcode, tuple[Engine, ...]] = {
+    Opcode.LOOP: (Engine.GEMM, Engine.VECTOR),
+    Opcode.LOAD: (Engine.LOAD, Engine.LOADW),
+    Opcode.STORE: (Engine.STORE,),
+    Opcode.GEMM: (Engine.GEMM,),
+    Opcode.VECTOR: (Engine.VECTOR,),
+    Opcode.SYNC: tuple(Engine),
+    Opcode.FINISH: (Engine.LOAD,),
+}
+
+LEGAL_SCRATCHPADS: dict[Engine, tuple[Scratchpad, ...]] = {
+    Engine.LOAD: (Scratchpad.INP, Scratchpad.ACC, Scratchpad.ACC8),
+    Engine.LOADW: (Scratchpad.WGT, Scratchpad.ACC, Scratchpad.ACC8),
+}
+
+
+def header_problem(instruction: Instruction) -> str:
+    """Why fetch refuses the instruction, or an empty string."""
+    if instruction.engine not in LEGAL_ENGINES[instruction.opcode]:
+        return f"{instruction.opcode.name} cannot run on engine {ENGINE_NAMES[instruction.engine]!r}"
+    for name, mask in (("wait", instruction.wait), ("send", instruction.send)):
+        if mask and instruction.opcode is Opcode.FINISH:
+            return f"FINISH takes no tokens, but {name} is {mask:#x}"
+        if mask >> instruction.engine & 1:
+            return f"{name} names the instruction's own engine {ENGINE_NAMES[instruction.engine]!r}"
+    return ""
+
+
+def body_problem(instruction: Instruction) -> str:
+    """Why the engine refuses the instruction (cause ILLEGAL), or an empty string."""
+    match instruction:
+        case Loop(level=level) if level >= LOOP_LEVELS:
+            return f"loop level {level} does not exist; there are {LOOP_LEVELS}"
+        case Loop(extent=0):
+            return "loop extent is 0"
+        case Load(engine=engine, scratchpad=scratchpad) if scratchpad not in LEGAL_SCRATCHPADS[engine]:
+            return f"engine {ENGINE_NAMES[engine]!r} cannot write scratchpad {scratchpad.name}"
+        case Gemm(levels=levels) | Vector(levels=levels) if levels > LOOP_LEVELS:
+            return f"{levels} loop levels, but there are {LOOP_LEVELS}"
+        case Vector(op=op, to_out=1) if op.accumulates:
+            return f"{op.name} accumulates and cannot write to out"
+        case Vector(op=VectorOp.REQUANTISE, b_immediate=1):
+            return "REQUANTISE takes its parameters from acc, not from an immediate"
+    return ""
+
+
+def encode(config: CoreConfig, instruction: Instruction) -> int:
+    """The instruction as an integer; :class:`InstructionError` names a field whose value does not fit."""
+    if problem := header_problem(instruction) or body_problem(instruction):
+        raise InstructionError(f"{type(instruction).__name__}: {problem}")
+    return encode_unchecked(config, instruction)
+
+
+def encode_unchecked(config: CoreConfig, instruction: Instruction) -> int:
+    """Like :func:`encode`, but lets instructions through that fit their fields and that the core refuses."""
+    word = 0
+    position = 0
+    for name, width, sign in HEADER + instruction_fields(config, instruction.opcode):
+        value = int(getattr(instruction, name))
+        low, high = (-(1 << width - 1), (1 << width - 1) - 1) if sign else (0, (1 << width) - 1)
+        if not low <= value <= high:
+            raise InstructionError(f"{type(instruction).__name__}: {name} is {value}, but must be in {low}..{high}")
+        word |= (value & (1 << width) - 1) << position
+        position += width
+    return word
+
+
+def decode(config: CoreConfig, word: int) -> Instruction:
+    """The instruction behind an integer; :class:`InstructionError` where the core raises ILLEGAL."""
+    opcode_bits = word & 7
+    if opcode_bits not in Opcode._value2member_map_:
+        raise InstructionError(f"no instruction has opcode {opcode_bits}")
+    opcode = Opcode(opcode_bits)
+    values: dict[str, int] = {}
+    position = 0
+    for name, width, sign in HEADER + instruction_fields(config, opcode):
+        value = word >> position & (1 << width) - 1
+        if sign and value >> width - 1:
+            value -= 1 << width
+        values[name] = value
+        position += width
+    if word >> position:
+        raise InstructionError(f"{opcode.name}: reserved bits are set")
+    del values["opcode"]
+    for name, kind in (("engine", Engine), ("scratchpad", Scratchpad), ("op", VectorOp)):
+        if name in values:
+            if values[name] not in kind._value2member_map_:
+                raise InstructionError(f"{opcode.name}: {name} is {values[name]}, which does not exist")
+            values[name] = kind(values[name])
+    instruction = INSTRUCTION_TYPES[opcode](**values)  # type: ignore[arg-type]
+    if problem := header_problem(instruction) or body_problem(instruction):
+        raise InstructionError(f"{opcode.name}: {problem}")
+    return instruction
+
+
+def assemble(config: CoreConfig, program: Sequence[Instruction]) -> npt.NDArray[np.uint8]:
+    """Program bytes as they lie in DRAM, ``instruction_bytes`` each, little endian."""
+    words = b"".join(encode(config, instruction).to_bytes(config.instruction_bytes, "little") for instruction in program)
+    return np.frombuffer(words, dtype=np.uint8).copy()
+
+
+def program_words(config: CoreConfig, program: npt.NDArray[np.uint8]) -> list[int]:
+    """Split program bytes into instruction words; the length must be a whole number of instructions."""
+    raw = program.tobytes()
+    size = config.instruction_bytes
+    if len(raw) % size:
+        raise InstructionError(f"a program of {len(raw)} bytes is not a whole number of {size}-byte instructions")
+    return [int.from_bytes(raw[start : start + size], "little") for start in range(0, len(raw), size)]
+
+
+def disassemble(config: CoreConfig, program: npt.NDArray[np.uint8]) -> list[Instruction]:
+    """Instructions of a program; :class:`InstructionError` names the number of an illegal one."""
+    instructions = []
+    for number, word in enumerate(program_words(config, program)):
+        try:
+            instructions.append(decode(config, word))
+        except InstructionError as error:
+            raise InstructionError(f"instruction {number}: {error}") from error
+    return instructions
+
+
+def format_instruction(instruction: Instruction) -> str:
+    """One line of assembly, e.g. ``gemm gemm dst=0 src=4 wgt=1 zero=1 wait=load,loadw``; defaults are left out."""
+    words = [instruction.opcode.name.lower()]
+    if instruction.opcode is not Opcode.FINISH:
+        words.append(ENGINE_NAMES[instruction.engine])
+    for item in fields(instruction):
+        value = getattr(instruction, item.name)
+        if item.name == "engine" or (item.default is not MISSING and value == item.default):
+            continue
+        if item.name in ("wait", "send"):
+            words.append(f"{item.name}={','.join(ENGINE_NAMES[engine] for engine in mask_engines(value))}")
+        elif isinstance(value, IntEnum):
+            words.append(f"{item.name}={value.name.lower()}")
+        else:
+            words.append(f"{item.name}={value}")
+    return " ".join(words)
+
+
+def parse_instruction(text: str) -> Instruction:
+    """Read what :func:`format_instruction` wrote; :class:`InstructionError` shows the word at fault."""
+    words = text.split("#")[0].split()
+    if not words or words[0].upper() not in Opcode.__members__:
+        raise InstructionError(f"no instruction is called {words[0] if words else ''!r}", hint=_one_of(Opcode.__members__))
+    kind = INSTRUCTION_TYPES[Opcode[words[0].upper()]]
+    values: dict[str, int] = {}
+    rest = words[1:]
+    if rest and "=" not in rest[0]:
+        values["engine"] = _parse_member(Engine, rest.pop(0))
+    names = {item.name for item in fields(kind)}
+    for word in rest:
+        name, _, value = word.partition("=")
+        if name not in names or not value:
+            raise InstructionError(f"{words[0]} has no field {word!r}", hint=_one_of(names))
+        if name in ("wait", "send"):
+            values[name] = engine_mask(_parse_member(Engine, part) for part in value.split(","))
+        elif name in ("scratchpad", "op"):
+            values[name] = _parse_member(Scratchpad if name == "scratchpad" else VectorOp, value)
+        else:
+            try:
+                values[name] = int(value, 0)
+            except ValueError:
+                raise InstructionError(f"{words[0]}: {name} is {value!r}, which is not a number") from None
+    try:
+        return kind(**values)  # type: ignore[arg-type]
+    except TypeError as error:
+        raise InstructionError(f"{words[0]}: {str(error).split('__init__() ')[-1]}") from None
+
+
+Member = TypeVar("Member", bound=IntEnum)
+
+
+def _parse_member(kind: type[Member], text: str) -> Member:
+    if text.upper() not in kind.__members__:
+        raise InstructionError(f"unknown {kind.__name__.lower()} {text!r}", hint=_one_of(kind.__members__))
+    return kind[text.upper()]
+
+
+def _one_of(names: Iterable[str]) -> str:
+    return f"one of: {', '.join(sorted(name.lower() for name in names))}"
