@@ -1,0 +1,204 @@
+"""Walking and rewriting trees of the loop IR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from .ir import (
+    Allocate,
+    BinOp,
+    Block,
+    Buffer,
+    Cast,
+    Expr,
+    For,
+    If,
+    IntrinsicCall,
+    Load,
+    Region,
+    Rewrite,
+    Select,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    sequence,
+)
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """The operands of an expression."""
+    match expr:
+        case BinOp(_, a, b):
+            return (a, b)
+        case Select(cond, a, b):
+            return (cond, a, b)
+        case Cast(_, x):
+            return (x,)
+        case Load(_, indices):
+            return indices
+    return ()
+
+
+def rebuild(expr: Expr, operands: tuple[Expr, ...]) -> Expr:
+    """The same node with other operands."""
+    match expr:
+        case BinOp(op, _, _):
+            return BinOp(op, *operands)
+        case Select():
+            return Select(*operands)
+        case Cast(dtype, _):
+            return Cast(dtype, *operands)
+        case Load(buffer, _):
+            return Load(buffer, operands)
+    return expr
+
+
+def walk_exprs(expr: Expr) -> Iterator[Expr]:
+    """The expression and everything below it, outermost first."""
+    yield expr
+    for child in children(expr):
+        yield from walk_exprs(child)
+
+
+def free_vars(expr: Expr) -> set[Var]:
+    """Variables used in the expression."""
+    return {node for node in walk_exprs(expr) if isinstance(node, Var)}
+
+
+def map_exprs(expr: Expr, rule: Rewrite) -> Expr:
+    """Rewrite bottom-up: ``rule`` sees every node after its operands have been rewritten."""
+    old = children(expr)
+    new = tuple(map_exprs(child, rule) for child in old)
+    if any(a is not b for a, b in zip(old, new, strict=True)):
+        expr = rebuild(expr, new)
+    result = rule(expr)
+    return expr if result is None else result
+
+
+def substitute(expr: Expr, bindings: Mapping[Var, Expr]) -> Expr:
+    """The expression with variables replaced, all at once."""
+    return map_exprs(expr, lambda node: bindings.get(node) if isinstance(node, Var) else None)
+
+
+def statements(stmt: Stmt) -> Iterator[Stmt]:
+    """The statement and everything below it in the order of execution; the Store of a Block is part of the Block."""
+    yield stmt
+    match stmt:
+        case For(body=body) | Allocate(body=body):
+            yield from statements(body)
+        case If(then=then):
+            yield from statements(then)
+        case Seq(body):
+            for child in body:
+                yield from statements(child)
+
+
+def map_children(stmt: Stmt, change: Callable[[Stmt], Stmt | None]) -> Stmt | None:
+    """The statement with ``change`` applied to its children. A child that becomes None goes away, and so does a
+    statement whose children are all gone."""
+    match stmt:
+        case For(body=body) | Allocate(body=body):
+            new = change(body)
+            return None if new is None else (stmt if new is body else replace(stmt, body=new))
+        case If(cond, then):
+            new = change(then)
+            return None if new is None else (stmt if new is then else If(cond, new))
+        case Seq(body):
+            kept = [child for child in map(change, body) if child is not None]
+            return sequence(*kept) if kept else None
+    return stmt
+
+
+def map_store_exprs(store: Store, change: Callable[[Expr], Expr]) -> Store:
+    """The store with ``change`` applied to its indices and its value."""
+    return Store(store.buffer, tuple(map(change, store.indices)), change(store.value))
+
+
+def map_stmt_exprs(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
+    """The tree with ``change`` applied to every expression in it (whole expressions, not their parts)."""
+    match stmt:
+        case For(extent=extent, body=body):
+            return replace(stmt, extent=change(extent), body=map_stmt_exprs(body, change))
+        case Allocate(buffer, body):
+            return Allocate(buffer, map_stmt_exprs(body, change))
+        case If(cond, then):
+            return If(change(cond), map_stmt_exprs(then, change))
+        case Seq(body):
+            return Seq(tuple(map_stmt_exprs(child, change) for child in body))
+        case Store():
+            return map_store_exprs(stmt, change)
+        case Block(body=store, init=init):
+            return replace(stmt, body=map_store_exprs(store, change), init=None if init is None else change(init))
+        case IntrinsicCall(operands=operands, scalars=scalars):
+            return replace(
+                stmt,
+                operands=tuple(replace(region, indices=tuple(map(change, region.indices))) for region in operands),
+                scalars=tuple((name, change(value)) for name, value in scalars),
+            )
+    return stmt
+
+
+def substitute_stmt(stmt: Stmt, bindings: Mapping[Var, Expr]) -> Stmt:
+    """The tree with loop variables replaced in all expressions; the loops themselves stay."""
+    return map_stmt_exprs(stmt, lambda expr: substitute(expr, bindings))
+
+
+def replace_buffer(stmt: Stmt, old: Buffer, new: Buffer) -> Stmt:
+    """The tree with every access and allocation of ``old`` made to ``new``, at the same indices."""
+
+    def rule(node: Expr) -> Expr | None:
+        return Load(new, node.indices) if isinstance(node, Load) and node.buffer == old else None
+
+    def move_store(store: Store) -> Store:
+        return replace(store, buffer=new) if store.buffer == old else store
+
+    def visit(node: Stmt) -> Stmt:
+        match node:
+            case Allocate(buffer, body):
+                return Allocate(new if buffer == old else buffer, visit(body))
+            case For(body=body):
+                return replace(node, body=visit(body))
+            case If(cond, then):
+                return If(cond, visit(then))
+            case Seq(body):
+                return Seq(tuple(map(visit, body)))
+            case Store():
+                return move_store(node)
+            case Block(body=store):
+                return replace(node, body=move_store(store))
+            case IntrinsicCall(operands=operands):
+                return replace(node, operands=tuple(_move(region, old, new) for region in operands))
+        return node
+
+    return visit(map_stmt_exprs(stmt, lambda expr: map_exprs(expr, rule)))
+
+
+def _move(region: Region, old: Buffer, new: Buffer) -> Region:
+    return replace(region, buffer=new) if region.buffer == old else region
+
+
+def stores_of(stmt: Stmt) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
+    """Buffers written below ``stmt``, with the indices (of the first element, for an intrinsic call)."""
+    for node in statements(stmt):
+        match node:
+            case Block(body=store) | (Store() as store):
+                yield store.buffer, store.indices
+            case IntrinsicCall(intrinsic=intrinsic, operands=operands):
+                for operand, region in zip(intrinsic.operands, operands, strict=True):
+                    if operand.mode != "in":
+                        yield region.buffer, region.indices
+
+
+def loads_of(stmt: Stmt) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
+    """Buffers read below ``stmt``, with the indices (of the first element, for an intrinsic call)."""
+    for node in statements(stmt):
+        match node:
+            case Block(body=store) | (Store() as store):
+                for index in (*store.indices, store.value):
+                    yield from ((x.buffer, x.indices) for x in walk_exprs(index) if isinstance(x, Load))
+            case IntrinsicCall(intrinsic=intrinsic, operands=operands):
+                for operand, region in zip(intrinsic.operands, operands, strict=True):
+                    if operand.mode != "out":
+                        yield region.buffer, region.indices
