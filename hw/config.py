@@ -98,7 +98,8 @@ class CoreConfig:
             raise ConfigError(f"address_bits must be in 32..64, not {self.address_bits}")
         if self.acc_depth // self.acc_banks < 4:
             raise ConfigError(
-                f"acc_banks={self.acc_banks} leaves {self.acc_depth // self.acc_banks} entries a bank, but a bank needs 4",
+                f"acc_banks={self.acc_banks} leaves {self.acc_depth // self.acc_banks} entries a bank, "
+                "but a bank needs 4",
                 hint="use fewer banks or a deeper accumulator memory",
             )
         if self.granule_bytes < 2:
@@ -216,7 +217,9 @@ class CoreConfig:
             raise ConfigError(f"not a configuration: expected an object, got {type(values).__name__}")
         known = {field.name for field in fields(CoreConfig)}
         if unknown := sorted(set(values) - known):
-            raise ConfigError(f"unknown configuration field {unknown[0]!r}", hint=f"known fields: {', '.join(sorted(known))}")
+            raise ConfigError(
+                f"unknown configuration field {unknown[0]!r}", hint=f"known fields: {', '.join(sorted(known))}"
+            )
         if missing := sorted(known - set(values)):
             raise ConfigError(f"configuration field {missing[0]!r} is missing")
         return CoreConfig(**values)

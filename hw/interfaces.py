@@ -17,7 +17,7 @@ ENGINES = len(Engine)
 
 
 @unique
-class CycleClass(enum.Enum, shape=4):
+class CycleClass(enum.Enum, shape=4):  # type: ignore[call-arg]
     """What an engine did in a cycle; each cycle of each engine is in exactly one class.
 
     ``TOKEN + engine`` is a wait for a token of that engine (the lowest-numbered missing one).
@@ -61,17 +61,19 @@ class EngineSignature(wiring.Signature):
     commands
         Instructions in order. The engine may look at ``payload`` as long as it likes before ``ready``.
     tokens, take
-        Bit ``e`` of ``tokens``: a token from engine ``e`` is there. ``take`` (same cycle, one cycle long) removes one of each named.
+        Bit ``e`` of ``tokens``: a token from engine ``e`` is there. ``take`` (same cycle, one cycle long) removes one
+        of each named.
     send
-        Masks in program order, each once the writes of its instruction are visible; the token matrix accepts a mask when all its
-        counters have room. Must not depend combinationally on ``send.ready``.
+        Masks in program order, each once the writes of its instruction are visible; the token matrix accepts a mask
+        when all its counters have room. Must not depend combinationally on ``send.ready``.
     stop
         The core has faulted: start no new instruction, micro-op or burst; finish what the bus requires.
     idle
-        Nothing in progress: no instruction started and not retired, no write or response outstanding, no send pending.
+        Nothing in progress: no instruction started and not retired, no write or response outstanding, no send
+        pending.
     activity
-        Class of this cycle (the engine does not know whether more instructions come: it reports INSTRUCTION when its queue is
-        empty and nothing is in progress; the core turns that into IDLE once fetch has seen FINISH).
+        Class of this cycle (the engine does not know whether more instructions come: it reports INSTRUCTION when its
+        queue is empty and nothing is in progress; the core turns that into IDLE once fetch has seen FINISH).
     progress
         Something moved in this cycle (feeds the watchdog).
     started, retired
@@ -107,8 +109,8 @@ class WritePortSignature(wiring.Signature):
     """Scratchpad write, from the writer's side: ``mask`` has one bit for each ``chunk_bits`` of the entry.
 
     The write happens in a cycle with ``enable`` and ``ready``; a port that never has to wait ties ``ready`` to 1.
-    ``data`` is the whole entry; chunks whose mask bit is 0 keep their content. A read whose ``enable`` comes in the cycle
-    after the write sees it.
+    ``data`` is the whole entry; chunks whose mask bit is 0 keep their content. A read whose ``enable`` comes in the
+    cycle after the write sees it.
     """
 
     def __init__(self, index_bits: int, data_bits: int, chunk_bits: int) -> None:
@@ -124,5 +126,5 @@ class WritePortSignature(wiring.Signature):
 
 
 def chunk_bits(config: CoreConfig, entry_bytes: int) -> int:
-    """Bits that one write-mask bit covers in a scratchpad that the bus fills: a bus word, or the entry if it is smaller."""
+    """Bits that one write-mask bit covers in a scratchpad that the bus fills: a bus word, or a smaller entry."""
     return min(config.bus_bits, 8 * entry_bytes)

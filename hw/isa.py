@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, dataclass, fields
 from enum import IntEnum, unique
-from functools import lru_cache
+from functools import cache
 from typing import ClassVar, TypeVar
 
 import numpy as np
@@ -109,7 +109,7 @@ Field = tuple[str, int, bool]
 HEADER: tuple[Field, ...] = (("opcode", 3, False), ("engine", 3, False), ("wait", 5, False), ("send", 5, False))
 
 
-@lru_cache(maxsize=None)
+@cache
 def instruction_fields(config: CoreConfig, opcode: Opcode) -> tuple[Field, ...]:
     """Fields of an instruction after the header, low bit first."""
     index, count = config.index_bits, config.count_bits
@@ -138,7 +138,8 @@ def instruction_fields(config: CoreConfig, opcode: Opcode) -> tuple[Field, ...]:
             )  # fmt: skip
         case Opcode.VECTOR:
             return (
-                ("op", 4, False), ("zero", 1, False), ("levels", 3, False), ("to_out", 1, False), ("b_immediate", 1, False),
+                ("op", 4, False), ("zero", 1, False), ("levels", 3, False),
+                ("to_out", 1, False), ("b_immediate", 1, False),
                 ("dst", index, False), ("a", index, False), ("b", IMMEDIATE_BITS, True),
                 ("zero_point", CLAMP_BITS, True), ("low", CLAMP_BITS, True), ("high", CLAMP_BITS, True),
                 ("left_shift", 5, False),
@@ -147,10 +148,13 @@ def instruction_fields(config: CoreConfig, opcode: Opcode) -> tuple[Field, ...]:
             return ()
 
 
-@lru_cache(maxsize=None)
+@cache
 def instruction_layout(config: CoreConfig, opcode: Opcode) -> data.StructLayout:
     """Layout of a whole instruction; ``reserved`` fills it up to the instruction width and must be zero."""
-    members = {name: signed(width) if sign else unsigned(width) for name, width, sign in HEADER + instruction_fields(config, opcode)}
+    members = {
+        name: signed(width) if sign else unsigned(width)
+        for name, width, sign in HEADER + instruction_fields(config, opcode)
+    }
     used = sum(width for _, width, _ in HEADER + instruction_fields(config, opcode))
     members["reserved"] = unsigned(config.instruction_bits - used)
     return data.StructLayout(members)
@@ -379,7 +383,9 @@ def decode(config: CoreConfig, word: int) -> Instruction:
 
 def assemble(config: CoreConfig, program: Sequence[Instruction]) -> npt.NDArray[np.uint8]:
     """Program bytes as they lie in DRAM, ``instruction_bytes`` each, little endian."""
-    words = b"".join(encode(config, instruction).to_bytes(config.instruction_bytes, "little") for instruction in program)
+    words = b"".join(
+        encode(config, instruction).to_bytes(config.instruction_bytes, "little") for instruction in program
+    )
     return np.frombuffer(words, dtype=np.uint8).copy()
 
 
@@ -425,7 +431,9 @@ def parse_instruction(text: str) -> Instruction:
     """Read what :func:`format_instruction` wrote; :class:`InstructionError` shows the word at fault."""
     words = text.split("#")[0].split()
     if not words or words[0].upper() not in Opcode.__members__:
-        raise InstructionError(f"no instruction is called {words[0] if words else ''!r}", hint=_one_of(Opcode.__members__))
+        raise InstructionError(
+            f"no instruction is called {words[0] if words else ''!r}", hint=_one_of(Opcode.__members__)
+        )
     kind = INSTRUCTION_TYPES[Opcode[words[0].upper()]]
     values: dict[str, int] = {}
     rest = words[1:]

@@ -1,0 +1,66 @@
+"""The configuration refuses what cannot be built, and identifies what can."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from weft.hw.config import NAMED, PYNQ, CoreConfig, named_config
+from weft.hw.errors import ConfigError
+
+
+def test_pynq_has_the_buffer_sizes_of_vta() -> None:
+    assert PYNQ.inp_depth * PYNQ.inp_bytes == 32 * 1024
+    assert PYNQ.wgt_depth * PYNQ.wgt_bytes == 256 * 1024
+    assert PYNQ.acc_depth * PYNQ.acc_bytes == 128 * 1024
+    assert PYNQ.bus_bits == 64
+    assert PYNQ.macs_per_cycle == 256
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"block_in": 12}, r"block_in must be a power of two in 2\.\.128, not 12"),
+        ({"batch": 0}, r"batch must be a power of two in 1\.\.16, not 0"),
+        ({"bus_bits": 32}, r"bus_bits must be a power of two in 64\.\.512, not 32"),
+        ({"bus_bits": 1024}, r"bus_bits must be a power of two in 64\.\.512, not 1024"),
+        (
+            {"acc_depth": 16, "acc_banks": 8},
+            "acc_banks=8 leaves 2 entries a bank, but a bank needs 4; use fewer",
+        ),
+        ({"token_depth": 256}, r"token_depth must be in 1\.\.255, not 256"),
+        ({"address_bits": 20}, r"address_bits must be in 32\.\.64, not 20"),
+        ({"inp_depth": 2048.0}, r"inp_depth must be an integer, not 2048\.0"),
+        ({"block_in": 128, "block_out": 128}, r"one wgt entry would be 131072 bits wide"),
+    ],
+)
+def test_an_illegal_combination_is_refused_with_its_reason(change: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        replace(PYNQ, **change)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("config", NAMED.values(), ids=NAMED)
+def test_json_reads_back(config: CoreConfig) -> None:
+    assert CoreConfig.from_json(config.to_json()) == config
+
+
+def test_json_with_an_unknown_field_is_refused() -> None:
+    with pytest.raises(ConfigError, match="unknown configuration field 'colour'"):
+        CoreConfig.from_json(PYNQ.to_json().replace('"batch"', '"colour"'))
+
+
+def test_the_hash_follows_every_field_but_the_name() -> None:
+    assert replace(PYNQ, name="other").hash64 == PYNQ.hash64
+    assert replace(PYNQ, queue_depth=64).hash64 != PYNQ.hash64
+    assert len({config.hash64 for config in NAMED.values()}) == len(NAMED)
+
+
+def test_deep_scratchpads_get_wider_instructions() -> None:
+    assert PYNQ.instruction_bits == 128
+    assert replace(PYNQ, inp_depth=4096, wgt_depth=2048, acc_depth=4096).instruction_bits == 128
+    assert replace(PYNQ, inp_depth=65536).instruction_bits == 256
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match="unknown configuration 'zynq'; known: pynq, tiny, wide"):
+        named_config("zynq")

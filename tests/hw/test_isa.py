@@ -1,0 +1,142 @@
+"""Encoding, decoding, assembly text and the RTL layout are four views of one declaration."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from weft.hw import isa
+from weft.hw.config import PYNQ, TINY, WIDE, CoreConfig
+from weft.hw.errors import InstructionError
+from weft.hw.isa import Engine, Opcode, Scratchpad, VectorOp
+
+CONFIGS = [TINY, PYNQ, WIDE, replace(PYNQ, inp_depth=65536), replace(PYNQ, batch=2, block_in=8, bus_bits=512)]
+
+
+@st.composite
+def instructions(draw: st.DrawFn, config: CoreConfig) -> isa.Instruction:
+    opcode = draw(st.sampled_from(list(Opcode)))
+    engine = draw(st.sampled_from(isa.LEGAL_ENGINES[opcode]))
+    values: dict[str, Any] = {"engine": engine}
+    for name, width, signed in isa.instruction_fields(config, opcode):
+        values[name] = draw(
+            st.integers(-(1 << width - 1), (1 << width - 1) - 1) if signed else st.integers(0, (1 << width) - 1)
+        )
+    for name in ("wait", "send"):
+        values[name] = 0 if opcode is Opcode.FINISH else draw(st.integers(0, 31)) & ~(1 << engine)
+    match opcode:
+        case Opcode.LOOP:
+            values["level"] %= isa.LOOP_LEVELS
+            values["extent"] = max(1, values["extent"])
+        case Opcode.LOAD:
+            values["scratchpad"] = draw(st.sampled_from(isa.LEGAL_SCRATCHPADS[engine]))
+        case Opcode.GEMM:
+            values["levels"] %= isa.LOOP_LEVELS + 1
+        case Opcode.VECTOR:
+            values["levels"] %= isa.LOOP_LEVELS + 1
+            values["op"] = draw(st.sampled_from(list(VectorOp)))
+            values["to_out"] &= not values["op"].accumulates
+            values["b_immediate"] &= values["op"] is not VectorOp.REQUANTISE
+    return isa.INSTRUCTION_TYPES[opcode](**values)
+
+
+configs_and_instructions = st.sampled_from(CONFIGS).flatmap(
+    lambda config: st.tuples(st.just(config), instructions(config))
+)
+
+
+@given(configs_and_instructions)
+def test_an_encoded_instruction_decodes_to_itself(case: tuple[CoreConfig, isa.Instruction]) -> None:
+    config, instruction = case
+    word = isa.encode(config, instruction)
+    assert word < 1 << config.instruction_bits
+    assert isa.decode(config, word) == instruction
+
+
+@given(configs_and_instructions)
+def test_assembly_text_reads_back(case: tuple[CoreConfig, isa.Instruction]) -> None:
+    _, instruction = case
+    assert isa.parse_instruction(isa.format_instruction(instruction)) == instruction
+
+
+@given(configs_and_instructions)
+def test_the_layout_of_the_rtl_shows_the_same_fields(case: tuple[CoreConfig, isa.Instruction]) -> None:
+    config, instruction = case
+    layout = isa.instruction_layout(config, instruction.opcode)
+    assert layout.size == config.instruction_bits
+    view = layout.const(None)
+    word = isa.encode(config, instruction)
+    view = layout.from_bits(word)
+    for name, _, _ in isa.HEADER + isa.instruction_fields(config, instruction.opcode):
+        assert int(view[name]) == int(getattr(instruction, name)), name
+
+
+@given(st.sampled_from(CONFIGS), st.integers(min_value=0))
+def test_any_word_decodes_or_is_refused(config: CoreConfig, number: int) -> None:
+    word = number & (1 << config.instruction_bits) - 1
+    try:
+        instruction = isa.decode(config, word)
+    except InstructionError:
+        return
+    assert isa.encode(config, instruction) == word
+
+
+@pytest.mark.parametrize(
+    ("instruction", "message"),
+    [
+        (isa.Gemm(dst=2048, src=0, wgt=0), r"Gemm: dst is 2048, but must be in 0\.\.2047"),
+        (isa.Gemm(dst=0, src=0, wgt=0, levels=7), "Gemm: 7 loop levels, but there are 6"),
+        (isa.Gemm(dst=0, src=0, wgt=0, wait=4), "Gemm: wait names the instruction's own engine 'gemm'"),
+        (isa.Loop(engine=Engine.LOAD, level=0, extent=1), "Loop: LOOP cannot run on engine 'load'"),
+        (isa.Loop(engine=Engine.GEMM, level=6, extent=1), "Loop: loop level 6 does not exist; there are 6"),
+        (isa.Loop(engine=Engine.GEMM, level=0, extent=0), "Loop: loop extent is 0"),
+        (
+            isa.Load(scratchpad=Scratchpad.WGT, index=0, offset=0, rows=1, columns=1),
+            "engine 'load' cannot write scratchpad WGT",
+        ),
+        (isa.Vector(op=VectorOp.MAC, dst=0, a=0, to_out=1), "MAC accumulates and cannot write to out"),
+        (isa.Vector(op=VectorOp.REQUANTISE, dst=0, a=0, b_immediate=1), "REQUANTISE takes its parameters from acc"),
+        (isa.Finish(wait=1), "FINISH takes no tokens, but wait is 0x1"),
+    ],
+)
+def test_an_illegal_instruction_is_refused_by_name(instruction: isa.Instruction, message: str) -> None:
+    with pytest.raises(InstructionError, match=message):
+        isa.encode(PYNQ, instruction)
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        (0, "no instruction has opcode 0"),
+        (Opcode.FINISH | 1 << 127, "FINISH: reserved bits are set"),
+        (Opcode.SYNC | 7 << 3, "SYNC: engine is 7, which does not exist"),
+    ],
+)
+def test_a_corrupted_word_is_refused(word: int, message: str) -> None:
+    with pytest.raises(InstructionError, match=message):
+        isa.decode(PYNQ, word)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("gemn dst=0", "no instruction is called 'gemn'; one of: finish, gemm"),
+        ("gemm gemm dst=0 source=1", "gemm has no field 'source=1'"),
+        ("vector vector op=divide dst=0 a=0", "unknown vectorop 'divide'"),
+        ("gemm gemm dst=zero src=0 wgt=0", "gemm: dst is 'zero', which is not a number"),
+        ("gemm gemm dst=0", "missing 2 required keyword-only arguments: 'src' and 'wgt'"),
+    ],
+)
+def test_assembly_errors_show_the_word(text: str, message: str) -> None:
+    with pytest.raises(InstructionError, match=message):
+        isa.parse_instruction(text)
+
+
+def test_disassembly_names_the_instruction_that_is_broken() -> None:
+    program = isa.assemble(PYNQ, [isa.Sync(engine=Engine.GEMM), isa.Finish()])
+    program[16] = 0
+    with pytest.raises(InstructionError, match="instruction 1: no instruction has opcode 0"):
+        isa.disassemble(PYNQ, program)
