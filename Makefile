@@ -18,7 +18,7 @@ test: $(DEV)
 	$(BIN)/pytest -n 2 --dist loadfile
 
 test-long: $(DEV)
-	$(BIN)/pytest -m long
+	$(BIN)/pytest -n 2 --dist loadfile -m long
 
 # mypy wants a folder that holds the package under its own name: build/typing/weft -> the repository's root.
 lint: $(DEV)
