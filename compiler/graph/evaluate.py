@@ -1,0 +1,85 @@
+"""Run a graph in NumPy: the reference that every later representation is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from .ir import Array, Call, Constant, Expr, Function, GraphError, Module, Tuple, TupleGet, Var
+from .registry import apply
+from .visit import topological_order
+
+Value = Array | tuple[Array, ...]
+Observer = Callable[[Expr, Value], None]
+
+
+def evaluate(module: Module, inputs: Mapping[str, Array], observe: Observer | None = None) -> dict[str, Array]:
+    """The outputs of ``main`` by name.
+
+    ``observe(node, value)`` is called with every intermediate value, also inside called functions.
+    Raises `GraphError` when an input is missing, unknown or of another type.
+    """
+    main = module.main
+    known = {param.name for param in main.params}
+    unknown = sorted(set(inputs) - known)
+    if unknown:
+        raise GraphError(f"there is no input {unknown[0]!r}", hint=f"the inputs are: {', '.join(sorted(known))}")
+    arguments: list[Array] = []
+    for param in main.params:
+        if param.name not in inputs:
+            raise GraphError(f"input {param.name!r} ({param.type}) is missing")
+        value = np.asarray(inputs[param.name])
+        if value.shape != param.type.shape or value.dtype.name != param.type.dtype:
+            given = f"{value.dtype.name}[{', '.join(map(str, value.shape))}]"
+            raise GraphError(f"input {param.name!r} must be {param.type}, not {given}")
+        arguments.append(value)
+    result = evaluate_function(main, arguments, observe)
+    results = result if isinstance(result, tuple) else (result,)
+    return dict(zip(main.output_names, results, strict=True))
+
+
+def evaluate_function(function: Function, arguments: Sequence[Array], observe: Observer | None = None) -> Value:
+    """The result of ``function``; values are released after their last use."""
+    order = topological_order(function.body)
+    remaining: dict[int, int] = {id(function.body): 1}
+    for node in order:
+        for child in node.children:
+            remaining[id(child)] = remaining.get(id(child), 0) + 1
+    given = dict(zip(function.params, arguments, strict=True))
+    values: dict[int, Value] = {}
+    for node in order:
+        values[id(node)] = value = _value(node, values, given, observe)
+        if observe is not None:
+            observe(node, value)
+        for child in node.children:
+            remaining[id(child)] -= 1
+            if not remaining[id(child)]:
+                values.pop(id(child), None)
+    return values[id(function.body)]
+
+
+def _value(node: Expr, values: Mapping[int, Value], given: Mapping[Var, Array], observe: Observer | None) -> Value:
+    match node:
+        case Var():
+            if node not in given:
+                raise GraphError(f"%{node.name} is not a parameter of this function", at=node.span)
+            return given[node]
+        case Constant():
+            return node.value
+        case Tuple():
+            return tuple(_tensor(values[id(item)]) for item in node.fields)
+        case TupleGet():
+            return values[id(node.value)][node.index]
+        case Call():
+            operands = [_tensor(values[id(arg)]) for arg in node.args]
+            if isinstance(node.op, Function):
+                return evaluate_function(node.op, operands, observe)
+            return apply(node, operands)
+    raise GraphError(f"cannot evaluate {type(node).__name__}", at=node.span)
+
+
+def _tensor(value: Value) -> Array:
+    if isinstance(value, tuple):
+        raise GraphError("expected one tensor, but found a tuple")
+    return value

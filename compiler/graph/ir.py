@@ -1,0 +1,367 @@
+"""The graph IR: an immutable, typed dataflow graph.
+
+A node never changes after it is built, knows its type, and knows the user's node it came from (its *span*, which takes
+no part in equality). Two nodes are equal when they compute the same thing: equality compares digests that are made
+once, when a node is built, so it costs the same for a residual network of any depth (a naive recursive comparison is
+exponential in the number of diamonds).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Scalar = bool | int | float | str
+AttrValue = Scalar | tuple["AttrValue", ...]
+
+DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float16", "float32", "float64")
+
+
+@dataclass(frozen=True)
+class Span:
+    """Where a node comes from: the user's node (or several, when a pass merged them) and the tensor it produces."""
+
+    nodes: tuple[str, ...] = ()
+    tensor: str = ""
+
+    @property
+    def node(self) -> str:
+        return self.nodes[0] if self.nodes else ""
+
+    def __str__(self) -> str:
+        if not self.nodes:
+            return f"tensor {self.tensor!r}" if self.tensor else "unknown place"
+        return "node " + ", ".join(repr(node) for node in self.nodes)
+
+    def merged(self, *others: Span) -> Span:
+        """This span and ``others``; the tensor stays this one's."""
+        nodes = dict.fromkeys(node for span in (self, *others) for node in span.nodes)
+        return Span(tuple(nodes), self.tensor)
+
+
+UNKNOWN = Span()
+
+
+class GraphError(Exception):
+    """Something in the graph is not as it must be. ``str(error)`` names the place and, where known, what to change."""
+
+    def __init__(self, message: str, *, at: Span = UNKNOWN, hint: str = "") -> None:
+        self.message, self.at, self.hint = message, at, hint
+        place = f"{at}: " if at != UNKNOWN else ""
+        super().__init__(f"{place}{message}" + (f" ({hint})" if hint else ""))
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """Shape and element type of a tensor; every dimension is known."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise GraphError(f"{self.dtype!r} is not an element type; the types are {', '.join(DTYPES)}")
+        if any(size < 0 for size in self.shape):
+            raise GraphError(f"a tensor cannot have the shape {self.shape}")
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True)
+class TupleType:
+    """Type of several values together."""
+
+    fields: tuple[TensorType, ...]
+
+    def __str__(self) -> str:
+        return f"({', '.join(map(str, self.fields))})"
+
+
+Type = TensorType | TupleType
+
+
+class Attrs(Mapping[str, AttrValue]):
+    """Immutable attributes of a call or a function, ordered by name. Lists become tuples."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, values: Mapping[str, Any] | None = None) -> None:
+        self._items: dict[str, AttrValue] = {name: _freeze(value) for name, value in sorted((values or {}).items())}
+
+    def __getitem__(self, name: str) -> AttrValue:
+        return self._items[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __hash__(self) -> int:
+        return hash(repr(self._items))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Attrs) and repr(self._items) == repr(other._items)
+
+    def __repr__(self) -> str:
+        return f"Attrs({self._items!r})"
+
+    def replace(self, **values: Any) -> Attrs:
+        return Attrs({**self._items, **values})
+
+
+def _freeze(value: Any) -> AttrValue:
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    if isinstance(value, (float, np.floating)):
+        return float(value)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (list, tuple)):
+        return tuple(_freeze(item) for item in value)
+    raise GraphError(f"an attribute must be a bool, int, float, str or a tuple of such, not {type(value).__name__}")
+
+
+def _digest(*parts: object) -> bytes:
+    state = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        data = part if isinstance(part, bytes) else repr(part).encode()
+        state.update(len(data).to_bytes(8, "little"))
+        state.update(data)
+    return state.digest()
+
+
+class Expr:
+    """A value in the graph. ``type`` is what it is, ``digest`` stands for what it computes."""
+
+    type: Type
+    span: Span
+    digest: bytes
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Expr) and self.digest == other.digest)
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return ()
+
+    @property
+    def tensor_type(self) -> TensorType:
+        """The type of a value that must be one tensor."""
+        if not isinstance(self.type, TensorType):
+            raise GraphError(f"expected one tensor, but found the tuple {self.type}", at=self.span)
+        return self.type
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.tensor_type.shape
+
+    @property
+    def dtype(self) -> str:
+        return self.tensor_type.dtype
+
+
+@dataclass(frozen=True, eq=False)
+class Var(Expr):
+    """A parameter of a function."""
+
+    name: str
+    type: TensorType
+    span: Span = UNKNOWN
+    digest: bytes = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "digest", _digest("var", self.name, str(self.type)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Constant(Expr):
+    """A tensor known at compile time. ``name`` is for people and for the text form; it takes no part in equality."""
+
+    value: Array
+    name: str = ""
+    span: Span = UNKNOWN
+    type: TensorType = field(init=False)
+    digest: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        value = np.array(self.value, order="C", copy=True)
+        value.setflags(write=False)
+        object.__setattr__(self, "value", value)
+        object.__setattr__(self, "type", TensorType(value.shape, value.dtype.name))
+        object.__setattr__(self, "digest", _digest("constant", str(self.type), value.tobytes()))
+
+    def __repr__(self) -> str:
+        return f"Constant({self.name!r}, {self.type})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Call(Expr):
+    """``op`` applied to ``args``. ``op`` is an operator's name, or a function of the module (fused or on the host).
+
+    Build calls with `weft.compiler.graph.call`, which works out the type.
+    """
+
+    op: str | Function
+    args: tuple[Expr, ...]
+    attrs: Attrs
+    type: Type
+    span: Span = UNKNOWN
+    digest: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        head = self.op if isinstance(self.op, str) else self.op.digest
+        parts = [arg.digest for arg in self.args]
+        object.__setattr__(self, "digest", _digest("call", head, repr(self.attrs), *parts))
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return self.args
+
+    def attr(self, name: str) -> Any:
+        """Attribute ``name``; its presence is certain because the operator's type rule has checked it."""
+        return self.attrs[name]
+
+    def __repr__(self) -> str:
+        return f"Call({self.op!r}, {len(self.args)} args, {self.type})"
+
+
+@dataclass(frozen=True, eq=False)
+class Tuple(Expr):
+    """Several values together."""
+
+    fields: tuple[Expr, ...]
+    span: Span = UNKNOWN
+    type: TupleType = field(init=False)
+    digest: bytes = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "type", TupleType(tuple(item.tensor_type for item in self.fields)))
+        object.__setattr__(self, "digest", _digest("tuple", *(item.digest for item in self.fields)))
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return self.fields
+
+
+@dataclass(frozen=True, eq=False)
+class TupleGet(Expr):
+    """Field ``index`` of a tuple."""
+
+    value: Expr
+    index: int
+    span: Span = UNKNOWN
+    type: TensorType = field(init=False)
+    digest: bytes = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.value.type, TupleType) or not 0 <= self.index < len(self.value.type.fields):
+            raise GraphError(f"there is no field {self.index} in {self.value.type}", at=self.span)
+        object.__setattr__(self, "type", self.value.type.fields[self.index])
+        object.__setattr__(self, "digest", _digest("get", self.index, self.value.digest))
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.value,)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Function:
+    """Parameters, a body, and attributes.
+
+    Attributes with a meaning: ``name`` (unique in a module); ``primitive`` (the function becomes one kernel);
+    ``host`` (it runs on the host, the value is the reason); ``outputs`` (names of the results of ``main``).
+    """
+
+    params: tuple[Var, ...]
+    body: Expr
+    attrs: Attrs = field(default_factory=Attrs)
+    span: Span = UNKNOWN
+    digest: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        names = [param.name for param in self.params]
+        if len(set(names)) != len(names):
+            raise GraphError(f"function {self.name!r} has two parameters of one name: {', '.join(names)}")
+        parts = [param.digest for param in self.params]
+        object.__setattr__(self, "digest", _digest("function", repr(self.attrs), *parts, self.body.digest))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Function) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        return f"Function({self.name!r}, {len(self.params)} params, {self.type})"
+
+    @property
+    def name(self) -> str:
+        return str(self.attrs.get("name", ""))
+
+    @property
+    def type(self) -> Type:
+        return self.body.type
+
+    @property
+    def is_primitive(self) -> bool:
+        return bool(self.attrs.get("primitive", False))
+
+    @property
+    def host_reason(self) -> str:
+        """Why the function runs on the host; empty when it does not."""
+        return str(self.attrs.get("host", ""))
+
+    @property
+    def results(self) -> tuple[Expr, ...]:
+        """The values that the function returns: the fields of a tuple, or the body alone."""
+        return self.body.fields if isinstance(self.body, Tuple) else (self.body,)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        names = self.attrs.get("outputs")
+        if isinstance(names, tuple):
+            return tuple(str(name) for name in names)
+        return tuple(f"output{i}" for i in range(len(self.results)))
+
+
+@dataclass(frozen=True)
+class Module:
+    """A whole model: ``main`` and, through its calls, every function that it uses."""
+
+    main: Function
+
+    @property
+    def functions(self) -> tuple[Function, ...]:
+        """The functions that ``main`` calls, each once, in dataflow order."""
+        from .visit import topological_order
+
+        found: dict[Function, None] = {}
+        for node in topological_order(self.main.body):
+            if isinstance(node, Call) and isinstance(node.op, Function):
+                found.setdefault(node.op)
+        return tuple(found)
+
+    def with_main(self, body: Expr) -> Module:
+        """The same module with another body of ``main``."""
+        return Module(Function(self.main.params, body, self.main.attrs, self.main.span))

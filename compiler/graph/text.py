@@ -1,0 +1,432 @@
+"""The text form of a module: readable, and `parse` gives an equal module back.
+
+    constant @conv1.w: int8[16, 3, 3, 3] checksum "9f0c..."
+    fn @conv1(%x: int8[1, 3, 8, 8]) {primitive=true} {
+      %0 = conv2d(%x, @conv1.w, strides=(2, 2)) : int32[1, 16, 3, 3]  # "conv1"
+      return %0
+    }
+    fn @main(%image: float32[1, 3, 8, 8]) {outputs=("y",)} { ... }
+
+The last function is ``main``. Attributes at their default are left out. Small constants stand inline; the others are
+named, and their values travel in a table beside the text (`constant_table`), tied to it by a checksum.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from .ir import (
+    DTYPES,
+    UNKNOWN,
+    Array,
+    Attrs,
+    AttrValue,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GraphError,
+    Module,
+    Span,
+    TensorType,
+    Tuple,
+    TupleGet,
+    TupleType,
+    Type,
+    Var,
+)
+from .registry import REQUIRED, call, operator
+from .visit import topological_order
+
+INLINE_ELEMENTS = 8
+_PLAIN_NAME = re.compile(r"[A-Za-z_][\w.]*\Z")
+
+
+def checksum(constant: Constant) -> str:
+    return constant.digest.hex()[:16]
+
+
+def _name(text: str) -> str:
+    return text if _PLAIN_NAME.match(text) else json.dumps(text)
+
+
+def _value_text(value: AttrValue) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return json.dumps(value)
+        case tuple():
+            inner = ", ".join(_value_text(item) for item in value)
+            return f"({inner},)" if len(value) == 1 else f"({inner})"
+    return repr(value)
+
+
+def _element_text(value: object) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else repr(value)
+
+
+def _is_inline(constant: Constant) -> bool:
+    return constant.value.size <= INLINE_ELEMENTS and 0 not in constant.value.shape
+
+
+def _named_constants(module: Module) -> dict[Constant, str]:
+    """A unique name for every constant that does not stand inline, in order of first use."""
+    names: dict[Constant, str] = {}
+    taken: set[str] = set()
+    for function in (*module.functions, module.main):
+        for node in topological_order(function.body):
+            if isinstance(node, Constant) and not _is_inline(node) and node not in names:
+                base = node.name or "constant"
+                name, count = base, 1
+                while name in taken:
+                    name, count = f"{base}.{count}", count + 1
+                taken.add(name)
+                names[node] = name
+    return names
+
+
+def constant_table(module: Module) -> dict[str, Array]:
+    """The values of the constants that the text of ``module`` names."""
+    return {name: constant.value for constant, name in _named_constants(module).items()}
+
+
+def to_text(module: Module) -> str:
+    """The text of a module."""
+    names = _named_constants(module)
+    lines = [
+        f'constant @{_name(name)}: {constant.type} checksum "{checksum(constant)}"' for constant, name in names.items()
+    ]
+    for function in (*module.functions, module.main):
+        lines += _function_lines(function, names)
+    return "\n".join(lines) + "\n"
+
+
+def _function_lines(function: Function, names: Mapping[Constant, str]) -> list[str]:
+    params = ", ".join(f"%{_name(param.name)}: {param.type}" for param in function.params)
+    attrs = {name: value for name, value in function.attrs.items() if name != "name"}
+    shown = "{" + ", ".join(f"{name}={_value_text(value)}" for name, value in attrs.items()) + "} " if attrs else ""
+    lines = [f"fn @{_name(function.name)}({params}) {shown}{{" + _span_text(function.span)]
+    text: dict[int, str] = {}
+    numbers = 0
+    for node in topological_order(function.body):
+        match node:
+            case Var():
+                text[id(node)] = f"%{_name(node.name)}"
+                continue
+            case Constant():
+                text[id(node)] = f"@{_name(names[node])}" if node in names else _inline_text(node)
+                continue
+            case Tuple():
+                right = f"({', '.join(text[id(item)] for item in node.fields)})"
+            case TupleGet():
+                right = f"{text[id(node.value)]}[{node.index}]"
+            case Call():
+                right = _call_text(node, [text[id(arg)] for arg in node.args])
+            case _:
+                raise GraphError(f"no text form for {type(node).__name__}")
+        text[id(node)] = f"%{numbers}"
+        lines.append(f"  %{numbers} = {right} : {node.type}{_span_text(node.span)}")
+        numbers += 1
+    return [*lines, f"  return {text[id(function.body)]}", "}"]
+
+
+def _inline_text(constant: Constant) -> str:
+    values = ", ".join(_element_text(item) for item in constant.value.reshape(-1).tolist())
+    return f"{constant.type}({values})" if constant.value.ndim else f"{constant.dtype}({values})"
+
+
+def _call_text(node: Call, args: list[str]) -> str:
+    if isinstance(node.op, Function):
+        head, defaults = f"@{_name(node.op.name)}", Attrs()
+    else:
+        optional = {key: value for key, value in operator(node.op).defaults.items() if value is not REQUIRED}
+        head, defaults = node.op, Attrs(optional)
+    shown = [
+        f"{key}={_value_text(value)}"
+        for key, value in node.attrs.items()
+        if key not in defaults or repr(defaults[key]) != repr(value)
+    ]
+    return f"{head}({', '.join([*args, *shown])})"
+
+
+def _span_text(span: Span) -> str:
+    if span == UNKNOWN:
+        return ""
+    nodes = ", ".join(json.dumps(node) for node in span.nodes)
+    return f"  # {nodes}" + (f" -> {json.dumps(span.tensor)}" if span.tensor else "")
+
+
+_TOKEN = re.compile(
+    r"""(?P<blank>[ \t\r\n]+)|(?P<span>\#[^\n]*)|(?P<string>"(?:[^"\\]|\\.)*")
+    |(?P<number>-?(?:inf|nan)\b|[-+]?(?:\d+\.\d*(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+|\d+))
+    |(?P<name>[A-Za-z_][\w.]*)|(?P<mark>->|[%@(){}\[\],:=])""",
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True)
+class _Token:
+    kind: str
+    text: str
+    line: int
+
+
+def _tokens(text: str) -> list[_Token]:
+    result: list[_Token] = []
+    place, line = 0, 1
+    while place < len(text):
+        match = _TOKEN.match(text, place)
+        if match is None:
+            raise GraphError(f"line {line}: cannot read {text[place : place + 20]!r}")
+        kind = str(match.lastgroup)
+        if kind != "blank":
+            result.append(_Token(kind, match.group(), line))
+        line += match.group().count("\n")
+        place = match.end()
+    return [*result, _Token("end", "the end of the text", line)]
+
+
+class _Parser:
+    def __init__(self, text: str, constants: Mapping[str, Array]) -> None:
+        self.tokens = _tokens(text)
+        self.place = 0
+        self.table = constants
+        self.constants: dict[str, Constant] = {}
+        self.functions: dict[str, Function] = {}
+        self.values: dict[str, Expr] = {}
+
+    def error(self, message: str) -> GraphError:
+        return GraphError(f"line {self.tokens[self.place].line}: {message}")
+
+    def peek(self, *texts: str) -> bool:
+        self._skip_spans()
+        return self.tokens[self.place].text in texts and self.tokens[self.place].kind in ("mark", "name")
+
+    def _skip_spans(self) -> None:
+        while self.tokens[self.place].kind == "span":
+            self.place += 1
+
+    def take(self, *kinds: str) -> str:
+        self._skip_spans()
+        token = self.tokens[self.place]
+        if token.kind not in kinds:
+            raise self.error(f"expected a {' or '.join(kinds)}, but found {token.text!r}")
+        self.place += 1
+        return token.text
+
+    def expect(self, text: str) -> None:
+        if not self.peek(text):
+            raise self.error(f"expected {text!r}, but found {self.tokens[self.place].text!r}")
+        self.place += 1
+
+    def accept(self, text: str) -> bool:
+        if self.peek(text):
+            self.place += 1
+            return True
+        return False
+
+    def span(self) -> Span:
+        """The span comment right here, if there is one."""
+        token = self.tokens[self.place]
+        if token.kind != "span":
+            return UNKNOWN
+        self.place += 1
+        nodes, _, tensor = token.text[1:].partition("->")
+        found = tuple(json.loads(item) for item in re.findall(r'"(?:[^"\\]|\\.)*"', nodes))
+        return Span(found, json.loads(tensor) if tensor.strip() else "")
+
+    def identifier(self) -> str:
+        text = self.take("name", "string", "number")
+        return str(json.loads(text)) if text.startswith('"') else text
+
+    def module(self) -> Module:
+        while self.accept("constant"):
+            self.constant_line()
+        last: Function | None = None
+        while self.accept("fn"):
+            last = self.function()
+            self.functions[last.name] = last
+        self._skip_spans()
+        if self.tokens[self.place].kind != "end":
+            raise self.error(f"expected 'fn', but found {self.tokens[self.place].text!r}")
+        if last is None:
+            raise self.error("there is no function")
+        return Module(last)
+
+    def constant_line(self) -> None:
+        self.expect("@")
+        name = self.identifier()
+        self.expect(":")
+        wanted = self.tensor_type()
+        self.expect("checksum")
+        digest = json.loads(self.take("string"))
+        if name not in self.table:
+            raise self.error(f"constant {name!r} is not in the table of constants")
+        constant = Constant(self.table[name], name)
+        if constant.type != wanted or checksum(constant) != digest:
+            raise self.error(f"constant {name!r} in the table is not the one that the text means (checksum differs)")
+        self.constants[name] = constant
+
+    def function(self) -> Function:
+        self.expect("@")
+        name = self.identifier()
+        self.expect("(")
+        params: list[Var] = []
+        while not self.accept(")"):
+            self.expect("%")
+            param = self.identifier()
+            self.expect(":")
+            params.append(Var(param, self.tensor_type()))
+            self.accept(",")
+        self.expect("{")
+        attrs: dict[str, AttrValue] = {"name": name}
+        if self.tokens[self.place + 1].text == "=" and self.tokens[self.place].text != "%":
+            while not self.accept("}"):
+                key = self.take("name")
+                self.expect("=")
+                attrs[key] = self.value()
+                self.accept(",")
+            self.expect("{")
+        span = self.span()
+        self.values = {param.name: param for param in params}
+        while self.accept("%"):
+            target = self.identifier()
+            self.expect("=")
+            node = self.expression()
+            if self.accept(":"):
+                wanted = self.any_type()
+                if wanted != node.type:
+                    raise self.error(f"%{target} is written as {wanted}, but it is {node.type}")
+            self.values[target] = _with_span(node, self.span())
+        self.expect("return")
+        body = self.expression()
+        self.expect("}")
+        return Function(tuple(params), body, Attrs(attrs), span)
+
+    def any_type(self) -> Type:
+        if not self.accept("("):
+            return self.tensor_type()
+        fields: list[TensorType] = []
+        while not self.accept(")"):
+            fields.append(self.tensor_type())
+            self.accept(",")
+        return TupleType(tuple(fields))
+
+    def tensor_type(self) -> TensorType:
+        dtype = self.take("name")
+        shape: list[int] = []
+        self.expect("[")
+        while not self.accept("]"):
+            shape.append(int(self.take("number")))
+            self.accept(",")
+        return TensorType(tuple(shape), dtype)
+
+    def value(self) -> AttrValue:
+        if self.accept("("):
+            items: list[AttrValue] = []
+            while not self.accept(")"):
+                items.append(self.value())
+                self.accept(",")
+            return tuple(items)
+        text = self.take("name", "string", "number")
+        if text in ("true", "false"):
+            return text == "true"
+        if text.startswith('"'):
+            return str(json.loads(text))
+        try:
+            return _number(text)
+        except ValueError:
+            raise self.error(f"{text!r} is not a value") from None
+
+    def expression(self) -> Expr:
+        node = self.primary()
+        while self.accept("["):
+            node = TupleGet(node, int(self.take("number")))
+            self.expect("]")
+        return node
+
+    def primary(self) -> Expr:
+        if self.accept("%"):
+            name = self.identifier()
+            if name not in self.values:
+                raise self.error(f"%{name} is not defined")
+            return self.values[name]
+        if self.accept("@"):
+            name = self.identifier()
+            if name in self.constants and not self.peek("("):
+                return self.constants[name]
+            if name not in self.functions:
+                raise self.error(f"@{name} is not defined")
+            return self.call(self.functions[name])
+        if self.accept("("):
+            fields: list[Expr] = []
+            while not self.accept(")"):
+                fields.append(self.expression())
+                self.accept(",")
+            return Tuple(tuple(fields))
+        name = self.take("name")
+        return self.inline_constant(name) if name in DTYPES else self.call(name)
+
+    def inline_constant(self, dtype: str) -> Constant:
+        shape: tuple[int, ...] = ()
+        if self.peek("["):
+            self.place -= 1
+            shape = self.tensor_type().shape
+        self.expect("(")
+        values: list[AttrValue] = []
+        while not self.accept(")"):
+            values.append(self.value())
+            self.accept(",")
+        if len(values) != int(np.prod(shape)):
+            raise self.error(f"{dtype}{list(shape)} has {int(np.prod(shape))} elements, but {len(values)} are given")
+        return Constant(np.array(values, dtype).reshape(shape))
+
+    def call(self, op: str | Function) -> Call:
+        self.expect("(")
+        args: list[Expr] = []
+        attrs: dict[str, AttrValue] = {}
+        while not self.accept(")"):
+            self._skip_spans()
+            if self.tokens[self.place].kind == "name" and self.tokens[self.place + 1].text == "=":
+                key = self.take("name")
+                self.expect("=")
+                attrs[key] = self.value()
+            else:
+                args.append(self.expression())
+            self.accept(",")
+        try:
+            return call(op, *args, **attrs)
+        except GraphError as error:
+            raise self.error(str(error)) from None
+
+
+def _number(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def _with_span(node: Expr, span: Span) -> Expr:
+    match node:
+        case Call():
+            return Call(node.op, node.args, node.attrs, node.type, span)
+        case Tuple():
+            return Tuple(node.fields, span)
+        case TupleGet():
+            return TupleGet(node.value, node.index, span)
+    return node
+
+
+def parse(text: str, constants: Mapping[str, Array] | None = None) -> Module:
+    """The module that ``text`` describes; ``constants`` holds the values that it names.
+
+    Raises `GraphError` with the line when the text is wrong, a constant is missing or its checksum differs.
+    """
+    return _Parser(text, constants or {}).module()
