@@ -16,24 +16,28 @@ from .interfaces import (
     FaultSignature,
     command_layout,
 )
-from .isa import Fault, Opcode, header_layout
+from .isa import Engine, Fault, Opcode, header_layout
 
 IN_FLIGHT = 16
 """Instructions of one engine that may be started and not yet have sent; covers the longest pipeline."""
+
+TOKEN_CLASSES = [(engine, CycleClass[f"TOKEN_{engine.name}"]) for engine in Engine]
 
 
 class EngineControl(wiring.Component):
     """Starts, retires and accounts for the instructions of one engine.
 
-    The ports of :class:`EngineSignature` face the core (:func:`forward_engine_ports` passes them through). Towards the body:
+    The ports of :class:`EngineSignature` face the core (:func:`forward_engine_ports` passes them through).
+    Towards the body:
 
     work
-        An instruction whose tokens are all there and whose send has room. It starts (and its tokens are taken) in the cycle with
-        ``work.ready``; the next one may follow in the next cycle. A SYNC never reaches the body.
+        An instruction whose tokens are all there and whose send has room. It starts (and its tokens are taken) in the
+        cycle with ``work.ready``; the next one may follow in the next cycle. A SYNC never reaches the body.
     instant
         Of the instruction in ``work``: it has no effects that take time (LOOP), so the body will not ``retire`` it.
     illegal
-        Of the instruction in ``work``: the body refuses it. It does not start; the fault is raised once the body is ready for it.
+        Of the instruction in ``work``: the body refuses it. It does not start; the fault is raised once the body is
+        ready for it.
     retire
         The oldest started instruction that is not instant has ended: a read in the next cycle sees all it wrote.
     failure
@@ -41,9 +45,11 @@ class EngineControl(wiring.Component):
     halt
         Start no new micro-op or burst: the core has stopped or this engine has failed.
     busy, waiting, quiet
-        A micro-op was issued or data moved; else why not (IDLE: the body has no reason to wait); nothing is outstanding.
+        A micro-op was issued or data moved; else why not (IDLE: the body has no reason to wait); nothing is
+        outstanding.
 
-    The core clears an engine by a synchronous reset (``ResetInserter``). Events, activity, progress and fault come one cycle late.
+    The core clears an engine by a synchronous reset (``ResetInserter``). Events, activity, progress and fault come one
+    cycle late.
     """
 
     def __init__(self, config: CoreConfig) -> None:
@@ -120,9 +126,9 @@ class EngineControl(wiring.Component):
         with m.Elif(self.halt):
             m.d.sync += self.activity.eq(CycleClass.IDLE)
         with m.Elif(held & missing.any()):
-            for engine in reversed(range(ENGINES)):
+            for engine, token_class in reversed(TOKEN_CLASSES):  # the last assignment counts
                 with m.If(missing[engine]):
-                    m.d.sync += self.activity.eq(CycleClass(CycleClass.TOKEN_LOAD.value + engine))
+                    m.d.sync += self.activity.eq(token_class)
         with m.Elif(ledger.send.valid & (~held | ~ledger.room)):
             m.d.sync += self.activity.eq(CycleClass.SEND)
         with m.Elif(held | ~ledger.empty):
@@ -134,8 +140,8 @@ class EngineControl(wiring.Component):
 class Ledger(wiring.Component):
     """Started instructions in program order, until each has retired and its tokens are sent.
 
-    ``start`` enters one (only while ``room``); ``retire`` reports the oldest that is not instant as done; instant ones are done once
-    all before them are. A ring with three pointers: next to start, next to retire, next to send.
+    ``start`` enters one (only while ``room``); ``retire`` reports the oldest that is not instant as done; instant ones
+    are done once all before them are. A ring with three pointers: next to start, next to retire, next to send.
     """
 
     def __init__(self) -> None:
@@ -155,7 +161,8 @@ class Ledger(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         # One bit more than the ring's index tells a full ring from an empty one.
-        to_start, to_retire, to_send = (Signal(range(2 * IN_FLIGHT), name=name) for name in ("to_start", "to_retire", "to_send"))
+        pointers = (Signal(range(2 * IN_FLIGHT), name=f"to_{verb}") for verb in ("start", "retire", "send"))
+        to_start, to_retire, to_send = pointers
         m.submodules.ring = ring = Memory(shape=self.entry_layout, depth=IN_FLIGHT, init=[])
         write, retiring, sending = ring.write_port(), ring.read_port(domain="comb"), ring.read_port(domain="comb")
         index = slice(0, len(to_start) - 1)
