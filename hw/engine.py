@@ -21,7 +21,13 @@ from .isa import Engine, Fault, Opcode, header_layout
 IN_FLIGHT = 16
 """Instructions of one engine that may be started and not yet have sent; covers the longest pipeline."""
 
-TOKEN_CLASSES = [(engine, CycleClass[f"TOKEN_{engine.name}"]) for engine in Engine]
+TOKEN_CLASSES = (
+    (Engine.LOAD, CycleClass.TOKEN_LOAD),
+    (Engine.LOADW, CycleClass.TOKEN_LOADW),
+    (Engine.GEMM, CycleClass.TOKEN_GEMM),
+    (Engine.VECTOR, CycleClass.TOKEN_VECTOR),
+    (Engine.STORE, CycleClass.TOKEN_STORE),
+)
 
 
 class EngineControl(wiring.Component):

@@ -105,6 +105,16 @@ class ReadPortSignature(wiring.Signature):
         super().__init__({"enable": Out(1), "index": Out(index_bits), "data": In(data_bits)})
 
 
+class ArbitratedReadPortSignature(wiring.Signature):
+    """Like :class:`ReadPortSignature`, but the read happens only in a cycle with ``enable`` and ``ready``.
+
+    ``ready`` may depend on ``enable`` and ``index`` in the same cycle.
+    """
+
+    def __init__(self, index_bits: int, data_bits: int) -> None:
+        super().__init__({"enable": Out(1), "ready": In(1), "index": Out(index_bits), "data": In(data_bits)})
+
+
 class WritePortSignature(wiring.Signature):
     """Scratchpad write, from the writer's side: ``mask`` has one bit for each ``chunk_bits`` of the entry.
 

@@ -1,0 +1,98 @@
+"""Accumulator memory: banks with one read and one write port each, shared by five readers and writers."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In
+from amaranth.utils import ceil_log2
+
+from .config import CoreConfig
+from .interfaces import ArbitratedReadPortSignature, ReadPortSignature, WritePortSignature, chunk_bits
+from .scratchpad import Scratchpad
+
+ARBITRATED_READERS = ("vector_a", "vector_b", "vector_d")
+ARBITRATED_WRITERS = ("vector_write", "load_write", "loadw_write")
+
+
+class AccMemory(wiring.Component):
+    """``acc_banks`` consecutive ranges; each bank serves one read and one write a cycle, the first of this order:
+
+    reads ``gemm_read``, ``vector_a``, ``vector_b``, ``vector_d``; writes ``gemm_write``, ``vector_write``, ``load_write``,
+    ``loadw_write``. Others that want the same bank see ``ready`` at 0; gemm never waits. Grants are combinational, data
+    is there two cycles after the grant, for that one cycle. A read that is granted in the cycle after a write sees it; in
+    the same cycle it does not.
+    """
+
+    def __init__(self, config: CoreConfig) -> None:
+        self.config = config
+        index_bits, data_bits = ceil_log2(config.acc_depth), 8 * config.acc_bytes
+        write = WritePortSignature(index_bits, data_bits, chunk_bits(config, config.acc_bytes))
+        super().__init__(
+            {
+                "gemm_read": In(ReadPortSignature(index_bits, data_bits)),
+                **{name: In(ArbitratedReadPortSignature(index_bits, data_bits)) for name in ARBITRATED_READERS},
+                "gemm_write": In(write),
+                **{name: In(write) for name in ARBITRATED_WRITERS},
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self.config
+        bank_depth = config.acc_depth // config.acc_banks
+        bank_index_bits = ceil_log2(bank_depth)
+        data_bits = 8 * config.acc_bytes
+
+        def bank_of(index: Value) -> Value:
+            return index[bank_index_bits:]
+
+        banks = []
+        for number in range(config.acc_banks):
+            bank = Scratchpad(bank_depth, data_bits, chunk_bits(config, config.acc_bytes))
+            m.submodules[f"bank_{number}"] = bank
+            banks.append(bank)
+
+        for names in (("gemm_read", *ARBITRATED_READERS), ("gemm_write", *ARBITRATED_WRITERS)):
+            ports = [getattr(self, name) for name in names]
+            for position, port in enumerate(ports):
+                blocked = Signal(name=f"{names[position]}_blocked")
+                for other in ports[:position]:
+                    with m.If(other.enable & (bank_of(other.index) == bank_of(port.index))):
+                        m.d.comb += blocked.eq(1)
+                if names[position] != "gemm_read":
+                    m.d.comb += port.ready.eq(~blocked)
+
+        readers = [self.gemm_read, *(getattr(self, name) for name in ARBITRATED_READERS)]
+        writers = [self.gemm_write, *(getattr(self, name) for name in ARBITRATED_WRITERS)]
+        for number, bank in enumerate(banks):
+            # The last assignment counts, so the highest priority comes last.
+            for port in reversed(readers):
+                with m.If(port.enable & (bank_of(port.index) == number)):
+                    m.d.comb += [bank.read.enable.eq(1), bank.read.index.eq(port.index[:bank_index_bits])]
+            for port in reversed(writers):
+                with m.If(port.enable & (bank_of(port.index) == number)):
+                    m.d.comb += [
+                        bank.write.enable.eq(1),
+                        bank.write.index.eq(port.index[:bank_index_bits]),
+                        bank.write.mask.eq(port.mask),
+                        bank.write.data.eq(port.data),
+                    ]
+        for port in readers:
+            self._route_data(m, port, banks, bank_of(port.index))
+        return m
+
+    def _route_data(self, m: Module, port: wiring.PureInterface, banks: list[Scratchpad], bank: Value) -> None:
+        """Give the reader the data of the bank that it read two cycles ago."""
+        granted = port.enable & port.ready if hasattr(port, "ready") else port.enable
+        if len(banks) == 1:
+            m.d.comb += port.data.eq(banks[0].read.data)
+            return
+        asked, answering = Signal(len(bank)), Signal(len(bank))
+        with m.If(granted):
+            m.d.sync += asked.eq(bank)
+        m.d.sync += answering.eq(asked)
+        with m.Switch(answering):
+            for number, source in enumerate(banks):
+                with m.Case(number):
+                    m.d.comb += port.data.eq(source.read.data)
