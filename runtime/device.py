@@ -1,0 +1,143 @@
+"""Devices: one small interface to whatever runs a program.
+
+``null`` keeps the bytes and runs nothing (host overhead, plumbing tests), ``fsim`` is the functional simulator, ``rtl``
+the core's Verilog in Verilator. Boards and remote devices implement the same interface.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from ..hw.config import CoreConfig
+from ..sim.dram import DramModel
+from ..sim.fsim import FunctionalSimulator
+from ..sim.result import RunResult
+from ..sim.verilated import RtlSimulator
+from .errors import CoreFaultError, DeviceError
+
+Bytes = npt.NDArray[np.uint8]
+Progress = Callable[[str], None]
+
+
+class Device(ABC):
+    """A core with a window of memory. Offsets are bytes from the window's base."""
+
+    name: str
+
+    def __init__(self, config: CoreConfig) -> None:
+        self.config = config
+
+    @abstractmethod
+    def allocate(self, window_bytes: int) -> None:
+        """Make a zeroed DMA window of this size; what was in an earlier one is gone."""
+
+    @abstractmethod
+    def memory(self) -> Bytes:
+        """The window's bytes; writing to the array writes to the device."""
+
+    @abstractmethod
+    def execute(self, offset: int, count: int, trace: bool) -> RunResult:
+        """Run ``count`` instructions at ``offset`` and wait for the end, good or bad."""
+
+    def write(self, offset: int, data: npt.NDArray[np.generic]) -> None:
+        """Copy an array into the window; :class:`DeviceError` if it does not fit."""
+        raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+        self._check(offset, raw.size)
+        self.memory()[offset : offset + raw.size] = raw
+
+    def read(self, offset: int, size: int) -> Bytes:
+        """Copy ``size`` bytes out of the window; :class:`DeviceError` if they are not in it."""
+        self._check(offset, size)
+        return self.memory()[offset : offset + size].copy()
+
+    def launch(self, offset: int, count: int, *, trace: bool = False) -> RunResult:
+        """Run a program; :class:`CoreFaultError` if the core stops with a fault, after which it can be used again."""
+        result = self.execute(offset, count, trace)
+        if result.fault is not None:
+            raise CoreFaultError(f"device {self.name!r}: {result.fault}", result)
+        return result
+
+    def _check(self, offset: int, size: int) -> None:
+        window = self.memory().size
+        if offset < 0 or offset + size > window:
+            raise DeviceError(f"bytes {offset}..{offset + size} are outside the window of {window} bytes")
+
+
+class NullDevice(Device):
+    """Memory without a core: programs end at once and change nothing."""
+
+    name = "null"
+
+    def __init__(self, config: CoreConfig) -> None:
+        super().__init__(config)
+        self._memory = np.zeros(0, np.uint8)
+
+    def allocate(self, window_bytes: int) -> None:
+        self._memory = np.zeros(window_bytes, np.uint8)
+
+    def memory(self) -> Bytes:
+        return self._memory
+
+    def execute(self, offset: int, count: int, trace: bool) -> RunResult:
+        self._check(offset, count * self.config.instruction_bytes)
+        return RunResult(cycles=None, fault=None, bytes_read=0, bytes_written=0)
+
+
+class FsimDevice(Device):
+    """The functional simulator: exact integers, no time."""
+
+    name = "fsim"
+
+    def __init__(self, config: CoreConfig, *, check_races: bool = False) -> None:
+        super().__init__(config)
+        self._check_races = check_races
+        self._simulator = FunctionalSimulator(config, 0)
+
+    def allocate(self, window_bytes: int) -> None:
+        self._simulator = FunctionalSimulator(self.config, window_bytes, check_races=self._check_races)
+
+    def memory(self) -> Bytes:
+        return self._simulator.dram
+
+    def execute(self, offset: int, count: int, trace: bool) -> RunResult:
+        return self._simulator.run(offset, count)
+
+
+class RtlDevice(Device):
+    """The core's own Verilog in Verilator, with an AXI DRAM model: exact integers, exact cycles."""
+
+    name = "rtl"
+
+    def __init__(self, config: CoreConfig, *, dram: DramModel | None = None, progress: Progress | None = None) -> None:
+        super().__init__(config)
+        self._dram = dram or DramModel()
+        self._progress = progress
+        self._simulator: RtlSimulator | None = None
+
+    def allocate(self, window_bytes: int) -> None:
+        self._simulator = RtlSimulator(self.config, window_bytes, dram=self._dram, progress=self._progress)
+
+    def _running(self) -> RtlSimulator:
+        if self._simulator is None:
+            raise DeviceError("device 'rtl' has no window yet", hint="call allocate first")
+        return self._simulator
+
+    def memory(self) -> Bytes:
+        return self._running().dram
+
+    def execute(self, offset: int, count: int, trace: bool) -> RunResult:
+        return self._running().run(offset, count, trace=trace)
+
+
+DEVICES: dict[str, type[Device]] = {kind.name: kind for kind in (NullDevice, FsimDevice, RtlDevice)}
+
+
+def open_device(name: str, config: CoreConfig, *, progress: Progress | None = None) -> Device:
+    """The device called ``name``; :class:`DeviceError` lists the known ones."""
+    if name not in DEVICES:
+        raise DeviceError(f"unknown device {name!r}", hint=f"known: {', '.join(sorted(DEVICES))}")
+    return RtlDevice(config, progress=progress) if name == "rtl" else DEVICES[name](config)

@@ -1,0 +1,53 @@
+"""A small model made by hand: a host function, a program on the core, a host function."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from weft.compiler.compiled import AccelStep, CompiledModel, ConstantSegment, HostStep, Layer, TensorSlot
+from weft.compiler.graph import Attrs, Constant, Function, TensorType, Var, call
+from weft.hw import isa
+from weft.hw.config import TINY
+from weft.hw.isa import Engine, Scratchpad, VectorOp
+
+ENTRIES = 6
+SHAPE = (ENTRIES, TINY.lanes)
+
+
+def add_one_program() -> list[isa.Instruction]:
+    """Load int8 entries from byte 0 of the window, add 1, store them at byte 64."""
+    load, vector, store = (isa.engine_mask([engine]) for engine in (Engine.LOAD, Engine.VECTOR, Engine.STORE))
+    return [
+        isa.Load(scratchpad=Scratchpad.ACC8, index=0, offset=0, rows=1, columns=ENTRIES, send=vector),
+        isa.Loop(engine=Engine.VECTOR, level=0, extent=ENTRIES, dst_stride=1, a_stride=1),
+        isa.Vector(op=VectorOp.ADD, levels=1, to_out=1, b_immediate=1, dst=0, a=0, b=1, wait=load, send=store),
+        isa.Store(index=0, offset=64 // TINY.granule_bytes, rows=1, columns=ENTRIES, wait=vector),
+        isa.Finish(),
+    ]
+
+
+@pytest.fixture
+def model() -> CompiledModel:
+    """``y = 0.5 * (quantise(x / 0.5) + 1)`` for 24 elements, on ``tiny``."""
+    program = isa.assemble(TINY, add_one_program())
+    scale, zero = Constant(np.float32(0.5)), Constant(np.int8(0))
+    x, r = Var("x", TensorType(SHAPE, "float32")), Var("r", TensorType(SHAPE, "int8"))
+    quantise = Function((x,), call("quantise", x, scale, zero), Attrs({"name": "quantise", "host": "float32"}))
+    dequantise = Function((r,), call("dequantise", r, scale, zero), Attrs({"name": "dequantise", "host": "float32"}))
+    numbers = np.zeros(len(add_one_program()), np.int32)
+    return CompiledModel(
+        name="add_one",
+        config=TINY,
+        window_bytes=1024,
+        slots={"q": TensorSlot("q", 0, SHAPE, "int8"), "r": TensorSlot("r", 64, SHAPE, "int8")},
+        constants=(ConstantSegment("unused", 512, np.arange(16, dtype=np.uint8)),),
+        steps=(
+            HostStep(quantise, ("x",), ("q",), "float32"),
+            AccelStep(program, 256, ("q",), ("r",), numbers, numbers),
+            HostStep(dequantise, ("r",), ("y",), "float32"),
+        ),
+        layers=(Layer("add", ("Add_0",), "elementwise", "accel", "", "r", SHAPE, 0, 24, 24),),
+        inputs=(TensorSlot("x", 0, SHAPE, "float32"),),
+        outputs=(TensorSlot("y", 0, SHAPE, "float32"),),
+        statistics={"instructions": len(numbers)},
+    )
