@@ -1,0 +1,124 @@
+"""LOAD and STORE on NumPy: checks, addresses and copies of ``docs/isa.md``, "DMA"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..hw.config import CoreConfig
+from ..hw.isa import Fault, Load, Scratchpad, Store
+from .races import Entries
+from .state import Bytes, Memories
+
+MEMORY_OF = {Scratchpad.INP: "inp", Scratchpad.WGT: "wgt", Scratchpad.ACC: "acc", Scratchpad.ACC8: "acc"}
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A LOAD or STORE in bytes and entries, relative to the DMA window."""
+
+    memory: str
+    index: int  # first scratchpad entry
+    entries: int  # scratchpad entries written (padding included) or read
+    entry_bytes: int  # of one entry in DRAM
+    start: int  # bytes from the window's base
+    rows: int
+    row_bytes: int
+    stride_bytes: int
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that pass the bus."""
+        return self.rows * self.row_bytes
+
+    @property
+    def end(self) -> int:
+        """First byte after the last row, from the window's base."""
+        return self.start + (self.rows - 1) * self.stride_bytes + self.row_bytes
+
+
+def transfer_of(config: CoreConfig, instruction: Load | Store) -> Transfer:
+    """Addresses and sizes of an instruction."""
+    padded_rows, padded_columns = instruction.rows, instruction.columns
+    if isinstance(instruction, Load):
+        memory = MEMORY_OF[instruction.scratchpad]
+        entry_bytes = {
+            Scratchpad.INP: config.inp_bytes,
+            Scratchpad.WGT: config.wgt_bytes,
+            Scratchpad.ACC: config.acc_bytes,
+            Scratchpad.ACC8: config.lanes,
+        }[instruction.scratchpad]
+        padded_rows += instruction.pad_top + instruction.pad_bottom
+        padded_columns += instruction.pad_left + instruction.pad_right
+    else:
+        memory, entry_bytes = "out", config.out_bytes
+    return Transfer(
+        memory=memory,
+        index=instruction.index,
+        entries=padded_rows * padded_columns,
+        entry_bytes=entry_bytes,
+        start=instruction.offset * config.granule_bytes,
+        rows=instruction.rows if instruction.columns else 0,
+        row_bytes=instruction.columns * entry_bytes,
+        stride_bytes=instruction.stride * entry_bytes,
+    )
+
+
+def transfer_problem(config: CoreConfig, transfer: Transfer, window_bytes: int) -> tuple[Fault, str] | None:
+    """First check of ``docs/isa.md`` that fails, with a text that names the numbers."""
+    depth = int(getattr(config, f"{transfer.memory}_depth"))
+    if transfer.index + transfer.entries > depth:
+        return Fault.INDEX, (
+            f"index {transfer.index} + {transfer.entries} entries is more than the {depth} entries of {transfer.memory}"
+        )
+    if not transfer.bytes:
+        return None
+    alignment = min(transfer.entry_bytes, config.bus_bytes)
+    if transfer.start % alignment:
+        return Fault.ALIGNMENT, f"offset is byte {transfer.start:#x}, not a multiple of {alignment} bytes"
+    if transfer.end > window_bytes:
+        return Fault.WINDOW, (
+            f"bytes {transfer.start:#x}..{transfer.end:#x} end outside the window of {window_bytes:#x} bytes"
+        )
+    return None
+
+
+def run_load(memories: Memories, dram: Bytes, window_start: int, instruction: Load, transfer: Transfer) -> Entries:
+    """Copy into the scratchpad; returns the entries written. ``window_start`` is a place in ``dram``."""
+    memory = memories.array(transfer.memory)
+    lanes = memory.shape[1]
+    columns = instruction.pad_left + instruction.columns + instruction.pad_right
+    rows = instruction.pad_top + instruction.rows + instruction.pad_bottom
+    block = np.full((rows, columns, lanes), instruction.pad_value, memory.dtype)
+    if transfer.bytes:
+        start = window_start + transfer.start
+        source = np.lib.stride_tricks.as_strided(
+            dram[start:], (transfer.rows, transfer.row_bytes), (transfer.stride_bytes, 1), writeable=False
+        )
+        values = np.ascontiguousarray(source).view("<i4" if instruction.scratchpad is Scratchpad.ACC else "i1")
+        inner_rows = slice(instruction.pad_top, instruction.pad_top + instruction.rows)
+        inner_columns = slice(instruction.pad_left, instruction.pad_left + instruction.columns)
+        block[inner_rows, inner_columns] = values.reshape(instruction.rows, instruction.columns, lanes)
+    written = slice(transfer.index, transfer.index + transfer.entries)
+    memory[written] = block.reshape(-1, lanes)
+    return written
+
+
+def run_store(memories: Memories, dram: Bytes, window_start: int, transfer: Transfer) -> Entries:
+    """Copy from ``out`` to DRAM, row after row; returns the entries read."""
+    read = slice(transfer.index, transfer.index + transfer.entries)
+    source = memories.out[read].view(np.uint8).reshape(transfer.rows, transfer.row_bytes)
+    for row in range(transfer.rows):  # in order: rows may overlap
+        start = window_start + transfer.start + row * transfer.stride_bytes
+        dram[start : start + transfer.row_bytes] = source[row]
+    return read
+
+
+def granules(config: CoreConfig, transfer: Transfer) -> Entries:
+    """DRAM granules of the window that a transfer touches."""
+    size = config.granule_bytes
+    first, stride, columns = transfer.start // size, transfer.stride_bytes // size, transfer.row_bytes // size
+    if transfer.rows == 1 or stride == columns:
+        return slice(first, first + transfer.rows * columns)
+    return (first + np.arange(transfer.rows)[:, None] * stride + np.arange(columns)).reshape(-1)

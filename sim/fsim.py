@@ -1,0 +1,393 @@
+"""Functional simulator: executes the encoded instruction stream to the bit, without time.
+
+Engines run in turn, each as far as queues and tokens let it, so that a deadlock of the core is a deadlock here; the
+scratchpads, DRAM and the fault record end as ``docs/isa.md`` says. Races are found for every possible timing
+(:mod:`weft.sim.races`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..hw.config import LOOP_LEVELS, CoreConfig
+from ..hw.errors import InstructionError
+from ..hw.isa import (
+    ENGINE_NAMES,
+    FETCH,
+    HEADER,
+    LEGAL_ENGINES,
+    Engine,
+    Fault,
+    Finish,
+    Gemm,
+    Instruction,
+    Load,
+    Loop,
+    Opcode,
+    Store,
+    Vector,
+    decode,
+    format_instruction,
+    instruction_fields,
+    mask_engines,
+)
+from .dma import granules, run_load, run_store, transfer_of, transfer_problem
+from .errors import RaceError, SimulationError
+from .gemm import run_gemm
+from .loops import LoopLevel, LoopNest
+from .races import Clock, RaceDetector
+from .result import FaultRecord, RunResult
+from .state import SCRATCHPADS, Bytes, Int8, Int32, Memories
+from .vector import run_vector
+
+PROGRAM_ALIGNMENT = 64
+"""Bytes to which a program's offset in the window must be aligned."""
+
+MICRO_OPS_LIMIT = 1 << 26
+"""Most micro-ops of one instruction; the core would be busy for a second with it."""
+
+
+@dataclass(frozen=True)
+class BusErrors:
+    """Byte range of DRAM, from the start of the memory, that answers reads or writes with an error."""
+
+    start: int
+    stop: int
+    reads: bool = True
+    writes: bool = True
+
+    def hits(self, start: int, stop: int, *, write: bool) -> bool:
+        """Does an access to ``start..stop`` get an error response?"""
+        return (self.writes if write else self.reads) and start < self.stop and self.start < stop
+
+
+@dataclass(frozen=True)
+class _Refused(Instruction):
+    """Tokens of an instruction that its engine refuses with ILLEGAL."""
+
+    problem: str
+
+
+class _CoreStoppedError(Exception):
+    """The core stops with a fault."""
+
+    def __init__(self, record: FaultRecord) -> None:
+        super().__init__(str(record))
+        self.record = record
+
+
+class FunctionalSimulator:
+    """A core with its DRAM.
+
+    ``dram`` is the memory as bytes; addresses of a run are relative to ``window_start``, a place in it. Scratchpads
+    keep their content from run to run. With ``check_races`` a program whose tokens leave two accesses unordered raises
+    :class:`weft.sim.errors.RaceError`.
+    """
+
+    def __init__(
+        self,
+        config: CoreConfig,
+        memory_bytes: int,
+        *,
+        check_races: bool = True,
+        bus_errors: BusErrors | None = None,
+    ) -> None:
+        self.config = config
+        self.dram: Bytes = np.zeros(memory_bytes, np.uint8)
+        self.memories = Memories(config)
+        self.bus_errors = bus_errors
+        self.races: RaceDetector | None = None
+        if check_races:
+            entries = {name: int(getattr(config, f"{name}_depth")) for name in SCRATCHPADS}
+            self.races = RaceDetector(entries | {"dram": -(-memory_bytes // config.granule_bytes)})
+
+    def read_scratchpad(self, name: str) -> Int8 | Int32:
+        """Copy of ``inp``, ``wgt``, ``acc`` or ``out``: ``(depth, elements)``."""
+        return self.memories.array(name).copy()
+
+    def write_scratchpad(self, name: str, values: Int8 | Int32) -> None:
+        """Replace a scratchpad's content."""
+        self.memories.array(name)[...] = values
+
+    def run(self, *, offset: int, count: int, window_start: int = 0, window_bytes: int | None = None) -> RunResult:
+        """Run ``count`` instructions at byte ``offset`` of the window (default: the whole memory)."""
+        size = len(self.dram) - window_start if window_bytes is None else window_bytes
+        if window_start < 0 or size < 0 or window_start + size > len(self.dram):
+            raise SimulationError(
+                f"window {window_start:#x} + {size:#x} bytes is not inside the memory of {len(self.dram):#x} bytes"
+            )
+        return _Execution(self, offset, count, window_start, size).run()
+
+
+class _Execution:
+    """One run of one program."""
+
+    def __init__(
+        self, core: FunctionalSimulator, offset: int, count: int, window_start: int, window_bytes: int
+    ) -> None:
+        self.core = core
+        self.config = core.config
+        self.offset = offset
+        self.count = count
+        self.window_start = window_start
+        self.window_bytes = window_bytes
+        self.fetched = 0
+        self.finished = False
+        self.queues: list[deque[tuple[int, Instruction]]] = [deque() for _ in Engine]
+        self.sending: list[tuple[int, Instruction] | None] = [None] * len(Engine)
+        self.tokens: dict[tuple[Engine, Engine], deque[Clock]] = {
+            (source, target): deque() for source in Engine for target in Engine if source != target
+        }
+        self.loops = {engine: [LoopLevel() for _ in range(LOOP_LEVELS)] for engine in LEGAL_ENGINES[Opcode.LOOP]}
+        self.bytes_read = 0
+        self.bytes_written = 0
+
+    def run(self) -> RunResult:
+        fault = None
+        if self.core.races is not None:
+            self.core.races.begin_program()
+        try:
+            self._check_program()
+            progress = True
+            while progress:
+                progress = self._fetch()
+                for engine in Engine:
+                    while self._step(engine):
+                        progress = True
+            if not self.finished or any(self.queues) or any(self.sending):
+                fault = self._deadlock()
+        except _CoreStoppedError as stop:
+            fault = stop.record
+        return RunResult(
+            cycles=None,
+            fault=fault,
+            bytes_read=self.bytes_read,
+            bytes_written=self.bytes_written,
+            tokens_left={pair: len(waiting) for pair, waiting in self.tokens.items() if waiting},
+        )
+
+    # Fetch
+
+    def _check_program(self) -> None:
+        size = self.config.instruction_bytes
+        if self.offset % PROGRAM_ALIGNMENT:
+            self._fault(Fault.ALIGNMENT, FETCH, 0, f"program offset {self.offset:#x} is not a multiple of 64")
+        if self.offset + self.count * size > self.window_bytes:
+            end = self.offset + self.count * size
+            self._fault(
+                Fault.WINDOW, FETCH, 0, f"program ends at byte {end:#x} of a window of {self.window_bytes:#x} bytes"
+            )
+
+    def _fetch(self) -> bool:
+        """Move instructions into queues until one is full; True if any moved."""
+        progress = False
+        size = self.config.instruction_bytes
+        while not self.finished:
+            if self.fetched == self.count:
+                self._fault(Fault.NO_FINISH, FETCH, self.count, f"no FINISH in {self.count} instructions")
+            start = self.window_start + self.offset + self.fetched * size
+            self._check_bus(start, start + size, FETCH, self.fetched, write=False)
+            instruction = self._decode(self._word(self.fetched))
+            if isinstance(instruction, Finish):
+                self.finished = True
+            elif len(self.queues[instruction.engine]) == self.config.queue_depth:
+                break
+            else:
+                self.queues[instruction.engine].append((self.fetched, instruction))
+            self.fetched += 1
+            self.bytes_read += size
+            progress = True
+        return progress
+
+    def _word(self, number: int) -> int:
+        size = self.config.instruction_bytes
+        start = self.window_start + self.offset + number * size
+        return int.from_bytes(self.core.dram[start : start + size].tobytes(), "little")
+
+    def _decode(self, word: int) -> Instruction:
+        """The instruction; ILLEGAL here is what fetch itself finds, a :class:`_Refused` is left to the engine."""
+        try:
+            return decode(self.config, word)
+        except InstructionError as error:
+            header: dict[str, int] = {}
+            position = 0
+            for name, width, _ in HEADER:
+                header[name] = word >> position & (1 << width) - 1
+                position += width
+            if header["opcode"] in Opcode._value2member_map_:
+                opcode = Opcode(header["opcode"])
+                used = position + sum(width for _, width, _ in instruction_fields(self.config, opcode))
+                own_bit = (header["wait"] | header["send"]) >> header["engine"] & 1
+                legal_engine = header["engine"] in LEGAL_ENGINES[opcode]
+                if legal_engine and not word >> used and not own_bit and opcode is not Opcode.FINISH:
+                    engine = Engine(header["engine"])
+                    return _Refused(engine=engine, wait=header["wait"], send=header["send"], problem=str(error))
+            raise self._stop(Fault.ILLEGAL, FETCH, self.fetched, str(error)) from None
+
+    # Engines
+
+    def _step(self, engine: Engine) -> bool:
+        """Send what is pending, or execute the next instruction if its tokens are there; False if neither."""
+        sending = self.sending[engine]
+        if sending is not None:
+            targets = mask_engines(sending[1].send)
+            if any(self._is_full(engine, target) for target in targets):
+                return False
+            clock = self.core.races.clock(engine) if self.core.races is not None else ()
+            for target in targets:
+                self.tokens[engine, target].append(clock)
+            self.sending[engine] = None
+            return True
+        if not self.queues[engine]:
+            return False
+        number, instruction = self.queues[engine][0]
+        sources = mask_engines(instruction.wait)
+        if not all(self.tokens[source, engine] for source in sources):
+            return False
+        self.queues[engine].popleft()
+        received = [self.tokens[source, engine].popleft() for source in sources]
+        if self.core.races is not None:
+            self.core.races.begin(engine, number, received)
+        try:
+            self._execute(number, instruction)
+        except RaceError as error:
+            for part in (error.first, error.second):
+                error.add_note(f"instruction {part}: {format_instruction(self._decode(self._word(part)))}")
+            raise
+        if instruction.send:
+            self.sending[engine] = (number, instruction)
+        return True
+
+    def _execute(self, number: int, instruction: Instruction) -> None:
+        match instruction:
+            case Loop():
+                self.loops[instruction.engine][instruction.level] = LoopLevel(
+                    instruction.extent, instruction.dst_stride, instruction.a_stride, instruction.b_stride
+                )
+            case Load():
+                self._load(number, instruction)
+            case Store():
+                self._store(number, instruction)
+            case Gemm():
+                self._gemm(number, instruction)
+            case Vector():
+                self._vector(number, instruction)
+            case _Refused():
+                self._fault(Fault.ILLEGAL, instruction.engine, number, instruction.problem)
+
+    def _load(self, number: int, instruction: Load) -> None:
+        transfer = transfer_of(self.config, instruction)
+        if problem := transfer_problem(self.config, transfer, self.window_bytes):
+            self._fault(problem[0], instruction.engine, number, problem[1])
+        if transfer.bytes:
+            start = self.window_start + transfer.start
+            self._check_bus(start, self.window_start + transfer.end, instruction.engine, number, write=False)
+            if self.core.races is not None:
+                self.core.races.access(instruction.engine, "dram", granules(self.config, transfer), write=False)
+        written = run_load(self.core.memories, self.core.dram, self.window_start, instruction, transfer)
+        if self.core.races is not None:
+            self.core.races.access(instruction.engine, transfer.memory, written, write=True)
+        self.bytes_read += transfer.bytes
+
+    def _store(self, number: int, instruction: Store) -> None:
+        transfer = transfer_of(self.config, instruction)
+        if problem := transfer_problem(self.config, transfer, self.window_bytes):
+            self._fault(problem[0], instruction.engine, number, problem[1])
+        if not transfer.bytes:
+            return
+        start, end = self.window_start + transfer.start, self.window_start + transfer.end
+        self._check_bus(start, end, Engine.STORE, number, write=True)
+        if self.core.races is not None:
+            self.core.races.access(Engine.STORE, "dram", granules(self.config, transfer), write=True)
+            program_end = self.offset + self.count * self.config.instruction_bytes
+            if transfer.start < program_end and self.offset < transfer.end:
+                raise SimulationError(
+                    f"instruction {number} stores to bytes {transfer.start:#x}..{transfer.end:#x}, "
+                    "where its own program lies",
+                    hint="keep results and program apart",
+                )
+        read = run_store(self.core.memories, self.core.dram, self.window_start, transfer)
+        if self.core.races is not None:
+            self.core.races.access(Engine.STORE, "out", read, write=False)
+        self.bytes_written += transfer.bytes
+
+    def _gemm(self, number: int, instruction: Gemm) -> None:
+        access, bad = run_gemm(
+            self.core.memories,
+            self._nest(number, instruction),
+            instruction.dst,
+            instruction.src,
+            instruction.wgt,
+            zero=bool(instruction.zero),
+        )
+        if self.core.races is not None:
+            self.core.races.access(Engine.GEMM, "inp", access.inp, write=False)
+            self.core.races.access(Engine.GEMM, "wgt", access.wgt, write=False)
+            self.core.races.access(Engine.GEMM, "acc", access.acc, write=True)
+        self._check_index(Engine.GEMM, number, bad)
+
+    def _vector(self, number: int, instruction: Vector) -> None:
+        access, bad = run_vector(self.core.memories, self._nest(number, instruction), instruction)
+        if self.core.races is not None:
+            self.core.races.access(Engine.VECTOR, "acc", access.read, write=False)
+            self.core.races.access(Engine.VECTOR, "out" if instruction.to_out else "acc", access.written, write=True)
+        self._check_index(Engine.VECTOR, number, bad)
+
+    def _nest(self, number: int, instruction: Gemm | Vector) -> LoopNest:
+        nest = LoopNest(tuple(reversed(self.loops[instruction.engine][: instruction.levels])))
+        if nest.count > MICRO_OPS_LIMIT:
+            raise SimulationError(
+                f"instruction {number} has {nest.count} micro-ops, but at most {MICRO_OPS_LIMIT} are simulated",
+                hint="check the extents of its LOOP instructions",
+            )
+        return nest
+
+    def _check_index(self, engine: Engine, number: int, bad: int | None) -> None:
+        if bad is not None:
+            self._fault(Fault.INDEX, engine, number, f"an index of micro-op {bad} is outside its memory")
+
+    # Ends of a program
+
+    def _check_bus(self, start: int, stop: int, engine: int, number: int, *, write: bool) -> None:
+        errors = self.core.bus_errors
+        if errors is not None and errors.hits(start, stop, write=write):
+            cause = Fault.BUS_WRITE if write else Fault.BUS_READ
+            self._fault(cause, engine, number, f"the memory answered bytes {start:#x}..{stop:#x} with an error")
+
+    def _deadlock(self) -> FaultRecord:
+        """The record of the watchdog: every engine that is stuck, and on what."""
+        records: list[FaultRecord] = []
+        waiting: list[FaultRecord] = []
+        for engine in Engine:
+            sending = self.sending[engine]
+            if sending is not None:
+                number, instruction = sending
+                full = (target for target in mask_engines(instruction.send) if self._is_full(engine, target))
+                reason = f"cannot send: no room for a token to {', '.join(ENGINE_NAMES[target] for target in full)}"
+            elif self.queues[engine]:
+                number, instruction = self.queues[engine][0]
+                missing = (source for source in mask_engines(instruction.wait) if not self.tokens[source, engine])
+                reason = f"waits for a token of {', '.join(ENGINE_NAMES[source] for source in missing)}"
+            else:
+                continue
+            text = f"instruction {number} ({format_instruction(instruction)}) {reason}"
+            records.append(FaultRecord(Fault.WATCHDOG, engine, number, text))
+            if sending is None:
+                waiting.append(records[-1])
+        texts = [record.message for record in records]
+        if not self.finished:
+            engine = self._decode(self._word(self.fetched)).engine
+            texts.append(f"fetch cannot place instruction {self.fetched}: the queue of {ENGINE_NAMES[engine]} is full")
+        return replace((waiting or records)[0], message=f"deadlock: {'; '.join(texts)}")
+
+    def _is_full(self, source: Engine, target: Engine) -> bool:
+        return len(self.tokens[source, target]) >= self.config.token_depth
+
+    def _stop(self, cause: Fault, engine: int, number: int, message: str) -> _CoreStoppedError:
+        return _CoreStoppedError(FaultRecord(cause, engine, number, message))
+
+    def _fault(self, cause: Fault, engine: int, number: int, message: str) -> None:
+        raise self._stop(cause, engine, number, message)

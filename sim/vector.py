@@ -1,0 +1,154 @@
+"""VECTOR instructions on NumPy: as many micro-ops at a time as do not read each other's results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..hw.isa import IMMEDIATE_BITS, Vector, VectorOp
+from .accumulate import accumulate
+from .loops import Indices, LoopNest
+from .state import Int32, Memories
+
+BLOCK = 1024
+"""Micro-ops looked at together; a block is cut where one of them reads what an earlier one wrote."""
+
+Int64 = npt.NDArray[np.int64]
+
+_ACCUMULATE: dict[VectorOp, tuple[np.ufunc, int]] = {
+    VectorOp.MAC: (np.add, 0),
+    VectorOp.SUM: (np.add, 0),
+    VectorOp.MIN_ACCUMULATE: (np.minimum, 2**31 - 1),
+    VectorOp.MAX_ACCUMULATE: (np.maximum, -(2**31)),
+}
+_WITHOUT_B = (VectorOp.SUM, VectorOp.MIN_ACCUMULATE, VectorOp.MAX_ACCUMULATE)
+
+
+@dataclass(frozen=True)
+class VectorAccess:
+    """Entries that a VECTOR touched: read from ``acc``, written to ``acc`` or ``out``."""
+
+    read: Indices
+    written: Indices
+
+
+def run_vector(memories: Memories, nest: LoopNest, instruction: Vector) -> tuple[VectorAccess, int | None]:
+    """Execute all micro-ops; returns what they touched and, when one is out of range, its place (it has no effect)."""
+    config = memories.config
+    dst_depth = config.out_depth if instruction.to_out else config.acc_depth
+    entries_of_b = _entries_of_b(instruction)
+    reads: list[Indices] = []
+    writes: list[Indices] = []
+    bad: int | None = None
+    for begin in range(0, nest.count, BLOCK):
+        d, a, b, first = nest.part(begin, min(begin + BLOCK, nest.count))
+        d, a, b = d + instruction.dst, a + instruction.a, b + instruction.b
+        outside = (d >= dst_depth) | (a >= config.acc_depth)
+        if entries_of_b:
+            outside |= (b < 0) | (b + entries_of_b > config.acc_depth)
+        count = len(d)
+        if outside.any():
+            count = int(np.argmax(outside))
+            bad = begin + count
+        sources = np.stack([a, *(b + i for i in range(entries_of_b))], axis=1)[:count]
+        start = 0
+        while start < count:
+            stop = count if instruction.to_out else start + _independent(d[start:count], sources[start:])
+            part = slice(start, stop)
+            _run_part(memories, instruction, d[part], a[part], b[part], first[part])
+            start = stop
+        reads.append(np.unique(sources))
+        writes.append(np.unique(d[:count]))
+        if bad is not None:
+            break
+    return VectorAccess(np.concatenate(reads), np.concatenate(writes)), bad
+
+
+def _entries_of_b(instruction: Vector) -> int:
+    """Consecutive accumulator entries that operand ``b`` reads."""
+    if instruction.b_immediate or instruction.op in _WITHOUT_B:
+        return 0
+    return 3 if instruction.op is VectorOp.REQUANTISE else 1
+
+
+def _independent(written: Indices, sources: Indices) -> int:
+    """How many micro-ops from the first on read nothing that an earlier one of them writes (at least 1)."""
+    never = len(written)
+    first_write = np.full(int(max(written.max(), sources.max())) + 1, never, np.int64)
+    first_write[written[::-1]] = np.arange(never - 1, -1, -1)
+    late = (first_write[sources] < np.arange(never)[:, None]).any(axis=1)
+    return int(np.argmax(late)) if late.any() else never
+
+
+def _run_part(
+    memories: Memories, instruction: Vector, dst: Indices, a: Indices, b: Indices, first: npt.NDArray[np.bool_]
+) -> None:
+    acc = memories.acc
+    left = acc[a].astype(np.int64)
+    right: Int64 | int
+    if instruction.b_immediate:
+        right = instruction.b
+    elif instruction.op is VectorOp.REQUANTISE or instruction.op in _WITHOUT_B:
+        right = 0
+    else:
+        right = acc[b].astype(np.int64)
+    if instruction.op.accumulates:
+        term = left * _signed25(right) if instruction.op is VectorOp.MAC else left
+        operation, identity = _ACCUMULATE[instruction.op]
+        accumulate(acc, dst, wrap32(term), first if instruction.zero else None, operation, identity)
+        return
+    if instruction.op is VectorOp.REQUANTISE:
+        result = requantise(instruction, acc[a], acc[b], acc[b + 1], acc[b + 2])
+    else:
+        result = wrap32(_binary(instruction.op, left, right))
+    # NumPy assigns repeated indices in order: the last micro-op stays.
+    if instruction.to_out:
+        memories.out[dst] = result.astype(np.int8)
+    else:
+        acc[dst] = result
+
+
+def _binary(op: VectorOp, left: Int64, right: Int64 | int) -> Int64:
+    result: Int64
+    match op:
+        case VectorOp.ADD:
+            result = left + right
+        case VectorOp.SUB:
+            result = left - right
+        case VectorOp.MIN:
+            result = np.minimum(left, right)
+        case VectorOp.MAX:
+            result = np.maximum(left, right)
+        case VectorOp.MUL:
+            result = left * _signed25(right)
+        case VectorOp.SHR:
+            amount = np.broadcast_to(np.asarray(right, np.int64), left.shape)
+            shifted_left = np.where(amount < -31, 0, left << np.clip(-amount, 0, 31))
+            result = np.where(amount >= 0, left >> np.clip(amount, 0, 31), shifted_left)
+        case _:
+            raise ValueError(f"{op.name} has no two-operand form")
+    return result
+
+
+def requantise(instruction: Vector, value: Int32, bias: Int32, multiplier: Int32, shift: Int32) -> Int32:
+    """``docs/isa.md``, REQUANTISE: one rounding, half away from minus infinity, then clamp and shift left."""
+    biased = wrap32(value.astype(np.int64) + bias).astype(np.int64)
+    exact = biased * _signed25(multiplier.astype(np.int64))
+    amount = np.minimum(shift & 63, 62).astype(np.int64)
+    half = np.where(amount > 0, np.int64(1) << np.maximum(amount - 1, 0), 0)
+    rounded = (exact + half) >> amount
+    clamped = np.minimum(np.maximum(rounded + instruction.zero_point, instruction.low), instruction.high)
+    return wrap32(clamped << instruction.left_shift)
+
+
+def _signed25(value: Int64 | int) -> Int64 | int:
+    """Low 25 bits, sign-extended."""
+    unused = 64 - IMMEDIATE_BITS
+    return (value << unused) >> unused if isinstance(value, np.ndarray) else value
+
+
+def wrap32(value: Int64) -> Int32:
+    """Low 32 bits as a signed integer."""
+    return value.astype(np.int32)

@@ -1,0 +1,117 @@
+"""GEMM and VECTOR of the functional simulator against one-at-a-time Python integers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft.hw.config import TINY, CoreConfig
+from weft.hw.isa import Gemm, Vector, VectorOp, body_problem
+from weft.sim.gemm import run_gemm
+from weft.sim.loops import LoopLevel, LoopNest
+from weft.sim.state import Memories
+from weft.sim.vector import run_vector
+
+from . import reference
+
+SMALL = replace(TINY, inp_depth=32, wgt_depth=16, acc_depth=32, out_depth=16)
+CONFIGS = [
+    SMALL,
+    replace(SMALL, batch=2),
+    replace(SMALL, block_in=8, block_out=2, batch=2),
+    replace(SMALL, block_in=2, block_out=8, batch=2),
+]
+
+
+def filled(config: CoreConfig, seed: int) -> Memories:
+    rng = np.random.default_rng(seed)
+    memories = Memories(config)
+    memories.inp[...] = rng.integers(-128, 128, memories.inp.shape)
+    memories.wgt[...] = rng.integers(-128, 128, memories.wgt.shape)
+    span = 2 ** rng.integers(1, 32, memories.acc.shape)
+    memories.acc[...] = rng.integers(-span, span, memories.acc.shape)
+    return memories
+
+
+def assert_equal(actual: Memories, expected: Memories) -> None:
+    for name in ("inp", "wgt", "acc", "out"):
+        np.testing.assert_array_equal(actual.array(name), expected.array(name), err_msg=name)
+
+
+@st.composite
+def loop_levels(draw: st.DrawFn, largest_stride: int) -> list[LoopLevel]:
+    stride = st.sampled_from([0, 0, 1, 1, 2, 3, largest_stride])
+    return [
+        LoopLevel(draw(st.integers(1, 4)), draw(stride), draw(stride), draw(stride))
+        for _ in range(draw(st.integers(0, 4)))
+    ]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    config=st.sampled_from(CONFIGS),
+    levels=loop_levels(largest_stride=8),
+    zero=st.integers(0, 1),
+    indices=st.tuples(st.integers(0, 31), st.integers(0, 31), st.integers(0, 15)),
+    seed=st.integers(0, 99),
+)
+def test_gemm_is_micro_ops_one_after_another(config, levels, zero, indices, seed):
+    dst, src, wgt = indices
+    instruction = Gemm(zero=zero, levels=len(levels), dst=dst, src=src, wgt=wgt)
+    actual, expected = filled(config, seed), filled(config, seed)
+    nest = LoopNest(tuple(reversed(levels)))
+    _, bad = run_gemm(actual, nest, dst, src, wgt, zero=bool(zero))
+    assert bad == reference.gemm(expected, levels, instruction)
+    assert_equal(actual, expected)
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    config=st.sampled_from(CONFIGS),
+    levels=loop_levels(largest_stride=5),
+    op=st.sampled_from(list(VectorOp)),
+    flags=st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(0, 1)),
+    indices=st.tuples(st.integers(0, 15), st.integers(0, 15), st.integers(-1, 15)),
+    immediate=st.one_of(st.integers(-40, 40), st.sampled_from([-(2**24), 2**24 - 1])),
+    limits=st.tuples(st.integers(-256, 255), st.integers(-256, 255), st.integers(-256, 255), st.integers(0, 31)),
+    seed=st.integers(0, 99),
+)
+def test_vector_is_micro_ops_one_after_another(config, levels, op, flags, indices, immediate, limits, seed):
+    zero, to_out, b_immediate = flags
+    instruction = Vector(
+        op=op,
+        zero=zero,
+        levels=len(levels),
+        to_out=to_out,
+        b_immediate=b_immediate,
+        dst=indices[0],
+        a=indices[1],
+        b=immediate if b_immediate else indices[2],
+        zero_point=limits[0],
+        low=limits[1],
+        high=limits[2],
+        left_shift=limits[3],
+    )
+    if body_problem(instruction):
+        return
+    actual, expected = filled(config, seed), filled(config, seed)
+    _, bad = run_vector(actual, LoopNest(tuple(reversed(levels))), instruction)
+    assert bad == reference.vector(expected, levels, instruction)
+    assert_equal(actual, expected)
+
+
+@pytest.mark.parametrize("shift", [0, 1, 24, 62, 63])
+def test_requantise_at_the_edges_of_its_operands(shift):
+    memories, expected = Memories(SMALL), Memories(SMALL)
+    extremes = [-(2**31), 2**31 - 1, -1, 1]
+    for target in (memories, expected):
+        target.acc[0], target.acc[1] = extremes, [2**24 - 1, -(2**24), -1, 2**24]
+        target.acc[4], target.acc[5], target.acc[6] = [1, -1, 0, 7], [-(2**24), 2**24 - 1, 1, -1], shift
+    instruction = Vector(op=VectorOp.REQUANTISE, dst=8, a=0, b=4, zero_point=-256, low=-256, high=255, left_shift=31)
+    run_vector(memories, LoopNest(()), instruction)
+    reference.vector(expected, [], instruction)
+    assert_equal(memories, expected)
