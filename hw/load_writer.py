@@ -1,0 +1,348 @@
+"""The end of a LOAD: turns the words that come from memory into entries, with padding between, and writes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .config import PAD_BITS, CoreConfig
+from .interfaces import NUMBER_BITS, WritePortSignature, chunk_bits
+from .isa import Engine
+from .read_dma import word_layout
+from .transfer_plan import TransferKind, total_bits
+
+
+@dataclass(frozen=True)
+class LoadTargets:
+    """Where a load engine writes: its own scratchpad (``inp`` or ``wgt``) and ``acc``."""
+
+    name: str
+    entry_bytes: int
+    depth: int
+
+    @staticmethod
+    def of(config: CoreConfig, engine: Engine) -> LoadTargets:
+        if engine is Engine.LOAD:
+            return LoadTargets("inp", config.inp_bytes, config.inp_depth)
+        return LoadTargets("wgt", config.wgt_bytes, config.wgt_depth)
+
+    def kinds(self, config: CoreConfig) -> tuple[TransferKind, ...]:
+        """Entries in DRAM, in the order of :class:`LoadKind`."""
+        return (
+            TransferKind(self.entry_bytes, self.depth),
+            TransferKind(config.acc_bytes, config.acc_depth),
+            TransferKind(config.lanes, config.acc_depth),
+        )
+
+
+class LoadKind(enum.IntEnum, shape=2):
+    """What a LOAD writes: the engine's own scratchpad, ``acc``, or ``acc`` widened from int8."""
+
+    OWN = 0
+    ACC = 1
+    ACC8 = 2
+
+
+class Run(enum.Enum, shape=2):
+    """Part of a row that is being written."""
+
+    LEFT = 0  # padding; also a whole row of it
+    BODY = 1  # data
+    RIGHT = 2  # padding
+
+
+def write_layout(config: CoreConfig) -> data.StructLayout:
+    """What the writer needs to know of a LOAD.
+
+    ``top``, ``bottom``: rows of padding, ``width`` entries each; ``rows`` rows of ``left + columns + right``
+    entries, ``columns`` not 0. ``position``: place of the first row's first entry in its bus word, in entries;
+    ``step`` from row to row.
+    """
+    position = (config.bus_bytes - 1).bit_length()
+    return data.StructLayout(
+        {
+            "number": NUMBER_BITS,
+            "kind": LoadKind,
+            "empty": 1,
+            "index": config.index_bits,
+            "top": total_bits(config),
+            "rows": config.count_bits,
+            "bottom": total_bits(config),
+            "width": total_bits(config),
+            "left": PAD_BITS,
+            "columns": config.count_bits,
+            "right": PAD_BITS,
+            "pad_value": 8,
+            "position": position,
+            "step": position,
+        }
+    )
+
+
+class LoadWriter(wiring.Component):
+    """Writes one entry a cycle, or one bus word where entries are wider; padding one entry a cycle.
+
+    loads
+        LOADs in order; a LOAD costs two cycles more than its entries.
+    words
+        The words of their bursts, in order; words on which two rows meet come once for each.
+    halt
+        Write nothing more.
+    retire
+        The oldest LOAD is written; one cycle long.
+    failed
+        The memory refused a word of LOAD ``number``.
+    moves, waits_for_memory, waits_for_port
+        What happens in this cycle.
+    """
+
+    def __init__(self, config: CoreConfig, targets: LoadTargets) -> None:
+        self._config = config
+        self._targets = targets
+        own_index, acc_index = (max(1, (depth - 1).bit_length()) for depth in (targets.depth, config.acc_depth))
+        own_chunk, acc_chunk = chunk_bits(config, targets.entry_bytes), chunk_bits(config, config.acc_bytes)
+        super().__init__(
+            {
+                "loads": In(stream.Signature(write_layout(config))),
+                "words": In(stream.Signature(word_layout(config))),
+                "own": Out(WritePortSignature(own_index, 8 * targets.entry_bytes, own_chunk)),
+                "acc": Out(WritePortSignature(acc_index, 8 * config.acc_bytes, acc_chunk)),
+                "halt": In(1),
+                "retire": Out(1),
+                "failed": Out(1),
+                "number": Out(NUMBER_BITS),
+                "idle": Out(1),
+                "moves": Out(1),
+                "waits_for_memory": Out(1),
+                "waits_for_port": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self._config
+        load = Signal(write_layout(config), reset_less=True)
+        run = Signal(Run)
+        run_left = Signal(total_bits(config))
+        pad_row = Signal()
+        step = Signal()  # an entry or a word is written
+        entry_ends = Signal()
+        row_ends = Signal()
+        load_ends = Signal()
+        is_padding = Signal()
+        advance = Signal()
+        running = Signal()
+
+        m.d.comb += [
+            self.number.eq(load.number),
+            is_padding.eq(run != Run.BODY),
+            self.failed.eq(running & ~is_padding & self.words.valid & self.words.payload.error),
+            step.eq(running & advance & ~self.halt & (is_padding | (self.words.valid & ~self.words.payload.error))),
+            row_ends.eq(
+                entry_ends & (run_left == 1) & (pad_row | (run == Run.RIGHT) | ((run == Run.BODY) & (load.right == 0)))
+            ),
+            load_ends.eq(row_ends & (load.top == 0) & (load.rows == 0) & (load.bottom == 0)),
+        ]
+
+        def start_row() -> None:
+            padding_row = [run.eq(Run.LEFT), run_left.eq(load.width), pad_row.eq(1)]
+            with m.If(load.top != 0):
+                m.d.sync += [*padding_row, load.top.eq(load.top - 1)]
+            with m.Elif(load.rows != 0):
+                m.d.sync += [pad_row.eq(0), load.rows.eq(load.rows - 1)]
+                with m.If(load.left != 0):
+                    m.d.sync += [run.eq(Run.LEFT), run_left.eq(load.left)]
+                with m.Else():
+                    m.d.sync += [run.eq(Run.BODY), run_left.eq(load.columns)]
+            with m.Else():
+                m.d.sync += [*padding_row, load.bottom.eq(load.bottom - 1)]
+
+        with m.FSM() as fsm:
+            m.d.comb += running.eq(fsm.ongoing("RUN"))
+            with m.State("TAKE"):
+                m.d.comb += self.loads.ready.eq(~self.halt)
+                m.d.sync += load.eq(self.loads.payload)
+                with m.If(self.loads.valid & ~self.halt):
+                    m.next = "ROW"
+            with m.State("ROW"):
+                start_row()
+                with m.If(~load.empty):
+                    m.next = "RUN"
+                with m.Elif(advance):
+                    m.next = "TAKE"
+            with m.State("RUN"), m.If(step & entry_ends):
+                m.d.sync += [load.index.eq(load.index + 1), run_left.eq(run_left - 1)]
+                with m.If(load_ends):
+                    m.next = "TAKE"
+                with m.Elif(row_ends):
+                    start_row()
+                with m.Elif(run_left == 1):
+                    with m.If(run == Run.LEFT):
+                        m.d.sync += [run.eq(Run.BODY), run_left.eq(load.columns)]
+                    with m.Else():
+                        m.d.sync += [run.eq(Run.RIGHT), run_left.eq(load.right)]
+
+        starts = fsm.ongoing("ROW")
+        nothing = starts & load.empty
+        new_row = starts | (step & row_ends)
+        part, word = self._unpack(m, load, step, is_padding, run_left, entry_ends, new_row)
+        write = WriteRegister(config, self._targets)
+        m.submodules.write = write
+        wiring.connect(m, write.own, wiring.flipped(self.own))
+        wiring.connect(m, write.acc, wiring.flipped(self.acc))
+        m.d.comb += [
+            advance.eq(write.advance),
+            write.valid.eq(step | (nothing & advance)),
+            write.nothing.eq(nothing),
+            write.last.eq(nothing | load_ends),
+            write.kind.eq(load.kind),
+            write.index.eq(load.index),
+            write.part.eq(part),
+            write.is_padding.eq(is_padding),
+            write.pad_value.eq(load.pad_value),
+            write.word.eq(word),
+            self.retire.eq(write.retire),
+            self.moves.eq(step),
+            self.waits_for_port.eq(~advance),
+            self.waits_for_memory.eq(running & ~is_padding & ~self.words.valid),
+            self.idle.eq(fsm.ongoing("TAKE") & ~self.loads.valid & write.idle),
+        ]
+        return m
+
+    def _unpack(
+        self,
+        m: Module,
+        load: data.View,
+        step: Signal,
+        is_padding: Signal,
+        run_left: Signal,
+        entry_ends: Signal,
+        new_row: Value,
+    ) -> tuple[Signal, Value]:
+        """Take words; return the word's number in a wide entry, and the word with a narrow entry at its low end."""
+        bus_bytes = self._config.bus_bytes
+        kinds = self._targets.kinds(self._config)
+        parts = [max(1, kind.entry_bytes // bus_bytes) for kind in kinds]
+        places = [max(1, bus_bytes // kind.entry_bytes) for kind in kinds]
+        part = Signal(range(max(2, *parts)))
+        place = Signal(range(max(2, *places)))
+        takes = Signal()
+        last_part = Array(count - 1 for count in parts)[load.kind]
+        last_place = Array(count - 1 for count in places)[load.kind]
+        m.d.comb += [
+            takes.eq(step & ~is_padding),
+            entry_ends.eq(is_padding | (part == last_part)),
+            # A row that ends within a word leaves the rest of it; the next row's words start with its own.
+            self.words.ready.eq(takes & ((place == last_place) | (run_left == 1) | (last_place == 0))),
+        ]
+        with m.If(takes):
+            m.d.sync += part.eq(Mux(entry_ends, 0, part + 1))
+            m.d.sync += place.eq(Mux(place == last_place, 0, place + 1))
+        with m.If(new_row & (load.top == 0)):
+            m.d.sync += [place.eq(load.position), load.position.eq((load.position + load.step) & last_place)]
+        word = self.words.payload.data
+        chosen = []
+        for kind, count in zip(kinds, places, strict=True):
+            if count > 1:
+                chosen.append(word.word_select(place[: (count - 1).bit_length()], 8 * kind.entry_bytes))
+            else:
+                chosen.append(word)
+        return part, Array(chosen)[load.kind]
+
+
+class WriteRegister(wiring.Component):
+    """The register in front of the scratchpads' write ports: places a word in its entry and widens int8.
+
+    ``valid`` is accepted in a cycle with ``advance``; ``nothing`` writes nothing but keeps its turn; ``retire`` follows
+    the write marked ``last``.
+    """
+
+    def __init__(self, config: CoreConfig, targets: LoadTargets) -> None:
+        self._config = config
+        self._targets = targets
+        own_index, acc_index = (max(1, (depth - 1).bit_length()) for depth in (targets.depth, config.acc_depth))
+        own_chunk, acc_chunk = chunk_bits(config, targets.entry_bytes), chunk_bits(config, config.acc_bytes)
+        widest = max(kind.entry_bytes for kind in targets.kinds(config))
+        super().__init__(
+            {
+                "own": Out(WritePortSignature(own_index, 8 * targets.entry_bytes, own_chunk)),
+                "acc": Out(WritePortSignature(acc_index, 8 * config.acc_bytes, acc_chunk)),
+                "valid": In(1),
+                "nothing": In(1),
+                "last": In(1),
+                "kind": In(LoadKind),
+                "index": In(config.index_bits),
+                "part": In(range(max(2, widest // config.bus_bytes))),
+                "is_padding": In(1),
+                "pad_value": In(8),
+                "word": In(config.bus_bits),
+                "advance": Out(1),
+                "retire": Out(1),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config, own, acc = self._config, self.own, self.acc
+        held, last = Signal(), Signal()
+        index = Signal(config.index_bits, reset_less=True)
+        own_word = Signal(min(config.bus_bits, 8 * self._targets.entry_bytes), reset_less=True)
+        acc_words = Signal(min(4 * config.bus_bits, 8 * config.acc_bytes), reset_less=True)
+        m.d.comb += [
+            self.advance.eq(~held | ~((own.enable & ~own.ready) | (acc.enable & ~acc.ready))),
+            self.retire.eq(held & last & self.advance),
+            self.idle.eq(~held),
+            own.index.eq(index),
+            own.data.eq(own_word.replicate(len(own.data) // len(own_word))),
+            acc.index.eq(index),
+            acc.data.eq(acc_words.replicate(len(acc.data) // len(acc_words))),
+        ]
+        is_own = self.kind == LoadKind.OWN
+        with m.If(self.advance):
+            m.d.sync += [
+                held.eq(self.valid),
+                own.enable.eq(self.valid & ~self.nothing & is_own),
+                acc.enable.eq(self.valid & ~self.nothing & ~is_own),
+            ]
+        with m.If(self.advance & self.valid):
+            pad_lane = self.pad_value.as_signed()
+            m.d.sync += [
+                last.eq(self.last),
+                index.eq(self.index),
+                own.mask.eq(Mux(self.is_padding, ~0, Const(1, len(own.mask)) << self.part)),
+                own_word.eq(Mux(self.is_padding, self.pad_value.replicate(len(own_word) // 8), self.word)),
+            ]
+            with m.If(self.is_padding):
+                lanes = len(acc_words) // 32
+                wide_pad = Signal(32)
+                m.d.comb += wide_pad.eq(pad_lane)
+                m.d.sync += [acc.mask.eq(~0), acc_words.eq(wide_pad.replicate(lanes))]
+            with m.Elif(self.kind == LoadKind.ACC8):
+                m.d.sync += [acc.mask.eq(self._widened_mask()), acc_words.eq(widen(m, self.word, len(acc_words) // 32))]
+            with m.Else():
+                m.d.sync += [
+                    acc.mask.eq(Const(1, len(acc.mask)) << self.part),
+                    acc_words.eq(self.word.replicate(max(1, len(acc_words) // config.bus_bits))),
+                ]
+        return m
+
+    def _widened_mask(self) -> Value | int:
+        """Chunks of an ``acc`` entry that one bus word of int8 fills: four, or all of an entry."""
+        width = len(self.acc.mask)
+        if self._config.lanes <= self._config.bus_bytes:
+            return (1 << width) - 1
+        return Const(0b1111, width) << (self.part << 2)
+
+
+def widen(m: Module, word: Value, lanes: int) -> Value:
+    """The first ``lanes`` int8 of ``word``, each sign-extended to 32 bits."""
+    wide = []
+    for lane in range(lanes):
+        value = Signal(32, name=f"lane{lane}")
+        m.d.comb += value.eq(word.word_select(lane, 8).as_signed())
+        wide.append(value)
+    return Cat(wide)
