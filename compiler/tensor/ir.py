@@ -7,7 +7,7 @@ the variables of the loops around it. Integer arithmetic wraps at the width of i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -527,7 +527,7 @@ def sequence(*statements: Stmt) -> Stmt:
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))
 
 
-def loop_nest(loops: list[tuple[Var, Expr]] | tuple[tuple[Var, Expr], ...], body: Stmt) -> Stmt:
+def loop_nest(loops: Sequence[tuple[Var, Expr]], body: Stmt) -> Stmt:
     """Serial loops around ``body``, the first outermost."""
     for var, extent in reversed(loops):
         body = For(var, extent, "serial", body)

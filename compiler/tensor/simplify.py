@@ -1,0 +1,400 @@
+"""Simplification of index arithmetic, and bounds of expressions over loops.
+
+``int64`` expressions are brought to a canonical linear form ``sum(coefficient * atom) + constant``, where an atom is a
+variable or a node that is not linear (floordiv, mod, min, max, ...). ``Loops`` lists the loops around an expression,
+outermost first; the extent of each may depend on those before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, reduce
+from math import gcd
+from typing import TypeAlias
+
+from .evaluate import OPERATOR_VALUES, wrap
+from .ir import BinOp, Cast, Const, Expr, Load, Select, Var
+from .visitor import children, free_vars, rebuild
+
+Loops: TypeAlias = Sequence[tuple[Var, Expr]]
+
+UNBOUNDED = 1 << 62
+"""Magnitude that stands for "no bound known"."""
+
+
+def simplify(expr: Expr, loops: Loops = ()) -> Expr:
+    """An equal expression in canonical form, given that each variable of ``loops`` is in ``0 .. extent-1``."""
+    return Simplifier(loops).simplify(expr)
+
+
+def constant_range(expr: Expr, loops: Loops) -> tuple[int, int]:
+    """Constants between which the ``int64`` expression lies; ``UNBOUNDED`` where none is known."""
+    return Simplifier(loops).range_of(expr)
+
+
+def lower_bound(expr: Expr, inner: Loops, outer: Loops = ()) -> Expr | None:
+    """Smallest value over the ``inner`` loops as an expression of the outer variables; None if none is known."""
+    return Simplifier([*outer, *inner]).eliminate(expr, inner, upper=False)
+
+
+def upper_bound(expr: Expr, inner: Loops, outer: Loops = ()) -> Expr | None:
+    """Largest value over the ``inner`` loops as an expression of the outer variables; None if none is known."""
+    return Simplifier([*outer, *inner]).eliminate(expr, inner, upper=True)
+
+
+def is_zero(expr: Expr) -> bool:
+    """Whether the expression is the constant 0."""
+    return isinstance(expr, Const) and expr.value == 0
+
+
+@dataclass
+class Linear:
+    """``sum(coefficient * atom) + constant``; no coefficient is 0."""
+
+    terms: dict[Expr, int] = field(default_factory=dict)
+    constant: int = 0
+
+    def add(self, other: Linear, factor: int = 1) -> Linear:
+        """``self + factor * other``."""
+        terms = dict(self.terms)
+        for atom, coefficient in other.terms.items():
+            total = terms.pop(atom, 0) + factor * coefficient
+            if total:
+                terms[atom] = total
+        return Linear(terms, self.constant + factor * other.constant)
+
+    def to_expr(self) -> Expr:
+        """The canonical expression: added terms first, then subtracted ones, then the constant."""
+        leading = self.constant > 0 and all(value < 0 for value in self.terms.values())
+        result: Expr | None = Const(self.constant) if leading else None
+        ordered = sorted(self.terms.items(), key=lambda item: (item[1] < 0, _key(item[0])))
+        for atom, coefficient in ordered:
+            term = atom if abs(coefficient) == 1 else atom * abs(coefficient)
+            if result is None:
+                result = term if coefficient > 0 else (atom * coefficient)
+            else:
+                result = result + term if coefficient > 0 else result - term
+        if result is None:
+            return Const(self.constant)
+        if self.constant and not leading:
+            result = result + self.constant if self.constant > 0 else result - (-self.constant)
+        return result
+
+
+def linear_form(expr: Expr) -> Linear:
+    """The linear form of an already simplified ``int64`` expression."""
+    match expr:
+        case Const(value):
+            return Linear({}, int(value))
+        case BinOp("add", a, b):
+            return linear_form(a).add(linear_form(b))
+        case BinOp("sub", a, b):
+            return linear_form(a).add(linear_form(b), -1)
+        case BinOp("mul", a, Const(value)) | BinOp("mul", Const(value), a):
+            return Linear().add(linear_form(a), int(value)) if value else Linear()
+    return Linear({expr: 1})
+
+
+@lru_cache(maxsize=100_000)
+def _key(expr: Expr) -> str:
+    """A text that orders atoms the same way in every run: plain variables first."""
+    match expr:
+        case Var(name):
+            return "0" + name
+        case Const(value):
+            return f"1{value}"
+        case BinOp(op, a, b):
+            return f"2{op}({_key(a)},{_key(b)})"
+        case Load(buffer, _):
+            return f"3{buffer.name}({','.join(map(_key, children(expr)))})"
+    return f"4{type(expr).__name__}{expr.dtype}({','.join(map(_key, children(expr)))})"
+
+
+class Simplifier:
+    """Simplifies under one set of loops; remembers what it has seen."""
+
+    def __init__(self, loops: Loops) -> None:
+        self.loops = list(loops)
+        self._memo: dict[Expr, Expr] = {}
+        self._ranges: dict[Var, tuple[int, int]] = {}
+        self._uneven = any(not isinstance(extent, Const) for _, extent in self.loops)
+        for var, extent in self.loops:
+            self._ranges[var] = (0, max(0, self.interval(self.simplify(extent))[1] - 1))
+        self._memo.clear()
+
+    def simplify(self, expr: Expr) -> Expr:
+        """An equal expression in canonical form."""
+        if isinstance(expr, Var | Const):
+            if isinstance(expr, Var) and self._ranges.get(expr) == (0, 0):
+                return Const(0)
+            return expr
+        known = self._memo.get(expr)
+        if known is None:
+            known = self._memo[expr] = self._simplify(expr)
+        return known
+
+    def _simplify(self, expr: Expr) -> Expr:
+        if isinstance(expr, Select):
+            cond = self.simplify(expr.cond)
+            if isinstance(cond, Const):
+                return self.simplify(expr.a if cond.value else expr.b)
+            a, b = self.simplify(expr.a), self.simplify(expr.b)
+            return a if a == b else Select(cond, a, b)
+        expr = rebuild(expr, tuple(self.simplify(child) for child in children(expr)))
+        match expr:
+            case Cast(dtype, Const(value)):
+                return Const(wrap(value, dtype), dtype)
+            case Cast(dtype, x) if x.dtype == dtype:
+                return x
+            case BinOp(op, Const(x), Const(y)) if not (op in ("floordiv", "mod") and y == 0):
+                return Const(wrap(OPERATOR_VALUES[op](x, y), expr.dtype), expr.dtype)
+            case BinOp(op, a, b) if op in ("lt", "le", "eq", "ne") and a.dtype == "int64":
+                return self._compare(op, a, b)
+            case BinOp("and" | "or" as op, a, b) if expr.dtype == "bool":
+                return _logic(op, a, b)
+            case BinOp(op, a, b) if expr.dtype == "int64":
+                return self._index(op, a, b)
+            case BinOp(op, a, b):
+                return _identities(op, a, b)
+        return expr
+
+    def _index(self, op: str, a: Expr, b: Expr) -> Expr:
+        if op in ("add", "sub"):
+            return _join_div_mod(linear_form(a).add(linear_form(b), 1 if op == "add" else -1)).to_expr()
+        if op == "mul" and (isinstance(a, Const) or isinstance(b, Const)):
+            return linear_form(BinOp("mul", a, b)).to_expr()
+        if op == "mul" and _key(b) < _key(a):
+            return BinOp("mul", b, a)
+        if op in ("floordiv", "mod") and isinstance(b, Const) and b.value > 0:
+            divisor = int(b.value)
+            return self._floordiv(a, divisor) if op == "floordiv" else self._mod(a, divisor)
+        if op in ("min", "max"):
+            return self._extremum(op, a, b)
+        return _identities(op, a, b)
+
+    def _floordiv(self, a: Expr, divisor: int) -> Expr:
+        if isinstance(a, BinOp) and a.op == "floordiv" and isinstance(a.b, Const) and a.b.value > 0:
+            return self._floordiv(a.a, divisor * int(a.b.value))
+        quotient, rest = _divide(linear_form(a), divisor)
+        low, high = self._linear_interval(rest)
+        if low // divisor == high // divisor:
+            quotient.constant += low // divisor
+            return quotient.to_expr()
+        factor, rest, _ = _reduce(rest, divisor)
+        atom = rest.to_expr() if divisor == factor else BinOp("floordiv", rest.to_expr(), Const(divisor // factor))
+        return _join_div_mod(quotient.add(linear_form(atom))).to_expr()
+
+    def _mod(self, a: Expr, divisor: int) -> Expr:
+        _, rest = _divide(linear_form(a), divisor)
+        low, high = self._linear_interval(rest)
+        if low // divisor == high // divisor:
+            rest.constant -= (low // divisor) * divisor
+            return rest.to_expr()
+        factor, rest, remainder = _reduce(rest, divisor)
+        if divisor == factor:
+            return Const(remainder)
+        atom = BinOp("mod", rest.to_expr(), Const(divisor // factor))
+        return Linear({atom: factor}, remainder).to_expr()
+
+    def _extremum(self, op: str, a: Expr, b: Expr) -> Expr:
+        kept: list[Expr] = []
+        for candidate in (*_flatten(op, a), *_flatten(op, b)):
+            if any(self._dominates(op, other, candidate) for other in kept):
+                continue
+            kept = [other for other in kept if not self._dominates(op, candidate, other)]
+            kept.append(candidate)
+        return reduce(lambda x, y: BinOp(op, x, y), sorted(kept, key=_key))
+
+    def _dominates(self, op: str, winner: Expr, other: Expr) -> bool:
+        low, high = self.range_of(BinOp("sub", winner, other))
+        return high <= 0 if op == "min" else low >= 0
+
+    def _compare(self, op: str, a: Expr, b: Expr) -> Expr:
+        low, high = self.range_of(BinOp("sub", a, b))
+        outcome: bool | None = None
+        match op:
+            case "lt":
+                outcome = True if high < 0 else False if low >= 0 else None
+            case "le":
+                outcome = True if high <= 0 else False if low > 0 else None
+            case "eq" | "ne":
+                equal = True if low == high == 0 else False if low > 0 or high < 0 else None
+                outcome = equal if equal is None or op == "eq" else not equal
+        return BinOp(op, a, b) if outcome is None else Const(outcome, "bool")
+
+    def range_of(self, expr: Expr) -> tuple[int, int]:
+        """Constants between which the expression lies; ``UNBOUNDED`` where none is known."""
+        low, high = self.interval(self.simplify(expr))
+        if not self._uneven or low == high:
+            return low, high
+        # Extents that depend on outer loops correlate with them: eliminating the loops one by one sees that.
+        for upper in (False, True):
+            bound = self.eliminate(expr, self.loops, upper=upper)
+            if isinstance(bound, Const):
+                low, high = (low, min(high, int(bound.value))) if upper else (max(low, int(bound.value)), high)
+        return low, high
+
+    def interval(self, expr: Expr) -> tuple[int, int]:
+        """Bounds of a simplified expression by interval arithmetic."""
+        match expr:
+            case Const(value):
+                return int(value), int(value)
+            case Var():
+                return self._ranges.get(expr, (-UNBOUNDED, UNBOUNDED))
+            case BinOp("add" | "sub", _, _):
+                return self._linear_interval(linear_form(expr))
+            case BinOp("mul", a, b):
+                (a_low, a_high), (b_low, b_high) = self.interval(a), self.interval(b)
+                corners = [x * y for x in (a_low, a_high) for y in (b_low, b_high)]
+                return _limit(min(corners)), _limit(max(corners))
+            case BinOp("floordiv", a, Const(value)) if value > 0:
+                low, high = self.interval(a)
+                return (
+                    low if low == -UNBOUNDED else low // int(value),
+                    high if high == UNBOUNDED else high // int(value),
+                )
+            case BinOp("mod", a, Const(value)) if value > 0:
+                low, high = self.interval(a)
+                return (0, min(high, int(value) - 1)) if low >= 0 else (0, int(value) - 1)
+            case BinOp("min" | "max" as op, a, b):
+                choose = min if op == "min" else max
+                (a_low, a_high), (b_low, b_high) = self.interval(a), self.interval(b)
+                return choose(a_low, b_low), choose(a_high, b_high)
+            case Select(_, a, b):
+                (a_low, a_high), (b_low, b_high) = self.interval(a), self.interval(b)
+                return min(a_low, b_low), max(a_high, b_high)
+        return -UNBOUNDED, UNBOUNDED
+
+    def _linear_interval(self, linear: Linear) -> tuple[int, int]:
+        low = high = linear.constant
+        for atom, coefficient in linear.terms.items():
+            ends = [end * coefficient for end in self.interval(atom)]
+            low, high = _limit(low + min(ends)), _limit(high + max(ends))
+        return low, high
+
+    def eliminate(self, expr: Expr, inner: Loops, *, upper: bool) -> Expr | None:
+        """Bound of the expression over the ``inner`` loops; None if none is known. The innermost loop goes first."""
+        result: Expr | None = self._push(expr)
+        for var, extent in reversed(list(inner)):
+            if result is not None and var in free_vars(result):
+                result = self._eliminate(result, var, extent, upper)
+                result = None if result is None else self._push(result)
+        return result
+
+    def _eliminate(self, expr: Expr, var: Var, extent: Expr, upper: bool) -> Expr | None:
+        """Bound over one variable of an expression in which it may occur several times."""
+        if var not in free_vars(expr):
+            return expr
+        linear = linear_form(expr)
+        if list(linear.terms.items()) != [(expr, 1)]:
+            total: Expr = Const(linear.constant)
+            for atom, coefficient in linear.terms.items():
+                bound = self._eliminate(atom, var, extent, upper == (coefficient > 0))
+                if bound is None:
+                    return None
+                total = total + bound * coefficient
+            return total
+        match expr:
+            case Var():
+                return extent - 1 if upper else Const(0)
+            case BinOp("floordiv", a, Const(value)) if value > 0:
+                bound = self._eliminate(a, var, extent, upper)
+                return None if bound is None else bound // int(value)
+            case BinOp("mod", a, Const(value)) if value > 0:
+                low = self._eliminate(a, var, extent, False)
+                high = self._eliminate(a, var, extent, True)
+                if low is not None and high is not None and is_zero(self.simplify(high // value - low // value)):
+                    return (high if upper else low) % int(value)
+                return Const(int(value) - 1 if upper else 0)
+            case BinOp("min" | "max", a, b) | Select(_, a, b):
+                a_bound, b_bound = self._eliminate(a, var, extent, upper), self._eliminate(b, var, extent, upper)
+                if a_bound is None or b_bound is None:
+                    return None
+                op = expr.op if isinstance(expr, BinOp) else ("max" if upper else "min")
+                return BinOp(op, a_bound, b_bound)
+        return None
+
+    def _push(self, expr: Expr) -> Expr:
+        """The simplified expression with sums and factors moved inside min and max, where they can cancel."""
+        expr = self.simplify(expr)
+        linear = linear_form(expr)
+        if list(linear.terms.items()) == [(expr, 1)]:
+            if isinstance(expr, BinOp) and expr.op in ("min", "max"):
+                return self.simplify(BinOp(expr.op, self._push(expr.a), self._push(expr.b)))
+            return expr
+        for atom, coefficient in linear.terms.items():
+            if isinstance(atom, BinOp) and atom.op in ("min", "max"):
+                rest = linear.add(Linear({atom: coefficient}), -1).to_expr()
+                op = atom.op if coefficient > 0 else {"min": "max", "max": "min"}[atom.op]
+                sides = [self._push(rest + side * coefficient) for side in (atom.a, atom.b)]
+                return self._extremum(op, *sides)
+        return expr
+
+    def extent(self, expr: Expr) -> Expr:
+        """A loop extent in its shortest form: a constant, or a min of linear expressions where possible."""
+        return self._push(expr)
+
+
+def _limit(value: int) -> int:
+    return max(-UNBOUNDED, min(UNBOUNDED, value))
+
+
+def _flatten(op: str, expr: Expr) -> list[Expr]:
+    if isinstance(expr, BinOp) and expr.op == op:
+        return _flatten(op, expr.a) + _flatten(op, expr.b)
+    return [expr]
+
+
+def _divide(linear: Linear, divisor: int) -> tuple[Linear, Linear]:
+    """Quotient of the terms that the divisor divides, and the rest, whose constant is in ``0 .. divisor-1``."""
+    quotient, rest = Linear(constant=linear.constant // divisor), Linear(constant=linear.constant % divisor)
+    for atom, coefficient in linear.terms.items():
+        if coefficient % divisor == 0:
+            quotient.terms[atom] = coefficient // divisor
+        else:
+            rest.terms[atom] = coefficient
+    return quotient, rest
+
+
+def _reduce(rest: Linear, divisor: int) -> tuple[int, Linear, int]:
+    """``rest = factor * reduced + remainder`` with a factor of the divisor and ``0 <= remainder < factor``."""
+    factor = reduce(gcd, rest.terms.values(), divisor)
+    reduced = Linear({atom: value // factor for atom, value in rest.terms.items()}, rest.constant // factor)
+    return factor, reduced, rest.constant % factor
+
+
+def _join_div_mod(linear: Linear) -> Linear:
+    """``(x // c) * c * k + (x % c) * k`` becomes ``x * k``."""
+    for atom, coefficient in linear.terms.items():
+        if isinstance(atom, BinOp) and atom.op == "mod" and isinstance(atom.b, Const):
+            partner = BinOp("floordiv", atom.a, atom.b)
+            if linear.terms.get(partner) == coefficient * int(atom.b.value):
+                both = Linear({atom: coefficient, partner: coefficient * int(atom.b.value)})
+                return _join_div_mod(linear.add(both, -1).add(linear_form(atom.a), coefficient))
+    return linear
+
+
+def _logic(op: str, a: Expr, b: Expr) -> Expr:
+    neutral = op == "and"
+    for x, y in ((a, b), (b, a)):
+        if isinstance(x, Const):
+            return y if x.value is neutral else x
+    return a if a == b else BinOp(op, a, b)
+
+
+def _identities(op: str, a: Expr, b: Expr) -> Expr:
+    """Neutral elements of the types that have no linear form."""
+    if op in ("add", "sub", "shl", "shr") and is_zero(b) and b.dtype != "float32":
+        return a
+    if op == "add" and is_zero(a) and a.dtype != "float32":
+        return b
+    if op == "mul":
+        for x, y in ((a, b), (b, a)):
+            if isinstance(x, Const) and x.value == 1:
+                return y
+            if is_zero(x) and x.dtype != "float32":
+                return x
+    if op in ("min", "max") and a == b:
+        return a
+    return BinOp(op, a, b)

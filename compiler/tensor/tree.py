@@ -1,0 +1,235 @@
+"""Finding and replacing nodes in the statement tree of a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from .errors import ScheduleError
+from .ir import (
+    Allocate,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    If,
+    IntrinsicCall,
+    Load,
+    PrimFunc,
+    Select,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+)
+from .simplify import Simplifier
+from .visitor import children, loads_of, map_children, rebuild, statements, stores_of
+
+Leaf = Block | IntrinsicCall | Store
+
+
+def paths(stmt: Stmt, above: tuple[Stmt, ...] = ()) -> Iterator[tuple[Stmt, ...]]:
+    """The path (outermost first, ending in the node) of every statement, in the order of execution."""
+    path = (*above, stmt)
+    yield path
+    match stmt:
+        case For(body=body) | Allocate(body=body):
+            yield from paths(body, path)
+        case If(then=then):
+            yield from paths(then, path)
+        case Seq(body):
+            for child in body:
+                yield from paths(child, path)
+
+
+def block_name(stmt: Stmt) -> str | None:
+    """Name of the stage if the statement is a block or an intrinsic call."""
+    match stmt:
+        case Block(name=name) | IntrinsicCall(block=name):
+            return name
+    return None
+
+
+def find_block(func: PrimFunc, name: str) -> tuple[Stmt, ...]:
+    """Path to the block ``name``; ScheduleError if there is none."""
+    names = []
+    for path in paths(func.body):
+        found = block_name(path[-1])
+        if found == name:
+            return path
+        if found is not None:
+            names.append(found)
+    raise ScheduleError(f"there is no block {name!r}", hint=f"the blocks are {', '.join(names)}")
+
+
+def find_loop(func: PrimFunc, var: Var) -> tuple[Stmt, ...]:
+    """Path to the loop of ``var``; ScheduleError if there is none."""
+    names = []
+    for path in paths(func.body):
+        node = path[-1]
+        if isinstance(node, For):
+            if node.var == var:
+                return path
+            names.append(node.var.name)
+    raise ScheduleError(f"there is no loop {var.name!r}", hint=f"the loops are {', '.join(names)}")
+
+
+def find_allocation(func: PrimFunc, buffer: Buffer) -> tuple[Stmt, ...] | None:
+    """Path to the Allocate of ``buffer``; None if it is a parameter."""
+    for path in paths(func.body):
+        node = path[-1]
+        if isinstance(node, Allocate) and node.buffer == buffer:
+            return path
+    return None
+
+
+def find_buffer(func: PrimFunc, name: str) -> Buffer:
+    """The parameter or allocated buffer ``name``; ScheduleError if there is none."""
+    known = [*func.params, *(node.buffer for node in statements(func.body) if isinstance(node, Allocate))]
+    for buffer in known:
+        if buffer.name == name:
+            return buffer
+    raise ScheduleError(
+        f"there is no buffer {name!r}", hint=f"the buffers are {', '.join(buffer.name for buffer in known)}"
+    )
+
+
+def plain_block(path: tuple[Stmt, ...], primitive: str) -> Block:
+    """The block at the end of the path; ScheduleError if it has been tensorized already."""
+    node = path[-1]
+    if isinstance(node, IntrinsicCall):
+        raise ScheduleError(
+            f"{primitive}: block {node.block!r} is a call of {node.intrinsic.name!r} already",
+            at=f"block {node.block!r}",
+            hint=f"{primitive} before tensorize",
+        )
+    if not isinstance(node, Block):
+        raise ScheduleError(f"{primitive}: not a block")
+    return node
+
+
+def loops_of(path: Sequence[Stmt]) -> list[For]:
+    """The loops on a path, outermost first."""
+    return [node for node in path if isinstance(node, For)]
+
+
+def ranges_of(path: Sequence[Stmt]) -> list[tuple[Var, Expr]]:
+    """Variables and extents of the loops on a path, outermost first."""
+    return [(loop.var, loop.extent) for loop in loops_of(path)]
+
+
+def leaves(stmt: Stmt) -> Iterator[tuple[Stmt, ...]]:
+    """Paths of the blocks, calls and bare stores below ``stmt``, in the order of execution."""
+    return (path for path in paths(stmt) if isinstance(path[-1], Leaf))
+
+
+def readers(stmt: Stmt, buffer: Buffer) -> list[tuple[Stmt, ...]]:
+    """Paths of the leaves that read ``buffer``, other than to update it at the element that they write."""
+    return [path for path in leaves(stmt) if _reads(path[-1], buffer)]
+
+
+def _reads(leaf: Stmt, buffer: Buffer) -> bool:
+    own = [indices for written, indices in stores_of(leaf) if written == buffer]
+    return any(read == buffer and indices not in own for read, indices in loads_of(leaf))
+
+
+def writers(stmt: Stmt, buffer: Buffer) -> list[tuple[Stmt, ...]]:
+    """Paths of the leaves that write ``buffer``."""
+    return [path for path in leaves(stmt) if any(written == buffer for written, _ in stores_of(path[-1]))]
+
+
+def own_nest(path: tuple[Stmt, ...]) -> int:
+    """Position on the path of the outermost loop that holds nothing but the block (of the block, if there is none)."""
+    position = len(path) - 1
+    while position > 0 and isinstance(path[position - 1], For):
+        position -= 1
+    return position
+
+
+def reduction_vars(stmt: Stmt) -> dict[Var, str]:
+    """Loop variables that are reductions for some block below ``stmt``, with the name of one such block."""
+    found: dict[Var, str] = {}
+    for node in statements(stmt):
+        match node:
+            case Block(name=name, reduce_vars=reduce_vars) | IntrinsicCall(block=name, reduce_vars=reduce_vars):
+                for var in reduce_vars:
+                    found.setdefault(var, name)
+    return found
+
+
+def replace_node(stmt: Stmt, old: Stmt, new: Stmt | None) -> Stmt | None:
+    """The tree with the node ``old`` (this very object) replaced, or taken out if ``new`` is None."""
+    if stmt is old:
+        return new
+    return map_children(stmt, lambda child: replace_node(child, old, new))
+
+
+def rewrite(func: PrimFunc, old: Stmt, new: Stmt | None) -> PrimFunc:
+    """The function with one node replaced, or taken out if ``new`` is None."""
+    body = replace_node(func.body, old, new)
+    if body is None:
+        raise ScheduleError(f"function {func.name!r} would be left empty")
+    return replace(func, body=body)
+
+
+def drop_allocation(stmt: Stmt, buffer: Buffer) -> Stmt | None:
+    """The tree without the Allocate of ``buffer``; its body stays."""
+    if isinstance(stmt, Allocate) and stmt.buffer == buffer:
+        return drop_allocation(stmt.body, buffer)
+    return map_children(stmt, lambda child: drop_allocation(child, buffer))
+
+
+def map_leaves(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
+    """The tree with ``change`` applied to every block, call and bare store."""
+    if isinstance(stmt, Leaf):
+        return change(stmt)
+    new = map_children(stmt, lambda child: map_leaves(child, change))
+    if new is None:
+        raise ScheduleError("a statement lost its body")
+    return new
+
+
+def simplify_tree(stmt: Stmt, loops: Sequence[tuple[Var, Expr]] = ()) -> Stmt:
+    """The tree with all indices, conditions and extents simplified. The arithmetic on the data stays as written."""
+    simplifier = Simplifier(loops)
+    match stmt:
+        case For(var=var, extent=extent, body=body):
+            extent = simplifier.extent(extent)
+            return replace(stmt, extent=extent, body=simplify_tree(body, [*loops, (var, extent)]))
+        case Allocate(buffer, body):
+            return Allocate(buffer, simplify_tree(body, loops))
+        case If(cond, then):
+            return If(simplifier.simplify(cond), simplify_tree(then, loops))
+        case Seq(body):
+            return Seq(tuple(simplify_tree(child, loops) for child in body))
+        case Store():
+            return _simplify_store(stmt, simplifier)
+        case Block(body=store):
+            return replace(stmt, body=_simplify_store(store, simplifier))
+        case IntrinsicCall(operands=operands, scalars=scalars):
+            return replace(
+                stmt,
+                operands=tuple(
+                    replace(region, indices=tuple(map(simplifier.simplify, region.indices))) for region in operands
+                ),
+                scalars=tuple((name, simplifier.simplify(value)) for name, value in scalars),
+            )
+    return stmt
+
+
+def _simplify_store(store: Store, simplifier: Simplifier) -> Store:
+    indices = tuple(map(simplifier.simplify, store.indices))
+    return Store(store.buffer, indices, _simplify_value(store.value, simplifier))
+
+
+def _simplify_value(expr: Expr, simplifier: Simplifier) -> Expr:
+    match expr:
+        case Load(buffer, indices):
+            return Load(buffer, tuple(map(simplifier.simplify, indices)))
+        case Select(cond, a, b):
+            cond = simplifier.simplify(cond)
+            if isinstance(cond, Const):
+                return _simplify_value(a if cond.value else b, simplifier)
+            return Select(cond, _simplify_value(a, simplifier), _simplify_value(b, simplifier))
+    return rebuild(expr, tuple(_simplify_value(child, simplifier) for child in children(expr)))
