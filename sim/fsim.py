@@ -35,6 +35,7 @@ from ..hw.isa import (
     mask_engines,
 )
 from .dma import granules, run_load, run_store, transfer_of, transfer_problem
+from .dram import BusErrors
 from .errors import RaceError, SimulationError
 from .gemm import run_gemm
 from .loops import LoopLevel, LoopNest
@@ -48,20 +49,6 @@ PROGRAM_ALIGNMENT = 64
 
 MICRO_OPS_LIMIT = 1 << 26
 """Most micro-ops of one instruction; the core would be busy for a second with it."""
-
-
-@dataclass(frozen=True)
-class BusErrors:
-    """Byte range of DRAM, from the start of the memory, that answers reads or writes with an error."""
-
-    start: int
-    stop: int
-    reads: bool = True
-    writes: bool = True
-
-    def hits(self, start: int, stop: int, *, write: bool) -> bool:
-        """Does an access to ``start..stop`` get an error response?"""
-        return (self.writes if write else self.reads) and start < self.stop and self.start < stop
 
 
 @dataclass(frozen=True)
@@ -112,7 +99,7 @@ class FunctionalSimulator:
         """Replace a scratchpad's content."""
         self.memories.array(name)[...] = values
 
-    def run(self, *, offset: int, count: int, window_start: int = 0, window_bytes: int | None = None) -> RunResult:
+    def run(self, offset: int, count: int, *, window_start: int = 0, window_bytes: int | None = None) -> RunResult:
         """Run ``count`` instructions at byte ``offset`` of the window (default: the whole memory)."""
         size = len(self.dram) - window_start if window_bytes is None else window_bytes
         if window_start < 0 or size < 0 or window_start + size > len(self.dram):

@@ -1,0 +1,56 @@
+"""The DRAM behind the core's AXI port, as the Verilator harness models it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .errors import SimulationError
+
+
+@dataclass(frozen=True)
+class BusErrors:
+    """Byte range of DRAM, from the start of the memory, that answers reads or writes with an error."""
+
+    start: int
+    stop: int
+    reads: bool = True
+    writes: bool = True
+
+    def hits(self, start: int, stop: int, *, write: bool) -> bool:
+        """Does an access to ``start..stop`` get an error response?"""
+        return (self.writes if write else self.reads) and start < self.stop and self.start < stop
+
+
+@dataclass(frozen=True, kw_only=True)
+class DramModel:
+    """Timing and faults of the memory.
+
+    latency
+        Cycles from an accepted address to the first data beat, and from the last write beat to its response.
+    bytes_per_cycle
+        Bandwidth that reads and writes share.
+    jitter
+        Up to this many cycles are added to each latency at random, and handshakes stall at random; 0: none.
+    seed
+        Of all that is random.
+    outstanding
+        Read bursts, and write bursts, that the memory takes before it answers the first.
+    reorder
+        Bursts of different IDs may overtake each other, and their beats mix.
+    errors
+        Part of the memory that answers with SLVERR.
+    """
+
+    latency: int = 100
+    bytes_per_cycle: int = 8
+    jitter: int = 0
+    seed: int = 0
+    outstanding: int = 32
+    reorder: bool = False
+    errors: BusErrors | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("latency", 1), ("bytes_per_cycle", 1), ("jitter", 0), ("seed", 0), ("outstanding", 1)):
+            value = getattr(self, name)
+            if value < least:
+                raise SimulationError(f"DRAM model: {name} is {value}, but must be at least {least}")
