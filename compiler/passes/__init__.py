@@ -1,0 +1,17 @@
+"""Passes over the graph IR: `pipeline` has the standard order, `manager` runs and checks them."""
+
+from .cleanup import cse, dce, fold_constants
+from .fold_batch_norm import fold_batch_norm
+from .fuse import Fused, fuse, fuse_with_report
+from .legalise import legalise
+from .manager import Pass, PassError, PassManager, PassRecord, graph_pass, infer_types, rule_pass
+from .pack_layout import pack_function, pack_layout
+from .pipeline import import_and_lower, integer_passes, standard_pipeline
+from .simplify import simplify
+from .stages import STAGES, Stage, check_stage
+
+__all__ = [
+    "STAGES", "Fused", "Pass", "PassError", "PassManager", "PassRecord", "Stage", "check_stage", "cse", "dce",
+    "fold_batch_norm", "fold_constants", "fuse", "fuse_with_report", "graph_pass", "import_and_lower", "infer_types",
+    "integer_passes", "legalise", "pack_function", "pack_layout", "rule_pass", "simplify", "standard_pipeline",
+]  # fmt: skip

@@ -1,0 +1,73 @@
+"""Constant folding, common subexpressions, and what nobody uses."""
+
+from __future__ import annotations
+
+from ..graph import Attrs, Call, Constant, Expr, Function, Module, Tuple, TupleGet, call
+from ..graph.registry import apply, operator
+from ..graph.visit import Mutator, rewrite, topological_order
+from .manager import graph_pass
+
+
+def is_static(node: Expr) -> bool:
+    """Whether a value depends on constants only."""
+    return all(isinstance(item, Constant) or item.children for item in topological_order(node))
+
+
+def fold_call(node: Call) -> Expr | None:
+    """An operator on constants  ->  its result (but a dequantise keeps its integers)"""
+    if isinstance(node.op, Function) or not node.args or not operator(node.op).folds:
+        return None
+    values = [arg.value for arg in node.args if isinstance(arg, Constant)]
+    if len(values) != len(node.args):
+        return None
+    names = [arg.name for arg in node.args if isinstance(arg, Constant) and arg.name]
+    return Constant(apply(node, values), names[0] if names else "", node.span)
+
+
+@graph_pass("fold-constants")
+def fold_constants(module: Module) -> Module:
+    """Evaluate what depends on constants only."""
+    return module.with_main(rewrite(module.main.body, fold_call))
+
+
+@graph_pass("cse")
+def cse(module: Module) -> Module:
+    """One node for all equal ones, so that each is computed once."""
+    known: dict[Expr, Expr] = {}
+
+    class Unify(Mutator):
+        def _rewrite(self, node: Expr) -> Expr:
+            return known.setdefault(node, node)
+
+    return module.with_main(Unify().run(module.main.body))
+
+
+@graph_pass("dce")
+def dce(module: Module) -> Module:
+    """Drop fields of tuples that nobody takes, and parameters and results of functions that nobody uses.
+
+    Calls that nobody uses need no pass: what the body does not reach is not in the graph.
+    """
+
+    class Prune(Mutator):
+        def _rewrite(self, node: Expr) -> Expr:
+            match node:
+                case TupleGet(value=Tuple() as made):
+                    return made.fields[node.index]
+                case Call(op=Function() as function):
+                    return _without_unused_params(node, function)
+            return node
+
+    return module.with_main(Prune().run(module.main.body))
+
+
+def _without_unused_params(node: Call, function: Function) -> Call:
+    used = set(topological_order(function.body))
+    kept = [i for i, param in enumerate(function.params) if param in used]
+    if len(kept) == len(function.params):
+        return node
+    params = tuple(function.params[i] for i in kept)
+    smaller = Function(params, function.body, Attrs(function.attrs), function.span)
+    return call(smaller, *(node.args[i] for i in kept), span=node.span, **node.attrs)
+
+

@@ -1,0 +1,176 @@
+"""From the description of a real value (`real`) to operators of the integer contract that quantise it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from ..graph import Array, Call, Constant, Expr, Span, call
+from ..graph.numerics import quantise_multiplier
+from ..graph.visit import respan
+from .real import Affine, After, Float64, Integers, Joined, Real, Refusal, Sum, as_affine
+
+_INT32_SAFE = float(1 << 31) - 1
+_SUM_SAFE = 1 << 30
+_MAX_RESIDUAL_SHIFT = 20
+_FINE_BIAS = 1 / 64  # a bias is rounded to at most this part of the result's last digit
+_NEGLIGIBLE = 1 / 4096  # a channel that contributes less than this part of a digit is a constant
+
+
+def quantised(x: Real, scale: float, zero_point: int, span: Span) -> Expr | Refusal:
+    """``round(x / scale) + zero_point``, saturated to int8, in integer operators; or why that is not possible.
+
+    ``span`` stands for the quantise node; the result carries it and the nodes behind ``x``.
+    """
+    span = Span(x.span.merged(span).nodes, span.tensor)
+    match x:
+        case Integers():
+            if (x.scale, x.zero_point) == (scale, zero_point):
+                return _named(x.q, span)
+            return _quantised_affine(as_affine(x), scale, zero_point, span)
+        case Affine():
+            return _quantised_affine(x, scale, zero_point, span)
+        case Sum():
+            return _quantised_sum(x, scale, zero_point, span)
+        case After():
+            inner = quantised(x.inner, scale, zero_point, Span(span.nodes))
+            return inner if isinstance(inner, Refusal) else _named(x.apply(inner), span)
+        case Joined():
+            parts: list[Expr] = []
+            for part in x.parts:
+                emitted = quantised(part, scale, zero_point, Span((), part.span.tensor))
+                if isinstance(emitted, Refusal):
+                    return emitted
+                parts.append(emitted)
+            return call("concat", *parts, axis=x.axis, span=span)
+
+
+def _named(q: Expr, span: Span) -> Expr:
+    """A move or a pooling as the producer of the quantise node's tensor, whose integers it has."""
+    if isinstance(q, Call) and q.op in ("max_pool", "reshape", "transpose", "pad", "concat"):
+        return respan(q, Span(q.span.merged(span).nodes, span.tensor))
+    return q
+
+
+def _limits(low: float, high: float, scale: float, zero_point: int) -> tuple[int, int]:
+    """The clamp of the result: int8's range, tightened by a clip in real numbers."""
+    ends = []
+    for value in (low, high):
+        digit = value / scale if math.isfinite(value) else math.copysign(1e9, value)
+        rounded = int(np.rint(np.float32(digit))) + zero_point
+        ends.append(min(max(rounded, -128), 127))
+    return ends[0], ends[1]
+
+
+def _requantise(
+    x: Expr, bias: Array, factor: Float64, zero_point: int, limits: tuple[int, int], span: Span
+) -> Expr | Refusal:
+    try:
+        multiplier, shift = quantise_multiplier(factor)
+    except ValueError as error:
+        return Refusal(str(error))
+    return call(
+        "requantise", x, Constant(bias.astype(np.int32)), Constant(multiplier), Constant(shift),
+        zero_point=zero_point, low=limits[0], high=limits[1], span=span,
+    )  # fmt: skip
+
+
+def _quantised_affine(x: Affine, scale: float, zero_point: int, span: Span) -> Expr | Refusal:
+    x = _with_constant_channels(x, scale)
+    x = _with_fine_bias(x, scale)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bias = x.correction + np.rint(np.where(x.offset == 0, 0.0, x.offset / x.scale))
+    if not np.all(np.abs(bias) + x.peak < _INT32_SAFE):
+        channel = int(np.argmax(~(np.abs(bias) + x.peak < _INT32_SAFE)))
+        return Refusal(f"the bias of channel {channel} does not fit 32 bits beside the accumulator")
+    result = _requantise(
+        x.accumulator, bias, x.scale / scale, zero_point, _limits(x.low, x.high, scale, zero_point), span
+    )
+    if isinstance(result, Refusal) or result.shape == x.shape:
+        return result
+    return call("reshape", result, shape=x.shape, span=span)
+
+
+def _with_constant_channels(x: Affine, scale: float) -> Affine:
+    """Channels whose input makes no difference (their scale vanishes) become constants: weights 0, offset kept."""
+    match x.accumulator:
+        case Call(op="conv2d", args=(source, Constant() as w)) as conv:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                bias = np.abs(np.where(x.offset == 0, 0.0, x.offset / x.scale))
+            fits = np.abs(x.correction) + bias + x.peak < _INT32_SAFE
+            dead = ~fits & (x.peak * np.abs(x.scale) < _NEGLIGIBLE * scale)
+            if not dead.any():
+                return x
+            weights = np.where(dead.reshape(-1, 1, 1, 1), 0, w.value).astype(np.int8)
+            accumulator = call("conv2d", source, Constant(weights, w.name, w.span), span=conv.span, **conv.attrs)
+            step = scale / (1 << 12)
+            return replace(
+                x, accumulator=accumulator, correction=np.where(dead, 0, x.correction),
+                scale=np.where(dead, step, x.scale), peak=np.where(dead, 0.0, x.peak),
+                offset=np.where(dead, np.clip(x.offset, -1024 * scale, 1024 * scale), x.offset),
+            )  # fmt: skip
+    return x
+
+
+def _with_fine_bias(x: Affine, scale: float) -> Affine:
+    """Multiply the accumulator by a power of two where rounding the bias to its unit would be too coarse."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        exact = np.where(x.offset == 0, 0.0, x.offset / x.scale)
+        error = np.abs(exact - np.rint(exact)) * np.abs(x.scale) / scale
+    error = np.where(np.isfinite(error), error, 0.0)
+    if not np.any(error > _FINE_BIAS):
+        return x
+    wanted = math.ceil(math.log2(float(np.max(np.abs(x.scale))) / scale / _FINE_BIAS))
+    room = math.floor(math.log2(_SUM_SAFE / float(np.max(x.peak + np.abs(exact) + np.abs(x.correction)))))
+    bits = min(wanted, room)
+    if bits < 1:
+        return x
+    span = x.accumulator.span
+    wide = call("multiply_immediate", x.accumulator, weight=1 << bits, span=span)
+    factor = float(1 << bits)
+    return replace(
+        x, accumulator=wide, correction=x.correction << bits, scale=x.scale / factor, peak=x.peak * factor
+    )
+
+
+def _quantised_sum(x: Sum, scale: float, zero_point: int, span: Span) -> Expr | Refusal:
+    """Each term times an integer weight; the reference term's weight is a power of two, which its producer can apply."""
+    reference = _reference(x.terms)
+    base = x.terms[reference]
+    ratios = [term.scale / base.scale for term in x.terms]
+    offsets = np.broadcast_to(x.offset, (x.shape[1],)) / base.scale
+    extent = 256 * sum(abs(ratio) for ratio in ratios) + float(np.max(np.abs(offsets)))
+    bits = _MAX_RESIDUAL_SHIFT
+    while bits >= 1 and (extent * 2**bits >= _SUM_SAFE or max(map(abs, ratios)) * 2**bits >= 1 << 24):
+        bits -= 1
+    if bits < 1:
+        return Refusal("the scales of the added tensors, or the added constant, are too far apart for 32 bits")
+    weights = [round(ratio * 2**bits) for ratio in ratios]
+    total: Expr = call("multiply_immediate", base.q, weight=weights[reference], span=span)
+    for index, term in enumerate(x.terms):
+        if index != reference:
+            total = call("multiply_accumulate", total, term.q, weight=weights[index], span=span)
+    correction = -sum(weight * term.zero_point for weight, term in zip(weights, x.terms, strict=True))
+    bias = np.rint(offsets * 2**bits) + correction
+    factor = np.full(x.shape[1], base.scale / (scale * 2**bits))
+    return _requantise(total, bias, factor, zero_point, _limits(x.low, x.high, scale, zero_point), span)
+
+
+def _reference(terms: tuple[Integers, ...]) -> int:
+    """The term that sets the scale: one that only this sum uses and that a convolution makes (so that the addition
+    joins its kernel), unless it is much finer than another one."""
+    largest = max(range(len(terms)), key=lambda index: abs(terms[index].scale))
+
+    def rank(index: int) -> tuple[bool, bool]:
+        term = terms[index]
+        match term.q:
+            case Call(op="requantise", args=(Call(op="conv2d"), *_)):
+                made_by_convolution = True
+            case _:
+                made_by_convolution = False
+        return term.exclusive, made_by_convolution
+
+    best = max(range(len(terms)), key=rank)
+    return best if abs(terms[best].scale) * 1024 >= abs(terms[largest].scale) else largest

@@ -1,0 +1,42 @@
+"""Batch normalisation in inference is a factor and an offset per channel."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..graph import Call, Constant, Expr, call
+from .manager import rule_pass
+
+
+def split_batch_norm(node: Call) -> Expr | None:
+    """nn.batch_norm(x, constants)  ->  x * factor + offset"""
+    if node.op != "nn.batch_norm" or not all(isinstance(arg, Constant) for arg in node.args[1:]):
+        return None
+    gamma, beta, mean, variance = (
+        arg.value.astype(np.float64) for arg in node.args[1:] if isinstance(arg, Constant)
+    )
+    factor = gamma / np.sqrt(variance + node.attr("epsilon"))
+    offset = beta - mean * factor
+    x = node.args[0]
+    shape = (1, -1) + (1,) * (len(x.shape) - 2)
+    scaled = call("nn.multiply", x, Constant(factor.astype(np.float32).reshape(shape)), span=node.span)
+    return call("nn.add", scaled, Constant(offset.astype(np.float32).reshape(shape)), span=node.span)
+
+
+def scale_float_weights(node: Call) -> Expr | None:
+    """nn.conv2d(x, w) * factor per channel  ->  nn.conv2d(x, w * factor), for floating-point weights
+
+    Quantised weights stay as they are: legalise moves the factor into the multiplier of the requantise.
+    """
+    match node:
+        case Call(
+            op="nn.multiply",
+            args=(Call(op="nn.conv2d", args=(x, Constant() as w)) as conv, Constant() as factor),
+        ) if factor.value.shape == (1, conv.shape[1], 1, 1):
+            weights = w.value * factor.value.reshape(-1, 1, 1, 1)
+            span = conv.span.merged(node.span)
+            return call("nn.conv2d", x, Constant(weights, w.name, w.span), span=span, **conv.attrs)
+    return None
+
+
+fold_batch_norm = rule_pass("fold-batch-norm", (split_batch_norm, scale_float_weights), tolerance=1e-4)

@@ -1,0 +1,49 @@
+"""Functions that run on the host: one operator each, with the reason for its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..graph import Attrs, Call, Expr, Function, Span, Var, call
+from ..graph.visit import Mutator
+from .cleanup import is_static
+
+
+def host_call(op: str, args: tuple[Expr, ...], attrs: Mapping[str, object], reason: str, span: Span) -> Call:
+    """A call of a host function of one operator; operands that are constant stay inside it.
+
+    Every such function is named ``host_<operator>_?``; `renumber` gives the final names.
+    """
+    params: list[Var] = []
+    outer: list[Expr] = []
+    inner: list[Expr] = []
+    for arg in args:
+        if is_static(arg):
+            inner.append(arg)
+        else:
+            params.append(Var(f"x{len(params)}", arg.tensor_type))
+            outer.append(arg)
+            inner.append(params[-1])
+    name = f"host_{op.removeprefix('nn.')}_?"
+    function = Function(tuple(params), call(op, *inner, span=span, **attrs), Attrs({"name": name, "host": reason}))
+    return call(function, *outer, span=span)
+
+
+def renumber(body: Expr) -> Expr:
+    """Host functions numbered in the order in which they run."""
+    counts: dict[str, int] = {}
+    renamed: dict[Function, Function] = {}
+
+    class Renumber(Mutator):
+        def rewrite_call(self, node: Call) -> Expr:
+            op = node.op
+            if not isinstance(op, Function) or not op.host_reason:
+                return node
+            if op not in renamed:
+                base = op.name.rsplit("_", 1)[0]
+                number = counts[base] = counts.get(base, -1) + 1
+                attrs = op.attrs.replace(name=f"{base}_{number}")
+                renamed[op] = Function(op.params, op.body, attrs, op.span)
+            return call(renamed[op], *node.args, span=node.span, **node.attrs)
+
+    return Renumber().run(body)

@@ -1,0 +1,156 @@
+"""Algebraic simplification: rules that always pay and keep every bit of every result."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..graph import Call, Constant, Expr, call
+from .manager import rule_pass
+
+
+def compose_transposes(node: Call) -> Expr | None:
+    """transpose(transpose(x, p), q)  ->  transpose(x, p then q)"""
+    match node:
+        case Call(op="transpose", args=(Call(op="transpose", args=(x,)) as inner,)):
+            perm = tuple(inner.attr("perm")[axis] for axis in node.attr("perm"))
+            return call("transpose", x, perm=perm, span=node.span.merged(inner.span))
+    return None
+
+
+def drop_identity_move(node: Call) -> Expr | None:
+    """A transpose, reshape, pad or concat that moves nothing  ->  its operand"""
+    match node:
+        case Call(op="transpose", args=(x,)) if node.attr("perm") == tuple(range(len(x.shape))):
+            return x
+        case Call(op="reshape", args=(x,)) if node.attr("shape") == x.shape:
+            return x
+        case Call(op="pad", args=(x,)) if not any(node.attr("pads")):
+            return x
+        case Call(op="concat", args=(x,)):
+            return x
+    return None
+
+
+def transpose_as_reshape(node: Call) -> Expr | None:
+    """A transpose that only moves axes of size 1  ->  reshape"""
+    match node:
+        case Call(op="transpose", args=(x,)):
+            moved = [axis for axis in node.attr("perm") if x.shape[axis] != 1]
+            if moved == sorted(moved):
+                return call("reshape", x, shape=node.shape, span=node.span)
+    return None
+
+
+def compose_reshapes(node: Call) -> Expr | None:
+    """reshape(reshape(x))  ->  reshape(x)"""
+    match node:
+        case Call(op="reshape", args=(Call(op="reshape", args=(x,)) as inner,)):
+            return call("reshape", x, shape=node.attr("shape"), span=node.span.merged(inner.span))
+    return None
+
+
+def merge_clips(node: Call) -> Expr | None:
+    """nn.clip(nn.clip(x, a, b), c, d)  ->  nn.clip(x, both), when the ranges overlap"""
+    match node:
+        case Call(op="nn.clip", args=(Call(op="nn.clip", args=(x,)) as inner,)):
+            low = max(node.attr("low"), inner.attr("low"))
+            high = min(node.attr("high"), inner.attr("high"))
+            if low <= high:
+                return call("nn.clip", x, low=low, high=high, span=node.span.merged(inner.span))
+        case Call(op="nn.clip", args=(x,)) if node.attr("low") == -np.inf and node.attr("high") == np.inf:
+            return x
+    return None
+
+
+def drop_neutral_operand(node: Call) -> Expr | None:
+    """x + 0, x - 0, x * 1, x / 1  ->  x"""
+    match node:
+        case Call(op="nn.add" | "nn.subtract", args=(x, Constant() as c)) if _is_all(c, 0) and x.shape == node.shape:
+            return x
+        case Call(op="nn.multiply" | "nn.divide", args=(x, Constant() as c)) if _is_all(c, 1) and x.shape == node.shape:
+            return x
+        case Call(op="nn.add", args=(Constant() as c, x)) if _is_all(c, 0) and x.shape == node.shape:
+            return x
+        case Call(op="nn.multiply", args=(Constant() as c, x)) if _is_all(c, 1) and x.shape == node.shape:
+            return x
+    return None
+
+
+def drop_requantisation_to_the_same(node: Call) -> Expr | None:
+    """quantise(dequantise(x, s, z), s, z)  ->  x"""
+    match node:
+        case Call(op="quantise", args=(Call(op="dequantise", args=(x, scale, zero)), scale_2, zero_2)):
+            if scale == scale_2 and zero == zero_2 and (scale.shape == () or node.attr("axis") == _axis(node.args[0])):
+                return x
+    return None
+
+
+def fold_pad(node: Call) -> Expr | None:
+    """conv2d or sum_pool of pad(x, value)  ->  the same with larger pads, when both pad with the same value"""
+    match node:
+        case Call(op="conv2d" | "sum_pool", args=(Call(op="pad", args=(x,)) as pad, *rest)):
+            if pad.attr("value") == node.attr("pad_value"):
+                pads = tuple(a + b for a, b in zip(node.attr("pads"), pad.attr("pads"), strict=True))
+                attrs = node.attrs.replace(pads=pads)
+                return call(node.op, x, *rest, span=node.span.merged(pad.span), **attrs)
+    return None
+
+
+def fold_flatten_into_kernel(node: Call) -> Expr | None:
+    """conv2d(reshape(x: (N, C, H, W), (N, C*H*W, 1, 1)), 1 x 1 weights)  ->  conv2d(x, H x W weights)
+
+    Also through a transpose of the axes behind N: the weights are transposed instead.
+    """
+    match node:
+        case Call(op="conv2d", args=(Call(op="reshape", args=(x,)) as flat, Constant() as w)):
+            if w.value.shape[2:] != (1, 1) or node.attr("groups") != 1 or len(x.shape) != 4 or any(node.attr("pads")):
+                return None
+            if flat.shape[0] != x.shape[0] or flat.shape[2:] != (1, 1) or x.shape[2:] == (1, 1):
+                return None
+            weights = w.value.reshape(w.value.shape[0], *x.shape[1:])
+            span = node.span.merged(flat.span)
+            match x:
+                case Call(op="transpose", args=(inner,)) if x.attr("perm")[0] == 0:
+                    back = np.argsort(np.array(x.attr("perm")))
+                    weights, span, x = weights.transpose(back), span.merged(x.span), inner
+            attrs = node.attrs.replace(strides=(1, 1), dilations=(1, 1))
+            return call("conv2d", x, Constant(weights, w.name, w.span), span=span, **attrs)
+    return None
+
+
+def sink_transpose(node: Call) -> Expr | None:
+    """An integer operator on transposed tensors  ->  transpose of the operator, so that transposes meet and cancel"""
+    match node:
+        case Call(op="multiply_immediate" | "subtract_immediate", args=(Call(op="transpose", args=(x,)) as move,)):
+            return _transposed(call(node.op, x, span=node.span, **node.attrs), move)
+        case Call(
+            op="multiply" | "multiply_accumulate",
+            args=(Call(op="transpose", args=(a,)) as move, Call(op="transpose", args=(b,)) as other),
+        ) if move.attr("perm") == other.attr("perm"):
+            return _transposed(call(node.op, a, b, span=node.span, **node.attrs), move)
+        case Call(op="requantise", args=(Call(op="transpose", args=(x,)) as move, *params)):
+            values = [param.value for param in params if isinstance(param, Constant)]
+            if len(values) == 3 and all(value.size and np.all(value == value[0]) for value in values):
+                spread = [Constant(np.full(x.shape[1], value[0], np.int32)) for value in values]
+                return _transposed(call("requantise", x, *spread, span=node.span, **node.attrs), move)
+    return None
+
+
+def _transposed(node: Call, move: Call) -> Call:
+    return call("transpose", node, perm=move.attr("perm"), span=move.span)
+
+
+def _is_all(constant: Constant, value: float) -> bool:
+    return bool(np.all(constant.value == value))
+
+
+def _axis(node: Expr) -> object:
+    return node.attr("axis") if isinstance(node, Call) else None
+
+
+RULES = (
+    compose_transposes, transpose_as_reshape, compose_reshapes, drop_identity_move, merge_clips, drop_neutral_operand,
+    drop_requantisation_to_the_same, fold_pad, fold_flatten_into_kernel, sink_transpose,
+)  # fmt: skip
+
+simplify = rule_pass("simplify", RULES)
