@@ -71,7 +71,8 @@ def layer_table(module: LoadedModule) -> Table:
 
 def engine_table(module: LoadedModule) -> Table:
     """For each engine: its cycles by class; each row sums to the cycles of the run."""
-    kinds = [kind for kind in CycleClass if any(_count(module, engine, kind) for engine in Engine)]
+    classes = CycleClass.__members__.values()
+    kinds = [kind for kind in classes if any(_count(module, engine, kind) for engine in Engine)]
     table = Table(title="cycles of each engine by class")
     table.add_column("engine")
     for kind in kinds:
