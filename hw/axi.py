@@ -40,8 +40,8 @@ class Response(enum.Enum, shape=2):
 class ReadClient(enum.IntEnum, shape=2):
     """Who reads memory; the value is the AXI ID, so that an interconnect may reorder between them."""
 
-    LOAD = Engine.LOAD
-    LOADW = Engine.LOADW
+    LOAD = Engine.LOAD.value
+    LOADW = Engine.LOADW.value
     FETCH = 2
 
 

@@ -8,12 +8,12 @@ from amaranth.lib.wiring import In, Out
 
 
 class LayoutFifo(wiring.Component):
-    """FIFO of a structure, with stream ports."""
+    """FIFO of a structure, with stream ports; ``empty`` tells that nothing is in it."""
 
     def __init__(self, shape: data.Layout, depth: int) -> None:
         self._shape = shape
         self._depth = depth
-        super().__init__({"input": In(stream.Signature(shape)), "output": Out(stream.Signature(shape))})
+        super().__init__({"input": In(stream.Signature(shape)), "output": Out(stream.Signature(shape)), "empty": Out(1)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -26,5 +26,6 @@ class LayoutFifo(wiring.Component):
             self.output.payload.as_value().eq(queue.r_data),
             self.output.valid.eq(queue.r_rdy),
             queue.r_en.eq(self.output.ready),
+            self.empty.eq(queue.level == 0),
         ]
         return m

@@ -1,0 +1,416 @@
+"""The core: engines, queues, tokens, scratchpads, DMA and registers wired together, and what runs them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from .acc_memory import AccMemory
+from .axi import MasterSignature, ReadClient, RegisterSlaveSignature
+from .config import CoreConfig
+from .fetch import Fetch
+from .gemm import GemmEngine
+from .interfaces import ENGINES, NUMBER_BITS, CycleClass, EventSignature, chunk_bits, command_layout
+from .isa import ENGINE_NAMES, FETCH, Engine, Fault
+from .layout_fifo import LayoutFifo
+from .load import LoadEngine
+from .read_dma import ReadMaster
+from .registers import CycleCounters, RegisterFile, Status
+from .scratchpad import Scratchpad
+from .store import StoreEngine
+from .tokens import TokenMatrix
+from .vector import VectorEngine
+from .write_dma import WriteMaster
+
+CLEAR_CYCLES = 16
+"""Cycles that a start takes before the program runs: the engines are in reset and the counters are cleared."""
+
+
+class TraceSignature(wiring.Signature):
+    """What an engine does, for traces: events, and the class of each cycle."""
+
+    def __init__(self) -> None:
+        super().__init__({"started": Out(EventSignature()), "retired": Out(EventSignature()), "activity": Out(CycleClass)})
+
+
+class Core(wiring.Component):
+    """A whole accelerator core.
+
+    m_axi
+        Memory: reads and writes are independent of each other.
+    s_axil
+        Registers (:class:`~weft.hw.registers.Register`).
+    interrupt
+        High from the end of a program (or its fault) until cleared, where enabled.
+    trace
+        For each engine its events and activity; for simulation and debugging, may stay unconnected.
+
+    The contents of the scratchpads are in the memories ``inp.memory``, ``wgt.memory``, ``out.memory`` and
+    ``acc.bank_<n>.memory`` of the hierarchy.
+    """
+
+    def __init__(self, config: CoreConfig) -> None:
+        self.config = config
+        engines = {engine.name.lower(): Out(TraceSignature()) for engine in Engine}
+        super().__init__(
+            {
+                "m_axi": Out(MasterSignature(config)),
+                "s_axil": Out(RegisterSlaveSignature()),
+                "interrupt": Out(1),
+                "trace": Out(wiring.Signature(engines)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        config = self.config
+        clear = Signal()
+        in_run = ResetInserter(clear)
+        m.submodules.registers = registers = RegisterFile(config)
+        m.submodules.read = read = ReadMaster(config)
+        m.submodules.write = write = WriteMaster(config)
+        fetch = Fetch(config)
+        tokens = TokenMatrix(config)
+        engines: dict[Engine, Any] = {
+            Engine.LOAD: LoadEngine(config, Engine.LOAD),
+            Engine.LOADW: LoadEngine(config, Engine.LOADW),
+            Engine.GEMM: GemmEngine(config),
+            Engine.VECTOR: VectorEngine(config),
+            Engine.STORE: StoreEngine(config),
+        }
+        queues = {engine: LayoutFifo(command_layout(config), config.queue_depth) for engine in Engine}
+        m.submodules.fetch = in_run(fetch)
+        m.submodules.tokens = in_run(tokens)
+        for engine in Engine:
+            m.submodules[ENGINE_NAMES[engine]] = in_run(engines[engine])
+            m.submodules[f"{ENGINE_NAMES[engine]}_queue"] = in_run(queues[engine])
+
+        self._connect_bus(m, registers, read, write, fetch, engines)
+        self._connect_scratchpads(m, engines)
+        for engine in Engine:
+            connect(m, fetch.commands[engine], queues[engine].input)
+            connect(m, queues[engine].output, engines[engine].commands)
+            connect(m, engines[engine].send, tokens.send[engine])
+            m.d.comb += [
+                engines[engine].tokens.eq(tokens.available[engine]),
+                tokens.take[engine].eq(engines[engine].take),
+            ]
+
+        m.submodules.control = control = RunControl()
+        m.submodules.watchdog = watchdog = Watchdog()
+        m.submodules.classes = classes = CycleCounters()
+        bus_busy = Signal()
+        drained = Signal()
+        m.d.comb += [
+            bus_busy.eq(read.busy | write.busy),
+            clear.eq(control.clear),
+            control.start.eq(registers.start),
+            control.reset.eq(registers.reset),
+            control.clear_interrupt.eq(registers.clear_interrupt),
+            control.bus_busy.eq(bus_busy),
+            control.drained.eq(drained & ~bus_busy),
+            fetch.start.eq(control.begin),
+            fetch.stop.eq(control.stop),
+            read.stop.eq(control.stop),
+            write.stop.eq(control.stop),
+            *(engines[engine].stop.eq(control.stop) for engine in Engine),
+            registers.locked.eq(control.running | bus_busy),
+            registers.status.eq(control.status),
+            registers.fault_cause.eq(control.fault_cause),
+            registers.fault_engine.eq(control.fault_engine),
+            registers.fault_number.eq(control.fault_number),
+            registers.clear_counters.eq(control.clear),
+            registers.count.eq(Cat(control.counting, read.beat, write.beat)),
+            self.interrupt.eq(control.interrupt & registers.settings.interrupt_enable),
+            classes.clear.eq(control.clear),
+            classes.count.eq(control.counting),
+            classes.engine.eq(registers.class_engine),
+            classes.number.eq(registers.class_number),
+            registers.class_count.eq(classes.value),
+        ]
+        m.d.sync += drained.eq(
+            fetch.finished
+            & Cat(engines[engine].idle & queues[engine].empty for engine in Engine).all()
+        )
+        self._connect_faults(m, control, watchdog, registers, fetch, engines)
+        for engine in Engine:
+            self._connect_trace(m, engine, engines[engine], queues[engine], fetch, control, classes)
+        return m
+
+    def _connect_bus(
+        self,
+        m: Module,
+        registers: RegisterFile,
+        read: ReadMaster,
+        write: WriteMaster,
+        fetch: Fetch,
+        engines: dict[Engine, Any],
+    ) -> None:
+        connect(m, flipped(self.s_axil), registers.bus)
+        for master in (read, write):
+            for name, member in master.axi.signature.members.items():
+                inside, outside = getattr(master.axi, name), getattr(self.m_axi, name)
+                m.d.comb += outside.eq(inside) if member.flow is Out else inside.eq(outside)
+            m.d.comb += master.base.eq(registers.settings.window_base)
+        connect(m, fetch.client, read.clients[ReadClient.FETCH])
+        connect(m, engines[Engine.LOAD].client, read.clients[ReadClient.LOAD])
+        connect(m, engines[Engine.LOADW].client, read.clients[ReadClient.LOADW])
+        connect(m, engines[Engine.STORE].client, write.client)
+        settings = registers.settings
+        m.d.comb += [fetch.offset.eq(settings.program_offset), fetch.count.eq(settings.program_count)]
+        for reader in (fetch, engines[Engine.LOAD], engines[Engine.LOADW], engines[Engine.STORE]):
+            m.d.comb += reader.window_size.eq(settings.window_size)
+
+    def _connect_scratchpads(self, m: Module, engines: dict[Engine, Any]) -> None:
+        config = self.config
+        scratchpads = {}
+        for name in ("inp", "wgt", "out"):
+            entry_bytes = getattr(config, f"{name}_bytes")
+            chunk = 8 * entry_bytes if name == "out" else chunk_bits(config, entry_bytes)
+            scratchpads[name] = Scratchpad(getattr(config, f"{name}_depth"), 8 * entry_bytes, chunk)
+            m.submodules[name] = scratchpads[name]
+        m.submodules.acc = acc = AccMemory(config)
+        load, loadw, gemm, vector, store = (engines[engine] for engine in Engine)
+        for port, memory in (
+            (load.own, scratchpads["inp"].write),
+            (loadw.own, scratchpads["wgt"].write),
+            (gemm.read_inp, scratchpads["inp"].read),
+            (gemm.read_wgt, scratchpads["wgt"].read),
+            (vector.write_out, scratchpads["out"].write),
+            (store.out, scratchpads["out"].read),
+            (gemm.read_acc, acc.gemm_read),
+            (gemm.write_acc, acc.gemm_write),
+            (vector.read_a, acc.vector_a),
+            (vector.read_b, acc.vector_b),
+            (vector.read_d, acc.vector_d),
+            (vector.write_acc, acc.vector_write),
+            (load.acc, acc.load_write),
+            (loadw.acc, acc.loadw_write),
+        ):
+            connect(m, port, memory)
+
+    def _connect_faults(
+        self,
+        m: Module,
+        control: RunControl,
+        watchdog: Watchdog,
+        registers: RegisterFile,
+        fetch: Fetch,
+        engines: dict[Engine, Any],
+    ) -> None:
+        """The lowest engine's fault of this cycle; then fetch's; then the watchdog's."""
+        progress = Cat(engines[engine].progress for engine in Engine).any() | fetch.progress
+        m.d.comb += [
+            watchdog.limit.eq(registers.settings.watchdog),
+            watchdog.progress.eq(progress | ~control.counting),
+            watchdog.fetch_number.eq(fetch.number),
+        ]
+        for engine in Engine:
+            body = engines[engine]
+            m.d.comb += [
+                watchdog.activity[engine].eq(body.activity),
+                watchdog.taken[engine].valid.eq(body.commands.valid & body.commands.ready),
+                watchdog.taken[engine].number.eq(body.commands.payload.number),
+                watchdog.started[engine].valid.eq(body.started.valid),
+                watchdog.started[engine].number.eq(body.started.number),
+            ]
+        with m.If(watchdog.expired):
+            m.d.comb += [
+                control.fault.eq(1),
+                control.new_cause.eq(Fault.WATCHDOG),
+                control.new_engine.eq(watchdog.engine),
+                control.new_number.eq(watchdog.number),
+            ]
+        for number, body in reversed([*((int(engine), engines[engine]) for engine in Engine), (FETCH, fetch)]):
+            with m.If(body.fault.valid):
+                m.d.comb += [
+                    control.fault.eq(1),
+                    control.new_cause.eq(body.fault.cause),
+                    control.new_engine.eq(number),
+                    control.new_number.eq(body.fault.number),
+                ]
+
+    def _connect_trace(
+        self,
+        m: Module,
+        engine: Engine,
+        body: Any,
+        queue: LayoutFifo,
+        fetch: Fetch,
+        control: RunControl,
+        classes: CycleCounters,
+    ) -> None:
+        trace = getattr(self.trace, ENGINE_NAMES[engine])
+        nothing_comes = Signal(name=f"{ENGINE_NAMES[engine]}_gets_no_more")
+        idle = Signal(name=f"{ENGINE_NAMES[engine]}_idle")
+        m.d.sync += nothing_comes.eq(fetch.finished & queue.empty)
+        m.d.comb += [
+            trace.started.valid.eq(body.started.valid),
+            trace.started.number.eq(body.started.number),
+            trace.retired.valid.eq(body.retired.valid),
+            trace.retired.number.eq(body.retired.number),
+            idle.eq(~control.counting | ((body.activity == CycleClass.INSTRUCTION) & nothing_comes)),
+            trace.activity.eq(Mux(idle, CycleClass.IDLE, body.activity)),
+            classes.activity[engine].eq(trace.activity),
+        ]
+
+
+class RunControl(wiring.Component):
+    """Starts, ends and resets runs, and keeps the record of the first fault.
+
+    drained
+        FINISH has been reached, every engine is idle and the bus is quiet.
+    fault, new_cause, new_engine, new_number
+        A fault in this cycle.
+    clear
+        Engines in reset, counters being cleared; lasts ``CLEAR_CYCLES``.
+    begin
+        The program begins; the cycle after ``clear``.
+    counting
+        The program runs.
+    stop
+        No new instruction, micro-op or burst.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "start": In(1),
+                "reset": In(1),
+                "clear_interrupt": In(1),
+                "bus_busy": In(1),
+                "drained": In(1),
+                "fault": In(1),
+                "new_cause": In(Fault),
+                "new_engine": In(3),
+                "new_number": In(NUMBER_BITS),
+                "clear": Out(1),
+                "begin": Out(1),
+                "counting": Out(1),
+                "running": Out(1),
+                "stop": Out(1),
+                "status": Out(len(Status)),
+                "interrupt": Out(1),
+                "fault_cause": Out(Fault),
+                "fault_engine": Out(3),
+                "fault_number": Out(NUMBER_BITS),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        done, faulted, pending = Signal(), Signal(), Signal()
+        clearing = Signal(range(CLEAR_CYCLES))
+        m.d.comb += self.stop.eq(~self.counting)
+        with m.If(self.clear_interrupt):
+            m.d.sync += self.interrupt.eq(0)
+        with m.FSM(name="run") as fsm:
+            m.d.comb += [
+                self.clear.eq(fsm.ongoing("CLEAR")),
+                self.counting.eq(fsm.ongoing("RUN")),
+                self.running.eq(pending | ~fsm.ongoing("IDLE")),
+            ]
+            with m.State("IDLE"):
+                with m.If(self.start & ~faulted):
+                    m.d.sync += [pending.eq(1), done.eq(0)]
+                with m.If(pending & ~self.bus_busy & ~self.reset):
+                    m.d.sync += [pending.eq(0), clearing.eq(0)]
+                    m.next = "CLEAR"
+            with m.State("CLEAR"):
+                m.d.sync += [clearing.eq(clearing + 1), self.begin.eq(clearing == CLEAR_CYCLES - 1)]
+                with m.If(self.reset):
+                    m.next = "IDLE"
+                with m.Elif(clearing == CLEAR_CYCLES - 1):
+                    m.next = "RUN"
+            with m.State("RUN"):
+                m.d.sync += self.begin.eq(0)
+                with m.If(self.reset):
+                    m.next = "IDLE"
+                with m.Elif(self.fault):
+                    m.d.sync += [
+                        faulted.eq(1),
+                        self.interrupt.eq(1),
+                        self.fault_cause.eq(self.new_cause),
+                        self.fault_engine.eq(self.new_engine),
+                        self.fault_number.eq(self.new_number),
+                    ]
+                    m.next = "IDLE"
+                with m.Elif(self.drained):
+                    m.d.sync += [done.eq(1), self.interrupt.eq(1)]
+                    m.next = "IDLE"
+        with m.If(self.reset):
+            m.d.sync += [
+                pending.eq(0),
+                done.eq(0),
+                faulted.eq(0),
+                self.begin.eq(0),
+                self.interrupt.eq(0),
+                self.fault_cause.eq(Fault.NONE),
+                self.fault_engine.eq(0),
+                self.fault_number.eq(0),
+            ]
+        bits = {
+            Status.IDLE: ~self.running,
+            Status.RUNNING: self.running,
+            Status.DONE: done,
+            Status.FAULT: faulted,
+            Status.INTERRUPT: self.interrupt,
+            Status.BUS_BUSY: self.bus_busy,
+        }
+        m.d.comb += [self.status[bit.bit_length() - 1].eq(value) for bit, value in bits.items()]
+        return m
+
+
+class Watchdog(wiring.Component):
+    """Expires after ``limit`` cycles without ``progress`` (never if 0) and tells who waits.
+
+    That is the lowest engine that waits for a token or for memory, with the instruction that it holds or the last that
+    it started; where there is none, the lowest that waits to send a token; where there is none either, fetch.
+    """
+
+    def __init__(self) -> None:
+        event = wiring.Signature({"valid": Out(1), "number": Out(NUMBER_BITS)})
+        super().__init__(
+            {
+                "limit": In(32),
+                "progress": In(1),
+                "activity": In(CycleClass).array(ENGINES),
+                "taken": In(event).array(ENGINES),
+                "started": In(event).array(ENGINES),
+                "fetch_number": In(NUMBER_BITS),
+                "expired": Out(1),
+                "engine": Out(3),
+                "number": Out(NUMBER_BITS),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        waited = Signal(32)
+        with m.If(self.progress):
+            m.d.sync += waited.eq(0)
+        with m.Else():
+            m.d.sync += waited.eq(waited + 1)
+        m.d.sync += self.expired.eq(~self.progress & (waited == self.limit) & (self.limit != 0))
+
+        held = [Signal(NUMBER_BITS, name=f"held_{ENGINE_NAMES[engine]}") for engine in Engine]
+        running = [Signal(NUMBER_BITS, name=f"running_{ENGINE_NAMES[engine]}") for engine in Engine]
+        m.d.comb += [self.engine.eq(FETCH), self.number.eq(self.fetch_number)]
+        for engine in Engine:
+            with m.If(self.taken[engine].valid):
+                m.d.sync += held[engine].eq(self.taken[engine].number)
+            with m.If(self.started[engine].valid):
+                m.d.sync += running[engine].eq(self.started[engine].number)
+        for engine in reversed(Engine):
+            with m.If(self.activity[engine] == CycleClass.SEND):
+                m.d.comb += [self.engine.eq(engine), self.number.eq(running[engine])]
+        for engine in reversed(Engine):
+            activity = self.activity[engine]
+            with m.If(activity.as_value() >= CycleClass.TOKEN_LOAD.value):
+                m.d.comb += [self.engine.eq(engine), self.number.eq(held[engine])]
+            with m.Elif(activity == CycleClass.MEMORY):
+                m.d.comb += [self.engine.eq(engine), self.number.eq(running[engine])]
+        return m
