@@ -39,9 +39,11 @@ from .ir import (
     minimum,
     select,
 )
+from .parser import parse
 from .printer import expr_text, function_text, intrinsic_text, stmt_text
 from .schedule import Schedule, Step, Trace, create_schedule, replay, trace_from_json, trace_to_json
 from .simplify import constant_range, lower_bound, simplify, upper_bound
+from .verify import verify
 
 __all__ = [
     "NUMPY_TYPES",
@@ -94,6 +96,7 @@ __all__ = [
     "maximum",
     "min",
     "minimum",
+    "parse",
     "placeholder",
     "reduce_axis",
     "replay",
@@ -107,4 +110,5 @@ __all__ = [
     "trace_from_json",
     "trace_to_json",
     "upper_bound",
+    "verify",
 ]

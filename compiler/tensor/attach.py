@@ -120,6 +120,8 @@ def reverse_compute_at(func: PrimFunc, block: str, loop: Var) -> PrimFunc:
         raise ScheduleError(
             f"reverse_compute_at: loop {loop.name!r} is one of the loops of block {block!r} itself", at=at
         )
+    if any(node is target[-1] for node in path):
+        raise ScheduleError(f"reverse_compute_at: block {block!r} is inside loop {loop.name!r} already", at=at)
     if leaf.kind not in ("spatial", "copy"):
         raise ScheduleError(f"reverse_compute_at: block {block!r} is a reduction", at=at, hint="use compute_at")
     _check_common_loops(path[:nest_position], target, block, "reverse_compute_at")

@@ -75,6 +75,9 @@ def tensor_intrinsic(
     IRError if the meaning does not agree with the declared modes.
     """
     names = [operand.name for operand in operands] + [param.name for param in scalars] + list(loops)
+    reserved = sorted(set(names) & {"over", "init", "init_value"})
+    if reserved:
+        raise IRError(f"intrinsic {name!r} uses the name {reserved[0]!r}, which the text form of calls needs")
     twice = sorted({word for word in names if names.count(word) > 1})
     if twice:
         raise IRError(f"intrinsic {name!r} declares {', '.join(map(repr, twice))} twice")

@@ -148,7 +148,7 @@ def mark(func: PrimFunc, loop: Var, kind: str) -> PrimFunc:
     node = _loop(func, loop)
     if node.kind != "serial" and kind != "serial":
         raise ScheduleError(f"{kind}: loop {loop.name!r} is marked {node.kind} already", at=f"loop {loop.name!r}")
-    if kind in ("unroll", "vectorize", "vthread") and not isinstance(node.extent, Const):
+    if kind in ("unroll", "vectorize") and not isinstance(node.extent, Const):
         raise ScheduleError(
             f"{kind}: loop {loop.name!r} runs {text(node.extent)} times, which is not constant",
             at=f"loop {loop.name!r}",
