@@ -137,7 +137,8 @@ def _integer_bias(node: Node, bias: Expr, scale: np.ndarray) -> Expr:
     flat = reshaped(node, bias, (math.prod(bias.shape),))
     scales = scale.reshape(()) if scale.size == 1 else scale
     zeros = np.zeros(scales.shape, bias.dtype)
-    return node.call("dequantise", flat, Constant(scales.astype(np.float32)), Constant(zeros), axis=0 if scales.ndim else 1)
+    axis = 0 if scales.ndim else 1
+    return node.call("dequantise", flat, Constant(scales.astype(np.float32)), Constant(zeros), axis=axis)
 
 
 @converter("ConvInteger")

@@ -59,7 +59,8 @@ class Blocks:
         return self.block_out // self.small
 
     @property
-    def tuple(self) -> tuple[int, int, int]:
+    def sizes(self) -> tuple[int, int, int]:
+        """(batch, block_in, block_out): the attribute ``blocks`` of packed operators."""
         return self.batch, self.block_in, self.block_out
 
     def activation_shape(self, shape: Sequence[int]) -> tuple[int, ...]:

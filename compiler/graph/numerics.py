@@ -140,7 +140,7 @@ def quantise_multiplier(real: Array) -> tuple[Int32, Int32]:
     real = np.atleast_1d(np.asarray(real, np.float64))
     if not np.all(np.isfinite(real)):
         raise ValueError("a requantise factor is not a finite number")
-    mantissa, exponent = np.frexp(real)  # 0.5 <= |mantissa| < 1
+    _, exponent = np.frexp(real)  # |real| = m * 2**exponent with 0.5 <= m < 1
     shift = MULTIPLIER_BITS - exponent.astype(np.int64)
     shift = np.where(real == 0, SHIFT_RANGE[0], np.minimum(shift, SHIFT_RANGE[1]))
     multiplier = np.rint(np.ldexp(real, shift.astype(np.int32))).astype(np.int64)

@@ -50,7 +50,7 @@ def _quantise_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
 def _quantise(x: Array, scale: Array, zero_point: Array, axis: int) -> Array:
     limits = np.iinfo(zero_point.dtype)
     scaled = np.rint(x / _along(scale, x.ndim, axis)) + _along(zero_point, x.ndim, axis).astype(np.float32)
-    return np.clip(scaled, limits.min, limits.max).astype(zero_point.dtype)
+    return np.asarray(np.clip(scaled, limits.min, limits.max), zero_point.dtype)
 
 
 def _dequantise_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
@@ -63,7 +63,7 @@ def _dequantise_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType
 
 def _dequantise(x: Array, scale: Array, zero_point: Array, axis: int) -> Array:
     centred = x.astype(np.int64) - _along(zero_point, x.ndim, axis)
-    return centred.astype(np.float32) * _along(scale, x.ndim, axis)
+    return np.asarray(centred.astype(np.float32) * _along(scale, x.ndim, axis))
 
 
 def _signed_type(source: str, target: str) -> TypeRule:
@@ -125,7 +125,7 @@ def _batch_norm_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType
     x, *params = operands
     _float(x, "the input")
     for param in params:
-        require(param == TensorType((x.shape[1],), "float32"), f"a parameter must be one float32 a channel, not {param}")
+        require(param == TensorType((x.shape[1],), "float32"), f"parameters must be float32[C], not {param}")
     return x
 
 
@@ -151,15 +151,15 @@ def _average_pool(
 ) -> Array:
     def total(values: Array) -> Array:
         padded = numerics.pad_spatial(values.astype(np.float64), pads, 0.0)
-        return np.add.reduce([window for _, _, window in numerics.windows(padded, kernel, strides, (1, 1))])
+        return np.asarray(sum(window for _, _, window in numerics.windows(padded, kernel, strides, (1, 1))))
 
     count = float(kernel[0] * kernel[1]) if count_include_pad else total(np.ones((1, 1, *x.shape[2:])))
-    return (total(x) / count).astype(np.float32)
+    return np.asarray(total(x) / count, np.float32)
 
 
 def _softmax(x: Array, axis: int) -> Array:
     powers = np.exp(x - x.max(axis=axis, keepdims=True))
-    return (powers / powers.sum(axis=axis, keepdims=True)).astype(np.float32)
+    return np.asarray(powers / powers.sum(axis=axis, keepdims=True), np.float32)
 
 
 def _reshape_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
@@ -254,4 +254,4 @@ register("transpose", "x", types=_transpose_type, numpy=lambda x, perm: np.ascon
 register("concat", "x*", types=_concat_type, numpy=lambda *xs, axis: np.concatenate(xs, axis), axis=1, **_MOVE,
          doc="Tensors one after another along axis.")  # fmt: skip
 register("pad", "x", types=_pad_type, numpy=lambda x, pads, value: numerics.pad_spatial(x, pads, value),
-         pads=REQUIRED, value=0.0, **_MOVE, doc="Surround the rows and columns by value; pads (t, l, b, r).")  # fmt: skip
+         pads=REQUIRED, value=0.0, **_MOVE, doc="Surround rows and columns by value; pads (t, l, b, r).")  # fmt: skip

@@ -153,7 +153,7 @@ def _wide(x: Array) -> Array:
     return x.astype(np.int64)
 
 
-_REQUANTISE = {"zero_point": 0, "low": -128, "high": 127, "left_shift": 0, "out": "int8"}
+_REQUANTISE: dict[str, Any] = {"zero_point": 0, "low": -128, "high": 127, "left_shift": 0, "out": "int8"}
 _COMMON: dict[str, Any] = {"gradient": INTEGER_HAS_NO_GRADIENT, "lower": NOT_YET}
 
 register(

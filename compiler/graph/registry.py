@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from .ir import UNKNOWN, Array, Attrs, Expr, Function, GraphError, Span, TensorType, Type
 from .ir import Call as _Call
 
@@ -153,5 +155,4 @@ def apply(node: _Call, values: Sequence[Array]) -> Array:
     """The NumPy meaning of a call of an operator."""
     if isinstance(node.op, Function):
         raise GraphError("apply() takes operators, not functions; use evaluate()", at=node.span)
-    result = operator(node.op).numpy(*values, **node.attrs)
-    return result  # type: ignore[no-any-return]
+    return np.asarray(operator(node.op).numpy(*values, **node.attrs))

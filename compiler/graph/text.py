@@ -401,7 +401,7 @@ class _Parser:
                 args.append(self.expression())
             self.accept(",")
         try:
-            return call(op, *args, **attrs)
+            return call(op, *args, span=UNKNOWN, **attrs)
         except GraphError as error:
             raise self.error(str(error)) from None
 

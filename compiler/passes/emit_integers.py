@@ -136,7 +136,7 @@ def _with_fine_bias(x: Affine, scale: float) -> Affine:
 
 
 def _quantised_sum(x: Sum, scale: float, zero_point: int, span: Span) -> Expr | Refusal:
-    """Each term times an integer weight; the reference term's weight is a power of two, which its producer can apply."""
+    """Each term times an integer weight; that of the reference is a power of two, which its producer can apply."""
     reference = _reference(x.terms)
     base = x.terms[reference]
     ratios = [term.scale / base.scale for term in x.terms]

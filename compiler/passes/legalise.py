@@ -180,7 +180,8 @@ class _Legaliser:
         return described if isinstance(described, Refusal) else with_span(described, node.span)
 
     def _describe_call(self, node: Call, name: str) -> Described:
-        match node.op:
+        op = str(node.op)
+        match op:
             case "dequantise":
                 return self._describe_dequantise(node, name)
             case "nn.conv2d":
@@ -188,13 +189,13 @@ class _Legaliser:
             case "nn.dense":
                 return self._describe_dense(node, name)
             case "nn.add" | "nn.subtract" | "nn.multiply" | "nn.divide":
-                return self._describe_binary(node, name)
+                return self._describe_binary(node, op, name)
             case "concat":
                 return self._describe_concat(node, name)
         x = self.described[id(node.args[0])] if node.args else Refusal("it has no operand")
         if isinstance(x, Refusal):
             return x
-        match node.op:
+        match op:
             case "nn.clip":
                 return clipped(x, node.attr("low"), node.attr("high"))
             case "nn.max_pool":
@@ -202,7 +203,7 @@ class _Legaliser:
             case "nn.average_pool":
                 return _average_pool(x, node, name)
             case "reshape" | "transpose":
-                return moved(x, node.op, dict(node.attrs), node.shape, node.span)
+                return moved(x, op, dict(node.attrs), node.shape, node.span)
             case "pad":
                 return _pad(x, node, name)
         return Refusal(f"{name} {_NO_INTEGER_FORM}")
@@ -250,25 +251,25 @@ class _Legaliser:
         accumulator = call("conv2d", image, constant, pad_value=x.zero_point, span=span)
         return _product(x, accumulator, w, scale, node.shape, span)
 
-    def _describe_binary(self, node: Call, name: str) -> Described:
+    def _describe_binary(self, node: Call, op: str, name: str) -> Described:
         a, b = node.args
         if is_static(a) and not is_static(b):
-            if node.op == "nn.divide":
+            if op == "nn.divide":
                 return Refusal(f"{name} divides by a computed tensor")
-            if node.op == "nn.subtract":
+            if op == "nn.subtract":
                 x = self._with_constant(self.described[id(b)], "nn.multiply", Constant(np.array(-1, np.float32)), name)
                 return self._with_constant(x, "nn.add", a, name)
-            return self._with_constant(self.described[id(b)], node.op, a, name)
+            return self._with_constant(self.described[id(b)], op, a, name)
         if is_static(b):
-            return self._with_constant(self.described[id(a)], node.op, b, name)
+            return self._with_constant(self.described[id(a)], op, b, name)
         x, y = self.described[id(a)], self.described[id(b)]
         if isinstance(x, Refusal) or isinstance(y, Refusal):
             return x if isinstance(x, Refusal) else y
         if a.shape != b.shape:
             return Refusal(f"{name} broadcasts a computed tensor")
-        if node.op in ("nn.add", "nn.subtract"):
-            return _sum(x, y, -1.0 if node.op == "nn.subtract" else 1.0, name)
-        if node.op == "nn.multiply" and isinstance(x, Integers) and isinstance(y, Integers):
+        if op in ("nn.add", "nn.subtract"):
+            return _sum(x, y, -1.0 if op == "nn.subtract" else 1.0, name)
+        if op == "nn.multiply" and isinstance(x, Integers) and isinstance(y, Integers):
             return _elementwise_product(x, y, node)
         return Refusal(f"{name} of computed tensors has no integer form here")
 

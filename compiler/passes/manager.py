@@ -19,8 +19,8 @@ from ..graph import (
     evaluate,
     to_text,
 )
-from ..graph.visit import Mutator, rewrite
 from ..graph.registry import call
+from ..graph.visit import Mutator, rewrite
 from .stages import check_stage
 
 Rule = Callable[[Call], Expr | None]

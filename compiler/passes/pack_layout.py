@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from ..graph import (
+    Array,
     Attrs,
     Blocks,
     Call,
@@ -21,9 +22,9 @@ from ..graph import (
     Tuple,
     Var,
     call,
+    layout,
     topological_order,
 )
-from ..graph import layout
 from .host import host_call, renumber
 from .manager import Pass
 
@@ -51,10 +52,10 @@ class _Packer:
             match node:
                 case Tuple():
                     continue
-                case Call(op=Function()):
-                    self._call_of_function(node, node.op)
-                case Call():
-                    self._move(node, node.op)
+                case Call(op=Function() as function):
+                    self._call_of_function(node, function)
+                case Call(op=str() as name):
+                    self._move(node, name)
                 case _:
                     self.plain_form[node] = node
         if isinstance(body, Tuple):
@@ -64,7 +65,7 @@ class _Packer:
     def plain(self, node: Expr) -> Expr:
         """``node`` as the host sees it."""
         if node not in self.plain_form:
-            attrs = {"blocks": self.blocks.tuple, "shape": node.shape}
+            attrs = {"blocks": self.blocks.sizes, "shape": node.shape}
             reason = "gives the result of the accelerator its plain layout"
             self.plain_form[node] = host_call("unpack", (self.packed_form[node],), attrs, reason, node.span)
         return self.plain_form[node]
@@ -73,7 +74,7 @@ class _Packer:
         """``node`` as the accelerator sees it."""
         if node not in self.packed_form:
             reason = "gives the data of the host the accelerator's layout"
-            packed = host_call("pack", (self.plain_form[node],), {"blocks": self.blocks.tuple}, reason, node.span)
+            packed = host_call("pack", (self.plain_form[node],), {"blocks": self.blocks.sizes}, reason, node.span)
             self.packed_form[node] = packed
         return self.packed_form[node]
 
@@ -96,8 +97,7 @@ class _Packer:
         packed = self.functions[function]
         self.packed_form[node] = call(packed, *map(self.packed, node.args), span=node.span, **node.attrs)
 
-    def _move(self, node: Call, op: str | Function) -> None:
-        name = str(op)
+    def _move(self, node: Call, name: str) -> None:
         if name == "reshape" and _same_pixels(node.args[0].shape, node.shape):
             if node.args[0] in self.packed_form:
                 self.packed_form[node] = self.packed_form[node.args[0]]
@@ -126,7 +126,7 @@ class _Packer:
 
     def _packed_concat(self, node: Call) -> Call:
         params = tuple(Var(f"x{i}", self.blocks.packed_type(arg.tensor_type)) for i, arg in enumerate(node.args))
-        body = call("packed_concat", *params, blocks=self.blocks.tuple, span=node.span)
+        body = call("packed_concat", *params, blocks=self.blocks.sizes, span=node.span)
         name = node.span.node or "concat"
         attrs = Attrs({"name": name, "primitive": True, "anchor": "concat", "shape": node.shape, "macs": 0})
         return call(Function(params, body, attrs), *map(self.packed, node.args), span=node.span)
@@ -173,12 +173,13 @@ def _macs(node: Call) -> int:
 
 
 def _packed_call(node: Call, values: dict[int, Expr], blocks: Blocks) -> Call:
-    attrs: dict[str, Any] = {**node.attrs, "blocks": blocks.tuple}
+    attrs: dict[str, Any] = {**node.attrs, "blocks": blocks.sizes}
     match node:
         case Call(op="conv2d", args=(x, Constant() as w)):
             groups = attrs.pop("groups")
             if groups == 1:
-                return _call("packed_conv2d", (values[id(x)], _packed(w, layout.pack_weights(w.value, blocks))), attrs, node)
+                weights = _packed(w, layout.pack_weights(w.value, blocks))
+                return _call("packed_conv2d", (values[id(x)], weights), attrs, node)
             if groups == x.shape[1] == node.shape[1]:
                 weights = _packed(w, layout.pack_depthwise_weights(w.value, blocks))
                 return _call("packed_depthwise_conv2d", (values[id(x)], weights), attrs, node)
@@ -190,7 +191,7 @@ def _packed_call(node: Call, values: dict[int, Expr], blocks: Blocks) -> Call:
     return _call(f"packed_{node.op}", tuple(values[id(arg)] for arg in node.args), attrs, node)
 
 
-def _packed(w: Constant, value: layout.Array) -> Constant:
+def _packed(w: Constant, value: Array) -> Constant:
     return Constant(value, w.name, w.span)
 
 
