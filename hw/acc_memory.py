@@ -18,16 +18,20 @@ ARBITRATED_WRITERS = ("vector_write", "load_write", "loadw_write")
 class AccMemory(wiring.Component):
     """``acc_banks`` consecutive ranges; each bank serves one read and one write a cycle, the first of this order:
 
-    reads ``gemm_read``, ``vector_a``, ``vector_b``, ``vector_d``; writes ``gemm_write``, ``vector_write``, ``load_write``,
-    ``loadw_write``. Others that want the same bank see ``ready`` at 0; gemm never waits. Grants are combinational, data
-    is there two cycles after the grant, for that one cycle. A read that is granted in the cycle after a write sees it; in
-    the same cycle it does not.
+    reads ``gemm_read``, ``vector_a``, ``vector_b``, ``vector_d``; writes ``gemm_write``, ``vector_write``,
+    ``load_write``, ``loadw_write``. Others that want the same bank see ``ready`` at 0; gemm never waits. Grants are
+    combinational; data is there two cycles after the grant, for that one cycle. A read that is granted in the cycle after
+    a write sees it; in the same cycle it does not.
     """
 
     def __init__(self, config: CoreConfig) -> None:
         self.config = config
         index_bits, data_bits = ceil_log2(config.acc_depth), 8 * config.acc_bytes
-        write = WritePortSignature(index_bits, data_bits, chunk_bits(config, config.acc_bytes))
+        chunk = chunk_bits(config, config.acc_bytes)
+        self.banks = [
+            Scratchpad(config.acc_depth // config.acc_banks, data_bits, chunk) for _ in range(config.acc_banks)
+        ]
+        write = WritePortSignature(index_bits, data_bits, chunk)
         super().__init__(
             {
                 "gemm_read": In(ReadPortSignature(index_bits, data_bits)),
@@ -40,18 +44,14 @@ class AccMemory(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self.config
-        bank_depth = config.acc_depth // config.acc_banks
-        bank_index_bits = ceil_log2(bank_depth)
-        data_bits = 8 * config.acc_bytes
+        bank_index_bits = ceil_log2(config.acc_depth // config.acc_banks)
 
         def bank_of(index: Value) -> Value:
             return index[bank_index_bits:]
 
-        banks = []
-        for number in range(config.acc_banks):
-            bank = Scratchpad(bank_depth, data_bits, chunk_bits(config, config.acc_bytes))
+        banks = self.banks
+        for number, bank in enumerate(banks):
             m.submodules[f"bank_{number}"] = bank
-            banks.append(bank)
 
         for names in (("gemm_read", *ARBITRATED_READERS), ("gemm_write", *ARBITRATED_WRITERS)):
             ports = [getattr(self, name) for name in names]

@@ -14,14 +14,15 @@ from .interfaces import ReadPortSignature, WritePortSignature
 class Scratchpad(wiring.Component):
     """``depth`` entries of ``data_bits``; one write (in chunks of ``chunk_bits``) and one read a cycle, never waits.
 
-    Read data comes two cycles after ``enable`` (block RAM and a register) and stays until the next read's. A read in the
-    cycle of a write to the same entry has no defined result; in the cycle after, it sees the write.
+    Read data comes two cycles after ``enable`` (block RAM and a register) and stays until the next read's. A read in
+    the cycle of a write to the same entry has no defined result; in the cycle after, it sees the write.
     """
 
     def __init__(self, depth: int, data_bits: int, chunk_bits: int) -> None:
         self.depth = depth
         self.data_bits = data_bits
         self.chunk_bits = chunk_bits
+        self.memory = Memory(shape=data_bits, depth=depth, init=[])
         index_bits = ceil_log2(depth)
         super().__init__(
             {
@@ -32,7 +33,7 @@ class Scratchpad(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.memory = memory = Memory(shape=self.data_bits, depth=self.depth, init=[])
+        m.submodules.memory = memory = self.memory
         write = memory.write_port(granularity=self.chunk_bits)
         read = memory.read_port()
         m.d.comb += [
