@@ -1,0 +1,391 @@
+"""From scheduled loop IR to the sequential instruction stream.
+
+The emitter walks the loops with concrete values. A *context* is one active virtual thread: where the walk reaches a
+virtual-thread loop, each iteration becomes a context of its own, and every statement below is emitted for each of them
+in turn, which weaves the threads into one stream. Nothing here knows any operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ....hw.config import STRIDE_BITS, CoreConfig
+from ....hw.isa import Engine, Gemm, Instruction, Load, Loop, Scratchpad, Store, Vector, VectorOp
+from ...tensor.ir import Allocate, Block, Expr, For, If, PrimFunc, Seq, Stmt, Var
+from ...tensor.ir import Store as StoreStmt
+from ..errors import CompileError
+from .fold import CopyLoop, NestLoop, Rectangle, fold_copies, fold_levels, iterate
+from .intrinsics import EmitGemm, EmitLoad, EmitStore, EmitVector, entry_elements, scratchpad_depth
+from .leaf import Environment, Evaluator, Leaf, compile_expr, leaf_call, make_leaf
+from .scratchpads import Ring
+from .stream import Access, Issue
+
+SCRATCHPADS = ("inp", "wgt", "acc", "out")
+
+IDENTITIES = {
+    VectorOp.MAC: 0,
+    VectorOp.SUM: 0,
+    VectorOp.MIN_ACCUMULATE: 2**31 - 1,
+    VectorOp.MAX_ACCUMULATE: -(2**31),
+}
+"""What an accumulating operation starts from with ``zero`` set."""
+
+ITEM_BYTES = {"int8": 1, "uint8": 1, "int32": 4}
+
+
+Accesses = tuple[Access, ...]
+
+
+@dataclass(frozen=True)
+class DramBuffer:
+    """Where a global buffer lies: ``offset`` in bytes in the window. ``constant``: no program writes it."""
+
+    offset: int
+    constant: bool = False
+
+
+@dataclass
+class Context:
+    """One active virtual thread: values of the loop variables, first entries of the live buffers, tile number."""
+
+    environment: Environment
+    bases: dict[str, int]
+    tile: int
+
+
+class Emitter:
+    """Emits functions one after another into one stream; scratchpad positions and loop registers carry over."""
+
+    def __init__(self, config: CoreConfig) -> None:
+        self.config = config
+        self.issues: list[Issue] = []
+        self.rings = {scope: Ring(scope, scratchpad_depth(config, scope)) for scope in SCRATCHPADS}
+        self._levels: dict[Engine, dict[int, tuple[int, int, int, int]]] = {Engine.GEMM: {}, Engine.VECTOR: {}}
+        self._largest_stride = (1 << config.index_bits) - 1
+        self._dram: Mapping[str, DramBuffer] = {}
+        self._layer = 0
+        self._tiles = 0
+        self._leaves: dict[int, Leaf] = {}
+        self._evaluators: dict[int, Evaluator] = {}
+        self._keep_alive: list[object] = []  # both caches are keyed by identity
+
+    def emit(self, function: PrimFunc, dram: Mapping[str, DramBuffer], layer: int = 0) -> None:
+        """Append the instructions of ``function``; ``dram`` places its parameters.
+
+        Raises CompileError naming the stage that no instruction computes, and ScratchpadFullError naming the buffer.
+        """
+        missing = [param.name for param in function.params if param.name not in dram]
+        if missing:
+            raise CompileError(f"parameter {missing[0]!r} has no place in the window", at=f"function {function.name!r}")
+        self._dram, self._layer, self._tiles = dram, layer, 0
+        before = {scope: ring.head for scope, ring in self.rings.items()}
+        length = len(self.issues)
+        levels = {engine: dict(held) for engine, held in self._levels.items()}
+        try:
+            self._walk(function.body, [Context({}, {}, 0)], [])
+        except CompileError as error:
+            for scope, head in before.items():
+                self.rings[scope] = Ring(scope, self.rings[scope].depth)
+                self.rings[scope].head = head
+            del self.issues[length:]
+            self._levels = levels
+            raise type(error)(error.message, at=error.at or f"function {function.name!r}", hint=error.hint) from error
+        finally:
+            self._leaves.clear()
+            self._evaluators.clear()
+            self._keep_alive.clear()
+
+    def _walk(self, stmt: Stmt, contexts: list[Context], outer: list[tuple[Var, Expr]]) -> None:
+        if leaf_call(stmt) is not None:
+            leaf = self._leaf(stmt, outer)
+            for context in contexts:
+                self._emit_leaf(leaf, context)
+            return
+        match stmt:
+            case Seq(body):
+                for child in body:
+                    self._walk(child, contexts, outer)
+            case Allocate():
+                self._allocate(stmt, contexts, outer)
+            case For(kind="vthread"):
+                self._walk(stmt.body, self._threads(stmt, contexts), [*outer, (stmt.var, stmt.extent)])
+            case For(kind="serial" | "unroll"):
+                self._serial(stmt, contexts, [*outer, (stmt.var, stmt.extent)])
+            case For(var=var, kind=kind):
+                raise CompileError(f"loop {var.name!r} is {kind!r}, but the accelerator has no such loops",
+                                   hint="leave it serial, or make it a virtual thread")  # fmt: skip
+            case If(cond, then):
+                evaluate = self._evaluator(cond)
+                self._walk(then, [context for context in contexts if evaluate(context.environment)], outer)
+            case Block(name=name):
+                raise CompileError(f"stage {name!r} was not tensorized: the accelerator has no instruction for it",
+                                   hint="tensorize it to one of the core's intrinsics")  # fmt: skip
+            case StoreStmt(buffer=buffer):
+                raise CompileError(f"a plain store to {buffer.name!r} cannot run on the accelerator")
+
+    def _evaluator(self, expr: Expr) -> Evaluator:
+        if id(expr) not in self._evaluators:
+            self._evaluators[id(expr)] = compile_expr(expr)
+            self._keep_alive.append(expr)
+        return self._evaluators[id(expr)]
+
+    def _leaf(self, stmt: Stmt, outer: list[tuple[Var, Expr]]) -> Leaf:
+        if id(stmt) not in self._leaves:
+            self._leaves[id(stmt)] = make_leaf(stmt, outer)
+            self._keep_alive.append(stmt)
+        return self._leaves[id(stmt)]
+
+    def _allocate(self, stmt: Allocate, contexts: list[Context], outer: list[tuple[Var, Expr]]) -> None:
+        buffer = stmt.buffer
+        if buffer.scope not in self.rings:
+            raise CompileError(
+                f"buffer {buffer.name!r} has scope {buffer.scope!r}, which the accelerator does not have",
+                hint=f"the scopes are global (parameters only), {', '.join(SCRATCHPADS)}",
+            )
+        ring = self.rings[buffer.scope]
+        entries = -(-buffer.size // entry_elements(self.config, buffer.scope))
+        for context in contexts:
+            context.bases[buffer.name] = ring.take(entries, buffer.name)
+        self._walk(stmt.body, contexts, outer)
+        for context in contexts:
+            ring.release(context.bases.pop(buffer.name))
+
+    def _threads(self, loop: For, contexts: list[Context]) -> list[Context]:
+        extent = self._evaluator(loop.extent)
+        threads = []
+        for context in contexts:
+            for index in range(extent(context.environment)):
+                environment = {**context.environment, loop.var.name: index}
+                threads.append(Context(environment, dict(context.bases), self._tiles))
+                self._tiles += 1
+        return threads
+
+    def _serial(self, loop: For, contexts: list[Context], outer: list[tuple[Var, Expr]]) -> None:
+        extent = self._evaluator(loop.extent)
+        extents = [extent(context.environment) for context in contexts]
+        for index in range(max(extents, default=0)):
+            active = [context for context, count in zip(contexts, extents, strict=True) if index < count]
+            for context in active:
+                context.environment[loop.var.name] = index
+            self._walk(loop.body, active, outer)
+
+    def _emit_leaf(self, leaf: Leaf, context: Context, depth: int = 0) -> None:
+        if depth < len(leaf.iterated):
+            name, extent = leaf.iterated[depth]
+            for index in range(extent(context.environment)):
+                context.environment[name] = index
+                self._emit_leaf(leaf, context, depth + 1)
+            return
+        extents = [extent(context.environment) for _, extent in leaf.folded]
+        if min(extents, default=1) < 1:
+            return
+        match leaf.call.intrinsic.emits:
+            case EmitGemm():
+                self._emit_gemm(leaf, context, extents)
+            case EmitVector() as emits:
+                self._emit_vector(leaf, context, extents, emits)
+            case EmitLoad() as emits:
+                self._emit_load(leaf, context, extents, emits)
+            case EmitStore():
+                self._emit_store(leaf, context, extents)
+            case other:
+                name = leaf.call.intrinsic.name
+                raise CompileError(f"intrinsic {name!r} does not belong to the accelerator: it emits {other!r}")
+
+    def _add(
+        self, instruction: Instruction, context: Context, reads: Accesses = (), writes: Accesses = ()
+    ) -> None:
+        self.issues.append(Issue(instruction, reads, writes, self._layer, context.tile))
+
+    # Compute: gemm and vector
+
+    def _entries(self, leaf: Leaf, operand: str, context: Context) -> tuple[int, tuple[int, ...]]:
+        """First entry of an operand in its scratchpad, and its strides in entries."""
+        place = next(i for i, declared in enumerate(leaf.call.intrinsic.operands) if declared.name == operand)
+        position = leaf.positions[place]
+        elements = entry_elements(self.config, position.buffer.scope)
+        first = position.base(context.environment)
+        if first % elements or any(stride % elements for stride in position.strides):
+            raise CompileError(
+                f"operand {operand!r} of {leaf.call.intrinsic.name!r} does not lie at entries of {elements} elements",
+                at=f"stage {leaf.call.block!r}",
+            )
+        base = context.bases[position.buffer.name]
+        return base + first // elements, tuple(stride // elements for stride in position.strides)
+
+    def _nest(
+        self, leaf: Leaf, context: Context, extents: list[int], operands: tuple[str, ...]
+    ) -> tuple[list[int], tuple[NestLoop, ...], bool]:
+        """First entries, loops around the micro-op (strides for dst, a, b), and whether it starts from the identity."""
+        found = [self._entries(leaf, name, context) for name in operands]
+        starting = leaf.call.init
+        starts = starting is not None and all(
+            context.environment.get(var.name, 0) == 0 for var in starting if var.name not in dict(leaf.folded)
+        )
+        names = {var.name for var in starting or ()} if starts else set()
+        loops = []
+        for place, ((name, _), extent) in enumerate(zip(leaf.folded, extents, strict=True)):
+            strides = tuple(strides[place] for _, strides in found)
+            loops.append(NestLoop(extent, (*strides, *(0,) * (3 - len(strides))), name in names))
+        return [first for first, _ in found], tuple(loops), starts
+
+    def _set_levels(self, engine: Engine, levels: tuple[NestLoop, ...], context: Context) -> None:
+        held = self._levels[engine]
+        for number, level in enumerate(levels):
+            wanted = (level.extent, *level.strides)
+            if held.get(number) != wanted:
+                held[number] = wanted  # type: ignore[assignment]
+                dst, a, b = level.strides
+                loop = Loop(engine=engine, level=number, extent=level.extent, dst_stride=dst, a_stride=a, b_stride=b)
+                self._add(loop, context)
+
+    def _emit_gemm(self, leaf: Leaf, context: Context, extents: list[int]) -> None:
+        (dst, src, wgt), nest, starts = self._nest(leaf, context, extents, ("acc", "inp", "wgt"))
+        self._check_identity(leaf, 0)
+        folded = fold_levels(nest, starts, self._largest_stride)
+        self._set_levels(Engine.GEMM, folded.levels, context)
+        for offsets, at_start in iterate(folded.outer):
+            to_dst, to_src, to_wgt = offsets or (0, 0, 0)
+            instruction = Gemm(
+                zero=int(starts and at_start), levels=len(folded.levels),
+                dst=dst + to_dst, src=src + to_src, wgt=wgt + to_wgt,
+            )  # fmt: skip
+            written = _access("acc", instruction.dst, folded.levels, 0)
+            source = _access("inp", instruction.src, folded.levels, 1)
+            weights = _access("wgt", instruction.wgt, folded.levels, 2)
+            self._add(instruction, context, (source, weights, written), (written,))
+
+    def _emit_vector(self, leaf: Leaf, context: Context, extents: list[int], emits: EmitVector) -> None:
+        operands = ("d", "a", "b") if emits.entry_b else ("d", "a")
+        firsts, nest, starts = self._nest(leaf, context, extents, operands)
+        if emits.op.accumulates:
+            self._check_identity(leaf, IDENTITIES[emits.op])
+        scalars = {name: value(context.environment) for name, value in leaf.scalars.items()}
+        immediate = scalars.get("immediate", 0) * (-1 if emits.negate else 1)
+        folded = fold_levels(nest, starts, self._largest_stride)
+        self._set_levels(Engine.VECTOR, folded.levels, context)
+        fields = {name: scalars[name] for name in emits.clamps}
+        for offsets, at_start in iterate(folded.outer):
+            to_d, to_a, to_b = offsets or (0, 0, 0)
+            b = firsts[2] + to_b if emits.entry_b else immediate
+            instruction = Vector(
+                op=emits.op, zero=int(starts and at_start), levels=len(folded.levels), to_out=int(emits.to_out),
+                b_immediate=int(not emits.entry_b), dst=firsts[0] + to_d, a=firsts[1] + to_a, b=b,
+                low=fields.get("low", 0), high=fields.get("high", 0), zero_point=fields.get("zero_point", 0),
+                left_shift=fields.get("left_shift", 0),
+            )  # fmt: skip
+            written = _access("out" if emits.to_out else "acc", instruction.dst, folded.levels, 0)
+            reads = [_access("acc", instruction.a, folded.levels, 1)]
+            if emits.entry_b:
+                entries = 3 if emits.op is VectorOp.REQUANTISE else 1
+                reads.append(_access("acc", b, folded.levels, 2, entries))
+            if emits.op.accumulates:
+                reads.append(written)
+            self._add(instruction, context, tuple(reads), (written,))
+
+    def _check_identity(self, leaf: Leaf, identity: int) -> None:
+        value = leaf.call.init_value
+        if leaf.call.init is not None and value is not None and value.value != identity:
+            raise CompileError(
+                f"the reduction starts from {value.value}, but {leaf.call.intrinsic.name!r} starts from {identity}",
+                at=f"stage {leaf.call.block!r}",
+            )
+
+    # Copies: load and store
+
+    def _rectangles(
+        self, leaf: Leaf, context: Context, extents: list[int], scratchpad: str, dram: str, entry_bytes: int
+    ) -> tuple[int, int, tuple[Rectangle, ...]]:
+        """First scratchpad entry, DRAM position in bytes, and the rectangles of a copy."""
+        index, strides = self._entries(leaf, scratchpad, context)
+        place = next(i for i, declared in enumerate(leaf.call.intrinsic.operands) if declared.name == dram)
+        position = leaf.positions[place]
+        item = ITEM_BYTES[position.buffer.dtype]
+        loops = []
+        ranges = [(0, extent) for extent in extents]
+        empty = False
+        for bound in leaf.bounds:
+            low, high = ranges[bound.loop] if bound.loop >= 0 else (0, 1)
+            low, high = bound.limit(context.environment, low, high)
+            empty = empty or high <= low
+            if bound.loop >= 0:
+                ranges[bound.loop] = (low, high)
+        for extent, stride, source, (low, high) in zip(extents, strides, position.strides, ranges, strict=True):
+            if source * item % entry_bytes:
+                raise CompileError(
+                    f"DRAM stride of {source * item} bytes is no multiple of the entry's {entry_bytes}",
+                    at=f"stage {leaf.call.block!r}",
+                )
+            loops.append(CopyLoop(extent, stride, source * item // entry_bytes, low, high))
+        if empty:
+            loops.append(CopyLoop(1, 1, 1, 0, 0))
+        start = self._dram[position.buffer.name].offset + position.base(context.environment) * item
+        return index, start, fold_copies(tuple(loops), (1 << STRIDE_BITS) - 1)
+
+    def _offset(self, position: int) -> int:
+        granule = self.config.granule_bytes
+        if position % granule:
+            raise CompileError(f"DRAM position {position} is no multiple of {granule} bytes")
+        return position // granule
+
+    def _dram_access(self, buffer: str, rectangle: Rectangle, offset: int, entry_bytes: int) -> tuple[Access, ...]:
+        if self._dram[buffer].constant or not rectangle.rows or not rectangle.columns:
+            return ()
+        units = entry_bytes // self.config.granule_bytes
+        if rectangle.rows == 1 or rectangle.stride == rectangle.columns:
+            return (Access("dram", offset, (rectangle.rows * rectangle.columns * units,), (1,)),)
+        return (Access("dram", offset, (rectangle.rows, rectangle.columns * units), (rectangle.stride * units, 1)),)
+
+    def _emit_load(self, leaf: Leaf, context: Context, extents: list[int], emits: EmitLoad) -> None:
+        entry_bytes = _dram_entry_bytes(self.config, emits.scratchpad)
+        index, start, rectangles = self._rectangles(leaf, context, extents, "dst", "src", entry_bytes)
+        pad = leaf.scalars["pad"](context.environment) if emits.padded else 0
+        memory = "acc" if emits.scratchpad is Scratchpad.ACC8 else emits.scratchpad.name.lower()
+        buffer = leaf.call.operand("src").buffer.name
+        for piece in rectangles:
+            offset = self._offset(start + piece.dram * entry_bytes) if piece.rows and piece.columns else 0
+            instruction = Load(
+                engine=emits.engine, scratchpad=emits.scratchpad, index=index + piece.scratchpad, offset=offset,
+                rows=piece.rows, columns=piece.columns, stride=piece.stride, pad_top=piece.top, pad_bottom=piece.bottom,
+                pad_left=piece.left, pad_right=piece.right, pad_value=pad,
+            )  # fmt: skip
+            written = Access(memory, instruction.index, (piece.entries,), (1,))
+            self._add(instruction, context, self._dram_access(buffer, piece, offset, entry_bytes), (written,))
+
+    def _emit_store(self, leaf: Leaf, context: Context, extents: list[int]) -> None:
+        entry_bytes = self.config.out_bytes
+        index, start, rectangles = self._rectangles(leaf, context, extents, "src", "dst", entry_bytes)
+        buffer = leaf.call.operand("dst").buffer.name
+        for piece in rectangles:
+            offset = self._offset(start + piece.dram * entry_bytes)
+            instruction = Store(
+                index=index + piece.scratchpad, offset=offset, rows=piece.rows, columns=piece.columns,
+                stride=piece.stride,
+            )  # fmt: skip
+            read = Access("out", instruction.index, (piece.entries,), (1,))
+            self._add(instruction, context, (read,), self._dram_access(buffer, piece, offset, entry_bytes))
+
+
+def _access(memory: str, first: int, levels: tuple[NestLoop, ...], operand: int, entries: int = 1) -> Access:
+    used = [(level.extent, level.strides[operand]) for level in levels if level.strides[operand]]
+    if entries > 1:
+        used.append((entries, 1))
+    return Access(memory, first, tuple(extent for extent, _ in used), tuple(stride for _, stride in used))
+
+
+def _dram_entry_bytes(config: CoreConfig, scratchpad: Scratchpad) -> int:
+    match scratchpad:
+        case Scratchpad.INP:
+            return config.inp_bytes
+        case Scratchpad.WGT:
+            return config.wgt_bytes
+        case Scratchpad.ACC:
+            return config.acc_bytes
+        case Scratchpad.ACC8:
+            return config.out_bytes
+
+
+def with_tokens(issue: Issue) -> Instruction:
+    """The instruction with the waits and sends that the token pass found."""
+    return replace(issue.instruction, wait=issue.waits, send=issue.sends)

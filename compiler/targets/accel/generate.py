@@ -1,0 +1,63 @@
+"""From a kernel to instructions: the cheapest tiling that finds room, its schedule, its stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ...tensor.ir import PrimFunc
+from ...tensor.schedule import Schedule
+from ..compute_rules import Kernel
+from ..errors import CompileError, ScratchpadFullError
+from .emit import DramBuffer, Emitter
+from .schedule import schedule_kernel
+from .tiling import Problem, Tiling, tilings
+
+ATTEMPTS = 24
+"""Tilings that are tried when space is there, but in pieces."""
+
+Dump = Callable[[str, str], None]
+"""Takes the name of a stage of compilation and its text."""
+
+
+@dataclass(frozen=True)
+class Generated:
+    """How a kernel was compiled."""
+
+    tiling: Tiling
+    schedule: Schedule
+
+    @property
+    def function(self) -> PrimFunc:
+        return self.schedule.func
+
+
+def generate(
+    emitter: Emitter, kernel: Kernel, dram: Mapping[str, DramBuffer], *, threads: int, layer: int = 0,
+    dump: Dump | None = None,
+) -> Generated:  # fmt: skip
+    """Append the kernel's instructions to the emitter's stream.
+
+    Raises CompileError, naming the function, if no tiling fits the scratchpads.
+    """
+    problem = Problem(emitter.config, kernel, threads)
+    refusal: ScratchpadFullError | None = None
+    for tiling in tilings(problem)[:ATTEMPTS]:
+        schedule = schedule_kernel(kernel, emitter.config, tiling)
+        try:
+            emitter.emit(schedule.func, dram, layer)
+        except ScratchpadFullError as error:
+            refusal = error
+            continue
+        if dump is not None:
+            dump(f"{kernel.name}.loops", str(schedule))
+        return Generated(tiling, schedule)
+    if refusal is not None:
+        raise refusal
+    if threads > 1:  # a single thread has the scratchpads for itself
+        return generate(emitter, kernel, dram, threads=1, layer=layer, dump=dump)
+    raise CompileError(
+        f"not even the smallest tile of output {kernel.output.shape} fits the scratchpads of {emitter.config.name!r}",
+        at=f"function {kernel.name!r}",
+        hint="use a configuration with deeper scratchpads",
+    )

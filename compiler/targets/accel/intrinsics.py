@@ -1,0 +1,292 @@
+"""The core's instructions as tensor intrinsics: what one entry of work computes, and what it emits.
+
+Tiles are single scratchpad entries. A schedule reaches the hardware only by tensorizing loop nests to these; the
+emitter folds the loops around a call into one instruction. Scopes: ``global`` (DRAM), ``inp``, ``wgt``, ``acc`` and
+``out``.
+
+The second factor of MUL, MAC and REQUANTISE has 25 bits in hardware. The meanings below multiply in full: they hold for
+widened int8 data and for packed parameters, which is what compute rules put there (`docs/compiler.md`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from ....hw.config import CoreConfig
+from ....hw.isa import CLAMP_BITS, IMMEDIATE_BITS, Engine, Scratchpad, VectorOp
+from ...tensor.intrinsic import scalar, tensor_intrinsic, tile
+from ...tensor.ir import (
+    Buffer,
+    Cast,
+    Const,
+    DType,
+    Expr,
+    Operand,
+    OperandMode,
+    ScalarParam,
+    Store,
+    TensorIntrinsic,
+    Var,
+    clamp,
+    maximum,
+    minimum,
+    select,
+)
+
+Shape = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class EmitGemm:
+    """One GEMM micro-op on operands ``acc``, ``inp``, ``wgt``."""
+
+
+@dataclass(frozen=True)
+class EmitVector:
+    """One VECTOR micro-op: result ``d``, operands ``a`` and ``b`` (an entry, or scalar ``immediate``)."""
+
+    op: VectorOp
+    to_out: bool = False
+    entry_b: bool = False
+    immediate: bool = False  # the scalar of that name is the second operand
+    negate: bool = False  # the immediate is negated: a left shift is a SHR by a negative amount
+    clamps: tuple[str, ...] = ()  # scalars that go into fields of their own name
+
+
+@dataclass(frozen=True)
+class EmitLoad:
+    """One entry of a LOAD from ``src`` to ``dst``; ``padded``: where scalar ``inside`` holds, else ``pad``."""
+
+    scratchpad: Scratchpad
+    engine: Engine
+    padded: bool
+
+
+@dataclass(frozen=True)
+class EmitStore:
+    """One entry of a STORE from operand ``src`` to ``dst``."""
+
+
+IMMEDIATE_RANGE = (-(1 << IMMEDIATE_BITS - 1), (1 << IMMEDIATE_BITS - 1) - 1)
+CLAMP_RANGE = (-(1 << CLAMP_BITS - 1), (1 << CLAMP_BITS - 1) - 1)
+
+
+def inp_entry(config: CoreConfig) -> Shape:
+    """Lanes of an ``inp`` entry: (block_in / sub_block, batch, sub_block)."""
+    return (config.block_in // config.sub_block, config.batch, config.sub_block)
+
+
+def acc_entry(config: CoreConfig) -> Shape:
+    """Lanes of an ``acc`` or ``out`` entry: (block_out / sub_block, batch, sub_block)."""
+    return (config.block_out // config.sub_block, config.batch, config.sub_block)
+
+
+def wgt_entry(config: CoreConfig) -> tuple[int, int]:
+    """Elements of a ``wgt`` entry: (block_out, block_in)."""
+    return (config.block_out, config.block_in)
+
+
+def entry_elements(config: CoreConfig, scope: str) -> int:
+    """Elements of one entry of a scratchpad."""
+    match scope:
+        case "inp":
+            return config.inp_bytes
+        case "wgt":
+            return config.wgt_bytes
+        case "acc" | "out":
+            return config.lanes
+    raise ValueError(f"{scope!r} is not a scratchpad")
+
+
+def scratchpad_depth(config: CoreConfig, scope: str) -> int:
+    """Entries of a scratchpad."""
+    return int(getattr(config, f"{scope}_depth"))
+
+
+@cache
+def intrinsics(config: CoreConfig) -> dict[str, TensorIntrinsic]:
+    """Every intrinsic of the core, by name."""
+    found = [gemm(config), store(config), *loads(config), *vector_operations(config), *requantises(config)]
+    return {intrinsic.name: intrinsic for intrinsic in found}
+
+
+def gemm(config: CoreConfig) -> TensorIntrinsic:
+    """``acc[ro, n, so] += sum over rk, sk of inp[rk, n, sk] * wgt[ro * sub_block + so, rk * sub_block + sk]``."""
+    sub = config.sub_block
+
+    def meaning(acc: Buffer, inp: Buffer, wgt: Buffer, ro: Var, n: Var, so: Var, rk: Var, sk: Var) -> Store:
+        product = Cast("int32", inp[rk, n, sk]) * Cast("int32", wgt[ro * sub + so, rk * sub + sk])
+        return acc.store((ro, n, so), acc[ro, n, so] + product)
+
+    out, inner = acc_entry(config), inp_entry(config)
+    return tensor_intrinsic(
+        "gemm",
+        operands=[
+            tile("acc", out, "int32", "acc", "inout"),
+            tile("inp", inner, "int8", "inp", "in"),
+            tile("wgt", wgt_entry(config), "int8", "wgt", "in"),
+        ],
+        loops={"ro": out[0], "n": out[1], "so": out[2], "rk": inner[0], "sk": inner[2]},
+        meaning=meaning,
+        emits=EmitGemm(),
+    )
+
+
+def _copy(
+    name: str, shape: tuple[int, ...], source: tuple[DType, str], target: tuple[DType, str], emits: object,
+    padded: bool = False,
+) -> TensorIntrinsic:  # fmt: skip
+    """One entry copied, converted to the target's type, and where ``padded``, guarded by ``inside``."""
+    axes = [f"i{axis}" for axis in range(len(shape))]
+
+    def meaning(**given: Buffer | Var) -> Store:
+        src, dst = given["src"], given["dst"]
+        if not isinstance(src, Buffer) or not isinstance(dst, Buffer):
+            raise TypeError("src and dst are tiles")
+        index = tuple(given[axis] for axis in axes if isinstance(given[axis], Var))
+        value: Expr = src[index]  # type: ignore[index]
+        if padded:
+            value = select(given["inside"], value, given["pad"])  # type: ignore[arg-type]
+        return dst.store(index, value.astype(target[0]))  # type: ignore[arg-type]
+
+    return tensor_intrinsic(
+        name,
+        operands=[tile("dst", shape, *target, "out"), tile("src", shape, *source, "in", align=1)],
+        scalars=[scalar("inside", "bool"), scalar("pad", "int8")] if padded else [],
+        loops=dict(zip(axes, shape, strict=True)),
+        meaning=meaning,
+        emits=emits,
+    )
+
+
+def loads(config: CoreConfig) -> list[TensorIntrinsic]:
+    """Copies from DRAM. Those of engine ``load`` are called ``load_*``, those of ``loadw`` ``loadw_*``."""
+    found = []
+    acc = acc_entry(config)
+    for padded in (False, True):
+        suffix = "_padded" if padded else ""
+        inp = EmitLoad(Scratchpad.INP, Engine.LOAD, padded)
+        found.append(_copy(f"load_inp{suffix}", inp_entry(config), ("int8", "global"), ("int8", "inp"), inp, padded))
+        wgt = EmitLoad(Scratchpad.WGT, Engine.LOADW, padded)
+        found.append(_copy(f"loadw_wgt{suffix}", wgt_entry(config), ("int8", "global"), ("int8", "wgt"), wgt, padded))
+        for engine in (Engine.LOAD, Engine.LOADW):
+            name = f"{engine.name.lower()}_acc8{suffix}"
+            emits = EmitLoad(Scratchpad.ACC8, engine, padded)
+            found.append(_copy(name, acc, ("int8", "global"), ("int32", "acc"), emits, padded))
+    for engine in (Engine.LOAD, Engine.LOADW):
+        emits = EmitLoad(Scratchpad.ACC, engine, False)
+        found.append(_copy(f"{engine.name.lower()}_acc", acc, ("int32", "global"), ("int32", "acc"), emits))
+    return found
+
+
+def store(config: CoreConfig) -> TensorIntrinsic:
+    """One ``out`` entry to DRAM."""
+    return _copy("store_out", acc_entry(config), ("int8", "out"), ("int8", "global"), EmitStore())
+
+
+Formula = Callable[..., Expr]
+
+
+def _vector(
+    name: str, config: CoreConfig, formula: Formula, emits: EmitVector, scalars: tuple[ScalarParam, ...] = (),
+    b_entries: int = 0,
+) -> TensorIntrinsic:  # fmt: skip
+    """A vector operation. ``formula`` takes d (accumulating operations), a, b (entries), then the scalars."""
+    shape = acc_entry(config)
+    target: tuple[DType, str] = ("int8", "out") if emits.to_out else ("int32", "acc")
+    mode: OperandMode = "inout" if emits.op.accumulates else "out"
+    operands: list[Operand] = [tile("d", shape, *target, mode), tile("a", shape, "int32", "acc", "in")]
+    if b_entries == 1:
+        operands.append(tile("b", shape, "int32", "acc", "in"))
+    elif b_entries:
+        operands.append(tile("b", (b_entries, *shape), "int32", "acc", "in", align=config.lanes))
+
+    def meaning(d: Buffer, a: Buffer, ro: Var, n: Var, so: Var, b: Buffer | None = None, **given: Var) -> Store:
+        index = (ro, n, so)
+        values: list[Expr] = [d[index]] if emits.op.accumulates else []
+        values.append(a[index])
+        if b is not None:
+            values += [b[index]] if b_entries == 1 else [b[(entry, *index)] for entry in range(b_entries)]
+        values += [given[param.name] for param in scalars]
+        return d.store(index, formula(*values).astype(target[0]))
+
+    return tensor_intrinsic(
+        name,
+        operands=operands,
+        scalars=scalars,
+        loops={"ro": shape[0], "n": shape[1], "so": shape[2]},
+        meaning=meaning,
+        emits=emits,
+    )
+
+
+_BINARY: dict[VectorOp, Formula] = {
+    VectorOp.ADD: lambda a, b: a + b,
+    VectorOp.SUB: lambda a, b: a - b,
+    VectorOp.MUL: lambda a, b: a * b,
+    VectorOp.MIN: minimum,
+    VectorOp.MAX: maximum,
+}
+
+_ACCUMULATING: dict[VectorOp, Formula] = {
+    VectorOp.SUM: lambda d, a: d + a,
+    VectorOp.MIN_ACCUMULATE: minimum,
+    VectorOp.MAX_ACCUMULATE: maximum,
+}
+
+
+def vector_operations(config: CoreConfig) -> list[TensorIntrinsic]:
+    """All VECTOR operations but REQUANTISE: with an entry or an immediate, to ``acc`` or narrowed to ``out``."""
+    immediate = scalar("immediate", "int32", *IMMEDIATE_RANGE)
+    amount = scalar("immediate", "int32", 0, 31)
+    found = []
+    for to_out in (False, True):
+        suffix = "_to_out" if to_out else ""
+        for op, formula in _BINARY.items():
+            name = f"{op.name.lower()}{suffix}"
+            found.append(_vector(name, config, formula, EmitVector(op, to_out, entry_b=True), (), 1))
+            emits = EmitVector(op, to_out, immediate=True)
+            found.append(_vector(f"{name}_immediate", config, formula, emits, (immediate,)))
+        right = EmitVector(VectorOp.SHR, to_out, immediate=True)
+        found.append(_vector(f"shift_right{suffix}", config, lambda a, b: a >> b, right, (amount,)))
+        left = EmitVector(VectorOp.SHR, to_out, immediate=True, negate=True)
+        found.append(_vector(f"shift_left{suffix}", config, lambda a, b: a << b, left, (amount,)))
+    mac = EmitVector(VectorOp.MAC, entry_b=True)
+    found.append(_vector("multiply_accumulate", config, lambda d, a, b: d + a * b, mac, (), 1))
+    scaled = EmitVector(VectorOp.MAC, immediate=True)
+    found.append(_vector("multiply_accumulate_immediate", config, lambda d, a, b: d + a * b, scaled, (immediate,)))
+    for op, formula in _ACCUMULATING.items():
+        found.append(_vector(op.name.lower(), config, formula, EmitVector(op)))
+    return found
+
+
+def requantises(config: CoreConfig) -> list[TensorIntrinsic]:
+    """REQUANTISE with its three parameter entries (bias, multiplier, shift >= 1), to ``acc`` or narrowed to ``out``.
+
+    A shift by 0 is not written down in an expression: hence variants with and without ``left_shift``.
+    """
+    clamps = (
+        scalar("zero_point", "int64", *CLAMP_RANGE),
+        scalar("low", "int64", *CLAMP_RANGE),
+        scalar("high", "int64", *CLAMP_RANGE),
+    )
+    left_shift = scalar("left_shift", "int64", 0, 31)
+
+    def formula(
+        a: Expr, bias: Expr, multiplier: Expr, shift: Expr, zero_point: Expr, low: Expr, high: Expr, *left: Expr
+    ) -> Expr:
+        product = (a + bias).astype("int64") * multiplier.astype("int64")
+        amount = shift.astype("int64")
+        value = (product + (Const(1) << (amount - 1))) >> amount
+        value = clamp(value + zero_point, low, high)
+        return value << left[0] if left else value
+
+    found = []
+    for to_out in (False, True):
+        for scalars in (clamps, (*clamps, left_shift)):
+            suffix = ("_to_out" if to_out else "") + ("_left_shift" if left_shift in scalars else "")
+            emits = EmitVector(VectorOp.REQUANTISE, to_out, True, clamps=tuple(param.name for param in scalars))
+            found.append(_vector(f"requantise{suffix}", config, formula, emits, scalars, 3))
+    return found

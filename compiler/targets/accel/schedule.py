@@ -1,0 +1,152 @@
+"""The default schedule of every kernel: tiles, places of the buffers, virtual threads, intrinsics.
+
+It goes by what stages are (``compute_rules.Stages``) and knows no operator. Which intrinsic computes a stage is found
+by trying those that write to the stage's scratchpad: ``tensorize`` proves the one that does.
+"""
+
+from __future__ import annotations
+
+from ....hw.config import CoreConfig
+from ...tensor.errors import ScheduleError
+from ...tensor.ir import Block, TensorIntrinsic, Var
+from ...tensor.schedule import Schedule, create_schedule
+from ...tensor.tree import find_block
+from ..compute_rules import Kernel
+from ..errors import CompileError
+from .intrinsics import EmitGemm, EmitVector, intrinsics
+from .tiling import AXES, CHANNEL_AXES, DATA_AXES, Problem, Tiling, home_axis, thread_axis, tile_loops
+
+
+def schedule_kernel(kernel: Kernel, config: CoreConfig, tiling: Tiling) -> Schedule:
+    """The kernel's loop IR with every stage tensorized; CompileError names a stage for which there is no intrinsic."""
+    problem = Problem(config, kernel, tiling.threads)
+    schedule = create_schedule(kernel.output, kernel.inputs, kernel.name)
+    caches = _place_buffers(schedule, kernel)
+    homes, tile, epilogue = _tile_output(schedule, problem, tiling)
+    _attach(schedule, problem, tiling, caches, homes, tile, epilogue)
+    for block in schedule.blocks():
+        _tensorize(schedule, config, block)
+    return schedule
+
+
+def _place_buffers(schedule: Schedule, kernel: Kernel) -> dict[str, str]:
+    """Scopes of all stages, and copies of parameters and weights: parameter -> copying stage."""
+    stages = kernel.stages
+    for name in (*stages.widened, stages.weights, stages.reduce, *stages.vector[:-1]):
+        if name:
+            schedule.set_scope(name, "acc")
+    schedule.set_scope(stages.vector[-1], "out")
+    if stages.data:
+        schedule.set_scope(stages.data, "inp" if kernel.kind == "conv2d" else "acc")
+    return {
+        f"{stage}/{parameter}": schedule.cache_read(stage, parameter, "wgt" if stage == stages.reduce else "acc")
+        for stage, parameter in stages.parameters
+    }
+
+
+def _tile_output(schedule: Schedule, problem: Problem, tiling: Tiling) -> tuple[dict[str, Var], Var, Var]:
+    """Split the output's loops. Gives the innermost loop over tiles of each axis, the loop of one tile and the loop of
+    one epilogue."""
+    loops = dict(zip(("no", "cd", "y", "x", "r", "n", "s"), schedule.get_loops(problem.kernel.stages.output), strict=True))
+    sizes = {"no": 1, "cd": tiling.groups, "y": tiling.rows, "x": tiling.columns}
+    axis_of_threads = thread_axis(problem, tiling)
+    over: dict[str, list[Var]] = {}
+    inside: dict[str, Var] = {}
+    for axis in AXES:
+        threads = [tiling.threads] if axis == axis_of_threads else []
+        *outer, inner = schedule.split(loops[axis], factors=[None, *threads, sizes[axis]])
+        over[axis], inside[axis] = outer, inner
+    group_chunk, group = schedule.split(inside["cd"], tiling.epilogue_groups)
+    row_chunk, row = schedule.split(inside["y"], tiling.epilogue_rows)
+    part, lane_row = schedule.split(loops["r"], problem.kernel.blocks.out_entries)
+    order = [var for loop in tile_loops(problem, tiling) for var in over[loop.axis]]
+    if axis_of_threads:
+        thread = over[axis_of_threads][-1]
+        order = [*(var for var in order if var != thread), thread]
+    schedule.reorder(*order, group_chunk, row_chunk, inside["no"], group, part, row, inside["x"], lane_row,
+                     loops["n"], loops["s"])  # fmt: skip
+    return {axis: variables[-1] for axis, variables in over.items()}, order[-1], row_chunk
+
+
+def _attach(
+    schedule: Schedule, problem: Problem, tiling: Tiling, caches: dict[str, str], homes: dict[str, Var], tile: Var,
+    epilogue: Var,
+) -> None:  # fmt: skip
+    stages = problem.kernel.stages
+    for name in (*reversed(stages.vector), *stages.widened):
+        schedule.compute_at(name, epilogue)
+    for name, buffer in stages.in_place:
+        schedule.inplace(name, buffer)
+    chunk = None
+    if stages.reduce:
+        schedule.compute_at(stages.reduce, tile)
+        chunk = _order_reduction(schedule, problem, tiling)
+        data_home = home_axis(problem, tiling, DATA_AXES) if problem.is_matrix else ""
+        if chunk is not None:
+            schedule.compute_at(stages.data, chunk)
+        elif not problem.is_matrix:
+            schedule.compute_at(stages.data, tile)
+        elif data_home:
+            schedule.compute_at(stages.data, homes[data_home])
+    channel_home = home_axis(problem, tiling, CHANNEL_AXES)
+    for key, copy in caches.items():
+        if chunk is not None and key.startswith(f"{stages.reduce}/"):
+            schedule.compute_at(copy, chunk)
+        elif channel_home:
+            schedule.compute_at(copy, homes[channel_home])
+    if stages.weights and channel_home:
+        schedule.compute_at(stages.weights, homes[channel_home])
+    axis = thread_axis(problem, tiling)
+    if axis:
+        schedule.vthread(homes[axis])
+
+
+def _order_reduction(schedule: Schedule, problem: Problem, tiling: Tiling) -> Var | None:
+    """Bring the reduction's loops into the order of a matrix or vector instruction; gives the loop over chunks."""
+    loops = schedule.get_loops(problem.kernel.stages.reduce)
+    if not problem.is_matrix:
+        no, ko, y, x, ro, n, so, kh, kw = loops[-9:]
+        schedule.reorder(no, kh, kw, ko, y, x, ro, n, so)
+        return None
+    no, ko, y, x, ro, n, so, kc, kh, kw, rk, sk = loops[-12:]
+    outer, inner = schedule.split(kc, tiling.reduction)
+    schedule.reorder(no, outer, inner, kh, kw, ko, y, x, ro, n, so, rk, sk)
+    return outer if tiling.reduction < problem.reduction else None
+
+
+def _tensorize(schedule: Schedule, config: CoreConfig, name: str) -> None:
+    block = find_block(schedule.func, name)[-1]
+    if not isinstance(block, Block):
+        raise CompileError(f"stage {name!r} is no block any more")
+    refusals = []
+    for intrinsic in _candidates(config, block):
+        loops = schedule.get_loops(name)
+        try:
+            schedule.tensorize(loops[-len(intrinsic.loops)], intrinsic)
+            return
+        except ScheduleError as error:
+            refusals.append(f"{intrinsic.name}: {error.message}")
+    raise CompileError(
+        f"stage {name!r} is none of the core's instructions",
+        at=f"function {schedule.func.name!r}",
+        hint="tried " + "; ".join(refusals) if refusals else f"none writes {block.body.buffer.scope!r}",
+    )
+
+
+def _candidates(config: CoreConfig, block: Block) -> list[TensorIntrinsic]:
+    """Intrinsics that could compute a block: they write its scope, and accumulate just where it is a reduction."""
+    target = block.body.buffer
+    weights = target.scope == "wgt" or block.kind == "copy" or block.name.startswith("weights")
+    found = []
+    for intrinsic in intrinsics(config).values():
+        written = next(operand for operand in intrinsic.operands if operand.mode != "in")
+        if (written.scope, written.dtype) != (target.scope, target.dtype):
+            continue
+        if intrinsic.name.startswith("load_" if weights else "loadw_"):
+            continue
+        emits = intrinsic.emits
+        accumulates = isinstance(emits, EmitGemm) or (isinstance(emits, EmitVector) and emits.op.accumulates)
+        if block.kind == "reduce" and not accumulates:
+            continue
+        found.append(intrinsic)
+    return found

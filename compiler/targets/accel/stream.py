@@ -1,0 +1,65 @@
+"""The sequential instruction stream: instructions in an order in which running them one by one is correct.
+
+Each knows what it touches, so that :mod:`.tokens` can let the engines run at the same time without changing the result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from ....hw.isa import Instruction
+
+MEMORIES = ("inp", "wgt", "acc", "out", "dram")
+"""Scratchpads are counted in entries, ``dram`` in granules from the window's base."""
+
+Selector = slice | npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The units ``start + sum(i[d] * strides[d])`` for ``0 <= i[d] < extents[d]`` of one memory, strides > 0."""
+
+    memory: str
+    start: int
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def selector(self) -> Selector:
+        """What picks the units out of an array with one element a unit."""
+        offsets, length = _offsets(self.extents, self.strides)
+        return slice(self.start, self.start + length) if offsets is None else offsets + self.start
+
+    @property
+    def stop(self) -> int:
+        """One past the last unit."""
+        return self.start + sum((e - 1) * s for e, s in zip(self.extents, self.strides, strict=True)) + 1
+
+
+@lru_cache(maxsize=65536)
+def _offsets(extents: tuple[int, ...], strides: tuple[int, ...]) -> tuple[npt.NDArray[np.int64] | None, int]:
+    """Sorted distinct offsets, or None where they are all of ``0 .. length-1``; and that length."""
+    offsets = np.zeros(1, np.int64)
+    for extent, stride in sorted(zip(extents, strides, strict=True), key=lambda pair: pair[1]):
+        if stride <= offsets[-1]:
+            offsets = np.unique((offsets[:, None] + np.arange(extent) * stride).ravel())
+        else:
+            offsets = (np.arange(extent)[:, None] * stride + offsets).ravel()
+    length = int(offsets[-1]) + 1
+    return (None, length) if len(offsets) == length else (offsets, length)
+
+
+@dataclass(slots=True)
+class Issue:
+    """One instruction of the stream, what it reads and writes, and which layer and tile it belongs to."""
+
+    instruction: Instruction
+    reads: tuple[Access, ...] = ()
+    writes: tuple[Access, ...] = ()
+    layer: int = 0
+    tile: int = 0
+    waits: int = field(default=0)  # mask of engines, filled in by the token pass
+    sends: int = field(default=0)

@@ -1,0 +1,250 @@
+"""Choosing tiles: what fits the scratchpads, what it costs, best first.
+
+The cost is a plain estimate of cycles: the busiest of matrix work, vector work and DRAM traffic, plus what cannot
+overlap. It ranks tilings; it is no timing model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+from ....hw.config import CoreConfig
+from ..compute_rules import Kernel
+
+AXES = ("no", "cd", "y", "x")
+"""Tiled axes of the output: batch groups, channel groups, rows, columns."""
+
+INSTRUCTION_OVERHEAD = 24
+"""Cycles assumed lost where one matrix instruction follows another, tokens included."""
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Sizes of a tile and the order of the loops over tiles.
+
+    ``groups``, ``rows``, ``columns``: channel groups, rows and columns of the output. ``reduction``: input channel
+    groups at a time (0 without matrix work). ``channels_outer``: channel tiles outermost, so that weights stay while
+    the tiles of the picture pass; otherwise the input stays. ``epilogue_groups``, ``epilogue_rows``: the part of a tile
+    that goes through the vector stages at a time. ``threads``: virtual threads.
+    """
+
+    groups: int
+    rows: int
+    columns: int
+    reduction: int
+    channels_outer: bool
+    epilogue_groups: int
+    epilogue_rows: int
+    threads: int
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The sizes of a kernel that tiling looks at; everything in scratchpad entries."""
+
+    config: CoreConfig
+    kernel: Kernel
+    threads: int
+
+    @cached_property
+    def output(self) -> tuple[int, int, int, int]:
+        """Extents of the axes."""
+        outer, groups, height, width = self.kernel.output.shape[:4]
+        return outer, groups, height, width
+
+    @cached_property
+    def parts(self) -> int:
+        """Accumulator groups in one channel group."""
+        return self.kernel.blocks.entries // self.kernel.blocks.out_entries
+
+    @cached_property
+    def is_matrix(self) -> bool:
+        return self.kernel.kind == "conv2d"
+
+    @cached_property
+    def reduction(self) -> int:
+        """Input channel groups that a matrix product runs over."""
+        if not self.is_matrix:
+            return 0
+        weights = next(name for stage, name in self.kernel.stages.parameters if stage == self.kernel.stages.reduce)
+        return next(tensor.shape[1] for tensor in self.kernel.inputs if tensor.name == weights)
+
+    @cached_property
+    def taps(self) -> int:
+        window = self.kernel.window
+        return window.kernel[0] * window.kernel[1] if window else 1
+
+    @cached_property
+    def vector_buffers(self) -> int:
+        """Accumulator-sized buffers of the vector stages, beside the anchor's."""
+        stages = self.kernel.stages
+        return len(stages.vector) - 1 - len(stages.in_place) + len(stages.widened)
+
+    @cached_property
+    def parameters(self) -> int:
+        """Accumulator entries of parameters (and depthwise weights) for one accumulator group."""
+        stages = self.kernel.stages
+        requantise = sum(3 for stage, _ in stages.parameters if stage != stages.reduce)
+        return requantise + (self.taps if stages.weights else 0)
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """A loop over tiles: its axis, how many, and how many run as virtual threads."""
+
+    axis: str
+    extent: int
+
+
+def tile_loops(problem: Problem, tiling: Tiling) -> list[_Loop]:
+    """Loops over tiles, outermost first, those that run once included."""
+    sizes = {"no": 1, "cd": tiling.groups, "y": tiling.rows, "x": tiling.columns}
+    order = ("no", "cd", "y", "x") if tiling.channels_outer else ("no", "y", "x", "cd")
+    return [_Loop(axis, -(-problem.output[AXES.index(axis)] // sizes[axis])) for axis in order]
+
+
+def thread_axis(problem: Problem, tiling: Tiling) -> str:
+    """The axis whose tiles become virtual threads: the innermost that has several; empty if there is none."""
+    several = [loop.axis for loop in tile_loops(problem, tiling) if loop.extent > 1]
+    return several[-1] if several and tiling.threads > 1 else ""
+
+
+def home_axis(problem: Problem, tiling: Tiling, depends: frozenset[str]) -> str:
+    """The innermost loop over tiles on which a buffer depends; empty if it is the same for all tiles."""
+    found = [loop.axis for loop in tile_loops(problem, tiling) if loop.extent > 1 and loop.axis in depends]
+    return found[-1] if found else ""
+
+
+DATA_AXES = frozenset({"no", "y", "x"})
+CHANNEL_AXES = frozenset({"cd"})
+
+
+@dataclass(frozen=True)
+class _Buffer:
+    scratchpad: str
+    entries: int
+    copies: int  # alive at once
+    loads: int  # how often it is filled from DRAM; 0 for results
+    entry_bytes: int = 0
+
+
+def _buffers(problem: Problem, tiling: Tiling) -> Iterator[_Buffer]:
+    config, kernel, parts = problem.config, problem.kernel, problem.parts
+    loops = tile_loops(problem, tiling)
+    axis = thread_axis(problem, tiling)
+    threads = min(tiling.threads, next((loop.extent for loop in loops if loop.axis == axis), 1))
+
+    def placed(depends: frozenset[str]) -> tuple[int, int]:
+        """Copies alive and number of loads of a buffer that is filled at its home loop."""
+        home = home_axis(problem, tiling, depends)
+        loads = 1
+        for loop in loops if home else []:
+            loads *= loop.extent
+            if loop.axis == home:
+                break
+        return (threads if home and home == axis else 1), loads
+
+    groups = tiling.groups * parts
+    tile = groups * tiling.rows * tiling.columns
+    tiles = 1
+    for loop in loops:
+        tiles *= loop.extent
+    epilogue = tiling.epilogue_groups * parts * tiling.epilogue_rows * tiling.columns
+    epilogues = -(-tiling.groups // tiling.epilogue_groups) * -(-tiling.rows // tiling.epilogue_rows) * tiles
+    yield _Buffer("out", epilogue, threads, 0)
+    widened = len(kernel.stages.widened)
+    if widened:
+        yield _Buffer("acc", epilogue * widened, threads, epilogues, config.out_bytes)
+    yield _Buffer("acc", epilogue * (problem.vector_buffers - widened), threads, 0)
+    if problem.parameters:
+        copies, loads = placed(CHANNEL_AXES)
+        yield _Buffer("acc", groups * problem.parameters, copies, loads, config.acc_bytes)
+    if kernel.window is None:
+        return
+    yield _Buffer("acc", tile, threads, 0)
+    height, width = kernel.window.reach(tiling.rows, tiling.columns)
+    if not problem.is_matrix:
+        yield _Buffer("acc", groups * height * width, threads, tiles, config.out_bytes)
+        return
+    chunks = -(-problem.reduction // tiling.reduction)
+    data_copies, data_loads = placed(DATA_AXES) if chunks == 1 else (threads, tiles * chunks)
+    yield _Buffer("inp", tiling.reduction * height * width, data_copies, data_loads, config.inp_bytes)
+    wgt_copies, wgt_loads = placed(CHANNEL_AXES) if chunks == 1 else (threads, tiles * chunks)
+    yield _Buffer("wgt", groups * tiling.reduction * problem.taps, wgt_copies, wgt_loads, config.wgt_bytes)
+
+
+def estimate(problem: Problem, tiling: Tiling) -> float | None:
+    """Cycles, roughly; None if the tiling does not fit the scratchpads."""
+    config = problem.config
+    used = {"inp": 0, "wgt": 0, "acc": 0, "out": 0}
+    buffers = list(_buffers(problem, tiling))
+    for buffer in buffers:
+        used[buffer.scratchpad] += buffer.entries * buffer.copies
+    for scratchpad, entries in used.items():
+        if entries > getattr(config, f"{scratchpad}_depth"):
+            return None
+    outer, groups, height, width = problem.output
+    pixels = outer * groups * problem.parts * height * width
+    tiles = 1
+    for loop in tile_loops(problem, tiling):
+        tiles *= loop.extent
+    chunks = -(-problem.reduction // tiling.reduction) if problem.is_matrix else 1
+    matrix = pixels * problem.reduction * problem.taps + INSTRUCTION_OVERHEAD * tiles * chunks
+    vector = pixels * len(problem.kernel.stages.vector)
+    if problem.kernel.window is not None and not problem.is_matrix:
+        vector += pixels * problem.taps
+    traffic = 0.0
+    exposed = 0.0
+    for buffer in buffers:
+        cycles = buffer.entries * buffer.entry_bytes / config.bus_bytes
+        traffic += cycles * buffer.loads
+        if buffer.loads:
+            exposed += cycles  # the first load has nothing to hide behind
+        if buffer.copies == 1 and buffer.loads > 1 and used[buffer.scratchpad] + buffer.entries > getattr(
+            config, f"{buffer.scratchpad}_depth"
+        ):
+            exposed += cycles * (buffer.loads - 1)  # no room to load ahead
+    if tiling.threads == 1 or tiles == 1:
+        exposed += vector / tiles
+    epilogues = -(-tiling.groups // tiling.epilogue_groups) * -(-tiling.rows // tiling.epilogue_rows) * tiles
+    exposed += INSTRUCTION_OVERHEAD * epilogues / 4 + vector / (tiles * 2)
+    return max(matrix, vector, traffic) + exposed
+
+
+def tilings(problem: Problem) -> list[Tiling]:
+    """Every tiling that fits, the cheapest first. Columns are cut only where full rows do not fit."""
+    _, groups, height, width = problem.output
+    for columns in _sizes(width):
+        found = []
+        for group, row, reduction, outer in product(
+            _sizes(groups), _sizes(height), _sizes(problem.reduction) or [0], (True, False)
+        ):
+            for epilogue_group, epilogue_row in _epilogues(problem, group, row, columns):
+                tiling = Tiling(group, row, columns, reduction, outer, epilogue_group, epilogue_row, problem.threads)
+                cost = estimate(problem, tiling)
+                if cost is not None:
+                    found.append((cost, len(found), tiling))
+                    break  # the largest epilogue that fits
+        if found:
+            return [tiling for _, _, tiling in sorted(found)]
+    return []
+
+
+def _epilogues(problem: Problem, groups: int, rows: int, columns: int) -> Iterator[tuple[int, int]]:
+    """Parts of a tile for the vector stages, the largest first."""
+    if problem.kernel.window is None:
+        yield groups, rows
+        return
+    half = problem.config.out_depth // (2 * problem.threads)
+    sizes = [(groups, rows), *((1, row) for row in _sizes(rows))]
+    for group, row in sizes:
+        if group * problem.parts * row * columns <= half or (group, row) == sizes[-1]:
+            yield group, row
+
+
+def _sizes(extent: int) -> list[int]:
+    """Tile sizes worth trying, the largest first: the smallest for each number of tiles."""
+    return sorted({-(-extent // count) for count in range(1, extent + 1)}, reverse=True)

@@ -1,0 +1,125 @@
+"""Token insertion: waits and sends that let the engines overlap without changing what the sequential stream means.
+
+For every instruction the pass finds the latest instruction of each other engine that must be finished first (read after
+write, write after read, write after write, entry by entry). A dependence that tokens already set, or the order of an
+engine, imply costs nothing; every other becomes one token from the earlier to the later instruction. Tokens of a pair
+of engines are first in, first out, and the pass makes edges of a pair in increasing order on both sides, so that the
+k-th wait meets the k-th send. The stream run one by one never holds more than ``token_depth`` tokens of a pair: where
+it would, a SYNC takes one early. That, and bounded queues filled in program order, rules out deadlock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ....hw.config import CoreConfig
+from ....hw.isa import Engine, Sync
+from .stream import MEMORIES, Access, Issue, Selector
+
+ENGINES = len(Engine)
+Clock = list[int]
+"""For each engine, how many of its instructions are known to be finished."""
+
+
+class _Histories:
+    """For each memory and engine: the number of the last instruction that wrote (read) each unit, or 0."""
+
+    def __init__(self, sizes: dict[str, int]) -> None:
+        self._sizes = sizes
+        self._tables: dict[tuple[str, int, bool], npt.NDArray[np.int32]] = {}
+        self._users: dict[tuple[str, bool], list[int]] = {}
+
+    def record(self, access: Access, selector: Selector, engine: int, number: int, write: bool) -> None:
+        key = (access.memory, engine, write)
+        table = self._tables.get(key)
+        if table is None:
+            table = self._tables[key] = np.zeros(self._sizes[access.memory], np.int32)
+            self._users.setdefault((access.memory, write), []).append(engine)
+        table[selector] = number
+
+    def latest(self, access: Access, selector: Selector, engine: int, write: bool, needed: Clock) -> None:
+        """Raise ``needed`` to the last instructions of the other engines that wrote (read) what is accessed."""
+        for other in self._users.get((access.memory, write), ()):
+            if other != engine:
+                number = int(self._tables[access.memory, other, write][selector].max())
+                if number > needed[other]:
+                    needed[other] = number
+
+
+def insert_tokens(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
+    """The stream with ``waits`` and ``sends`` filled in, and SYNC instructions where tokens would pile up."""
+    edges = _find_edges(config, issues)
+    return _bound_tokens(config, issues, edges)
+
+
+def _memory_sizes(config: CoreConfig, issues: Sequence[Issue]) -> dict[str, int]:
+    sizes = {memory: getattr(config, f"{memory}_depth") for memory in MEMORIES if memory != "dram"}
+    touched = (access for issue in issues for access in (*issue.reads, *issue.writes) if access.memory == "dram")
+    return {**sizes, "dram": max((access.stop for access in touched), default=0)}
+
+
+def _find_edges(config: CoreConfig, issues: Sequence[Issue]) -> list[tuple[int, int]]:
+    """Pairs (earlier, later) of positions in the stream: a token goes from the one to the other."""
+    histories = _Histories(_memory_sizes(config, issues))
+    known = [[0] * ENGINES for _ in range(ENGINES)]
+    position_of: list[list[int]] = [[-1] for _ in range(ENGINES)]  # engine -> instruction number -> position
+    clock_of: list[list[Clock]] = [[[0] * ENGINES] for _ in range(ENGINES)]
+    edges: list[tuple[int, int]] = []
+    for position, issue in enumerate(issues):
+        engine = int(issue.instruction.engine)
+        number = len(position_of[engine])
+        needed = [0] * ENGINES
+        reads = [(access, access.selector()) for access in issue.reads]
+        writes = [(access, access.selector()) for access in issue.writes]
+        for access, selector in reads:
+            histories.latest(access, selector, engine, True, needed)
+        for access, selector in writes:
+            histories.latest(access, selector, engine, True, needed)
+            histories.latest(access, selector, engine, False, needed)
+        clock = known[engine]
+        # The latest first: it may know that the earlier ones have finished.
+        for other in sorted(range(ENGINES), key=lambda e: position_of[e][needed[e]], reverse=True):
+            if needed[other] > clock[other]:
+                edges.append((position_of[other][needed[other]], position))
+                sender = clock_of[other][needed[other]]
+                for index in range(ENGINES):
+                    clock[index] = max(clock[index], sender[index])
+        clock[engine] = number
+        position_of[engine].append(position)
+        clock_of[engine].append(clock.copy())
+        for access, selector in reads:
+            histories.record(access, selector, engine, number, False)
+        for access, selector in writes:
+            histories.record(access, selector, engine, number, True)
+    return edges
+
+
+def _bound_tokens(config: CoreConfig, issues: Sequence[Issue], edges: Sequence[tuple[int, int]]) -> list[Issue]:
+    senders: dict[int, list[int]] = {}
+    for earlier, later in edges:
+        senders.setdefault(earlier, []).append(later)
+        issues[earlier].sends |= 1 << issues[later].instruction.engine
+        issues[later].waits |= 1 << issues[earlier].instruction.engine
+    held: dict[tuple[int, int], deque[int]] = {}  # tokens of a pair, as the positions of their takers
+    stream: list[Issue] = []
+    for position, issue in enumerate(issues):
+        engine = int(issue.instruction.engine)
+        for source in range(ENGINES):
+            if issue.waits >> source & 1:
+                held[source, engine].popleft()
+        for later in senders.get(position, ()):
+            target = issues[later].instruction.engine
+            tokens = held.setdefault((engine, int(target)), deque())
+            if len(tokens) == config.token_depth:
+                taker = tokens.popleft()
+                issues[taker].waits &= ~(1 << engine)
+                stream.append(Issue(Sync(engine=target), layer=issue.layer, tile=issue.tile, waits=1 << engine))
+            tokens.append(later)
+        stream.append(issue)
+    return stream
+
+
