@@ -293,8 +293,8 @@ def _qlinear_sigmoid(node: Node) -> Expr:
     return quantised(node, node.call("nn.sigmoid", dequantised(node, 0, 1, 2)), 3, 4)
 
 
-def _softmax_of(node: Node, x: Expr) -> Expr:
-    before_13 = node.opset < 13
+def _softmax_of(node: Node, x: Expr, opset: int) -> Expr:
+    before_13 = opset < 13
     axis = node.integer("axis", 1 if before_13 else -1) % max(len(x.shape), 1)
     if not before_13 or axis == len(x.shape) - 1:
         return node.call("nn.softmax", x, axis=axis)
@@ -305,7 +305,12 @@ def _softmax_of(node: Node, x: Expr) -> Expr:
 
 @converter("Softmax")
 def _softmax(node: Node) -> Expr:
-    return _softmax_of(node, node.input(0))
+    return _softmax_of(node, node.input(0), node.opset)
+
+
+@converter("QLinearSoftmax")
+def _qlinear_softmax(node: Node) -> Expr:
+    return quantised(node, _softmax_of(node, dequantised(node, 0, 1, 2), node.integer("opset", 13)), 3, 4)
 
 
 @converter("BatchNormalization")

@@ -201,8 +201,10 @@ class _Parser:
         self.functions: dict[str, Function] = {}
         self.values: dict[str, Expr] = {}
 
-    def error(self, message: str) -> GraphError:
-        return GraphError(f"line {self.tokens[self.place].line}: {message}")
+    def error(self, message: str, ahead: bool = False) -> GraphError:
+        """An error in what was read last, or with ``ahead`` in what comes next."""
+        token = self.tokens[self.place if ahead else max(self.place - 1, 0)]
+        return GraphError(f"line {token.line}: {message}")
 
     def peek(self, *texts: str) -> bool:
         self._skip_spans()
@@ -216,13 +218,13 @@ class _Parser:
         self._skip_spans()
         token = self.tokens[self.place]
         if token.kind not in kinds:
-            raise self.error(f"expected a {' or '.join(kinds)}, but found {token.text!r}")
+            raise self.error(f"expected a {' or '.join(kinds)}, but found {token.text!r}", ahead=True)
         self.place += 1
         return token.text
 
     def expect(self, text: str) -> None:
         if not self.peek(text):
-            raise self.error(f"expected {text!r}, but found {self.tokens[self.place].text!r}")
+            raise self.error(f"expected {text!r}, but found {self.tokens[self.place].text!r}", ahead=True)
         self.place += 1
 
     def accept(self, text: str) -> bool:
@@ -254,7 +256,7 @@ class _Parser:
             self.functions[last.name] = last
         self._skip_spans()
         if self.tokens[self.place].kind != "end":
-            raise self.error(f"expected 'fn', but found {self.tokens[self.place].text!r}")
+            raise self.error(f"expected 'fn', but found {self.tokens[self.place].text!r}", ahead=True)
         if last is None:
             raise self.error("there is no function")
         return Module(last)
