@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module
+from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import wiring
-from amaranth.lib.wiring import Out
+from amaranth.lib.wiring import Out, connect, flipped
 from amaranth.utils import ceil_log2
 
 from .config import CoreConfig
-from .interfaces import ArbitratedReadPortSignature, EngineSignature, WritePortSignature, chunk_bits
+from .engine import EngineControl, forward_engine_ports
+from .interfaces import (
+    ArbitratedReadPortSignature,
+    CycleClass,
+    EngineSignature,
+    WritePortSignature,
+    chunk_bits,
+)
+from .isa import Fault, Opcode, VectorOp, instruction_layout
+from .loops import LoopNest, accept_instructions
+from .vector_fetch import OperandFetch, task_layout
+from .vector_lanes import VectorLanes
+from .vector_results import QUERIES, VectorResults
 
 
 class VectorEngine(wiring.Component):
-    """Up to one micro-op a cycle."""
+    """Up to one micro-op a cycle: loops, operand fetch, lanes, results.
+
+    Fetch alone decides when a micro-op is issued; from there to the results nothing waits (:class:`OperandFetch`,
+    :class:`VectorLanes`, :class:`VectorResults`). Results wait for their write port; fetch issues only while there is
+    room for them.
+    """
 
     def __init__(self, config: CoreConfig) -> None:
         self.config = config
@@ -31,4 +48,86 @@ class VectorEngine(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        return Module()
+        m = Module()
+        config = self.config
+        m.submodules.control = control = EngineControl(config)
+        m.submodules.loops = loops = LoopNest(config)
+        m.submodules.fetch = fetch = OperandFetch(config)
+        m.submodules.lanes = lanes = VectorLanes(config)
+        m.submodules.results = results = VectorResults(config)
+        forward_engine_ports(m, config, self, control)
+        self._accept(m, control, loops, fetch)
+
+        connect(m, loops.micro_ops, fetch.micro_ops)
+        for name in ("read_a", "read_b", "read_d"):
+            request, port = getattr(fetch, name), getattr(self, name)
+            m.d.comb += [port.enable.eq(request.enable), port.index.eq(request.index), request.ready.eq(port.ready)]
+        for name in ("load_a", "load_b", "load_immediate", "load_multiplier", "load_shift", "load_d", "immediate"):
+            m.d.comb += getattr(lanes, name).eq(getattr(fetch, name))
+        m.d.comb += [
+            lanes.a_data.eq(self.read_a.data),
+            lanes.b_data.eq(self.read_b.data),
+            lanes.d_data.eq(self.read_d.data),
+            lanes.issue.eq(fetch.issue),
+            lanes.order.eq(fetch.order),
+            results.issue.eq(fetch.issue),
+            results.destination.eq(fetch.destination),
+            *(results.query[query].eq(fetch.query[query]) for query in range(len(QUERIES))),
+            *(fetch.matches[query].eq(results.matches[query]) for query in range(len(QUERIES))),
+            fetch.freed.eq(results.freed),
+            fetch.room.eq(results.room),
+            results.result_valid.eq(lanes.result_valid),
+            results.result.eq(lanes.result),
+            fetch.halt.eq(control.halt),
+            control.retire.eq(results.retire),
+            control.quiet.eq(results.empty),
+            control.busy.eq(fetch.issue | fetch.moving),
+            control.failure.valid.eq(fetch.outside & ~control.halt),
+            control.failure.cause.eq(Fault.INDEX),
+            control.failure.number.eq(fetch.number),
+        ]
+        with m.If(fetch.occupied & ~control.halt):
+            m.d.comb += control.waiting.eq(CycleClass.CONFLICT)
+        connect(m, results.write_acc, flipped(self.write_acc))
+        connect(m, results.write_out, flipped(self.write_out))
+        return m
+
+    def _accept(self, m: Module, control: EngineControl, loops: LoopNest, fetch: OperandFetch) -> None:
+        config = self.config
+        vector = instruction_layout(config, Opcode.VECTOR)(control.work.payload.word)
+        requantises, accumulates, exists = Signal(), Signal(), Signal()
+        with m.Switch(vector.op):
+            for op in VectorOp:
+                with m.Case(op):
+                    m.d.comb += [exists.eq(1), accumulates.eq(int(op.accumulates))]
+        m.d.comb += requantises.eq(vector.op == VectorOp.REQUANTISE)
+        # An entry number that the index cannot hold, or a negative one, is beyond every memory: the guard bit says so.
+        beyond = vector.b[config.index_bits :].any() if config.index_bits < len(vector.b) else Const(0)
+        accept_instructions(
+            m,
+            control,
+            loops,
+            levels=vector.levels,
+            base={"dst": vector.dst, "a": vector.a, "b": Cat(vector.b[: config.index_bits], beyond)},
+            illegal=~exists | (accumulates & vector.to_out) | (requantises & vector.b_immediate),
+            drained=~fetch.occupied,
+        )
+        reads_b = ~vector.b_immediate & (~accumulates | (vector.op == VectorOp.MAC))
+        task = Signal(task_layout(), reset_less=True)
+        with m.If(loops.start):
+            m.d.sync += [
+                task.order.op.eq(vector.op),
+                task.order.zero_point.eq(vector.zero_point),
+                task.order.low.eq(vector.low),
+                task.order.high.eq(vector.high),
+                task.order.left_shift.eq(vector.left_shift),
+                task.number.eq(control.work.payload.number),
+                task.immediate.eq(vector.b),
+                task.b_immediate.eq(vector.b_immediate),
+                task.b_entry.eq(reads_b),
+                task.b_parameters.eq(requantises),
+                task.accumulates.eq(accumulates),
+                task.zero.eq(vector.zero),
+                task.to_out.eq(vector.to_out),
+            ]
+        m.d.comb += fetch.task.eq(task)

@@ -1,0 +1,123 @@
+"""The far end of the vector engine: results wait for their write port, and sources are checked against them."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Array, Module, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from .config import CoreConfig
+from .interfaces import WritePortSignature, chunk_bits
+
+SLOTS = 16
+"""Micro-ops between issue and write; one a cycle needs one slot for each cycle of the pipeline, write included (14)."""
+
+QUERIES = ("a", "b", "b1", "b2", "d")
+"""Sources of a micro-op; ``b1`` and ``b2`` are the second and third parameter of REQUANTISE."""
+
+
+class VectorResults(wiring.Component):
+    """Micro-ops from their issue until their result is written, in order.
+
+    issue, destination
+        A micro-op has been issued (only while ``room``); its result comes later with ``result_valid``, in the same order.
+    query, matches
+        Bit ``s`` of ``matches[i]``: slot ``s`` is still to be written after this cycle, and to the entry ``query[i]`` of acc.
+    freed
+        Bit ``s``: slot ``s`` is written in this cycle; a read in the next cycle sees it.
+    retire
+        The last micro-op of an instruction is written in this cycle.
+    """
+
+    def __init__(self, config: CoreConfig) -> None:
+        self.config = config
+        acc_index, acc_bits, out_bits = ceil_log2(config.acc_depth), 8 * config.acc_bytes, 8 * config.out_bytes
+        self.destination_layout = data.StructLayout({"index": config.index_bits, "to_out": 1, "end": 1})
+        super().__init__(
+            {
+                "issue": In(1),
+                "destination": In(self.destination_layout),
+                "room": Out(1),
+                "query": In(config.index_bits).array(len(QUERIES)),
+                "matches": Out(SLOTS).array(len(QUERIES)),
+                "freed": Out(SLOTS),
+                "empty": Out(1),
+                "retire": Out(1),
+                "result_valid": In(1),
+                "result": In(acc_bits),
+                "write_acc": Out(WritePortSignature(acc_index, acc_bits, chunk_bits(config, config.acc_bytes))),
+                "write_out": Out(WritePortSignature(ceil_log2(config.out_depth), out_bits, out_bits)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.waiting = waiting = SyncFIFO(width=8 * self.config.acc_bytes, depth=SLOTS)
+        slots = [Signal(self.destination_layout, reset_less=True, name=f"slot{number}") for number in range(SLOTS)]
+        used = Signal(SLOTS)
+        # Next slot to fill, next slot whose result leaves the FIFO, slot of the result at the write ports.
+        to_issue, to_take, to_write = (Signal(range(SLOTS), name=f"to_{verb}") for verb in ("issue", "take", "write"))
+
+        filled = Signal(SLOTS)
+        with m.If(self.issue):
+            m.d.comb += filled.eq(1 << to_issue)
+            m.d.sync += to_issue.eq(to_issue + 1)
+        for number, slot in enumerate(slots):
+            with m.If(filled[number]):
+                m.d.sync += slot.eq(self.destination)
+        count = Signal(range(SLOTS + 1))
+        written = Signal()
+        m.d.sync += [
+            used.eq((used & ~self.freed) | filled),
+            count.eq(count + self.issue - written),
+            self.room.eq(count < SLOTS - 1),  # one early, because it is registered
+        ]
+        m.d.comb += self.empty.eq(count == 0)
+
+        for query, matches in zip(self.query, self.matches, strict=True):
+            newest = ~self.destination.to_out & (self.destination.index == query)
+            for number, slot in enumerate(slots):
+                older = used[number] & ~self.freed[number] & ~slot.to_out & (slot.index == query)
+                m.d.comb += matches[number].eq((filled[number] & newest) | older)
+
+        offered = Signal()
+        destination = Signal(self.destination_layout, reset_less=True)
+        result = Signal(8 * self.config.acc_bytes, reset_less=True)
+        take = Signal()
+        m.d.comb += [
+            waiting.w_en.eq(self.result_valid),
+            waiting.w_data.eq(self.result),
+            written.eq(offered & (destination.to_out | self.write_acc.ready)),
+            take.eq(waiting.r_rdy & (~offered | written)),
+            waiting.r_en.eq(take),
+            self.retire.eq(written & destination.end),
+        ]
+        with m.If(take):
+            m.d.sync += [
+                offered.eq(1),
+                destination.as_value().eq(Array(slot.as_value() for slot in slots)[to_take]),
+                result.eq(waiting.r_data),
+                to_write.eq(to_take),
+                to_take.eq(to_take + 1),
+            ]
+        with m.Elif(written):
+            m.d.sync += offered.eq(0)
+        with m.If(written):
+            m.d.comb += self.freed.eq(1 << to_write)
+
+        m.d.comb += [
+            self.write_acc.enable.eq(offered & ~destination.to_out),
+            self.write_acc.index.eq(destination.index),
+            self.write_acc.mask.eq(~0),
+            self.write_acc.data.eq(result),
+            self.write_out.enable.eq(offered & destination.to_out),
+            self.write_out.index.eq(destination.index),
+            self.write_out.mask.eq(~0),
+            *(
+                self.write_out.data[8 * lane : 8 * lane + 8].eq(result[32 * lane : 32 * lane + 8])
+                for lane in range(self.config.lanes)
+            ),
+        ]
+        return m
