@@ -116,12 +116,14 @@ class Simplifier:
 
     def __init__(self, loops: Loops) -> None:
         self.loops = list(loops)
-        self._memo: dict[Expr, Expr] = {}
+        # Looking for bounds simplifies, and simplifying looks for bounds: only the outermost search eliminates loops.
+        self._searching = False
+        self._memos: dict[bool, dict[Expr, Expr]] = {False: {}, True: {}}
         self._ranges: dict[Var, tuple[int, int]] = {}
         self._uneven = any(not isinstance(extent, Const) for _, extent in self.loops)
         for var, extent in self.loops:
             self._ranges[var] = (0, max(0, self.interval(self.simplify(extent))[1] - 1))
-        self._memo.clear()
+        self._memos = {False: {}, True: {}}
 
     def simplify(self, expr: Expr) -> Expr:
         """An equal expression in canonical form."""
@@ -129,9 +131,10 @@ class Simplifier:
             if isinstance(expr, Var) and self._ranges.get(expr) == (0, 0):
                 return Const(0)
             return expr
-        known = self._memo.get(expr)
+        memo = self._memos[self._searching]
+        known = memo.get(expr)
         if known is None:
-            known = self._memo[expr] = self._simplify(expr)
+            known = memo[expr] = self._simplify(expr)
         return known
 
     def _simplify(self, expr: Expr) -> Expr:
@@ -226,13 +229,17 @@ class Simplifier:
     def range_of(self, expr: Expr) -> tuple[int, int]:
         """Constants between which the expression lies; ``UNBOUNDED`` where none is known."""
         low, high = self.interval(self.simplify(expr))
-        if not self._uneven or low == high:
+        if not self._uneven or self._searching or low == high:
             return low, high
         # Extents that depend on outer loops correlate with them: eliminating the loops one by one sees that.
-        for upper in (False, True):
-            bound = self.eliminate(expr, self.loops, upper=upper)
-            if isinstance(bound, Const):
-                low, high = (low, min(high, int(bound.value))) if upper else (max(low, int(bound.value)), high)
+        self._searching = True
+        try:
+            for upper in (False, True):
+                bound = self.eliminate(expr, self.loops, upper=upper)
+                if isinstance(bound, Const):
+                    low, high = (low, min(high, int(bound.value))) if upper else (max(low, int(bound.value)), high)
+        finally:
+            self._searching = False
         return low, high
 
     def interval(self, expr: Expr) -> tuple[int, int]:

@@ -281,6 +281,12 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
     if node not in path or not isinstance(node, For):
         raise ScheduleError(f"decompose_reduction: block {block!r} is not inside loop {loop.name!r}", at=at)
     position = next(place for place, item in enumerate(path) if item is node)
+    if position < own_nest(path):
+        raise ScheduleError(
+            f"decompose_reduction: loop {loop.name!r} also holds other stages than block {block!r}",
+            at=at,
+            hint="choose one of the block's own loops",
+        )
     outside = [outer.var.name for outer in loops_of(path[:position]) if outer.var in leaf.reduce_vars]
     if outside:
         raise ScheduleError(

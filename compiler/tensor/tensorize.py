@@ -28,6 +28,7 @@ from .ir import (
     Operand,
     PrimFunc,
     Region,
+    ScalarParam,
     Select,
     TensorIntrinsic,
     Var,
@@ -46,6 +47,10 @@ class Match:
 
     regions: Mapping[str, Region] = field(default_factory=dict)
     scalars: Mapping[str, Expr] = field(default_factory=dict)
+
+
+_SCALAR = 1000
+"""Progress of a match that failed at the range of a scalar only: more than any operand's."""
 
 
 @dataclass
@@ -103,6 +108,11 @@ def tensorize(func: PrimFunc, loop: Var, intrinsic: TensorIntrinsic) -> PrimFunc
         match = next(matcher.matches(), None)
         if match is not None:
             return rewrite(func, path[-1], _call(intrinsic, node, match, {each.var for each in nest}))
+    # If the expressions differ whatever the operands are, then what was wrong with an operand is beside the point.
+    pairs = {own: tile for (own, _), (tile, _) in zip(own_loops, tile_loops, strict=True)}
+    shape = _Matcher(intrinsic, node, pairs, simplifier, _Failure(), any_operand=True)
+    if failure.progress < _SCALAR and next(shape.matches(), None) is None:
+        failure = shape.failure
     raise ScheduleError(f"tensorize: {failure.message}", at=at, hint=failure.hint)
 
 
@@ -164,12 +174,15 @@ class _Matcher:
         pairs: Mapping[Var, Var],
         simplifier: Simplifier,
         failure: _Failure,
+        *,
+        any_operand: bool = False,
     ) -> None:
         self.intrinsic = intrinsic
         self.block = block
         self.pairs = pairs
         self.simplifier = simplifier
         self.failure = failure
+        self.any_operand = any_operand
         self.operands = {operand.name: operand for operand in intrinsic.operands}
         self.params = {param.name: param for param in intrinsic.scalars}
         self.own_loops = {var for var, _ in intrinsic.loops}
@@ -188,10 +201,9 @@ class _Matcher:
         indices = tuple(substitute(index, self.units) for index in meaning.indices)
         for start in self._access(meaning.buffer.name, indices, store.buffer, store.indices, Match()):
             for match in self._unify(pattern, value, start):
-                missing = [name for name in self.params if name not in match.scalars]
-                if not missing:
-                    yield match
-                self.failure.note(1, f"nothing in the nest says what {missing[:1]} of {self.intrinsic.name!r} is")
+                # A scalar that met nothing stands on the side of a select that is not taken: any value will do.
+                free = {name: _some_value(param) for name, param in self.params.items() if name not in match.scalars}
+                yield Match(match.regions, {**match.scalars, **free})
 
     def _unify(self, pattern: Expr, value: Expr, match: Match) -> Iterator[Match]:
         match pattern:
@@ -207,6 +219,9 @@ class _Matcher:
                 yield from self._unify(x, value.x, match)
             case Select(cond, a, b) if isinstance(value, Select):
                 yield from self._all([(cond, value.cond), (a, value.a), (b, value.b)], match)
+            case Select(Var(name), a, _) if name in self.params:
+                for found in self._scalar(name, Const(True, "bool"), match):
+                    yield from self._unify(a, value, found)
             case BinOp(op, a, b) if op in ASSOCIATIVE:
                 yield from self._assign(op, operands_of(op, pattern), operands_of(op, value), match)
             case BinOp(op, a, b) if isinstance(value, BinOp) and value.op == op:
@@ -251,7 +266,7 @@ class _Matcher:
             (low is not None and value.value < low) or (high is not None and value.value > high)
         ):
             self.failure.note(
-                4, f"{name!r} of {self.intrinsic.name!r} must be in {low}..{high}, but is {expr_text(value)}"
+                _SCALAR, f"{name!r} of {self.intrinsic.name!r} must be in {low}..{high}, but is {expr_text(value)}"
             )
             return
         yield Match(match.regions, {**match.scalars, name: value})
@@ -261,27 +276,37 @@ class _Matcher:
     ) -> Iterator[Match]:
         """Bind the tile of an operand to a part of a buffer."""
         operand = self.operands[name]
+        if self.any_operand:
+            yield match
+            return
         known = match.regions.get(name)
+        progress = 10 * len(match.regions)
         if known is not None and known.buffer != buffer:
             return
         what = f"operand {name!r} of {self.intrinsic.name!r}"
         if buffer.dtype != operand.dtype:
-            self.failure.note(2, f"{what} holds {operand.dtype}, but {buffer.name!r} holds {buffer.dtype}")
+            self.failure.note(progress + 2, f"{what} holds {operand.dtype}, but {buffer.name!r} holds {buffer.dtype}")
             return
         if buffer.scope != operand.scope:
             self.failure.note(
-                3,
+                progress + 3,
                 f"{what} must be in {operand.scope!r}, but {buffer.name!r} is in {buffer.scope!r}",
                 "use cache_read, cache_write or set_scope first",
             )
             return
-        region = self._region(operand, what, own, buffer, indices)
+        region = self._region(operand, what, own, buffer, indices, progress)
         if region is None or (known is not None and known != region):
             return
         yield Match({**match.regions, name: region}, match.scalars)
 
     def _region(
-        self, operand: Operand, what: str, own: tuple[Expr, ...], buffer: Buffer, indices: tuple[Expr, ...]
+        self,
+        operand: Operand,
+        what: str,
+        own: tuple[Expr, ...],
+        buffer: Buffer,
+        indices: tuple[Expr, ...],
+        progress: int,
     ) -> Region | None:
         tile = _position(own, operand.strides)
         simple = tuple(self.simplifier.simplify(index) for index in indices)
@@ -290,7 +315,7 @@ class _Matcher:
         for atom in found.terms:
             if not isinstance(atom, Var) and free_vars(atom) & tile_vars:
                 self.failure.note(
-                    5,
+                    progress + 5,
                     f"{what} would walk {buffer.name!r} at {expr_text(atom)}, which is not linear in the tile's loops",
                 )
                 return None
@@ -298,7 +323,7 @@ class _Matcher:
             need, step = tile.terms.get(loop, 0), found.terms.get(var, 0)
             if need != step:
                 self.failure.note(
-                    5,
+                    progress + 5,
                     f"{what} steps by {need} elements along loop {loop.name!r}, "
                     f"but loop {var.name!r} steps by {step} in {buffer.name!r} of shape {list(buffer.shape)}",
                     "the tile must be the buffer's trailing dimensions: pack the data or reorder the loops",
@@ -312,13 +337,18 @@ class _Matcher:
         position = _position(tuple(base), buffer.strides)
         if any(value % operand.align for value in (*position.terms.values(), position.constant)):
             self.failure.note(
-                6,
+                progress + 6,
                 f"{what} must start at a multiple of {operand.align} elements, "
                 f"but starts at {expr_text(position.to_expr())} of {buffer.name!r}",
                 "split the loops so that tiles are whole entries",
             )
             return None
         return Region(buffer, tuple(base), operand.shape, operand.strides)
+
+
+def _some_value(param: ScalarParam) -> Const:
+    low = 0 if param.low is None else max(0, param.low)
+    return Const(low if param.high is None else min(low, param.high), param.dtype)
 
 
 def _position(indices: tuple[Expr, ...], strides: tuple[int, ...]) -> Linear:
