@@ -20,8 +20,8 @@ class AccMemory(wiring.Component):
 
     reads ``gemm_read``, ``vector_a``, ``vector_b``, ``vector_d``; writes ``gemm_write``, ``vector_write``,
     ``load_write``, ``loadw_write``. Others that want the same bank see ``ready`` at 0; gemm never waits. Grants are
-    combinational; data is there two cycles after the grant, for that one cycle. A read that is granted in the cycle after
-    a write sees it; in the same cycle it does not.
+    combinational; data is there two cycles after the grant, for that one cycle. A read that is granted in the cycle
+    after a write sees it; in the same cycle it does not.
     """
 
     def __init__(self, config: CoreConfig) -> None:

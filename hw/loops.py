@@ -29,9 +29,10 @@ def micro_op_layout(config: CoreConfig) -> data.StructLayout:
 class LoopNest(wiring.Component):
     """Loop registers and index generator.
 
-    ``ready``: in this cycle ``set`` may store the LOOP instruction ``loop``, or ``start`` may begin a nest of ``levels``
-    levels at ``base``; ``micro_ops`` has its first micro-op in the next cycle. ``ready`` follows ``micro_ops.ready`` in
-    the same cycle, so that nests follow one another without a gap. Reset gives every level extent 1 and strides 0.
+    ``ready``: in this cycle ``set`` may store the LOOP instruction ``loop``, or ``start`` may begin a nest of
+    ``levels`` levels at ``base``; ``micro_ops`` has its first micro-op in the next cycle. ``ready`` follows
+    ``micro_ops.ready`` in the same cycle, so that nests follow one another without a gap. Reset gives every level
+    extent 1 and strides 0.
     """
 
     def __init__(self, config: CoreConfig) -> None:

@@ -1,4 +1,4 @@
-"""Operand fetch of the vector engine: decides what a micro-op has to read, and issues it when all of it is on its way."""
+"""Operand fetch of the vector engine: what a micro-op has to read, and its issue once all of that is on its way."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class RequestSignature(wiring.Signature):
 class OperandFetch(wiring.Component):
     """Takes micro-ops in order and issues each in the cycle in which the last read that it needs is granted.
 
-    All operands of a micro-op ask for their bank in the same cycle. No read is made for an operand that its register still holds
-    from the micro-op before (same instruction, same index, not overwritten since), for the destination of an accumulating
-    micro-op that goes on with the result before it (``chain``) or starts from the identity, and for an immediate. A read
-    waits while its entry is still to be written by an earlier micro-op.
+    All operands of a micro-op ask for their bank in the same cycle. No read is made for an operand that its register
+    still holds from the micro-op before (same instruction, same index, not overwritten since), for the destination of
+    an accumulating micro-op that goes on with the result before it (``chain``) or starts from the identity, and for an
+    immediate. A read waits while its entry is still to be written by an earlier micro-op.
 
     The requests of a micro-op come after the issue of the one before. So each operand register holds what the micro-op
     needs in the third cycle after its issue: operands granted earlier stay, those of the next micro-op arrive later.
@@ -115,7 +115,8 @@ class OperandFetch(wiring.Component):
             self.destination.end.eq(held.end),
             self.order.eq(task.order),
         ]
-        for operand, request, index in ((a, self.read_a, held.a), (b, self.read_b, b_index), (d, self.read_d, held.dst)):
+        requests = ((a, self.read_a, held.a), (b, self.read_b, b_index), (d, self.read_d, held.dst))
+        for operand, request, index in requests:
             m.d.comb += [
                 request.enable.eq(active & operand.pending & ~operand.blocked.any()),
                 request.index.eq(index),

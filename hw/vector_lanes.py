@@ -11,9 +11,6 @@ from amaranth.lib.wiring import In, Out
 from .config import CoreConfig
 from .isa import CLAMP_BITS, IMMEDIATE_BITS, VectorOp
 
-OPERANDS_STAGE = 3
-"""Cycles from the issue of a micro-op until its operands stand in the operand registers."""
-
 RESULT_STAGE = 12
 """Cycles from the issue of a micro-op until its result stands at the output."""
 
@@ -45,8 +42,9 @@ def order_layout() -> data.StructLayout:
 class VectorLanes(wiring.Component):
     """Results :data:`RESULT_STAGE` cycles after ``issue``, one micro-op a cycle.
 
-    The operand registers load in the cycle with ``load_x`` and hold what they have otherwise; a micro-op uses what they hold
-    :data:`OPERANDS_STAGE` cycles after its issue. ``b_data`` goes to the register for B and bias, the multiplier or the shift.
+    The operand registers load in the cycle with ``load_x`` and hold what they have otherwise; a micro-op uses what they
+    hold in the third cycle after its issue. ``b_data`` goes to the register for B and bias, the multiplier or the
+    shift.
     """
 
     def __init__(self, config: CoreConfig) -> None:
@@ -82,162 +80,175 @@ class VectorLanes(wiring.Component):
                 m.d.sync += order.content.eq(content)
             valid, content = order.valid, order.content
         m.d.sync += self.result_valid.eq(valid)
-        by_stage = {stage: order for stage, order in enumerate(orders, 1)}
-        for lane in range(self.config.lanes):
-            self._lane(m, lane, by_stage)
+        by_stage = dict(enumerate(orders, 1))
+        for number in range(self.config.lanes):
+            lane = _Lane(m, number, by_stage)
+            part = slice(32 * number, 32 * number + 32)
+            lane.load(self, part)
+            lane.prepare()
+            lane.multiply()
+            lane.accumulate_or_shift()
+            lane.narrow()
+            m.d.comb += self.result[part].eq(lane.result)
         return m
 
-    def _lane(self, m: Module, lane: int, orders: dict[int, _Order]) -> None:
-        """The stages of one lane; a register named ``x_s`` is read in stage ``s`` and loaded at the end of the one before."""
 
-        def register(name: str, shape: Any) -> Signal:
-            return Signal(shape, reset_less=True, name=f"lane{lane}_{name}")
+class _Lane:
+    """One lane; a register named ``x_s`` is read in stage ``s`` and loaded at the end of the stage before."""
 
-        part = slice(32 * lane, 32 * lane + 32)
-        a, b, d = register("a", signed(32)), register("b", signed(32)), register("d", signed(32))
-        multiplier, shift = register("multiplier", signed(IMMEDIATE_BITS)), register("shift", 6)
-        with m.If(self.load_a):
-            m.d.sync += a.eq(self.a_data[part])
-        with m.If(self.load_immediate):
-            m.d.sync += b.eq(self.immediate)
-        with m.Elif(self.load_b):
-            m.d.sync += b.eq(self.b_data[part])
-        with m.If(self.load_multiplier):
-            m.d.sync += multiplier.eq(self.b_data[part])
-        with m.If(self.load_shift):
-            m.d.sync += shift.eq(self.b_data[part])
-        with m.If(self.load_d):
-            m.d.sync += d.eq(self.d_data[part])
+    def __init__(self, m: Module, number: int, orders: dict[int, _Order]) -> None:
+        self.m = m
+        self.number = number
+        self.orders = orders
+        register = self.register
+        # Operand registers
+        self.a, self.b, self.d = register("a", signed(32)), register("b", signed(32)), register("d", signed(32))
+        self.multiplier, self.shift = register("multiplier", signed(IMMEDIATE_BITS)), register("shift", 6)
+        # A (or what one adder or comparison makes of A and B), the other factor, the old accumulator, the shift
+        self.x = {stage: register(f"x_{stage}", signed(32)) for stage in (4, 5, 6)}
+        self.factor_4 = register("factor_4", signed(IMMEDIATE_BITS))
+        self.old = {stage: register(f"old_{stage}", signed(32)) for stage in (4, 5, 6)}
+        self.amount = {stage: register(f"amount_{stage}", 6) for stage in (4, 5, 6)}
+        self.left = {stage: register(f"left_{stage}", 1) for stage in (4, 5, 6)}
+        self.product_6 = register("product_6", signed(32 + IMMEDIATE_BITS))
+        self.wide_8 = register("wide_8", signed(SHIFTER_BITS))
+        self.result = register("value_12", signed(32))
 
-        # 3: what needs one adder or one comparison is done here; the others prepare
-        order = orders[3]
-        x_4, factor_4, d_4 = register("x_4", signed(32)), register("factor_4", signed(25)), register("d_4", signed(32))
-        amount_4, left_4 = register("amount_4", 6), register("left_4", 1)
+    def register(self, name: str, shape: Any) -> Signal:
+        return Signal(shape, reset_less=True, name=f"lane{self.number}_{name}")
+
+    def wire(self, name: str, shape: Any) -> Signal:
+        return Signal(shape, name=f"lane{self.number}_{name}")
+
+    def load(self, ports: VectorLanes, part: slice) -> None:
+        """Operand registers take what their read port shows."""
+        m = self.m
+        with m.If(ports.load_a):
+            m.d.sync += self.a.eq(ports.a_data[part])
+        with m.If(ports.load_immediate):
+            m.d.sync += self.b.eq(ports.immediate)
+        with m.Elif(ports.load_b):
+            m.d.sync += self.b.eq(ports.b_data[part])
+        with m.If(ports.load_multiplier):
+            m.d.sync += self.multiplier.eq(ports.b_data[part])
+        with m.If(ports.load_shift):
+            m.d.sync += self.shift.eq(ports.b_data[part])
+        with m.If(ports.load_d):
+            m.d.sync += self.d.eq(ports.d_data[part])
+
+    def prepare(self) -> None:
+        """Stage 3: what needs one adder or one comparison is done here; the others prepare."""
+        m, order = self.m, self.orders[3]
+        a, b, x, amount = self.a, self.b, self.x[4], self.amount[4]
         right_amount = Mux(b[5:31].any(), 31, b[:5])
-        left_amount = Mux(b[5:31].all(), b[:5], 0)  # 32 + b: the shift to the right of 32 zeros appended
+        left_amount = Mux(b[5:31].all(), b[:5], 0)  # 32 + b: a shift to the right, with 32 zeros appended
         with m.If(order.valid):
             m.d.sync += [
-                factor_4.eq(Mux(order.op == VectorOp.REQUANTISE, multiplier, b)),
-                amount_4.eq(Mux(b[31], left_amount, right_amount)),
-                left_4.eq(b[31]),
-                d_4.eq(d),
+                self.factor_4.eq(Mux(order.op == VectorOp.REQUANTISE, self.multiplier, b)),
+                amount.eq(Mux(b[31], left_amount, right_amount)),
+                self.left[4].eq(b[31]),
+                self.old[4].eq(self.d),
+                x.eq(a),
             ]
-            with m.If(order.content.identity):
-                with m.Switch(order.op):
-                    with m.Case(VectorOp.MIN_ACCUMULATE):
-                        m.d.sync += d_4.eq(2**31 - 1)
-                    with m.Case(VectorOp.MAX_ACCUMULATE):
-                        m.d.sync += d_4.eq(-(2**31))
-                    with m.Default():
-                        m.d.sync += d_4.eq(0)
             with m.Switch(order.op):
                 with m.Case(VectorOp.ADD):
-                    m.d.sync += x_4.eq(a + b)
+                    m.d.sync += x.eq(a + b)
                 with m.Case(VectorOp.SUB):
-                    m.d.sync += x_4.eq(a - b)
+                    m.d.sync += x.eq(a - b)
                 with m.Case(VectorOp.MIN):
-                    m.d.sync += x_4.eq(Mux(a < b, a, b))
+                    m.d.sync += x.eq(Mux(a < b, a, b))
                 with m.Case(VectorOp.MAX):
-                    m.d.sync += x_4.eq(Mux(a < b, b, a))
+                    m.d.sync += x.eq(Mux(a < b, b, a))
                 with m.Case(VectorOp.REQUANTISE):
-                    m.d.sync += [x_4.eq(a + b), amount_4.eq(shift)]
-                with m.Default():
-                    m.d.sync += x_4.eq(a)
+                    m.d.sync += [x.eq(a + b), amount.eq(self.shift)]
+        with m.If(order.valid & order.content.identity), m.Switch(order.op):
+            with m.Case(VectorOp.MIN_ACCUMULATE):
+                m.d.sync += self.old[4].eq(2**31 - 1)
+            with m.Case(VectorOp.MAX_ACCUMULATE):
+                m.d.sync += self.old[4].eq(-(2**31))
+            with m.Default():
+                m.d.sync += self.old[4].eq(0)
 
-        # 4: two partial products
-        order = orders[4]
-        low_5 = register("low_5", signed(LOW_BITS + 1 + IMMEDIATE_BITS))
-        high_5 = register("high_5", signed(32 - LOW_BITS + IMMEDIATE_BITS))
-        x_5, d_5, amount_5, left_5 = (
-            register("x_5", signed(32)), register("d_5", signed(32)), register("amount_5", 6), register("left_5", 1),
-        )  # fmt: skip
-        with m.If(order.valid):
-            m.d.sync += [x_5.eq(x_4), d_5.eq(d_4), amount_5.eq(amount_4), left_5.eq(left_4)]
-            with m.If(order.multiplies):
-                m.d.sync += [low_5.eq(x_4[:LOW_BITS] * factor_4), high_5.eq(x_4[LOW_BITS:].as_signed() * factor_4)]
+    def multiply(self) -> None:
+        """Stages 4 and 5: two partial products, and their sum."""
+        m = self.m
+        low_5 = self.register("low_5", signed(LOW_BITS + 1 + IMMEDIATE_BITS))
+        high_5 = self.register("high_5", signed(32 - LOW_BITS + IMMEDIATE_BITS))
+        for stage in (4, 5):
+            with m.If(self.orders[stage].valid):
+                for values in (self.x, self.old, self.amount, self.left):
+                    m.d.sync += values[stage + 1].eq(values[stage])
+        with m.If(self.orders[4].valid & self.orders[4].multiplies):
+            m.d.sync += [
+                low_5.eq(self.x[4][:LOW_BITS] * self.factor_4),
+                high_5.eq(self.x[4][LOW_BITS:].as_signed() * self.factor_4),
+            ]
+        with m.If(self.orders[5].valid & self.orders[5].multiplies):
+            m.d.sync += self.product_6.eq((high_5 << LOW_BITS) + low_5)
 
-        # 5: the product
-        order = orders[5]
-        product_6 = register("product_6", signed(32 + IMMEDIATE_BITS))
-        x_6, d_6, amount_6, left_6 = (
-            register("x_6", signed(32)), register("d_6", signed(32)), register("amount_6", 6), register("left_6", 1),
-        )  # fmt: skip
-        with m.If(order.valid):
-            m.d.sync += [x_6.eq(x_5), d_6.eq(d_5), amount_6.eq(amount_5), left_6.eq(left_5)]
-            with m.If(order.multiplies):
-                m.d.sync += product_6.eq((high_5 << LOW_BITS) + low_5)
-
-        # 6: accumulate, with the last result at hand; or the first part of the shift
-        order = orders[6]
-        sum_7, amount_7, wide_7 = register("sum_7", signed(32)), register("amount_7", 4), register("wide_7", signed(63))
-        term, old = Signal(signed(32), name=f"lane{lane}_term"), Signal(signed(32), name=f"lane{lane}_old")
-        wide, coarse = Signal(signed(SHIFTER_BITS), name=f"lane{lane}_wide"), Signal(6, name=f"lane{lane}_coarse")
+    def accumulate_or_shift(self) -> None:
+        """Stages 6 and 7: accumulate, with the last result at hand; or shift to the right, in two steps."""
+        m, order = self.m, self.orders[6]
+        x, product, amount = self.x[6], self.product_6, self.amount[6]
+        sum_7, amount_7 = self.register("sum_7", signed(32)), self.register("amount_7", 4)
+        wide_7 = self.register("wide_7", signed(SHIFTER_BITS))
+        term, old = self.wire("term", signed(32)), self.wire("old", signed(32))
+        wide = self.wire("wide", signed(SHIFTER_BITS))
         m.d.comb += [
-            term.eq(Mux(order.op == VectorOp.MAC, product_6, x_6)),
-            old.eq(Mux(order.content.chain, sum_7, d_6)),
-            wide.eq(x_6),
+            term.eq(Mux(order.op == VectorOp.MAC, product, x)),
+            old.eq(Mux(order.content.chain, sum_7, self.old[6])),
+            wide.eq(x),
         ]
         with m.Switch(order.op):
             with m.Case(VectorOp.REQUANTISE):
-                # One bit more than the product: after the shift it is the bit that rounding looks at.
-                m.d.comb += [wide.eq(product_6 << 1), coarse.eq(Cat(0, 0, 0, 0, amount_6[4:]))]
+                m.d.comb += wide.eq(product << 1)  # so that the bit which rounding looks at is still there
             with m.Case(VectorOp.MUL):
-                m.d.comb += wide.eq(product_6)
-            with m.Case(VectorOp.SHR):
-                m.d.comb += coarse.eq(Cat(0, 0, 0, 0, amount_6[4:]))
-                with m.If(left_6):
-                    m.d.comb += wide.eq(Cat(Const(0, 32), x_6[:31]))
-        with m.If(order.valid):
-            with m.Switch(order.op):
-                with m.Case(VectorOp.MAC, VectorOp.SUM):
-                    m.d.sync += sum_7.eq(old + term)
-                with m.Case(VectorOp.MIN_ACCUMULATE):
-                    m.d.sync += sum_7.eq(Mux(old < term, old, term))
-                with m.Case(VectorOp.MAX_ACCUMULATE):
-                    m.d.sync += sum_7.eq(Mux(old < term, term, old))
-                with m.Default():
-                    m.d.sync += [
-                        wide_7.eq(wide >> coarse),
-                        amount_7.eq(Mux(order.shifts, amount_6[:4], 0)),
-                    ]
+                m.d.comb += wide.eq(product)
+            with m.Case(VectorOp.SHR), m.If(self.left[6]):
+                m.d.comb += wide.eq(Cat(Const(0, 32), x[:31]))
+        with m.If(order.valid), m.Switch(order.op):
+            with m.Case(VectorOp.MAC, VectorOp.SUM):
+                m.d.sync += sum_7.eq(old + term)
+            with m.Case(VectorOp.MIN_ACCUMULATE):
+                m.d.sync += sum_7.eq(Mux(old < term, old, term))
+            with m.Case(VectorOp.MAX_ACCUMULATE):
+                m.d.sync += sum_7.eq(Mux(old < term, term, old))
+            with m.Case(VectorOp.SHR, VectorOp.REQUANTISE):
+                m.d.sync += [wide_7.eq(wide >> Cat(Const(0, 4), amount[4:])), amount_7.eq(amount[:4])]
+            with m.Default():
+                m.d.sync += [wide_7.eq(wide), amount_7.eq(0)]
+        with m.If(self.orders[7].valid):
+            m.d.sync += self.wide_8.eq(Mux(self.orders[7].accumulates, sum_7, wide_7 >> amount_7))
 
-        # 7: the rest of the shift
-        order = orders[7]
-        wide_8 = register("wide_8", signed(SHIFTER_BITS))
-        with m.If(order.valid):
-            m.d.sync += wide_8.eq(Mux(order.accumulates, sum_7, wide_7 >> amount_7))
+    def narrow(self) -> None:
+        """Stages 8 to 11, for REQUANTISE: saturate, round and add the zero point, clamp, shift to the left."""
+        m = self.m
+        value = {stage: self.register(f"value_{stage}", signed(32)) for stage in (9, 10, 11)}
+        value |= {8: self.wide_8, 12: self.result}
+        for stage in (8, 9, 10, 11):
+            with m.If(self.orders[stage].valid):
+                m.d.sync += value[stage + 1].eq(value[stage])
 
-        # 8 to 11 are for REQUANTISE: saturate, round and add the zero point, clamp, shift left
-        order = orders[8]
-        value_9, value_10, value_11, value_12 = (register(f"value_{stage}", signed(32)) for stage in range(9, 13))
         limit = 2 ** (SATURATED_BITS - 1)
-        fits = _is_sign_extension(wide_8[SATURATED_BITS - 1 :])
-        with m.If(order.valid):
-            m.d.sync += value_9.eq(wide_8)
-            with m.If((order.op == VectorOp.REQUANTISE) & ~fits):
-                m.d.sync += value_9.eq(Mux(wide_8[-1], -limit, limit - 1))
+        beyond = self.wide_8[SATURATED_BITS - 1 :]
+        with m.If(self.orders[8].requantises & beyond.any() & ~beyond.all()):
+            m.d.sync += value[9].eq(Mux(self.wide_8[-1], -limit, limit - 1))
 
-        order = orders[9]
-        with m.If(order.valid):
-            m.d.sync += value_10.eq(value_9)
-            with m.If(order.op == VectorOp.REQUANTISE):
-                small = value_9[:SATURATED_BITS].as_signed()
-                m.d.sync += value_10.eq((small + Cat(1, order.content.zero_point).as_signed()) >> 1)
+        order = self.orders[9]
+        doubled = value[9][:SATURATED_BITS].as_signed()
+        with m.If(order.requantises):
+            # (doubled + 1 + 2 * zero_point) >> 1
+            m.d.sync += value[10].eq((doubled + Cat(Const(1, 1), order.content.zero_point).as_signed()) >> 1)
 
-        order = orders[10]
-        with m.If(order.valid):
-            m.d.sync += value_11.eq(value_10)
-            with m.If(order.op == VectorOp.REQUANTISE):
-                small = value_10[: SATURATED_BITS + 1].as_signed()
-                raised = Mux(small < order.content.low, order.content.low, small)
-                m.d.sync += value_11.eq(Mux(raised > order.content.high, order.content.high, raised))
+        order = self.orders[10]
+        rounded = value[10][: SATURATED_BITS + 1].as_signed()
+        raised = Mux(rounded < order.content.low, order.content.low, rounded)
+        with m.If(order.requantises):
+            m.d.sync += value[11].eq(Mux(raised > order.content.high, order.content.high, raised))
 
-        order = orders[11]
-        with m.If(order.valid):
-            m.d.sync += value_12.eq(value_11)
-            with m.If(order.op == VectorOp.REQUANTISE):
-                m.d.sync += value_12.eq(value_11 << order.content.left_shift)
-        m.d.comb += self.result[part].eq(value_12)
+        order = self.orders[11]
+        with m.If(order.requantises):
+            m.d.sync += self.result.eq(value[11] << order.content.left_shift)
 
 
 class _Order:
@@ -256,13 +267,9 @@ class _Order:
         return (self.op == VectorOp.MUL) | (self.op == VectorOp.MAC) | (self.op == VectorOp.REQUANTISE)
 
     @property
-    def shifts(self) -> Any:
-        return (self.op == VectorOp.SHR) | (self.op == VectorOp.REQUANTISE)
+    def requantises(self) -> Any:
+        return self.valid & (self.op == VectorOp.REQUANTISE)
 
     @property
     def accumulates(self) -> Any:
         return self.op[3]
-
-
-def _is_sign_extension(bits: Any) -> Any:
-    return bits.all() | ~bits.any()

@@ -22,9 +22,9 @@ class VectorResults(wiring.Component):
     """Micro-ops from their issue until their result is written, in order.
 
     issue, destination
-        A micro-op has been issued (only while ``room``); its result comes later with ``result_valid``, in the same order.
+        A micro-op is issued (only while ``room``); its result comes later with ``result_valid``, in the same order.
     query, matches
-        Bit ``s`` of ``matches[i]``: slot ``s`` is still to be written after this cycle, and to the entry ``query[i]`` of acc.
+        Bit ``s`` of ``matches[i]``: slot ``s`` is still to be written after this cycle, to entry ``query[i]`` of acc.
     freed
         Bit ``s``: slot ``s`` is written in this cycle; a read in the next cycle sees it.
     retire
