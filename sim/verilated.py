@@ -1,0 +1,309 @@
+"""The core's own Verilog, run by Verilator, with a DRAM model around it: exact integers and exact cycles."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..hw.config import CoreConfig
+from ..hw.interfaces import CycleClass
+from ..hw.isa import Engine, Fault
+from ..hw.registers import Control, Register, Status, class_counter
+from .build import Progress, build_library
+from .dram import DramModel
+from .errors import SimulationError
+from .result import ACTIVITY, EVENT, FaultRecord, RunResult, Trace
+from .state import SCRATCHPADS, Bytes, Int8, Int32
+
+BASE_ADDRESS = 0x1000_0000
+"""Bus address of the memory's first byte."""
+
+PAGE_BYTES = 4096
+WATCHDOG_CYCLES = 100_000
+CYCLE_LIMIT = 10_000_000_000
+
+FINISHED, CYCLES_EXHAUSTED, PROTOCOL_BROKEN = 0, 1, 2
+
+BEATS = (Register.READ_BEATS_LOAD_LO, Register.READ_BEATS_LOADW_LO, Register.READ_BEATS_FETCH_LO)
+CYCLE_CLASSES: tuple[CycleClass, ...] = tuple(CycleClass.__members__.values())
+COUNTED = tuple((engine, kind) for engine in Engine for kind in CYCLE_CLASSES)
+
+
+class _Dram(ctypes.Structure):
+    _fields_ = [
+        ("bytes", ctypes.c_void_p),
+        *(
+            (name, ctypes.c_uint64)
+            for name in ("size", "base", "latency", "bytes_per_cycle", "jitter", "seed", "outstanding", "reorder")
+        ),
+        *((name, ctypes.c_uint64) for name in ("error_start", "error_stop", "error_reads", "error_writes")),
+    ]
+
+
+class _Access(ctypes.Structure):
+    _fields_ = [("address", ctypes.c_uint32), ("value", ctypes.c_uint32)]
+
+
+class _Run(ctypes.Structure):
+    _fields_ = [
+        ("before", ctypes.POINTER(_Access)),
+        ("before_count", ctypes.c_uint64),
+        ("reads", ctypes.POINTER(_Access)),
+        ("reads_count", ctypes.c_uint64),
+        ("status_address", ctypes.c_uint32),
+        ("status_busy", ctypes.c_uint32),
+        ("cycle_limit", ctypes.c_uint64),
+        ("trace", ctypes.c_uint64),
+    ]
+
+
+_EVENT = np.dtype([("start", "u8"), ("retire", "u8"), ("engine", "u4"), ("number", "u4")])
+_ACTIVITY = np.dtype([("start", "u8"), ("cycles", "u8"), ("engine", "u4"), ("kind", "u4")])
+
+
+class RtlSimulator:
+    """A core with its DRAM; the same use as :class:`weft.sim.fsim.FunctionalSimulator`, plus cycles and traces.
+
+    The simulator is built on first use of a configuration (about a minute; ``progress`` gets a line for each step) and
+    then comes from the user's cache folder. ``build_times`` tells what this object had to build.
+    """
+
+    def __init__(
+        self,
+        config: CoreConfig,
+        memory_bytes: int,
+        *,
+        dram: DramModel | None = None,
+        watchdog: int = WATCHDOG_CYCLES,
+        progress: Progress | None = None,
+    ) -> None:
+        self.config = config
+        self.watchdog = watchdog
+        path, self.build_times = build_library(config, progress=progress)
+        self._library = _load(path)
+        padded = -(-max(memory_bytes, 1) // PAGE_BYTES) * PAGE_BYTES
+        self._bytes: Bytes = np.zeros(padded, np.uint8)
+        self.dram: Bytes = self._bytes[:memory_bytes]
+        self._settings = self._c_settings(dram or DramModel())
+        self._machine = self._library.weft_new(ctypes.byref(self._settings))
+
+    def __del__(self) -> None:
+        machine = getattr(self, "_machine", None)
+        if machine:
+            self._library.weft_delete(machine)
+
+    def set_dram(self, dram: DramModel) -> None:
+        """Other timing or errors from the next run on; contents stay."""
+        self._settings = self._c_settings(dram)
+        self._library.weft_configure(self._machine, ctypes.byref(self._settings))
+
+    def read_scratchpad(self, name: str) -> Int8 | Int32:
+        """Copy of ``inp``, ``wgt``, ``acc`` or ``out``: ``(depth, elements)``."""
+        content: Int8 | Int32 = np.concatenate(self._banks(name))
+        return content
+
+    def write_scratchpad(self, name: str, values: Int8 | Int32) -> None:
+        """Replace a scratchpad's content."""
+        banks = self._banks(name)
+        for bank, part in zip(banks, np.split(values, len(banks)), strict=True):
+            bank[...] = part
+
+    def read_register(self, address: int) -> int:
+        """A 32-bit register, through AXI4-Lite."""
+        return int(self._library.weft_read(self._machine, address))
+
+    def write_register(self, address: int, value: int) -> None:
+        """A 32-bit register, through AXI4-Lite."""
+        self._library.weft_write(self._machine, address, value)
+
+    def run(
+        self,
+        offset: int,
+        count: int,
+        *,
+        window_start: int = 0,
+        window_bytes: int | None = None,
+        trace: bool = False,
+        cycle_limit: int = CYCLE_LIMIT,
+    ) -> RunResult:
+        """Run ``count`` instructions at byte ``offset`` of the window (default: the whole memory).
+
+        A core that has not ended after ``cycle_limit`` cycles, or that breaks the bus protocol, raises
+        :class:`SimulationError`; afterwards, as after a fault, it has been reset and can run again.
+        """
+        size = len(self.dram) - window_start if window_bytes is None else window_bytes
+        if window_start % PAGE_BYTES:
+            raise SimulationError(f"window start {window_start:#x} is not a multiple of {PAGE_BYTES}")
+        if window_start < 0 or size < 0 or window_start + size > len(self.dram):
+            raise SimulationError(
+                f"window {window_start:#x} + {size:#x} bytes is not inside the memory of {len(self.dram):#x} bytes"
+            )
+        base = BASE_ADDRESS + window_start
+        writes = [
+            (Register.INTERRUPT_ENABLE, 1),
+            *_halves(Register.WINDOW_BASE_LO, base),
+            *_halves(Register.WINDOW_SIZE_LO, size),
+            (Register.PROGRAM_OFFSET, offset),
+            (Register.PROGRAM_COUNT, count),
+            (Register.WATCHDOG, self.watchdog),
+            (Register.CONTROL, Control.CLEAR_INTERRUPT),
+            (Register.CONTROL, Control.START),
+        ]
+        before = (_Access * len(writes))(*(_Access(*write) for write in writes))
+        reads = (_Access * len(_READS))(*(_Access(address, 0) for address in _READS))
+        request = _Run(before, len(before), reads, len(reads), Register.STATUS, Status.BUS_BUSY, cycle_limit, trace)
+        outcome = self._library.weft_run(self._machine, ctypes.byref(request))
+        values = {access.address: access.value for access in reads}
+        status = Status(values[Register.STATUS])
+        if outcome != FINISHED or Status.FAULT in status:
+            self.write_register(Register.CONTROL, Control.RESET)
+        if outcome == PROTOCOL_BROKEN:
+            problem = self._library.weft_protocol_error(self._machine).decode()
+            raise SimulationError(f"the core broke the bus protocol: {problem}")
+        if outcome == CYCLES_EXHAUSTED:
+            raise SimulationError(f"the core has not finished after {cycle_limit} cycles (status {status!r})")
+        return self._result(values, status, trace)
+
+    def _result(self, values: dict[int, int], status: Status, trace: bool) -> RunResult:
+        def wide(address: int) -> int:
+            return values[address] | values[address + 4] << 32
+
+        fault = None
+        if Status.FAULT in status:
+            fault = FaultRecord(
+                Fault(values[Register.FAULT_CAUSE]), values[Register.FAULT_ENGINE], values[Register.FAULT_NUMBER]
+            )
+        cycles = wide(Register.CYCLES_LO)
+        counters: dict[Engine, dict[CycleClass, int]] = {engine: {} for engine in Engine}
+        for engine, kind in COUNTED:
+            if total := wide(class_counter(engine, kind)):
+                counters[engine][kind] = total
+        return RunResult(
+            cycles=cycles,
+            fault=fault,
+            bytes_read=sum(wide(address) for address in BEATS) * self.config.bus_bytes,
+            bytes_written=wide(Register.WRITE_BEATS_LO) * self.config.bus_bytes,
+            counters=counters,
+            trace=self._trace(cycles) if trace else None,
+        )
+
+    def _trace(self, cycles: int) -> Trace:
+        """Recorded events, with cycle 0 where the core's own counter starts."""
+        events = self._records("weft_events", _EVENT)
+        activity = self._records("weft_activity", _ACTIVITY)
+        recorded = int(activity["cycles"][activity["engine"] == 0].sum())
+        before = recorded - cycles
+        moved_events = np.zeros(len(events), EVENT)
+        for name in ("engine", "number"):
+            moved_events[name] = events[name]
+        for name in ("start", "retire"):
+            moved_events[name] = events[name] - before
+        end = activity["start"] + activity["cycles"]
+        start = np.maximum(activity["start"], before)
+        kept = end > start
+        moved = np.zeros(int(kept.sum()), ACTIVITY)
+        moved["engine"], moved["kind"] = activity["engine"][kept], activity["kind"][kept]
+        moved["start"], moved["cycles"] = start[kept] - before, (end - start)[kept]
+        return Trace(moved_events, moved[np.lexsort((moved["start"], moved["engine"]))])
+
+    def _records(self, function: str, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
+        first = ctypes.c_void_p()
+        count = getattr(self._library, function)(self._machine, ctypes.byref(first))
+        if not count:
+            return np.zeros(0, dtype)
+        raw = (ctypes.c_uint8 * (count * dtype.itemsize)).from_address(first.value or 0)
+        return np.frombuffer(raw, dtype).copy()
+
+    def _banks(self, name: str) -> list[Int8 | Int32]:
+        """Views of the memories inside the verilated core."""
+        config = self.config
+        banks = config.acc_banks if name == "acc" else 1
+        dtype: np.dtype[Any] = np.dtype(np.int32) if name == "acc" else np.dtype(np.int8)
+        entries, entry_bytes = getattr(config, f"{name}_depth") // banks, getattr(config, f"{name}_bytes")
+        views: list[Int8 | Int32] = []
+        for bank in range(banks):
+            address = self._library.weft_memory(self._machine, SCRATCHPADS.index(name), bank)
+            raw = (ctypes.c_uint8 * (entries * entry_bytes)).from_address(address)
+            views.append(np.frombuffer(raw, dtype).reshape(entries, -1))
+        return views
+
+    def _c_settings(self, dram: DramModel) -> _Dram:
+        errors = dram.errors
+        return _Dram(
+            self._bytes.ctypes.data,
+            len(self._bytes),
+            BASE_ADDRESS,
+            dram.latency,
+            dram.bytes_per_cycle,
+            dram.jitter,
+            dram.seed,
+            dram.outstanding,
+            dram.reorder,
+            *(
+                (BASE_ADDRESS + errors.start, BASE_ADDRESS + errors.stop, errors.reads, errors.writes)
+                if errors
+                else (0, 0, 0, 0)
+            ),
+        )
+
+
+def _wide_addresses(low: int) -> tuple[int, int]:
+    return low, low + 4
+
+
+_READS: tuple[int, ...] = (
+    Register.STATUS,
+    Register.FAULT_CAUSE,
+    Register.FAULT_ENGINE,
+    Register.FAULT_NUMBER,
+    *(
+        address
+        for low in (
+            Register.CYCLES_LO,
+            *BEATS,
+            Register.WRITE_BEATS_LO,
+            *(class_counter(engine, kind) for engine, kind in COUNTED),
+        )
+        for address in _wide_addresses(low)
+    ),
+)
+
+
+def _halves(low: int, value: int) -> list[tuple[int, int]]:
+    return [(low, value & 0xFFFF_FFFF), (low + 4, value >> 32)]
+
+
+_libraries: dict[Path, ctypes.CDLL] = {}
+
+
+def _load(path: Path) -> ctypes.CDLL:
+    if path not in _libraries:
+        library = ctypes.CDLL(str(path))
+        library.weft_new.restype = ctypes.c_void_p
+        library.weft_memory.restype = ctypes.c_void_p
+        library.weft_read.restype = ctypes.c_uint32
+        library.weft_run.restype = ctypes.c_int
+        library.weft_protocol_error.restype = ctypes.c_char_p
+        library.weft_events.restype = ctypes.c_uint64
+        library.weft_activity.restype = ctypes.c_uint64
+        for name in ("delete", "run", "write", "read", "configure", "memory", "protocol_error", "events", "activity"):
+            getattr(library, f"weft_{name}").argtypes = _ARGUMENTS[name]
+        _libraries[path] = library
+    return _libraries[path]
+
+
+_ARGUMENTS: dict[str, list[type]] = {
+    "delete": [ctypes.c_void_p],
+    "run": [ctypes.c_void_p, ctypes.c_void_p],
+    "write": [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32],
+    "read": [ctypes.c_void_p, ctypes.c_uint32],
+    "configure": [ctypes.c_void_p, ctypes.c_void_p],
+    "memory": [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32],
+    "protocol_error": [ctypes.c_void_p],
+    "events": [ctypes.c_void_p, ctypes.c_void_p],
+    "activity": [ctypes.c_void_p, ctypes.c_void_p],
+}
