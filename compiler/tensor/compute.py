@@ -212,14 +212,12 @@ def _nest(buffer: Buffer, stage: Stage, taken: set[str]) -> Stmt:
 
 
 def _visit(tensor: Tensor, order: dict[str, Tensor]) -> None:
-    known = order.get(tensor.name)
-    if known is not None:
-        if known is not tensor and known != tensor:
-            raise IRError(f"two tensors are called {tensor.name!r}")
+    if order.get(tensor.name) is tensor:
         return
     for source in tensor.inputs:
         _visit(source, order)
-    order[tensor.name] = tensor
+    if order.setdefault(tensor.name, tensor) != tensor:
+        raise IRError(f"two tensors are called {tensor.name!r}")
 
 
 def _axis_names(fn: Callable[..., object], ndim: int) -> list[str]:

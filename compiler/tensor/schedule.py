@@ -49,6 +49,8 @@ def trace_from_json(text: str) -> Trace:
     """The trace that ``trace_to_json`` wrote; ScheduleError if the text is something else."""
     try:
         rows = json.loads(text)
+        if not isinstance(rows, list):
+            raise TypeError("the outermost value is not a list")
         return tuple(
             Step(str(primitive), tuple(arguments.items()), tuple(results)) for primitive, arguments, results in rows
         )

@@ -1,0 +1,110 @@
+"""simplify keeps the value; bounds are bounds."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from weft.compiler.tensor import (
+    Const,
+    Expr,
+    Var,
+    constant_range,
+    evaluate,
+    expr_text,
+    lower_bound,
+    maximum,
+    minimum,
+    select,
+    simplify,
+    upper_bound,
+)
+
+ROW, COL, DEEP = Var("i"), Var("j"), Var("k")
+# The extent of j depends on i, as after a split that does not divide.
+LOOPS = [(ROW, Const(4)), (COL, minimum(3, 11 - ROW * 3)), (DEEP, Const(5))]
+
+
+def points() -> list[dict[Var, int]]:
+    """All iterations of LOOPS."""
+    found = []
+    for i, j, k in product(range(4), range(3), range(5)):
+        if j < min(3, 11 - i * 3):
+            found.append({ROW: i, COL: j, DEEP: k})
+    return found
+
+
+POINTS = points()
+
+
+def exprs() -> st.SearchStrategy[Expr]:
+    """Index expressions over i, j and k."""
+    leaves = st.one_of(st.sampled_from([ROW, COL, DEEP]), st.integers(-20, 20).map(Const))
+
+    def wider(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
+        pair = st.tuples(inner, inner)
+        scaled = st.tuples(inner, st.integers(-6, 6))
+        divided = st.tuples(inner, st.integers(1, 7))
+        return st.one_of(
+            pair.map(lambda p: p[0] + p[1]),
+            pair.map(lambda p: p[0] - p[1]),
+            pair.map(lambda p: p[0] * p[1]),
+            pair.map(lambda p: minimum(p[0], p[1])),
+            pair.map(lambda p: maximum(p[0], p[1])),
+            scaled.map(lambda p: p[0] * p[1]),
+            divided.map(lambda p: p[0] // p[1]),
+            divided.map(lambda p: p[0] % p[1]),
+            st.tuples(inner, inner, inner, inner).map(lambda p: select(p[0] < p[1], p[2], p[3])),
+        )
+
+    return st.recursive(leaves, wider, max_leaves=8)
+
+
+@given(exprs())
+@settings(max_examples=200)
+def test_simplify_keeps_the_value(expr: Expr) -> None:
+    simple = simplify(expr, LOOPS)
+    for point in POINTS:
+        assert evaluate(simple, point) == evaluate(expr, point), expr_text(simple)
+
+
+@given(exprs())
+@settings(max_examples=200)
+def test_constant_range_holds_all_values(expr: Expr) -> None:
+    low, high = constant_range(expr, LOOPS)
+    assert all(low <= evaluate(expr, point) <= high for point in POINTS)
+
+
+@given(exprs(), st.integers(0, 3))
+@settings(max_examples=200)
+def test_symbolic_bounds_hold_all_values(expr: Expr, depth: int) -> None:
+    outer, inner = LOOPS[:depth], LOOPS[depth:]
+    low, high = lower_bound(expr, inner, outer), upper_bound(expr, inner, outer)
+    for point in POINTS:
+        known = {var: point[var] for var, _ in outer}
+        value = evaluate(expr, point)
+        assert low is None or evaluate(low, known) <= value
+        assert high is None or evaluate(high, known) >= value
+
+
+def test_the_tail_of_a_split_is_seen_to_stay_inside() -> None:
+    assert constant_range(ROW * 3 + COL, LOOPS) == (0, 10)
+
+
+def test_a_fused_loop_taken_apart_and_put_together_is_itself() -> None:
+    assert simplify((ROW // 7) * 7 + ROW % 7, [(ROW, Const(35))]) == ROW
+
+
+def test_a_window_with_a_halo_has_a_short_extent() -> None:
+    high = upper_bound(ROW * 3 + COL + DEEP, LOOPS[1:], LOOPS[:1])
+    assert high is not None
+    assert expr_text(high) == "min(14, i * 3 + 6)"
+
+
+def test_linear_terms_have_one_order() -> None:
+    assert expr_text(simplify(DEEP + 4 - ROW * 2 + COL * 3 + DEEP)) == "j * 3 + k * 2 - i * 2 + 4"
+
+
+def test_a_variable_that_runs_once_is_zero() -> None:
+    assert simplify(ROW * 4 + COL, [(ROW, Const(1)), (COL, Const(4))]) == COL
