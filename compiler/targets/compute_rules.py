@@ -184,6 +184,16 @@ def lower_function(function: Function) -> Kernel:
     )  # fmt: skip
 
 
+def copy_kernel(name: str, shape: tuple[int, ...], blocks: object) -> Kernel:
+    """Copies an activation of packed ``shape`` through the core, as it is."""
+    builder = Builder(blocks_of(blocks))
+    source = te.placeholder(shape, "int8", builder.name("x0"))
+    wide = builder.in_accumulator(source)
+    output = _to_activation(builder, builder.stage(wide.shape, wide.__getitem__, "narrow", narrow=True))
+    stages = Stages("", tuple(builder.widened), "", "", tuple(builder.vector), (), (), output.name)
+    return Kernel(name, "elementwise", (source,), (), output, stages, builder.blocks)
+
+
 def _dtype(node: Expr) -> tir.DType:
     if node.dtype == "int8":
         return "int8"

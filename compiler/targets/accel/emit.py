@@ -16,7 +16,7 @@ from ...tensor.ir import Allocate, Block, Expr, For, If, PrimFunc, Seq, Stmt, Va
 from ...tensor.ir import Store as StoreStmt
 from ..errors import CompileError
 from .fold import CopyLoop, NestLoop, Rectangle, fold_copies, fold_levels, iterate
-from .intrinsics import EmitGemm, EmitLoad, EmitStore, EmitVector, entry_elements, scratchpad_depth
+from .intrinsics import EmitFill, EmitGemm, EmitLoad, EmitStore, EmitVector, entry_elements, scratchpad_depth
 from .leaf import Environment, Evaluator, Leaf, compile_expr, leaf_call, make_leaf
 from .scratchpads import Ring
 from .stream import Access, Issue
@@ -187,6 +187,8 @@ class Emitter:
                 self._emit_vector(leaf, context, extents, emits)
             case EmitLoad() as emits:
                 self._emit_load(leaf, context, extents, emits)
+            case EmitFill() as emits:
+                self._emit_fill(leaf, context, extents, emits)
             case EmitStore():
                 self._emit_store(leaf, context, extents)
             case other:
@@ -352,6 +354,18 @@ class Emitter:
             )  # fmt: skip
             written = Access(memory, instruction.index, (piece.entries,), (1,))
             self._add(instruction, context, self._dram_access(buffer, piece, offset, entry_bytes), (written,))
+
+    def _emit_fill(self, leaf: Leaf, context: Context, extents: list[int], emits: EmitFill) -> None:
+        index, strides = self._entries(leaf, "dst", context)
+        loops = tuple(CopyLoop(extent, stride, 0, 0, 0) for extent, stride in zip(extents, strides, strict=True))
+        pad = leaf.scalars["pad"](context.environment)
+        for piece in fold_copies((*loops, CopyLoop(1, 1, 1, 0, 0)), (1 << STRIDE_BITS) - 1):
+            instruction = Load(
+                scratchpad=emits.scratchpad, index=index + piece.scratchpad, offset=0, rows=0, columns=piece.columns,
+                pad_top=1, pad_value=pad,
+            )  # fmt: skip
+            memory = "acc" if emits.scratchpad is Scratchpad.ACC8 else "inp"
+            self._add(instruction, context, (), (Access(memory, instruction.index, (piece.entries,), (1,)),))
 
     def _emit_store(self, leaf: Leaf, context: Context, extents: list[int]) -> None:
         entry_bytes = self.config.out_bytes

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from ...tensor.ir import PrimFunc
 from ...tensor.schedule import Schedule
@@ -11,10 +12,11 @@ from ..compute_rules import Kernel
 from ..errors import CompileError, ScratchpadFullError
 from .emit import DramBuffer, Emitter
 from .schedule import schedule_kernel
-from .tiling import Problem, Tiling, tilings
+from .tiling import Problem, Tiling, fill, tilings
 
-ATTEMPTS = 24
-"""Tilings that are tried when space is there, but in pieces."""
+ATTEMPTS = ((1.0, 6), (0.75, 6), (0.5, 6))
+"""Largest share of a scratchpad that a tiling may use, and how many such tilings are tried: the less it uses, the
+surer it finds its space in one piece."""
 
 Dump = Callable[[str, str], None]
 """Takes the name of a stage of compilation and its text."""
@@ -42,7 +44,7 @@ def generate(
     """
     problem = Problem(emitter.config, kernel, threads)
     refusal: ScratchpadFullError | None = None
-    for tiling in tilings(problem)[:ATTEMPTS]:
+    for tiling in _attempts(problem):
         schedule = schedule_kernel(kernel, emitter.config, tiling)
         try:
             emitter.emit(schedule.func, dram, layer)
@@ -52,12 +54,22 @@ def generate(
         if dump is not None:
             dump(f"{kernel.name}.loops", str(schedule))
         return Generated(tiling, schedule)
-    if refusal is not None:
-        raise refusal
     if threads > 1:  # a single thread has the scratchpads for itself
         return generate(emitter, kernel, dram, threads=1, layer=layer, dump=dump)
+    if refusal is not None:
+        raise refusal
     raise CompileError(
         f"not even the smallest tile of output {kernel.output.shape} fits the scratchpads of {emitter.config.name!r}",
         at=f"function {kernel.name!r}",
         hint="use a configuration with deeper scratchpads",
     )
+
+
+def _attempts(problem: Problem) -> Iterator[Tiling]:
+    found = tilings(problem)
+    tried: set[Tiling] = set()
+    for share, count in ATTEMPTS:
+        roomy = (tiling for tiling in found if tiling not in tried and fill(problem, tiling) <= share)
+        for tiling in islice(roomy, count):
+            tried.add(tiling)
+            yield tiling

@@ -65,6 +65,13 @@ class EmitLoad:
 
 
 @dataclass(frozen=True)
+class EmitFill:
+    """One entry of a LOAD that only writes scalar ``pad`` to ``dst``."""
+
+    scratchpad: Scratchpad
+
+
+@dataclass(frozen=True)
 class EmitStore:
     """One entry of a STORE from operand ``src`` to ``dst``."""
 
@@ -108,7 +115,9 @@ def scratchpad_depth(config: CoreConfig, scope: str) -> int:
 @cache
 def intrinsics(config: CoreConfig) -> dict[str, TensorIntrinsic]:
     """Every intrinsic of the core, by name."""
-    found = [gemm(config), store(config), *loads(config), *vector_operations(config), *requantises(config)]
+    found = [
+        gemm(config), store(config), *loads(config), *fills(config), *vector_operations(config), *requantises(config),
+    ]  # fmt: skip
     return {intrinsic.name: intrinsic for intrinsic in found}
 
 
@@ -179,6 +188,25 @@ def loads(config: CoreConfig) -> list[TensorIntrinsic]:
         emits = EmitLoad(Scratchpad.ACC, engine, False)
         found.append(_copy(f"{engine.name.lower()}_acc", acc, ("int32", "global"), ("int32", "acc"), emits))
     return found
+
+
+def fills(config: CoreConfig) -> list[TensorIntrinsic]:
+    """One entry of one value, by engine ``load``: what a padded copy is where it meets nothing but padding."""
+    shapes: list[tuple[str, tuple[int, ...], DType, Scratchpad]] = [
+        ("inp", inp_entry(config), "int8", Scratchpad.INP),
+        ("acc", acc_entry(config), "int32", Scratchpad.ACC8),
+    ]
+    return [
+        tensor_intrinsic(
+            f"load_fill_{scope}",
+            operands=[tile("dst", shape, dtype, scope, "out")],
+            scalars=[scalar("pad", dtype, -128, 127)],
+            loops={"i0": shape[0], "i1": shape[1], "i2": shape[2]},
+            meaning=lambda dst, pad, i0, i1, i2: dst.store((i0, i1, i2), pad),
+            emits=EmitFill(scratchpad),
+        )
+        for scope, shape, dtype, scratchpad in shapes
+    ]
 
 
 def store(config: CoreConfig) -> TensorIntrinsic:

@@ -47,7 +47,8 @@ def _place_buffers(schedule: Schedule, kernel: Kernel) -> dict[str, str]:
 def _tile_output(schedule: Schedule, problem: Problem, tiling: Tiling) -> tuple[dict[str, Var], Var, Var]:
     """Split the output's loops. Gives the innermost loop over tiles of each axis, the loop of one tile and the loop of
     one epilogue."""
-    loops = dict(zip(("no", "cd", "y", "x", "r", "n", "s"), schedule.get_loops(problem.kernel.stages.output), strict=True))
+    own = schedule.get_loops(problem.kernel.stages.output)
+    loops = dict(zip(("no", "cd", "y", "x", "r", "n", "s"), own, strict=True))
     sizes = {"no": 1, "cd": tiling.groups, "y": tiling.rows, "x": tiling.columns}
     axis_of_threads = thread_axis(problem, tiling)
     over: dict[str, list[Var]] = {}

@@ -13,6 +13,7 @@ from itertools import product
 
 from ....hw.config import CoreConfig
 from ..compute_rules import Kernel
+from .intrinsics import scratchpad_depth
 
 AXES = ("no", "cd", "y", "x")
 """Tiled axes of the output: batch groups, channel groups, rows, columns."""
@@ -176,15 +177,26 @@ def _buffers(problem: Problem, tiling: Tiling) -> Iterator[_Buffer]:
     yield _Buffer("wgt", groups * tiling.reduction * problem.taps, wgt_copies, wgt_loads, config.wgt_bytes)
 
 
+def fill(problem: Problem, tiling: Tiling) -> float:
+    """The share of the fullest scratchpad that is in use at once; above 1 the tiling does not fit."""
+    used = _used(list(_buffers(problem, tiling)))
+    return max(entries / scratchpad_depth(problem.config, scratchpad) for scratchpad, entries in used.items())
+
+
+def _used(buffers: list[_Buffer]) -> dict[str, int]:
+    used = {"inp": 0, "wgt": 0, "acc": 0, "out": 0}
+    for buffer in buffers:
+        used[buffer.scratchpad] += buffer.entries * buffer.copies
+    return used
+
+
 def estimate(problem: Problem, tiling: Tiling) -> float | None:
     """Cycles, roughly; None if the tiling does not fit the scratchpads."""
     config = problem.config
-    used = {"inp": 0, "wgt": 0, "acc": 0, "out": 0}
     buffers = list(_buffers(problem, tiling))
-    for buffer in buffers:
-        used[buffer.scratchpad] += buffer.entries * buffer.copies
+    used = _used(buffers)
     for scratchpad, entries in used.items():
-        if entries > getattr(config, f"{scratchpad}_depth"):
+        if entries > scratchpad_depth(config, scratchpad):
             return None
     outer, groups, height, width = problem.output
     pixels = outer * groups * problem.parts * height * width
@@ -203,9 +215,8 @@ def estimate(problem: Problem, tiling: Tiling) -> float | None:
         traffic += cycles * buffer.loads
         if buffer.loads:
             exposed += cycles  # the first load has nothing to hide behind
-        if buffer.copies == 1 and buffer.loads > 1 and used[buffer.scratchpad] + buffer.entries > getattr(
-            config, f"{buffer.scratchpad}_depth"
-        ):
+        doubled = used[buffer.scratchpad] + buffer.entries
+        if buffer.copies == 1 and buffer.loads > 1 and doubled > scratchpad_depth(config, buffer.scratchpad):
             exposed += cycles * (buffer.loads - 1)  # no room to load ahead
     if tiling.threads == 1 or tiles == 1:
         exposed += vector / tiles
@@ -218,7 +229,7 @@ def tilings(problem: Problem) -> list[Tiling]:
     """Every tiling that fits, the cheapest first. Columns are cut only where full rows do not fit."""
     _, groups, height, width = problem.output
     for columns in _sizes(width):
-        found = []
+        found: list[tuple[float, int, Tiling]] = []
         for group, row, reduction, outer in product(
             _sizes(groups), _sizes(height), _sizes(problem.reduction) or [0], (True, False)
         ):
