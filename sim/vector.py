@@ -23,7 +23,8 @@ _ACCUMULATE: dict[VectorOp, tuple[np.ufunc, int]] = {
     VectorOp.MIN_ACCUMULATE: (np.minimum, 2**31 - 1),
     VectorOp.MAX_ACCUMULATE: (np.maximum, -(2**31)),
 }
-_WITHOUT_B = (VectorOp.SUM, VectorOp.MIN_ACCUMULATE, VectorOp.MAX_ACCUMULATE)
+OPS_WITHOUT_B = (VectorOp.SUM, VectorOp.MIN_ACCUMULATE, VectorOp.MAX_ACCUMULATE)
+"""Operations that ignore the field ``b``."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def run_vector(memories: Memories, nest: LoopNest, instruction: Vector) -> tuple
 
 def _entries_of_b(instruction: Vector) -> int:
     """Consecutive accumulator entries that operand ``b`` reads."""
-    if instruction.b_immediate or instruction.op in _WITHOUT_B:
+    if instruction.b_immediate or instruction.op in OPS_WITHOUT_B:
         return 0
     return 3 if instruction.op is VectorOp.REQUANTISE else 1
 
@@ -90,7 +91,7 @@ def _run_part(
     right: Int64 | int
     if instruction.b_immediate:
         right = instruction.b
-    elif instruction.op is VectorOp.REQUANTISE or instruction.op in _WITHOUT_B:
+    elif instruction.op is VectorOp.REQUANTISE or instruction.op in OPS_WITHOUT_B:
         right = 0
     else:
         right = acc[b].astype(np.int64)

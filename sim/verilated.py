@@ -103,7 +103,8 @@ class RtlSimulator:
 
     def read_scratchpad(self, name: str) -> Int8 | Int32:
         """Copy of ``inp``, ``wgt``, ``acc`` or ``out``: ``(depth, elements)``."""
-        content: Int8 | Int32 = np.concatenate(self._banks(name))
+        banks: list[Any] = list(self._banks(name))
+        content: Int8 | Int32 = np.concatenate(banks)
         return content
 
     def write_scratchpad(self, name: str, values: Int8 | Int32) -> None:

@@ -1,0 +1,465 @@
+"""Random programs without races, and the comparison of two simulators on them.
+
+A program is first a plain list of instructions in one global order; tokens are then derived from what the instructions
+touch, so that dropping any instruction leaves a legal program (this is how failures shrink). Choices come from a
+function ``draw(low, high)``: a seeded generator, or hypothesis.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from ..hw.config import LOOP_LEVELS, PAD_BITS, CoreConfig
+from ..hw.isa import (
+    Engine,
+    Finish,
+    Gemm,
+    Instruction,
+    Load,
+    Loop,
+    Scratchpad,
+    Store,
+    Sync,
+    Vector,
+    VectorOp,
+    assemble,
+    format_instruction,
+)
+from .dma import granules, transfer_of
+from .dram import DramModel
+from .loops import Indices, LoopLevel, LoopNest
+from .result import RunResult
+from .state import SCRATCHPADS, Bytes, Int8, Int32
+from .vector import OPS_WITHOUT_B
+
+Draw = Callable[[int, int], int]
+"""A number in ``low..high``, both included."""
+
+MEMORY_BYTES = 1 << 16
+PROGRAM_BYTES = 1 << 13
+DATA_BYTES = 3 << 12
+MICRO_OPS = 200
+"""Most micro-ops of one random instruction."""
+
+NEAR = 12
+"""Most indices are below this, so that instructions meet on the same entries."""
+
+Transferring = TypeVar("Transferring", Load, Store)
+
+Touched = dict[str, tuple[set[int], set[int]]]
+"""For each memory, the entries (DRAM: granules) that an instruction reads and writes."""
+
+
+class Simulator(Protocol):
+    """What :func:`mismatch` needs of a simulator."""
+
+    dram: Bytes
+
+    def run(self, offset: int, count: int, *, window_start: int, window_bytes: int) -> RunResult: ...
+
+    def read_scratchpad(self, name: str) -> Int8 | Int32: ...
+
+    def write_scratchpad(self, name: str, values: Int8 | Int32) -> None: ...
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program with its surroundings: contents of all memories (from ``data_seed``), places, DRAM timing."""
+
+    config: CoreConfig
+    plain: tuple[Instruction, ...]  # without tokens
+    data_seed: int
+    token_seed: int
+    window_start: int
+    program_offset: int
+    dram: DramModel
+
+    @property
+    def instructions(self) -> tuple[Instruction, ...]:
+        """The program: tokens derived, FINISH at the end."""
+        return (*add_tokens(self.config, self.plain, seeded(self.token_seed)), Finish())
+
+    def __str__(self) -> str:
+        head = (
+            f"{self.config}\ndata_seed={self.data_seed} token_seed={self.token_seed} "
+            f"window_start={self.window_start:#x} program_offset={self.program_offset:#x}\n{self.dram}\n"
+        )
+        lines = (f"{i:4}: {format_instruction(instruction)}" for i, instruction in enumerate(self.instructions))
+        return head + "\n".join(lines)
+
+
+def seeded(seed: int) -> Draw:
+    """A reproducible source of choices."""
+    return random.Random(seed).randint
+
+
+def random_case(config: CoreConfig, draw: Draw, *, most_instructions: int = 40) -> Case:
+    """A whole random case."""
+    plain = plain_instructions(config, draw, draw(1, most_instructions))
+    return Case(
+        config=config,
+        plain=tuple(plain),
+        data_seed=draw(0, 1 << 30),
+        token_seed=draw(0, 1 << 30),
+        window_start=4096 * draw(0, 3),
+        program_offset=64 * draw(0, 20),
+        dram=DramModel(
+            latency=draw(1, 60),
+            bytes_per_cycle=draw(1, 2 * config.bus_bytes),
+            jitter=draw(0, 40),
+            seed=draw(0, 1 << 30),
+            outstanding=draw(1, 16),
+            reorder=bool(draw(0, 1)),
+        ),
+    )
+
+
+# Instructions
+
+
+def plain_instructions(config: CoreConfig, draw: Draw, count: int) -> list[Instruction]:
+    """Random instructions without tokens, all of whose indices and addresses are legal."""
+    loops = {engine: [LoopLevel() for _ in range(LOOP_LEVELS)] for engine in (Engine.GEMM, Engine.VECTOR)}
+    plain: list[Instruction] = []
+    for _ in range(count):
+        kind = draw(0, 15)
+        instruction: Instruction
+        if kind <= 2:
+            instruction = _vector(config, draw, loops[Engine.VECTOR])
+        elif kind <= 5:
+            instruction = _gemm(config, draw, loops[Engine.GEMM])
+        elif kind <= 9:
+            instruction = _loop(config, draw)
+            loops[instruction.engine][instruction.level] = level_of(instruction)
+        elif kind <= 12:
+            instruction = _load(config, draw)
+        elif kind <= 14:
+            instruction = _store(config, draw)
+        else:
+            instruction = Sync(engine=Engine(draw(0, len(Engine) - 1)))
+        plain.append(instruction)
+    return plain
+
+
+def level_of(loop: Loop) -> LoopLevel:
+    """What a LOOP leaves in its level."""
+    return LoopLevel(loop.extent, loop.dst_stride, loop.a_stride, loop.b_stride)
+
+
+def _loop(config: CoreConfig, draw: Draw) -> Loop:
+    def stride() -> int:
+        if draw(0, 9) == 9:
+            return draw(0, (1 << config.index_bits) - 1)
+        return (0, 1, 0, 1, 2, 3, 5)[draw(0, 6)]
+
+    return Loop(
+        engine=(Engine.GEMM, Engine.VECTOR)[draw(0, 1)],
+        level=draw(0, LOOP_LEVELS - 1),
+        extent=draw(1, 5) if draw(0, 7) else draw(1, 40),
+        dst_stride=stride(),
+        a_stride=stride(),
+        b_stride=stride(),
+    )
+
+
+def _levels(draw: Draw, loops: Sequence[LoopLevel], fits: Callable[[LoopNest], bool]) -> tuple[int, LoopNest]:
+    """As many of the innermost loops, up to a random number, as leave all indices room."""
+    levels = draw(0, LOOP_LEVELS)
+    while True:
+        nest = LoopNest(tuple(reversed(loops[:levels])))
+        if nest.count <= MICRO_OPS and fits(nest):
+            return levels, nest
+        levels -= 1
+
+
+def _index(draw: Draw, nest: LoopNest, operand: str, depth: int) -> int:
+    most = depth - 1 - nest.largest(0, operand)
+    return draw(0, most if draw(0, 5) == 5 else min(most, NEAR))
+
+
+def _gemm(config: CoreConfig, draw: Draw, loops: Sequence[LoopLevel]) -> Gemm:
+    depths = {"dst": config.acc_depth, "a": config.inp_depth, "b": config.wgt_depth}
+    levels, nest = _levels(draw, loops, lambda nest: all(nest.largest(0, x) < depths[x] for x in depths))
+    dst, src, wgt = (_index(draw, nest, operand, depth) for operand, depth in depths.items())
+    return Gemm(zero=draw(0, 1), levels=levels, dst=dst, src=src, wgt=wgt)
+
+
+def _vector(config: CoreConfig, draw: Draw, loops: Sequence[LoopLevel]) -> Vector:
+    op = list(VectorOp)[draw(0, len(VectorOp) - 1)]
+    to_out = 0 if op.accumulates else draw(0, 1)
+    b_immediate = 0 if op is VectorOp.REQUANTISE else draw(0, 1)
+    uses_b = not b_immediate and op not in OPS_WITHOUT_B
+    b_entries = 3 if op is VectorOp.REQUANTISE else 1
+    depths = {"dst": config.out_depth if to_out else config.acc_depth, "a": config.acc_depth}
+    if uses_b:
+        depths["b"] = config.acc_depth - b_entries + 1
+    levels, nest = _levels(draw, loops, lambda nest: all(nest.largest(0, x) < depths[x] for x in depths))
+    if not uses_b:
+        b = draw(-40, 40) if draw(0, 2) else draw(-(1 << 24), (1 << 24) - 1)
+    else:
+        b = _index(draw, nest, "b", depths["b"])
+    return Vector(
+        op=op,
+        zero=draw(0, 1),
+        levels=levels,
+        to_out=to_out,
+        b_immediate=b_immediate,
+        dst=_index(draw, nest, "dst", depths["dst"]),
+        a=_index(draw, nest, "a", depths["a"]),
+        b=b,
+        zero_point=draw(-256, 255),
+        low=draw(-256, 255),
+        high=draw(-256, 255),
+        left_shift=draw(0, 31) if draw(0, 2) == 2 else 0,
+    )
+
+
+def _load(config: CoreConfig, draw: Draw) -> Load:
+    engine = (Engine.LOAD, Engine.LOADW)[draw(0, 1)]
+    own = Scratchpad.INP if engine is Engine.LOAD else Scratchpad.WGT
+    scratchpad = (own, own, Scratchpad.ACC, Scratchpad.ACC8)[draw(0, 3)]
+    pads = [draw(0, 3) if draw(0, 2) == 2 else 0 for _ in range(4)]
+    if draw(0, 15) == 15:
+        pads[draw(0, 3)] = draw(0, (1 << PAD_BITS) - 1)
+    rows, columns, stride = _rectangle(draw)
+    load = Load(
+        engine=engine,
+        scratchpad=scratchpad,
+        index=0,
+        offset=0,
+        rows=rows,
+        columns=columns,
+        stride=stride,
+        pad_top=pads[0],
+        pad_bottom=pads[1],
+        pad_left=pads[2],
+        pad_right=pads[3],
+        pad_value=draw(-128, 127),
+    )
+    return _placed(config, draw, load)
+
+
+def _store(config: CoreConfig, draw: Draw) -> Store:
+    rows, columns, stride = _rectangle(draw)
+    store = Store(index=0, offset=0, rows=rows, columns=columns, stride=stride)
+    return _placed(config, draw, store)
+
+
+def _rectangle(draw: Draw) -> tuple[int, int, int]:
+    """Rows, columns and stride; now and then a long row or overlapping rows."""
+    if draw(0, 11) == 11:
+        return draw(1, 2), draw(1, 60), draw(0, 64)
+    return draw(0, 4), draw(0, 6), draw(0, 9)
+
+
+def _placed(config: CoreConfig, draw: Draw, instruction: Transferring) -> Transferring:
+    """The instruction with a legal index and offset, its rows cut until it fits."""
+    while True:
+        transfer = transfer_of(config, instruction)
+        room = int(getattr(config, f"{transfer.memory}_depth")) - transfer.entries
+        bytes_needed = transfer.end - transfer.start if transfer.bytes else 0
+        if room >= 0 and bytes_needed <= DATA_BYTES:
+            break
+        if isinstance(instruction, Load) and instruction.columns <= 1:
+            instruction = replace(instruction, pad_left=0, pad_right=0)
+        instruction = replace(instruction, rows=instruction.rows // 2, columns=instruction.columns // 2)
+    step = max(1, min(transfer.entry_bytes, config.bus_bytes) // config.granule_bytes)
+    first = (PROGRAM_BYTES // config.granule_bytes) // step
+    places = (DATA_BYTES - bytes_needed) // config.granule_bytes // step
+    near = draw(0, min(places, NEAR)) if draw(0, 2) else draw(0, places)
+    index = draw(0, room if draw(0, 5) == 5 else min(room, NEAR))
+    return replace(instruction, index=index, offset=(first + near) * step)
+
+
+# Tokens
+
+
+def touched(config: CoreConfig, plain: Sequence[Instruction]) -> list[Touched]:
+    """What each instruction reads and writes, in program order."""
+    loops = {engine: [LoopLevel() for _ in range(LOOP_LEVELS)] for engine in (Engine.GEMM, Engine.VECTOR)}
+    result = []
+    for instruction in plain:
+        entries: Touched = {name: (set(), set()) for name in ("dram", *SCRATCHPADS)}
+        match instruction:
+            case Loop():
+                loops[instruction.engine][instruction.level] = level_of(instruction)
+            case Load() | Store():
+                transfer = transfer_of(config, instruction)
+                scratchpad = set(range(transfer.index, transfer.index + transfer.entries))
+                dram: set[int] = set()
+                if transfer.bytes:
+                    places = granules(config, transfer)
+                    dram = set(range(places.start, places.stop) if isinstance(places, slice) else places.tolist())
+                is_load = isinstance(instruction, Load)
+                entries["dram"][0 if is_load else 1].update(dram)
+                entries[transfer.memory][1 if is_load else 0].update(scratchpad)
+            case Gemm():
+                dst, a, b = _offsets(loops[Engine.GEMM], instruction.levels)
+                entries["acc"][1].update((dst + instruction.dst).tolist())
+                entries["inp"][0].update((a + instruction.src).tolist())
+                entries["wgt"][0].update((b + instruction.wgt).tolist())
+            case Vector():
+                dst, a, b = _offsets(loops[Engine.VECTOR], instruction.levels)
+                entries["out" if instruction.to_out else "acc"][1].update((dst + instruction.dst).tolist())
+                entries["acc"][0].update((a + instruction.a).tolist())
+                if not instruction.b_immediate and instruction.op not in OPS_WITHOUT_B:
+                    for k in range(3 if instruction.op is VectorOp.REQUANTISE else 1):
+                        entries["acc"][0].update((b + instruction.b + k).tolist())
+        result.append(entries)
+    return result
+
+
+def _offsets(loops: Sequence[LoopLevel], levels: int) -> tuple[Indices, Indices, Indices]:
+    nest = LoopNest(tuple(reversed(loops[:levels])))
+    dst, a, b, _ = nest.part(0, nest.count)
+    return dst, a, b
+
+
+def _conflict(first: Touched, second: Touched) -> bool:
+    return any(
+        not first[name][1].isdisjoint(second[name][0] | second[name][1])
+        or not first[name][0].isdisjoint(second[name][1])
+        for name in first
+    )
+
+
+class _Links:
+    """Tokens from one engine to another as (sender, receiver) pairs, both ascending."""
+
+    def __init__(self, depth: int) -> None:
+        self.depth = depth
+        self.pairs: list[tuple[int, int]] = []
+
+    def orders(self, sender: int) -> bool:
+        """Is what follows the last receiver already behind ``sender``?"""
+        return bool(self.pairs) and self.pairs[-1][0] >= sender
+
+    def add(self, sender: int, receiver: int, latest: int) -> None:
+        """Let ``receiver`` wait for ``sender`` (or, where the counter would overflow, for ``latest``)."""
+        if self.held(sender) < self.depth:
+            self.pairs.append((sender, receiver))
+        elif self.held(latest) < self.depth:
+            self.pairs.append((latest, receiver))
+        else:
+            self.pairs[-1] = (latest, self.pairs[-1][1])
+
+    def fits(self, sender: int) -> bool:
+        """May ``sender`` send one more, in order and without filling the counter?"""
+        return not self.orders(sender) and self.held(sender) < self.depth
+
+    def held(self, sender: int) -> int:
+        """Tokens in the counter when ``sender`` ends, if instructions run one after another."""
+        return sum(1 for _, other in self.pairs if other > sender)
+
+
+def add_tokens(config: CoreConfig, plain: Sequence[Instruction], draw: Draw) -> list[Instruction]:
+    """Waits and sends that order all conflicting accesses, and some more that order nothing needed.
+
+    Running the instructions one after another in the given order is legal, so no execution of them can deadlock.
+    """
+    entries = touched(config, plain)
+    earlier: dict[Engine, list[int]] = {engine: [] for engine in Engine}
+    links = {(a, b): _Links(config.token_depth) for a in Engine for b in Engine if a != b}
+    extra = draw(0, 4)
+    for number, instruction in enumerate(plain):
+        target = instruction.engine
+        for source in Engine:
+            if source == target or not earlier[source]:
+                continue
+            link, senders = links[source, target], earlier[source]
+            needed = next((j for j in reversed(senders) if _conflict(entries[j], entries[number])), None)
+            if needed is not None and not link.orders(needed):
+                link.add(needed, number, senders[-1])
+            elif draw(0, 9) < extra:
+                sender = senders[draw(0, len(senders) - 1)]
+                if link.fits(sender):
+                    link.add(sender, number, senders[-1])
+        earlier[target].append(number)
+    waits, sends = [0] * len(plain), [0] * len(plain)
+    for (source, target), link in links.items():
+        for sender, receiver in link.pairs:
+            sends[sender] |= 1 << target
+            waits[receiver] |= 1 << source
+        # Tokens that nobody takes: after the last that is taken, as many as the counter holds.
+        last = link.pairs[-1][0] if link.pairs else -1
+        if extra and draw(0, 7) == 7:
+            rest = [j for j in earlier[source] if j > last]
+            room = config.token_depth - link.held(rest[0]) if rest else 0
+            for sender in rest[: draw(0, room)]:
+                sends[sender] |= 1 << target
+    return [replace(part, wait=waits[i], send=sends[i]) for i, part in enumerate(plain)]
+
+
+# Comparison
+
+
+def fill(case: Case, simulator: Simulator) -> tuple[int, int]:
+    """Put data and program into a simulator; returns the program's offset in the window and its length."""
+    rng = np.random.default_rng(case.data_seed)
+    config = case.config
+    simulator.dram[...] = rng.integers(0, 256, len(simulator.dram), np.uint8)
+    for name in SCRATCHPADS:
+        shape = (getattr(config, f"{name}_depth"), config.lanes if name == "acc" else getattr(config, f"{name}_bytes"))
+        if name == "acc":
+            span = np.int64(1) << rng.integers(0, 32, shape)
+            simulator.write_scratchpad(name, rng.integers(-span, span).astype(np.int32))
+        else:
+            simulator.write_scratchpad(name, rng.integers(-128, 128, shape).astype(np.int8))
+    program = assemble(config, case.instructions)
+    start = case.window_start + case.program_offset
+    simulator.dram[start : start + len(program)] = program
+    return case.program_offset, len(case.instructions)
+
+
+def mismatch(case: Case, reference: Simulator, subject: Simulator) -> str:
+    """Run the case on both; the first difference in fault or memory, or an empty string."""
+    window_bytes = len(reference.dram) - case.window_start
+    results = []
+    for simulator in (reference, subject):
+        offset, count = fill(case, simulator)
+        results.append(simulator.run(offset, count, window_start=case.window_start, window_bytes=window_bytes))
+    if results[0].fault != results[1].fault:
+        return f"faults differ: {results[0].fault} and {results[1].fault}"
+    if results[0].fault is not None:
+        return f"a legal program faulted: {results[0].fault}"
+    for name in ("dram", *SCRATCHPADS):
+        first, second = (
+            simulator.dram if name == "dram" else simulator.read_scratchpad(name) for simulator in (reference, subject)
+        )
+        wrong = np.argwhere(first != second)
+        if len(wrong):
+            place = tuple(int(x) for x in wrong[0])
+            return f"{name}{list(place)} is {first[place]} and {second[place]}; {len(wrong)} elements differ"
+    return ""
+
+
+def shrink(case: Case, fails: Callable[[Case], bool]) -> Case:
+    """Drop instructions as long as the case still fails: halves, quarters, ... single ones."""
+    size = len(case.plain) // 2
+    while size:
+        start = 0
+        while start < len(case.plain):
+            smaller = replace(case, plain=case.plain[:start] + case.plain[start + size :])
+            if smaller.plain and _is_legal(smaller) and fails(smaller):
+                case = smaller
+            else:
+                start += size
+        size //= 2
+    return case
+
+
+def _is_legal(case: Case) -> bool:
+    """Dropping a LOOP may send indices out of their memories."""
+    config = case.config
+    depths = {name: int(getattr(config, f"{name}_depth")) for name in SCRATCHPADS}
+    return all(
+        max(reads | writes, default=0) < depths[name]
+        for entries in touched(config, case.plain)
+        for name, (reads, writes) in entries.items()
+        if name != "dram"
+    )
