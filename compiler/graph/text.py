@@ -206,16 +206,25 @@ class _Parser:
         token = self.tokens[self.place if ahead else max(self.place - 1, 0)]
         return GraphError(f"line {token.line}: {message}")
 
-    def peek(self, *texts: str) -> bool:
-        self._skip_spans()
-        return self.tokens[self.place].text in texts and self.tokens[self.place].kind in ("mark", "name")
+    def next_place(self) -> int:
+        """Where the next token stands that is not a span comment."""
+        place = self.place
+        while self.tokens[place].kind == "span":
+            place += 1
+        return place
 
-    def _skip_spans(self) -> None:
-        while self.tokens[self.place].kind == "span":
-            self.place += 1
+    def peek(self, text: str) -> bool:
+        token = self.tokens[self.next_place()]
+        return token.text == text and token.kind in ("mark", "name")
+
+    def names_an_attribute(self) -> bool:
+        """Whether ``name =`` comes next."""
+        place = self.next_place()
+        following = self.tokens[place : place + 2]
+        return following[0].kind == "name" and following[-1].text == "="
 
     def take(self, *kinds: str) -> str:
-        self._skip_spans()
+        self.place = self.next_place()
         token = self.tokens[self.place]
         if token.kind not in kinds:
             raise self.error(f"expected a {' or '.join(kinds)}, but found {token.text!r}", ahead=True)
@@ -223,13 +232,13 @@ class _Parser:
         return token.text
 
     def expect(self, text: str) -> None:
-        if not self.peek(text):
+        if not self.accept(text):
+            self.place = self.next_place()
             raise self.error(f"expected {text!r}, but found {self.tokens[self.place].text!r}", ahead=True)
-        self.place += 1
 
     def accept(self, text: str) -> bool:
         if self.peek(text):
-            self.place += 1
+            self.place = self.next_place() + 1
             return True
         return False
 
@@ -254,7 +263,7 @@ class _Parser:
         while self.accept("fn"):
             last = self.function()
             self.functions[last.name] = last
-        self._skip_spans()
+        self.place = self.next_place()
         if self.tokens[self.place].kind != "end":
             raise self.error(f"expected 'fn', but found {self.tokens[self.place].text!r}", ahead=True)
         if last is None:
@@ -288,7 +297,7 @@ class _Parser:
             self.accept(",")
         self.expect("{")
         attrs: dict[str, AttrValue] = {"name": name}
-        if self.tokens[self.place + 1].text == "=" and self.tokens[self.place].text != "%":
+        if self.tokens[self.place].kind != "span" and self.names_an_attribute():
             while not self.accept("}"):
                 key = self.take("name")
                 self.expect("=")
@@ -394,8 +403,7 @@ class _Parser:
         args: list[Expr] = []
         attrs: dict[str, AttrValue] = {}
         while not self.accept(")"):
-            self._skip_spans()
-            if self.tokens[self.place].kind == "name" and self.tokens[self.place + 1].text == "=":
+            if self.names_an_attribute():
                 key = self.take("name")
                 self.expect("=")
                 attrs[key] = self.value()
@@ -431,4 +439,8 @@ def parse(text: str, constants: Mapping[str, Array] | None = None) -> Module:
 
     Raises `GraphError` with the line when the text is wrong, a constant is missing or its checksum differs.
     """
-    return _Parser(text, constants or {}).module()
+    parser = _Parser(text, constants or {})
+    try:
+        return parser.module()
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:  # a number or a value that cannot be
+        raise parser.error(f"cannot be read: {error}") from error

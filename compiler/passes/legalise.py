@@ -145,8 +145,13 @@ class _Legaliser:
                 return result
             reason = result.reason
             self.floats[id(source)] = self._float_on_host(source, reason)
-        on_host = self._host("quantise", (self.floats[id(source)], *node.args[1:]), dict(node.attrs), reason, node.span)
-        return self._host("to_signed", (on_host,), {}, reason, node.span) if offset else on_host
+        return self._quantise_on_host(node, self.floats[id(source)], reason)
+
+    def _quantise_on_host(self, node: Call, source: Expr, reason: str) -> Expr:
+        scale, zero_point = node.args[1:]
+        if node.dtype == "uint8" and isinstance(zero_point, Constant):
+            zero_point = Constant((zero_point.value.astype(np.int16) - 128).astype(np.int8))
+        return self._host("quantise", (source, scale, zero_point), dict(node.attrs), reason, node.span)
 
     # Real values
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..graph import Call, Constant, Expr, call
+from ..graph import Call, Constant, Expr, Span, call
 from .manager import rule_pass
 
 
@@ -122,22 +122,24 @@ def sink_transpose(node: Call) -> Expr | None:
     """An integer operator on transposed tensors  ->  transpose of the operator, so that transposes meet and cancel"""
     match node:
         case Call(op="multiply_immediate" | "subtract_immediate", args=(Call(op="transpose", args=(x,)) as move,)):
-            return _transposed(call(node.op, x, span=node.span, **node.attrs), move)
+            return _transposed(node, (x,), move)
         case Call(
             op="multiply" | "multiply_accumulate",
             args=(Call(op="transpose", args=(a,)) as move, Call(op="transpose", args=(b,)) as other),
         ) if move.attr("perm") == other.attr("perm"):
-            return _transposed(call(node.op, a, b, span=node.span, **node.attrs), move)
+            return _transposed(node, (a, b), move)
         case Call(op="requantise", args=(Call(op="transpose", args=(x,)) as move, *params)):
             values = [param.value for param in params if isinstance(param, Constant)]
             if len(values) == 3 and all(value.size and np.all(value == value[0]) for value in values):
                 spread = [Constant(np.full(x.shape[1], value[0], np.int32)) for value in values]
-                return _transposed(call("requantise", x, *spread, span=node.span, **node.attrs), move)
+                return _transposed(node, (x, *spread), move)
     return None
 
 
-def _transposed(node: Call, move: Call) -> Call:
-    return call("transpose", node, perm=move.attr("perm"), span=move.span)
+def _transposed(node: Call, args: tuple[Expr, ...], move: Call) -> Call:
+    """The operator of ``node`` on ``args``, and the transpose behind it, which now makes the user's tensor."""
+    inner = call(str(node.op), *args, span=Span(node.span.nodes), **node.attrs)
+    return call("transpose", inner, perm=move.attr("perm"), span=node.span.merged(move.span))
 
 
 def _is_all(constant: Constant, value: float) -> bool:

@@ -137,13 +137,14 @@ class Agreement:
     elements: int
     equal: float  # the smallest fraction of equal integers of any layer
     worst: int  # largest difference
+    unequal: int  # integers that differ, of all layers
 
 
 def agreement(model: onnx.ModelProto, module: Module, inputs: dict[str, Array]) -> Agreement:
     """Compare every layer that both know."""
     theirs = onnxruntime_layers(model, inputs)
     _, ours = our_layers(module, inputs)
-    layers = elements = worst = 0
+    layers = elements = worst = unequal = 0
     equal = 1.0
     for name, value in ours.items():
         if name not in theirs or theirs[name].dtype not in (np.int8, np.uint8):
@@ -152,5 +153,6 @@ def agreement(model: onnx.ModelProto, module: Module, inputs: dict[str, Array]) 
         difference = np.abs(wanted - value.astype(np.int32).reshape(wanted.shape))
         layers, elements = layers + 1, elements + difference.size
         worst = max(worst, int(difference.max()))
+        unequal += int(np.count_nonzero(difference))
         equal = min(equal, float(np.mean(difference == 0)))
-    return Agreement(layers, elements, equal, worst)
+    return Agreement(layers, elements, equal, worst, unequal)

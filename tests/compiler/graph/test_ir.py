@@ -74,7 +74,7 @@ def test_a_constant_keeps_its_own_copy() -> None:
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: call("nn.add", X, Var("y", TensorType((4,), "float32"))), r"nn.add: float32\[2, 3\] and float32\[4\] do n"),
+        (lambda: call("nn.add", X, Var("y", TensorType((4,), "float32"))), r"nn.add: float32\[2, 3\] and float32\[4"),
         (lambda: call("nn.clip", X, X), r"nn.clip takes 1 operands \(x\), not 2"),
         (lambda: call("nn.max_pool", X), r"nn.max_pool needs the attribute 'kernel'"),
         (lambda: call("reshape", X, shape=(4, 2)), r"float32\[2, 3\] has 6 elements, but the new shape \(4, 2\) has 8"),

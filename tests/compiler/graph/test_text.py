@@ -100,7 +100,7 @@ def test_nested_calls_can_be_written() -> None:
     [
         ("fn @main(%x: float32[2]) {\n  return %y\n}", r"line 2: %y is not defined"),
         ("fn @main(%x: float32[2]) {\n  return blur(%x)\n}", r"line 2: there is no operator 'blur'"),
-        ("fn @main(%x: float32[2]) {\n %0 = nn.clip(%x) : int8[2]\n return %0 }", r"line 2: %0 is written as int8\[2\]"),
+        ("fn @main(%x: float32[2]) {\n %0 = nn.clip(%x) : int8[2] return %0 }", r"line 2: %0 is written as int8\[2\]"),
         ("fn @main(%x: float32[2]) {\n  return nn.clip(%x, width=3)\n}", r"line 2: nn.clip has no attribute 'width'"),
         ("fn @main(%x: float32[2]) { return ; }", r"line 1: cannot read ';"),
         ("fn @main(%x: float32[2]) {\n\n", r"line 3: expected 'return', but found 'the end of the text'"),
@@ -119,3 +119,27 @@ def test_a_changed_constant_is_refused() -> None:
     table = {name: value + 1 for name, value in constant_table(module).items()}
     with pytest.raises(GraphError, match=r"constant 'b' in the table is not the one that the text means"):
         parse(to_text(module), table)
+
+
+EXAMPLE = """fn @half(%x: float32[2]) {host="a \\"reason\\"", list=(1, (2.5,), true)} {  # "f"
+  %0 = nn.multiply(%x, float32(0.5)) : float32[2]  # "half" -> "t"
+  return %0
+}
+fn @main(%x: float32[2]) {
+  %0 = @half(%x) : float32[2]
+  %1 = (%0, %x) : (float32[2], float32[2])
+  %2 = nn.add(%1[0], float32[2](1.0, -inf)) : float32[2]
+  return %2
+}
+"""
+
+
+@given(st.integers(0, len(EXAMPLE)), st.integers(0, 6), st.text("%@(){}[]=:,.\"#1nx \n", max_size=3))
+def test_damaged_text_is_read_or_refused(start: int, length: int, inserted: str) -> None:
+    damaged = EXAMPLE[:start] + inserted + EXAMPLE[start + length :]
+    try:
+        module = parse(damaged)
+    except GraphError as error:
+        assert str(error)  # noqa: PT017
+    else:
+        assert parse(to_text(module), constant_table(module)) == module

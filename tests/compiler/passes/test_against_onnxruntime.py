@@ -78,7 +78,7 @@ def test_layers_agree_with_onnxruntime(name: str, form: tuple[str, str, str, boo
     integer = PassManager(integer_passes(), check=True).run(module)
     inputs = {"x": np.random.default_rng(3).normal(size=(2, 3, 12, 12)).astype(np.float32)}
     found = agreement(model, integer, inputs)
-    assert found.layers >= 4
+    assert found.layers >= 3
     assert found.worst <= 1
     assert found.equal >= 0.999
     wanted = evaluate(integer, inputs)

@@ -1,0 +1,361 @@
+"""Each pass: text before and after, and what it must leave alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from weft.compiler.graph import (
+    Blocks,
+    Call,
+    Function,
+    GraphError,
+    Module,
+    TensorType,
+    Var,
+    call,
+    calls,
+    constant_table,
+    evaluate,
+    parse,
+    to_text,
+)
+from weft.compiler.graph.ir import Attrs, Expr
+from weft.compiler.passes import (
+    Pass,
+    PassError,
+    PassManager,
+    check_stage,
+    cse,
+    dce,
+    fold_batch_norm,
+    fold_constants,
+    fuse_with_report,
+    graph_pass,
+    infer_types,
+    legalise,
+    pack_layout,
+    simplify,
+)
+from weft.compiler.passes.manager import largest_difference, random_inputs
+
+
+def module_of(body: str, params: str) -> Module:
+    return parse(f"fn @main({params}) {{ {body} }}")
+
+
+def check(item: Pass, params: str, before: str, after: str) -> None:
+    """``before`` becomes ``after``, and both compute the same."""
+    source, wanted = module_of(before, params), module_of(after, params)
+    got = item(source)
+    assert got == wanted, f"got:\n{to_text(got)}\nwanted:\n{to_text(wanted)}"
+    inputs = random_inputs(source, 0)
+    assert largest_difference(evaluate(source, inputs), evaluate(got, inputs)) <= item.tolerance
+
+
+def silent(item: Pass, params: str, body: str) -> None:
+    source = module_of(body, params)
+    assert item(source) == source
+
+
+F = "%x: float32[1, 4, 6, 5]"
+Q = "%x: int8[1, 4, 6, 5]"
+SIMPLIFICATIONS = {
+    "transposes compose": (
+        F, "return transpose(transpose(%x, perm=(0, 2, 3, 1)), perm=(0, 2, 1, 3))",
+        "return transpose(%x, perm=(0, 3, 2, 1))",
+    ),
+    "transposes cancel": (F, "return nn.clip(transpose(transpose(%x, perm=(0, 2, 3, 1)), perm=(0, 3, 1, 2)), low=0.0)",
+                          "return nn.clip(%x, low=0.0)"),
+    "a transpose of unit axes is a reshape": (
+        "%x: int8[1, 4, 1, 5]", "return transpose(%x, perm=(2, 1, 0, 3))", "return %x",
+    ),
+    "reshapes compose": (F, "return reshape(reshape(%x, shape=(4, 30)), shape=(1, 120))",
+                         "return reshape(%x, shape=(1, 120))"),
+    "a reshape to the same shape": (F, "return nn.clip(reshape(%x, shape=(1, 4, 6, 5)), low=0.0)",
+                                    "return nn.clip(%x, low=0.0)"),
+    "clips merge": (F, "return nn.clip(nn.clip(%x, low=0.0), low=-1.0, high=6.0)",
+                    "return nn.clip(%x, low=0.0, high=6.0)"),
+    "neutral operands": (F, "return nn.multiply(float32(1.0), nn.add(%x, float32(0.0)))", "return %x"),
+    "quantise of dequantise": (
+        Q, "return quantise(dequantise(%x, float32(0.5), int8(3)), float32(0.5), int8(3))", "return %x",
+    ),
+    "padding joins the convolution": (
+        Q, "return conv2d(pad(%x, pads=(1, 0, 2, 0), value=-7), int8[1, 4, 1, 1](1, 2, 3, 4), pads=(0, 1, 0, 0), "
+        "pad_value=-7)",
+        "return conv2d(%x, int8[1, 4, 1, 1](1, 2, 3, 4), pads=(1, 1, 2, 0), pad_value=-7)",
+    ),
+    "flatten becomes a kernel": (
+        "%x: int8[2, 2, 1, 3]", "return conv2d(reshape(%x, shape=(2, 6, 1, 1)), int8[1, 6, 1, 1](1, 2, 3, 4, 5, 6))",
+        "return conv2d(%x, int8[1, 2, 1, 3](1, 2, 3, 4, 5, 6))",
+    ),
+    "flatten of channels last becomes a kernel": (
+        "%x: int8[2, 2, 2, 2]",
+        "return conv2d(reshape(transpose(%x, perm=(0, 2, 3, 1)), shape=(2, 8, 1, 1)), "
+        "int8[1, 8, 1, 1](1, 2, 3, 4, 5, 6, 7, 8))",
+        "return conv2d(%x, int8[1, 2, 2, 2](1, 3, 5, 7, 2, 4, 6, 8))",
+    ),
+    "transposes sink": (
+        Q, "%a = transpose(%x, perm=(0, 1, 3, 2)) "
+        "return multiply_accumulate(multiply_immediate(%a, weight=2), %a, weight=3)",
+        "return transpose(multiply_accumulate(multiply_immediate(%x, weight=2), %x, weight=3), perm=(0, 1, 3, 2))",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SIMPLIFICATIONS)
+def test_simplify(name: str) -> None:
+    check(simplify, *SIMPLIFICATIONS[name])
+
+
+@pytest.mark.parametrize(
+    ("params", "body"),
+    [
+        (F, "return transpose(%x, perm=(0, 2, 3, 1))"),
+        (F, "return nn.clip(nn.clip(%x, high=-1.0), low=1.0)"),
+        ("%x: float32[4]", "return nn.add(%x, float32[2, 4](0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0))"),
+        (Q, "return quantise(dequantise(%x, float32(0.5), int8(3)), float32(0.5), int8(2))"),
+        (Q, "return conv2d(pad(%x, pads=(1, 0, 2, 0), value=-7), int8[1, 4, 1, 1](1, 2, 3, 4), pad_value=-6)"),
+        (Q, "return max_pool(pad(%x, pads=(1, 0, 2, 0), value=-7), kernel=(2, 2))"),
+    ],
+)
+def test_simplify_leaves_alone(params: str, body: str) -> None:
+    silent(simplify, params, body)
+
+
+def test_fold_constants() -> None:
+    check(fold_constants, F, "return nn.add(%x, nn.add(float32(1.0), nn.clip(float32(-2.0), low=0.0)))",
+          "return nn.add(%x, float32(1.0))")  # fmt: skip
+    check(fold_constants, F, "return nn.add(%x, nn.clip(quantise(float32(1.0), float32(0.5), int8(0)), low=0.0))"
+          .replace("nn.clip(", "dequantise(").replace(", low=0.0)", ", float32(0.5), int8(0))"),
+          "return nn.add(%x, dequantise(int8(2), float32(0.5), int8(0)))")  # fmt: skip
+    silent(fold_constants, F, "return nn.add(%x, dequantise(int8(2), float32(0.5), int8(0)))")
+
+
+def test_cse_computes_equal_values_once() -> None:
+    x = Var("x", TensorType((2,), "float32"))
+    body = call("nn.add", call("nn.clip", x, low=0.0), call("nn.clip", x, low=0.0))
+    module = Module(Function((x,), body, Attrs({"name": "main"})))
+    assert len(calls(module.main.body)) == 3
+    assert len(calls(cse(module).main.body)) == 2
+
+
+def test_dce_drops_unused_parameters_and_fields() -> None:
+    text = """
+    fn @f(%a: float32[2], %b: float32[2]) {host="test"} { return nn.clip(%b, low=0.0) }
+    fn @main(%x: float32[2]) { %0 = (@f(nn.sigmoid(%x), %x), %x)  return %0[0] }
+    """
+    after = dce(parse(text))
+    assert [node.op if isinstance(node.op, str) else node.op.name for node in calls(after.main.body)] == ["f"]
+    assert evaluate(after, {"x": np.array([-1, 2], np.float32)})["output0"].tolist() == [0, 2]
+
+
+def test_fold_batch_norm() -> None:
+    one, two = "float32[2](1.0, 1.0)", "float32[2](2.0, 2.0)"
+    check(
+        fold_batch_norm, "%x: float32[1, 2, 3, 3]",
+        f"return nn.batch_norm(%x, {two}, {one}, {one}, {two}, epsilon=2.0)",
+        "return nn.add(nn.multiply(%x, float32[1, 2, 1, 1](1.0, 1.0)), float32[1, 2, 1, 1](0.0, 0.0))",
+    )
+    w, scaled = "float32[2, 1, 1, 1](1.0, 2.0)", "float32[2, 1, 1, 1](3.0, 10.0)"
+    check(
+        fold_batch_norm, "%x: float32[1, 1, 3, 3]",
+        f"return nn.multiply(nn.conv2d(%x, {w}), float32[1, 2, 1, 1](3.0, 5.0))", f"return nn.conv2d(%x, {scaled})",
+    )
+    params = "%x: float32[1, 2, 3, 3], %m: float32[2]"
+    silent(fold_batch_norm, params, f"return nn.batch_norm(%x, {two}, {one}, %m, {two})")
+
+
+def host_reasons(module: Module) -> dict[str, str]:
+    functions = [node.op for node in calls(module.main.body) if isinstance(node.op, Function)]
+    return {function.name: function.host_reason for function in functions if function.host_reason}
+
+
+QDQ = """
+fn @main(%x: int8[1, 2, 4, 4]) {
+  %0 = dequantise(%x, float32(0.5), int8(3))
+  %1 = dequantise(int8[1, 2, 1, 1](1, -2), float32(0.25), int8(0))
+  %2 = nn.add(nn.conv2d(%0, %1, pads=(1, 1, 1, 1)), float32[1, 1, 1, 1](1.0))
+  return quantise(nn.clip(%2, low=0.0), float32(0.5), int8(-100))
+}
+"""
+
+
+def test_legalise_a_convolution() -> None:
+    body = legalise(parse(QDQ)).main.body
+    wanted = module_of(
+        "%0 = conv2d(%x, int8[1, 2, 1, 1](1, -2), pads=(1, 1, 1, 1), pad_value=3) "
+        # bias: 1.0 / (0.5 * 0.25) + 3 * (2 - 1); factor: 0.125 / 0.5 = 2**23 / 2**25
+        "return requantise(%0, int32[1](11), int32[1](8388608), int32[1](25), zero_point=-100, low=-100)",
+        "%x: int8[1, 2, 4, 4]",
+    )
+    assert body == wanted.main.body
+
+
+REASONS = {
+    "sigmoid": ("nn.sigmoid(%a)", "sigmoid '' has no integer form"),
+    "unquantised sum": ("nn.add(nn.clip(%a, low=0.0), %a)", "adds a tensor that is not quantised"),
+    "broadcast": ("nn.multiply(%a, nn.average_pool(%a, kernel=(4, 4)))", "broadcasts a computed tensor"),
+    "average at the edges": (
+        "nn.average_pool(%a, kernel=(2, 2), pads=(1, 1, 1, 1))", "divides by a number of elements that differs",
+    ),
+    "average of a sum": (
+        "nn.average_pool(nn.add(%a, %a), kernel=(2, 2))", "the input of average_pool '' is not quantised",
+    ),
+    "asymmetric weights": (
+        "nn.conv2d(%a, dequantise(uint8[1, 2, 1, 1](0, 255), float32(1.0), uint8(3)))",
+        "are -3..252, which does not fit int8; quantise the weights symmetrically",
+    ),
+    "large bias": (
+        "nn.add(nn.conv2d(%a, dequantise(int8[1, 2, 1, 1](1, 2), float32(1e-6), int8(0))), float32[1, 1, 1, 1](9e5))",
+        "the bias of channel 0 does not fit 32 bits",
+    ),
+    "distant scales": ("nn.add(%a, dequantise(%x, float32(1e-30), int8(0)))", ""),
+    "spatial constant": (
+        "nn.add(%a, float32[4, 1](1.0, 2.0, 3.0, 4.0))", "the constant operand of add '' has the shape (4, 1)",
+    ),
+    "factors after a clip": (
+        "nn.multiply(nn.clip(%a, low=-1.0), float32[2, 1, 1](1.0, 2.0))", "scales channels differently after a clip",
+    ),
+    "division by a tensor": ("nn.divide(float32(1.0), nn.clip(%a, low=1.0))", "divides by a computed tensor"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_what_stays_on_the_host_says_why(name: str) -> None:
+    expression, reason = REASONS[name]
+    text = (
+        "fn @main(%x: int8[1, 2, 4, 4]) { %a = dequantise(%x, float32(0.5), int8(3)) "
+        f"return quantise({expression}, float32(0.25), int8(1)) }}"
+    )
+    source = parse(text)
+    after = PassManager([legalise], check=True).run(source)
+    reasons = host_reasons(after)
+    if reason:
+        assert any(reason in given for given in reasons.values()), reasons
+    else:
+        assert not reasons
+
+
+def test_fusion_and_its_report() -> None:
+    module = parse("""
+    fn @main(%x: int8[1, 1, 4, 4]) {
+      %0 = conv2d(%x, int8[1, 1, 1, 1](3))  # "a"
+      %1 = requantise(%0, int32[1](1), int32[1](8388608), int32[1](25))  # "a" -> "a_out"
+      %2 = conv2d(%1, int8[1, 1, 1, 1](5))  # "b"
+      %3 = requantise(%2, int32[1](1), int32[1](8388608), int32[1](25), zero_point=4)  # "b"
+      %4 = multiply_immediate(%3, weight=1024)  # "add"
+      %5 = multiply_accumulate(%4, %1, weight=700)  # "add"
+      return requantise(%5, int32[1](-4096), int32[1](8388608), int32[1](33))
+    }
+    """)
+    fused, report = fuse_with_report(module)
+    check_stage(fused, "fused")
+    assert [item.name for item in report] == ["a", "b"]
+    assert report[1].operators == ("conv2d", "requantise", "multiply_accumulate", "requantise")
+    assert report[1].boundaries == (
+        "requantise of node 'a': it is the added operand, which is read from memory",
+        "requantise of node 'a': it is the input of conv2d, which reads it from memory",
+    )
+    assert "not joined: requantise of node 'a'" in str(report[1])
+    inputs = random_inputs(module, 0)
+    assert largest_difference(evaluate(module, inputs), evaluate(fused, inputs)) == 0
+    shifted = next(node for node in calls(fused.functions[1].body) if node.op == "requantise")
+    assert shifted.attr("left_shift") == 10
+
+
+def test_a_value_with_two_consumers_is_not_fused_away() -> None:
+    module = parse("""
+    fn @main(%x: int8[1, 1, 4, 4]) {
+      %0 = conv2d(%x, int8[1, 1, 1, 1](3))
+      %1 = requantise(%0, int32[1](1), int32[1](8388608), int32[1](25))
+      %2 = requantise(multiply_immediate(%1, weight=2), int32[1](1), int32[1](8388608), int32[1](25))
+      %3 = requantise(%0, int32[1](7), int32[1](8388608), int32[1](25))
+      return (%1, %2, %3)
+    }
+    """)
+    fused, report = fuse_with_report(module)
+    assert len(report) == 3
+    assert any("2 consumers" in reason for item in report for reason in item.boundaries)
+    assert sum(item.anchor == "conv2d" for item in report) == 2  # the accumulator is computed by both that need it
+    inputs = random_inputs(module, 0)
+    assert largest_difference(evaluate(module, inputs), evaluate(fused, inputs)) == 0
+
+
+@pytest.mark.parametrize(
+    ("sizes", "reason"), [((16, 4), ""), ((4, 16), "an operand has 4 channels, which is not a multiple of 16")]
+)
+def test_concat_is_a_placement_when_channels_are_aligned(sizes: tuple[int, int], reason: str) -> None:
+    a, b = sizes
+    module = parse(f"fn @main(%a: int8[1, {a}, 2, 2], %b: int8[1, {b}, 2, 2]) {{ return concat(%a, %b) }}")
+    packed = pack_layout(Blocks(1, 16, 16)).run(module)
+    check_stage(packed, "packed")
+    assert any(reason in given for given in host_reasons(packed).values())
+    assert any(node.op == "packed_concat" for f in packed.functions for node in calls(f.body)) == (not reason)
+    inputs = random_inputs(module, 0)
+    assert largest_difference(evaluate(module, inputs), evaluate(packed, inputs)) == 0
+
+
+def test_moves_go_to_the_host_with_a_reason() -> None:
+    module = parse("fn @main(%x: int8[1, 4, 2, 2]) { return transpose(%x, perm=(0, 1, 3, 2)) }")
+    reasons = host_reasons(pack_layout(Blocks(1, 4, 4)).run(module))
+    assert "a transpose between layers moves data" in reasons["host_transpose_0"]
+
+
+# The manager
+
+
+def test_the_order_of_passes_is_checked() -> None:
+    with pytest.raises(PassError, match="pass 'pack-layout' needs 'fuse' before it"):
+        PassManager([pack_layout(Blocks(1, 4, 4))])
+
+
+def test_a_pass_that_changes_results_is_caught() -> None:
+    @graph_pass("break")
+    def damage(module: Module) -> Module:
+        return module.with_main(call("nn.multiply", module.main.body, module.main.body))
+
+    module = module_of("return nn.clip(%x, low=0.0)", F)
+    with pytest.raises(PassError, match=r"pass 'break' changed the results by .* of the largest output"):
+        PassManager([damage], check=True).run(module)
+    assert PassManager([damage]).run(module) != module
+
+
+def test_a_pass_that_leaves_something_illegal_is_caught() -> None:
+    wrong = Pass("claim", lambda module: module, stage="packed")
+    with pytest.raises(PassError, match=r"after pass 'claim': nn.clip is not legal at stage 'packed'"):
+        PassManager([wrong]).run(module_of("return nn.clip(%x, low=0.0)", F))
+    with pytest.raises(GraphError, match="there is no stage 'done'"):
+        check_stage(module_of("return %x", F), "done")
+
+
+def test_wrong_types_are_caught() -> None:
+    x = Var("x", TensorType((2,), "float32"))
+    body = Call("nn.clip", (x,), call("nn.clip", x).attrs, TensorType((3,), "float32"))
+    with pytest.raises(PassError, match=r"nn.clip is marked float32\[3\], but is float32\[2\]"):
+        infer_types(Module(Function((x,), body)))
+
+
+def test_records_and_show() -> None:
+    shown: list[tuple[str, str, str]] = []
+    manager = PassManager([simplify, cse], check=True, show=lambda *change: shown.append(change))
+    manager.run(module_of("return nn.clip(nn.clip(%x, low=0.0), high=6.0)", F))
+    assert [record.changed for record in manager.records] == [True, False]
+    assert manager.records[0].error == 0
+    assert "2 -> 1 calls" in str(manager.records[0])
+    assert [name for name, _, _ in shown] == ["simplify"]
+    assert parse(shown[0][2]) == manager.run(parse(shown[0][1]))
+
+
+def test_functions_are_rewritten_by_the_text_too() -> None:
+    module = parse("""
+    fn @kernel(%x: int8[1, 1, 4, 4]) {primitive=true} {
+      return requantise(conv2d(%x, int8[1, 1, 1, 1](3)), int32[1](1), int32[1](8388608), int32[1](25))
+    }
+    fn @main(%x: int8[1, 1, 4, 4]) { return @kernel(%x) }
+    """)
+    packed = pack_layout(Blocks(2, 2, 4)).run(module)
+    assert parse(to_text(packed), constant_table(packed)) == packed
+    kernel = next(function for function in packed.functions if function.is_primitive)
+    assert (kernel.attrs["macs"], kernel.attrs["shape"]) == (16, (1, 1, 4, 4))
+    body: Expr = kernel.body
+    assert body.shape == (1, 1, 4, 4, 2, 2, 2)
