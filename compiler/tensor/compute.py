@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import keyword
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -103,7 +104,7 @@ class Tensor:
 
 def placeholder(shape: tuple[int, ...], dtype: DType, name: str) -> Tensor:
     """A tensor that the caller gives."""
-    return Tensor(Buffer(name, tuple(shape), dtype))
+    return Tensor(Buffer(_identifier(name), tuple(shape), dtype))
 
 
 def reduce_axis(extent: int, name: str) -> ReduceAxis:
@@ -150,7 +151,7 @@ def compute(shape: tuple[int, ...], fn: Callable[..., Expr | Reduction], name: s
     reads: dict[str, Tensor] = {}
     used: dict[str, ReduceAxis] = {}
     value = _resolve(value, reads, used)
-    buffer = Buffer(name, tuple(shape), value.dtype)
+    buffer = Buffer(_identifier(name), tuple(shape), value.dtype)
     reduced = result.axes if isinstance(result, Reduction) else ()
     stray = sorted(set(used) - {axis.name for axis in reduced})
     if stray:
@@ -218,6 +219,15 @@ def _visit(tensor: Tensor, order: dict[str, Tensor]) -> None:
         _visit(source, order)
     if order.setdefault(tensor.name, tensor) != tensor:
         raise IRError(f"two tensors are called {tensor.name!r}")
+
+
+def _identifier(name: str) -> str:
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise IRError(
+            f"a tensor cannot be called {name!r}, since its text form could not be read back",
+            hint="use letters, digits and _",
+        )
+    return name
 
 
 def _axis_names(fn: Callable[..., object], ndim: int) -> list[str]:

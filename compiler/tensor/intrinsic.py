@@ -22,7 +22,7 @@ from .ir import (
     loop_nest,
     row_major_strides,
 )
-from .visitor import map_exprs, substitute, walk_exprs
+from .visitor import free_vars, map_exprs, substitute, walk_exprs
 
 
 def tile(
@@ -102,6 +102,13 @@ def _check_modes(intrinsic: TensorIntrinsic) -> None:
                 f"operand {operand.name!r} of intrinsic {intrinsic.name!r} is declared {operand.mode!r}, "
                 f"but its meaning {'does not use it' if found is None else f'uses it as {found!r}'}"
             )
+    addressed = {var for index in store.indices for var in free_vars(index)}
+    repeated = [var.name for var, extent in intrinsic.loops if extent > 1 and var not in addressed]
+    if repeated and store.buffer.name not in read:
+        raise IRError(
+            f"loop {repeated[0]!r} of intrinsic {intrinsic.name!r} stores to the same elements again and again",
+            hint="accumulate into the output, or leave the loop out",
+        )
     for node in walk_exprs(store.value):
         if isinstance(node, Load) and node.buffer == store.buffer and node.indices != store.indices:
             raise IRError(f"intrinsic {intrinsic.name!r} reads its output {store.buffer.name!r} at another element")

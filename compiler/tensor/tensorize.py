@@ -93,6 +93,13 @@ def tensorize(func: PrimFunc, loop: Var, intrinsic: TensorIntrinsic) -> PrimFunc
                 f"tensorize: loop {each.var.name!r} is marked {each.kind}, so it cannot become part of one instruction",
                 at=at,
             )
+    if node.init is not None and all(operand.mode != "inout" for operand in intrinsic.operands):
+        raise ScheduleError(
+            f"tensorize: block {node.name!r} is a reduction with an initial value, "
+            f"but {intrinsic.name!r} does not accumulate",
+            at=at,
+            hint="decompose_reduction first, or use an intrinsic whose output is inout",
+        )
     long = [(each.var, int(each.extent.value)) for each in nest if isinstance(each.extent, Const)]
     tile_loops = [(var, extent) for var, extent in long if extent != 1]
     own_loops = [(var, extent) for var, extent in intrinsic.loops if extent != 1]

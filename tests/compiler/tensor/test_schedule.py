@@ -425,6 +425,7 @@ def test_a_copy_goes_its_own_way() -> None:
          "stage 'y' has an axis and a reduction axis of one name, 'k'"),
         (lambda x, k: t.compute((4,), lambda i: x[i, 0] if x[i, 0] > 0 else x[i, 1], "y"), "no truth value"),
         (lambda x, k: t.compute((4,), lambda i: x[i, 0] + 300, "y"), "constant 300 does not fit int8"),
+        (lambda x, k: t.placeholder((4,), "int8", "conv/weight"), "a tensor cannot be called 'conv/weight'"),
         (lambda x, k: t.create_schedule(x), "computes nothing"),
         (lambda x, k: t.create_schedule(t.compute((4,), lambda i: x[i, 0], "y"), inputs=[]), "'x' is read, but is not"),
         (lambda x, k: t.create_schedule(t.compute((4,), lambda i: x[i, 0], "x")), "two tensors are called 'x'"),

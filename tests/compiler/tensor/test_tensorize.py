@@ -91,6 +91,30 @@ def test_after_decompose_reduction_only_the_update_is_the_call() -> None:
     assert schedule.blocks() == ["a_inp", "b_wgt", "c_init", "c", "c_write"]
 
 
+def test_the_initial_value_can_be_a_call_too() -> None:
+    fill = t.tensor_intrinsic(
+        "fill",
+        operands=[t.tile("dst", (4,), "int32", "acc", "out")],
+        scalars=[t.scalar("value", "int32")],
+        loops={"i": 4},
+        meaning=lambda dst, value, i: dst.store((i,), value),
+    )
+    schedule = packed_product()
+    schedule.decompose_reduction("c", "K")
+    schedule.tensorize("j", intrinsics()["gemm"])
+    call = same_after(schedule, lambda: schedule.tensorize("j_init", fill))
+    assert call.scalar("value") == t.Const(0, "int32")
+
+
+def test_a_reduction_that_carries_its_initial_value_needs_an_accumulating_intrinsic() -> None:
+    schedule = packed_product()
+    add = lanes_intrinsic(lambda a, b: a + b)
+    assert refusal(schedule, "j", add) == (
+        "tensorize: block 'c' is a reduction with an initial value, but 'lanes' does not accumulate (at loop 'j'); "
+        "hint: decompose_reduction first, or use an intrinsic whose output is inout"
+    )
+
+
 def test_the_order_of_operands_and_loops_does_not_matter() -> None:
     flipped = t.tensor_intrinsic(
         "flipped",
@@ -284,5 +308,12 @@ def test_declarations_that_contradict_themselves_are_refused() -> None:
     declare("out")
     with pytest.raises(t.IRError, match="operand 'dst' of intrinsic 'twice' is declared 'inout', but its meaning"):
         declare("inout")
+    with pytest.raises(t.IRError, match="loop 'k' of intrinsic 'last' stores to the same elements again and again"):
+        t.tensor_intrinsic(
+            "last",
+            operands=[t.tile("dst", (4,), "int32", "acc", "out"), t.tile("src", (4, 4), "int32", "acc", "in")],
+            loops={"i": 4, "k": 4},
+            meaning=lambda dst, src, i, k: dst.store((i,), src[i, k]),
+        )
     with pytest.raises(t.IRError, match="operand 'src' has 1 dimensions, but 2 strides"):
         declare("out", strides=(1, 1))
