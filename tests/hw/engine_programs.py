@@ -1,0 +1,114 @@
+"""Random programs for one gemm or vector engine, with indices so few that every hazard occurs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from weft.hw.config import CoreConfig
+from weft.hw.isa import Engine, Gemm, Instruction, Loop, Sync, Vector, VectorOp
+from weft.sim.state import Memories
+
+from .engine_bench import random_memories
+
+SMALL = CoreConfig(
+    batch=2, block_in=2, block_out=4, inp_depth=8, wgt_depth=16, acc_depth=16, out_depth=8, acc_banks=2, queue_depth=4
+)
+"""Batches, blocks of different size, two banks."""
+
+NARROW = CoreConfig(
+    block_in=8, block_out=2, inp_depth=16, wgt_depth=8, acc_depth=32, out_depth=64, acc_banks=4, queue_depth=4
+)
+"""The other block is the larger one; ``out`` is deeper than ``acc``."""
+
+ONE_BANK = CoreConfig(
+    block_in=4, block_out=4, inp_depth=16, wgt_depth=8, acc_depth=16, out_depth=8, acc_banks=1, queue_depth=4
+)
+
+CONFIGS = {"small": SMALL, "narrow": NARROW, "one-bank": ONE_BANK}
+
+levels = st.sampled_from((0, 0, 1, 2, 3, 4, 6))
+strides = st.sampled_from((0, 0, 1, 1, 2, 3))
+flags = st.integers(0, 1)
+masks = st.one_of(st.just(0), st.integers(0, 31))
+
+
+def loops(engine: Engine) -> st.SearchStrategy[Instruction]:
+    return st.builds(
+        Loop,
+        engine=st.just(engine),
+        level=st.integers(0, 5),
+        extent=st.sampled_from((1, 2, 2, 3, 4)),
+        dst_stride=strides,
+        a_stride=strides,
+        b_stride=strides,
+    )
+
+
+def gemms(config: CoreConfig) -> st.SearchStrategy[Instruction]:
+    return st.builds(
+        Gemm,
+        zero=flags,
+        levels=levels,
+        dst=st.integers(0, config.acc_depth // 2),
+        src=st.integers(0, config.inp_depth // 2),
+        wgt=st.integers(0, config.wgt_depth // 2),
+    )
+
+
+@st.composite
+def vectors(draw: Any, config: CoreConfig) -> Instruction:
+    op = draw(st.sampled_from(VectorOp))
+    immediate = draw(flags) if op is not VectorOp.REQUANTISE else 0
+    limits = st.integers(-256, 255)
+    return Vector(
+        op=op,
+        zero=draw(flags),
+        levels=draw(levels),
+        to_out=0 if op.accumulates else draw(flags),
+        b_immediate=immediate,
+        dst=draw(st.integers(0, min(config.acc_depth, config.out_depth) // 2)),
+        a=draw(st.integers(0, config.acc_depth // 2)),
+        b=draw(_immediates() if immediate else _entries_of_b(config)),
+        zero_point=draw(limits),
+        low=draw(limits),
+        high=draw(limits),
+        left_shift=draw(st.integers(0, 31)),
+    )
+
+
+def _immediates() -> st.SearchStrategy[int]:
+    return st.one_of(st.integers(-40, 40), st.integers(-(2**24), 2**24 - 1))
+
+
+def _entries_of_b(config: CoreConfig) -> st.SearchStrategy[int]:
+    inside = st.integers(0, config.acc_depth // 2)
+    return st.integers(0, 19).flatmap(
+        lambda choice: inside if choice else st.sampled_from((-1, config.acc_depth - 2, 2**20))
+    )
+
+
+@st.composite
+def programs(draw: Any, config: CoreConfig, engine: Engine) -> list[Instruction]:
+    """Up to eight instructions, some of which wait for tokens and send some."""
+    work = gemms(config) if engine is Engine.GEMM else vectors(config)
+    kinds = st.one_of(loops(engine), work, work, st.builds(Sync, engine=st.just(engine)))
+    own = 1 << engine
+    return [
+        replace(instruction, wait=draw(masks) & ~own, send=draw(masks) & ~own)
+        for instruction in draw(st.lists(kinds, min_size=1, max_size=8))
+    ]
+
+
+def varied_memories(config: CoreConfig, seed: int) -> Memories:
+    """Random content; in ``acc`` also shift amounts and extremes."""
+    memories = random_memories(config, seed)
+    random = np.random.default_rng([seed, 1])
+    kind = random.random(config.acc_depth)
+    small = random.integers(-40, 41, memories.acc.shape, np.int32)
+    extreme = random.choice(np.array([-(2**31), 2**31 - 1, 0, -1, 2**24, -(2**24)], np.int32), memories.acc.shape)
+    memories.acc[kind < 0.3] = small[kind < 0.3]
+    memories.acc[kind > 0.9] = extreme[kind > 0.9]
+    return memories

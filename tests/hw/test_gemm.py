@@ -1,0 +1,128 @@
+"""The gemm engine against the meaning of its instructions, and its rate."""
+
+from __future__ import annotations
+
+import pytest
+from amaranth.back import rtlil
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from weft.hw.config import PYNQ, CoreConfig
+from weft.hw.gemm import GemmEngine
+from weft.hw.isa import Engine, Fault, Gemm, Instruction, Loop, Sync
+from weft.hw.mac_array import array_latency
+from weft.hw.verilog import run_yosys
+
+from .engine_bench import Bench, check, random_memories
+from .engine_programs import CONFIGS, SMALL, programs
+
+
+@pytest.fixture(scope="module")
+def benches() -> dict[str, Bench]:
+    return {name: Bench(config, GemmEngine) for name, config in CONFIGS.items()}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@settings(max_examples=60)
+@given(data=st.data())
+def test_any_program_has_its_meaning(benches: dict[str, Bench], name: str, data: st.DataObject) -> None:
+    config = CONFIGS[name]
+    program = data.draw(programs(config, Engine.GEMM))
+    seed = data.draw(st.one_of(st.none(), st.integers(0, 1000)))
+    check(benches[name], random_memories(config, data.draw(st.integers(0, 1000))), program, seed=seed)
+
+
+@pytest.mark.parametrize("distance", range(1, 8))
+def test_an_entry_may_be_updated_again_at_any_distance(benches: dict[str, Bench], distance: int) -> None:
+    program: list[Instruction] = [
+        Loop(engine=Engine.GEMM, level=0, extent=distance, dst_stride=1),
+        Loop(engine=Engine.GEMM, level=1, extent=5, a_stride=1, b_stride=2),
+        Gemm(dst=1, src=0, wgt=0, levels=2),
+    ]
+    observed = check(benches["small"], random_memories(SMALL, distance), program)
+    assert observed.writes[-1] - observed.writes[0] == 5 * distance - 1
+
+
+def _fill(config: CoreConfig) -> int:
+    """Cycles from an instruction's start to its first write: start, issue, operands, array, accumulator."""
+    return array_latency(config) + 4
+
+
+def test_one_wave_a_cycle(benches: dict[str, Bench]) -> None:
+    program: list[Instruction] = [
+        Loop(engine=Engine.GEMM, level=0, extent=8, dst_stride=1),
+        Loop(engine=Engine.GEMM, level=1, extent=7, a_stride=1, b_stride=1),
+        Gemm(dst=0, src=0, wgt=0, levels=2, zero=1),
+    ]
+    observed = check(benches["small"], random_memories(SMALL, 0), program)
+    assert len(observed.writes) == 56
+    assert observed.writes[-1] - observed.writes[0] == 55
+    # A start is reported in the cycle after it, the cycle in which the first micro-op is issued.
+    assert observed.writes[0] - observed.started[2][0] == _fill(SMALL)
+
+
+def test_instructions_follow_one_another_without_a_bubble(benches: dict[str, Bench]) -> None:
+    program: list[Instruction] = [
+        Loop(engine=Engine.GEMM, level=0, extent=3, dst_stride=1),
+        *(Gemm(dst=number, src=number % 4, wgt=0, levels=1) for number in range(12)),
+        *(Gemm(dst=number, src=number % 4, wgt=1) for number in range(12)),
+    ]
+    observed = check(benches["small"], random_memories(SMALL, 0), program)
+    assert len(observed.writes) == observed.writes[-1] - observed.writes[0] + 1 == 12 * 3 + 12
+
+
+def test_a_loop_instruction_takes_one_cycle(benches: dict[str, Bench]) -> None:
+    setting = [Loop(engine=Engine.GEMM, level=level, extent=1) for level in range(6)]
+    program = [Gemm(dst=0, src=0, wgt=0), *setting, Gemm(dst=1, src=0, wgt=0)]
+    observed = check(benches["small"], random_memories(SMALL, 0), program)
+    assert observed.writes[1] - observed.writes[0] == 7
+
+
+def test_a_sync_sends_after_the_work_before_it(benches: dict[str, Bench]) -> None:
+    program: list[Instruction] = [
+        Loop(engine=Engine.GEMM, level=0, extent=6, dst_stride=1),
+        Gemm(dst=0, src=0, wgt=0, levels=1),
+        Sync(engine=Engine.GEMM, send=1 << Engine.STORE),
+    ]
+    observed = check(benches["small"], random_memories(SMALL, 0), program)
+    assert observed.sent == [1 << Engine.STORE]
+    assert observed.retired[-1][0] > observed.writes[-1]
+
+
+@pytest.mark.parametrize("operand", ["dst", "src", "wgt"])
+def test_an_index_fault_is_precise(benches: dict[str, Bench], operand: str) -> None:
+    stride = {"dst": "dst_stride", "src": "a_stride", "wgt": "b_stride"}[operand]
+    depth = {"dst": SMALL.acc_depth, "src": SMALL.inp_depth, "wgt": SMALL.wgt_depth}[operand]
+    program: list[Instruction] = [
+        Loop(engine=Engine.GEMM, level=0, extent=6, **{stride: 1}),
+        Gemm(dst=0, src=0, wgt=0),
+        Gemm(levels=1, **({"dst": 0, "src": 0, "wgt": 0} | {operand: depth - 3})),
+        Gemm(dst=5, src=0, wgt=0),
+    ]
+    observed = check(benches["small"], random_memories(SMALL, 0), program)
+    assert observed.fault == (Fault.INDEX, 2)
+    assert len(observed.writes) == 1 + 3
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        Gemm(dst=0, src=0, wgt=0, levels=7),
+        Loop(engine=Engine.GEMM, level=6, extent=1),
+        Loop(engine=Engine.GEMM, level=0, extent=0),
+    ],
+)
+def test_an_illegal_instruction_has_no_effect(benches: dict[str, Bench], instruction: Instruction) -> None:
+    before: list[Instruction] = [
+        Loop(engine=Engine.GEMM, level=0, extent=4, dst_stride=1),
+        Gemm(dst=0, src=0, wgt=0, levels=1),
+    ]
+    memories = random_memories(SMALL, 0)
+    expected = check(benches["small"], memories, before)
+    observed = benches["small"].run(memories, [*before, instruction, Gemm(dst=9, src=0, wgt=0)])
+    assert observed.fault == (Fault.ILLEGAL, 2)
+    assert (observed.memories.acc == expected.memories.acc).all()
+
+
+def test_the_engine_of_a_real_core_becomes_verilog() -> None:
+    text = run_yosys(rtlil.convert(GemmEngine(PYNQ), emit_src=False))
+    assert text.count("array__sums__") >= PYNQ.lanes

@@ -1,0 +1,145 @@
+"""The vector engine against the meaning of its instructions, and its rate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from weft.hw.isa import Engine, Fault, Instruction, Loop, Vector, VectorOp
+from weft.hw.vector import VectorEngine
+
+from .engine_bench import Bench, check, random_memories
+from .engine_programs import CONFIGS, NARROW, SMALL, programs, varied_memories
+
+
+@pytest.fixture(scope="module")
+def benches() -> dict[str, Bench]:
+    return {name: Bench(config, VectorEngine) for name, config in CONFIGS.items()}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@settings(max_examples=100)
+@given(data=st.data())
+def test_any_program_has_its_meaning(benches: dict[str, Bench], name: str, data: st.DataObject) -> None:
+    config = CONFIGS[name]
+    program = data.draw(programs(config, Engine.VECTOR))
+    seed = data.draw(st.one_of(st.none(), st.integers(0, 1000)))
+    disturb = seed is not None and data.draw(st.booleans())
+    memories = varied_memories(config, data.draw(st.integers(0, 1000)))
+    check(benches[name], memories, program, seed=seed, disturb=disturb)
+
+
+EXTREMES = np.array([-(2**31), -(2**31) + 1, -(2**24) - 1, -1, 0, 1, 2**24 - 1, 2**24, 2**31 - 2, 2**31 - 1])
+
+
+@pytest.mark.parametrize("shift", range(64))
+def test_requantise_at_every_shift(benches: dict[str, Bench], shift: int) -> None:
+    random = np.random.default_rng(shift)
+    memories = random_memories(SMALL, shift)
+    lanes = SMALL.lanes
+    memories.acc[:4] = random.choice(EXTREMES, (4, lanes))
+    # Half of the lanes: products near the rounding point of results that fit.
+    memories.acc[4:8] = random.integers(-300, 300, (4, lanes))
+    memories.acc[8] = random.choice((0, 0, 1, -1), lanes)
+    memories.acc[9] = np.where(random.random(lanes) < 0.5, random.choice(EXTREMES, lanes), 1 << min(shift, 24) >> 1)
+    memories.acc[10] = shift + 64 * random.integers(0, 1000, lanes)
+    order = Vector(
+        op=VectorOp.REQUANTISE, dst=8, a=0, b=8, levels=1, zero_point=-7, low=-256, high=255, left_shift=shift % 32
+    )
+    program: list[Instruction] = [
+        Loop(engine=Engine.VECTOR, level=0, extent=8, a_stride=1, dst_stride=1),
+        replace(order, to_out=1, dst=0),
+        replace(order, low=10, high=-10),
+        order,
+    ]
+    check(benches["small"], memories, program)
+
+
+def steady_cycles(benches: dict[str, Bench], levels: list[Loop], work: Vector) -> float:
+    """Cycles per micro-op between the first and the last write."""
+    config = NARROW
+    observed = check(benches["narrow"], random_memories(config, 0), [*levels, replace(work, levels=len(levels))])
+    return (observed.writes[-1] - observed.writes[0]) / (len(observed.writes) - 1)
+
+
+def level(number: int, extent: int, dst: int = 0, a: int = 0, b: int = 0) -> Loop:
+    return Loop(engine=Engine.VECTOR, level=number, extent=extent, dst_stride=dst, a_stride=a, b_stride=b)
+
+
+# NARROW has banks of eight entries.
+RATES = {
+    "requantise to out": ([level(0, 24, 1, 1)], Vector(op=VectorOp.REQUANTISE, to_out=1, dst=0, a=0, b=24), 1),
+    "requantise in place": ([level(0, 24, 1, 1)], Vector(op=VectorOp.REQUANTISE, dst=0, a=0, b=24), 1),
+    "immediate": ([level(0, 30, 1, 1)], Vector(op=VectorOp.ADD, dst=0, a=0, b=-5, b_immediate=1), 1),
+    "two banks": ([level(0, 8, 1, 1, 1)], Vector(op=VectorOp.ADD, dst=24, a=0, b=8), 1),
+    "one bank twice": ([level(0, 8, 1, 1, 1)], Vector(op=VectorOp.ADD, dst=24, a=0, b=0), 2),
+    "max of a window": (
+        [level(0, 4, 0, 1), level(1, 6, 1, 4)], Vector(op=VectorOp.MAX_ACCUMULATE, zero=1, dst=24, a=0), 1,
+    ),
+    "sum into one entry": ([level(0, 20, 0, 1)], Vector(op=VectorOp.SUM, zero=1, dst=24, a=0), 1),
+    "depthwise, taps inside": (
+        [level(0, 3, 0, 1, 1), level(1, 5, 1, 3)], Vector(op=VectorOp.MAC, zero=1, dst=24, a=0, b=16), 1,
+    ),
+    "depthwise, taps outside": (
+        [level(0, 8, 1, 1), level(1, 8, 0, 1, 1)], Vector(op=VectorOp.MAC, zero=1, dst=24, a=0, b=16), 15 / 8,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", RATES)
+def test_rate(benches: dict[str, Bench], case: str) -> None:
+    levels, work, cycles = RATES[case]
+    assert steady_cycles(benches, levels, work) <= cycles + 0.13
+
+
+def test_an_index_fault_is_precise(benches: dict[str, Bench]) -> None:
+    program: list[Instruction] = [
+        level(0, 6, dst=1, a=1),
+        Vector(op=VectorOp.ADD, dst=0, a=0, b=1, b_immediate=1),
+        Vector(op=VectorOp.ADD, dst=0, a=SMALL.acc_depth - 3, b=1, b_immediate=1, levels=1),
+        Vector(op=VectorOp.ADD, dst=0, a=0, b=1, b_immediate=1),
+    ]
+    observed = check(benches["small"], random_memories(SMALL, 0), program)
+    assert observed.fault == (Fault.INDEX, 2)
+    assert len(observed.writes) == 1 + 3
+
+
+@pytest.mark.parametrize(("b", "fault"), [(SMALL.acc_depth - 3, False), (SMALL.acc_depth - 2, True), (-1, True)])
+def test_all_three_parameters_must_be_inside(benches: dict[str, Bench], b: int, fault: bool) -> None:
+    program = [Vector(op=VectorOp.REQUANTISE, dst=0, a=0, b=b)]
+    assert (check(benches["small"], random_memories(SMALL, 0), program).fault is not None) == fault
+
+
+def test_an_operand_that_is_not_used_is_not_checked(benches: dict[str, Bench]) -> None:
+    program = [Vector(op=VectorOp.SUM, dst=0, a=0, b=-1), Vector(op=VectorOp.MAX_ACCUMULATE, dst=0, a=0, b=2**20)]
+    assert check(benches["small"], random_memories(SMALL, 0), program).fault is None
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        Vector(op=VectorOp.ADD, dst=0, a=0, levels=7),
+        Vector(op=VectorOp.SUM, dst=0, a=0, to_out=1),
+        Vector(op=VectorOp.REQUANTISE, dst=0, a=0, b_immediate=1),
+        Vector(op=7, dst=0, a=0),  # type: ignore[arg-type]
+        Vector(op=15, dst=0, a=0),  # type: ignore[arg-type]
+        Loop(engine=Engine.VECTOR, level=7, extent=1),
+        Loop(engine=Engine.VECTOR, level=0, extent=0),
+    ],
+)
+def test_an_illegal_instruction_stops_the_engine_after_what_came_before(
+    benches: dict[str, Bench], instruction: Instruction
+) -> None:
+    # Each micro-op needs the result before it, so the last one waits for long when the illegal instruction is seen.
+    before: list[Instruction] = [
+        level(0, 4, dst=1, a=1),
+        Vector(op=VectorOp.ADD, dst=1, a=0, b=3, b_immediate=1, levels=1),
+    ]
+    memories = random_memories(SMALL, 0)
+    expected = check(benches["small"], memories, before)
+    observed = benches["small"].run(memories, [*before, instruction, Vector(op=VectorOp.SUM, dst=9, a=0)])
+    assert observed.fault == (Fault.ILLEGAL, 2)
+    assert (observed.memories.acc == expected.memories.acc).all()
