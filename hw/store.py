@@ -182,16 +182,12 @@ class EntryPacker(wiring.Component):
         ahead = Signal(range(ENTRIES_AHEAD + 1))
         put, taken = Signal(), Signal()
         position = Signal.like(rows.position, reset_less=True)
-        m.submodules.places = places = fifo.SyncFIFOBuffered(width=len(position) + 1, depth=ENTRIES_AHEAD)
 
-        # One read for each entry, and beside it where the entry goes in its word and whether a row ends with it.
         m.d.comb += [
             self.rows.ready.eq(~reading),
             self.out.enable.eq(reading & (ahead != ENTRIES_AHEAD)),
             self.out.index.eq(rows.index),
             row_ends.eq(columns_left == 1),
-            places.w_data.eq(Cat(position, row_ends)),
-            places.w_en.eq(self.out.enable),
             put.eq(enabled[1]),
             entries.w_data.eq(self.out.data),
             entries.w_en.eq(put),
@@ -216,12 +212,18 @@ class EntryPacker(wiring.Component):
                     position.eq(rows.position + rows.step),
                     reading.eq(rows_left != 0),
                 ]
-        m.d.comb += [entries.r_en.eq(taken), places.r_en.eq(taken)]
-        place, last = places.r_data[:-1], places.r_data[-1]
+        m.d.comb += entries.r_en.eq(taken)
         if config.out_bytes >= config.bus_bytes:
             self._split(m, entries, taken)
         else:
-            self._gather(m, entries, taken, place, last)
+            # Beside each entry goes its place in its word, and whether a row ends with it.
+            m.submodules.places = places = fifo.SyncFIFOBuffered(width=len(position) + 1, depth=ENTRIES_AHEAD)
+            m.d.comb += [
+                places.w_data.eq(Cat(position, row_ends)),
+                places.w_en.eq(self.out.enable),
+                places.r_en.eq(taken),
+            ]
+            self._gather(m, entries, taken, places.r_data[:-1], places.r_data[-1])
         return m
 
     def _split(self, m: Module, entries: fifo.SyncFIFOBuffered, taken: Signal) -> None:
@@ -260,5 +262,5 @@ class EntryPacker(wiring.Component):
                 filled.eq(before | (1 << place)),
                 complete.eq(last | (place == count - 1)),
             ]
-        with m.Elif(self.words.ready):
-            m.d.sync += complete.eq(0)
+        with m.Elif(complete & self.words.ready):
+            m.d.sync += [complete.eq(0), filled.eq(0)]

@@ -122,7 +122,7 @@ class DmaBench:
         observed = self.observed
         random = Random(self.job[2])
         if self.kind is Engine.STORE:
-            in_flight: list[int | None] = [None, None]
+            in_flight: list[int | None] = [None]
             while True:
                 _, _, enable, index = await ctx.tick().sample(self.engine.out.enable, self.engine.out.index)
                 arrived = in_flight.pop(0)
