@@ -1,0 +1,45 @@
+"""What all benchmarks share: a readable table, and flat records in a JSON file."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+
+@dataclass(frozen=True)
+class Record:
+    """One measured figure. ``reference`` is what it is to be compared with, where there is such a thing."""
+
+    config: str
+    workload: str
+    figure: str
+    value: float | int | str
+    reference: float | int | str | None = None
+
+
+def machine() -> str:
+    """The machine in one line."""
+    return f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows of text under a title that also names the machine."""
+    table = Table(title=f"{title} - {machine()}")
+    for place, column in enumerate(columns):
+        table.add_column(column, justify="left" if place == 0 else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    width = None if os.isatty(1) else 200
+    Console(width=width).print(table)
+
+
+def write_json(path: Path, records: Iterable[Record]) -> None:
+    """Write the records as a list of flat objects."""
+    path.write_text(json.dumps([asdict(record) for record in records], indent=1) + "\n")
