@@ -1,4 +1,4 @@
-"""The micro-ops of ``docs/isa.md`` once more, one at a time on Python integers: what the fast simulator is judged by."""
+"""The micro-ops of ``docs/isa.md``, one at a time on Python integers: what the fast simulator is judged by."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from itertools import product
 
 import numpy as np
 import numpy.typing as npt
-
 from weft.hw.config import CoreConfig
 from weft.hw.isa import Gemm, Vector, VectorOp
 from weft.sim.loops import LoopLevel
@@ -113,7 +112,7 @@ def vector(memories: Memories, levels: Sequence[LoopLevel], instruction: Vector)
         dst, a, b = instruction.dst + d, instruction.a + ao, instruction.b + bo
         last_b = b + (2 if op is VectorOp.REQUANTISE else 0)
         depth = config.out_depth if instruction.to_out else config.acc_depth
-        if dst >= depth or a >= config.acc_depth or (uses_b and not (0 <= b and last_b < config.acc_depth)):
+        if dst >= depth or a >= config.acc_depth or (uses_b and not (b >= 0 and last_b < config.acc_depth)):
             return place
         entries: npt.NDArray[np.int32] = memories.acc.copy()
         for lane in range(config.lanes):

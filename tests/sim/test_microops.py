@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from weft.hw.config import TINY, CoreConfig
 from weft.hw.isa import Gemm, Vector, VectorOp, body_problem
 from weft.sim.gemm import run_gemm

@@ -1,0 +1,177 @@
+"""The functional simulator alone: tokens, deadlocks, races, DMA, errors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from weft.hw.config import TINY, CoreConfig
+from weft.hw.isa import Engine, Fault
+from weft.sim.errors import RaceError, SimulationError
+from weft.sim.fsim import FunctionalSimulator
+from weft.sim.fuzz import fill as fill_case
+from weft.sim.fuzz import random_case, seeded
+from weft.sim.result import FaultRecord
+
+from .programs import run_text
+
+DATA = 4096
+"""Byte offset of data in these tests; tiny has granules of 4 bytes."""
+
+
+def simulator(config: CoreConfig = TINY, **options: object) -> FunctionalSimulator:
+    made = FunctionalSimulator(config, 1 << 14, **options)
+    made.dram[DATA:] = np.arange(len(made.dram) - DATA) % 251
+    return made
+
+
+def test_load_pads_strides_and_widens():
+    core = simulator()
+    result = run_text(
+        core,
+        """
+        load load scratchpad=inp index=3 offset=1024 rows=2 columns=2 stride=5 pad_top=1 pad_right=1 pad_value=-7
+        load loadw scratchpad=acc8 index=8 offset=1030 rows=1 columns=2
+        finish
+        """,
+    )
+    assert result.fault is None
+    source = core.dram[DATA:].view(np.int8).reshape(-1, 4)
+    expected = np.full((3, 3, 4), -7, np.int8)
+    expected[1:, :2] = source[[[0, 1], [5, 6]]]
+    np.testing.assert_array_equal(core.memories.inp[3:12], expected.reshape(-1, 4))
+    np.testing.assert_array_equal(core.memories.acc[8:10], source[6:8])
+    assert result.bytes_read == 3 * 16 + 16 + 8
+
+
+def test_store_rows_that_overlap_are_written_in_order():
+    core = simulator()
+    core.memories.out[:6] = np.arange(24).reshape(6, 4)
+    run_text(core, "store store index=0 offset=1024 rows=3 columns=2 stride=1\nfinish")
+    np.testing.assert_array_equal(
+        core.dram[DATA : DATA + 16].reshape(4, 4), core.memories.out[[0, 2, 4, 5]].view(np.uint8)
+    )
+
+
+def test_a_chain_of_tokens_through_a_third_engine_orders_two():
+    result = run_text(
+        simulator(),
+        """
+        load load scratchpad=acc index=0 offset=1024 rows=1 columns=4 send=gemm
+        sync gemm wait=load send=vector
+        vector vector op=add b_immediate=1 dst=0 a=1 b=3 levels=0 wait=gemm
+        finish
+        """,
+    )
+    assert result.fault is None
+    assert result.tokens_left == {}
+
+
+def test_race_names_both_instructions_and_the_entry():
+    with pytest.raises(RaceError) as caught:
+        run_text(
+            simulator(),
+            """
+            loop vector level=0 extent=4 dst_stride=1
+            load load scratchpad=acc index=2 offset=1024 rows=1 columns=4
+            vector vector op=sum dst=0 a=40 levels=1 zero=1
+            finish
+            """,
+        )
+    assert str(caught.value) == (
+        "race on acc entry 2: instruction 1 (load) writes it and instruction 2 (vector) writes it, with no chain of "
+        "tokens between them; send a token from the first to the second, or let one engine do both"
+    )
+    assert caught.value.__notes__[0].startswith("instruction 1: load load scratchpad=acc index=2")
+
+
+def test_race_through_dram():
+    with pytest.raises(
+        RaceError, match=r"race on dram granule 1025: instruction 0 \(load\) reads .* 1 \(store\) writes"
+    ):
+        run_text(
+            simulator(),
+            """
+            load load scratchpad=inp index=0 offset=1024 rows=1 columns=2
+            store store index=0 offset=1025 rows=1 columns=4
+            finish
+            """,
+        )
+
+
+def test_order_by_full_counters_does_not_hide_a_race():
+    """The write happens late in every execution because a counter is full; nothing but capacity orders it."""
+    config = replace(TINY, token_depth=1)
+    text = """
+    sync load send=gemm
+    sync load send=gemm
+    load load scratchpad=acc index=0 offset=1024 rows=1 columns=1
+    gemm gemm dst=0 src=0 wgt=0 wait=load
+    sync gemm wait=load
+    finish
+    """
+    with pytest.raises(RaceError, match="race on acc entry 0"):
+        run_text(simulator(config), text)
+
+
+def test_the_program_must_not_store_over_itself():
+    with pytest.raises(SimulationError, match=r"instruction 0 stores to bytes 0x10..0x14, where its own program lies"):
+        run_text(simulator(), "store store index=0 offset=4 rows=1 columns=1\nfinish")
+
+
+def test_deadlock_tells_what_each_engine_waits_for():
+    result = run_text(
+        simulator(),
+        """
+        sync load wait=store send=gemm
+        gemm gemm dst=0 src=0 wgt=0 wait=load,loadw send=store
+        sync store wait=gemm send=load
+        finish
+        """,
+    )
+    assert result.fault == FaultRecord(Fault.WATCHDOG, Engine.LOAD, 0)
+    assert result.fault.message == (
+        "deadlock: instruction 0 (sync load wait=store send=gemm) waits for a token of store; "
+        "instruction 1 (gemm gemm wait=load,loadw send=store dst=0 src=0 wgt=0) waits for a token of load, loadw; "
+        "instruction 2 (sync store wait=gemm send=load) waits for a token of gemm"
+    )
+
+
+def test_deadlock_by_a_full_counter_and_a_full_queue():
+    config = replace(TINY, token_depth=1, queue_depth=2)
+    sends = "sync load send=gemm\n" * 5
+    result = run_text(simulator(config), sends + "sync gemm wait=load\nfinish")
+    assert result.fault is not None
+    assert result.fault.cause is Fault.WATCHDOG
+    assert "cannot send: no room for a token to gemm" in result.fault.message
+    assert "fetch cannot place instruction 4: the queue of load is full" in result.fault.message
+
+
+def test_tokens_left_are_reported():
+    result = run_text(simulator(), "sync load send=gemm,store\nsync load send=gemm\nfinish")
+    assert result.tokens_left == {(Engine.LOAD, Engine.GEMM): 2, (Engine.LOAD, Engine.STORE): 1}
+
+
+def test_too_many_micro_ops_are_refused():
+    loops = "".join(f"loop gemm level={level} extent=500\n" for level in range(4))
+    with pytest.raises(SimulationError, match=r"instruction 4 has 62500000000 micro-ops, but at most"):
+        run_text(simulator(), loops + "gemm gemm dst=0 src=0 wgt=0 levels=4\nfinish")
+
+
+def test_window_must_be_inside_the_memory():
+    with pytest.raises(
+        SimulationError, match=r"window 0x1000 \+ 0x4000 bytes is not inside the memory of 0x4000 bytes"
+    ):
+        simulator().run(0, 1, window_start=4096, window_bytes=1 << 14)
+
+
+@pytest.mark.parametrize(
+    "config", [TINY, replace(TINY, token_depth=1, queue_depth=2), replace(TINY, batch=2, block_in=8)], ids=str
+)
+def test_random_programs_are_free_of_races_and_deadlocks(config):
+    core = FunctionalSimulator(config, 1 << 16)
+    for seed in range(60):
+        case = random_case(config, seeded(seed))
+        offset, count = fill_case(case, core)
+        assert core.run(offset, count, window_start=case.window_start).fault is None, str(case)
