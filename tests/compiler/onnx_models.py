@@ -11,7 +11,20 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
-from weft.compiler.graph import Array, Call, Expr, Module, calls, evaluate
+from weft.compiler.graph import (
+    Array,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    Module,
+    Var,
+    calls,
+    evaluate,
+    evaluate_function,
+    topological_order,
+)
+from weft.compiler.graph.registry import apply
 
 onnxruntime.set_default_logger_severity(3)
 
@@ -140,19 +153,47 @@ class Agreement:
     unequal: int  # integers that differ, of all layers
 
 
-def agreement(model: onnx.ModelProto, module: Module, inputs: dict[str, Array]) -> Agreement:
-    """Compare every layer that both know."""
-    theirs = onnxruntime_layers(model, inputs)
-    _, ours = our_layers(module, inputs)
+def agreement(
+    model: onnx.ModelProto, module: Module, inputs: dict[str, Array], in_isolation: bool = False
+) -> Agreement:
+    """Compare every layer of an integer module that both know.
+
+    ``in_isolation``: each layer gets onnxruntime's integers as its input, so that a tie that is rounded the other way
+    counts once, and not again in all that follows from it.
+    """
+    theirs = {
+        name: value.astype(np.int32) - (128 if value.dtype == np.uint8 else 0)
+        for name, value in onnxruntime_layers(model, inputs).items()
+        if value.dtype in (np.int8, np.uint8)
+    }
+    ours = isolated_layers(module, inputs, theirs) if in_isolation else our_layers(module, inputs)[1]
     layers = elements = worst = unequal = 0
     equal = 1.0
-    for name, value in ours.items():
-        if name not in theirs or theirs[name].dtype not in (np.int8, np.uint8):
-            continue
-        wanted = theirs[name].astype(np.int32) - (128 if theirs[name].dtype == np.uint8 else 0)
-        difference = np.abs(wanted - value.astype(np.int32).reshape(wanted.shape))
+    for name in ours.keys() & theirs.keys():
+        difference = np.abs(theirs[name] - ours[name].astype(np.int32).reshape(theirs[name].shape))
         layers, elements = layers + 1, elements + difference.size
         worst = max(worst, int(difference.max()))
         unequal += int(np.count_nonzero(difference))
         equal = min(equal, float(np.mean(difference == 0)))
     return Agreement(layers, elements, equal, worst, unequal)
+
+
+def isolated_layers(module: Module, inputs: dict[str, Array], given: dict[str, Array]) -> dict[str, Array]:
+    """Every int8 tensor of an integer module, computed from the tensors of ``given`` where it has them."""
+    layers: dict[str, Array] = {}
+    values: dict[int, Any] = {}
+    for node in topological_order(module.main.body):
+        match node:
+            case Var():
+                values[id(node)] = inputs[node.name]
+            case Constant():
+                values[id(node)] = node.value
+            case Call(op=Function() as function):
+                values[id(node)] = evaluate_function(function, [values[id(arg)] for arg in node.args])
+            case Call():
+                values[id(node)] = value = apply(node, [values[id(arg)] for arg in node.args])
+                tensor = node.span.tensor
+                if tensor in given and value.dtype == np.int8:
+                    layers[tensor] = value
+                    values[id(node)] = given[tensor].astype(np.int8).reshape(value.shape)
+    return layers

@@ -90,6 +90,33 @@ def test_layers_agree_with_onnxruntime(name: str, form: tuple[str, str, str, boo
         assert parse(to_text(packed), constant_table(packed)) == packed
 
 
+def resnet(m: FloatModel, channels: int = 32) -> str:
+    x = m.op("MaxPool", m.op("Relu", m.conv("x", 3, channels, 7, strides=[2, 2])), kernel_shape=[3, 3], strides=[2, 2])
+    for stage in range(3):
+        for block in range(2):
+            before, stride = channels, 2 if stage and not block else 1
+            channels *= stride
+            main = m.conv(m.op("Relu", m.conv(x, before, channels, strides=[stride] * 2)), channels, channels)
+            if stride == 2:
+                x = m.conv(x, before, channels, 1, strides=[2, 2])
+            x = m.op("Relu", m.op("Add", main, x))
+    return m.dense(m.op("Flatten", m.op("GlobalAveragePool", x)), channels, 100)
+
+
+def test_every_layer_of_a_residual_network_agrees_in_isolation(tmp_path: Path) -> None:
+    m = FloatModel((1, 3, 96, 96))
+    model = quantise(m.build(resnet(m)), tmp_path)
+    module = from_onnx(model)
+    integer = PassManager(integer_passes()).run(module)
+    inputs = {"x": np.random.default_rng(3).normal(size=(1, 3, 96, 96)).astype(np.float32)}
+    found = agreement(model, integer, inputs, in_isolation=True)
+    assert found.layers >= 22
+    assert found.worst <= 1
+    assert found.equal >= 0.999
+    results = evaluate(standard_pipeline(Blocks(1, 16, 16)).run(module), inputs)
+    assert np.array_equal(*results.values(), *evaluate(integer, inputs).values())
+
+
 def _only_functions(module: Module) -> None:
     for node in calls(module.main.body):
         assert isinstance(node.op, Function)
