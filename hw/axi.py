@@ -7,8 +7,9 @@ region, user) is left out.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import IntEnum, unique
 
-from amaranth.lib import enum, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from .config import CoreConfig
@@ -28,7 +29,8 @@ CACHE_NORMAL = 0b0011
 """AxCACHE: normal memory, bufferable, not cached, as Xilinx asks of masters on HP ports."""
 
 
-class Response(enum.Enum, shape=2):
+@unique
+class Response(IntEnum):
     """AXI response; the upper bit tells an error."""
 
     OKAY = 0
@@ -37,11 +39,12 @@ class Response(enum.Enum, shape=2):
     DECERR = 3
 
 
-class ReadClient(enum.IntEnum, shape=2):
+@unique
+class ReadClient(IntEnum):
     """Who reads memory; the value is the AXI ID, so that an interconnect may reorder between them."""
 
-    LOAD = Engine.LOAD.value
-    LOADW = Engine.LOADW.value
+    LOAD = Engine.LOAD
+    LOADW = Engine.LOADW
     FETCH = 2
 
 

@@ -29,11 +29,16 @@ CLEAR_CYCLES = 16
 """Cycles that a start takes before the program runs: the engines are in reset and the counters are cleared."""
 
 
+FIRST_TOKEN_CLASS: int = CycleClass.TOKEN_LOAD.value  # type: ignore[attr-defined]
+"""The classes from here on are waits for a token."""
+
+
 class TraceSignature(wiring.Signature):
     """What an engine does, for traces: events, and the class of each cycle."""
 
     def __init__(self) -> None:
-        super().__init__({"started": Out(EventSignature()), "retired": Out(EventSignature()), "activity": Out(CycleClass)})
+        events = Out(EventSignature())
+        super().__init__({"started": events, "retired": events, "activity": Out(CycleClass)})
 
 
 class Core(wiring.Component):
@@ -409,7 +414,7 @@ class Watchdog(wiring.Component):
                 m.d.comb += [self.engine.eq(engine), self.number.eq(running[engine])]
         for engine in reversed(Engine):
             activity = self.activity[engine]
-            with m.If(activity.as_value() >= CycleClass.TOKEN_LOAD.value):
+            with m.If(activity.as_value() >= FIRST_TOKEN_CLASS):
                 m.d.comb += [self.engine.eq(engine), self.number.eq(held[engine])]
             with m.Elif(activity == CycleClass.MEMORY):
                 m.d.comb += [self.engine.eq(engine), self.number.eq(running[engine])]

@@ -13,7 +13,9 @@ class LayoutFifo(wiring.Component):
     def __init__(self, shape: data.Layout, depth: int) -> None:
         self._shape = shape
         self._depth = depth
-        super().__init__({"input": In(stream.Signature(shape)), "output": Out(stream.Signature(shape)), "empty": Out(1)})
+        super().__init__(
+            {"input": In(stream.Signature(shape)), "output": Out(stream.Signature(shape)), "empty": Out(1)}
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum, unique
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .config import PAD_BITS, CoreConfig
@@ -38,7 +39,8 @@ class LoadTargets:
         )
 
 
-class LoadKind(enum.IntEnum, shape=2):
+@unique
+class LoadKind(IntEnum):
     """What a LOAD writes: the engine's own scratchpad, ``acc``, or ``acc`` widened from int8."""
 
     OWN = 0
@@ -46,7 +48,8 @@ class LoadKind(enum.IntEnum, shape=2):
     ACC8 = 2
 
 
-class Run(enum.Enum, shape=2):
+@unique
+class Run(IntEnum):
     """Part of a row that is being written."""
 
     LEFT = 0  # padding; also a whole row of it

@@ -152,7 +152,7 @@ class ReadMaster(wiring.Component):
         m.d.comb += [axi.rready.eq(1), ends.eq(axi.rvalid & axi.rlast)]
         m.d.sync += word_valid.eq(axi.rvalid)
         with m.If(axi.rvalid):
-            m.d.sync += [word.data.eq(axi.rdata), word.error.eq(axi.rresp.as_value()[1]), word_id.eq(axi.rid)]
+            m.d.sync += [word.data.eq(axi.rdata), word.error.eq(axi.rresp[1]), word_id.eq(axi.rid)]
         for client in ReadClient:
             m.d.comb += [
                 self.beat[client].eq(word_valid & (word_id == client)),

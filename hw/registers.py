@@ -95,7 +95,7 @@ WRITABLE = (
     Register.PROGRAM_COUNT,
     Register.WATCHDOG,
 )
-"""Registers that keep what is written; all but INTERRUPT_ENABLE ignore writes while the core runs or its bus is busy."""
+"""Registers that keep what is written; while the core runs or its bus is busy, only INTERRUPT_ENABLE takes a write."""
 
 
 def settings_layout(config: CoreConfig) -> data.StructLayout:

@@ -31,7 +31,7 @@ opt_clean
 memory_collect
 write_verilog -norename -noattr core.v
 """
-"""Zero-filled memory initialisation would be most of the text; the rest makes plain clocked registers of the processes."""
+"""Drops zero-filled memory initialisation, most of the text, and makes plain clocked registers of the processes."""
 
 
 def emit_verilog(config: CoreConfig) -> str:

@@ -158,6 +158,6 @@ class WriteMaster(wiring.Component):
         m.d.sync += [
             client.acknowledged.eq(answered),
             client.acknowledgement.last.eq(unanswered.r_data),
-            client.acknowledgement.error.eq(axi.bresp.as_value()[1]),
+            client.acknowledgement.error.eq(axi.bresp[1]),
         ]
         return m

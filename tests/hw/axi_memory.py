@@ -39,7 +39,7 @@ class AxiMemory:
         assert (1 << size, burst) == (self.bus_bytes, 1)
         assert address % self.bus_bytes == 0
         assert address // PAGE_BYTES == (address + total - 1) // PAGE_BYTES, "burst crosses a page"
-        assert 0 <= offset and offset + total <= len(self.content), f"{channel} outside the memory: {address:#x}"
+        assert 0 <= offset <= len(self.content) - total, f"{channel} outside the memory: {address:#x}"
         self.bursts.append((channel, offset, beats))
         return offset
 
@@ -72,7 +72,7 @@ class AxiMemory:
             )
             time += 1
             if previous is not None:
-                assert valid and request == previous, "AR changed before it was accepted"
+                assert [*request, valid] == [*previous, 1], "AR changed before it was accepted"
             previous = request if valid and not ready_ else None
             if valid and ready_:
                 number, address, length, size, burst = request
@@ -115,9 +115,9 @@ class AxiMemory:
             time += 1
             word, address = request[:3], request[3:]
             if previous_address is not None:
-                assert aw_valid and address == previous_address, "AW changed before it was accepted"
+                assert [*address, aw_valid] == [*previous_address, 1], "AW changed before it was accepted"
             if previous_word is not None:
-                assert w_valid and word == previous_word, "W changed before it was accepted"
+                assert [*word, w_valid] == [*previous_word, 1], "W changed before it was accepted"
             assert w_valid or not inside_burst, "W starves within a burst"
             previous_address = address if aw_valid and not aw_ready else None
             previous_word = word if w_valid and not w_ready else None

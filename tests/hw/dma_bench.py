@@ -11,7 +11,6 @@ import numpy as np
 from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.sim import Simulator
-
 from weft.hw.axi import ReadClient
 from weft.hw.config import CoreConfig
 from weft.hw.isa import Engine, Fault, Instruction, Load, Store, encode_unchecked

@@ -10,7 +10,6 @@ import pytest
 from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.sim import Simulator
-
 from weft.hw.axi import ReadClient
 from weft.hw.config import CoreConfig
 from weft.hw.errors import InstructionError

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from weft.hw.config import CoreConfig
 from weft.hw.isa import LEGAL_SCRATCHPADS, Engine, Fault, Instruction, Load, Scratchpad, Sync
 from weft.sim.dma import transfer_of, transfer_problem

@@ -7,7 +7,6 @@ from random import Random
 from typing import Any
 
 from amaranth.sim import Simulator
-
 from weft.hw.config import ISA_VERSION, PYNQ, CoreConfig
 from weft.hw.interfaces import CycleClass
 from weft.hw.isa import Engine, Fault

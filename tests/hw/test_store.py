@@ -7,7 +7,6 @@ from functools import cache
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from weft.hw.config import CoreConfig
 from weft.hw.isa import Engine, Fault, Instruction, Store, Sync
 from weft.sim.dma import transfer_of, transfer_problem
@@ -67,7 +66,8 @@ def test_stores_do_what_the_instruction_says(number: int, data: st.DataObject) -
     seed = data.draw(st.integers(0, 1000))
     memories = random_memories(config, seed)
     expected = random_bytes(DRAM_BYTES, seed)
-    dram = AxiMemory(bytearray(expected), config.bus_bytes, seed, WINDOW_BASE, outstanding_limit=config.write_outstanding)
+    limit = config.write_outstanding
+    dram = AxiMemory(bytearray(expected), config.bus_bytes, seed, WINDOW_BASE, outstanding_limit=limit)
     assert reference(memories, expected, program, DRAM_BYTES) is None
 
     observed = bench(number).run(memories, dram, program, window_size=DRAM_BYTES, seed=seed)

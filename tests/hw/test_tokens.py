@@ -6,7 +6,6 @@ from random import Random
 from typing import Any
 
 from amaranth.sim import Simulator
-
 from weft.hw.config import CoreConfig
 from weft.hw.isa import Engine
 from weft.hw.tokens import TokenMatrix
