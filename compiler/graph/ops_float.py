@@ -14,7 +14,7 @@ import numpy as np
 
 from . import numerics
 from .ir import Array, Attrs, TensorType
-from .ops_integer import NOT_YET, conv_type, integer, ints, pool_type, require, require_dtype
+from .ops_integer import conv_type, integer, ints, pool_type, require, require_dtype
 from .registry import NOT_LOWERED, REQUIRED, Fusion, NumpyRule, TypeRule, register, unsupported
 
 NO_GRADIENT_YET = unsupported("training is not part of the stack yet")
@@ -246,7 +246,7 @@ _elementwise("nn.average_pool", "x", _float_pool_type, _average_pool,
              kernel=REQUIRED, strides=(1, 1), pads=(0, 0, 0, 0), count_include_pad=False)  # fmt: skip
 _elementwise("nn.softmax", "x", _same_type, _softmax, "exp(x) / sum(exp(x)) along axis.", axis=1)
 
-_MOVE: dict[str, Any] = {"gradient": NO_GRADIENT_YET, "lower": NOT_YET, "fusion": Fusion.LAYOUT}
+_MOVE: dict[str, Any] = {"gradient": NO_GRADIENT_YET, "lower": NOT_LOWERED, "fusion": Fusion.LAYOUT}
 register("reshape", "x", types=_reshape_type, numpy=lambda x, shape: x.reshape(shape), shape=REQUIRED, **_MOVE,
          doc="The same elements in row-major order under another shape.")  # fmt: skip
 register("transpose", "x", types=_transpose_type, numpy=lambda x, perm: np.ascontiguousarray(x.transpose(perm)),

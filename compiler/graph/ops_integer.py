@@ -11,7 +11,7 @@ from . import numerics
 from .ir import Array, Attrs, GraphError, TensorType
 from .registry import INTEGER_HAS_NO_GRADIENT, REQUIRED, Fusion, register, unsupported
 
-NOT_YET = unsupported("the tensor IR fills this in when it is imported")
+PACKED_ONLY = unsupported("only its packed form becomes a kernel")
 
 
 def require(condition: bool, message: str, hint: str = "") -> None:
@@ -154,7 +154,7 @@ def _wide(x: Array) -> Array:
 
 
 _REQUANTISE: dict[str, Any] = {"zero_point": 0, "low": -128, "high": 127, "left_shift": 0, "out": "int8"}
-_COMMON: dict[str, Any] = {"gradient": INTEGER_HAS_NO_GRADIENT, "lower": NOT_YET}
+_COMMON: dict[str, Any] = {"gradient": INTEGER_HAS_NO_GRADIENT, "lower": PACKED_ONLY}
 
 register(
     "conv2d", "x w", types=_conv2d_type, numpy=numerics.conv2d, fusion=Fusion.ANCHOR, **_COMMON,

@@ -15,7 +15,6 @@ from . import layout, numerics
 from .ir import Array, Attrs, TensorType
 from .layout import Blocks, blocks_of
 from .ops_integer import (
-    NOT_YET,
     check_requantise_attrs,
     integer,
     ints,
@@ -24,7 +23,9 @@ from .ops_integer import (
     require_dtype,
     window_type,
 )
-from .registry import INTEGER_HAS_NO_GRADIENT, NOT_LOWERED, REQUIRED, Fusion, register
+from .registry import INTEGER_HAS_NO_GRADIENT, NOT_LOWERED, REQUIRED, Fusion, register, unsupported
+
+FILLED_BY_TARGETS = unsupported("the compute rules of the targets fill this in when they are imported")
 
 
 def _require_packed(x: TensorType, what: str, blocks: Blocks) -> None:
@@ -173,7 +174,7 @@ def _unpack_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     return plain
 
 
-_COMMON: dict[str, Any] = {"gradient": INTEGER_HAS_NO_GRADIENT, "lower": NOT_YET, "blocks": REQUIRED}
+_COMMON: dict[str, Any] = {"gradient": INTEGER_HAS_NO_GRADIENT, "lower": FILLED_BY_TARGETS, "blocks": REQUIRED}
 _WINDOW: dict[str, Any] = {"strides": (1, 1), "pads": (0, 0, 0, 0)}
 
 register(

@@ -22,11 +22,13 @@ from ..graph import (
     Tuple,
     Var,
     call,
+    calls,
     layout,
     topological_order,
 )
 from .host import host_call, renumber
 from .manager import Pass
+from .place_concat import place_concat
 
 _PACKABLE_RANKS = (2, 4)
 
@@ -105,24 +107,22 @@ class _Packer:
                 self._on_host(node, name, "changes the shape of a tensor of the host")
             return
         if name == "concat":
-            reason = self._why_no_concat(node)
-            if not reason:
-                self.packed_form[node] = self._packed_concat(node)
-                return
-            self._on_host(node, name, reason)
+            self._concat(node)
             return
         self._on_host(node, name, f"a {name} between layers moves data, which the accelerator does not do")
 
-    def _why_no_concat(self, node: Call) -> str:
-        if node.attr("axis") != 1 or node.tensor_type.rank not in _PACKABLE_RANKS or node.dtype != "int8":
-            return f"only channels of (N, C, H, W) tensors are concatenated on the accelerator, not {node.type}"
-        for arg in node.args[:-1]:
-            if arg.shape[1] % self.blocks.channels:
-                return (
-                    f"an operand has {arg.shape[1]} channels, which is not a multiple of {self.blocks.channels}, "
-                    "the channels that are stored together"
-                )
-        return ""
+    def _concat(self, node: Call) -> None:
+        if node.attr("axis") != 1 or node.tensor_type.rank != 4 or node.dtype != "int8":
+            reason = f"only channels of (N, C, H, W) tensors are concatenated on the accelerator, not {node.type}"
+            self._on_host(node, "concat", reason)
+        elif all(arg.shape[1] % self.blocks.channels == 0 for arg in node.args[:-1]):
+            self.packed_form[node] = self._packed_concat(node)
+        else:
+            placed = place_concat(node)
+            for step in calls(placed):
+                if step not in self.packed_form and step not in self.plain_form and isinstance(step.op, Function):
+                    self._call_of_function(step, step.op)
+            self.packed_form[node] = self.packed_form[placed]
 
     def _packed_concat(self, node: Call) -> Call:
         params = tuple(Var(f"x{i}", self.blocks.packed_type(arg.tensor_type)) for i, arg in enumerate(node.args))
@@ -161,7 +161,7 @@ def pack_function(function: Function, blocks: Blocks) -> Function:
                 macs += _macs(node)
             case _:
                 raise GraphError(f"{type(node).__name__} is not expected in a primitive function", at=node.span)
-    attrs = function.attrs.replace(shape=function.body.shape, macs=macs)
+    attrs = function.attrs.replace(shape=function.body.shape, macs=function.attrs.get("macs", macs))
     body = values[id(function.body)]
     return Function(tuple(params[param] for param in function.params), body, attrs, function.span)
 

@@ -281,18 +281,23 @@ def test_a_value_with_two_consumers_is_not_fused_away() -> None:
     assert largest_difference(evaluate(module, inputs), evaluate(fused, inputs)) == 0
 
 
-@pytest.mark.parametrize(
-    ("sizes", "reason"), [((16, 4), ""), ((4, 16), "an operand has 4 channels, which is not a multiple of 16")]
-)
-def test_concat_is_a_placement_when_channels_are_aligned(sizes: tuple[int, int], reason: str) -> None:
+@pytest.mark.parametrize(("sizes", "aligned"), [((16, 4), True), ((4, 16), False)])
+def test_concat_is_a_placement_or_moves_channels(sizes: tuple[int, int], aligned: bool) -> None:
     a, b = sizes
-    module = parse(f"fn @main(%a: int8[1, {a}, 2, 2], %b: int8[1, {b}, 2, 2]) {{ return concat(%a, %b) }}")
-    packed = pack_layout(Blocks(1, 16, 16)).run(module)
+    module = parse(f"fn @main(%a: int8[1, {a}, 2, 2], %b: int8[1, {b}, 2, 2]) {{ return concat(%a, %b, %a) }}")
+    packed = pack_layout(Blocks(1, 4 if aligned else 16, 4)).run(module)
     check_stage(packed, "packed")
-    assert any(reason in given for given in host_reasons(packed).values())
-    assert any(node.op == "packed_concat" for f in packed.functions for node in calls(f.body)) == (not reason)
+    kernels = [function for function in packed.functions if function.is_primitive]
+    assert [kernel.attrs["anchor"] for kernel in kernels] == (["concat"] if aligned else ["conv2d"] * 3)
+    assert all(kernel.attrs["macs"] == 0 for kernel in kernels)
     inputs = random_inputs(module, 0)
     assert largest_difference(evaluate(module, inputs), evaluate(packed, inputs)) == 0
+
+
+def test_concat_of_rows_goes_to_the_host() -> None:
+    module = parse("fn @main(%x: int8[1, 4, 2, 2]) { return concat(%x, %x, axis=2) }")
+    reasons = host_reasons(pack_layout(Blocks(1, 4, 4)).run(module))
+    assert "only channels of (N, C, H, W) tensors are concatenated" in reasons["host_concat_0"]
 
 
 def test_moves_go_to_the_host_with_a_reason() -> None:
