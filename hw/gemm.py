@@ -88,19 +88,21 @@ class GemmEngine(wiring.Component):
             {
                 "dst": ceil_log2(self.config.acc_depth),
                 "end": 1,
-                "forward": FORWARDS,  # bit k - 1: the old value is the result of the micro-op k cycles before
+                "forward": FORWARDS,  # bit k - 1: the micro-op k cycles before goes to this entry; the lowest bit counts
                 "from_zero": 1,
             }
         )
         stages = [_Stage(layout, number) for number in range(1, ARRAY_STAGE + array_latency(self.config) + 2)]
         fresh = Signal(layout)
         from_zero = zero & micro_op.first
-        matches = [stage.valid & (stage.content.dst == fresh.dst) for stage in stages[:FORWARDS]]
-        younger = 0
-        for position, match in enumerate(matches):
-            m.d.comb += fresh.forward[position].eq(match & ~from_zero & ~younger)
-            younger = younger | match
-        m.d.comb += [fresh.dst.eq(micro_op.dst), fresh.end.eq(micro_op.end), fresh.from_zero.eq(from_zero)]
+        m.d.comb += [
+            fresh.dst.eq(micro_op.dst),
+            fresh.end.eq(micro_op.end),
+            fresh.from_zero.eq(from_zero),
+            fresh.forward.eq(
+                Cat(stage.valid & (stage.content.dst == fresh.dst) & ~from_zero for stage in stages[:FORWARDS])
+            ),
+        ]
 
         valid: Any = issue
         content: Any = fresh
