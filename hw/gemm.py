@@ -88,7 +88,7 @@ class GemmEngine(wiring.Component):
             {
                 "dst": ceil_log2(self.config.acc_depth),
                 "end": 1,
-                "forward": FORWARDS,  # bit k - 1: the micro-op k cycles before goes to this entry; the lowest bit counts
+                "forward": FORWARDS,  # bit k - 1: the micro-op k cycles before has the same entry; the lowest counts
                 "from_zero": 1,
             }
         )
