@@ -1,1 +1,216 @@
-"""The ``weft`` command."""
+"""The ``weft`` command: compile, run, disasm, hw."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import numpy.typing as npt
+import typer
+from rich.console import Console
+from rich.status import Status
+
+from .compiler.compile import compile_model
+from .compiler.compiled import AccelStep, CompiledModel
+from .compiler.graph import GraphError
+from .compiler.targets.errors import CompileError
+from .compiler.tensor.errors import TensorError
+from .hw.config import NAMED, CoreConfig, named_config
+from .hw.errors import HardwareError
+from .hw.isa import disassemble, format_instruction
+from .hw.verilog import emit_verilog
+from .runtime.artifact import load as load_artifact
+from .runtime.artifact import save as save_artifact
+from .runtime.device import DEVICES
+from .runtime.errors import InputError, RuntimeLayerError
+from .runtime.module import load
+from .runtime.report import engine_table, layer_table, placement_table
+from .runtime.trace import write_trace
+from .sim.errors import SimulationError
+
+EXPECTED_ERRORS = (
+    HardwareError, GraphError, CompileError, TensorError, RuntimeLayerError, SimulationError, OSError,
+)  # fmt: skip
+"""What a user can cause: shown as one line, without a traceback."""
+
+app = typer.Typer(
+    name="weft",
+    help="Co-design of tensor accelerators and their compiler: from an ONNX file to exact cycles.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+out = Console()
+err = Console(stderr=True)
+
+DeviceName = Enum("DeviceName", {name: name for name in DEVICES}, type=str)  # type: ignore[misc]
+
+ConfigOption = Annotated[
+    str, typer.Option("--config", "-c", help=f"Core: {', '.join(NAMED)}, or a JSON file with the fields of CoreConfig.")
+]
+
+
+def main() -> None:
+    """Entry point: expected errors become one line and exit status 1."""
+    try:
+        app()
+    except EXPECTED_ERRORS as error:
+        err.print(f"[bold red]error:[/] {error}", highlight=False, markup=True, soft_wrap=True)
+        sys.exit(1)
+
+
+@app.command("compile")
+def compile_command(
+    model: Annotated[Path, typer.Argument(help="Quantised ONNX model (QDQ, QLinear or Integer form).")],
+    config: ConfigOption = "pynq",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Artifact; default: MODEL.weft.")] = None,
+    vthreads: Annotated[int, typer.Option(min=1, max=8, help="Virtual threads that hide latency.")] = 2,
+    shape: Annotated[
+        list[str] | None, typer.Option(help="Shape of a dynamic input, as NAME=1x3x224x224; repeat for more.")
+    ] = None,
+    strict: Annotated[bool, typer.Option(help="Refuse a model of which any node would run on the host.")] = False,
+    dump: Annotated[Path | None, typer.Option(help="Folder for the loop IR of every layer, as text.")] = None,
+) -> None:
+    """Compile a model into one artifact file and report where each part of it will run."""
+    path = output or model.with_suffix(".weft")
+    with _progress("compiling") as status:
+        compiled = compile_model(
+            model,
+            read_config(config),
+            vthreads=vthreads,
+            strict=strict,
+            shapes=_shapes(shape or []),
+            progress=status.update,
+            dump=dump,
+        )
+        save_artifact(compiled, path)
+    out.print(placement_table(compiled))
+    out.print(_summary(compiled))
+    out.print(f"wrote {path} ({path.stat().st_size:,} bytes)")
+
+
+@app.command()
+def run(
+    artifact: Annotated[Path, typer.Argument(help="What 'weft compile' wrote.")],
+    device: Annotated[DeviceName, typer.Option("--device", "-d", help="Where to run.")] = DeviceName.fsim,
+    inputs: Annotated[
+        Path | None, typer.Option("--input", "-i", help="A .npz with one array per input, or a .npy. Default: random.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the results to a .npz file.")] = None,
+    trace: Annotated[Path | None, typer.Option("--trace", "-t", help="Write a Perfetto timeline (device rtl).")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of random inputs.")] = 0,
+) -> None:
+    """Run an artifact and print its results; on rtl also the cycles of each layer and each engine."""
+    compiled = load_artifact(artifact)
+    values = read_inputs(compiled, inputs, seed)
+    timed = device.value == "rtl"
+    with _progress(f"loading onto {device.value}") as status:
+        module = load(compiled, device.value, progress=status.update)
+        status.update(f"running on {device.value}")
+        results = module.run(values, trace=timed)
+    if timed:
+        out.print(layer_table(module))
+        out.print(engine_table(module))
+    if inputs is None:
+        out.print(f"inputs: random, seed {seed}")
+    for name, value in results.items():
+        text = np.array2string(value, threshold=24, precision=5)
+        out.print(f"{name}: {value.dtype.name}{list(value.shape)}\n{text}", highlight=False, markup=False)
+    if output is not None:
+        np.savez(output, **results)  # type: ignore[arg-type]
+        out.print(f"wrote {output}")
+    if trace is not None:
+        out.print(f"wrote {trace} ({write_trace(module, trace):,} slices); open it at https://ui.perfetto.dev")
+
+
+@app.command()
+def disasm(
+    artifact: Annotated[Path, typer.Argument(help="What 'weft compile' wrote.")],
+    layer: Annotated[str | None, typer.Option(help="Only the instructions of this layer.")] = None,
+) -> None:
+    """Print an artifact's instructions with the layer and tile that each belongs to."""
+    compiled = load_artifact(artifact)
+    names = [item.name for item in compiled.layers]
+    if layer is not None and layer not in names:
+        raise InputError(f"there is no layer {layer!r}", hint=f"layers: {', '.join(names)}")
+    for step in compiled.steps:
+        if not isinstance(step, AccelStep):
+            print(f"# host: {', '.join(step.inputs)} -> {', '.join(step.outputs)}: {step.reason}")
+            continue
+        print(f"# program at {step.program_offset:#x}: {', '.join(step.inputs)} -> {', '.join(step.outputs)}")
+        for number, instruction in enumerate(disassemble(compiled.config, step.program)):
+            index = int(step.layer_of[number])
+            name = names[index] if index >= 0 else "set-up"
+            if layer in (None, name):
+                print(f"{number:6d}  {format_instruction(instruction):<100}  # {name}, tile {step.tile_of[number]}")
+
+
+@app.command()
+def hw(
+    config: ConfigOption = "pynq",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Verilog file; default: CONFIG.v.")] = None,
+) -> None:
+    """Write the core as Verilog."""
+    core = read_config(config)
+    path = output or Path(f"{core.name}.v")
+    with _progress(f"emitting {core.name}"):
+        text = emit_verilog(core)
+    path.write_text(text)
+    out.print(f"wrote {path} ({len(text):,} characters), configuration hash {core.hash64:016x}")
+
+
+def read_config(text: str) -> CoreConfig:
+    """A named configuration, or one from a JSON file."""
+    return CoreConfig.from_json(Path(text).read_text()) if text.endswith(".json") else named_config(text)
+
+
+def read_inputs(model: CompiledModel, path: Path | None, seed: int) -> dict[str, npt.NDArray[Any]]:
+    """Arrays for the model's inputs from a file, or random ones; :class:`InputError` names the file."""
+    if path is None:
+        generator = np.random.default_rng(seed)
+        return {slot.name: _random(generator, slot.shape, slot.dtype) for slot in model.inputs}
+    try:
+        loaded = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise InputError(f"{path} is not a .npy or .npz file: {error}") from error
+    if isinstance(loaded, np.ndarray):
+        if len(model.inputs) != 1:
+            names = ", ".join(slot.name for slot in model.inputs)
+            raise InputError(f"{path} holds one array, but the model has inputs {names}", hint="use a .npz")
+        return {model.inputs[0].name: loaded}
+    return {name: loaded[name] for name in loaded.files}
+
+
+def _random(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
+    if dtype.startswith("float"):
+        return generator.random(shape).astype(dtype)
+    limits = np.iinfo(dtype)
+    return generator.integers(limits.min, limits.max, shape, dtype=dtype, endpoint=True)
+
+
+def _shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
+    shapes = {}
+    for text in texts:
+        name, _, sizes = text.rpartition("=")
+        try:
+            shapes[name] = tuple(int(size) for size in sizes.split("x"))
+        except ValueError:
+            raise InputError(f"--shape {text!r} is not NAME=1x3x224x224") from None
+    return shapes
+
+
+def _summary(model: CompiledModel) -> str:
+    items = model.statistics.items()
+    values = {name: f"{value:,.2f}" if isinstance(value, float) else f"{value:,}" for name, value in items}
+    return ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in values.items())
+
+
+@contextmanager
+def _progress(text: str) -> Iterator[Status]:
+    with err.status(text) as status:
+        yield status

@@ -68,7 +68,11 @@ def compile_model(
     options = Options(vthreads, reuse_memory, progress, _writer(dump))
     compiled = link(module, core, options)
     seconds = time.perf_counter() - started
-    return replace(compiled, statistics={**compiled.statistics, "compile_seconds": seconds, "vthreads": vthreads})
+    return replace(
+        compiled,
+        name=Path(model).stem if isinstance(model, (str, Path)) else compiled.name,
+        statistics={**compiled.statistics, "compile_seconds": seconds, "vthreads": vthreads},
+    )
 
 
 def compile_function(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
 from rich.table import Table
 
 from ..compiler.compiled import CompiledModel
@@ -11,43 +13,39 @@ from .module import LoadedModule
 from .trace import layer_cycles
 
 
-def placement_table(model: CompiledModel) -> Table:
-    """For each layer: where it runs and why, its share of the multiply-accumulates, its bytes."""
+def placement_table(model: CompiledModel) -> RenderableType:
+    """For each layer: where it runs, its share of the MACs, its bytes; then why any is on the host."""
     total = sum(layer.macs for layer in model.layers) or 1
-    table = Table(title=f"{model.name} on {model.config.name}: placement")
-    for heading in ("layer", "kind", "output", "placement"):
-        table.add_column(heading)
-    for heading in ("MACs", "share", "loaded B", "stored B"):
-        table.add_column(heading, justify="right")
+    title = f"{model.name} on {model.config.name}: placement"
+    table = _table(title, "layer,kind,output,on", "MACs,share,loaded B,stored B")
     for layer in model.layers:
-        where = layer.placement if not layer.reason else f"{layer.placement}: {layer.reason}"
         table.add_row(
             layer.name,
             layer.kind,
             "x".join(map(str, layer.shape)),
-            where,
+            layer.placement,
             f"{layer.macs:,}",
             f"{layer.macs / total:.1%}",
             f"{layer.bytes_loaded:,}",
             f"{layer.bytes_stored:,}",
         )
-    return table
+    return Group(table, *(f"{layer.name} is on the host: {layer.reason}" for layer in model.layers if layer.reason))
 
 
-def layer_table(module: LoadedModule) -> Table:
+def layer_table(module: LoadedModule) -> RenderableType:
     """For each layer of a traced run: placement, MACs, cycles, utilisation of the array, bytes."""
     model = module.model
     cycles = layer_cycles(module)
-    table = Table(title=f"{model.name} on {model.config.name}, device {module.device.name}")
-    for heading in ("layer", "kind", "placement"):
-        table.add_column(heading)
-    for heading in ("MACs", "cycles", "utilisation", "loaded B", "stored B"):
-        table.add_column(heading, justify="right")
+    table = _table(
+        f"{model.name} on {model.config.name}, device {module.device.name}",
+        "layer,kind,on",
+        "MACs,cycles,utilisation,loaded B,stored B",
+    )
     for layer, count in zip(model.layers, cycles, strict=True):
         table.add_row(
             layer.name,
             layer.kind,
-            layer.placement if not layer.reason else f"{layer.placement}: {layer.reason}",
+            layer.placement,
             f"{layer.macs:,}",
             f"{count:,}" if layer.placement == "accel" else "-",
             f"{utilisation(model, layer.macs, count):.1%}" if count else "-",
@@ -69,24 +67,32 @@ def layer_table(module: LoadedModule) -> Table:
     return table
 
 
-def engine_table(module: LoadedModule) -> Table:
-    """For each engine: its cycles by class; each row sums to the cycles of the run."""
-    classes = CycleClass.__members__.values()
-    kinds = [kind for kind in classes if any(_count(module, engine, kind) for engine in Engine)]
-    table = Table(title="cycles of each engine by class")
-    table.add_column("engine")
-    for kind in kinds:
-        table.add_column(kind.name.lower().replace("_", " "), justify="right")
-    table.add_column("total", justify="right")
-    for engine in Engine:
-        counts = [_count(module, engine, kind) for kind in kinds]
-        table.add_row(engine.name.lower(), *(f"{count:,}" for count in counts), f"{sum(counts):,}")
+def engine_table(module: LoadedModule) -> RenderableType:
+    """For each class of cycles: how many each engine spent in it; each column sums to the cycles of the run."""
+    table = _table("cycles of each engine by class", "class", ",".join(engine.name.lower() for engine in Engine))
+    totals = [0] * len(Engine)
+    for kind in CycleClass.__members__.values():
+        counts = [_count(module, engine, kind) for engine in Engine]
+        if any(counts):
+            table.add_row(kind.name.lower().replace("_", " "), *(f"{count:,}" for count in counts))
+        totals = [total + count for total, count in zip(totals, counts, strict=True)]
+    table.add_section()
+    table.add_row("total", *(f"{total:,}" for total in totals))
     return table
 
 
 def utilisation(model: CompiledModel, macs: int, cycles: int) -> float:
     """Useful MACs / (cycles x MACs per cycle)."""
     return macs / (cycles * model.config.macs_per_cycle) if cycles else 0.0
+
+
+def _table(title: str, words: str, numbers: str) -> Table:
+    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in words.split(","):
+        table.add_column(heading, overflow="fold")
+    for heading in numbers.split(","):
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
 
 
 def _count(module: LoadedModule, engine: Engine, kind: CycleClass) -> int:

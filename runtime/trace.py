@@ -38,7 +38,7 @@ def write_trace(module: LoadedModule, path: str | Path) -> int:
         events.extend(_run_events(module, run, number, start))
         start += run.result.cycles or 0
     text = {"displayTimeUnit": "ns", "traceEvents": events, "otherData": {"unit": "1 us is 1 cycle"}}
-    Path(path).write_text(json.dumps(text, separators=(",", ":")))
+    Path(path).write_text(json.dumps(text, separators=(",", ":"), ensure_ascii=False))
     return sum(event["ph"] == "X" for event in events)
 
 
