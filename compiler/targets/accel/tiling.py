@@ -21,6 +21,9 @@ AXES = ("no", "cd", "y", "x")
 INSTRUCTION_OVERHEAD = 24
 """Cycles assumed lost where one matrix instruction follows another, tokens included."""
 
+UNEVEN_PENALTY = 0.01
+"""Share of the cost that each axis adds whose last tile is smaller: loop registers have to be set again."""
+
 
 @dataclass(frozen=True)
 class Tiling:
@@ -208,7 +211,7 @@ def estimate(problem: Problem, tiling: Tiling) -> float | None:
     vector = pixels * len(problem.kernel.stages.vector)
     if problem.kernel.window is not None and not problem.is_matrix:
         vector += pixels * problem.taps
-    traffic = 0.0
+    traffic = pixels * config.out_bytes / config.bus_bytes  # results; reads and writes share the memory
     exposed = 0.0
     for buffer in buffers:
         cycles = buffer.entries * buffer.entry_bytes / config.bus_bytes
@@ -222,14 +225,23 @@ def estimate(problem: Problem, tiling: Tiling) -> float | None:
         exposed += vector / tiles
     epilogues = -(-tiling.groups // tiling.epilogue_groups) * -(-tiling.rows // tiling.epilogue_rows) * tiles
     exposed += INSTRUCTION_OVERHEAD * epilogues / 4 + vector / (tiles * 2)
-    return max(matrix, vector, traffic) + exposed
+    uneven = sum(
+        size % tile != 0
+        for size, tile in (
+            (groups, tiling.groups), (height, tiling.rows), (width, tiling.columns),
+            (tiling.rows, tiling.epilogue_rows), (problem.reduction, tiling.reduction or 1),
+        )
+    )  # fmt: skip
+    return (max(matrix, vector, traffic) + exposed) * (1 + UNEVEN_PENALTY * uneven)
 
 
 def tilings(problem: Problem) -> list[Tiling]:
-    """Every tiling that fits, the cheapest first. Columns are cut only where full rows do not fit."""
+    """Tilings that fit, the cheapest first. Narrower tiles than the two widest that fit are not tried."""
     _, groups, height, width = problem.output
+    found: list[tuple[float, int, Tiling]] = []
+    widths = 0
     for columns in _sizes(width):
-        found: list[tuple[float, int, Tiling]] = []
+        before = len(found)
         for group, row, reduction, outer in product(
             _sizes(groups), _sizes(height), _sizes(problem.reduction) or [0], (True, False)
         ):
@@ -239,9 +251,10 @@ def tilings(problem: Problem) -> list[Tiling]:
                 if cost is not None:
                     found.append((cost, len(found), tiling))
                     break  # the largest epilogue that fits
-        if found:
-            return [tiling for _, _, tiling in sorted(found)]
-    return []
+        widths += len(found) > before
+        if widths == 2:
+            break
+    return [tiling for _, _, tiling in sorted(found, key=lambda entry: entry[:2])]
 
 
 def _epilogues(problem: Problem, groups: int, rows: int, columns: int) -> Iterator[tuple[int, int]]:

@@ -1,0 +1,130 @@
+"""Token insertion: any stream becomes a program without races and deadlocks, with no token too many."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from weft.compiler.targets.accel.check import check_program
+from weft.compiler.targets.accel.emit import with_tokens
+from weft.compiler.targets.accel.stream import Access, Issue
+from weft.compiler.targets.accel.tokens import insert_tokens
+from weft.compiler.targets.errors import ProgramError
+from weft.hw.config import TINY, CoreConfig
+from weft.hw.isa import (
+    Engine,
+    Finish,
+    Gemm,
+    Instruction,
+    Load,
+    Scratchpad,
+    Store,
+    Sync,
+    Vector,
+    VectorOp,
+    assemble,
+    mask_engines,
+)
+
+WINDOW = 4096
+
+
+def load(index: int, offset: int = 0, engine: Engine = Engine.LOAD, pad: Scratchpad = Scratchpad.INP) -> Issue:
+    memory = {Scratchpad.INP: "inp", Scratchpad.WGT: "wgt"}.get(pad, "acc")
+    unit = {Scratchpad.WGT: 4, Scratchpad.ACC: 4}.get(pad, 1)
+    instruction = Load(engine=engine, scratchpad=pad, index=index, offset=offset * 4, rows=1, columns=1)
+    return Issue(instruction, (Access("dram", offset * 4, (unit,), (1,)),), (Access(memory, index, (1,), (1,)),))
+
+
+def gemm(dst: int, src: int, wgt: int) -> Issue:
+    target = Access("acc", dst, (), ())
+    reads = (Access("inp", src, (), ()), Access("wgt", wgt, (), ()), target)
+    return Issue(Gemm(dst=dst, src=src, wgt=wgt), reads, (target,))
+
+
+def vector(dst: int, a: int, to_out: int = 1) -> Issue:
+    instruction = Vector(op=VectorOp.ADD, b_immediate=1, to_out=to_out, dst=dst, a=a)
+    return Issue(instruction, (Access("acc", a, (), ()),), (Access("out" if to_out else "acc", dst, (), ()),))
+
+
+def store(index: int, offset: int) -> Issue:
+    instruction = Store(index=index, offset=offset * 4, rows=1, columns=1)
+    return Issue(instruction, (Access("out", index, (1,), (1,)),), (Access("dram", offset * 4, (1,), (1,)),))
+
+
+few = st.integers(0, 3)
+issues = st.one_of(
+    st.builds(load, few, few),
+    st.builds(load, few, few, st.just(Engine.LOADW), st.just(Scratchpad.WGT)),
+    st.builds(load, few, few, st.just(Engine.LOADW), st.just(Scratchpad.ACC8)),
+    st.builds(gemm, few, few, few),
+    st.builds(vector, few, few, st.integers(0, 1)),
+    st.builds(store, few, few),
+)
+streams = st.lists(issues, max_size=60)
+
+
+def program(config: CoreConfig, stream: list[Issue]) -> list[Instruction]:
+    return [*(with_tokens(issue) for issue in stream), Finish()]
+
+
+def check(config: CoreConfig, instructions: list[Instruction]) -> None:
+    check_program(config, assemble(config, instructions), WINDOW)
+
+
+@given(streams, st.sampled_from([1, 2, 15]), st.sampled_from([2, 16]))
+def test_any_stream_becomes_a_safe_program(stream: list[Issue], token_depth: int, queue_depth: int) -> None:
+    config = replace(TINY, token_depth=token_depth, queue_depth=queue_depth)
+    instructions = program(config, insert_tokens(config, stream))
+    check(config, instructions)
+    kept = [item for item in instructions if not isinstance(item, Sync | Finish)]
+    assert [replace(item, wait=0, send=0) for item in kept] == [issue.instruction for issue in stream]
+
+
+@given(streams, st.data())
+@settings(max_examples=60)
+def test_no_token_can_be_left_out(stream: list[Issue], data: st.DataObject) -> None:
+    instructions = program(TINY, insert_tokens(TINY, stream))
+    waits = [(number, engine) for number, item in enumerate(instructions) for engine in mask_engines(item.wait)]
+    if not waits:
+        return
+    receiver, sender = data.draw(st.sampled_from(waits))
+    # Take out the whole edge: the k-th wait of the pair, and the k-th send.
+    target = instructions[receiver].engine
+    order = sum(1 for number, engine in waits if engine == sender and instructions[number].engine == target
+                and number < receiver)  # fmt: skip
+    senders = [number for number, item in enumerate(instructions) if item.engine == sender and item.send >> target & 1]
+    mutant = list(instructions)
+    mutant[receiver] = replace(mutant[receiver], wait=mutant[receiver].wait & ~(1 << sender))
+    source = senders[order]
+    mutant[source] = replace(mutant[source], send=mutant[source].send & ~(1 << target))
+    with pytest.raises(ProgramError, match=r"race: instruction \d+ .* and instruction \d+ .* no tokens between them"):
+        check(TINY, mutant)
+
+
+def test_a_dependence_that_another_implies_costs_no_token() -> None:
+    stream = insert_tokens(TINY, [load(0), gemm(0, 0, 0), vector(0, 0), store(0, 9), load(0)])
+    assert [mask for issue in stream for mask in (issue.waits, issue.sends)] == [
+        0, 1 << Engine.GEMM,
+        1 << Engine.LOAD, 1 << Engine.VECTOR | 1 << Engine.LOAD,
+        1 << Engine.GEMM, 1 << Engine.STORE,
+        1 << Engine.VECTOR, 0,
+        1 << Engine.GEMM, 0,
+    ]  # fmt: skip
+
+
+def test_tokens_that_would_pile_up_are_taken_early() -> None:
+    config = replace(TINY, token_depth=2)
+    loads = [load(index, index) for index in range(4)]
+    stream = insert_tokens(config, [*loads, *(gemm(index, index, 0) for index in range(4))])
+    syncs = [issue.instruction for issue in stream if isinstance(issue.instruction, Sync)]
+    assert [sync.engine for sync in syncs] == [Engine.GEMM, Engine.GEMM]
+    check(config, program(config, stream))
+
+
+def test_strided_accesses_that_interleave_do_not_meet() -> None:
+    even = Issue(load(0).instruction, (), (Access("acc", 0, (4,), (2,)),))
+    odd = Issue(vector(1, 1).instruction, (Access("acc", 1, (4,), (2,)),), ())
+    assert [issue.waits for issue in insert_tokens(TINY, [even, odd])] == [0, 0]
