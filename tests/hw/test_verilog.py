@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-
 from weft.hw.config import TINY
 from weft.hw.errors import HardwareError
 from weft.hw.verilog import TOP, emit_verilog, run_yosys
