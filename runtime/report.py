@@ -89,7 +89,7 @@ def utilisation(model: CompiledModel, macs: int, cycles: int) -> float:
 def _table(title: str, words: str, numbers: str) -> Table:
     table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in words.split(","):
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading, no_wrap=heading != "output", overflow="fold")
     for heading in numbers.split(","):
         table.add_column(heading, justify="right", no_wrap=True)
     return table
