@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -245,3 +246,13 @@ def test_each_cycle_counts_in_one_class_of_each_engine() -> None:
     simulator.add_clock(1e-6)
     simulator.add_testbench(testbench)
     simulator.run()
+
+
+def test_manual_lists_every_register_at_its_address() -> None:
+    manual = (Path(__file__).parents[2] / "docs" / "core.md").read_text()
+    for register in Register:
+        if register.name.endswith("_HI"):
+            assert f", {register.value:#05x} | {register.name.removesuffix('_HI')}_LO, _HI |" in manual, register.name
+        else:
+            assert f"| {register.value:#05x}" in manual, register.name
+            assert f" | {register.name}" in manual
