@@ -53,7 +53,7 @@ class AccelStep:
 
 @dataclass(frozen=True)
 class HostStep:
-    """A graph function that NumPy runs. Inputs and outputs are names of values: model inputs, slots, other host values."""
+    """A graph function that NumPy runs. Inputs and outputs name model inputs, slots or other host values."""
 
     function: Function
     inputs: tuple[str, ...]
