@@ -49,7 +49,7 @@ def test_a_ring_moves_on_before_it_comes_back() -> None:
 def test_a_full_scratchpad_names_the_buffer() -> None:
     ring = Ring("acc", 16)
     ring.take(10, "first")
-    text = r"buffer 'second' needs 7 entries in one piece in scratchpad 'acc', which has 16, 10 of them in use; hint: use"
+    text = r"buffer 'second' needs 7 entries in one piece in scratchpad 'acc', which has 16, 10 of them in use; hint"
     with pytest.raises(ScratchpadFullError, match=text):
         ring.take(7, "second")
 
