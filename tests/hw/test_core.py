@@ -1,4 +1,4 @@
-"""Running the core: start, end, reset at any time, locked settings, interrupt, and cycles that are all accounted for."""
+"""Running the core: start, end, reset at any time, locked settings, interrupt, and cycles all accounted for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-
 from weft.hw.config import TINY
 from weft.hw.interfaces import CycleClass
 from weft.hw.isa import (
@@ -111,11 +110,12 @@ def wait_for(simulator: RtlSimulator, bits: Status) -> Status:
 
 
 def stuck() -> list[Instruction]:
-    """Loads a lot and then waits for a token that never comes."""
-    loads: list[Instruction] = [
-        Load(scratchpad=Scratchpad.INP, index=0, offset=0, rows=16, columns=32, stride=40) for _ in range(8)
-    ]
-    return [*loads, Sync(engine=Engine.LOAD, wait=TO_STORE), Finish()]
+    """Loads and stores a lot, and then waits for a token that never comes."""
+    moves: list[Instruction] = []
+    for _ in range(8):
+        moves.append(Load(scratchpad=Scratchpad.INP, index=0, offset=0, rows=16, columns=32, stride=40))
+        moves.append(Store(index=0, offset=0xC000 // TINY.granule_bytes, rows=4, columns=30, stride=33))
+    return [*moves, Sync(engine=Engine.LOAD, wait=TO_STORE), Finish()]
 
 
 def test_program_runs_and_every_cycle_is_in_one_class(simulator: RtlSimulator) -> None:
@@ -124,7 +124,7 @@ def test_program_runs_and_every_cycle_is_in_one_class(simulator: RtlSimulator) -
 
 
 def test_running_core_can_be_reset_at_any_time(simulator: RtlSimulator) -> None:
-    for polls in range(0, 60, 3):
+    for polls in range(0, 120, 5):
         start(simulator, put(simulator, stuck()))
         for _ in range(polls):
             assert Status.RUNNING in status(simulator)
