@@ -1,7 +1,8 @@
 """Tensor IR: what is computed (``compute``), how (``Schedule``), with which hardware (``tensor_intrinsic``).
 
 Nothing in this package knows a target: scopes are free words, and what an intrinsic emits is handed on unseen.
-``sum``, ``max`` and ``min`` are reductions and hide the built-ins when imported by name.
+``sum``, ``max`` and ``min`` are reductions, ``round`` and ``pow`` are functions of expressions: imported by name they
+hide the built-ins.
 """
 
 from __future__ import annotations
@@ -9,13 +10,16 @@ from __future__ import annotations
 from .compute import ReduceAxis, Reduction, Tensor, compute, lower, max, min, placeholder, reduce_axis, sum
 from .errors import InterpreterError, IRError, ScheduleError, TensorError
 from .evaluate import evaluate
+from .expressions import ceil, cos, erf, exp, floor, log, pow, round, sin, sqrt, tanh
 from .interpreter import NUMPY_TYPES, interpret
 from .intrinsic import call_loops, flat_buffer, scalar, tensor_intrinsic, tile
 from .ir import (
+    Alignment,
     Allocate,
     BinOp,
     Block,
     Buffer,
+    Call,
     Cast,
     Const,
     DType,
@@ -47,10 +51,12 @@ from .verify import verify
 
 __all__ = [
     "NUMPY_TYPES",
+    "Alignment",
     "Allocate",
     "BinOp",
     "Block",
     "Buffer",
+    "Call",
     "Cast",
     "Const",
     "DType",
@@ -80,16 +86,22 @@ __all__ = [
     "Trace",
     "Var",
     "call_loops",
+    "ceil",
     "clamp",
     "compute",
     "constant_range",
+    "cos",
     "create_schedule",
+    "erf",
     "evaluate",
+    "exp",
     "expr_text",
     "flat_buffer",
+    "floor",
     "function_text",
     "interpret",
     "intrinsic_text",
+    "log",
     "lower",
     "lower_bound",
     "max",
@@ -98,13 +110,18 @@ __all__ = [
     "minimum",
     "parse",
     "placeholder",
+    "pow",
     "reduce_axis",
     "replay",
+    "round",
     "scalar",
     "select",
     "simplify",
+    "sin",
+    "sqrt",
     "stmt_text",
     "sum",
+    "tanh",
     "tensor_intrinsic",
     "tile",
     "trace_from_json",

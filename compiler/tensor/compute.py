@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from .errors import IRError
+from .evaluate import identity
 from .ir import (
-    INTEGER_RANGES,
     Allocate,
     BinOp,
     Block,
@@ -18,7 +18,6 @@ from .ir import (
     DType,
     Expr,
     Load,
-    Number,
     PrimFunc,
     Stmt,
     Store,
@@ -116,28 +115,27 @@ def reduce_axis(extent: int, name: str) -> ReduceAxis:
 
 def sum(expr: Expr, axes: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
     """Sum of ``expr`` along ``axes``; integers wrap."""
-    return _reduction("add", expr, axes, 0)
+    return _reduction("add", expr, axes)
 
 
 def max(expr: Expr, axes: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
     """Largest ``expr`` along ``axes``."""
-    return _reduction("max", expr, axes, _limits(expr.dtype)[0])
+    return _reduction("max", expr, axes)
 
 
 def min(expr: Expr, axes: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
     """Smallest ``expr`` along ``axes``."""
-    return _reduction("min", expr, axes, _limits(expr.dtype)[1])
+    return _reduction("min", expr, axes)
 
 
-def _limits(dtype: DType) -> tuple[Number, Number]:
-    return INTEGER_RANGES.get(dtype, (float("-inf"), float("inf")))
-
-
-def _reduction(op: str, expr: Expr, axes: ReduceAxis | Sequence[ReduceAxis], init: Number) -> Reduction:
+def _reduction(op: str, expr: Expr, axes: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
     chosen = (axes,) if isinstance(axes, ReduceAxis) else tuple(axes)
     if not chosen:
         raise IRError("a reduction needs at least one axis")
-    return Reduction(op, expr, chosen, Const(init, expr.dtype))
+    init = identity(op, expr.dtype)
+    if init is None:
+        raise IRError(f"there is no reduction by {op!r} of {expr.dtype}")
+    return Reduction(op, expr, chosen, init)
 
 
 def compute(shape: tuple[int, ...], fn: Callable[..., Expr | Reduction], name: str) -> Tensor:

@@ -1,22 +1,54 @@
-"""Constant evaluation: what each operator gives on Python numbers, with the wrap-around of its type."""
+"""Constant evaluation: what each operator and function gives on Python numbers, as its type holds it.
+
+This is the meaning of the operators. The interpreter does the same on arrays, with the same functions.
+"""
 
 from __future__ import annotations
 
-import struct
+import math
 from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
 
 from .errors import IRError
-from .ir import INTEGER_RANGES, BinOp, Cast, Const, DType, Expr, Number, Select, Var
+from .ir import INTEGER_RANGES, BinOp, Call, Cast, Const, DType, Expr, Number, Select, Var
+
+FUNCTION_VALUES: dict[str, Callable[..., Any]] = {
+    "exp": np.exp,
+    "log": np.log,
+    "sqrt": np.sqrt,
+    "tanh": np.tanh,
+    "erf": np.vectorize(math.erf, otypes=[np.float64]),
+    "sin": np.sin,
+    "cos": np.cos,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round": np.rint,
+    "pow": np.power,
+}
+"""Each function in double precision, on numbers or arrays; its result is then rounded once."""
 
 
 def wrap(value: Number, dtype: DType) -> Number:
     """``value`` as it is held by ``dtype``: integers modulo the width, floats rounded to single precision."""
     if dtype == "float32":
-        return float(struct.unpack("f", struct.pack("f", value))[0])
+        with np.errstate(over="ignore"):
+            return float(np.float32(value))
     if dtype == "bool":
         return bool(value)
     low, high = INTEGER_RANGES[dtype]
     return (int(value) - low) % (high - low + 1) + low
+
+
+def convert(value: Number, source: DType, target: DType) -> Number:
+    """``value`` of type ``source`` as ``Cast`` makes it a ``target``."""
+    if source != "float32" or target in ("float32", "bool"):
+        return wrap(value, target)
+    low, high = INTEGER_RANGES[target]
+    if math.isnan(value):
+        return 0
+    return low if value <= low else high if value >= high else int(value)
 
 
 def _shift_left(a: Number, b: Number) -> Number:
@@ -39,14 +71,28 @@ def _divisor(b: Number) -> int:
     return int(b)
 
 
+def _divide(a: Number, b: Number) -> Number:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.float64(a) / np.float64(b))
+
+
+def _smaller(a: Number, b: Number) -> Number:
+    return a if a != a else b if b != b else min(a, b)
+
+
+def _larger(a: Number, b: Number) -> Number:
+    return a if a != a else b if b != b else max(a, b)
+
+
 OPERATOR_VALUES: dict[str, Callable[[Number, Number], Number]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
+    "div": _divide,
     "floordiv": lambda a, b: int(a) // _divisor(b),
     "mod": lambda a, b: int(a) % _divisor(b),
-    "min": min,
-    "max": max,
+    "min": _smaller,
+    "max": _larger,
     "shl": _shift_left,
     "shr": _shift_right,
     "and": lambda a, b: int(a) & int(b),
@@ -58,11 +104,17 @@ OPERATOR_VALUES: dict[str, Callable[[Number, Number], Number]] = {
 }
 
 
+def call_function(function: str, args: tuple[Number, ...]) -> float:
+    """Value of a function of ``FUNCTIONS``, in single precision."""
+    with np.errstate(all="ignore"):
+        return float(np.float32(FUNCTION_VALUES[function](*map(np.float64, args))))
+
+
 def evaluate(expr: Expr, values: Mapping[Var, int]) -> Number:
     """Value of an expression without loads; ``values`` gives every variable in it. IRError otherwise."""
     match expr:
-        case Const(value):
-            return value
+        case Const(value, dtype):
+            return wrap(value, dtype) if dtype == "float32" else value
         case Var(name):
             if expr not in values:
                 raise IRError(f"variable {name!r} has no value")
@@ -72,5 +124,33 @@ def evaluate(expr: Expr, values: Mapping[Var, int]) -> Number:
         case Select(cond, a, b):
             return evaluate(a if evaluate(cond, values) else b, values)
         case Cast(dtype, x):
-            return wrap(evaluate(x, values), dtype)
+            return convert(evaluate(x, values), x.dtype, dtype)
+        case Call(function, args):
+            return call_function(function, tuple(evaluate(arg, values) for arg in args))
     raise IRError(f"{type(expr).__name__} cannot be evaluated without memory")
+
+
+def fold_constants(expr: Expr) -> Const | None:
+    """The constant that a node with constant operands is; None if it is no such node, or has no value."""
+    match expr:
+        case BinOp(_, Const(), Const()) | Cast(_, Const()):
+            pass
+        case Call(_, args) if all(isinstance(arg, Const) for arg in args):
+            pass
+        case _:
+            return None
+    try:
+        return Const(evaluate(expr, {}), expr.dtype)
+    except IRError:  # a division by zero may stand where it is never evaluated
+        return None
+
+
+def identity(op: str, dtype: DType) -> Const | None:
+    """The value that changes no other under ``op``; None if there is none."""
+    low, high = INTEGER_RANGES.get(dtype, (-math.inf, math.inf))
+    values: dict[str, Number] = {"add": 0, "mul": 1, "min": high, "max": low, "or": 0}
+    if low < 0:
+        values["and"] = -1
+    if op not in values or (dtype == "float32" and op in ("or", "and")):
+        return None
+    return Const(values[op], dtype)

@@ -15,13 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import InterpreterError, IRError
-from .evaluate import evaluate
+from .evaluate import FUNCTION_VALUES, evaluate
 from .intrinsic import call_loops
 from .ir import (
     Allocate,
     BinOp,
     Block,
     Buffer,
+    Call,
     Cast,
     Const,
     DType,
@@ -58,6 +59,7 @@ _UFUNCS: dict[str, Any] = {
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,
+    "div": np.divide,
     "min": np.minimum,
     "max": np.maximum,
     "and": np.bitwise_and,
@@ -84,7 +86,7 @@ def interpret(func: PrimFunc, arrays: Mapping[str, Array]) -> dict[str, Array]:
             memory[buffer.name] = _poisoned(buffer)
         else:
             raise InterpreterError(f"no array was given for parameter {buffer.name!r} of {func.name!r}")
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         _Machine(memory).run(func.body, {})
     return {buffer.name: memory[buffer.name].reshape(buffer.shape) for buffer in func.params}
 
@@ -319,6 +321,17 @@ def _contract(
     return exact
 
 
+def _convert(values: Array, kind: type[np.generic]) -> Array:
+    """What Cast gives: integers wrap, floats that fit no integer become the nearest one that does, nan becomes 0."""
+    if values.dtype.kind != "f" or not issubclass(kind, np.integer):
+        return values.astype(kind)
+    limits = np.iinfo(kind)
+    # Doubles hold every limit, or the power of two next to it, exactly.
+    fits = (values > float(limits.min) - 1) & (values < float(limits.max) + 1)
+    nearest = np.where(np.isnan(values), 0, np.where(values > 0, limits.max, limits.min))
+    return np.where(fits, np.where(fits, values, 0).astype(kind), nearest.astype(kind))
+
+
 def _value(expr: Expr, env: Mapping[Var, int]) -> int | float:
     try:
         return evaluate(expr, env)
@@ -343,7 +356,10 @@ class _Evaluator:
                     raise InterpreterError(f"variable {name!r} has no value", at=self.place)
                 return self.values[expr]
             case Cast(dtype, x):
-                return self.value(x, mask).astype(NUMPY_TYPES[dtype])
+                return _convert(self.value(x, mask), NUMPY_TYPES[dtype])
+            case Call(function, args):
+                operands = [self.value(arg, mask).astype(np.float64) for arg in args]
+                return np.asarray(FUNCTION_VALUES[function](*operands)).astype(np.float32)
             case BinOp(op, a, b):
                 return self._operator(op, self.value(a, mask), self.value(b, mask), mask)
             case Load(buffer, indices):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from .errors import IRError
 from .ir import (
     DTYPES,
+    FUNCTIONS,
+    Alignment,
     Allocate,
     BinOp,
     Block,
     BlockKind,
     Buffer,
+    Call,
     Cast,
     Const,
     DType,
@@ -35,6 +38,7 @@ _BINARY: dict[type[ast.operator], str] = {
     ast.Add: "add",
     ast.Sub: "sub",
     ast.Mult: "mul",
+    ast.Div: "div",
     ast.FloorDiv: "floordiv",
     ast.Mod: "mod",
     ast.LShift: "shl",
@@ -82,7 +86,7 @@ class _Parser:
             params.append(self._declare(argument.arg, argument.annotation))
         return PrimFunc(node.name, tuple(params), self._suite(node.body))
 
-    def _declare(self, name: str, node: ast.expr) -> Buffer:
+    def _declare(self, name: str, node: ast.expr, options: Sequence[ast.keyword] = ()) -> Buffer:
         match node:
             case ast.BinOp(
                 left=ast.Subscript(value=ast.Name(id=dtype), slice=shape),
@@ -90,7 +94,7 @@ class _Parser:
                 right=ast.Constant(value=str(scope)),
             ):
                 sizes = tuple(_integer(size) for size in _tuple(shape))
-                buffer = Buffer(name, sizes, _dtype(dtype, node), scope)
+                buffer = Buffer(name, sizes, _dtype(dtype, node), scope, _alignments(options))
                 self.buffers[name] = buffer
                 return buffer
         raise _error(node, f'the type of {name!r} must be like int8[4, 16] @ "global"')
@@ -104,12 +108,15 @@ class _Parser:
                 return self._loop(Var(name), call, body)
             case ast.With(
                 items=[
-                    ast.withitem(context_expr=ast.Call(func=ast.Name(id="allocate"), args=[kind]), optional_vars=to)
+                    ast.withitem(
+                        context_expr=ast.Call(func=ast.Name(id="allocate"), args=[kind], keywords=options),
+                        optional_vars=to,
+                    )
                 ],
                 body=body,
             ) if isinstance(to, ast.Name):
                 hidden = self.buffers.get(to.id)
-                buffer = self._declare(to.id, kind)
+                buffer = self._declare(to.id, kind, options)
                 result = Allocate(buffer, self._suite(body))
                 del self.buffers[to.id]
                 if hidden is not None:
@@ -229,6 +236,8 @@ class _Parser:
                 return BinOp(op, self._expr(a), self._expr(b))
             case ast.Call(func=ast.Name(id="select"), args=[cond, a, b]):
                 return Select(self._expr(cond), self._expr(a), self._expr(b))
+            case ast.Call(func=ast.Name(id=function), args=args) if function in FUNCTIONS:
+                return Call(function, tuple(map(self._expr, args)))
             case ast.Call(func=ast.Attribute(value=x, attr="astype"), args=[ast.Name(id=dtype)]):
                 return Cast(_dtype(dtype, node), self._expr(x))
             case ast.Call(func=ast.Name(id=dtype), args=[literal]) if dtype in DTYPES:
@@ -240,6 +249,22 @@ class _Parser:
 
 def _tuple(node: ast.expr) -> list[ast.expr]:
     return node.elts if isinstance(node, ast.Tuple) else [node]
+
+
+def _alignments(options: Sequence[ast.keyword]) -> tuple[Alignment, ...]:
+    found: list[Alignment] = []
+    for option in options:
+        match option:
+            case ast.keyword(arg="align", value=ast.List(elts=items)):
+                for item in items:
+                    match _tuple(item):
+                        case [axis, factor, offset]:
+                            found.append(Alignment(_integer(axis), _integer(factor), _integer(offset)))
+                        case _:
+                            raise _error(item, "an alignment must be (axis, factor, offset)")
+            case _:
+                raise _error(option.value, "an allocation takes a type and align=[(axis, factor, offset), ...]")
+    return tuple(found)
 
 
 def _integer(node: ast.expr) -> int:

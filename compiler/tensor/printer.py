@@ -7,6 +7,7 @@ from .ir import (
     BinOp,
     Block,
     Buffer,
+    Call,
     Cast,
     Const,
     Expr,
@@ -36,12 +37,13 @@ SYMBOLS = {
     "add": "+",
     "sub": "-",
     "mul": "*",
+    "div": "/",
     "floordiv": "//",
     "mod": "%",
 }
 # As in Python: a comparison binds looser than |, which binds looser than &, then shifts, sums, products.
 _BINDING = {"lt": 1, "le": 1, "eq": 1, "ne": 1, "or": 2, "and": 3, "shl": 4, "shr": 4, "add": 5, "sub": 5}
-_BINDING |= {"mul": 6, "floordiv": 6, "mod": 6}
+_BINDING |= {"mul": 6, "div": 6, "floordiv": 6, "mod": 6}
 _ATOM = 9
 
 
@@ -73,6 +75,8 @@ def _expr(expr: Expr) -> tuple[str, int]:
             return f"select({expr_text(cond)}, {expr_text(a)}, {expr_text(b)})", _ATOM
         case Cast(dtype, x):
             return f"{_at_least(x, _ATOM)}.astype({dtype})", _ATOM
+        case Call(function, args):
+            return f"{function}({', '.join(map(expr_text, args))})", _ATOM
         case Load(buffer, indices):
             return f"{buffer.name}[{_indices(indices)}]", _ATOM
     return repr(expr), _ATOM
@@ -87,6 +91,11 @@ def _at_least(expr: Expr, binding: int) -> str:
 
 def _indices(indices: tuple[Expr, ...]) -> str:
     return ", ".join(map(expr_text, indices)) or "()"
+
+
+def _allocation(buffer: Buffer) -> str:
+    aligned = [(item.axis, item.factor, item.offset) for item in buffer.alignments]
+    return f"allocate({buffer_type(buffer)}{f', align={aligned}' if aligned else ''})"
 
 
 def buffer_type(buffer: Buffer) -> str:
@@ -111,7 +120,7 @@ def _lines(stmt: Stmt, depth: int) -> list[str]:
         case For(var=var, body=body):
             return [f"{pad}for {var.name} in {_range(stmt)}:", *_lines(body, depth + 1)]
         case Allocate(buffer, body):
-            return [f"{pad}with allocate({buffer_type(buffer)}) as {buffer.name}:", *_lines(body, depth + 1)]
+            return [f"{pad}with {_allocation(buffer)} as {buffer.name}:", *_lines(body, depth + 1)]
         case If(cond, then):
             return [f"{pad}if {expr_text(cond)}:", *_lines(then, depth + 1)]
         case Seq(body):

@@ -13,8 +13,8 @@ from functools import lru_cache, reduce
 from math import gcd
 from typing import TypeAlias
 
-from .evaluate import OPERATOR_VALUES, wrap
-from .ir import BinOp, Cast, Const, Expr, Load, Select, Var
+from .evaluate import fold_constants
+from .ir import BinOp, Call, Cast, Const, Expr, Load, Select, Var
 from .visitor import children, free_vars, rebuild
 
 Loops: TypeAlias = Sequence[tuple[Var, Expr]]
@@ -108,7 +108,8 @@ def _key(expr: Expr) -> str:
             return f"2{op}({_key(a)},{_key(b)})"
         case Load(buffer, _):
             return f"3{buffer.name}({','.join(map(_key, children(expr)))})"
-    return f"4{type(expr).__name__}{expr.dtype}({','.join(map(_key, children(expr)))})"
+    name = expr.function if isinstance(expr, Call) else type(expr).__name__
+    return f"4{name}{expr.dtype}({','.join(map(_key, children(expr)))})"
 
 
 class Simplifier:
@@ -145,13 +146,14 @@ class Simplifier:
             a, b = self.simplify(expr.a), self.simplify(expr.b)
             return a if a == b else Select(cond, a, b)
         expr = rebuild(expr, tuple(self.simplify(child) for child in children(expr)))
+        folded = fold_constants(expr)
+        if folded is not None:
+            return folded
         match expr:
-            case Cast(dtype, Const(value)):
-                return Const(wrap(value, dtype), dtype)
             case Cast(dtype, x) if x.dtype == dtype:
                 return x
-            case BinOp(op, Const(x), Const(y)) if not (op in ("floordiv", "mod") and y == 0):
-                return Const(wrap(OPERATOR_VALUES[op](x, y), expr.dtype), expr.dtype)
+            case Call("floor" | "ceil" | "round", (Call("floor" | "ceil" | "round") as whole,)):
+                return whole
             case BinOp(op, a, b) if op in ("lt", "le", "eq", "ne") and a.dtype == "int64":
                 return self._compare(op, a, b)
             case BinOp("and" | "or" as op, a, b) if expr.dtype == "bool":
@@ -402,6 +404,8 @@ def _identities(op: str, a: Expr, b: Expr) -> Expr:
                 return y
             if is_zero(x) and x.dtype != "float32":
                 return x
+    if op == "div" and isinstance(b, Const) and b.value == 1:
+        return a
     if op in ("min", "max") and a == b:
         return a
     return BinOp(op, a, b)

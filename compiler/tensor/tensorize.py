@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from itertools import permutations
 
 from .errors import ScheduleError
-from .evaluate import OPERATOR_VALUES, wrap
+from .evaluate import fold_constants, identity, wrap
 from .ir import (
-    INTEGER_RANGES,
     BinOp,
     Block,
     Buffer,
+    Call,
     Cast,
     Const,
     Expr,
@@ -224,6 +224,8 @@ class _Matcher:
                 yield from self._access(buffer.name, indices, value.buffer, value.indices, match)
             case Cast(dtype, x) if isinstance(value, Cast) and value.type == dtype:
                 yield from self._unify(x, value.x, match)
+            case Call(function, args) if isinstance(value, Call) and value.function == function:
+                yield from self._all(list(zip(args, value.args, strict=True)), match)
             case Select(cond, a, b) if isinstance(value, Select):
                 yield from self._all([(cond, value.cond), (a, value.a), (b, value.b)], match)
             case Select(Var(name), a, _) if name in self.params:
@@ -366,12 +368,7 @@ def _position(indices: tuple[Expr, ...], strides: tuple[int, ...]) -> Linear:
 
 
 def _neutral(op: str, like: Expr) -> Const | None:
-    limits = INTEGER_RANGES.get(like.dtype)
-    if limits is None or like.dtype == "bool":
-        return None
-    values = {"add": 0, "mul": 1, "min": limits[1], "max": limits[0], "or": 0, "and": -1 if limits[0] < 0 else None}
-    value = values[op]
-    return None if value is None else Const(value, like.dtype)
+    return None if like.dtype in ("float32", "bool") else identity(op, like.dtype)
 
 
 def operands_of(op: str, expr: Expr) -> list[Expr]:
@@ -381,10 +378,10 @@ def operands_of(op: str, expr: Expr) -> list[Expr]:
     others = [operand for operand in flat if not isinstance(operand, Const)]
     if not constants or expr.dtype == "float32":
         return flat
-    total = constants[0].value
+    chain: Expr = constants[0]
     for constant in constants[1:]:
-        total = wrap(OPERATOR_VALUES[op](total, constant.value), expr.dtype)
-    folded = Const(total, expr.dtype)
+        chain = BinOp(op, chain, constant)
+    folded = fold(chain)
     return others if others and folded == _neutral(op, expr) else [*others, folded]
 
 
@@ -399,13 +396,4 @@ def _flatten(op: str, expr: Expr) -> list[Expr]:
 
 def fold(expr: Expr) -> Expr:
     """The expression with operations on constants carried out."""
-
-    def rule(node: Expr) -> Expr | None:
-        match node:
-            case Cast(dtype, Const(value)):
-                return Const(wrap(value, dtype), dtype)
-            case BinOp(op, Const(a), Const(b)) if not (op in ("floordiv", "mod") and b == 0):
-                return Const(wrap(OPERATOR_VALUES[op](a, b), node.dtype), node.dtype)
-        return None
-
-    return map_exprs(expr, rule)
+    return map_exprs(expr, fold_constants)

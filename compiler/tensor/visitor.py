@@ -10,6 +10,7 @@ from .ir import (
     BinOp,
     Block,
     Buffer,
+    Call,
     Cast,
     Expr,
     For,
@@ -36,6 +37,8 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (cond, a, b)
         case Cast(_, x):
             return (x,)
+        case Call(_, args):
+            return args
         case Load(_, indices):
             return indices
     return ()
@@ -50,6 +53,8 @@ def rebuild(expr: Expr, operands: tuple[Expr, ...]) -> Expr:
             return Select(*operands)
         case Cast(dtype, _):
             return Cast(dtype, *operands)
+        case Call(function, _):
+            return Call(function, operands)
         case Load(buffer, _):
             return Load(buffer, operands)
     return expr
