@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,8 @@ write_verilog -norename -noattr core.v
 """
 """Makes plain clocked registers of the processes."""
 
+_REPEATED = re.compile(r"(?<=[{,] )([^,{}\n]+)((?:, \1)+)(?=[,} ])")
+
 
 def emit_verilog(config: CoreConfig) -> str:
     """Verilog of the core; ports have single underscores (``m_axi_arvalid``). :class:`HardwareError` if Yosys fails."""
@@ -45,7 +48,15 @@ def emit_verilog(config: CoreConfig) -> str:
     # memories may start with anything: programs write before they read, and the simulator fills them itself.
     with patch.object(rtlil.ModuleEmitter, "emit_memory", lambda *_: None):
         text = rtlil.convert(core, name=TOP, ports=ports, emit_src=False)
-    return run_yosys(text)
+    return fold_repeats(run_yosys(text))
+
+
+def fold_repeats(verilog: str) -> str:
+    """Write ``{ x, x, x, y }`` as ``{ {3{ x }}, y }``.
+
+    Yosys extends a sign bit by bit; Verilator turns a repetition into one operation, but not its spelt-out form.
+    """
+    return _REPEATED.sub(lambda found: f"{{{found[0].count(',') + 1}{{ {found[1]} }}}}", verilog)
 
 
 def run_yosys(text: str) -> str:

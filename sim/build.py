@@ -72,10 +72,14 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weft"
 
 
-def build_library(config: CoreConfig, *, progress: Progress | None = None) -> tuple[Path, BuildTimes]:
-    """The shared library of a core; builds it if it is not in the cache. :class:`BuildError` says what is missing."""
+def build_library(
+    config: CoreConfig, *, progress: Progress | None = None, cache_root: Path | None = None
+) -> tuple[Path, BuildTimes]:
+    """The shared library of a core; builds it if it is not in the cache (``cache_root``,
+    :func:`cache_folder` by default). :class:`BuildError` says what is missing."""
     report = progress or (lambda message: None)
-    root = cache_folder() / "rtl"
+    cache = cache_root or cache_folder()
+    root = cache / "rtl"
     source_key = _digest(_source_digest(), str(config.hash64), " ".join(compiler_flags()))
     index = root / f"{source_key}.json"
     if (library := _indexed_library(root, index)) is not None:
@@ -83,10 +87,11 @@ def build_library(config: CoreConfig, *, progress: Progress | None = None) -> tu
     with _lock(root / f"{source_key}.lock"):
         if (library := _indexed_library(root, index)) is not None:
             return library, BuildTimes()
-        return _build(config, root, index, report)
+        return _build(config, cache, index, report)
 
 
-def _build(config: CoreConfig, root: Path, index: Path, report: Progress) -> tuple[Path, BuildTimes]:
+def _build(config: CoreConfig, cache: Path, index: Path, report: Progress) -> tuple[Path, BuildTimes]:
+    root = cache / "rtl"
     started = time.monotonic()
     report(f"{config.name}: writing Verilog")
     verilog = emit_verilog(config)
@@ -103,7 +108,7 @@ def _build(config: CoreConfig, root: Path, index: Path, report: Progress) -> tup
             sources = run_verilator(config, verilog, work)
             translated = time.monotonic()
             report(f"{config.name}: compiling C++ ({len(sources)} files)")
-            compile_library(sources, work / LIBRARY)
+            compile_library(sources, work / LIBRARY, cache)
             times = BuildTimes(emitted - started, translated - emitted, time.monotonic() - translated)
             (work / "times.json").write_text(json.dumps(asdict(times)))
             shutil.rmtree(folder, ignore_errors=True)
@@ -158,7 +163,7 @@ def ports_header(config: CoreConfig, root_header: str) -> str:
     return "\n".join(lines)
 
 
-def compile_library(sources: list[Path], library: Path) -> None:
+def compile_library(sources: list[Path], library: Path, cache: Path) -> None:
     """Compile C++ files, as many at a time as there are cores, and link them with Verilator's runtime."""
     include = ["-I", str(sources[0].parent), *_runtime_include()]
 
@@ -170,16 +175,16 @@ def compile_library(sources: list[Path], library: Path) -> None:
         return str(target)
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        runtime = pool.submit(_runtime_objects)
+        runtime = pool.submit(_runtime_objects, cache)
         by_size = sorted(sources, key=lambda source: source.stat().st_size, reverse=True)
         objects = list(pool.map(compile_one, by_size))
         objects += [str(path) for path in runtime.result()]
     _run_compiler(["-shared", "-o", str(library), *objects, "-pthread"])
 
 
-def _runtime_objects() -> list[Path]:
+def _runtime_objects(cache: Path) -> list[Path]:
     """Verilator's runtime, compiled once for each version and set of flags."""
-    folder = cache_folder() / "verilator" / _digest(_verilator_version(), *compiler_flags())
+    folder = cache / "verilator" / _digest(_verilator_version(), *compiler_flags())
     objects = [folder / source.replace(".cpp", ".o") for source in RUNTIME_SOURCES]
     with _lock(folder.with_suffix(".lock")):
         for source, target in zip(RUNTIME_SOURCES, objects, strict=True):

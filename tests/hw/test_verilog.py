@@ -7,7 +7,7 @@ import re
 import pytest
 from weft.hw.config import TINY
 from weft.hw.errors import HardwareError
-from weft.hw.verilog import TOP, emit_verilog, run_yosys
+from weft.hw.verilog import TOP, emit_verilog, fold_repeats, run_yosys
 
 
 def test_ports_have_the_names_that_tools_recognise() -> None:
@@ -24,3 +24,14 @@ def test_ports_have_the_names_that_tools_recognise() -> None:
 def test_yosys_says_what_it_dislikes() -> None:
     with pytest.raises(HardwareError, match=r"Yosys failed with status 1: .*line 1: Unexpected token: this"):
         run_yosys("this is not RTLIL\n")
+
+
+def test_repeated_parts_of_a_concatenation_become_a_repetition() -> None:
+    text = "assign y = { x[3], x[3], x[3], x[2:1], z, z };\nassign v = { x[3], x[2], x[3] };\nfoo(.a(b), .c(b));"
+    assert fold_repeats(text) == (
+        "assign y = { {3{ x[3] }}, x[2:1], {2{ z }} };\nassign v = { x[3], x[2], x[3] };\nfoo(.a(b), .c(b));"
+    )
+
+
+def test_a_longer_name_is_not_taken_for_a_repetition() -> None:
+    assert fold_repeats("{ ab, ab_c, d }") == "{ ab, ab_c, d }"

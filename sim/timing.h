@@ -1,0 +1,265 @@
+// What all parts of the timing model share: time, queues, instructions, loop nests.
+//
+// The model repeats the control of hw/*.py cycle for cycle and leaves out all data. Each part is evaluated only in the
+// cycles in which something can happen to it (its wake), and what does not stall is worked out ahead.
+
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace weft {
+
+using Cycle = int64_t;
+constexpr Cycle kNever = INT64_MAX / 2;
+
+// In the order of hw.isa.Engine; the first two are also hw.axi.ReadClient.
+enum Engine : unsigned { kLoad, kLoadW, kGemm, kVector, kStore, kEngines };
+constexpr unsigned kReadClients = 3, kFetchClient = 2;
+
+// hw.isa.Opcode
+enum Opcode : uint8_t { kOpLoop = 1, kOpLoad, kOpStore, kOpGemm, kOpVector, kOpSync, kOpFinish, kOpcodes };
+
+// hw.interfaces.CycleClass
+enum Class : uint8_t { kIdle, kBusy, kInstruction, kMemory, kConflict, kSend, kToken = 8, kClasses = 16 };
+
+constexpr unsigned kLevels = 6, kMostFields = 16;
+
+}  // namespace weft
+
+extern "C" {
+
+// All that the model takes from hw/*.py; sim/timing.py fills it in.
+struct WeftTimingCore {
+    int64_t bus_bytes, instruction_bytes, queue_depth, token_depth, read_outstanding, write_outstanding;
+    int64_t acc_depth, acc_banks, out_bytes;
+    int64_t load_bytes[2][3];  // DRAM bytes of an entry, for engines load and loadw, by hw.load_writer.LoadKind
+    int64_t granule_bytes;
+    // Depths and latencies
+    int64_t ledger_entries, planner_cycles, loads_in_flight, stores_in_flight, entries_ahead;
+    int64_t load_buffer_words, fetch_buffer_words, burst_beats, fetch_burst_beats, write_buffer_beats;
+    int64_t gemm_read, gemm_write, gemm_forwards;  // cycles from a micro-op's issue to its acc read and write
+    int64_t vector_slots, vector_parameters, vector_result;
+    // The DRAM model (sim/dram.py)
+    int64_t latency, bytes_per_cycle, jitter, seed, outstanding, reorder;
+    // Position, width and sign of each instruction field, by opcode; positions after the header's.
+    int32_t header[4][2];
+    int32_t fields[weft::kOpcodes][weft::kMostFields][3];
+    int64_t requantise, mac;  // hw.isa.VectorOp: parameters; the first accumulating one, which also reads b
+};
+
+struct WeftTimingEvent {
+    uint64_t start, retire;
+    uint32_t engine, number;
+};
+
+struct WeftTimingActivity {
+    uint64_t start, cycles;
+    uint32_t engine, kind;
+};
+
+struct WeftTimingResult {
+    int64_t cycles, read_beats, write_beats;
+    int64_t counters[weft::kEngines][weft::kClasses];
+    int64_t evaluated;  // cycles in which anything was worked out
+};
+
+}  // extern "C"
+
+namespace weft {
+
+using Core = WeftTimingCore;
+
+struct Level {
+    uint32_t extent = 1, dst = 0, a = 0, b = 0;
+};
+
+struct Instruction {
+    Opcode opcode;
+    uint8_t engine, wait, send;
+    union {
+        struct {
+            uint32_t level;
+            Level values;
+        } loop;
+        struct {
+            uint32_t scratchpad, index, rows, columns, stride, top, bottom, left, right;
+            uint64_t offset;
+        } transfer;
+        struct {
+            uint32_t levels, dst, a, b;
+            bool zero, to_out, b_immediate;
+            uint8_t op;
+        } work;
+    };
+    Instruction() { std::memset(this, 0, sizeof(*this)); }
+};
+
+// Amaranth's SyncFIFOBuffered: an item can be read two cycles after it was written. Whoever asks sees the state at the
+// start of the cycle, whatever has been done in it already.
+template <typename T>
+class Fifo {
+  public:
+    explicit Fifo(unsigned depth) : depth_(depth), mask_(1) {
+        while (mask_ < depth + 1) mask_ <<= 1;
+        items_.resize(mask_--);
+    }
+    unsigned count_at(Cycle now) const { return count_ - (last_push_ == now) + (last_pop_ == now); }
+    bool can_push(Cycle now) const {
+        if (depth_ == 1) return count_at(now) == 0;
+        const bool shown = last_pop_ == now || visible_ <= now;
+        return count_at(now) - shown != depth_ - 1;
+    }
+    bool can_pop(Cycle now) const { return visible_ <= now; }
+    // First cycle in which the oldest item can be read, as far as that is known.
+    Cycle visible() const { return visible_; }
+    // When to try again after a refused push: after the next pop, which is somebody's business to tell, or earlier.
+    Cycle push_again(Cycle now) const { return depth_ > 1 && visible_ > now ? visible_ : kNever; }
+    bool empty() const { return count_ == 0; }
+    void push(Cycle now, const T& value) {
+        items_[(head_ + count_) & mask_] = {value, now};
+        if (!count_) visible_ = std::max(now + latency(), last_pop_ + 1);
+        ++count_;
+        last_push_ = now;
+    }
+    const T& front() const { return items_[head_].value; }
+    T pop(Cycle now) {
+        const T value = items_[head_].value;
+        head_ = (head_ + 1) & mask_;
+        --count_;
+        last_pop_ = now;
+        visible_ = count_ ? std::max(items_[head_].pushed + latency(), now + 1) : kNever;
+        return value;
+    }
+
+  private:
+    struct Item {
+        T value;
+        Cycle pushed;
+    };
+    Cycle latency() const { return depth_ == 1 ? 1 : 2; }
+
+    unsigned depth_, mask_, head_ = 0, count_ = 0;
+    Cycle last_push_ = -1, last_pop_ = -1, visible_ = kNever;
+    std::vector<Item> items_;
+};
+
+// First in, first out, without a time of its own; grows as needed.
+template <typename T>
+class Ring {
+  public:
+    Ring() : items_(16), mask_(15) {}
+    bool empty() const { return head_ == tail_; }
+    size_t size() const { return tail_ - head_; }
+    T& operator[](size_t place) { return items_[(head_ + place) & mask_]; }
+    const T& operator[](size_t place) const { return items_[(head_ + place) & mask_]; }
+    const T& front() const { return items_[head_ & mask_]; }
+    T& front() { return items_[head_ & mask_]; }
+    void push(const T& value) {
+        if (size() > mask_) grow();
+        items_[tail_++ & mask_] = value;
+    }
+    void pop() { ++head_; }
+
+  private:
+    void grow() {
+        std::vector<T> larger(items_.size() * 2);
+        const size_t count = size();
+        for (size_t i = 0; i < count; ++i) larger[i] = (*this)[i];
+        items_.swap(larger);
+        mask_ = items_.size() - 1;
+        head_ = 0;
+        tail_ = count;
+    }
+    std::vector<T> items_;
+    size_t head_ = 0, tail_ = 0, mask_;
+};
+
+// A number of which the registered copy of a comparison lags one cycle.
+class Lagging {
+  public:
+    int64_t value() const { return value_; }
+    // The value at the start of the cycle before `now`; `set` is called last in a cycle.
+    int64_t before(Cycle now) const { return now > changed_ ? value_ : old_; }
+    void set(Cycle now, int64_t value) {
+        if (value == value_) return;
+        old_ = value_;
+        value_ = value;
+        changed_ = now + 1;
+    }
+    bool settles_after(Cycle now) const { return now <= changed_; }
+
+  private:
+    int64_t value_ = 0, old_ = 0;
+    Cycle changed_ = -1;
+};
+
+// Micro-ops of one GEMM or VECTOR in order: three indices and their place in the reduction (hw/loops.py).
+class Nest {
+  public:
+    struct Index {
+        uint32_t dst = 0, a = 0, b = 0;
+        void add(const Level& level, uint32_t times) {
+            dst += times * level.dst;
+            a += times * level.a;
+            b += times * level.b;
+        }
+    };
+
+    Nest() = default;
+    Nest(const Level* levels, const Instruction& instruction) : used_(instruction.work.levels) {
+        std::copy(levels, levels + used_, levels_);
+        if (!used_) used_ = 1, levels_[0] = Level{};
+        count_ = 1;
+        for (unsigned i = 0; i < used_; ++i) count_ *= levels_[i].extent;
+        start_ = {instruction.work.dst, instruction.work.a, instruction.work.b};
+        seek(0);
+    }
+    uint64_t count() const { return count_; }
+    uint64_t number() const { return number_; }
+    const Index& index() const { return base_[0]; }
+    bool first() const { return !turned_; }  // iteration 0 at every level with dst stride 0
+    bool begin() const { return number_ == 0; }
+    bool end() const { return number_ + 1 == count_; }
+
+    void seek(uint64_t number) {
+        number_ = number;
+        uint64_t rest = number;
+        for (unsigned i = 0; i < used_; ++i) {
+            iteration_[i] = uint32_t(rest % levels_[i].extent);
+            rest /= levels_[i].extent;
+        }
+        Index index = start_;
+        turned_ = 0;
+        for (unsigned i = used_; i-- > 0;) {
+            index.add(levels_[i], iteration_[i]);
+            base_[i] = index;
+            turned_ += iteration_[i] != 0 && levels_[i].dst == 0;
+        }
+    }
+    void step() {
+        ++number_;
+        unsigned i = 0;
+        while (i < used_ && iteration_[i] + 1 == levels_[i].extent) {
+            turned_ -= iteration_[i] != 0 && levels_[i].dst == 0;
+            iteration_[i] = 0;
+            ++i;
+        }
+        if (i == used_) return;
+        turned_ += iteration_[i] == 0 && levels_[i].dst == 0;
+        ++iteration_[i];
+        base_[i].add(levels_[i], 1);
+        while (i-- > 0) base_[i] = base_[i + 1];
+    }
+
+  private:
+    unsigned used_ = 0, turned_ = 0;
+    uint64_t count_ = 0, number_ = 0;
+    Level levels_[kLevels];
+    Index start_, base_[kLevels];
+    uint32_t iteration_[kLevels] = {};
+};
+
+}  // namespace weft

@@ -1,0 +1,304 @@
+// What every engine has around it (hw/engine.py, hw/tokens.py), the accumulator's ports (hw/acc_memory.py), and fetch.
+
+#pragma once
+
+#include "timing_memory.h"
+
+namespace weft {
+
+// hw/tokens.py; sends and takes of a cycle are seen in the next.
+class Tokens {
+  public:
+    explicit Tokens(const Core& core) : depth_(int(core.token_depth)) {}
+    // Of the engines in `wait`, those whose token is missing.
+    unsigned missing(unsigned engine, unsigned wait) const {
+        unsigned mask = 0;
+        for (unsigned source = 0; source < kEngines; ++source) {
+            if (wait >> source & 1 && !count_[source][engine]) mask |= 1u << source;
+        }
+        return mask;
+    }
+    bool has_room(unsigned engine, unsigned send) const {
+        for (unsigned target = 0; target < kEngines; ++target) {
+            if (send >> target & 1 && count_[engine][target] == depth_) return false;
+        }
+        return true;
+    }
+    void take(unsigned engine, unsigned wait) {
+        if (wait) changes_[changed_++] = {engine, wait, false};
+    }
+    void send(unsigned engine, unsigned mask) {
+        if (mask) changes_[changed_++] = {engine, mask, true};
+    }
+    void commit(Cycle now, Wakes& wakes) {
+        for (; changed_; --changed_) {
+            const Change& change = changes_[changed_ - 1];
+            for (unsigned other = 0; other < kEngines; ++other) {
+                if (!(change.mask >> other & 1)) continue;
+                if (change.sends) {
+                    ++count_[change.engine][other];
+                } else {
+                    --count_[other][change.engine];
+                }
+                wakes.wake(kFirstEngine + other, now + 1);
+            }
+        }
+    }
+
+  private:
+    struct Change {
+        unsigned engine, mask;
+        bool sends;
+    };
+    int depth_;
+    int count_[kEngines][kEngines] = {};
+    Change changes_[2 * kEngines];
+    unsigned changed_ = 0;
+};
+
+// Who uses which bank of acc in this cycle, apart from gemm; -1: nobody.
+struct AccPorts {
+    Cycle cycle = -1;
+    int vector_write = -1, load_write = -1;
+    void begin(Cycle now) {
+        if (cycle != now) *this = {now, -1, -1};
+    }
+};
+
+// What the parts of one run share.
+struct Shared {
+    Shared(const Core& core, const std::vector<Instruction>& program)
+        : core(core), program(program), tokens(core), bank_entries(core.acc_depth / core.acc_banks) {
+        while (bank_entries >> (bank_log2 + 1)) ++bank_log2;
+    }
+    int bank(uint32_t index) const { return int(index >> bank_log2); }
+
+    const Core& core;
+    const std::vector<Instruction>& program;
+    Tokens tokens;
+    Wakes wakes;
+    AccPorts ports;
+    int64_t bank_entries;
+    unsigned bank_log2 = 0;
+    bool finished = false;  // fetch has reached FINISH
+    bool trace = false;
+    std::vector<WeftTimingEvent> events;
+    std::vector<WeftTimingActivity> activity;
+};
+
+// What a body does in a cycle, towards its control.
+struct Work {
+    bool ready = false, retires = false, busy = false;
+    Class waiting = kIdle;
+};
+
+// hw/engine.py: EngineControl with its ledger and the queue in front of it.
+class Control {
+  public:
+    Control(Shared& shared, unsigned engine)
+        : queue(unsigned(shared.core.queue_depth)), shared_(shared), engine_(engine) {}
+
+    bool idle(Cycle now) const { return !held_ && to_start_ == to_send_ && queue.count_at(now) == 0; }
+
+    // One cycle; returns the instruction that its body starts, if any.
+    const Instruction* step(Cycle now, const Work& work) {
+        const unsigned part = kFirstEngine + engine_;
+        const bool held = held_;
+        const Instruction* instruction = held ? &shared_.program[number_] : nullptr;
+        const unsigned missing = held ? shared_.tokens.missing(engine_, instruction->wait) : 0;
+        const bool room = used_.before(now) < shared_.core.ledger_entries - 1;
+        const bool syncs = held && instruction->opcode == kOpSync;
+        const bool leaves = held && !missing && room && (syncs || work.ready);
+
+        // The ledger.
+        Entry& retiring = ledger_[to_retire_ % kLedger];
+        const bool ledger_empty = to_send_ == to_start_;
+        const bool retires = to_retire_ != to_start_ && (retiring.instant || work.retires || done_);
+        const bool pending = to_send_ != to_retire_;
+        const Entry& sending = ledger_[to_send_ % kLedger];
+        const bool wants_to_send = pending && sending.send;
+        const bool sends = wants_to_send && shared_.tokens.has_room(engine_, sending.send);
+        account(now, classify(work, leaves, held, missing, wants_to_send, room, ledger_empty));
+
+        if (retires) {
+            if (shared_.trace) shared_.events.push_back({retiring.started, uint64_t(now + 1), engine_, retiring.number});
+            ++to_retire_;
+        }
+        done_ += int(work.retires) - int(retires && !retiring.instant);
+        if (sends) shared_.tokens.send(engine_, sending.send);
+        const bool passes = pending && (sends || !sending.send);
+        if (passes) ++to_send_;
+        if (leaves) {
+            shared_.tokens.take(engine_, instruction->wait);
+            const bool instant = syncs || instruction->opcode == kOpLoop;
+            ledger_[to_start_++ % kLedger] = {number_, instruction->send, instant, uint64_t(now + 1)};
+        }
+        used_.set(now, int64_t(to_start_ - to_send_));
+        bool taken = false;
+        if (!held || leaves) {
+            taken = held_ = queue.can_pop(now);
+            if (held_) {
+                number_ = queue.pop(now);
+                shared_.wakes.wake(kFetch, now + 1);
+            } else if (!queue.empty()) {
+                shared_.wakes.wake(part, queue.visible());
+            }
+        }
+        if (leaves || retires || work.retires || passes || taken || used_.settles_after(now)) {
+            shared_.wakes.wake(part, now + 1);
+        }
+        return leaves && !syncs ? instruction : nullptr;
+    }
+
+    void account(Cycle now, Class kind) {
+        if (kind == kind_) return;
+        close(now);
+        kind_ = kind;
+        since_ = now;
+    }
+
+    // Add the cycles up to `now` to the counters; activity is seen one cycle late (hw/engine.py), first as IDLE.
+    void close(Cycle now) {
+        if (now == since_) return;
+        counters[kind_] += now - since_;
+        if (shared_.trace) {
+            shared_.activity.push_back({uint64_t(since_ + 1), uint64_t(now - since_), engine_, kind_});
+        }
+        since_ = now;
+    }
+
+    Fifo<uint32_t> queue;
+    int64_t counters[kClasses] = {};
+
+  private:
+    static constexpr unsigned kLedger = 64;  // at least hw.engine.IN_FLIGHT
+    struct Entry {
+        uint32_t number;
+        uint8_t send;
+        bool instant;
+        uint64_t started;
+    };
+
+    Class classify(const Work& work, bool leaves, bool held, unsigned missing, bool wants_to_send, bool room,
+                   bool ledger_empty) const {
+        if (work.busy || leaves) return kBusy;
+        if (work.waiting != kIdle) return work.waiting;
+        if (missing) return Class(kToken + __builtin_ctz(missing));
+        if (wants_to_send && (!held || !room)) return kSend;
+        if (held || !ledger_empty) return kConflict;
+        return nothing_comes_ ? kIdle : kInstruction;
+    }
+
+  public:
+    void note_end(Cycle now) { nothing_comes_ = shared_.finished && queue.count_at(now) == 0; }
+
+  private:
+    Shared& shared_;
+    unsigned engine_;
+    bool held_ = false, nothing_comes_ = false;
+    uint32_t number_ = 0;
+    Entry ledger_[kLedger] = {};
+    uint64_t to_start_ = 0, to_retire_ = 0, to_send_ = 0;
+    int done_ = 0;
+    Lagging used_;
+    Class kind_ = kIdle;
+    Cycle since_ = -1;  // cycle 0 of the counters shows the reset value
+};
+
+// hw/fetch.py
+class Fetch {
+  public:
+    Fetch(Shared& shared, Control* const* controls, uint32_t first, uint32_t final)
+        : client(shared.core, shared.core.fetch_burst_beats, shared.core.fetch_buffer_words),
+          shared_(shared),
+          controls_(controls),
+          transfer_{first, final, 0, 1} {
+        const int64_t bus = shared.core.bus_bytes, wide = shared.core.instruction_bytes;
+        words_ = wide > bus ? unsigned(wide / bus) : 1;
+        places_ = bus > wide ? unsigned(bus / wide) : 1;
+        shared.wakes.wake(kFetch, 1);
+    }
+
+    void step(Cycle now) {
+        const bool granted = client.granted;
+        client.granted = false;
+        bool changed = false;
+        const BurstCutter::Transfer* transfer = nullptr;
+        bool takes = false;  // an instruction is wanted in this cycle
+        switch (state_) {
+            case State::kCheck:
+                transfer = &transfer_;
+                state_ = State::kWait;
+                changed = true;
+                break;
+            case State::kWait:
+                takes = number_ < shared_.program.size();
+                break;
+            case State::kDispatch:
+                changed = dispatch(now);
+                break;
+            case State::kDone:
+                takes = true;
+                break;
+        }
+        if (client.words.can_pop(now)) {
+            const bool complete = word_ + 1 == words_;
+            const bool instruction = complete && takes;
+            const bool word = words_ > 1 ? (!complete || takes) : (takes && place_ + 1 == places_);
+            if (instruction && state_ == State::kWait) state_ = State::kDispatch;
+            if (word) client.take_word(now);
+            if (words_ > 1) {
+                if (word) word_ = complete ? 0 : word_ + 1;
+            } else if (instruction) {
+                place_ = (place_ + 1) % places_;
+            }
+            changed |= word || instruction;
+        }
+        changed |= client.cutter.step(granted, transfer);
+        if (client.wants()) shared_.wakes.wake(kReadMaster, now + 1);
+        if (changed) shared_.wakes.wake(kFetch, now + 1);
+        if (!client.words.empty() && client.words.visible() > now) {
+            shared_.wakes.wake(kFetch, client.words.visible());
+        }
+    }
+
+    ReadClient client;
+
+  private:
+    enum class State { kCheck, kWait, kDispatch, kDone };
+
+    bool dispatch(Cycle now) {
+        const Instruction& instruction = shared_.program[number_];
+        if (instruction.opcode == kOpFinish) {
+            finishing_ = now + 1;
+            state_ = State::kDone;
+            return true;
+        }
+        Fifo<uint32_t>& queue = controls_[instruction.engine]->queue;
+        if (!queue.can_push(now)) {
+            const Cycle again = queue.push_again(now);
+            if (again != kNever) shared_.wakes.wake(kFetch, again);
+            return false;
+        }
+        queue.push(now, number_);
+        shared_.wakes.wake(kFirstEngine + instruction.engine, queue.visible());
+        ++number_;
+        state_ = State::kWait;
+        return true;
+    }
+
+  public:
+    // Cycle from which FINISH is known to have been reached.
+    Cycle finishing() const { return finishing_; }
+
+  private:
+    Shared& shared_;
+    Control* const* controls_;
+    BurstCutter::Transfer transfer_;
+    State state_ = State::kCheck;
+    uint32_t number_ = 0;
+    unsigned words_, places_, word_ = 0, place_ = 0;
+    Cycle finishing_ = kNever;
+};
+
+}  // namespace weft

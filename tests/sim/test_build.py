@@ -1,0 +1,119 @@
+"""Building the verilated core: cache, waiting for one another, readable errors. Steps are replaced by quick ones."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from pathlib import Path
+
+import pytest
+from weft.hw.config import PYNQ, TINY
+from weft.sim import build
+from weft.sim.errors import BuildError
+
+
+@pytest.fixture
+def quick_steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """Replaces the slow steps; the list says which ran."""
+    log = tmp_path / "steps"
+    _install(monkeypatch.setattr, tmp_path)
+    return _Steps(log)
+
+
+class _Steps(list):
+    def __init__(self, log: Path) -> None:
+        self.log = log
+
+    def names(self) -> list[str]:
+        return self.log.read_text().split() if self.log.exists() else []
+
+
+def _install(setattr_: object, folder: Path) -> None:
+    def step(name: str) -> None:
+        with (folder / "steps").open("a") as file:
+            file.write(f"{name}\n")
+        time.sleep(0.05)
+
+    def emit(config: object) -> str:
+        step("verilog")
+        return f"module {config};"
+
+    def translate(config: object, verilog: str, work: Path) -> list[Path]:
+        step("verilator")
+        return [work / "a.cpp"]
+
+    def compile_library(sources: list[Path], library: Path, cache: Path) -> None:
+        step("compiler")
+        library.write_bytes(b"library")
+
+    setattr_(build, "emit_verilog", emit)
+    setattr_(build, "run_verilator", translate)
+    setattr_(build, "compile_library", compile_library)
+
+
+def test_second_build_comes_from_the_cache(quick_steps, tmp_path):
+    messages: list[str] = []
+    first, times = build.build_library(TINY, cache_root=tmp_path, progress=messages.append)
+    assert messages == ["tiny: writing Verilog", "tiny: Verilator", "tiny: compiling C++ (1 files)"]
+    assert times.total > 0
+    second, times = build.build_library(TINY, cache_root=tmp_path)
+    assert (second, times.total) == (first, 0)
+    build.build_library(PYNQ, cache_root=tmp_path)
+    assert quick_steps.names() == ["verilog", "verilator", "compiler"] * 2
+
+
+def test_a_change_that_leaves_the_verilog_alone_compiles_nothing(quick_steps, tmp_path, monkeypatch):
+    first, _ = build.build_library(TINY, cache_root=tmp_path)
+    monkeypatch.setattr(build, "_source_digest", lambda: "another comment")
+    second, _ = build.build_library(TINY, cache_root=tmp_path)
+    assert second == first
+    assert quick_steps.names() == ["verilog", "verilator", "compiler", "verilog"]
+
+
+def test_a_removed_library_is_built_again(quick_steps, tmp_path):
+    library, _ = build.build_library(TINY, cache_root=tmp_path)
+    library.unlink()
+    assert build.build_library(TINY, cache_root=tmp_path)[0].exists()
+
+
+def _build_in_a_process(folder: Path) -> None:
+    _install(setattr, folder)
+    build.build_library(TINY, cache_root=folder)
+
+
+def test_processes_that_ask_at_once_build_once(quick_steps, tmp_path):
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=_build_in_a_process, args=(tmp_path,)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 4
+    assert quick_steps.names() == ["verilog", "verilator", "compiler"]
+
+
+def test_missing_compiler_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    source = tmp_path / "a.cpp"
+    source.write_text("int x;")
+    with pytest.raises(
+        BuildError, match=r"C\+\+ compiler 'no-such-compiler' is not installed; install it: apt install g\+\+"
+    ):
+        build.compile_library([source], tmp_path / "a.so", tmp_path)
+
+
+def test_compiler_errors_are_shown(tmp_path):
+    source = tmp_path / "a.cpp"
+    source.write_text("int x = y;")
+    with pytest.raises(BuildError, match=r"g\+\+ failed with status 1:\n.*y. was not declared"):
+        build.compile_library([source], tmp_path / "a.so", tmp_path)
+
+
+def test_a_memory_that_is_not_there_is_named():
+    with pytest.raises(BuildError, match=r"memory weft_core.inp.memory is not in the verilated core"):
+        build.ports_header(TINY, "VlUnpacked<IData/*31:0*/, 128> weft_core__DOT__out__DOT__memory;")
+
+
+def test_cache_folder_follows_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert build.cache_folder() == tmp_path / "weft"
