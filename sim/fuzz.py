@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 
@@ -48,8 +48,6 @@ MICRO_OPS = 200
 
 NEAR = 12
 """Most indices are below this, so that instructions meet on the same entries."""
-
-Transferring = TypeVar("Transferring", Load, Store)
 
 Touched = dict[str, tuple[set[int], set[int]]]
 """For each memory, the entries (DRAM: granules) that an instruction reads and writes."""
@@ -219,7 +217,7 @@ def _vector(config: CoreConfig, draw: Draw, loops: Sequence[LoopLevel]) -> Vecto
     )
 
 
-def _load(config: CoreConfig, draw: Draw) -> Load:
+def _load(config: CoreConfig, draw: Draw) -> Load | Store:
     engine = (Engine.LOAD, Engine.LOADW)[draw(0, 1)]
     own = Scratchpad.INP if engine is Engine.LOAD else Scratchpad.WGT
     scratchpad = (own, own, Scratchpad.ACC, Scratchpad.ACC8)[draw(0, 3)]
@@ -244,7 +242,7 @@ def _load(config: CoreConfig, draw: Draw) -> Load:
     return _placed(config, draw, load)
 
 
-def _store(config: CoreConfig, draw: Draw) -> Store:
+def _store(config: CoreConfig, draw: Draw) -> Load | Store:
     rows, columns, stride = _rectangle(draw)
     store = Store(index=0, offset=0, rows=rows, columns=columns, stride=stride)
     return _placed(config, draw, store)
@@ -257,7 +255,14 @@ def _rectangle(draw: Draw) -> tuple[int, int, int]:
     return draw(0, 4), draw(0, 6), draw(0, 9)
 
 
-def _placed(config: CoreConfig, draw: Draw, instruction: Transferring) -> Transferring:
+def _halved(instruction: Load | Store) -> Load | Store:
+    rows, columns = instruction.rows // 2, instruction.columns // 2
+    if isinstance(instruction, Load) and not columns:
+        return replace(instruction, rows=rows, columns=columns, pad_left=0, pad_right=0)
+    return replace(instruction, rows=rows, columns=columns)
+
+
+def _placed(config: CoreConfig, draw: Draw, instruction: Load | Store) -> Load | Store:
     """The instruction with a legal index and offset, its rows cut until it fits."""
     while True:
         transfer = transfer_of(config, instruction)
@@ -265,9 +270,7 @@ def _placed(config: CoreConfig, draw: Draw, instruction: Transferring) -> Transf
         bytes_needed = transfer.end - transfer.start if transfer.bytes else 0
         if room >= 0 and bytes_needed <= DATA_BYTES:
             break
-        if isinstance(instruction, Load) and instruction.columns <= 1:
-            instruction = replace(instruction, pad_left=0, pad_right=0)
-        instruction = replace(instruction, rows=instruction.rows // 2, columns=instruction.columns // 2)
+        instruction = _halved(instruction)
     step = max(1, min(transfer.entry_bytes, config.bus_bytes) // config.granule_bytes)
     first = (PROGRAM_BYTES // config.granule_bytes) // step
     places = (DATA_BYTES - bytes_needed) // config.granule_bytes // step

@@ -1,0 +1,227 @@
+// The timing model: one call predicts one program. Python's side is sim/timing.py.
+
+#include "timing_transfer.h"
+
+namespace weft {
+
+namespace {
+
+uint64_t bits(const uint8_t* word, int position, int width) {
+    uint64_t value = 0;
+    for (int done = 0; done < width;) {
+        const int at = position + done, take = std::min(8 - at % 8, width - done);
+        value |= uint64_t(word[at / 8] >> at % 8 & ((1 << take) - 1)) << done;
+        done += take;
+    }
+    return value;
+}
+
+// The fields in the order of sim/timing.py's FIELDS.
+Instruction decode(const Core& core, const uint8_t* word) {
+    Instruction instruction;
+    const auto header = [&](int field) { return bits(word, core.header[field][0], core.header[field][1]); };
+    instruction.opcode = Opcode(header(0));
+    instruction.engine = uint8_t(header(1));
+    instruction.wait = uint8_t(header(2));
+    instruction.send = uint8_t(header(3));
+    const auto field = [&](int number) {
+        const int32_t* f = core.fields[instruction.opcode][number];
+        const uint64_t value = bits(word, f[0], f[1]);
+        return f[2] && value >> (f[1] - 1) ? value | ~uint64_t(0) << f[1] : value;
+    };
+    switch (instruction.opcode) {
+        case kOpLoop:
+            instruction.loop.level = uint32_t(field(0));
+            instruction.loop.values = {uint32_t(field(1)), uint32_t(field(2)), uint32_t(field(3)), uint32_t(field(4))};
+            break;
+        case kOpLoad:
+        case kOpStore: {
+            auto& t = instruction.transfer;
+            t.index = uint32_t(field(0));
+            t.offset = field(1);
+            t.rows = uint32_t(field(2));
+            t.columns = uint32_t(field(3));
+            t.stride = uint32_t(field(4));
+            if (instruction.opcode == kOpStore) break;
+            t.scratchpad = uint32_t(field(5));
+            t.top = uint32_t(field(6));
+            t.bottom = uint32_t(field(7));
+            t.left = uint32_t(field(8));
+            t.right = uint32_t(field(9));
+            break;
+        }
+        case kOpGemm:
+        case kOpVector: {
+            auto& w = instruction.work;
+            w.levels = uint32_t(field(0));
+            w.zero = field(1);
+            w.dst = uint32_t(field(2));
+            w.a = uint32_t(field(3));
+            w.b = uint32_t(field(4));
+            if (instruction.opcode == kOpGemm) break;
+            w.op = uint8_t(field(5));
+            w.to_out = field(6);
+            w.b_immediate = field(7);
+            break;
+        }
+        default:
+            break;
+    }
+    return instruction;
+}
+
+class Machine {
+  public:
+    Machine(const Core& core, const std::vector<Instruction>& program, uint32_t offset, bool trace)
+        : shared_(core, program),
+          dram_(core),
+          read_(core),
+          write_(core),
+          gemm_(shared_),
+          vector_(shared_, gemm_),
+          load_(shared_, gemm_, kLoad),
+          loadw_(shared_, gemm_, kLoadW),
+          store_(shared_, write_),
+          controls_{{shared_, kLoad}, {shared_, kLoadW}, {shared_, kGemm}, {shared_, kVector}, {shared_, kStore}},
+          queues_{&controls_[0], &controls_[1], &controls_[2], &controls_[3], &controls_[4]},
+          fetch_(shared_, queues_, offset, uint32_t(offset + program.size() * core.instruction_bytes - 1)) {
+        shared_.trace = trace;
+        ReadClient* clients[] = {&load_.client, &loadw_.client, &fetch_.client};
+        const unsigned parts[] = {kFirstEngine + kLoad, kFirstEngine + kLoadW, kFetch};
+        std::copy(clients, clients + kReadClients, read_.clients);
+        std::copy(parts, parts + kReadClients, read_.parts);
+        write_.cutter = &store_.cutter;
+        for (unsigned engine = 0; engine < kEngines; ++engine) shared_.wakes.wake(kFirstEngine + engine, 0);
+    }
+
+    // False if the program does not end: no part has anything to do, or the limit is reached.
+    bool run(Cycle limit, bool every_cycle, WeftTimingResult& result) {
+        Cycle now = 0, drained = kNever;
+        result.evaluated = 0;
+        for (; now < limit;) {
+            ++result.evaluated;
+            if (fetch_.finishing() == now) {
+                shared_.finished = true;
+                for (unsigned engine = 0; engine < kEngines; ++engine) shared_.wakes.wake(kFirstEngine + engine, now);
+            }
+            if (drained < now && !read_.outstanding && read_.word_at != now && !write_.outstanding) {
+                finish(now, result);
+                return true;
+            }
+            if (drained == kNever && shared_.finished && all_idle(now)) drained = now;
+            if (every_cycle) {
+                for (unsigned part = 0; part < kParts; ++part) shared_.wakes.wake(part, now);
+            }
+            step(now);
+            Cycle next = drained != kNever || fetch_.finishing() > now && fetch_.finishing() != kNever
+                             ? now + 1
+                             : shared_.wakes.next();
+            if (every_cycle) next = now + 1;
+            if (next == kNever) break;
+            now = next;
+        }
+        return false;
+    }
+
+    const std::vector<WeftTimingEvent>& events() const { return shared_.events; }
+    const std::vector<WeftTimingActivity>& activity() const { return shared_.activity; }
+
+  private:
+    bool all_idle(Cycle now) const {
+        for (const Control& control : controls_) {
+            if (!control.idle(now)) return false;
+        }
+        return true;
+    }
+
+    void step(Cycle now) {
+        Wakes& wakes = shared_.wakes;
+        if (wakes.due(kDram, now)) dram_.step(now, wakes, read_, write_);
+        if (wakes.due(kReadMaster, now)) read_.step(now, wakes, dram_);
+        if (wakes.due(kWriteMaster, now)) write_.step(now, wakes, dram_);
+        if (wakes.due(kFetch, now)) fetch_.step(now);
+        // In the order of priority at the ports of acc.
+        if (wakes.due(kFirstEngine + kGemm, now)) {
+            if (auto* instruction = control(now, kGemm, gemm_.step(now))) gemm_.begin(now, *instruction);
+            gemm_.wake(now);
+        }
+        if (wakes.due(kFirstEngine + kVector, now)) {
+            if (auto* instruction = control(now, kVector, vector_.step(now))) vector_.begin(*instruction);
+            vector_.wake(now);
+        }
+        if (wakes.due(kFirstEngine + kLoad, now)) {
+            if (auto* instruction = control(now, kLoad, load_.step(now))) load_.begin(now, *instruction);
+            load_.wake(now);
+        }
+        if (wakes.due(kFirstEngine + kLoadW, now)) {
+            if (auto* instruction = control(now, kLoadW, loadw_.step(now))) loadw_.begin(now, *instruction);
+            loadw_.wake(now);
+        }
+        if (wakes.due(kFirstEngine + kStore, now)) {
+            if (auto* instruction = control(now, kStore, store_.step(now))) store_.begin(now, *instruction);
+            store_.wake(now);
+        }
+        shared_.tokens.commit(now, wakes);
+    }
+
+    const Instruction* control(Cycle now, unsigned engine, const Work& work) {
+        controls_[engine].note_end(now);
+        return controls_[engine].step(now, work);
+    }
+
+    void finish(Cycle now, WeftTimingResult& result) {
+        result.cycles = now + 1;
+        result.read_beats = read_.all_beats;
+        result.write_beats = write_.all_beats;
+        for (unsigned engine = 0; engine < kEngines; ++engine) {
+            controls_[engine].close(now);
+            std::copy_n(controls_[engine].counters, unsigned(kClasses), result.counters[engine]);
+        }
+    }
+
+    Shared shared_;
+    Dram dram_;
+    ReadMaster read_;
+    WriteMaster write_;
+    Gemm gemm_;
+    Vector vector_;
+    Load load_, loadw_;
+    Store store_;
+    Control controls_[kEngines];
+    Control* queues_[kEngines];
+    Fetch fetch_;
+};
+
+}  // namespace
+
+}  // namespace weft
+
+extern "C" {
+
+// A finished prediction, with its trace; null if the program does not end. `cycles` of `result` is -1 then.
+void* weft_timing_predict(const WeftTimingCore* core, const uint8_t* code, uint64_t count, uint32_t offset,
+                          int64_t limit, int32_t trace, int32_t every_cycle, WeftTimingResult* result) {
+    std::vector<weft::Instruction> program;
+    program.reserve(count);
+    for (uint64_t i = 0; i < count; ++i) program.push_back(weft::decode(*core, code + i * core->instruction_bytes));
+    auto* machine = new weft::Machine(*core, program, offset, trace);
+    result->cycles = -1;
+    machine->run(limit, every_cycle, *result);
+    return machine;
+}
+
+void weft_timing_delete(void* machine) { delete static_cast<weft::Machine*>(machine); }
+
+uint64_t weft_timing_events(void* machine, const WeftTimingEvent** first) {
+    const auto& events = static_cast<weft::Machine*>(machine)->events();
+    *first = events.data();
+    return events.size();
+}
+
+uint64_t weft_timing_activity(void* machine, const WeftTimingActivity** first) {
+    const auto& activity = static_cast<weft::Machine*>(machine)->activity();
+    *first = activity.data();
+    return activity.size();
+}
+
+}  // extern "C"

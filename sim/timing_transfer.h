@@ -1,0 +1,408 @@
+// The load and store engines of the timing model (hw/load*.py, hw/store.py, hw/transfer_plan.py).
+
+#pragma once
+
+#include "timing_compute.h"
+
+namespace weft {
+
+// hw/transfer_plan.py: one instruction at a time, always as long.
+struct Plan {
+    BurstCutter::Transfer transfer;
+    uint32_t rows, columns;
+    bool moves, empty;
+};
+
+class Planner {
+  public:
+    explicit Planner(const Core& core) : core_(core) {}
+    bool ready() const { return !busy_; }
+    bool has_plan(Cycle now) const { return busy_ && now >= due_; }
+    const Plan& plan() const { return plan_; }
+    const Instruction& instruction() const { return *instruction_; }
+    Cycle due() const { return busy_ ? due_ : kNever; }
+    void leave() { busy_ = false; }
+    void begin(Cycle now, const Instruction& instruction, int64_t entry_bytes) {
+        const auto& t = instruction.transfer;
+        const uint64_t entries = uint64_t(t.top + t.rows + t.bottom) * (t.left + t.columns + t.right);
+        const bool merge = !(t.top | t.bottom | t.left | t.right) && t.stride == t.columns;
+        const uint32_t first = uint32_t(t.offset * uint64_t(core_.granule_bytes));
+        plan_.moves = t.rows && t.columns;
+        plan_.empty = entries == 0;
+        plan_.rows = merge ? 1 : t.rows;
+        plan_.columns = merge ? uint32_t(entries) : t.columns;
+        plan_.transfer = {first, uint32_t(first + plan_.columns * entry_bytes - 1), uint32_t(t.stride * entry_bytes),
+                          plan_.rows};
+        instruction_ = &instruction;
+        due_ = now + core_.planner_cycles;
+        busy_ = true;
+    }
+
+  private:
+    const Core& core_;
+    bool busy_ = false;
+    Cycle due_ = 0;
+    Plan plan_{};
+    const Instruction* instruction_ = nullptr;
+};
+
+class Load {
+  public:
+    Load(Shared& shared, Gemm& gemm, unsigned engine)
+        : client(shared.core, shared.core.burst_beats, shared.core.load_buffer_words),
+          shared_(shared),
+          gemm_(gemm),
+          engine_(engine),
+          planner_(shared.core),
+          loads_(unsigned(shared.core.loads_in_flight)) {}
+
+    Work step(Cycle now) {
+        Work work;
+        const bool granted = client.granted;
+        client.granted = false;
+        work.ready = planner_.ready();
+        const BurstCutter::Transfer* transfer = nullptr;
+        bool changed = false;
+        if (planner_.has_plan(now)) {
+            const Plan& plan = planner_.plan();
+            if (loads_.can_push(now) && (client.cutter.ready() || !plan.moves)) {
+                if (plan.moves) transfer = &plan.transfer;
+                loads_.push(now, describe());
+                planner_.leave();
+                changed = true;
+            } else if (loads_.push_again(now) != kNever) {
+                shared_.wakes.wake(part(), loads_.push_again(now));
+            }
+        }
+        changed |= write(now, work);
+        changed |= client.cutter.step(granted, transfer);
+        if (changed) shared_.wakes.wake(part(), now + 1);
+        if (client.wants()) shared_.wakes.wake(kReadMaster, now + 1);
+        return work;
+    }
+    void begin(Cycle now, const Instruction& instruction) {
+        const int64_t bytes = shared_.core.load_bytes[engine_][kind(instruction)];
+        planner_.begin(now, instruction, bytes);
+    }
+    void wake(Cycle now) const {
+        if (planner_.due() > now && planner_.due() != kNever) shared_.wakes.wake(part(), planner_.due());
+        if (state_ == State::kTake && !loads_.empty()) shared_.wakes.wake(part(), std::max(loads_.visible(), now + 1));
+        if (state_ == State::kRun && !client.words.empty() && client.words.visible() > now) {
+            shared_.wakes.wake(part(), client.words.visible());
+        }
+    }
+
+    ReadClient client;
+
+  private:
+    enum class State { kTake, kRow, kRun };
+    enum class Part { kLeft, kBody, kRight };
+    struct Write {  // hw.load_writer.write_layout
+        unsigned kind;
+        bool empty;
+        uint32_t index, top, rows, bottom, width, left, columns, right, position, step;
+    };
+
+    unsigned part() const { return kFirstEngine + engine_; }
+    static unsigned kind(const Instruction& instruction) {
+        return instruction.transfer.scratchpad < 2 ? 0 : instruction.transfer.scratchpad - 1;
+    }
+    Write describe() const {
+        const auto& t = planner_.instruction().transfer;
+        const Plan& plan = planner_.plan();
+        const unsigned kind = Load::kind(planner_.instruction());
+        const int64_t bytes = shared_.core.load_bytes[engine_][kind];
+        const uint32_t places = uint32_t(std::max<int64_t>(1, shared_.core.bus_bytes / bytes));
+        const uint32_t position = uint32_t(plan.transfer.first / bytes) % places;
+        return {kind,     plan.empty, t.index,      plan.moves ? t.top : t.top + t.rows,
+                plan.moves ? plan.rows : 0, t.bottom, t.left + t.columns + t.right, t.left,
+                plan.columns, t.right, position, t.stride % places};
+    }
+
+    // The load writer and its register; true if anything has changed.
+    bool write(Cycle now, Work& work) {
+        bool port_free = true;
+        if (register_acc_) {
+            const int bank = shared_.bank(register_index_);
+            AccPorts& ports = shared_.ports;
+            ports.begin(now);
+            port_free = gemm_.write_bank(now) != bank && ports.vector_write != bank;
+            if (engine_ == kLoad) {
+                ports.load_write = bank;
+            } else {
+                port_free &= ports.load_write != bank;
+            }
+        }
+        const bool advance = !register_full_ || port_free;
+        work.retires = register_full_ && register_last_ && advance;
+        bool steps = false, nothing = false, load_ends = false, changed = register_full_;
+        const uint32_t index = load_.index;
+        switch (state_) {
+            case State::kTake:
+                if (loads_.can_pop(now)) {
+                    load_ = loads_.pop(now);
+                    const int64_t bytes = shared_.core.load_bytes[engine_][load_.kind], bus = shared_.core.bus_bytes;
+                    last_part_ = bytes > bus ? uint32_t(bytes / bus) - 1 : 0;
+                    last_place_ = bus > bytes ? uint32_t(bus / bytes) - 1 : 0;
+                    state_ = State::kRow;
+                    changed = true;
+                }
+                break;
+            case State::kRow:
+                changed = true;
+                nothing = load_.empty;
+                start_row();
+                if (!load_.empty) {
+                    state_ = State::kRun;
+                } else if (advance) {
+                    state_ = State::kTake;
+                }
+                break;
+            case State::kRun:
+                steps = run(now, advance, load_ends, work);
+                changed |= steps;
+                break;
+        }
+        work.busy = steps;
+        if (!advance) work.waiting = kConflict;
+        if (advance) {
+            register_full_ = steps || nothing;
+            register_acc_ = steps && load_.kind != 0;
+            if (register_full_) {
+                register_last_ = nothing || load_ends;
+                register_index_ = index;
+            }
+        }
+        return changed;
+    }
+
+    bool run(Cycle now, bool advance, bool& load_ends, Work& work) {
+        const bool padding = run_ != Part::kBody;
+        const bool has_word = client.words.can_pop(now);
+        if (!padding && !has_word) work.waiting = kMemory;
+        if (!advance || !(padding || has_word)) return false;
+        const bool entry_ends = padding || part_ == last_part_;
+        const bool row_ends = entry_ends && run_left_ == 1 &&
+                              (pad_row_ || run_ == Part::kRight || (run_ == Part::kBody && load_.right == 0));
+        load_ends = row_ends && !load_.top && !load_.rows && !load_.bottom;
+        if (!padding) {
+            if (place_ == last_place_ || run_left_ == 1 || last_place_ == 0) client.take_word(now);
+            part_ = entry_ends ? 0 : part_ + 1;
+            place_ = place_ == last_place_ ? 0 : place_ + 1;
+        }
+        if (!entry_ends) return true;
+        ++load_.index;
+        --run_left_;
+        if (load_ends) {
+            place_row();
+            state_ = State::kTake;
+        } else if (row_ends) {
+            start_row();
+        } else if (run_left_ == 0) {
+            if (run_ == Part::kLeft) {
+                run_ = Part::kBody;
+                run_left_ = load_.columns;
+            } else {
+                run_ = Part::kRight;
+                run_left_ = load_.right;
+            }
+        }
+        return true;
+    }
+
+    void place_row() {
+        if (load_.top) return;
+        place_ = load_.position;
+        load_.position = (load_.position + load_.step) & last_place_;
+    }
+    void start_row() {
+        place_row();
+        pad_row_ = true;
+        run_ = Part::kLeft;
+        run_left_ = load_.width;
+        if (load_.top) {
+            --load_.top;
+        } else if (load_.rows) {
+            pad_row_ = false;
+            --load_.rows;
+            if (load_.left) {
+                run_left_ = load_.left;
+            } else {
+                run_ = Part::kBody;
+                run_left_ = load_.columns;
+            }
+        } else {
+            --load_.bottom;
+        }
+    }
+
+    Shared& shared_;
+    Gemm& gemm_;
+    unsigned engine_;
+    Planner planner_;
+    Fifo<Write> loads_;
+    State state_ = State::kTake;
+    Write load_{};
+    Part run_ = Part::kLeft;
+    uint32_t run_left_ = 0, part_ = 0, place_ = 0, last_part_ = 0, last_place_ = 0;
+    bool pad_row_ = false;
+    bool register_full_ = false, register_acc_ = false, register_last_ = false;
+    uint32_t register_index_ = 0;
+};
+
+class Store {
+  public:
+    Store(Shared& shared, WriteMaster& master)
+        : cutter(shared.core, shared.core.burst_beats),
+          shared_(shared),
+          master_(master),
+          planner_(shared.core),
+          rows_(2),
+          pending_(unsigned(shared.core.stores_in_flight)),
+          entries_(unsigned(shared.core.entries_ahead)),
+          places_(unsigned(shared.core.entries_ahead)) {
+        splits_ = shared.core.out_bytes >= shared.core.bus_bytes;
+        parts_ = uint32_t(splits_ ? shared.core.out_bytes / shared.core.bus_bytes
+                                  : shared.core.bus_bytes / shared.core.out_bytes);
+    }
+
+    Work step(Cycle now) {
+        Work work;
+        const bool granted = master_.granted;
+        master_.granted = false;
+        work.ready = planner_.ready();
+        const BurstCutter::Transfer* transfer = nullptr;
+        bool changed = false;
+
+        const bool under_way = pending_.can_pop(now);
+        const bool moves = under_way && pending_.front();
+        work.retires = under_way && (!moves || ended_ != 0);
+        ended_ -= work.retires && moves;
+        while (!master_.last_answers.empty() && master_.last_answers.front() == now) {
+            master_.last_answers.pop();
+            ++ended_;
+            changed = true;
+        }
+        const bool can_issue_rows = rows_.can_push(now);
+        if (planner_.has_plan(now)) {
+            const Plan& plan = planner_.plan();
+            if (pending_.can_push(now) && ((cutter.ready() && can_issue_rows) || !plan.moves)) {
+                if (plan.moves) {
+                    const auto& t = planner_.instruction().transfer;
+                    transfer = &plan.transfer;
+                    const uint32_t position = uint32_t(plan.transfer.first / shared_.core.out_bytes);
+                    rows_.push(now, {plan.rows, plan.columns, position, t.stride});
+                }
+                pending_.push(now, plan.moves);
+                planner_.leave();
+                changed = true;
+            } else {
+                const Cycle again = std::min(pending_.push_again(now), rows_.push_again(now));
+                if (again != kNever) shared_.wakes.wake(kPart, again);
+            }
+        }
+        if (work.retires) {
+            pending_.pop(now);
+            changed = true;
+        }
+        changed |= pack(now, work);
+        if (work.waiting == kIdle && under_way) work.waiting = kMemory;
+        changed |= cutter.step(granted, transfer);
+        if (cutter.offers()) shared_.wakes.wake(kWriteMaster, now + 1);
+        if (changed) shared_.wakes.wake(kPart, now + 1);
+        return work;
+    }
+    void begin(Cycle now, const Instruction& instruction) { planner_.begin(now, instruction, shared_.core.out_bytes); }
+    void wake(Cycle now) const {
+        if (planner_.due() > now && planner_.due() != kNever) shared_.wakes.wake(kPart, planner_.due());
+        if (!pending_.empty() && pending_.visible() > now) shared_.wakes.wake(kPart, pending_.visible());
+        if (!entries_.empty() && entries_.visible() > now) shared_.wakes.wake(kPart, entries_.visible());
+        if (!reading_ && !rows_.empty() && rows_.visible() > now) shared_.wakes.wake(kPart, rows_.visible());
+    }
+
+    BurstCutter cutter;
+
+  private:
+    static constexpr unsigned kPart = kFirstEngine + kStore;
+    struct Rows {
+        uint32_t rows, columns, position, step;
+    };
+    struct Place {
+        uint32_t place;
+        bool last;
+    };
+
+    // hw/store.py: EntryPacker; true if anything has changed.
+    bool pack(Cycle now, Work& work) {
+        const bool reads = reading_ && ahead_ != shared_.core.entries_ahead;
+        const bool put = arriving_ >> 1 & 1;
+        const bool has_entry = entries_.can_pop(now);
+        const bool room = master_.words.can_push(now);
+        bool changed = reads || arriving_;
+        if (ahead_ && !has_entry) work.waiting = kConflict;
+        bool taken = false;
+        if (splits_) {
+            work.busy = has_entry && room;
+            if (work.busy) {
+                master_.put_word(now, shared_.wakes);
+                taken = part_ + 1 == parts_;
+                part_ = taken ? 0 : part_ + 1;
+            }
+        } else {
+            const bool sends = complete_ && room;
+            if (sends) master_.put_word(now, shared_.wakes);
+            taken = work.busy = has_entry && (!complete_ || room);
+            if (taken) {
+                const Place place = places_.pop(now);
+                complete_ = place.last || place.place == parts_ - 1;
+            } else if (sends) {
+                complete_ = false;
+            }
+            changed |= sends;
+        }
+        changed |= work.busy;
+        if (taken) entries_.pop(now);
+        if (!room && !master_.words.empty()) changed = true;  // try again: the master does not tell of its pops
+        if (put) entries_.push(now, 0);
+        arriving_ = (arriving_ << 1 | unsigned(reads)) & 3;
+        if (!reading_ && rows_.can_pop(now)) {
+            current_ = rows_.pop(now);
+            columns_left_ = current_.columns;
+            rows_left_ = current_.rows - 1;
+            position_ = current_.position;
+            reading_ = true;
+            changed = true;
+        } else if (reads) {
+            const bool row_ends = columns_left_ == 1;
+            if (!splits_) places_.push(now, {position_ % parts_, row_ends});
+            ++position_;
+            --columns_left_;
+            if (row_ends) {
+                columns_left_ = current_.columns;
+                reading_ = rows_left_ != 0;
+                --rows_left_;
+                current_.position += current_.step;
+                position_ = current_.position;
+            }
+        }
+        ahead_ += int64_t(reads) - int64_t(taken);
+        return changed;
+    }
+
+    Shared& shared_;
+    WriteMaster& master_;
+    Planner planner_;
+    Fifo<Rows> rows_;
+    Fifo<bool> pending_;
+    Fifo<char> entries_;
+    Fifo<Place> places_;
+    bool splits_;
+    uint32_t parts_, part_ = 0;
+    int64_t ended_ = 0, ahead_ = 0;
+    bool reading_ = false, complete_ = false;
+    unsigned arriving_ = 0;  // bit n: a read was asked for n + 1 cycles ago
+    Rows current_{};
+    uint32_t columns_left_ = 0, rows_left_ = 0, position_ = 0;
+};
+
+}  // namespace weft
