@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
+from ...tensor.errors import TensorError
 from ...tensor.ir import PrimFunc
 from ...tensor.schedule import Schedule
 from ..compute_rules import Kernel
@@ -45,12 +46,14 @@ def generate(
     problem = Problem(emitter.config, kernel, threads)
     refusal: ScratchpadFullError | None = None
     for tiling in _attempts(problem):
-        schedule = schedule_kernel(kernel, emitter.config, tiling)
         try:
+            schedule = schedule_kernel(kernel, emitter.config, tiling)
             emitter.emit(schedule.func, dram, layer)
         except ScratchpadFullError as error:
             refusal = error
             continue
+        except TensorError as error:
+            raise CompileError(f"its default schedule fails: {error}", at=f"function {kernel.name!r}") from error
         if dump is not None:
             dump(f"{kernel.name}.loops", str(schedule))
         return Generated(tiling, schedule)

@@ -10,6 +10,7 @@ from math import prod
 import numpy as np
 
 from ....hw.config import CoreConfig
+from ....hw.errors import InstructionError
 from ....hw.isa import Finish, Instruction, Load, Scratchpad, Store, assemble
 from ...compiled import AccelStep, CompiledModel, ConstantSegment, HostStep, Layer, TensorSlot
 from ...graph.ir import Array, Attrs, Call, Constant, Expr, Function, GraphError, Module, TensorType, Var
@@ -25,7 +26,9 @@ from .tokens import insert_tokens
 
 Progress = Callable[[str], None]
 
-PASSIVE_HOST_OPERATORS = frozenset({"quantise", "dequantise", "nn.softmax", "pack", "unpack", "reshape", "transpose"})
+PASSIVE_HOST_OPERATORS = frozenset(
+    {"quantise", "dequantise", "nn.softmax", "unfold", "pack", "unpack", "reshape", "transpose"}
+)
 """What ``strict`` lets stand at the two ends of a network."""
 
 
@@ -277,7 +280,11 @@ class _Linker:
             texts.append("\n".join(traces))
         stream = insert_tokens(self.config, emitter.issues)
         program: list[Instruction] = [*(with_tokens(issue) for issue in stream), Finish()]
-        code = assemble(self.config, program)
+        try:
+            code = assemble(self.config, program)
+        except InstructionError as error:
+            raise CompileError(f"an instruction cannot be encoded: {error.message}", at="the program",
+                               hint="a smaller model or batch may fit the window of 4 GiB") from error  # fmt: skip
         offset = self.end
         self.end += aligned(code.nbytes)
         # Checked with a window that ends before the program: nothing may touch it.

@@ -6,15 +6,20 @@ by trying those that write to the stage's scratchpad: ``tensorize`` proves the o
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ....hw.config import CoreConfig
+from ....hw.isa import Engine
 from ...tensor.errors import ScheduleError
 from ...tensor.ir import Block, TensorIntrinsic, Var
 from ...tensor.schedule import Schedule, create_schedule
 from ...tensor.tree import find_block
 from ..compute_rules import Kernel
 from ..errors import CompileError
-from .intrinsics import EmitGemm, EmitVector, intrinsics
+from .intrinsics import EmitGemm, EmitLoad, EmitVector, intrinsics
 from .tiling import AXES, CHANNEL_AXES, DATA_AXES, Problem, Tiling, home_axis, thread_axis, tile_loops
+
+Caches = dict[tuple[str, str], str]
 
 
 def schedule_kernel(kernel: Kernel, config: CoreConfig, tiling: Tiling) -> Schedule:
@@ -24,13 +29,14 @@ def schedule_kernel(kernel: Kernel, config: CoreConfig, tiling: Tiling) -> Sched
     caches = _place_buffers(schedule, kernel)
     homes, tile, epilogue = _tile_output(schedule, problem, tiling)
     _attach(schedule, problem, tiling, caches, homes, tile, epilogue)
+    constants = {*caches.values(), kernel.stages.weights}
     for block in schedule.blocks():
-        _tensorize(schedule, config, block)
+        _tensorize(schedule, config, block, constant=block in constants)
     return schedule
 
 
-def _place_buffers(schedule: Schedule, kernel: Kernel) -> dict[str, str]:
-    """Scopes of all stages, and copies of parameters and weights: parameter -> copying stage."""
+def _place_buffers(schedule: Schedule, kernel: Kernel) -> Caches:
+    """Scopes of all stages, and copies of parameters and weights: (reading stage, parameter) -> copying stage."""
     stages = kernel.stages
     for name in (*stages.widened, stages.weights, stages.reduce, *stages.vector[:-1]):
         if name:
@@ -39,7 +45,7 @@ def _place_buffers(schedule: Schedule, kernel: Kernel) -> dict[str, str]:
     if stages.data:
         schedule.set_scope(stages.data, "inp" if kernel.kind == "conv2d" else "acc")
     return {
-        f"{stage}/{parameter}": schedule.cache_read(stage, parameter, "wgt" if stage == stages.reduce else "acc")
+        (stage, parameter): schedule.cache_read(stage, parameter, "wgt" if stage == stages.reduce else "acc")
         for stage, parameter in stages.parameters
     }
 
@@ -70,7 +76,7 @@ def _tile_output(schedule: Schedule, problem: Problem, tiling: Tiling) -> tuple[
 
 
 def _attach(
-    schedule: Schedule, problem: Problem, tiling: Tiling, caches: dict[str, str], homes: dict[str, Var], tile: Var,
+    schedule: Schedule, problem: Problem, tiling: Tiling, caches: Caches, homes: dict[str, Var], tile: Var,
     epilogue: Var,
 ) -> None:  # fmt: skip
     stages = problem.kernel.stages
@@ -90,8 +96,8 @@ def _attach(
         elif data_home:
             schedule.compute_at(stages.data, homes[data_home])
     channel_home = home_axis(problem, tiling, CHANNEL_AXES)
-    for key, copy in caches.items():
-        if chunk is not None and key.startswith(f"{stages.reduce}/"):
+    for (stage, _), copy in caches.items():
+        if chunk is not None and stage == stages.reduce:
             schedule.compute_at(copy, chunk)
         elif channel_home:
             schedule.compute_at(copy, homes[channel_home])
@@ -115,12 +121,13 @@ def _order_reduction(schedule: Schedule, problem: Problem, tiling: Tiling) -> Va
     return outer if tiling.reduction < problem.reduction else None
 
 
-def _tensorize(schedule: Schedule, config: CoreConfig, name: str) -> None:
+def _tensorize(schedule: Schedule, config: CoreConfig, name: str, *, constant: bool) -> None:
+    """Tensorize a stage; what loads a ``constant`` is for engine ``loadw``."""
     block = find_block(schedule.func, name)[-1]
     if not isinstance(block, Block):
         raise CompileError(f"stage {name!r} is no block any more")
     refusals = []
-    for intrinsic in _candidates(config, block):
+    for intrinsic in _candidates(config, block, constant):
         loops = schedule.get_loops(name)
         try:
             schedule.tensorize(loops[-len(intrinsic.loops)], intrinsic)
@@ -134,20 +141,16 @@ def _tensorize(schedule: Schedule, config: CoreConfig, name: str) -> None:
     )
 
 
-def _candidates(config: CoreConfig, block: Block) -> list[TensorIntrinsic]:
-    """Intrinsics that could compute a block: they write its scope, and accumulate just where it is a reduction."""
+def _candidates(config: CoreConfig, block: Block, constant: bool) -> Iterator[TensorIntrinsic]:
+    """Intrinsics that could compute a block: they write its scope, and accumulate where it is a reduction."""
     target = block.body.buffer
-    weights = target.scope == "wgt" or block.kind == "copy" or block.name.startswith("weights")
-    found = []
     for intrinsic in intrinsics(config).values():
         written = next(operand for operand in intrinsic.operands if operand.mode != "in")
         if (written.scope, written.dtype) != (target.scope, target.dtype):
             continue
-        if intrinsic.name.startswith("load_" if weights else "loadw_"):
-            continue
         emits = intrinsic.emits
-        accumulates = isinstance(emits, EmitGemm) or (isinstance(emits, EmitVector) and emits.op.accumulates)
-        if block.kind == "reduce" and not accumulates:
+        if isinstance(emits, EmitLoad) and (emits.engine is Engine.LOADW) != constant:
             continue
-        found.append(intrinsic)
-    return found
+        accumulates = isinstance(emits, EmitGemm) or (isinstance(emits, EmitVector) and emits.op.accumulates)
+        if accumulates or block.kind != "reduce":
+            yield intrinsic
