@@ -12,6 +12,9 @@ from .config import CoreConfig
 OFFSET_BITS = 32
 """Width of a byte offset into the DMA window, which is at most 4 GiB."""
 
+WINDOW_BITS = OFFSET_BITS + 1
+"""Width of the window's size: up to 4 GiB, inclusive."""
+
 MAX_BURST_BEATS = 64
 """Longer bursts gain nothing on the bus and make the other clients wait."""
 

@@ -6,7 +6,7 @@ from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from .bursts import OFFSET_BITS, BurstCutter
+from .bursts import OFFSET_BITS, WINDOW_BITS, BurstCutter
 from .config import CoreConfig
 from .interfaces import ENGINES, NUMBER_BITS, FaultSignature, command_layout
 from .isa import LEGAL_ENGINES, Engine, Fault, Opcode, header_layout, instruction_layout
@@ -18,9 +18,6 @@ PROGRAM_ALIGNMENT = 64
 BUFFER_WORDS = 64
 BURST_BEATS = 16
 """Short bursts: the loads share the bus."""
-
-WINDOW_BITS = OFFSET_BITS + 1
-"""Width of the window's size: up to 4 GiB, inclusive."""
 
 
 class Fetch(wiring.Component):

@@ -6,11 +6,10 @@ from amaranth.hdl import Array, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from .bursts import MAX_BURST_BEATS, BurstCutter
+from .bursts import MAX_BURST_BEATS, WINDOW_BITS, BurstCutter
 from .config import CoreConfig
 from .engine import EngineControl, forward_engine_ports
-from .fetch import WINDOW_BITS
-from .interfaces import NUMBER_BITS, CycleClass, EngineSignature, WritePortSignature, chunk_bits
+from .interfaces import NUMBER_BITS, CycleClass, EngineSignature
 from .isa import Engine, Fault, Opcode, Scratchpad, instruction_layout
 from .layout_fifo import LayoutFifo
 from .load_writer import LoadKind, LoadTargets, LoadWriter, write_layout
@@ -37,14 +36,11 @@ class LoadEngine(wiring.Component):
         self._config = config
         self._engine = engine
         self._targets = targets = LoadTargets.of(config, engine)
-        own_index, acc_index = (max(1, (depth - 1).bit_length()) for depth in (targets.depth, config.acc_depth))
-        own_chunk, acc_chunk = chunk_bits(config, targets.entry_bytes), chunk_bits(config, config.acc_bytes)
         super().__init__(
             {
                 **EngineSignature(config).members,
                 "client": Out(ReadClientSignature(config)),
-                "own": Out(WritePortSignature(own_index, 8 * targets.entry_bytes, own_chunk)),
-                "acc": Out(WritePortSignature(acc_index, 8 * config.acc_bytes, acc_chunk)),
+                **targets.write_ports(config),
                 "window_size": In(WINDOW_BITS),
             }
         )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum, unique
+from typing import Any
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
 
 from .config import PAD_BITS, CoreConfig
 from .interfaces import NUMBER_BITS, WritePortSignature, chunk_bits
@@ -37,6 +39,14 @@ class LoadTargets:
             TransferKind(config.acc_bytes, config.acc_depth),
             TransferKind(config.lanes, config.acc_depth),
         )
+
+    def write_ports(self, config: CoreConfig) -> dict[str, Any]:
+        """Members ``own`` and ``acc`` of a component that writes there."""
+        pads = {"own": (self.depth, self.entry_bytes), "acc": (config.acc_depth, config.acc_bytes)}
+        return {
+            name: Out(WritePortSignature(ceil_log2(depth), 8 * size, chunk_bits(config, size)))
+            for name, (depth, size) in pads.items()
+        }
 
 
 @unique
@@ -105,14 +115,11 @@ class LoadWriter(wiring.Component):
     def __init__(self, config: CoreConfig, targets: LoadTargets) -> None:
         self._config = config
         self._targets = targets
-        own_index, acc_index = (max(1, (depth - 1).bit_length()) for depth in (targets.depth, config.acc_depth))
-        own_chunk, acc_chunk = chunk_bits(config, targets.entry_bytes), chunk_bits(config, config.acc_bytes)
         super().__init__(
             {
                 "loads": In(stream.Signature(write_layout(config))),
                 "words": In(stream.Signature(word_layout(config))),
-                "own": Out(WritePortSignature(own_index, 8 * targets.entry_bytes, own_chunk)),
-                "acc": Out(WritePortSignature(acc_index, 8 * config.acc_bytes, acc_chunk)),
+                **targets.write_ports(config),
                 "halt": In(1),
                 "retire": Out(1),
                 "failed": Out(1),
@@ -266,13 +273,10 @@ class WriteRegister(wiring.Component):
     def __init__(self, config: CoreConfig, targets: LoadTargets) -> None:
         self._config = config
         self._targets = targets
-        own_index, acc_index = (max(1, (depth - 1).bit_length()) for depth in (targets.depth, config.acc_depth))
-        own_chunk, acc_chunk = chunk_bits(config, targets.entry_bytes), chunk_bits(config, config.acc_bytes)
         widest = max(kind.entry_bytes for kind in targets.kinds(config))
         super().__init__(
             {
-                "own": Out(WritePortSignature(own_index, 8 * targets.entry_bytes, own_chunk)),
-                "acc": Out(WritePortSignature(acc_index, 8 * config.acc_bytes, acc_chunk)),
+                **targets.write_ports(config),
                 "valid": In(1),
                 "nothing": In(1),
                 "last": In(1),

@@ -10,9 +10,8 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from .axi import REGISTER_ADDRESS_BITS, REGISTER_BITS, RegisterSlaveSignature, Response
-from .bursts import OFFSET_BITS
+from .bursts import OFFSET_BITS, WINDOW_BITS
 from .config import ISA_VERSION, CoreConfig
-from .fetch import WINDOW_BITS
 from .interfaces import ENGINES, NUMBER_BITS, CycleClass
 from .isa import Engine, Fault
 
@@ -85,19 +84,6 @@ def class_counter(engine: Engine, cycle_class: CycleClass) -> int:
     return CLASS_COUNTERS + 128 * int(engine) + 8 * int(cycle_class.value)
 
 
-WRITABLE = (
-    Register.INTERRUPT_ENABLE,
-    Register.WINDOW_BASE_LO,
-    Register.WINDOW_BASE_HI,
-    Register.WINDOW_SIZE_LO,
-    Register.WINDOW_SIZE_HI,
-    Register.PROGRAM_OFFSET,
-    Register.PROGRAM_COUNT,
-    Register.WATCHDOG,
-)
-"""Registers that keep what is written; while the core runs or its bus is busy, only INTERRUPT_ENABLE takes a write."""
-
-
 def settings_layout(config: CoreConfig) -> data.StructLayout:
     """What the host sets."""
     return data.StructLayout(
@@ -119,7 +105,7 @@ class RegisterFile(wiring.Component):
     """AXI4-Lite slave: one read and one write at a time; unknown addresses read as 0 and ignore writes.
 
     settings
-        As written; constant while ``locked``.
+        As written; while ``locked``, all but the interrupt enable keep their value.
     start, reset, clear_interrupt
         One cycle long.
     status

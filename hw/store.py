@@ -6,10 +6,9 @@ from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from .bursts import BurstCutter
+from .bursts import WINDOW_BITS, BurstCutter
 from .config import CoreConfig
 from .engine import EngineControl, forward_engine_ports
-from .fetch import WINDOW_BITS
 from .interfaces import NUMBER_BITS, CycleClass, EngineSignature, ReadPortSignature
 from .isa import Fault, Opcode, instruction_layout
 from .layout_fifo import LayoutFifo

@@ -9,9 +9,8 @@ from amaranth.hdl import Array, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .bursts import OFFSET_BITS, transfer_layout
+from .bursts import OFFSET_BITS, WINDOW_BITS, transfer_layout
 from .config import PAD_BITS, STRIDE_BITS, CoreConfig
-from .fetch import WINDOW_BITS
 from .isa import Fault
 
 
