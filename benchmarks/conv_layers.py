@@ -1,7 +1,8 @@
 """ResNet-18's twelve convolution shapes (C1..C12 of the TVM paper) with fused requantise, on a simulated core.
 
-Every layer goes the way of a network's layers: packed, scheduled, tensorized, emitted, checked. The integers must equal
-NumPy's. Utilisation is useful multiply-accumulates / (cycles x multiply-accumulates a cycle).
+Every layer goes the way of a network's first layer: unfolded where that pays, fused, packed, scheduled, tensorized,
+emitted, checked. The integers must equal NumPy's. Utilisation is useful multiply-accumulates / (cycles x
+multiply-accumulates a cycle).
 
     python benchmarks/conv_layers.py --vthreads 1,2 --device rtl
 """
@@ -16,11 +17,11 @@ from pathlib import Path
 
 import numpy as np
 from common import Record, print_table, write_json
-from weft.compiler.compile import compile_function
+from weft.compiler.compile import compile_model
 from weft.compiler.compiled import CompiledModel
-from weft.compiler.graph import Attrs, Blocks, Constant, Function, TensorType, Var, call, evaluate_function, layout
+from weft.compiler.graph import Attrs, Blocks, Constant, Function, Module, Span, TensorType, Var, call, evaluate
 from weft.compiler.graph.numerics import quantise_multiplier
-from weft.compiler.passes import pack_function
+from weft.compiler.passes import target_passes
 from weft.hw.config import CoreConfig, named_config
 from weft.runtime.module import load
 
@@ -70,8 +71,8 @@ SHAPES = {
 }
 
 
-def layer(name: str, shape: Shape, seed: int) -> Function:
-    """The convolution with random weights and per-channel parameters, in plain layout."""
+def layer(name: str, shape: Shape, seed: int) -> Module:
+    """The convolution with random weights and per-channel parameters, in the integer contract."""
     random = np.random.default_rng(seed)
     weights = random.integers(-128, 128, (shape.filters, shape.channels, shape.kernel, shape.kernel)).astype(np.int8)
     spread = np.sqrt(shape.channels * shape.kernel**2) * 74 * 74
@@ -79,24 +80,27 @@ def layer(name: str, shape: Shape, seed: int) -> Function:
     bias = random.integers(-5000, 5000, shape.filters).astype(np.int32)
     x = Var("x", TensorType((1, shape.channels, shape.size, shape.size), "int8"))
     strides, zero_point = (shape.stride, shape.stride), int(random.integers(-20, 20))
-    acc = call("conv2d", x, Constant(weights), strides=strides, pads=shape.pads, pad_value=zero_point)
-    y = call("requantise", acc, Constant(bias), Constant(multiplier), Constant(shift), zero_point=5)
-    return Function((x,), y, Attrs({"name": name, "primitive": True}))
+    span = Span((name,), "y")
+    acc = call("conv2d", x, Constant(weights), strides=strides, pads=shape.pads, pad_value=zero_point, span=span)
+    y = call("requantise", acc, Constant(bias), Constant(multiplier), Constant(shift), zero_point=5, span=span)
+    return Module(Function((x,), y, Attrs({"name": name, "outputs": ("y",)})))
 
 
-def blocks_of(config: CoreConfig) -> Blocks:
-    return Blocks(config.batch, config.block_in, config.block_out)
+def lowered(module: Module, config: CoreConfig) -> Module:
+    """The layer as a packed kernel, with what the host does before and behind it."""
+    blocks = Blocks(config.batch, config.block_in, config.block_out)
+    for item in target_passes(blocks, config.bus_bytes):
+        module = item(module)
+    return module
 
 
-def run(model: CompiledModel, function: Function, device: str, seed: int) -> tuple[int | None, bool]:
+def run(model: CompiledModel, module: Module, device: str, seed: int) -> tuple[int | None, bool]:
     """Cycles, and whether the integers equal NumPy's."""
-    blocks = blocks_of(model.config)
     random = np.random.default_rng(seed + 1)
-    x = random.integers(-128, 128, function.params[0].shape).astype(np.int8)
-    module = load(model, device)
-    packed = module.run({"x": layout.pack_activation(x, blocks)})["output"]
-    expected = evaluate_function(function, [x])
-    return module.cycles, bool(np.array_equal(layout.unpack(packed, function.body.shape), expected))
+    x = random.integers(-128, 128, module.main.params[0].shape).astype(np.int8)
+    loaded = load(model, device)
+    result = loaded.run({"x": x})["y"]
+    return loaded.cycles, bool(np.array_equal(result, evaluate(module, {"x": x})["y"]))
 
 
 def main() -> int:
@@ -116,16 +120,16 @@ def main() -> int:
     macs = 0
     for name in arguments.layers.split(","):
         shape = SHAPES[name]
-        function = layer(name, shape, arguments.seed)
-        packed = pack_function(function, blocks_of(config))
+        module = layer(name, shape, arguments.seed)
+        packed = lowered(module, config)
         macs += shape.macs
         row = [name, f"{shape.size}", f"{shape.channels} -> {shape.filters}", f"{shape.kernel}, {shape.stride}"]
         row.append(f"{shape.macs / 1e6:.1f}")
         for count in threads:
             started = time.perf_counter()
-            model = compile_function(packed, config, count)
+            model = compile_model(packed, config, vthreads=count)
             seconds = time.perf_counter() - started
-            cycles, equal = run(model, function, arguments.device, arguments.seed)
+            cycles, equal = run(model, module, arguments.device, arguments.seed)
             share = shape.macs / (cycles * config.macs_per_cycle) if cycles else None
             failures += (not equal) + (seconds > COMPILE_SECONDS)
             workload = f"{name} vthreads={count}"

@@ -62,7 +62,8 @@ def compile_model(
     module = model if isinstance(model, Module) else from_onnx(model, shapes)
     if not _is_packed(module):
         report("running the passes")
-        module = standard_pipeline(Blocks(core.batch, core.block_in, core.block_out)).run(module)
+        blocks = Blocks(core.batch, core.block_in, core.block_out)
+        module = standard_pipeline(blocks, bus_bytes=core.bus_bytes).run(module)
     if strict:
         check_strict(module)
     options = Options(vthreads, reuse_memory, progress, _writer(dump))

@@ -141,6 +141,18 @@ def unpack(x: Array, shape: Sequence[int]) -> Array:
     return np.ascontiguousarray(_unpack(x)[:batch, :channels]).reshape(shape)
 
 
+def dense_weights(w: Array, groups: int) -> Array:
+    """Weights of a convolution in groups (O, C/groups, KH, KW) as those of a plain one (O, C, KH, KW), with zeros."""
+    if groups == 1:
+        return w
+    out, group_in = w.shape[:2]
+    split = w.reshape(groups, out // groups, group_in, *w.shape[2:])
+    full = np.zeros((groups, out // groups, groups, *split.shape[2:]), w.dtype)
+    own = np.arange(groups)
+    full[own, :, own] = split
+    return full.reshape(out, groups * group_in, *w.shape[2:])
+
+
 def pack_weights(w: Array, blocks: Blocks) -> Array:
     """(O, C, KH, KW) -> (Ko, Kc, KH, KW, block_out, block_in), zero padded."""
     w = _pad_axis(_pad_axis(w, 0, blocks.channels), 1, blocks.channels)

@@ -93,6 +93,22 @@ def conv2d(
     return wrap_int32(exact)
 
 
+def unfold(
+    x: Array, *, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int],
+    pad_value: int,
+) -> Array:
+    """What a window meets as channels: (N, C, H, W) -> (N, KH*KW*C, OH, OW), channel ``(i*KW + j)*C + c``.
+
+    The result lies in memory with its channels last: so this, and packing it, copy runs of bytes and not single ones.
+    """
+    pixels = np.ascontiguousarray(pad_spatial(x, pads, pad_value).transpose(0, 2, 3, 1))
+    reach = [dilation * (size - 1) + 1 for size, dilation in zip(kernel, dilations, strict=True)]
+    met = np.lib.stride_tricks.sliding_window_view(pixels, tuple(reach), axis=(1, 2))
+    met = met[:, :: strides[0], :: strides[1], :, :: dilations[0], :: dilations[1]]
+    windowed = np.ascontiguousarray(met.transpose(0, 1, 2, 4, 5, 3))
+    return windowed.reshape(*windowed.shape[:3], -1).transpose(0, 3, 1, 2)
+
+
 def max_pool(
     x: Array, *, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int],
     pad_value: float,

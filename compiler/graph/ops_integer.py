@@ -9,7 +9,7 @@ import numpy as np
 
 from . import numerics
 from .ir import Array, Attrs, GraphError, TensorType
-from .registry import INTEGER_HAS_NO_GRADIENT, REQUIRED, Fusion, register, unsupported
+from .registry import INTEGER_HAS_NO_GRADIENT, NOT_LOWERED, REQUIRED, Fusion, register, unsupported
 
 PACKED_ONLY = unsupported("only its packed form becomes a kernel")
 
@@ -138,6 +138,15 @@ def _multiply_accumulate_type(operands: Sequence[TensorType], attrs: Attrs) -> T
     return _accumulator_type("weight")(operands, attrs)  # type: ignore[no-any-return]
 
 
+def _unfold_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    x = operands[0]
+    require_dtype(x, "the input", "int8")
+    integer(attrs, "pad_value", -128, 127)
+    batch, channels, out_h, out_w = pool_type(x, attrs, "int8").shape
+    kernel_h, kernel_w = ints(attrs, "kernel", 2)
+    return TensorType((batch, kernel_h * kernel_w * channels, out_h, out_w), "int8")
+
+
 def _max_pool_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     require_dtype(operands[0], "the input", "int8")
     return pool_type(operands[0], attrs, "int8")
@@ -160,6 +169,12 @@ register(
     "conv2d", "x w", types=_conv2d_type, numpy=numerics.conv2d, fusion=Fusion.ANCHOR, **_COMMON,
     doc="Sum of products of int8 input and weights, int32, without bias. Padding holds pad_value (the zero point).",
     strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1), groups=1, pad_value=0,
+)
+register(
+    "unfold", "x", types=_unfold_type, numpy=numerics.unfold, fusion=Fusion.HOST,
+    gradient=INTEGER_HAS_NO_GRADIENT, lower=NOT_LOWERED,
+    doc="All that a window meets becomes channels (N, KH*KW*C, OH, OW), in this order. Padding holds pad_value.",
+    kernel=REQUIRED, strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1), pad_value=0,
 )
 register(
     "max_pool", "x", types=_max_pool_type,

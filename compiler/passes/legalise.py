@@ -233,10 +233,7 @@ class _Legaliser:
         if isinstance(weights, Refusal):
             return weights
         w, scale, w_name = weights
-        groups = int(node.attr("groups"))
-        if groups > 1 and not (groups == x.shape[1] and w.shape[0] == groups):
-            w, groups = _dense_weights(w, groups), 1
-        attrs = node.attrs.replace(groups=groups, pad_value=x.zero_point)
+        attrs = node.attrs.replace(pad_value=x.zero_point)
         span = node.span.merged(node.args[1].span)
         accumulator = call("conv2d", x.q, Constant(w, w_name, node.args[1].span), span=span, **attrs)
         return _product(x, accumulator, w, scale, node.shape, span)
@@ -336,17 +333,6 @@ def _weights(node: Expr, name: str) -> tuple[np.ndarray, np.ndarray, str] | Refu
             scales = np.broadcast_to(scale.value.astype(np.float64), (q.value.shape[0],))
             return centred.astype(np.int8), scales, q.name
     return Refusal(f"the weights of {name} are not quantised constants")
-
-
-def _dense_weights(w: np.ndarray, groups: int) -> np.ndarray:
-    """Weights of a grouped convolution (O, C/groups, KH, KW) as those of a plain one, with zeros."""
-    out, group_in = w.shape[:2]
-    full = np.zeros((out, group_in * groups, *w.shape[2:]), np.int8)
-    group_out = out // groups
-    for group in range(groups):
-        rows = slice(group * group_out, (group + 1) * group_out)
-        full[rows, group * group_in : (group + 1) * group_in] = w[rows]
-    return full
 
 
 def _product(

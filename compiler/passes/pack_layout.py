@@ -177,13 +177,11 @@ def _packed_call(node: Call, values: dict[int, Expr], blocks: Blocks) -> Call:
     match node:
         case Call(op="conv2d", args=(x, Constant() as w)):
             groups = attrs.pop("groups")
-            if groups == 1:
-                weights = _packed(w, layout.pack_weights(w.value, blocks))
-                return _call("packed_conv2d", (values[id(x)], weights), attrs, node)
-            if groups == x.shape[1] == node.shape[1]:
+            if groups > 1 and groups == x.shape[1] == node.shape[1]:
                 weights = _packed(w, layout.pack_depthwise_weights(w.value, blocks))
                 return _call("packed_depthwise_conv2d", (values[id(x)], weights), attrs, node)
-            raise GraphError("a grouped convolution must be made dense or depthwise first", at=node.span)
+            weights = _packed(w, layout.pack_weights(layout.dense_weights(w.value, groups), blocks))
+            return _call("packed_conv2d", (values[id(x)], weights), attrs, node)
         case Call(op="requantise", args=(x, Constant() as bias, Constant() as multiplier, Constant() as shift)):
             packed = layout.pack_parameters(bias.value, multiplier.value, shift.value, blocks)
             name = f"{node.span.node}.requantise" if node.span.node else "requantise"

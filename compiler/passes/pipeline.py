@@ -14,6 +14,7 @@ from .legalise import legalise
 from .manager import Pass, PassManager
 from .pack_layout import pack_layout
 from .simplify import simplify
+from .unfold_input import unfold_input
 
 
 def integer_passes() -> list[Pass]:
@@ -24,13 +25,19 @@ def integer_passes() -> list[Pass]:
     ]  # fmt: skip
 
 
-def standard_pipeline(blocks: Blocks, *, check: bool = False) -> PassManager:
+def target_passes(blocks: Blocks, bus_bytes: int = 8) -> list[Pass]:
+    """From the integer contract to packed kernels, for an array of this shape and DRAM of so many bytes a cycle."""
+    return [unfold_input(blocks, bus_bytes), fuse, pack_layout(blocks)]
+
+
+def standard_pipeline(blocks: Blocks, *, bus_bytes: int = 8, check: bool = False) -> PassManager:
     """All passes for an accelerator whose array has this shape."""
-    return PassManager([*integer_passes(), fuse, pack_layout(blocks)], check=check)
+    return PassManager([*integer_passes(), *target_passes(blocks, bus_bytes)], check=check)
 
 
 def import_and_lower(
-    path: str | Path, blocks: Blocks, shapes: Mapping[str, Sequence[int]] | None = None, *, check: bool = False
+    path: str | Path, blocks: Blocks, shapes: Mapping[str, Sequence[int]] | None = None, *, bus_bytes: int = 8,
+    check: bool = False,
 ) -> Module:
     """The packed module of an ONNX file."""
-    return standard_pipeline(blocks, check=check).run(from_onnx(path, shapes))
+    return standard_pipeline(blocks, bus_bytes=bus_bytes, check=check).run(from_onnx(path, shapes))

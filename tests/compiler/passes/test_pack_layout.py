@@ -19,12 +19,14 @@ from weft.compiler.graph import (
     Var,
     call,
     evaluate,
+    layout,
     numerics,
 )
 from weft.compiler.passes import check_stage, fuse_with_report, pack_layout
 from weft.compiler.passes.manager import random_inputs
 
 BLOCKS = st.builds(Blocks, st.sampled_from([1, 2]), st.sampled_from([1, 2, 4, 16]), st.sampled_from([1, 2, 4, 16]))
+LAYERS = ("conv", "grouped", "depthwise", "max", "sum", "add", "product", "dense", "requantise")
 
 
 def requantise(draw: st.DrawFn, x: Expr, factor: float) -> Call:
@@ -54,11 +56,16 @@ def networks(draw: st.DrawFn) -> Module:
         kernel = (draw(st.integers(1, min(3, size[0]))), draw(st.integers(1, min(3, size[1]))))
         window = {"strides": draw(st.tuples(st.integers(1, 2), st.integers(1, 2))), "pads": pads}
         pad_value = draw(st.integers(-128, 127))
-        match draw(st.sampled_from(["conv", "depthwise", "max", "sum", "add", "product", "dense", "requantise"])):
+        match draw(st.sampled_from(LAYERS)):
             case "conv":
                 w = Constant(integers(draw, (draw(st.integers(1, 20)), channels, *kernel)))
                 accumulator = call("conv2d", value, w, pad_value=pad_value, **window)
                 value = requantise(draw, accumulator, 1 / (64 * channels))
+            case "grouped":
+                groups = draw(st.sampled_from([size for size in range(1, channels + 1) if channels % size == 0]))
+                w = Constant(integers(draw, (groups * draw(st.integers(1, 3)), channels // groups, *kernel)))
+                accumulator = call("conv2d", value, w, pad_value=pad_value, groups=groups, **window)
+                value = requantise(draw, accumulator, groups / (64 * channels))
             case "depthwise":
                 w = Constant(integers(draw, (channels, 1, *kernel)))
                 accumulator = call("conv2d", value, w, pad_value=pad_value, groups=channels, **window)
@@ -97,3 +104,19 @@ def test_packed_kernels_compute_the_same_integers(module: Module, blocks: Blocks
     for result in (evaluate(fused, inputs), evaluate(packed, inputs)):
         assert all(np.array_equal(result[name], wanted[name]) for name in wanted)
     assert all(len(item.operators) >= 1 for item in report)
+
+
+def test_a_grouped_convolution_counts_the_macs_of_its_groups() -> None:
+    x = Var("x", TensorType((1, 8, 5, 5), "int8"))
+    w = np.random.default_rng(0).integers(-128, 128, (12, 2, 3, 3)).astype(np.int8)
+    params = (np.zeros(12, np.int32), np.full(12, 1 << 23, np.int32), np.full(12, 30, np.int32))
+    y = call("requantise", call("conv2d", x, Constant(w), groups=4), *map(Constant, params))
+    module = pack_layout(Blocks(1, 4, 4)).run(fuse_with_report(Module(Function((x,), y, Attrs({"name": "main"}))))[0])
+    (kernel,) = [function for function in module.functions if function.is_primitive]
+    assert kernel.attrs["macs"] == 12 * 3 * 3 * (2 * 3 * 3)
+    dense = layout.dense_weights(w, 4)
+    assert dense.shape == (12, 8, 3, 3)
+    for out in range(12):
+        first = out // 3 * 2
+        assert np.array_equal(dense[out, first : first + 2], w[out])
+        assert not np.delete(dense[out], [first, first + 1], axis=0).any()
