@@ -46,7 +46,7 @@ from .tree import (
     simplify_tree,
     writers,
 )
-from .visitor import free_vars, map_exprs, map_stmt_exprs, substitute, substitute_stmt, walk_exprs
+from .visitor import free_vars, map_accesses, map_exprs, substitute, substitute_stmt, walk_exprs
 
 
 @dataclass(frozen=True)
@@ -291,22 +291,7 @@ def _rebase(stmt: Stmt, old: Buffer, new: Buffer, start: tuple[Expr, ...] | None
             return indices
         return tuple(index - first for index, first in zip(indices, start, strict=True))
 
-    def rule(node: Expr) -> Expr | None:
-        return Load(new, moved(node.indices)) if isinstance(node, Load) and node.buffer == old else None
-
-    def change(leaf: Stmt) -> Stmt:
-        if isinstance(leaf, Block) and leaf.body.buffer == old:
-            store = leaf.body
-            return replace(leaf, body=Store(new, moved(store.indices), store.value))
-        if isinstance(leaf, IntrinsicCall):
-            operands = tuple(
-                replace(region, buffer=new, indices=moved(region.indices)) if region.buffer == old else region
-                for region in leaf.operands
-            )
-            return replace(leaf, operands=operands)
-        return leaf
-
-    return map_leaves(map_stmt_exprs(stmt, lambda expr: map_exprs(expr, rule)), change)
+    return map_accesses(stmt, old, new, moved)
 
 
 def _written_window(
@@ -389,6 +374,8 @@ def _shrink(func: PrimFunc, buffer: Buffer, loop: Var, window: Window) -> PrimFu
     used = [*readers(func.body, buffer), *writers(func.body, buffer)]
     if find_allocation(func, buffer) is None or any(not any(item is node for item in path) for path in used):
         return func
+    if any(isinstance(path[-1], IntrinsicCall) for path in used):
+        return func  # the tile of a call was proved with the strides that the buffer has
     local = replace(buffer, shape=window.most)
     body = drop_allocation(func.body, buffer)
     func = replace(func, body=body if body is not None else func.body)

@@ -38,7 +38,7 @@ from .ir import (
     Store,
     Var,
 )
-from .visitor import free_vars, stores_of, walk_exprs
+from .visitor import accumulation, free_vars, stores_of, walk_exprs
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -140,9 +140,7 @@ class _Leaf:
         own_reads = [
             node for node in walk_exprs(store.value) if isinstance(node, Load) and node.buffer.name == store.buffer.name
         ]
-        update = _update_form(store)
-        if update is not None and len(own_reads) > 1:
-            update = None
+        update = accumulation(store)
         return _Leaf(
             name=name,
             store=store,
@@ -154,20 +152,6 @@ class _Leaf:
             reads_itself=bool(own_reads),
             recurrent=any(read.indices != store.indices for read in own_reads),
         )
-
-
-def _update_form(store: Store) -> tuple[str, Expr] | None:
-    match store.value:
-        case BinOp(op, Load(buffer, indices), value) if op in _REDUCERS:
-            if buffer == store.buffer and indices == store.indices:
-                return op, value
-        case _:
-            pass
-    match store.value:
-        case BinOp(op, value, Load(buffer, indices)) if op in _REDUCERS:
-            if buffer == store.buffer and indices == store.indices:
-                return op, value
-    return None
 
 
 class _Machine:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from .errors import ScheduleError
+from .independence import check_independent
 from .ir import Allocate, Block, Const, Expr, For, IntrinsicCall, PrimFunc, Stmt, Var, loop_nest, minimum
 from .names import fresh_name, taken_names
 from .printer import expr_text as text
@@ -15,11 +16,10 @@ from .tree import (
     loops_of,
     map_leaves,
     ranges_of,
-    reduction_vars,
     rewrite,
     simplify_tree,
 )
-from .visitor import free_vars, statements, stores_of, substitute_stmt
+from .visitor import free_vars, statements, substitute_stmt
 
 
 def split(func: PrimFunc, loop: Var, factors: Sequence[int | None]) -> tuple[PrimFunc, tuple[Var, ...]]:
@@ -62,6 +62,31 @@ def split(func: PrimFunc, loop: Var, factors: Sequence[int | None]) -> tuple[Pri
             hint="give None as the first factor",
         )
     return rewrite(func, node, nest), variables
+
+
+def tile(
+    func: PrimFunc, order: Sequence[Var], factors: Sequence[int]
+) -> tuple[PrimFunc, tuple[Var, ...], tuple[Var, ...]]:
+    """Split directly nested loops, each by its factor, and put all outer loops around all inner ones."""
+    if not order or len(order) != len(factors):
+        raise ScheduleError(
+            f"tile: {len(order)} loops, but {len(factors)} factors", hint="give one factor for each of the loops"
+        )
+    for above, below in pairwise(order):
+        body = _loop(func, above).body
+        if not isinstance(body, For) or body.var != below:
+            raise ScheduleError(
+                f"tile: loop {below.name!r} is not directly inside loop {above.name!r}",
+                at=f"loop {above.name!r}",
+                hint="reorder the loops first, and tile before other stages are moved between them",
+            )
+    outer: list[Var] = []
+    inner: list[Var] = []
+    for loop, factor in zip(order, factors, strict=True):
+        func, (over, inside) = split(func, loop, [None, factor])
+        outer.append(over)
+        inner.append(inside)
+    return reorder(func, [*outer, *inner]), tuple(outer), tuple(inner)
 
 
 def _mixed_radix(variables: Sequence[Var], factors: Sequence[int]) -> Expr:
@@ -145,6 +170,7 @@ def reorder(func: PrimFunc, order: Sequence[Var]) -> PrimFunc:
 
 def mark(func: PrimFunc, loop: Var, kind: str) -> PrimFunc:
     """Set the kind of a loop. Kinds that run iterations at once need iterations that do not meet."""
+    path = find_loop(func, loop)
     node = _loop(func, loop)
     if node.kind != "serial" and kind != "serial":
         raise ScheduleError(f"{kind}: loop {loop.name!r} is marked {node.kind} already", at=f"loop {loop.name!r}")
@@ -155,30 +181,12 @@ def mark(func: PrimFunc, loop: Var, kind: str) -> PrimFunc:
             hint="split by a factor that divides the extent",
         )
     if kind not in ("unroll", "serial") and node.extent != Const(1):
-        _check_independent(node, kind)
+        check_independent(path, kind)
     if kind == "vectorize" and any(isinstance(below, For | Allocate) for below in statements(node.body)):
         raise ScheduleError(
             f"vectorize: loop {loop.name!r} is not innermost", at=f"loop {loop.name!r}", hint="reorder it inwards"
         )
     return rewrite(func, node, replace(node, kind=kind))
-
-
-def _check_independent(node: For, kind: str) -> None:
-    loop = node.var
-    reducing = reduction_vars(node).get(loop)
-    if reducing is not None:
-        raise ScheduleError(
-            f"{kind}: loop {loop.name!r} is a reduction of block {reducing!r}, so its iterations meet",
-            at=f"loop {loop.name!r}",
-            hint="mark a loop over the block's output instead",
-        )
-    local = {below.buffer for below in statements(node) if isinstance(below, Allocate)}
-    for buffer, indices in stores_of(node):
-        if buffer not in local and not any(loop in free_vars(index) for index in indices):
-            raise ScheduleError(
-                f"{kind}: all iterations of loop {loop.name!r} write the same elements of {buffer.name!r}",
-                at=f"loop {loop.name!r}",
-            )
 
 
 def annotate(func: PrimFunc, loop: Var, key: str, value: str | int) -> PrimFunc:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from . import attach, loops, stages
+from . import attach, loops, reductions, stages, storage
 from .compute import Tensor, lower
 from .errors import ScheduleError
 from .ir import PrimFunc, TensorIntrinsic, Var
@@ -94,6 +94,15 @@ class Schedule:
         self._record(func, "split", [var.name for var in variables], loop=_name(loop), factors=chosen)
         return variables
 
+    def tile(self, order: Sequence[Loop], factors: Sequence[int]) -> tuple[Var, ...]:
+        """Split directly nested loops, each by its factor, and put all outer loops around all inner ones: for loops
+        (y, x) gives (y_o, x_o, y_i, x_i)."""
+        func, outer, inner = loops.tile(self.func, [_var(loop) for loop in order], factors)
+        variables = (*outer, *inner)
+        names = [_name(loop) for loop in order]
+        self._record(func, "tile", [var.name for var in variables], order=names, factors=list(factors))
+        return variables
+
     def fuse(self, outer: Loop, inner: Loop) -> Var:
         """Make one loop of two that are directly nested."""
         func, var = loops.fuse(self.func, _var(outer), _var(inner))
@@ -145,7 +154,7 @@ class Schedule:
 
     def set_scope(self, buffer: str, scope: str) -> None:
         """Put an allocated buffer into another memory."""
-        self._record(stages.set_scope(self.func, buffer, scope), "set_scope", [], buffer=buffer, scope=scope)
+        self._record(storage.set_scope(self.func, buffer, scope), "set_scope", [], buffer=buffer, scope=scope)
 
     def compute_at(self, block: str, loop: Loop) -> None:
         """Compute a producer inside ``loop``, just what each iteration needs."""
@@ -162,9 +171,26 @@ class Schedule:
 
     def decompose_reduction(self, block: str, loop: Loop) -> str:
         """Give the initial value of a reduction loops of its own, before ``loop``; gives the new block's name."""
-        func, name = stages.decompose_reduction(self.func, block, _var(loop))
+        func, name = reductions.decompose_reduction(self.func, block, _var(loop))
         self._record(func, "decompose_reduction", [name], block=block, loop=_name(loop))
         return name
+
+    def rfactor(self, block: str, loop: Loop, axis: int = 0) -> str:
+        """Give each iteration of a reduction loop a result of its own, along dimension ``axis`` of a new buffer, which
+        ``block`` then combines; gives the new block's name. Sums of floats are then rounded in another order."""
+        func, name = reductions.rfactor(self.func, block, _var(loop), axis)
+        self._record(func, "rfactor", [name], block=block, loop=_name(loop), axis=axis)
+        return name
+
+    def storage_align(self, buffer: str, axis: int, factor: int, offset: int = 0) -> None:
+        """Leave gaps, so that neighbours along ``axis`` of an allocated buffer are ``offset`` elements apart, modulo
+        ``factor``."""
+        func = storage.storage_align(self.func, buffer, axis, factor, offset)
+        self._record(func, "storage_align", [], buffer=buffer, axis=axis, factor=factor, offset=offset)
+
+    def double_buffer(self, buffer: str) -> None:
+        """Give a buffer two copies, which the iterations of the loop around its allocation use in turn."""
+        self._record(storage.double_buffer(self.func, buffer), "double_buffer", [], buffer=buffer)
 
     def inplace(self, block: str, buffer: str) -> None:
         """Let ``block`` write its result over ``buffer``, which it reads element by element and nobody reads later."""
@@ -193,6 +219,7 @@ def create_schedule(
 REPLAYED = frozenset(
     {
         "split",
+        "tile",
         "fuse",
         "reorder",
         "unroll",
@@ -208,6 +235,9 @@ REPLAYED = frozenset(
         "reverse_compute_at",
         "compute_inline",
         "decompose_reduction",
+        "rfactor",
+        "storage_align",
+        "double_buffer",
         "inplace",
         "tensorize",
     }

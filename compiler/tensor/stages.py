@@ -1,4 +1,4 @@
-"""Primitives on stages: copies through other memories, inlining, in-place updates, separate initial values."""
+"""Primitives on stages: copies through other memories, inlining, in-place updates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from .ir import (
     Buffer,
     Const,
     Expr,
-    For,
     Load,
     PrimFunc,
     Seq,
@@ -27,12 +26,10 @@ from .tree import (
     find_allocation,
     find_block,
     find_buffer,
-    find_loop,
     loops_of,
     own_nest,
     paths,
     plain_block,
-    ranges_of,
     readers,
     rewrite,
     simplify_tree,
@@ -124,18 +121,6 @@ def _replace_in_block(stmt: Stmt, block: Block, old: Buffer, new: Buffer) -> Stm
     changed = replace_buffer(block, old, new)
     result = rewrite(PrimFunc("", (), stmt), block, changed)
     return result.body
-
-
-def set_scope(func: PrimFunc, buffer_name: str, scope: str) -> PrimFunc:
-    """Move an allocated buffer to another memory."""
-    buffer = find_buffer(func, buffer_name)
-    if find_allocation(func, buffer) is None:
-        raise ScheduleError(
-            f"set_scope: {buffer_name!r} is a parameter, and its memory is the caller's",
-            at=f"buffer {buffer_name!r}",
-            hint="use cache_read or cache_write",
-        )
-    return replace(func, body=replace_buffer(func.body, buffer, replace(buffer, scope=scope)))
 
 
 def compute_inline(func: PrimFunc, block: str) -> PrimFunc:
@@ -235,9 +220,9 @@ def inplace(func: PrimFunc, block: str, buffer_name: str) -> PrimFunc:
         raise ScheduleError(
             f"inplace: block {block!r} reads {buffer_name!r} at another element than the one it writes", at=at
         )
-    if (source.shape, source.dtype, source.scope) != (target.shape, target.dtype, target.scope):
+    if replace(source, name=target.name) != target:
         raise ScheduleError(
-            f"inplace: {source.name!r} and {target.name!r} differ in shape, type or memory",
+            f"inplace: {source.name!r} and {target.name!r} differ in shape, type, memory or alignment",
             at=at,
             hint="use set_scope, and attach both to the same loop",
         )
@@ -268,50 +253,3 @@ def inplace(func: PrimFunc, block: str, buffer_name: str) -> PrimFunc:
     if body is None:
         raise ScheduleError("inplace: the function would be left empty", at=at)
     return replace(func, body=replace_buffer(body, gone, survivor))
-
-
-def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc, str]:
-    """Store the initial value of a reduction in loops of its own, just before ``loop``; gives the new block's name."""
-    path = find_block(func, block)
-    leaf = plain_block(path, "decompose_reduction")
-    at = f"block {block!r}"
-    if leaf.kind != "reduce" or leaf.init is None:
-        raise ScheduleError(f"decompose_reduction: block {block!r} has no initial value to separate", at=at)
-    node = find_loop(func, loop)[-1]
-    if node not in path or not isinstance(node, For):
-        raise ScheduleError(f"decompose_reduction: block {block!r} is not inside loop {loop.name!r}", at=at)
-    position = next(place for place, item in enumerate(path) if item is node)
-    if position < own_nest(path):
-        raise ScheduleError(
-            f"decompose_reduction: loop {loop.name!r} also holds other stages than block {block!r}",
-            at=at,
-            hint="choose one of the block's own loops",
-        )
-    outside = [outer.var.name for outer in loops_of(path[:position]) if outer.var in leaf.reduce_vars]
-    if outside:
-        raise ScheduleError(
-            f"decompose_reduction: loop {outside[0]!r} of the reduction is around loop {loop.name!r}",
-            at=at,
-            hint=f"decompose at loop {outside[0]!r}",
-        )
-    taken = taken_names(func)
-    name = fresh_name(f"{block}_init", taken)
-    bindings: dict[Var, Expr] = {}
-    loops: list[tuple[Var, Expr]] = []
-    for inner in loops_of(path[position:]):
-        if any(inner.var in free_vars(index) for index in leaf.body.indices):
-            reduced = free_vars(inner.extent) & set(leaf.reduce_vars)
-            if reduced:
-                raise ScheduleError(
-                    f"decompose_reduction: loop {inner.var.name!r} depends on the reduction",
-                    at=at,
-                )
-            fresh = Var(fresh_name(f"{inner.var.name}_init", taken))
-            loops.append((fresh, substitute(inner.extent, bindings)))
-            bindings[inner.var] = fresh
-    indices = tuple(substitute(index, bindings) for index in leaf.body.indices)
-    init = loop_nest(loops, Block(name, "reduce-init", Store(leaf.body.buffer, indices, leaf.init)))
-    func = rewrite(func, leaf, replace(leaf, kind="reduce-update", init=None))
-    path = find_loop(func, loop)
-    init = simplify_tree(init, ranges_of(path[:-1]))
-    return rewrite(func, path[-1], sequence(init, path[-1])), name

@@ -17,7 +17,6 @@ from .ir import (
     If,
     IntrinsicCall,
     Load,
-    Region,
     Rewrite,
     Select,
     Seq,
@@ -153,17 +152,27 @@ def substitute_stmt(stmt: Stmt, bindings: Mapping[Var, Expr]) -> Stmt:
 def replace_buffer(stmt: Stmt, old: Buffer, new: Buffer) -> Stmt:
     """The tree with every access and allocation of ``old`` made to ``new``, at the same indices."""
 
+    def allocate(node: Stmt) -> Stmt:
+        changed = map_children(node, allocate) or node
+        return Allocate(new, changed.body) if isinstance(changed, Allocate) and changed.buffer == old else changed
+
+    return allocate(map_accesses(stmt, old, new, lambda indices: indices))
+
+
+def map_accesses(
+    stmt: Stmt, old: Buffer, new: Buffer, change: Callable[[tuple[Expr, ...]], tuple[Expr, ...]]
+) -> Stmt:
+    """The tree with every access to ``old`` made to ``new``, at the indices that ``change`` gives."""
+
     def rule(node: Expr) -> Expr | None:
-        return Load(new, node.indices) if isinstance(node, Load) and node.buffer == old else None
+        return Load(new, change(node.indices)) if isinstance(node, Load) and node.buffer == old else None
 
     def move_store(store: Store) -> Store:
-        return replace(store, buffer=new) if store.buffer == old else store
+        return Store(new, change(store.indices), store.value) if store.buffer == old else store
 
     def visit(node: Stmt) -> Stmt:
         match node:
-            case Allocate(buffer, body):
-                return Allocate(new if buffer == old else buffer, visit(body))
-            case For(body=body):
+            case Allocate(body=body) | For(body=body):
                 return replace(node, body=visit(body))
             case If(cond, then):
                 return If(cond, visit(then))
@@ -174,14 +183,28 @@ def replace_buffer(stmt: Stmt, old: Buffer, new: Buffer) -> Stmt:
             case Block(body=store):
                 return replace(node, body=move_store(store))
             case IntrinsicCall(operands=operands):
-                return replace(node, operands=tuple(_move(region, old, new) for region in operands))
+                moved = tuple(
+                    replace(region, buffer=new, indices=change(region.indices)) if region.buffer == old else region
+                    for region in operands
+                )
+                return replace(node, operands=moved)
         return node
 
     return visit(map_stmt_exprs(stmt, lambda expr: map_exprs(expr, rule)))
 
 
-def _move(region: Region, old: Buffer, new: Buffer) -> Region:
-    return replace(region, buffer=new) if region.buffer == old else region
+ACCUMULATING = ("add", "min", "max")
+
+
+def accumulation(store: Store) -> tuple[str, Expr] | None:
+    """``(op, value)`` if the store is ``x = op(x, value)`` with an op in ``ACCUMULATING`` and a value without x's buffer."""
+    if not isinstance(store.value, BinOp) or store.value.op not in ACCUMULATING:
+        return None
+    for own, value in ((store.value.a, store.value.b), (store.value.b, store.value.a)):
+        if own == Load(store.buffer, store.indices):
+            reads = any(isinstance(node, Load) and node.buffer == store.buffer for node in walk_exprs(value))
+            return None if reads else (store.value.op, value)
+    return None
 
 
 def stores_of(stmt: Stmt) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
