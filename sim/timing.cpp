@@ -113,12 +113,8 @@ class Machine {
                 for (unsigned part = 0; part < kParts; ++part) shared_.wakes.wake(part, now);
             }
             step(now);
-            Cycle next = drained != kNever || fetch_.finishing() > now && fetch_.finishing() != kNever
-                             ? now + 1
-                             : shared_.wakes.next();
-            if (every_cycle) next = now + 1;
-            if (next == kNever) break;
-            now = next;
+            const bool ends = drained != kNever || fetch_.finishing() == now + 1;
+            now = ends || every_cycle ? now + 1 : shared_.wakes.next();
         }
         return false;
     }

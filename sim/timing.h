@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 namespace weft {
@@ -77,24 +76,22 @@ struct Level {
 };
 
 struct Instruction {
-    Opcode opcode;
-    uint8_t engine, wait, send;
-    union {
-        struct {
-            uint32_t level;
-            Level values;
-        } loop;
-        struct {
-            uint32_t scratchpad, index, rows, columns, stride, top, bottom, left, right;
-            uint64_t offset;
-        } transfer;
-        struct {
-            uint32_t levels, dst, a, b;
-            bool zero, to_out, b_immediate;
-            uint8_t op;
-        } work;
-    };
-    Instruction() { std::memset(this, 0, sizeof(*this)); }
+    Opcode opcode = kOpFinish;
+    uint8_t engine = 0, wait = 0, send = 0;
+    // One of these, as the opcode says.
+    struct {
+        uint32_t level = 0;
+        Level values;
+    } loop;
+    struct {
+        uint32_t scratchpad = 0, index = 0, rows = 0, columns = 0, stride = 0, top = 0, bottom = 0, left = 0, right = 0;
+        uint64_t offset = 0;
+    } transfer;
+    struct {
+        uint32_t levels = 0, dst = 0, a = 0, b = 0;
+        bool zero = false, to_out = false, b_immediate = false;
+        uint8_t op = 0;
+    } work;
 };
 
 // Amaranth's SyncFIFOBuffered: an item can be read two cycles after it was written. Whoever asks sees the state at the

@@ -216,7 +216,7 @@ class Fetch {
         const int64_t bus = shared.core.bus_bytes, wide = shared.core.instruction_bytes;
         words_ = wide > bus ? unsigned(wide / bus) : 1;
         places_ = bus > wide ? unsigned(bus / wide) : 1;
-        shared.wakes.wake(kFetch, 1);
+        shared.wakes.wake(kFetch, kStart);
     }
 
     void step(Cycle now) {
@@ -227,6 +227,7 @@ class Fetch {
         bool takes = false;  // an instruction is wanted in this cycle
         switch (state_) {
             case State::kCheck:
+                if (now < kStart) break;
                 transfer = &transfer_;
                 state_ = State::kWait;
                 changed = true;
@@ -265,6 +266,7 @@ class Fetch {
     ReadClient client;
 
   private:
+    static constexpr Cycle kStart = 1;  // in cycle 0 of the counters, fetch is told to start
     enum class State { kCheck, kWait, kDispatch, kDone };
 
     bool dispatch(Cycle now) {

@@ -10,6 +10,8 @@ namespace weft {
 // before it have in this cycle, and the state of those after it at the start of the cycle.
 enum Part : unsigned { kDram, kReadMaster, kWriteMaster, kFetch, kFirstEngine, kParts = kFirstEngine + kEngines };
 
+//
+// A wake is forgotten when its part is evaluated earlier: each part, when evaluated, says again when it has to be next.
 class Wakes {
   public:
     Wakes() { std::fill(at_, at_ + kParts, kNever); }
@@ -132,7 +134,6 @@ struct WriteMaster {
         words.push(now, 0);
         ++gathered;
         wakes.wake(kWriteMaster, now + 1);
-        wakes.wake(kWriteMaster, now + 2);
     }
 
     const Core& core;
@@ -189,7 +190,6 @@ struct Dram {
         if (writes_from.address_valid && write_address_ready) writes.push({writes_from.beats, false, 0});
 
         if (beat || reads_from.address_valid) wakes.wake(kReadMaster, now);
-        if (beat) wakes.wake(kReadMaster, now + 1);
         if (answered || writes_from.address_valid || writes_from.data_valid) wakes.wake(kWriteMaster, now);
         Cycle next = kNever;
         for (const auto& queue : reads) {
@@ -221,7 +221,7 @@ struct Dram {
     unsigned beat_id = 0;
 
   private:
-    static uint64_t seeded(uint64_t seed) { return seed * 0x9E3779B97F4A7C15ull + 0x2545F4914F6CDD1Dull | 1; }
+    static uint64_t seeded(uint64_t seed) { return (seed * 0x9E3779B97F4A7C15ull + 0x2545F4914F6CDD1Dull) | 1; }
     uint64_t below(uint64_t bound) {
         random_state ^= random_state >> 12;
         random_state ^= random_state << 25;
@@ -301,7 +301,7 @@ inline void ReadMaster::step(Cycle now, Wakes& wakes, const Dram& dram) {
         word_id = dram.beat_id;
     }
     if (address_valid) wakes.wake(kDram, now + 1);
-    if (begins || (beat && dram.beat_last)) wakes.wake(kReadMaster, now + 1);
+    if (begins || beat) wakes.wake(kReadMaster, now + 1);
 }
 
 inline void WriteMaster::step(Cycle now, Wakes& wakes, const Dram& dram) {
@@ -315,7 +315,7 @@ inline void WriteMaster::step(Cycle now, Wakes& wakes, const Dram& dram) {
     if (answered) {
         if (unanswered.pop(now)) {
             last_answers.push(now + 1);
-            wakes.wake(kFirstEngine + kStore, now + 1);
+            wakes.wake(kFirstEngine + kStore, now);
         }
     }
     all_beats += data_taken;
@@ -334,7 +334,6 @@ inline void WriteMaster::step(Cycle now, Wakes& wakes, const Dram& dram) {
         unanswered.push(now, cutter->burst().last);
         granted = true;
         wakes.wake(kFirstEngine + kStore, now);
-        wakes.wake(kWriteMaster, now + 2);
     }
     if (begins || (address_valid && dram.write_address_ready)) address_valid = begins;
     outstanding += int64_t(begins) - int64_t(answered);

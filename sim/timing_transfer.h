@@ -315,6 +315,7 @@ class Store {
     void begin(Cycle now, const Instruction& instruction) { planner_.begin(now, instruction, shared_.core.out_bytes); }
     void wake(Cycle now) const {
         if (planner_.due() > now && planner_.due() != kNever) shared_.wakes.wake(kPart, planner_.due());
+        if (!master_.last_answers.empty()) shared_.wakes.wake(kPart, master_.last_answers.front());
         if (!pending_.empty() && pending_.visible() > now) shared_.wakes.wake(kPart, pending_.visible());
         if (!entries_.empty() && entries_.visible() > now) shared_.wakes.wake(kPart, entries_.visible());
         if (!reading_ && !rows_.empty() && rows_.visible() > now) shared_.wakes.wake(kPart, rows_.visible());
