@@ -13,6 +13,7 @@ named, and their values travel in a table beside the text (`constant_table`), ti
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Mapping
@@ -113,7 +114,8 @@ def _function_lines(function: Function, names: Mapping[Constant, str]) -> list[s
     shown = "{" + ", ".join(f"{name}={_value_text(value)}" for name, value in attrs.items()) + "} " if attrs else ""
     lines = [f"fn @{_name(function.name)}({params}) {shown}{{" + _span_text(function.span)]
     text: dict[int, str] = {}
-    numbers = 0
+    taken = {param.name for param in function.params}  # exporters also call an input "0"
+    numbers = (number for number in itertools.count() if str(number) not in taken)
     for node in topological_order(function.body):
         match node:
             case Var():
@@ -130,9 +132,8 @@ def _function_lines(function: Function, names: Mapping[Constant, str]) -> list[s
                 right = _call_text(node, [text[id(arg)] for arg in node.args])
             case _:
                 raise GraphError(f"no text form for {type(node).__name__}")
-        text[id(node)] = f"%{numbers}"
-        lines.append(f"  %{numbers} = {right} : {node.type}{_span_text(node.span)}")
-        numbers += 1
+        text[id(node)] = f"%{next(numbers)}"
+        lines.append(f"  {text[id(node)]} = {right} : {node.type}{_span_text(node.span)}")
     return [*lines, f"  return {text[id(function.body)]}", "}"]
 
 

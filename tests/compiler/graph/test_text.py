@@ -66,6 +66,12 @@ def modules(draw: st.DrawFn) -> Module:
     return Module(Function(tuple(params), outputs, Attrs({"name": "main"})))
 
 
+def test_values_take_no_number_that_is_an_inputs_name() -> None:
+    x = Var("0", TensorType((2,), "float32"))
+    module = Module(Function((x,), Tuple((call("nn.add", x, x), x)), Attrs({"name": "main"})))
+    assert parse(to_text(module)) == module
+
+
 @given(modules())
 def test_text_reads_back_as_an_equal_module(module: Module) -> None:
     text = to_text(module)
