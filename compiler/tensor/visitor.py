@@ -197,7 +197,7 @@ ACCUMULATING = ("add", "min", "max")
 
 
 def accumulation(store: Store) -> tuple[str, Expr] | None:
-    """``(op, value)`` if the store is ``x = op(x, value)`` with an op in ``ACCUMULATING`` and a value without x's buffer."""
+    """``(op, value)`` if the store is ``x = op(x, value)``, with op in ``ACCUMULATING`` and no x in value."""
     if not isinstance(store.value, BinOp) or store.value.op not in ACCUMULATING:
         return None
     for own, value in ((store.value.a, store.value.b), (store.value.b, store.value.a)):
