@@ -116,6 +116,36 @@ def test_progress_names_the_layers(network: Path) -> None:
     assert any(line.endswith("(7 of 7)") for line in lines)
 
 
+def mobile_network(batch: int) -> FloatModel:
+    """Depthwise and grouped convolutions, clips, averages, unaligned concatenation, products, softmax."""
+    model = FloatModel((batch, 3, 16, 16))
+    low, high = (model.weight(name, np.array(value, np.float32)) for name, value in (("low", 0), ("high", 6)))
+    first = model.op("Clip", model.conv("x", 3, 12, strides=[2, 2]), low, high)
+    deep = model.conv(model.op("Relu", model.conv(first, 12, 12, 3, group=12)), 12, 20, 1)
+    half = model.op("Relu", model.conv(deep, 20, 20, 3, group=20, strides=[2, 2]))
+    half = model.conv(half, 20, 20, 1)
+    mean = model.op("AveragePool", deep, kernel_shape=[2, 2], strides=[2, 2])
+    both = model.op("Concat", model.op("Add", half, mean), mean, half, axis=1)
+    narrow = model.op("Relu", model.conv(both, 60, 16, 1))
+    gate = model.op("Mul", model.op("Relu", model.conv(narrow, 16, 16, 3, group=4)), narrow)
+    flat = model.op("Flatten", model.op("GlobalAveragePool", gate))
+    model.op("Softmax", model.dense(flat, 16, 5))
+    return model
+
+
+@pytest.mark.parametrize("form", ["QDQ", "QOperator"])
+@pytest.mark.parametrize(("config", "batch"), [(PYNQ, 1), (CONFIGS[4], 3)], ids=["pynq", "tiny-odd"])
+def test_a_network_of_every_kind_of_layer(config: CoreConfig, batch: int, form: str, tmp_path: Path) -> None:
+    network = mobile_network(batch)
+    quantise(network.build(network.nodes[-1].output[0]), tmp_path, form, activation="QUInt8")
+    path = tmp_path / "quantised.onnx"
+    model = compile_model(path, config, strict=True)
+    assert sum(isinstance(step, AccelStep) for step in model.steps) == 1
+    x = image(shape=(batch, 3, 16, 16))
+    (result,) = load(model, "fsim").run(x).values()
+    np.testing.assert_array_equal(result, reference(path, x))
+
+
 def with_a_transpose_between(folder: Path) -> Path:
     model = FloatModel((1, 4, 6, 6))
     first = model.op("Relu", model.conv("x", 4, 4))
