@@ -1,18 +1,18 @@
-"""The ``weft`` command: compile, run, disasm, hw."""
+"""The ``weft`` command: compile, run, profile, disasm, hw."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from enum import Enum
+from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.status import Status
 
 from .compiler.compile import compile_model
@@ -26,17 +26,25 @@ from .hw.isa import disassemble, format_instruction
 from .hw.verilog import emit_verilog
 from .runtime.artifact import load as load_artifact
 from .runtime.artifact import save as save_artifact
-from .runtime.device import DEVICES
-from .runtime.errors import InputError, RuntimeLayerError
-from .runtime.module import load
+from .runtime.device import DEVICES, RtlDevice
+from .runtime.errors import DeviceError, InputError, RuntimeLayerError
+from .runtime.module import StepRun, load
+from .runtime.plots import write_plots
+from .runtime.profile import profile, write_json
+from .runtime.profile_report import bound_table, cause_table, gemm_table, outcome_table
+from .runtime.profile_whatif import Recompile, predict_runs, what_if
 from .runtime.report import engine_table, layer_table, placement_table
-from .runtime.trace import write_trace
+from .runtime.trace import write_runs, write_trace
+from .sim.dram import DramModel
 from .sim.errors import SimulationError
 
 EXPECTED_ERRORS = (
     HardwareError, GraphError, CompileError, TensorError, RuntimeLayerError, SimulationError, OSError,
 )  # fmt: skip
 """What a user can cause: shown as one line, without a traceback."""
+
+REPORT_COLUMNS = 180
+"""Width of a profile's tables in files and pipes."""
 
 app = typer.Typer(
     name="weft",
@@ -49,6 +57,15 @@ out = Console()
 err = Console(stderr=True)
 
 DeviceName = Enum("DeviceName", {name: name for name in DEVICES}, type=str)  # type: ignore[misc]
+
+
+class TimedDevice(StrEnum):
+    """What knows the cycles of a program."""
+
+    rtl = "rtl"
+    model = "model"
+
+
 
 ConfigOption = Annotated[
     str, typer.Option("--config", "-c", help=f"Core: {', '.join(NAMED)}, or a JSON file with the fields of CoreConfig.")
@@ -97,7 +114,7 @@ def compile_command(
 @app.command()
 def run(
     artifact: Annotated[Path, typer.Argument(help="What 'weft compile' wrote.")],
-    device: Annotated[DeviceName, typer.Option("--device", "-d", help="Where to run.")] = DeviceName.fsim,
+    device: Annotated[DeviceName, typer.Option("--device", "-d", help="Where to run.")] = DeviceName("fsim"),
     inputs: Annotated[
         Path | None, typer.Option("--input", "-i", help="A .npz with one array per input, or a .npy. Default: random.")
     ] = None,
@@ -126,6 +143,65 @@ def run(
         out.print(f"wrote {output}")
     if trace is not None:
         out.print(f"wrote {trace} ({write_trace(module, trace):,} slices); open it at https://ui.perfetto.dev")
+
+
+@app.command("profile")
+def profile_command(
+    source: Annotated[Path, typer.Argument(help="Artifact, or quantised ONNX model.")],
+    device: Annotated[
+        TimedDevice, typer.Option("--device", "-d", help="The RTL, or the timing model (fast; runs nothing).")
+    ] = TimedDevice.model,
+    config: Annotated[
+        str | None, typer.Option("--config", "-c", help="Core, as for compile. Default: pynq, or the artifact's.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder for all results. Default: SOURCE.profile.")
+    ] = None,
+    vthreads: Annotated[int, typer.Option(min=1, max=8, help="Virtual threads (ONNX model only).")] = 2,
+    latency: Annotated[int, typer.Option(min=1, help="DRAM latency in cycles.")] = 100,
+    bandwidth: Annotated[int, typer.Option(min=1, help="DRAM bytes a cycle.")] = 8,
+    others: Annotated[bool, typer.Option("--what-if/--no-what-if", help="Predict cycles on other hardware.")] = True,
+) -> None:
+    """Say why a model is slow: cycles by layer and cause, bounds, other hardware; roofline, timeline and trace."""
+    dram = DramModel(latency=latency, bytes_per_cycle=bandwidth)
+    folder = output or source.with_suffix(".profile")
+    recompile: Recompile | None = None
+    with _progress("reading") as status:
+        if source.suffix == ".onnx":
+            compiled = compile_model(source, read_config(config or "pynq"), vthreads=vthreads, progress=status.update)
+
+            def recompile(core: CoreConfig) -> CompiledModel:
+                return compile_model(source, core, vthreads=vthreads, progress=status.update)
+        else:
+            compiled = load_artifact(source, read_config(config) if config else None)
+        status.update(f"running on {device.value}")
+        runs = _timed_runs(compiled, device, dram, status)
+        found = profile(compiled, runs, device.value, dram)
+        tables: list[RenderableType] = [cause_table(found), bound_table(found), gemm_table(found)]
+        if others:
+            status.update("predicting other hardware")
+            tables.append(outcome_table(what_if(compiled, dram, recompile)))
+        status.update(f"writing {folder}")
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "report.txt").open("w") as file:
+            Console(file=file, width=REPORT_COLUMNS).print(*tables)
+        write_json(found, folder / "layers.json")
+        slices = write_runs(compiled, runs, folder / "trace.perfetto.json.gz")
+        try:
+            write_plots(found, folder)
+        except DeviceError as error:
+            out.print(f"no pictures: {error}")
+    (out if out.is_terminal else Console(width=REPORT_COLUMNS)).print(*tables)
+    out.print(f"wrote {folder}; its trace ({slices:,} slices) opens at https://ui.perfetto.dev")
+
+
+def _timed_runs(model: CompiledModel, device: TimedDevice, dram: DramModel, status: Status) -> Sequence[StepRun]:
+    """Traced runs of the model's programs; on the RTL with random inputs, which no cycle depends on."""
+    if device is TimedDevice.model:
+        return predict_runs(model, dram)
+    module = load(model, RtlDevice(model.config, dram=dram, progress=status.update))
+    module.run(read_inputs(model, None, 0), trace=True)
+    return module.runs
 
 
 @app.command()

@@ -22,13 +22,22 @@ import numpy as np
 import numpy.typing as npt
 
 from ..hw.interfaces import CycleClass
-from ..hw.isa import Engine
+from ..hw.isa import HEADER, Engine, Opcode
 from .errors import DeviceError
 from .module import StepRun
 
 Integers = npt.NDArray[np.int64]
 
-_TOKEN_BASE = 8
+KINDS: dict[str, int] = {name: kind.value for name, kind in CycleClass.__members__.items()}
+"""The numbers of :class:`CycleClass` as they stand in traces, by name."""
+
+CLASSES = 16
+"""Values that an engine's activity may take."""
+
+_OPCODE_MASK = (1 << HEADER[0][1]) - 1
+"""The opcode is the first field of every instruction, in its first byte."""
+
+_TOKEN_BASE = KINDS["TOKEN_LOAD"]
 """``CycleClass`` of a wait for a token of engine 0; the wait for engine ``e`` is this plus ``e``."""
 
 _AFTER_GEMM = (Engine.VECTOR, Engine.STORE, Engine.LOADW, Engine.LOAD)
@@ -50,7 +59,7 @@ class Cause(IntEnum):
 
 @dataclass(frozen=True)
 class Runs:
-    """A step function of time: value ``values[i]`` from cycle ``starts[i]`` to ``starts[i + 1]``, the last to ``end``."""
+    """A step function of time: ``values[i]`` from cycle ``starts[i]`` to ``starts[i + 1]``, the last to ``end``."""
 
     starts: Integers
     values: Integers
@@ -111,6 +120,8 @@ class ProgramCycles:
         self._events = run.result.trace.events
         self._activity = run.result.trace.activity
         self._layer_of = run.step.layer_of.astype(np.int64)
+        first_bytes = run.step.program.reshape(len(self._layer_of), -1)[:, 0]
+        self._has_microops = np.isin(first_bytes & _OPCODE_MASK, [Opcode.GEMM, Opcode.VECTOR])
 
     @cached_property
     def activity(self) -> tuple[Runs, ...]:
@@ -120,7 +131,7 @@ class ProgramCycles:
     def _activity_of(self, engine: Engine) -> Runs:
         mine = self._activity[self._activity["engine"] == engine]
         if not len(mine):
-            return Runs(np.zeros(1, np.int64), np.full(1, int(CycleClass.IDLE.value), np.int64), self.cycles)
+            return Runs(np.zeros(1, np.int64), np.full(1, int(KINDS["IDLE"]), np.int64), self.cycles)
         return Runs(mine["start"].astype(np.int64), mine["kind"].astype(np.int64), self.cycles)
 
     @cached_property
@@ -128,16 +139,23 @@ class ProgramCycles:
         """For each engine 1 + the layer of the instruction that it started last; 0 before the first, and for set-up."""
         return tuple(self._working_for(engine) for engine in Engine)
 
-    def _working_for(self, engine: Engine) -> Runs:
+    @cached_property
+    def issuing_for(self) -> tuple[Runs, ...]:
+        """Like :attr:`working_for`, but 0 where that instruction has no micro-ops (LOOP, SYNC, LOAD, STORE)."""
+        return tuple(self._working_for(engine, only_microops=True) for engine in Engine)
+
+    def _working_for(self, engine: Engine, only_microops: bool = False) -> Runs:
         numbers, starts = self._order[engine]
         # Of instructions that start in the same cycle the last one counts.
         kept = np.append(starts[1:] != starts[:-1], True) if len(starts) else np.zeros(0, bool)
         layers = 1 + self._layer_of[numbers[kept]]
+        if only_microops:
+            layers = np.where(self._has_microops[numbers[kept]], layers, 0)
         return Runs(np.append(-1, starts[kept]), np.append(0, layers), self.cycles)
 
     @cached_property
     def causes(self) -> Runs:
-        """The :class:`Cause` of every cycle, ramps not yet told apart (that needs the layers: :meth:`layer_causes`)."""
+        """The :class:`Cause` of every cycle, ramps not told apart (:meth:`causes_between` does)."""
         changes = [run.starts for run in (*self.activity, *self.working_for)]
         cuts = np.unique(np.concatenate(changes))
         cuts = cuts[cuts >= 0]
@@ -145,11 +163,11 @@ class ProgramCycles:
         columns = np.arange(len(cuts))
         engine = np.full(len(cuts), int(Engine.GEMM), np.int64)
         for other in _AFTER_GEMM:
-            engine = np.where(kinds[engine, columns] == CycleClass.IDLE.value, int(other), engine)
+            engine = np.where(kinds[engine, columns] == KINDS["IDLE"], int(other), engine)
         for _ in range(2 * len(Engine)):  # longer chains go round in a circle: tokens on their way
             kind = kinds[engine, columns]
             engine = np.where(kind >= _TOKEN_BASE, kind - _TOKEN_BASE, engine)
-            starved = np.flatnonzero(kinds[engine, columns] == CycleClass.INSTRUCTION.value)
+            starved = np.flatnonzero(kinds[engine, columns] == KINDS["INSTRUCTION"])
             engine[starved] = self._holding_up(engine[starved], cuts[starved])
         values = _CAUSE_OF[engine, kinds[engine, columns]]
         kept = np.append(True, values[1:] != values[:-1])
@@ -200,56 +218,66 @@ class ProgramCycles:
         return tuple(spans)
 
     def _extent(self, engine: Engine, layers: int) -> tuple[Integers, Integers]:
-        """First and one past the last cycle in which ``engine`` was busy for each layer; the end of the run if never."""
-        activity, owner = self.activity[engine], self.working_for[engine]
+        """First and one past the last cycle in which ``engine`` issued micro-ops of each layer.
+
+        The end of the run, twice, for a layer without any.
+        """
+        activity, owner = self.activity[engine], self.issuing_for[engine]
         cuts = np.unique(np.concatenate([activity.starts, owner.starts, [self.cycles]]))
         starts, ends = cuts[:-1], cuts[1:]
         mine = owner.at(starts) - 1
-        kept = (activity.at(np.maximum(starts, 0)) == CycleClass.BUSY.value) & (mine >= 0)
+        kept = (activity.at(np.maximum(starts, 0)) == KINDS["BUSY"]) & (mine >= 0)
         first, last = np.full(layers, self.cycles), np.zeros(layers, np.int64)
         np.minimum.at(first, mine[kept], starts[kept])
         np.maximum.at(last, mine[kept], ends[kept])
         return first, np.where(last > 0, last, self.cycles)
 
-    def layer_causes(self) -> Integers:
-        """Cycles of each of :attr:`spans` by :class:`Cause`; a row sums to the span's cycles."""
-        edges = [0]
+    @cached_property
+    def ramps(self) -> Runs:
+        """1 in the cycles before a layer's first micro-op and after its last one, else 0."""
+        starts, values = [0], [1]
         for span in self.spans:
-            edges += [span.fill, max(span.fill, span.drain), span.end]
-        counts = totals(np.array(edges), [self.causes], [len(Cause)])
-        counts = counts.reshape(len(self.spans), 3, len(Cause))
+            starts += [span.fill, max(span.fill, span.drain), span.end]
+            values += [0, 1, 1]
+        cycles = np.array(starts)
+        kept = np.append(cycles[1:] != cycles[:-1], cycles[-1] < self.cycles)  # of equal cycles the last counts
+        return Runs(cycles[kept], np.array(values)[kept], self.cycles)
+
+    def causes_between(self, edges: Integers) -> Integers:
+        """Cycles between consecutive ``edges`` by :class:`Cause`, ramps told apart, shape ``(edges - 1, Cause)``.
+
+        A cycle of a ramp in which the array worked for another layer counts as work.
+        """
+        counts = totals(edges, [self.ramps, self.causes], [2, len(Cause)])
         result: Integers = counts.sum(axis=1)
-        ramp = counts[:, (0, 2), 1:].sum(axis=1)
+        ramp = counts[:, 1, 1:]
         result[:, 1:] -= ramp
         result[:, Cause.RAMP] += ramp.sum(axis=1)
         return result
 
+    def layer_causes(self) -> Integers:
+        """Cycles of each of :attr:`spans` by :class:`Cause`; a row sums to the span's cycles."""
+        return self.causes_between(np.array([0, *(span.end for span in self.spans)]))
+
     def layer_activity(self, engine: Engine) -> Integers:
         """Cycles of each of :attr:`spans` by what ``engine`` did in them, shape ``(spans, CycleClass)``."""
         edges = np.array([0, *(span.end for span in self.spans)])
-        return totals(edges, [self.activity[engine]], [_CLASSES])
+        return totals(edges, [self.activity[engine]], [CLASSES])
 
     def work(self, engine: Engine, layers: int) -> Integers:
-        """Cycles in which ``engine`` was busy or held up by its own operands, by layer, shape ``(layers,)``.
+        """Busy cycles of gemm or vector with the micro-ops of each layer, shape ``(layers,)``.
 
         Whenever that was: in the layer's own cycles or ahead of them.
         """
-        counts = totals(
-            np.array([0, self.cycles]), [self.working_for[engine], self.activity[engine]], [layers + 1, _CLASSES]
-        )
-        kinds = [CycleClass.BUSY.value]
-        if engine == Engine.VECTOR:
-            kinds.append(CycleClass.CONFLICT.value)
-        result: Integers = counts[0, 1:, kinds].sum(axis=0)
+        step_functions = [self.issuing_for[engine], self.activity[engine]]
+        counts = totals(np.array([0, self.cycles]), step_functions, [layers + 1, CLASSES])
+        result: Integers = counts[0, 1:, KINDS["BUSY"]]
         return result
-
-
-_CLASSES = 16
 
 
 def _cause_table() -> Integers:
     """Cause by (engine, class) of the engine at the end of a chain of waits."""
-    table = np.full((len(Engine), _CLASSES), int(Cause.TOKENS), np.int64)
+    table = np.full((len(Engine), CLASSES), int(Cause.TOKENS), np.int64)
     own = {
         Engine.LOAD: Cause.INPUTS,
         Engine.LOADW: Cause.WEIGHTS,
@@ -257,10 +285,10 @@ def _cause_table() -> Integers:
         Engine.STORE: Cause.STORES,
     }
     for engine, cause in own.items():
-        for kind in (CycleClass.BUSY, CycleClass.MEMORY, CycleClass.CONFLICT):
-            table[engine, kind.value] = cause
-    table[:, CycleClass.INSTRUCTION.value] = Cause.INSTRUCTIONS
-    table[Engine.GEMM, CycleClass.BUSY.value] = Cause.ARRAY
+        for kind in ("BUSY", "MEMORY", "CONFLICT"):
+            table[engine, KINDS[kind]] = cause
+    table[:, KINDS["INSTRUCTION"]] = Cause.INSTRUCTIONS
+    table[Engine.GEMM, KINDS["BUSY"]] = Cause.ARRAY
     return table
 
 

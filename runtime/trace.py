@@ -1,24 +1,27 @@
 """A run as a timeline: Perfetto / Chrome trace JSON, one cycle drawn as one microsecond.
 
 Open the file at https://ui.perfetto.dev. Each engine has tracks for its instructions (several where it works on more
-than one at a time) and a track that says, for every cycle, what it did or waited for.
+than one at a time), whose slices name layer, tile and instruction, and a track that says, for every cycle, what it did
+or waited for. One more track says what the array waited for in the end, through all waits of the others.
 """
 
 from __future__ import annotations
 
+import gzip
 import heapq
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from ..hw.interfaces import CycleClass
-from ..hw.isa import ENGINE_NAMES, disassemble, format_instruction
+from ..compiler.compiled import CompiledModel
+from ..hw.isa import ENGINE_NAMES, Instruction, Load, Vector, disassemble, format_instruction
 from .errors import DeviceError
 from .module import LoadedModule, StepRun
+from .profile_cycles import KINDS, Cause, ProgramCycles
 
 _ACTIVITY_TRACK = 90
 _TRACKS_AN_ENGINE = 100
+_CAUSE_TRACK = _TRACKS_AN_ENGINE * len(ENGINE_NAMES)
 
 
 def write_trace(module: LoadedModule, path: str | Path) -> int:
@@ -32,58 +35,90 @@ def write_trace(module: LoadedModule, path: str | Path) -> int:
             f"there is nothing to draw: the last run on device {module.device.name!r} recorded no trace",
             hint="use device 'rtl' and run(..., trace=True)",
         )
-    events: list[dict[str, Any]] = []
+    return write_runs(module.model, runs, path)
+
+
+def write_runs(model: CompiledModel, runs: Sequence[StepRun], path: str | Path) -> int:
+    """Write the timeline of traced programs, compressed if the name ends in ``.gz``; number of slices written."""
+    slices = 0
     start = 0
-    for number, run in enumerate(runs):
-        events.extend(_run_events(module, run, number, start))
-        start += run.result.cycles or 0
-    text = {"displayTimeUnit": "ns", "traceEvents": events, "otherData": {"unit": "1 us is 1 cycle"}}
-    Path(path).write_text(json.dumps(text, separators=(",", ":"), ensure_ascii=False))
-    return sum(event["ph"] == "X" for event in events)
+    compressed = Path(path).suffix == ".gz"
+    with gzip.open(path, "wt", 5, "utf-8") if compressed else open(path, "w", encoding="utf-8") as file:
+        file.write('{"displayTimeUnit":"ns","otherData":{"unit":"1 us is 1 cycle"},"traceEvents":[\n')
+        for process, run in enumerate(runs):
+            for event in _run_events(model, run, process, start):
+                slices += '"ph":"X"' in event
+                file.write(f"{event},\n")
+            start += run.result.cycles or 0
+        # The format allows no comma after the last event, and a name for the whole is always there to end with.
+        file.write(f"{_metadata('process_labels', 0, 0, 'labels', model.name)}\n]}}\n")
+    return slices
 
 
-def _run_events(module: LoadedModule, run: StepRun, process: int, origin: int) -> Iterator[dict[str, Any]]:
+def _run_events(model: CompiledModel, run: StepRun, process: int, origin: int) -> Iterator[str]:
+    """The events of one program as JSON text; text because there may be millions, most of them alike."""
     trace = run.result.trace
     if trace is None:
         return
-    instructions = disassemble(module.model.config, run.step.program)
-    layers = module.model.layers
-    used: set[int] = set()
+    instructions = disassemble(model.config, run.step.program)
+    used: dict[int, str] = {}
     tracks: dict[int, list[tuple[int, int]]] = {}
     for engine, number, start, retire in sorted(trace.events.tolist(), key=lambda event: (event[2], event[1])):
         track = engine * _TRACKS_AN_ENGINE + _free_track(tracks.setdefault(engine, []), start, retire)
-        used.add(track)
-        layer = int(run.step.layer_of[number])
-        name = layers[layer].name if layer >= 0 else "set-up"
-        yield {
-            "name": f"{name} · {instructions[number].opcode.name}",
-            "cat": ENGINE_NAMES[engine],
-            "ph": "X",
-            "ts": origin + start,
-            "dur": max(1, retire - start),
-            "pid": process,
-            "tid": track,
-            "args": {
-                "instruction": int(number),
-                "assembly": format_instruction(instructions[number]),
-                "nodes": ", ".join(layers[layer].nodes) if layer >= 0 else "",
-                "tile": int(run.step.tile_of[number]),
-            },
+        used[track] = ENGINE_NAMES[engine]
+        layer, tile = int(run.step.layer_of[number]), int(run.step.tile_of[number])
+        name = model.layers[layer].name if layer >= 0 else "set-up"
+        arguments = {
+            "instruction": int(number),
+            "assembly": format_instruction(instructions[number]),
+            "nodes": ", ".join(model.layers[layer].nodes) if layer >= 0 else "",
+            "tile": tile,
         }
+        label = _string(f"{name} · tile {tile} · {instruction_name(instructions[number])}")
+        text = json.dumps(arguments, separators=(",", ":"), ensure_ascii=False)
+        yield (
+            f'{{"name":{label},"cat":"{ENGINE_NAMES[engine]}","ph":"X","ts":{origin + start},'
+            f'"dur":{max(1, retire - start)},"pid":{process},"tid":{track},"args":{text}}}'
+        )
+    names = {kind: name.lower() for name, kind in KINDS.items()}
     for engine, kind, start, cycles in trace.activity.tolist():
+        if kind == KINDS["IDLE"]:
+            continue
         track = engine * _TRACKS_AN_ENGINE + _ACTIVITY_TRACK
-        used.add(track)
-        yield {
-            "name": CycleClass(kind).name.lower(),
-            "cat": "activity",
-            "ph": "X",
-            "ts": origin + start,
-            "dur": cycles,
-            "pid": process,
-            "tid": track,
-        }
-    yield {"name": "process_name", "ph": "M", "pid": process, "args": {"name": f"program {process}"}}
-    yield from (_track_name(process, track) for track in sorted(used))
+        used[track] = f"{ENGINE_NAMES[engine]} activity"
+        yield _plain_slice(names[kind], "activity", origin + start, cycles, process, track)
+    if len(trace.activity):
+        used[_CAUSE_TRACK] = "what the array waits for"
+        causes = ProgramCycles(run, model.config.queue_depth).causes
+        ends = [*causes.starts[1:].tolist(), causes.end]
+        for start, end, cause in zip(causes.starts.tolist(), ends, causes.values.tolist(), strict=True):
+            yield _plain_slice(Cause(cause).name.lower(), "cause", origin + start, end - start, process, _CAUSE_TRACK)
+    yield _metadata("process_name", process, 0, "name", f"program {process}")
+    yield from (_metadata("thread_name", process, track, "name", name) for track, name in sorted(used.items()))
+
+
+def instruction_name(instruction: Instruction) -> str:
+    """Opcode with what tells its kinds apart: the scratchpad of a LOAD, the operation of a VECTOR."""
+    name = instruction.opcode.name
+    if isinstance(instruction, Load):
+        return f"{name} {instruction.scratchpad.name.lower()}"
+    if isinstance(instruction, Vector):
+        return f"{name} {instruction.op.name.lower()}"
+    return name
+
+
+def _plain_slice(name: str, category: str, start: int, cycles: int, process: int, track: int) -> str:
+    return (
+        f'{{"name":"{name}","cat":"{category}","ph":"X","ts":{start},"dur":{cycles},"pid":{process},"tid":{track}}}'
+    )
+
+
+def _metadata(kind: str, process: int, track: int, key: str, value: str) -> str:
+    return f'{{"name":"{kind}","ph":"M","pid":{process},"tid":{track},"args":{{"{key}":{_string(value)}}}}}'
+
+
+def _string(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _free_track(busy: list[tuple[int, int]], start: int, retire: int) -> int:
@@ -91,12 +126,6 @@ def _free_track(busy: list[tuple[int, int]], start: int, retire: int) -> int:
     track = heapq.heappop(busy)[1] if busy and busy[0][0] <= start else len(busy)
     heapq.heappush(busy, (max(retire, start + 1), track))
     return track
-
-
-def _track_name(process: int, track: int) -> dict[str, Any]:
-    engine, lane = divmod(track, _TRACKS_AN_ENGINE)
-    name = f"{ENGINE_NAMES[engine]} activity" if lane == _ACTIVITY_TRACK else ENGINE_NAMES[engine]
-    return {"name": "thread_name", "ph": "M", "pid": process, "tid": track, "args": {"name": name}}
 
 
 def layer_cycles(module: LoadedModule, runs: Sequence[StepRun] | None = None) -> list[int]:
@@ -108,13 +137,6 @@ def layer_cycles(module: LoadedModule, runs: Sequence[StepRun] | None = None) ->
     for run in module.runs if runs is None else runs:
         if run.result.trace is None or run.result.cycles is None:
             raise DeviceError("cycles of single layers need a traced run", hint="run(..., trace=True) on device 'rtl'")
-        ends: dict[int, int] = {}
-        for _, number, _, retire in run.result.trace.events.tolist():
-            layer = int(run.step.layer_of[number])
-            ends[layer] = max(ends.get(layer, 0), retire)
-        before, order = 0, sorted(layer for layer in ends if layer >= 0)
-        for layer in order:
-            end = run.result.cycles if layer == order[-1] else max(before, ends[layer])
-            totals[layer] += end - before
-            before = end
+        for span in ProgramCycles(run, module.model.config.queue_depth).spans:
+            totals[span.layer] += span.end - span.start
     return totals
