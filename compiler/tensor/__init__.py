@@ -43,6 +43,7 @@ from .ir import (
     minimum,
     select,
 )
+from .legality import COMPUTED, SCHEDULED, Legality, check_legal, legality_table
 from .parser import parse
 from .printer import expr_text, function_text, intrinsic_text, stmt_text
 from .schedule import Schedule, Step, Trace, create_schedule, replay, trace_from_json, trace_to_json
@@ -50,7 +51,9 @@ from .simplify import constant_range, lower_bound, simplify, upper_bound
 from .verify import verify
 
 __all__ = [
+    "COMPUTED",
     "NUMPY_TYPES",
+    "SCHEDULED",
     "Alignment",
     "Allocate",
     "BinOp",
@@ -66,6 +69,7 @@ __all__ = [
     "If",
     "InterpreterError",
     "IntrinsicCall",
+    "Legality",
     "Load",
     "Operand",
     "PrimFunc",
@@ -87,6 +91,7 @@ __all__ = [
     "Var",
     "call_loops",
     "ceil",
+    "check_legal",
     "clamp",
     "compute",
     "constant_range",
@@ -101,6 +106,7 @@ __all__ = [
     "function_text",
     "interpret",
     "intrinsic_text",
+    "legality_table",
     "log",
     "lower",
     "lower_bound",

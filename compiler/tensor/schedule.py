@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from . import attach, loops, reductions, stages, storage
 from .compute import Tensor, lower
 from .errors import ScheduleError
-from .ir import PrimFunc, TensorIntrinsic, Var
+from .ir import Allocate, Buffer, PrimFunc, TensorIntrinsic, Var
 from .printer import function_text
 from .tensorize import tensorize
 from .tree import block_name, find_block, loops_of
@@ -77,6 +77,11 @@ class Schedule:
     def blocks(self) -> list[str]:
         """Names of the blocks in the order of execution."""
         return [name for node in statements(self.func.body) if (name := block_name(node)) is not None]
+
+    def buffers(self) -> list[Buffer]:
+        """Parameters, then allocated buffers in the order of their allocation."""
+        allocated = (node.buffer for node in statements(self.func.body) if isinstance(node, Allocate))
+        return [*self.func.params, *allocated]
 
     def get_loops(self, block: str) -> list[Var]:
         """Loops around a block, outermost first."""

@@ -10,14 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler import tensor as t
 
+from . import brute_force
 from .programs import PROGRAMS
 
 SCOPES = ["global", "near"]
 # Those that move stages come more often: they meet the most conditions.
 MOVES = ["compute_at", "compute_at", "compute_at", "reverse_compute_at", "reverse_compute_at"]
-LOOPS = ["split", "split", "fuse", "reorder", "mark"]
-STAGES = ["cache_read", "cache_write", "compute_inline", "decompose", "inplace", "scope"]
-PRIMITIVES = [*MOVES, *LOOPS, *STAGES]
+LOOPS = ["split", "split", "tile", "fuse", "reorder", "mark"]
+STAGES = ["cache_read", "cache_write", "compute_inline", "decompose", "rfactor", "inplace"]
+STORAGE = ["scope", "storage_align", "double_buffer"]
+PRIMITIVES = [*MOVES, *LOOPS, *STAGES, *STORAGE]
 
 
 def random_step(schedule: t.Schedule, data: st.DataObject) -> None:
@@ -28,19 +30,34 @@ def random_step(schedule: t.Schedule, data: st.DataObject) -> None:
     loops = schedule.get_loops(block)
     # compute_at must name a loop of another block; so most draws do.
     targets = schedule.get_loops(other) or loops
+    buffers = [buffer.name for buffer in schedule.buffers()]
     kind = data.draw(st.sampled_from(PRIMITIVES), "primitive")
     loop = data.draw(st.sampled_from(loops), "loop")
     target = data.draw(st.sampled_from(targets), "target")
     match kind:
         case "split":
             schedule.split(loop, data.draw(st.integers(1, 5), "factor"))
+        case "tile":
+            position = loops.index(loop)
+            order = loops[position : position + data.draw(st.integers(1, 3), "count")]
+            schedule.tile(order, data.draw(st.lists(st.integers(1, 4), min_size=len(order), max_size=len(order))))
+        case "rfactor":
+            schedule.rfactor(block, loop, data.draw(st.integers(0, 3), "axis"))
+        case "storage_align":
+            factor = data.draw(st.integers(1, 8), "factor")
+            offset = data.draw(st.integers(0, factor - 1), "offset")
+            schedule.storage_align(
+                data.draw(st.sampled_from(buffers), "buffer"), data.draw(st.integers(0, 2), "axis"), factor, offset
+            )
+        case "double_buffer":
+            schedule.double_buffer(data.draw(st.sampled_from(buffers), "buffer"))
         case "fuse":
             position = loops.index(loop)
             schedule.fuse(loop, loops[min(position + 1, len(loops) - 1)])
         case "reorder":
             schedule.reorder(*data.draw(st.permutations(loops), "order")[: data.draw(st.integers(1, 5), "count")])
         case "cache_read":
-            buffer = data.draw(st.sampled_from([b.name for b in schedule.func.params] + blocks), "buffer")
+            buffer = data.draw(st.sampled_from(buffers), "buffer")
             schedule.cache_read(block, buffer, data.draw(st.sampled_from(SCOPES)))
         case "cache_write":
             schedule.cache_write(block, data.draw(st.sampled_from(SCOPES)))
@@ -57,7 +74,7 @@ def random_step(schedule: t.Schedule, data: st.DataObject) -> None:
         case "mark":
             getattr(schedule, data.draw(st.sampled_from(["unroll", "parallel", "vthread", "vectorize"])))(loop)
         case "scope":
-            schedule.set_scope(other, "near")
+            schedule.set_scope(data.draw(st.sampled_from(buffers), "buffer"), "near")
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -71,16 +88,20 @@ def test_any_schedule_keeps_the_meaning(program: str, data: st.DataObject, seed:
         if buffer.name not in schedule.blocks():
             limits = np.iinfo(t.NUMPY_TYPES[buffer.dtype])
             arrays[buffer.name] = random.integers(limits.min, limits.max, buffer.shape).astype(limits.dtype)
+    t.check_legal(schedule.func, t.COMPUTED)
     expected = t.interpret(schedule.func, arrays)
     for _ in range(data.draw(st.integers(1, 12), "steps")):
         try:
             random_step(schedule, data)
         except t.ScheduleError:
             continue
-        t.verify(schedule.func)
+        t.check_legal(schedule.func, t.SCHEDULED)
         found = t.interpret(schedule.func, arrays)
         for name, array in expected.items():
             np.testing.assert_array_equal(found[name], array, err_msg=f"{schedule.trace[-1]}\n{schedule}")
+    lockstep = brute_force.run(schedule.func, arrays)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(lockstep[name], array, err_msg=f"loops at once\n{schedule}")
     assert t.parse(t.function_text(schedule.func)) == schedule.func
     again = t.replay(PROGRAMS[program](), t.trace_from_json(t.trace_to_json(schedule.trace)))
     assert again.func == schedule.func

@@ -359,8 +359,8 @@ REFUSALS: dict[str, tuple[Callable[[], t.Schedule], Callable[[t.Schedule], Any],
     "inplace over another shape": (
         padded_conv,
         lambda s: s.inplace("out", "acc"),
-        "inplace: 'acc' and 'out' differ in shape, type, memory or alignment (at block 'out'); hint: use set_scope, and attach "
-        "both to the same loop",
+        "inplace: 'acc' and 'out' differ in shape, type, memory or alignment (at block 'out'); hint: use set_scope, "
+        "and attach both to the same loop",
     ),
     "inplace over an input": (
         scale,
