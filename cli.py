@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from enum import Enum, StrEnum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -55,8 +55,6 @@ app = typer.Typer(
 )
 out = Console()
 err = Console(stderr=True)
-
-DeviceName = Enum("DeviceName", {name: name for name in DEVICES}, type=str)  # type: ignore[misc]
 
 
 class TimedDevice(StrEnum):
@@ -114,7 +112,7 @@ def compile_command(
 @app.command()
 def run(
     artifact: Annotated[Path, typer.Argument(help="What 'weft compile' wrote.")],
-    device: Annotated[DeviceName, typer.Option("--device", "-d", help="Where to run.")] = DeviceName("fsim"),
+    device: Annotated[str, typer.Option("--device", "-d", help=f"Where to run: {', '.join(DEVICES)}.")] = "fsim",
     inputs: Annotated[
         Path | None, typer.Option("--input", "-i", help="A .npz with one array per input, or a .npy. Default: random.")
     ] = None,
@@ -125,10 +123,10 @@ def run(
     """Run an artifact and print its results; on rtl also the cycles of each layer and each engine."""
     compiled = load_artifact(artifact)
     values = read_inputs(compiled, inputs, seed)
-    timed = device.value == "rtl"
-    with _progress(f"loading onto {device.value}") as status:
-        module = load(compiled, device.value, progress=status.update)
-        status.update(f"running on {device.value}")
+    timed = device == "rtl"
+    with _progress(f"loading onto {device}") as status:
+        module = load(compiled, device, progress=status.update)
+        status.update(f"running on {device}")
         results = module.run(values, trace=timed)
     if timed:
         out.print(layer_table(module))
