@@ -94,7 +94,11 @@ class VectorLanes(wiring.Component):
 
 
 class _Lane:
-    """One lane; a register named ``x_s`` is read in stage ``s`` and loaded at the end of the stage before."""
+    """One lane; a register named ``x_s`` is read in stage ``s`` and loaded at the end of the stage before.
+
+    Values have the exact width of the register that they go to and are used once where possible: then the simulated
+    core computes them only in stages with a micro-op (Verilator computes shared values in every cycle).
+    """
 
     def __init__(self, m: Module, number: int, orders: dict[int, _Order]) -> None:
         self.m = m
@@ -139,40 +143,27 @@ class _Lane:
     def prepare(self) -> None:
         """Stage 3: what needs one adder or one comparison is done here; the others prepare."""
         m, order = self.m, self.orders[3]
-        a, b, x, amount = self.a, self.b, self.x[4], self.amount[4]
+        a, b = self.a, self.b
+        second = Mux(order.is_op(VectorOp.SUB), ~b, b)
+        added = (a + second + order.is_op(VectorOp.SUB))[:32].as_signed()
+        chosen = Mux((a < b) ^ order.is_op(VectorOp.MAX), a, b)
+        adds = order.is_op(VectorOp.ADD, VectorOp.SUB, VectorOp.REQUANTISE)
         right_amount = Mux(b[5:31].any(), 31, b[:5])
         left_amount = Mux(b[5:31].all(), b[:5], 0)  # 32 + b: a shift to the right, with 32 zeros appended
+        shift_amount = Mux(order.is_op(VectorOp.SHR), Mux(b[31], left_amount, right_amount), 0)
         with m.If(order.valid):
             m.d.sync += [
-                self.factor_4.eq(Mux(order.op == VectorOp.REQUANTISE, self.multiplier, b)),
-                amount.eq(Mux(b[31], left_amount, right_amount)),
-                self.left[4].eq(b[31]),
-                self.old[4].eq(self.d),
-                x.eq(a),
+                self.x[4].eq(Mux(adds, added, Mux(order.is_op(VectorOp.MIN, VectorOp.MAX), chosen, a))),
+                self.factor_4.eq(Mux(order.is_op(VectorOp.REQUANTISE), self.multiplier, b)),
+                self.amount[4].eq(Mux(order.is_op(VectorOp.REQUANTISE), self.shift, shift_amount)),
+                self.left[4].eq(order.is_op(VectorOp.SHR) & b[31]),
+                self.old[4].eq(Mux(order.content.identity, order.identity, self.d)),
             ]
-            with m.Switch(order.op):
-                with m.Case(VectorOp.ADD):
-                    m.d.sync += x.eq(a + b)
-                with m.Case(VectorOp.SUB):
-                    m.d.sync += x.eq(a - b)
-                with m.Case(VectorOp.MIN):
-                    m.d.sync += x.eq(Mux(a < b, a, b))
-                with m.Case(VectorOp.MAX):
-                    m.d.sync += x.eq(Mux(a < b, b, a))
-                with m.Case(VectorOp.REQUANTISE):
-                    m.d.sync += [x.eq(a + b), amount.eq(self.shift)]
-        with m.If(order.valid & order.content.identity), m.Switch(order.op):
-            with m.Case(VectorOp.MIN_ACCUMULATE):
-                m.d.sync += self.old[4].eq(2**31 - 1)
-            with m.Case(VectorOp.MAX_ACCUMULATE):
-                m.d.sync += self.old[4].eq(-(2**31))
-            with m.Default():
-                m.d.sync += self.old[4].eq(0)
 
     def multiply(self) -> None:
         """Stages 4 and 5: two partial products, and their sum."""
         m = self.m
-        low_5 = self.register("low_5", signed(LOW_BITS + 1 + IMMEDIATE_BITS))
+        low_5 = self.register("low_5", signed(LOW_BITS + IMMEDIATE_BITS))
         high_5 = self.register("high_5", signed(32 - LOW_BITS + IMMEDIATE_BITS))
         for stage in (4, 5):
             with m.If(self.orders[stage].valid):
@@ -193,62 +184,53 @@ class _Lane:
         sum_7, amount_7 = self.register("sum_7", signed(32)), self.register("amount_7", 4)
         wide_7 = self.register("wide_7", signed(SHIFTER_BITS))
         term, old = self.wire("term", signed(32)), self.wire("old", signed(32))
-        wide = self.wire("wide", signed(SHIFTER_BITS))
         m.d.comb += [
-            term.eq(Mux(order.op == VectorOp.MAC, product, x)),
+            term.eq(Mux(order.is_op(VectorOp.MAC), product[:32], x)),
             old.eq(Mux(order.content.chain, sum_7, self.old[6])),
-            wide.eq(x),
         ]
-        with m.Switch(order.op):
-            with m.Case(VectorOp.REQUANTISE):
-                m.d.comb += wide.eq(product << 1)  # so that the bit which rounding looks at is still there
-            with m.Case(VectorOp.MUL):
-                m.d.comb += wide.eq(product)
-            with m.Case(VectorOp.SHR), m.If(self.left[6]):
-                m.d.comb += wide.eq(Cat(Const(0, 32), x[:31]))
-        with m.If(order.valid), m.Switch(order.op):
-            with m.Case(VectorOp.MAC, VectorOp.SUM):
-                m.d.sync += sum_7.eq(old + term)
-            with m.Case(VectorOp.MIN_ACCUMULATE):
-                m.d.sync += sum_7.eq(Mux(old < term, old, term))
-            with m.Case(VectorOp.MAX_ACCUMULATE):
-                m.d.sync += sum_7.eq(Mux(old < term, term, old))
-            with m.Case(VectorOp.SHR, VectorOp.REQUANTISE):
-                m.d.sync += [wide_7.eq(wide >> Cat(Const(0, 4), amount[4:])), amount_7.eq(amount[:4])]
-            with m.Default():
-                m.d.sync += [wide_7.eq(wide), amount_7.eq(0)]
+        least_or_most = Mux((old < term) ^ order.is_op(VectorOp.MAX_ACCUMULATE), old, term)
+        sums = order.is_op(VectorOp.MAC, VectorOp.SUM)
+        # REQUANTISE: doubled, so that the bit which rounding looks at is still there after the shift.
+        shifted_left = Mux(self.left[6], Cat(Const(0, 32), x[:31]).as_signed(), x)
+        product_or_x = Mux(order.is_op(VectorOp.MUL), product, shifted_left)
+        wide = Mux(order.is_op(VectorOp.REQUANTISE), product << 1, product_or_x)
+        with m.If(order.valid):
+            with m.If(order.accumulates):
+                m.d.sync += sum_7.eq(Mux(sums, old + term, least_or_most))
+            with m.Else():
+                m.d.sync += [
+                    wide_7.eq(wide[:SHIFTER_BITS].as_signed() >> Cat(Const(0, 4), amount[4:])),
+                    amount_7.eq(amount[:4]),
+                ]
         with m.If(self.orders[7].valid):
             m.d.sync += self.wide_8.eq(Mux(self.orders[7].accumulates, sum_7, wide_7 >> amount_7))
 
     def narrow(self) -> None:
         """Stages 8 to 11, for REQUANTISE: saturate, round and add the zero point, clamp, shift to the left."""
-        m = self.m
+        m, orders, wide = self.m, self.orders, self.wide_8
         value = {stage: self.register(f"value_{stage}", signed(32)) for stage in (9, 10, 11)}
-        value |= {8: self.wide_8, 12: self.result}
-        for stage in (8, 9, 10, 11):
-            with m.If(self.orders[stage].valid):
-                m.d.sync += value[stage + 1].eq(value[stage])
+        saturated_9 = self.register("saturated_9", signed(SATURATED_BITS))
+        rounded_10 = self.register("rounded_10", signed(SATURATED_BITS))
+        clamped_11 = self.register("clamped_11", signed(CLAMP_BITS))
 
         limit = 2 ** (SATURATED_BITS - 1)
-        beyond = self.wide_8[SATURATED_BITS - 1 :]
-        with m.If(self.orders[8].requantises & beyond.any() & ~beyond.all()):
-            m.d.sync += value[9].eq(Mux(self.wide_8[-1], -limit, limit - 1))
-
-        order = self.orders[9]
-        doubled = value[9][:SATURATED_BITS].as_signed()
-        with m.If(order.requantises):
-            # (doubled + 1 + 2 * zero_point) >> 1
-            m.d.sync += value[10].eq((doubled + Cat(Const(1, 1), order.content.zero_point).as_signed()) >> 1)
-
-        order = self.orders[10]
-        rounded = value[10][: SATURATED_BITS + 1].as_signed()
-        raised = Mux(rounded < order.content.low, order.content.low, rounded)
-        with m.If(order.requantises):
-            m.d.sync += value[11].eq(Mux(raised > order.content.high, order.content.high, raised))
-
-        order = self.orders[11]
-        with m.If(order.requantises):
-            m.d.sync += self.result.eq(value[11] << order.content.left_shift)
+        beyond = wide[SATURATED_BITS - 1 :]
+        saturated = Mux(wide[-1], -limit, limit - 1)
+        with m.If(orders[8].valid):
+            m.d.sync += [
+                value[9].eq(wide),
+                saturated_9.eq(Mux(beyond.any() & ~beyond.all(), saturated, wide[:SATURATED_BITS].as_signed())),
+            ]
+        addend = Cat(Const(1, 1), orders[9].content.zero_point).as_signed()  # 2 * zero_point, + 1 to round
+        with m.If(orders[9].valid):
+            m.d.sync += [value[10].eq(value[9]), rounded_10.eq((saturated_9 + addend)[1:])]
+        floor, high = orders[10].floor, orders[10].content.high
+        raised = Mux(rounded_10 < floor, floor, rounded_10[:CLAMP_BITS].as_signed())
+        with m.If(orders[10].valid):
+            m.d.sync += [value[11].eq(value[10]), clamped_11.eq(Mux(rounded_10 > high, high, raised))]
+        shifted = (clamped_11 << orders[11].content.left_shift)[:32].as_signed()
+        with m.If(orders[11].valid):
+            m.d.sync += self.result.eq(Mux(orders[11].is_op(VectorOp.REQUANTISE), shifted, value[11]))
 
 
 class _Order:
@@ -258,18 +240,24 @@ class _Order:
         self.valid = Signal(name=f"{name}_valid")
         self.content = Signal(order_layout(), reset_less=True, name=f"{name}_order")
 
-    @property
-    def op(self) -> Any:
-        return self.content.op
+    def is_op(self, *ops: VectorOp) -> Any:
+        return Cat(self.content.op == op for op in ops).any()
 
     @property
     def multiplies(self) -> Any:
-        return (self.op == VectorOp.MUL) | (self.op == VectorOp.MAC) | (self.op == VectorOp.REQUANTISE)
-
-    @property
-    def requantises(self) -> Any:
-        return self.valid & (self.op == VectorOp.REQUANTISE)
+        return self.is_op(VectorOp.MUL, VectorOp.MAC, VectorOp.REQUANTISE)
 
     @property
     def accumulates(self) -> Any:
-        return self.op[3]
+        return self.content.op[3]
+
+    @property
+    def identity(self) -> Any:
+        """What the accumulating operation starts from."""
+        least = Mux(self.is_op(VectorOp.MAX_ACCUMULATE), Const(-(2**31), signed(32)), 0)
+        return Mux(self.is_op(VectorOp.MIN_ACCUMULATE), Const(2**31 - 1, signed(32)), least)
+
+    @property
+    def floor(self) -> Any:
+        """Lower clamp limit, which gives way to the upper one."""
+        return Mux(self.content.low > self.content.high, self.content.high, self.content.low)

@@ -116,7 +116,6 @@ class Bench:
         self.observed: Observed
         self.job: Any = None
         self.used = False
-        self.simulator.add_testbench(self._testbench)
 
     def run(
         self,
@@ -124,18 +123,21 @@ class Bench:
         program: Sequence[Instruction],
         *,
         seed: int | None = None,
-        disturb: bool = False,
+        disturb: float = 0,
+        stop_at: int | None = None,
         cycles_limit: int = 20000,
     ) -> Observed:
         """Run the program to its end; with a ``seed``, instructions, tokens and room for tokens come at random times.
 
-        With ``disturb``, another reader and writer keep taking accumulator banks from a vector engine (their writes
-        have an empty mask).
+        With ``disturb``, another reader and writer take random accumulator banks from a vector engine, in that share of
+        the cycles (their writes have an empty mask). ``stop_at``: the core stops in that cycle.
         """
         self.observed = Observed(copy_memories(memories))
-        self.job = (program, seed, disturb, cycles_limit)
+        self.job = (program, seed, disturb, stop_at, cycles_limit)
         if self.used:
             self.simulator.reset()
+        else:
+            self.simulator.add_testbench(self._testbench)
         self.used = True
         self.simulator.run()
         return self.observed
@@ -150,7 +152,7 @@ class Bench:
         ]
 
     async def _testbench(self, ctx: Any) -> None:
-        program, seed, disturb, cycles_limit = self.job
+        program, seed, disturb, stop_at, cycles_limit = self.job
         observed, engine, config = self.observed, self.engine, self.config
         random = np.random.default_rng(seed)
         for name in ("inp", "wgt", "acc", "out"):
@@ -159,9 +161,10 @@ class Bench:
                     ctx.set(memory[index], int.from_bytes(entry.tobytes(), "little"))
         queue = [encode_unchecked(config, instruction) for instruction in program]
         position = 0
-        ctx.set(engine.stop, 0)
         for cycle in range(cycles_limit):
             relaxed = seed is None
+            stopped = stop_at is not None and cycle >= stop_at
+            ctx.set(engine.stop, stopped)
             offered = position < len(queue) and (relaxed or random.random() < 0.7)
             ctx.set(engine.commands.valid, offered)
             if offered:
@@ -170,16 +173,16 @@ class Bench:
             ctx.set(engine.tokens, 0x1F if relaxed else int(random.integers(0, 32) | random.integers(0, 32)))
             ctx.set(engine.send.ready, relaxed or random.random() < 0.6)
             if disturb:
-                ctx.set(self.acc.gemm_read.enable, random.random() < 0.4)
+                ctx.set(self.acc.gemm_read.enable, random.random() < disturb)
                 ctx.set(self.acc.gemm_read.index, int(random.integers(config.acc_depth)))
-                ctx.set(self.acc.gemm_write.enable, random.random() < 0.4)
+                ctx.set(self.acc.gemm_write.enable, random.random() < disturb)
                 ctx.set(self.acc.gemm_write.mask, 0)
                 ctx.set(self.acc.gemm_write.index, int(random.integers(config.acc_depth)))
             self._observe(ctx, cycle)
             accepted = offered and ctx.get(engine.commands.ready)
             if position == len(queue) and ctx.get(engine.idle) and cycle > 3:
                 break
-            if ctx.get(engine.idle) and observed.fault is not None:
+            if ctx.get(engine.idle) and (observed.fault is not None or stopped):
                 break
             await ctx.tick()
             position += bool(accepted)
@@ -211,7 +214,7 @@ class Bench:
 
 
 def check(
-    bench: Bench, memories: Memories, program: Sequence[Instruction], *, seed: int | None = None, disturb: bool = False
+    bench: Bench, memories: Memories, program: Sequence[Instruction], *, seed: int | None = None, disturb: float = 0
 ) -> Observed:
     """Run the program on the engine and by its meaning: same memories, fault, sends and order of instructions."""
     expected = copy_memories(memories)

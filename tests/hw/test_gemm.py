@@ -88,6 +88,21 @@ def test_a_sync_sends_after_the_work_before_it(benches: dict[str, Bench]) -> Non
     assert observed.retired[-1][0] > observed.writes[-1]
 
 
+@pytest.mark.parametrize("cycle", [0, 5, 11, 30])
+def test_a_stopped_core_gets_what_was_issued_and_no_more(benches: dict[str, Bench], cycle: int) -> None:
+    program: list[Instruction] = [
+        Loop(engine=Engine.GEMM, level=0, extent=12, dst_stride=1),
+        Gemm(dst=0, src=0, wgt=0, levels=1, zero=1),
+    ]
+    memories = random_memories(SMALL, 0)
+    expected = check(benches["small"], memories, program)
+    observed = benches["small"].run(memories, program, stop_at=cycle)
+    done = len(observed.writes)
+    assert done == min(max(0, cycle - 3), 12)  # the first issue is in cycle 3
+    assert (observed.memories.acc[:done] == expected.memories.acc[:done]).all()
+    assert (observed.memories.acc[done:] == memories.acc[done:]).all()
+
+
 @pytest.mark.parametrize("operand", ["dst", "src", "wgt"])
 def test_an_index_fault_is_precise(benches: dict[str, Bench], operand: str) -> None:
     stride = {"dst": "dst_stride", "src": "a_stride", "wgt": "b_stride"}[operand]
