@@ -20,7 +20,7 @@ LOW_BITS = 17
 SHIFTER_BITS = 63
 """Widest input of the right shifter: 31 bits and 32 zeros below them, for a shift to the left."""
 
-SATURATED_BITS = 12
+SATURATED_BITS = 11
 """Enough to tell what is beyond every clamp limit, and for the bit below that rounding needs."""
 
 
