@@ -1,0 +1,110 @@
+"""The command as a user types it: what it prints, what it writes, how it refuses."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+MODEL = Path(__file__).parents[1] / "examples" / "digits" / "digits.onnx"
+
+
+def weft(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command in ``folder``."""
+    command = [sys.executable, "-c", "from weft.cli import main; main()", *map(str, words)]
+    environment = {**os.environ, "COLUMNS": "120"}
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, env=environment)
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cli")
+    result = weft("compile", MODEL, "-o", "digits.weft", "--dump", "ir", folder=folder)
+    assert result.returncode == 0, result.stderr
+    assert "conv3" in result.stdout
+    assert "is on the host: input 'image' is float32" in result.stdout
+    assert "vthread" in (folder / "ir" / "conv3.loops.txt").read_text()
+    return folder / "digits.weft"
+
+
+@pytest.mark.parametrize("command", ["compile", "run", "disasm", "hw", "profile"])
+def test_every_command_explains_itself(command: str, tmp_path: Path) -> None:
+    result = weft(command, "--help", folder=tmp_path)
+    assert result.returncode == 0
+    assert "Usage" in result.stdout
+
+
+def test_run_writes_results_that_the_input_decides(artifact: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "zeros.npy", np.zeros((1, 1, 8, 8), np.float32))
+    for name in ("a", "b"):
+        result = weft("run", artifact, "-i", "zeros.npy", "-o", f"{name}.npz", folder=tmp_path)
+        assert result.returncode == 0, result.stderr
+    first, second = (np.load(tmp_path / f"{name}.npz")["logits"] for name in ("a", "b"))
+    np.testing.assert_array_equal(first, second)
+    assert first.shape == (1, 10)
+
+
+def test_run_on_rtl_shows_where_the_cycles_went(artifact: Path, tmp_path: Path) -> None:
+    result = weft("run", artifact, "-d", "rtl", "-t", "trace.json", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "utilisation" in result.stdout
+    assert "token gemm" in result.stdout
+    assert (tmp_path / "trace.json").stat().st_size > 10_000
+
+
+def test_disasm_shows_one_layer(artifact: Path, tmp_path: Path) -> None:
+    result = weft("disasm", artifact, "--layer", "max_pool", folder=tmp_path)
+    lines = [line for line in result.stdout.splitlines() if not line.startswith("#")]
+    assert lines
+    assert all("# max_pool, tile" in line for line in lines)
+    assert any("op=max_accumulate" in line for line in lines)
+
+
+def test_hw_writes_verilog(tmp_path: Path) -> None:
+    result = weft("hw", "-c", "tiny", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "module weft_core" in (tmp_path / "tiny.v").read_text()
+
+
+def cut(path: Path) -> None:
+    (path / "bad.onnx").write_bytes(MODEL.read_bytes()[:5000])
+
+
+def flipped(path: Path) -> None:
+    result = weft("compile", MODEL, "-o", "bad.weft", folder=path)
+    assert result.returncode == 0
+    raw = bytearray((path / "bad.weft").read_bytes())
+    raw[len(raw) // 2] ^= 1
+    (path / "bad.weft").write_bytes(raw)
+
+
+@pytest.mark.parametrize(
+    ("words", "prepare", "message"),
+    [
+        (("compile", "none.onnx"), None, "none.onnx"),
+        (("compile", "bad.onnx"), cut, "is not a complete ONNX file"),
+        (("compile", MODEL, "-c", "zynq"), None, "unknown configuration 'zynq'; known: pynq, tiny, wide"),
+        (("compile", MODEL, "-c", "none.json"), None, "none.json"),
+        (("compile", MODEL, "--shape", "image=big"), None, "--shape 'image=big' is not NAME=1x3x224x224"),
+        (("run", "none.weft"), None, "cannot read none.weft: No such file"),
+        (("run", "bad.weft"), flipped, "the checksum of the file is wrong"),
+        (("disasm", MODEL), None, "this is not a weft artifact; make one with 'weft compile'"),
+    ],
+)
+def test_bad_input_is_one_readable_line(words: tuple[str, ...], prepare: object, message: str, tmp_path: Path) -> None:
+    if callable(prepare):
+        prepare(tmp_path)
+    result = weft(*words, folder=tmp_path)
+    assert result.returncode == 1
+    assert "Traceback" not in result.stderr
+    assert message in " ".join(result.stderr.split())
+
+
+def test_an_unknown_device_lists_the_known_ones(artifact: Path, tmp_path: Path) -> None:
+    result = weft("run", artifact, "-d", "fpga", folder=tmp_path)
+    assert result.returncode == 1
+    assert "unknown device 'fpga'; known: fsim, null, rtl" in result.stderr
