@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from ..hw.config import CoreConfig
 from ..sim.dram import DramModel
 from ..sim.fsim import FunctionalSimulator
 from ..sim.result import RunResult
+from ..sim.timing import Predictor
 from ..sim.verilated import RtlSimulator
 from .errors import CoreFaultError, DeviceError
 
@@ -88,14 +90,20 @@ class NullDevice(Device):
 
 
 class FsimDevice(Device):
-    """The functional simulator: exact integers, no time."""
+    """The functional simulator, and the timing model beside it: exact integers, predicted cycles.
+
+    A run that ends in a fault has no cycles. ``timing=False`` leaves the timing model out, which needs a C++ compiler.
+    """
 
     name = "fsim"
 
-    def __init__(self, config: CoreConfig, *, check_races: bool = False) -> None:
+    def __init__(
+        self, config: CoreConfig, *, check_races: bool = False, dram: DramModel | None = None, timing: bool = True
+    ) -> None:
         super().__init__(config)
         self._check_races = check_races
         self._simulator = FunctionalSimulator(config, 0)
+        self._predictor = Predictor(config, dram or DramModel()) if timing else None
 
     def allocate(self, window_bytes: int) -> None:
         self._simulator = FunctionalSimulator(self.config, window_bytes, check_races=self._check_races)
@@ -104,7 +112,12 @@ class FsimDevice(Device):
         return self._simulator.dram
 
     def execute(self, offset: int, count: int, trace: bool) -> RunResult:
-        return self._simulator.run(offset, count)
+        code = self._simulator.dram[offset : offset + count * self.config.instruction_bytes].copy()
+        result = self._simulator.run(offset, count)
+        if result.fault is not None or self._predictor is None:
+            return result
+        predicted = self._predictor.predict(code, offset=offset, trace=trace)
+        return replace(predicted, tokens_left=result.tokens_left)
 
 
 class RtlDevice(Device):

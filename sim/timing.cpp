@@ -16,6 +16,12 @@ uint64_t bits(const uint8_t* word, int position, int width) {
     return value;
 }
 
+// Loop levels and extents that the core refuses; all else that is wrong gives wrong cycles at worst.
+bool is_legal(const Instruction& instruction) {
+    if (instruction.opcode == kOpLoop) return instruction.loop.level < kLevels && instruction.loop.values.extent;
+    return instruction.work.levels <= kLevels;
+}
+
 // The fields in the order of sim/timing.py's FIELDS.
 Instruction decode(const Core& core, const uint8_t* word) {
     Instruction instruction;
@@ -194,12 +200,16 @@ class Machine {
 
 extern "C" {
 
-// A finished prediction, with its trace; null if the program does not end. `cycles` of `result` is -1 then.
+// A finished prediction, with its trace. `cycles` of `result` is -1 if the program does not end; null is returned if an
+// instruction is illegal.
 void* weft_timing_predict(const WeftTimingCore* core, const uint8_t* code, uint64_t count, uint32_t offset,
                           int64_t limit, int32_t trace, int32_t every_cycle, WeftTimingResult* result) {
     std::vector<weft::Instruction> program;
     program.reserve(count);
-    for (uint64_t i = 0; i < count; ++i) program.push_back(weft::decode(*core, code + i * core->instruction_bytes));
+    for (uint64_t i = 0; i < count; ++i) {
+        program.push_back(weft::decode(*core, code + i * core->instruction_bytes));
+        if (!weft::is_legal(program.back())) return nullptr;
+    }
     auto* machine = new weft::Machine(*core, program, offset, trace);
     result->cycles = -1;
     machine->run(limit, every_cycle, *result);

@@ -8,6 +8,7 @@ of the core is derived here from ``hw/``.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +32,10 @@ PLANNER_CYCLES = 7
 RESULT_QUEUE_CYCLES = 1
 """From a vector result's arrival in the queue before the write port until it can leave it (``hw.vector_results``)."""
 
-CYCLE_LIMIT = 1_000_000
+CYCLE_LIMIT = 10_000_000_000
+
+PREDICTIONS_KEPT = 64
+"""Programs that a :class:`Predictor` remembers: those of one network."""
 
 FIELDS: dict[Opcode, tuple[str, ...]] = {
     Opcode.LOOP: ("level", "extent", "dst_stride", "a_stride", "b_stride"),
@@ -110,7 +114,8 @@ def predict(
 
     The program must be legal: run it on the functional simulator first if that is not known. Indices and addresses are
     not checked; errors of the bus (``dram.errors``) are left out. ``offset`` is the program's place in the window.
-    :class:`InstructionError` names an illegal instruction; :class:`SimulationError` says that the program does not end.
+    :class:`SimulationError` says that the program does not end; :class:`InstructionError` names an instruction that
+    exists in no form.
     """
     return predict_details(config, program, dram, offset=offset, trace=trace).result
 
@@ -134,6 +139,8 @@ def predict_details(
     machine = library.weft_timing_predict(
         ctypes.byref(core), code.ctypes.data, count, offset, CYCLE_LIMIT, trace, every_cycle, ctypes.byref(result)
     )
+    if not machine:
+        disassemble(config, code)  # raises, and says why
     try:
         if result.cycles < 0:
             raise SimulationError(
@@ -160,6 +167,24 @@ def predict_details(
     )
 
 
+class Predictor:
+    """:func:`predict` for one core and memory; a program that comes again is not worked out again."""
+
+    def __init__(self, config: CoreConfig, dram: DramModel) -> None:
+        self.config = config
+        self.dram = dram
+        self._known: dict[tuple[bytes, int, bool], RunResult] = {}
+
+    def predict(self, program: npt.NDArray[np.uint8], *, offset: int = 0, trace: bool = False) -> RunResult:
+        """As :func:`predict`."""
+        key = (hashlib.sha256(program.tobytes()).digest(), offset, trace)
+        if key not in self._known:
+            if len(self._known) == PREDICTIONS_KEPT:
+                self._known.pop(next(iter(self._known)))
+            self._known[key] = predict(self.config, program, self.dram, offset=offset, trace=trace)
+        return self._known[key]
+
+
 def _check_program(config: CoreConfig, code: npt.NDArray[np.uint8], offset: int) -> None:
     """Only what would make the model read or count nonsense."""
     if offset % PROGRAM_ALIGNMENT:
@@ -168,11 +193,11 @@ def _check_program(config: CoreConfig, code: npt.NDArray[np.uint8], offset: int)
     if len(code) % size:
         disassemble(config, code)  # raises, and says why
     words = code.reshape(-1, size)
-    opcodes, engines = words[:, 0] & 7, (words[:, 0] >> 3) | (words[:, 1] << 5 & 7)
+    opcodes, engines = words[:, 0] & 7, words[:, 0] >> 3 & 7
+    if np.any(opcodes == 0) or np.any(engines >= len(Engine)):
+        disassemble(config, code)
     if not np.any(opcodes == Opcode.FINISH):
         raise SimulationError("the program has no FINISH")
-    if np.any(opcodes == 0) or np.any((engines & 7) >= len(Engine)):
-        disassemble(config, code)
 
 
 def _describe_core(config: CoreConfig, dram: DramModel) -> _Core:

@@ -134,9 +134,9 @@ class Vector {
             moves = fetch_operands(now, written_before);
             issues = room && !pending_a_ && !pending_b_ && !pending_d_;
         }
-        work.busy = moves || issues;
+        work.busy = busy_ = moves || issues;
         if (issues) {
-            if (!task_.to_out) writer_[held_.dst] = issued_;
+            if (!task_.to_out && held_.dst < writer_.size()) writer_[held_.dst] = issued_;
             ++issued_;
             results_.push({now + core.vector_result, held_.dst, task_.to_out, held_end_});
         }
@@ -168,7 +168,7 @@ class Vector {
     }
     void wake(Cycle now) const {
         const unsigned part = kFirstEngine + kVector;
-        if (occupied_ || loops_valid_ || offered_ || count_.settles_after(now)) {
+        if (busy_ || occupied_ || loops_valid_ || offered_ || count_.settles_after(now)) {
             shared_.wakes.wake(part, now + 1);
         } else if (!results_.empty()) {
             shared_.wakes.wake(part, std::max(results_.front().ready, now + 1));
@@ -282,7 +282,7 @@ class Vector {
     Nest nest_;
     Task next_task_{};
     // The micro-op that fetches.
-    bool occupied_ = false, held_end_ = false;
+    bool occupied_ = false, held_end_ = false, busy_ = false;
     Nest::Index held_;
     Task task_{};
     uint32_t b_index_ = 0;
