@@ -97,6 +97,14 @@ def compute_at(func: PrimFunc, block: str, loop: Var) -> PrimFunc:
     outer = ranges_of(target)
     window = _read_window(buffer, users, target, outer)
     axes = plain_axes(leaf, "compute_at")
+    around = {node.var for node in loops_of(path[:nest_position])}
+    for axis in axes:
+        if axis is not None and axis in around:
+            raise ScheduleError(
+                f"compute_at: block {block!r} writes {buffer.name!r} at {axis.name!r}, which is a loop around it",
+                at=at,
+                hint="compute_at before reverse_compute_at and double_buffer",
+            )
     moved = _retarget_nest(nest, leaf, axes, window)
     local = replace(buffer, shape=window.most)
     moved = _rebase(moved, buffer, local, None)
@@ -135,11 +143,12 @@ def reverse_compute_at(func: PrimFunc, block: str, loop: Var) -> PrimFunc:
     outer = ranges_of(target)
     free_loops = [node for node in loops_of(target) if not any(node is other for other in path)]
     plain_axes(leaf, "reverse_compute_at")
+    own = {node.var for node in loops_of(path[nest_position:])}
     placed: dict[Var, tuple[Expr, Expr]] = {}
     windows: dict[Buffer, Window] = {}
     for source in produced:
         windows[source] = window = _written_window(source, target, outer, free_loops, block)
-        for axis, start, extent in _read_axes(leaf, source, window):
+        for axis, start, extent in _read_axes(leaf, source, window, own):
             if placed.setdefault(axis, (start, extent)) != (start, extent):
                 raise ScheduleError(
                     f"reverse_compute_at: the buffers that block {block!r} reads are completed in different parts",
@@ -345,17 +354,17 @@ def _same_product(first: list[Expr], second: list[Expr]) -> bool:
     return product[0] == product[1]
 
 
-def _read_axes(leaf: Block, source: Buffer, window: Window) -> list[tuple[Var, Expr, Expr]]:
-    """For each loop of the consumer that indexes ``source``: the loop, and the start and extent of its part."""
+def _read_axes(leaf: Block, source: Buffer, window: Window, own: set[Var]) -> list[tuple[Var, Expr, Expr]]:
+    """For each of the consumer's own loops that indexes ``source``: the loop, and the start and extent of its part."""
     at = f"block {leaf.name!r}"
     reads = {node.indices for node in walk_exprs(leaf.body.value) if isinstance(node, Load) and node.buffer == source}
     if len(reads) != 1:
         raise ScheduleError(f"reverse_compute_at: block {leaf.name!r} reads {source.name!r} at several elements", at=at)
     placed = []
     for index, start, extent in zip(next(iter(reads)), window.start, window.extent, strict=True):
-        if isinstance(index, Var):
+        if isinstance(index, Var) and index in own:
             placed.append((index, start, extent))
-        elif not (index == Const(0) and extent == Const(1)):
+        elif index != start or extent != Const(1):
             raise ScheduleError(
                 f"reverse_compute_at: block {leaf.name!r} reads {source.name!r} at {expr_text(index)}, "
                 "which is not one of its loops",

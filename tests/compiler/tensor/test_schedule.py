@@ -185,6 +185,13 @@ def test_marks_and_notes_are_printed() -> None:
     assert t.parse(str(schedule)) == schedule.func
 
 
+def first_row() -> t.Schedule:
+    """q reads one row of p, whatever the iteration."""
+    x = t.placeholder((6, 5), "int32", "x")
+    p = t.compute((6, 5), lambda i, j: x[i, j] * 2, "p")
+    return t.create_schedule(t.compute((5,), lambda j: p[0, j] + 1, "q"))
+
+
 def two_readers() -> t.Schedule:
     """matmul_chain with ``rest`` moved under ``positive``: several stages under one loop."""
     schedule = matmul_chain()
@@ -339,6 +346,11 @@ REFUSALS: dict[str, tuple[Callable[[], t.Schedule], Callable[[t.Schedule], Any],
         matmul_chain,
         lambda s: s.reverse_compute_at("rest", "i"),
         "reverse_compute_at: nothing that block 'rest' reads is written inside loop 'i' (at block 'rest')",
+    ),
+    "reverse_compute_at of what one iteration completes": (
+        first_row,
+        lambda s: s.reverse_compute_at("q", "i"),
+        "reverse_compute_at: block 'q' reads 'p' at 0, which is not one of its loops (at block 'q')",
     ),
     "decompose twice": (
         matmul_chain,

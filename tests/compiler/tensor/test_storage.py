@@ -169,6 +169,14 @@ REFUSALS: dict[str, tuple[Callable[[], t.Schedule], Callable[[t.Schedule], Any],
         lambda s: (s.split("acc_y", 5), s.compute_at("pad", "acc_y_o"), s.double_buffer("pad")),
         "double_buffer: loop 'acc_y_o' around 'pad' runs once, so there is no next turn (at buffer 'pad')",
     ),
+    "compute_at of a doubled buffer": (
+        padded_conv,
+        lambda s: (
+            s.reverse_compute_at("out", "o"), s.double_buffer("acc"), s.split("o", 1), s.compute_at("acc", "o_i"),
+        ),
+        "compute_at: block 'acc' writes 'acc' at 'o_o', which is a loop around it (at block 'acc'); hint: compute_at "
+        "before reverse_compute_at and double_buffer",
+    ),
     "parallel turns": (
         rows_of_pad,
         lambda s: (s.double_buffer("pad"), s.parallel("acc_y")),
