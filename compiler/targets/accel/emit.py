@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 
 from ....hw.config import STRIDE_BITS, CoreConfig
 from ....hw.isa import Engine, Gemm, Instruction, Load, Loop, Scratchpad, Store, Vector, VectorOp
-from ...tensor.ir import Allocate, Block, Expr, For, If, PrimFunc, Seq, Stmt, Var
+from ...tensor.ir import Allocate, Block, Buffer, Expr, For, If, IntrinsicCall, PrimFunc, Seq, Stmt, Var
 from ...tensor.ir import Store as StoreStmt
+from ...tensor.visitor import statements
 from ..errors import CompileError
 from .fold import CopyLoop, NestLoop, Rectangle, fold_copies, fold_levels, iterate
 from .intrinsics import EmitFill, EmitGemm, EmitLoad, EmitStore, EmitVector, entry_elements, scratchpad_depth
 from .leaf import Environment, Evaluator, Leaf, compile_expr, leaf_call, make_leaf
-from .scratchpads import Ring
+from .scratchpads import Ring, Zone, accumulator_zones
 from .stream import Access, Issue
 
 SCRATCHPADS = ("inp", "wgt", "acc", "out")
@@ -61,6 +62,8 @@ class Emitter:
         self.config = config
         self.issues: list[Issue] = []
         self.rings = {scope: Ring(scope, scratchpad_depth(config, scope)) for scope in SCRATCHPADS}
+        self._zones = accumulator_zones(config)
+        self._filled_by: dict[str, str] = {}
         self._levels: dict[Engine, dict[int, tuple[int, int, int, int]]] = {Engine.GEMM: {}, Engine.VECTOR: {}}
         self._largest_stride = (1 << config.index_bits) - 1
         self._dram: Mapping[str, DramBuffer] = {}
@@ -79,15 +82,14 @@ class Emitter:
         if missing:
             raise CompileError(f"parameter {missing[0]!r} has no place in the window", at=f"function {function.name!r}")
         self._dram, self._layer, self._tiles = dram, layer, 0
-        before = {scope: ring.head for scope, ring in self.rings.items()}
+        before = {scope: ring.copy() for scope, ring in self.rings.items()}
         length = len(self.issues)
         levels = {engine: dict(held) for engine, held in self._levels.items()}
+        self._filled_by = _filled_by(function)
         try:
             self._walk(function.body, [Context({}, {}, 0)], [])
         except CompileError as error:
-            for scope, head in before.items():
-                self.rings[scope] = Ring(scope, self.rings[scope].depth)
-                self.rings[scope].head = head
+            self.rings = before
             del self.issues[length:]
             self._levels = levels
             raise type(error)(error.message, at=error.at or f"function {function.name!r}", hint=error.hint) from error
@@ -146,10 +148,13 @@ class Emitter:
         ring = self.rings[buffer.scope]
         entries = -(-buffer.size // entry_elements(self.config, buffer.scope))
         for context in contexts:
-            context.bases[buffer.name] = ring.take(entries, buffer.name)
+            context.bases[buffer.name] = ring.take(entries, buffer.name, self._zones_of(buffer))
         self._walk(stmt.body, contexts, outer)
         for context in contexts:
             ring.release(context.bases.pop(buffer.name))
+
+    def _zones_of(self, buffer: Buffer) -> tuple[Zone, ...]:
+        return self._zones.get(self._filled_by.get(buffer.name, ""), ()) if buffer.scope == "acc" else ()
 
     def _threads(self, loop: For, contexts: list[Context]) -> list[Context]:
         extent = self._evaluator(loop.extent)
@@ -379,6 +384,26 @@ class Emitter:
             )  # fmt: skip
             read = Access("out", instruction.index, (piece.entries,), (1,))
             self._add(instruction, context, (read,), self._dram_access(buffer, piece, offset, entry_bytes))
+
+
+def _filled_by(function: PrimFunc) -> dict[str, str]:
+    """For each buffer of the accumulator, the kind of instruction that fills it."""
+    found: dict[str, str] = {}
+    for stmt in statements(function.body):
+        if isinstance(stmt, IntrinsicCall):
+            for operand, declared in zip(stmt.operands, stmt.intrinsic.operands, strict=True):
+                if declared.mode != "in" and declared.scope == "acc":
+                    match stmt.intrinsic.emits:
+                        case EmitGemm():
+                            kind = "matrix"
+                        case EmitLoad(engine=Engine.LOADW):
+                            kind = "parameters"
+                        case EmitLoad() | EmitFill():
+                            kind = "load"
+                        case _:
+                            kind = "vector"
+                    found.setdefault(operand.buffer.name, kind)
+    return found
 
 
 def _access(memory: str, first: int, levels: tuple[NestLoop, ...], operand: int, entries: int = 1) -> Access:

@@ -113,11 +113,11 @@ def _order_reduction(schedule: Schedule, problem: Problem, tiling: Tiling) -> Va
     loops = schedule.get_loops(problem.kernel.stages.reduce)
     if not problem.is_matrix:
         no, ko, y, x, ro, n, so, kh, kw = loops[-9:]
-        schedule.reorder(no, kh, kw, ko, y, x, ro, n, so)
+        schedule.reorder(no, ko, y, x, kh, kw, ro, n, so)
         return None
     no, ko, y, x, ro, n, so, kc, kh, kw, rk, sk = loops[-12:]
     outer, inner = schedule.split(kc, tiling.reduction)
-    schedule.reorder(no, outer, inner, kh, kw, ko, y, x, ro, n, so, rk, sk)
+    schedule.reorder(no, outer, ko, y, x, inner, kh, kw, ro, n, so, rk, sk)
     return outer if tiling.reduction < problem.reduction else None
 
 

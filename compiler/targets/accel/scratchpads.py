@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+from ....hw.config import CoreConfig
 from ..errors import ScratchpadFullError
+
+Zone = tuple[int, int]
+"""Entries ``start .. stop-1`` of a scratchpad."""
 
 
 class Ring:
     """Hands out the next free range after the one handed out last; wraps around at the end of the scratchpad.
 
-    Taking always new entries is what lets a load run ahead of the work on the tile before it.
+    Taking always new entries is what lets a load run ahead of the work on the tile before it. A zone of the scratchpad
+    goes round by itself.
     """
 
     def __init__(self, scope: str, depth: int) -> None:
         self.scope = scope
         self.depth = depth
-        self.head = 0
+        self._heads: dict[Zone, int] = {}
         self._live: dict[int, int] = {}  # start -> stop
         self.most_live = 0
 
-    def take(self, entries: int, name: str) -> int:
-        """First entry of a range of ``entries`` for buffer ``name``; ScratchpadFullError if there is none."""
-        start = self._find(self.head, entries)
-        if start is None:
-            start = self._find(0, entries)
-        if start is None:
+    def take(self, entries: int, name: str, zones: tuple[Zone, ...] = ()) -> int:
+        """First entry of a range of ``entries`` for buffer ``name``; ScratchpadFullError if there is none.
+
+        The first of the ``zones`` with room is taken, or else the first place anywhere.
+        """
+        for zone in (*zones, (0, self.depth)):
+            start = self._find(self._heads.get(zone, zone[0]), zone[1], entries)
+            if start is None:
+                start = self._find(*zone, entries)
+            if start is not None:
+                break
+        else:
             used = sum(stop - begin for begin, stop in self._live.items())
             raise ScratchpadFullError(
                 f"buffer {name!r} needs {entries} entries in one piece in scratchpad {self.scope!r}, which has "
@@ -31,7 +42,7 @@ class Ring:
                 hint="use smaller tiles or fewer virtual threads",
             )
         self._live[start] = start + entries
-        self.head = start + entries
+        self._heads[zone] = start + entries
         self.most_live = max(self.most_live, sum(stop - begin for begin, stop in self._live.items()))
         return start
 
@@ -39,8 +50,34 @@ class Ring:
         """Give back the range that begins at ``start``."""
         del self._live[start]
 
-    def _find(self, start: int, entries: int) -> int | None:
+    def copy(self) -> Ring:
+        """A ring in the same state."""
+        ring = Ring(self.scope, self.depth)
+        ring._heads, ring._live, ring.most_live = dict(self._heads), dict(self._live), self.most_live
+        return ring
+
+    def _find(self, start: int, end: int, entries: int) -> int | None:
         for begin, stop in sorted(self._live.items()):
             if begin < start + entries and start < stop:
                 start = stop
-        return start if start + entries <= self.depth else None
+        return start if start + entries <= end else None
+
+
+def accumulator_zones(config: CoreConfig) -> dict[str, tuple[Zone, ...]]:
+    """Where buffers of the accumulator should lie, by what fills them: ``matrix``, ``load``, ``parameters``, ``vector``.
+
+    A bank serves one read and one write a cycle, and matrix products write in every cycle. So their tiles have banks
+    of their own; what streams in has others, and parameters lie apart from the data that is read together with them.
+    """
+    bank = config.acc_depth // config.acc_banks
+    if config.acc_banks == 1:
+        return {}
+    last = config.acc_depth - bank
+    half = config.acc_depth // 2
+    rest: Zone = (0, last)
+    return {
+        "matrix": ((0, half), rest),
+        "load": ((half, last), rest),
+        "parameters": ((last, config.acc_depth),),
+        "vector": ((last, config.acc_depth), (half, config.acc_depth)),
+    }
