@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import typer
 from rich.console import Console, RenderableType
+from rich.markup import escape
 from rich.status import Status
 
 from .compiler.compile import compile_model
@@ -75,7 +76,7 @@ def main() -> None:
     try:
         app()
     except EXPECTED_ERRORS as error:
-        err.print(f"[bold red]error:[/] {error}", highlight=False, markup=True, soft_wrap=True)
+        err.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, markup=True, soft_wrap=True)
         sys.exit(1)
 
 
@@ -188,7 +189,7 @@ def profile_command(
         try:
             write_plots(found, folder)
         except DeviceError as error:
-            out.print(f"no pictures: {error}")
+            out.print(f"no pictures: {error}", markup=False)
     (out if out.is_terminal else Console(width=REPORT_COLUMNS)).print(*tables)
     out.print(f"wrote {folder}; its trace ({slices:,} slices) opens at https://ui.perfetto.dev")
 

@@ -39,7 +39,7 @@ CAUSE_LABELS = {
     Cause.ARRAY: "array works",
     Cause.RAMP: "ramp (first loads, last stores)",
     Cause.INPUTS: "activations from DRAM",
-    Cause.WEIGHTS: "weights from DRAM",
+    Cause.WEIGHTS: "weights, parameters from DRAM",
     Cause.STORES: "stores to DRAM",
     Cause.VECTOR: "vector engine",
     Cause.TOKENS: "tokens on their way",
@@ -53,6 +53,9 @@ _WAIT_COLOURS = {Wait.MEMORY: "#f3d3d6", Wait.PORT: "#c3c6d4", Wait.TOKEN: "#ece
 _PADDED_COLOUR = "#81b1d5"
 _INCH_A_LABEL = 0.19
 _LABELLED_POINTS = 14
+_SAME_PLACE = 6.0
+"""Pixels between points that share one name."""
+
 _NAMED_LOSS = 0.05
 """Share of its cycles that a layer must lose to be named in the roofline."""
 
@@ -151,8 +154,9 @@ def _label_points(
     taken = [legend, *(text.get_window_extent(renderer).extents for text in axes.texts)]
     lost = [item.cycles - item.bounds.compute for item in shown]
     named = [place for place, item in enumerate(shown) if lost[place] > _NAMED_LOSS * item.cycles]
-    for index in sorted(named, key=lambda place: -lost[place])[:_LABELLED_POINTS]:
-        measured = axes.text(0.5, 0.5, shown[index].layer.name, fontsize=8, transform=axes.transAxes)
+    for index, alike in _clusters(points, sorted(named, key=lambda place: -lost[place]))[:_LABELLED_POINTS]:
+        name = shown[index].layer.name + (f" and {alike} more" if alike else "")
+        measured = axes.text(0.5, 0.5, name, fontsize=8, transform=axes.transAxes)
         extent = measured.get_window_extent(renderer)
         measured.remove()
         for right, up in _offsets():
@@ -162,11 +166,24 @@ def _label_points(
             if _inside(box, frame) and not any(_overlap(box, other) for other in taken) and not _covers(box, obstacles):
                 taken.append(box)
                 axes.annotate(
-                    shown[index].layer.name, places[index], xytext=(right, up), textcoords="offset points", fontsize=8,
+                    name, places[index], xytext=(right, up), textcoords="offset points", fontsize=8,
                     ha="left" if right > 0 else "right", va="center", zorder=4,
                     arrowprops={"arrowstyle": "-", "color": "#888888", "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3},
                 ).set_in_layout(False)  # fmt: skip
                 break
+
+
+def _clusters(points: npt.NDArray[np.float64], order: Sequence[int]) -> list[tuple[int, int]]:
+    """Points that share no place on paper, in ``order``, each with the number of others of ``order`` in its place."""
+    found: dict[int, int] = {}
+    for index in order:
+        near = (first for first in found if np.hypot(*(points[index] - points[first])) < _SAME_PLACE)
+        first = next(near, None)
+        if first is None:
+            found[index] = 0
+        else:
+            found[first] += 1
+    return list(found.items())
 
 
 def _offsets() -> Iterator[tuple[float, float]]:
@@ -198,6 +215,7 @@ def engine_timeline(profile: Profile, bins: int = 1000) -> Any:
     figure, axes = _pyplot().subplots(
         rows, 1, figsize=(16, 9.5), sharex=True, layout="constrained", height_ratios=[1] * len(Engine) + [1.4]
     )
+    figure.get_layout_engine().set(rect=(0, 0, 0.965, 1))  # the last layers' slanted names reach beyond the axes
     colours = [_LAYER_COLOURS[place % len(_LAYER_COLOURS)] for place in range(len(profile.layers))]
     scale, unit = (1e6, "million cycles") if profile.cycles >= 2_000_000 else (1e3, "thousand cycles")
     edges = binned.edges / scale

@@ -93,7 +93,7 @@ class LayerProfile:
 WHY = {
     Cause.RAMP: "ramp: first loads, last stores",
     Cause.INPUTS: "waits for activations",
-    Cause.WEIGHTS: "waits for weights",
+    Cause.WEIGHTS: "waits for weights, parameters",
     Cause.STORES: "waits for stores",
     Cause.VECTOR: "waits for the vector engine",
     Cause.TOKENS: "waits for tokens on their way",

@@ -60,7 +60,7 @@ def test_a_trace_names_node_and_instruction(model: CompiledModel, tmp_path_facto
     path = tmp_path_factory.mktemp("trace") / "run.perfetto.json"
     assert write_trace(module, path) > 4
     text = path.read_text()
-    assert "add · VECTOR" in text
+    assert "add · tile 0 · VECTOR add" in text
     assert "op=add" in text
     assert "Add_0" in text
 
