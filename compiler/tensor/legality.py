@@ -48,8 +48,8 @@ class Legality:
     """The nodes of one stage; None stands for whatever there is.
 
     ``loop_kinds`` has ``bind`` for loops bound to any hardware index. ``operators`` and ``functions`` count in all
-    expressions: values, indices, extents and conditions. ``parameter_scopes`` are the memories of the function's
-    parameters, ``scopes`` those of allocated buffers.
+    expressions: values, indices, extents and conditions. ``types`` are those of buffers.
+    ``parameter_scopes`` are the memories of the function's parameters, ``scopes`` those of allocated buffers.
     """
 
     stage: str
