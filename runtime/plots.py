@@ -52,7 +52,7 @@ _LAYER_COLOURS = (
 _WAIT_COLOURS = {Wait.MEMORY: "#f3d3d6", Wait.PORT: "#c3c6d4", Wait.TOKEN: "#ececec"}
 _PADDED_COLOUR = "#81b1d5"
 _INCH_A_LABEL = 0.19
-_LABELLED_POINTS = 14
+_LABELLED_POINTS = 12
 _SAME_PLACE = 6.0
 """Pixels between points that share one name."""
 
@@ -188,7 +188,7 @@ def _clusters(points: npt.NDArray[np.float64], order: Sequence[int]) -> list[tup
 
 def _offsets() -> Iterator[tuple[float, float]]:
     """Places for a name around its point, in points, the nearest first."""
-    for distance in (12, 18, 26, 36, 48, 62, 78, 96, 116, 140, 170):
+    for distance in (12, 18, 26, 36, 48, 62, 78, 96):
         for right, up in ((1, 0.2), (1, -0.5), (-1, 0.3), (-1, -0.5), (0.5, 1), (0.5, -1), (-0.5, 1), (-0.5, -1)):
             yield right * distance, up * distance
 
