@@ -132,4 +132,3 @@ class IntrinsicCall(Stmt):
     def scalar(self, name: str) -> Expr:
         """Value of the scalar parameter ``name``; KeyError if the intrinsic has none of that name."""
         return dict(self.scalars)[name]
-

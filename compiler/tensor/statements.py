@@ -229,4 +229,3 @@ def check_indices(what: str, buffer: Buffer, indices: tuple[Expr, ...]) -> None:
     for position, index in enumerate(indices):
         if index.dtype != "int64":
             raise IRError(f"{what} {buffer.name!r}: index {position} is {index.dtype}, but must be int64")
-

@@ -159,9 +159,7 @@ def replace_buffer(stmt: Stmt, old: Buffer, new: Buffer) -> Stmt:
     return allocate(map_accesses(stmt, old, new, lambda indices: indices))
 
 
-def map_accesses(
-    stmt: Stmt, old: Buffer, new: Buffer, change: Callable[[tuple[Expr, ...]], tuple[Expr, ...]]
-) -> Stmt:
+def map_accesses(stmt: Stmt, old: Buffer, new: Buffer, change: Callable[[tuple[Expr, ...]], tuple[Expr, ...]]) -> Stmt:
     """The tree with every access to ``old`` made to ``new``, at the indices that ``change`` gives."""
 
     def rule(node: Expr) -> Expr | None:

@@ -48,9 +48,7 @@ def execute(stmt: t.Stmt, threads: list[Thread]) -> None:
                 execute(body, woven)
                 return
             for value in range(max(counts, default=0)):
-                execute(
-                    body, [Thread({**thread.env, var: value}, thread.memory) for thread, n in steps if value < n]
-                )
+                execute(body, [Thread({**thread.env, var: value}, thread.memory) for thread, n in steps if value < n])
         case t.Seq(body):
             for child in body:
                 execute(child, threads)

@@ -172,7 +172,10 @@ REFUSALS: dict[str, tuple[Callable[[], t.Schedule], Callable[[t.Schedule], Any],
     "compute_at of a doubled buffer": (
         padded_conv,
         lambda s: (
-            s.reverse_compute_at("out", "o"), s.double_buffer("acc"), s.split("o", 1), s.compute_at("acc", "o_i"),
+            s.reverse_compute_at("out", "o"),
+            s.double_buffer("acc"),
+            s.split("o", 1),
+            s.compute_at("acc", "o_i"),
         ),
         "compute_at: block 'acc' writes 'acc' at 'o_o', which is a loop around it (at block 'acc'); hint: compute_at "
         "before reverse_compute_at and double_buffer",
