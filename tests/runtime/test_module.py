@@ -66,9 +66,9 @@ def test_a_trace_names_node_and_instruction(model: CompiledModel, tmp_path_facto
 
 
 def test_a_device_without_time_has_no_trace(model: CompiledModel) -> None:
-    module = load(model)
+    module = load(model, "null")
     module.run(X, trace=True)
-    with pytest.raises(DeviceError, match="the last run on device 'fsim' recorded no trace; use device 'rtl'"):
+    with pytest.raises(DeviceError, match="the last run on device 'null' recorded no trace; use device 'rtl'"):
         write_trace(module, "unused")
 
 
