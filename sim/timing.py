@@ -272,9 +272,7 @@ def _trace(library: ctypes.CDLL, machine: int) -> Trace:
     return Trace(events, activity[np.lexsort((activity["start"], activity["engine"]))])
 
 
-def _records(
-    library: ctypes.CDLL, machine: int, name: str, dtype: np.dtype[np.void]
-) -> npt.NDArray[np.void]:
+def _records(library: ctypes.CDLL, machine: int, name: str, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
     first = ctypes.c_void_p()
     count = getattr(library, f"weft_timing_{name}")(machine, ctypes.byref(first))
     if not count:
