@@ -38,13 +38,12 @@ def layer_table(module: LoadedModule) -> RenderableType:
     cycles = layer_cycles(module)
     table = _table(
         f"{model.name} on {model.config.name}, device {module.device.name}",
-        "layer,kind,on",
+        "layer,on",
         "MACs,cycles,utilisation,loaded B,stored B",
     )
     for layer, count in zip(model.layers, cycles, strict=True):
         table.add_row(
             layer.name,
-            layer.kind,
             layer.placement,
             f"{layer.macs:,}",
             f"{count:,}" if layer.placement == "accel" else "-",
@@ -56,7 +55,6 @@ def layer_table(module: LoadedModule) -> RenderableType:
     table.add_section()
     table.add_row(
         "total",
-        "",
         "",
         f"{macs:,}",
         f"{total:,}",
@@ -89,7 +87,7 @@ def utilisation(model: CompiledModel, macs: int, cycles: int) -> float:
 def _table(title: str, words: str, numbers: str) -> Table:
     table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in words.split(","):
-        table.add_column(heading, no_wrap=heading != "output", overflow="fold")
+        table.add_column(heading, no_wrap=heading in ("layer", "on"), overflow="fold")
     for heading in numbers.split(","):
         table.add_column(heading, justify="right", no_wrap=True)
     return table
