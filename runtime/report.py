@@ -14,10 +14,10 @@ from .trace import layer_cycles
 
 
 def placement_table(model: CompiledModel) -> RenderableType:
-    """For each layer: where it runs, its share of the MACs, its bytes; then why any is on the host."""
+    """For each layer: where it runs, its share of the MACs; then why any is on the host."""
     total = sum(layer.macs for layer in model.layers) or 1
     title = f"{model.name} on {model.config.name}: placement"
-    table = _table(title, "layer,kind,output,on", "MACs,share,loaded B,stored B")
+    table = _table(title, "layer,kind,output,on", "MACs,share")
     for layer in model.layers:
         table.add_row(
             layer.name,
@@ -26,8 +26,6 @@ def placement_table(model: CompiledModel) -> RenderableType:
             layer.placement,
             f"{layer.macs:,}",
             f"{layer.macs / total:.1%}",
-            f"{layer.bytes_loaded:,}",
-            f"{layer.bytes_stored:,}",
         )
     return Group(table, *(f"{layer.name} is on the host: {layer.reason}" for layer in model.layers if layer.reason))
 
