@@ -113,7 +113,7 @@ class Measured:
         )
 
 
-def packed_module(path: Path, config: CoreConfig) -> Module:
+def packed_module(path: Path | bytes, config: CoreConfig) -> Module:
     """The network as the target sees it: calls of fused, packed functions."""
     blocks = Blocks(config.batch, config.block_in, config.block_out)
     return standard_pipeline(blocks, bus_bytes=config.bus_bytes).run(from_onnx(path))
