@@ -14,7 +14,8 @@ from .engine import EngineControl, forward_engine_ports
 from .interfaces import EngineSignature, ReadPortSignature, WritePortSignature, chunk_bits
 from .isa import Fault, Opcode, instruction_layout
 from .loops import LoopNest, accept_instructions
-from .mac_array import PlainMacArray, array_latency
+from .mac_array import MacArray, array_latency
+from .mac_array_packed import mac_array
 
 ARRAY_STAGE = 3
 """Cycles from a micro-op's issue to its operands' arrival at the array: a register, then the scratchpads' two."""
@@ -75,7 +76,8 @@ class GemmEngine(wiring.Component):
             control.busy.eq(issue),
         ]
         stages = self._issue(m, micro_op, issue, zero)
-        self._multiply_accumulate(m, stages)
+        m.submodules.array = array = mac_array(config, platform)
+        self._multiply_accumulate(m, array, stages)
         m.d.comb += [
             control.retire.eq(stages[-1].valid & stages[-1].content.end),
             control.quiet.eq(~Cat(stage.valid for stage in stages).any()),
@@ -122,9 +124,8 @@ class GemmEngine(wiring.Component):
         ]
         return stages
 
-    def _multiply_accumulate(self, m: Module, stages: list[_Stage]) -> None:
+    def _multiply_accumulate(self, m: Module, array: MacArray, stages: list[_Stage]) -> None:
         config = self.config
-        m.submodules.array = array = PlainMacArray(config)
         m.d.comb += [
             array.valid.eq(stages[ARRAY_STAGE - 1].valid),
             array.inp.eq(self.read_inp.data),

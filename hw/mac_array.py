@@ -43,11 +43,11 @@ def array_latency(config: CoreConfig) -> int:
     return MULTIPLY_STAGES + (int(ceil_log2(config.block_in)) + 1) // 2
 
 
-class PlainMacArray(wiring.Component):
+class MacArray(wiring.Component):
     """``sums[output_lane(n, o)] = sum over k of inp[n, k] * wgt[o, k]``, :func:`array_latency` cycles after ``valid``.
 
-    Takes a wave every cycle; operands need to hold only in the cycle with ``valid``. Multipliers are left to synthesis.
-    Whatever replaces this class must have the same ports and latency.
+    Takes a wave every cycle; operands need to hold only in the cycle with ``valid``, and ``sums`` stay until the next
+    wave's. All variants have these ports and are equal in every cycle.
     """
 
     def __init__(self, config: CoreConfig) -> None:
@@ -61,17 +61,16 @@ class PlainMacArray(wiring.Component):
             }
         )
 
+
+class PlainMacArray(MacArray):
+    """The array that leaves multipliers to synthesis; the fast one in simulation."""
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self.config
-        valids = [self.valid]
-        for stage in range(array_latency(config) - 1):
-            valid = Signal(name=f"valid_{stage + 1}")
-            m.d.sync += valid.eq(valids[-1])
-            valids.append(valid)
-
-        inp = [_element(m, self.inp, lane, f"inp_{lane}") for lane in range(config.inp_bytes)]
-        wgt = [_element(m, self.wgt, lane, f"wgt_{lane}") for lane in range(config.wgt_bytes)]
+        valids = stage_valids(m, config, self.valid)
+        inp = [element(m, self.inp, lane, f"inp_{lane}") for lane in range(config.inp_bytes)]
+        wgt = [element(m, self.wgt, lane, f"wgt_{lane}") for lane in range(config.wgt_bytes)]
         for row in range(config.batch):
             for output in range(config.block_out):
                 products = [
@@ -79,11 +78,23 @@ class PlainMacArray(wiring.Component):
                     for channel in range(config.block_in)
                 ]
                 lane = output_lane(config, row, output)
-                m.d.comb += self.sums[lane].eq(_pipelined_sum(m, products, valids, f"lane_{lane}"))
+                products = load_registers(m, products, valids[0], f"lane_{lane}_stage0")
+                m.d.comb += self.sums[lane].eq(pipelined_sum(m, products, valids, 1, f"lane_{lane}"))
         return m
 
 
-def _element(m: Module, entry: Any, lane: int, name: str) -> Signal:
+def stage_valids(m: Module, config: CoreConfig, valid: Signal) -> list[Signal]:
+    """For each stage of registers, from operands to sums, whether it loads in this cycle."""
+    valids = [valid]
+    for stage in range(array_latency(config) - 1):
+        delayed = Signal(name=f"valid_{stage + 1}")
+        m.d.sync += delayed.eq(valids[-1])
+        valids.append(delayed)
+    return valids
+
+
+def element(m: Module, entry: Any, lane: int, name: str) -> Signal:
+    """Byte ``lane`` of an entry, signed."""
     # A Signal of its own for each element is what makes the simulated array fast.
     element = Signal(signed(8), name=name)
     m.d.comb += element.eq(entry[8 * lane : 8 * lane + 8])
@@ -98,17 +109,21 @@ def _balanced_sum(values: list[Any]) -> Any:
     return _balanced_sum(values[:half]) + _balanced_sum(values[half:])
 
 
-def _pipelined_sum(m: Module, values: list[Any], valids: list[Signal], name: str) -> Any:
-    """Register ``values``, then add up in stages of a register each; spare stages come last, where least is stored."""
-    for stage, valid in enumerate(valids):
-        if stage:
-            values = [_balanced_sum(values[start : start + ADDENDS]) for start in range(0, len(values), ADDENDS)]
-        registers = [
-            Signal(value.shape(), reset_less=True, name=f"{name}_stage{stage}_{position}")
-            for position, value in enumerate(values)
-        ]
-        with m.If(valid):
-            m.d.sync += [register.eq(value) for register, value in zip(registers, values, strict=True)]
-        values = registers
+def load_registers(m: Module, values: list[Any], valid: Signal, name: str) -> list[Signal]:
+    """Registers that take the values in cycles with ``valid``."""
+    registers = [
+        Signal(value.shape(), reset_less=True, name=f"{name}_{position}") for position, value in enumerate(values)
+    ]
+    with m.If(valid):
+        m.d.sync += [register.eq(value) for register, value in zip(registers, values, strict=True)]
+    return registers
+
+
+def pipelined_sum(m: Module, values: list[Any], valids: list[Signal], first: int, name: str) -> Any:
+    """Add up registered ``values`` in stages of a register each, from stage ``first`` on; spare stages come last, where
+    least is stored."""
+    for stage, valid in enumerate(valids[first:], first):
+        values = [_balanced_sum(values[start : start + ADDENDS]) for start in range(0, len(values), ADDENDS)]
+        values = load_registers(m, values, valid, f"{name}_stage{stage}")
     (total,) = values
     return total

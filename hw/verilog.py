@@ -17,6 +17,7 @@ from amaranth.lib.wiring import In
 from .config import CoreConfig
 from .core import Core
 from .errors import HardwareError
+from .mac_array_packed import Multipliers
 
 TOP = "weft_core"
 """Name of the exported module; its clock is ``clk``, its synchronous reset ``rst``."""
@@ -36,8 +37,11 @@ write_verilog -norename -noattr core.v
 _REPEATED = re.compile(r"(?<=[{,] )([^,{}\n]+)((?:, \1)+)(?=[,} ])")
 
 
-def emit_verilog(config: CoreConfig) -> str:
-    """Verilog of the core; ports have single underscores (``m_axi_arvalid``). :class:`HardwareError` if Yosys fails."""
+def emit_verilog(config: CoreConfig, multipliers: Multipliers = Multipliers.PLAIN) -> str:
+    """Verilog of the core; ports have single underscores (``m_axi_arvalid``). :class:`HardwareError` if Yosys fails.
+
+    ``multipliers`` changes no cycle and no result: plain ones simulate fast, packed ones halve the DSP blocks.
+    """
     core = Core(config)
     ports = {}
     for path, member, value in core.signature.flatten(core):
@@ -47,7 +51,7 @@ def emit_verilog(config: CoreConfig) -> str:
     # Amaranth writes the zeros of every memory bit by bit, which is most of the text and of the time. The core's
     # memories may start with anything: programs write before they read, and the simulator fills them itself.
     with patch.object(rtlil.ModuleEmitter, "emit_memory", lambda *_: None):
-        text = rtlil.convert(core, name=TOP, ports=ports, emit_src=False)
+        text = rtlil.convert(core, platform=multipliers, name=TOP, ports=ports, emit_src=False)
     return fold_repeats(run_yosys(text))
 
 
