@@ -86,16 +86,15 @@ class Machine {
           gemm_(shared_),
           vector_(shared_, gemm_),
           load_(shared_, gemm_, kLoad),
-          loadw_(shared_, gemm_, kLoadW),
+          loadw_(shared_, gemm_, kLoadw),
           store_(shared_, write_),
-          controls_{{shared_, kLoad}, {shared_, kLoadW}, {shared_, kGemm}, {shared_, kVector}, {shared_, kStore}},
+          controls_{{shared_, kLoad}, {shared_, kLoadw}, {shared_, kGemm}, {shared_, kVector}, {shared_, kStore}},
           queues_{&controls_[0], &controls_[1], &controls_[2], &controls_[3], &controls_[4]},
           fetch_(shared_, queues_, offset, uint32_t(offset + program.size() * core.instruction_bytes - 1)) {
         shared_.trace = trace;
-        ReadClient* clients[] = {&load_.client, &loadw_.client, &fetch_.client};
-        const unsigned parts[] = {kFirstEngine + kLoad, kFirstEngine + kLoadW, kFetch};
-        std::copy(clients, clients + kReadClients, read_.clients);
-        std::copy(parts, parts + kReadClients, read_.parts);
+        read_.connect(kClientLoad, load_.client, kFirstEngine + kLoad);
+        read_.connect(kClientLoadw, loadw_.client, kFirstEngine + kLoadw);
+        read_.connect(kClientFetch, fetch_.client, kFetch);
         write_.cutter = &store_.cutter;
         for (unsigned engine = 0; engine < kEngines; ++engine) shared_.wakes.wake(kFirstEngine + engine, 0);
     }
@@ -155,8 +154,8 @@ class Machine {
             if (auto* instruction = control(now, kLoad, load_.step(now))) load_.begin(now, *instruction);
             load_.wake(now);
         }
-        if (wakes.due(kFirstEngine + kLoadW, now)) {
-            if (auto* instruction = control(now, kLoadW, loadw_.step(now))) loadw_.begin(now, *instruction);
+        if (wakes.due(kFirstEngine + kLoadw, now)) {
+            if (auto* instruction = control(now, kLoadw, loadw_.step(now))) loadw_.begin(now, *instruction);
             loadw_.wake(now);
         }
         if (wakes.due(kFirstEngine + kStore, now)) {
@@ -167,7 +166,6 @@ class Machine {
     }
 
     const Instruction* control(Cycle now, unsigned engine, const Work& work) {
-        controls_[engine].note_end(now);
         return controls_[engine].step(now, work);
     }
 

@@ -9,22 +9,14 @@
 #include <cstdint>
 #include <vector>
 
+#include "timing_isa.h"  // enumerations and constants of hw/*.py, written by sim/timing_library.py
+
 namespace weft {
 
 using Cycle = int64_t;
 constexpr Cycle kNever = INT64_MAX / 2;
 
-// In the order of hw.isa.Engine; the first two are also hw.axi.ReadClient.
-enum Engine : unsigned { kLoad, kLoadW, kGemm, kVector, kStore, kEngines };
-constexpr unsigned kReadClients = 3, kFetchClient = 2;
-
-// hw.isa.Opcode
-enum Opcode : uint8_t { kOpLoop = 1, kOpLoad, kOpStore, kOpGemm, kOpVector, kOpSync, kOpFinish, kOpcodes };
-
-// hw.interfaces.CycleClass
-enum Class : uint8_t { kIdle, kBusy, kInstruction, kMemory, kConflict, kSend, kToken = 8, kClasses = 16 };
-
-constexpr unsigned kLevels = 6, kMostFields = 16;
+constexpr unsigned kMostFields = 16;
 
 }  // namespace weft
 
@@ -34,7 +26,7 @@ extern "C" {
 struct WeftTimingCore {
     int64_t bus_bytes, instruction_bytes, queue_depth, token_depth, read_outstanding, write_outstanding;
     int64_t acc_depth, acc_banks, out_bytes;
-    int64_t load_bytes[2][3];  // DRAM bytes of an entry, for engines load and loadw, by hw.load_writer.LoadKind
+    int64_t load_bytes[2][weft::kLoadKinds];  // DRAM bytes of an entry, for engines load and loadw
     int64_t granule_bytes;
     // Depths and latencies
     int64_t ledger_entries, planner_cycles, loads_in_flight, stores_in_flight, entries_ahead;
@@ -46,7 +38,6 @@ struct WeftTimingCore {
     // Position, width and sign of each instruction field, by opcode; positions after the header's.
     int32_t header[4][2];
     int32_t fields[weft::kOpcodes][weft::kMostFields][3];
-    int64_t requantise, mac;  // hw.isa.VectorOp: parameters; the first accumulating one, which also reads b
 };
 
 struct WeftTimingEvent {
@@ -94,15 +85,18 @@ struct Instruction {
     } work;
 };
 
+inline unsigned power_of_two(int64_t least) {
+    unsigned size = 1;
+    while (size < least) size <<= 1;
+    return size;
+}
+
 // Amaranth's SyncFIFOBuffered: an item can be read two cycles after it was written. Whoever asks sees the state at the
 // start of the cycle, whatever has been done in it already.
 template <typename T>
 class Fifo {
   public:
-    explicit Fifo(unsigned depth) : depth_(depth), mask_(1) {
-        while (mask_ < depth + 1) mask_ <<= 1;
-        items_.resize(mask_--);
-    }
+    explicit Fifo(unsigned depth) : depth_(depth), mask_(power_of_two(depth + 1) - 1), items_(mask_ + 1) {}
     unsigned count_at(Cycle now) const { return count_ - (last_push_ == now) + (last_pop_ == now); }
     bool can_push(Cycle now) const {
         if (depth_ == 1) return count_at(now) == 0;

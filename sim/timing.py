@@ -18,13 +18,13 @@ from ..hw import bursts, engine, fetch, gemm, load, store, vector_fetch, vector_
 from ..hw.config import CoreConfig
 from ..hw.fetch import PROGRAM_ALIGNMENT
 from ..hw.interfaces import CycleClass
-from ..hw.isa import HEADER, Engine, Opcode, VectorOp, disassemble, instruction_fields
-from ..hw.load_writer import LoadTargets
+from ..hw.isa import HEADER, Engine, Opcode, disassemble, instruction_fields
+from ..hw.load_writer import LoadKind, LoadTargets
 from ..hw.mac_array import array_latency
 from .dram import DramModel
 from .errors import SimulationError
 from .result import ACTIVITY, EVENT, RunResult, Trace
-from .timing_library import timing_library
+from .timing_library import CLASSES, OPCODES, timing_library
 
 PLANNER_CYCLES = 7
 """From the start of a LOAD or STORE until its transfer is planned (``hw.transfer_plan.TransferPlanner``)."""
@@ -50,7 +50,7 @@ FIELDS: dict[Opcode, tuple[str, ...]] = {
 """What the model reads of each instruction, in the order in which ``decode`` in ``timing.cpp`` numbers the fields."""
 
 _FIELD = ctypes.c_int32 * 3
-_OPCODES, _MOST_FIELDS, _CLASSES = 8, 16, 16
+_MOST_FIELDS = 16
 
 
 class _Core(ctypes.Structure):
@@ -62,7 +62,7 @@ class _Core(ctypes.Structure):
                 *("read_outstanding", "write_outstanding", "acc_depth", "acc_banks", "out_bytes"),
             )
         ),
-        ("load_bytes", (ctypes.c_int64 * 3) * 2),
+        ("load_bytes", (ctypes.c_int64 * len(LoadKind)) * 2),
         *(
             (name, ctypes.c_int64)
             for name in (
@@ -74,9 +74,7 @@ class _Core(ctypes.Structure):
             )
         ),
         ("header", (ctypes.c_int32 * 2) * len(HEADER)),
-        ("fields", (_FIELD * _MOST_FIELDS) * _OPCODES),
-        ("requantise", ctypes.c_int64),
-        ("mac", ctypes.c_int64),
+        ("fields", (_FIELD * _MOST_FIELDS) * OPCODES),
     ]
 
 
@@ -85,7 +83,7 @@ class _Result(ctypes.Structure):
         ("cycles", ctypes.c_int64),
         ("read_beats", ctypes.c_int64),
         ("write_beats", ctypes.c_int64),
-        ("counters", (ctypes.c_int64 * _CLASSES) * len(Engine)),
+        ("counters", (ctypes.c_int64 * CLASSES) * len(Engine)),
         ("evaluated", ctypes.c_int64),
     ]
 
@@ -236,8 +234,6 @@ def _describe_core(config: CoreConfig, dram: DramModel) -> _Core:
         "seed": dram.seed,
         "outstanding": dram.outstanding,
         "reorder": dram.reorder,
-        "requantise": VectorOp.REQUANTISE,
-        "mac": VectorOp.MAC,
     }
     for name, value in values.items():
         setattr(core, name, int(value))

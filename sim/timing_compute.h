@@ -9,7 +9,10 @@ namespace weft {
 // Never stalls, so an instruction's cycles are known when it starts; which bank is used when is worked out on demand.
 class Gemm {
   public:
-    explicit Gemm(Shared& shared) : shared_(shared) {}
+    explicit Gemm(Shared& shared)
+        : shared_(shared),
+          remembered_mask_(power_of_two(shared.core.gemm_forwards + 1) - 1),
+          recent_(remembered_mask_ + 1) {}
 
     Work step(Cycle now) {
         Work work;
@@ -93,17 +96,16 @@ class Gemm {
         }
     };
 
-    static constexpr unsigned kRemembered = 8;  // more than hw.gemm.FORWARDS
-
     MicroOp look_up(Cycle issue) {
         if (issue < 0) return {};
         if (issue > remembered_) {
-            for (Cycle each = std::max({remembered_ + 1, issue - Cycle(kRemembered) + 1, Cycle(0)}); each <= issue; ++each) {
-                recent_[each % kRemembered] = reads_.at(each, runs_, dropped_);
+            const Cycle first = std::max({remembered_ + 1, issue - Cycle(remembered_mask_), Cycle(0)});
+            for (Cycle each = first; each <= issue; ++each) {
+                recent_[each & remembered_mask_] = reads_.at(each, runs_, dropped_);
             }
             remembered_ = issue;
         }
-        return recent_[issue % kRemembered];
+        return recent_[issue & remembered_mask_];
     }
 
     Shared& shared_;
@@ -113,7 +115,8 @@ class Gemm {
     Ring<Cycle> retirements_;
     Cycle last_issue_ = -1;
     Walker reads_, writes_;
-    MicroOp recent_[kRemembered];
+    unsigned remembered_mask_;
+    std::vector<MicroOp> recent_;  // by the cycle of its issue, up to `remembered_`
     Cycle remembered_ = -1;
 };
 
@@ -162,9 +165,9 @@ class Vector {
         next_task_.to_out = work.to_out;
         next_task_.zero = work.zero;
         next_task_.b_immediate = work.b_immediate;
-        next_task_.b_parameters = work.op == shared_.core.requantise;
-        next_task_.accumulates = work.op >= shared_.core.mac;
-        next_task_.b_entry = !work.b_immediate && (!next_task_.accumulates || work.op == shared_.core.mac);
+        next_task_.b_parameters = work.op == kOpRequantise;
+        next_task_.accumulates = work.op >= kOpMac;
+        next_task_.b_entry = !work.b_immediate && (!next_task_.accumulates || work.op == kOpMac);
     }
     void wake(Cycle now) const {
         const unsigned part = kFirstEngine + kVector;

@@ -96,7 +96,11 @@ struct Work {
 class Control {
   public:
     Control(Shared& shared, unsigned engine)
-        : queue(unsigned(shared.core.queue_depth)), shared_(shared), engine_(engine) {}
+        : queue(unsigned(shared.core.queue_depth)),
+          shared_(shared),
+          engine_(engine),
+          ledger_mask_(power_of_two(shared.core.ledger_entries) - 1),
+          ledger_(ledger_mask_ + 1) {}
 
     bool idle(Cycle now) const { return !held_ && to_start_ == to_send_ && queue.count_at(now) == 0; }
 
@@ -111,14 +115,15 @@ class Control {
         const bool leaves = held && !missing && room && (syncs || work.ready);
 
         // The ledger.
-        Entry& retiring = ledger_[to_retire_ % kLedger];
+        const Entry& retiring = ledger_[to_retire_ & ledger_mask_];
         const bool ledger_empty = to_send_ == to_start_;
         const bool retires = to_retire_ != to_start_ && (retiring.instant || work.retires || done_);
         const bool pending = to_send_ != to_retire_;
-        const Entry& sending = ledger_[to_send_ % kLedger];
+        const Entry& sending = ledger_[to_send_ & ledger_mask_];
         const bool wants_to_send = pending && sending.send;
         const bool sends = wants_to_send && shared_.tokens.has_room(engine_, sending.send);
-        account(now, classify(work, leaves, held, missing, wants_to_send, room, ledger_empty));
+        const bool nothing_comes = shared_.finished && queue.count_at(now) == 0;
+        account(now, classify(work, leaves, held, missing, wants_to_send, room, ledger_empty, nothing_comes));
 
         if (retires) {
             if (shared_.trace) shared_.events.push_back({retiring.started, uint64_t(now + 1), engine_, retiring.number});
@@ -131,7 +136,7 @@ class Control {
         if (leaves) {
             shared_.tokens.take(engine_, instruction->wait);
             const bool instant = syncs || instruction->opcode == kOpLoop;
-            ledger_[to_start_++ % kLedger] = {number_, instruction->send, instant, uint64_t(now + 1)};
+            ledger_[to_start_++ & ledger_mask_] = {number_, instruction->send, instant, uint64_t(now + 1)};
         }
         used_.set(now, int64_t(to_start_ - to_send_));
         bool taken = false;
@@ -171,7 +176,6 @@ class Control {
     int64_t counters[kClasses] = {};
 
   private:
-    static constexpr unsigned kLedger = 64;  // at least hw.engine.IN_FLIGHT
     struct Entry {
         uint32_t number;
         uint8_t send;
@@ -180,24 +184,21 @@ class Control {
     };
 
     Class classify(const Work& work, bool leaves, bool held, unsigned missing, bool wants_to_send, bool room,
-                   bool ledger_empty) const {
+                   bool ledger_empty, bool nothing_comes) const {
         if (work.busy || leaves) return kBusy;
         if (work.waiting != kIdle) return work.waiting;
-        if (missing) return Class(kToken + __builtin_ctz(missing));
+        if (missing) return Class(kTokenLoad + __builtin_ctz(missing));
         if (wants_to_send && (!held || !room)) return kSend;
         if (held || !ledger_empty) return kConflict;
-        return nothing_comes_ ? kIdle : kInstruction;
+        return nothing_comes ? kIdle : kInstruction;
     }
 
-  public:
-    void note_end(Cycle now) { nothing_comes_ = shared_.finished && queue.count_at(now) == 0; }
-
-  private:
     Shared& shared_;
     unsigned engine_;
-    bool held_ = false, nothing_comes_ = false;
+    bool held_ = false;
     uint32_t number_ = 0;
-    Entry ledger_[kLedger] = {};
+    unsigned ledger_mask_;
+    std::vector<Entry> ledger_;
     uint64_t to_start_ = 0, to_retire_ = 0, to_send_ = 0;
     int done_ = 0;
     Lagging used_;
@@ -263,6 +264,9 @@ class Fetch {
         }
     }
 
+    // Cycle from which FINISH is known to have been reached.
+    Cycle finishing() const { return finishing_; }
+
     ReadClient client;
 
   private:
@@ -289,11 +293,6 @@ class Fetch {
         return true;
     }
 
-  public:
-    // Cycle from which FINISH is known to have been reached.
-    Cycle finishing() const { return finishing_; }
-
-  private:
     Shared& shared_;
     Control* const* controls_;
     BurstCutter::Transfer transfer_;

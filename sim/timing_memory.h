@@ -41,7 +41,7 @@ class BurstCutter {
 
     BurstCutter(const Core& core, int64_t max_beats) {
         while (core.bus_bytes >> (byte_bits_ + 1)) ++byte_bits_;
-        const int64_t beats = std::min(max_beats, 4096 / core.bus_bytes);
+        const int64_t beats = std::min(max_beats, kPageBytes / core.bus_bytes);
         while (beats >> (log2_ + 1)) ++log2_;
     }
     bool ready() const { return next_.rows == 0; }
@@ -110,6 +110,10 @@ struct Dram;
 // hw/read_dma.py: ReadMaster
 struct ReadMaster {
     explicit ReadMaster(const Core& core) : core(core) {}
+    void connect(ReadId id, ReadClient& client, unsigned part) {
+        clients[id] = &client;
+        parts[id] = part;
+    }
     void step(Cycle now, Wakes& wakes, const Dram& dram);
 
     const Core& core;

@@ -105,7 +105,8 @@ class Load {
 
     unsigned part() const { return kFirstEngine + engine_; }
     static unsigned kind(const Instruction& instruction) {
-        return instruction.transfer.scratchpad < 2 ? 0 : instruction.transfer.scratchpad - 1;
+        const uint32_t scratchpad = instruction.transfer.scratchpad;
+        return scratchpad == kPadAcc ? kWriteAcc : scratchpad == kPadAcc8 ? kWriteAcc8 : kWriteOwn;
     }
     Write describe() const {
         const auto& t = planner_.instruction().transfer;
@@ -167,7 +168,7 @@ class Load {
         if (!advance) work.waiting = kConflict;
         if (advance) {
             register_full_ = steps || nothing;
-            register_acc_ = steps && load_.kind != 0;
+            register_acc_ = steps && load_.kind != kWriteOwn;
             if (register_full_) {
                 register_last_ = nothing || load_ends;
                 register_index_ = index;
