@@ -121,7 +121,7 @@ def same_on_graph(model: CompiledModel, expected: Mapping[str, Array], image: Ar
 def check_digits(config: CoreConfig, dram: DramModel) -> bool:
     """The digits network on the RTL against the graph."""
     packed = packed_module(with_batch(DIGITS, config.batch), config)
-    image = split_digits()[1].images[: config.batch, np.newaxis]
+    image = split_digits()[1].images[: config.batch]
     _, expected = graph_layers(packed, image)
     model = weft.compile(packed, config)
     return same_on_graph(model, expected, image, weft.RtlDevice(config, dram=dram))
