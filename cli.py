@@ -1,7 +1,8 @@
-"""The ``weft`` command: compile, run, profile, disasm, hw."""
+"""The ``weft`` command: compile, run, profile, disasm, hw, synth."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ import typer
 from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.status import Status
+from rich.table import Table
 
 from .compiler.compile import compile_model
 from .compiler.compiled import AccelStep, CompiledModel
@@ -24,6 +26,8 @@ from .compiler.tensor.errors import TensorError
 from .hw.config import NAMED, CoreConfig, named_config
 from .hw.errors import HardwareError
 from .hw.isa import disassemble, format_instruction
+from .hw.synthesis import Target, synthesise
+from .hw.synthesis_report import over_limit, path_rows, usage_rows
 from .hw.verilog import emit_verilog
 from .runtime.artifact import load as load_artifact
 from .runtime.artifact import save as save_artifact
@@ -36,6 +40,7 @@ from .runtime.profile_report import bound_table, cause_table, gemm_table, outcom
 from .runtime.profile_whatif import Recompile, predict_runs, what_if
 from .runtime.report import engine_table, layer_table, placement_table
 from .runtime.trace import write_runs, write_trace
+from .sim.build import cache_folder
 from .sim.dram import DramModel
 from .sim.errors import SimulationError
 
@@ -237,6 +242,48 @@ def hw(
         text = emit_verilog(core)
     path.write_text(text)
     out.print(f"wrote {path} ({len(text):,} characters), configuration hash {core.hash64:016x}")
+
+
+@app.command()
+def synth(
+    config: ConfigOption = "pynq",
+    target: Annotated[
+        Target, typer.Option("--for", help="xc7: Xilinx 7-series; ecp5: with place and route; asic: gates.")
+    ] = Target.XC7,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder for all files: Verilog, scripts, logs, report.")
+    ] = None,
+    liberty: Annotated[Path | None, typer.Option(help="Cells to map to (asic only).")] = None,
+    depth: Annotated[int, typer.Option(min=0, help="Levels of modules to show.")] = 2,
+) -> None:
+    """Synthesise a core: what each module takes and, for ecp5, its highest clock. A new core takes minutes."""
+    core = read_config(config)
+    cache = cache_folder() / "synthesis"
+    with _progress(f"synthesising {core.name}") as status:
+        result, folder = synthesise(core, target, cache, liberty=liberty, progress=status.update)
+    columns, rows = usage_rows(result, depth)
+    tables = [_table(f"{core.name} on {target}", columns, rows)]
+    if (timing := result.timing) is not None:
+        title = f"{timing.fmax:.1f} MHz on {timing.part}; the path that limits it, in ns"
+        tables.append(_table(title, ["step", "delay", "until", "name"], path_rows(timing.critical_path), named=3))
+    (out if out.is_terminal else Console(width=REPORT_COLUMNS)).print(*tables)
+    for text in over_limit(result):
+        out.print(f"[bold red]too large:[/] {escape(text)}")
+    if output is not None:
+        shutil.copytree(folder, output, dirs_exist_ok=True)
+        with (output / "report.txt").open("w") as file:
+            Console(file=file, width=REPORT_COLUMNS).print(*tables)
+        out.print(f"wrote {output}")
+
+
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, named: int = 0) -> Table:
+    """A table of figures; column ``named`` holds words."""
+    table = Table(title=title)
+    for place, column in enumerate(columns):
+        table.add_column(column, justify="left" if place in (0, named) else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(text) for text in row))
+    return table
 
 
 def read_config(text: str) -> CoreConfig:

@@ -18,3 +18,7 @@ class ConfigError(HardwareError):
 
 class InstructionError(HardwareError):
     """An instruction that cannot be encoded, decoded or parsed."""
+
+
+class SynthesisError(HardwareError):
+    """A synthesis tool that is missing or has failed."""

@@ -1,0 +1,126 @@
+"""What cores take on silicon: LUT, FF, DSP and block RAM per module (xc7), highest clock (ecp5), gates (asic).
+
+Runs that were done before are read from the cache; a new one of the larger cores takes minutes.
+
+    python benchmarks/synthesis.py --runs tiny:xc7,pynq:xc7 --docs docs/synthesis.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from common import Record, print_table, write_json
+from weft.hw.config import NAMED, PYNQ, CoreConfig
+from weft.hw.synthesis import Synthesis, Target, synthesise
+from weft.hw.synthesis_report import SHARE_LIMIT, over_limit, path_rows, usage_rows
+from weft.sim.build import cache_folder
+
+CORES: dict[str, CoreConfig] = NAMED | {
+    "8x8": replace(PYNQ, name="8x8", block_in=8, block_out=8),
+    "pynq, 32 KiB of weights": replace(PYNQ, name="pynq, 32 KiB of weights", wgt_depth=128),
+}
+RUNS = "tiny:xc7,pynq:xc7,pynq, 32 KiB of weights:xc7,wide:xc7,8x8:ecp5,tiny:asic"
+MUST_FIT = "pynq"
+"""The core that has to leave room on its part."""
+
+MARK = "<!-- measured: everything below is written by benchmarks/synthesis.py -->\n"
+
+
+def summary_rows(results: list[Synthesis]) -> tuple[list[str], list[list[str]]]:
+    """One row for each core; figures that a target does not have are empty."""
+    columns = list(dict.fromkeys(column for result in results for column in result.total))
+    rows = []
+    for result in results:
+        head, body = usage_rows(result, 0)
+        figures = dict(zip(head, body[0], strict=True))
+        measured = [f"{result.timing.fmax:.1f}" if result.timing else "", f"{result.seconds:,.0f}"]
+        rows.append([result.config, str(result.target), *(figures.get(column, "") for column in columns), *measured])
+    return ["core", "target", *columns, "MHz", "seconds"], rows
+
+
+def markdown_table(columns: list[str], rows: list[list[str]]) -> str:
+    """The rows as a table of a manual page; indented names keep their indent."""
+    head = [columns, [":--", *("--:" for _ in columns[1:])]]
+    lines = ["| " + " | ".join(row) + " |" for row in [*head, *rows]]
+    return "\n".join(line.replace("|   ", "| &emsp;").replace("&emsp;  ", "&emsp;&emsp;") for line in lines) + "\n"
+
+
+def write_docs(path: Path, results: list[Synthesis]) -> None:
+    """Replace all that stands behind the mark by the tables."""
+    before, mark, _ = path.read_text().partition(MARK)
+    if not mark:
+        raise SystemExit(f"{path} has no line {MARK.strip()!r}")
+    parts = [before, MARK, "\n", markdown_table(*summary_rows(results))]
+    for result in results:
+        parts += [f"\n## `{result.config}` on {result.target}\n\n", markdown_table(*usage_rows(result))]
+        if result.timing is not None:
+            parts.append(f"\n{result.timing.fmax:.1f} MHz on {result.timing.part}. The path that limits it, in ns:\n\n")
+            steps = path_rows(result.timing.critical_path)
+            parts.append(
+                markdown_table(["step", "delay", "until", "name"], [[*row[:3], f"`{row[3]}`"] for row in steps])
+            )
+    path.write_text("".join(parts))
+
+
+def parse_runs(text: str) -> list[tuple[CoreConfig, Target]]:
+    """``core:target`` pairs; a core's name may hold a comma."""
+    runs, rest = [], text
+    while rest:
+        name, _, rest = rest.partition(":")
+        target, _, rest = rest.partition(",")
+        if name not in CORES:
+            raise SystemExit(f"unknown core {name!r}; known: {', '.join(CORES)}")
+        runs.append((CORES[name], Target(target)))
+    return runs
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", default=RUNS, help="core:target,core:target")
+    parser.add_argument("--docs", type=Path, help="write the tables into this page")
+    parser.add_argument("--json", type=Path, help="write flat records to this file")
+    arguments = parser.parse_args()
+
+    results = []
+    for config, target in parse_runs(arguments.runs):
+
+        def progress(text: str, name: str = f"{config.name} on {target}") -> None:
+            print(f"\r\x1b[K{name}: {text}", end="", file=sys.stderr, flush=True)
+
+        result, _ = synthesise(config, target, cache_folder() / "synthesis", progress=progress)
+        progress(f"done ({result.seconds:.0f} s)\n")
+        # Equal cores share a result, whatever their names.
+        results.append(replace(result, config=config.name))
+        print_table(f"{config.name} on {target}", *usage_rows(results[-1]))
+        if result.timing is not None:
+            print_table(
+                f"critical path, {result.timing.fmax:.1f} MHz on {result.timing.part}, in ns",
+                ["step", "delay", "until", "name"],
+                path_rows(result.timing.critical_path),
+            )
+    print_table("synthesis", *summary_rows(results))
+    records = [
+        Record(result.config, str(result.target), column, value)
+        for result in results
+        for column, value in result.total.items()
+    ]
+    records += [
+        Record(result.config, str(result.target), "MHz", result.timing.fmax) for result in results if result.timing
+    ]
+    if arguments.json:
+        write_json(arguments.json, records)
+    if arguments.docs:
+        write_docs(arguments.docs, results)
+    misses = [text for result in results if result.config == MUST_FIT for text in over_limit(result)]
+    for text in misses:
+        print(f"{MUST_FIT} takes {text}")
+    if any(result.config == MUST_FIT for result in results) and not misses:
+        print(f"{MUST_FIT} takes at most {SHARE_LIMIT:.0%} of its part")
+    return 1 if misses else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

