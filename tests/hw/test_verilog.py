@@ -7,6 +7,7 @@ import re
 import pytest
 from weft.hw.config import TINY
 from weft.hw.errors import HardwareError
+from weft.hw.mac_array_packed import Multipliers
 from weft.hw.verilog import TOP, emit_verilog, fold_repeats, run_yosys
 
 
@@ -19,6 +20,12 @@ def test_ports_have_the_names_that_tools_recognise() -> None:
     assert ports >= {"s_axil_awaddr", "s_axil_wdata", "s_axil_araddr", "s_axil_rready", "trace_load_started_valid"}
     assert "initial" not in text
     assert re.search(r"reg \[\d+:0\] memory \[511:0\]", text), "the inp scratchpad is not a memory"
+
+
+def test_multipliers_are_packed_where_asked_for() -> None:
+    name = "row_0_outputs_2_product_3"
+    assert name in emit_verilog(TINY, Multipliers.PACKED)
+    assert name not in emit_verilog(TINY)
 
 
 def test_yosys_says_what_it_dislikes() -> None:
