@@ -23,9 +23,7 @@ def test_ports_have_the_names_that_tools_recognise() -> None:
 
 
 def test_multipliers_are_packed_where_asked_for() -> None:
-    name = "row_0_outputs_2_product_3"
-    assert name in emit_verilog(TINY, Multipliers.PACKED)
-    assert name not in emit_verilog(TINY)
+    assert "row_0_outputs_2_product_3" in emit_verilog(TINY, Multipliers.PACKED)
 
 
 def test_yosys_says_what_it_dislikes() -> None:
