@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -174,7 +174,7 @@ def measure(
 ) -> Measured:  # fmt: skip
     """Compile a network, run it on ``device`` and account for it."""
     module = packed_module(path, config)
-    model = weft.compile(module, config, vthreads=vthreads)
+    model = replace(weft.compile(module, config, vthreads=vthreads), name=name)
     runs = predict_runs(model, dram)
     predicted = sum(run.result.cycles or 0 for run in runs)
     integers: Integers | None = None
