@@ -101,7 +101,7 @@ class TransferPlanner(wiring.Component):
         index_end = Signal(len(entries) + 1, reset_less=True)
         span = Signal(len(product) + 1, reset_less=True)  # entries from the first to past the last in DRAM
         span_bytes = Signal(len(span) + widest, reset_less=True)
-        end = Signal(len(span_bytes) + 1, reset_less=True)
+        end = Signal(max(OFFSET_BITS, len(span_bytes)) + 1, reset_less=True)
         row_length = Signal(config.count_bits + widest, reset_less=True)
         offset = Signal(OFFSET_BITS, reset_less=True)
         bad_index = Signal()
