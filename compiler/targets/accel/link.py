@@ -18,6 +18,7 @@ from ...graph.visit import topological_order
 from ..compute_rules import Kernel, copy_kernel, lower_function
 from ..errors import CompileError
 from ..memory_plan import Lifetime, aligned, plan_memory
+from .advance import advance
 from .check import Range, check_program
 from .emit import DramBuffer, Emitter, with_tokens
 from .generate import Dump, generate
@@ -278,7 +279,7 @@ class _Linker:
                 )  # fmt: skip
                 traces.append("\n".join(map(str, generated.schedule.trace)))
             texts.append("\n".join(traces))
-        stream = insert_tokens(self.config, emitter.issues)
+        stream = insert_tokens(self.config, advance(self.config, emitter.issues))
         program: list[Instruction] = [*(with_tokens(issue) for issue in stream), Finish()]
         try:
             code = assemble(self.config, program)

@@ -64,14 +64,14 @@ class Ring:
 
 
 def accumulator_zones(config: CoreConfig) -> dict[str, tuple[Zone, ...]]:
-    """Where buffers of the accumulator should lie, by what fills them: ``matrix``, ``load``, ``parameters``, ``vector``.
+    """Where buffers of the accumulator should lie, by what fills them: matrix, load, parameters or vector instructions.
 
     A bank serves one read and one write a cycle, and matrix products write in every cycle. So their tiles have banks
     of their own; what streams in has others, and parameters lie apart from the data that is read together with them.
     """
-    bank = config.acc_depth // config.acc_banks
     if config.acc_banks == 1:
         return {}
+    bank = config.acc_depth // config.acc_banks
     last = config.acc_depth - bank
     half = config.acc_depth // 2
     rest: Zone = (0, last)

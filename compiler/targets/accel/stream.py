@@ -5,12 +5,14 @@ Each knows what it touches, so that :mod:`.tokens` can let the engines run at th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
+from ....hw.config import CoreConfig
 from ....hw.isa import Instruction
 
 MEMORIES = ("inp", "wgt", "acc", "out", "dram")
@@ -63,3 +65,10 @@ class Issue:
     tile: int = 0
     waits: int = field(default=0)  # mask of engines, filled in by the token pass
     sends: int = field(default=0)
+
+
+def memory_sizes(config: CoreConfig, issues: Sequence[Issue]) -> dict[str, int]:
+    """Units of every memory; of DRAM, up to the last one that is touched."""
+    sizes = {memory: getattr(config, f"{memory}_depth") for memory in MEMORIES if memory != "dram"}
+    touched = (access for issue in issues for access in (*issue.reads, *issue.writes) if access.memory == "dram")
+    return {**sizes, "dram": max((access.stop for access in touched), default=0)}

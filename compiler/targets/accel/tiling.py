@@ -224,7 +224,7 @@ def estimate(problem: Problem, tiling: Tiling) -> float | None:
     if tiling.threads == 1 or tiles == 1:
         exposed += vector / tiles
     epilogues = -(-tiling.groups // tiling.epilogue_groups) * -(-tiling.rows // tiling.epilogue_rows) * tiles
-    exposed += INSTRUCTION_OVERHEAD * epilogues / 4 + vector / (tiles * 2)
+    exposed += INSTRUCTION_OVERHEAD * epilogues / 4 + _at_the_ends(problem, tiling, tiles, chunks, vector)
     uneven = sum(
         size % tile != 0
         for size, tile in (
@@ -233,6 +233,25 @@ def estimate(problem: Problem, tiling: Tiling) -> float | None:
         )
     )  # fmt: skip
     return (max(matrix, vector, traffic) + exposed) * (1 + UNEVEN_PENALTY * uneven)
+
+
+def _at_the_ends(problem: Problem, tiling: Tiling, tiles: int, chunks: int, vector: float) -> float:
+    """Cycles lost because a tile's results keep the next tile, or the end, waiting."""
+    config = problem.config
+    tile = tiling.groups * problem.parts * tiling.rows * tiling.columns
+    stages = len(problem.kernel.stages.vector)
+    threads = min(tiling.threads, tiles)
+    # Virtual threads that take turns at the chunks of their reductions all finish at the same time.
+    together = threads if chunks > 1 else 1
+    lost = together * tile * max(stages, config.out_bytes / config.bus_bytes)
+    if not problem.is_matrix:
+        return lost
+    room = scratchpad_depth(config, "acc") // (2 if config.acc_banks > 1 else 1)
+    if (threads + together) * tile > room:
+        lost += tile * stages * (tiles / together - 1)
+    if threads * tile > room and problem.vector_buffers:
+        lost += 2 * vector  # matrix work in a bank keeps everything else from writing there
+    return lost
 
 
 def tilings(problem: Problem) -> list[Tiling]:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from ....hw.config import CoreConfig
 from ....hw.isa import Engine, Sync
-from .stream import MEMORIES, Access, Issue, Selector
+from .stream import Access, Issue, Selector, memory_sizes
 
 ENGINES = len(Engine)
 Clock = list[int]
@@ -56,15 +56,9 @@ def insert_tokens(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
     return _bound_tokens(config, issues, edges)
 
 
-def _memory_sizes(config: CoreConfig, issues: Sequence[Issue]) -> dict[str, int]:
-    sizes = {memory: getattr(config, f"{memory}_depth") for memory in MEMORIES if memory != "dram"}
-    touched = (access for issue in issues for access in (*issue.reads, *issue.writes) if access.memory == "dram")
-    return {**sizes, "dram": max((access.stop for access in touched), default=0)}
-
-
 def _find_edges(config: CoreConfig, issues: Sequence[Issue]) -> list[tuple[int, int]]:
     """Pairs (earlier, later) of positions in the stream: a token goes from the one to the other."""
-    histories = _Histories(_memory_sizes(config, issues))
+    histories = _Histories(memory_sizes(config, issues))
     known = [[0] * ENGINES for _ in range(ENGINES)]
     position_of: list[list[int]] = [[-1] for _ in range(ENGINES)]  # engine -> instruction number -> position
     clock_of: list[list[Clock]] = [[[0] * ENGINES] for _ in range(ENGINES)]

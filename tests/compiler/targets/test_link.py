@@ -82,7 +82,8 @@ def test_every_instruction_knows_its_layer(network: Path) -> None:
     count = len(step.program) // PYNQ.instruction_bytes
     assert len(step.layer_of) == len(step.tile_of) == count
     assert list(np.unique(step.layer_of)) == [i for i, layer in enumerate(model.layers) if layer.placement == "accel"]
-    assert np.all(np.diff(step.layer_of) >= 0)
+    begins = [int(np.argmax(step.layer_of == layer)) for layer in np.unique(step.layer_of)]
+    assert begins == sorted(begins)  # layers overlap, but begin in order
 
 
 def test_without_reuse_every_layer_can_be_read(network: Path) -> None:

@@ -1,0 +1,57 @@
+"""Loads and matrix work go into the queues before the vector work that they do not depend on.
+
+The walk emits a tile's epilogue before the next tile's loads. Engines take their instructions in order and queues are
+short, so loads of an epilogue that wait for room would hold up those of the next tile behind them, and full queues
+would keep fetch from reaching matrix work that could run. This pass moves such instructions up, to right behind the
+last one with which they share an entry (of a scratchpad or of DRAM), but not more than ``DISTANCE`` places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ....hw.config import CoreConfig
+from ....hw.isa import Engine
+from .stream import Issue, memory_sizes
+
+DISTANCE = 48
+"""Places by which an instruction may move: more would only fill the queues."""
+
+REORDERED = (Engine.LOAD, Engine.LOADW)
+"""Engines whose instructions may overtake one another."""
+
+ADVANCED = (*REORDERED, Engine.GEMM)
+
+
+def advance(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
+    """The stream in the new order, which means the same."""
+    written: dict[str, npt.NDArray[np.int32]] = {}
+    read: dict[str, npt.NDArray[np.int32]] = {}
+    for memory, size in memory_sizes(config, issues).items():
+        written[memory], read[memory] = np.full(size, -1, np.int32), np.full(size, -1, np.int32)
+    places: list[int] = []  # behind which original position each instruction goes
+    last = dict.fromkeys(Engine, -1)
+    for position, issue in enumerate(issues):
+        engine = issue.instruction.engine
+        reads = [(access.memory, access.selector()) for access in issue.reads]
+        writes = [(access.memory, access.selector()) for access in issue.writes]
+        place = position
+        if engine in ADVANCED:
+            place = max(position - DISTANCE, -1)
+            if engine not in REORDERED:
+                place = max(place, last[engine])
+            for memory, selector in reads:
+                place = max(place, int(written[memory][selector].max()))
+            for memory, selector in writes:
+                place = max(place, int(written[memory][selector].max()), int(read[memory][selector].max()))
+        places.append(place)
+        last[engine] = place
+        for memory, selector in reads:
+            read[memory][selector] = np.maximum(read[memory][selector], place)
+        for memory, selector in writes:
+            written[memory][selector] = place
+    # Equal places keep their order, so each instruction stays behind all that it depends on.
+    return [issues[position] for position in sorted(range(len(issues)), key=lambda each: (places[each], each))]
