@@ -7,7 +7,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 DEMO := $(VENV)/.installed-demo
 DEV := $(VENV)/.installed-dev
 
-.PHONY: demo test test-long lint clean
+.PHONY: demo test test-long formal lint clean
 .DELETE_ON_ERROR:
 
 demo: $(DEMO)
@@ -19,6 +19,10 @@ test: $(DEV)
 
 test-long: $(DEV)
 	$(BIN)/pytest -n 2 --dist loadfile -m long
+
+formal: $(DEV)
+	$(PIP) --editable '.[formal]'
+	$(BIN)/python -m tests.formal
 
 # mypy wants a folder that holds the package under its own name: build/typing/weft -> the repository's root.
 lint: $(DEV)

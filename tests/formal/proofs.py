@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import queues, tokens
+from . import dma, forwarding, queues, reset, tokens
 from .prover import Proof
 
-PROOFS: dict[str, Proof] = {proof.name: proof for module in (tokens, queues) for proof in module.PROOFS}
+PROOFS: dict[str, Proof] = {proof.name: proof for module in (tokens, queues, dma, forwarding, reset) for proof in module.PROOFS}

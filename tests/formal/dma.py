@@ -1,0 +1,397 @@
+"""Proofs about DMA: no address outside the window, no burst across a page, AXI channels that hold still."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from amaranth.hdl import Cat, Mux, Signal, Value
+from amaranth.lib import data
+from weft.hw import bursts, write_dma
+from weft.hw.axi import PAGE_BYTES, ReadClient
+from weft.hw.bursts import OFFSET_BITS, BurstCutter, transfer_layout
+from weft.hw.fetch import Fetch
+from weft.hw.isa import Fault
+from weft.hw.read_dma import ReadMaster
+from weft.hw.transfer_plan import TransferKind, TransferPlanner, request_layout
+from weft.hw.write_dma import WriteMaster
+
+from .harness import Harness
+from .prover import Mutant, Proof
+from .queues import NARROW
+
+WIDE_BITS = 40
+"""Exact arithmetic of the specification: no sum or product of a transfer needs as many."""
+
+SHORT_OFFSET_BITS = 15
+"""Offsets into the window where products of them are compared; eight pages are enough to cross some."""
+
+KINDS = (TransferKind(4, 8), TransferKind(8, 16), TransferKind(2, 16))
+
+
+def planner() -> Harness:
+    """A plan covers the bytes that the instruction names, all inside window and scratchpad; else there is a fault."""
+    harness = Harness()
+    m = harness.m
+    unit = TransferPlanner(NARROW, KINDS)
+    harness.add("planner", unit, driven=("window_size",))
+    m.d.comb += unit.window_size.eq(harness.constant("window", unit.window_size.shape()))
+
+    harness.assume(unit.window_size <= 1 << OFFSET_BITS)
+
+    # As LoadEngine and StoreEngine ask.
+    asked = unit.requests.payload
+    harness.assume(asked.kind < len(KINDS))
+    harness.assume(asked.total_rows >= asked.rows)
+    harness.assume(asked.total_columns >= asked.columns)
+    harness.assume(~asked.dense | ((asked.total_rows == asked.rows) & (asked.total_columns == asked.columns)))
+    harness.assume((asked.total_rows <= 3) & (asked.total_columns <= 7))
+    request = Signal(request_layout(NARROW))
+    with m.If(unit.requests.valid & unit.requests.ready):
+        m.d.sync += request.eq(asked)
+
+    def exact(name: str, value: Any) -> Signal:
+        signal = Signal(WIDE_BITS, name=name)
+        m.d.comb += signal.eq(value)
+        return signal
+
+    bytes_log2, depth = Signal(4), Signal(range(64))
+    for number, kind in enumerate(KINDS):
+        with m.If(request.kind == number):
+            m.d.comb += [bytes_log2.eq(kind.bytes_log2), depth.eq(kind.depth)]
+    moves = (request.rows != 0) & (request.columns != 0)
+    first = exact("first", request.offset * NARROW.granule_bytes)
+    gap = exact("gap", (request.rows - 1)[: len(request.total_rows)] * request.stride)
+    end = exact("end", first + ((gap + request.columns) << bytes_log2))
+    entries = exact("entries", request.total_rows * request.total_columns)
+    misaligned = Signal()
+    for log2 in {kind.bytes_log2 for kind in KINDS}:
+        with m.If(bytes_log2 == log2):
+            m.d.comb += misaligned.eq(first[: min(log2, NARROW.bus_bytes.bit_length() - 1)].any())
+    bad_index = exact("index_end", request.index + entries) > depth
+    bad_window = moves & (end > unit.window_size)
+    expected = Signal(Fault)
+    with m.If(bad_index):
+        m.d.comb += expected.eq(Fault.INDEX)
+    with m.Elif(moves & misaligned):
+        m.d.comb += expected.eq(Fault.ALIGNMENT)
+    with m.Elif(bad_window):
+        m.d.comb += expected.eq(Fault.WINDOW)
+
+    plan = unit.plans.payload
+    transfer = plan.transfer
+    offered = unit.plans.valid
+    merged = request.dense & (request.stride == request.columns)
+    harness.prove(~offered | (expected == Fault.NONE), "only_legal_instructions_get_a_plan")
+    harness.prove(~unit.fault | ((unit.cause == expected) & (expected != Fault.NONE)), "a_fault_has_the_first_cause")
+    harness.prove(~offered | (plan.moves == moves), "moves")
+    moved = offered & moves
+    harness.prove(~moved | (transfer.first == first), "it_begins_as_asked")
+    harness.prove(~moved | (transfer.first <= transfer.final), "rows_are_not_empty")
+    harness.prove(
+        ~moved | merged | ((transfer.rows == request.rows) & (transfer.row_bytes == request.stride << bytes_log2)),
+        "it_has_the_rows_asked_for",
+    )
+    harness.prove(
+        ~moved | merged | (transfer.final + 1 == first + (request.columns << bytes_log2)), "each_row_has_its_columns"
+    )
+    harness.prove(~(moved & merged) | (transfer.rows == 1), "rows_without_a_gap_are_one")
+    harness.prove(~(moved & merged) | (transfer.final + 1 == end), "of_the_same_bytes")
+    return harness
+
+
+def cutter() -> Harness:
+    """Bursts cover exactly the bus words of their rows, in order, within a page."""
+    harness = Harness()
+    m = harness.m
+    with patch.object(bursts, "OFFSET_BITS", SHORT_OFFSET_BITS):
+        unit = BurstCutter(NARROW)
+        inside = harness.add("cutter", unit)
+    bus_log2 = NARROW.bus_bytes.bit_length() - 1
+    transfer = unit.transfers.payload
+    rows, row_first, row_final, row_bytes = (inside[name] for name in ("rows", "row_first", "row_final", "row_bytes"))
+    valid, word, final = inside["valid"], inside["word"], inside["final"]
+
+    def exact(name: str, value: Any) -> Signal:
+        signal = Signal(WIDE_BITS, name=name)
+        m.d.comb += signal.eq(value)
+        return signal
+
+    # What `transfer-plan` and `fetch-window` prove: not empty, and the last row ends inside the window.
+    window = harness.constant("window", SHORT_OFFSET_BITS + 1)
+    steps = exact("steps", (transfer.rows - 1)[: len(transfer.rows)] * transfer.row_bytes)
+    harness.assume(~unit.transfers.valid | (transfer.rows != 0))
+    harness.assume(~unit.transfers.valid | (transfer.first <= transfer.final))
+    harness.assume(~unit.transfers.valid | (exact("ends", transfer.final + steps) < window))
+
+    burst = unit.bursts.payload
+    begins = exact("begins", burst.word)
+    ends = exact("ends_at", begins + burst.beats_minus_1)
+    limit = exact("limit", (window - 1)[: len(window)] >> bus_log2)  # last bus word of which some byte is in the window
+    page_words = PAGE_BYTES // NARROW.bus_bytes
+    harness.prove(~unit.bursts.valid | (ends <= limit), "no_word_outside_the_window")
+    harness.prove(
+        ~unit.bursts.valid | ((begins >> (page_words.bit_length() - 1)) == (ends >> (page_words.bit_length() - 1))),
+        "no_burst_over_a_page",
+    )
+    # Invariants: the rows still to come, and the row being cut, end inside the window.
+    to_come = exact("to_come", (rows - 1)[: len(rows)] * row_bytes)
+    harness.prove((rows == 0) | (exact("rows_end", row_final + to_come) < window), "rows_to_come")
+    harness.prove((rows == 0) | (row_first <= row_final), "rows_to_come_are_not_empty")
+    harness.prove(~valid | (final <= limit), "row")
+    harness.prove(~valid | (word <= final), "row_is_not_over")
+    harness.prove((window != 0) | ((rows == 0) & ~valid), "an_empty_window_has_no_rows")
+    return harness
+
+
+def cutter_covers() -> Harness:
+    """Any bus word that a row touches is in exactly one of the row's bursts: the bursts follow each other."""
+    harness = Harness()
+    m = harness.m
+    with patch.object(bursts, "OFFSET_BITS", SHORT_OFFSET_BITS):
+        unit = BurstCutter(NARROW)
+        harness.add("cutter", unit)
+    bus_log2 = NARROW.bus_bytes.bit_length() - 1
+    transfer = unit.transfers.payload
+    harness.assume(~unit.transfers.valid | (transfer.rows != 0))
+    harness.assume(~unit.transfers.valid | (transfer.first <= transfer.final))
+    # Rows that wrap around the address space are refused before they get here.
+    harness.assume(~unit.transfers.valid | ~(transfer.final + (transfer.rows - 1) * transfer.row_bytes)[SHORT_OFFSET_BITS:].any())
+
+    # The specification walks through the same rows with plain arithmetic, one burst at a time.
+    rows = Signal.like(transfer.rows)
+    first, final, row_bytes = (Signal(SHORT_OFFSET_BITS, name=name) for name in ("first", "final", "row_bytes"))
+    expected = Signal(SHORT_OFFSET_BITS - bus_log2)
+    last_word = final[bus_log2:]
+    burst = unit.bursts.payload
+    ends = Signal(SHORT_OFFSET_BITS)
+    taken = unit.bursts.valid & unit.bursts.ready
+    m.d.comb += ends.eq(burst.word + burst.beats_minus_1)
+    with m.If(taken):
+        with m.If(ends != last_word):
+            m.d.sync += expected.eq(ends + 1)
+        with m.Else():
+            m.d.sync += [
+                rows.eq(rows - 1),
+                first.eq(first + row_bytes),
+                final.eq(final + row_bytes),
+                expected.eq((first + row_bytes)[bus_log2:SHORT_OFFSET_BITS]),
+            ]
+    with m.If(unit.transfers.valid & unit.transfers.ready & ((rows == 0) | (taken & burst.last))):
+        m.d.sync += [
+            rows.eq(transfer.rows),
+            first.eq(transfer.first),
+            final.eq(transfer.final),
+            row_bytes.eq(transfer.row_bytes),
+            expected.eq(transfer.first[bus_log2:]),
+        ]
+    # One transfer at a time, so that the specification needs no queue.
+    harness.assume(~unit.transfers.valid | (rows == 0))
+    harness.prove(~unit.bursts.valid | (rows != 0), "no_burst_without_a_row")
+    harness.prove(~unit.bursts.valid | (burst.word == expected), "each_burst_begins_where_the_last_one_ended")
+    harness.prove(~unit.bursts.valid | (ends <= last_word), "no_burst_beyond_its_row")
+    harness.prove(
+        ~unit.bursts.valid | (burst.last == ((rows == 1) & (ends == last_word))), "last_marks_the_end_of_the_transfer"
+    )
+    return harness
+
+
+def fetch_window() -> Harness:
+    """Fetch asks for its program only, and only where all of it is in the window."""
+    harness = Harness()
+    m = harness.m
+    unit = Fetch(NARROW)
+    constant = ("offset", "count", "window_size")  # RegisterFile: locked while a program runs
+    inside = harness.add("fetch", unit, driven=constant)
+    for name in constant:
+        port = getattr(unit, name)
+        m.d.comb += port.eq(harness.constant(f"any_{name}", port.shape()))
+    harness.assume(unit.window_size <= 1 << OFFSET_BITS)
+    end = Signal(WIDE_BITS)
+    m.d.comb += end.eq(unit.offset + unit.count * NARROW.instruction_bytes)
+    valid = inside["transfers__valid"]
+    transfer = data.View(transfer_layout(NARROW), inside["transfers__payload"])
+    harness.prove(~valid | (transfer.first == unit.offset), "it_begins_at_the_program")
+    harness.prove(~valid | (transfer.final + 1 == end), "it_ends_with_the_program")
+    harness.prove(~valid | ((transfer.rows == 1) & (transfer.first <= transfer.final)), "it_is_one_row_not_empty")
+    harness.prove(~valid | (transfer.final < unit.window_size), "it_stays_in_the_window")
+    harness.prove(~valid | inside["cutter.transfers__ready"], "it_is_accepted")
+    # Invariants.
+    checking = inside["fsm_state"] == 1
+    waiting_for_start = inside["fsm_state"] == 0
+    harness.prove(~checking | (inside["end"] == end), "end")
+    harness.prove(~(checking | waiting_for_start) | (inside["cutter.rows"] == 0), "nothing_is_cut_before_the_check")
+    return harness
+
+
+class AddressChannel:
+    """Ghost state beside an AXI address channel of which the clients' bursts stay in the window and in their page."""
+
+    def __init__(self, harness: Harness, base: Any) -> None:
+        self._harness = harness
+        self._base = base
+        m = harness.m
+        self._window = harness.constant("window", 33)
+        bus_log2 = NARROW.bus_bytes.bit_length() - 1
+        self._words = Signal(33)  # bus words of which some byte is in the window
+        m.d.comb += [
+            base.eq(harness.constant("any_base", base.shape())),
+            self._words.eq((self._window + NARROW.bus_bytes - 1) >> bus_log2),
+        ]
+        # RegisterFile stores no lower bits of the base; that the window ends within the address space is the driver's.
+        harness.assume(base[: (PAGE_BYTES - 1).bit_length()] == 0)
+        harness.assume(base + self._window <= 1 << NARROW.address_bits)
+
+    def assume_client(self, bursts: Any) -> None:
+        """What `burst-window` and `read-buffer` prove of every client; a burst stays until it is taken."""
+        burst = bursts.payload
+        page_words = PAGE_BYTES // NARROW.bus_bytes
+        self._harness.assume(~bursts.valid | (burst.word + burst.beats_minus_1 < self._words))
+        self._harness.assume(
+            ~bursts.valid | (burst.word[: page_words.bit_length() - 1] + burst.beats_minus_1 < page_words)
+        )
+
+    def prove(self, axi: Any, letter: str) -> None:
+        valid, ready, address, length = (getattr(axi, f"a{letter}{part}") for part in ("valid", "ready", "addr", "len"))
+        m, prove = self._harness.m, self._harness.prove
+        size = Signal(16)
+        m.d.comb += size.eq((length + 1) * NARROW.bus_bytes)
+        prove(~valid | (address >= self._base), "not_before_the_window")
+        prove(~valid | (address + size <= self._base + self._words * NARROW.bus_bytes), "not_after_the_window")
+        prove(~valid | (address[: (PAGE_BYTES - 1).bit_length()] + size <= PAGE_BYTES), "not_over_a_page")
+        prove_stable(self._harness, valid, ready, Cat(address, length), f"a{letter}")
+
+
+def prove_stable(harness: Harness, valid: Value, ready: Value, payload: Value, name: str) -> None:
+    """AXI: what is offered stays, unchanged, until it is taken."""
+    waited, offered = Signal(name=f"{name}_waited"), Signal(len(payload), name=f"{name}_offered")
+    harness.m.d.sync += [waited.eq(valid & ~ready), offered.eq(payload)]
+    harness.prove(~waited | (valid & (payload == offered)), f"{name}_is_stable")
+
+
+def read_master() -> Harness:
+    """Read addresses are in the window and stay until taken; never more bursts than allowed are in flight."""
+    harness = Harness()
+    m = harness.m
+    unit = ReadMaster(NARROW)
+    inside = harness.add("master", unit, driven=("base",))
+    channel = AddressChannel(harness, unit.base)
+    for client in unit.clients:
+        channel.assume_client(client.bursts)
+    channel.prove(unit.axi, "r")
+    asked = Signal(range(2 * NARROW.read_outstanding))
+    begins = Cat(client.bursts.valid & client.bursts.ready for client in unit.clients)
+    ends = unit.axi.rvalid & unit.axi.rready & unit.axi.rlast
+    m.d.sync += asked.eq(asked + begins.any() - ends)
+    harness.assume(~unit.axi.rvalid | (asked != 0))
+    harness.prove(asked <= NARROW.read_outstanding, "outstanding")
+    harness.prove((begins & (begins - 1)[: len(ReadClient)]) == 0, "one_client_at_a_time")
+    harness.prove(~unit.stop | ~begins.any(), "nothing_begins_after_a_stop")
+    harness.prove((asked == 0) | unit.busy, "busy_while_a_burst_is_under_way")
+    # Invariant.
+    harness.prove(asked == inside["outstanding"], "counter")
+    return harness
+
+
+def write_master() -> Harness:
+    """Write addresses are in the window; a burst begins when all its words are there; no answer is lost."""
+    harness = Harness()
+    m = harness.m
+    config = replace(NARROW, write_outstanding=4)
+    with patch.object(write_dma, "BUFFER_BEATS", 8):
+        unit = WriteMaster(config)
+        inside = harness.add("master", unit, driven=("base",))
+    rows = inside.rows("lengths.storage")
+    channel = AddressChannel(harness, unit.base)
+    channel.assume_client(unit.client.bursts)
+    channel.prove(unit.axi, "w")
+    axi, client = unit.axi, unit.client
+    prove_stable(harness, axi.wvalid, axi.wready, Cat(axi.wdata, axi.wstrb, axi.wlast), "w")
+    begins, moves = Signal(), inside["next_word"]
+    owed = Signal(9)  # words of bursts that have begun, not yet taken from the buffer
+    beats = client.bursts.payload.beats_minus_1 + 1
+    answered = axi.bvalid & axi.bready
+    unanswered, unwritten = Signal(range(16)), Signal(range(16))  # bursts
+    m.d.comb += begins.eq(client.bursts.valid & client.bursts.ready)
+    m.d.sync += [
+        owed.eq(owed + Mux(begins, beats, 0) - moves),
+        unanswered.eq(unanswered + begins - answered),
+        unwritten.eq(unwritten + begins - (axi.wvalid & axi.wready & axi.wlast)),
+    ]
+    harness.assume(~axi.bvalid | (unanswered > unwritten))  # AXI: the answer follows the last word
+    harness.prove(~unit.stop | ~begins, "nothing_begins_after_a_stop")
+    harness.prove(unanswered <= config.write_outstanding, "outstanding")
+    harness.prove((unanswered == 0) | unit.busy, "busy_while_a_burst_is_under_way")
+    harness.prove((owed == 0) | (inside["words.r_rdy"] | inside["words.inner_r_rdy"]), "a_burst_never_waits_for_words")
+    # Invariants: counters, queues, and what the queue of lengths still owes.
+    level = {name: inside[f"{name}.inner_level"] + inside[f"{name}.r_rdy"] for name in ("words", "lengths", "unanswered")}
+    harness.prove(level["words"] == inside["gathered"] + owed, "every_word_of_a_burst_that_began_is_there")
+    harness.prove((unanswered == inside["outstanding"]) & (unanswered == level["unanswered"]), "answers")
+    harness.prove(unwritten == level["lengths"] + (axi.wvalid & axi.wlast), "unwritten")
+    harness.prove(unwritten <= unanswered, "no_answer_before_the_words")
+    inner = config.write_outstanding - 1
+    consume, produce, inner_level = (inside[f"lengths.{name}"] for name in ("consume", "produce", "inner_level"))
+    sum_ = consume + inner_level
+    harness.prove((consume < inner) & (inner_level <= inner), "lengths_in_range")
+    harness.prove(produce == Mux(sum_ >= inner, sum_ - inner, sum_), "lengths_produce")
+    current = inside["lengths.r_data"]
+    waiting = []
+    for number, row in enumerate(rows):
+        age = Signal(3, name=f"age_{number}")
+        m.d.comb += age.eq(Mux(number >= consume, number - consume, number + inner - consume))
+        waiting.append(Mux(age < inner_level, row + 1, 0))
+    first_owed = Mux(inside["lengths.r_rdy"], current + 1 - inside["beat_number"], 0)
+    harness.prove(owed == sum(waiting, first_owed), "owed_is_what_the_lengths_say")
+    harness.prove(inside["beat_number"] <= Mux(inside["lengths.r_rdy"], current, 0), "beat_number")
+    harness.prove(inside["lengths.r_rdy"] | (inner_level == 0) | (inside["beat_number"] == 0), "between_bursts")
+    return harness
+
+
+PROOFS = [
+    Proof(
+        "transfer-plan",
+        "a plan covers exactly the instruction's bytes, in window and scratchpad; a refusal has the first cause",
+        planner,
+        Mutant("transfer_plan", "Signal(max(OFFSET_BITS, len(span_bytes)) + 1, ", "Signal(len(span_bytes) + 1, "),
+        depth=8,
+        inductive=False,
+    ),
+    Proof(
+        "burst-window",
+        "every burst of a legal transfer lies in the window and in one 4 KiB page",
+        cutter,
+        Mutant("bursts", "end = Mux(row_ends, final[:log2], (1 << log2) - 1)", "end = (1 << log2) - 1"),
+        depth=4,
+    ),
+    Proof(
+        "burst-cover",
+        "the bursts of a transfer cover exactly the bus words of its rows, in order, the last one marked",
+        cutter_covers,
+        Mutant("bursts", "last_row.eq(rows == 1)", "last_row.eq(rows <= 2)"),
+        depth=12,
+        inductive=False,
+    ),
+    Proof(
+        "fetch-window",
+        "fetch reads exactly its program, and only where all of it is in the window",
+        fetch_window,
+        Mutant("fetch", "m.Elif(end > self.window_size)", "m.Elif(end[:32] > self.window_size)"),
+        depth=4,
+    ),
+    Proof(
+        "read-master",
+        "read addresses: in the window, no page crossed, stable; outstanding bursts never exceed the limit",
+        read_master,
+        Mutant("read_dma", "(~axi.arvalid | axi.arready) & (out", "(out"),
+        depth=4,
+    ),
+    Proof(
+        "write-master",
+        "write addresses: in the window, no page crossed, stable; a burst's words are there before its address",
+        write_master,
+        Mutant("write_dma", "(beats <= gathered)", "(beats - 1 <= gathered)"),
+        depth=4,
+        mutant_depth=6,
+    ),
+]

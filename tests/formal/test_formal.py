@@ -1,0 +1,62 @@
+"""The quick proofs, and the machinery that must never take a wrong answer for a pass. ``make formal`` runs all."""
+
+from __future__ import annotations
+
+import pytest
+from weft.hw.config import TINY
+from weft.hw.tokens import TokenMatrix
+
+from .harness import Harness
+from .proofs import PROOFS
+from .prover import Mutant, Proof, ProverError, Verdict, prove, refute_mutant
+
+QUICK = ("queue-2", "queue-8", "engine-takes", "read-buffer", "fetch-window", "reset-tokens")
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_property_holds(name: str) -> None:
+    outcome = prove(PROOFS[name])
+    assert outcome.verdict is Verdict.PROVED, outcome.report
+
+
+@pytest.mark.parametrize("name", ("queue-2", "engine-takes"))
+def test_a_faulty_core_is_refuted(name: str) -> None:
+    assert refute_mutant(PROOFS[name]).verdict is Verdict.REFUTED
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted(PROOFS))
+def test_every_property_holds_and_every_mutant_is_refuted(name: str) -> None:
+    outcome = prove(PROOFS[name])
+    assert outcome.verdict is Verdict.PROVED, outcome.report
+    assert refute_mutant(PROOFS[name]).verdict is Verdict.REFUTED
+
+
+def counter_stays_below(limit: int) -> Harness:
+    """Without an assumption about ``take``, a counter wraps."""
+    harness = Harness()
+    matrix = TokenMatrix(TINY)
+    inside = harness.add("matrix", matrix)
+    harness.prove(inside["load_to_gemm"] < limit, "below")
+    return harness
+
+
+def proof_of(limit: int) -> Proof:
+    return Proof("below", "", lambda: counter_stays_below(limit), Mutant("tokens", "", ""), depth=3)
+
+
+def test_a_false_property_is_refuted_by_name() -> None:
+    outcome = prove(proof_of(2))
+    assert outcome.verdict is Verdict.REFUTED
+    assert "broken: below" in outcome.report
+
+
+def test_a_property_that_is_gone_after_optimisation_is_an_error() -> None:
+    with pytest.raises(ProverError, match="of 1 properties, 0 are left"):
+        prove(proof_of(17))
+
+
+def test_a_mutant_that_no_longer_fits_the_source_is_an_error() -> None:
+    stale = Proof("queue-2", "", PROOFS["queue-2"].build, Mutant("tokens", "no such line", ""), depth=1)
+    with pytest.raises(ProverError, match="stands 0 times in tokens.py"):
+        refute_mutant(stale)
