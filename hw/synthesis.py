@@ -243,7 +243,7 @@ def _run_tool(folder: Path, package: str, function: str, arguments: list[str], r
     tool = package.removeprefix("yowasp_").replace("_", "-")
     log = folder / f"{tool}.log"
     with (
-        log.open("w") as file,
+        log.open("w", buffering=1) as file,
         subprocess.Popen(
             [sys.executable, "-c", program, *arguments],
             cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -255,8 +255,8 @@ def _run_tool(folder: Path, package: str, function: str, arguments: list[str], r
                 file.write(line)
                 if (found := _STEP.match(line)) is not None:
                     report(f"{tool}: {found[1].lower()}")
-                elif line.startswith("Info: ") and line.rstrip().endswith("..."):
-                    report(f"{tool}: {line.removeprefix('Info: ').rstrip().rstrip('.')}")
+                elif line.startswith("Info: "):
+                    report(f"{tool}: {line.removeprefix('Info: ').strip()}")
         except BaseException:
             process.kill()
             raise
