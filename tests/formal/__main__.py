@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> int:
     if options.emit_mutant:
         # Before anything of the core is imported.
         sys.meta_path.insert(0, MutantFinder(Mutant(**json.loads(options.emit_mutant))))
-    from .proofs import PROOFS  # noqa: PLC0415
+    from .proofs import PROOFS
 
     if unknown := set(options.names) - PROOFS.keys():
         parser.error(f"unknown proof {min(unknown)!r}; there are: {', '.join(PROOFS)}")
@@ -34,7 +34,8 @@ def main(arguments: list[str]) -> int:
             print(f"{proof.name:26} {proof.claim}")
         return 0
     print(ROW.format("property", "method", "depth", "seconds", "mutant", "claim"))
-    return 0 if all([_report(proof) for proof in chosen]) else 1
+    passed = [_report(proof) for proof in chosen]
+    return 0 if all(passed) else 1
 
 
 def _report(proof: Proof) -> bool:

@@ -157,7 +157,9 @@ def cutter_covers() -> Harness:
     harness.assume(~unit.transfers.valid | (transfer.rows != 0))
     harness.assume(~unit.transfers.valid | (transfer.first <= transfer.final))
     # Rows that wrap around the address space are refused before they get here.
-    harness.assume(~unit.transfers.valid | ~(transfer.final + (transfer.rows - 1) * transfer.row_bytes)[SHORT_OFFSET_BITS:].any())
+    harness.assume(
+        ~unit.transfers.valid | ~(transfer.final + (transfer.rows - 1) * transfer.row_bytes)[SHORT_OFFSET_BITS:].any()
+    )
 
     # The specification walks through the same rows with plain arithmetic, one burst at a time.
     rows = Signal.like(transfer.rows)
@@ -325,7 +327,9 @@ def write_master() -> Harness:
     harness.prove((unanswered == 0) | unit.busy, "busy_while_a_burst_is_under_way")
     harness.prove((owed == 0) | (inside["words.r_rdy"] | inside["words.inner_r_rdy"]), "a_burst_never_waits_for_words")
     # Invariants: counters, queues, and what the queue of lengths still owes.
-    level = {name: inside[f"{name}.inner_level"] + inside[f"{name}.r_rdy"] for name in ("words", "lengths", "unanswered")}
+    level = {
+        name: inside[f"{name}.inner_level"] + inside[f"{name}.r_rdy"] for name in ("words", "lengths", "unanswered")
+    }
     harness.prove(level["words"] == inside["gathered"] + owed, "every_word_of_a_burst_that_began_is_there")
     harness.prove((unanswered == inside["outstanding"]) & (unanswered == level["unanswered"]), "answers")
     harness.prove(unwritten == level["lengths"] + (axi.wvalid & axi.wlast), "unwritten")

@@ -156,7 +156,9 @@ def _run_solver(folder: Path, arguments: Sequence[str]) -> tuple[bool, str]:
                 broken = "" if status == "PASSED" else f"broken: {', '.join(_broken_properties(folder))}\n"
                 return status == "PASSED", result.stdout + broken
             break
-    raise ProverError(f"yosys-smtbmc gave no verdict (status {result.returncode}): {(result.stdout + result.stderr)[-1000:]}")
+    raise ProverError(
+        f"yosys-smtbmc gave no verdict (status {result.returncode}): {(result.stdout + result.stderr)[-1000:]}"
+    )
 
 
 def _broken_properties(folder: Path) -> list[str]:
@@ -211,5 +213,7 @@ class MutantFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module: ModuleType) -> None:
         source = self._path.read_text()
         if source.count(self._mutant.old) != 1:
-            raise ImportError(f"{self._mutant.old!r} stands {source.count(self._mutant.old)} times in {self._path.name}, not once")
+            raise ImportError(
+                f"{self._mutant.old!r} stands {source.count(self._mutant.old)} times in {self._path.name}, not once"
+            )
         exec(compile(source.replace(self._mutant.old, self._mutant.new), str(self._path), "exec"), module.__dict__)

@@ -80,7 +80,7 @@ PROOFS = [
     _proof(
         "loops",
         lambda: LoopNest(NARROW),
-        Mutant("loops", "self.single = Signal(init=1, ", "self.single = Signal(init=1, reset_less=True, "),
+        Mutant("loops", "valid, begin = Signal(), ", "valid, begin = Signal(reset_less=True), "),
         depth=5,
     ),
 ]
