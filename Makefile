@@ -21,7 +21,6 @@ test-long: $(DEV)
 	$(BIN)/pytest -n 2 --dist loadfile -m long
 
 formal: $(DEV)
-	$(PIP) --editable '.[formal]'
 	$(BIN)/python -m tests.formal
 
 # mypy wants a folder that holds the package under its own name: build/typing/weft -> the repository's root.
