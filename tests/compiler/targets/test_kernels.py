@@ -111,8 +111,8 @@ def cases(draw: st.DrawFn) -> Case:
         dilations=draw(st.tuples(st.integers(1, 2), st.integers(1, 2))),
         seed=draw(st.integers(0, 1000)),
     )
-    wanted = max(1, -min(case.output))  # grow the picture until the window fits
-    return replace(case, size=(case.size[0] + 3 * wanted, case.size[1] + 3 * wanted)) if min(case.output) < 1 else case
+    grown = 3 * max(0, 1 - min(case.output))  # the largest stride for every output that is missing: the window fits
+    return replace(case, size=(case.size[0] + grown, case.size[1] + grown))
 
 
 @given(cases())
