@@ -1,6 +1,6 @@
 """The graph IR: see `ir` for the nodes, `registry` for operators, `text` for the text form, `evaluate` to run it."""
 
-from . import ops_float, ops_integer, ops_packed
+from . import dtypes, ops_float, ops_integer, ops_packed
 from .evaluate import evaluate, evaluate_function
 from .ir import (
     UNKNOWN,
@@ -29,7 +29,7 @@ from .visit import Mutator, Visitor, calls, rewrite, substitute, topological_ord
 __all__ = [
     "UNKNOWN", "Array", "AttrValue", "Attrs", "Blocks", "Call", "Constant", "Expr", "Function", "Fusion", "GraphError",
     "Module", "Mutator", "Operator", "Span", "TensorType", "Tuple", "TupleGet", "TupleType", "Type", "Unsupported",
-    "Var", "Visitor", "call", "calls", "constant_table", "evaluate", "evaluate_function", "operator", "operators",
+    "Var", "Visitor", "call", "calls", "constant_table", "dtypes", "evaluate", "evaluate_function", "operator", "operators",
     "ops_float", "ops_integer", "ops_packed", "parse", "rewrite", "set_lowering", "substitute", "to_text",
     "topological_order", "unsupported", "use_counts", "with_children",
 ]  # fmt: skip

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .dtypes import DTYPES
+
 Array = NDArray[Any]
 Scalar = bool | int | float | str
 AttrValue = Scalar | tuple["AttrValue", ...]
-
-DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float16", "float32", "float64")
 
 
 @dataclass(frozen=True)

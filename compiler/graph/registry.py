@@ -22,10 +22,12 @@ NumpyRule = Callable[..., Any]
 class Fusion(enum.Enum):
     """How an operator may take part in a fused function."""
 
-    ANCHOR = "anchor"  # starts a function: convolution, pooling
-    ELEMENTWISE = "elementwise"  # same index in and out: joins the function of its producer
-    HOST = "host"  # runs on the host
-    LAYOUT = "layout"  # moves data only
+    ANCHOR = "anchor"  # starts a function: convolution, matrix product, pooling
+    ELEMENTWISE = "elementwise"  # same index in and out, up to broadcasting: joins the function of its producer
+    LAYOUT = "layout"  # moves data only: each element of the result is one of an operand, or a constant
+    REDUCTION = "reduction"  # combines elements along axes: starts a function, takes elementwise producers in
+    OPAQUE = "opaque"  # a function of its own: sorts, scans, scatters, samples at computed places
+    HOST = "host"  # runs on the host through its NumPy meaning
 
 
 @dataclass(frozen=True)

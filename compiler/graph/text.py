@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .dtypes import DTYPES
 from .ir import (
-    DTYPES,
     UNKNOWN,
     Array,
     Attrs,

@@ -79,7 +79,7 @@ def test_a_constant_keeps_its_own_copy() -> None:
         (lambda: call("nn.max_pool", X), r"nn.max_pool needs the attribute 'kernel'"),
         (lambda: call("reshape", X, shape=(4, 2)), r"float32\[2, 3\] has 6 elements, but the new shape \(4, 2\) has 8"),
         (lambda: call("requantise", X, X, X, X), r"the input must be int8 or int32, not float32"),
-        (lambda: TensorType((1,), "int4"), r"'int4' is not an element type"),
+        (lambda: TensorType((1,), "int5"), r"'int5' is not an element type"),
         (lambda: TupleGet(Tuple((X,)), 1), r"there is no field 1"),
         (lambda: Attrs({"a": object()}), r"an attribute must be"),
         (lambda: call("what", X), r"there is no operator 'what' \(known: "),

@@ -1,0 +1,50 @@
+"""Element types of tensors: their names, and what kind each one is.
+
+Types beyond NumPy's own (bfloat16, the 8-bit and 4-bit floats, integers of less than 8 bits) come from `ml_dtypes`,
+which registers them with NumPy under the names used here. An element of less than 8 bits takes a byte of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+SIGNED = ("int8", "int16", "int32", "int64")
+UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
+INTEGERS = SIGNED + UNSIGNED
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+NUMBERS = INTEGERS + FLOATS
+ARITHMETIC = ("bool", *NUMBERS)
+"""Types that operators compute with."""
+
+SMALL_FLOATS = (
+    "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn",
+)  # fmt: skip
+SMALL_INTEGERS = ("int4", "uint4", "int2", "uint2")
+STORAGE = SMALL_FLOATS + SMALL_INTEGERS
+"""Types that are only moved, cast, quantised and dequantised."""
+
+DTYPES = ARITHMETIC + STORAGE
+HALVES = ("float16", "bfloat16")
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """NumPy's type of the name of an element type."""
+    return np.dtype(getattr(ml_dtypes, name)) if name in STORAGE or name == "bfloat16" else np.dtype(name)
+
+
+def is_float(name: str) -> bool:
+    return name in FLOATS or name in SMALL_FLOATS
+
+
+def limits(name: str) -> tuple[int, int] | tuple[float, float]:
+    """Least and greatest finite value of a type."""
+    if name == "bool":
+        return 0, 1
+    if is_float(name):
+        found: Any = ml_dtypes.finfo(numpy_dtype(name))  # type: ignore[no-untyped-call]
+        return float(found.min), float(found.max)
+    whole: Any = ml_dtypes.iinfo(numpy_dtype(name))  # type: ignore[no-untyped-call]
+    return int(whole.min), int(whole.max)
