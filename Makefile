@@ -7,7 +7,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 DEMO := $(VENV)/.installed-demo
 DEV := $(VENV)/.installed-dev
 
-.PHONY: demo test test-long formal lint clean
+.PHONY: demo test test-long formal mutation lint clean
 .DELETE_ON_ERROR:
 
 demo: $(DEMO)
@@ -22,6 +22,9 @@ test-long: $(DEV)
 
 formal: $(DEV)
 	$(BIN)/python -m tests.formal
+
+mutation: $(DEV)
+	$(BIN)/python -m tests.mutation
 
 # mypy wants a folder that holds the package under its own name: build/typing/weft -> the repository's root.
 lint: $(DEV)

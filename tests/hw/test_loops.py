@@ -26,7 +26,9 @@ loops = st.builds(
 nests = st.tuples(st.integers(0, LOOP_LEVELS), *(strides,) * 3)
 
 
-def generate(steps: list[Loop | tuple[int, ...]], pauses: int) -> tuple[list[list[tuple[int, ...]]], int]:
+def generate(
+    steps: list[Loop | tuple[int, ...]], pauses: int, cycles_limit: int
+) -> tuple[list[list[tuple[int, ...]]], int]:
     """Micro-ops of each nest, and the cycles it took; bit ``cycle % 16`` of ``pauses`` makes the consumer pause."""
     loop_nest = LoopNest(CONFIG)
     produced: list[list[tuple[int, ...]]] = []
@@ -59,6 +61,7 @@ def generate(steps: list[Loop | tuple[int, ...]], pauses: int) -> tuple[list[lis
                 left.pop(0)
             await ctx.tick()
             cycles += 1
+            assert cycles <= cycles_limit, "the loops do not end"
 
     simulator = Simulator(loop_nest)
     simulator.add_clock(1e-6)
@@ -85,8 +88,9 @@ def expected(steps: list[Loop | tuple[int, ...]]) -> list[list[tuple[int, ...]]]
 @settings(max_examples=60)
 @given(st.lists(st.one_of(loops, loops, nests), min_size=1, max_size=12), st.one_of(st.just(0), st.integers(0, 2**15)))
 def test_micro_ops_follow_the_loops(steps: list[Loop | tuple[int, ...]], pauses: int) -> None:
-    produced, cycles = generate(steps, pauses)
     wanted = expected(steps)
+    cycles_limit = 16 * (sum(map(len, wanted)) + len(steps) + 1)  # the consumer takes one of 16 at least
+    produced, cycles = generate(steps, pauses, cycles_limit)
     for nest, (actual, micro_ops) in enumerate(zip(produced, wanted, strict=True)):
         assert len(actual) == len(micro_ops), f"nest {nest}"
         outside: set[str] = set()
@@ -105,5 +109,5 @@ def test_micro_ops_follow_the_loops(steps: list[Loop | tuple[int, ...]], pauses:
 
 
 def test_after_reset_all_six_levels_are_one_micro_op() -> None:
-    produced, _ = generate([(LOOP_LEVELS, 3, 4, 5)], 0)
+    produced, _ = generate([(LOOP_LEVELS, 3, 4, 5)], 0, cycles_limit=10)
     assert produced == [[(3, 4, 5, 1, 1)]]
