@@ -7,31 +7,57 @@ by trying those that write to the stage's scratchpad: ``tensorize`` proves the o
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ....hw.config import CoreConfig
 from ....hw.isa import Engine
 from ...tensor.errors import ScheduleError
-from ...tensor.ir import Block, TensorIntrinsic, Var
+from ...tensor.ir import Allocate, BinOp, Block, Cast, Const, For, IntrinsicCall, Select, Seq, TensorIntrinsic, Var
+from ...tensor.legality import COMPUTED, SCHEDULED, Legality, check_legal
 from ...tensor.schedule import Schedule, create_schedule
 from ...tensor.tree import find_block
 from ..compute_rules import Kernel
 from ..errors import CompileError
+from .emit import SCRATCHPADS
 from .intrinsics import EmitGemm, EmitLoad, EmitVector, intrinsics
 from .tiling import AXES, CHANNEL_AXES, DATA_AXES, Problem, Tiling, home_axis, thread_axis, tile_loops
 
 Caches = dict[tuple[str, str], str]
 
 
+def tensorized(config: CoreConfig) -> Legality:
+    """What the emitter takes: loops around calls of the core's intrinsics, and buffers in its scratchpads."""
+    return replace(
+        SCHEDULED,
+        stage=f"tensorized for {config.name}",
+        statements=(For, Allocate, Seq, IntrinsicCall),
+        block_kinds=(),
+        loop_kinds=("serial", "unroll", "vthread"),
+        expressions=(Var, Const, BinOp, Select, Cast),
+        functions=(),
+        types=("int8", "int32"),
+        scopes=SCRATCHPADS,
+        intrinsics=tuple(intrinsics(config)),
+    )
+
+
 def schedule_kernel(kernel: Kernel, config: CoreConfig, tiling: Tiling) -> Schedule:
-    """The kernel's loop IR with every stage tensorized; CompileError names a stage for which there is no intrinsic."""
+    """The kernel's loop IR with every stage tensorized.
+
+    CompileError names a stage for which there is no intrinsic; IRError, what is not legal behind ``compute``, before
+    tensorize or behind it.
+    """
     problem = Problem(config, kernel, tiling.threads)
     schedule = create_schedule(kernel.output, kernel.inputs, kernel.name)
+    check_legal(schedule.func, COMPUTED)
     caches = _place_buffers(schedule, kernel)
     homes, tile, epilogue = _tile_output(schedule, problem, tiling)
     _attach(schedule, problem, tiling, caches, homes, tile, epilogue)
+    check_legal(schedule.func, SCHEDULED)
     constants = {*caches.values(), kernel.stages.weights}
     for block in schedule.blocks():
         _tensorize(schedule, config, block, constant=block in constants)
+    check_legal(schedule.func, tensorized(config))
     return schedule
 
 

@@ -1,0 +1,62 @@
+"""The default schedule: what is not legal at one of its stages is refused, with the layer's name."""
+
+from __future__ import annotations
+
+import pytest
+from weft.compiler.compile import compile_function
+from weft.compiler.targets.accel import schedule as rules
+from weft.compiler.targets.errors import CompileError
+from weft.compiler.tensor import Schedule
+from weft.hw.config import TINY
+
+from .test_kernels import Case
+
+
+def refusal() -> str:
+    """What the compiler says of a convolution."""
+    with pytest.raises(CompileError) as error:
+        compile_function(Case("conv", TINY).function(), TINY)
+    return str(error.value)
+
+
+def test_what_compute_gives_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    create = rules.create_schedule
+
+    def parallel(*arguments: object) -> Schedule:
+        schedule = create(*arguments)  # type: ignore[arg-type]
+        schedule.parallel(schedule.get_loops("output")[2])
+        return schedule
+
+    monkeypatch.setattr(rules, "create_schedule", parallel)
+    assert refusal() == (
+        "function 'kernel': its default schedule fails: loop kind 'parallel' is not legal in a function that is "
+        "computed (at loop 'output_y'); hint: legal are serial"
+    )
+
+
+def test_what_the_emitter_gets_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    attach = rules._attach
+
+    def parallel(schedule: Schedule, *arguments: object) -> None:
+        attach(schedule, *arguments)  # type: ignore[arg-type]
+        schedule.parallel(schedule.get_loops("data")[1])
+
+    monkeypatch.setattr(rules, "_attach", parallel)
+    assert refusal() == (
+        "function 'kernel': its default schedule fails: loop kind 'parallel' is not legal in a function that is "
+        "tensorized for tiny (at loop 'g'); hint: legal are serial, unroll, vthread"
+    )
+
+
+def test_a_stage_that_is_no_instruction_does_not_reach_the_emitter(monkeypatch: pytest.MonkeyPatch) -> None:
+    tensorize = rules._tensorize
+
+    def all_but_data(schedule: Schedule, config: object, name: str, **options: bool) -> None:
+        if name != "data":
+            tensorize(schedule, config, name, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(rules, "_tensorize", all_but_data)
+    assert refusal() == (
+        "function 'kernel': its default schedule fails: statement 'Block' is not legal in a function that is "
+        "tensorized for tiny (at block 'data'); hint: legal are For, Allocate, Seq, IntrinsicCall"
+    )
