@@ -6,6 +6,8 @@ With bs = min(block_in, block_out), bd = max(block_in, block_out), n = batch:
   channel c stands at cd, ri, si with c = (cd * r + ri) * bs + si;
 - an *accumulator* tensor, int32, is (No, Ko, H, W, ro, n, bs) with ro = block_out/bs, Ko = Cd * bd/block_out;
 - convolution weights (O, C, KH, KW) are (Ko, Kc, KH, KW, block_out, block_in) with Kc = Cd * bd/block_in;
+- weights of groups within a block (block_in = block_out) are (Ko, KH, KW, block_out, block_in): of every channel block
+  the matrix with its groups on the diagonal;
 - depthwise weights are (Ko, KH, KW, ro, n, bs), repeated over n;
 - the parameters of a requantise are one array (Ko, 3, ro, n, bs) int32: bias, multiplier, shift, repeated over n.
 
@@ -165,6 +167,23 @@ def unpack_weights(w: Array) -> Array:
     """(Ko, Kc, KH, KW, block_out, block_in) -> (O, C, KH, KW) with padding."""
     ko, kc, kh, kw, block_out, block_in = w.shape
     return w.transpose(0, 4, 1, 5, 2, 3).reshape(ko * block_out, kc * block_in, kh, kw)
+
+
+def groups_fit_blocks(groups: int, out_channels: int, group_in: int, blocks: Blocks) -> bool:
+    """Whether each of ``groups`` groups of a convolution reads and writes channels of one block, in the same place."""
+    square = blocks.block_in == blocks.block_out
+    return square and groups * group_in == out_channels and blocks.block_in % group_in == 0
+
+
+def pack_grouped_weights(w: Array, blocks: Blocks) -> Array:
+    """(O, C/groups, KH, KW), of groups that fit blocks -> (Ko, KH, KW, block_out, block_in), zero padded."""
+    out, group_in, kernel_h, kernel_w = w.shape
+    block = blocks.block_in
+    full = np.zeros((out, block, kernel_h, kernel_w), w.dtype)
+    channel = np.arange(out)[:, None]
+    full[channel, channel // group_in * group_in % block + np.arange(group_in)] = w
+    split = _pad_axis(full, 0, block).reshape(-1, block, block, kernel_h, kernel_w)
+    return np.ascontiguousarray(split.transpose(0, 3, 4, 1, 2))
 
 
 def _lanes(values: Array, blocks: Blocks) -> Array:

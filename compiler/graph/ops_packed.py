@@ -85,6 +85,30 @@ def _depthwise(x: Array, w: Array, blocks: Sequence[int], **attrs: Any) -> Array
     return layout.pack_accumulator(result, Blocks(*blocks))
 
 
+def _grouped_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    x, w = operands
+    blocks = blocks_of(attrs["blocks"])
+    require_dtype(x, "the input", "int8")
+    require_dtype(w, "the weights", "int8")
+    _require_packed(x, "the input", blocks)
+    integer(attrs, "pad_value", -128, 127)
+    require(blocks.block_in == blocks.block_out, f"groups within a block need a square array, not {blocks}")
+    wanted = (x.shape[1], blocks.block_out, blocks.block_in)
+    require(w.rank == 5 and (w.shape[0], *w.shape[3:]) == wanted, f"weights {w} do not fit {x} and {blocks}")
+    out_h, out_w = window_type(
+        x.shape[2:4], w.shape[1:3], ints(attrs, "strides", 2), ints(attrs, "pads", 4), ints(attrs, "dilations", 2)
+    )
+    shape = _accumulator_shape(x, blocks)
+    return TensorType((*shape[:2], out_h, out_w, *shape[4:]), "int32")
+
+
+def _grouped(x: Array, w: Array, blocks: Sequence[int], **attrs: Any) -> Array:
+    groups, kernel_h, kernel_w, block_out, block_in = w.shape
+    weights = w.transpose(0, 3, 4, 1, 2).reshape(groups * block_out, block_in, kernel_h, kernel_w)
+    plain = numerics.conv2d(layout.unpack_padded(x), weights, groups=groups, **attrs)
+    return layout.pack_accumulator(plain, Blocks(*blocks))
+
+
 def _pool_type(dtype: str) -> Any:
     def rule(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
         x, blocks = operands[0], blocks_of(attrs["blocks"])
@@ -185,6 +209,11 @@ register(
     "packed_depthwise_conv2d", "x w", types=_depthwise_type, numpy=_depthwise, fusion=Fusion.ANCHOR, **_COMMON,
     **_WINDOW, doc="Depthwise conv2d on packed tensors, weights (Ko, KH, KW, ro, n, bs).", dilations=(1, 1),
     pad_value=0,
+)
+register(
+    "packed_grouped_conv2d", "x w", types=_grouped_type, numpy=_grouped, fusion=Fusion.ANCHOR, **_COMMON, **_WINDOW,
+    doc="conv2d whose groups lie within channel blocks, on packed tensors, weights (Ko, KH, KW, block_out, block_in).",
+    dilations=(1, 1), pad_value=0,
 )
 register(
     "packed_max_pool", "x", types=_pool_type("int8"), numpy=_max_pool, fusion=Fusion.ANCHOR, **_COMMON, **_WINDOW,

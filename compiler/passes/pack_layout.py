@@ -180,6 +180,9 @@ def _packed_call(node: Call, values: dict[int, Expr], blocks: Blocks) -> Call:
             if groups > 1 and groups == x.shape[1] == node.shape[1]:
                 weights = _packed(w, layout.pack_depthwise_weights(w.value, blocks))
                 return _call("packed_depthwise_conv2d", (values[id(x)], weights), attrs, node)
+            if groups > 1 and layout.groups_fit_blocks(groups, node.shape[1], w.shape[1], blocks):
+                weights = _packed(w, layout.pack_grouped_weights(w.value, blocks))
+                return _call("packed_grouped_conv2d", (values[id(x)], weights), attrs, node)
             weights = _packed(w, layout.pack_weights(layout.dense_weights(w.value, groups), blocks))
             return _call("packed_conv2d", (values[id(x)], weights), attrs, node)
         case Call(op="requantise", args=(x, Constant() as bias, Constant() as multiplier, Constant() as shift)):

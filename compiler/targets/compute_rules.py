@@ -44,6 +44,12 @@ class Window:
         """Rows and columns of the padded copy from one output to the next."""
         return (self.strides[0] // self.row_step, self.strides[1])
 
+    def place(self, y: tir.Expr, x: tir.Expr, kh: tir.Expr, kw: tir.Expr) -> tuple[tir.Expr, tir.Expr]:
+        """Row and column of the padded copy that tap (kh, kw) of output (y, x) reads."""
+        step_y, step_x = self.steps
+        dilation_y, dilation_x = self.dilations
+        return y * step_y + kh * dilation_y, x * step_x + kw * dilation_x
+
     def reach(self, rows: int, columns: int) -> tuple[int, int]:
         """Rows and columns of the padded copy that ``rows x columns`` outputs need."""
         height = (rows - 1) * self.steps[0] + (self.kernel[0] - 1) * self.dilations[0] + 1
@@ -83,6 +89,12 @@ class Kernel:
     stages: Stages
     blocks: Blocks
     window: Window | None = None  # of the anchor, in the coordinates of its padded input
+    input_groups: int = 0  # that the anchor's reduction runs over; 0: each output group reads only its own input group
+
+    @property
+    def matrix_weights(self) -> str:
+        """The packed tensor of weights that the anchor's reduction multiplies entries with, as matrices; or empty."""
+        return next((name for stage, name in self.stages.parameters if stage == self.stages.reduce), "")
 
 
 @dataclass
@@ -98,6 +110,7 @@ class Builder:
     in_place: list[tuple[str, str]] = field(default_factory=list)
     parameters: list[tuple[str, str]] = field(default_factory=list)
     window: Window | None = None
+    input_groups: int = 0
     anchor: Call | None = None
     _names: set[str] = field(default_factory=set)
     _widened: dict[str, te.Tensor] = field(default_factory=dict)
@@ -181,6 +194,7 @@ def lower_function(function: Function) -> Kernel:
                tuple(builder.in_place), tuple(builder.parameters), output.name),
         builder.blocks,
         builder.window,
+        builder.input_groups,
     )  # fmt: skip
 
 
@@ -288,8 +302,6 @@ def _conv2d(builder: Builder, call: Call, operands: tuple[te.Tensor, ...], narro
     window = _window(call.attrs, (kernel_h, kernel_w))
     rows, sub = blocks.block_in // blocks.small, blocks.small
     data = padded_copy(builder, x, window, rows, call.attr("pad_value"), "int8")
-    step_y, step_x = window.steps
-    dilation_y, dilation_x = window.dilations
     axes = [te.reduce_axis(kc, "kc"), te.reduce_axis(kernel_h, "kh"), te.reduce_axis(kernel_w, "kw"),
             te.reduce_axis(rows, "rk"), te.reduce_axis(sub, "sk")]  # fmt: skip
     k, kh, kw, rk, sk = axes
@@ -297,8 +309,29 @@ def _conv2d(builder: Builder, call: Call, operands: tuple[te.Tensor, ...], narro
     def product(
         no: tir.Expr, ko: tir.Expr, y: tir.Expr, x: tir.Expr, ro: tir.Expr, n: tir.Expr, so: tir.Expr
     ) -> te.Reduction:
-        value = data[no, k, y * step_y + kh * dilation_y, x * step_x + kw * dilation_x, rk, n, sk]
+        value = data[(no, k, *window.place(y, x, kh, kw), rk, n, sk)]
         weight = w[ko, k, kh, kw, ro * sub + so, rk * sub + sk]
+        return te.sum(value.astype("int32") * weight.astype("int32"), axes)
+
+    builder.anchor, builder.reduce, builder.input_groups = call, builder.name("acc"), kc
+    builder.parameters.append((builder.reduce, w.name))
+    return te.compute(call.shape, product, builder.reduce)
+
+
+def _grouped_conv2d(builder: Builder, call: Call, operands: tuple[te.Tensor, ...], narrow: bool) -> te.Tensor:
+    x, w = operands
+    _, kernel_h, kernel_w, _, block = w.shape
+    window = _window(call.attrs, (kernel_h, kernel_w))
+    data = padded_copy(builder, x, window, 1, call.attr("pad_value"), "int8")
+    axes = [te.reduce_axis(kernel_h, "kh"), te.reduce_axis(kernel_w, "kw"),
+            te.reduce_axis(1, "rk"), te.reduce_axis(block, "sk")]  # fmt: skip
+    kh, kw, rk, sk = axes
+
+    def product(
+        no: tir.Expr, ko: tir.Expr, y: tir.Expr, x: tir.Expr, ro: tir.Expr, n: tir.Expr, so: tir.Expr
+    ) -> te.Reduction:
+        value = data[(no, ko, *window.place(y, x, kh, kw), rk, n, sk)]
+        weight = w[ko, kh, kw, ro * block + so, rk * block + sk]
         return te.sum(value.astype("int32") * weight.astype("int32"), axes)
 
     builder.anchor, builder.reduce = call, builder.name("acc")
@@ -331,15 +364,12 @@ def _windowed(
     reduction: Callable[[tir.Expr, Index, te.ReduceAxis, te.ReduceAxis], te.Reduction],
 ) -> te.Tensor:  # fmt: skip
     """A reduction over the window of every element of the accumulator layout."""
-    step_y, step_x = window.steps
-    dilation_y, dilation_x = window.dilations
     kh, kw = te.reduce_axis(window.kernel[0], "kh"), te.reduce_axis(window.kernel[1], "kw")
     shape = builder.accumulator_shape(call.shape)
 
     def value(*index: tir.Expr) -> te.Reduction:
         no, ko, y, x, ro, n, so = index
-        element = data[no, ko, y * step_y + kh * dilation_y, x * step_x + kw * dilation_x, ro, n, so]
-        return reduction(element, index, kh, kw)
+        return reduction(data[(no, ko, *window.place(y, x, kh, kw), ro, n, so)], index, kh, kw)
 
     builder.anchor, builder.reduce = call, builder.name("acc")
     return te.compute(shape, value, builder.reduce)
@@ -388,6 +418,7 @@ def _multiply_accumulate(builder: Builder, call: Call, operands: tuple[te.Tensor
 
 RULES: dict[str, LoweringRule] = {
     "packed_conv2d": _conv2d,
+    "packed_grouped_conv2d": _grouped_conv2d,
     "packed_depthwise_conv2d": _depthwise,
     "packed_max_pool": _pool(-128, te.max),
     "packed_sum_pool": _pool("pad_value", te.sum),

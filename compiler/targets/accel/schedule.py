@@ -20,7 +20,7 @@ from ..compute_rules import Kernel
 from ..errors import CompileError
 from .emit import SCRATCHPADS
 from .intrinsics import EmitGemm, EmitLoad, EmitVector, intrinsics
-from .tiling import AXES, CHANNEL_AXES, DATA_AXES, Problem, Tiling, home_axis, thread_axis, tile_loops
+from .tiling import AXES, CHANNEL_AXES, Problem, Tiling, home_axis, thread_axis, tile_loops
 
 Caches = dict[tuple[str, str], str]
 
@@ -69,7 +69,7 @@ def _place_buffers(schedule: Schedule, kernel: Kernel) -> Caches:
             schedule.set_scope(name, "acc")
     schedule.set_scope(stages.vector[-1], "out")
     if stages.data:
-        schedule.set_scope(stages.data, "inp" if kernel.kind == "conv2d" else "acc")
+        schedule.set_scope(stages.data, "inp" if kernel.matrix_weights else "acc")
     return {
         (stage, parameter): schedule.cache_read(stage, parameter, "wgt" if stage == stages.reduce else "acc")
         for stage, parameter in stages.parameters
@@ -114,7 +114,7 @@ def _attach(
     if stages.reduce:
         schedule.compute_at(stages.reduce, tile)
         chunk = _order_reduction(schedule, problem, tiling)
-        data_home = home_axis(problem, tiling, DATA_AXES) if problem.is_matrix else ""
+        data_home = home_axis(problem, tiling, problem.data_axes) if problem.is_matrix else ""
         if chunk is not None:
             schedule.compute_at(stages.data, chunk)
         elif not problem.is_matrix:
@@ -140,6 +140,10 @@ def _order_reduction(schedule: Schedule, problem: Problem, tiling: Tiling) -> Va
     if not problem.is_matrix:
         no, ko, y, x, ro, n, so, kh, kw = loops[-9:]
         schedule.reorder(no, ko, y, x, kh, kw, ro, n, so)
+        return None
+    if not problem.reduction:
+        no, ko, y, x, ro, n, so, kh, kw, rk, sk = loops[-11:]
+        schedule.reorder(no, ko, y, x, kh, kw, ro, n, so, rk, sk)
         return None
     no, ko, y, x, ro, n, so, kc, kh, kw, rk, sk = loops[-12:]
     outer, inner = schedule.split(kc, tiling.reduction)

@@ -30,9 +30,9 @@ class Tiling:
     """Sizes of a tile and the order of the loops over tiles.
 
     ``groups``, ``rows``, ``columns``: channel groups, rows and columns of the output. ``reduction``: input channel
-    groups at a time (0 without matrix work). ``channels_outer``: channel tiles outermost, so that weights stay while
-    the tiles of the picture pass; otherwise the input stays. ``epilogue_groups``, ``epilogue_rows``: the part of a tile
-    that goes through the vector stages at a time. ``threads``: virtual threads.
+    groups at a time (0 where there are none to choose from). ``channels_outer``: channel tiles outermost, so that
+    weights stay while the tiles of the picture pass; otherwise the input stays. ``epilogue_groups``, ``epilogue_rows``:
+    the part of a tile that goes through the vector stages at a time. ``threads``: virtual threads.
     """
 
     groups: int
@@ -66,15 +66,17 @@ class Problem:
 
     @cached_property
     def is_matrix(self) -> bool:
-        return self.kernel.kind == "conv2d"
+        return bool(self.kernel.matrix_weights)
 
-    @cached_property
+    @property
     def reduction(self) -> int:
-        """Input channel groups that a matrix product runs over."""
-        if not self.is_matrix:
-            return 0
-        weights = next(name for stage, name in self.kernel.stages.parameters if stage == self.kernel.stages.reduce)
-        return next(tensor.shape[1] for tensor in self.kernel.inputs if tensor.name == weights)
+        """Input channel groups that a matrix product runs over; 0 where each output group has an input group."""
+        return self.kernel.input_groups
+
+    @property
+    def data_axes(self) -> frozenset[str]:
+        """Axes on which the anchor's input depends."""
+        return DATA_AXES if self.reduction else DATA_AXES | CHANNEL_AXES
 
     @cached_property
     def taps(self) -> int:
@@ -173,11 +175,18 @@ def _buffers(problem: Problem, tiling: Tiling) -> Iterator[_Buffer]:
     if not problem.is_matrix:
         yield _Buffer("acc", groups * height * width, threads, tiles, config.out_bytes)
         return
-    chunks = -(-problem.reduction // tiling.reduction)
-    data_copies, data_loads = placed(DATA_AXES) if chunks == 1 else (threads, tiles * chunks)
-    yield _Buffer("inp", tiling.reduction * height * width, data_copies, data_loads, config.inp_bytes)
+    chunks = _chunks(problem, tiling)
+    read = tiling.reduction or tiling.groups
+    data_copies, data_loads = placed(problem.data_axes) if chunks == 1 else (threads, tiles * chunks)
+    yield _Buffer("inp", read * height * width, data_copies, data_loads, config.inp_bytes)
     wgt_copies, wgt_loads = placed(CHANNEL_AXES) if chunks == 1 else (threads, tiles * chunks)
-    yield _Buffer("wgt", groups * tiling.reduction * problem.taps, wgt_copies, wgt_loads, config.wgt_bytes)
+    matrices = groups * (tiling.reduction or 1) * problem.taps
+    yield _Buffer("wgt", matrices, wgt_copies, wgt_loads, config.wgt_bytes)
+
+
+def _chunks(problem: Problem, tiling: Tiling) -> int:
+    """How often a tile's accumulators are continued with other input channel groups."""
+    return -(-problem.reduction // tiling.reduction) if problem.reduction else 1
 
 
 def fill(problem: Problem, tiling: Tiling) -> float:
@@ -206,8 +215,10 @@ def estimate(problem: Problem, tiling: Tiling) -> float | None:
     tiles = 1
     for loop in tile_loops(problem, tiling):
         tiles *= loop.extent
-    chunks = -(-problem.reduction // tiling.reduction) if problem.is_matrix else 1
-    matrix = pixels * problem.reduction * problem.taps + INSTRUCTION_OVERHEAD * tiles * chunks
+    chunks = _chunks(problem, tiling)
+    matrix = INSTRUCTION_OVERHEAD * tiles * chunks
+    if problem.is_matrix:
+        matrix += pixels * (problem.reduction or 1) * problem.taps
     vector = pixels * len(problem.kernel.stages.vector)
     if problem.kernel.window is not None and not problem.is_matrix:
         vector += pixels * problem.taps

@@ -70,6 +70,12 @@ class Build:
         packed = layout.pack_depthwise_weights(weights, self.blocks)
         return call("packed_depthwise_conv2d", x, Constant(packed), blocks=self.blocks.sizes, **attrs)
 
+    def grouped(self, x: Expr, channels: int, group: int, kernel: tuple[int, int], **attrs: object) -> Call:
+        """A convolution in groups of ``group`` channels that lie within the blocks of a square array."""
+        weights = self.random.integers(-128, 128, (channels, group, *kernel)).astype(np.int8)
+        packed = layout.pack_grouped_weights(weights, self.blocks)
+        return call("packed_grouped_conv2d", x, Constant(packed), blocks=self.blocks.sizes, **attrs)
+
     def requantise(self, x: Expr, channels: int, spread: float, **attrs: object) -> Call:
         """``spread``: about the largest magnitude that ``x`` has."""
         multiplier, shift = quantise_multiplier(self.random.uniform(40, 200, channels) / spread)
