@@ -7,7 +7,7 @@ in turn, which weaves the threads into one stream. Nothing here knows any operat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ....hw.config import STRIDE_BITS, CoreConfig
@@ -36,6 +36,8 @@ ITEM_BYTES = {"int8": 1, "uint8": 1, "int32": 4}
 
 
 Accesses = tuple[Access, ...]
+Steps = Iterator[float]
+"""Emits instructions up to the next step's end, and gives the share of the result that is stored by then."""
 
 
 @dataclass(frozen=True)
@@ -62,64 +64,92 @@ class Emitter:
         self.config = config
         self.issues: list[Issue] = []
         self.rings = {scope: Ring(scope, scratchpad_depth(config, scope)) for scope in SCRATCHPADS}
-        self._zones = accumulator_zones(config)
-        self._filled_by: dict[str, str] = {}
-        self._levels: dict[Engine, dict[int, tuple[int, int, int, int]]] = {Engine.GEMM: {}, Engine.VECTOR: {}}
-        self._largest_stride = (1 << config.index_bits) - 1
-        self._dram: Mapping[str, DramBuffer] = {}
-        self._layer = 0
-        self._tiles = 0
-        self._leaves: dict[int, Leaf] = {}
-        self._evaluators: dict[int, Evaluator] = {}
-        self._keep_alive: list[object] = []  # both caches are keyed by identity
+        self.zones = accumulator_zones(config)
+        self.levels: dict[Engine, dict[int, tuple[int, int, int, int]]] = {Engine.GEMM: {}, Engine.VECTOR: {}}
+        self.tiles = 0  # of the layer, so far
 
     def emit(self, function: PrimFunc, dram: Mapping[str, DramBuffer], layer: int = 0) -> None:
         """Append the instructions of ``function``; ``dram`` places its parameters.
 
-        Raises CompileError naming the stage that no instruction computes, and ScratchpadFullError naming the buffer.
+        Raises CompileError naming the stage that no instruction computes, and ScratchpadFullError naming the buffer;
+        the stream is then as it was.
         """
+        self.emit_in_turn([(function, dram)], layer)
+
+    def emit_in_turn(self, functions: Sequence[tuple[PrimFunc, Mapping[str, DramBuffer]]], layer: int = 0) -> None:
+        """Append functions that do not depend on one another, in turn: the next is the one of whose result the smallest
+        share is stored. Raises as :meth:`emit` does."""
+        before = {scope: ring.copy() for scope, ring in self.rings.items()}
+        length = len(self.issues)
+        levels = {engine: dict(held) for engine, held in self.levels.items()}
+        self.tiles = 0
+        walks = [self._steps(function, dram, layer) for function, dram in functions]
+        stored = dict.fromkeys(range(len(walks)), 0.0)
+        try:
+            while stored:
+                number = min(stored, key=stored.__getitem__)
+                share = next(walks[number], None)
+                if share is None:
+                    del stored[number]
+                else:
+                    stored[number] = share
+        except CompileError:
+            self.rings, self.levels = before, levels
+            del self.issues[length:]
+            raise
+
+    def _steps(self, function: PrimFunc, dram: Mapping[str, DramBuffer], layer: int) -> Steps:
         missing = [param.name for param in function.params if param.name not in dram]
         if missing:
             raise CompileError(f"parameter {missing[0]!r} has no place in the window", at=f"function {function.name!r}")
-        self._dram, self._layer, self._tiles = dram, layer, 0
-        before = {scope: ring.copy() for scope, ring in self.rings.items()}
-        length = len(self.issues)
-        levels = {engine: dict(held) for engine, held in self._levels.items()}
-        self._filled_by = _filled_by(function)
         try:
-            self._walk(function.body, [Context({}, {}, 0)], [])
+            yield from _Walk(self, function, dram, layer).steps(function.body, [Context({}, {}, 0)], [])
         except CompileError as error:
-            self.rings = before
-            del self.issues[length:]
-            self._levels = levels
             raise type(error)(error.message, at=error.at or f"function {function.name!r}", hint=error.hint) from error
-        finally:
-            self._leaves.clear()
-            self._evaluators.clear()
-            self._keep_alive.clear()
 
-    def _walk(self, stmt: Stmt, contexts: list[Context], outer: list[tuple[Var, Expr]]) -> None:
-        if leaf_call(stmt) is not None:
+
+class _Walk:
+    """The walk through one function."""
+
+    def __init__(self, stream: Emitter, function: PrimFunc, dram: Mapping[str, DramBuffer], layer: int) -> None:
+        self.stream = stream
+        self.config = stream.config
+        self._dram, self._layer = dram, layer
+        self._filled_by = _filled_by(function)
+        self._largest_stride = (1 << stream.config.index_bits) - 1
+        self._stored = 0  # elements of the result
+        self._leaves: dict[int, Leaf] = {}
+        self._evaluators: dict[int, Evaluator] = {}
+        self._keep_alive: list[object] = []  # both caches are keyed by identity
+
+    def steps(self, stmt: Stmt, contexts: list[Context], outer: list[tuple[Var, Expr]]) -> Steps:
+        """Emit a statement for all contexts. A step ends where they have stored a part of the result; it gives the
+        share of the result that is stored."""
+        call = leaf_call(stmt)
+        if call is not None:
             leaf = self._leaf(stmt, outer)
             for context in contexts:
                 self._emit_leaf(leaf, context)
+            if isinstance(call.intrinsic.emits, EmitStore):
+                yield self._stored / call.operand("dst").buffer.size
             return
         match stmt:
             case Seq(body):
                 for child in body:
-                    self._walk(child, contexts, outer)
+                    yield from self.steps(child, contexts, outer)
             case Allocate():
-                self._allocate(stmt, contexts, outer)
+                yield from self._allocate(stmt, contexts, outer)
             case For(kind="vthread"):
-                self._walk(stmt.body, self._threads(stmt, contexts), [*outer, (stmt.var, stmt.extent)])
+                yield from self.steps(stmt.body, self._threads(stmt, contexts), [*outer, (stmt.var, stmt.extent)])
             case For(kind="serial" | "unroll"):
-                self._serial(stmt, contexts, [*outer, (stmt.var, stmt.extent)])
+                yield from self._serial(stmt, contexts, [*outer, (stmt.var, stmt.extent)])
             case For(var=var, kind=kind):
                 raise CompileError(f"loop {var.name!r} is {kind!r}, but the accelerator has no such loops",
                                    hint="leave it serial, or make it a virtual thread")  # fmt: skip
             case If(cond, then):
                 evaluate = self._evaluator(cond)
-                self._walk(then, [context for context in contexts if evaluate(context.environment)], outer)
+                chosen = [context for context in contexts if evaluate(context.environment)]
+                yield from self.steps(then, chosen, outer)
             case Block(name=name):
                 raise CompileError(f"stage {name!r} was not tensorized: the accelerator has no instruction for it",
                                    hint="tensorize it to one of the core's intrinsics")  # fmt: skip
@@ -138,23 +168,23 @@ class Emitter:
             self._keep_alive.append(stmt)
         return self._leaves[id(stmt)]
 
-    def _allocate(self, stmt: Allocate, contexts: list[Context], outer: list[tuple[Var, Expr]]) -> None:
+    def _allocate(self, stmt: Allocate, contexts: list[Context], outer: list[tuple[Var, Expr]]) -> Steps:
         buffer = stmt.buffer
-        if buffer.scope not in self.rings:
+        if buffer.scope not in self.stream.rings:
             raise CompileError(
                 f"buffer {buffer.name!r} has scope {buffer.scope!r}, which the accelerator does not have",
                 hint=f"the scopes are global (parameters only), {', '.join(SCRATCHPADS)}",
             )
-        ring = self.rings[buffer.scope]
+        ring = self.stream.rings[buffer.scope]
         entries = -(-buffer.size // entry_elements(self.config, buffer.scope))
         for context in contexts:
             context.bases[buffer.name] = ring.take(entries, buffer.name, self._zones_of(buffer))
-        self._walk(stmt.body, contexts, outer)
+        yield from self.steps(stmt.body, contexts, outer)
         for context in contexts:
             ring.release(context.bases.pop(buffer.name))
 
     def _zones_of(self, buffer: Buffer) -> tuple[Zone, ...]:
-        return self._zones.get(self._filled_by.get(buffer.name, ""), ()) if buffer.scope == "acc" else ()
+        return self.stream.zones.get(self._filled_by.get(buffer.name, ""), ()) if buffer.scope == "acc" else ()
 
     def _threads(self, loop: For, contexts: list[Context]) -> list[Context]:
         extent = self._evaluator(loop.extent)
@@ -162,18 +192,18 @@ class Emitter:
         for context in contexts:
             for index in range(extent(context.environment)):
                 environment = {**context.environment, loop.var.name: index}
-                threads.append(Context(environment, dict(context.bases), self._tiles))
-                self._tiles += 1
+                threads.append(Context(environment, dict(context.bases), self.stream.tiles))
+                self.stream.tiles += 1
         return threads
 
-    def _serial(self, loop: For, contexts: list[Context], outer: list[tuple[Var, Expr]]) -> None:
+    def _serial(self, loop: For, contexts: list[Context], outer: list[tuple[Var, Expr]]) -> Steps:
         extent = self._evaluator(loop.extent)
         extents = [extent(context.environment) for context in contexts]
         for index in range(max(extents, default=0)):
             active = [context for context, count in zip(contexts, extents, strict=True) if index < count]
             for context in active:
                 context.environment[loop.var.name] = index
-            self._walk(loop.body, active, outer)
+            yield from self.steps(loop.body, active, outer)
 
     def _emit_leaf(self, leaf: Leaf, context: Context, depth: int = 0) -> None:
         if depth < len(leaf.iterated):
@@ -203,7 +233,7 @@ class Emitter:
     def _add(
         self, instruction: Instruction, context: Context, reads: Accesses = (), writes: Accesses = ()
     ) -> None:
-        self.issues.append(Issue(instruction, reads, writes, self._layer, context.tile))
+        self.stream.issues.append(Issue(instruction, reads, writes, self._layer, context.tile))
 
     # Compute: gemm and vector
 
@@ -238,7 +268,7 @@ class Emitter:
         return [first for first, _ in found], tuple(loops), starts
 
     def _set_levels(self, engine: Engine, levels: tuple[NestLoop, ...], context: Context) -> None:
-        held = self._levels[engine]
+        held = self.stream.levels[engine]
         for number, level in enumerate(levels):
             wanted = (level.extent, *level.strides)
             if held.get(number) != wanted:
@@ -377,6 +407,7 @@ class Emitter:
         index, start, rectangles = self._rectangles(leaf, context, extents, "src", "dst", entry_bytes)
         buffer = leaf.call.operand("dst").buffer.name
         for piece in rectangles:
+            self._stored += piece.entries * self.config.lanes
             offset = self._offset(start + piece.dram * entry_bytes)
             instruction = Store(
                 index=index + piece.scratchpad, offset=offset, rows=piece.rows, columns=piece.columns,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 
+from ....hw.config import CoreConfig
+from ....hw.errors import ConfigError
 from ...tensor.errors import TensorError
 from ...tensor.ir import PrimFunc
 from ...tensor.schedule import Schedule
@@ -66,6 +68,41 @@ def generate(
         at=f"function {kernel.name!r}",
         hint="use a configuration with deeper scratchpads",
     )
+
+
+def generate_in_turn(
+    emitter: Emitter, parts: Sequence[tuple[Kernel, Mapping[str, DramBuffer]]], *, layer: int = 0,
+    dump: Dump | None = None,
+) -> list[Generated] | None:  # fmt: skip
+    """Append kernels that take turns in the stream, one tile each; None if no tilings of theirs fit side by side.
+
+    Each has its share of ``acc`` and ``out`` and one virtual thread: the others are what it overlaps with.
+    """
+    try:
+        share = _share_of_scratchpads(emitter.config, len(parts))
+    except ConfigError:  # too small to be divided
+        return None
+    for tilings_of_parts in zip(*(_attempts(Problem(share, kernel, 1)) for kernel, _ in parts), strict=False):
+        schedules = [
+            schedule_kernel(kernel, emitter.config, tiling)
+            for (kernel, _), tiling in zip(parts, tilings_of_parts, strict=True)
+        ]
+        functions = [(schedule.func, dram) for schedule, (_, dram) in zip(schedules, parts, strict=True)]
+        try:
+            emitter.emit_in_turn(functions, layer)
+        except ScratchpadFullError:
+            continue
+        for schedule, (kernel, _) in zip(schedules, parts, strict=True):
+            if dump is not None:
+                dump(f"{kernel.name}.loops", str(schedule))
+        return [Generated(*pair) for pair in zip(tilings_of_parts, schedules, strict=True)]
+    return None
+
+
+def _share_of_scratchpads(config: CoreConfig, parts: int) -> CoreConfig:
+    """The core as a kernel sees it that shares what vector work needs with others."""
+    places = 1 << (parts - 1).bit_length()
+    return replace(config, acc_depth=config.acc_depth // places, out_depth=config.out_depth // places)
 
 
 def _attempts(problem: Problem) -> Iterator[Tiling]:

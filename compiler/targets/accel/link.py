@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import numpy as np
@@ -21,7 +21,8 @@ from ..memory_plan import Lifetime, aligned, plan_memory
 from .advance import advance
 from .check import Range, check_program
 from .emit import DramBuffer, Emitter, with_tokens
-from .generate import Dump, generate
+from .generate import Dump, Generated, generate, generate_in_turn
+from .share import Part, share
 from .stream import Issue
 from .tokens import insert_tokens
 
@@ -101,11 +102,12 @@ class _Linker:
         main = self.module.main
         phases = self._phases()
         self._name_values(phases)
-        kernels = {node: _pieces(node) for phase in phases if phase.on_core for node in phase.calls}
+        kernels = {node: _pieces(node, self.config) for phase in phases if phase.on_core for node in phase.calls}
         for pieces in kernels.values():
             for piece in pieces:
-                for _, value in piece.kernel.constants:
-                    self._constant(value)
+                for part in piece.parts or (piece,):
+                    for _, value in part.kernel.constants:
+                        self._constant(value)
         for node in kernels:
             for arg in node.args:
                 if isinstance(arg, Constant):
@@ -273,11 +275,8 @@ class _Linker:
                 self.options.progress(f"compiling {_function(node).name} ({number + 1} of {len(phase.calls)})")
             traces = []
             for piece in kernels[node]:
-                generated = generate(
-                    emitter, piece.kernel, self._places(node, piece), threads=self.options.threads,
-                    layer=first_layer + number, dump=self.options.dump,
-                )  # fmt: skip
-                traces.append("\n".join(map(str, generated.schedule.trace)))
+                for generated in self._generate(emitter, node, piece, first_layer + number):
+                    traces.append("\n".join(map(str, generated.schedule.trace)))
             texts.append("\n".join(traces))
         stream = insert_tokens(self.config, advance(self.config, emitter.issues))
         program: list[Instruction] = [*(with_tokens(issue) for issue in stream), Finish()]
@@ -285,7 +284,7 @@ class _Linker:
             code = assemble(self.config, program)
         except InstructionError as error:
             raise CompileError(f"an instruction cannot be encoded: {error.message}", at="the program",
-                               hint="a smaller model or batch may fit the window of 4 GiB") from error  # fmt: skip
+                               hint="a smaller model or batch may fit what instructions reach") from error  # fmt: skip
         offset = self.end
         self.end += aligned(code.nbytes)
         # Checked with a window that ends before the program: nothing may touch it.
@@ -312,6 +311,15 @@ class _Linker:
             layer_of=np.array([issue.layer for issue in stream] + [last], np.int32),
             tile_of=np.array([issue.tile for issue in stream] + [0], np.int32),
         )
+
+    def _generate(self, emitter: Emitter, node: Call, piece: Piece, layer: int) -> list[Generated]:
+        dump = self.options.dump
+        parts = [(part.kernel, self._places(node, part)) for part in piece.parts]
+        found = generate_in_turn(emitter, parts, layer=layer, dump=dump) if parts else None
+        if found is not None:
+            return found
+        places = self._places(node, piece)
+        return [generate(emitter, piece.kernel, places, threads=self.options.threads, layer=layer, dump=dump)]
 
     def _leaves(self, name: str) -> bool:
         """Whether a value is read by the host."""
@@ -343,21 +351,37 @@ class _Linker:
 @dataclass(frozen=True)
 class Piece:
     """A kernel that computes a part of a function's result: which operand each of its inputs is a part of (from which
-    byte on), and where in the result its output begins."""
+    byte on), and where in the result its output begins. ``parts``: pieces that may be computed instead, in turn."""
 
     kernel: Kernel
     kind: str
     inputs: Mapping[str, tuple[int, int]]
     output_shift: int = 0
+    parts: tuple[Piece, ...] = ()
 
 
-def _pieces(node: Call) -> list[Piece]:
+def _pieces(node: Call, config: CoreConfig) -> list[Piece]:
     function = _function(node)
     if isinstance(function.body, Call) and function.body.op == "packed_concat":
         return list(_concat_pieces(function, function.body))
     kernel = lower_function(function)
+    shared = share(config, function, kernel)
+    if shared:
+        return [
+            replace(_part(node, each.whole), parts=tuple(_part(node, part) for part in each.parts)) for each in shared
+        ]
     names = {tensor.name: (place, 0) for place, tensor in enumerate(kernel.inputs[: len(function.params)])}
     return [Piece(kernel, kernel.kind, names)]
+
+
+def _part(node: Call, part: Part) -> Piece:
+    """Some channel groups of a function."""
+    kernel = lower_function(part.function)
+    inputs = {
+        tensor.name: (place, part.shift(arg.shape))
+        for place, (tensor, arg) in enumerate(zip(kernel.inputs, node.args, strict=False))
+    }
+    return Piece(kernel, kernel.kind, inputs, part.shift(node.shape))
 
 
 def _concat_pieces(function: Function, body: Call) -> Iterable[Piece]:
