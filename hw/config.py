@@ -10,9 +10,10 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, fields, replace
 
+from .check_code import check_bits
 from .errors import ConfigError
 
-ISA_VERSION = 1
+ISA_VERSION = 2
 """Part of the configuration's hash: raised whenever an instruction's layout or meaning changes."""
 
 LOOP_LEVELS = 6
@@ -21,8 +22,11 @@ LOOP_LEVELS = 6
 PAD_BITS = 4
 """Width of each padding count of a LOAD."""
 
-STRIDE_BITS = 20
+STRIDE_BITS = 17
 """Width of a DMA row stride, in DRAM entries."""
+
+REACH_BITS = 30
+"""Loads and stores name bytes of the window's first GiB."""
 
 
 def _is_power_of_two(value: int) -> bool:
@@ -65,11 +69,6 @@ class CoreConfig:
                 raise ConfigError(f"{field.name} must be an integer, not {value!r}")
         self._check_powers_of_two()
         self._check_ranges()
-        if self.largest_instruction_bits > 256:
-            raise ConfigError(
-                f"the widest instruction needs {self.largest_instruction_bits} bits, but at most 256 are encodable",
-                hint="use smaller scratchpads",
-            )
 
     def _check_powers_of_two(self) -> None:
         limits = {
@@ -179,12 +178,12 @@ class CoreConfig:
 
     @property
     def dram_bits(self) -> int:
-        """Width of a DRAM offset in granules: 4 GiB of window."""
-        return 32 - (self.granule_bytes.bit_length() - 1)
+        """Width of a DRAM offset in granules."""
+        return REACH_BITS - (self.granule_bytes.bit_length() - 1)
 
     @property
     def largest_instruction_bits(self) -> int:
-        """Bits that the widest instruction (LOAD) uses; see :mod:`weft.hw.isa`."""
+        """Bits that the widest instruction (LOAD) uses, without its check bits; see :mod:`weft.hw.isa`."""
         header, scratchpad, pad_value = 16, 2, 8
         return (
             header + scratchpad + self.dram_bits + self.index_bits + 2 * self.count_bits
@@ -194,7 +193,12 @@ class CoreConfig:
     @property
     def instruction_bits(self) -> int:
         """128, or 256 for scratchpads too deep for 128-bit instructions."""
-        return 128 if self.largest_instruction_bits <= 128 else 256
+        return 128 if self.largest_instruction_bits + check_bits(128) <= 128 else 256
+
+    @property
+    def check_bits(self) -> int:
+        """Bits of each instruction that tell whether the others arrived undamaged."""
+        return check_bits(self.instruction_bits)
 
     @property
     def instruction_bytes(self) -> int:

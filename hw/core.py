@@ -221,6 +221,7 @@ class Core(wiring.Component):
                 watchdog.taken[engine].number.eq(body.commands.payload.number),
                 watchdog.started[engine].valid.eq(body.started.valid),
                 watchdog.started[engine].number.eq(body.started.number),
+                watchdog.sending[engine].eq(body.sending),
             ]
         with m.If(watchdog.expired):
             m.d.comb += [
@@ -373,7 +374,8 @@ class Watchdog(wiring.Component):
     """Expires after ``limit`` cycles without ``progress`` (never if 0) and tells who waits.
 
     That is the lowest engine that waits for a token or for memory, with the instruction that it holds or the last that
-    it started; where there is none, the lowest that waits to send a token; where there is none either, fetch.
+    it started; where there is none, the lowest that waits to send a token, with the instruction whose token it is;
+    where there is none either, fetch.
     """
 
     def __init__(self) -> None:
@@ -385,6 +387,7 @@ class Watchdog(wiring.Component):
                 "activity": In(CycleClass).array(ENGINES),
                 "taken": In(event).array(ENGINES),
                 "started": In(event).array(ENGINES),
+                "sending": In(NUMBER_BITS).array(ENGINES),
                 "fetch_number": In(NUMBER_BITS),
                 "expired": Out(1),
                 "engine": Out(3),
@@ -411,7 +414,7 @@ class Watchdog(wiring.Component):
                 m.d.sync += running[engine].eq(self.started[engine].number)
         for engine in reversed(Engine):
             with m.If(self.activity[engine] == CycleClass.SEND):
-                m.d.comb += [self.engine.eq(engine), self.number.eq(running[engine])]
+                m.d.comb += [self.engine.eq(engine), self.number.eq(self.sending[engine])]
         for engine in reversed(Engine):
             activity = self.activity[engine]
             with m.If(activity.as_value() >= FIRST_TOKEN_CLASS):

@@ -108,6 +108,7 @@ class EngineControl(wiring.Component):
             self.idle.eq(self.quiet & (self.halt | (~held & ledger.empty))),
         ]
         wiring.connect(m, ledger.send, flipped(self.send))
+        m.d.comb += self.sending.eq(ledger.sending)
 
         with m.If(self.failure.valid | refused):
             m.d.sync += failed.eq(1)
@@ -160,6 +161,7 @@ class Ledger(wiring.Component):
                 "retire": In(1),
                 "retired": Out(wiring.Signature({"valid": Out(1), "number": Out(NUMBER_BITS)})),
                 "send": Out(stream.Signature(ENGINES)),
+                "sending": Out(NUMBER_BITS),
                 "empty": Out(1),
             }
         )
@@ -200,6 +202,7 @@ class Ledger(wiring.Component):
             sending.addr.eq(to_send[index]),
             pending.eq(to_send != to_retire),
             self.send.payload.eq(sending.data.send),
+            self.sending.eq(sending.data.number),
             self.send.valid.eq(pending & sending.data.send.any()),
             self.empty.eq(to_send == to_start),
         ]

@@ -1,4 +1,4 @@
-"""Fetch: reads the program, refuses illegal headers, and puts each instruction into the queue of its engine."""
+"""Fetch: reads the program, refuses damaged and illegal instructions, and puts each into the queue of its engine."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .bursts import OFFSET_BITS, WINDOW_BITS, BurstCutter
+from .check_code import is_damaged
 from .config import CoreConfig
 from .interfaces import ENGINES, NUMBER_BITS, FaultSignature, command_layout
 from .isa import LEGAL_ENGINES, Engine, Fault, Opcode, header_layout, instruction_layout
@@ -74,6 +75,7 @@ class Fetch(wiring.Component):
         end = Signal(range((1 << OFFSET_BITS) + (1 << NUMBER_BITS) * config.instruction_bytes))
         instruction = Signal(config.instruction_bits, reset_less=True)
         read_error = Signal()
+        damaged = Signal()
         legal = header_is_legal(m, config, instruction)
         header = data.View(header_layout(config), instruction)
         queue_ready = Signal()
@@ -128,6 +130,7 @@ class Fetch(wiring.Component):
                     m.d.sync += [
                         instruction.eq(unpacker.instructions.payload.data),
                         read_error.eq(unpacker.instructions.payload.error),
+                        damaged.eq(is_damaged(unpacker.instructions.payload.data)),
                     ]
                     m.next = "DISPATCH"
                 with m.Else():
@@ -137,6 +140,9 @@ class Fetch(wiring.Component):
                     m.next = "DONE"
                 with m.Elif(read_error):
                     raise_fault(Fault.BUS_READ)
+                    m.next = "DONE"
+                with m.Elif(damaged):
+                    raise_fault(Fault.CORRUPT)
                     m.next = "DONE"
                 with m.Elif(~legal):
                     raise_fault(Fault.ILLEGAL)

@@ -66,6 +66,8 @@ class EngineSignature(wiring.Signature):
     send
         Masks in program order, each once the writes of its instruction are visible; the token matrix accepts a mask
         when all its counters have room. Must not depend combinationally on ``send.ready``.
+    sending
+        Number of the instruction whose mask ``send`` holds (for the watchdog).
     stop
         The core has faulted: start no new instruction, micro-op or burst; finish what the bus requires.
     idle
@@ -87,6 +89,7 @@ class EngineSignature(wiring.Signature):
                 "tokens": In(ENGINES),
                 "take": Out(ENGINES),
                 "send": Out(stream.Signature(ENGINES)),
+                "sending": Out(NUMBER_BITS),
                 "fault": Out(FaultSignature()),
                 "stop": In(1),
                 "idle": Out(1),

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from amaranth.hdl import signed, unsigned
 from amaranth.lib import data
 
+from .check_code import sealed
 from .config import LOOP_LEVELS, PAD_BITS, STRIDE_BITS, CoreConfig
 from .errors import InstructionError
 
@@ -96,6 +97,7 @@ class Fault(IntEnum):
     BUS_WRITE = 6  # error response on the write channel
     WATCHDOG = 7  # no progress for the set number of cycles: a token deadlock or a dead bus
     NO_FINISH = 8  # the program ended without FINISH
+    CORRUPT = 9  # an instruction's check bits do not fit its other bits
 
 
 IMMEDIATE_BITS = 25
@@ -150,13 +152,14 @@ def instruction_fields(config: CoreConfig, opcode: Opcode) -> tuple[Field, ...]:
 
 @cache
 def instruction_layout(config: CoreConfig, opcode: Opcode) -> data.StructLayout:
-    """Layout of a whole instruction; ``reserved`` fills it up to the instruction width and must be zero."""
+    """Layout of a whole instruction; ``reserved`` fills it up to ``check`` and must be zero."""
     members = {
         name: signed(width) if sign else unsigned(width)
         for name, width, sign in HEADER + instruction_fields(config, opcode)
     }
     used = sum(width for _, width, _ in HEADER + instruction_fields(config, opcode))
-    members["reserved"] = unsigned(config.instruction_bits - used)
+    members["reserved"] = unsigned(config.instruction_bits - config.check_bits - used)
+    members["check"] = unsigned(config.check_bits)
     return data.StructLayout(members)
 
 
@@ -165,6 +168,11 @@ def header_layout(config: CoreConfig) -> data.StructLayout:
     members = {name: unsigned(width) for name, width, _ in HEADER}
     members["payload"] = unsigned(config.instruction_bits - sum(width for _, width, _ in HEADER))
     return data.StructLayout(members)
+
+
+def seal(config: CoreConfig, word: int) -> int:
+    """The word with the check bits that its other bits ask for."""
+    return sealed(word, config.instruction_bits)
 
 
 def engine_mask(engines: Iterable[Engine]) -> int:
@@ -340,7 +348,7 @@ def encode(config: CoreConfig, instruction: Instruction) -> int:
 
 
 def encode_unchecked(config: CoreConfig, instruction: Instruction) -> int:
-    """Like :func:`encode`, but lets instructions through that fit their fields and that the core refuses."""
+    """Like :func:`encode`, but lets instructions through that fit their fields and that the core calls illegal."""
     word = 0
     position = 0
     for name, width, sign in HEADER + instruction_fields(config, instruction.opcode):
@@ -350,11 +358,13 @@ def encode_unchecked(config: CoreConfig, instruction: Instruction) -> int:
             raise InstructionError(f"{type(instruction).__name__}: {name} is {value}, but must be in {low}..{high}")
         word |= (value & (1 << width) - 1) << position
         position += width
-    return word
+    return seal(config, word)
 
 
 def decode(config: CoreConfig, word: int) -> Instruction:
-    """The instruction behind an integer; :class:`InstructionError` where the core raises ILLEGAL."""
+    """The instruction behind an integer; :class:`InstructionError` where the core raises CORRUPT or ILLEGAL."""
+    if word != seal(config, word):
+        raise InstructionError("the instruction is damaged: its check bits do not fit its other bits")
     opcode_bits = word & 7
     if opcode_bits not in Opcode._value2member_map_:
         raise InstructionError(f"no instruction has opcode {opcode_bits}")
@@ -367,7 +377,7 @@ def decode(config: CoreConfig, word: int) -> Instruction:
             value -= 1 << width
         values[name] = value
         position += width
-    if word >> position:
+    if word >> position & (1 << config.instruction_bits - config.check_bits - position) - 1:
         raise InstructionError(f"{opcode.name}: reserved bits are set")
     del values["opcode"]
     for name, kind in (("engine", Engine), ("scratchpad", Scratchpad), ("op", VectorOp)):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..hw.config import LOOP_LEVELS, CoreConfig
+from ..hw.engine import IN_FLIGHT
 from ..hw.errors import InstructionError
 from ..hw.isa import (
     ENGINE_NAMES,
@@ -33,6 +34,7 @@ from ..hw.isa import (
     format_instruction,
     instruction_fields,
     mask_engines,
+    seal,
 )
 from .dma import granules, run_load, run_store, transfer_of, transfer_problem
 from .dram import BusErrors
@@ -47,6 +49,9 @@ from .vector import run_vector
 PROGRAM_ALIGNMENT = 64
 """Bytes to which a program's offset in the window must be aligned."""
 
+MOST_SENDING = IN_FLIGHT - 1
+"""Instructions that an engine executes while the tokens of the first of them have no room."""
+
 MICRO_OPS_LIMIT = 1 << 26
 """Most micro-ops of one instruction; the core would be busy for a second with it."""
 
@@ -56,6 +61,15 @@ class _Refused(Instruction):
     """Tokens of an instruction that its engine refuses with ILLEGAL."""
 
     problem: str
+
+
+@dataclass(frozen=True)
+class _Sending:
+    """An executed instruction whose tokens, or those of one before it, have no room yet."""
+
+    number: int
+    instruction: Instruction
+    clock: Clock
 
 
 class _CoreStoppedError(Exception):
@@ -124,7 +138,7 @@ class _Execution:
         self.fetched = 0
         self.finished = False
         self.queues: list[deque[tuple[int, Instruction]]] = [deque() for _ in Engine]
-        self.sending: list[tuple[int, Instruction] | None] = [None] * len(Engine)
+        self.sending: list[deque[_Sending]] = [deque() for _ in Engine]
         self.tokens: dict[tuple[Engine, Engine], deque[Clock]] = {
             (source, target): deque() for source in Engine for target in Engine if source != target
         }
@@ -195,7 +209,9 @@ class _Execution:
         return int.from_bytes(self.core.dram[start : start + size].tobytes(), "little")
 
     def _decode(self, word: int) -> Instruction:
-        """The instruction; ILLEGAL here is what fetch itself finds, a :class:`_Refused` is left to the engine."""
+        """The instruction; the faults here are what fetch itself finds, a :class:`_Refused` is left to the engine."""
+        if word != seal(self.config, word):
+            raise self._stop(Fault.CORRUPT, FETCH, self.fetched, "the check bits do not fit the other bits")
         try:
             return decode(self.config, word)
         except InstructionError as error:
@@ -209,7 +225,8 @@ class _Execution:
                 used = position + sum(width for _, width, _ in instruction_fields(self.config, opcode))
                 own_bit = (header["wait"] | header["send"]) >> header["engine"] & 1
                 legal_engine = header["engine"] in LEGAL_ENGINES[opcode]
-                if legal_engine and not word >> used and not own_bit and opcode is not Opcode.FINISH:
+                reserved = word >> used & (1 << self.config.instruction_bits - self.config.check_bits - used) - 1
+                if legal_engine and not reserved and not own_bit and opcode is not Opcode.FINISH:
                     engine = Engine(header["engine"])
                     return _Refused(engine=engine, wait=header["wait"], send=header["send"], problem=str(error))
             raise self._stop(Fault.ILLEGAL, FETCH, self.fetched, str(error)) from None
@@ -219,22 +236,17 @@ class _Execution:
     def _step(self, engine: Engine) -> bool:
         """Send what is pending, or execute the next instruction if its tokens are there; False if neither."""
         sending = self.sending[engine]
-        if sending is not None:
-            targets = mask_engines(sending[1].send)
-            if any(self._is_full(engine, target) for target in targets):
-                return False
-            clock = self.core.races.clock(engine) if self.core.races is not None else ()
-            for target in targets:
-                self.tokens[engine, target].append(clock)
-            self.sending[engine] = None
+        if sending and not any(self._is_full(engine, target) for target in mask_engines(sending[0].instruction.send)):
+            sent = sending.popleft()
+            for target in mask_engines(sent.instruction.send):
+                self.tokens[engine, target].append(sent.clock)
             return True
-        if not self.queues[engine]:
+        if not self.queues[engine] or len(sending) == MOST_SENDING:
             return False
-        number, instruction = self.queues[engine][0]
+        if self._missing(engine):
+            return False
+        number, instruction = self.queues[engine].popleft()
         sources = mask_engines(instruction.wait)
-        if not all(self.tokens[source, engine] for source in sources):
-            return False
-        self.queues[engine].popleft()
         received = [self.tokens[source, engine].popleft() for source in sources]
         if self.core.races is not None:
             self.core.races.begin(engine, number, received)
@@ -244,8 +256,9 @@ class _Execution:
             for part in (error.first, error.second):
                 error.add_note(f"instruction {part}: {format_instruction(self._decode(self._word(part)))}")
             raise
-        if instruction.send:
-            self.sending[engine] = (number, instruction)
+        if instruction.send or sending:
+            clock = self.core.races.clock(engine) if self.core.races is not None else ()
+            sending.append(_Sending(number, instruction, clock))
         return True
 
     def _execute(self, number: int, instruction: Instruction) -> None:
@@ -349,26 +362,31 @@ class _Execution:
         records: list[FaultRecord] = []
         waiting: list[FaultRecord] = []
         for engine in Engine:
-            sending = self.sending[engine]
-            if sending is not None:
-                number, instruction = sending
+            if missing := self._missing(engine):
+                number, instruction = self.queues[engine][0]
+                reason = f"waits for a token of {', '.join(ENGINE_NAMES[source] for source in missing)}"
+            elif self.sending[engine]:
+                number, instruction = self.sending[engine][0].number, self.sending[engine][0].instruction
                 full = (target for target in mask_engines(instruction.send) if self._is_full(engine, target))
                 reason = f"cannot send: no room for a token to {', '.join(ENGINE_NAMES[target] for target in full)}"
-            elif self.queues[engine]:
-                number, instruction = self.queues[engine][0]
-                missing = (source for source in mask_engines(instruction.wait) if not self.tokens[source, engine])
-                reason = f"waits for a token of {', '.join(ENGINE_NAMES[source] for source in missing)}"
             else:
                 continue
             text = f"instruction {number} ({format_instruction(instruction)}) {reason}"
             records.append(FaultRecord(Fault.WATCHDOG, engine, number, text))
-            if sending is None:
+            if missing:
                 waiting.append(records[-1])
         texts = [record.message for record in records]
         if not self.finished:
             engine = self._decode(self._word(self.fetched)).engine
             texts.append(f"fetch cannot place instruction {self.fetched}: the queue of {ENGINE_NAMES[engine]} is full")
         return replace((waiting or records)[0], message=f"deadlock: {'; '.join(texts)}")
+
+    def _missing(self, engine: Engine) -> list[Engine]:
+        """Engines whose token the next instruction lacks."""
+        if not self.queues[engine]:
+            return []
+        sources = mask_engines(self.queues[engine][0][1].wait)
+        return [source for source in sources if not self.tokens[source, engine]]
 
     def _is_full(self, source: Engine, target: Engine) -> bool:
         return len(self.tokens[source, target]) >= self.config.token_depth

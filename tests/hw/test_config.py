@@ -57,7 +57,7 @@ def test_the_hash_follows_every_field_but_the_name() -> None:
 
 def test_deep_scratchpads_get_wider_instructions() -> None:
     assert PYNQ.instruction_bits == 128
-    assert replace(PYNQ, inp_depth=4096, wgt_depth=2048, acc_depth=4096).instruction_bits == 128
+    assert replace(PYNQ, inp_depth=4096).instruction_bits == 256
     assert replace(PYNQ, inp_depth=65536).instruction_bits == 256
 
 

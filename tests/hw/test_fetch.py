@@ -28,6 +28,7 @@ from weft.hw.isa import (
     Sync,
     decode,
     encode,
+    seal,
 )
 from weft.hw.read_dma import ReadMaster
 
@@ -140,9 +141,9 @@ def bad_headers() -> list[int]:
         for engine in range(8)
         for wait, send in ((0, 0), (1 << engine & 31, 0), (0, 1 << engine & 31))
     ]
-    words += [header(opcode, 0 if opcode != 3 else 4) | 1 << 127 for opcode in (2, 3, 6, 7)]
+    words += [header(opcode, 0 if opcode != 3 else 4) | 1 << 119 for opcode in (3, 6, 7)]
     bad = []
-    for word in words:
+    for word in (seal(NARROW, word) for word in words):
         try:
             decode(NARROW, word)
         except InstructionError as error:
@@ -159,6 +160,19 @@ def test_illegal_headers_are_refused_with_their_number() -> None:
         seen = run(NARROW, [good, good, word, encode(NARROW, Finish())])
         assert seen.fault == (Fault.ILLEGAL, 2), f"{word:#x}"
         assert [number for number, _ in seen.queues[Engine.STORE]] == [0, 1]
+
+
+@pytest.mark.parametrize("bus_bits", [64, 256])
+def test_damaged_instructions_are_refused_with_their_number(bus_bits: int) -> None:
+    config = CoreConfig(**{**vars(NARROW), "bus_bits": bus_bits})
+    random = Random(bus_bits)
+    words = [encode(config, instruction) for instruction in (*long_program(7), Finish())]
+    for count in (1, 1, 2, 3):
+        place = random.randrange(len(words))
+        damaged = list(words)
+        for bit in random.sample(range(config.instruction_bits), count):
+            damaged[place] ^= 1 << bit
+        assert run(config, damaged).fault == (Fault.CORRUPT, place)
 
 
 def test_every_legal_opcode_passes() -> None:

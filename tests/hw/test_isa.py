@@ -76,7 +76,7 @@ def test_the_layout_of_the_rtl_shows_the_same_fields(case: tuple[CoreConfig, isa
 
 @given(st.sampled_from(CONFIGS), st.integers(min_value=0))
 def test_any_word_decodes_or_is_refused(config: CoreConfig, number: int) -> None:
-    word = number & (1 << config.instruction_bits) - 1
+    word = isa.seal(config, number)
     try:
         instruction = isa.decode(config, word)
     except InstructionError:
@@ -111,13 +111,22 @@ def test_an_illegal_instruction_is_refused_by_name(instruction: isa.Instruction,
     ("word", "message"),
     [
         (0, "no instruction has opcode 0"),
-        (Opcode.FINISH | 1 << 127, "FINISH: reserved bits are set"),
+        (Opcode.FINISH | 1 << 119, "FINISH: reserved bits are set"),
         (Opcode.SYNC | 7 << 3, "SYNC: engine is 7, which does not exist"),
     ],
 )
-def test_a_corrupted_word_is_refused(word: int, message: str) -> None:
+def test_a_word_that_means_nothing_is_refused(word: int, message: str) -> None:
     with pytest.raises(InstructionError, match=message):
-        isa.decode(PYNQ, word)
+        isa.decode(PYNQ, isa.seal(PYNQ, word))
+
+
+@given(configs_and_instructions, st.data())
+def test_one_two_or_three_flipped_bits_are_seen(case: tuple[CoreConfig, isa.Instruction], data: st.DataObject) -> None:
+    config, instruction = case
+    flipped = data.draw(st.sets(st.integers(0, config.instruction_bits - 1), min_size=1, max_size=3))
+    word = isa.encode(config, instruction) ^ sum(1 << bit for bit in flipped)
+    with pytest.raises(InstructionError, match="the instruction is damaged: its check bits do not fit"):
+        isa.decode(config, word)
 
 
 @pytest.mark.parametrize(
@@ -137,6 +146,6 @@ def test_assembly_errors_show_the_word(text: str, message: str) -> None:
 
 def test_disassembly_names_the_instruction_that_is_broken() -> None:
     program = isa.assemble(PYNQ, [isa.Sync(engine=Engine.GEMM), isa.Finish()])
-    program[16] = 0
+    program[16:] = 0
     with pytest.raises(InstructionError, match="instruction 1: no instruction has opcode 0"):
         isa.disassemble(PYNQ, program)

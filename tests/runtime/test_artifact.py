@@ -97,7 +97,7 @@ def test_a_missing_file_is_an_artifact_error(tmp_path: Path) -> None:
     ("text", "message"),
     [
         (('"format": 1', '"format": 2'), "field 'format' is 2, but this weft reads 1"),
-        (('"isa_version": 1', '"isa_version": 9'), "field 'isa_version' is 9"),
+        (('"isa_version": 2', '"isa_version": 9'), "field 'isa_version' is 9"),
         (('"window_bytes": 1024', '"window_bytes": 70'), "slot 'r' ends at byte 88, outside the window of 70 bytes"),
         (('"window_bytes": 1024', '"window_bytes": -1'), r"manifest\.json, field 'window_bytes'"),
         (('"offset": 512', '"offset": 1020'), "constant 'unused' ends at byte 1036, outside the window"),

@@ -12,15 +12,18 @@ from weft.hw.isa import (
     FETCH,
     Engine,
     Fault,
+    Finish,
     Gemm,
     Instruction,
     Load,
     Loop,
     Opcode,
     Scratchpad,
+    Sync,
     Vector,
     VectorOp,
     encode_unchecked,
+    seal,
 )
 from weft.sim.dram import BusErrors, DramModel
 from weft.sim.errors import SimulationError
@@ -57,11 +60,11 @@ def word(instruction: Instruction) -> int:
 
 SCENARIOS = [
     Scenario("opcode zero", [0], Fault.ILLEGAL, FETCH, 0),
-    Scenario("reserved bits", ["sync load", int(Opcode.SYNC) | 1 << 100, FINISH], Fault.ILLEGAL, FETCH, 1),
+    Scenario("reserved bits", ["sync load", seal(TINY, int(Opcode.SYNC) | 1 << 100), FINISH], Fault.ILLEGAL, FETCH, 1),
     Scenario("wrong engine", [word(Gemm(engine=Engine.VECTOR, dst=0, src=0, wgt=0)), FINISH], Fault.ILLEGAL, FETCH, 0),
-    Scenario("engine seven", [int(Opcode.SYNC) | 7 << 3, FINISH], Fault.ILLEGAL, FETCH, 0),
-    Scenario("own token", [int(Opcode.SYNC) | int(Engine.GEMM) << 3 | 1 << 8, FINISH], Fault.ILLEGAL, FETCH, 0),
-    Scenario("finish with tokens", [int(Opcode.FINISH) | 2 << 6], Fault.ILLEGAL, FETCH, 0),
+    Scenario("engine seven", [seal(TINY, int(Opcode.SYNC) | 7 << 3), FINISH], Fault.ILLEGAL, FETCH, 0),
+    Scenario("own token", [word(Sync(engine=Engine.GEMM, wait=4)), FINISH], Fault.ILLEGAL, FETCH, 0),
+    Scenario("finish with tokens", [word(Finish(wait=2))], Fault.ILLEGAL, FETCH, 0),
     Scenario(
         "loop extent zero", [word(Loop(engine=Engine.GEMM, level=0, extent=0)), FINISH], Fault.ILLEGAL, Engine.GEMM, 0
     ),
@@ -168,7 +171,7 @@ SCENARIOS = [
     ),
     Scenario(
         "load far outside the window",
-        ["load loadw scratchpad=wgt index=0 offset=1073741820 rows=9 columns=3 stride=1048575", FINISH],
+        ["load loadw scratchpad=wgt index=0 offset=268435452 rows=9 columns=3 stride=131071", FINISH],
         Fault.WINDOW,
         Engine.LOADW,
         0,
@@ -205,7 +208,7 @@ SCENARIOS = [
     ),
     Scenario(
         "alignment before window",
-        ["load loadw scratchpad=wgt index=0 offset=1073741819 rows=1 columns=2", FINISH],
+        ["load loadw scratchpad=wgt index=0 offset=268435451 rows=1 columns=2", FINISH],
         Fault.ALIGNMENT,
         Engine.LOADW,
         0,
@@ -250,7 +253,24 @@ SCENARIOS = [
         2,
     ),
     Scenario("room that never comes", ["sync load send=store"] * 16 + [FINISH], Fault.WATCHDOG, Engine.LOAD, 15),
+    Scenario(
+        "room that never comes, with work behind it",
+        [*["sync load send=store"] * 16, "sync load", "sync load send=gemm", "sync gemm wait=load", FINISH],
+        Fault.WATCHDOG,
+        Engine.GEMM,
+        18,
+    ),
+    Scenario(
+        "only room is missing, with work behind it",
+        [*["sync load send=store"] * 16, "sync load", "sync load send=gemm", FINISH],
+        Fault.WATCHDOG,
+        Engine.LOAD,
+        15,
+    ),
     Scenario("no finish", ["sync load", "sync store"], Fault.NO_FINISH, FETCH, 2),
+    Scenario("a flipped bit", ["sync load", word(Sync(engine=Engine.GEMM)) ^ 1 << 40, FINISH], Fault.CORRUPT, FETCH, 1),
+    Scenario("a flipped check bit", [word(Finish()) ^ 1 << 127], Fault.CORRUPT, FETCH, 0),
+    Scenario("a SYNC that became FINISH", [word(Sync(engine=Engine.LOAD)) ^ 1, FINISH], Fault.CORRUPT, FETCH, 0),
     Scenario("empty program", [], Fault.NO_FINISH, FETCH, 0),
 ]
 

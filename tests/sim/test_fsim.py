@@ -140,12 +140,12 @@ def test_deadlock_tells_what_each_engine_waits_for():
 
 def test_deadlock_by_a_full_counter_and_a_full_queue():
     config = replace(TINY, token_depth=1, queue_depth=2)
-    sends = "sync load send=gemm\n" * 5
+    sends = "sync load send=gemm\n" * 19  # one in the counter, 15 executed, two in the queue
     result = run_text(simulator(config), sends + "sync gemm wait=load\nfinish")
     assert result.fault is not None
     assert result.fault.cause is Fault.WATCHDOG
     assert "cannot send: no room for a token to gemm" in result.fault.message
-    assert "fetch cannot place instruction 4: the queue of load is full" in result.fault.message
+    assert "fetch cannot place instruction 18: the queue of load is full" in result.fault.message
 
 
 def test_tokens_left_are_reported():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from weft.hw.config import PYNQ, TINY, WIDE, CoreConfig
 from weft.hw.errors import InstructionError
 from weft.hw.interfaces import CycleClass
-from weft.hw.isa import Engine, assemble
+from weft.hw.isa import Engine, Finish, Loop, assemble, encode, encode_unchecked
 from weft.runtime.device import FsimDevice
 from weft.sim.dram import DramModel
 from weft.sim.errors import BuildError, SimulationError
@@ -180,8 +180,8 @@ def test_programs_that_cannot_be_predicted_are_refused() -> None:
         predict(TINY, assemble(TINY, parse("finish"))[:15])
     with pytest.raises(InstructionError, match="instruction 0: no instruction has opcode 0"):
         predict(TINY, np.zeros(16, np.uint8))
-    broken = assemble(TINY, parse("loop gemm level=5 extent=3\nfinish"))
-    broken[2] |= 2  # level 7
+    words = [encode_unchecked(TINY, Loop(engine=Engine.GEMM, level=7, extent=3)), encode(TINY, Finish())]
+    broken = np.frombuffer(b"".join(word.to_bytes(16, "little") for word in words), np.uint8)
     with pytest.raises(InstructionError, match="instruction 0: LOOP: loop level 7 does not exist"):
         predict(TINY, broken)
 

@@ -1,0 +1,45 @@
+"""The check bits of an instruction: in Python for the assembler and the simulators, in gates for fetch.
+
+They are the highest bits of a word. The code is Hsiao's ("A class of optimal minimum odd-weight-column SEC-DED codes",
+IBM J. Res. Dev. 14, 1970): each other bit enters an odd number of check bits, three at least, and no two bits enter
+the same ones. So one, two or any odd number of flipped bits are seen. A word of ``2**n`` bits needs ``n + 1`` check
+bits; the ways to enter them are then just as many as there are bits to protect.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from amaranth.hdl import Cat, Value
+
+
+def check_bits(word_bits: int) -> int:
+    """Check bits in a word of ``word_bits`` (a power of two) in all."""
+    return word_bits.bit_length()
+
+
+@cache
+def check_masks(word_bits: int) -> tuple[int, ...]:
+    """For each check bit, lowest first, the other bits whose parity it is."""
+    count = check_bits(word_bits)
+    columns = [column for column in range(1 << count) if column.bit_count() % 2 and column.bit_count() > 1]
+    columns.sort(key=int.bit_count)
+    return tuple(
+        sum(1 << place for place, column in enumerate(columns) if column >> bit & 1) for bit in range(count)
+    )
+
+
+def sealed(word: int, word_bits: int) -> int:
+    """``word`` with the check bits that its other bits ask for."""
+    position = word_bits - check_bits(word_bits)
+    word &= (1 << position) - 1
+    for bit, mask in enumerate(check_masks(word_bits)):
+        word |= ((word & mask).bit_count() & 1) << position + bit
+    return word
+
+
+def is_damaged(word: Value) -> Value:
+    """Do the check bits not fit? One tree of exclusive-ors for each, about half of the word wide."""
+    position = len(word) - check_bits(len(word))
+    masks = enumerate(check_masks(len(word)))
+    return Cat((word & (mask | 1 << position + bit)).xor() for bit, mask in masks).any()
