@@ -39,8 +39,8 @@ def is_float(name: str) -> bool:
     return name in FLOATS or name in SMALL_FLOATS
 
 
-def limits(name: str) -> tuple[int, int] | tuple[float, float]:
-    """Least and greatest finite value of a type."""
+def limits(name: str) -> tuple[Any, Any]:
+    """Least and greatest finite value of a type, as Python's int or float."""
     if name == "bool":
         return 0, 1
     if is_float(name):

@@ -5,7 +5,9 @@ Accumulators are int32 and wrap. All functions are vectorised; a layer of ResNet
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,47 +34,52 @@ def output_size(size: int, kernel: int, stride: int, before: int, after: int, di
 
 
 def pad_spatial(x: Array, pads: Sequence[int], value: int | float) -> Array:
-    """Pad the last two axes; ``pads`` is (top, left, bottom, right)."""
-    top, left, bottom, right = pads
+    """Pad the last axes: ``pads`` holds what comes before each, then after (images: top, left, bottom, right)."""
     if not any(pads):
         return x
-    return np.pad(x, [(0, 0)] * (x.ndim - 2) + [(top, bottom), (left, right)], constant_values=value)
+    count = len(pads) // 2
+    sizes = list(zip(pads[:count], pads[count:], strict=True))
+    return np.pad(x, [(0, 0)] * (x.ndim - count) + sizes, constant_values=value)
 
 
 def windows(
     x: Array, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-) -> Iterator[tuple[int, int, Array]]:
-    """For every kernel position (i, j): the elements of padded ``x`` that it meets, as a view (..., OH, OW)."""
-    height, width = x.shape[-2:]
-    out_h = output_size(height, kernel[0], strides[0], 0, 0, dilations[0])
-    out_w = output_size(width, kernel[1], strides[1], 0, 0, dilations[1])
-    for i in range(kernel[0]):
-        for j in range(kernel[1]):
-            top, left = i * dilations[0], j * dilations[1]
-            rows = slice(top, top + (out_h - 1) * strides[0] + 1, strides[0])
-            columns = slice(left, left + (out_w - 1) * strides[1] + 1, strides[1])
-            yield i, j, x[..., rows, columns]
+) -> Iterator[tuple[tuple[int, ...], Array]]:
+    """For every kernel position: the elements of padded ``x`` that it meets, as a view (..., OH, OW).
+
+    Windows slide over the last ``len(kernel)`` axes.
+    """
+    sizes = x.shape[x.ndim - len(kernel) :]
+    axes = list(zip(sizes, kernel, strides, dilations, strict=True))
+    counts = [output_size(size, k, stride, 0, 0, dilation) for size, k, stride, dilation in axes]
+    for position in itertools.product(*(range(k) for k in kernel)):
+        picked: list[Any] = [...]
+        for i, count, (_, _, stride, dilation) in zip(position, counts, axes, strict=True):
+            picked.append(slice(i * dilation, i * dilation + (count - 1) * stride + 1, stride))
+        yield position, x[tuple(picked)]
 
 
 def convolve(
     x: Array, w: Array, strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], groups: int,
     pad_value: float, dtype: type[np.floating],
 ) -> Array:
-    """Convolution in floating point: x (N, C, H, W), w (O, C/groups, KH, KW) -> (N, O, OH, OW) of ``dtype``."""
+    """Convolution in floating point: x (N, C, ...), w (O, C/groups, ...) -> (N, O, ...) of ``dtype``."""
     padded = pad_spatial(x, pads, pad_value).astype(dtype)
     kernels = w.astype(dtype)
     batch, channels = x.shape[:2]
-    out_channels, group_in, kernel_h, kernel_w = w.shape
+    out_channels, group_in, *kernel = w.shape
     group_out = out_channels // groups
     result: Array | None = None
     shape: tuple[int, ...] = ()
-    for i, j, window in windows(padded, (kernel_h, kernel_w), strides, dilations):
-        shape = window.shape[-2:]
+    for position, window in windows(padded, kernel, strides, dilations):
+        shape = window.shape[2:]
+        place: Any = (slice(None), slice(None), *position)
+        weights = kernels[place]
         if group_in == 1 and group_out == 1:
-            term = window * kernels[:, 0, i, j].reshape(1, channels, 1, 1)
+            term = window * weights.reshape(1, channels, *(1 for _ in kernel))
         else:
             columns = window.reshape(batch, groups, group_in, -1)
-            term = np.matmul(kernels[:, :, i, j].reshape(1, groups, group_out, group_in), columns)
+            term = np.matmul(weights.reshape(1, groups, group_out, group_in), columns)
         result = term if result is None else np.add(result, term, out=result)
     if result is None:
         raise ValueError("a convolution needs a kernel of at least one element")
@@ -115,7 +122,7 @@ def max_pool(
 ) -> Array:
     """Maximum over windows, in the element type of ``x``."""
     result: Array | None = None
-    for _, _, window in windows(pad_spatial(x, pads, pad_value), kernel, strides, dilations):
+    for _, window in windows(pad_spatial(x, pads, pad_value), kernel, strides, dilations):
         result = window.copy() if result is None else np.maximum(result, window, out=result)
     if result is None:
         raise ValueError("a pooling window needs at least one element")
@@ -130,7 +137,7 @@ def sum_pool(
     out_h = output_size(padded.shape[-2], kernel[0], strides[0], 0, 0)
     out_w = output_size(padded.shape[-1], kernel[1], strides[1], 0, 0)
     result = np.zeros((*x.shape[:-2], out_h, out_w), np.int32)
-    for _, _, window in windows(padded, kernel, strides, (1, 1)):
+    for _, window in windows(padded, kernel, strides, (1, 1)):
         result += window
     return result
 

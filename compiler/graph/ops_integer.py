@@ -42,47 +42,50 @@ def integer(attrs: Attrs, name: str, low: int, high: int) -> int:
 
 def window_type(
     size: Sequence[int], kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int]
-) -> tuple[int, int]:
-    """Output height and width of a sliding window over ``size``, checked."""
-    require(all(k >= 1 for k in kernel), f"the kernel {tuple(kernel)} must be at least 1 x 1")
+) -> tuple[int, ...]:
+    """Number of positions of a window along each axis of ``size``, checked; ``pads``: before each axis, then after."""
+    require(all(k >= 1 for k in kernel), f"every size of the kernel {tuple(kernel)} must be at least 1")
     require(all(s >= 1 for s in strides), f"strides must be at least 1, not {tuple(strides)}")
     require(all(d >= 1 for d in dilations), f"dilations must be at least 1, not {tuple(dilations)}")
     require(all(p >= 0 for p in pads), f"pads must not be negative, but are {tuple(pads)}")
     result = [
-        numerics.output_size(size[axis], kernel[axis], strides[axis], pads[axis], pads[axis + 2], dilations[axis])
-        for axis in (0, 1)
+        numerics.output_size(size[i], kernel[i], strides[i], pads[i], pads[i + len(size)], dilations[i])
+        for i in range(len(size))
     ]
     require(
         min(result) >= 1,
         f"a kernel of {tuple(kernel)} with dilation {tuple(dilations)} does not fit into "
         f"{tuple(size)} padded by {tuple(pads)}",
     )
-    return result[0], result[1]
+    return tuple(result)
 
 
-def conv_type(x: TensorType, w: TensorType, attrs: Attrs, dtype: str) -> TensorType:
-    """Type of a 2-D convolution, floating or integer."""
-    require(x.rank == 4, f"the input must be (N, C, H, W), not {x}")
-    require(w.rank == 4, f"the weights must be (O, C/groups, KH, KW), not {w}")
+_LAYOUTS = {1: "(N, C, W)", 2: "(N, C, H, W)", 3: "(N, C, D, H, W)"}
+
+
+def conv_type(x: TensorType, w: TensorType, attrs: Attrs, dtype: str, spatial: int = 2) -> TensorType:
+    """Type of a convolution over ``spatial`` axes, floating or integer."""
+    layout = _LAYOUTS[spatial]
+    require(x.rank == spatial + 2, f"the input must be {layout}, not {x}")
+    kernel = ", ".join(f"K{axis}" for axis in layout[7:-1].split(", "))
+    require(w.rank == spatial + 2, f"the weights must be (O, C/groups, {kernel}), not {w}")
     groups = integer(attrs, "groups", 1, 1 << 30)
     require(
         x.shape[1] == w.shape[1] * groups and w.shape[0] % groups == 0,
         f"{x.shape[1]} input channels and weights {w.shape} do not fit {groups} groups",
     )
-    out_h, out_w = window_type(
-        x.shape[2:], w.shape[2:], ints(attrs, "strides", 2), ints(attrs, "pads", 4), ints(attrs, "dilations", 2)
-    )
-    return TensorType((x.shape[0], w.shape[0], out_h, out_w), dtype)
+    strides, dilations = ints(attrs, "strides", spatial), ints(attrs, "dilations", spatial)
+    out = window_type(x.shape[2:], w.shape[2:], strides, ints(attrs, "pads", 2 * spatial), dilations)
+    return TensorType((x.shape[0], w.shape[0], *out), dtype)
 
 
-def pool_type(x: TensorType, attrs: Attrs, dtype: str) -> TensorType:
-    """Type of a 2-D pooling, floating or integer."""
-    require(x.rank == 4, f"the input must be (N, C, H, W), not {x}")
-    dilations = ints(attrs, "dilations", 2) if "dilations" in attrs else (1, 1)
-    out_h, out_w = window_type(
-        x.shape[2:], ints(attrs, "kernel", 2), ints(attrs, "strides", 2), ints(attrs, "pads", 4), dilations
-    )
-    return TensorType((*x.shape[:2], out_h, out_w), dtype)
+def pool_type(x: TensorType, attrs: Attrs, dtype: str, spatial: int = 2) -> TensorType:
+    """Type of a pooling over ``spatial`` axes, floating or integer."""
+    require(x.rank == spatial + 2, f"the input must be {_LAYOUTS[spatial]}, not {x}")
+    dilations = ints(attrs, "dilations", spatial) if "dilations" in attrs else (1,) * spatial
+    kernel, strides = ints(attrs, "kernel", spatial), ints(attrs, "strides", spatial)
+    out = window_type(x.shape[2:], kernel, strides, ints(attrs, "pads", 2 * spatial), dilations)
+    return TensorType((*x.shape[:2], *out), dtype)
 
 
 def check_requantise_attrs(attrs: Attrs) -> str:

@@ -361,6 +361,8 @@ def _average_pool(x: Real, node: Call, name: str) -> Described:
         return Refusal(f"the input of {name} is not quantised")
     if any(node.attr("pads")) and not node.attr("count_include_pad"):
         return Refusal(f"{name} divides by a number of elements that differs at the edges")
+    if node.attr("dilations") != (1, 1):
+        return Refusal(f"{name} is dilated")
     attrs = {key: node.attr(key) for key in ("kernel", "strides", "pads")}
     accumulator = call("sum_pool", x.q, pad_value=x.zero_point, span=node.span, **attrs)
     count = int(np.prod(node.attr("kernel")))

@@ -10,6 +10,9 @@ _ALL = frozenset(entry.name for entry in operators())
 _FLOAT = frozenset(name for name in _ALL if name.startswith("nn."))
 _PACKED = frozenset(name for name in _ALL if name.startswith("packed_")) | {"pack", "unpack"}
 _MOVES = frozenset({"reshape", "transpose", "concat", "pad"})
+_SOURCE_MOVES = _MOVES | {
+    "slice", "expand", "dilate", "gather", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd", "top_k",
+}
 _INTEGER = frozenset({
     "conv2d", "max_pool", "sum_pool", "requantise", "multiply", "multiply_immediate", "subtract_immediate",
     "multiply_accumulate",
@@ -29,7 +32,7 @@ class Stage:
 STAGES: dict[str, Stage] = {
     stage.name: stage
     for stage in (
-        Stage("source", _FLOAT | _MOVES | {"quantise", "dequantise"}, frozenset(), False),
+        Stage("source", _FLOAT | _SOURCE_MOVES | {"quantise", "dequantise"}, frozenset(), False),
         Stage("integer", _INTEGER | _MOVES, frozenset(), True),
         Stage("fused", _MOVES, _INTEGER, True),
         Stage("packed", frozenset(), _PACKED - {"pack", "unpack"}, True),
