@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Signal, Value
+from collections.abc import Sequence
+
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 from amaranth.utils import ceil_log2
@@ -70,14 +72,15 @@ class AccMemory(wiring.Component):
             for port in reversed(readers):
                 with m.If(port.enable & (bank_of(port.index) == number)):
                     m.d.comb += [bank.read.enable.eq(1), bank.read.index.eq(port.index[:bank_index_bits])]
-            for port in reversed(writers):
+            chosen = Signal(range(len(writers)), name=f"bank_{number}_writer")
+            for position, port in reversed(list(enumerate(writers))):
                 with m.If(port.enable & (bank_of(port.index) == number)):
-                    m.d.comb += [
-                        bank.write.enable.eq(1),
-                        bank.write.index.eq(port.index[:bank_index_bits]),
-                        bank.write.mask.eq(port.mask),
-                        bank.write.data.eq(port.data),
-                    ]
+                    m.d.comb += [bank.write.enable.eq(1), chosen.eq(position)]
+            m.d.comb += [
+                bank.write.index.eq(select(chosen, [port.index[:bank_index_bits] for port in writers])),
+                bank.write.mask.eq(select(chosen, [port.mask for port in writers])),
+                bank.write.data.eq(select(chosen, [port.data for port in writers])),
+            ]
         for port in readers:
             self._route_data(m, port, banks, bank_of(port.index))
         return m
@@ -92,7 +95,14 @@ class AccMemory(wiring.Component):
         with m.If(granted):
             m.d.sync += asked.eq(bank)
         m.d.sync += answering.eq(asked)
-        with m.Switch(answering):
-            for number, source in enumerate(banks):
-                with m.Case(number):
-                    m.d.comb += port.data.eq(source.read.data)
+        m.d.comb += port.data.eq(select(answering, [source.read.data for source in banks]))
+
+
+def select(number: Value, values: Sequence[Value]) -> Value:
+    """``values[number]`` for as many values as ``number`` can name.
+
+    A tree of multiplexers takes one LUT of six inputs for each bit of four values; a chain of choices takes twice that.
+    """
+    for bit in number:
+        values = [Mux(bit, odd, even) for even, odd in zip(values[::2], values[1::2], strict=True)]
+    return values[0]
