@@ -1,4 +1,4 @@
-"""The ``weft`` command: compile, run, profile, disasm, hw, synth."""
+"""The ``weft`` command: compile, passes, run, profile, disasm, hw, synth."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from rich.table import Table
 
 from .compiler.compile import compile_model
 from .compiler.compiled import AccelStep, CompiledModel
-from .compiler.graph import GraphError
+from .compiler.graph import Blocks, GraphError
+from .compiler.passes import installed_passes, integer_passes, load_pass, target_passes
+from .compiler.passes.pipeline import PassOptions
 from .compiler.targets.errors import CompileError
 from .compiler.tensor.errors import TensorError
 from .hw.config import NAMED, CoreConfig, named_config
@@ -96,9 +98,19 @@ def compile_command(
     ] = None,
     strict: Annotated[bool, typer.Option(help="Refuse a model of which any node would run on the host.")] = False,
     dump: Annotated[Path | None, typer.Option(help="Folder for the loop IR of every layer, as text.")] = None,
+    added: Annotated[
+        list[str] | None, typer.Option("--pass", help="Also run this installed pass ('weft passes' lists them).")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Run the model before and after each pass; name the first one that differs.")
+    ] = False,
+    diff: Annotated[
+        Path | None, typer.Option(help="Write a web page with the graph before and after each pass.")
+    ] = None,
 ) -> None:
     """Compile a model into one artifact file and report where each part of it will run."""
     path = output or model.with_suffix(".weft")
+    options = PassOptions(tuple(load_pass(name) for name in added or ()), check, diff)
     with _progress("compiling") as status:
         compiled = compile_model(
             model,
@@ -108,11 +120,26 @@ def compile_command(
             shapes=_shapes(shape or []),
             progress=status.update,
             dump=dump,
+            passes=options,
         )
         save_artifact(compiled, path)
     out.print(placement_table(compiled))
     out.print(_summary(compiled))
     out.print(f"wrote {path} ({path.stat().st_size:,} bytes)")
+
+
+@app.command("passes")
+def passes_command() -> None:
+    """List the passes of the graph compiler in their order, and those that installed packages add."""
+    table = Table("pass", "needs", "then legal", "may differ by")
+    for item in (*integer_passes(), *target_passes(Blocks(1, 16, 16))):
+        table.add_row(item.name, ", ".join(item.needs), item.stage, f"{item.tolerance:g}" if item.tolerance else "")
+    out.print(table)
+    points = installed_passes()
+    for name, point in sorted(points.items()):
+        out.print(f"{name}: {point.value}", highlight=False, markup=False)
+    if not points:
+        out.print("no installed package adds a pass (entry point group weft.passes)")
 
 
 @app.command()

@@ -14,7 +14,8 @@ from .frontends import from_onnx
 from .graph import Attrs, Blocks, Function, Module, calls
 from .graph import call as graph_call
 from .graph.ir import Span
-from .passes import standard_pipeline
+from .passes import integer_passes, target_passes
+from .passes.pipeline import PassOptions, run_passes
 from .targets.accel.link import Options, check_strict, link
 from .targets.errors import CompileError
 
@@ -31,6 +32,7 @@ def compile_model(
     progress: Progress | None = None,
     reuse_memory: bool = True,
     dump: str | Path | None = None,
+    passes: PassOptions | None = None,
 ) -> CompiledModel:
     """Compile a quantised network for a core.
 
@@ -50,6 +52,8 @@ def compile_model(
         Let tensors that are not alive at the same time share DRAM; without it every layer's result can be read.
     dump
         A folder for the loop IR of every layer, as text.
+    passes
+        Passes of your own, the check of every pass, a page that shows what each did.
 
     Raises ModelError for a file that cannot be read, CompileError for one that cannot be compiled; both name the node.
     """
@@ -60,10 +64,14 @@ def compile_model(
     report = progress or (lambda _: None)
     report("reading the model")
     module = model if isinstance(model, Module) else from_onnx(model, shapes)
-    if not _is_packed(module):
+    if _is_packed(module):
+        if passes is not None:
+            raise CompileError("the passes have run over this module already: give the model as it was read")
+    else:
         report("running the passes")
         blocks = Blocks(core.batch, core.block_in, core.block_out)
-        module = standard_pipeline(blocks, bus_bytes=core.bus_bytes).run(module)
+        steps = [*integer_passes(), *target_passes(blocks, core.bus_bytes)]
+        module = run_passes(module, steps, passes or PassOptions(), f"{_name(model)} for {core.name}")
     if strict:
         check_strict(module)
     options = Options(vthreads, reuse_memory, progress, _writer(dump))
@@ -71,7 +79,7 @@ def compile_model(
     seconds = time.perf_counter() - started
     return replace(
         compiled,
-        name=Path(model).stem if isinstance(model, (str, Path)) else compiled.name,
+        name=_name(model) or compiled.name,
         statistics={**compiled.statistics, "compile_seconds": seconds, "vthreads": vthreads},
     )
 
@@ -83,6 +91,10 @@ def compile_function(
     body = graph_call(function, *function.params, span=Span((function.name,), "result"))
     main = Function(function.params, body, Attrs({"name": function.name, "outputs": ("output",)}))
     return compile_model(Module(main), config, vthreads=vthreads, dump=dump)
+
+
+def _name(model: object) -> str:
+    return Path(model).stem if isinstance(model, (str, Path)) else ""
 
 
 def _is_packed(module: Module) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,6 +19,8 @@ from ..graph import (
     evaluate,
     to_text,
 )
+from ..graph.dtypes import is_float, limits, numpy_dtype
+from ..graph.evaluate import Value
 from ..graph.registry import call
 from ..graph.visit import Mutator, rewrite
 from .stages import check_stage
@@ -61,7 +63,7 @@ def graph_pass(
 
 
 def rule_pass(name: str, rules: Sequence[Rule], *, needs: tuple[str, ...] = (), tolerance: float = 0.0) -> Pass:
-    """A pass that applies the rules to every call, also inside functions, until none has more to say."""
+    """A pass that applies the rules to every call of ``main`` until none has more to say."""
 
     def first(node: Call) -> Expr | None:
         for rule in rules:
@@ -119,13 +121,14 @@ class PassRecord:
 class PassManager:
     """Runs passes in order and keeps a record of each.
 
-    ``check``: run the module before and after each pass on the same random inputs and refuse a difference.
-    ``show``: called with (pass name, text before, text after) for every pass that changes the module.
+    ``check``: run the module before and after each pass on the same random inputs and refuse a difference; the error
+    names the pass and the first tensor. ``show``: called with (record, text before, text after) for every pass that
+    changes the module.
     """
 
     passes: Sequence[Pass]
     check: bool = False
-    show: Callable[[str, str, str], None] | None = None
+    show: Callable[[PassRecord, str, str], None] | None = None
     seed: int = 0
     stage: str = "source"
     records: list[PassRecord] = field(default_factory=list)
@@ -161,15 +164,17 @@ class PassManager:
                 results = evaluate(after, inputs) if changed else reference
                 difference = largest_difference(reference, results)
                 if difference > item.tolerance:
+                    where = first_difference(module, after, inputs, item.tolerance)
                     raise PassError(
                         f"pass {item.name!r} changed the results by {difference:.3g} of the largest output; "
-                        f"at most {item.tolerance:g} is allowed"
+                        f"at most {item.tolerance:g} is allowed; {where}"
                     )
                 reference = results
-            if self.show is not None and changed:
-                self.show(item.name, to_text(module), to_text(after))
             counts = len(calls(module.main.body)), len(calls(after.main.body))
-            self.records.append(PassRecord(item.name, seconds, *counts, changed, difference))
+            record = PassRecord(item.name, seconds, *counts, changed, difference)
+            self.records.append(record)
+            if self.show is not None and changed:
+                self.show(record, to_text(module), to_text(after))
             module = after
         return module
 
@@ -179,23 +184,58 @@ def random_inputs(module: Module, seed: int) -> dict[str, Array]:
     generator = np.random.default_rng(seed)
     result: dict[str, Array] = {}
     for param in module.main.params:
-        shape, dtype = param.type.shape, np.dtype(param.type.dtype)
-        if dtype.kind == "f":
+        shape, dtype = param.type.shape, numpy_dtype(param.type.dtype)
+        if is_float(param.type.dtype):
             result[param.name] = generator.normal(size=shape).astype(dtype)
         else:
-            limits = np.iinfo(dtype)
-            result[param.name] = generator.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+            low, high = limits(param.type.dtype)
+            values = generator.integers(low, high, shape, np.uint64 if low == 0 else np.int64, endpoint=True)
+            result[param.name] = values.astype(dtype)
     return result
 
 
-def largest_difference(before: dict[str, Array], after: dict[str, Array]) -> float:
-    """Largest absolute difference between outputs of the same name, as a fraction of the largest output."""
-    worst = 0.0
-    for name, value in before.items():
-        old, new = value.astype(np.float64), after[name].astype(np.float64)
-        if old.shape != new.shape:
-            return float("inf")
-        if old.size:
-            scale = float(np.abs(old).max()) or 1.0
-            worst = max(worst, float(np.abs(old - new).max()) / scale)
-    return worst
+def largest_difference(before: Mapping[str, Array], after: Mapping[str, Array]) -> float:
+    """Largest absolute difference between outputs of the same name, as a fraction of the largest output.
+
+    Infinity where the shapes differ, or where only one of two elements is nan or they are different infinities.
+    """
+    return max((_difference(value, after[name]) for name, value in before.items()), default=0.0)
+
+
+def _difference(before: Array, after: Array) -> float:
+    if before.shape != after.shape:
+        return float("inf")
+    old, new = before.astype(np.float64), after.astype(np.float64)
+    same = (old == new) | (np.isnan(old) & np.isnan(new))
+    if same.all():
+        return 0.0
+    worst = np.abs(old[~same] - new[~same]).max()
+    scale = np.abs(old, where=np.isfinite(old), out=np.zeros_like(old)).max() or 1.0
+    return float(worst / scale) if np.isfinite(worst) else float("inf")
+
+
+def first_difference(before: Module, after: Module, inputs: Mapping[str, Array], tolerance: float) -> str:
+    """Which of the model's tensors, in the order of execution, is the first that both modules hold and that differs.
+
+    Tensors whose element type or shape the pass changed cannot be compared and are passed over.
+    """
+    old, new = _tensors(before, inputs), _tensors(after, inputs)
+    for name, value in old.items():
+        if name not in new or new[name].dtype != value.dtype or new[name].shape != value.shape:
+            continue
+        difference = _difference(value, new[name])
+        if difference > tolerance:
+            return f"the first tensor that differs is {name!r}, by {difference:.3g} of its largest element"
+    return "no inner tensor that both modules hold differs"
+
+
+def _tensors(module: Module, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """The value of every tensor of the model that ``module`` computes, in the order of execution, then the outputs."""
+    values: dict[str, Array] = {}
+
+    def observe(node: Expr, value: Value) -> None:
+        if node.span.tensor and isinstance(node, Call) and not isinstance(value, tuple):
+            values[node.span.tensor] = value
+
+    results = evaluate(module, inputs, observe)
+    return {**values, **results}

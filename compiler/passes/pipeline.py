@@ -3,18 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..frontends import from_onnx
 from ..graph import Blocks, Module
 from .cleanup import cse, dce, fold_constants
+from .diff import Change, diff_page
 from .fold_batch_norm import fold_batch_norm
 from .fuse import fuse
 from .legalise import legalise
-from .manager import Pass, PassManager
+from .manager import Pass, PassManager, PassRecord
 from .pack_layout import pack_layout
+from .plugins import insert_passes
 from .simplify import simplify
 from .unfold_input import unfold_input
+
+
+@dataclass(frozen=True)
+class PassOptions:
+    """What a user asks of the passes.
+
+    ``added``: the user's own passes, each run right behind those that it needs. ``check``: run the model before and
+    after each pass on the same random inputs, and refuse a difference. ``diff``: write a web page with the text before
+    and after each pass to this path.
+    """
+
+    added: tuple[Pass, ...] = ()
+    check: bool = False
+    diff: str | Path | None = None
+
+
+def run_passes(module: Module, passes: Sequence[Pass], options: PassOptions, title: str = "passes") -> Module:
+    """``module`` after ``passes`` and the user's own; the page is written also when a pass fails."""
+    changes: list[Change] = []
+
+    def show(record: PassRecord, before: str, after: str) -> None:
+        changes.append(Change(record, before, after))
+
+    steps = insert_passes(passes, options.added)
+    manager = PassManager(steps, check=options.check, show=show if options.diff else None)
+    try:
+        return manager.run(module)
+    finally:
+        if options.diff:
+            Path(options.diff).write_text(diff_page(title, manager.records, changes), encoding="utf-8")
 
 
 def integer_passes() -> list[Pass]:

@@ -19,11 +19,12 @@ from weft.compiler.graph import (
     parse,
     to_text,
 )
-from weft.compiler.graph.ir import Attrs, Expr
+from weft.compiler.graph.ir import Attrs, Expr, Span
 from weft.compiler.passes import (
     Pass,
     PassError,
     PassManager,
+    PassRecord,
     check_stage,
     cse,
     dce,
@@ -325,6 +326,42 @@ def test_a_pass_that_changes_results_is_caught() -> None:
     assert PassManager([damage]).run(module) != module
 
 
+def test_the_first_tensor_that_differs_is_named() -> None:
+    def node(op: str, tensor: str, *args: Expr, **attrs: float) -> Call:
+        return call(op, *args, span=Span((tensor,), tensor), **attrs)
+
+    def model(high: float) -> Module:
+        x = Var("x", TensorType((4, 5), "float32"))
+        first = node("nn.clip", "first", x, low=-9.0)
+        second = node("nn.clip", "second", first, low=0.0, high=high)
+        return Module(Function((x,), node("nn.add", "third", second, first)))
+
+    wrong = Pass("narrow", lambda module: model(0.5))
+    with pytest.raises(PassError, match=r"pass 'narrow' .*the first tensor that differs is 'second', by"):
+        PassManager([wrong], check=True).run(model(1.5))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "wanted"),
+    [
+        ([1.0, np.nan], [1.0, np.nan], 0.0),
+        ([1.0, np.nan], [1.0, 2.0], np.inf),
+        ([np.inf, 2.0], [np.inf, 2.5], 0.25),
+        ([np.inf, 2.0], [-np.inf, 2.0], np.inf),
+        ([], [], 0.0),
+    ],
+)
+def test_differences_of_values_that_are_no_numbers(before: list[float], after: list[float], wanted: float) -> None:
+    assert largest_difference({"y": np.array(before)}, {"y": np.array(after)}) == wanted
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "int64", "bfloat16", "float64"])
+def test_random_inputs_have_the_type_of_the_parameter(dtype: str) -> None:
+    values = random_inputs(module_of("return %x", f"%x: {dtype}[40]"), 1)["x"]
+    assert values.dtype.name == dtype
+    assert len(np.unique(values)) == (2 if dtype == "bool" else 40) or dtype in ("int8", "bfloat16")
+
+
 def test_a_pass_that_leaves_something_illegal_is_caught() -> None:
     wrong = Pass("claim", lambda module: module, stage="packed")
     with pytest.raises(PassError, match=r"after pass 'claim': nn.clip is not legal at stage 'packed'"):
@@ -341,13 +378,13 @@ def test_wrong_types_are_caught() -> None:
 
 
 def test_records_and_show() -> None:
-    shown: list[tuple[str, str, str]] = []
+    shown: list[tuple[PassRecord, str, str]] = []
     manager = PassManager([simplify, cse], check=True, show=lambda *change: shown.append(change))
     manager.run(module_of("return nn.clip(nn.clip(%x, low=0.0), high=6.0)", F))
     assert [record.changed for record in manager.records] == [True, False]
     assert manager.records[0].error == 0
     assert "2 -> 1 calls" in str(manager.records[0])
-    assert [name for name, _, _ in shown] == ["simplify"]
+    assert [record for record, _, _ in shown] == manager.records[:1]
     assert parse(shown[0][2]) == manager.run(parse(shown[0][1]))
 
 
