@@ -23,9 +23,12 @@ from weft.hw.isa import (
     Vector,
     VectorOp,
     assemble,
+    encode,
+    encode_unchecked,
 )
 from weft.hw.registers import Control, Register, Status
 from weft.sim.dram import DramModel
+from weft.sim.result import FaultRecord
 from weft.sim.verilated import RtlSimulator
 
 MEMORY_BYTES = 1 << 16
@@ -193,6 +196,34 @@ def test_settings_are_locked_while_the_core_runs(simulator: RtlSimulator) -> Non
     simulator.write_register(Register.PROGRAM_COUNT, 0)
     assert simulator.read_register(Register.WINDOW_BASE_LO) == 0x1000_0000
     assert simulator.read_register(Register.PROGRAM_COUNT) == 2
+
+
+def test_settings_are_locked_while_the_bus_drains(simulator: RtlSimulator) -> None:
+    """The masters of bursts under way still use the window's base."""
+    simulator.set_dram(DramModel(latency=400))
+    start(simulator, put(simulator, stuck()))
+    while Status.BUS_BUSY not in status(simulator):
+        pass
+    simulator.write_register(Register.CONTROL, Control.RESET)
+    simulator.write_register(Register.WINDOW_BASE_LO, 0)
+    assert status(simulator) == Status.IDLE | Status.BUS_BUSY
+    assert simulator.read_register(Register.WINDOW_BASE_LO) == 0x1000_0000
+    wait_until_quiet(simulator)
+    simulator.write_register(Register.WINDOW_BASE_LO, 0)
+    assert simulator.read_register(Register.WINDOW_BASE_LO) == 0
+
+
+def test_of_two_faults_in_one_cycle_the_lower_engine_counts(simulator: RtlSimulator) -> None:
+    """Both engines get their token in the same cycle, and both refuse the instruction that waits for it."""
+    refused = [
+        Vector(op=VectorOp.ADD, levels=7, dst=0, a=0, wait=TO_LOAD),
+        Gemm(levels=7, dst=0, src=0, wgt=0, wait=TO_LOAD),
+    ]
+    words = [encode_unchecked(TINY, instruction) for instruction in refused]
+    words += [encode(TINY, Sync(engine=Engine.LOAD, send=TO_VECTOR | TO_GEMM)), encode(TINY, Finish())]
+    raw = b"".join(word.to_bytes(TINY.instruction_bytes, "little") for word in words)
+    simulator.dram[PROGRAM : PROGRAM + len(raw)] = np.frombuffer(raw, np.uint8)
+    assert simulator.run(PROGRAM, len(words)).fault == FaultRecord(Fault.ILLEGAL, Engine.GEMM, 1)
 
 
 def test_interrupt_is_cleared_by_its_bit_and_done_stays(simulator: RtlSimulator) -> None:

@@ -196,6 +196,13 @@ def test_programs_that_cannot_be_read_are_refused(settings: dict[str, Any], faul
     assert run(NARROW, [sync, sync, encode(NARROW, Finish())], **settings).fault == fault
 
 
+def test_a_program_may_end_with_the_window() -> None:
+    sync = encode(NARROW, Sync(engine=Engine.GEMM))
+    seen = run(NARROW, [sync, sync, encode(NARROW, Finish())], offset=64, window_size=64 + 48)
+    assert seen.finished
+    assert seen.fault is None
+
+
 def test_read_errors_beyond_finish_do_not_count() -> None:
     sync = encode(NARROW, Sync(engine=Engine.GEMM))
     seen = run(NARROW, [sync, encode(NARROW, Finish()), sync, sync], errors=(40, 56))

@@ -29,9 +29,9 @@ WIDE_ADDRESSES = CoreConfig(address_bits=40)
 class Host:
     """AXI4-Lite master that sends address and data in any order and stalls at random."""
 
-    def __init__(self, ctx: Any, registers: RegisterFile, seed: int = 0) -> None:
+    def __init__(self, ctx: Any, bus: Any, seed: int = 0) -> None:
         self.ctx = ctx
-        self.bus = registers.bus
+        self.bus = bus
         self.random = Random(seed)
 
     async def write(self, address: int, value: int, strobe: int = 0xF) -> None:
@@ -89,7 +89,7 @@ def simulate(config: CoreConfig, test: Callable[[Any, RegisterFile, Host], Await
     registers = RegisterFile(config)
 
     async def testbench(ctx: Any) -> None:
-        await test(ctx, registers, Host(ctx, registers))
+        await test(ctx, registers, Host(ctx, registers.bus))
 
     simulator = Simulator(registers)
     simulator.add_clock(1e-6)

@@ -26,6 +26,10 @@ MUTANTS = (
         "acc-read-priority", "acc_memory", "arbitration", "for port in reversed(readers):", "for port in readers:",
     ),
     Mutant(
+        "acc-write-priority", "acc_memory", "arbitration",
+        "for position, port in reversed(list(enumerate(writers))):", "for position, port in enumerate(writers):",
+    ),
+    Mutant(
         "acc-always-ready", "acc_memory", "back-pressure ignored",
         "m.d.comb += blocked.eq(1)", "m.d.comb += blocked.eq(0)",
     ),
@@ -59,9 +63,13 @@ MUTANTS = (
         "for number, body in [*((int(engine), engines[engine]) for engine in Engine), (FETCH, fetch)]:",
     ),
     Mutant(
+        "watchdog-names-last-started", "core", "wrong number in record",
+        "self.number.eq(self.sending[engine])", "self.number.eq(running[engine])",
+    ),
+    Mutant(
         "watchdog-names-held", "core", "wrong number in record",
-        "m.d.comb += [self.engine.eq(engine), self.number.eq(running[engine])]\n        for",
-        "m.d.comb += [self.engine.eq(engine), self.number.eq(held[engine])]\n        for",
+        "== CycleClass.MEMORY):\n                m.d.comb += [self.engine.eq(engine), self.number.eq(running[engine])]",
+        "== CycleClass.MEMORY):\n                m.d.comb += [self.engine.eq(engine), self.number.eq(held[engine])]",
     ),
     Mutant(
         "watchdog-goes-on-between-runs", "core", "watchdog not reset",
@@ -134,6 +142,9 @@ MUTANTS = (
         "fetch-error-of-last-word", "fetch", "bus error lost",
         "instructions.payload.error.eq(error | words.payload.error)",
         "instructions.payload.error.eq(words.payload.error)",
+    ),
+    Mutant(
+        "fetch-damaged-passes", "fetch", "check ignored", "with m.Elif(damaged):", "with m.Elif(0):",
     ),
     Mutant(
         "fetch-own-send-passes", "fetch", "illegal instruction passes",

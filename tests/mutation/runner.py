@@ -35,6 +35,7 @@ SUITE = (
     "tests/hw/test_gemm.py",
     "tests/hw/test_load.py",
     "tests/hw/test_vector.py",
+    "tests/hw/test_interrupt.py",
     "tests/hw/test_core.py",  # from here on the RTL of a whole core is built
     "tests/sim/test_verilated.py",
     "tests/sim/test_faults.py",

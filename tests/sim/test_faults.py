@@ -64,6 +64,7 @@ SCENARIOS = [
     Scenario("wrong engine", [word(Gemm(engine=Engine.VECTOR, dst=0, src=0, wgt=0)), FINISH], Fault.ILLEGAL, FETCH, 0),
     Scenario("engine seven", [seal(TINY, int(Opcode.SYNC) | 7 << 3), FINISH], Fault.ILLEGAL, FETCH, 0),
     Scenario("own token", [word(Sync(engine=Engine.GEMM, wait=4)), FINISH], Fault.ILLEGAL, FETCH, 0),
+    Scenario("own token sent", [word(Sync(engine=Engine.GEMM, send=4)), FINISH], Fault.ILLEGAL, FETCH, 0),
     Scenario("finish with tokens", [word(Finish(wait=2))], Fault.ILLEGAL, FETCH, 0),
     Scenario(
         "loop extent zero", [word(Loop(engine=Engine.GEMM, level=0, extent=0)), FINISH], Fault.ILLEGAL, Engine.GEMM, 0
