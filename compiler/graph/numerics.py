@@ -6,6 +6,7 @@ Accumulators are int32 and wrap. All functions are vectorised; a layer of ResNet
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -78,7 +79,7 @@ def convolve(
         if group_in == 1 and group_out == 1:
             term = window * weights.reshape(1, channels, *(1 for _ in kernel))
         else:
-            columns = window.reshape(batch, groups, group_in, -1)
+            columns = window.reshape(batch, groups, group_in, math.prod(shape))
             term = np.matmul(weights.reshape(1, groups, group_out, group_in), columns)
         result = term if result is None else np.add(result, term, out=result)
     if result is None:

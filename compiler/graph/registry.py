@@ -154,7 +154,10 @@ def _call_type(function: Function, args: tuple[Expr, ...], span: Span) -> Type:
 
 
 def apply(node: _Call, values: Sequence[Array]) -> Array:
-    """The NumPy meaning of a call of an operator."""
+    """The NumPy meaning of a call of an operator.
+
+    Operands are laid out in C order, since NumPy adds in another order where a value lies differently in memory.
+    """
     if isinstance(node.op, Function):
         raise GraphError("apply() takes operators, not functions; use evaluate()", at=node.span)
-    return np.asarray(operator(node.op).numpy(*values, **node.attrs))
+    return np.asarray(operator(node.op).numpy(*(np.asarray(value, order="C") for value in values), **node.attrs))
