@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -19,6 +19,10 @@ LOW_BITS = 17
 
 SHIFTER_BITS = 63
 """Widest input of the right shifter: 31 bits and 32 zeros below them, for a shift to the left."""
+
+SHIFTED_BITS = 47
+"""What the second step of the shift, of up to 15 bits, needs for 32 bits. Two more tell the sign of a product, and
+whether the product goes beyond them: then it goes beyond every clamp limit too."""
 
 SATURATED_BITS = 11
 """Enough to tell what is beyond every clamp limit, and for the bit below that rounding needs."""
@@ -115,7 +119,7 @@ class _Lane:
         self.amount = {stage: register(f"amount_{stage}", 6) for stage in (4, 5, 6)}
         self.left = {stage: register(f"left_{stage}", 1) for stage in (4, 5, 6)}
         self.product_6 = register("product_6", signed(32 + IMMEDIATE_BITS))
-        self.wide_8 = register("wide_8", signed(SHIFTER_BITS))
+        self.wide_8 = register("wide_8", signed(SHIFTED_BITS + 2))
         self.result = register("value_12", signed(32))
 
     def register(self, name: str, shape: Any) -> Signal:
@@ -144,16 +148,16 @@ class _Lane:
         """Stage 3: what needs one adder or one comparison is done here; the others prepare."""
         m, order = self.m, self.orders[3]
         a, b = self.a, self.b
-        second = Mux(order.is_op(VectorOp.SUB), ~b, b)
-        added = (a + second + order.is_op(VectorOp.SUB))[:32].as_signed()
-        chosen = Mux((a < b) ^ order.is_op(VectorOp.MAX), a, b)
+        added = _add(a, b, minus=order.is_op(VectorOp.SUB, VectorOp.MIN, VectorOp.MAX))
+        chosen = Mux(added[-1] ^ order.is_op(VectorOp.MAX), a, b)
         adds = order.is_op(VectorOp.ADD, VectorOp.SUB, VectorOp.REQUANTISE)
         right_amount = Mux(b[5:31].any(), 31, b[:5])
         left_amount = Mux(b[5:31].all(), b[:5], 0)  # 32 + b: a shift to the right, with 32 zeros appended
-        shift_amount = Mux(order.is_op(VectorOp.SHR), Mux(b[31], left_amount, right_amount), 0)
+        # A product has a zero appended until it is shifted.
+        shift_amount = Mux(order.is_op(VectorOp.SHR), Mux(b[31], left_amount, right_amount), order.is_op(VectorOp.MUL))
         with m.If(order.valid):
             m.d.sync += [
-                self.x[4].eq(Mux(adds, added, Mux(order.is_op(VectorOp.MIN, VectorOp.MAX), chosen, a))),
+                self.x[4].eq(Mux(adds, added[:32], Mux(order.is_op(VectorOp.MIN, VectorOp.MAX), chosen, a))),
                 self.factor_4.eq(Mux(order.is_op(VectorOp.REQUANTISE), self.multiplier, b)),
                 self.amount[4].eq(Mux(order.is_op(VectorOp.REQUANTISE), self.shift, shift_amount)),
                 self.left[4].eq(order.is_op(VectorOp.SHR) & b[31]),
@@ -182,24 +186,30 @@ class _Lane:
         m, order = self.m, self.orders[6]
         x, product, amount = self.x[6], self.product_6, self.amount[6]
         sum_7, amount_7 = self.register("sum_7", signed(32)), self.register("amount_7", 4)
-        wide_7 = self.register("wide_7", signed(SHIFTER_BITS))
+        wide_7 = self.register("wide_7", signed(SHIFTED_BITS + 2))
         term, old = self.wire("term", signed(32)), self.wire("old", signed(32))
         m.d.comb += [
             term.eq(Mux(order.is_op(VectorOp.MAC), product[:32], x)),
             old.eq(Mux(order.content.chain, sum_7, self.old[6])),
         ]
-        least_or_most = Mux((old < term) ^ order.is_op(VectorOp.MAX_ACCUMULATE), old, term)
         sums = order.is_op(VectorOp.MAC, VectorOp.SUM)
-        # REQUANTISE: doubled, so that the bit which rounding looks at is still there after the shift.
-        shifted_left = Mux(self.left[6], Cat(Const(0, 32), x[:31]).as_signed(), x)
-        product_or_x = Mux(order.is_op(VectorOp.MUL), product, shifted_left)
-        wide = Mux(order.is_op(VectorOp.REQUANTISE), product << 1, product_or_x)
+        added = _add(old, term, minus=~sums)
+        least_or_most = Mux(added[-1] ^ order.is_op(VectorOp.MAX_ACCUMULATE), old, term)
+        # Products are doubled, so that the bit which rounding looks at is still there after the shift.
+        doubled = product << 1
+        wide = Mux(
+            order.is_op(VectorOp.MUL, VectorOp.REQUANTISE),
+            doubled,
+            Mux(self.left[6], Cat(Const(0, 32), x[:31]).as_signed(), x),
+        )
+        coarse = (wide[:SHIFTER_BITS].as_signed() >> Cat(Const(0, 4), amount[4:]))[:SHIFTED_BITS]
+        too_large = ~amount[4:].any() & doubled[SHIFTED_BITS - 1 :].any() & ~doubled[SHIFTED_BITS - 1 :].all()
         with m.If(order.valid):
             with m.If(order.accumulates):
-                m.d.sync += sum_7.eq(Mux(sums, old + term, least_or_most))
+                m.d.sync += sum_7.eq(Mux(sums, added[:32].as_signed(), least_or_most))
             with m.Else():
                 m.d.sync += [
-                    wide_7.eq(wide[:SHIFTER_BITS].as_signed() >> Cat(Const(0, 4), amount[4:])),
+                    wide_7.eq(Cat(coarse, product[-1] ^ too_large, product[-1])),
                     amount_7.eq(amount[:4]),
                 ]
         with m.If(self.orders[7].valid):
@@ -231,6 +241,12 @@ class _Lane:
         shifted = (clamped_11 << orders[11].content.left_shift)[:32].as_signed()
         with m.If(orders[11].valid):
             m.d.sync += self.result.eq(Mux(orders[11].is_op(VectorOp.REQUANTISE), shifted, value[11]))
+
+
+def _add(a: Value, b: Value, *, minus: Value) -> Value:
+    """``a + b`` or ``a - b`` of two signed 32-bit values, 33 bits: one adder, its carry enters through a bit below."""
+    second = Mux(minus, ~b, b)
+    return (Cat(Const(1, 1), a).as_signed() + Cat(minus, second).as_signed())[1:]
 
 
 class _Order:
