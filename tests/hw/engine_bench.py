@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -213,6 +214,20 @@ class Bench:
             observed.writes.append(cycle)
 
 
+def last_writes(program: Sequence[Instruction]) -> dict[int, int]:
+    """For each instruction with micro-ops, how many writes there are up to its last one: a micro-op makes one."""
+    extents = [1] * LOOP_LEVELS
+    writes, result = 0, {}
+    for number, instruction in enumerate(program):
+        match instruction:
+            case Loop():
+                extents[instruction.level] = instruction.extent
+            case Gemm() | Vector():
+                writes += prod(extents[: instruction.levels])
+                result[number] = writes
+    return result
+
+
 def check(
     bench: Bench, memories: Memories, program: Sequence[Instruction], *, seed: int | None = None, disturb: float = 0
 ) -> Observed:
@@ -226,6 +241,9 @@ def check(
         assert observed.sent == [instruction.send for instruction in program if instruction.send]
         for log in (observed.started, observed.retired):
             assert [number for _, number in log] == list(range(len(program)))
+        ends = last_writes(program)
+        for cycle, number in observed.retired:  # reported in the cycle after
+            assert number not in ends or cycle > observed.writes[ends[number] - 1], "retired before its last write"
     assert sum(observed.classes.values()) == observed.cycles + 1
     return observed
 

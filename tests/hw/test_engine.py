@@ -77,6 +77,8 @@ def operate(
                 log.retired.append(ctx.get(control.retired.number))
             if ctx.get(control.fault.valid):
                 log.fault = (Fault(ctx.get(control.fault.cause)), ctx.get(control.fault.number))
+            if ctx.get(control.idle) and log.fault is None:
+                assert len(log.retired) == position, "idle while an instruction is in the engine"
             log.classes.append(ctx.get(control.activity).name)
             position += bool(offered and ctx.get(control.commands.ready))
             await ctx.tick()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from weft.hw.config import CoreConfig
+from weft.hw.config import STRIDE_BITS, CoreConfig
 from weft.hw.isa import LEGAL_SCRATCHPADS, Engine, Fault, Instruction, Load, Scratchpad, Sync
 from weft.sim.dma import transfer_of, transfer_problem
 
@@ -107,7 +107,7 @@ def test_loads_do_what_the_instruction_says(number: int, engine: Engine, data: s
         ({"scratchpad": Scratchpad.ACC, "offset": 1}, 8, Fault.ALIGNMENT),
         ({"offset": 1, "columns": 2}, 11, Fault.WINDOW),
         ({"rows": 3, "columns": 2, "stride": 100}, 807, Fault.WINDOW),
-        ({"rows": 2, "columns": 1, "stride": 2**20 - 1}, DRAM_BYTES, Fault.WINDOW),
+        ({"rows": 2, "columns": 1, "stride": 2**STRIDE_BITS - 1}, DRAM_BYTES, Fault.WINDOW),
     ],
 )
 def test_illegal_loads_are_refused_before_anything_moves(
@@ -140,6 +140,22 @@ def test_read_error_names_the_load_whose_data_is_bad() -> None:
     dram = AxiMemory(random_bytes(DRAM_BYTES, 0), config.bus_bytes, base=WINDOW_BASE, errors=(16 * 20,))
     observed = bench(2, Engine.LOAD).run(random_memories(config, 1), dram, program, window_size=DRAM_BYTES)
     assert observed.fault == (Fault.BUS_READ, 2)
+
+
+def test_bad_data_that_came_early_counts_for_its_own_load() -> None:
+    """While the first LOAD writes its padding, the word that the memory refused the second one is already there."""
+    config = small_config(**SHAPES[0])
+    program = [
+        Load(
+            scratchpad=Scratchpad.INP, index=0, offset=0, rows=0, columns=0, pad_value=-5,
+            pad_top=15, pad_bottom=15, pad_left=1, pad_right=1,
+        ),
+        Load(scratchpad=Scratchpad.INP, index=60, offset=64, rows=1, columns=1),
+    ]  # fmt: skip
+    dram = AxiMemory(random_bytes(DRAM_BYTES, 0), config.bus_bytes, base=WINDOW_BASE, latency=1, errors=(4 * 64,))
+    observed = bench(0, Engine.LOAD).run(random_memories(config, 1), dram, program, window_size=DRAM_BYTES)
+    assert observed.fault == (Fault.BUS_READ, 1)
+    assert (observed.memories.inp[:60] == -5).all()
 
 
 def test_bus_stays_busy_from_row_to_row_and_from_load_to_load() -> None:

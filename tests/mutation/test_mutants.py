@@ -62,3 +62,13 @@ def test_a_fault_is_caught_in_a_copy_and_the_core_itself_passes(
     caught_by, _ = runner.run_suite(mutant, tmp_path)
     assert "test_tokens.py::test_tokens_are_counted_for_every_pair" in caught_by
     assert runner.run_suite(None, tmp_path)[0] == ""
+
+
+def test_only_tests_that_import_the_module_are_run_and_its_own_come_first() -> None:
+    by_module = {mutant.module: runner.ordered_suite(mutant) for mutant in MUTANTS}
+    assert by_module["store"][0] == "tests/hw/test_store.py"
+    assert by_module["load_writer"][0] == "tests/hw/test_load.py"
+    assert "tests/hw/test_registers.py" not in by_module["gemm"]
+    for module, suite in by_module.items():
+        assert "tests/hw/test_core.py" in suite, module
+        assert "tests/sim/test_fuzz.py" in suite, module
