@@ -15,7 +15,7 @@ from weft.hw.loops import INDICES, micro_op_layout
 from weft.hw.mac_array import MacArray, sum_bits
 from weft.hw.scratchpad import Scratchpad
 
-from .harness import Harness
+from .harness import Harness, Inside
 from .prover import Mutant, Proof
 from .queues import NARROW
 
@@ -63,21 +63,31 @@ class FreeSums(MacArray):
         return m
 
 
+def stage_layout() -> data.StructLayout:
+    """As in ``GemmEngine._issue``."""
+    return data.StructLayout({"dst": ceil_log2(NARROW.acc_depth), "end": 1, "forward": gemm.FORWARDS, "from_zero": 1})
+
+
+def free_gemm(harness: Harness, driven: tuple[str, ...]) -> tuple[gemm.GemmEngine, Inside, FreeLoops, FreeSums]:
+    """The gemm engine of :data:`NARROW` under proof, with free micro-ops and free sums."""
+    loops, array = FreeLoops(NARROW), FreeSums(NARROW)
+    with patch.object(gemm, "LoopNest", lambda _: loops), patch.object(gemm, "mac_array", lambda *_: array):
+        engine = gemm.GemmEngine(NARROW)
+        inside = harness.add("engine", engine, driven=driven)
+    harness.m.d.comb += [
+        loops.any_micro_op.eq(harness.free("micro_op", micro_op_layout(NARROW))),
+        loops.any_valid.eq(harness.free("micro_op_valid")),
+        array.any_sum.eq(harness.free("any_sum", array.any_sum.shape())),
+    ]
+    return engine, inside, loops, array
+
+
 def forwarding() -> Harness:
     """One accumulator entry, chosen freely, holds after every write what sequential execution gives."""
     harness = Harness()
     m = harness.m
     config = NARROW
-    loops, array = FreeLoops(config), FreeSums(config)
-    with patch.object(gemm, "LoopNest", lambda _: loops), patch.object(gemm, "mac_array", lambda *_: array):
-        engine = gemm.GemmEngine(config)
-        inside = harness.add("engine", engine, driven=("read_acc",))
-    any_sum = harness.free("any_sum", array.any_sum.shape())
-    m.d.comb += [
-        loops.any_micro_op.eq(harness.free("micro_op", micro_op_layout(config))),
-        loops.any_valid.eq(harness.free("micro_op_valid")),
-        array.any_sum.eq(any_sum),
-    ]
+    engine, inside, _, array = free_gemm(harness, driven=("read_acc",))
     memory = Scratchpad(config.acc_depth, 8 * config.acc_bytes, 8 * config.acc_bytes)
     rows = harness.add_elaboratable("acc", memory).rows("memory")
     wiring.connect(m, engine.read_acc, memory.read)
@@ -90,16 +100,13 @@ def forwarding() -> Harness:
 
     # Sequential execution of the micro-ops on one entry (in lane 0), in the order in which they reach the adder.
     add, write = (gemm.ARRAY_STAGE + gemm.array_latency(config) + stage for stage in (0, 1))
-    layout = data.StructLayout(
-        {"dst": ceil_log2(config.acc_depth), "end": 1, "forward": gemm.FORWARDS, "from_zero": 1}
-    )  # as in GemmEngine._issue
-    adds, writes = (data.View(layout, inside[f"stage{stage}"]) for stage in (add, write))
+    adds, writes = (data.View(stage_layout(), inside[f"stage{stage}"]) for stage in (add, write))
     entry = harness.constant("entry", ceil_log2(config.acc_depth))
     expected = Signal(signed(32))
     stored = Signal(32)
     m.d.comb += stored.eq(Array(rows)[entry])
     with m.If(inside[f"stage{add}_valid"] & (adds.dst == entry)):
-        m.d.sync += expected.eq(Mux(adds.from_zero, 0, expected) + any_sum)
+        m.d.sync += expected.eq(Mux(adds.from_zero, 0, expected) + array.any_sum)
     is_written = inside[f"stage{write}_valid"] & (writes.dst == entry)
     written = engine.write_acc.data[:32]
     harness.prove(~is_written | (written == expected.as_unsigned()), "what_is_written")

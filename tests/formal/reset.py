@@ -7,23 +7,29 @@ from functools import partial
 from typing import Any
 
 from amaranth.asserts import Initial
-from amaranth.hdl import Mux, Value
+from amaranth.hdl import Mux, Signal, Value
 from amaranth.lib.wiring import Component, In
 from weft.hw.bursts import BurstCutter
 from weft.hw.engine import EngineControl
+from weft.hw.fetch import Fetch
+from weft.hw.gemm import GemmEngine
+from weft.hw.isa import Engine
+from weft.hw.load import LoadEngine
 from weft.hw.loops import LoopNest
+from weft.hw.store import StoreEngine
 from weft.hw.tokens import TokenMatrix
+from weft.hw.vector import VectorEngine
 
 from .harness import Harness
 from .prover import Mutant, Proof
 from .queues import NARROW
 
 
-def same_after_reset(make: Callable[[], Component]) -> Harness:
+def same_after_reset(make: Callable[[Harness], Component]) -> Harness:
     """Two copies begin in any two states, are reset for one cycle, and then answer the same inputs alike."""
     harness = Harness()
     m = harness.m
-    copies = [make(), make()]
+    copies = [make(harness), make(harness)]
     for number, copy in enumerate(copies):
         harness.add(f"copy_{number}", copy, driven=tuple(copy.signature.members), clear=Initial())
     flat = [
@@ -35,21 +41,25 @@ def same_after_reset(make: Callable[[], Component]) -> Harness:
         if member.flow is In:
             m.d.comb += [one.eq(harness.free(name, len(one))), other.eq(one)]
             continue
-        matters = _valid_beside(flat[0], path)
+        matters = _said_to_matter(flat[0], path)
         harness.prove(Initial() | Mux(matters, one == other, 1), name)
     return harness
 
 
-def _valid_beside(flat: dict[Any, Any], path: tuple[Any, ...]) -> Value | int:
-    """A payload counts only while ``valid`` beside it is 1."""
+def _said_to_matter(flat: dict[Any, Any], path: tuple[Any, ...]) -> Value | int:
+    """A payload counts only while ``valid`` or ``enable`` beside it is 1, and what waits to be sent while it waits."""
+    if path[-1] in ("ready", "valid", "enable"):
+        return 1
     for end in range(len(path) - 1, -1, -1):
-        valid = (*path[:end], "valid")
-        if valid in flat and valid != path and path[-1] != "ready":
-            return Value.cast(flat[valid][1])
+        for name in ("valid", "enable"):
+            if (gate := (*path[:end], name)) in flat:
+                return Value.cast(flat[gate][1])
+    if path == ("sending",):
+        return Value.cast(flat["send", "valid"][1])
     return 1
 
 
-def _proof(name: str, make: Callable[[], Component], mutant: Mutant, depth: int = 8) -> Proof:
+def _proof(name: str, make: Callable[[Harness], Component], mutant: Mutant, depth: int = 8) -> Proof:
     return Proof(
         f"reset-{name}",
         "whatever happened before a reset, the same inputs after it give the same outputs",
@@ -61,26 +71,67 @@ def _proof(name: str, make: Callable[[], Component], mutant: Mutant, depth: int 
     )
 
 
+def _store(harness: Harness) -> StoreEngine:
+    """The memory answers only bursts that it was asked for: RunControl resets no engine while the bus is busy."""
+    engine = StoreEngine(NARROW)
+    client = engine.client
+    unanswered = Signal(4)
+    begins = client.bursts.valid & client.bursts.ready
+    harness.m.d.sync += unanswered.eq(Mux(Initial(), 0, unanswered + begins - client.acknowledged))
+    harness.assume(Initial() | ~client.acknowledged | (unanswered != 0))
+    return engine
+
+
 PROOFS = [
     _proof(
         "tokens",
-        lambda: TokenMatrix(NARROW),
+        lambda _: TokenMatrix(NARROW),
         Mutant("tokens", "count = Signal(range(depth + 1), ", "count = Signal(range(depth + 1), reset_less=True, "),
     ),
     _proof(
         "engine",
-        lambda: EngineControl(NARROW),
+        lambda _: EngineControl(NARROW),
         Mutant("engine", "held = Signal()", "held = Signal(reset_less=True)"),
     ),
     _proof(
         "bursts",
-        lambda: BurstCutter(NARROW),
+        lambda _: BurstCutter(NARROW),
         Mutant("bursts", "rows = Signal(config.count_bits)", "rows = Signal(config.count_bits, reset_less=True)"),
     ),
     _proof(
         "loops",
-        lambda: LoopNest(NARROW),
+        lambda _: LoopNest(NARROW),
+        Mutant("loops", "self.single = Signal(init=1, ", "self.single = Signal(init=1, reset_less=True, "),
+        depth=6,
+    ),
+    _proof(
+        "gemm",
+        lambda _: GemmEngine(NARROW),
         Mutant("loops", "valid, begin = Signal(), ", "valid, begin = Signal(reset_less=True), "),
+        depth=6,
+    ),
+    _proof(
+        "vector",
+        lambda _: VectorEngine(NARROW),
+        Mutant("vector_fetch", "occupied, outside = Signal(), ", "occupied, outside = Signal(reset_less=True), "),
         depth=5,
+    ),
+    _proof(
+        "load",
+        lambda _: LoadEngine(NARROW, Engine.LOAD),
+        Mutant("load_writer", "held, last = Signal(), ", "held, last = Signal(reset_less=True), "),
+        depth=6,
+    ),
+    _proof(
+        "store",
+        _store,
+        Mutant("store", "reading = Signal()", "reading = Signal(reset_less=True)"),
+        depth=6,
+    ),
+    _proof(
+        "fetch",
+        lambda _: Fetch(NARROW),
+        Mutant("fetch", "part = Signal(range(parts))", "part = Signal(range(parts), reset_less=True)"),
+        depth=6,
     ),
 ]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from amaranth.hdl import Signal
 from weft.hw.config import TINY
 from weft.hw.tokens import TokenMatrix
 
@@ -10,7 +13,10 @@ from .harness import Harness
 from .proofs import PROOFS
 from .prover import Mutant, Proof, ProverError, Verdict, prove, refute_mutant
 
-QUICK = ("queue-2", "queue-8", "engine-takes", "read-buffer", "fetch-window", "reset-tokens")
+QUICK = (
+    *("queue-2", "queue-8", "engine-takes", "read-buffer", "fetch-window", "reset-tokens"),
+    *("live-loops", "live-bursts", "live-writer", "live-packer", "live-gemm"),
+)
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -19,7 +25,7 @@ def test_property_holds(name: str) -> None:
     assert outcome.verdict is Verdict.PROVED, outcome.report
 
 
-@pytest.mark.parametrize("name", ["queue-2", "engine-takes"])
+@pytest.mark.parametrize("name", ["queue-2", "engine-takes", "reset-loops"])
 def test_a_faulty_core_is_refuted(name: str) -> None:
     assert refute_mutant(PROOFS[name]).verdict is Verdict.REFUTED
 
@@ -49,6 +55,23 @@ def test_a_false_property_is_refuted_by_name() -> None:
     outcome = prove(proof_of(2))
     assert outcome.verdict is Verdict.REFUTED
     assert "broken: below" in outcome.report
+
+
+def begin_alike() -> Harness:
+    """Two registers load the same values and yet may begin with different ones."""
+    harness = Harness()
+    one, two = Signal(name="one"), Signal(name="two")
+    value = harness.free("value")
+    with harness.m.If(harness.free("load")):
+        harness.m.d.sync += [one.eq(value), two.eq(value)]
+    harness.prove(one == two, "alike")
+    return harness
+
+
+def test_any_state_means_any() -> None:
+    alike = Proof("alike", "", begin_alike, Mutant("tokens", "", ""), depth=3, inductive=False)
+    assert prove(alike).verdict is Verdict.PROVED
+    assert prove(replace(alike, any_state=True)).verdict is Verdict.REFUTED
 
 
 def test_a_property_that_is_gone_after_optimisation_is_an_error() -> None:
