@@ -1,0 +1,99 @@
+"""What the compiler hands over for a CPU: object files, constants, a memory plan, and the steps of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from .graph.dtypes import numpy_dtype
+from .graph.ir import Function
+
+
+@dataclass(frozen=True)
+class CpuTensor:
+    """An input or output of the model, as the user sees it."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a plain tensor is during a run. ``where`` is the bytes in the arena or the constants, or the number of the
+    model's input or output."""
+
+    kind: Literal["arena", "constant", "input", "output"]
+    where: int
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape) * numpy_dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class CompiledStep:
+    """One call into compiled code, which runs kernels one after another on all threads."""
+
+    symbol: str
+
+
+@dataclass(frozen=True)
+class NumpyStep:
+    """An operator that NumPy runs, through its meaning in the graph."""
+
+    function: Function
+    inputs: tuple[Place, ...]
+    outputs: tuple[Place, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class CopyStep:
+    """A tensor that is needed in a second place."""
+
+    source: Place
+    target: Place
+
+
+@dataclass(frozen=True)
+class CpuLayer:
+    """One kernel or NumPy step, for tables: which of the user's nodes it does the work of, and how."""
+
+    name: str
+    nodes: tuple[str, ...]
+    kind: str  # "convolution", "blocked", "plain", "convert", "numpy"
+    operators: tuple[str, ...]
+    shape: tuple[int, ...]  # of the result
+    macs: int
+    reason: str = ""  # why NumPy runs it; empty where it is compiled
+    boundaries: tuple[str, ...] = ()  # operands that were not fused, and why
+    schedule: str = ""
+
+    @property
+    def placement(self) -> str:
+        return "numpy" if self.reason else "cpu"
+
+
+@dataclass(frozen=True)
+class CpuModel:
+    """A model compiled for one processor and a number of threads; ``runtime.cpu`` runs it."""
+
+    name: str
+    processor: str  # triple, name and features that the code is for
+    threads: int
+    objects: tuple[bytes, ...] = field(repr=False)
+    constants: npt.NDArray[np.uint8] = field(repr=False)
+    arena_bytes: int
+    inputs: tuple[CpuTensor, ...]
+    outputs: tuple[CpuTensor, ...]
+    steps: tuple[CompiledStep | NumpyStep | CopyStep, ...]
+    layers: tuple[CpuLayer, ...]
+    pool: bytes = field(repr=False)  # object file of the thread pool
+    statistics: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,78 @@
+"""What the compiler knows of a CPU: names for LLVM, and the widths that schedules go by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import llvmlite.binding as llvm
+
+from ..errors import CompileError
+
+llvm.initialize_all_targets()
+llvm.initialize_all_asmprinters()
+
+
+@dataclass(frozen=True)
+class CpuTarget:
+    """A processor. ``features`` are LLVM's (``+avx2,-sse4a``); the rest is derived from them.
+
+    ``vector_bytes``: width of a vector register. ``registers``: how many there are. ``dot_product``: whether bytes are
+    multiplied and added up four at a time into int32 (AVX-512 VNNI).
+    """
+
+    triple: str
+    cpu: str
+    features: str
+    vector_bytes: int
+    registers: int
+    dot_product: bool
+
+    @property
+    def float_lanes(self) -> int:
+        """float32 or int32 values in a register."""
+        return self.vector_bytes // 4
+
+    @property
+    def key(self) -> str:
+        """All that the machine code depends on besides the program."""
+        return f"{self.triple} {self.cpu} {self.features} llvm{'.'.join(map(str, llvm.llvm_version_info))}"
+
+    def machine(self) -> llvm.TargetMachine:
+        """LLVM's code generator for this processor."""
+        found = llvm.Target.from_triple(self.triple)
+        return found.create_target_machine(
+            cpu=self.cpu, features=self.features, opt=3, reloc="pic", codemodel="default"
+        )
+
+
+def host_target() -> CpuTarget:
+    """The processor that this program runs on."""
+    features = llvm.get_host_cpu_features()
+    return _described(llvm.get_process_triple(), llvm.get_host_cpu_name(), features.flatten())
+
+
+CROSS_TARGETS = {
+    # Four parts: with three, LLVM silently takes the soft-float calling convention.
+    "armv7a": ("armv7a-unknown-linux-gnueabihf", "cortex-a9", "+neon"),
+    "aarch64": ("aarch64-unknown-linux-gnu", "cortex-a53", "+neon"),
+}
+
+
+def named_target(name: str) -> CpuTarget:
+    """``"host"``, or one of ``CROSS_TARGETS``; CompileError names what there is."""
+    if name == "host":
+        return host_target()
+    if name not in CROSS_TARGETS:
+        raise CompileError(f"there is no processor {name!r}", hint=f"choose host, {', '.join(CROSS_TARGETS)}")
+    return _described(*CROSS_TARGETS[name])
+
+
+def _described(triple: str, cpu: str, features: str) -> CpuTarget:
+    present = {item[1:] for item in features.split(",") if item.startswith("+")}
+    if not triple.startswith("x86_64"):
+        return CpuTarget(triple, cpu, features, 16, 16 if triple.startswith("armv7") else 32, False)
+    if "avx512f" in present and "avx512vl" in present and "avx512bw" in present:
+        # LLVM otherwise prefers 256-bit registers on some of these processors.
+        wide = f"{features},-prefer-256-bit"
+        return CpuTarget(triple, cpu, wide, 64, 32, "avx512vnni" in present)
+    return CpuTarget(triple, cpu, features, 32 if "avx2" in present else 16, 16, False)

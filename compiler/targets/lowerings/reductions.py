@@ -1,0 +1,79 @@
+"""Operators that combine elements along axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from ... import tensor as te
+from ...graph.ir import Call
+from ...tensor import ir as tir
+from .view import Builder, Index, NotLoweredError, Rule, View, register_rules
+
+Reducer = Callable[..., te.Reduction]
+
+
+def reduced(builder: Builder, x: View, axes: tuple[int, ...], keepdims: bool, reducer: Reducer) -> View:
+    """``x`` combined along ``axes``, which stay as extent 1 with ``keepdims``."""
+    if not axes:
+        return x
+    extents = {axis: builder.axis(x.shape[axis], f"r{axis}") for axis in axes}
+    kept = tuple(axis for axis in range(len(x.shape)) if axis not in axes)
+    shape = tuple(x.shape[axis] for axis in kept)
+
+    def value(*index: tir.Expr) -> te.Reduction:
+        places = dict(zip(kept, index, strict=True))
+        return reducer(x[tuple(extents.get(axis) or places[axis] for axis in range(len(x.shape)))],
+                       list(extents.values()))  # fmt: skip
+
+    result = builder.reduction(shape, value, "reduced")
+    if not keepdims:
+        return result
+    full = tuple(1 if axis in axes else size for axis, size in enumerate(x.shape))
+    return View(full, result.dtype, lambda index: result[tuple(index[axis] for axis in kept)])
+
+
+def _reduce(reducer: Reducer) -> Rule:
+    def rule(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+        if operands[0].dtype == "bool":
+            raise NotLoweredError("a reduction of truth values")
+        return reduced(builder, operands[0], call.attr("axes"), call.attr("keepdims"), reducer)
+
+    return rule
+
+
+def _mean(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    x = operands[0]
+    if x.dtype != "float32":
+        raise NotLoweredError(f"the mean of {x.dtype}")
+    axes = call.attr("axes")
+    count = math.prod(x.shape[axis] for axis in axes)
+    total = reduced(builder, x, axes, call.attr("keepdims"), te.sum)
+    return View(call.shape, x.dtype, lambda index: total[index] / float(count))
+
+
+def _softmax(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    x, axis = operands[0], call.attr("axis")
+    if x.dtype != "float32" or not x.shape:
+        raise NotLoweredError(f"softmax of {x.dtype}{list(x.shape)}")
+    largest = reduced(builder, x, (axis,), True, te.max)
+    powers = builder.stored(View(x.shape, x.dtype, lambda index: te.exp(x[index] - largest[index_1(index, axis)])),
+                            "powers")  # fmt: skip
+    total = reduced(builder, powers, (axis,), True, te.sum)
+    return View(x.shape, x.dtype, lambda index: powers[index] / total[index_1(index, axis)])
+
+
+def index_1(index: Index, axis: int) -> Index:
+    """The index with 0 along ``axis``."""
+    return (*index[:axis], tir.Const(0), *index[axis + 1 :])
+
+
+RULES: dict[str, Rule] = {
+    "nn.reduce_sum": _reduce(te.sum),
+    "nn.reduce_max": _reduce(te.max),
+    "nn.reduce_min": _reduce(te.min),
+    "nn.reduce_mean": _mean,
+    "nn.softmax": _softmax,
+}
+
+register_rules(RULES)
