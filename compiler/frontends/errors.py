@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from ..graph import GraphError
+from ..graph import Expr, GraphError, Span
 
 
 class ModelError(GraphError):
     """The model cannot be read or compiled; the text names the node, the tensor or the input, and what to change."""
+
+
+class NeedsValueError(ModelError):
+    """A value that decides on shapes or on the course of the model is not known at compile time.
+
+    ``value`` is the expression; whoever can, gives the values of the inputs that it depends on (``values=``).
+    """
+
+    def __init__(self, message: str, *, at: Span, value: Expr) -> None:
+        super().__init__(message, at=at)
+        self.value = value

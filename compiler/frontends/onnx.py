@@ -1,7 +1,12 @@
-"""The ONNX front end: `from_onnx` reads a quantised model into the graph IR.
+"""The ONNX front end: `from_onnx` reads a model into the graph IR.
 
-Accepted are the QDQ form, the QLinear* form and the *Integer form with constant scales, as onnxruntime's quantiser
-writes them, with 8-bit activations and weights. What cannot be read is refused with a `ModelError` that names the node.
+For the accelerator (``require_quantised``) the QDQ form, the QLinear* form and the *Integer form with constant scales
+are accepted, as onnxruntime's quantiser writes them, with 8-bit activations and weights. For other targets any operator
+with a converter, or with a definition by a function, is. What cannot be read is refused with a `ModelError` that names
+the node.
+
+Every size is known once a model is read: dimensions that the model leaves open are given by ``shapes``, and inputs
+whose value decides on a shape by ``values``.
 """
 
 from __future__ import annotations
@@ -10,50 +15,60 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import numpy_helper
-from onnx.reference import ReferenceEvaluator
 
-from ..graph import (
-    Array,
-    Attrs,
-    Call,
-    Constant,
-    Expr,
-    Function,
-    GraphError,
-    Module,
-    Span,
-    TensorType,
-    Tuple,
-    Var,
-    topological_order,
+from ..graph import Attrs, Call, Constant, Expr, Function, Module, Span, TensorType, Tuple, Var, topological_order
+from ..graph.dtypes import DTYPES
+from . import (
+    onnx_activation,
+    onnx_constant,
+    onnx_control,
+    onnx_elementwise,
+    onnx_index,
+    onnx_move,
+    onnx_norm,
+    onnx_product,
+    onnx_quantised,
+    onnx_recurrent,
+    onnx_reduce,
+    onnx_resize,
+    onnx_signal,
+    onnx_training,
+    onnx_window,
 )
 from .errors import ModelError
-from .onnx_node import Node
-from .onnx_operators import CONVERTERS
+from .onnx_node import CONVERTERS, Nothing, SequenceValue, Value
+from .onnx_scope import Reading, Scope, as_value, has_body, operator_key
+from .onnx_types import dtype_name
 
-_DOMAINS = ("", "ai.onnx", "com.microsoft")
-_INPUT_TYPES = ("float32", "int8", "uint8")
-_DYNAMIC_OUTPUTS = ("DynamicQuantizeLinear",)  # refused by their converters, whatever the number of their outputs
+CONVERTER_MODULES = (
+    onnx_activation, onnx_constant, onnx_control, onnx_elementwise, onnx_index, onnx_move, onnx_norm, onnx_product,
+    onnx_quantised, onnx_recurrent, onnx_reduce, onnx_resize, onnx_signal, onnx_training, onnx_window,
+)  # fmt: skip
+"""The modules that fill `CONVERTERS`."""
+
+_QUANTISED_INPUT_TYPES = ("float32", "int8", "uint8")
 
 
 def from_onnx(
     source: str | Path | bytes | onnx.ModelProto,
     shapes: Mapping[str, Sequence[int]] | None = None,
     *,
+    values: Mapping[str, Any] | None = None,
     require_quantised: bool = True,
 ) -> Module:
     """The module of a model given as a path, as the bytes of a file, or as a protobuf.
 
-    ``shapes`` gives the shape of inputs whose dimensions are not fixed in the model. With ``require_quantised``
-    (the default) a convolution or a matrix product with floating-point weights is refused.
-    Raises `ModelError`.
+    ``shapes`` gives the shape of inputs whose dimensions are not fixed in the model. ``values`` gives the values of
+    inputs that are known at compile time (arrays; a list of arrays for a sequence; ``None`` for an optional that is not
+    there): they are no inputs of the module. With ``require_quantised`` (the default) a convolution or a matrix product
+    with floating-point weights is refused.
+    A result that is a sequence becomes the outputs ``name[0]``, ``name[1]``, ...
+    Raises `ModelError`; its kind `NeedsValueError` has the expression whose value must be known.
     """
     model = _load(source)
-    module = _Reader(model, dict(shapes or {})).module()
+    module = _Reader(model, dict(shapes or {}), dict(values or {}), require_quantised).module()
     if require_quantised:
         _require_quantised(module)
     return module
@@ -77,37 +92,47 @@ def _load(source: str | Path | bytes | onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-class _Reader:
+class _Reader(Scope):
     """Reads one model: every tensor name becomes a value of the graph."""
 
-    def __init__(self, model: onnx.ModelProto, shapes: dict[str, Sequence[int]]) -> None:
-        self.graph = model.graph
-        self.shapes = shapes
-        versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
-        self.opset = max(versions, default=1)
-        self.values: dict[str, Expr] = {}
+    def __init__(
+        self, model: onnx.ModelProto, shapes: dict[str, Sequence[int]], given: dict[str, Any], quantised: bool
+    ) -> None:
+        functions = {(function.domain, function.name): function for function in model.functions}
+        opsets = {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in model.opset_import}
+        super().__init__(Reading(quantised, functions), opsets)
+        self.graph, self.shapes, self.given = model.graph, shapes, given
         self.params: list[Var] = []
 
     def module(self) -> Module:
-        self._initialisers()
+        self.add_initialisers(self.graph)
+        self._given_values()
         self._inputs()
         nodes = self._ordered_nodes()
         self._refuse_unknown_operators(nodes)
         for name, node in nodes:
-            self._convert(name, node)
-        outputs = [output.name for output in self.graph.output]
-        for output in outputs:
-            if output not in self.values:
-                raise ModelError(f"output {output!r} is not produced by any node")
-        results = tuple(self.values[output] for output in outputs)
-        body = results[0] if len(results) == 1 else Tuple(results)
-        return Module(Function(tuple(self.params), body, Attrs({"name": "main", "outputs": tuple(outputs)})))
+            self.convert(name, node)
+        results: dict[str, Expr] = {}
+        for output in self.graph.output:
+            if output.name not in self.values:
+                raise ModelError(f"output {output.name!r} is not produced by any node")
+            results.update(_results(output.name, self.values[output.name]))
+        body = next(iter(results.values())) if len(results) == 1 else Tuple(tuple(results.values()))
+        return Module(Function(tuple(self.params), body, Attrs({"name": "main", "outputs": tuple(results)})))
 
-    def _initialisers(self) -> None:
-        if self.graph.sparse_initializer:
-            raise ModelError("sparse initializers are not supported")
-        for tensor in self.graph.initializer:
-            self.values[tensor.name] = Constant(_array(tensor, f"initializer {tensor.name!r}"), tensor.name)
+    def is_used(self, tensor: str) -> bool:
+        return any(tensor in node.input for node in self.graph.node) or any(
+            tensor == output.name for output in self.graph.output
+        )
+
+    def _given_values(self) -> None:
+        inputs = {value.name for value in self.graph.input}
+        unknown = sorted(set(self.given) - inputs)
+        if unknown:
+            known = ", ".join(map(repr, sorted(inputs)))
+            raise ModelError(f"a value is given for {unknown[0]!r}, but the inputs are {known}")
+        for name, given in self.given.items():
+            self.values[name] = Nothing() if given is None else as_value(given, name)
 
     def _inputs(self) -> None:
         inputs = [value for value in self.graph.input if value.name not in self.values]
@@ -116,10 +141,14 @@ class _Reader:
             known = ", ".join(repr(value.name) for value in inputs)
             raise ModelError(f"a shape is given for {unknown[0]!r}, but the inputs are {known}")
         for value in inputs:
-            kind = value.type.tensor_type
-            dtype = _dtype_name(kind.elem_type)
-            if dtype not in _INPUT_TYPES:
-                raise ModelError(f"input {value.name!r} is {dtype}, but must be one of {', '.join(_INPUT_TYPES)}")
+            if not value.type.HasField("tensor_type"):
+                raise ModelError(
+                    f"input {value.name!r} is not a tensor, so its value must be known", hint="give it with values="
+                )
+            dtype = dtype_name(value.type.tensor_type.elem_type)
+            accepted = _QUANTISED_INPUT_TYPES if self.reading.quantised else DTYPES
+            if dtype not in accepted:
+                raise ModelError(f"input {value.name!r} is {dtype}, but must be one of {', '.join(accepted)}")
             var = Var(value.name, TensorType(self._shape(value), dtype), Span((), value.name))
             self.params.append(var)
             self.values[value.name] = var
@@ -137,7 +166,7 @@ class _Reader:
         if value.name in self.shapes:
             given = tuple(int(size) for size in self.shapes[value.name])
             fits = len(given) == len(declared) and all(
-                g > 0 and d in (0, g) for g, d in zip(given, declared, strict=True)
+                g >= 0 and d in (0, g) for g, d in zip(given, declared, strict=True)
             )
             if not fits:
                 wanted = tuple(size or "any" for size in declared)
@@ -162,7 +191,7 @@ class _Reader:
         while waiting:
             blocked: list[tuple[str, onnx.NodeProto]] = []
             for name, node in waiting:
-                needed = [tensor for tensor in node.input if tensor]
+                needed = [tensor for tensor in (*node.input, *_captured(node)) if tensor]
                 for tensor in needed:
                     if tensor not in ready and tensor not in produced:
                         raise ModelError(f"needs the tensor {tensor!r}, which nothing produces", at=Span((name,)))
@@ -178,14 +207,13 @@ class _Reader:
         return ordered
 
     def _refuse_unknown_operators(self, nodes: list[tuple[str, onnx.NodeProto]]) -> None:
-        constant = set(self.values) - {param.name for param in self.params}
-        unknown: list[tuple[str, str]] = []
-        for name, node in nodes:
-            folds = all(tensor in constant for tensor in node.input if tensor) or node.op_type == "Shape"
-            if folds:
-                constant.update(node.output)
-            if node.domain not in _DOMAINS or not (node.op_type in CONVERTERS or folds):
-                unknown.append((name, node.op_type if node.domain in _DOMAINS else f"{node.domain}.{node.op_type}"))
+        unknown = [
+            (name, operator_key(node.domain, node.op_type))
+            for name, node in nodes
+            if operator_key(node.domain, node.op_type) not in CONVERTERS
+            and (node.domain, node.op_type) not in self.reading.functions
+            and not has_body(node, self.opsets.get(node.domain, self.opset))
+        ]
         if unknown:
             name, op = unknown[0]
             others = sorted({other for _, other in unknown[1:]} - {op})
@@ -195,75 +223,24 @@ class _Reader:
                 f"operator {op!r} is not supported{more}", at=Span((name,)), hint=f"supported: {supported}"
             )
 
-    def _convert(self, name: str, proto: onnx.NodeProto) -> None:
-        span = Span((name,), proto.output[0] if proto.output else "")
-        try:
-            attrs = {attr.name: onnx.helper.get_attribute_value(attr) for attr in proto.attribute}
-            inputs = tuple(self.values[tensor] if tensor else None for tensor in proto.input)
-            node = Node(name, proto.op_type, inputs, attrs, self.opset, span)
-            if self._fold(node, proto):
-                return
-            extra = [output for output in proto.output[1:] if output and self._is_used(output)]
-            if extra and proto.op_type not in _DYNAMIC_OUTPUTS:
-                raise node.error(f"its output {extra[0]!r} is not supported; only the first one is")
-            value = CONVERTERS[proto.op_type](node)
-        except ModelError:
-            raise
-        except GraphError as error:
-            raise ModelError(error.message, at=span, hint=error.hint) from None
-        except (ValueError, TypeError, KeyError, IndexError, ZeroDivisionError, OverflowError) as error:
-            raise ModelError(f"{proto.op_type} cannot be read: {error}", at=span) from error
-        self.values[proto.output[0]] = value
 
-    def _fold(self, node: Node, proto: onnx.NodeProto) -> bool:
-        """Compute a node of constants (shape arithmetic, ``Constant``) right away; tells whether it did."""
-        if node.op == "Shape" and node.inputs:
-            start, end = node.integer("start", 0), node.attrs.get("end")
-            self.values[proto.output[0]] = Constant(np.array(node.input(0).shape[start:end], np.int64))
-            return True
-        operands = [value for value in node.inputs if value is not None]
-        if node.op in ("QuantizeLinear", "DequantizeLinear") or not all(isinstance(v, Constant) for v in operands):
-            return False
-        if node.op in CONVERTERS and any(value.dtype == "float32" for value in operands):
-            return False  # constant folding does it with the same operators as everything else
-        names = [tensor for tensor in proto.input if tensor]
-        graph = onnx.helper.make_graph(
-            [proto], "fold", [onnx.ValueInfoProto(name=tensor) for tensor in dict.fromkeys(names)],
-            [onnx.ValueInfoProto(name=tensor) for tensor in proto.output],
-        )  # fmt: skip
-        model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", self.opset)])
-        try:
-            results = ReferenceEvaluator(model).run(
-                None, {name: v.value for name, v in zip(names, operands, strict=True) if isinstance(v, Constant)}
-            )
-        except Exception as error:  # the reference implementation raises whatever NumPy does
-            raise node.error(f"cannot be computed from its constants: {error}") from error
-        for tensor, result in zip(proto.output, results, strict=True):
-            self.values[tensor] = Constant(np.asarray(result), tensor, node.span)
-        return True
-
-    def _is_used(self, tensor: str) -> bool:
-        return any(tensor in node.input for node in self.graph.node) or any(
-            tensor == output.name for output in self.graph.output
-        )
+def _results(name: str, value: Value | None) -> dict[str, Expr]:
+    """The tensors of one output of the model, by name."""
+    if isinstance(value, Expr):
+        return {name: value}
+    items = value.items if isinstance(value, SequenceValue) else ()
+    return {f"{name}[{i}]": item for i, item in enumerate(items)}
 
 
-def _array(tensor: onnx.TensorProto, what: str) -> Array:
-    try:
-        array: Array = numpy_helper.to_array(tensor)
-    except (ValueError, TypeError, OSError, onnx.checker.ValidationError) as error:
-        raise ModelError(f"{what} cannot be read: {error}") from None
-    if array.dtype.name not in ("bool", "int8", "uint8", "int16", "uint16", "int32", "int64", "uint32", "float32",
-                                "float16", "float64"):  # fmt: skip
-        raise ModelError(f"{what} has the element type {array.dtype.name}, which is not supported")
-    return array
-
-
-def _dtype_name(element_type: int) -> str:
-    try:
-        return str(np.dtype(onnx.helper.tensor_dtype_to_np_dtype(element_type)).name)
-    except (KeyError, ValueError, TypeError):
-        return f"of unknown type {element_type}"
+def _captured(node: onnx.NodeProto) -> list[str]:
+    """Tensors of the surrounding graph that the subgraphs of a node use."""
+    found: list[str] = []
+    for graph in (attribute.g for attribute in node.attribute if attribute.HasField("g")):
+        own = {value.name for value in (*graph.input, *graph.initializer)}
+        own |= {output for inner in graph.node for output in inner.output}
+        used = [tensor for inner in graph.node for tensor in (*inner.input, *_captured(inner))]
+        found += [tensor for tensor in (*used, *(output.name for output in graph.output)) if tensor not in own]
+    return found
 
 
 def _require_quantised(module: Module) -> None:

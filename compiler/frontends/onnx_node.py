@@ -2,13 +2,50 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..graph import Array, Call, Constant, Expr, Span, TensorType, call
-from .errors import ModelError
+from ..graph.dtypes import HALVES, numpy_dtype
+from .errors import ModelError, NeedsValueError
+
+if TYPE_CHECKING:
+    from .onnx_scope import Scope
+
+
+@dataclass(frozen=True)
+class SequenceValue:
+    """A sequence whose length is known; it exists at compile time only."""
+
+    items: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """An optional value that is not there."""
+
+
+Value = Expr | SequenceValue | Nothing
+Converted = Value | tuple[Value | None, ...]
+Converter = Callable[["Node"], Converted]
+
+CONVERTERS: dict[str, Converter] = {}
+"""Converter by operator. Operators of ONNX Runtime's own domain are here under their plain name, those of other
+domains as ``domain.name``."""
+
+
+def converter(*names: str) -> Callable[[Converter], Converter]:
+    """Decorator: the function converts the operators ``names``."""
+
+    def add(function: Converter) -> Converter:
+        for name in names:
+            CONVERTERS[name] = function
+        return function
+
+    return add
 
 
 @dataclass(frozen=True)
@@ -17,10 +54,12 @@ class Node:
 
     name: str
     op: str
-    inputs: tuple[Expr | None, ...]
+    inputs: tuple[Value | None, ...]
     attrs: dict[str, Any]
     opset: int
     span: Span
+    scope: Scope
+    outputs: tuple[str, ...] = field(default=("",))
 
     def error(self, message: str, hint: str = "") -> ModelError:
         return ModelError(f"{self.op}: {message}", at=self.span, hint=hint)
@@ -28,19 +67,55 @@ class Node:
     def has(self, index: int) -> bool:
         return index < len(self.inputs) and self.inputs[index] is not None
 
-    def input(self, index: int) -> Expr:
-        """Operand ``index``, which must be there."""
+    def wants(self, index: int) -> bool:
+        """Whether the model names output ``index``."""
+        return index < len(self.outputs) and bool(self.outputs[index])
+
+    def value(self, index: int) -> Value:
+        """Operand ``index``, which must be there, whatever it is."""
         value = self.inputs[index] if index < len(self.inputs) else None
         if value is None:
             raise self.error(f"operand {index} is missing")
         return value
 
+    def input(self, index: int) -> Expr:
+        """Operand ``index``, which must be there and a tensor."""
+        value = self.value(index)
+        if not isinstance(value, Expr):
+            kind = "a sequence" if isinstance(value, SequenceValue) else "an optional value that is not there"
+            raise self.error(f"operand {index} must be a tensor, but is {kind}")
+        return value
+
+    def sequence(self, index: int) -> SequenceValue:
+        """Operand ``index``, which must be a sequence."""
+        value = self.value(index)
+        if not isinstance(value, SequenceValue):
+            raise self.error(f"operand {index} must be a sequence")
+        return value
+
+    def optional(self, index: int) -> Expr | None:
+        return self.input(index) if self.has(index) else None
+
+    @property
+    def tensors(self) -> tuple[Expr, ...]:
+        """All operands, each a tensor."""
+        return tuple(self.input(index) for index in range(len(self.inputs)))
+
     def constant(self, index: int, what: str) -> Array:
-        """Operand ``index``, which must be known at compile time."""
-        value = self.input(index)
-        if not isinstance(value, Constant):
-            raise self.error(f"{what} must be a constant, but is computed while the model runs")
-        return value.value
+        """The value of operand ``index``, which must be known at compile time."""
+        return self.known(self.input(index), what)
+
+    def known(self, value: Expr, what: str) -> Array:
+        """The value of an expression that must be known at compile time. Raises `NeedsValueError`."""
+        found = self.scope.static_value(value)
+        if found is None:
+            message = f"{self.op}: {what} must be a constant, but is computed while the model runs"
+            raise NeedsValueError(message, at=self.span, value=value)
+        return found
+
+    def known_integers(self, index: int, what: str) -> tuple[int, ...]:
+        """The integers of operand ``index``, which must be known at compile time."""
+        return tuple(int(item) for item in self.constant(index, what).reshape(-1))
 
     def integer(self, name: str, default: int) -> int:
         value = self.attrs.get(name, default)
@@ -66,21 +141,50 @@ class Node:
             raise self.error(f"attribute {name!r} must be integers, not {value!r}")
         return tuple(value)
 
-    def pair(self, name: str) -> tuple[int, int]:
-        """A spatial attribute (height, width) that is 1 where it is left out."""
-        value = self.integers(name, (1, 1))
-        if value is None or len(value) != 2:
-            raise self.error(f"only 2-D windows are supported, but {name!r} is {value}")
-        return value[0], value[1]
+    def axis(self, rank: int, default: int, name: str = "axis") -> int:
+        """Attribute ``name`` as an axis of a tensor of ``rank``, counted from the front."""
+        return self.checked_axis(self.integer(name, default), rank)
+
+    def checked_axis(self, axis: int, rank: int) -> int:
+        if not -max(rank, 1) <= axis < max(rank, 1):
+            raise self.error(f"there is no axis {axis} in a tensor of rank {rank}")
+        return axis % max(rank, 1)
 
     def axes(self, index: int) -> tuple[int, ...] | None:
         """Axes given as an attribute (older opsets) or as operand ``index``."""
         if self.has(index):
-            return tuple(int(axis) for axis in self.constant(index, "the axes").reshape(-1))
+            return self.known_integers(index, "the axes")
         return self.integers("axes")
 
     def call(self, op: str, *args: Expr, **attrs: Any) -> Call:
         return call(op, *args, span=self.span, **attrs)
+
+    def like(self, value: Any, x: Expr | str) -> Constant:
+        """A constant of the element type of ``x``."""
+        return Constant(np.asarray(value).astype(numpy_dtype(x if isinstance(x, str) else x.dtype)), span=self.span)
+
+    def cast(self, x: Expr, dtype: str) -> Expr:
+        return x if x.dtype == dtype else self.call("nn.cast", x, to=dtype)
+
+    def reshape(self, x: Expr, shape: Sequence[int]) -> Expr:
+        return x if x.shape == tuple(shape) else self.call("reshape", x, shape=tuple(shape))
+
+    def transpose(self, x: Expr, perm: Sequence[int]) -> Expr:
+        return x if tuple(perm) == tuple(range(len(x.shape))) else self.call("transpose", x, perm=tuple(perm))
+
+    def slice(self, x: Expr, axis: int, start: int, size: int, step: int = 1) -> Expr:
+        """``size`` elements of one axis."""
+        if (start, size, step) == (0, x.shape[axis], 1):
+            return x
+        starts, sizes, steps = [0] * len(x.shape), list(x.shape), [1] * len(x.shape)
+        starts[axis], sizes[axis], steps[axis] = start, size, step
+        return self.call("slice", x, starts=starts, sizes=sizes, steps=steps)
+
+    def in_float32(self, x: Expr, compute: Callable[[Expr], Expr]) -> Expr:
+        """``compute(x)``, where a 16-bit float is widened before and the result narrowed after it."""
+        if x.dtype not in HALVES:
+            return compute(x)
+        return self.cast(compute(self.cast(x, "float32")), x.dtype)
 
     def require_image(self, value: Expr) -> TensorType:
         """The type of an operand that must be (N, C, H, W)."""
@@ -88,50 +192,3 @@ class Node:
         if kind.rank != 4:
             raise self.error(f"only (N, C, H, W) tensors are supported here, not {kind}")
         return kind
-
-
-def quantisation(node: Node, scale: int, zero_point: int, dtype: str) -> tuple[Constant, Constant]:
-    """Scale and zero point from operands ``scale`` and ``zero_point``, as constants of equal shape ((), or (C,)).
-
-    ``dtype`` is the type of the zero point when it is left out.
-    """
-    scales = node.constant(scale, "the scale")
-    if node.has(zero_point):
-        zeros = node.constant(zero_point, "the zero point")
-    else:
-        zeros = np.zeros(scales.shape, dtype)
-    if scales.dtype != np.float32:
-        raise node.error(f"the scale must be float32, not {scales.dtype.name}")
-    if not np.all(np.isfinite(scales)) or np.any(scales <= 0):
-        raise node.error("every scale must be a finite number above 0")
-    if scales.size == 1:
-        scales = scales.reshape(())
-    zeros = np.broadcast_to(zeros.reshape(()) if zeros.size == 1 else zeros, scales.shape)
-    return Constant(scales, span=node.span), Constant(zeros, span=node.span)
-
-
-def dequantised(node: Node, value: int, scale: int, zero_point: int, axis: int = 1) -> Call:
-    """Operand ``value`` as the real numbers that it stands for."""
-    x = node.input(value)
-    if x.dtype not in ("int8", "uint8", "int32"):
-        raise node.error(f"only 8-bit tensors (and int32 biases) are supported, not {x.tensor_type}")
-    scales, zeros = quantisation(node, scale, zero_point, x.dtype)
-    axis = axis % max(len(x.shape), 1)
-    return node.call("dequantise", x, scales, zeros, axis=axis if scales.value.ndim else 1)
-
-
-def quantised(node: Node, x: Expr, scale: int, zero_point: int, axis: int = 1) -> Call:
-    """``x`` in 8 bits."""
-    scales, zeros = quantisation(node, scale, zero_point, "uint8")
-    if zeros.dtype not in ("int8", "uint8"):
-        raise node.error(f"only 8-bit activations are supported, not {zeros.dtype}")
-    return node.call("quantise", x, scales, zeros, axis=axis % max(len(x.shape), 1) if scales.value.ndim else 1)
-
-
-def raw_integers(node: Node, value: int, zero_point: int, axis: int = 1) -> Call:
-    """Operand ``value`` minus its zero point, as real numbers with scale 1 (the ``...Integer`` operators)."""
-    x = node.input(value)
-    zeros = node.constant(zero_point, "the zero point") if node.has(zero_point) else np.zeros((), x.dtype)
-    zeros = zeros.reshape(()) if zeros.size == 1 else zeros
-    ones = Constant(np.ones(zeros.shape, np.float32))
-    return node.call("dequantise", x, ones, Constant(zeros), axis=axis if zeros.ndim else 1)

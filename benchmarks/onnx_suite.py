@@ -1,0 +1,215 @@
+"""ONNX's own backend suite, all of it, on a backend of ours.
+
+    python benchmarks/onnx_suite.py --backend reference
+    python benchmarks/onnx_suite.py --backend reference --filter resize --verbose
+    python benchmarks/onnx_suite.py --backend reference --update        # writes the list of expected failures
+
+Every test runs in a process that may crash or hang without harm to the others. A skipped test counts as failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import re
+import sys
+import time
+import unittest
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from weft.compiler.frontends.onnx_backend import ReferenceBackend
+
+LISTS = Path(__file__).parent.parent / "tests" / "onnx"
+SECONDS_AT_MOST = 120.0
+OTHERS = (
+    "onnx 1.23, 1,916 tests: onnxruntime 1.31 passes 1,484, TVM 0.27 passes 728. Scoreboard of 2026-07, 1,914 tests: "
+    "onnx's reference 1,882, best compiler 1,873, onnxruntime 1,571, OpenVINO 1,387."
+)
+BACKENDS: dict[str, Any] = {"reference": ReferenceBackend}
+"""The backends by name."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One test of the suite. ``group``: the folder or kind that it belongs to."""
+
+    name: str
+    group: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a test: ``state`` is pass, fail, crash, timeout or skip."""
+
+    name: str
+    group: str
+    state: str
+    message: str
+    seconds: float
+
+    @property
+    def passed(self) -> bool:
+        return self.state == "pass"
+
+
+class Suite:
+    """The tests of the installed onnx for one backend."""
+
+    def __init__(self, backend: str) -> None:
+        import onnx.backend.test
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            runner = onnx.backend.test.BackendTest(BACKENDS[backend], __name__)
+        self._tests: dict[Case, tuple[type[unittest.TestCase], str]] = {}
+        for group, tests in runner.test_cases.items():
+            short = re.sub(r"^OnnxBackend|ModelTest$", "", group)
+            for name in sorted(dir(tests)):
+                if name.startswith("test_") and name.endswith("_cpu"):
+                    self._tests[Case(name.removesuffix("_cpu"), short)] = (tests, name)
+
+    def cases(self, pattern: str = "") -> list[Case]:
+        """The tests whose name contains a match of ``pattern``."""
+        return [case for case in self._tests if re.search(pattern, case.name)]
+
+    def run_here(self, case: Case) -> Outcome:
+        """Run a test in this process."""
+        tests, name = self._tests[case]
+        result = unittest.TestResult()
+        start = time.perf_counter()
+        with warnings.catch_warnings(), open(os.devnull, "w") as nowhere:
+            warnings.simplefilter("ignore")
+            with redirect_stdout(nowhere), redirect_stderr(nowhere):
+                tests(name).run(result)
+        seconds = time.perf_counter() - start
+        bad = [text for _, text in (*result.failures, *result.errors)]
+        if bad:
+            return Outcome(case.name, case.group, "fail", _last_words(bad[0]), seconds)
+        state = "skip" if result.skipped else "pass"
+        return Outcome(case.name, case.group, state, result.skipped[0][1] if result.skipped else "", seconds)
+
+    def run(self, cases: Iterable[Case], seconds_at_most: float = SECONDS_AT_MOST) -> Iterator[Outcome]:
+        """Run tests in another process, which is replaced when it crashes or takes too long."""
+        waiting = list(cases)
+        while waiting:
+            yield from self._run_until_it_breaks(waiting, seconds_at_most)
+
+    def _run_until_it_breaks(self, waiting: list[Case], seconds_at_most: float) -> Iterator[Outcome]:
+        """Takes from ``waiting`` what has an outcome."""
+        context = multiprocessing.get_context("fork")  # the tests are loaded already
+        ours, theirs = context.Pipe(duplex=False)
+        worker = context.Process(target=self._work, args=(list(waiting), theirs), daemon=True)
+        worker.start()
+        theirs.close()
+        try:
+            while waiting:
+                case = waiting[0]
+                if not ours.poll(seconds_at_most):
+                    outcome = Outcome(case.name, case.group, "timeout", f"over {seconds_at_most:g} s", seconds_at_most)
+                    waiting.pop(0)
+                    yield outcome
+                    return
+                try:
+                    outcome = ours.recv()
+                except EOFError:
+                    worker.join()
+                    waiting.pop(0)
+                    yield Outcome(case.name, case.group, "crash", f"exit code {worker.exitcode}", 0.0)
+                    return
+                waiting.pop(0)
+                yield outcome
+        finally:
+            worker.kill()
+            worker.join()
+
+    def _work(self, cases: list[Case], results: Connection) -> None:
+        for case in cases:
+            results.send(self.run_here(case))
+
+
+def _last_words(text: str) -> str:
+    """The last lines of a traceback that say something, in one line."""
+    start = max((found.start() for found in re.finditer(r"^[\w.]+(Error|Exception)\b", text, re.MULTILINE)), default=0)
+    return " ".join(text[start:].split())[:300]
+
+
+def expected_failures(backend: str) -> set[str]:
+    """The tests that are known not to pass."""
+    path = list_of_failures(backend)
+    lines = path.read_text().splitlines() if path.exists() else []
+    return {line.split("#")[0].strip() for line in lines if line.split("#")[0].strip()}
+
+
+def list_of_failures(backend: str) -> Path:
+    return LISTS / f"expected_fail_{backend}.txt"
+
+
+def surprises(outcomes: Iterable[Outcome], expected: set[str]) -> list[str]:
+    """What is not as the list says: one line a test."""
+    found = []
+    for outcome in outcomes:
+        if outcome.passed and outcome.name in expected:
+            found.append(f"{outcome.name} passes, but is listed as a failure: take it off the list (--update)")
+        elif not outcome.passed and outcome.name not in expected:
+            found.append(f"{outcome.name}: {outcome.state}: {outcome.message}")
+    return found
+
+
+def write_list(backend: str, outcomes: Iterable[Outcome], ran: set[str]) -> None:
+    """Replace the expected failures among the tests that ``ran`` by those that did not pass."""
+    kept = expected_failures(backend) - ran
+    names = sorted(kept | {outcome.name for outcome in outcomes if not outcome.passed})
+    head = f"# Tests of ONNX's suite that do not pass on {backend!r}. Written by: benchmarks/onnx_suite.py --update\n"
+    list_of_failures(backend).write_text(head + "".join(f"{name}\n" for name in names))
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """Counts by group and state."""
+    states = ("pass", "fail", "crash", "timeout", "skip")
+    lines = [f"{'group':<20}" + "".join(f"{state:>9}" for state in states) + f"{'tests':>9}"]
+    groups = [*dict.fromkeys(outcome.group for outcome in outcomes), "all"]
+    for group in groups:
+        counts = Counter(outcome.state for outcome in outcomes if group in (outcome.group, "all"))
+        numbers = "".join(f"{counts[state]:>9,}" for state in states)
+        lines.append(f"{group:<20}{numbers}{counts.total():>9,}")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--backend", choices=sorted(BACKENDS), default="reference")
+    parser.add_argument("--filter", default="", metavar="RE", help="only tests whose name matches")
+    parser.add_argument("--update", action="store_true", help="write the list of expected failures")
+    parser.add_argument("--json", type=Path, help="write every outcome to this file")
+    parser.add_argument("--verbose", action="store_true", help="say why each failure failed")
+    parser.add_argument("--seconds", type=float, default=SECONDS_AT_MOST, help="the most that one test may take")
+    options = parser.parse_args()
+    suite = Suite(options.backend)
+    outcomes: list[Outcome] = []
+    for outcome in suite.run(suite.cases(options.filter), options.seconds):
+        outcomes.append(outcome)
+        if options.verbose and not outcome.passed:
+            print(f"{outcome.state:8}{outcome.name}: {outcome.message}", flush=True)
+    print(table(outcomes))
+    print(OTHERS)
+    if options.json:
+        options.json.write_text(json.dumps([asdict(outcome) for outcome in outcomes], indent=1))
+    if options.update:
+        write_list(options.backend, outcomes, {outcome.name for outcome in outcomes})
+        return 0
+    unexpected = surprises(outcomes, expected_failures(options.backend))
+    print("\n".join(unexpected[:50]) if unexpected else "as expected")
+    return 1 if unexpected else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

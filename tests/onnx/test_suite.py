@@ -1,0 +1,71 @@
+"""ONNX's own backend suite on the reference backend: what passes and what does not is as the lists say."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+EVERY = 10  # of the default run's tests, one in so many
+
+
+def _onnx_suite() -> ModuleType:
+    path = Path(__file__).parent.parent.parent / "benchmarks" / "onnx_suite.py"
+    spec = importlib.util.spec_from_file_location("onnx_suite", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"cannot load {path}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["onnx_suite"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+onnx_suite = _onnx_suite()
+
+
+@pytest.fixture(scope="module")
+def suite() -> Any:
+    return onnx_suite.Suite("reference")
+
+
+def check(suite: Any, cases: list[Any]) -> None:
+    outcomes = list(suite.run(cases, 60.0))
+    assert [outcome.name for outcome in outcomes] == [case.name for case in cases]
+    unexpected = onnx_suite.surprises(outcomes, onnx_suite.expected_failures("reference"))
+    assert not unexpected, "\n".join(unexpected)
+
+
+def test_a_sample_of_the_suite(suite: Any) -> None:
+    check(suite, [case for case in suite.cases() if case.group != "Real"][::EVERY])
+
+
+@pytest.mark.long
+def test_the_whole_suite(suite: Any) -> None:
+    check(suite, suite.cases())
+
+
+def test_the_list_names_tests_that_exist(suite: Any) -> None:
+    unknown = onnx_suite.expected_failures("reference") - {case.name for case in suite.cases()}
+    assert not unknown, f"no such tests: {sorted(unknown)}; take them off with --update"
+
+
+def test_a_crash_or_a_hang_costs_one_test(suite: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def misbehave(case: Any) -> Any:
+        if case.name == "crash":
+            os._exit(7)
+        if case.name == "hang":
+            time.sleep(100)
+        return onnx_suite.Outcome(case.name, case.group, "pass", "", 0.0)
+
+    monkeypatch.setattr(suite, "run_here", misbehave)
+    cases = [onnx_suite.Case(name, "group") for name in ("a", "crash", "b", "hang", "c")]
+    outcomes = list(suite.run(cases, 2.0))
+    assert [outcome.state for outcome in outcomes] == ["pass", "crash", "pass", "timeout", "pass"]
+    found = onnx_suite.surprises(outcomes, {"a", "crash"})
+    assert [line.split(":")[0].split(" ")[0] for line in found] == ["a", "hang"]
