@@ -64,26 +64,26 @@ class Emitter:
         self.config = config
         self.issues: list[Issue] = []
         self.rings = {scope: Ring(scope, scratchpad_depth(config, scope)) for scope in SCRATCHPADS}
-        self.zones = accumulator_zones(config)
         self.levels: dict[Engine, dict[int, tuple[int, int, int, int]]] = {Engine.GEMM: {}, Engine.VECTOR: {}}
         self.tiles = 0  # of the layer, so far
 
     def emit(self, function: PrimFunc, dram: Mapping[str, DramBuffer], layer: int = 0) -> None:
-        """Append the instructions of ``function``; ``dram`` places its parameters.
-
-        Raises CompileError naming the stage that no instruction computes, and ScratchpadFullError naming the buffer;
-        the stream is then as it was.
-        """
+        """Append the instructions of ``function``; ``dram`` places its parameters. Raises as :meth:`emit_in_turn`."""
         self.emit_in_turn([(function, dram)], layer)
 
     def emit_in_turn(self, functions: Sequence[tuple[PrimFunc, Mapping[str, DramBuffer]]], layer: int = 0) -> None:
         """Append functions that do not depend on one another, in turn: the next is the one of whose result the smallest
-        share is stored. Raises as :meth:`emit` does."""
+        share is stored.
+
+        Raises CompileError naming the stage that no instruction computes, and ScratchpadFullError naming the buffer;
+        the stream is then as it was.
+        """
         before = {scope: ring.copy() for scope, ring in self.rings.items()}
         length = len(self.issues)
         levels = {engine: dict(held) for engine, held in self.levels.items()}
         self.tiles = 0
-        walks = [self._steps(function, dram, layer) for function, dram in functions]
+        zones = accumulator_zones(self.config, in_turn=len(functions) > 1)
+        walks = [self._steps(_Walk(self, function, dram, layer, zones)) for function, dram in functions]
         stored = dict.fromkeys(range(len(walks)), 0.0)
         try:
             while stored:
@@ -98,12 +98,14 @@ class Emitter:
             del self.issues[length:]
             raise
 
-    def _steps(self, function: PrimFunc, dram: Mapping[str, DramBuffer], layer: int) -> Steps:
-        missing = [param.name for param in function.params if param.name not in dram]
+    @staticmethod
+    def _steps(walk: _Walk) -> Steps:
+        function = walk.function
+        missing = [param.name for param in function.params if param.name not in walk.dram]
         if missing:
             raise CompileError(f"parameter {missing[0]!r} has no place in the window", at=f"function {function.name!r}")
         try:
-            yield from _Walk(self, function, dram, layer).steps(function.body, [Context({}, {}, 0)], [])
+            yield from walk.steps(function.body, [Context({}, {}, 0)], [])
         except CompileError as error:
             raise type(error)(error.message, at=error.at or f"function {function.name!r}", hint=error.hint) from error
 
@@ -111,10 +113,16 @@ class Emitter:
 class _Walk:
     """The walk through one function."""
 
-    def __init__(self, stream: Emitter, function: PrimFunc, dram: Mapping[str, DramBuffer], layer: int) -> None:
+    def __init__(
+        self, stream: Emitter, function: PrimFunc, dram: Mapping[str, DramBuffer], layer: int,
+        zones: dict[str, tuple[Zone, ...]],
+    ) -> None:  # fmt: skip
         self.stream = stream
         self.config = stream.config
-        self._dram, self._layer = dram, layer
+        self.function = function
+        self.dram = dram
+        self._layer = layer
+        self._zones = zones
         self._filled_by = _filled_by(function)
         self._largest_stride = (1 << stream.config.index_bits) - 1
         self._stored = 0  # elements of the result
@@ -184,7 +192,7 @@ class _Walk:
             ring.release(context.bases.pop(buffer.name))
 
     def _zones_of(self, buffer: Buffer) -> tuple[Zone, ...]:
-        return self.stream.zones.get(self._filled_by.get(buffer.name, ""), ()) if buffer.scope == "acc" else ()
+        return self._zones.get(self._filled_by.get(buffer.name, ""), ()) if buffer.scope == "acc" else ()
 
     def _threads(self, loop: For, contexts: list[Context]) -> list[Context]:
         extent = self._evaluator(loop.extent)
@@ -357,7 +365,7 @@ class _Walk:
             loops.append(CopyLoop(extent, stride, source * item // entry_bytes, low, high))
         if empty:
             loops.append(CopyLoop(1, 1, 1, 0, 0))
-        start = self._dram[position.buffer.name].offset + position.base(context.environment) * item
+        start = self.dram[position.buffer.name].offset + position.base(context.environment) * item
         return index, start, fold_copies(tuple(loops), (1 << STRIDE_BITS) - 1)
 
     def _offset(self, position: int) -> int:
@@ -367,7 +375,7 @@ class _Walk:
         return position // granule
 
     def _dram_access(self, buffer: str, rectangle: Rectangle, offset: int, entry_bytes: int) -> tuple[Access, ...]:
-        if self._dram[buffer].constant or not rectangle.rows or not rectangle.columns:
+        if self.dram[buffer].constant or not rectangle.rows or not rectangle.columns:
             return ()
         units = entry_bytes // self.config.granule_bytes
         if rectangle.rows == 1 or rectangle.stride == rectangle.columns:

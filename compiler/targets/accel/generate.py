@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
-from ....hw.config import CoreConfig
-from ....hw.errors import ConfigError
 from ...tensor.errors import TensorError
 from ...tensor.ir import PrimFunc
 from ...tensor.schedule import Schedule
@@ -49,16 +47,9 @@ def generate(
     refusal: ScratchpadFullError | None = None
     for tiling in _attempts(problem):
         try:
-            schedule = schedule_kernel(kernel, emitter.config, tiling)
-            emitter.emit(schedule.func, dram, layer)
+            return _append(emitter, [(kernel, dram, tiling)], layer, dump)[0]
         except ScratchpadFullError as error:
             refusal = error
-            continue
-        except TensorError as error:
-            raise CompileError(f"its default schedule fails: {error}", at=f"function {kernel.name!r}") from error
-        if dump is not None:
-            dump(f"{kernel.name}.loops", str(schedule))
-        return Generated(tiling, schedule)
     if threads > 1:  # a single thread has the scratchpads for itself
         return generate(emitter, kernel, dram, threads=1, layer=layer, dump=dump)
     if refusal is not None:
@@ -78,31 +69,31 @@ def generate_in_turn(
 
     Each has its share of ``acc`` and ``out`` and one virtual thread: the others are what it overlaps with.
     """
-    try:
-        share = _share_of_scratchpads(emitter.config, len(parts))
-    except ConfigError:  # too small to be divided
-        return None
-    for tilings_of_parts in zip(*(_attempts(Problem(share, kernel, 1)) for kernel, _ in parts), strict=False):
-        schedules = [
-            schedule_kernel(kernel, emitter.config, tiling)
-            for (kernel, _), tiling in zip(parts, tilings_of_parts, strict=True)
-        ]
-        functions = [(schedule.func, dram) for schedule, (_, dram) in zip(schedules, parts, strict=True)]
+    attempts = [_attempts(Problem(emitter.config, kernel, 1, beside=True)) for kernel, _ in parts]
+    for tilings_of_parts in zip(*attempts, strict=False):
+        together = [(kernel, dram, tiling) for (kernel, dram), tiling in zip(parts, tilings_of_parts, strict=True)]
         try:
-            emitter.emit_in_turn(functions, layer)
+            return _append(emitter, together, layer, dump)
         except ScratchpadFullError:
             continue
-        for schedule, (kernel, _) in zip(schedules, parts, strict=True):
-            if dump is not None:
-                dump(f"{kernel.name}.loops", str(schedule))
-        return [Generated(*pair) for pair in zip(tilings_of_parts, schedules, strict=True)]
     return None
 
 
-def _share_of_scratchpads(config: CoreConfig, parts: int) -> CoreConfig:
-    """The core as a kernel sees it that shares what vector work needs with others."""
-    places = 1 << (parts - 1).bit_length()
-    return replace(config, acc_depth=config.acc_depth // places, out_depth=config.out_depth // places)
+def _append(
+    emitter: Emitter, parts: Sequence[tuple[Kernel, Mapping[str, DramBuffer], Tiling]], layer: int, dump: Dump | None
+) -> list[Generated]:
+    """Append kernels with these tilings, in turn. Raises ScratchpadFullError if they do not fit."""
+    name = " and ".join(kernel.name for kernel, _, _ in parts)
+    try:
+        schedules = [schedule_kernel(kernel, emitter.config, tiling) for kernel, _, tiling in parts]
+        functions = [(schedule.func, dram) for schedule, (_, dram, _) in zip(schedules, parts, strict=True)]
+        emitter.emit_in_turn(functions, layer)
+    except TensorError as error:
+        raise CompileError(f"its default schedule fails: {error}", at=f"function {name!r}") from error
+    for schedule, (kernel, _, _) in zip(schedules, parts, strict=True):
+        if dump is not None:
+            dump(f"{kernel.name}.loops", str(schedule))
+    return [Generated(tiling, schedule) for schedule, (_, _, tiling) in zip(schedules, parts, strict=True)]
 
 
 def _attempts(problem: Problem) -> Iterator[Tiling]:

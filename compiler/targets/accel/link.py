@@ -102,7 +102,10 @@ class _Linker:
         main = self.module.main
         phases = self._phases()
         self._name_values(phases)
-        kernels = {node: _pieces(node, self.config) for phase in phases if phase.on_core for node in phase.calls}
+        kernels = {
+            node: _pieces(node, self.config, self.options.threads)
+            for phase in phases if phase.on_core for node in phase.calls
+        }  # fmt: skip
         for pieces in kernels.values():
             for piece in pieces:
                 for part in piece.parts or (piece,):
@@ -360,28 +363,29 @@ class Piece:
     parts: tuple[Piece, ...] = ()
 
 
-def _pieces(node: Call, config: CoreConfig) -> list[Piece]:
+def _pieces(node: Call, config: CoreConfig, threads: int) -> list[Piece]:
     function = _function(node)
     if isinstance(function.body, Call) and function.body.op == "packed_concat":
         return list(_concat_pieces(function, function.body))
     kernel = lower_function(function)
-    shared = share(config, function, kernel)
+    shared = share(config, function, kernel, threads)
     if shared:
         return [
-            replace(_part(node, each.whole), parts=tuple(_part(node, part) for part in each.parts)) for each in shared
+            replace(_part(node, each.whole, kernel.kind), parts=tuple(_part(node, part, "") for part in each.parts))
+            for each in shared
         ]
     names = {tensor.name: (place, 0) for place, tensor in enumerate(kernel.inputs[: len(function.params)])}
     return [Piece(kernel, kernel.kind, names)]
 
 
-def _part(node: Call, part: Part) -> Piece:
+def _part(node: Call, part: Part, kind: str) -> Piece:
     """Some channel groups of a function."""
     kernel = lower_function(part.function)
     inputs = {
         tensor.name: (place, part.shift(arg.shape))
         for place, (tensor, arg) in enumerate(zip(kernel.inputs, node.args, strict=False))
     }
-    return Piece(kernel, kernel.kind, inputs, part.shift(node.shape))
+    return Piece(kernel, kind, inputs, part.shift(node.shape))
 
 
 def _concat_pieces(function: Function, body: Call) -> Iterable[Piece]:

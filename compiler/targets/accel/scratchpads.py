@@ -63,11 +63,12 @@ class Ring:
         return start if start + entries <= end else None
 
 
-def accumulator_zones(config: CoreConfig) -> dict[str, tuple[Zone, ...]]:
+def accumulator_zones(config: CoreConfig, *, in_turn: bool = False) -> dict[str, tuple[Zone, ...]]:
     """Where buffers of the accumulator should lie, by what fills them: matrix, load, parameters or vector instructions.
 
     A bank serves one read and one write a cycle, and matrix products write in every cycle. So their tiles have banks
     of their own; what streams in has others, and parameters lie apart from the data that is read together with them.
+    ``in_turn``: for a kernel of the array and one of the vector engine at the same time.
     """
     if config.acc_banks == 1:
         return {}
@@ -75,9 +76,23 @@ def accumulator_zones(config: CoreConfig) -> dict[str, tuple[Zone, ...]]:
     last = config.acc_depth - bank
     half = config.acc_depth // 2
     rest: Zone = (0, last)
+    if in_turn and has_zones_in_turn(config):
+        # Results of the array are narrowed at once; it is the vector engine that needs room for data.
+        behind: Zone = (bank, last)
+        return {
+            "matrix": ((0, bank), rest),
+            "load": (behind, rest),
+            "parameters": ((last, config.acc_depth),),
+            "vector": ((last, config.acc_depth), behind),
+        }
     return {
         "matrix": ((0, half), rest),
         "load": ((half, last), rest),
         "parameters": ((last, config.acc_depth),),
         "vector": ((last, config.acc_depth), (half, config.acc_depth)),
     }
+
+
+def has_zones_in_turn(config: CoreConfig) -> bool:
+    """Whether the accumulator has banks enough for two kernels at the same time to keep out of each other's way."""
+    return config.acc_banks >= 4

@@ -14,7 +14,14 @@ from ....hw.config import CoreConfig
 from ...graph import Array, Call, Constant, Expr, Function, TensorType, Var, call, layout
 from ...graph.layout import Blocks, blocks_of
 from ...graph.visit import topological_order
-from ..compute_rules import Kernel
+from ..compute_rules import Kernel, lower_function
+from .tiling import Problem, Work, tilings, work_of
+
+NOT_OVERLAPPED = 0.1
+"""Share of the work beside the slowest resource's that is assumed to add to it."""
+
+LEAST_GAIN = 0.03
+"""Share of the cycles that the array has to save."""
 
 ANCHOR = "packed_depthwise_conv2d"
 
@@ -34,13 +41,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Shared:
-    """One batch group of a depthwise function: ``whole``, or instead the ``parts`` side by side."""
+    """One batch group of a depthwise function: ``whole``, or instead the ``parts``, if any, side by side."""
 
     whole: Part
     parts: tuple[Part, ...]
 
 
-def share(config: CoreConfig, function: Function, kernel: Kernel) -> list[Shared]:
+def share(config: CoreConfig, function: Function, kernel: Kernel, threads: int) -> list[Shared]:
     """The batch groups of a depthwise function (``kernel``: all of it).
 
     Empty where the vector engine alone is as fast, or the array is not square and so has no diagonal.
@@ -48,35 +55,54 @@ def share(config: CoreConfig, function: Function, kernel: Kernel) -> list[Shared
     if kernel.kind != "depthwise_conv2d" or config.block_in != config.block_out:
         return []
     groups = kernel.output.shape[1]
-    on_array = array_groups(config, kernel)
+    on_array = array_groups(config, function, kernel, threads)
     if not on_array:
         return []
     found = []
     for batch_group in range(kernel.output.shape[0]):
-        whole = _part(function, batch_group, 0, groups)
         array = _part(function, batch_group, 0, on_array, "array")
-        vector = [_part(function, batch_group, on_array, groups, "vector")] if on_array < groups else []
+        if on_array == groups:
+            found.append(Shared(array, ()))
+            continue
+        vector = _part(function, batch_group, on_array, groups, "vector")
         # The array's part last, so that its results are not in the way of the vector engine's own work.
-        found.append(Shared(whole, (*vector, array)))
+        found.append(Shared(_part(function, batch_group, 0, groups), (vector, array)))
     return found
 
 
-def array_groups(config: CoreConfig, kernel: Kernel) -> int:
-    """How many channel groups of a depthwise kernel the array should compute: as few as make it fastest."""
-    outer, groups, height, width = kernel.output.shape[:4]
-    window = kernel.window
-    if window is None:
+def array_groups(config: CoreConfig, function: Function, kernel: Kernel, threads: int) -> int:
+    """How many channel groups of a depthwise function the array should compute: as few as make it fastest."""
+    groups = kernel.output.shape[1]
+    on_array = lower_function(_part(function, 0, 0, groups, "array").function)
+    outer = kernel.output.shape[0]
+    alone, vector, array = (
+        _work(Problem(config, kernel, threads)), _work(Problem(config, kernel, 1, beside=True)),
+        _work(Problem(config, on_array, 1, beside=True)),
+    )  # fmt: skip
+    if alone is None or vector is None or array is None:
         return 0
-    taps = prod(window.kernel)
-    pixels = outer * height * width
-    data = sum(prod(tensor.shape) for tensor in kernel.inputs if len(tensor.shape) == len(kernel.output.shape))
-    copied = (data + prod(kernel.output.shape)) / config.bus_bytes
 
     def cycles(count: int) -> float:
-        vector = pixels * (groups * len(kernel.stages.vector) + (groups - count) * taps)
-        return max(vector, pixels * count * taps, copied + count * taps * config.wgt_bytes / config.bus_bytes)
+        if not count:
+            return _together(alone.vector, alone.traffic)
+        share = count / groups
+        return _together(
+            (1 - share) * vector.vector + share * outer * array.vector,
+            share * outer * array.matrix,
+            (1 - share) * vector.traffic + share * outer * array.traffic,
+        )
 
-    return min(range(groups + 1), key=cycles)
+    best = min(range(groups + 1), key=cycles)
+    return best if cycles(best) < (1 - LEAST_GAIN) * cycles(0) else 0
+
+
+def _together(*cycles: float) -> float:
+    """Cycles of work on several resources at once."""
+    return max(cycles) + NOT_OVERLAPPED * (sum(cycles) - max(cycles))
+
+
+def _work(problem: Problem) -> Work | None:
+    return next((work_of(problem, tiling) for tiling in tilings(problem)), None)
 
 
 def _part(function: Function, batch_group: int, start: int, stop: int, engine: str = "") -> Part:
@@ -87,7 +113,10 @@ def _part(function: Function, batch_group: int, start: int, stop: int, engine: s
             case Var():
                 values[node] = Var(node.name, TensorType((1, stop - start, *node.shape[2:]), node.dtype))
             case Constant():
-                values[node] = Constant(node.value[start:stop], node.name, node.span)
+                own: tuple[slice, ...] = (slice(start, stop),)
+                if node.tensor_type.rank == function.body.tensor_type.rank:  # an activation
+                    own = (slice(batch_group, batch_group + 1), *own)
+                values[node] = Constant(node.value[own], node.name, node.span)
             case Call(op=str() as op):
                 args = tuple(values[arg] for arg in node.args)
                 if op == ANCHOR and engine == "array":

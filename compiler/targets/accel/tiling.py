@@ -12,8 +12,9 @@ from functools import cached_property
 from itertools import product
 
 from ....hw.config import CoreConfig
-from ..compute_rules import Kernel
+from ..compute_rules import Kernel, Window
 from .intrinsics import scratchpad_depth
+from .scratchpads import has_zones_in_turn
 
 AXES = ("no", "cd", "y", "x")
 """Tiled axes of the output: batch groups, channel groups, rows, columns."""
@@ -47,11 +48,15 @@ class Tiling:
 
 @dataclass(frozen=True)
 class Problem:
-    """The sizes of a kernel that tiling looks at; everything in scratchpad entries."""
+    """The sizes of a kernel that tiling looks at; everything in scratchpad entries.
+
+    ``beside``: other kernels run while this one waits.
+    """
 
     config: CoreConfig
     kernel: Kernel
     threads: int
+    beside: bool = False
 
     @cached_property
     def output(self) -> tuple[int, int, int, int]:
@@ -79,6 +84,19 @@ class Problem:
         return DATA_AXES if self.reduction else DATA_AXES | CHANNEL_AXES
 
     @cached_property
+    def rooms(self) -> dict[str, int]:
+        """Entries of each scratchpad that the kernel may fill; ``beside`` another also of the zones of ``acc``."""
+        config = self.config
+        rooms = {scratchpad: scratchpad_depth(config, scratchpad) for scratchpad in ("inp", "wgt", "acc", "out")}
+        if self.beside:
+            rooms["out"] //= 2
+            rooms["acc"] //= 2
+            if has_zones_in_turn(config):
+                bank = config.acc_depth // config.acc_banks
+                rooms |= {"acc matrix": bank, "acc load": config.acc_depth - 2 * bank, "acc vector": bank // 2}
+        return rooms
+
+    @cached_property
     def taps(self) -> int:
         window = self.kernel.window
         return window.kernel[0] * window.kernel[1] if window else 1
@@ -92,9 +110,19 @@ class Problem:
     @cached_property
     def parameters(self) -> int:
         """Accumulator entries of parameters (and depthwise weights) for one accumulator group."""
+        return self.requantise_parameters + (self.taps if self.kernel.stages.weights else 0)
+
+    @cached_property
+    def requantise_parameters(self) -> int:
         stages = self.kernel.stages
-        requantise = sum(3 for stage, _ in stages.parameters if stage != stages.reduce)
-        return requantise + (self.taps if stages.weights else 0)
+        return sum(3 for stage, _ in stages.parameters if stage != stages.reduce)
+
+    @property
+    def parameter_bytes(self) -> float:
+        """Bytes in DRAM of one entry of ``parameters``, on average: depthwise weights are widened on the way."""
+        weights = self.parameters - self.requantise_parameters
+        stored = self.requantise_parameters * self.config.acc_bytes + weights * self.config.out_bytes
+        return stored / self.parameters
 
 
 @dataclass(frozen=True)
@@ -134,7 +162,8 @@ class _Buffer:
     entries: int
     copies: int  # alive at once
     loads: int  # how often it is filled from DRAM; 0 for results
-    entry_bytes: int = 0
+    entry_bytes: float = 0  # bytes read for an entry, on average
+    zone: str = ""  # of ``acc``: what its zone is called there
 
 
 def _buffers(problem: Problem, tiling: Tiling) -> Iterator[_Buffer]:
@@ -163,25 +192,37 @@ def _buffers(problem: Problem, tiling: Tiling) -> Iterator[_Buffer]:
     yield _Buffer("out", epilogue, threads, 0)
     widened = len(kernel.stages.widened)
     if widened:
-        yield _Buffer("acc", epilogue * widened, threads, epilogues, config.out_bytes)
-    yield _Buffer("acc", epilogue * (problem.vector_buffers - widened), threads, 0)
+        yield _Buffer("acc", epilogue * widened, threads, epilogues, config.out_bytes, "load")
+    yield _Buffer("acc", epilogue * (problem.vector_buffers - widened), threads, 0, zone="vector")
     if problem.parameters:
         copies, loads = placed(CHANNEL_AXES)
-        yield _Buffer("acc", groups * problem.parameters, copies, loads, config.acc_bytes)
+        yield _Buffer("acc", groups * problem.parameters, copies, loads, problem.parameter_bytes, "vector")
     if kernel.window is None:
         return
-    yield _Buffer("acc", tile, threads, 0)
+    yield _Buffer("acc", tile, threads, 0, zone="matrix" if problem.is_matrix else "vector")
     height, width = kernel.window.reach(tiling.rows, tiling.columns)
+    inside = 1 if problem.reduction else _inside(problem, tiling, kernel.window)
     if not problem.is_matrix:
-        yield _Buffer("acc", groups * height * width, threads, tiles, config.out_bytes)
+        yield _Buffer("acc", groups * height * width, threads, tiles, config.out_bytes * inside, "load")
         return
     chunks = _chunks(problem, tiling)
     read = tiling.reduction or tiling.groups
     data_copies, data_loads = placed(problem.data_axes) if chunks == 1 else (threads, tiles * chunks)
-    yield _Buffer("inp", read * height * width, data_copies, data_loads, config.inp_bytes)
+    yield _Buffer("inp", read * height * width, data_copies, data_loads, config.inp_bytes * inside)
     wgt_copies, wgt_loads = placed(CHANNEL_AXES) if chunks == 1 else (threads, tiles * chunks)
     matrices = groups * (tiling.reduction or 1) * problem.taps
     yield _Buffer("wgt", matrices, wgt_copies, wgt_loads, config.wgt_bytes)
+
+
+def _inside(problem: Problem, tiling: Tiling, window: Window) -> float:
+    """The share of the tiles' inputs that is no padding."""
+    _, _, height, width = problem.output
+    rows, columns = window.reach(tiling.rows, tiling.columns)
+    top, left, bottom, right = window.pads
+    rows, columns = -(-height // tiling.rows) * rows, -(-width // tiling.columns) * columns
+    if window.row_step > 1:
+        top = bottom = 0
+    return max(0, 1 - (top + bottom) / rows) * max(0, 1 - (left + right) / columns)
 
 
 def _chunks(problem: Problem, tiling: Tiling) -> int:
@@ -191,35 +232,61 @@ def _chunks(problem: Problem, tiling: Tiling) -> int:
 
 def fill(problem: Problem, tiling: Tiling) -> float:
     """The share of the fullest scratchpad that is in use at once; above 1 the tiling does not fit."""
-    used = _used(list(_buffers(problem, tiling)))
-    return max(entries / scratchpad_depth(problem.config, scratchpad) for scratchpad, entries in used.items())
+    used = _used(problem, list(_buffers(problem, tiling)))
+    return max(entries / problem.rooms[place] for place, entries in used.items())
 
 
-def _used(buffers: list[_Buffer]) -> dict[str, int]:
-    used = {"inp": 0, "wgt": 0, "acc": 0, "out": 0}
+def _used(problem: Problem, buffers: list[_Buffer]) -> dict[str, int]:
+    used = dict.fromkeys(problem.rooms, 0)
     for buffer in buffers:
-        used[buffer.scratchpad] += buffer.entries * buffer.copies
+        used[_place(problem, buffer)] += buffer.entries * buffer.copies
     return used
+
+
+def _place(problem: Problem, buffer: _Buffer) -> str:
+    zone = f"{buffer.scratchpad} {buffer.zone}"
+    return zone if zone in problem.rooms else buffer.scratchpad
+
+
+@dataclass(frozen=True)
+class Work:
+    """Cycles, roughly, in which a tiling uses the array, the vector engine and the memory, and those in which it uses
+    none of them because nothing overlaps. ``uneven``: axes whose last tile is smaller."""
+
+    matrix: float
+    vector: float
+    traffic: float
+    exposed: float
+    uneven: int
 
 
 def estimate(problem: Problem, tiling: Tiling) -> float | None:
     """Cycles, roughly; None if the tiling does not fit the scratchpads."""
+    work = work_of(problem, tiling)
+    if work is None:
+        return None
+    # What one kernel leaves unused the others take, so beside them everything that is used counts.
+    used = sum if problem.beside else max
+    return (used((work.matrix, work.vector, work.traffic)) + work.exposed) * (1 + UNEVEN_PENALTY * work.uneven)
+
+
+def work_of(problem: Problem, tiling: Tiling) -> Work | None:
+    """What a tiling costs; None if it does not fit the scratchpads."""
     config = problem.config
     buffers = list(_buffers(problem, tiling))
-    used = _used(buffers)
-    for scratchpad, entries in used.items():
-        if entries > scratchpad_depth(config, scratchpad):
-            return None
+    used = _used(problem, buffers)
+    if any(entries > problem.rooms[place] for place, entries in used.items()):
+        return None
     outer, groups, height, width = problem.output
     pixels = outer * groups * problem.parts * height * width
     tiles = 1
     for loop in tile_loops(problem, tiling):
         tiles *= loop.extent
     chunks = _chunks(problem, tiling)
-    matrix = INSTRUCTION_OVERHEAD * tiles * chunks
+    matrix = float(INSTRUCTION_OVERHEAD * tiles * chunks)
     if problem.is_matrix:
         matrix += pixels * (problem.reduction or 1) * problem.taps
-    vector = pixels * len(problem.kernel.stages.vector)
+    vector = float(pixels * len(problem.kernel.stages.vector))
     if problem.kernel.window is not None and not problem.is_matrix:
         vector += pixels * problem.taps
     traffic = pixels * config.out_bytes / config.bus_bytes  # results; reads and writes share the memory
@@ -229,10 +296,10 @@ def estimate(problem: Problem, tiling: Tiling) -> float | None:
         traffic += cycles * buffer.loads
         if buffer.loads:
             exposed += cycles  # the first load has nothing to hide behind
-        doubled = used[buffer.scratchpad] + buffer.entries
-        if buffer.copies == 1 and buffer.loads > 1 and doubled > scratchpad_depth(config, buffer.scratchpad):
+        place = _place(problem, buffer)
+        if buffer.copies == 1 and buffer.loads > 1 and used[place] + buffer.entries > problem.rooms[place]:
             exposed += cycles * (buffer.loads - 1)  # no room to load ahead
-    if tiling.threads == 1 or tiles == 1:
+    if (tiling.threads == 1 or tiles == 1) and not problem.beside:
         exposed += vector / tiles
     epilogues = -(-tiling.groups // tiling.epilogue_groups) * -(-tiling.rows // tiling.epilogue_rows) * tiles
     exposed += INSTRUCTION_OVERHEAD * epilogues / 4 + _at_the_ends(problem, tiling, tiles, chunks, vector)
@@ -243,7 +310,7 @@ def estimate(problem: Problem, tiling: Tiling) -> float | None:
             (tiling.rows, tiling.epilogue_rows), (problem.reduction, tiling.reduction or 1),
         )
     )  # fmt: skip
-    return (max(matrix, vector, traffic) + exposed) * (1 + UNEVEN_PENALTY * uneven)
+    return Work(matrix, vector, traffic, exposed, uneven)
 
 
 def _at_the_ends(problem: Problem, tiling: Tiling, tiles: int, chunks: int, vector: float) -> float:
@@ -257,7 +324,7 @@ def _at_the_ends(problem: Problem, tiling: Tiling, tiles: int, chunks: int, vect
     lost = together * tile * max(stages, config.out_bytes / config.bus_bytes)
     if not problem.is_matrix:
         return lost
-    room = scratchpad_depth(config, "acc") // (2 if config.acc_banks > 1 else 1)
+    room = problem.rooms.get("acc matrix", scratchpad_depth(config, "acc") // (2 if config.acc_banks > 1 else 1))
     if (threads + together) * tile > room:
         lost += tile * stages * (tiles / together - 1)
     if threads * tile > room and problem.vector_buffers:
