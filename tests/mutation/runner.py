@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 COPIED = ("hw", "sim", "runtime", "compiler", "docs", "tests/hw", "tests/sim")
 """Folders that the suite needs; ``docs`` because a test compares the manual with the registers."""
 
-SUITE = (
+QUICK = (
     "tests/hw/test_scratchpad.py",
     "tests/hw/test_layout_fifo.py",
     "tests/hw/test_registers.py",
@@ -37,14 +37,18 @@ SUITE = (
     "tests/hw/test_gemm.py",
     "tests/hw/test_load.py",
     "tests/hw/test_vector.py",
+    "tests/hw/test_run_control.py",
     "tests/hw/test_interrupt.py",
-    "tests/hw/test_core.py",  # from here on the RTL of a whole core is built
+)
+BUILDING = (
+    "tests/hw/test_core.py",
     "tests/sim/test_verilated.py",
     "tests/sim/test_faults.py",
     "tests/sim/test_timing.py",
     "tests/sim/test_fuzz.py",
 )
-"""Test files that run RTL, the quick ones first."""
+SUITE = (*QUICK, *BUILDING)
+"""Test files that run RTL: parts of the core in Amaranth's simulator, then those for which Verilator builds a core."""
 
 LEFT_OUT = ("test_fsim_equals_rtl_on_pynq",)
 """Tests whose core takes a minute to build."""
@@ -97,11 +101,12 @@ def copy_package(package: Path) -> None:
 
 
 def ordered_suite(mutant: Mutant | None) -> list[str]:
-    """Files that import the mutant's module, directly or not; the tests of that module come first."""
+    """Files that import the mutant's module, directly or not: quick ones first, of these the module's own."""
     if mutant is None:
         return list(SUITE)
     able = [path for path in SUITE if ROOT / "hw" / f"{mutant.module}.py" in _imported(ROOT / path)]
-    return sorted(able, key=lambda path: not mutant.module.startswith(Path(path).stem.removeprefix("test_")))
+    own = {path for path in able if mutant.module.startswith(Path(path).stem.removeprefix("test_"))}
+    return sorted(able, key=lambda path: (path in BUILDING, path not in own))
 
 
 @cache
