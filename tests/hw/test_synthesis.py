@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from weft.hw import synthesis
@@ -70,7 +71,7 @@ def test_xc7_counts_blocks_per_module(cache: Path) -> None:
     assert [module.module for module in result.modules] == ["core", "worker"]
     assert result.total == result.modules[1].figures
     assert (result.total["DSP"], result.total["BRAM36"]) == (1, 0.5)
-    assert any(step.startswith("yosys: synth_xilinx") for step in steps)
+    assert any(step.startswith("part 1 of 1, yosys: synth_xilinx") for step in steps)
     assert (folder / "core.v").read_text() == VERILOG
 
 
@@ -83,7 +84,26 @@ def test_a_second_run_is_read_from_the_cache(cache: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(synthesis, "_run_tool", no_tool)
     assert synthesise_verilog("few", VERILOG, Target.XC7, cache) == (first, folder)
     with pytest.raises(AssertionError, match="ran again"):
-        synthesise_verilog("few", VERILOG + "// changed\n", Target.XC7, cache)
+        synthesise_verilog("few", VERILOG.replace("stored * value", "stored + value"), Target.XC7, cache)
+
+
+def test_a_module_is_synthesised_once_in_whatever_core_it_is(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, _ = synthesise_verilog("few", VERILOG, Target.XC7, cache)
+    core, worker = VERILOG.split("endmodule\n", 1)
+    second = worker.replace("worker$12", "other$7")
+    two = f"{core}  \\weft_core.other$7  second(.clk(clk), .value(value));\nendmodule\n{worker}{second}"
+    batches: list[str] = []
+    run = synthesis._run_tool
+
+    def watched(folder: Path, *arguments: Any) -> None:
+        batches.append((folder / "core.v").read_text())
+        run(folder, *arguments)
+
+    monkeypatch.setattr(synthesis, "_run_tool", watched)
+    after, _ = synthesise_verilog("few", two, Target.XC7, cache)
+    (batch,) = batches
+    assert "reg [7:0] stored" not in batch  # only the core's own module is new
+    assert after.total["DSP"] == 2 * before.total["DSP"]
 
 
 def test_ecp5_is_placed_and_routed(cache: Path) -> None:
@@ -126,9 +146,15 @@ def test_a_missing_tool_names_the_extra(cache: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_failed_run_shows_the_end_of_the_log_and_is_not_cached(cache: Path) -> None:
     before = set(cache.iterdir())
-    with pytest.raises(SynthesisError, match=r"yosys failed with status 1: core.v:1: ERROR: syntax error"):
-        synthesise_verilog("bad", "module weft_core(value", Target.XC7, cache)
+    with pytest.raises(SynthesisError, match=r"yosys failed with status 1: core.v:3: ERROR: syntax error"):
+        synthesise_verilog("bad", "module weft_core(value);\n  syntax\nendmodule\n", Target.XC7, cache)
     assert set(cache.iterdir()) == before
+
+
+@pytest.mark.parametrize("target", Target)
+def test_verilog_of_something_else_is_refused(target: Target, cache: Path) -> None:
+    with pytest.raises(SynthesisError, match="the Verilog has no module weft_core"):
+        synthesise_verilog("bad", "module other();\nendmodule\n", target, cache)
 
 
 def test_pins_reach_every_port() -> None:
