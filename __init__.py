@@ -4,14 +4,21 @@
 >>> model = weft.compile("model.onnx", "pynq")
 >>> module = weft.load(model, device="rtl")
 >>> outputs = module.run({"image": image})
+
+On this machine's processor:
+
+>>> module = weft.load(weft.compile("model.onnx", target="cpu", threads=2))
+>>> outputs = module.run({"image": image})
 """
 
-from .compiler.compile import compile_model as compile
+from .api import compile, load
 from .compiler.compiled import CompiledModel
+from .compiler.compiled_cpu import CpuModel
 from .hw.config import PYNQ, TINY, WIDE, CoreConfig, named_config
 from .runtime.artifact import save
+from .runtime.cpu import CpuModule
 from .runtime.device import Device, FsimDevice, NullDevice, RtlDevice, open_device
-from .runtime.module import LoadedModule, load
+from .runtime.module import LoadedModule
 from .runtime.trace import write_trace
 
 __all__ = [
@@ -20,6 +27,8 @@ __all__ = [
     "WIDE",
     "CompiledModel",
     "CoreConfig",
+    "CpuModel",
+    "CpuModule",
     "Device",
     "FsimDevice",
     "LoadedModule",

@@ -74,7 +74,6 @@ class CpuLayer:
     macs: int
     reason: str = ""  # why NumPy runs it; empty where it is compiled
     boundaries: tuple[str, ...] = ()  # operands that were not fused, and why
-    schedule: str = ""
 
     @property
     def placement(self) -> str:

@@ -6,20 +6,28 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import llvmlite.binding as llvm
 
 from .target import CpuTarget
 
-OPTIMISER = 1
-"""Number of this way to optimise: part of the key of the cache."""
-
 
 def cache_folder() -> Path:
     """``$WEFT_CACHE/cpu``, by default ``~/.cache/weft/cpu``."""
     base = os.environ.get("WEFT_CACHE") or Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "weft"
     return Path(base) / "cpu"
+
+
+@cache
+def sources_digest() -> str:
+    """Stands for the compiler itself: a digest of the sources that make code of a function."""
+    digest = hashlib.blake2b(digest_size=16)
+    for folder in (Path(__file__).parent, Path(__file__).parents[2] / "tensor"):
+        for path in sorted(folder.glob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def optimise(text: str, target: CpuTarget) -> llvm.ModuleRef:
@@ -66,4 +74,4 @@ def cached(key: str, make: Callable[[], bytes], folder: Path | None = None) -> b
 
 def cached_object(text: str, target: CpuTarget, folder: Path | None = None) -> bytes:
     """As ``object_code``, from the cache where it is there."""
-    return cached(f"{OPTIMISER}\n{target.key}\n{text}", lambda: object_code(text, target), folder)
+    return cached(f"{sources_digest()}\n{target.key}\n{text}", lambda: object_code(text, target), folder)

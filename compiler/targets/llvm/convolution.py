@@ -97,9 +97,13 @@ def convolution_kernel(
     batch, _, height, width = anchor.shape
     shape = (batch, channels // tile.lanes, tile.lanes // block, height, width, block)
     output = te.compute(shape, value, operands.builder.name("out"))
-    schedule = te.create_schedule(output, operands.parameters, name)
-    _schedule(schedule, tile, data, anchor.attr("strides")[1] * data_in.block, target)
-    return finished(schedule, group, operands, output, layout, "convolution")
+    row_stride = anchor.attr("strides")[1] * data_in.block
+
+    def arrange(schedule: te.Schedule) -> None:
+        _schedule(schedule, tile, data, row_stride, target)
+
+    recipe = f"convolution {tile.rows} {tile.lanes} {row_stride}"
+    return finished(operands, group.root.shape, output, layout, name, recipe, arrange)
 
 
 def _float_products(

@@ -15,26 +15,34 @@ from ..lowerings import Builder, View, lower_call
 from ..lowerings.view import element_type
 from .groups import Group
 from .layouts import Layout, to_memory, view_of
+from .schedules import schedule_blocked, schedule_plain
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A scheduled function with its arguments.
+    """A function with its arguments and its schedule.
 
-    ``inputs``: values that it reads, in the order of its first parameters, each in the given layout. ``constants``:
-    arrays for the parameters that follow. The last parameter is the result; ``windows`` gives its strides where it is
-    the inside of a tensor with a halo, and ``offset`` (elements) where in that tensor it starts.
+    ``func`` is not scheduled yet: ``arrange`` does it, and ``recipe`` says how in a few words, which stand for it in
+    keys of the cache. ``inputs``: values that it reads, in the order of its first parameters, each in the given layout.
+    ``constants``: arrays for the parameters that follow. The last parameter is the result; ``windows`` gives its
+    strides where it is the inside of a tensor with a halo, and ``offset`` (elements) where in that tensor it starts.
     """
 
     func: tir.PrimFunc
-    kind: str
+    recipe: str
+    arrange: Callable[[te.Schedule], None] = field(compare=False, repr=False)
     inputs: tuple[Expr, ...]
     constants: tuple[Array, ...]
     windows: Mapping[str, tuple[int, ...]]
     offset: int
-    schedule: te.Schedule
+
+    def schedule(self) -> te.Schedule:
+        """The function, scheduled."""
+        schedule = te.Schedule(self.func)
+        self.arrange(schedule)
+        return schedule
 
 
 @dataclass
@@ -105,20 +113,23 @@ def lower_members(
 
 
 def finished(
-    schedule: te.Schedule, group: Group, operands: Operands, output: te.Tensor, layout: Layout, kind: str
+    operands: Operands, shape: tuple[int, ...], output: te.Tensor, layout: Layout, name: str, recipe: str,
+    arrange: Callable[[te.Schedule], None],
 ) -> Kernel:
-    """The kernel of a schedule; an output with a halo is written into the inside of its tensor."""
+    """The kernel that makes ``output``, which the graph sees as ``shape``. With a halo it is written into the inside of
+    its tensor."""
     windows: dict[str, tuple[int, ...]] = {}
     offset = 0
     if layout.halo != (0, 0, 0, 0):
-        strides = tir.row_major_strides(layout.shape(group.root.shape))
+        strides = tir.row_major_strides(layout.shape(shape))
         offset = layout.halo[0] * strides[2] + layout.halo[1] * strides[3]
         outer = output.shape[1] if len(output.shape) == 5 else output.shape[2]
         windows[output.name] = strides if len(output.shape) == 5 else (
             strides[0], strides[1] * outer, *strides[1:]
         )  # fmt: skip
     constants = tuple(value for _, value in operands.constants)
-    return Kernel(schedule.func, kind, tuple(operands.inputs), constants, windows, offset, schedule)
+    func = te.lower([output], operands.parameters, name)
+    return Kernel(func, recipe, arrange, tuple(operands.inputs), constants, windows, offset)
 
 
 class BlockedBuilder(Builder):
@@ -148,20 +159,14 @@ class BlockedBuilder(Builder):
 
 def plain_kernel(group: Group, layouts: Mapping[Expr, Layout], name: str) -> Kernel:
     """Any group whose result is plain."""
-    from .schedules import schedule_plain
-
     operands = Operands(Builder(), layouts)
     result = lower_members(group, operands, {}, lambda call, place, node: operands.constant(node))
     output = te.compute(result.shape, lambda *index: result[index], operands.builder.name("out"))
-    schedule = te.create_schedule(output, operands.parameters, name)
-    schedule_plain(schedule)
-    return finished(schedule, group, operands, output, Layout(), "plain")
+    return finished(operands, result.shape, output, Layout(), name, "plain", schedule_plain)
 
 
 def blocked_kernel(group: Group, layouts: Mapping[Expr, Layout], layout: Layout, name: str, registers: int) -> Kernel:
     """Poolings, depthwise convolutions and elementwise operators on (N, C, H, W), channels in blocks."""
-    from .schedules import schedule_blocked
-
     operands = Operands(BlockedBuilder(layout.block), layouts)
 
     def constant(call: Call, place: int, node: Constant) -> View:
@@ -176,15 +181,17 @@ def blocked_kernel(group: Group, layouts: Mapping[Expr, Layout], layout: Layout,
 
     n, c, h, w = group.root.shape
     output = te.compute((n, c // block, h, w, block), value, operands.builder.name("out"))
-    schedule = te.create_schedule(output, operands.parameters, name)
-    schedule_blocked(schedule, [stage.name for stage in operands.builder.reductions], registers)
-    return finished(schedule, group, operands, output, layout, "blocked")
+    reductions = [stage.name for stage in operands.builder.reductions]
+
+    def arrange(schedule: te.Schedule) -> None:
+        schedule_blocked(schedule, reductions, registers)
+
+    recipe = f"blocked {reductions} {registers}"
+    return finished(operands, group.root.shape, output, layout, name, recipe, arrange)
 
 
 def converting_kernel(value: Expr, source: Layout, layout: Layout, name: str) -> Kernel:
     """The same tensor in another layout. Channels that pad the last block become 0."""
-    from .schedules import schedule_blocked, schedule_plain
-
     builder = Builder()
     operands = Operands(builder, {value: source})
     view = operands.view(value)
@@ -201,21 +208,10 @@ def converting_kernel(value: Expr, source: Layout, layout: Layout, name: str) ->
 
         n, _, h, w = value.shape
         output = te.compute((n, -(-channels // block), h, w, block), read, builder.name("out"))
-    schedule = te.create_schedule(output, operands.parameters, name)
-    if layout.is_plain:
-        schedule_plain(schedule)
-    else:
+
+    def arrange(schedule: te.Schedule) -> None:
         schedule_blocked(schedule, [], 1)
-    group = Group((_Copied(value),), (value,), None)  # type: ignore[arg-type]
-    return finished(schedule, group, operands, output, layout, "convert")
 
-
-@dataclass(frozen=True)
-class _Copied:
-    """Stands for a value whose copy has its shape."""
-
-    value: Expr
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.value.shape
+    if layout.is_plain:
+        return finished(operands, value.shape, output, layout, name, "plain", schedule_plain)
+    return finished(operands, value.shape, output, layout, name, "blocked [] 1", arrange)

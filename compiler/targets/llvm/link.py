@@ -16,14 +16,14 @@ from ...graph.dtypes import numpy_dtype
 from ...graph.ir import Attrs, Call, Constant, Expr, Function, Module, TensorType, TupleGet, TupleType, Var
 from ...graph.registry import call as graph_call
 from ...tensor.errors import TensorError
-from ...tensor.ir import PrimFunc
+from ...tensor.printer import function_text
 from ..errors import CompileError
 from ..lowerings.view import element_type
 from ..memory_plan import Lifetime, aligned, plan_memory
 from .border import border_function
-from .build import cached_object
+from .build import cached, cached_object, object_code, sources_digest
 from .convolution import convolution_kernel
-from .emit import Strided, emit_kernel
+from .emit import emit_kernel
 from .groups import Group, group_calls
 from .kernels import Array, Kernel, blocked_kernel, converting_kernel, plain_kernel
 from .layouts import NO_HALO, PLAIN, Layout
@@ -124,17 +124,17 @@ class _Linker:
             data = group.anchor.args[0]
             layouts[data] = self._covering(data, plan.wanted[group.root], plan)
         output = plan.layout(group.root)
+        if kind == "convolution":
+            kernel = convolution_kernel(group, layouts, output, KERNEL, self.target)
+        elif kind == "blocked":
+            kernel = blocked_kernel(group, layouts, output, KERNEL, PIXELS)
+        else:
+            kernel = plain_kernel(group, layouts, KERNEL)
         try:
-            if kind == "convolution":
-                kernel = convolution_kernel(group, layouts, output, KERNEL, self.target)
-            elif kind == "blocked":
-                kernel = blocked_kernel(group, layouts, output, KERNEL, PIXELS)
-            else:
-                kernel = plain_kernel(group, layouts, KERNEL)
+            self._launch(kernel, group.root, layouts, output)
         except TensorError as error:
             raise CompileError(f"its default schedule fails: {error}", at=f"kernel {group.name!r}") from error
-        self._launch(kernel, group.root, layouts, output)
-        self._describe(group, kind, str(kernel.schedule))
+        self._describe(group, kind, kernel)
 
     def _launch(self, kernel: Kernel, result: Expr, layouts: dict[Expr, Layout], layout: Layout) -> None:
         """Compile a kernel and let it make ``result`` in ``layout``."""
@@ -145,9 +145,10 @@ class _Linker:
             slot = self.slots[result, layout] = self._allocate(nbytes)
         if layout.halo != NO_HALO:
             dtype = element_type(result.dtype)
-            symbol = self._compile(border_function(result.shape, dtype, layout, KERNEL), {})
+            border = border_function(result.shape, dtype, layout, KERNEL)
+            symbol = self._compile(Kernel(border, "as it is", lambda _: None, (), (), {}, 0))
             self.steps.append(Launch(symbol, ((self._used(slot), 0),), None, meets=False))
-        symbol = self._compile(kernel.func, kernel.windows)
+        symbol = self._compile(kernel)
         constants = [(self._constant(value), 0) for value in kernel.constants]
         sources = [(self._used(source), byte) for source, byte in sources]
         item = numpy_dtype(layout.dtype(element_type(result.dtype))).itemsize
@@ -173,7 +174,7 @@ class _Linker:
             outputs.append((slot, kind))
         inputs = tuple((self._used(slot), kind) for slot, kind in inputs)
         self.steps.append(_Numpy(function, inputs, tuple(outputs), group.reason))
-        self._describe(group, "numpy", "")
+        self._describe(group, "numpy")
 
     def _copy_output(self, result: Expr, number: int, plan: Plan) -> None:
         source = self._plain(result, plan)
@@ -203,9 +204,7 @@ class _Linker:
         kernel = converting_kernel(value, source, layout, KERNEL)
         self._launch(kernel, value, {value: source}, layout)
         name = f"{value.span.node or value.span.tensor or 'input'}: layout"
-        self.layers.append(
-            CpuLayer(name, value.span.nodes, "convert", (), value.shape, 0, schedule=str(kernel.schedule))
-        )
+        self.layers.append(CpuLayer(name, value.span.nodes, "convert", (), value.shape, 0))
 
     # Memory
 
@@ -231,26 +230,32 @@ class _Linker:
 
     # Code
 
-    def _compile(self, func: PrimFunc, windows: Strided) -> str:
-        """Machine code of a kernel; gives its symbol. Equal kernels are one."""
-        module = ll.Module("kernel")
-        workspace = emit_kernel(module, func, self.target, self.threads, windows)
-        text = str(module)
-        symbol = f"weft_{hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}"
+    def _compile(self, kernel: Kernel) -> str:
+        """Machine code of a kernel; gives its symbol. Equal kernels are one, and are kept on disk."""
+        parts = [sources_digest(), self.target.key, self.threads, kernel.recipe, sorted(kernel.windows.items())]
+        key = "\n".join([*map(str, parts), function_text(kernel.func)])
+        symbol = f"weft_{hashlib.blake2b(key.encode(), digest_size=12).hexdigest()}"
         if symbol not in self.objects:
-            named = text.replace(f'@"{KERNEL}"', f'@"{symbol}"')
-            self.objects[symbol] = (cached_object(named, self.target), workspace.total(self.threads))
+
+            def make() -> bytes:
+                module = ll.Module("kernel")
+                workspace = emit_kernel(module, kernel.schedule().func, self.target, self.threads, kernel.windows)
+                text = str(module).replace(f'@"{KERNEL}"', f'@"{symbol}"')
+                return workspace.total(self.threads).to_bytes(8, "little") + object_code(text, self.target)
+
+            content = cached(key, make)
+            self.objects[symbol] = (content[8:], int.from_bytes(content[:8], "little"))
         return symbol
 
-    def _describe(self, group: Group, kind: str, schedule: str) -> None:
+    def _describe(self, group: Group, kind: str, kernel: Kernel | None = None) -> None:
         operators = tuple(str(node.op) for node in group.members)
         shape = group.root.shape if isinstance(group.root.type, TensorType) else ()
         layer = CpuLayer(
-            group.name, group.span.nodes, kind, operators, shape, _macs(group), group.reason, group.boundaries, schedule
+            group.name, group.span.nodes, kind, operators, shape, _macs(group), group.reason, group.boundaries
         )
         self.layers.append(layer)
-        if self.dump is not None and schedule:
-            self.dump(f"{len(self.layers):03}.{group.name}", schedule)
+        if self.dump is not None and kernel is not None:
+            self.dump(f"{len(self.layers):03}.{group.name}", str(kernel.schedule()))
 
     # The whole
 

@@ -22,9 +22,8 @@ def reduced(builder: Builder, x: View, axes: tuple[int, ...], keepdims: bool, re
     shape = tuple(x.shape[axis] for axis in kept)
 
     def value(*index: tir.Expr) -> te.Reduction:
-        places = dict(zip(kept, index, strict=True))
-        return reducer(x[tuple(extents.get(axis) or places[axis] for axis in range(len(x.shape)))],
-                       list(extents.values()))  # fmt: skip
+        places: dict[int, tir.Expr] = {**dict(zip(kept, index, strict=True)), **extents}
+        return reducer(x[tuple(places[axis] for axis in range(len(x.shape)))], list(extents.values()))
 
     result = builder.reduction(shape, value, "reduced")
     if not keepdims:
