@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,9 +46,14 @@ from .runtime.trace import write_runs, write_trace
 from .sim.build import cache_folder
 from .sim.dram import DramModel
 from .sim.errors import SimulationError
+from .testbench.coverage import Coverage, read_hits
+from .testbench.errors import BenchError
+from .testbench.parts import find_parts, outcome_lines, parts_table
+from .testbench.points import core_points, unreachable
+from .testbench.runner import Settings, random_seed, run_and_keep_waves, run_file
 
 EXPECTED_ERRORS = (
-    HardwareError, GraphError, CompileError, TensorError, RuntimeLayerError, SimulationError, OSError,
+    HardwareError, GraphError, CompileError, TensorError, RuntimeLayerError, SimulationError, BenchError, OSError,
 )  # fmt: skip
 """What a user can cause: shown as one line, without a traceback."""
 
@@ -301,6 +307,39 @@ def synth(
         with (output / "report.txt").open("w") as file:
             Console(file=file, width=REPORT_COLUMNS).print(*tables)
         out.print(f"wrote {output}")
+
+
+@app.command("test-hw")
+def hardware_tests(
+    part: Annotated[str | None, typer.Argument(help="One of --list, or a file of cocotb tests. Default: all.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Repeats a run exactly. Default: random.")] = None,
+    waves: Annotated[bool, typer.Option("--waves", help="Write a waveform even if all is well.")] = False,
+    config: ConfigOption = "tiny",
+    only: Annotated[str | None, typer.Option(help="Only tests whose name contains this.")] = None,
+    long: Annotated[bool, typer.Option("--long", help="More random programs.")] = False,
+    show: Annotated[bool, typer.Option("--list", help="Show parts and tests; run nothing.")] = False,
+) -> None:
+    """Run the RTL's cocotb tests; a failure leaves a waveform and says how to look at it."""
+    files = find_parts(part)
+    if show:
+        out.print(parts_table(files))
+        return
+    core, chosen = read_config(config), random_seed() if seed is None else seed
+    folder = Path("build") / "test-hw"
+    folder.mkdir(parents=True, exist_ok=True)
+    coverage = folder / "coverage.json"
+    coverage.unlink(missing_ok=True)
+    settings = Settings(config=core, seed=chosen, coverage=coverage, long=long)
+    outcomes = []
+    for file in files:
+        with _progress(file.stem) as status:
+            run_part = partial(run_file, waves=True) if waves else run_and_keep_waves
+            outcomes.append(run_part(file, settings, folder / file.stem, only=only, progress=status.update))
+        out.print(outcome_lines(outcomes[-1]), highlight=False, markup=False, soft_wrap=True)
+    out.print(Coverage(core_points(core), read_hits(coverage)).table(unreachable(core)))
+    out.print(f"coverage: {coverage}; seed {chosen}")
+    if not all(outcome.passed for outcome in outcomes):
+        raise typer.Exit(1)
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, named: int = 0) -> Table:

@@ -22,6 +22,7 @@ from cocotb.handle import Immediate
 from cocotb.triggers import ClockCycles, First, RisingEdge
 from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster
 
+from ..hw.axi import Response
 from ..hw.config import CoreConfig
 from ..hw.isa import Fault, Instruction, encode_unchecked, format_instruction
 from ..hw.registers import Control, Register, Status
@@ -77,6 +78,12 @@ class Bench:
         self.observer = Observer(dut, self.config)
         self._scratchpads = {name: _entries(dut, self.config, name) for name in SCRATCHPADS}
 
+    def stall_registers(self, share: float) -> None:
+        """Random back-pressure in this share of the cycles on all channels of AXI4-Lite."""
+        write, read = self.registers.write_if, self.registers.read_if
+        for channel in (write.aw_channel, write.w_channel, write.b_channel, read.ar_channel, read.r_channel):
+            channel.set_pause_generator(self.memory.stalls(share))
+
     async def start(self) -> None:
         """Reset the core and fill its memories."""
         await ClockCycles(self.dut.clk, 3)
@@ -100,8 +107,8 @@ class Bench:
         like = self.reference.read_scratchpad(name)
         size = like.shape[1] * like.itemsize
         raw = b"".join(int(entry.value).to_bytes(size, "little") for entry in self._scratchpads[name])
-        content: Int8 | Int32 = np.frombuffer(raw, like.dtype).reshape(like.shape)
-        return content
+        like[...] = np.frombuffer(raw, like.dtype).reshape(like.shape)
+        return like
 
     def write_scratchpad(self, name: str, values: Int8 | Int32) -> None:
         """Replace a scratchpad's content in the RTL."""
@@ -127,6 +134,7 @@ class Bench:
         watchdog: int = WATCHDOG_CYCLES,
     ) -> None:
         """Write a program into the DRAM and start it; an ``int`` in it is an instruction word as it stands."""
+        self.observer.begin(program)
         raw = self.program_bytes(program)
         stop = window_start + offset + len(raw)
         self.dram[window_start + offset : stop] = np.frombuffer(raw, np.uint8)
@@ -152,7 +160,6 @@ class Bench:
 
     async def run(self, program: Sequence[Instruction | int], **options: Any) -> RunResult:
         """Run a program to its end and reset the core if it faulted; options as for :meth:`start_program`."""
-        self.observer.begin(program)
         await self.start_program(program, **options)
         return await self.finish_program()
 
@@ -196,12 +203,20 @@ class Bench:
         return result
 
     async def check_fault(
-        self, program: Sequence[Instruction | int], errors: BusErrors | None = None, **options: Any
+        self,
+        program: Sequence[Instruction | int],
+        *,
+        errors: BusErrors | None = None,
+        response: Response = Response.SLVERR,
+        precise: bool = False,
+        **options: Any,
     ) -> FaultRecord:
         """Run a program here and on the functional simulator: same fault record. Then refill the memories.
 
-        ``errors``: this part of the memory answers with errors.
+        ``errors``: this part of the memory answers with ``response``. ``precise``: the memories are those that the
+        instructions before the fault have left.
         """
+        self.memory.dram.error_response = response
         self.memory.dram.errors = self.reference.bus_errors = errors
         expected = self._expected(program, options).fault
         result = await self.run(program, **options)
@@ -209,8 +224,19 @@ class Bench:
         assert expected is not None, f"the program is legal, but the core reports {result.fault}"
         assert result.fault == expected, f"fault {result.fault}, expected {expected}"
         await self.drain()
+        if precise:
+            self.compare(program)
         self.fill()
         return result.fault
+
+    async def bus_moves(self, channel: str, count: int) -> None:
+        """Wait for ``count`` transfers on a channel of the AXI4 port, such as ``ar``."""
+        stop = self.bus.transfers[channel] + count
+        for _ in range(LIMIT_CYCLES):
+            if self.bus.transfers[channel] >= stop:
+                return
+            await ClockCycles(self.dut.clk, 1)
+        raise AssertionError(f"no {count} transfers on {channel} in {LIMIT_CYCLES} cycles")
 
     async def drain(self) -> None:
         """Wait until every burst is answered, here and in the core."""
@@ -219,7 +245,7 @@ class Bench:
                 return
         raise AssertionError("the bus does not drain")
 
-    def compare(self, program: Sequence[Instruction]) -> None:
+    def compare(self, program: Sequence[Instruction | int]) -> None:
         """Assert that the RTL's memories are those of the reference."""
         for name in ("dram", *SCRATCHPADS):
             actual, expected = (
@@ -230,7 +256,8 @@ class Bench:
             wrong = np.argwhere(actual != expected)
             if len(wrong):
                 place = tuple(int(number) for number in wrong[0])
-                listing = "\n".join(f"{i:4}: {format_instruction(part)}" for i, part in enumerate(program))
+                texts = (hex(part) if isinstance(part, int) else format_instruction(part) for part in program)
+                listing = "\n".join(f"{number:4}: {text}" for number, text in enumerate(texts))
                 raise AssertionError(
                     f"{name}{list(place)} is {actual[place]}, but must be {expected[place]}; "
                     f"{len(wrong)} elements differ after\n{listing}"

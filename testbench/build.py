@@ -36,7 +36,7 @@ VISIBLE = (
     (f"{TOP}.*_queue", ("empty", "input__ready")),
     (f"{TOP}.tokens*", ("*_to_*",)),
     (f"{TOP}.*.buffer", ("room",)),
-    (f"{TOP}.write", ("gathered", "outstanding")),
+    (f"{TOP}.write.words", ("w_rdy", "r_rdy")),
 )
 """Signals of the core that tests may read and write: module and names of the exported Verilog, with wildcards."""
 

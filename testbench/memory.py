@@ -82,25 +82,28 @@ class Memory:
         self._random = random
         space = AddressSpace()
         space.register_region(self.dram, base)
-        self._reads = _Reads(self, bus.read, clock, reset, space)
-        self._writes = _Writes(self, bus.write, clock, reset, space)
+        reads = _Reads(self, bus.read, clock, reset, space)
+        writes = _Writes(self, bus.write, clock, reset, space)
+        self._channels = {
+            "ar": reads.ar_channel,
+            "r": reads.r_channel,
+            "aw": writes.aw_channel,
+            "w": writes.w_channel,
+            "b": writes.b_channel,
+        }
 
     def set_timing(self, timing: Timing) -> None:
         """Behave like this from now on."""
         self.timing = timing
-        channels = (
-            *(self._reads.ar_channel, self._reads.r_channel),
-            *(self._writes.aw_channel, self._writes.w_channel, self._writes.b_channel),
-        )
-        for channel in channels:
-            channel.set_pause_generator(self._stalls(timing.stall) if timing.stall else None)
+        for channel in self._channels.values():
+            channel.set_pause_generator(self.stalls(timing.stall) if timing.stall else None)
             channel.pause = False
 
-    def hang(self) -> None:
-        """Take nothing and answer nothing any more, until the timing is set again."""
-        for channel in (self._reads.ar_channel, self._reads.r_channel, self._writes.aw_channel, self._writes.b_channel):
-            channel.set_pause_generator(None)
-            channel.pause = True
+    def hang(self, *channels: str) -> None:
+        """Nothing passes these channels (default: all) until the timing is set again."""
+        for name in channels or self._channels:
+            self._channels[name].set_pause_generator(None)
+            self._channels[name].pause = True
 
     async def latency(self, clock: Any) -> None:
         """Wait as long as an answer takes."""
@@ -114,7 +117,8 @@ class Memory:
         """Refused by the memory, or there is no memory."""
         return self.dram.error_response if isinstance(error, _RefusedError) else Response.DECERR
 
-    def _stalls(self, share: float) -> Iterator[bool]:
+    def stalls(self, share: float) -> Iterator[bool]:
+        """Endless: is this a cycle of stall?"""
         while True:
             yield self._random.random() < share
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
@@ -25,7 +25,6 @@ from .points import (
     stall_name,
 )
 
-
 BUSY: int = CycleClass.BUSY.value  # type: ignore[attr-defined]
 
 
@@ -45,11 +44,9 @@ class Observer:
             cocotb.start_soon(self._count(RisingEdge(queue.empty), "queue", f"{name} queue: empty again"))
         for name in ("load", "loadw", "fetch"):
             room = getattr(dut, name).buffer.room
-            size = int(room.value)
-            # Room is asked for before words come: without room for one more burst the buffer is full.
-            cocotb.start_soon(self._follow_level(room, f"{name} read buffer", full=lambda left: left == 0, empty=size))
-        gathered = dut.write.gathered
-        cocotb.start_soon(self._follow_level(gathered, "write buffer", full=lambda words: words >= 64, empty=0))
+            cocotb.start_soon(self._follow_room(room, f"{name} read buffer", int(room.value)))
+        cocotb.start_soon(self._count(FallingEdge(dut.write.words.w_rdy), "queue", "write buffer: full"))
+        cocotb.start_soon(self._count(FallingEdge(dut.write.words.r_rdy), "queue", "write buffer: empty again"))
         # Yosys adds a number to the name, which a signal of the core has already.
         tokens = next(child for child in dut if child._name.lstrip("\\").startswith("tokens"))
         for sender, receiver in product(Engine, Engine):
@@ -123,15 +120,13 @@ class Observer:
             await trigger
             self.coverage.hit(group, point)
 
-    async def _follow_level(self, level: Any, name: str, *, full: Callable[[int], bool], empty: int) -> None:
-        change = ValueChange(level)
+    async def _follow_room(self, room: Any, name: str, size: int) -> None:
+        change = ValueChange(room)
         while True:
             await change
-            value = int(level.value)
-            if full(value):
-                self.coverage.hit("queue", f"{name}: full")
-            if value == empty:
-                self.coverage.hit("queue", f"{name}: empty again")
+            left = int(room.value)
+            if left in (0, size):
+                self.coverage.hit("queue", f"{name}: {'empty again' if left else 'full'}")
 
     async def _follow_tokens(self, counter: Any, pair: str) -> None:
         change = ValueChange(counter)

@@ -60,11 +60,6 @@ PORTS = (
 
 BUFFERS = ("load read buffer", "loadw read buffer", "fetch read buffer", "write buffer")
 
-UNREACHABLE = (
-    Unreachable("fault", "ILLEGAL by store", "every STORE that passes fetch's check of the header has a meaning"),
-)
-
-
 def core_points(config: CoreConfig) -> Points:
     """All points of a core."""
     return {
@@ -99,6 +94,21 @@ def core_points(config: CoreConfig) -> Points:
             for engine, relation, stall in product(Engine, RELATIONS, STALLS)
         ],
     }
+
+
+def unreachable(config: CoreConfig) -> tuple[Unreachable, ...]:
+    """Points of a core that no program hits, and why."""
+    found = [
+        Unreachable("fault", "ILLEGAL by store", "every STORE that passes fetch's check of the header has a meaning"),
+        *(
+            Unreachable("order x stall", f"{engine}: {relation}, memory", f"{engine} does not access the DRAM")
+            for engine in ("gemm", "vector")
+            for relation in RELATIONS
+        ),
+    ]
+    if min(config.out_bytes, config.bus_bytes) <= config.granule_bytes:
+        found.append(Unreachable("fault", "ALIGNMENT by store", "any offset is the start of an entry of out"))
+    return tuple(found)
 
 
 def fault_point(cause: Fault, engine: int) -> str:

@@ -31,7 +31,7 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "digits.weft"
 
 
-@pytest.mark.parametrize("command", ["compile", "run", "disasm", "hw", "profile", "synth"])
+@pytest.mark.parametrize("command", ["compile", "run", "disasm", "hw", "profile", "synth", "test-hw"])
 def test_every_command_explains_itself(command: str, tmp_path: Path) -> None:
     result = weft(command, "--help", folder=tmp_path)
     assert result.returncode == 0

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from weft.hw.isa import Engine, Finish, Load, Loop, Scratchpad, Store, Vector, VectorOp
+from dataclasses import replace
+
+from weft.hw.engine import IN_FLIGHT
+from weft.hw.isa import Engine, Finish, Gemm, Instruction, Load, Loop, Scratchpad, Store, Sync, Vector, VectorOp
 from weft.sim.fuzz import random_case
 from weft.testbench.bench import Bench, core_test
 from weft.testbench.memory import Timing
@@ -36,3 +39,46 @@ async def random_programs(bench: Bench) -> None:
             window_start=case.window_start,
             window_bytes=len(bench.dram) - case.window_start,
         )
+
+
+def chain(engine: Engine, step: int, count: int) -> list[Instruction]:
+    """Instructions of one engine, each of which begins ``step`` entries after the one before has ended."""
+    copy = {"rows": 1, "columns": 4}
+    match engine:
+        case Engine.LOAD:
+            return [Load(scratchpad=Scratchpad.INP, index=i * (3 + step), offset=32 * i, **copy) for i in range(count)]
+        case Engine.LOADW:
+            load = Load(engine=engine, scratchpad=Scratchpad.WGT, index=0, offset=0, **copy)
+            return [replace(load, index=i * (3 + step), offset=32 * i) for i in range(count)]
+        case Engine.GEMM:
+            return [Gemm(dst=i * step, src=i, wgt=i) for i in range(count)]
+        case Engine.VECTOR:
+            add = Vector(op=VectorOp.ADD, b_immediate=1, b=3, dst=0, a=0)
+            return [replace(add, a=i * step, dst=i * step) for i in range(count)]
+        case Engine.STORE:
+            return [Store(index=i * (3 + step), offset=0x1000 + 32 * i, **copy) for i in range(count)]
+
+
+@core_test()
+async def engine_goes_on_after_every_kind_of_stall(bench: Bench) -> None:
+    """Successive instructions meet in the same entry, in neighbours, or not at all; the second comes at once, late,
+    waits for a token, for the memory, or for room for a token that the engine sends."""
+    for engine in Engine:
+        other = Engine.LOADW if engine is Engine.LOAD else Engine.LOAD
+        third = [Sync(engine=Engine.VECTOR if engine is Engine.STORE else Engine.STORE)] * 16
+        long_load = Load(engine=other, scratchpad=Scratchpad.ACC, index=128, offset=0, rows=1, columns=100)
+        for step in (0, 1, 5):
+            first, second, *_ = parts = chain(engine, step, 8)
+            soon = [first, *(Sync(engine=other) for _ in range(15)), second]
+            late = [first, *(Sync(engine=other) for _ in range(40)), second]
+            for_a_token = [first, replace(long_load, send=1 << engine), replace(second, wait=1 << other)]
+            for timing in (Timing(), Timing(latency=(60, 60)), Timing(latency=(2, 30), stall=0.6)):
+                bench.memory.set_timing(timing)
+                await bench.check([*parts, *soon, Finish()])
+            bench.memory.set_timing(Timing())
+            await bench.check([*late, Finish()])
+            await bench.check([*for_a_token, Finish()])
+            for sends in range(bench.config.token_depth + IN_FLIGHT - 2, bench.config.token_depth + IN_FLIGHT + 1):
+                for_room = [first, *(Sync(engine=engine, send=1 << other) for _ in range(sends)), second, *third]
+                takes = [Sync(engine=other, wait=1 << engine) for _ in range(sends)]
+                await bench.check([*for_room, *takes, Finish()])

@@ -1,0 +1,57 @@
+"""The tests that come with the project, as ``weft test-hw`` finds, lists and reports them."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from rich.table import Table
+
+from .errors import BenchError
+from .runner import RunOutcome, how_to_look
+
+FOLDER = Path(__file__).parents[1] / "tests" / "hw" / "cocotb"
+"""Parts are the files here; an installed package has none, a checkout has."""
+
+
+def find_parts(name: str | None, folder: Path = FOLDER) -> list[Path]:
+    """Files of a part, of all parts for ``None``, or a file of the user's; :class:`BenchError` lists what there is."""
+    if name is not None and name.endswith(".py"):
+        return [Path(name)]
+    files = sorted(folder.glob("*.py"))
+    if not files:
+        raise BenchError(
+            "the tests are not installed with the package", hint="run from a checkout, or name a file of your own"
+        )
+    if name is None:
+        return files
+    found = [file for file in files if file.stem == name]
+    if not found:
+        parts = ", ".join(file.stem for file in files)
+        raise BenchError(f"there is no part {name!r}", hint=f"parts: {parts}; or name a file that ends in .py")
+    return found
+
+
+def parts_table(files: list[Path]) -> Table:
+    """Each part with its purpose and its tests."""
+    table = Table(show_lines=True)
+    for column in ("part", "tests", "what"):
+        table.add_column(column, overflow="fold")
+    for file in files:
+        module = ast.parse(file.read_text())
+        tests = [node.name for node in module.body if isinstance(node, ast.AsyncFunctionDef) and node.decorator_list]
+        table.add_row(file.stem, "\n".join(tests), ast.get_docstring(module) or "")
+    return table
+
+
+def outcome_lines(outcome: RunOutcome) -> str:
+    """What a run has shown; of a failure, how to repeat it and how to look at it."""
+    lines = [f"{outcome.file.stem}: {len(outcome.tests) - len(outcome.failed)} of {len(outcome.tests)} tests passed"]
+    for test in outcome.failed:
+        lines += [f"  FAILED {test.name}:", *(f"    {line}" for line in test.problem.splitlines())]
+    if outcome.failed:
+        name = outcome.file if outcome.file.parent != FOLDER else outcome.file.stem
+        lines += [f"  again:    weft test-hw {name} --seed {outcome.seed}", f"  log:      {outcome.log}"]
+    if outcome.waves is not None:
+        lines.append(f"  waveform: {how_to_look(outcome.waves)}")
+    return "\n".join(lines)

@@ -1,0 +1,125 @@
+"""The vector engine: every operation with every flag, operands that have just been written, bad indices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+from weft.hw.config import LOOP_LEVELS
+from weft.hw.isa import Engine, Fault, Finish, Instruction, Loop, Sync, Vector, VectorOp
+from weft.testbench.bench import Bench, core_test
+from weft.testbench.memory import Timing
+
+ADD = Vector(op=VectorOp.ADD, dst=0, a=0, b=1)
+
+
+def flags(op: VectorOp) -> Iterator[dict[str, int]]:
+    """Every legal combination of an operation's flags."""
+    for zero, to_out, b_immediate in product((0, 1), repeat=3):
+        if not (op.accumulates and to_out) and not (op is VectorOp.REQUANTISE and b_immediate):
+            yield {"zero": zero, "to_out": to_out, "b_immediate": b_immediate}
+
+
+def loops(bench: Bench, most: int = 3) -> list[Instruction]:
+    """All levels set at random."""
+    draw = bench.random.randrange
+    return [
+        Loop(
+            engine=Engine.VECTOR,
+            level=level,
+            extent=draw(most) + 1,
+            dst_stride=draw(3),
+            a_stride=draw(3),
+            b_stride=draw(3),
+        )
+        for level in range(LOOP_LEVELS)
+    ]
+
+
+def operands(bench: Bench) -> dict[str, int]:
+    """Random immediates and limits."""
+    draw = bench.random.randint
+    limits = {name: draw(-256, 255) for name in ("zero_point", "low", "high")}
+    return {"left_shift": draw(0, 31), **limits}
+
+
+@core_test()
+async def every_operation_with_every_flag_and_level(bench: Bench) -> None:
+    """Operands are random, some of them small enough to be shift amounts."""
+    for op in VectorOp:
+        bench.memory.set_timing(Timing.random(bench.random))
+        acc = bench.read_scratchpad("acc")
+        acc[: len(acc) // 2] = np.random.default_rng(bench.random.getrandbits(32)).integers(-40, 41, acc[::2].shape)
+        bench.write_scratchpad("acc", acc)
+        program = loops(bench)
+        for levels, choice in product(range(LOOP_LEVELS + 1), flags(op)):
+            b = bench.random.randint(-40, 40) if choice["b_immediate"] else bench.random.randrange(8)
+            program.append(
+                Vector(op=op, levels=levels, dst=levels, a=bench.random.randrange(9), b=b, **choice, **operands(bench))
+            )
+        await bench.check([*program, Finish()])
+
+
+@core_test()
+async def reads_what_it_has_just_written(bench: Bench) -> None:
+    """Each operand is the result of 1 to 16 operations before: fetch must wait for it to be written."""
+    for op, operand in ((VectorOp.ADD, "a_stride"), (VectorOp.SUB, "b_stride"), (VectorOp.MAC, "dst_stride")):
+        program: list[Instruction] = []
+        for distance in (1, 2, 3, 4, 5, 15, 16, 17):
+            loop = Loop(engine=Engine.VECTOR, level=0, extent=20, dst_stride=1, a_stride=1, b_stride=1)
+            program += [
+                loop if operand != "dst_stride" else replace(loop, extent=distance),
+                Loop(engine=Engine.VECTOR, level=1, extent=2, a_stride=3),
+                Vector(op=op, levels=2, dst=distance, a=0 if operand == "a_stride" else 100, b=0),
+            ]
+        await bench.check([*program, Finish()])
+
+
+@core_test()
+async def reaches_both_ends_of_its_scratchpads(bench: Bench) -> None:
+    acc, out = bench.config.acc_depth - 1, bench.config.out_depth - 1
+    program = [
+        replace(ADD, dst=acc, a=acc, b=0),
+        replace(ADD, dst=0, a=0, b=acc),
+        replace(ADD, to_out=1, dst=0, a=acc),
+        replace(ADD, to_out=1, dst=out, a=0),
+        Vector(op=VectorOp.REQUANTISE, dst=1, a=acc, b=acc - 2, low=-128, high=127),
+    ]
+    await bench.check([*program, Finish()])
+
+
+@core_test()
+async def stops_exactly_at_a_bad_index(bench: Bench) -> None:
+    """Operations before the bad one count, that one and all after it do not."""
+    config = bench.config
+    loop = Loop(engine=Engine.VECTOR, level=0, extent=4, dst_stride=1, a_stride=1, b_stride=1)
+    requantise = Vector(op=VectorOp.REQUANTISE, levels=1, dst=3, a=9, b=0, low=-9, high=9)
+    for bad in (
+        replace(ADD, levels=1, dst=config.acc_depth - 3),
+        replace(ADD, levels=1, a=config.acc_depth - 1),
+        replace(ADD, levels=1, b=config.acc_depth),
+        replace(ADD, levels=1, b=-1),
+        replace(ADD, levels=1, to_out=1, dst=config.out_depth - 2),
+        replace(requantise, b=config.acc_depth - 4),
+    ):
+        fault = await bench.check_fault([loop, ADD, bad, ADD, Finish()], precise=True)
+        assert (fault.cause, fault.engine, fault.number) == (Fault.INDEX, Engine.VECTOR, 2)
+    unused = Vector(op=VectorOp.SUM, dst=0, a=1, b=-1)
+    await bench.check([unused, replace(ADD, b_immediate=1, b=-1), Finish()])
+
+
+@core_test()
+async def refuses_operations_without_a_meaning(bench: Bench) -> None:
+    for bad in (
+        Vector(op=VectorOp.MAC, to_out=1, dst=0, a=0),
+        Vector(op=VectorOp.REQUANTISE, b_immediate=1, dst=0, a=0),
+        Vector(op=7, dst=0, a=0),  # type: ignore[arg-type]
+        Vector(op=15, dst=0, a=0),  # type: ignore[arg-type]
+        replace(ADD, levels=7),
+        Loop(engine=Engine.VECTOR, level=7, extent=1),
+        Loop(engine=Engine.VECTOR, level=0, extent=0),
+    ):
+        fault = await bench.check_fault([Sync(engine=Engine.VECTOR), ADD, bad, Finish()], precise=True)
+        assert (fault.cause, fault.engine, fault.number) == (Fault.ILLEGAL, Engine.VECTOR, 2)

@@ -1,0 +1,131 @@
+"""Runs the cocotb tests of ``tests/hw/cocotb`` and adds up their functional coverage."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from weft.hw.config import TINY
+from weft.testbench.build import Waves
+from weft.testbench.coverage import Coverage, read_hits
+from weft.testbench.errors import BenchError
+from weft.testbench.points import core_points, unreachable
+from weft.testbench.runner import RunOutcome, Settings, random_seed, run_and_keep_waves, run_file
+
+FOLDER = Path(__file__).parent / "cocotb"
+PARTS = sorted(path.stem for path in FOLDER.glob("*.py"))
+GUIDE = Path(__file__).parents[2] / "docs" / "testing.md"
+
+Run = Callable[[str], RunOutcome]
+
+
+@pytest.fixture(scope="module")
+def coverage_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("coverage") / "coverage.json"
+
+
+@pytest.fixture(scope="module")
+def run(coverage_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Runs a part, once."""
+    outcomes: dict[str, RunOutcome] = {}
+
+    def run_once(part: str) -> RunOutcome:
+        if part not in outcomes:
+            settings = Settings(config=TINY, seed=1, coverage=coverage_file)
+            outcomes[part] = run_file(FOLDER / f"{part}.py", settings, tmp_path_factory.mktemp(part))
+        return outcomes[part]
+
+    return run_once
+
+
+def check(outcome: RunOutcome) -> None:
+    assert outcome.passed, f"seed {outcome.seed}, log {outcome.log}\n" + "\n".join(
+        f"{test.name}: {test.problem}" for test in outcome.failed
+    )
+
+
+def test_there_is_a_file_for_every_engine() -> None:
+    assert set(PARTS) == {"core", "fetch", "gemm", "load", "registers", "store", "tokens", "vector"}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_part(run: Run, part: str) -> None:
+    check(run(part))
+
+
+def test_no_point_of_the_coverage_stays_open(run: Run, coverage_file: Path) -> None:
+    for part in PARTS:
+        run(part)
+    coverage = Coverage(core_points(TINY), read_hits(coverage_file))
+    Console(width=180).print(coverage.table(unreachable(TINY)))
+    assert not coverage.open_points(unreachable(TINY))
+    assert not coverage.hit_though_unreachable(unreachable(TINY))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", PARTS)
+def test_part_at_length(part: str, tmp_path: Path) -> None:
+    check(run_file(FOLDER / f"{part}.py", Settings(config=TINY, seed=random_seed(), long=True), tmp_path))
+
+
+def guide_example(tmp_path: Path) -> Path:
+    """The complete test in the guide, as a file."""
+    (example,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    assert len(example.splitlines()) <= 20
+    file = tmp_path / "my_gemm.py"
+    file.write_text(example)
+    return file
+
+
+def test_example_of_the_guide_passes(tmp_path: Path) -> None:
+    check(run_file(guide_example(tmp_path), Settings(config=TINY, seed=5), tmp_path / "run"))
+
+
+BROKEN = """
+from weft.hw.isa import Finish
+from weft.testbench.bench import Bench, core_test
+
+@core_test()
+async def finds_a_wrong_byte(bench: Bench) -> None:
+    await bench.check([Finish()])
+    out = bench.read_scratchpad("out")
+    out[3, 1] ^= 1
+    bench.write_scratchpad("out", out)
+    bench.compare([Finish()])
+
+@core_test()
+async def passes(bench: Bench) -> None:
+    pass
+"""
+
+
+def test_failure_names_the_first_wrong_element(tmp_path: Path) -> None:
+    file = tmp_path / "broken.py"
+    file.write_text(BROKEN)
+    outcome = run_file(file, Settings(config=TINY, seed=3), tmp_path / "run")
+    assert [test.name for test in outcome.failed] == ["finds_a_wrong_byte"]
+    assert re.search(r"out\[3, 1\] is -?\d+, but must be -?\d+; 1 elements differ after", outcome.failed[0].problem)
+    assert "seed 3" in outcome.log.read_text()
+
+
+@pytest.mark.long
+def test_failure_leaves_a_waveform_of_the_test_that_failed(tmp_path: Path) -> None:
+    file = tmp_path / "broken.py"
+    file.write_text(BROKEN)
+    outcome = run_and_keep_waves(file, Settings(config=TINY, seed=3), tmp_path / "run")
+    assert len(outcome.tests) == 2
+    assert outcome.waves is not None
+    assert outcome.waves.suffix in (f".{Waves.FST}", f".{Waves.VCD}")
+    assert outcome.waves.stat().st_size > 1000
+
+
+def test_file_without_tests_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "empty.py"
+    file.write_text("")
+    with pytest.raises(BenchError, match=r"empty\.py ran no test; the log .*log\.txt ends with"):
+        run_file(file, Settings(config=TINY, seed=0), tmp_path / "run")
+    with pytest.raises(BenchError, match=r"there is no file .*missing\.py"):
+        run_file(tmp_path / "missing.py", Settings(config=TINY, seed=0), tmp_path / "run")

@@ -1,0 +1,85 @@
+"""What ``weft test-hw`` finds, and what it says of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from weft.testbench import build
+from weft.testbench.build import Waves, require_cocotb, visible_signals, wave_format
+from weft.testbench.coverage import Coverage, Unreachable, read_hits
+from weft.testbench.errors import BenchError
+from weft.testbench.parts import FOLDER, find_parts, outcome_lines, parts_table
+from weft.testbench.runner import RunOutcome, TestOutcome
+
+
+def test_part_is_found_by_name_and_file_by_path() -> None:
+    assert find_parts("gemm") == [FOLDER / "gemm.py"]
+    assert FOLDER / "core.py" in find_parts(None)
+    assert find_parts("my/own.py") == [Path("my/own.py")]
+
+
+def test_missing_parts_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BenchError, match=r"there is no part 'gem'; parts: core, .*vector; or name a file"):
+        find_parts("gem")
+    with pytest.raises(BenchError, match=r"the tests are not installed with the package; run from a checkout"):
+        find_parts("gemm", tmp_path)
+
+
+def test_list_shows_every_test() -> None:
+    console = Console(width=150)
+    with console.capture() as capture:
+        console.print(parts_table(find_parts("store")))
+    text = capture.get()
+    assert "rows_cross_pages_and_end_within_words" in text
+    assert "The store engine: every shape" in text
+
+
+def test_failure_says_how_to_repeat_it_and_how_to_look() -> None:
+    tests = (TestOutcome("good", "", 0.1), TestOutcome("bad", "acc[3, 1] is 4, but must be 5", 0.2))
+    outcome = RunOutcome(FOLDER / "gemm.py", 17, tests, Path("log.txt"), Path("dump.fst"))
+    assert outcome_lines(outcome).splitlines() == [
+        "gemm: 1 of 2 tests passed",
+        "  FAILED bad:",
+        "    acc[3, 1] is 4, but must be 5",
+        "  again:    weft test-hw gemm --seed 17",
+        "  log:      log.txt",
+        "  waveform: surfer dump.fst    # https://surfer-project.org; or: gtkwave dump.fst",
+    ]
+
+
+def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "find_spec", lambda name: None)
+    with pytest.raises(BenchError, match=r"cocotb and cocotbext.axi not installed; install: pip install 'weft\[test"):
+        require_cocotb()
+
+
+def test_waveform_is_vcd_where_fst_cannot_be_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "false")
+    assert wave_format() is Waves.VCD
+    monkeypatch.setenv("CXX", "true")
+    assert wave_format() is Waves.FST
+
+
+def test_visible_signals_are_a_control_file() -> None:
+    assert 'public_flat_rw -module "weft_core.inp" -var "memory"' in visible_signals().splitlines()
+
+
+def test_coverage_adds_up_over_files_and_names_what_is_open(tmp_path: Path) -> None:
+    path = tmp_path / "coverage.json"
+    points = {"color": ["red", "green", "blue"]}
+    for point in ("red", "green", "red"):
+        coverage = Coverage(points)
+        coverage.hit("color", point)
+        coverage.merge_into(path)
+    total = Coverage(points, read_hits(path))
+    assert total.hits == {("color", "red"): 2, ("color", "green"): 1}
+    assert total.open_points() == [("color", "blue")]
+    excuse = (Unreachable("color", "blue", "there is no blue"),)
+    assert not total.open_points(excuse)
+    assert not total.hit_though_unreachable(excuse)
+    total.hit("color", "blue")
+    assert total.hit_though_unreachable(excuse) == [("color", "blue")]
+    with pytest.raises(KeyError, match="coverage group 'color' has no point 'pink'"):
+        total.hit("color", "pink")
