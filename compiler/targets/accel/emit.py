@@ -55,6 +55,7 @@ class Context:
     environment: Environment
     bases: dict[str, int]
     tile: int
+    is_thread: bool = True  # otherwise it is all that there is, and one tile follows another in it
 
 
 class Emitter:
@@ -81,9 +82,12 @@ class Emitter:
         before = {scope: ring.copy() for scope, ring in self.rings.items()}
         length = len(self.issues)
         levels = {engine: dict(held) for engine, held in self.levels.items()}
-        self.tiles = 0
+        self.tiles = len(functions) - 1
         zones = accumulator_zones(self.config, in_turn=len(functions) > 1)
-        walks = [self._steps(_Walk(self, function, dram, layer, zones)) for function, dram in functions]
+        walks = [
+            self._steps(_Walk(self, function, dram, layer, zones), tile)
+            for tile, (function, dram) in enumerate(functions)
+        ]
         stored = dict.fromkeys(range(len(walks)), 0.0)
         try:
             while stored:
@@ -99,13 +103,13 @@ class Emitter:
             raise
 
     @staticmethod
-    def _steps(walk: _Walk) -> Steps:
+    def _steps(walk: _Walk, tile: int) -> Steps:
         function = walk.function
         missing = [param.name for param in function.params if param.name not in walk.dram]
         if missing:
             raise CompileError(f"parameter {missing[0]!r} has no place in the window", at=f"function {function.name!r}")
         try:
-            yield from walk.steps(function.body, [Context({}, {}, 0)], [])
+            yield from walk.steps(function.body, [Context({}, {}, tile, is_thread=False)], [])
         except CompileError as error:
             raise type(error)(error.message, at=error.at or f"function {function.name!r}", hint=error.hint) from error
 
@@ -139,6 +143,10 @@ class _Walk:
             for context in contexts:
                 self._emit_leaf(leaf, context)
             if isinstance(call.intrinsic.emits, EmitStore):
+                for context in contexts:
+                    if not context.is_thread:
+                        self.stream.tiles += 1
+                        context.tile = self.stream.tiles
                 yield self._stored / call.operand("dst").buffer.size
             return
         match stmt:

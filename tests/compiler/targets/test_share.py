@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from weft.compiler.compile import compile_function
 from weft.compiler.compiled import CompiledModel
 from weft.compiler.graph import Function, layout
 from weft.compiler.graph.numerics import output_size
 from weft.compiler.targets.accel.share import array_groups, share
 from weft.compiler.targets.compute_rules import lower_function
 from weft.hw.config import PYNQ, TINY, CoreConfig
-from weft.hw.isa import Gemm, Vector, VectorOp, disassemble
+from weft.hw.isa import Gemm, Store, Vector, VectorOp, disassemble
 
 from .kernels import CONFIGS, Build, check, program_of
 
@@ -158,6 +159,16 @@ def test_parts_know_where_they_begin() -> None:
     assert [part.shift(shape) for part in first.parts] == [2 * group, 0]
     assert [part.shift(shape) for part in second.parts] == [6 * group, 4 * group]
     assert second.whole.shift(shape) == 4 * group
+
+
+def test_tiles_of_both_parts_are_numbered() -> None:
+    step = program_of(compile_function(Case(channels=40).function(), TINY))
+    stored = [
+        int(tile)
+        for instruction, tile in zip(disassemble(TINY, step.program), step.tile_of, strict=True)
+        if isinstance(instruction, Store)
+    ]
+    assert len(set(stored)) == len(stored) > 2
 
 
 def test_weights_of_groups_lie_on_the_diagonal() -> None:
