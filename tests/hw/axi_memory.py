@@ -28,6 +28,7 @@ class AxiMemory:
     outstanding_limit: int = 64
     read_beats: int = 0
     write_beats: int = 0
+    answered_beats: int = 0  # of writes whose response has been taken
     bursts: list[tuple[str, int, int]] = field(default_factory=list)  # channel, offset, beats
     open_reads: int = 0
     open_writes: int = 0
@@ -94,8 +95,9 @@ class AxiMemory:
     async def serve_writes(self, ctx: Any, axi: Any) -> None:
         random = Random(self.seed + 1)
         addresses: deque[tuple[int, int]] = deque()  # offset, beats left
+        lengths: deque[int] = deque()
         words: deque[tuple[int, int, int]] = deque()
-        answers: deque[tuple[int, int]] = deque()  # time, response
+        answers: deque[tuple[int, int, int]] = deque()  # time, response, beats
         previous_address = previous_word = None
         response = 0
         inside_burst = False
@@ -122,11 +124,12 @@ class AxiMemory:
             previous_address = address if aw_valid and not aw_ready else None
             previous_word = word if w_valid and not w_ready else None
             if answer and b_ready:
-                answers.popleft()
+                self.answered_beats += answers.popleft()[2]
                 self.open_writes -= 1
             if aw_valid and aw_ready:
                 _, start, length, size, burst = address
                 addresses.append((self.address_of(start, length + 1, size, burst, "write"), length + 1))
+                lengths.append(length + 1)
                 self.open_writes += 1
                 assert self.open_writes <= self.outstanding_limit
             if w_valid and w_ready:
@@ -144,7 +147,7 @@ class AxiMemory:
                 if beats > 1:
                     addresses.appendleft((offset + self.bus_bytes, beats - 1))
                 else:
-                    answers.append((time + random.randint(1, 2 * self.latency), response))
+                    answers.append((time + random.randint(1, 2 * self.latency), response, lengths.popleft()))
                     response = 0
 
 

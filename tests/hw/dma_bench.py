@@ -34,6 +34,7 @@ class Observed:
     dram: AxiMemory
     fault: tuple[Fault, int] | None = None
     retired: list[int] = field(default_factory=list)
+    answered: list[int] = field(default_factory=list)  # beats written and acknowledged, at each retirement
     sent: list[int] = field(default_factory=list)
     write_cycles: list[int] = field(default_factory=list)
     cycles: int = 0
@@ -170,6 +171,7 @@ class DmaBench:
                 observed.sent.append(ctx.get(engine.send.payload))
             if ctx.get(engine.retired.valid):
                 observed.retired.append(ctx.get(engine.retired.number))
+                observed.answered.append(observed.dram.answered_beats)
             if ctx.get(engine.fault.valid) and observed.fault is None:
                 observed.fault = (Fault(ctx.get(engine.fault.cause)), ctx.get(engine.fault.number))
             accepted = offered and ctx.get(engine.commands.ready)

@@ -15,6 +15,7 @@ from weft.hw.config import CoreConfig
 from weft.hw.errors import InstructionError
 from weft.hw.fetch import Fetch
 from weft.hw.isa import (
+    LEGAL_ENGINES,
     Engine,
     Fault,
     Finish,
@@ -45,6 +46,7 @@ class Seen:
     queues: dict[Engine, list[tuple[int, int]]] = field(default_factory=lambda: {engine: [] for engine in Engine})
     finished: bool = False
     fault: tuple[Fault, int] | None = None
+    bursts: list[tuple[int, int]] = field(default_factory=list)  # first byte, words
 
 
 def run(
@@ -99,6 +101,7 @@ def run(
     simulator.add_testbench(testbench)
     simulator.add_testbench(serve, background=True)
     simulator.run()
+    seen.bursts = [(start, beats) for _, start, beats in memory.bursts]
     return seen
 
 
@@ -131,6 +134,15 @@ def test_instructions_reach_their_queues_in_order(base: CoreConfig, bus_bits: in
 
 def header(opcode: int, engine: int, wait: int = 0, send: int = 0) -> int:
     return opcode | engine << 3 | wait << 6 | send << 11
+
+
+@pytest.mark.parametrize("opcode", Opcode)
+def test_no_instruction_names_its_own_engine(opcode: Opcode) -> None:
+    engine = LEGAL_ENGINES[opcode][-1]
+    good = encode(NARROW, Sync(engine=Engine.STORE))
+    for masks in ({"wait": 1 << engine}, {"send": 1 << engine}):
+        word = seal(NARROW, header(opcode, engine, **masks))
+        assert run(NARROW, [good, word]).fault == (Fault.ILLEGAL, 1), masks
 
 
 def bad_headers() -> list[int]:
@@ -194,6 +206,20 @@ def test_every_legal_opcode_passes() -> None:
 def test_programs_that_cannot_be_read_are_refused(settings: dict[str, Any], fault: tuple[Fault, int]) -> None:
     sync = encode(NARROW, Sync(engine=Engine.GEMM))
     assert run(NARROW, [sync, sync, encode(NARROW, Finish())], **settings).fault == fault
+
+
+@pytest.mark.parametrize("bus_bits", [64, 512])
+@pytest.mark.parametrize("count", [4, 33])
+def test_the_program_is_read_and_nothing_else(bus_bits: int, count: int) -> None:
+    config = CoreConfig(**{**vars(NARROW), "bus_bits": bus_bits})
+    words = [encode(config, Sync(engine=Engine.GEMM))] * (count - 1) + [encode(config, Finish())]
+    offset, size = 1024, config.instruction_bytes * count
+    read = [
+        start + word * config.bus_bytes
+        for start, beats in run(config, words, offset=offset).bursts
+        for word in range(beats)
+    ]
+    assert read == list(range(offset, offset + size, config.bus_bytes))
 
 
 def test_a_program_may_end_with_the_window() -> None:

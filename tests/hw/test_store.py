@@ -76,6 +76,10 @@ def test_stores_do_what_the_instruction_says(number: int, data: st.DataObject) -
     assert observed.sent == [instruction.send for instruction in program if instruction.send]
     assert dram.content == expected
     assert dram.open_writes == 0
+    stored = 0
+    for instruction, answered in zip(program, observed.answered, strict=True):
+        stored += transfer_of(config, instruction).bytes if isinstance(instruction, Store) else 0
+        assert answered * config.bus_bytes >= stored, "retired before the memory had it all"
 
 
 @pytest.mark.parametrize(
@@ -107,6 +111,14 @@ def test_write_error_names_a_store_under_way_and_the_bus_drains() -> None:
     cause, number = observed.fault
     assert (cause, number in (1, 2)) == (Fault.BUS_WRITE, True)
     assert dram.open_writes == 0
+
+
+def test_a_store_of_many_bursts_retires_with_the_last_answer() -> None:
+    config = small_config(**SHAPES[2])
+    program = [Store(index=0, offset=64 * number, rows=4, columns=14, stride=15) for number in range(2)]
+    dram = AxiMemory(random_bytes(DRAM_BYTES, 0), config.bus_bytes, base=WINDOW_BASE, latency=100)
+    observed = bench(2).run(random_memories(config, 1), dram, program, window_size=DRAM_BYTES)
+    assert observed.answered == [4 * 14 * 2, 2 * 4 * 14 * 2]
 
 
 def test_bus_stays_busy_from_row_to_row_and_from_store_to_store() -> None:
