@@ -135,10 +135,15 @@ class OperandFetch(wiring.Component):
                 m.d.sync += [b.pending.eq(~got_b), parameter.eq(parameter + 1), b_index.eq(b_index + 1)]
         m.d.comb += self.moving.eq(Cat(operand.granted for operand in operands.values()).any())
 
+        # Whether the micro-op is taken comes late in the cycle, so nothing else waits for it.
+        micro_op = self.micro_ops.payload
+        entries_of_b = [micro_op.b + offset for offset in range(PARAMETERS)]
+        for query, index in zip(self.query, (micro_op.a, *entries_of_b, micro_op.dst), strict=True):
+            m.d.comb += query.eq(index)
         with m.If(accept):
             m.d.sync += [occupied.eq(self.micro_ops.valid), parameter.eq(0)]
             with m.If(self.micro_ops.valid):
-                m.d.sync += [held.eq(self.micro_ops.payload), task.eq(self.task), b_index.eq(self.micro_ops.payload.b)]
+                m.d.sync += [held.eq(micro_op), task.eq(self.task), b_index.eq(micro_op.b)]
                 self._plan(m, held, task, a, b, d)
                 m.d.sync += outside.eq(self._is_outside())
         self._load_operands(m, operands, task, parameter)
@@ -158,11 +163,8 @@ class OperandFetch(wiring.Component):
     def _plan(self, m: Module, held: Any, held_task: Any, a: _Operand, b: _Operand, d: _Operand) -> None:
         """What the offered micro-op has to read, seen from the one before it, and what it waits for."""
         micro_op, task = self.micro_ops.payload, self.task
-        entries_of_b = [micro_op.b + offset for offset in range(PARAMETERS)]
-        for query, index in zip(self.query, (micro_op.a, *entries_of_b, micro_op.dst), strict=True):
-            m.d.comb += query.eq(index)
         matches_a, *matches_b, matches_d = self.matches
-        writes_b = [micro_op.dst == index for index in entries_of_b]
+        writes_b = [micro_op.dst == micro_op.b + offset for offset in range(PARAMETERS)]
         identity = task.accumulates & task.zero & micro_op.first
         goes_on = ~micro_op.begin & (micro_op.dst == held.dst)
         old = task.accumulates & ~identity
