@@ -20,7 +20,7 @@ from weft.sim.build import cache_folder
 
 EIGHT = replace(PYNQ, name="8x8", block_in=8, block_out=8)
 CORES: dict[str, CoreConfig] = NAMED | {
-    "8x8": replace(EIGHT, inp_depth=1024, wgt_depth=512, acc_depth=512, out_depth=512, queue_depth=16),
+    "8x8": replace(EIGHT, inp_depth=1024, wgt_depth=512, acc_depth=512, acc_banks=2, out_depth=512, queue_depth=8),
     "pynq, 32 KiB of weights": replace(PYNQ, name="pynq, 32 KiB of weights", wgt_depth=128),
 }
 RUNS = "tiny:xc7,pynq:xc7,pynq, 32 KiB of weights:xc7,wide:xc7,8x8:ecp5,tiny:asic"

@@ -10,6 +10,9 @@ from .verilog import TOP
 WRAPPER = "weft_pins"
 """Name of the module that :func:`wrap_pins` writes."""
 
+CORE_INSTANCE = "core"
+"""Name of the core in it."""
+
 _TOP = re.compile(rf"^module {TOP}\s?\(.*?^endmodule", re.MULTILINE | re.DOTALL)
 _PORT = re.compile(r"^  (input|output) (?:\[(\d+):0\] )?(\w+) ?;", re.MULTILINE)
 _OWN = ("clk", "rst")
@@ -42,6 +45,6 @@ module {WRAPPER}(input clk, input rst, input shift_in, input capture, output shi
     captured <= capture ? outputs : {{ captured, 1'b0 }};
   end
   assign shift_out = captured[{bits["output"] - 1}];
-  {TOP} core ({", ".join(connections)});
+  {TOP} {CORE_INSTANCE} ({", ".join(connections)});
 endmodule
 """

