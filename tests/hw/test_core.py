@@ -213,6 +213,26 @@ def test_settings_are_locked_while_the_bus_drains(simulator: RtlSimulator) -> No
     assert simulator.read_register(Register.WINDOW_BASE_LO) == 0
 
 
+def test_a_program_has_not_ended_before_the_bus_is_quiet(simulator: RtlSimulator) -> None:
+    """What stands behind FINISH is on its way when FINISH is reached."""
+    simulator.set_dram(DramModel(latency=400))
+    for behind in (20, 100):
+        start(simulator, put(simulator, [Finish(), *[Sync(engine=Engine.GEMM)] * behind]))
+        assert wait_for(simulator, Status.DONE) == Status.IDLE | Status.DONE | Status.INTERRUPT
+
+
+def test_the_watchdog_counts_only_while_a_program_runs(simulator: RtlSimulator) -> None:
+    """However long the core was idle before, which is as long as the registers are read: some limit ends with that."""
+    simulator.set_dram(DramModel(latency=5))
+    count = put(simulator, [Sync(engine=Engine.GEMM), Finish()])
+    patience = simulator.watchdog
+    try:
+        for simulator.watchdog in range(40, 2000):
+            assert simulator.run(PROGRAM, count).fault is None, simulator.watchdog
+    finally:
+        simulator.watchdog = patience
+
+
 def test_of_two_faults_in_one_cycle_the_lower_engine_counts(simulator: RtlSimulator) -> None:
     """Both engines get their token in the same cycle, and both refuse the instruction that waits for it."""
     refused = [
