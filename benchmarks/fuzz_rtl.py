@@ -1,33 +1,65 @@
-"""Random programs on both simulators: every byte of every memory must be equal.
+"""Random programs on random cores: the functional simulator and the RTL must agree in every byte, fault and cycle.
 
-Program ``n`` depends on the configuration and on ``n`` alone: ``--seed S --programs N`` runs S..S+N-1, so a campaign
-goes on where another ended. A failure is shrunk and printed as a disassembly.
+Compared are all of DRAM and every scratchpad, the fault record, and, where the memory is without jitter, the cycles
+with those of the timing model. Every fourth program has something wrong. Program ``n`` of core ``c`` depends on these
+two numbers alone. A failing case is shrunk, printed and stored (``--store``); the campaign goes on. ``--resume FILE``
+keeps what is done in FILE and goes on from there.
 
-    python benchmarks/fuzz_rtl.py --config tiny --programs 2000 --seed 0
+    python benchmarks/fuzz_rtl.py --cores 44 --programs 250 --resume /tmp/fuzz.json
+    python benchmarks/fuzz_rtl.py --config pynq --programs 500
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import sys
 import time
-from dataclasses import fields, replace
+from collections import Counter
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
 from common import Record, print_table, write_json
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from weft.hw.config import CoreConfig, named_config
-from weft.hw.isa import Engine
 from weft.sim.fsim import FunctionalSimulator
-from weft.sim.fuzz import MEMORY_BYTES, Case, mismatch, random_case, seeded, shrink
+from weft.sim.fuzz import MEMORY_BYTES, Case, random_case, seeded
+from weft.sim.fuzz_compare import compare
+from weft.sim.fuzz_configs import campaign_config
+from weft.sim.fuzz_illegal import illegal_case
+from weft.sim.fuzz_store import write_case
+from weft.sim.shrink import shrink
 from weft.sim.verilated import RtlSimulator
 
-WATCHDOG_CYCLES = 100_000
+WATCHDOG_CYCLES = 5_000
 """A legal program makes progress within the longest latency."""
+
+ILLEGAL_EACH = 4
+"""One program of so many has something wrong."""
+
+SAVED_EACH = 50
+"""Programs between two savings of the state."""
+
+MOST_FAILURES = 3
+"""Of one core, before the campaign goes to the next."""
+
+
+@dataclass
+class Tally:
+    """What has been done on one core."""
+
+    config: str = ""
+    programs: int = 0
+    instructions: int = 0
+    timed: int = 0
+    causes: dict[str, int] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+    seconds: float = 0.0
 
 
 def changed(config: CoreConfig, settings: list[str]) -> CoreConfig:
     """The configuration with ``name=value`` applied."""
-    known = {field.name for field in fields(CoreConfig)}
+    known = {item.name for item in fields(CoreConfig)}
     values: dict[str, int] = {}
     for setting in settings:
         name, _, value = setting.partition("=")
@@ -39,49 +71,144 @@ def changed(config: CoreConfig, settings: list[str]) -> CoreConfig:
     return replace(config, name="+".join([config.name, *settings]), **values) if settings else config
 
 
-def main() -> None:
+def program(config: CoreConfig, core: int, number: int, most_instructions: int) -> Case:
+    """Program ``number`` of a core."""
+    draw = seeded(core * 1_000_003 + number)
+    if number % ILLEGAL_EACH == ILLEGAL_EACH - 1:
+        return illegal_case(config, draw)
+    return random_case(config, draw, most_instructions=most_instructions)
+
+
+class Campaign:
+    """Runs programs, keeps the tallies, and the state file where one is wanted."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.deadline = time.monotonic() + options.seconds if options.seconds else float("inf")
+        self.tallies: dict[str, Tally] = {}
+        if options.resume and options.resume.exists():
+            self.tallies = {name: Tally(**values) for name, values in json.loads(options.resume.read_text()).items()}
+
+    def save(self) -> None:
+        if self.options.resume:
+            unfinished = self.options.resume.with_suffix(".tmp")
+            unfinished.write_text(json.dumps({name: asdict(tally) for name, tally in self.tallies.items()}, indent=1))
+            unfinished.rename(self.options.resume)
+
+    def run_core(self, config: CoreConfig, core: int, progress: Progress) -> None:
+        """All programs of one core that are not done yet."""
+        tally = self.tallies.setdefault(config.name, Tally())
+        if tally.config != config.to_json():
+            tally = self.tallies[config.name] = Tally(config.to_json())
+        first, last = self.options.seed + tally.programs, self.options.seed + self.options.programs
+        task = progress.add_task(config.name, total=self.options.programs, completed=tally.programs)
+        if first >= last or len(tally.failures) >= MOST_FAILURES:
+            return
+        started = time.monotonic()
+        done_before = tally.seconds
+        functional = FunctionalSimulator(config, MEMORY_BYTES)
+        say = progress.console.print
+        rtl = RtlSimulator(config, MEMORY_BYTES, watchdog=WATCHDOG_CYCLES, progress=say, quick=True)
+        causes = Counter(tally.causes)
+        for number in range(first, last):
+            if time.monotonic() > self.deadline or len(tally.failures) >= MOST_FAILURES:
+                break
+            case = program(config, core, number, self.options.instructions)
+            found = compare(case, functional, rtl)
+            if found.difference:
+                self.report(case, number, functional, rtl, progress)
+                tally.failures.append(f"program {number}: {found.difference}")
+            tally.programs += 1
+            tally.instructions += len(case.program)
+            tally.timed += found.timed
+            causes[found.subject.fault.cause.name if found.subject.fault else "none"] += 1
+            tally.causes = dict(causes)
+            tally.seconds = done_before + time.monotonic() - started
+            progress.update(task, completed=tally.programs)
+            if number % SAVED_EACH == 0:
+                self.save()
+        self.save()
+
+    def report(
+        self, case: Case, number: int, functional: FunctionalSimulator, rtl: RtlSimulator, progress: Progress
+    ) -> None:
+        """Shrink, print and store a case that fails."""
+        progress.console.print(f"{case.config.name}, program {number}: differs; shrinking")
+        smallest = shrink(case, lambda smaller: bool(compare(smaller, functional, rtl).difference))
+        difference = compare(smallest, functional, rtl).difference
+        progress.console.print(f"{difference}\n{smallest}", markup=False)
+        if self.options.store:
+            self.options.store.mkdir(parents=True, exist_ok=True)
+            write_case(self.options.store / f"{case.config.name}-{number}.json", smallest, difference)
+
+
+def records_of(tallies: dict[str, Tally]) -> list[Record]:
+    total = Counter[str]()
+    records = []
+    for name, tally in tallies.items():
+        figures = {
+            "programs": tally.programs, "instructions": tally.instructions, "cycles compared": tally.timed,
+            "mismatches": len(tally.failures),
+        }  # fmt: skip
+        total.update(figures)
+        records += [Record(name, "fuzz", figure, value) for figure, value in figures.items()]
+        total.update({f"ended with {cause}": count for cause, count in tally.causes.items()})
+    records += [Record("all", "fuzz", figure, value) for figure, value in total.items()]
+    return [*records, Record("all", "fuzz", "cores", len(tallies))]
+
+
+def print_tallies(tallies: dict[str, Tally]) -> None:
+    rows = []
+    for name, tally in tallies.items():
+        config = CoreConfig.from_json(tally.config)
+        rows.append([
+            name, f"{config.batch} x {config.block_in} x {config.block_out}",
+            f"{config.inp_depth} {config.wgt_depth} {config.acc_depth}/{config.acc_banks} {config.out_depth}",
+            f"{config.queue_depth} {config.token_depth}", f"{config.bus_bits}", f"{tally.programs}",
+            f"{tally.instructions}", f"{tally.programs - tally.causes.get('none', 0)}", f"{tally.timed}",
+            f"{len(tally.failures)}", f"{tally.seconds:.0f}",
+        ])  # fmt: skip
+    columns = ["core", "batch x in x out", "depths inp wgt acc/banks out", "queue token", "bus", "programs"]
+    columns += ["instructions", "faults", "cycles compared", "mismatches", "s"]
+    print_table("Random programs, functional simulator against RTL", columns, rows)
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config", default="tiny")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="change a field, e.g. batch=2")
-    parser.add_argument("--programs", type=int, default=2000)
+    parser.add_argument("--cores", type=int, default=44, help="number of random cores")
+    parser.add_argument("--first-core", type=int, default=0)
+    parser.add_argument("--config", help="a named configuration instead of random cores")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="change a field of --config")
+    parser.add_argument("--programs", type=int, default=250, help="programs for each core")
     parser.add_argument("--seed", type=int, default=0, help="number of the first program")
-    parser.add_argument("--instructions", type=int, default=40, help="most instructions of a program")
+    parser.add_argument("--instructions", type=int, default=60, help="most instructions of a legal program")
+    parser.add_argument("--seconds", type=float, help="stop after so long")
+    parser.add_argument("--resume", type=Path, help="file that keeps what is done")
+    parser.add_argument("--store", type=Path, help="folder for cases that fail")
     parser.add_argument("--json", type=Path, help="write the records to this file")
     options = parser.parse_args()
-    config = changed(named_config(options.config), options.set)
-    functional = FunctionalSimulator(config, MEMORY_BYTES)
-    rtl = RtlSimulator(config, MEMORY_BYTES, watchdog=WATCHDOG_CYCLES, progress=print)
-
-    def difference(case: Case) -> str:
-        rtl.set_dram(case.dram)
-        return mismatch(case, functional, rtl)
-
-    started = time.perf_counter()
-    instructions = dict.fromkeys(["all", *(engine.name.lower() for engine in Engine)], 0)
+    if options.config:
+        configs = {0: changed(named_config(options.config), options.set)}
+    else:
+        numbers = range(options.first_core, options.first_core + options.cores)
+        configs = {number: campaign_config(number) for number in numbers}
+    campaign = Campaign(options)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns) as progress:
-        for number in progress.track(range(options.seed, options.seed + options.programs), description=config.name):
-            case = random_case(config, seeded(number), most_instructions=options.instructions)
-            if difference(case):
-                progress.console.print(f"program {number} differs; shrinking")
-                smallest = shrink(case, lambda smaller: bool(difference(smaller)))
-                progress.console.print(f"{difference(smallest)}\n{smallest}", markup=False)
-                raise SystemExit(f"repeat with: --config {options.config} --programs 1 --seed {number}")
-            instructions["all"] += len(case.plain)
-            for part in case.plain:
-                instructions[part.engine.name.lower()] += 1
-    seconds = time.perf_counter() - started
-    records = [
-        Record(config.name, "fuzz", "programs equal", options.programs, options.programs),
-        Record(config.name, "fuzz", "first program", options.seed),
-        *(Record(config.name, "fuzz", f"instructions, {name}", count) for name, count in instructions.items()),
-        Record(config.name, "fuzz", "seconds", round(seconds, 1)),
-    ]
-    rows = [[r.figure, str(r.value), "" if r.reference is None else str(r.reference)] for r in records]
-    print_table(f"Random programs, {config.name}", ["figure", "value", "reference"], rows)
+        cores = progress.add_task("cores", total=len(configs))
+        for core, config in configs.items():
+            if time.monotonic() > campaign.deadline:
+                break
+            campaign.run_core(config, core, progress)
+            progress.advance(cores)
+    print_tallies(campaign.tallies)
+    records = records_of(campaign.tallies)
+    rows = [[record.figure, str(record.value)] for record in records if record.config == "all"]
+    print_table("All cores", ["figure", "value"], rows)
     if options.json:
         write_json(options.json, records)
+    return 1 if any(tally.failures for tally in campaign.tallies.values()) else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -73,30 +73,30 @@ def cache_folder() -> Path:
 
 
 def build_library(
-    config: CoreConfig, *, progress: Progress | None = None, cache_root: Path | None = None
+    config: CoreConfig, *, progress: Progress | None = None, cache_root: Path | None = None, quick: bool = False
 ) -> tuple[Path, BuildTimes]:
-    """The shared library of a core; builds it if it is not in the cache (``cache_root``,
-    :func:`cache_folder` by default). :class:`BuildError` says what is missing."""
+    """The shared library of a core; builds it if it is not in the cache (``cache_root``, :func:`cache_folder` by
+    default). ``quick``: compiled without optimisation, for few cycles. :class:`BuildError` says what is missing."""
     report = progress or (lambda message: None)
     cache = cache_root or cache_folder()
     root = cache / "rtl"
-    source_key = digest(_source_digest(), str(config.hash64), " ".join(compiler_flags()))
+    source_key = digest(_source_digest(), str(config.hash64), " ".join(compiler_flags()), *["quick"] * quick)
     index = root / f"{source_key}.json"
     if (library := _indexed_library(root, index)) is not None:
         return library, BuildTimes()
     with lock(root / f"{source_key}.lock"):
         if (library := _indexed_library(root, index)) is not None:
             return library, BuildTimes()
-        return _build(config, cache, index, report)
+        return _build(config, cache, index, report, quick=quick)
 
 
-def _build(config: CoreConfig, cache: Path, index: Path, report: Progress) -> tuple[Path, BuildTimes]:
+def _build(config: CoreConfig, cache: Path, index: Path, report: Progress, *, quick: bool) -> tuple[Path, BuildTimes]:
     root = cache / "rtl"
     started = time.monotonic()
     report(f"{config.name}: writing Verilog")
     verilog = emit_verilog(config)
     emitted = time.monotonic()
-    key = digest(verilog, _harness(), *VERILATOR_FLAGS, *compiler_flags(), verilator_version())
+    key = digest(verilog, _harness(), *VERILATOR_FLAGS, *compiler_flags(), verilator_version(), *["quick"] * quick)
     folder = root / key
     times = BuildTimes(verilog=emitted - started)
     with lock(root / f"{key}.lock"):
@@ -108,7 +108,7 @@ def _build(config: CoreConfig, cache: Path, index: Path, report: Progress) -> tu
             sources = run_verilator(config, verilog, work)
             translated = time.monotonic()
             report(f"{config.name}: compiling C++ ({len(sources)} files)")
-            compile_library(sources, work / LIBRARY, cache)
+            compile_library([_in_one_piece(sources)] if quick else sources, work / LIBRARY, cache, quick=quick)
             times = BuildTimes(emitted - started, translated - emitted, time.monotonic() - translated)
             (work / "times.json").write_text(json.dumps(asdict(times)))
             shutil.rmtree(folder, ignore_errors=True)
@@ -163,14 +163,21 @@ def ports_header(config: CoreConfig, root_header: str) -> str:
     return "\n".join(lines)
 
 
-def compile_library(sources: list[Path], library: Path, cache: Path) -> None:
+def _in_one_piece(sources: list[Path]) -> Path:
+    """A file that includes all others: the headers, most of the work without optimisation, are read once."""
+    whole = sources[0].with_name("whole.cpp")
+    whole.write_text("".join(f'#include "{source.name}"\n' for source in sources))
+    return whole
+
+
+def compile_library(sources: list[Path], library: Path, cache: Path, *, quick: bool = False) -> None:
     """Compile C++ files, as many at a time as there are cores, and link them with Verilator's runtime."""
     include = ["-I", str(sources[0].parent), *_runtime_include()]
 
     def compile_one(source: Path) -> str:
         target = source.with_suffix(".o")
         # Code that runs once (constructors, initial values) is not worth the optimiser's time.
-        level = "-O0" if "__Slow" in source.name or source.name == "Vcore__Syms.cpp" else "-O2"
+        level = "-O0" if quick or "__Slow" in source.name or source.name == "Vcore__Syms.cpp" else "-O2"
         run_compiler([*compiler_flags(), level, *include, "-c", str(source), "-o", str(target)])
         return str(target)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum, unique
 
 from .errors import SimulationError
 
@@ -19,6 +20,18 @@ class BusErrors:
     def hits(self, start: int, stop: int, *, write: bool) -> bool:
         """Does an access to ``start..stop`` get an error response?"""
         return (self.writes if write else self.reads) and start < self.stop and self.start < stop
+
+
+@unique
+class BusFault(IntEnum):
+    """What the memory of :class:`~weft.sim.verilated.RtlSimulator` can be told to do wrong, once."""
+
+    READ_ERROR = 1  # the next word read comes with SLVERR
+    WRITE_ERROR = 2  # the next burst written is answered with SLVERR and not stored
+    LOST_READ = 3  # the next read burst is never answered
+    LOST_WRITE = 4  # the next burst written is stored, but never answered
+    HUNG = 5  # no channel moves any more
+    FLIPPED_READ = 6  # the next word for one reader comes with one bit inverted
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,7 +36,7 @@ from ..hw.isa import (
     mask_engines,
     seal,
 )
-from .dma import granules, run_load, run_store, transfer_of, transfer_problem
+from .dma import Transfer, granules, run_load, run_store, transfer_of, transfer_problem
 from .dram import BusErrors
 from .errors import RaceError, SimulationError
 from .gemm import run_gemm
@@ -283,8 +283,7 @@ class _Execution:
         if problem := transfer_problem(self.config, transfer, self.window_bytes):
             self._fault(problem[0], instruction.engine, number, problem[1])
         if transfer.bytes:
-            start = self.window_start + transfer.start
-            self._check_bus(start, self.window_start + transfer.end, instruction.engine, number, write=False)
+            self._check_transfer(transfer, instruction.engine, number, write=False)
             if self.core.races is not None:
                 self.core.races.access(instruction.engine, "dram", granules(self.config, transfer), write=False)
         written = run_load(self.core.memories, self.core.dram, self.window_start, instruction, transfer)
@@ -298,8 +297,7 @@ class _Execution:
             self._fault(problem[0], instruction.engine, number, problem[1])
         if not transfer.bytes:
             return
-        start, end = self.window_start + transfer.start, self.window_start + transfer.end
-        self._check_bus(start, end, Engine.STORE, number, write=True)
+        self._check_transfer(transfer, Engine.STORE, number, write=True)
         if self.core.races is not None:
             self.core.races.access(Engine.STORE, "dram", granules(self.config, transfer), write=True)
             program_end = self.offset + self.count * self.config.instruction_bytes
@@ -350,6 +348,16 @@ class _Execution:
             self._fault(Fault.INDEX, engine, number, f"an index of micro-op {bad} is outside its memory")
 
     # Ends of a program
+
+    def _check_transfer(self, transfer: Transfer, engine: int, number: int, *, write: bool) -> None:
+        """Every bus word of every row has to come without an error."""
+        if self.core.bus_errors is None:
+            return
+        word = self.config.bus_bytes
+        for row in range(transfer.rows):
+            start = self.window_start + transfer.start + row * transfer.stride_bytes
+            end = start + transfer.row_bytes
+            self._check_bus(start // word * word, -(-end // word) * word, engine, number, write=write)
 
     def _check_bus(self, start: int, stop: int, engine: int, number: int, *, write: bool) -> None:
         errors = self.core.bus_errors

@@ -1,8 +1,9 @@
-"""Random programs without races, and the comparison of two simulators on them.
+"""Random programs without races.
 
 A program is first a plain list of instructions in one global order; tokens are then derived from what the instructions
 touch, so that dropping any instruction leaves a legal program (this is how failures shrink). Choices come from a
-function ``draw(low, high)``: a seeded generator, or hypothesis.
+function ``draw(low, high)``: a seeded generator, or hypothesis. What a core has to refuse is put in afterwards
+(:mod:`weft.sim.fuzz_illegal`).
 """
 
 from __future__ import annotations
@@ -10,9 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
-
-import numpy as np
+from itertools import pairwise
 
 from ..hw.config import LOOP_LEVELS, PAD_BITS, CoreConfig
 from ..hw.isa import (
@@ -27,14 +26,15 @@ from ..hw.isa import (
     Sync,
     Vector,
     VectorOp,
-    assemble,
+    encode,
+    encode_unchecked,
     format_instruction,
+    seal,
 )
 from .dma import granules, transfer_of
 from .dram import DramModel
 from .loops import Indices, LoopLevel, LoopNest
-from .result import RunResult
-from .state import SCRATCHPADS, Bytes, Int8, Int32
+from .state import SCRATCHPADS
 from .vector import OPS_WITHOUT_B
 
 Draw = Callable[[int, int], int]
@@ -53,21 +53,43 @@ Touched = dict[str, tuple[set[int], set[int]]]
 """For each memory, the entries (DRAM: granules) that an instruction reads and writes."""
 
 
-class Simulator(Protocol):
-    """What :func:`mismatch` needs of a simulator."""
+@dataclass(frozen=True)
+class Wrong:
+    """An instruction that stops the core, in front of ``plain[place]``; its tokens are its own.
 
-    dram: Bytes
+    flips
+        Bits of the word that are inverted; unless ``damaged``, the check bits are made to fit again.
+    ordered
+        The chain of a serial program passes through it.
+    """
 
-    def run(self, offset: int, count: int, *, window_start: int, window_bytes: int) -> RunResult: ...
+    place: int
+    instruction: Instruction
+    flips: int = 0
+    damaged: bool = False
+    ordered: bool = False
 
-    def read_scratchpad(self, name: str) -> Int8 | Int32: ...
+    def word(self, config: CoreConfig) -> int:
+        """What lies in DRAM."""
+        word = encode_unchecked(config, self.instruction) ^ self.flips
+        return word if self.damaged else seal(config, word)
 
-    def write_scratchpad(self, name: str, values: Int8 | Int32) -> None: ...
+    def __str__(self) -> str:
+        text = f"{self.instruction} inverted: {self.flips:#x}" if self.flips else str(self.instruction)
+        return f"{text} (damaged)" if self.damaged else text
 
 
 @dataclass(frozen=True)
 class Case:
-    """A program with its surroundings: contents of all memories (from ``data_seed``), places, DRAM timing."""
+    """A program with its surroundings: contents of all memories (from ``data_seed``), places, DRAM timing.
+
+    wrong
+        What the core has to stop at, in the order of their places; empty for a legal program.
+    serial
+        Tokens let one instruction run after the other; otherwise they order only what has to be ordered.
+    finish
+        FINISH stands at the end.
+    """
 
     config: CoreConfig
     plain: tuple[Instruction, ...]  # without tokens
@@ -76,19 +98,42 @@ class Case:
     window_start: int
     program_offset: int
     dram: DramModel
+    window_bytes: int = MEMORY_BYTES
+    wrong: tuple[Wrong, ...] = ()
+    serial: bool = False
+    finish: bool = True
 
     @property
     def instructions(self) -> tuple[Instruction, ...]:
-        """The program: tokens derived, FINISH at the end."""
-        return (*add_tokens(self.config, self.plain, seeded(self.token_seed)), Finish())
+        """The program without what is wrong: tokens derived, FINISH at the end."""
+        legal = replace(self, wrong=(), finish=True)
+        return tuple(part for part in legal.program if isinstance(part, Instruction))
+
+    @property
+    def program(self) -> tuple[Instruction | Wrong, ...]:
+        """What lies in DRAM, in its order."""
+        plain = self.plain if self.serial else add_tokens(self.config, self.plain, seeded(self.token_seed))
+        parts: list[Instruction | Wrong] = list(plain)
+        for wrong in reversed(self.wrong):
+            parts.insert(wrong.place, wrong)
+        if self.serial:
+            _chain(parts)
+        return (*parts, Finish()) if self.finish else tuple(parts)
+
+    @property
+    def words(self) -> list[int]:
+        """The encoded program."""
+        config = self.config
+        return [part.word(config) if isinstance(part, Wrong) else encode(config, part) for part in self.program]
 
     def __str__(self) -> str:
         head = (
             f"{self.config}\ndata_seed={self.data_seed} token_seed={self.token_seed} "
-            f"window_start={self.window_start:#x} program_offset={self.program_offset:#x}\n{self.dram}\n"
+            f"window={self.window_start:#x}+{self.window_bytes:#x} program_offset={self.program_offset:#x}\n"
+            f"{self.dram}\n"
         )
-        lines = (f"{i:4}: {format_instruction(instruction)}" for i, instruction in enumerate(self.instructions))
-        return head + "\n".join(lines)
+        texts = (str(part) if isinstance(part, Wrong) else format_instruction(part) for part in self.program)
+        return head + "\n".join(f"{number:4}: {text}" for number, text in enumerate(texts))
 
 
 def seeded(seed: int) -> Draw:
@@ -99,21 +144,24 @@ def seeded(seed: int) -> Draw:
 def random_case(config: CoreConfig, draw: Draw, *, most_instructions: int = 40) -> Case:
     """A whole random case."""
     plain = plain_instructions(config, draw, draw(1, most_instructions))
+    window_start = 4096 * draw(0, 3)
+    calm = draw(0, 2) == 0
     return Case(
         config=config,
         plain=tuple(plain),
         data_seed=draw(0, 1 << 30),
         token_seed=draw(0, 1 << 30),
-        window_start=4096 * draw(0, 3),
+        window_start=window_start,
         program_offset=64 * draw(0, 20),
         dram=DramModel(
             latency=draw(1, 60),
             bytes_per_cycle=draw(1, 2 * config.bus_bytes),
-            jitter=draw(0, 40),
+            jitter=0 if calm else draw(0, 40),
             seed=draw(0, 1 << 30),
             outstanding=draw(1, 16),
-            reorder=bool(draw(0, 1)),
+            reorder=not calm and bool(draw(0, 1)),
         ),
+        window_bytes=MEMORY_BYTES - window_start,
     )
 
 
@@ -128,16 +176,16 @@ def plain_instructions(config: CoreConfig, draw: Draw, count: int) -> list[Instr
         kind = draw(0, 15)
         instruction: Instruction
         if kind <= 2:
-            instruction = _vector(config, draw, loops[Engine.VECTOR])
+            instruction = random_vector(config, draw, loops[Engine.VECTOR])
         elif kind <= 5:
-            instruction = _gemm(config, draw, loops[Engine.GEMM])
+            instruction = random_gemm(config, draw, loops[Engine.GEMM])
         elif kind <= 9:
             instruction = _loop(config, draw)
             loops[instruction.engine][instruction.level] = level_of(instruction)
         elif kind <= 12:
-            instruction = _load(config, draw)
+            instruction = random_load(config, draw)
         elif kind <= 14:
-            instruction = _store(config, draw)
+            instruction = random_store(config, draw)
         else:
             instruction = Sync(engine=Engine(draw(0, len(Engine) - 1)))
         plain.append(instruction)
@@ -158,7 +206,7 @@ def _loop(config: CoreConfig, draw: Draw) -> Loop:
     return Loop(
         engine=(Engine.GEMM, Engine.VECTOR)[draw(0, 1)],
         level=draw(0, LOOP_LEVELS - 1),
-        extent=draw(1, 5) if draw(0, 7) else draw(1, 40),
+        extent=draw(1, 5) if draw(0, 7) else draw(1, min(40, _most(config))),
         dst_stride=stride(),
         a_stride=stride(),
         b_stride=stride(),
@@ -180,14 +228,16 @@ def _index(draw: Draw, nest: LoopNest, operand: str, depth: int) -> int:
     return draw(0, most if draw(0, 5) == 5 else min(most, NEAR))
 
 
-def _gemm(config: CoreConfig, draw: Draw, loops: Sequence[LoopLevel]) -> Gemm:
+def random_gemm(config: CoreConfig, draw: Draw, loops: Sequence[LoopLevel]) -> Gemm:
+    """A GEMM whose indices are legal while ``loops`` are set."""
     depths = {"dst": config.acc_depth, "a": config.inp_depth, "b": config.wgt_depth}
     levels, nest = _levels(draw, loops, lambda nest: all(nest.largest(0, x) < depths[x] for x in depths))
     dst, src, wgt = (_index(draw, nest, operand, depth) for operand, depth in depths.items())
     return Gemm(zero=draw(0, 1), levels=levels, dst=dst, src=src, wgt=wgt)
 
 
-def _vector(config: CoreConfig, draw: Draw, loops: Sequence[LoopLevel]) -> Vector:
+def random_vector(config: CoreConfig, draw: Draw, loops: Sequence[LoopLevel]) -> Vector:
+    """A VECTOR whose indices are legal while ``loops`` are set."""
     op = list(VectorOp)[draw(0, len(VectorOp) - 1)]
     to_out = 0 if op.accumulates else draw(0, 1)
     b_immediate = 0 if op is VectorOp.REQUANTISE else draw(0, 1)
@@ -217,14 +267,15 @@ def _vector(config: CoreConfig, draw: Draw, loops: Sequence[LoopLevel]) -> Vecto
     )
 
 
-def _load(config: CoreConfig, draw: Draw) -> Load | Store:
+def random_load(config: CoreConfig, draw: Draw) -> Load | Store:
+    """A LOAD of the data region."""
     engine = (Engine.LOAD, Engine.LOADW)[draw(0, 1)]
     own = Scratchpad.INP if engine is Engine.LOAD else Scratchpad.WGT
     scratchpad = (own, own, Scratchpad.ACC, Scratchpad.ACC8)[draw(0, 3)]
     pads = [draw(0, 3) if draw(0, 2) == 2 else 0 for _ in range(4)]
     if draw(0, 15) == 15:
         pads[draw(0, 3)] = draw(0, (1 << PAD_BITS) - 1)
-    rows, columns, stride = _rectangle(draw)
+    rows, columns, stride = _rectangle(config, draw)
     load = Load(
         engine=engine,
         scratchpad=scratchpad,
@@ -242,16 +293,22 @@ def _load(config: CoreConfig, draw: Draw) -> Load | Store:
     return _placed(config, draw, load)
 
 
-def _store(config: CoreConfig, draw: Draw) -> Load | Store:
-    rows, columns, stride = _rectangle(draw)
+def random_store(config: CoreConfig, draw: Draw) -> Load | Store:
+    """A STORE into the data region."""
+    rows, columns, stride = _rectangle(config, draw)
     store = Store(index=0, offset=0, rows=rows, columns=columns, stride=stride)
     return _placed(config, draw, store)
 
 
-def _rectangle(draw: Draw) -> tuple[int, int, int]:
+def _most(config: CoreConfig) -> int:
+    """The largest count that an instruction can name."""
+    return (1 << config.count_bits) - 1
+
+
+def _rectangle(config: CoreConfig, draw: Draw) -> tuple[int, int, int]:
     """Rows, columns and stride; now and then a long row or overlapping rows."""
     if draw(0, 11) == 11:
-        return draw(1, 2), draw(1, 60), draw(0, 64)
+        return draw(1, 2), draw(1, min(60, _most(config))), draw(0, 64)
     return draw(0, 4), draw(0, 6), draw(0, 9)
 
 
@@ -275,6 +332,7 @@ def _placed(config: CoreConfig, draw: Draw, instruction: Load | Store) -> Load |
     first = (PROGRAM_BYTES // config.granule_bytes) // step
     places = (DATA_BYTES - bytes_needed) // config.granule_bytes // step
     near = draw(0, min(places, NEAR)) if draw(0, 2) else draw(0, places)
+    room = min(room, (1 << config.index_bits) - 1)  # without entries, room may be the whole depth
     index = draw(0, room if draw(0, 5) == 5 else min(room, NEAR))
     return replace(instruction, index=index, offset=(first + near) * step)
 
@@ -329,6 +387,27 @@ def _conflict(first: Touched, second: Touched) -> bool:
         or not first[name][0].isdisjoint(second[name][1])
         for name in first
     )
+
+
+def _chain(parts: list[Instruction | Wrong]) -> None:
+    """Set waits and sends so that each instruction starts when the one before it has ended."""
+    linked = [number for number, part in enumerate(parts) if isinstance(part, Instruction) or part.ordered]
+    for first, second in pairwise(linked):
+        source, target = _engine(parts[first]), _engine(parts[second])
+        if source != target:
+            parts[first] = _with_tokens(parts[first], send=1 << target)
+            parts[second] = _with_tokens(parts[second], wait=1 << source)
+
+
+def _engine(part: Instruction | Wrong) -> Engine:
+    return part.instruction.engine if isinstance(part, Wrong) else part.engine
+
+
+def _with_tokens(part: Instruction | Wrong, *, wait: int = 0, send: int = 0) -> Instruction | Wrong:
+    if isinstance(part, Wrong):
+        inner = part.instruction
+        return replace(part, instruction=replace(inner, wait=inner.wait | wait, send=inner.send | send))
+    return replace(part, wait=part.wait | wait, send=part.send | send)
 
 
 class _Links:
@@ -396,73 +475,3 @@ def add_tokens(config: CoreConfig, plain: Sequence[Instruction], draw: Draw) -> 
             for sender in rest[: draw(0, room)]:
                 sends[sender] |= 1 << target
     return [replace(part, wait=waits[i], send=sends[i]) for i, part in enumerate(plain)]
-
-
-# Comparison
-
-
-def fill(case: Case, simulator: Simulator) -> tuple[int, int]:
-    """Put data and program into a simulator; returns the program's offset in the window and its length."""
-    rng = np.random.default_rng(case.data_seed)
-    config = case.config
-    simulator.dram[...] = rng.integers(0, 256, len(simulator.dram), np.uint8)
-    for name in SCRATCHPADS:
-        shape = (getattr(config, f"{name}_depth"), config.lanes if name == "acc" else getattr(config, f"{name}_bytes"))
-        if name == "acc":
-            span = np.int64(1) << rng.integers(0, 32, shape)
-            simulator.write_scratchpad(name, rng.integers(-span, span).astype(np.int32))
-        else:
-            simulator.write_scratchpad(name, rng.integers(-128, 128, shape).astype(np.int8))
-    program = assemble(config, case.instructions)
-    start = case.window_start + case.program_offset
-    simulator.dram[start : start + len(program)] = program
-    return case.program_offset, len(case.instructions)
-
-
-def mismatch(case: Case, reference: Simulator, subject: Simulator) -> str:
-    """Run the case on both; the first difference in fault or memory, or an empty string."""
-    window_bytes = len(reference.dram) - case.window_start
-    results = []
-    for simulator in (reference, subject):
-        offset, count = fill(case, simulator)
-        results.append(simulator.run(offset, count, window_start=case.window_start, window_bytes=window_bytes))
-    if results[0].fault != results[1].fault:
-        return f"faults differ: {results[0].fault} and {results[1].fault}"
-    if results[0].fault is not None:
-        return f"a legal program faulted: {results[0].fault}"
-    for name in ("dram", *SCRATCHPADS):
-        first, second = (
-            simulator.dram if name == "dram" else simulator.read_scratchpad(name) for simulator in (reference, subject)
-        )
-        wrong = np.argwhere(first != second)
-        if len(wrong):
-            place = tuple(int(x) for x in wrong[0])
-            return f"{name}{list(place)} is {first[place]} and {second[place]}; {len(wrong)} elements differ"
-    return ""
-
-
-def shrink(case: Case, fails: Callable[[Case], bool]) -> Case:
-    """Drop instructions as long as the case still fails: halves, quarters, ... single ones."""
-    size = len(case.plain) // 2
-    while size:
-        start = 0
-        while start < len(case.plain):
-            smaller = replace(case, plain=case.plain[:start] + case.plain[start + size :])
-            if smaller.plain and _is_legal(smaller) and fails(smaller):
-                case = smaller
-            else:
-                start += size
-        size //= 2
-    return case
-
-
-def _is_legal(case: Case) -> bool:
-    """Dropping a LOOP may send indices out of their memories."""
-    config = case.config
-    depths = {name: int(getattr(config, f"{name}_depth")) for name in SCRATCHPADS}
-    return all(
-        max(reads | writes, default=0) < depths[name]
-        for entries in touched(config, case.plain)
-        for name, (reads, writes) in entries.items()
-        if name != "dram"
-    )

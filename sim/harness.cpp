@@ -22,6 +22,7 @@ constexpr unsigned kBusBytes = sizeof(Vcore::m_axi_rdata);
 constexpr unsigned kIds = 4;
 constexpr unsigned kPageBytes = 4096;
 constexpr uint8_t kOkay = 0, kSlaveError = 2, kDecodeError = 3;
+constexpr int kDrainReads = 10000;
 
 template <typename T>
 void store_bits(T& signal, const uint8_t* bytes) {
@@ -78,6 +79,9 @@ struct WeftRun {
     uint32_t status_busy;  // mask: registers are read once none of these bits is set
     uint64_t cycle_limit;
     uint64_t trace;
+    const uint64_t* moments;  // cycles of the run, ascending, in which visit is called
+    uint64_t moments_count;
+    void (*visit)(uint64_t cycle);
 };
 
 struct WeftEvent {
@@ -88,6 +92,17 @@ struct WeftEvent {
 struct WeftActivity {
     uint64_t start, cycles;
     uint32_t engine, kind;
+};
+
+// What goes wrong once, as soon as it can. The numbers are those of weft.sim.dram.BusFault.
+enum WeftBusFault : uint32_t {
+    kNoBusFault = 0,
+    kReadError = 1,
+    kWriteError = 2,
+    kLostRead = 3,
+    kLostWrite = 4,
+    kHung = 5,
+    kFlippedRead = 6,
 };
 
 enum WeftOutcome : int { kFinished = 0, kCycleLimit = 1, kProtocolError = 2 };
@@ -102,8 +117,21 @@ class Memory {
   public:
     explicit Memory(const WeftDram& settings) : settings_(settings), random_(settings.seed) {}
 
+    // Let something go wrong: `bit` of the next word for reader `id` where that is what is flipped.
+    void inject(uint32_t fault, unsigned id, unsigned bit) {
+        pending_ = fault;
+        fault_id_ = id;
+        fault_bit_ = bit;
+        injected_ = false;
+    }
+    bool injected() const { return injected_; }
+
     // Drive the core's inputs for the cycle that begins.
     void drive(Vcore& core) {
+        if (pending_ == kHung) {
+            hang(core);
+            return;
+        }
         const uint64_t most = kBusBytes + settings_.bytes_per_cycle - 1;
         credit_ = std::min(credit_ + settings_.bytes_per_cycle, most);
         core.m_axi_arready = reads_pending_ < settings_.outstanding && !stall();
@@ -120,9 +148,7 @@ class Memory {
         core.m_axi_wready = collecting_ < writes_.size() && credit_ >= kBusBytes && !stall();
         if (!response_offered_ && !writes_.empty() && writes_.front().complete && writes_.front().due <= now_ &&
             !stall()) {
-            response_offered_ = true;
-            response_ = writes_.front().response;
-            commit(writes_.front());
+            answer_write();
         }
         core.m_axi_bvalid = response_offered_;
         core.m_axi_bresp = response_;
@@ -180,6 +206,34 @@ class Memory {
                                                                                                     : kOkay;
     }
 
+    // A slave that does nothing any more, but keeps what it has offered, as the protocol asks.
+    void hang(Vcore& core) {
+        injected_ = true;
+        core.m_axi_arready = core.m_axi_awready = core.m_axi_wready = 0;
+        core.m_axi_rvalid = read_offered_;
+        core.m_axi_bvalid = response_offered_;
+    }
+
+    bool happens(uint32_t fault) {
+        if (pending_ != fault) return false;
+        pending_ = kNoBusFault;
+        injected_ = true;
+        return true;
+    }
+
+    void answer_write() {
+        Write& write = writes_.front();
+        if (happens(kWriteError)) write.response = kSlaveError;
+        commit(write);
+        if (happens(kLostWrite)) {
+            writes_.pop_front();
+            --collecting_;
+            return;
+        }
+        response_offered_ = true;
+        response_ = write.response;
+    }
+
     void offer_read() {
         if (read_offered_ || credit_ < kBusBytes || !reads_pending_ || stall()) return;
         // The oldest burst that is due; with reordering any ID's first burst that is due.
@@ -199,6 +253,10 @@ class Memory {
         }
         if (chosen == kIds) return;
         Read& read = reads_[chosen].front();
+        if (!read.done && happens(kLostRead)) {
+            forget_read(chosen);
+            return;
+        }
         const uint64_t address = read.address + uint64_t(read.done) * kBusBytes;
         offered_.id = chosen;
         offered_.response = response_at(address, false);
@@ -208,14 +266,18 @@ class Memory {
         } else {
             std::memcpy(offered_.data, settings_.bytes + (address - settings_.base), kBusBytes);
         }
-        if (offered_.last) {
-            reads_[chosen].pop_front();
-            order_[chosen].pop_front();
-            --reads_pending_;
-        }
+        if (happens(kReadError)) offered_.response = kSlaveError;
+        if (chosen == fault_id_ && happens(kFlippedRead)) offered_.data[fault_bit_ / 8] ^= 1 << fault_bit_ % 8;
+        if (offered_.last) forget_read(chosen);
         credit_ -= kBusBytes;
         read_offered_ = true;
         write_turn_ = true;
+    }
+
+    void forget_read(unsigned id) {
+        reads_[id].pop_front();
+        order_[id].pop_front();
+        --reads_pending_;
     }
 
     void accept_read(const Vcore& core) {
@@ -310,6 +372,9 @@ class Memory {
     bool response_offered_ = false;
     uint8_t response_ = kOkay;
     Held held_[3];
+    uint32_t pending_ = kNoBusFault;
+    unsigned fault_id_ = 0, fault_bit_ = 0;
+    bool injected_ = false;
     std::string protocol_error_;
 };
 
@@ -363,7 +428,10 @@ class TraceRecorder {
 
 class Machine {
   public:
-    explicit Machine(const WeftDram& dram) : core_(new Vcore(&context_, "top")) {
+    explicit Machine(const WeftDram& dram) : core_(new Vcore(&context_, "top")) { reset(dram); }
+
+    // The rst pin; the memory forgets what it was asked for, but keeps its bytes.
+    void reset(const WeftDram& dram) {
         configure(dram);
         core_->rst = 1;
         for (int i = 0; i < 16; ++i) tick();
@@ -384,10 +452,17 @@ class Machine {
             }
             trace_.end();
         } else {
-            for (; !interrupt() && cycles < request.cycle_limit; ++cycles) tick();
+            uint64_t visited = 0;
+            for (; !interrupt() && cycles < request.cycle_limit; ++cycles) {
+                while (visited < request.moments_count && request.moments[visited] == cycles) {
+                    ++visited;
+                    request.visit(cycles);
+                }
+                tick();
+            }
         }
         const bool finished = interrupt();
-        for (int i = 0; i < 100000 && finished; ++i) {
+        for (int i = 0; i < kDrainReads; ++i) {
             if (!(read(request.status_address) & request.status_busy)) break;
         }
         for (uint64_t i = 0; i < request.reads_count; ++i) request.reads[i].value = read(request.reads[i].address);
@@ -434,6 +509,7 @@ class Machine {
     Vcore& core() { return *core_; }
     TraceRecorder& trace() { return trace_; }
     const std::string& protocol_error() const { return memory_->protocol_error(); }
+    Memory& memory() { return *memory_; }
 
   private:
     static constexpr int kRegisterPatience = 1000;
@@ -471,6 +547,11 @@ int weft_run(void* machine, WeftRun* request) { return static_cast<Machine*>(mac
 void weft_write(void* machine, uint32_t address, uint32_t value) { static_cast<Machine*>(machine)->write(address, value); }
 uint32_t weft_read(void* machine, uint32_t address) { return static_cast<Machine*>(machine)->read(address); }
 void weft_configure(void* machine, const WeftDram* dram) { static_cast<Machine*>(machine)->configure(*dram); }
+void weft_reset(void* machine, const WeftDram* dram) { static_cast<Machine*>(machine)->reset(*dram); }
+void weft_inject(void* machine, uint32_t fault, uint32_t id, uint32_t bit) {
+    static_cast<Machine*>(machine)->memory().inject(fault, id, bit);
+}
+int weft_injected(void* machine) { return static_cast<Machine*>(machine)->memory().injected(); }
 
 // Content of a scratchpad's bank, entry after entry; null if there is no such bank.
 void* weft_memory(void* machine, uint32_t scratchpad, uint32_t bank) {

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ..hw.axi import ReadClient
 from ..hw.config import CoreConfig
 from ..hw.interfaces import CycleClass
 from ..hw.isa import Engine, Fault
 from ..hw.registers import Control, Register, Status, class_counter
 from .build import Progress, build_library
-from .dram import DramModel
+from .dram import BusFault, DramModel
 from .errors import SimulationError
 from .result import ACTIVITY, EVENT, FaultRecord, RunResult, Trace
 from .state import SCRATCHPADS, Bytes, Int8, Int32
@@ -48,6 +50,9 @@ class _Access(ctypes.Structure):
     _fields_ = [("address", ctypes.c_uint32), ("value", ctypes.c_uint32)]
 
 
+_Visit = ctypes.CFUNCTYPE(None, ctypes.c_uint64)
+
+
 class _Run(ctypes.Structure):
     _fields_ = [
         ("before", ctypes.POINTER(_Access)),
@@ -58,6 +63,9 @@ class _Run(ctypes.Structure):
         ("status_busy", ctypes.c_uint32),
         ("cycle_limit", ctypes.c_uint64),
         ("trace", ctypes.c_uint64),
+        ("moments", ctypes.POINTER(ctypes.c_uint64)),
+        ("moments_count", ctypes.c_uint64),
+        ("visit", _Visit),
     ]
 
 
@@ -69,7 +77,8 @@ class RtlSimulator:
     """A core with its DRAM; the same use as :class:`weft.sim.fsim.FunctionalSimulator`, plus cycles and traces.
 
     The simulator is built on first use of a configuration (about a minute; ``progress`` gets a line for each step) and
-    then comes from the user's cache folder. ``build_times`` tells what this object had to build.
+    then comes from the user's cache folder. ``build_times`` tells what this object had to build. ``quick`` builds in a
+    third of the time what then runs at a tenth of the speed: for many cores with few cycles each.
     """
 
     def __init__(
@@ -80,10 +89,11 @@ class RtlSimulator:
         dram: DramModel | None = None,
         watchdog: int = WATCHDOG_CYCLES,
         progress: Progress | None = None,
+        quick: bool = False,
     ) -> None:
         self.config = config
         self.watchdog = watchdog
-        path, self.build_times = build_library(config, progress=progress)
+        path, self.build_times = build_library(config, progress=progress, quick=quick)
         self._library = _load(path)
         padded = -(-max(memory_bytes, 1) // PAGE_BYTES) * PAGE_BYTES
         self._bytes: Bytes = np.zeros(padded, np.uint8)
@@ -100,6 +110,18 @@ class RtlSimulator:
         """Other timing or errors from the next run on; contents stay."""
         self._settings = self._c_settings(dram)
         self._library.weft_configure(self._machine, ctypes.byref(self._settings))
+
+    def inject(self, fault: BusFault, *, reader: ReadClient = ReadClient.FETCH, bit: int = 0) -> None:
+        """Let the memory do this wrong as soon as it can, once; ``reader`` and ``bit`` are those of FLIPPED_READ.
+
+        :meth:`set_dram` takes back what has not happened yet.
+        """
+        self._library.weft_inject(self._machine, fault, reader, bit)
+
+    @property
+    def injected(self) -> bool:
+        """Has what was injected last happened?"""
+        return bool(self._library.weft_injected(self._machine))
 
     def read_scratchpad(self, name: str) -> Int8 | Int32:
         """Copy of ``inp``, ``wgt``, ``acc`` or ``out``: ``(depth, elements)``."""
@@ -130,11 +152,15 @@ class RtlSimulator:
         window_bytes: int | None = None,
         trace: bool = False,
         cycle_limit: int = CYCLE_LIMIT,
+        moments: Sequence[int] = (),
+        visit: Callable[[int], None] | None = None,
     ) -> RunResult:
         """Run ``count`` instructions at byte ``offset`` of the window (default: the whole memory).
 
         A core that has not ended after ``cycle_limit`` cycles, or that breaks the bus protocol, raises
-        :class:`SimulationError`; afterwards, as after a fault, it has been reset and can run again.
+        :class:`SimulationError`; afterwards, as after a fault, it has been reset and can run again (by its ``rst`` pin
+        where the memory owes it an answer). ``visit`` is called in the cycles ``moments`` of the run (ascending; of
+        about the start, not the core's own counter), unless there is a trace.
         """
         size = len(self.dram) - window_start if window_bytes is None else window_bytes
         if window_start % PAGE_BYTES:
@@ -156,12 +182,18 @@ class RtlSimulator:
         ]
         before = (_Access * len(writes))(*(_Access(*write) for write in writes))
         reads = (_Access * len(_READS))(*(_Access(address, 0) for address in _READS))
-        request = _Run(before, len(before), reads, len(reads), Register.STATUS, Status.BUS_BUSY, cycle_limit, trace)
+        places = (ctypes.c_uint64 * len(moments))(*moments)
+        request = _Run(
+            before, len(before), reads, len(reads), Register.STATUS, Status.BUS_BUSY, cycle_limit, trace,
+            places, len(places) if visit else 0, _Visit(visit or (lambda cycle: None)),
+        )  # fmt: skip
         outcome = self._library.weft_run(self._machine, ctypes.byref(request))
         values = {access.address: access.value for access in reads}
         status = Status(values[Register.STATUS])
         if outcome != FINISHED or Status.FAULT in status:
             self.write_register(Register.CONTROL, Control.RESET)
+        if Status.BUS_BUSY in status:
+            self._library.weft_reset(self._machine, ctypes.byref(self._settings))
         if outcome == PROTOCOL_BROKEN:
             problem = self._library.weft_protocol_error(self._machine).decode()
             raise SimulationError(f"the core broke the bus protocol: {problem}")
@@ -291,8 +323,8 @@ def _load(path: Path) -> ctypes.CDLL:
         library.weft_protocol_error.restype = ctypes.c_char_p
         library.weft_events.restype = ctypes.c_uint64
         library.weft_activity.restype = ctypes.c_uint64
-        for name in ("delete", "run", "write", "read", "configure", "memory", "protocol_error", "events", "activity"):
-            getattr(library, f"weft_{name}").argtypes = _ARGUMENTS[name]
+        for name, arguments in _ARGUMENTS.items():
+            getattr(library, f"weft_{name}").argtypes = arguments
         _libraries[path] = library
     return _libraries[path]
 
@@ -303,6 +335,9 @@ _ARGUMENTS: dict[str, list[type]] = {
     "write": [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32],
     "read": [ctypes.c_void_p, ctypes.c_uint32],
     "configure": [ctypes.c_void_p, ctypes.c_void_p],
+    "reset": [ctypes.c_void_p, ctypes.c_void_p],
+    "inject": [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32],
+    "injected": [ctypes.c_void_p],
     "memory": [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32],
     "protocol_error": [ctypes.c_void_p],
     "events": [ctypes.c_void_p, ctypes.c_void_p],

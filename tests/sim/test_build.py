@@ -42,7 +42,7 @@ def _install(setattr_: object, folder: Path) -> None:
         step("verilator")
         return [work / "a.cpp"]
 
-    def compile_library(sources: list[Path], library: Path, cache: Path) -> None:
+    def compile_library(sources: list[Path], library: Path, cache: Path, *, quick: bool = False) -> None:
         step("compiler")
         library.write_bytes(b"library")
 
@@ -117,3 +117,10 @@ def test_a_memory_that_is_not_there_is_named():
 def test_cache_folder_follows_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert build.cache_folder() == tmp_path / "weft"
+
+
+def test_a_quick_build_stands_beside_the_fast_one(quick_steps, tmp_path):
+    first, _ = build.build_library(TINY, cache_root=tmp_path)
+    second, _ = build.build_library(TINY, cache_root=tmp_path, quick=True)
+    assert first != second
+    assert build.build_library(TINY, cache_root=tmp_path, quick=True)[0] == second

@@ -10,8 +10,8 @@ from weft.hw.config import TINY, CoreConfig
 from weft.hw.isa import Engine, Fault
 from weft.sim.errors import RaceError, SimulationError
 from weft.sim.fsim import FunctionalSimulator
-from weft.sim.fuzz import fill as fill_case
 from weft.sim.fuzz import random_case, seeded
+from weft.sim.fuzz_compare import fill as fill_case
 from weft.sim.result import FaultRecord
 
 from .programs import run_text

@@ -2,46 +2,67 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from weft.hw.config import PYNQ, TINY, CoreConfig
+from weft.hw.isa import Engine, Fault, Store, Sync
 from weft.sim.fsim import FunctionalSimulator
-from weft.sim.fuzz import MEMORY_BYTES, Case, mismatch, random_case, seeded, shrink
+from weft.sim.fuzz import MEMORY_BYTES, Case, Wrong, random_case, seeded
+from weft.sim.fuzz_compare import compare
+from weft.sim.fuzz_configs import campaign_config
+from weft.sim.fuzz_illegal import illegal_case
+from weft.sim.fuzz_store import read_case, write_case
+from weft.sim.shrink import is_sound, shrink
 from weft.sim.verilated import RtlSimulator
 
 from .programs import cases
 
-OTHER_SHAPES = [
-    replace(TINY, name="batch", batch=2, block_in=8, bus_bits=128),
-    replace(TINY, name="tall", block_in=2, block_out=16, acc_banks=1, queue_depth=2, token_depth=1, bus_bits=64),
-    replace(TINY, name="wide-bus", block_in=8, block_out=4, acc_banks=2, bus_bits=512, read_outstanding=1),
-    replace(TINY, name="long", batch=4, inp_depth=65536, wgt_depth=16, write_outstanding=1),
-]
+REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.json"))
+CAMPAIGN_CORES = range(44)
 
 
 @settings(max_examples=200)
 @given(case=cases(TINY))
 def test_fsim_equals_rtl(case: Case, tiny_fsim: FunctionalSimulator, tiny_rtl: RtlSimulator):
     note(str(case))
-    tiny_rtl.set_dram(case.dram)
-    assert mismatch(case, tiny_fsim, tiny_rtl) == ""
+    assert compare(case, tiny_fsim, tiny_rtl).difference == ""
 
 
 def run_seeds(config: CoreConfig, seeds: range) -> None:
     functional = FunctionalSimulator(config, MEMORY_BYTES)
-    rtl = RtlSimulator(config, MEMORY_BYTES, watchdog=20_000)
+    rtl = RtlSimulator(config, MEMORY_BYTES, watchdog=5_000)
     for seed in seeds:
-        case = random_case(config, seeded(seed))
-        rtl.set_dram(case.dram)
-        assert mismatch(case, functional, rtl) == "", f"program {seed}\n{case}"
+        case = illegal_case(config, seeded(seed)) if seed % 4 == 3 else random_case(config, seeded(seed))
+        assert compare(case, functional, rtl).difference == "", f"program {seed}\n{case}"
 
 
 def test_fsim_equals_rtl_on_pynq():
     run_seeds(PYNQ, range(50))
+
+
+def test_both_stop_alike_at_what_is_wrong(tiny_fsim: FunctionalSimulator, tiny_rtl: RtlSimulator):
+    causes = Counter[Fault]()
+    for seed in range(150):
+        case = illegal_case(TINY, seeded(seed))
+        found = compare(case, tiny_fsim, tiny_rtl)
+        assert found.difference == "", f"program {seed}\n{case}"
+        if found.subject.fault is not None:
+            causes[found.subject.fault.cause] += 1
+    assert set(causes) == set(Fault) - {Fault.NONE}
+
+
+@pytest.mark.parametrize("path", REGRESSIONS, ids=lambda path: path.stem)
+def test_what_failed_once(path: Path):
+    case, story = read_case(path)
+    functional = FunctionalSimulator(case.config, MEMORY_BYTES)
+    rtl = RtlSimulator(case.config, MEMORY_BYTES, watchdog=5_000)
+    assert compare(case, functional, rtl).difference == "", story
 
 
 @pytest.mark.long
@@ -51,9 +72,14 @@ def test_campaign(config: CoreConfig, count: int):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("config", OTHER_SHAPES, ids=lambda config: config.name)
-def test_other_shapes(config: CoreConfig):
-    run_seeds(config, range(300))
+@pytest.mark.parametrize("core", CAMPAIGN_CORES)
+def test_other_cores(core: int):
+    run_seeds(campaign_config(core), range(100))
+
+
+def test_the_cores_of_a_campaign_are_all_different():
+    assert len({campaign_config(number).hash64 for number in CAMPAIGN_CORES}) == len(CAMPAIGN_CORES)
+    assert {campaign_config(number).bus_bits for number in CAMPAIGN_CORES} == {64, 128, 256, 512}
 
 
 class Broken(FunctionalSimulator):
@@ -70,13 +96,35 @@ def test_a_difference_is_found_and_shrinks_to_the_instruction_at_fault():
     functional, broken = FunctionalSimulator(TINY, MEMORY_BYTES), Broken(TINY, MEMORY_BYTES)
 
     def fails(case: Case) -> bool:
-        return bool(mismatch(case, functional, broken))
+        return bool(compare(case, functional, broken).difference)
 
     case = next(case for seed in range(50) if fails(case := random_case(TINY, seeded(seed))))
     smallest = shrink(case, fails)
     assert len(smallest.plain) == 1
-    assert "store store" in str(smallest)
-    assert mismatch(smallest, functional, broken).startswith("dram[65535] is ")
+    store = smallest.plain[0]
+    assert isinstance(store, Store)
+    assert (store.rows, store.columns, store.index) == (1, 1, 0)
+    assert len(str(smallest).splitlines()) == 5
+    assert smallest.dram.jitter == 0
+    assert compare(smallest, functional, broken).difference.startswith("dram[65535] is ")
+
+
+class Careless(FunctionalSimulator):
+    """Goes on behind a fault, for one byte."""
+
+    def run(self, offset, count, **options):
+        result = super().run(offset, count, **options)
+        if result.fault is not None:
+            self.dram[-1] ^= 1
+        return result
+
+
+def test_a_write_after_a_fault_is_found():
+    functional, careless = FunctionalSimulator(TINY, MEMORY_BYTES), Careless(TINY, MEMORY_BYTES)
+    for seed in range(40):
+        case = illegal_case(TINY, seeded(seed))
+        found = compare(case, functional, careless)
+        assert bool(found.difference) == (found.subject.fault is not None), str(case)
 
 
 @settings(max_examples=100)
@@ -87,9 +135,34 @@ def test_dropping_instructions_leaves_a_legal_program(seed: int):
     core = FunctionalSimulator(TINY, MEMORY_BYTES)
     kept = np.random.default_rng(seed).random(len(case.plain)) < 0.5
     smaller = replace(case, plain=tuple(part for part, keep in zip(case.plain, kept, strict=True) if keep))
-    result = mismatch(smaller, core, core)
-    assert result == "" or "INDEX" in result  # a dropped LOOP changes which entries are touched
+    if is_sound(smaller):  # a dropped LOOP changes which entries are touched
+        assert compare(smaller, core, core).difference == ""
+
+
+@settings(max_examples=50)
+@given(seed=st.integers(0, 10**9), illegal=st.booleans())
+def test_a_stored_case_reads_back(seed: int, illegal: bool, tmp_path_factory: pytest.TempPathFactory):
+    case = (illegal_case if illegal else random_case)(TINY, seeded(seed))
+    path = tmp_path_factory.mktemp("stored") / "case.json"
+    write_case(path, case, "why")
+    assert read_case(path) == (case, "why")
+
+
+def test_a_wrong_instruction_stays_in_its_place_when_others_are_dropped():
+    case = random_case(TINY, seeded(3))
+    place = len(case.plain) // 2
+    case = replace(case, wrong=(Wrong(place, Sync(engine=Engine.GEMM), flips=1 << 20, damaged=True),))
+    core = FunctionalSimulator(TINY, MEMORY_BYTES)
+
+    def fails(smaller: Case) -> bool:
+        fault = compare(smaller, core, core).subject.fault
+        return fault is not None and fault.cause is Fault.CORRUPT
+
+    smallest = shrink(case, fails)
+    assert not smallest.plain
+    assert smallest.wrong[0].place == 0
 
 
 def test_equal_seeds_give_equal_programs():
     assert random_case(TINY, seeded(7)) == random_case(TINY, seeded(7))
+    assert illegal_case(TINY, seeded(7)) == illegal_case(TINY, seeded(7))
