@@ -279,13 +279,18 @@ class Bench:
             window_bytes=options.get("window_bytes", MEMORY_BYTES),
         )
 
+    def _assert_protocol(self) -> None:
+        violations = [*self.lite.violations, *self.bus.violations]
+        assert not violations, "\n".join(map(str, violations))
+
     async def finish(self, coverage: Any) -> None:
         """The end of a test: the bus is quiet and nothing was wrong on it; keep the coverage."""
+        self._assert_protocol()
         self.memory.set_timing(Timing())
         await self.drain()
-        for watch in (self.lite, self.bus):
-            watch.finish()
-            assert not watch.violations, "\n".join(map(str, watch.violations))
+        self.lite.finish()
+        self.bus.finish()
+        self._assert_protocol()
         if coverage is not None:
             self.observer.coverage.merge_into(coverage)
 

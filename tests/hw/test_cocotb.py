@@ -85,6 +85,7 @@ def test_example_of_the_guide_passes(tmp_path: Path) -> None:
 
 
 BROKEN = """
+from cocotb.triggers import ClockCycles
 from weft.hw.isa import Finish
 from weft.testbench.bench import Bench, core_test
 
@@ -97,17 +98,27 @@ async def finds_a_wrong_byte(bench: Bench) -> None:
     bench.compare([Finish()])
 
 @core_test()
+async def finds_an_answer_that_nobody_asked_for(bench: Bench) -> None:
+    bench.dut.m_axi_rvalid.value = 1
+    await ClockCycles(bench.dut.clk, 1)
+    bench.dut.m_axi_rvalid.value = 0
+    await ClockCycles(bench.dut.clk, 1)
+
+@core_test()
 async def passes(bench: Bench) -> None:
     pass
 """
 
 
-def test_failure_names_the_first_wrong_element(tmp_path: Path) -> None:
+def test_failures_say_what_was_wrong(tmp_path: Path) -> None:
     file = tmp_path / "broken.py"
     file.write_text(BROKEN)
     outcome = run_file(file, Settings(config=TINY, seed=3), tmp_path / "run")
-    assert [test.name for test in outcome.failed] == ["finds_a_wrong_byte"]
-    assert re.search(r"out\[3, 1\] is -?\d+, but must be -?\d+; 1 elements differ after", outcome.failed[0].problem)
+    problems = {test.name: test.problem for test in outcome.failed}
+    assert set(problems) == {"finds_a_wrong_byte", "finds_an_answer_that_nobody_asked_for"}
+    byte, answer = problems["finds_a_wrong_byte"], problems["finds_an_answer_that_nobody_asked_for"]
+    assert re.search(r"out\[3, 1\] is -?\d+, but must be -?\d+; 1 elements differ after", byte)
+    assert re.search(r"cycle \d+, m_axi_r: data with ID 0: read data follow their request", answer)
     assert "seed 3" in outcome.log.read_text()
 
 
@@ -116,7 +127,7 @@ def test_failure_leaves_a_waveform_of_the_test_that_failed(tmp_path: Path) -> No
     file = tmp_path / "broken.py"
     file.write_text(BROKEN)
     outcome = run_and_keep_waves(file, Settings(config=TINY, seed=3), tmp_path / "run")
-    assert len(outcome.tests) == 2
+    assert len(outcome.tests) == 3
     assert outcome.waves is not None
     assert outcome.waves.suffix in (f".{Waves.FST}", f".{Waves.VCD}")
     assert outcome.waves.stat().st_size > 1000
