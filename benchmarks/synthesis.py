@@ -15,7 +15,7 @@ from pathlib import Path
 from common import Record, print_table, write_json
 from weft.hw.config import NAMED, PYNQ, CoreConfig
 from weft.hw.synthesis import Synthesis, Target, synthesise
-from weft.hw.synthesis_report import SHARE_LIMIT, over_limit, path_rows, usage_rows
+from weft.hw.synthesis_report import LEG_COLUMNS, SHARE_LIMIT, leg_rows, over_limit, path_rows, usage_rows
 from weft.sim.build import cache_folder
 
 EIGHT = replace(PYNQ, name="8x8", block_in=8, block_out=8)
@@ -58,11 +58,12 @@ def write_docs(path: Path, results: list[Synthesis]) -> None:
     for result in results:
         parts += [f"\n## `{result.config}` on {result.target}\n\n", markdown_table(*usage_rows(result))]
         if result.timing is not None:
-            parts.append(f"\n{result.timing.fmax:.1f} MHz on {result.timing.part}. The path that limits it, in ns:\n\n")
-            steps = path_rows(result.timing.critical_path)
+            steps = result.timing.critical_path
             parts.append(
-                markdown_table(["step", "delay", "until", "name"], [[*row[:3], f"`{row[3]}`"] for row in steps])
+                f"\n{result.timing.fmax:.1f} MHz on {result.timing.part}. The path that limits it, in ns, starts at "
+                f"the register `{steps[0].name}` and ends at `{steps[-1].name}`:\n\n"
             )
+            parts.append(markdown_table(LEG_COLUMNS, leg_rows(steps)))
     path.write_text("".join(parts))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from .synthesis import Step, Synthesis, Target
 
@@ -14,6 +15,21 @@ PARTS: dict[Target, tuple[str, Mapping[str, float]]] = {
 
 SHARE_LIMIT = 0.85
 """Share of a part that a core may take: a fuller one is hard to route."""
+
+LEG_COLUMNS = ["module", "last cell", "cells", "logic", "wires", "until"]
+"""Columns of :func:`leg_rows`."""
+
+
+@dataclass
+class _Leg:
+    """A stretch of a path; delays in ns."""
+
+    module: str
+    cell: str = ""
+    cells: int = 0
+    logic: float = 0.0
+    wires: float = 0.0
+    until: float = 0.0
 
 
 def usage_rows(result: Synthesis, depth: int = 1) -> tuple[list[str], list[list[str]]]:
@@ -43,6 +59,33 @@ def path_rows(steps: Sequence[Step]) -> list[list[str]]:
         until += step.delay
         rows.append([step.kind, f"{step.delay:.2f}", f"{until:.2f}", step.name])
     return rows
+
+
+def leg_rows(steps: Sequence[Step]) -> list[list[str]]:
+    """A row for each stretch of a path inside one module.
+
+    Its last cell, how many cells it passes, their delays, those of the wires to them, and the time until its end (ns).
+    """
+    legs: list[_Leg] = []
+    wire, until = 0.0, 0.0
+    for step in steps:
+        until += step.delay
+        if step.kind == "wire":
+            wire += step.delay
+            continue
+        module, _, cell = step.name.rpartition(".")[0].rpartition(".")
+        if not legs or legs[-1].module != module:
+            legs.append(_Leg(module))
+        leg = legs[-1]
+        leg.cell, leg.until = cell, until
+        leg.cells += 1
+        leg.logic += step.delay
+        leg.wires += wire
+        wire = 0.0
+    return [
+        [leg.module, leg.cell, f"{leg.cells}", f"{leg.logic:.2f}", f"{leg.wires:.2f}", f"{leg.until:.2f}"]
+        for leg in legs
+    ]
 
 
 def _number(value: float) -> str:

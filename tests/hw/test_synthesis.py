@@ -12,7 +12,18 @@ from weft.hw import synthesis
 from weft.hw.config import CoreConfig
 from weft.hw.errors import SynthesisError
 from weft.hw.pin_wrapper import wrap_pins
-from weft.hw.synthesis import ModuleUse, Synthesis, Target, read_timing, synthesise, synthesise_verilog
+from weft.hw.synthesis import (
+    ModuleUse,
+    Step,
+    Synthesis,
+    Target,
+    merged_figures,
+    read_timing,
+    synthesise,
+    synthesise_verilog,
+)
+from weft.hw.synthesis_modules import split_modules
+from weft.hw.synthesis_report import leg_rows
 
 VERILOG = """\
 module weft_core(clk, rst, value, address, total);
@@ -181,6 +192,32 @@ def test_timing_is_the_path_between_registers() -> None:
         ("cell", "a.Q", 0.5),
         ("wire", "n", 1.5),
     ]
+
+
+def test_legs_sum_up_what_a_path_does_in_each_module() -> None:
+    steps = (
+        Step("cell", "core.gemm.valid.Q", 0.5),
+        Step("wire", "core.gemm.valid", 1.0),
+        Step("cell", "core.gemm.sum_LUT4_Z.F", 0.25),
+        Step("wire", "core.gemm.sum", 0.75),
+        Step("cell", "core.acc.data_FF.DI", 0.1),
+    )
+    assert leg_rows(steps) == [
+        ["core.gemm", "sum_LUT4_Z", "2", "0.75", "1.00", "1.75"],
+        ["core.acc", "data_FF", "1", "0.10", "0.75", "2.60"],
+    ]
+
+
+def test_cells_of_a_merged_netlist_belong_to_the_module_that_their_name_begins_with() -> None:
+    cells = {
+        "core.first_LUT4_Z": {"type": "LUT4"},
+        "core.worker.total_TRELLIS_FF_Q": {"type": "TRELLIS_FF"},
+        "core.worker.inlined.total_CCU2C_S0": {"type": "CCU2C"},
+        "captured_TRELLIS_FF_Q": {"type": "TRELLIS_FF"},
+    }
+    own = merged_figures(Target.ECP5, cells, split_modules(VERILOG))
+    assert own["weft_core"] == {"LUT": 1, "FF": 0, "DSP": 0, "BRAM18": 0}
+    assert own["weft_core.worker$12"] == {"LUT": 2, "FF": 1, "DSP": 0, "BRAM18": 0}
 
 
 def test_rows_show_modules_that_take_something_up_to_a_depth() -> None:
