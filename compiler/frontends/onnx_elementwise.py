@@ -178,6 +178,12 @@ def _bit_cast(node: Node) -> Converted:
     return x if x.dtype == to else node.call("nn.bitcast", x, to=to)
 
 
+@converter("ai.onnx.ml.Binarizer")
+def _binarizer(node: Node) -> Converted:
+    x = node.input(0)
+    return node.cast(node.call("nn.less", node.like(node.number("threshold", 0.0), x), x), x.dtype)
+
+
 @converter("Identity")
 def _identity(node: Node) -> Converted:
     return node.value(0)

@@ -160,7 +160,7 @@ class Scope:
             defaults = {
                 name: item.default_value for name, item in schema.attributes.items() if item.default_value.name
             }
-        opsets = {_domain(entry.domain): entry.version for entry in body.opset_import} or self.opsets
+        opsets = {**self.opsets, **{_domain(entry.domain): entry.version for entry in body.opset_import}}
         inner = Scope(self.reading, opsets, attributes={**defaults, **given}, span=node.span)
         for i, name in enumerate(body.input):
             inner.values[name] = node.inputs[i] if i < len(node.inputs) else None

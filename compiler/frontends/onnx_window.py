@@ -137,8 +137,10 @@ def _transpose_pads(node: Node, size: Ints, extent: Ints, strides: Ints, output_
         s * (n - 1) + o + e - w
         for n, s, e, o, w in zip(size, strides, extent, output_padding, wanted[-count:], strict=True)
     ]
-    small, large = [t // 2 for t in total], [t - t // 2 for t in total]
-    return (small, large) if auto_pad != "SAME_LOWER" else (large, small)
+    half = [max(t, 0) // 2 for t in total]  # a negative total adds zeros at the end
+    rest = [max(t, 0) - h for t, h in zip(total, half, strict=True)]
+    before, after = (half, rest) if auto_pad == "SAME_UPPER" else (rest, half)
+    return before, [a + min(t, 0) for a, t in zip(after, total, strict=True)]
 
 
 @converter("ConvTranspose")
@@ -283,13 +285,16 @@ def _max_unpool(node: Node) -> Converted:
     pads = _given_pads(node, count)
     own = [(n - 1) * s + k - pads[i] - pads[i + count]
            for i, (n, s, k) in enumerate(zip(x.shape[2:], strides, kernel, strict=True))]  # fmt: skip
-    shape = node.known_integers(2, "the shape of the output") if node.has(2) else (*x.shape[:2], *own)
-    size = math.prod(x.shape)
+    shape, size = (*x.shape[:2], *own), math.prod(x.shape)
     flat = node.call(
         "scatter_elements", node.like(np.zeros(math.prod(shape)), x), node.reshape(indices, (size,)),
         node.reshape(x, (size,)),
     )  # fmt: skip
-    return node.reshape(flat, shape)
+    image = node.reshape(flat, shape)
+    if not node.has(2):
+        return image
+    wanted = node.known_integers(2, "the shape of the output")
+    return crop_or_pad(node, image, [0] * len(shape), [w - s for w, s in zip(wanted, shape, strict=True)], 0.0)
 
 
 @converter("Col2Im")

@@ -75,7 +75,11 @@ def _value(node: Expr, values: Mapping[int, Value], given: Mapping[Var, Array], 
             operands = [_tensor(values[id(arg)]) for arg in node.args]
             if isinstance(node.op, Function):
                 return evaluate_function(node.op, operands, observe)
-            return apply(node, operands)
+            value = apply(node, operands)
+            found = (value.shape, value.dtype.name)
+            if found != (node.shape, node.dtype):  # the operator's rules do not agree with each other
+                raise GraphError(f"{node.op} is {node.type}, but its value is {found[1]}{list(found[0])}", at=node.span)
+            return value
     raise GraphError(f"cannot evaluate {type(node).__name__}", at=node.span)
 
 

@@ -1,6 +1,6 @@
 """Elementwise operators (names start with ``nn.``): arithmetic, comparison, logic, and functions of one number.
 
-float16 and bfloat16 are computed in float32 and rounded once. Integers wrap; a shift by the width or more gives 0.
+float16 and bfloat16 are computed in float32 and rounded once. Integers wrap.
 """
 
 from __future__ import annotations
@@ -38,12 +38,11 @@ def rounded_once(meaning: Meaning) -> Meaning:
     @functools.wraps(meaning)
     def run(*operands: Array, **attrs: Any) -> Array:
         half = next((x.dtype for x in operands if x.dtype.name in HALVES), None)
-        with np.errstate(all="ignore"):
-            if half is None:
-                return np.asarray(meaning(*operands, **attrs))
-            wide = [x.astype(np.float32) if x.dtype.name in HALVES else x for x in operands]
-            result = np.asarray(meaning(*wide, **attrs))
-            return result.astype(half) if result.dtype == np.float32 else result
+        if half is None:
+            return np.asarray(meaning(*operands, **attrs))
+        wide = [x.astype(np.float32) if x.dtype.name in HALVES else x for x in operands]
+        result = np.asarray(meaning(*wide, **attrs))
+        return result.astype(half) if result.dtype == np.float32 else result
 
     return run
 
@@ -93,12 +92,20 @@ def _power_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     return TensorType(broadcast_shape(base, exponent), base.dtype)
 
 
-def _shift(direction: Callable[[Array, Array], Array]) -> Meaning:
-    def run(a: Array, b: Array) -> Array:
-        inside = (b >= 0) & (b < a.dtype.itemsize * 8)
-        return np.where(inside, direction(a, np.where(inside, b, 0).astype(a.dtype)), 0).astype(a.dtype)
+def _outside(a: Array, b: Array) -> Array:
+    """Whether a shift of ``a`` by ``b`` leaves nothing: negative shifts count as long ones."""
+    return np.asarray((b < 0) | (b >= a.dtype.itemsize * 8))
 
-    return run
+
+def _shift_left(a: Array, b: Array) -> Array:
+    outside = _outside(a, b)
+    return np.where(outside, 0, np.left_shift(a, np.where(outside, 0, b).astype(a.dtype))).astype(a.dtype)
+
+
+def _shift_right(a: Array, b: Array) -> Array:
+    longest = a.dtype.itemsize * 8 - 1
+    shifted = np.right_shift(a, np.where(_outside(a, b), longest, b).astype(a.dtype))
+    return np.where(_outside(a, b) & (a >= 0), 0, shifted).astype(a.dtype)
 
 
 _BINARY: dict[str, tuple[tuple[str, ...], str, Meaning, str]] = {
@@ -117,8 +124,8 @@ _BINARY: dict[str, tuple[tuple[str, ...], str, Meaning, str]] = {
     "nn.bitwise_and": (INTEGERS, "", np.bitwise_and, "Bits that both operands have."),
     "nn.bitwise_or": (INTEGERS, "", np.bitwise_or, "Bits that an operand has."),
     "nn.bitwise_xor": (INTEGERS, "", np.bitwise_xor, "Bits that exactly one operand has."),
-    "nn.shift_left": (INTEGERS, "", _shift(np.left_shift), "a * 2**b, low bits."),
-    "nn.shift_right": (INTEGERS, "", _shift(np.right_shift), "a / 2**b, rounded down."),
+    "nn.shift_left": (INTEGERS, "", _shift_left, "a * 2**b, low bits; 0 when b is negative or the width or more."),
+    "nn.shift_right": (INTEGERS, "", _shift_right, "a / 2**b, rounded down; b is as in nn.shift_left."),
 }
 
 
@@ -210,20 +217,19 @@ def cast(x: Array, to: str, saturate: bool = True, rounding: str = "nearest") ->
     source, target = x.dtype.name, numpy_dtype(to)
     if source == to:
         return x
-    with np.errstate(all="ignore"):
-        if to == "bool":
-            return np.asarray(x.astype(np.float32) != 0 if source in STORAGE else x != 0)
-        if source in STORAGE and to in STORAGE:
-            x = x.astype(np.float32)
-        if to == "float8_e8m0fnu":
-            return _to_power_of_two(x, saturate, rounding)
-        if to.startswith("float8") and saturate:
-            low, high = limits_of(to)
-            wide = x.astype(np.float32) if x.dtype.itemsize < 4 else x
-            return np.asarray(np.clip(wide, low, high).astype(target))
-        if to in ("uint4", "int4", "uint2", "int2") and not is_float(source):
-            return x.astype(np.int64).astype(target)
-        return x.astype(target)
+    if to == "bool":
+        return np.asarray(x.astype(np.float32) != 0 if source in STORAGE else x != 0)
+    if source in STORAGE and to in STORAGE:
+        x = x.astype(np.float32)
+    if to == "float8_e8m0fnu":
+        return _to_power_of_two(x, saturate, rounding)
+    if to.startswith("float8") and saturate:
+        low, high = limits_of(to)
+        wide = x.astype(np.float32) if x.dtype.itemsize < 4 else x
+        return np.asarray(np.clip(wide, low, high).astype(target))
+    if to in ("uint4", "int4", "uint2", "int2") and not is_float(source):
+        return x.astype(np.int64).astype(target)
+    return x.astype(target)
 
 
 def _bitcast_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:

@@ -56,13 +56,12 @@ def _quantise(x: Array, scale: Array, zero_point: Array, axis: int, block: int, 
     target = zero_point.dtype.name
     step = _along(scale, x.shape, axis, block).astype(np.float32)
     zero = _along(zero_point, x.shape, axis, block).astype(np.float32)
-    with np.errstate(all="ignore"):
-        ratio = x.astype(np.float32) / step
-        if is_float(target):
-            return cast(ratio + zero, target, saturate)
-        low, high = limits_of(target)
-        wide = np.clip(np.rint(ratio).astype(np.float64) + zero, low, high)
-        return np.asarray(wide.astype(np.int64).astype(zero_point.dtype))
+    ratio = x.astype(np.float32) / step
+    if is_float(target):
+        return cast(ratio + zero, target, saturate)
+    low, high = limits_of(target)
+    wide = np.clip(np.rint(ratio).astype(np.float64) + zero, low, high)
+    return np.asarray(wide.astype(np.int64).astype(zero_point.dtype))
 
 
 def _dequantise_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:

@@ -43,8 +43,7 @@ def _accumulated(reduce: Callable[..., Any]) -> Callable[..., Array]:
 
     def run(x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
         wide = x.astype(np.float64) if x.dtype.name in FLOATS else x
-        with np.errstate(all="ignore"):
-            return np.asarray(reduce(wide, axis=axes, keepdims=keepdims)).astype(x.dtype)
+        return np.asarray(reduce(wide, axis=axes, keepdims=keepdims)).astype(x.dtype)
 
     return run
 

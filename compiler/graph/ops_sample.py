@@ -41,6 +41,11 @@ def _reflect(place: Array, low: float, high: float) -> Array:
     return np.asarray(low + np.where(distance > span, 2 * span - distance, distance))
 
 
+def _inside(place: Array, size: int) -> Array:
+    """Places limited to 0..size - 1; NaN counts as 0."""
+    return np.asarray(np.clip(np.nan_to_num(place, nan=0.0), 0, size - 1))
+
+
 def _read(x: Array, places: Sequence[Array], padding: str, align_corners: bool) -> Array:
     """x (C, sizes...) at whole places, one array a spatial axis -> (C, ...); ``padding`` says what lies outside."""
     inside = np.ones(places[0].shape, bool)
@@ -50,7 +55,7 @@ def _read(x: Array, places: Sequence[Array], padding: str, align_corners: bool) 
             low, high = (0, size - 1) if align_corners else (-0.5, size - 0.5)
             place = _reflect(place, low, high)
         inside &= (place >= 0) & (place <= size - 1) | (padding != "zeros")
-        indices.append(np.clip(place, 0, size - 1).astype(np.int64))
+        indices.append(_inside(place, size).astype(np.int64))
     return np.where(inside, x[tuple(indices)], 0)
 
 
@@ -115,7 +120,7 @@ def _bilinear(x: Array, rows: Array, columns: Array) -> tuple[Array, Array]:
     """The four weighted neighbours (4, C, R, K) of x (C, H, W), and their weights (4, R, K); 0 outside of the image."""
     height, width = x.shape[1:]
     inside = ((rows >= -1) & (rows <= height))[:, None] & ((columns >= -1) & (columns <= width))[None]
-    y, z = np.clip(rows, 0, height - 1), np.clip(columns, 0, width - 1)
+    y, z = _inside(rows, height), _inside(columns, width)
     top, left = np.floor(y).astype(np.int64), np.floor(z).astype(np.int64)
     bottom, right = np.minimum(top + 1, height - 1), np.minimum(left + 1, width - 1)
     ty, tz = (y - top)[:, None], (z - left)[None]

@@ -94,9 +94,8 @@ def _average_pool(
         padded = numerics.pad_spatial(values.astype(np.float64), pads, 0.0)
         return np.asarray(sum(window for _, window in numerics.windows(padded, kernel, strides, dilations)))
 
-    with np.errstate(all="ignore"):
-        count = float(math.prod(kernel)) if count_include_pad else total(np.ones((1, 1, *x.shape[2:])))
-        return np.asarray(total(x) / count).astype(x.dtype)
+    count = float(math.prod(kernel)) if count_include_pad else total(np.ones((1, 1, *x.shape[2:])))
+    return np.asarray(total(x) / count).astype(x.dtype)
 
 
 for _rank in (2, 3):

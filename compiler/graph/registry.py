@@ -160,4 +160,5 @@ def apply(node: _Call, values: Sequence[Array]) -> Array:
     """
     if isinstance(node.op, Function):
         raise GraphError("apply() takes operators, not functions; use evaluate()", at=node.span)
-    return np.asarray(operator(node.op).numpy(*(np.asarray(value, order="C") for value in values), **node.attrs))
+    with np.errstate(all="ignore"):  # what is not a number, or not finite, is part of every meaning
+        return np.asarray(operator(node.op).numpy(*(np.asarray(value, order="C") for value in values), **node.attrs))

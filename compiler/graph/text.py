@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .dtypes import DTYPES
+from .dtypes import DTYPES, is_float
 from .ir import (
     UNKNOWN,
     Array,
@@ -73,7 +73,10 @@ def _element_text(value: object) -> str:
 
 
 def _is_inline(constant: Constant) -> bool:
-    return constant.value.size <= INLINE_ELEMENTS and 0 not in constant.value.shape
+    value = constant.value
+    if value.size > INLINE_ELEMENTS or 0 in value.shape:
+        return False
+    return not (is_float(constant.dtype) and bool(np.any(value != value)))  # a NaN has a sign and a payload
 
 
 def _named_constants(module: Module) -> dict[Constant, str]:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from weft.compiler.graph import (
+    Array,
     Attrs,
     Call,
     Constant,
@@ -21,6 +22,7 @@ from weft.compiler.graph import (
     Var,
     call,
     constant_table,
+    dtypes,
     parse,
     to_text,
 )
@@ -78,6 +80,26 @@ def test_text_reads_back_as_an_equal_module(module: Module) -> None:
     again = parse(text, constant_table(module))
     assert again == module
     assert to_text(again) == text
+
+
+@st.composite
+def arrays_of_any_type(draw: st.DrawFn) -> Array:
+    """Any bytes as elements of any type; integers of less than 8 bits from whole numbers."""
+    dtype = dtypes.numpy_dtype(draw(st.sampled_from(dtypes.DTYPES)))
+    shape = draw(st.lists(st.integers(0, 3), max_size=3))
+    size = int(np.prod(shape))
+    raw = draw(st.binary(min_size=size * dtype.itemsize, max_size=size * dtype.itemsize))
+    if dtype.name in ("bool", *dtypes.SMALL_INTEGERS, "float4_e2m1fn"):
+        return (np.frombuffer(raw, np.uint8) % 2).astype(dtype).reshape(shape)
+    return np.frombuffer(raw, dtype).reshape(shape)
+
+
+@given(arrays_of_any_type(), st.sampled_from(dtypes.DTYPES))
+def test_values_of_every_type_read_back(value: Array, to: str) -> None:
+    x = Var("x", TensorType((2,), to))
+    body = Tuple((call("nn.cast", Constant(value, "c"), to=to), call("reshape", x, shape=(2, 1))))
+    module = Module(Function((x,), body, Attrs({"name": "main"})))
+    assert parse(to_text(module), constant_table(module)) == module
 
 
 def test_the_text_is_readable() -> None:
