@@ -52,4 +52,6 @@ $(DEMO): $(VENV)/.ready pyproject.toml
 
 $(DEV): $(DEMO)
 	$(PIP) --editable '.[dev]'
+	@$(BIN)/python -c "import find_libpython as f, sys; sys.exit(not f.find_libpython())" || \
+		{ echo "Python's shared library is missing: apt-get install libpython3.11" >&2; exit 1; }
 	touch $@

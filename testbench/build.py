@@ -75,10 +75,16 @@ class Waves(StrEnum):
 
 
 def require_cocotb() -> None:
-    """:class:`BenchError` if the extra ``test-hw`` is not installed."""
+    """:class:`BenchError` if the extra ``test-hw`` is not installed, or Python's shared library, which it needs."""
     missing = [name for name in ("cocotb", "cocotbext.axi") if not _is_installed(name)]
     if missing:
         raise BenchError(f"{' and '.join(missing)} not installed", hint="install: pip install 'weft[test-hw]'")
+    import find_libpython
+
+    if find_libpython.find_libpython() is None:
+        raise BenchError(
+            "cocotb needs Python's shared library, which is not installed", hint="apt-get install libpython3.11"
+        )
 
 
 def _is_installed(name: str) -> bool:

@@ -55,6 +55,12 @@ def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         require_cocotb()
 
 
+def test_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("find_libpython.find_libpython", lambda: None)
+    with pytest.raises(BenchError, match=r"shared library, which is not installed; apt-get install libpython3\.11"):
+        require_cocotb()
+
+
 def test_waveform_is_vcd_where_fst_cannot_be_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "false")
     assert wave_format() is Waves.VCD
