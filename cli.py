@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
@@ -19,8 +20,13 @@ from rich.markup import escape
 from rich.status import Status
 from rich.table import Table
 
+from .api import TARGETS
+from .compare import COMPARED, ModelInputs, compare, model_inputs
 from .compiler.compile import compile_model
+from .compiler.compile_cpu import compile_for_cpu
 from .compiler.compiled import AccelStep, CompiledModel
+from .compiler.compiled_cpu import CpuModel
+from .compiler.frontends import from_onnx
 from .compiler.graph import Blocks, GraphError
 from .compiler.passes import installed_passes, integer_passes, load_pass, target_passes
 from .compiler.passes.pipeline import PassOptions
@@ -34,6 +40,7 @@ from .hw.synthesis_report import over_limit, path_rows, usage_rows
 from .hw.verilog import emit_verilog
 from .runtime.artifact import load as load_artifact
 from .runtime.artifact import save as save_artifact
+from .runtime.cpu import CpuModule
 from .runtime.device import DEVICES, RtlDevice
 from .runtime.errors import DeviceError, InputError, RuntimeLayerError
 from .runtime.module import StepRun, load
@@ -42,6 +49,7 @@ from .runtime.profile import profile, write_json
 from .runtime.profile_report import bound_table, cause_table, gemm_table, outcome_table
 from .runtime.profile_whatif import Recompile, predict_runs, what_if
 from .runtime.report import engine_table, layer_table, placement_table
+from .runtime.report_cpu import cpu_table
 from .runtime.trace import write_runs, write_trace
 from .sim.build import cache_folder
 from .sim.dram import DramModel
@@ -150,8 +158,10 @@ def passes_command() -> None:
 
 @app.command()
 def run(
-    artifact: Annotated[Path, typer.Argument(help="What 'weft compile' wrote.")],
+    source: Annotated[Path, typer.Argument(help="What 'weft compile' wrote; with --target cpu an ONNX model.")],
     device: Annotated[str, typer.Option("--device", "-d", help=f"Where to run: {', '.join(DEVICES)}.")] = "fsim",
+    target: Annotated[str, typer.Option("--target", help="accel, or cpu: this machine's processor.")] = "accel",
+    threads: Annotated[int, typer.Option(min=1, help="Threads (target cpu only).")] = 1,
     inputs: Annotated[
         Path | None, typer.Option("--input", "-i", help="A .npz with one array per input, or a .npy. Default: random.")
     ] = None,
@@ -159,17 +169,26 @@ def run(
     trace: Annotated[Path | None, typer.Option("--trace", "-t", help="Write a Perfetto timeline (device rtl).")] = None,
     seed: Annotated[int, typer.Option(help="Seed of random inputs.")] = 0,
 ) -> None:
-    """Run an artifact and print its results; on rtl also the cycles of each layer and each engine."""
-    compiled = load_artifact(artifact)
-    values = read_inputs(compiled, inputs, seed)
-    timed = device == "rtl"
-    with _progress(f"loading onto {device}") as status:
-        module = load(compiled, device, progress=status.update)
-        status.update(f"running on {device}")
-        results = module.run(values, trace=timed)
-    if timed:
-        out.print(layer_table(module))
-        out.print(engine_table(module))
+    """Run an artifact and print its results; on rtl also the cycles of each layer and each engine.
+
+    With --target cpu: compile an ONNX model for this machine's processor, quantised or not, and run it.
+    """
+    if target not in TARGETS:
+        raise InputError(f"there is no target {target!r}", hint=f"choose {' or '.join(TARGETS)}")
+    if target == "cpu":
+        results = _run_on_cpu(source, threads, inputs, seed)
+        trace = None
+    else:
+        compiled = load_artifact(source)
+        values = read_inputs(compiled, inputs, seed)
+        timed = device == "rtl"
+        with _progress(f"loading onto {device}") as status:
+            module = load(compiled, device, progress=status.update)
+            status.update(f"running on {device}")
+            results = module.run(values, trace=timed)
+        if timed:
+            out.print(layer_table(module))
+            out.print(engine_table(module))
     if inputs is None:
         out.print(f"inputs: random, seed {seed}")
     for name, value in results.items():
@@ -180,6 +199,52 @@ def run(
         out.print(f"wrote {output}")
     if trace is not None:
         out.print(f"wrote {trace} ({write_trace(module, trace):,} slices); open it at https://ui.perfetto.dev")
+
+
+def _run_on_cpu(source: Path, threads: int, inputs: Path | None, seed: int) -> dict[str, npt.NDArray[Any]]:
+    with _progress("compiling") as status:
+        compiled = compile_for_cpu(source, threads=threads, progress=status.update)
+    values = read_inputs(compiled, inputs, seed)
+    module = CpuModule(compiled)
+    results = module.run(values)  # the first run touches all memory
+    started = time.perf_counter()
+    module.run(values)
+    seconds = time.perf_counter() - started
+    out.print(cpu_table(compiled))
+    out.print(f"{seconds * 1e3:.3f} ms a run on {compiled.processor.split()[1]}")
+    return results
+
+
+@app.command("compare")
+def compare_command(
+    first: Annotated[str, typer.Argument(help=f"One of {', '.join(COMPARED)}.")],
+    second: Annotated[str, typer.Argument(help="Another of these.")],
+    model: Annotated[Path, typer.Argument(help="ONNX model.")],
+    inputs: Annotated[
+        Path | None, typer.Option("--input", "-i", help="A .npz with one array per input, or a .npy. Default: random.")
+    ] = None,
+    config: ConfigOption = "pynq",
+    threads: Annotated[int, typer.Option(min=1, help="Threads of the CPU.")] = 1,
+    tolerance: Annotated[float, typer.Option(help="For floats, as a part of the tensor's largest magnitude.")] = 1e-4,
+    seed: Annotated[int, typer.Option(help="Seed of random inputs.")] = 0,
+) -> None:
+    """Run a model on two targets; print the error of each tensor that both make, and the first that differs."""
+    with _progress("reading the model") as status:
+        module = from_onnx(model, require_quantised=False)
+        values = read_inputs(model_inputs(module), inputs, seed)
+        status.update(f"running on {first} and {second}")
+        found = compare(module, first, second, values, config=read_config(config), threads=threads, tolerance=tolerance)
+    rows = [
+        [item.tensor, item.dtype, "x".join(map(str, item.shape)), f"{item.largest:.4g}", f"{item.relative:.2e}",
+         f"{item.differing:,}"] for item in found
+    ]  # fmt: skip
+    columns = ["tensor", "type", "shape", "largest difference", "relative", "elements that differ"]
+    (out if out.is_terminal else Console(width=REPORT_COLUMNS)).print(_table(f"{first} and {second}", columns, rows))
+    wrong = next((item for item in found if not item.is_same), None)
+    if wrong is not None:
+        out.print(f"the first tensor that differs is {wrong.tensor!r}", highlight=False, markup=False)
+        raise typer.Exit(1)
+    out.print(f"all {len(found)} tensors agree")
 
 
 @app.command("profile")
@@ -357,7 +422,9 @@ def read_config(text: str) -> CoreConfig:
     return CoreConfig.from_json(Path(text).read_text()) if text.endswith(".json") else named_config(text)
 
 
-def read_inputs(model: CompiledModel, path: Path | None, seed: int) -> dict[str, npt.NDArray[Any]]:
+def read_inputs(
+    model: CompiledModel | CpuModel | ModelInputs, path: Path | None, seed: int
+) -> dict[str, npt.NDArray[Any]]:
     """Arrays for the model's inputs from a file, or random ones; :class:`InputError` names the file."""
     if path is None:
         generator = np.random.default_rng(seed)

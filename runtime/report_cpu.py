@@ -1,0 +1,36 @@
+"""Tables for people about models on a CPU: which kernels there are, what was fused, what NumPy runs and why."""
+
+from __future__ import annotations
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from ..compiler.compiled_cpu import CpuModel
+
+
+def cpu_table(model: CpuModel) -> RenderableType:
+    """For each kernel: its operators, where it runs, its share of the multiply-accumulates; then the reasons."""
+    total = sum(layer.macs for layer in model.layers) or 1
+    threads = "1 thread" if model.threads == 1 else f"{model.threads} threads"
+    table = Table(title=f"{model.name} on the CPU, {threads}: placement", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in ("kernel", "kind", "operators", "output", "on"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("MACs", "share"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for layer in model.layers:
+        table.add_row(
+            layer.name, layer.kind, " + ".join(layer.operators), "x".join(map(str, layer.shape)), layer.placement,
+            f"{layer.macs:,}", f"{layer.macs / total:.1%}",
+        )  # fmt: skip
+    return Group(table, *(f"{layer.name} runs in NumPy: {layer.reason}" for layer in model.layers if layer.reason))
+
+
+def fusion_report(model: CpuModel) -> str:
+    """What was fused, and for every operand that was not, why."""
+    lines: list[str] = []
+    for layer in model.layers:
+        if layer.operators:
+            lines.append(f"{layer.name}: {' + '.join(layer.operators)}")
+            lines += [f"    not joined: {reason}" for reason in layer.boundaries]
+    return "\n".join(lines)

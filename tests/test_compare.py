@@ -1,0 +1,50 @@
+"""Two targets side by side: what agrees, and what is named when something does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+from weft.cli import app
+from weft.compare import compare, difference
+from weft.compiler.frontends import from_onnx
+from weft.compiler.graph import GraphError
+
+MODEL = Path(__file__).parents[1] / "examples" / "digits" / "digits.onnx"
+IMAGE = {"image": np.random.default_rng(0).random((1, 1, 8, 8)).astype(np.float32)}
+
+
+@pytest.mark.parametrize("pair", [("reference", "cpu"), ("cpu", "fsim")])
+def test_the_targets_make_the_same_integers_layer_by_layer(pair: tuple[str, str]) -> None:
+    found = compare(from_onnx(MODEL), *pair, IMAGE, threads=2)
+    assert len(found) >= 6
+    assert found[-1].tensor == "logits"
+    assert all(item.is_same and item.largest == 0 for item in found)
+
+
+def test_a_difference_is_measured_and_judged_by_the_tensors_magnitude() -> None:
+    a = np.array([100.0, 1.0, np.nan, np.inf], np.float32)
+    same = difference("t", a, a + np.float32(0.001), 1e-4)
+    assert same.is_same
+    assert difference("t", a, a + np.float32(0.5), 1e-4).differing == 2
+    wrong = difference("t", np.int8([3, 4]), np.int8([3, 6]), 1e-4)
+    assert (wrong.largest, wrong.relative, wrong.differing) == (2.0, 0.5, 1)
+    assert not difference("t", a, np.zeros_like(a), 1e-4).is_same
+
+
+def test_an_unknown_target_is_refused_with_those_there_are() -> None:
+    with pytest.raises(GraphError, match="no target 'gpu' to compare; choose from reference, cpu, fsim, rtl"):
+        compare(from_onnx(MODEL), "gpu", "cpu", IMAGE)
+
+
+def test_the_command_compares_and_runs() -> None:
+    result = CliRunner().invoke(app, ["compare", "reference", "cpu", str(MODEL)])
+    assert result.exit_code == 0
+    assert "relu2_QuantizeLinear_Output" in result.output
+    assert "tensors agree" in result.output
+    result = CliRunner().invoke(app, ["run", str(MODEL), "--target", "cpu", "--threads", "2"])
+    assert result.exit_code == 0, result.output
+    assert "2 threads: placement" in result.output
+    assert "logits: float32[1, 10]" in result.output
