@@ -130,7 +130,7 @@ def test_a_program_without_finish_is_refused() -> None:
 def test_a_damaged_instruction_is_refused_by_number() -> None:
     program = assemble(TINY, [load(), Finish()])
     program[0] = 0
-    with pytest.raises(ProgramError, match="instruction 0: no instruction has opcode 0"):
+    with pytest.raises(ProgramError, match="instruction 0: the instruction is damaged: its check bits do not fit"):
         check_program(TINY, program, WINDOW)
 
 
