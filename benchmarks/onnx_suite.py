@@ -19,14 +19,16 @@ import time
 import unittest
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
-from weft.compiler.frontends.onnx_backend import ReferenceBackend
+from weft.compiler.compile_cpu import compile_for_cpu
+from weft.compiler.frontends.onnx_backend import ExecutingBackend, ReferenceBackend
+from weft.compiler.graph import Array, Module
+from weft.runtime.cpu import CpuModule
 
 LISTS = Path(__file__).parent.parent / "tests" / "onnx"
 SECONDS_AT_MOST = 120.0
@@ -34,7 +36,23 @@ OTHERS = (
     "onnx 1.23, 1,916 tests: onnxruntime 1.31 passes 1,484, TVM 0.27 passes 728. Scoreboard of 2026-07, 1,914 tests: "
     "onnx's reference 1,882, best compiler 1,873, onnxruntime 1,571, OpenVINO 1,387."
 )
-BACKENDS: dict[str, Any] = {"reference": ReferenceBackend}
+in_numpy: list[str] = []
+"""Why operators of the test that runs were left to NumPy by a compiler, one line each."""
+
+
+def _compile_and_run(module: Module, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    model = compile_for_cpu(module)
+    in_numpy.extend(layer.reason for layer in model.layers if layer.reason)
+    return CpuModule(model).run(inputs)
+
+
+class CpuBackend(ExecutingBackend):
+    """Compiles for this machine's processor."""
+
+    execute = staticmethod(_compile_and_run)
+
+
+BACKENDS: dict[str, type[ExecutingBackend]] = {"reference": ReferenceBackend, "cpu": CpuBackend}
 """The backends by name."""
 
 
@@ -48,13 +66,17 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a test: ``state`` is pass, fail, crash, timeout or skip."""
+    """What became of a test: ``state`` is pass, fail, crash, timeout or skip.
+
+    ``in_numpy``: whether a compiler left an operator of it to NumPy.
+    """
 
     name: str
     group: str
     state: str
     message: str
     seconds: float
+    in_numpy: bool = False
 
     @property
     def passed(self) -> bool:
@@ -85,6 +107,7 @@ class Suite:
         """Run a test in this process."""
         tests, name = self._tests[case]
         result = unittest.TestResult()
+        in_numpy.clear()
         start = time.perf_counter()
         with warnings.catch_warnings(), open(os.devnull, "w") as nowhere:
             warnings.simplefilter("ignore")
@@ -95,7 +118,8 @@ class Suite:
         if bad:
             return Outcome(case.name, case.group, "fail", _last_words(bad[0]), seconds)
         state = "skip" if result.skipped else "pass"
-        return Outcome(case.name, case.group, state, result.skipped[0][1] if result.skipped else "", seconds)
+        return Outcome(case.name, case.group, state, result.skipped[0][1] if result.skipped else "", seconds,
+                       bool(in_numpy))  # fmt: skip
 
     def run(self, cases: Iterable[Case], seconds_at_most: float = SECONDS_AT_MOST) -> Iterator[Outcome]:
         """Run tests in another process, which is replaced when it crashes or takes too long."""
@@ -173,14 +197,15 @@ def write_list(backend: str, outcomes: Iterable[Outcome], ran: set[str]) -> None
 
 
 def table(outcomes: list[Outcome]) -> str:
-    """Counts by group and state."""
+    """Counts by group and state; last, how many pass with operators that the compiler leaves to NumPy."""
     states = ("pass", "fail", "crash", "timeout", "skip")
-    lines = [f"{'group':<20}" + "".join(f"{state:>9}" for state in states) + f"{'tests':>9}"]
+    lines = [f"{'group':<20}" + "".join(f"{state:>9}" for state in states) + f"{'tests':>9}{'NumPy':>9}"]
     groups = [*dict.fromkeys(outcome.group for outcome in outcomes), "all"]
     for group in groups:
         counts = Counter(outcome.state for outcome in outcomes if group in (outcome.group, "all"))
         numbers = "".join(f"{counts[state]:>9,}" for state in states)
-        lines.append(f"{group:<20}{numbers}{counts.total():>9,}")
+        helped = sum(o.passed and o.in_numpy for o in outcomes if group in (o.group, "all"))
+        lines.append(f"{group:<20}{numbers}{counts.total():>9,}{helped:>9,}")
     return "\n".join(lines)
 
 
