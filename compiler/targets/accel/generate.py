@@ -12,6 +12,7 @@ from ...tensor.schedule import Schedule
 from ..compute_rules import Kernel
 from ..errors import CompileError, ScratchpadFullError
 from .emit import DramBuffer, Emitter
+from .ramp import first_tilings
 from .schedule import schedule_kernel
 from .tiling import Problem, Tiling, fill, tilings
 
@@ -45,7 +46,7 @@ def generate(
     """
     problem = Problem(emitter.config, kernel, threads)
     refusal: ScratchpadFullError | None = None
-    for tiling in _attempts(problem):
+    for tiling in _attempts(problem, tilings(problem) if emitter.issues else first_tilings(problem)):
         try:
             return _append(emitter, [(kernel, dram, tiling)], layer, dump)[0]
         except ScratchpadFullError as error:
@@ -69,7 +70,8 @@ def generate_in_turn(
 
     Each has its share of ``acc`` and ``out`` and one virtual thread: the others are what it overlaps with.
     """
-    attempts = [_attempts(Problem(emitter.config, kernel, 1, beside=True)) for kernel, _ in parts]
+    problems = [Problem(emitter.config, kernel, 1, beside=True) for kernel, _ in parts]
+    attempts = [_attempts(problem, tilings(problem)) for problem in problems]
     for tilings_of_parts in zip(*attempts, strict=False):
         together = [(kernel, dram, tiling) for (kernel, dram), tiling in zip(parts, tilings_of_parts, strict=True)]
         try:
@@ -96,8 +98,8 @@ def _append(
     return [Generated(tiling, schedule) for schedule, (_, _, tiling) in zip(schedules, parts, strict=True)]
 
 
-def _attempts(problem: Problem) -> Iterator[Tiling]:
-    found = tilings(problem)
+def _attempts(problem: Problem, found: Sequence[Tiling]) -> Iterator[Tiling]:
+    """Some of the tilings ``found``, in their order; later ones leave more room."""
     tried: set[Tiling] = set()
     for share, count in ATTEMPTS:
         roomy = (tiling for tiling in found if tiling not in tried and fill(problem, tiling) <= share)

@@ -73,7 +73,8 @@ class Bound:
 
 @dataclass(frozen=True)
 class Leaf:
-    """An intrinsic call and the loops around it. ``iterated`` loops repeat the rest; ``folded`` ones go into it.
+    """An intrinsic call and the loops around it. ``iterated`` loops repeat the rest, all unrolled ones among them;
+    ``folded`` ones go into it.
 
     ``positions`` (in elements) stand in the order of the intrinsic's operands. ``bounds`` replace the scalar
     ``inside``. All strides and bounds count loops by their place in ``folded``.
@@ -97,8 +98,11 @@ def leaf_call(stmt: Stmt) -> IntrinsicCall | None:
 def make_leaf(stmt: Stmt, outer: list[tuple[Var, Expr]]) -> Leaf:
     """Analyse the nest ``stmt`` inside the ``outer`` loops."""
     nest: list[tuple[Var, Expr]] = []
+    iterated: set[Var] = set()
     while isinstance(stmt, For):
         nest.append((stmt.var, stmt.extent))
+        if stmt.kind == "unroll":
+            iterated.add(stmt.var)
         stmt = stmt.body
     if not isinstance(stmt, IntrinsicCall):
         raise CompileError("a leaf is loops around one intrinsic call")
@@ -109,7 +113,6 @@ def make_leaf(stmt: Stmt, outer: list[tuple[Var, Expr]]) -> Leaf:
     offsets = [linear_form(simplifier.simplify(region.offset)) for region in call.operands]
     conditions = _conjunction(simplifier.simplify(dict(call.scalars).get("inside", Const(True, "bool"))))
 
-    iterated: set[Var] = set()
     for extent in extents.values():
         iterated |= free_vars(extent) & inside_nest
     for linear in (*offsets, *conditions):

@@ -129,9 +129,19 @@ def _attach(
             schedule.compute_at(copy, homes[channel_home])
     if stages.weights and channel_home:
         schedule.compute_at(stages.weights, homes[channel_home])
+    if tiling.portion:
+        _load_in_portions(schedule, tiling.portion, stages.data, caches[stages.reduce, problem.kernel.matrix_weights])
     axis = thread_axis(problem, tiling)
     if axis:
         schedule.vthread(homes[axis])
+
+
+def _load_in_portions(schedule: Schedule, portion: int, data: str, weights: str) -> None:
+    """Let ``portion`` input channel groups at a time have loads of their own, in the order of the products."""
+    for outer, channels in (schedule.get_loops(data)[-7:-5], schedule.get_loops(weights)[-6:-4]):
+        portions, inside = schedule.split(channels, portion)
+        schedule.reorder(portions, outer, inside)
+        schedule.unroll(portions)
 
 
 def _order_reduction(schedule: Schedule, problem: Problem, tiling: Tiling) -> Var | None:
@@ -146,8 +156,11 @@ def _order_reduction(schedule: Schedule, problem: Problem, tiling: Tiling) -> Va
         schedule.reorder(no, ko, y, x, kh, kw, ro, n, so, rk, sk)
         return None
     no, ko, y, x, ro, n, so, kc, kh, kw, rk, sk = loops[-12:]
-    outer, inner = schedule.split(kc, tiling.reduction)
+    outer, inner = schedule.split(kc, tiling.portion or tiling.reduction)
     schedule.reorder(no, outer, ko, y, x, inner, kh, kw, ro, n, so, rk, sk)
+    if tiling.portion:
+        schedule.unroll(outer)
+        return None
     return outer if tiling.reduction < problem.reduction else None
 
 

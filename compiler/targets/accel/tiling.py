@@ -33,7 +33,8 @@ class Tiling:
     ``groups``, ``rows``, ``columns``: channel groups, rows and columns of the output. ``reduction``: input channel
     groups at a time (0 where there are none to choose from). ``channels_outer``: channel tiles outermost, so that
     weights stay while the tiles of the picture pass; otherwise the input stays. ``epilogue_groups``, ``epilogue_rows``:
-    the part of a tile that goes through the vector stages at a time. ``threads``: virtual threads.
+    the part of a tile that goes through the vector stages at a time. ``threads``: virtual threads. ``portion``: input
+    channel groups whose loads and products are instructions of their own (see ``ramp.py``); 0: all those of a tile.
     """
 
     groups: int
@@ -44,6 +45,7 @@ class Tiling:
     epilogue_groups: int
     epilogue_rows: int
     threads: int
+    portion: int = 0
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,8 @@ class _Buffer:
     zone: str = ""  # of ``acc``: what its zone is called there
 
 
-def _buffers(problem: Problem, tiling: Tiling) -> Iterator[_Buffer]:
+def buffers_of(problem: Problem, tiling: Tiling) -> Iterator[_Buffer]:
+    """What a tiling keeps in the scratchpads."""
     config, kernel, parts = problem.config, problem.kernel, problem.parts
     loops = tile_loops(problem, tiling)
     axis = thread_axis(problem, tiling)
@@ -232,7 +235,7 @@ def _chunks(problem: Problem, tiling: Tiling) -> int:
 
 def fill(problem: Problem, tiling: Tiling) -> float:
     """The share of the fullest scratchpad that is in use at once; above 1 the tiling does not fit."""
-    used = _used(problem, list(_buffers(problem, tiling)))
+    used = _used(problem, list(buffers_of(problem, tiling)))
     return max(entries / problem.rooms[place] for place, entries in used.items())
 
 
@@ -273,7 +276,7 @@ def estimate(problem: Problem, tiling: Tiling) -> float | None:
 def work_of(problem: Problem, tiling: Tiling) -> Work | None:
     """What a tiling costs; None if it does not fit the scratchpads."""
     config = problem.config
-    buffers = list(_buffers(problem, tiling))
+    buffers = list(buffers_of(problem, tiling))
     used = _used(problem, buffers)
     if any(entries > problem.rooms[place] for place, entries in used.items()):
         return None

@@ -1,0 +1,76 @@
+"""The first layer of a program, where it is so short that the way to its first products counts.
+
+Nothing runs before it, so the array stands still until the first tile has its inputs and weights. Cut into portions of
+the input channels, with instructions of their own, loads and products overlap from the first portion on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .intrinsics import scratchpad_depth
+from .tiling import Problem, Tiling, buffers_of, estimate, tilings
+
+LEAST_SHARE = 0.1
+"""A layer is short if what it costs beyond its products is at least this share of them."""
+
+MOST_CHANNEL_GROUPS = 32
+"""Input channel groups of which portions are made: each means a load for every channel group of a tile."""
+
+PORTIONS = 8
+"""Into how many a tile is cut. More would fill the queues and the token counters."""
+
+CUT_PENALTY = 0.03
+"""Share of the cost that a cut adds: products that go on with an accumulator read it, and vector work waits."""
+
+TILES_AT_ONCE = 3
+"""Cut tiles that the matrix half of ``acc`` must hold. Their products read what they add to, so the vector engine needs
+the tile before in another bank, and the next one begins in a third."""
+
+
+def first_tilings(problem: Problem) -> list[Tiling]:
+    """Tilings for the first layer of a program, the cheapest first. A short one may take a single virtual thread."""
+    found = tilings(problem)
+    cost = estimate(problem, found[0]) if found else None
+    products = _products(problem, *problem.output)
+    if cost is None or not 1 < problem.reduction <= MOST_CHANNEL_GROUPS or cost < (1 + LEAST_SHARE) * products:
+        return found
+    alone = tilings(replace(problem, threads=1)) if problem.threads > 1 else found
+    portion = -(-problem.reduction // PORTIONS)
+    cut = [replace(tiling, portion=portion) for tiling in alone if _can_be_cut(problem, tiling)]
+    candidates = [*dict.fromkeys([*found, *alone, *cut])]
+    costs = [_cost(problem, tiling) for tiling in candidates]
+    return [candidates[place] for place in sorted(range(len(candidates)), key=costs.__getitem__)]
+
+
+def _can_be_cut(problem: Problem, tiling: Tiling) -> bool:
+    room = scratchpad_depth(problem.config, "acc") // 2
+    tile = tiling.groups * problem.parts * tiling.rows * tiling.columns
+    return tiling.reduction == problem.reduction and TILES_AT_ONCE * tile <= room
+
+
+def _products(problem: Problem, outer: int, groups: int, rows: int, columns: int) -> int:
+    """Cycles that the array works for outputs of this shape."""
+    return outer * groups * problem.parts * rows * columns * problem.reduction * problem.taps
+
+
+def _cost(problem: Problem, tiling: Tiling) -> float:
+    """The estimate, but with the first loads as they share the bus with what their engines load ahead, and as they
+    overlap with products."""
+    cost = estimate(problem, tiling)
+    if cost is None:
+        raise ValueError(f"{tiling} does not fit the scratchpads")
+    needed = {"inp": 0.0, "wgt": 0.0}  # cycles of the bus for the first tile
+    more = {"inp": 0.0, "wgt": 0.0}  # what is left for the tiles behind
+    for buffer in buffers_of(problem, tiling):
+        if buffer.scratchpad in needed:
+            cycles = buffer.entries * buffer.entry_bytes / problem.config.bus_bytes
+            needed[buffer.scratchpad] += cycles
+            more[buffer.scratchpad] += cycles * (buffer.loads - 1)
+    less, most = sorted(needed, key=needed.__getitem__)
+    loading = needed[most] + min(needed[most], needed[less] + more[less])  # the engines take turns at the bus
+    products = _products(problem, 1, tiling.groups, tiling.rows, tiling.columns)
+    products = products * tiling.reduction // problem.reduction
+    portions = -(-problem.reduction // tiling.portion) if tiling.portion else 1
+    waiting = max(loading / portions, loading + products / portions - products)
+    return (cost - sum(needed.values()) + waiting) * (1 + CUT_PENALTY * (tiling.portion > 0))
