@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from .compute import ReduceAxis, Reduction, Tensor, compute, lower, max, min, placeholder, reduce_axis, sum
 from .errors import InterpreterError, IRError, ScheduleError, TensorError
-from .evaluate import evaluate
+from .evaluate import NUMPY_TYPES, evaluate
 from .expressions import ceil, cos, erf, exp, floor, log, pow, round, sin, sqrt, tanh
-from .interpreter import NUMPY_TYPES, interpret
+from .interpreter import interpret
 from .intrinsic import call_loops, flat_buffer, scalar, tensor_intrinsic, tile
 from .ir import (
+    FLOATS,
     Alignment,
     Allocate,
     BinOp,
@@ -52,6 +53,7 @@ from .verify import verify
 
 __all__ = [
     "COMPUTED",
+    "FLOATS",
     "NUMPY_TYPES",
     "SCHEDULED",
     "Alignment",

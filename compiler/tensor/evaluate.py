@@ -9,10 +9,17 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from .errors import IRError
-from .ir import INTEGER_RANGES, BinOp, Call, Cast, Const, DType, Expr, Number, Select, Var
+from .ir import DTYPES, FLOATS, INTEGER_RANGES, BinOp, Call, Cast, Const, DType, Expr, Number, Select, Var
+
+NUMPY_TYPES: dict[DType, type[Any]] = {
+    **{name: getattr(np, name) for name in DTYPES if name not in ("bool", "bfloat16")},
+    "bool": np.bool_,
+    "bfloat16": ml_dtypes.bfloat16,
+}
 
 FUNCTION_VALUES: dict[str, Callable[..., Any]] = {
     "exp": np.exp,
@@ -31,10 +38,10 @@ FUNCTION_VALUES: dict[str, Callable[..., Any]] = {
 
 
 def wrap(value: Number, dtype: DType) -> Number:
-    """``value`` as it is held by ``dtype``: integers modulo the width, floats rounded to single precision."""
-    if dtype == "float32":
+    """``value`` as it is held by ``dtype``: integers modulo the width, floats rounded."""
+    if dtype in FLOATS:
         with np.errstate(over="ignore"):
-            return float(np.float32(value))
+            return float(NUMPY_TYPES[dtype](value))
     if dtype == "bool":
         return bool(value)
     low, high = INTEGER_RANGES[dtype]
@@ -43,7 +50,7 @@ def wrap(value: Number, dtype: DType) -> Number:
 
 def convert(value: Number, source: DType, target: DType) -> Number:
     """``value`` of type ``source`` as ``Cast`` makes it a ``target``."""
-    if source != "float32" or target in ("float32", "bool"):
+    if source not in FLOATS or target in FLOATS or target == "bool":
         return wrap(value, target)
     low, high = INTEGER_RANGES[target]
     if math.isnan(value):
@@ -104,17 +111,17 @@ OPERATOR_VALUES: dict[str, Callable[[Number, Number], Number]] = {
 }
 
 
-def call_function(function: str, args: tuple[Number, ...]) -> float:
-    """Value of a function of ``FUNCTIONS``, in single precision."""
+def call_function(function: str, args: tuple[Number, ...], dtype: DType) -> Number:
+    """Value of a function of ``FUNCTIONS`` as ``dtype`` holds it."""
     with np.errstate(all="ignore"):
-        return float(np.float32(FUNCTION_VALUES[function](*map(np.float64, args))))
+        return wrap(float(FUNCTION_VALUES[function](*map(np.float64, args))), dtype)
 
 
 def evaluate(expr: Expr, values: Mapping[Var, int]) -> Number:
     """Value of an expression without loads; ``values`` gives every variable in it. IRError otherwise."""
     match expr:
         case Const(value, dtype):
-            return wrap(value, dtype) if dtype == "float32" else value
+            return wrap(value, dtype) if dtype in FLOATS else value
         case Var(name):
             if expr not in values:
                 raise IRError(f"variable {name!r} has no value")
@@ -126,7 +133,7 @@ def evaluate(expr: Expr, values: Mapping[Var, int]) -> Number:
         case Cast(dtype, x):
             return convert(evaluate(x, values), x.dtype, dtype)
         case Call(function, args):
-            return call_function(function, tuple(evaluate(arg, values) for arg in args))
+            return call_function(function, tuple(evaluate(arg, values) for arg in args), expr.dtype)
     raise IRError(f"{type(expr).__name__} cannot be evaluated without memory")
 
 
@@ -149,8 +156,7 @@ def identity(op: str, dtype: DType) -> Const | None:
     """The value that changes no other under ``op``; None if there is none."""
     low, high = INTEGER_RANGES.get(dtype, (-math.inf, math.inf))
     values: dict[str, Number] = {"add": 0, "mul": 1, "min": high, "max": low, "or": 0}
-    if low < 0:
-        values["and"] = -1
-    if op not in values or (dtype == "float32" and op in ("or", "and")):
+    values["and"] = -1 if low < 0 else high
+    if op not in values or (dtype in FLOATS and op in ("or", "and")):
         return None
     return Const(values[op], dtype)

@@ -1,7 +1,8 @@
 """Expressions of the loop IR: scalars, and the operators and functions on them.
 
-Integer arithmetic wraps at the width of its type; ``float32`` is IEEE single precision. The operands of an operator
-have one type. Loads, the one expression that needs memory, stand beside the buffers in ``statements``.
+Integer arithmetic wraps at the width of its type; floats follow IEEE 754, and every operation is rounded once to its
+type (``bfloat16`` is the upper half of a ``float32``). The operands of an operator have one type. Loads, the one
+expression that needs memory, stand beside the buffers in ``statements``.
 """
 
 from __future__ import annotations
@@ -12,16 +13,24 @@ from typing import Literal, TypeAlias
 
 from .errors import IRError
 
-DType: TypeAlias = Literal["int8", "uint8", "int32", "int64", "float32", "bool"]
-DTYPES: tuple[DType, ...] = ("int8", "uint8", "int32", "int64", "float32", "bool")
+DType: TypeAlias = Literal[
+    "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32",
+    "float64", "bool",
+]  # fmt: skip
+FLOATS: tuple[DType, ...] = ("float16", "bfloat16", "float32", "float64")
 
 INTEGER_RANGES: dict[DType, tuple[int, int]] = {
     "int8": (-128, 127),
     "uint8": (0, 255),
+    "int16": (-(2**15), 2**15 - 1),
+    "uint16": (0, 2**16 - 1),
     "int32": (-(2**31), 2**31 - 1),
+    "uint32": (0, 2**32 - 1),
     "int64": (-(2**63), 2**63 - 1),
+    "uint64": (0, 2**64 - 1),
     "bool": (0, 1),
 }
+DTYPES: tuple[DType, ...] = (*INTEGER_RANGES, *FLOATS)
 
 ARITHMETIC = ("add", "sub", "mul", "div", "floordiv", "mod", "min", "max", "shl", "shr")
 LOGIC = ("and", "or")
@@ -41,7 +50,7 @@ FUNCTIONS: dict[str, int] = {
     "round": 1,
     "pow": 2,
 }
-"""Functions on ``float32`` and how many operands each takes. ``round`` goes to the nearest, ties to the even one."""
+"""Functions on floats and how many operands each takes. ``round`` goes to the nearest, ties to the even one."""
 
 Number: TypeAlias = int | float | bool
 
@@ -189,13 +198,13 @@ class BinOp(Expr):
                 f"{self.op!r} of {self.a.dtype} and {self.b.dtype}: both operands must have one type",
                 hint="convert one of them with .astype(...)",
             )
-        if self.op == "div" and self.a.dtype != "float32":
+        if self.op == "div" and self.a.dtype not in FLOATS:
             raise IRError(
                 f"'div' is not defined for {self.a.dtype}",
                 hint="use // for integers, or convert with .astype('float32')",
             )
-        if self.a.dtype == "float32" and self.op in ("shl", "shr", "and", "or", "floordiv", "mod"):
-            raise IRError(f"{self.op!r} is not defined for float32")
+        if self.a.dtype in FLOATS and self.op in ("shl", "shr", "and", "or", "floordiv", "mod"):
+            raise IRError(f"{self.op!r} is not defined for {self.a.dtype}")
         if self.a.dtype == "bool" and self.op in ARITHMETIC:
             raise IRError(f"{self.op!r} is not defined for bool", hint="convert with .astype('int32') first")
 
@@ -225,7 +234,7 @@ class Select(Expr):
 
 @dataclass(frozen=True)
 class Call(Expr):
-    """A function of ``FUNCTIONS`` on ``float32``: the exact value, rounded once (a target may be less exact)."""
+    """A function of ``FUNCTIONS`` on floats of one type: the exact value, rounded once (a target may be less exact)."""
 
     function: str
     args: tuple[Expr, ...]
@@ -236,15 +245,17 @@ class Call(Expr):
         if len(self.args) != FUNCTIONS[self.function]:
             raise IRError(f"{self.function!r} takes {FUNCTIONS[self.function]} operands, not {len(self.args)}")
         for arg in self.args:
-            if arg.dtype != "float32":
+            if arg.dtype not in FLOATS:
                 raise IRError(
-                    f"{self.function!r} of {arg.dtype}: the operand must be float32",
+                    f"{self.function!r} of {arg.dtype}: the operand must be a float",
                     hint="convert it with .astype('float32')",
                 )
+            if arg.dtype != self.args[0].dtype:
+                raise IRError(f"{self.function!r} of {self.args[0].dtype} and {arg.dtype}: operands must have one type")
 
     @property
     def dtype(self) -> DType:
-        return "float32"
+        return self.args[0].dtype
 
 
 @dataclass(frozen=True)

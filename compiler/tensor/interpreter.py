@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import InterpreterError, IRError
-from .evaluate import FUNCTION_VALUES, evaluate
+from .evaluate import FUNCTION_VALUES, NUMPY_TYPES, evaluate
 from .intrinsic import call_loops
 from .ir import (
+    FLOATS,
     Allocate,
     BinOp,
     Block,
@@ -25,7 +26,6 @@ from .ir import (
     Call,
     Cast,
     Const,
-    DType,
     Expr,
     For,
     If,
@@ -42,14 +42,6 @@ from .visitor import accumulation, free_vars, stores_of, walk_exprs
 
 Array: TypeAlias = npt.NDArray[Any]
 
-NUMPY_TYPES: dict[DType, type[np.generic]] = {
-    "int8": np.int8,
-    "uint8": np.uint8,
-    "int32": np.int32,
-    "int64": np.int64,
-    "float32": np.float32,
-    "bool": np.bool_,
-}
 POISON = 0x5B
 GRID_LIMIT = 1 << 21
 """Largest number of elements that one evaluation holds; larger nests are cut at their outermost loop."""
@@ -307,13 +299,13 @@ def _contract(
 
 def _convert(values: Array, kind: type[np.generic]) -> Array:
     """What Cast gives: integers wrap, floats that fit no integer become the nearest one that does, nan becomes 0."""
-    if values.dtype.kind != "f" or not issubclass(kind, np.integer):
+    if values.dtype.name not in FLOATS or not issubclass(kind, np.integer):
         return values.astype(kind)
-    limits = np.iinfo(kind)
+    values, limits = values.astype(np.float64), np.iinfo(kind)
     # Doubles hold every limit, or the power of two next to it, exactly.
     fits = (values > float(limits.min) - 1) & (values < float(limits.max) + 1)
-    nearest = np.where(np.isnan(values), 0, np.where(values > 0, limits.max, limits.min))
-    return np.where(fits, np.where(fits, values, 0).astype(kind), nearest.astype(kind))
+    nearest = np.where(np.isnan(values), kind(0), np.where(values > 0, kind(limits.max), kind(limits.min)))
+    return np.where(fits, np.where(fits, values, 0).astype(kind), nearest)
 
 
 def _value(expr: Expr, env: Mapping[Var, int]) -> int | float:
@@ -343,7 +335,7 @@ class _Evaluator:
                 return _convert(self.value(x, mask), NUMPY_TYPES[dtype])
             case Call(function, args):
                 operands = [self.value(arg, mask).astype(np.float64) for arg in args]
-                return np.asarray(FUNCTION_VALUES[function](*operands)).astype(np.float32)
+                return np.asarray(FUNCTION_VALUES[function](*operands)).astype(NUMPY_TYPES[expr.dtype])
             case BinOp(op, a, b):
                 return self._operator(op, self.value(a, mask), self.value(b, mask), mask)
             case Load(buffer, indices):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from .calls import IntrinsicCall, Operand, OperandMode, Region, ScalarParam, TensorIntrinsic
 from .expressions import (
     DTYPES,
+    FLOATS,
     FUNCTIONS,
     INTEGER_RANGES,
     OPERATORS,
@@ -53,6 +54,7 @@ from .statements import (
 __all__ = [
     "BLOCK_KINDS",
     "DTYPES",
+    "FLOATS",
     "FUNCTIONS",
     "INTEGER_RANGES",
     "OPERATORS",

@@ -14,7 +14,7 @@ from math import gcd
 from typing import TypeAlias
 
 from .evaluate import fold_constants
-from .ir import BinOp, Call, Cast, Const, Expr, Load, Select, Var
+from .ir import FLOATS, BinOp, Call, Cast, Const, Expr, Load, Select, Var
 from .visitor import children, free_vars, rebuild
 
 Loops: TypeAlias = Sequence[tuple[Var, Expr]]
@@ -394,15 +394,15 @@ def _logic(op: str, a: Expr, b: Expr) -> Expr:
 
 def _identities(op: str, a: Expr, b: Expr) -> Expr:
     """Neutral elements of the types that have no linear form."""
-    if op in ("add", "sub", "shl", "shr") and is_zero(b) and b.dtype != "float32":
+    if op in ("add", "sub", "shl", "shr") and is_zero(b) and b.dtype not in FLOATS:
         return a
-    if op == "add" and is_zero(a) and a.dtype != "float32":
+    if op == "add" and is_zero(a) and a.dtype not in FLOATS:
         return b
     if op == "mul":
         for x, y in ((a, b), (b, a)):
             if isinstance(x, Const) and x.value == 1:
                 return y
-            if is_zero(x) and x.dtype != "float32":
+            if is_zero(x) and x.dtype not in FLOATS:
                 return x
     if op == "div" and isinstance(b, Const) and b.value == 1:
         return a

@@ -15,6 +15,7 @@ from itertools import permutations
 from .errors import ScheduleError
 from .evaluate import fold_constants, identity, wrap
 from .ir import (
+    FLOATS,
     BinOp,
     Block,
     Buffer,
@@ -368,7 +369,7 @@ def _position(indices: tuple[Expr, ...], strides: tuple[int, ...]) -> Linear:
 
 
 def _neutral(op: str, like: Expr) -> Const | None:
-    return None if like.dtype in ("float32", "bool") else identity(op, like.dtype)
+    return None if like.dtype in (*FLOATS, "bool") else identity(op, like.dtype)
 
 
 def operands_of(op: str, expr: Expr) -> list[Expr]:
@@ -376,7 +377,7 @@ def operands_of(op: str, expr: Expr) -> list[Expr]:
     flat = _flatten(op, expr)
     constants = [operand for operand in flat if isinstance(operand, Const)]
     others = [operand for operand in flat if not isinstance(operand, Const)]
-    if not constants or expr.dtype == "float32":
+    if not constants or expr.dtype in FLOATS:
         return flat
     chain: Expr = constants[0]
     for constant in constants[1:]:
@@ -389,7 +390,7 @@ def _flatten(op: str, expr: Expr) -> list[Expr]:
     if isinstance(expr, BinOp) and expr.op == op:
         return _flatten(op, expr.a) + _flatten(op, expr.b)
     match expr:
-        case BinOp("sub", a, Const(value)) if op == "add" and expr.dtype != "float32":
+        case BinOp("sub", a, Const(value)) if op == "add" and expr.dtype not in FLOATS:
             return [*_flatten(op, a), Const(wrap(-value, expr.dtype), expr.dtype)]
     return [expr]
 

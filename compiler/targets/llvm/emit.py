@@ -35,7 +35,7 @@ from ...tensor.visitor import statements, walk_exprs
 from ..errors import CompileError
 from .expressions import Expressions, Lanes, Memory, vectorisable
 from .target import CpuTarget
-from .values import I8, I64, ITEM_BYTES, POINTER, REGISTER_TYPES, Int, Value, add, declared, i64, multiply
+from .values import I8, I64, ITEM_BYTES, MEMORY_TYPES, POINTER, Int, Value, add, declared, i64, multiply
 
 BARRIER = "weft_barrier"
 STACK_BYTES = 1 << 15
@@ -150,7 +150,7 @@ class Emitter:
                 yield stmt
 
     def _allocate(self, node: Allocate, buffer: Buffer) -> None:
-        kind = I8 if buffer.dtype == "bool" else REGISTER_TYPES[buffer.dtype]
+        kind = MEMORY_TYPES[buffer.dtype]
         if id(node) in self._places:
             shared, offset = self._places[id(node)]
             start: Int = offset

@@ -6,17 +6,18 @@ from dataclasses import dataclass, field
 
 import llvmlite.ir as ll
 
-from ...tensor.evaluate import OPERATOR_VALUES
-from ...tensor.ir import BinOp, Buffer, Call, Cast, Const, DType, Expr, Load, Select, Var
+from ...tensor.evaluate import OPERATOR_VALUES, wrap
+from ...tensor.ir import FLOATS, BinOp, Buffer, Call, Cast, Const, DType, Expr, Load, Select, Var
 from ...tensor.simplify import Linear, linear_form
 from ...tensor.visitor import free_vars, walk_exprs
 from ..errors import CompileError
+from .floats import convert_float, from_memory, rounded, to_memory
 from .functions import emit_function
 from .values import (
-    FLOATS,
     I8,
     I32,
     ITEM_BYTES,
+    MEMORY_TYPES,
     REGISTER_TYPES,
     UNSIGNED,
     Int,
@@ -33,6 +34,7 @@ from .values import (
 )
 
 _FOLDED = frozenset({"add", "sub", "mul", "floordiv", "mod", "min", "max"})
+ARITHMETIC = ("add", "sub", "mul", "div")
 _COMPARISONS = {"lt": "<", "le": "<=", "eq": "==", "ne": "!="}
 
 
@@ -107,7 +109,7 @@ class Expressions:
     def address(self, buffer: Buffer, start: Int, known: int) -> Value:
         """Pointer to the element at ``start + known``. The constant is added last: it becomes part of instructions."""
         pointer = self.memory[buffer.name].pointer
-        kind = I8 if buffer.dtype == "bool" else REGISTER_TYPES[buffer.dtype]
+        kind = MEMORY_TYPES[buffer.dtype]
         for part in (start, known):
             if not (isinstance(part, int) and part == 0):
                 pointer = self.builder.gep(pointer, [i64(part)], inbounds=True, source_etype=kind)
@@ -115,7 +117,7 @@ class Expressions:
 
     def load(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
         start, known, step = self.position(buffer, indices)
-        kind = I8 if buffer.dtype == "bool" else REGISTER_TYPES[buffer.dtype]
+        kind = MEMORY_TYPES[buffer.dtype]
         size = ITEM_BYTES[buffer.dtype]
         if self.lanes is None or step == 0:
             loaded = self.builder.load(self.address(buffer, start, known), align=size, typ=kind)
@@ -128,13 +130,14 @@ class Expressions:
                 pointer = self.address(buffer, start, known + lane * step)
                 single = self.builder.load(pointer, align=size, typ=kind)
                 loaded = self.builder.insert_element(loaded, single, ll.Constant(I32, lane))
-        return self._nonzero(loaded) if buffer.dtype == "bool" else loaded
+        return self._nonzero(loaded) if buffer.dtype == "bool" else from_memory(self.builder, loaded, buffer.dtype)
 
     def store(self, buffer: Buffer, indices: tuple[Expr, ...], value: Value) -> None:
         start, known, step = self.position(buffer, indices)
         size = ITEM_BYTES[buffer.dtype]
         if buffer.dtype == "bool":
             value = self.builder.zext(value, with_lanes(I8, lanes_of(value)))
+        value = to_memory(self.builder, value, buffer.dtype)
         if self.lanes is not None and step == 1:
             value = splat(self.builder, value, self.lanes.count)
             self.builder.store(value, self.address(buffer, start, known), align=size)
@@ -152,7 +155,7 @@ class Expressions:
         """A scalar where the expression is the same in all lanes, else a vector."""
         match expr:
             case Const(value):
-                return constant(REGISTER_TYPES[expr.type], value)
+                return constant(REGISTER_TYPES[expr.type], wrap(value, expr.type))
             case Var():
                 return self._variable(expr)
             case Load(buffer, indices):
@@ -160,7 +163,8 @@ class Expressions:
             case Cast(_, x):
                 return self.convert(self.value(x), x.dtype, expr.dtype)
             case Call(function, args):
-                return emit_function(self.builder, function, self._together([self.value(arg) for arg in args]))
+                result = emit_function(self.builder, function, self._together([self.value(arg) for arg in args]))
+                return rounded(self.builder, result, expr.dtype)
             case Select(cond, a, b):
                 return self._select(cond, a, b)
             case BinOp(op, a, b):
@@ -216,7 +220,8 @@ class Expressions:
     def operator(self, op: str, a: Value, b: Value, dtype: DType, right: Expr | None = None) -> Value:
         """``a op b`` for operands of type ``dtype``; ``right`` is the expression of ``b``, where it is known."""
         if dtype in FLOATS:
-            return self._float_operator(op, a, b, right)
+            result = self._float_operator(op, a, b, right)
+            return rounded(self.builder, result, dtype) if op in ARITHMETIC else result
         return self._integer_operator(op, a, b, dtype)
 
     def _float_operator(self, op: str, a: Value, b: Value, right: Expr | None) -> Value:
@@ -281,11 +286,13 @@ class Expressions:
         if target == "bool":
             zero = constant(REGISTER_TYPES[source], 0, lanes)
             return builder.fcmp_unordered("!=", x, zero) if source in FLOATS else builder.icmp_signed("!=", x, zero)
+        if source in FLOATS and target in FLOATS:
+            return convert_float(builder, x, source, target)
         if source in FLOATS:
             name = "llvm.fptoui.sat" if target in UNSIGNED else "llvm.fptosi.sat"
             return saturating(builder, name, x, kind)
         if target in FLOATS:
-            return builder.uitofp(x, kind) if source in UNSIGNED else builder.sitofp(x, kind)
+            return rounded(builder, (builder.uitofp if source in UNSIGNED else builder.sitofp)(x, kind), target)
         before, after = ITEM_BYTES[source], ITEM_BYTES[target]
         if source == "bool":
             return builder.zext(x, kind)

@@ -1,4 +1,5 @@
-"""Functions of ``float32`` on vectors: exponential and hyperbolic tangent as polynomials, the rest through libm.
+"""Functions of floats on vectors. In single precision exponential and hyperbolic tangent are polynomials; the rest, and
+all in double precision, goes through libm.
 
 The polynomials are Chebyshev fits, made here in double precision when the module is loaded; their error is below one
 unit in the last place of single precision, and rounding adds about as much again.
@@ -13,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from numpy.polynomial import Chebyshev, Polynomial
 
-from .values import FLOAT, I32, Value, constant, declared, intrinsic, lanes_of, with_lanes
+from .values import DOUBLE, FLOAT, I32, Value, constant, declared, intrinsic, lanes_of, with_lanes
 
 EXACT = {"floor": "llvm.floor", "ceil": "llvm.ceil", "round": "llvm.roundeven", "sqrt": "llvm.sqrt"}
-LIBM = {"log": "logf", "erf": "erff", "sin": "sinf", "cos": "cosf", "pow": "powf"}
 
 _LOG2 = float(np.log(2.0))
 _LOG2_HIGH = 0.693145751953125  # the 16 leading bits: multiples up to 2**8 are exact
@@ -48,11 +48,13 @@ def emit_function(builder: ll.IRBuilder, name: str, arguments: Sequence[Value]) 
     kind = arguments[0].type
     if name in EXACT:
         return intrinsic(builder, EXACT[name], kind, list(arguments))
+    if with_lanes(DOUBLE, lanes_of(arguments[0])) == kind:
+        return _libm(builder, name, DOUBLE, arguments)
     if name == "exp":
         return _exp(builder, arguments[0])
     if name == "tanh":
         return _tanh(builder, arguments[0])
-    return _libm(builder, LIBM[name], arguments)
+    return _libm(builder, f"{name}f", FLOAT, arguments)
 
 
 def multiply_add(builder: ll.IRBuilder, a: Value, b: Value, c: Value) -> Value:
@@ -103,9 +105,9 @@ def _tanh(builder: ll.IRBuilder, x: Value) -> Value:
     return builder.select(builder.fcmp_ordered("<", size, constant(FLOAT, _TANH_SMALL, lanes)), near, far)
 
 
-def _libm(builder: ll.IRBuilder, name: str, arguments: Sequence[Value]) -> Value:
+def _libm(builder: ll.IRBuilder, name: str, kind: ll.Type, arguments: Sequence[Value]) -> Value:
     """A call of the C library, once a lane."""
-    function = declared(builder.module, name, ll.FunctionType(FLOAT, [FLOAT] * len(arguments)))
+    function = declared(builder.module, name, ll.FunctionType(kind, [kind] * len(arguments)))
     lanes = lanes_of(arguments[0])
     if not lanes:
         return builder.call(function, list(arguments))

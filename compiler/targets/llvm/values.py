@@ -15,21 +15,31 @@ Int: TypeAlias = Any
 """An ``int64``: a Python integer where it is known, else a value."""
 
 POINTER = ll.PointerType()
-I1, I8, I32, I64 = (ll.IntType(bits) for bits in (1, 8, 32, 64))
-FLOAT = ll.FloatType()
+I1, I8, I16, I32, I64 = (ll.IntType(bits) for bits in (1, 8, 16, 32, 64))
+HALF, FLOAT, DOUBLE = ll.HalfType(), ll.FloatType(), ll.DoubleType()
 
 REGISTER_TYPES: dict[DType, Any] = {
     "int8": I8,
     "uint8": I8,
+    "int16": I16,
+    "uint16": I16,
     "int32": I32,
+    "uint32": I32,
     "int64": I64,
+    "uint64": I64,
+    "float16": FLOAT,
+    "bfloat16": FLOAT,
     "float32": FLOAT,
+    "float64": DOUBLE,
     "bool": I1,
 }
-ITEM_BYTES: dict[DType, int] = {"int8": 1, "uint8": 1, "int32": 4, "int64": 8, "float32": 4, "bool": 1}
+MEMORY_TYPES: dict[DType, Any] = {**REGISTER_TYPES, "bool": I8, "float16": HALF, "bfloat16": I16}
+ITEM_BYTES: dict[DType, int] = {
+    "int8": 1, "uint8": 1, "bool": 1, "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "uint32": 4,
+    "float32": 4, "int64": 8, "uint64": 8, "float64": 8,
+}  # fmt: skip
 
-UNSIGNED = ("uint8", "bool")
-FLOATS = ("float32",)
+UNSIGNED = ("uint8", "uint16", "uint32", "uint64", "bool")
 
 
 def lanes_of(value: Value) -> int:

@@ -75,13 +75,13 @@ def store(stmt: t.Store, thread: Thread) -> None:
 def scalar(expr: t.Expr, thread: Thread) -> Any:
     match expr:
         case t.Const(value):
-            return wrap(value, "float32") if expr.dtype == "float32" else value
+            return wrap(value, expr.dtype)
         case t.Var():
             return thread.env[expr]
         case t.BinOp(op, a, b):
             return wrap(OPERATOR_VALUES[op](scalar(a, thread), scalar(b, thread)), expr.dtype)
         case t.Call(function, args):
-            return call_function(function, tuple(scalar(arg, thread) for arg in args))
+            return call_function(function, tuple(scalar(arg, thread) for arg in args), expr.dtype)
         case t.Select(cond, a, b):
             return scalar(a if scalar(cond, thread) else b, thread)
         case t.Cast(dtype, x):

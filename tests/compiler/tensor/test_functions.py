@@ -157,7 +157,7 @@ def test_tensorize_knows_functions() -> None:
     ("build", "message"),
     [
         (lambda: t.Var("i") / 2, "'div' is not defined for int64; hint: use // for integers, or convert with"),
-        (lambda: t.exp(t.Var("i")), r"'exp' of int64: the operand must be float32; hint: convert it with .astype"),
+        (lambda: t.exp(t.Var("i")), r"'exp' of int64: the operand must be a float; hint: convert it with .astype"),
         (lambda: t.Call("exp", ()), "'exp' takes 1 operands, not 0"),
         (lambda: t.Call("gamma", (literal(1),)), "unknown function 'gamma'; hint: the functions are exp, log,"),
     ],

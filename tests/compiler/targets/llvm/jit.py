@@ -67,8 +67,8 @@ def random_arrays(func: t.PrimFunc, seed: int = 0) -> dict[str, Array]:
         if buffer.name in written:
             continue
         kind = t.NUMPY_TYPES[buffer.dtype]
-        if buffer.dtype == "float32":
-            arrays[buffer.name] = generator.standard_normal(buffer.shape).astype(np.float32)
+        if buffer.dtype in t.FLOATS:
+            arrays[buffer.name] = generator.standard_normal(buffer.shape).astype(kind)
         elif buffer.dtype == "bool":
             arrays[buffer.name] = generator.random(buffer.shape) < 0.5
         else:

@@ -16,7 +16,7 @@ from weft.tests.compiler.tensor.test_random_schedules import random_step
 
 from .jit import HOST, random_arrays, run_compiled
 
-INTEGERS: list[t.DType] = ["int8", "uint8", "int32", "int64"]
+INTEGERS: list[t.DType] = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 SMALL = replace(HOST, vector_bytes=16, registers=16, dot_product=False)
 
 
