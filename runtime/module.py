@@ -15,7 +15,7 @@ from ..compiler.graph.evaluate import evaluate_function
 from ..sim.result import RunResult
 from .artifact import load as load_artifact
 from .device import Device, Progress, open_device
-from .errors import InputError
+from .errors import CoreFaultError, InputError
 
 Array = npt.NDArray[Any]
 
@@ -42,11 +42,15 @@ class LoadedModule:
         self.runs: tuple[StepRun, ...] = ()
         """The programs of the last run, in order."""
         device.allocate(model.window_bytes)
-        for constant in model.constants:
-            device.write(constant.offset, constant.data)
-        for step in model.steps:
+        self._write_model()
+
+    def _write_model(self) -> None:
+        """Put constants and programs into the window."""
+        for constant in self.model.constants:
+            self.device.write(constant.offset, constant.data)
+        for step in self.model.steps:
             if isinstance(step, AccelStep):
-                device.write(step.program_offset, step.program)
+                self.device.write(step.program_offset, step.program)
 
     @property
     def cycles(self) -> int | None:
@@ -64,7 +68,8 @@ class LoadedModule:
         keep
             Also return every value between steps: host values and tensors in the window, packed.
 
-        Raises :class:`InputError` for data that does not fit, :class:`CoreFaultError` if the core stops.
+        Raises :class:`InputError` for data that does not fit, :class:`CoreFaultError` if the core stops; the model is
+        written to the device again then, so that the next run does not meet what spoiled this one.
         """
         values = self._check_inputs(inputs)
         runs: list[StepRun] = []
@@ -105,7 +110,11 @@ class LoadedModule:
             if name in values:
                 self.device.write(self.model.slots[name].offset, values[name])
         count = step.program.size // self.model.config.instruction_bytes
-        result = self.device.launch(step.program_offset, count, trace=trace)
+        try:
+            result = self.device.launch(step.program_offset, count, trace=trace)
+        except CoreFaultError:
+            self._write_model()
+            raise
         for name in step.outputs:
             values[name] = self._slot(self.model.slots[name])
         return StepRun(step, result)

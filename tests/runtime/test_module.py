@@ -86,6 +86,16 @@ def test_a_fault_names_the_instruction_and_the_device_lives_on(model: CompiledMo
     np.testing.assert_array_equal(load(model, target).run(X)["y"], expected(X))
 
 
+@pytest.mark.parametrize("device", ["fsim", "rtl"])
+def test_a_flipped_bit_of_the_program_is_reported_and_the_next_run_is_right(model: CompiledModel, device: str) -> None:
+    module = load(model, device)
+    step = next(step for step in model.steps if isinstance(step, AccelStep))
+    module.device.memory()[step.program_offset + 16 + 5] ^= 1 << 3
+    with pytest.raises(CoreFaultError, match="CORRUPT fault, engine 'fetch', instruction 1"):
+        module.run(X)
+    np.testing.assert_array_equal(module.run(X)["y"], expected(X))
+
+
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
