@@ -1,8 +1,8 @@
 """Statements of the loop IR as LLVM IR: one function a kernel, which all threads of a team run together.
 
 A kernel's signature is ``(pointer to each parameter..., workspace, thread, threads, team)``. Of the statements at the
-top of a kernel those that are ``parallel`` loops (or nests of such) are shared out among the threads, in equal parts;
-all others run on thread 0. The team meets between two of them, and not at the end: the caller does that. Further in,
+top of a kernel those that are ``parallel`` loops (or nests of such) are shared out among the threads; all others run on
+thread 0. The team meets between two of them, and not at the end: the caller does that. Further in,
 ``parallel`` means nothing.
 """
 
@@ -34,14 +34,31 @@ from ...tensor.ir import (
 from ...tensor.visitor import statements, walk_exprs
 from ..errors import CompileError
 from .expressions import Expressions, Lanes, Memory, vectorisable
+from .pool import NEXT_OFFSET
 from .target import CpuTarget
-from .values import I8, I64, ITEM_BYTES, MEMORY_TYPES, POINTER, Int, Value, add, declared, i64, multiply
+from .values import (
+    I8,
+    I64,
+    ITEM_BYTES,
+    MEMORY_TYPES,
+    POINTER,
+    Int,
+    Value,
+    add,
+    declared,
+    i64,
+    intrinsic,
+    multiply,
+)
 
 BARRIER = "weft_barrier"
 STACK_BYTES = 1 << 15
 """Largest buffer inside a loop that lives on the stack (or, if all its indices are constant, in registers)."""
 
 ALIGNMENT = 64
+TAKEN_IN_PARTS = 8
+"""A thread's share of a parallel loop is taken in about so many parts."""
+
 UNROLLED_CHUNKS = 8
 """A vectorised loop of at most so many registers is written out, so that its indices are constant."""
 
@@ -69,13 +86,22 @@ Strided = Mapping[str, tuple[int, ...]]
 
 
 def emit_kernel(
-    module: ll.Module, func: PrimFunc, target: CpuTarget, threads: int, windows: Strided | None = None
+    module: ll.Module,
+    func: PrimFunc,
+    target: CpuTarget,
+    threads: int,
+    windows: Strided | None = None,
+    *,
+    evenly: bool = False,
 ) -> Workspace:
     """Add ``func`` to the module under its name; gives the workspace that it needs.
 
+    ``evenly``: each thread takes one equal part of a parallel loop, which needs no barrier between this kernel and the
+    next.
+
     CompileError names the loop or buffer that has no machine code.
     """
-    emitter = Emitter(module, func, target, threads, windows or {})
+    emitter = Emitter(module, func, target, threads, windows or {}, evenly)
     emitter.run()
     return emitter.workspace
 
@@ -84,9 +110,9 @@ class Emitter:
     """Emits one kernel. ``builder`` stands where the next instruction goes."""
 
     def __init__(
-        self, module: ll.Module, func: PrimFunc, target: CpuTarget, threads: int, windows: Strided
+        self, module: ll.Module, func: PrimFunc, target: CpuTarget, threads: int, windows: Strided, evenly: bool
     ) -> None:
-        self.func, self.target, self.threads = func, target, threads
+        self.func, self.target, self.threads, self.evenly = func, target, threads, evenly
         kind = ll.FunctionType(ll.VoidType(), [POINTER] * len(func.params) + [POINTER, I64, I64, POINTER])
         self.function = ll.Function(module, kind, func.name)
         self.entry = self.function.append_basic_block("entry")
@@ -173,7 +199,6 @@ class Emitter:
             size: Int = 1
             for extent in extents:
                 size = multiply(self.builder, size, extent)
-            begin, end = self._share(size)
             flat = Var(".part")
 
             def body() -> None:
@@ -188,24 +213,41 @@ class Emitter:
                 self.expressions.env[nest[0].var] = rest
                 self.emit(nest[-1].body)
 
-            self._loop(flat, begin, end, body)
+            self._share(flat, size, body)
         elif self.threads > 1:
             with self.builder.if_then(self.builder.icmp_signed("==", self.thread, ll.Constant(I64, 0))):
                 self.emit(stmt)
         else:
             self.emit(stmt)
 
-    def _share(self, size: Int) -> tuple[Int, Int]:
-        """First and end of this thread's part of ``size`` iterations."""
+    def _share(self, var: Var, size: Int, body: Callable[[], None]) -> None:
+        """``body`` for this thread's part of ``size`` iterations: a few at a time, as long as there are any, so that a
+        thread that is held up does not hold up the others; or one equal part."""
         if self.threads == 1:
-            return 0, size
-        first, end = (
-            self.builder.udiv(
-                self.builder.mul(self.builder.add(self.thread, ll.Constant(I64, place)), i64(size)), self.team_size
+            self._loop(var, 0, size, body)
+            return
+        builder = self.builder
+        if self.evenly or not isinstance(size, int):
+            first, end = (
+                builder.udiv(
+                    builder.mul(builder.add(self.thread, ll.Constant(I64, place)), i64(size)), self.team_size
+                )
+                for place in (0, 1)
             )
-            for place in (0, 1)
-        )
-        return first, end
+            self._loop(var, first, end, body)
+            return
+        count = max(1, size // (self.threads * TAKEN_IN_PARTS))
+        head, inside, after = (builder.append_basic_block(f"take.{name}") for name in ("head", "body", "end"))
+        counter = builder.gep(self.team, [i64(NEXT_OFFSET)], inbounds=True, source_etype=I8)
+        builder.branch(head)
+        builder.position_at_end(head)
+        start = builder.atomic_rmw("add", counter, ll.Constant(I64, count), "monotonic")
+        builder.cbranch(builder.icmp_signed("<", start, ll.Constant(I64, size)), inside, after)
+        builder.position_at_end(inside)
+        end = intrinsic(builder, "llvm.smin", I64, [builder.add(start, i64(count)), i64(size)])
+        self._loop(var, start, end, body)
+        builder.branch(head)
+        builder.position_at_end(after)
 
     def emit(self, stmt: Stmt) -> None:
         """Emit a statement and all in it."""

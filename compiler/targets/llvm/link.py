@@ -38,6 +38,9 @@ Dump = Callable[[str, str], None]
 KERNEL = "weft_kernel"
 """Name of every kernel while it is emitted, so that equal ones have equal text."""
 
+EVENLY = "as it is, shared out evenly"
+"""Recipe of kernels after which the threads do not meet."""
+
 PIXELS = 14
 """Pixels of a row that poolings and depthwise convolutions reduce at a time, at most."""
 
@@ -146,7 +149,7 @@ class _Linker:
         if layout.halo != NO_HALO:
             dtype = element_type(result.dtype)
             border = border_function(result.shape, dtype, layout, KERNEL)
-            symbol = self._compile(Kernel(border, "as it is", lambda _: None, (), (), {}, 0))
+            symbol = self._compile(Kernel(border, EVENLY, lambda _: None, (), (), {}, 0))
             self.steps.append(Launch(symbol, ((self._used(slot), 0),), None, meets=False))
         symbol = self._compile(kernel)
         constants = [(self._constant(value), 0) for value in kernel.constants]
@@ -239,7 +242,10 @@ class _Linker:
 
             def make() -> bytes:
                 module = ll.Module("kernel")
-                workspace = emit_kernel(module, kernel.schedule().func, self.target, self.threads, kernel.windows)
+                workspace = emit_kernel(
+                    module, kernel.schedule().func, self.target, self.threads, kernel.windows,
+                    evenly=kernel.recipe == EVENLY,
+                )  # fmt: skip
                 text = str(module).replace(f'@"{KERNEL}"', f'@"{symbol}"')
                 return workspace.total(self.threads).to_bytes(8, "little") + object_code(text, self.target)
 

@@ -8,12 +8,13 @@ worker without a job) or gives its turn away (at a barrier, where the others com
 from __future__ import annotations
 
 TEAM_BYTES = 512
-SIZE_OFFSET = 0
+NEXT_OFFSET = 384
+"""Where in a team the next iteration stands that nobody has taken. Every barrier sets it back to 0."""
 
 _WAITS = {"spins": 4000, "meetings": 20000}
 
 POOL = """
-; team: size 0, arrived 64, phase 128, job 192, function 200, argument 208, stop 216, mutex 256, condition 320
+; team: size 0, arrived 64, phase 128, job 192, function 200, argument 208, stop 216, mutex 256, condition 320, next 384
 declare i32 @pthread_mutex_lock(ptr)
 declare i32 @pthread_mutex_unlock(ptr)
 declare i32 @pthread_cond_wait(ptr, ptr)
@@ -31,6 +32,8 @@ entry:
   %last = icmp eq i64 %count, %size
   br i1 %last, label %open, label %wait
 open:
+  %next.at = getelementptr i8, ptr %team, i64 NEXT
+  store atomic i64 0, ptr %next.at release, align 8
   store atomic i64 0, ptr %arrived.at release, align 8
   %next = add i64 %phase, 1
   store atomic i64 %next, ptr %phase.at release, align 8
@@ -145,5 +148,5 @@ _PAUSES = {
 def pool_text(triple: str) -> str:
     """The pool's LLVM IR for a processor."""
     declaration, pause = _PAUSES.get(triple.split("-")[0], ("", ""))
-    text = POOL.replace("PAUSE", pause)
+    text = POOL.replace("PAUSE", pause).replace("NEXT", str(NEXT_OFFSET))
     return declaration + text.replace("SPINS", str(_WAITS["spins"])).replace("MEETINGS", str(_WAITS["meetings"]))
