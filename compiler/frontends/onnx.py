@@ -248,7 +248,7 @@ def _require_quantised(module: Module) -> None:
     products: list[Any] = [
         node
         for node in topological_order(module.main.body)
-        if isinstance(node, Call) and node.op in ("nn.conv2d", "nn.dense")
+        if isinstance(node, Call) and node.op in ("nn.conv2d", "nn.conv3d", "nn.dense")
     ]
     for node in products:
         match node.args[1]:

@@ -156,7 +156,8 @@ class Scope:
             schema = schema_of(proto, node.opset)
             body = function_body(schema, proto, given, node) if schema is not None else None
             if schema is None or body is None:
-                raise node.error("is not supported in this form")
+                name = operator_key(proto.domain, proto.op_type)
+                raise ModelError(f"operator {name!r} is not supported", at=node.span)
             defaults = {
                 name: item.default_value for name, item in schema.attributes.items() if item.default_value.name
             }

@@ -102,6 +102,22 @@ def _conv(node: Node) -> Converted:
     return add_bias(node, result, node.input(2)) if node.has(2) else result
 
 
+@converter("DeformConv")
+def _deform_conv(node: Node) -> Converted:
+    x, w, offset = node.input(0), node.input(1), node.input(2)
+    node.require_image(x)
+    mask = node.optional(4)
+    if mask is None:
+        shape = (offset.shape[0], offset.shape[1] // 2, *offset.shape[2:])
+        mask = node.call("expand", node.like(np.ones((1, 1, 1, 1)), x), shape=shape)
+    result = node.call(
+        "nn.deform_conv2d", x, w, offset, mask, strides=_spatial(node, "strides", 2), pads=_given_pads(node, 2),
+        dilations=_spatial(node, "dilations", 2), groups=node.integer("group", 1),
+        offset_groups=node.integer("offset_group", 1),
+    )  # fmt: skip
+    return add_bias(node, result, node.input(3)) if node.has(3) else result
+
+
 def _channels_first(node: Node) -> None:
     if node.integer("channels_last", 0):
         raise node.error("the channels-last form is not supported", hint="export the model with (N, C, H, W) tensors")

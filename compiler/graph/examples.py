@@ -103,6 +103,8 @@ _EXAMPLES: dict[str, Example] = {
     "nn.conv3d": _of("nn.conv3d", (1, 2, 3, 4, 4), (3, 2, 2, 2, 2), strides=(1, 2, 1)),
     "nn.cumulative_product": _of("nn.cumulative_product", (3, 4), axis=1, exclusive=True),
     "nn.cumulative_sum": _of("nn.cumulative_sum", (3, 4), axis=0, reverse=True),
+    "nn.deform_conv2d": _of("nn.deform_conv2d", _IMAGE, (6, 2, 3, 2), (1, 24, 5, 6), (1, 12, 5, 6), groups=2,
+                            pads=(1, 0, 1, 1), offset_groups=2),
     "nn.dense": _of("nn.dense", (3, 4), (5, 4)),
     "nn.determinant": _of("nn.determinant", (2, 3, 3)),
     "nn.einsum": _of("nn.einsum", (2, 3), (3, 4), equation="ij,jk->ki"),

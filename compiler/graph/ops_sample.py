@@ -11,7 +11,7 @@ import numpy as np
 from .dtypes import FLOATS
 from .ir import Array, Attrs, TensorType
 from .ops_elementwise import NO_GRADIENT_YET, rounded_once
-from .ops_integer import integer, ints, require, require_dtype
+from .ops_integer import conv_type, integer, ints, require, require_dtype
 from .registry import NOT_LOWERED, REQUIRED, Fusion, register
 
 _MODES = ("linear", "nearest", "cubic")
@@ -153,6 +153,48 @@ def _roi_align(
     return result.astype(x.dtype)
 
 
+def _deform_conv_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    x, w, offset, mask = operands
+    for operand in operands:
+        require_dtype(operand, "an operand", *FLOATS)
+        require(operand.dtype == x.dtype, f"operands differ in type: {x} and {operand}")
+    result = conv_type(x, w, attrs, x.dtype)
+    places = integer(attrs, "offset_groups", 1, x.shape[1]) * w.shape[2] * w.shape[3]
+    require(x.shape[1] % int(str(attrs["offset_groups"])) == 0, f"the offset groups do not divide {x}")
+    for name, operand, count in (("offsets", offset, 2 * places), ("mask", mask, places)):
+        wanted = TensorType((x.shape[0], count, *result.shape[2:]), x.dtype)
+        require(operand == wanted, f"the {name} must be {wanted}, not {operand}")
+    return result
+
+
+def _deform_conv(
+    x: Array, w: Array, offset: Array, mask: Array, strides: Sequence[int], pads: Sequence[int],
+    dilations: Sequence[int], groups: int, offset_groups: int,
+) -> Array:
+    batch, (out_h, out_w), (kernel_h, kernel_w) = x.shape[0], offset.shape[2:], w.shape[2:]
+    kernels = w.astype(np.float64).reshape(groups, w.shape[0] // groups, *w.shape[1:])
+    moves = offset.astype(np.float64).reshape(batch, offset_groups, kernel_h, kernel_w, 2, out_h, out_w)
+    factors = mask.astype(np.float64).reshape(batch, offset_groups, kernel_h, kernel_w, 1, out_h, out_w)
+    images = x.astype(np.float64).reshape(batch, offset_groups, -1, *x.shape[2:])
+    result = np.zeros((batch, groups, w.shape[0] // groups, out_h * out_w))
+    rows, columns = np.meshgrid(np.arange(out_h) * strides[0] - pads[0], np.arange(out_w) * strides[1] - pads[1],
+                                indexing="ij")  # fmt: skip
+    for n, (i, j) in itertools.product(range(batch), itertools.product(range(kernel_h), range(kernel_w))):
+        met = []
+        for g in range(offset_groups):
+            down, right = moves[n, g, i, j]
+            places = [rows + i * dilations[0] + down, columns + j * dilations[1] + right]
+            met.append(_sample(images[n, g], places, "linear", "zeros", True) * factors[n, g, i, j])
+        result[n] += kernels[:, :, :, i, j] @ np.concatenate(met).reshape(groups, -1, out_h * out_w)
+    return result.reshape(batch, w.shape[0], out_h, out_w).astype(x.dtype)
+
+
+register(
+    "nn.deform_conv2d", "x w offset mask", types=_deform_conv_type, numpy=_deform_conv, strides=(1, 1),
+    pads=(0, 0, 0, 0), dilations=(1, 1), groups=1, offset_groups=1, gradient=NO_GRADIENT_YET, lower=NOT_LOWERED,
+    fusion=Fusion.OPAQUE,
+    doc="nn.conv2d whose window meets x at places moved by offset (down, right), interpolated, times mask.",
+)
 register(
     "nn.grid_sample", "x grid", types=_grid_sample_type, numpy=_grid_sample, mode="linear", padding="zeros",
     align_corners=False, gradient=NO_GRADIENT_YET, lower=NOT_LOWERED, fusion=Fusion.OPAQUE,
