@@ -103,7 +103,7 @@ class DmaBench:
         *,
         window_size: int,
         seed: int | None = None,
-        cycles_limit: int = 60000,
+        cycles_limit: int = 15000,
     ) -> Observed:
         """Run the program to its end; with a ``seed``, instructions and write grants come at random times."""
         self.observed = Observed(memories, dram)

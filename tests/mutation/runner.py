@@ -27,6 +27,7 @@ QUICK = (
     "tests/hw/test_layout_fifo.py",
     "tests/hw/test_write_dma.py",
     "tests/hw/test_registers.py",
+    "tests/hw/test_run_control.py",
     "tests/hw/test_tokens.py",
     "tests/hw/test_acc_memory.py",
     "tests/hw/test_fetch.py",
@@ -34,12 +35,11 @@ QUICK = (
     "tests/hw/test_loops.py",
     "tests/hw/test_engine.py",
     "tests/hw/test_mac_array.py",
+    "tests/hw/test_interrupt.py",
     "tests/hw/test_store.py",
     "tests/hw/test_gemm.py",
     "tests/hw/test_load.py",
     "tests/hw/test_vector.py",
-    "tests/hw/test_run_control.py",
-    "tests/hw/test_interrupt.py",
 )
 BUILDING = (
     "tests/hw/test_core.py",
