@@ -86,7 +86,7 @@ class Observer:
                 self.coverage.hit("operand x distance", point)
             if (relation := relations[number]) is not None:
                 name = ENGINE_NAMES[instruction.engine]
-                self.coverage.hit("order x stall", f"{name}: {relation}, {stall}")
+                self.coverage.hit("relation x stall", f"{name}: {relation}, {stall}")
         self.coverage.hit("instruction x flags", Opcode.FINISH.name)
 
     async def _follow_engine(self, dut: Any, name: str) -> None:

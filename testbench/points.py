@@ -89,7 +89,7 @@ def core_points(config: CoreConfig) -> Points:
             for operand in ("gemm dst after dst", "vector a after dst", "vector b after dst", "vector dst after dst")
             for distance in DISTANCES
         ],
-        "order x stall": [
+        "relation x stall": [
             f"{ENGINE_NAMES[engine]}: {relation}, {stall}"
             for engine, relation, stall in product(Engine, RELATIONS, STALLS)
         ],
@@ -101,7 +101,7 @@ def unreachable(config: CoreConfig) -> tuple[Unreachable, ...]:
     found = [
         Unreachable("fault", "ILLEGAL by store", "every STORE that passes fetch's check of the header has a meaning"),
         *(
-            Unreachable("order x stall", f"{engine}: {relation}, memory", f"{engine} does not access the DRAM")
+            Unreachable("relation x stall", f"{engine}: {relation}, memory", f"{engine} does not access the DRAM")
             for engine in ("gemm", "vector")
             for relation in RELATIONS
         ),
