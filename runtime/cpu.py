@@ -31,6 +31,7 @@ class CpuModule:
     overlap."""
 
     def __init__(self, model: CpuModel) -> None:
+        _check_processor(model)
         self.model = model
         self._engine = _loaded(model)
         self._arena = _aligned(model.arena_bytes)
@@ -177,6 +178,20 @@ def _finish(stop: Any, memory: Array, workers: list[threading.Thread], engine: l
     stop(memory.ctypes.data)
     for worker in workers:
         worker.join()
+
+
+def _check_processor(model: CpuModel) -> None:
+    """InputError unless this machine's processor can run the model's code."""
+    triple, name, features, *_ = model.processor.split()
+    here = llvm.get_process_triple()
+    if triple.split("-")[0] != here.split("-")[0]:
+        raise InputError(f"the model is compiled for {triple} ({name}), but this machine is {here}",
+                         hint="compile for processor 'host'")  # fmt: skip
+    present = llvm.get_host_cpu_features()
+    missing = [word[1:] for word in features.split(",") if word.startswith("+") and not present.get(word[1:], True)]
+    if missing:
+        raise InputError(f"the model is compiled for {name}, but this processor has no {', '.join(missing)}",
+                         hint="compile on this machine")  # fmt: skip
 
 
 def _loaded(model: CpuModel) -> llvm.ExecutionEngine:

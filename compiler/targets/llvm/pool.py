@@ -11,7 +11,8 @@ TEAM_BYTES = 512
 NEXT_OFFSET = 384
 """Where in a team the next iteration stands that nobody has taken. Every barrier sets it back to 0."""
 
-_WAITS = {"spins": 4000, "meetings": 20000}
+SPINS = MEETINGS = 4000
+"""How often a worker looks for a job before it sleeps, and anybody for the others before it gives its turn away."""
 
 POOL = """
 ; team: size 0, arrived 64, phase 128, job 192, function 200, argument 208, stop 216, mutex 256, condition 320, next 384
@@ -149,4 +150,4 @@ def pool_text(triple: str) -> str:
     """The pool's LLVM IR for a processor."""
     declaration, pause = _PAUSES.get(triple.split("-")[0], ("", ""))
     text = POOL.replace("PAUSE", pause).replace("NEXT", str(NEXT_OFFSET))
-    return declaration + text.replace("SPINS", str(_WAITS["spins"])).replace("MEETINGS", str(_WAITS["meetings"]))
+    return declaration + text.replace("SPINS", str(SPINS)).replace("MEETINGS", str(MEETINGS))

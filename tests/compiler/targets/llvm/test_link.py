@@ -224,3 +224,19 @@ def test_results_are_written_where_the_user_says() -> None:
 def test_an_unknown_target_is_refused_with_those_there_are() -> None:
     with pytest.raises(CompileError, match="there is no target 'gpu'; hint: choose accel or cpu"):
         weft.compile("model.onnx", target="gpu")  # type: ignore[call-overload]
+
+
+MACHINES = {"aarch64": 183, "armv7a": 40}
+"""Numbers of processors in the header of an ELF object."""
+
+
+@pytest.mark.parametrize("processor", MACHINES)
+def test_objects_for_other_processors_are_made_but_not_run_here(processor: str) -> None:
+    x = Var("x", TensorType((1, 4, 6, 6), "int8"))
+    value = call("conv2d", x, bytes_(8, 4, 3, 3))
+    model = weft.compile(module_of(value, params=(x,)), target="cpu", processor=processor, threads=2)
+    for content in (model.pool, *model.objects):
+        assert content[:4] == b"\x7fELF"
+        assert int.from_bytes(content[18:20], "little") == MACHINES[processor]
+    with pytest.raises(weft.runtime.errors.InputError, match=f"is compiled for {processor}.*but this machine is"):
+        weft.load(model)
