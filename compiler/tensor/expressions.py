@@ -38,18 +38,13 @@ COMPARISONS = ("lt", "le", "eq", "ne")
 OPERATORS = ARITHMETIC + LOGIC + COMPARISONS
 
 FUNCTIONS: dict[str, int] = {
-    "exp": 1,
-    "log": 1,
-    "sqrt": 1,
-    "tanh": 1,
-    "erf": 1,
-    "sin": 1,
-    "cos": 1,
-    "floor": 1,
-    "ceil": 1,
-    "round": 1,
+    **dict.fromkeys(
+        ("exp", "log", "sqrt", "erf", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh",
+         "acosh", "atanh", "floor", "ceil", "round"),
+        1,
+    ),
     "pow": 2,
-}
+}  # fmt: skip
 """Functions on floats and how many operands each takes. ``round`` goes to the nearest, ties to the even one."""
 
 Number: TypeAlias = int | float | bool

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ...graph.ir import Call
+from ...graph.ir import Call, Constant
 from ...tensor import ir as tir
-from .view import Builder, Index, Rule, View, broadcast, register_rules
+from .view import Builder, Index, NotLoweredError, Rule, View, broadcast, register_rules
 
 
 def flat_position(index: Index, shape: tuple[int, ...]) -> tir.Expr:
@@ -100,6 +100,21 @@ def _concat(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
     return View(call.shape, operands[0].dtype, read)
 
 
+def _gather(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    (x, indices), axis = operands, call.attr("axis")
+    source = call.args[1]
+    size = x.shape[axis]
+    if not isinstance(source, Constant) or not ((source.value >= -size) & (source.value < size)).all():
+        raise NotLoweredError("indices that are not known to be inside")
+
+    def read(index: Index) -> tir.Expr:
+        picked = indices[index[axis : axis + len(indices.shape)]].astype("int64")
+        place = tir.select(picked < 0, picked + size, picked) if (source.value < 0).any() else picked
+        return x[(*index[:axis], place, *index[axis + len(indices.shape) :])]
+
+    return View(call.shape, x.dtype, read)
+
+
 RULES: dict[str, Rule] = {
     "reshape": _reshape,
     "transpose": _transpose,
@@ -107,6 +122,7 @@ RULES: dict[str, Rule] = {
     "expand": _expand,
     "pad": _pad,
     "concat": _concat,
+    "gather": _gather,
 }
 
 register_rules(RULES)

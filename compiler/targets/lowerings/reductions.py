@@ -43,7 +43,7 @@ def _reduce(reducer: Reducer) -> Rule:
 
 def _mean(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
     x = operands[0]
-    if x.dtype != "float32":
+    if x.dtype not in tir.FLOATS:
         raise NotLoweredError(f"the mean of {x.dtype}")
     axes = call.attr("axes")
     count = math.prod(x.shape[axis] for axis in axes)
@@ -53,7 +53,7 @@ def _mean(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
 
 def _softmax(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
     x, axis = operands[0], call.attr("axis")
-    if x.dtype != "float32" or not x.shape:
+    if x.dtype not in tir.FLOATS or not x.shape:
         raise NotLoweredError(f"softmax of {x.dtype}{list(x.shape)}")
     largest = reduced(builder, x, (axis,), True, te.max)
     powers = builder.stored(View(x.shape, x.dtype, lambda index: te.exp(x[index] - largest[index_1(index, axis)])),

@@ -11,12 +11,15 @@ from dataclasses import dataclass, field
 
 from ... import tensor as te
 from ...graph.ir import Call
-from ...graph.registry import Unsupported, operator, set_lowering
+from ...graph.registry import Fusion, Unsupported, operator, set_lowering
 from ...tensor import ir as tir
 from ..errors import CompileError
 
 Index = tuple[tir.Expr, ...]
 Read = Callable[[Index], tir.Expr]
+
+
+HALVES = ("float16", "bfloat16")
 
 
 class NotLoweredError(CompileError):
@@ -90,8 +93,20 @@ def lower_call(builder: Builder, call: Call, operands: Sequence[View]) -> View:
         raise NotLoweredError(f"{name}: {rule.reason}")
     if 0 in call.shape or any(0 in view.shape for view in operands):
         raise NotLoweredError(f"{name}: a tensor without elements")
-    result: View = rule(builder, call, tuple(operands))
-    return result
+    moves = operator(name).fusion is Fusion.LAYOUT
+    if moves or not any(view.dtype in HALVES for view in operands):
+        result: View = rule(builder, call, tuple(operands))
+        return result
+    wide = rule(builder, call, tuple(widened(view) for view in operands))
+    dtype = element_type(call.dtype)
+    return View(wide.shape, dtype, lambda index: wide[index].astype(dtype))
+
+
+def widened(view: View) -> View:
+    """Floats of 16 bits as float32: operators compute with those, and round once at their end."""
+    if view.dtype not in HALVES:
+        return view
+    return View(view.shape, "float32", lambda index: view[index].astype("float32"), view.halo, view.fill)
 
 
 def broadcast(view: View, shape: tuple[int, ...]) -> View:

@@ -56,7 +56,7 @@ def _require_images(call: Call, x: View) -> None:
 def _convolution(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
     x, w = operands
     _require_images(call, x)
-    if x.dtype not in ("float32", "int8"):
+    if x.dtype not in (*tir.FLOATS, "int8"):
         raise NotLoweredError(f"{call.op} of {x.dtype}")
     out_channels, group_in, kernel_h, kernel_w = w.shape
     group_out = out_channels // call.attr("groups")
@@ -64,7 +64,7 @@ def _convolution(builder: Builder, call: Call, operands: tuple[View, ...]) -> Vi
     fill = tir.Const(call.attrs.get("pad_value", 0), x.dtype)  # type: ignore[arg-type]
     read = padded_read(x, call.attr("pads"), fill)
     kc, kh, kw = builder.axis(group_in, "kc"), builder.axis(kernel_h, "kh"), builder.axis(kernel_w, "kw")
-    wide: tir.DType = "float32" if x.dtype == "float32" else "int32"
+    wide: tir.DType = x.dtype if x.dtype in tir.FLOATS else "int32"
 
     def value(n: tir.Expr, o: tir.Expr, y: tir.Expr, column: tir.Expr) -> te.Reduction:
         channel = kc if group_out == out_channels else o // group_out * group_in + kc
@@ -92,13 +92,11 @@ def pooled(
 def _max_pool(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
     x = operands[0]
     _require_images(call, x)
-    if x.dtype not in ("float32", "int8", "uint8"):
-        raise NotLoweredError(f"{call.op} of {x.dtype}")
     pads = call.attr("pads")
     reach = [size - pad for size, pad in zip(call.attr("kernel") * 2, pads, strict=True)]
     if call.attr("dilations") == (1, 1) and min(reach) > 0 and _windows_meet_input(call, x):
         return pooled(builder, call, clamped_read(x, pads), te.max)
-    lowest = -math.inf if x.dtype == "float32" else tir.INTEGER_RANGES[x.dtype][0]
+    lowest = -math.inf if x.dtype in tir.FLOATS else tir.INTEGER_RANGES[x.dtype][0]
     return pooled(builder, call, padded_read(x, pads, tir.Const(lowest, x.dtype)), te.max)
 
 
@@ -113,12 +111,12 @@ def _windows_meet_input(call: Call, x: View) -> bool:
 def _average_pool(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
     x = operands[0]
     _require_images(call, x)
-    if x.dtype != "float32":
+    if x.dtype not in tir.FLOATS:
         raise NotLoweredError(f"{call.op} of {x.dtype}")
     kernel, strides, pads = call.attr("kernel"), call.attr("strides"), call.attr("pads")
     if any(pads) and not call.attr("count_include_pad") and call.attr("dilations") != (1, 1):
         raise NotLoweredError("a dilated mean that leaves the padding out")
-    total = pooled(builder, call, padded_read(x, pads, tir.Const(0.0, "float32")), te.sum)
+    total = pooled(builder, call, padded_read(x, pads, tir.Const(0.0, x.dtype)), te.sum)
 
     def present(place: tir.Expr, axis: int) -> tir.Expr:
         """How many rows (columns) of the window are not padding."""
@@ -130,7 +128,7 @@ def _average_pool(builder: Builder, call: Call, operands: tuple[View, ...]) -> V
         if not any(pads) or call.attr("count_include_pad"):
             return total[index] / float(kernel[0] * kernel[1])
         count = present(index[2], 0) * present(index[3], 1)
-        return total[index] / count.astype("float32")
+        return total[index] / count.astype(x.dtype)
 
     return View(call.shape, x.dtype, read)
 
