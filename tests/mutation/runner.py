@@ -27,6 +27,7 @@ QUICK = (
     "tests/hw/test_layout_fifo.py",
     "tests/hw/test_write_dma.py",
     "tests/hw/test_registers.py",
+    "tests/hw/test_read_buffer.py",
     "tests/hw/test_run_control.py",
     "tests/hw/test_tokens.py",
     "tests/hw/test_acc_memory.py",
