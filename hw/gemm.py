@@ -131,9 +131,11 @@ class GemmEngine(wiring.Component):
             array.inp.eq(self.read_inp.data),
             array.wgt.eq(self.read_wgt.data),
         ]
-        read, merge, add, write = stages[-5], stages[-3], stages[-2], stages[-1]
+        before_read, read, _, merge, add, write = stages[-6:]
+        reads = Signal()  # a register: the other readers' grants depend on it
+        m.d.sync += reads.eq(before_read.valid & ~before_read.content.from_zero & ~before_read.content.forward.any())
         m.d.comb += [
-            self.read_acc.enable.eq(read.valid & ~read.content.from_zero & ~read.content.forward.any()),
+            self.read_acc.enable.eq(reads),
             self.read_acc.index.eq(read.content.dst),
         ]
         write_delays = [write.valid]

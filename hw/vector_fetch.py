@@ -103,8 +103,8 @@ class OperandFetch(wiring.Component):
 
         accept, active, got_b = Signal(), Signal(), Signal()
         m.d.comb += [
-            active.eq(occupied & ~outside & ~self.halt),
-            self.issue.eq(active & self.room & Cat(operand.got for operand in operands.values()).all()),
+            active.eq(occupied & ~outside),
+            self.issue.eq(active & ~self.halt & self.room & Cat(operand.got for operand in operands.values()).all()),
             accept.eq(~occupied | self.issue),
             self.micro_ops.ready.eq(accept),
             self.occupied.eq(occupied),
@@ -133,7 +133,8 @@ class OperandFetch(wiring.Component):
             m.d.comb += b.got.eq(~b.pending | got_b)
             with m.If(b.granted):
                 m.d.sync += [b.pending.eq(~got_b), parameter.eq(parameter + 1), b_index.eq(b_index + 1)]
-        m.d.comb += self.moving.eq(Cat(operand.granted for operand in operands.values()).any())
+        # Reads do not look at `halt`, which comes late and would delay all grants; after it their data is of no use.
+        m.d.comb += self.moving.eq(~self.halt & Cat(operand.granted for operand in operands.values()).any())
 
         # Whether the micro-op is taken comes late in the cycle, so nothing else waits for it.
         micro_op = self.micro_ops.payload

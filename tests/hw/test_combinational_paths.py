@@ -36,9 +36,7 @@ COMPONENTS: dict[str, tuple[Callable[[], Component], dict[str, set[str]]]] = {
     "vector": (
         lambda: VectorEngine(TINY),
         START
-        | {name: START[name] | ISSUE for name in ("commands_ready", "take")}
-        # A stop holds back requests; ports have one signal for enable, which the reads' arbitration looks at.
-        | {f"read_{operand}_enable": {"stop"} for operand in "abd"},
+        | {name: START[name] | ISSUE for name in ("commands_ready", "take")},
     ),
     "store": (lambda: StoreEngine(TINY), START),
     # AXI masters: the ready of a burst's address, or of a word, is handed on to the client whose burst or word it is.
