@@ -11,6 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 
@@ -112,59 +113,49 @@ class Campaign:
         self.following = following
         self.full_each = full_each
         self.simulator = simulator
-        self.injected_at: int | None = None
-        self.child_pipe = -1
-        self.number = 0
+        self.report_to: int | None = None  # in a child: the pipe to its parent
+        self.number = 0  # of the moment
 
     def run(self, kind: Kind, moments: list[int], seed: int, advance: Callable[[], None]) -> Counter[tuple[str, str]]:
         """Count (outcome, cause)."""
         found = Counter[tuple[str, str]]()
-        numbers = iter(range(len(moments)))
 
         def visit(cycle: int) -> None:
-            if self.injected_at is not None:
-                return  # this is a child: its fault is in it
-            number = next(numbers)
+            if self.report_to is not None:
+                return  # a child has its fault
             reading, writing = os.pipe()
             if child := os.fork():
                 os.close(writing)
-                with os.fdopen(reading) as pipe:
-                    text = pipe.read()
-                os.waitpid(child, 0)
-                outcome, cause = json.loads(text) if text else ("the simulator died", "")
-                found[outcome, cause] += 1
+                found[_outcome_of(child, reading)] += 1
+                self.number += 1
                 advance()
-                return
-            self.injected_at, self.child_pipe, self.number = cycle, writing, number
-            kind.inject(self.simulator, self.workload, random.Random(f"{seed} {kind.name} {number}"))
+            else:
+                self.report_to = writing
+                kind.inject(self.simulator, self.workload, random.Random(f"{seed} {kind.name} {self.number}"))
 
+        self.number = 0
         start(self.simulator, self.workload)
-        result: RunResult | None = None
         try:
             result = self.simulator.run(
                 self.workload.offset, self.workload.count, moments=sorted(moments), visit=visit,
                 cycle_limit=3 * self.workload.cycles + 10 * WATCHDOG_CYCLES,
             )  # fmt: skip
         except SimulationError as error:
-            if self.injected_at is None:
+            if self.report_to is None:
                 raise
-            self.leave("never ends", str(error)[:40])
-        if self.injected_at is not None:
-            self.leave(*self.outcome(kind, result))
-        assert result is not None
+            _leave(self.report_to, "never ends", error.message)
+        if self.report_to is not None:
+            _leave(self.report_to, *self.outcome(kind, result))
         if not is_right(self.simulator, self.workload, result) or found.total() != len(moments):
-            raise SystemExit("the run without a fault is not right, or ended before all moments")
+            raise SimulationError("the run without a fault is not right, or ended before all moments")
         return found
 
-    def outcome(self, kind: Kind, result: RunResult | None) -> tuple[str, str]:
+    def outcome(self, kind: Kind, result: RunResult) -> tuple[str, str]:
         """What came of the fault, and the cause reported."""
-        assert result is not None
-        assert self.injected_at is not None
         happened = self.simulator.injected or kind.stored
         cause = result.fault.cause.name if result.fault else ""
-        if result.fault is None and not np.array_equal(
-            self._data(self.simulator.dram), self._data(self.workload.after)
-        ):
+        same = np.array_equal(self._data(self.simulator.dram), self._data(self.workload.after))
+        if result.fault is None and not same:
             return "wrong result called good", cause
         if result.fault is not None and result.fault.cause not in kind.causes:
             return "wrong cause", cause
@@ -188,7 +179,17 @@ class Campaign:
         data[self.workload.offset : self.workload.offset + code] = 0
         return data
 
-    def leave(self, outcome: str, cause: str) -> None:
-        """End of a child."""
-        os.write(self.child_pipe, json.dumps([outcome, cause]).encode())
-        os._exit(0)
+
+def _leave(pipe: int, outcome: str, cause: str) -> NoReturn:
+    """End of a child."""
+    os.write(pipe, json.dumps([outcome, cause]).encode())
+    os._exit(0)
+
+
+def _outcome_of(child: int, pipe: int) -> tuple[str, str]:
+    """Wait for a child, and for what it has found."""
+    with os.fdopen(pipe) as file:
+        text = file.read()
+    os.waitpid(child, 0)
+    outcome, cause = json.loads(text) if text else ("the simulator died", "")
+    return str(outcome), str(cause)
