@@ -48,3 +48,9 @@ def limits(name: str) -> tuple[Any, Any]:
         return float(found.min), float(found.max)
     whole: Any = ml_dtypes.iinfo(numpy_dtype(name))  # type: ignore[no-untyped-call]
     return int(whole.min), int(whole.max)
+
+
+def step(name: str) -> float:
+    """Distance from 1 to the next larger value of a float type."""
+    found: Any = ml_dtypes.finfo(numpy_dtype(name))  # type: ignore[no-untyped-call]
+    return float(found.eps)
