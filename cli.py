@@ -401,7 +401,8 @@ def hardware_tests(
             run_part = partial(run_file, waves=True) if waves else run_and_keep_waves
             outcomes.append(run_part(file, settings, folder / file.stem, only=only, progress=status.update))
         out.print(outcome_lines(outcomes[-1]), highlight=False, markup=False, soft_wrap=True)
-    out.print(Coverage(core_points(core), read_hits(coverage)).table(unreachable(core)))
+    covered = Coverage(core_points(core), read_hits(coverage))
+    out.print(covered.table(unreachable(core), names=part is None))
     out.print(f"coverage: {coverage}; seed {chosen}")
     if not all(outcome.passed for outcome in outcomes):
         raise typer.Exit(1)

@@ -64,13 +64,14 @@ class Coverage:
                 groups.setdefault(group, {})[point] = count
             path.write_text(json.dumps(groups, indent=1))
 
-    def table(self, unreachable: Sequence[Unreachable] = ()) -> Table:
-        """One line a group: points, hit, unreachable, open, and the names of those that are open."""
+    def table(self, unreachable: Sequence[Unreachable] = (), *, names: bool = True) -> Table:
+        """One line a group: points, hit, unreachable, open and, with ``names``, which points are open."""
         table = Table(title="functional coverage")
         table.add_column("group")
         for column in ("points", "hit", "unreachable", "open", "hits"):
             table.add_column(column, justify="right")
-        table.add_column("open points", overflow="fold")
+        if names:
+            table.add_column("open points", overflow="fold")
         missing = self.open_points(unreachable)
         for group, points in self.points.items():
             left = [point for other, point in missing if other == group]
@@ -78,7 +79,7 @@ class Coverage:
             excused = len(points) - hit - len(left)
             total = sum(self.hits[group, point] for point in points)
             numbers = (len(points), hit, excused, len(left), total)
-            table.add_row(group, *(f"{number:,}" for number in numbers), ", ".join(left))
+            table.add_row(group, *(f"{number:,}" for number in numbers), *([", ".join(left)] if names else []))
         return table
 
 

@@ -34,7 +34,8 @@ class Settings:
     long: bool = False
 
     def to_json(self) -> str:
-        coverage = None if self.coverage is None else str(self.coverage)
+        # The simulator runs in a folder of its own.
+        coverage = None if self.coverage is None else str(self.coverage.resolve())
         return json.dumps(
             {"config": self.config.to_json(), "seed": self.seed, "coverage": coverage, "long": self.long}
         )

@@ -6,18 +6,27 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from weft.hw.config import TINY
 from weft.testbench import build
 from weft.testbench.build import Waves, require_cocotb, visible_signals, wave_format
 from weft.testbench.coverage import Coverage, Unreachable, read_hits
 from weft.testbench.errors import BenchError
 from weft.testbench.parts import FOLDER, find_parts, outcome_lines, parts_table
-from weft.testbench.runner import RunOutcome, TestOutcome
+from weft.testbench.runner import RunOutcome, Settings, TestOutcome
 
 
 def test_part_is_found_by_name_and_file_by_path() -> None:
     assert find_parts("gemm") == [FOLDER / "gemm.py"]
     assert FOLDER / "core.py" in find_parts(None)
     assert find_parts("my/own.py") == [Path("my/own.py")]
+
+
+def test_settings_pass_to_the_simulator_whatever_its_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = Settings(config=TINY, seed=4, coverage=Path("build/coverage.json"), long=True)
+    expected = Settings(config=TINY, seed=4, coverage=tmp_path / "build" / "coverage.json", long=True)
+    assert Settings.from_json(settings.to_json()) == expected
+    assert Settings.from_json(Settings(config=TINY, seed=4).to_json()) == Settings(config=TINY, seed=4)
 
 
 def test_missing_parts_are_refused(tmp_path: Path) -> None:
