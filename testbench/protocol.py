@@ -67,14 +67,16 @@ class Handshake:
     violations: list[Violation]
     waiting: Payload | None = None  # offered in the cycle before and not taken
     since: int = 0
+    in_reset: bool = False  # a synchronous reset shows from its second cycle on
 
     def sample(self, cycle: int, payload: Payload | None, *, ready: bool, reset: bool = False) -> bool:
         """One clock cycle: ``payload`` is what VALID offers, ``None`` while VALID is low. Is it transferred?"""
         if reset:
-            if payload is not None:
+            if payload is not None and self.in_reset:
                 self._broken(Rule.VALID_IN_RESET, cycle, "VALID is high")
-            self.waiting = None
+            self.waiting, self.in_reset = None, True
             return False
+        self.in_reset = False
         if self.waiting is not None and payload is None:
             self._broken(Rule.VALID_STABLE, cycle, f"VALID fell, offered since cycle {self.since}")
         elif self.waiting is not None and payload is not None and payload != self.waiting:

@@ -65,7 +65,7 @@ GOOD: dict[str, list[Seen]] = {
     "data before their address": [w(last=False), w(last=True), aw(0, 2), b()],
     "wrapping": [aw(0x18, 4, burst=2), *[w(last=False)] * 3, w(last=True), b(resp=2)],
     "fixed": [ar(0x18, 2, burst=0), r(last=False), r(last=True, resp=3)],
-    "in reset": [Seen("ar", None, reset=True), ar(0), r(last=True)],
+    "reset takes its offer back": [ar(8, ready=False), Seen("ar", ar(8).offer, reset=True), ar(0), r(last=True)],
 }  # fmt: skip
 
 
@@ -83,7 +83,10 @@ BAD: dict[Rule, tuple[list[Seen], str]] = {
         [ar(0x40, ready=False), ar(0x48), r(last=True)],
         "cycle 1, m_axi_ar: changed addr from 0x40 to 0x48",
     ),
-    Rule.VALID_IN_RESET: ([Seen("ar", {"addr": 0}, reset=True)], "cycle 0, m_axi_ar: VALID is high"),
+    Rule.VALID_IN_RESET: (
+        [Seen("ar", None, reset=True), Seen("ar", {"addr": 0}, reset=True)],
+        "cycle 1, m_axi_ar: VALID is high",
+    ),
     Rule.PAGE: (
         [ar(0xFF8, 2), r(last=False), r(last=True)],
         "cycle 0, m_axi_ar: 2 beats from 0xff8 to 0x1007",
