@@ -77,12 +77,7 @@ class _Legaliser:
         return self.module.with_main(renumber(self._output(body)))
 
     def _output(self, node: Expr) -> Expr:
-        if id(node) in self.floats:
-            return self.floats[id(node)]
-        value = self.integers[id(node)]
-        if node.dtype == "uint8":
-            return self._host("to_unsigned", (value,), {}, f"output {node.span.tensor!r} is uint8", node.span)
-        return value
+        return self._as_given(node, f"output {node.span.tensor!r} is uint8")
 
     # Host
 
@@ -94,11 +89,15 @@ class _Legaliser:
     def _float_on_host(self, node: Expr, reason: str) -> Expr:
         if not isinstance(node, Call) or isinstance(node.op, Function):
             return node
-        args = tuple(self._operand(arg) for arg in node.args)
+        args = tuple(self._as_given(arg, f"{node.op} works on uint8") for arg in node.args)
         return self._host(node.op, args, dict(node.attrs), reason, node.span)
 
-    def _operand(self, node: Expr) -> Expr:
-        return self.floats[id(node)] if id(node) in self.floats else self.integers[id(node)]
+    def _as_given(self, node: Expr, reason: str) -> Expr:
+        """A value as the source has it; ``reason``: why the host needs it so."""
+        if id(node) in self.floats:
+            return self.floats[id(node)]
+        value = self.integers[id(node)]
+        return self._host("to_unsigned", (value,), {}, reason, node.span) if node.dtype == "uint8" else value
 
     # 8-bit values
 
@@ -118,6 +117,10 @@ class _Legaliser:
                 fill = int(node.attr("value")) - (128 if node.dtype == "uint8" else 0)
                 attrs = node.attrs.replace(value=fill)
                 value = call("pad", self._signed(node.args[0]), span=node.span, **attrs)
+            case Call():
+                value = self._float_on_host(node, f"{node.op} has no integer form")
+                if node.dtype == "uint8":
+                    value = self._host("to_signed", (value,), {}, f"the result of {node.op} is uint8", node.span)
             case _:
                 value = node
         self.integers[id(node)] = value
@@ -127,7 +130,7 @@ class _Legaliser:
             return self.integers[id(node)]
         if isinstance(node, Constant) and node.dtype == "uint8":
             return Constant((node.value.astype(np.int16) - 128).astype(np.int8), node.name, node.span)
-        return node
+        return call("to_signed", node, span=node.span) if node.dtype == "uint8" else node
 
     def _quantise(self, node: Call) -> Expr:
         source, scale, zero_point = node.args
@@ -149,9 +152,8 @@ class _Legaliser:
 
     def _quantise_on_host(self, node: Call, source: Expr, reason: str) -> Expr:
         scale, zero_point = node.args[1:]
-        if node.dtype == "uint8" and isinstance(zero_point, Constant):
-            zero_point = Constant((zero_point.value.astype(np.int16) - 128).astype(np.int8))
-        return self._host("quantise", (source, scale, zero_point), dict(node.attrs), reason, node.span)
+        args = (source, self.floats[id(scale)], self._signed(zero_point))
+        return self._host("quantise", args, dict(node.attrs), reason, node.span)
 
     # Real values
 
@@ -168,10 +170,9 @@ class _Legaliser:
                 self.floats[id(node)] = node
 
     def _dequantise_on_host(self, node: Call, q: Expr, scale: Expr, zero_point: Expr) -> Expr:
-        if isinstance(zero_point, Constant) and zero_point.dtype == "uint8":
-            zero_point = Constant((zero_point.value.astype(np.int16) - 128).astype(np.int8))
         reason = "converts integers to float32 for what follows"
-        return self._host("dequantise", (q, scale, zero_point), dict(node.attrs), reason, node.span)
+        args = (q, self.floats[id(scale)], self._signed(zero_point))
+        return self._host("dequantise", args, dict(node.attrs), reason, node.span)
 
     def _describe(self, node: Expr) -> Described:
         if is_static(node):
@@ -197,7 +198,7 @@ class _Legaliser:
                 return self._describe_binary(node, op, name)
             case "concat":
                 return self._describe_concat(node, name)
-        x = self.described[id(node.args[0])] if node.args else Refusal("it has no operand")
+        x = self.described.get(id(node.args[0]), Refusal(f"{name} works on 8-bit integers as they are"))
         if isinstance(x, Refusal):
             return x
         match op:
