@@ -8,7 +8,9 @@ Runs that were done before are read from the cache; a new one of the larger core
 from __future__ import annotations
 
 import argparse
+import math
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,12 +51,14 @@ def markdown_table(columns: list[str], rows: list[list[str]]) -> str:
     return "\n".join(line.replace("|   ", "| &emsp;").replace("&emsp;  ", "&emsp;&emsp;") for line in lines) + "\n"
 
 
-def write_docs(path: Path, results: list[Synthesis]) -> None:
+def write_docs(path: Path, results: list[Synthesis], unfinished: list[str]) -> None:
     """Replace all that stands behind the mark by the tables."""
     before, mark, _ = path.read_text().partition(MARK)
     if not mark:
         raise SystemExit(f"{path} has no line {MARK.strip()!r}")
     parts = [before, MARK, "\n", markdown_table(*summary_rows(results))]
+    if unfinished:
+        parts.append(f"\nNot measured, for want of time: {', '.join(unfinished)}.\n")
     for result in results:
         parts += [f"\n## `{result.config}` on {result.target}\n\n", markdown_table(*usage_rows(result))]
         if result.timing is not None:
@@ -79,24 +83,41 @@ def parse_runs(text: str) -> list[tuple[CoreConfig, Target]]:
     return runs
 
 
+class OutOfTimeError(Exception):
+    """A run takes longer than allowed."""
+
+
+def measure(config: CoreConfig, target: Target, limit: float) -> Synthesis:
+    """Synthesise a core in ``limit`` seconds, or raise :class:`OutOfTimeError` at the tool's next step."""
+    started = time.monotonic()
+
+    def progress(text: str) -> None:
+        if time.monotonic() - started > limit:
+            raise OutOfTimeError
+        print(f"\r\x1b[K{config.name} on {target}: {text}", end="", file=sys.stderr, flush=True)
+
+    result, _ = synthesise(config, target, cache_folder() / "synthesis", progress=progress)
+    print(f"\r\x1b[K{config.name} on {target}: done ({result.seconds:.0f} s)", file=sys.stderr)
+    return replace(result, config=config.name)  # equal cores share a result, whatever their names
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", default=RUNS, help="core:target,core:target")
+    parser.add_argument("--limit", type=float, default=math.inf, help="seconds that a run may take; a rerun goes on")
     parser.add_argument("--docs", type=Path, help="write the tables into this page")
     parser.add_argument("--json", type=Path, help="write flat records to this file")
     arguments = parser.parse_args()
 
-    results = []
+    results, unfinished = [], []
     for config, target in parse_runs(arguments.runs):
-
-        def progress(text: str, name: str = f"{config.name} on {target}") -> None:
-            print(f"\r\x1b[K{name}: {text}", end="", file=sys.stderr, flush=True)
-
-        result, _ = synthesise(config, target, cache_folder() / "synthesis", progress=progress)
-        progress(f"done ({result.seconds:.0f} s)\n")
-        # Equal cores share a result, whatever their names.
-        results.append(replace(result, config=config.name))
-        print_table(f"{config.name} on {target}", *usage_rows(results[-1]))
+        try:
+            result = measure(config, target, arguments.limit)
+        except OutOfTimeError:
+            unfinished.append(f"`{config.name}` on {target}")
+            continue
+        results.append(result)
+        print_table(f"{config.name} on {target}", *usage_rows(result))
         if result.timing is not None:
             print_table(
                 f"critical path, {result.timing.fmax:.1f} MHz on {result.timing.part}, in ns",
@@ -115,7 +136,9 @@ def main() -> int:
     if arguments.json:
         write_json(arguments.json, records)
     if arguments.docs:
-        write_docs(arguments.docs, results)
+        write_docs(arguments.docs, results, unfinished)
+    if unfinished:
+        print(f"not finished in {arguments.limit:.0f} s: {', '.join(unfinished)}")
     misses = [text for result in results if result.config == MUST_FIT for text in over_limit(result)]
     for text in misses:
         print(f"{MUST_FIT} takes {text}")
