@@ -2,5 +2,6 @@
 
 from .errors import ModelError, NeedsValueError
 from .onnx import from_onnx
+from .specialise import Specialised, specialise
 
-__all__ = ["ModelError", "NeedsValueError", "from_onnx"]
+__all__ = ["ModelError", "NeedsValueError", "Specialised", "from_onnx", "specialise"]

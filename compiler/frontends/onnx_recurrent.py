@@ -94,9 +94,6 @@ def _lstm(cell: _Cell, x: Expr, state: tuple[Expr, ...]) -> tuple[Expr, ...]:
     return cell.call("multiply", leave, cell.functions[2](memory)), memory
 
 
-_SIMPLE = {"tanh": "tanh", "sigmoid": "sigmoid"}
-
-
 def _functions(node: Node, direction: int, count: int, default: tuple[str, ...]) -> tuple[Callable[[Expr], Expr], ...]:
     given = [name.decode() for name in node.attrs.get("activations", [])] or list(default) * 2
     names = given[direction * count : (direction + 1) * count]
@@ -104,11 +101,11 @@ def _functions(node: Node, direction: int, count: int, default: tuple[str, ...])
 
 
 def _function(node: Node, name: str) -> Callable[[Expr], Expr]:
-    lowered = name.lower()
-    if lowered in _SIMPLE:
-        return lambda x: node.call(f"nn.{_SIMPLE[lowered]}", x)
-    if lowered == "relu":
-        return lambda x: node.call("nn.clip", x, low=0.0)
+    match name.lower():
+        case "tanh" | "sigmoid" as simple:
+            return lambda x: node.call(f"nn.{simple}", x)
+        case "relu":
+            return lambda x: node.call("nn.clip", x, low=0.0)
     raise node.error(f"the activation {name!r} is not supported", hint="supported: Relu, Sigmoid, Tanh")
 
 

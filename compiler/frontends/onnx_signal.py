@@ -46,8 +46,7 @@ def _dft(node: Node) -> Converted:
     length = int(node.constant(1, "the length").reshape(())) if node.has(1) else x.shape[axis]
     if inverse and onesided:
         length = length if node.has(1) else 2 * (x.shape[axis] - 1)
-        raise_length = length // 2 + 1
-        whole = _mirrored(node, _sized(node, x, axis, raise_length), axis, length)
+        whole = _mirrored(node, _sized(node, x, axis, length // 2 + 1), axis, length)
         result = _along(node, whole, axis, length, length, inverse=True)
         return node.slice(result, rank - 1, 0, 1)
     count = length // 2 + 1 if onesided else length

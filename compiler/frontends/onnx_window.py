@@ -224,7 +224,7 @@ def _without_scale(node: Node, x: Expr) -> Call:
 def _max_pool(node: Node) -> Converted:
     x = node.input(0)
     attrs = _pool_attrs(node, x)
-    if node.scope.reading.quantised and x.dtype != "float32":
+    if x.dtype in ("int8", "uint8") and not node.wants(1):  # the form in which legalise finds it
         wide = _without_scale(node, x)
         return node.call("quantise", _pool(node, "nn.max_pool", wide, attrs), wide.args[1], wide.args[2])
     result = _pool(node, "nn.max_pool", x, attrs)
