@@ -42,6 +42,7 @@ class CompiledStep:
     """One call into compiled code, which runs kernels one after another on all threads."""
 
     symbol: str
+    counter_bytes: int
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,11 @@ class CpuModule:
         self._inputs = (ctypes.c_void_p * max(1, len(model.inputs)))()
         self._outputs = (ctypes.c_void_p * max(1, len(model.outputs)))()
         self._team = _Team(self._engine, model.threads)
-        bases = (self._inputs, self._outputs, self._constants.ctypes.data, self._arena.ctypes.data, self._team.address)
-        addresses = [base if isinstance(base, int) else ctypes.addressof(base) for base in bases]
+        counters = max((step.counter_bytes for step in model.steps if isinstance(step, CompiledStep)), default=0)
+        self._counters = _aligned(counters)
+        memories = (self._constants, self._arena, self._counters)
+        addresses = [ctypes.addressof(self._inputs), ctypes.addressof(self._outputs),
+                     *(memory.ctypes.data for memory in memories)]  # fmt: skip
         self._table = (ctypes.c_void_p * len(addresses))(*addresses)
         self._steps = [
             self._engine.get_function_address(step.symbol) if isinstance(step, CompiledStep) else step
@@ -72,7 +75,7 @@ class CpuModule:
             for step in self._steps:
                 match step:
                     case int():
-                        self._team.run(step, ctypes.addressof(self._table))
+                        self._team.run(step, ctypes.addressof(self._table), self._counters)
                     case NumpyStep():
                         self._numpy(step, given, results)
                     case CopyStep(source, target):
@@ -141,9 +144,7 @@ class _Team:
 
     def __init__(self, engine: llvm.ExecutionEngine, threads: int) -> None:
         self._memory = _aligned(TEAM_BYTES)
-        self._memory[:8].view(np.int64)[0] = threads
-        self.address = self._memory.ctypes.data
-        self._run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
+        self._run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, ctypes.c_int64)(
             engine.get_function_address("weft_run")
         )
         self._job = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
@@ -163,10 +164,10 @@ class _Team:
             worker.start()
         weakref.finalize(self, _finish, stop, memory, workers, engine)
 
-    def run(self, function: int, argument: int) -> None:
+    def run(self, function: int, argument: int, counters: Array) -> None:
         """Run compiled code on all threads."""
         if not self._single:
-            self._run(self.address, function, argument)
+            self._run(self._memory.ctypes.data, function, argument, counters.ctypes.data, counters.nbytes)
             return
         if function not in self._jobs:
             self._jobs[function] = self._job(function)

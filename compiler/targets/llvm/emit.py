@@ -1,9 +1,8 @@
 """Statements of the loop IR as LLVM IR: one function a kernel, which all threads of a team run together.
 
-A kernel's signature is ``(pointer to each parameter..., workspace, thread, threads, team)``. Of the statements at the
-top of a kernel those that are ``parallel`` loops (or nests of such) are shared out among the threads; all others run on
-thread 0. The team meets between two of them, and not at the end: the caller does that. Further in,
-``parallel`` means nothing.
+A kernel's signature is ``(pointer to each parameter..., workspace, thread, counters)``. Each statement at its top is
+one part of the work (see ``pool``): a ``parallel`` loop, or nest of such, has its iterations shared out; any other
+statement runs once, on whichever thread comes first. Further in, ``parallel`` means nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from ...tensor.ir import (
 from ...tensor.visitor import statements, walk_exprs
 from ..errors import CompileError
 from .expressions import Expressions, Lanes, Memory, vectorisable
-from .pool import NEXT_OFFSET
+from .pool import DONE_OFFSET, PART_BYTES
 from .target import CpuTarget
 from .values import (
     I8,
@@ -51,7 +50,7 @@ from .values import (
     multiply,
 )
 
-BARRIER = "weft_barrier"
+WAIT = "weft_wait"
 STACK_BYTES = 1 << 15
 """Largest buffer inside a loop that lives on the stack (or, if all its indices are constant, in registers)."""
 
@@ -71,10 +70,11 @@ class EmitsLlvm(Protocol):
 
 @dataclass(frozen=True)
 class Workspace:
-    """Memory that a kernel needs besides its parameters: once for all threads, and once for each."""
+    """Memory that a kernel needs besides its parameters: once for all threads, and once for each; and its parts."""
 
     shared: int = 0
     private: int = 0
+    parts: int = 0
 
     def total(self, threads: int) -> int:
         """Bytes for a team of this size."""
@@ -86,22 +86,13 @@ Strided = Mapping[str, tuple[int, ...]]
 
 
 def emit_kernel(
-    module: ll.Module,
-    func: PrimFunc,
-    target: CpuTarget,
-    threads: int,
-    windows: Strided | None = None,
-    *,
-    evenly: bool = False,
+    module: ll.Module, func: PrimFunc, target: CpuTarget, threads: int, windows: Strided | None = None
 ) -> Workspace:
     """Add ``func`` to the module under its name; gives the workspace that it needs.
 
-    ``evenly``: each thread takes one equal part of a parallel loop, which needs no barrier between this kernel and the
-    next.
-
     CompileError names the loop or buffer that has no machine code.
     """
-    emitter = Emitter(module, func, target, threads, windows or {}, evenly)
+    emitter = Emitter(module, func, target, threads, windows or {})
     emitter.run()
     return emitter.workspace
 
@@ -110,14 +101,14 @@ class Emitter:
     """Emits one kernel. ``builder`` stands where the next instruction goes."""
 
     def __init__(
-        self, module: ll.Module, func: PrimFunc, target: CpuTarget, threads: int, windows: Strided, evenly: bool
+        self, module: ll.Module, func: PrimFunc, target: CpuTarget, threads: int, windows: Strided
     ) -> None:
-        self.func, self.target, self.threads, self.evenly = func, target, threads, evenly
-        kind = ll.FunctionType(ll.VoidType(), [POINTER] * len(func.params) + [POINTER, I64, I64, POINTER])
+        self.func, self.target, self.threads = func, target, threads
+        kind = ll.FunctionType(ll.VoidType(), [POINTER] * len(func.params) + [POINTER, I64, POINTER])
         self.function = ll.Function(module, kind, func.name)
         self.entry = self.function.append_basic_block("entry")
         self.builder = ll.IRBuilder(self.function.append_basic_block("body"))
-        *params, self.space, self.thread, self.team_size, self.team = self.function.args
+        *params, self.space, self.thread, self.counters = self.function.args
         memory: dict[str, Memory] = {}
         for buffer, pointer in zip(func.params, params, strict=True):
             memory[buffer.name] = Memory(pointer, windows.get(buffer.name, buffer.strides))
@@ -127,12 +118,8 @@ class Emitter:
         self._plan(func.body)
 
     def run(self) -> None:
-        items = list(self._top(self.func.body))
-        for number, item in enumerate(items):
-            if number and self.threads > 1:
-                kind = ll.FunctionType(ll.VoidType(), [POINTER])
-                self.builder.call(declared(self.builder.module, BARRIER, kind), [self.team])
-            self._shared_out(item)
+        for item in self._top(self.func.body):
+            self._part(item)
         self.builder.ret_void()
         ll.IRBuilder(self.entry).branch(self.function.blocks[1])
 
@@ -192,7 +179,8 @@ class Emitter:
 
     # Statements
 
-    def _shared_out(self, stmt: Stmt) -> None:
+    def _part(self, stmt: Stmt) -> None:
+        """One statement at the top, done by all threads together."""
         nest = _parallel_nest(stmt)
         if nest:
             extents = [self.expressions.index(loop.extent) for loop in nest]
@@ -214,40 +202,37 @@ class Emitter:
                 self.emit(nest[-1].body)
 
             self._share(flat, size, body)
-        elif self.threads > 1:
-            with self.builder.if_then(self.builder.icmp_signed("==", self.thread, ll.Constant(I64, 0))):
-                self.emit(stmt)
         else:
-            self.emit(stmt)
+            self._share(Var(".part"), 1, lambda: self.emit(stmt))
 
     def _share(self, var: Var, size: Int, body: Callable[[], None]) -> None:
-        """``body`` for this thread's part of ``size`` iterations: a few at a time, as long as there are any, so that a
-        thread that is held up does not hold up the others; or one equal part."""
+        """``body`` for ``size`` iterations: each thread claims a few at a time, as long as there are any."""
         if self.threads == 1:
             self._loop(var, 0, size, body)
             return
+        if not isinstance(size, int):
+            raise CompileError("a parallel loop at the top has no constant extent", at=f"kernel {self.func.name!r}")
         builder = self.builder
-        if self.evenly or not isinstance(size, int):
-            first, end = (
-                builder.udiv(
-                    builder.mul(builder.add(self.thread, ll.Constant(I64, place)), i64(size)), self.team_size
-                )
-                for place in (0, 1)
-            )
-            self._loop(var, first, end, body)
-            return
+        counter = self._counter(self.workspace.parts * PART_BYTES)
+        done = self._counter(self.workspace.parts * PART_BYTES + DONE_OFFSET)
+        self.workspace = replace(self.workspace, parts=self.workspace.parts + 1)
         count = max(1, size // (self.threads * TAKEN_IN_PARTS))
         head, inside, after = (builder.append_basic_block(f"take.{name}") for name in ("head", "body", "end"))
-        counter = builder.gep(self.team, [i64(NEXT_OFFSET)], inbounds=True, source_etype=I8)
         builder.branch(head)
         builder.position_at_end(head)
-        start = builder.atomic_rmw("add", counter, ll.Constant(I64, count), "monotonic")
+        start = builder.atomic_rmw("add", counter, ll.Constant(I64, count), "acq_rel")
         builder.cbranch(builder.icmp_signed("<", start, ll.Constant(I64, size)), inside, after)
         builder.position_at_end(inside)
         end = intrinsic(builder, "llvm.smin", I64, [builder.add(start, i64(count)), i64(size)])
         self._loop(var, start, end, body)
+        builder.atomic_rmw("add", done, builder.sub(end, start), "acq_rel")
         builder.branch(head)
         builder.position_at_end(after)
+        kind = ll.FunctionType(ll.VoidType(), [POINTER, I64])
+        builder.call(declared(builder.module, WAIT, kind), [done, i64(size)])
+
+    def _counter(self, byte: int) -> Value:
+        return self.builder.gep(self.counters, [i64(byte)], inbounds=True, source_etype=I8)
 
     def emit(self, stmt: Stmt) -> None:
         """Emit a statement and all in it."""

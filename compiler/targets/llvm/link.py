@@ -38,9 +38,6 @@ Dump = Callable[[str, str], None]
 KERNEL = "weft_kernel"
 """Name of every kernel while it is emitted, so that equal ones have equal text."""
 
-EVENLY = "as it is, shared out evenly"
-"""Recipe of kernels after which the threads do not meet."""
-
 PIXELS = 14
 """Pixels of a row that poolings and depthwise convolutions reduce at a time, at most."""
 
@@ -59,6 +56,15 @@ class _Allocation:
     nbytes: int
     first: int
     last: int
+
+
+@dataclass(frozen=True)
+class _Code:
+    """Machine code of a kernel, the bytes of workspace that it needs, and its parts."""
+
+    content: bytes
+    workspace: int
+    parts: int
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,7 @@ class _Linker:
     constants: dict[bytes, Slot] = field(default_factory=dict)
     blob: list[bytes] = field(default_factory=list)
     blob_bytes: int = 0
-    objects: dict[str, tuple[bytes, int]] = field(default_factory=dict)  # code and workspace of a kernel by symbol
+    objects: dict[str, _Code] = field(default_factory=dict)  # of kernels, by symbol
     steps: list[Launch | _Numpy | _Copy] = field(default_factory=list)
     layers: list[CpuLayer] = field(default_factory=list)
 
@@ -149,16 +155,16 @@ class _Linker:
         if layout.halo != NO_HALO:
             dtype = element_type(result.dtype)
             border = border_function(result.shape, dtype, layout, KERNEL)
-            symbol = self._compile(Kernel(border, EVENLY, lambda _: None, (), (), {}, 0))
-            self.steps.append(Launch(symbol, ((self._used(slot), 0),), None, meets=False))
+            symbol = self._compile(Kernel(border, "as it is", lambda _: None, (), (), {}, 0))
+            self.steps.append(Launch(symbol, ((self._used(slot), 0),), None, self.objects[symbol].parts))
         symbol = self._compile(kernel)
         constants = [(self._constant(value), 0) for value in kernel.constants]
         sources = [(self._used(source), byte) for source, byte in sources]
         item = numpy_dtype(layout.dtype(element_type(result.dtype))).itemsize
         arguments = (*sources, *constants, (self._used(slot), kernel.offset * item))
-        size = self.objects[symbol][1]
-        workspace = self._allocate(size) if size else None
-        self.steps.append(Launch(symbol, arguments, workspace))
+        code = self.objects[symbol]
+        workspace = self._allocate(code.workspace) if code.workspace else None
+        self.steps.append(Launch(symbol, arguments, workspace, code.parts))
 
     def _numpy(self, group: Group, plan: Plan) -> None:
         root = group.root
@@ -242,15 +248,14 @@ class _Linker:
 
             def make() -> bytes:
                 module = ll.Module("kernel")
-                workspace = emit_kernel(
-                    module, kernel.schedule().func, self.target, self.threads, kernel.windows,
-                    evenly=kernel.recipe == EVENLY,
-                )  # fmt: skip
+                needs = emit_kernel(module, kernel.schedule().func, self.target, self.threads, kernel.windows)
                 text = str(module).replace(f'@"{KERNEL}"', f'@"{symbol}"')
-                return workspace.total(self.threads).to_bytes(8, "little") + object_code(text, self.target)
+                head = needs.total(self.threads).to_bytes(8, "little") + needs.parts.to_bytes(8, "little")
+                return head + object_code(text, self.target)
 
             content = cached(key, make)
-            self.objects[symbol] = (content[8:], int.from_bytes(content[:8], "little"))
+            sizes = [int.from_bytes(content[place : place + 8], "little") for place in (0, 8)]
+            self.objects[symbol] = _Code(content[16:], *sizes)
         return symbol
 
     def _describe(self, group: Group, kind: str, kernel: Kernel | None = None) -> None:
@@ -282,8 +287,8 @@ class _Linker:
 
         def flush() -> None:
             if waiting:
-                steps.append(CompiledStep(f"weft_step_{len(steps)}"))
-                emit_step(module, steps[-1].symbol, waiting, offsets, self.threads)  # type: ignore[union-attr]
+                symbol = f"weft_step_{len(steps)}"
+                steps.append(CompiledStep(symbol, emit_step(module, symbol, waiting, offsets)))
                 waiting.clear()
 
         for step in self.steps:
@@ -299,7 +304,7 @@ class _Linker:
                 steps.append(NumpyStep(step.function, inputs, outputs, step.reason))
         flush()
         main = self.module.main
-        codes = [code for code, _ in self.objects.values()]
+        codes = [code.content for code in self.objects.values()]
         codes.append(cached_object(str(module), self.target))
         unshared = sum(aligned(each.nbytes) for each in self.allocations)
         model = CpuModel(

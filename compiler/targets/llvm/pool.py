@@ -1,141 +1,163 @@
 """The thread pool, in LLVM IR: it is compiled with the kernels, so that a run is one call from Python.
 
-A team is 512 bytes, all 0 at first but its size. A job is a function of (argument, thread), which all threads of the
-team run at once; between two of its parts they meet at a barrier. Whoever waits spins for a while, and then sleeps (a
-worker without a job) or gives its turn away (at a barrier, where the others come soon).
+A job is a function of (argument, thread) that consists of parts; every part has a number of iterations, which whoever
+takes part claims a few at a time. A thread goes on to the next part when all iterations of the last are done, not when
+all threads are there: so nobody waits for a thread that the system has not woken yet, and small jobs are over before
+the workers have noticed. Whoever waits spins for a while; then a worker sleeps, and others give their turn away.
+
+A team is ``TEAM_BYTES``, all 0 at first. ``job`` is odd while a job is open to join.
 """
 
 from __future__ import annotations
 
 TEAM_BYTES = 512
-NEXT_OFFSET = 384
-"""Where in a team the next iteration stands that nobody has taken. Every barrier sets it back to 0."""
 
-SPINS = MEETINGS = 4000
-"""How often a worker looks for a job before it sleeps, and anybody for the others before it gives its turn away."""
+PART_BYTES = 64
+DONE_OFFSET = 8
+"""Counters of a part: the next iteration that nobody has claimed, and at this offset how many are done."""
+
+SPINS = 4000
+"""How often a thread looks before it sleeps or gives its turn away."""
 
 POOL = """
-; team: size 0, arrived 64, phase 128, job 192, function 200, argument 208, stop 216, mutex 256, condition 320, next 384
+; team: job 0, function 8, argument 16, stop 24, inside 64, sleepers 128, mutex 192, condition 256
 declare i32 @pthread_mutex_lock(ptr)
 declare i32 @pthread_mutex_unlock(ptr)
 declare i32 @pthread_cond_wait(ptr, ptr)
 declare i32 @pthread_cond_broadcast(ptr)
 declare i32 @sched_yield()
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
-define void @weft_barrier(ptr %team) {
+define void @weft_wait(ptr %counter, i64 %wanted) {
 entry:
-  %size = load i64, ptr %team
-  %arrived.at = getelementptr i8, ptr %team, i64 64
-  %phase.at = getelementptr i8, ptr %team, i64 128
-  %phase = load atomic i64, ptr %phase.at acquire, align 8
-  %before = atomicrmw add ptr %arrived.at, i64 1 acq_rel
-  %count = add i64 %before, 1
-  %last = icmp eq i64 %count, %size
-  br i1 %last, label %open, label %wait
-open:
-  %next.at = getelementptr i8, ptr %team, i64 NEXT
-  store atomic i64 0, ptr %next.at release, align 8
-  store atomic i64 0, ptr %arrived.at release, align 8
-  %next = add i64 %phase, 1
-  store atomic i64 %next, ptr %phase.at release, align 8
-  ret void
-wait:
+  br label %look
+look:
   %spins = phi i64 [ 0, %entry ], [ %more, %again ]
-  %now = load atomic i64, ptr %phase.at acquire, align 8
-  %same = icmp eq i64 %now, %phase
-  br i1 %same, label %spin, label %done
+  %now = load atomic i64, ptr %counter acquire, align 8
+  %there = icmp eq i64 %now, %wanted
+  br i1 %there, label %done, label %spin
 spin:
   %more = add i64 %spins, 1
-  %long = icmp ugt i64 %more, MEETINGS
+  %long = icmp ugt i64 %more, SPINS
   br i1 %long, label %yield, label %again
 yield:
   %ignored = call i32 @sched_yield()
   br label %again
 again:
   PAUSE
-  br label %wait
+  br label %look
 done:
   ret void
 }
 
+; Whether there is a job that is not the last seen, or the end.
+define internal i1 @news(ptr %team, i64 %seen) {
+  %stop.at = getelementptr i8, ptr %team, i64 24
+  %stop = load atomic i64, ptr %stop.at acquire, align 8
+  %over = icmp ne i64 %stop, 0
+  %job = load atomic i64, ptr %team seq_cst, align 8
+  %bit = and i64 %job, 1
+  %open = icmp eq i64 %bit, 1
+  %other = icmp ne i64 %job, %seen
+  %new = and i1 %open, %other
+  %any = or i1 %over, %new
+  ret i1 %any
+}
+
 define void @weft_work(ptr %team, i64 %thread) {
 entry:
-  %job.at = getelementptr i8, ptr %team, i64 192
-  %function.at = getelementptr i8, ptr %team, i64 200
-  %argument.at = getelementptr i8, ptr %team, i64 208
-  %stop.at = getelementptr i8, ptr %team, i64 216
-  %mutex = getelementptr i8, ptr %team, i64 256
-  %condition = getelementptr i8, ptr %team, i64 320
-  br label %wait
-wait:
-  %seen = phi i64 [ 0, %entry ], [ %seen, %again ], [ %job.now, %worked ]
-  %spins = phi i64 [ 0, %entry ], [ %more, %again ], [ 0, %worked ]
-  %job = load atomic i64, ptr %job.at acquire, align 8
-  %same = icmp eq i64 %job, %seen
-  br i1 %same, label %spin, label %work
+  %function.at = getelementptr i8, ptr %team, i64 8
+  %argument.at = getelementptr i8, ptr %team, i64 16
+  %stop.at = getelementptr i8, ptr %team, i64 24
+  %inside.at = getelementptr i8, ptr %team, i64 64
+  %sleepers.at = getelementptr i8, ptr %team, i64 128
+  %mutex = getelementptr i8, ptr %team, i64 192
+  %condition = getelementptr i8, ptr %team, i64 256
+  br label %look
+look:
+  %seen = phi i64 [ 0, %entry ], [ %seen, %again ], [ %seen, %awake ], [ %job, %left ]
+  %spins = phi i64 [ 0, %entry ], [ %more, %again ], [ 0, %awake ], [ 0, %left ]
+  %some = call i1 @news(ptr %team, i64 %seen)
+  br i1 %some, label %check, label %spin
 spin:
   %more = add i64 %spins, 1
   %long = icmp ugt i64 %more, SPINS
   br i1 %long, label %sleep, label %again
 again:
   PAUSE
-  br label %wait
+  br label %look
 sleep:
   %locked = call i32 @pthread_mutex_lock(ptr %mutex)
+  %sleepers = atomicrmw add ptr %sleepers.at, i64 1 seq_cst
   br label %asleep
 asleep:
-  %job.asleep = load atomic i64, ptr %job.at acquire, align 8
-  %nothing = icmp eq i64 %job.asleep, %seen
-  br i1 %nothing, label %rest, label %awake
+  %woken = call i1 @news(ptr %team, i64 %seen)
+  br i1 %woken, label %awake, label %rest
 rest:
   %rested = call i32 @pthread_cond_wait(ptr %condition, ptr %mutex)
   br label %asleep
 awake:
+  %fewer = atomicrmw sub ptr %sleepers.at, i64 1 seq_cst
   %unlocked = call i32 @pthread_mutex_unlock(ptr %mutex)
-  br label %work
-work:
-  %job.now = phi i64 [ %job, %wait ], [ %job.asleep, %awake ]
+  br label %look
+check:
   %stop = load atomic i64, ptr %stop.at acquire, align 8
   %over = icmp ne i64 %stop, 0
-  br i1 %over, label %done, label %run
+  br i1 %over, label %done, label %join
+join:
+  %joined = atomicrmw add ptr %inside.at, i64 1 seq_cst
+  %job = load atomic i64, ptr %team seq_cst, align 8
+  %bit = and i64 %job, 1
+  %open = icmp eq i64 %bit, 1
+  br i1 %open, label %run, label %left
 run:
   %function = load ptr, ptr %function.at
   %argument = load ptr, ptr %argument.at
   call void %function(ptr %argument, i64 %thread)
-  call void @weft_barrier(ptr %team)
-  br label %worked
-worked:
-  br label %wait
+  br label %left
+left:
+  %gone = atomicrmw sub ptr %inside.at, i64 1 seq_cst
+  br label %look
 done:
   ret void
 }
 
-define void @weft_announce(ptr %team) {
-  %job.at = getelementptr i8, ptr %team, i64 192
-  %mutex = getelementptr i8, ptr %team, i64 256
-  %condition = getelementptr i8, ptr %team, i64 320
+define internal void @wake(ptr %team) {
+  %sleepers.at = getelementptr i8, ptr %team, i64 128
+  %sleepers = load atomic i64, ptr %sleepers.at seq_cst, align 8
+  %none = icmp eq i64 %sleepers, 0
+  br i1 %none, label %done, label %some
+some:
+  %mutex = getelementptr i8, ptr %team, i64 192
+  %condition = getelementptr i8, ptr %team, i64 256
   %locked = call i32 @pthread_mutex_lock(ptr %mutex)
-  %before = atomicrmw add ptr %job.at, i64 1 acq_rel
   %told = call i32 @pthread_cond_broadcast(ptr %condition)
   %unlocked = call i32 @pthread_mutex_unlock(ptr %mutex)
+  br label %done
+done:
   ret void
 }
 
-define void @weft_run(ptr %team, ptr %function, ptr %argument) {
-  %function.at = getelementptr i8, ptr %team, i64 200
-  %argument.at = getelementptr i8, ptr %team, i64 208
+; Run a job, whose counters are so many bytes. It is over when nobody is inside any more.
+define void @weft_run(ptr %team, ptr %function, ptr %argument, ptr %counters, i64 %bytes) {
+  %function.at = getelementptr i8, ptr %team, i64 8
+  %argument.at = getelementptr i8, ptr %team, i64 16
+  %inside.at = getelementptr i8, ptr %team, i64 64
+  call void @llvm.memset.p0.i64(ptr %counters, i8 0, i64 %bytes, i1 false)
   store ptr %function, ptr %function.at
   store ptr %argument, ptr %argument.at
-  call void @weft_announce(ptr %team)
+  %opened = atomicrmw add ptr %team, i64 1 seq_cst
+  call void @wake(ptr %team)
   call void %function(ptr %argument, i64 0)
-  call void @weft_barrier(ptr %team)
+  %closed = atomicrmw add ptr %team, i64 1 seq_cst
+  call void @weft_wait(ptr %inside.at, i64 0)
   ret void
 }
 
 define void @weft_stop(ptr %team) {
-  %stop.at = getelementptr i8, ptr %team, i64 216
-  store atomic i64 1, ptr %stop.at release, align 8
-  call void @weft_announce(ptr %team)
+  %stop.at = getelementptr i8, ptr %team, i64 24
+  store atomic i64 1, ptr %stop.at seq_cst, align 8
+  call void @wake(ptr %team)
   ret void
 }
 """
@@ -149,5 +171,4 @@ _PAUSES = {
 def pool_text(triple: str) -> str:
     """The pool's LLVM IR for a processor."""
     declaration, pause = _PAUSES.get(triple.split("-")[0], ("", ""))
-    text = POOL.replace("PAUSE", pause).replace("NEXT", str(NEXT_OFFSET))
-    return declaration + text.replace("SPINS", str(SPINS)).replace("MEETINGS", str(MEETINGS))
+    return declaration + POOL.replace("PAUSE", pause).replace("SPINS", str(SPINS))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import llvmlite.ir as ll
 
-from .emit import BARRIER
+from .pool import PART_BYTES
 from .values import I8, I64, POINTER, Value, declared, i64
 
 
@@ -22,25 +22,25 @@ class Slot:
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel with the memory of its parameters, and the byte in each at which it starts.
-
-    ``meets``: whether the threads wait for each other afterwards.
-    """
+    """One kernel with the memory of its parameters, and the byte in each at which it starts; its parts are counted."""
 
     symbol: str
     arguments: tuple[tuple[Slot, int], ...]
     workspace: Slot | None
-    meets: bool = True
+    parts: int
 
 
-BASES = ("input", "output", "constant", "arena", "team")
-"""What the argument of a step points to: tables of pointers to inputs and to outputs; constants; arena; team."""
+BASES = ("input", "output", "constant", "arena", "counters")
+"""What the argument of a step points to: tables of pointers to inputs and to outputs; constants; arena; counters."""
 
 
 def emit_step(
-    module: ll.Module, name: str, launches: Sequence[Launch], offsets: Mapping[Slot, int], threads: int
-) -> None:
-    """Add the function ``name(argument, thread)``. ``offsets``: bytes of the slots in arena and constants."""
+    module: ll.Module, name: str, launches: Sequence[Launch], offsets: Mapping[Slot, int]
+) -> int:
+    """Add the function ``name(argument, thread)``; gives the bytes of counters that it needs.
+
+    ``offsets``: bytes of the slots in arena and constants.
+    """
     function = ll.Function(module, ll.FunctionType(ll.VoidType(), [POINTER, I64]), name)
     builder = ll.IRBuilder(function.append_basic_block("entry"))
     table, thread = function.args
@@ -57,13 +57,14 @@ def emit_step(
             pointer, byte = bases[slot.kind], byte + offsets[slot]
         return builder.gep(pointer, [i64(byte)], inbounds=True, source_etype=I8) if byte else pointer
 
-    for number, launch in enumerate(launches):
-        kinds = [POINTER] * len(launch.arguments) + [POINTER, I64, I64, POINTER]
+    parts = 0
+    for launch in launches:
+        kinds = [POINTER] * len(launch.arguments) + [POINTER, I64, POINTER]
         kernel = declared(module, launch.symbol, ll.FunctionType(ll.VoidType(), kinds))
         workspace = ll.Constant(POINTER, None) if launch.workspace is None else address(launch.workspace, 0)
         arguments = [address(slot, byte) for slot, byte in launch.arguments]
-        builder.call(kernel, [*arguments, workspace, thread, i64(threads), bases["team"]])
-        if threads > 1 and launch.meets and number + 1 < len(launches):
-            barrier = declared(module, BARRIER, ll.FunctionType(ll.VoidType(), [POINTER]))
-            builder.call(barrier, [bases["team"]])
+        counters = builder.gep(bases["counters"], [i64(parts * PART_BYTES)], inbounds=True, source_etype=I8)
+        builder.call(kernel, [*arguments, workspace, thread, counters])
+        parts += launch.parts
     builder.ret_void()
+    return parts * PART_BYTES

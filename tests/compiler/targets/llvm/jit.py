@@ -12,7 +12,7 @@ import numpy as np
 from weft.compiler import tensor as t
 from weft.compiler.targets.llvm.build import object_code
 from weft.compiler.targets.llvm.emit import emit_kernel
-from weft.compiler.targets.llvm.pool import TEAM_BYTES, pool_text
+from weft.compiler.targets.llvm.pool import PART_BYTES, pool_text
 from weft.compiler.targets.llvm.target import CpuTarget, host_target
 from weft.compiler.tensor.visitor import stores_of
 
@@ -42,14 +42,13 @@ def run_compiled(
             memory[buffer.name] = np.full(buffer.shape, POISON, kind)
     space = np.zeros(workspace.total(threads) + 64, np.uint8)
     start = space.ctypes.data + -space.ctypes.data % 64
-    team = np.zeros(TEAM_BYTES + 64, np.uint8)
-    place = team.ctypes.data + -team.ctypes.data % 64
-    ctypes.c_int64.from_address(place).value = threads
-    kinds = [ctypes.c_void_p] * (len(memory) + 1) + [ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
+    counters = np.zeros((workspace.parts + 1) * PART_BYTES, np.uint8)
+    kinds = [ctypes.c_void_p] * (len(memory) + 1) + [ctypes.c_int64, ctypes.c_void_p]
     function = ctypes.CFUNCTYPE(None, *kinds)(engine.get_function_address(func.name))
     pointers = [array.ctypes.data for array in memory.values()]
     workers = [
-        threading.Thread(target=function, args=(*pointers, start, number, threads, place)) for number in range(threads)
+        threading.Thread(target=function, args=(*pointers, start, number, counters.ctypes.data))
+        for number in range(threads)
     ]
     for worker in workers:
         worker.start()
