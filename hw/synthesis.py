@@ -69,7 +69,7 @@ tee -q -o stat.json stat -json {{liberty}}
 }
 """Yosys scripts. For xc7 and asic the modules are kept apart; for ecp5 they are merged, as timing across them counts.
 
-``-nowidelut``: wider functions of several LUT4 are faster one by one, but a third more logic is in each other's way.
+``-nowidelut``: a multiplexer of four takes three LUT4; as one function of six inputs it would take four.
 """
 
 PLACE_AND_ROUTE = (
