@@ -89,6 +89,7 @@ class Suite:
     def __init__(self, backend: str) -> None:
         import onnx.backend.test
 
+        self.backend = backend
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             runner = onnx.backend.test.BackendTest(BACKENDS[backend], __name__)

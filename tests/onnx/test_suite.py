@@ -1,4 +1,4 @@
-"""ONNX's own backend suite on the reference backend: what passes and what does not is as the lists say."""
+"""ONNX's own backend suite on our backends: what passes and what does not is as the lists say."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-EVERY = 10  # of the default run's tests, one in so many
+EVERY = {"reference": 10, "cpu": 20}  # of the default run's tests, one in so many
 
 
 def _onnx_suite() -> ModuleType:
@@ -29,20 +29,20 @@ def _onnx_suite() -> ModuleType:
 onnx_suite = _onnx_suite()
 
 
-@pytest.fixture(scope="module")
-def suite() -> Any:
-    return onnx_suite.Suite("reference")
+@pytest.fixture(scope="module", params=sorted(EVERY))
+def suite(request: pytest.FixtureRequest) -> Any:
+    return onnx_suite.Suite(request.param)
 
 
 def check(suite: Any, cases: list[Any]) -> None:
     outcomes = list(suite.run(cases, 60.0))
     assert [outcome.name for outcome in outcomes] == [case.name for case in cases]
-    unexpected = onnx_suite.surprises(outcomes, onnx_suite.expected_failures("reference"))
+    unexpected = onnx_suite.surprises(outcomes, onnx_suite.expected_failures(suite.backend))
     assert not unexpected, "\n".join(unexpected)
 
 
 def test_a_sample_of_the_suite(suite: Any) -> None:
-    check(suite, [case for case in suite.cases() if case.group != "Real"][::EVERY])
+    check(suite, [case for case in suite.cases() if case.group != "Real"][:: EVERY[suite.backend]])
 
 
 @pytest.mark.long
@@ -51,7 +51,7 @@ def test_the_whole_suite(suite: Any) -> None:
 
 
 def test_the_list_names_tests_that_exist(suite: Any) -> None:
-    unknown = onnx_suite.expected_failures("reference") - {case.name for case in suite.cases()}
+    unknown = onnx_suite.expected_failures(suite.backend) - {case.name for case in suite.cases()}
     assert not unknown, f"no such tests: {sorted(unknown)}; take them off with --update"
 
 
