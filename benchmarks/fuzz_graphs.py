@@ -2,7 +2,8 @@
 
 Graph ``n`` depends on the number ``n`` alone. Each is evaluated in NumPy, then compiled with all passes and again with
 every single pass left out (variants that the passes turn into the same graph are run once). Integers must be equal;
-floats may differ by ``TOLERANCE`` steps of their type, relative to the largest element. A failing graph is shrunk and
+floats may differ by ``TOLERANCE`` steps of the coarsest type that
+they were computed from, relative to the largest element. A failing graph is shrunk and
 printed as text with its inputs. ``--resume FILE`` keeps what is done in FILE and goes on from there.
 
     python benchmarks/fuzz_graphs.py --graphs 2000 --resume /tmp/graphs.json
@@ -23,7 +24,7 @@ import numpy as np
 from common import Record, print_table, write_json
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from weft.compiler.compile_cpu import float_passes
-from weft.compiler.graph import Array, Module, calls, evaluate
+from weft.compiler.graph import Array, Module, calls, evaluate, topological_order
 from weft.compiler.graph.dtypes import is_float, step
 from weft.compiler.graph.random_graphs import random_graph
 from weft.compiler.graph.shrink import describe, shrink
@@ -71,7 +72,16 @@ def compiled(module: Module, inputs: Mapping[str, Array], tally: Tally | None = 
     return CpuModule(model).run({param.name: inputs[param.name] for param in module.main.params})
 
 
-def difference(wanted: Mapping[str, Array], found: Mapping[str, Array]) -> str:
+def steps(module: Module) -> dict[str, float]:
+    """For each output the step of the coarsest float type among the values that it is computed from; 0 without any."""
+    found: dict[str, float] = {}
+    for name, result in zip(module.main.output_names, module.main.results, strict=True):
+        kinds = {node.dtype for node in topological_order(result) if is_float(node.dtype)}
+        found[name] = max(map(step, kinds), default=0.0)
+    return found
+
+
+def difference(wanted: Mapping[str, Array], found: Mapping[str, Array], allowed: Mapping[str, float]) -> str:
     """What differs between two runs, in words; empty if nothing does."""
     for name, before in wanted.items():
         after = found[name]
@@ -83,17 +93,17 @@ def difference(wanted: Mapping[str, Array], found: Mapping[str, Array]) -> str:
         elif before.size:
             a, b = before.astype(np.float64), after.astype(np.float64)
             error = float(np.abs(a - b).max()) / max(1.0, float(np.abs(a).max()))
-            if not error <= TOLERANCE * step(before.dtype.name):
+            if not error <= TOLERANCE * allowed[name]:
                 return f"{name} ({before.dtype}) differs by {error:.3g} of its largest element"
     return ""
 
 
 def fault(module: Module, inputs: Mapping[str, Array], tally: Tally | None = None) -> str:
     """What is wrong with a graph on the CPU, in words; empty if nothing is."""
-    wanted = evaluate(module, inputs)
+    wanted, allowed = evaluate(module, inputs), steps(module)
     for name, after in variants(module):
         try:
-            wrong = difference(wanted, compiled(after, inputs, tally))
+            wrong = difference(wanted, compiled(after, inputs, tally), allowed)
         except Exception as error:  # whatever it raises is a finding; the campaign goes on
             wrong = f"{type(error).__name__}: {error}"
         if wrong:
