@@ -46,5 +46,5 @@ def test_the_command_compares_and_runs() -> None:
     assert "tensors agree" in result.output
     result = CliRunner().invoke(app, ["run", str(MODEL), "--target", "cpu", "--threads", "2"])
     assert result.exit_code == 0, result.output
-    assert "2 threads: placement" in result.output
+    assert "1 thread: placement" in result.output  # a small model
     assert "logits: float32[1, 10]" in result.output

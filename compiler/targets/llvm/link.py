@@ -38,6 +38,9 @@ Dump = Callable[[str, str], None]
 KERNEL = "weft_kernel"
 """Name of every kernel while it is emitted, so that equal ones have equal text."""
 
+WORK_WORTH_THREADS = 4_000_000
+"""Multiply-accumulates and elements below which a model runs on one thread: its kernels take microseconds."""
+
 PIXELS = 14
 """Pixels of a row that poolings and depthwise convolutions reduce at a time, at most."""
 
@@ -101,6 +104,8 @@ class _Linker:
     def run(self) -> CpuModel:
         main = self.module.main
         groups = group_calls(main.body)
+        if sum(_work(group) for group in groups) < WORK_WORTH_THREADS:
+            self.threads = 1
         plan = plan_layouts(groups, main.results)
         for number, param in enumerate(main.params):
             self.slots[param, PLAIN] = Slot("input", number)
@@ -329,6 +334,12 @@ def _same_memory(value: Expr, layout: Layout) -> bool:
     if value.shape[2:] != (1, 1) or layout.halo != NO_HALO or value.dtype == "int8":
         return False
     return value.shape[1] % layout.block == 0
+
+
+def _work(group: Group) -> int:
+    """How much a group computes, roughly."""
+    elements = prod(group.root.shape) if isinstance(group.root.type, TensorType) else 0
+    return _macs(group) + elements * len(group.members)
 
 
 def _macs(group: Group) -> int:

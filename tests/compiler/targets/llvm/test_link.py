@@ -20,6 +20,11 @@ ROOT = Path(weft.__file__).parent
 GENERATOR = np.random.default_rng(0)
 
 
+@pytest.fixture(autouse=True)
+def small_models_use_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.compiler.targets.llvm.link.WORK_WORTH_THREADS", 0)
+
+
 def floats(*shape: int) -> Constant:
     return Constant(GENERATOR.standard_normal(shape).astype(np.float32))
 
@@ -219,6 +224,11 @@ def test_results_are_written_where_the_user_says() -> None:
         loaded.run(given, {"out0": out.T})
     with pytest.raises(weft.runtime.errors.InputError, match=r"input 'x' must be float32\[2, 3\], not float64\[2, 3\]"):
         loaded.run(given.astype(np.float64))
+
+
+def test_a_small_model_runs_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert weft.compile(ROOT / "examples" / "digits" / "digits.onnx", target="cpu", threads=2).threads == 1
 
 
 def test_an_unknown_target_is_refused_with_those_there_are() -> None:
