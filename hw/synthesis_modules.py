@@ -17,7 +17,7 @@ BATCH_CHARACTERS = 200_000
 """Verilog that one run of Yosys takes: large enough that its start does not count, small enough to lose if stopped."""
 
 _MODULE = re.compile(r"^module \\?(\S+)\s?\(.*?^endmodule\n?", re.MULTILINE | re.DOTALL)
-_INSTANCE = re.compile(r"^  \\?(\S+) +\S+ ?\(", re.MULTILINE)
+_INSTANCE = re.compile(r"^  \\?(\S+) +\S+ *\(", re.MULTILINE)
 _PORT = re.compile(r"^  (?:input|output) .*\n", re.MULTILINE)
 _SERIAL_NUMBER = re.compile(r"(?<=\w)\$(\d+)")
 

@@ -98,6 +98,11 @@ def test_a_second_run_is_read_from_the_cache(cache: Path, monkeypatch: pytest.Mo
         synthesise_verilog("few", VERILOG.replace("stored * value", "stored + value"), Target.XC7, cache)
 
 
+def test_modules_know_what_they_instantiate_whatever_its_name() -> None:
+    verilog = VERILOG.replace("worker$12  first(", "worker$12  \\first$3  (")
+    assert split_modules(verilog)["weft_core"].children == {"weft_core.worker$12": 1}
+
+
 def test_a_module_is_synthesised_once_in_whatever_core_it_is(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before, _ = synthesise_verilog("few", VERILOG, Target.XC7, cache)
     core, worker = VERILOG.split("endmodule\n", 1)
