@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from functools import cache
+from random import Random
+from typing import Any
 
 import pytest
+from amaranth.sim import Simulator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.hw.config import CoreConfig
 from weft.hw.isa import Engine, Fault, Instruction, Store, Sync
+from weft.hw.store import EntryPacker
 from weft.sim.dma import transfer_of, transfer_problem
 
 from .axi_memory import AxiMemory, random_bytes
@@ -80,6 +84,39 @@ def test_stores_do_what_the_instruction_says(number: int, data: st.DataObject) -
     for instruction, answered in zip(program, observed.answered, strict=True):
         stored += transfer_of(config, instruction).bytes if isinstance(instruction, Store) else 0
         assert answered * config.bus_bytes >= stored, "retired before the memory had it all"
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_entries_wait_until_their_words_are_taken(number: int) -> None:
+    """The write master takes a word now and then; the packer reads ahead of it only as far as it has room."""
+    config = small_config(**SHAPES[number])
+    packer = EntryPacker(config)
+    entries = [random_bytes(config.out_bytes, index) for index in range(40)]
+    random = Random(number)
+    packed = bytearray()
+
+    async def bench(ctx: Any) -> None:
+        answers: list[int | None] = [None, None]
+        ctx.set(packer.rows.payload.rows, 1)
+        ctx.set(packer.rows.payload.columns, len(entries))
+        for cycle in range(1000):
+            ctx.set(packer.rows.valid, cycle == 0)
+            answer = answers.pop(0)
+            if answer is not None:
+                ctx.set(packer.out.data, int.from_bytes(entries[answer], "little"))
+            ctx.set(packer.words.ready, random.random() < 0.2)
+            answers.append(ctx.get(packer.out.index) if ctx.get(packer.out.enable) else None)
+            if ctx.get(packer.words.valid) and ctx.get(packer.words.ready):
+                word = ctx.get(packer.words.payload.data).to_bytes(config.bus_bytes, "little")
+                strobe = ctx.get(packer.words.payload.strobe)
+                packed.extend(byte for place, byte in enumerate(word) if strobe >> place & 1)
+            await ctx.tick()
+
+    simulator = Simulator(packer)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
+    assert packed == b"".join(entries)
 
 
 @pytest.mark.parametrize(
