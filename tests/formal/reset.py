@@ -102,7 +102,7 @@ PROOFS = [
         "loops",
         lambda _: LoopNest(NARROW),
         Mutant("loops", "self.single = Signal(init=1, ", "self.single = Signal(init=1, reset_less=True, "),
-        depth=6,
+        depth=5,
     ),
     _proof(
         "gemm",
