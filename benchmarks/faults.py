@@ -89,6 +89,8 @@ def main() -> int:
             moments = [choice.randrange(workload.cycles) for _ in range(arguments.moments)]
             task = progress.add_task(kind.name, total=len(moments))
             outcomes[kind.name] = campaign.run(kind, moments, arguments.seed, lambda task=task: progress.advance(task))
+            counts = ", ".join(f"{count} {' '.join(key).strip()}" for key, count in outcomes[kind.name].items())
+            progress.console.print(f"{kind.name}: {counts}", highlight=False)
     print_outcomes(outcomes)
     records = [
         Record(config.name, f"{arguments.layer}, {name}", " ".join(filter(None, key)), count)
