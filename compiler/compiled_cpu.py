@@ -12,6 +12,9 @@ import numpy.typing as npt
 from .graph.dtypes import numpy_dtype
 from .graph.ir import Function
 
+TEAM_BYTES = 512
+"""Memory that the threads of a model share; all 0 at first."""
+
 
 @dataclass(frozen=True)
 class CpuTensor:

@@ -12,14 +12,13 @@ import llvmlite.binding as llvm
 import numpy as np
 import numpy.typing as npt
 
-from ..compiler.compiled_cpu import CompiledStep, CopyStep, CpuModel, NumpyStep, Place
+from ..compiler.compiled_cpu import TEAM_BYTES, CompiledStep, CopyStep, CpuModel, NumpyStep, Place
 from ..compiler.graph.dtypes import numpy_dtype
 from ..compiler.graph.evaluate import evaluate_function
 from .errors import InputError
 
 Array = npt.NDArray[Any]
 ALIGNMENT = 64
-TEAM_BYTES = 512
 MATH_LIBRARY = "libm.so.6"
 
 llvm.initialize_native_target()

@@ -1,4 +1,4 @@
-"""Tables for people about models on a CPU: which kernels there are, what was fused, what NumPy runs and why."""
+"""Tables for people about models on a CPU: which kernels there are, what each does, what NumPy runs and why."""
 
 from __future__ import annotations
 
@@ -24,13 +24,3 @@ def cpu_table(model: CpuModel) -> RenderableType:
             f"{layer.macs:,}", f"{layer.macs / total:.1%}",
         )  # fmt: skip
     return Group(table, *(f"{layer.name} runs in NumPy: {layer.reason}" for layer in model.layers if layer.reason))
-
-
-def fusion_report(model: CpuModel) -> str:
-    """What was fused, and for every operand that was not, why."""
-    lines: list[str] = []
-    for layer in model.layers:
-        if layer.operators:
-            lines.append(f"{layer.name}: {' + '.join(layer.operators)}")
-            lines += [f"    not joined: {reason}" for reason in layer.boundaries]
-    return "\n".join(lines)

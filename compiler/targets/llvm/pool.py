@@ -5,12 +5,10 @@ takes part claims a few at a time. A thread goes on to the next part when all it
 all threads are there: so nobody waits for a thread that the system has not woken yet, and small jobs are over before
 the workers have noticed. Whoever waits spins for a while; then a worker sleeps, and others give their turn away.
 
-A team is ``TEAM_BYTES``, all 0 at first. ``job`` is odd while a job is open to join.
+A team is ``compiled_cpu.TEAM_BYTES``, all 0 at first. ``job`` is odd while a job is open to join.
 """
 
 from __future__ import annotations
-
-TEAM_BYTES = 512
 
 PART_BYTES = 64
 DONE_OFFSET = 8
