@@ -16,7 +16,7 @@ from .groups import Group
 from .intrinsics import QUAD, REGISTER, dot_product, outer_product, pieces
 from .kernels import Array, Kernel, Operands, finished, lower_members
 from .layouts import Layout, to_memory
-from .schedules import own_loops, split_loops, tidy
+from .schedules import own_loops, split_loops, tidy, unroll_lanes
 from .target import CpuTarget
 
 LATENCY = 8
@@ -191,10 +191,9 @@ def _schedule(schedule: te.Schedule, tile: Tile, data: te.Tensor, row_stride: in
     for loop in (row, g):
         schedule.unroll(loop)
     schedule.vectorize(lane)
-    *first_rows, first_lane = own_loops(schedule, initial)
-    for loop in first_rows:
-        schedule.unroll(loop)
-    schedule.vectorize(first_lane)
+    unroll_lanes(schedule, own_loops(schedule, initial))
+    if not kept:  # a tile of one value: the loops of the reduction are all there is
+        return
     width = target.float_lanes
     if data.dtype == "uint8":
         step = dot_product(tile.rows, tile.lanes, row_stride, width, target.dot_product)

@@ -98,10 +98,15 @@ def _reduce_in_registers(schedule: te.Schedule, name: str) -> None:
         if steps <= LONGEST_UNROLL:
             schedule.unroll(loop)
     for stage in (initial, name):
-        *rows, lane = [loop for loop in own_loops(schedule, stage) if loop not in reduced]
-        for row in rows:
-            schedule.unroll(row)
-        schedule.vectorize(lane)
+        unroll_lanes(schedule, [loop for loop in own_loops(schedule, stage) if loop not in reduced])
+
+
+def unroll_lanes(schedule: te.Schedule, loops: Sequence[Var]) -> None:
+    """Lanes over the innermost of ``loops``, the others written out. A tile of one value has none."""
+    for loop in loops[:-1]:
+        schedule.unroll(loop)
+    for loop in loops[-1:]:
+        schedule.vectorize(loop)
 
 
 def split_loops(schedule: te.Schedule, name: str) -> tuple[list[Var], list[Var]]:

@@ -114,6 +114,20 @@ def test_convolutions_of_any_shape(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("integer", [False, True])
+@pytest.mark.parametrize("kernel", [1, 2])
+def test_a_result_of_one_value(kernel: int, integer: bool) -> None:
+    """One channel, one column: nothing is left of the tile but the loops of the reduction, and of pooling neither."""
+    x = Var("x", TensorType((2, 3, 4, kernel), "int8" if integer else "float32"))
+    if integer:
+        value = call("conv2d", x, bytes_(1, 3, kernel, kernel))
+        value = call("requantise", value, *(Constant(np.array([n], np.int32)) for n in (5, 1 << 22, 30)))
+    else:
+        value = call("nn.conv2d", x, floats(1, 3, kernel, kernel))
+    pooled = call("max_pool" if integer else "nn.max_pool", value, kernel=(2, 1), strides=(1, 1), pads=(1, 0, 0, 0))
+    assert kinds(check(module_of(pooled, params=(x,)))) == ["convert", "convolution", "blocked", "convert"]
+
+
+@pytest.mark.parametrize("integer", [False, True])
 @pytest.mark.parametrize("channels", [16, 24, 12])
 def test_depthwise_and_pooling_stay_in_blocks(channels: int, integer: bool) -> None:
     x = Var("x", TensorType((1, 8, 9, 14), "int8" if integer else "float32"))
