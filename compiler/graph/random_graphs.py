@@ -1,9 +1,11 @@
 """Random typed graphs, for differential tests: any two ways to run one must agree.
 
 A graph grows node by node: an operator is drawn, then operands among the values that exist (or new ones) and attributes
-that may fit; the operator's type rule has the last word. Two kinds of luck would make a comparison meaningless, so they
-are kept out: integers that no type holds (float to integer casts of huge values, division by zero), and operators that
-jump (``floor``, comparisons, ...) on values that two right implementations may round differently.
+that may fit; the operator's type rule has the last word. Three kinds of luck would make a comparison meaningless, so
+they are kept out: integers that no type holds (float to integer casts of huge values, division by zero), operators that
+jump (``floor``, comparisons, ...) on values that two right implementations may round differently, and operators that
+make a great difference of a small one (a division by a sum that is nearly zero, the sine of a large value). For the
+last, every graph is computed twice as it grows, the second time with errors of ``ERROR_STEPS`` put in.
 """
 
 from __future__ import annotations
@@ -14,16 +16,22 @@ from typing import Any
 
 import numpy as np
 
-from .dtypes import ARITHMETIC, FLOATS, INTEGERS, NUMBERS, SIGNED, is_float, numpy_dtype
+from .dtypes import ARITHMETIC, FLOATS, INTEGERS, NUMBERS, SIGNED, is_float, numpy_dtype, step
 from .ir import Array, Attrs, Call, Constant, Expr, Function, GraphError, Module, Span, TensorType, Tuple, Var
 from .registry import apply, call
-from .visit import respan
+from .visit import respan, topological_order
 
 SIZES = (0, 1, 1, 2, 3, 4, 7, 17)
 MAX_RANK = 4
 MAX_ELEMENTS = 4096
 MAX_MAGNITUDE = 1e4
 """Floats beyond it make no further values: they overflow soon, and differences say nothing any more."""
+
+ERROR_STEPS = 8
+"""Steps of its type by which an operator's result may be off, relative to the largest element."""
+
+MAX_ERROR_STEPS = 32
+"""Steps of the coarsest type on the way by which a value may be off with all errors before it."""
 
 _BROADCAST = (
     "nn.add", "nn.subtract", "nn.multiply", "nn.minimum", "nn.maximum", "nn.divide", "nn.bitwise_and", "nn.bitwise_or",
@@ -50,7 +58,8 @@ class RandomGraph:
 
 @dataclass
 class _Maker:
-    """A graph under construction. ``exact``: values that every right implementation computes to the bit."""
+    """A graph under construction. ``exact``: values that every right implementation computes to the bit;
+    ``known``: what each node is; ``shaken``: what it is with errors in all that is not exact."""
 
     random: np.random.Generator
     params: list[Var] = field(default_factory=list)
@@ -58,6 +67,7 @@ class _Maker:
     values: list[Expr] = field(default_factory=list)
     exact: set[Expr] = field(default_factory=set)
     known: dict[Expr, Array] = field(default_factory=dict)
+    shaken: dict[Expr, Array] = field(default_factory=dict)
 
     def chance(self, probability: float) -> bool:
         return bool(self.random.random() < probability)
@@ -92,12 +102,12 @@ class _Maker:
             new = Var(f"x{len(self.params)}", TensorType(shape, dtype))
             self.params.append(new)
             self.inputs[new.name] = value
-        return self.add(new, value, True)
+        return self.add(new, value, value, True)
 
-    def add(self, node: Expr, value: Array, exact: bool) -> Expr:
+    def add(self, node: Expr, value: Array, shaken: Array, exact: bool) -> Expr:
         if node not in self.known:
             self.values.append(node)
-            self.known[node] = value
+            self.known[node], self.shaken[node] = value, shaken
             if exact:
                 self.exact.add(node)
         return node
@@ -227,8 +237,8 @@ def _slice(maker: _Maker) -> tuple[Expr, bool]:
     starts = tuple(maker.whole(0, size - 1) for size in x.shape)
     steps = tuple(maker.whole(1, 3) for _ in x.shape)
     sizes = tuple(
-        maker.whole(0, 1 + (size - 1 - start) // step)
-        for size, start, step in zip(x.shape, starts, steps, strict=True)
+        maker.whole(0, 1 + (size - 1 - start) // stride)
+        for size, start, stride in zip(x.shape, starts, steps, strict=True)
     )
     return call("slice", x, starts=starts, sizes=sizes, steps=steps), True
 
@@ -314,11 +324,12 @@ def random_graph(seed: int, nodes: int = 12) -> RandomGraph:
         try:
             node, keeps = maker.pick(_DRAWS)(maker)
             value = _value(maker, node)
+            exact = keeps and all(arg in maker.exact or isinstance(arg, Constant) for arg in node.children)
+            shaken = value if exact else _shaken(maker, node, value)
         except GraphError:
             continue
-        exact = keeps and all(arg in maker.exact or isinstance(arg, Constant) for arg in node.children)
         if node not in maker.known:
-            made.append(maker.add(respan(node, Span((f"n{len(made)}",), f"t{len(made)}")), value, exact))
+            made.append(maker.add(respan(node, Span((f"n{len(made)}",), f"t{len(made)}")), value, shaken, exact))
     used = {child for node in made for child in node.children}
     results = tuple(node for node in made if node not in used) or (maker.values[0],)
     names = tuple(f"y{index}" for index in range(len(results)))
@@ -331,8 +342,7 @@ def _value(maker: _Maker, node: Expr) -> Array:
     """What a new node computes. Raises `GraphError` when it is too large, or nothing that can be compared."""
     if not isinstance(node, Call):
         raise GraphError("only calls are drawn")
-    values = [arg.value if isinstance(arg, Constant) else maker.known[arg] for arg in node.args]
-    value = apply(node, values)
+    value = _apply(node, maker.known)
     if value.size > MAX_ELEMENTS:
         raise GraphError("too large")
     if is_float(node.dtype) and value.size:
@@ -340,3 +350,20 @@ def _value(maker: _Maker, node: Expr) -> Array:
         if not np.isfinite(wide).all() or np.abs(wide).max() > MAX_MAGNITUDE:
             raise GraphError("not in range")
     return value
+
+
+def _shaken(maker: _Maker, node: Expr, value: Array) -> Array:
+    """What a node may be with all errors before it and its own. Raises `GraphError` when that is another value."""
+    if not isinstance(node, Call) or not is_float(node.dtype) or not value.size:
+        return value
+    largest = max(1.0, float(np.abs(value.astype(np.float64)).max()))
+    noise = maker.random.choice((-1.0, 1.0), value.shape) * (ERROR_STEPS * step(node.dtype) * largest)
+    shaken = _apply(node, maker.shaken).astype(np.float64) + noise
+    coarsest = max(step(before.dtype) for before in topological_order(node) if is_float(before.dtype))
+    if not np.abs(shaken - value.astype(np.float64)).max() <= MAX_ERROR_STEPS * coarsest * largest:
+        raise GraphError("small errors make a great difference")
+    return shaken.astype(value.dtype)
+
+
+def _apply(node: Call, values: Mapping[Expr, Array]) -> Array:
+    return apply(node, [arg.value if isinstance(arg, Constant) else values[arg] for arg in node.args])
