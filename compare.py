@@ -119,12 +119,14 @@ def _on_reference(module: Module, inputs: Mapping[str, Array]) -> Tensors:
 
 def _on_cpu(module: Module, inputs: Mapping[str, Array], threads: int) -> Tensors:
     """Every kernel's result is made an output, which changes no kernel."""
-    roots = [group.root for group in group_calls(module.main.body) if isinstance(group.root.type, TensorType)]
+    target = host_target()
+    groups = group_calls(module.main.body, target.fusion)
+    roots = [group.root for group in groups if isinstance(group.root.type, TensorType)]
     named = {root.span.tensor: root for root in roots if root.span.tensor}
     results = (*named.values(), *module.main.results)
     labels = tuple(f"{number}" for number in range(len(results)))
     main = Function(module.main.params, Tuple(results), Attrs({"name": "main", "outputs": labels}))
-    values = CpuModule(link(Module(main), host_target(), threads)).run(inputs)
+    values = CpuModule(link(Module(main), target, threads)).run(inputs)
     names = (*named, *module.main.output_names)
     return {name: values[label] for name, label in zip(names, labels, strict=True)}
 

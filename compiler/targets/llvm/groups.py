@@ -1,21 +1,32 @@
 """Fusion for a CPU: which operators of a graph become one kernel.
 
 A kernel has at most one operator that reads elements more than once (a convolution, a pooling, a product, a reduction),
-which stands first, and elementwise operators behind it. A value joins the kernel of its consumer when that is its only
-consumer and of the same shape; all other values are written to memory.
+which stands first, and elementwise operators behind it. A value joins the kernel of its consumers when they are all in
+that kernel, it has the same shape, and the target's limits allow it; all other values are written to memory.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from ... import tensor as te
-from ...graph.ir import Call, Constant, Expr, Function, Span
+from ...graph.dtypes import numpy_dtype
+from ...graph.ir import Call, Constant, Expr, Function, Span, TupleType, Var
 from ...graph.registry import Fusion, operator
 from ...graph.visit import topological_order, use_counts
 from ...tensor import ir as tir
 from ..lowerings import Builder, NotLoweredError, View, lower_call
 from ..lowerings.view import element_type
+from .target import FusionLimits
+
+OPERATIONS = {
+    **dict.fromkeys(("nn.exp", "nn.tanh", "nn.sigmoid", "nn.sinh", "nn.cosh", "nn.softmax"), 16),
+    **dict.fromkeys(("nn.log", "nn.erf", "nn.sin", "nn.cos", "nn.tan", "nn.asin", "nn.acos", "nn.atan", "nn.power",
+                     "nn.asinh", "nn.acosh", "nn.atanh"), 64),
+}  # fmt: skip
+"""Arithmetic of an element, roughly, where it is more than one operation: polynomials, and calls of the C library."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,8 +34,8 @@ class Group:
     """One kernel: ``members`` in order of execution, the last of which makes the result.
 
     ``inputs``: values from outside that are not constant. ``anchor``: the member that is not elementwise, if any.
-    ``reason``: why NumPy has to run it; empty where it is compiled. ``boundaries``: operands that did not join, and
-    why.
+    ``reason``: why NumPy has to run it; empty where it is compiled. ``boundaries``: for each input that an operator
+    makes, why that operator is not a member.
     """
 
     members: tuple[Call, ...]
@@ -47,23 +58,37 @@ class Group:
         first = (self.anchor or self.members[0]).span
         return Span(first.merged(*(node.span for node in self.members)).nodes, self.root.span.tensor)
 
+    @cached_property
+    def saved_bytes(self) -> int:
+        """Memory traffic that there would be if each member were a kernel of its own: its result is written once, and
+        read by each member that uses it."""
+        readers = {node: sum(node in other.args for other in self.members) for node in self.members[:-1]}
+        return sum(nbytes(node) * (1 + count) for node, count in readers.items())
+
     def __str__(self) -> str:
         stops = "".join(f"\n    not joined: {reason}" for reason in self.boundaries)
         return f"{self.name}: {' + '.join(str(node.op) for node in self.members)}{stops}"
 
 
-def group_calls(body: Expr) -> list[Group]:
-    """The kernels of a graph of operators (no functions), producers first."""
+def nbytes(value: Expr) -> int:
+    """Bytes of a tensor, or of the tensors of a tuple, without padding."""
+    if isinstance(value.type, TupleType):
+        return sum(kind.size * numpy_dtype(kind.dtype).itemsize for kind in value.type.fields)
+    return value.tensor_type.size * numpy_dtype(value.dtype).itemsize
+
+
+def group_calls(body: Expr, limits: FusionLimits) -> list[Group]:
+    """The kernels of a graph of operators (no functions), producers first. Equal operators are computed once."""
     uses = use_counts(body)
-    taken: dict[int, str] = {}
+    taken: set[Expr] = set()
     order = [node for node in topological_order(body) if isinstance(node, Call)]
     groups: list[Group] = []
     for node in reversed(order):  # consumers first: a value knows whether it was taken before it starts a kernel
-        if id(node) in taken:
+        if node in taken:
             continue
-        group = _group(node, uses, set(taken))
-        for member in group.members:
-            taken[id(member)] = ""
+        reason = why_not_compiled(node)
+        group = _on_its_own(node, reason) if reason else _Growing(node, uses, taken, limits).grown()
+        taken.update(group.members)
         groups.append(group)
     groups.reverse()
     return _in_order(groups)
@@ -71,7 +96,7 @@ def group_calls(body: Expr) -> list[Group]:
 
 def _in_order(groups: list[Group]) -> list[Group]:
     """Producers before consumers: kernels sorted by their dependence on each other."""
-    producer = {id(group.root): group for group in groups}
+    producer: dict[Expr, Group] = {group.root: group for group in groups}
     done: set[int] = set()
     result: list[Group] = []
     for first in groups:
@@ -87,8 +112,8 @@ def _in_order(groups: list[Group]) -> list[Group]:
             stack.append((group, True))
             for value in group.inputs:
                 for node in _roots(value):
-                    if id(node) in producer:
-                        stack.append((producer[id(node)], False))
+                    if node in producer:
+                        stack.append((producer[node], False))
     return result
 
 
@@ -103,32 +128,16 @@ def _kind(node: Call) -> Fusion:
     return Fusion.HOST if isinstance(node.op, Function) else operator(node.op).fusion
 
 
-def _group(root: Call, uses: dict[Expr, int], taken: set[int]) -> Group:
-    reason = why_not_compiled(root)
-    if reason:
-        return Group((root,), _outside((root,)), None, reason)
-    members = [root]
-    anchor = None if _kind(root) is Fusion.ELEMENTWISE else root
-    boundaries: list[str] = []
-    waiting = [root] if anchor is None else []
-    while waiting:
-        node = waiting.pop()
-        for arg in sorted({id(a): a for a in node.args}.values(), key=lambda a: isinstance(a, Call) and _starts(a),
-                          reverse=True):  # fmt: skip
-            if not isinstance(arg, Call) or any(arg is member for member in members):
-                continue
-            refusal = _why_not(arg, root, uses, anchor, taken)
-            if refusal:
-                boundaries.append(f"{arg.op} of {arg.span}: {refusal}")
-                continue
-            members.append(arg)
-            if _kind(arg) is Fusion.ELEMENTWISE:
-                waiting.append(arg)
-            else:
-                anchor = arg
-    inside = {id(member) for member in members}
-    ordered = tuple(node for node in topological_order(root) if id(node) in inside and isinstance(node, Call))
-    return Group(ordered, _outside(ordered), anchor, "", tuple(boundaries))
+def _on_its_own(node: Call, reason: str) -> Group:
+    """An operator that NumPy runs."""
+    inputs = _outside((node,))
+    stops = tuple(_boundary(value, f"NumPy runs {node.op}") for value in inputs if not isinstance(value, Var))
+    return Group((node,), inputs, None, reason, stops)
+
+
+def _boundary(value: Expr, why: str) -> str:
+    made = _roots(value)[0]
+    return f"{made.op if isinstance(made, Call) else 'value'} of {made.span}: {why}"
 
 
 def _starts(node: Call) -> bool:
@@ -136,20 +145,92 @@ def _starts(node: Call) -> bool:
     return _kind(node) in (Fusion.ANCHOR, Fusion.REDUCTION)
 
 
-def _why_not(arg: Call, root: Call, uses: dict[Expr, int], anchor: Call | None, taken: set[int]) -> str:
-    """Why ``arg`` cannot join the kernel of ``root``; empty when it can."""
-    if id(arg) in taken:
-        return "it is part of another kernel"
-    if uses[arg] != 1:
-        return f"{uses[arg]} consumers"
-    kind = _kind(arg)
-    if kind is not Fusion.ELEMENTWISE and not _starts(arg):
-        return "it is computed on its own"
-    if kind is not Fusion.ELEMENTWISE and anchor is not None:
-        return f"the kernel has {anchor.op} already"
-    if arg.shape != root.shape:
-        return f"its shape {arg.shape} is not {root.shape}"
-    return why_not_compiled(arg)
+@dataclass
+class _Growing:
+    """A group that grows from its root towards its operands.
+
+    ``times``: how often the expression of each member stands in that of the result. ``refused``: why a value did not
+    join when it was last asked for.
+    """
+
+    root: Call
+    uses: Mapping[Expr, int]
+    taken: set[Expr]
+    limits: FusionLimits
+    anchor: Call | None = None
+    members: list[Call] = field(default_factory=list)
+    times: dict[Expr, int] = field(default_factory=dict)
+    refused: dict[Expr, str] = field(default_factory=dict)
+
+    def grown(self) -> Group:
+        waiting: list[Call] = []
+        self._join(self.root, 1, waiting)
+        while waiting:
+            node = waiting.pop()
+            operands = dict.fromkeys(arg for arg in node.args if isinstance(arg, Call))
+            for arg in sorted(operands, key=_starts, reverse=True):
+                if arg in self.times:
+                    continue
+                self.refused[arg] = self._why_not(arg)
+                if not self.refused[arg]:
+                    self._join(arg, self._repeats(arg), waiting)
+        order = dict.fromkeys(topological_order(self.root))
+        ordered = tuple(node for node in order if isinstance(node, Call) and node in self.times)
+        inputs = _outside(ordered)
+        stops = tuple(_boundary(value, self._reason(value)) for value in inputs if not isinstance(value, Var))
+        return Group(ordered, inputs, self.anchor, "", stops)
+
+    def _join(self, node: Call, times: int, waiting: list[Call]) -> None:
+        self.members.append(node)
+        self.times[node] = times
+        if _kind(node) is Fusion.ELEMENTWISE:
+            waiting.append(node)
+        else:
+            self.anchor = node
+
+    def _repeats(self, value: Call) -> int:
+        """How often the expression of ``value`` would stand in that of the result."""
+        return sum(self.times[member] * member.args.count(value) for member in self.members)
+
+    def _reason(self, value: Expr) -> str:
+        """Why an input is not a member."""
+        if not isinstance(value, Call):
+            return "one of several results"
+        first = self.anchor or self.root
+        return self.refused.get(value) or f"{first.op} stands first in its kernel"
+
+    def _why_not(self, arg: Call) -> str:
+        """Why ``arg`` cannot join; empty when it can."""
+        if arg in self.taken:
+            return "it is part of another kernel"
+        inside = sum(member.args.count(arg) for member in self.members)
+        if self.uses[arg] != inside:
+            return f"{self.uses[arg]} uses, {inside} of them in this kernel"
+        kind = _kind(arg)
+        if kind is not Fusion.ELEMENTWISE and not _starts(arg):
+            return "it is computed on its own"
+        if kind is not Fusion.ELEMENTWISE and self.anchor is not None:
+            return f"the kernel has {self.anchor.op} already"
+        if arg.shape != self.root.shape:
+            return f"its shape {arg.shape} is not {self.root.shape}"
+        return why_not_compiled(arg) or self._limit(arg)
+
+    def _limit(self, arg: Call) -> str:
+        """Which limit of the target ``arg`` would break; empty when none."""
+        limits = self.limits
+        if len(self.members) >= limits.depth:
+            return f"the kernel has {len(self.members)} operators, the most for this target (depth)"
+        before, alone, together = (sum(map(nbytes, _outside(tuple(each)))) for each in (
+            self.members, [arg], [*self.members, arg]
+        ))  # fmt: skip
+        if together > limits.input_bytes and together > max(before, alone):
+            return f"the kernel would read {together:,} bytes, more than {limits.input_bytes:,} (input_bytes)"
+        repeated = (self._repeats(arg) - 1) * OPERATIONS.get(str(arg.op), 1) * arg.tensor_type.size
+        intensity = repeated / max(1, 2 * nbytes(arg))
+        if intensity > limits.recompute_intensity:
+            return (f"it would be computed {self._repeats(arg)} times: {intensity:g} operations for each byte saved, "
+                    f"more than {limits.recompute_intensity:g} (recompute_intensity)")  # fmt: skip
+        return ""
 
 
 def why_not_compiled(node: Call) -> str:
@@ -177,10 +258,5 @@ def _stand_in(arg: Expr, number: int) -> View:
 
 
 def _outside(members: tuple[Call, ...]) -> tuple[Expr, ...]:
-    inside = {id(member) for member in members}
-    found: dict[int, Expr] = {}
-    for member in members:
-        for arg in member.args:
-            if id(arg) not in inside and not isinstance(arg, Constant):
-                found.setdefault(id(arg), arg)
-    return tuple(found.values())
+    operands = dict.fromkeys(arg for member in members for arg in member.args)
+    return tuple(arg for arg in operands if arg not in members and not isinstance(arg, Constant))

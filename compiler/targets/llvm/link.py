@@ -103,7 +103,7 @@ class _Linker:
 
     def run(self) -> CpuModel:
         main = self.module.main
-        groups = group_calls(main.body)
+        groups = group_calls(main.body, self.target.fusion)
         if sum(_work(group) for group in groups) < WORK_WORTH_THREADS:
             self.threads = 1
         plan = plan_layouts(groups, main.results)

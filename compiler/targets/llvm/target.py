@@ -13,11 +13,28 @@ llvm.initialize_all_asmprinters()
 
 
 @dataclass(frozen=True)
+class FusionLimits:
+    """How far operators are made one kernel.
+
+    ``depth``: operators of a kernel. Time to compile grows with it, while all that a cut costs is one tensor written
+    and read.
+    ``input_bytes``: bytes of the tensors that a kernel reads, constants apart. They are all alive while it runs, so
+    this bounds what fusion may add to a model's memory. An operator that reads more by itself is not refused.
+    ``recompute_intensity``: arithmetic operations that may be repeated for each byte of memory traffic that is saved,
+    where a value is used more than once in a kernel and so is computed at each use.
+    """
+
+    depth: int = 32
+    input_bytes: int = 256 << 20
+    recompute_intensity: float = 4.0
+
+
+@dataclass(frozen=True)
 class CpuTarget:
     """A processor. ``features`` are LLVM's (``+avx2,-sse4a``); the rest is derived from them.
 
     ``vector_bytes``: width of a vector register. ``registers``: how many there are. ``dot_product``: whether bytes are
-    multiplied and added up four at a time into int32 (AVX-512 VNNI).
+    multiplied and added up four at a time into int32 (AVX-512 VNNI). ``fusion``: limits of what becomes one kernel.
     """
 
     triple: str
@@ -26,6 +43,7 @@ class CpuTarget:
     vector_bytes: int
     registers: int
     dot_product: bool
+    fusion: FusionLimits = FusionLimits()
 
     @property
     def float_lanes(self) -> int:
@@ -70,7 +88,9 @@ def named_target(name: str) -> CpuTarget:
 def _described(triple: str, cpu: str, features: str) -> CpuTarget:
     present = {item[1:] for item in features.split(",") if item.startswith("+")}
     if not triple.startswith("x86_64"):
-        return CpuTarget(triple, cpu, features, 16, 16 if triple.startswith("armv7") else 32, False)
+        armv7 = triple.startswith("armv7")
+        fusion = FusionLimits(input_bytes=32 << 20) if armv7 else FusionLimits()  # boards with 512 MiB
+        return CpuTarget(triple, cpu, features, 16, 16 if armv7 else 32, False, fusion)
     if "avx512f" in present and "avx512vl" in present and "avx512bw" in present:
         # LLVM otherwise prefers 256-bit registers on some of these processors.
         wide = f"{features},-prefer-256-bit"
