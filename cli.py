@@ -49,7 +49,7 @@ from .runtime.profile import profile, write_json
 from .runtime.profile_report import bound_table, cause_table, gemm_table, outcome_table
 from .runtime.profile_whatif import Recompile, predict_runs, what_if
 from .runtime.report import engine_table, layer_table, placement_table
-from .runtime.report_cpu import cpu_table
+from .runtime.report_cpu import cpu_table, fusion_table
 from .runtime.trace import write_runs, write_trace
 from .sim.build import cache_folder
 from .sim.dram import DramModel
@@ -162,6 +162,7 @@ def run(
     device: Annotated[str, typer.Option("--device", "-d", help=f"Where to run: {', '.join(DEVICES)}.")] = "fsim",
     target: Annotated[str, typer.Option("--target", help="accel, or cpu: this machine's processor.")] = "accel",
     threads: Annotated[int, typer.Option(min=1, help="Threads (target cpu only).")] = 1,
+    report: Annotated[bool, typer.Option("--report", help="Also print what was fused (target cpu only).")] = False,
     inputs: Annotated[
         Path | None, typer.Option("--input", "-i", help="A .npz with one array per input, or a .npy. Default: random.")
     ] = None,
@@ -176,7 +177,7 @@ def run(
     if target not in TARGETS:
         raise InputError(f"there is no target {target!r}", hint=f"choose {' or '.join(TARGETS)}")
     if target == "cpu":
-        results = _run_on_cpu(source, threads, inputs, seed)
+        results = _run_on_cpu(source, threads, inputs, seed, report)
         trace = None
     else:
         compiled = load_artifact(source)
@@ -201,7 +202,9 @@ def run(
         out.print(f"wrote {trace} ({write_trace(module, trace):,} slices); open it at https://ui.perfetto.dev")
 
 
-def _run_on_cpu(source: Path, threads: int, inputs: Path | None, seed: int) -> dict[str, npt.NDArray[Any]]:
+def _run_on_cpu(
+    source: Path, threads: int, inputs: Path | None, seed: int, report: bool
+) -> dict[str, npt.NDArray[Any]]:
     with _progress("compiling") as status:
         compiled = compile_for_cpu(source, threads=threads, progress=status.update)
     values = read_inputs(compiled, inputs, seed)
@@ -211,6 +214,8 @@ def _run_on_cpu(source: Path, threads: int, inputs: Path | None, seed: int) -> d
     module.run(values)
     seconds = time.perf_counter() - started
     out.print(cpu_table(compiled))
+    if report:
+        out.print(fusion_table(compiled))
     out.print(f"{seconds * 1e3:.3f} ms a run on {compiled.processor.split()[1]}")
     return results
 

@@ -78,6 +78,7 @@ class CpuLayer:
     macs: int
     reason: str = ""  # why NumPy runs it; empty where it is compiled
     boundaries: tuple[str, ...] = ()  # operands that were not fused, and why
+    saved_bytes: int = 0  # memory traffic that there would be if its operators were not fused
 
     @property
     def placement(self) -> str:

@@ -24,3 +24,18 @@ def cpu_table(model: CpuModel) -> RenderableType:
             f"{layer.macs:,}", f"{layer.macs / total:.1%}",
         )  # fmt: skip
     return Group(table, *(f"{layer.name} runs in NumPy: {layer.reason}" for layer in model.layers if layer.reason))
+
+
+def fusion_table(model: CpuModel) -> RenderableType:
+    """For each kernel: the memory traffic that its fusion saves, and why what makes its operands is not part of it."""
+    table = Table(title=f"{model.name} on the CPU: fusion", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in ("kernel", "operators"):
+        table.add_column(heading, overflow="fold")
+    table.add_column("bytes saved", justify="right", no_wrap=True)
+    table.add_column("not fused, and why", overflow="fold")
+    layers = [layer for layer in model.layers if layer.operators]  # a change of layout has none
+    for layer in layers:
+        table.add_row(layer.name, " + ".join(layer.operators), f"{layer.saved_bytes:,}", "\n".join(layer.boundaries))
+    fused, saved = model.statistics["fused_groups"], model.statistics["saved_bytes"]
+    text = f"{fused} of {len(layers)} kernels are fused, which saves {saved:,} bytes of memory traffic in a run"
+    return Group(table, text)

@@ -44,7 +44,8 @@ def test_the_command_compares_and_runs() -> None:
     assert result.exit_code == 0
     assert "relu2_QuantizeLinear_Output" in result.output
     assert "tensors agree" in result.output
-    result = CliRunner().invoke(app, ["run", str(MODEL), "--target", "cpu", "--threads", "2"])
+    result = CliRunner().invoke(app, ["run", str(MODEL), "--target", "cpu", "--threads", "2", "--report"])
     assert result.exit_code == 0, result.output
     assert "1 thread: placement" in result.output  # a small model
+    assert "kernels are fused, which saves" in result.output
     assert "logits: float32[1, 10]" in result.output

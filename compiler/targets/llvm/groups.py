@@ -137,7 +137,7 @@ def _on_its_own(node: Call, reason: str) -> Group:
 
 def _boundary(value: Expr, why: str) -> str:
     made = _roots(value)[0]
-    return f"{made.op if isinstance(made, Call) else 'value'} of {made.span}: {why}"
+    return f"{made.op if isinstance(made, Call) else 'value'} of {made.span.node or 'unknown place'}: {why}"
 
 
 def _starts(node: Call) -> bool:
@@ -150,7 +150,7 @@ class _Growing:
     """A group that grows from its root towards its operands.
 
     ``times``: how often the expression of each member stands in that of the result. ``refused``: why a value did not
-    join when it was last asked for.
+    join when it was last asked for. ``cut``: those of them that may be in the kernel of their consumer, but not here.
     """
 
     root: Call
@@ -161,6 +161,7 @@ class _Growing:
     members: list[Call] = field(default_factory=list)
     times: dict[Expr, int] = field(default_factory=dict)
     refused: dict[Expr, str] = field(default_factory=dict)
+    cut: dict[Call, None] = field(default_factory=dict)
 
     def grown(self) -> Group:
         waiting: list[Call] = []
@@ -171,9 +172,14 @@ class _Growing:
             for arg in sorted(operands, key=_starts, reverse=True):
                 if arg in self.times:
                     continue
-                self.refused[arg] = self._why_not(arg)
+                never = self._why_not(arg)
+                self.refused[arg] = never or self._why_not_here(arg)
                 if not self.refused[arg]:
                     self._join(arg, self._repeats(arg), waiting)
+                elif not never:
+                    self.cut[arg] = None
+        for arg in self.cut:
+            self._move_cut(arg)
         order = dict.fromkeys(topological_order(self.root))
         ordered = tuple(node for node in order if isinstance(node, Call) and node in self.times)
         inputs = _outside(ordered)
@@ -188,6 +194,23 @@ class _Growing:
         else:
             self.anchor = node
 
+    def _move_cut(self, value: Call) -> None:
+        """Operators that only ``value`` feeds go to its kernel, as many as make the tensor between the two smallest."""
+        node, behind, given = value, [], 0
+        smallest = nbytes(value)
+        while True:
+            readers = [member for member in self.members if node in member.args]
+            if len(readers) != 1 or readers[0] == self.root or _outside((readers[0],)) != (node,):
+                break
+            node = readers[0]
+            behind.append(node)
+            if nbytes(node) < smallest:
+                smallest, given = nbytes(node), len(behind)
+        for node in behind[:given]:
+            self.members.remove(node)
+            del self.times[node]
+            self.refused[node] = f"{self.refused[value]}; cut where the fewest bytes cross"
+
     def _repeats(self, value: Call) -> int:
         """How often the expression of ``value`` would stand in that of the result."""
         return sum(self.times[member] * member.args.count(value) for member in self.members)
@@ -200,7 +223,7 @@ class _Growing:
         return self.refused.get(value) or f"{first.op} stands first in its kernel"
 
     def _why_not(self, arg: Call) -> str:
-        """Why ``arg`` cannot join; empty when it can."""
+        """Why ``arg`` cannot be in one kernel with all its consumers; empty when it can."""
         if arg in self.taken:
             return "it is part of another kernel"
         inside = sum(member.args.count(arg) for member in self.members)
@@ -209,15 +232,15 @@ class _Growing:
         kind = _kind(arg)
         if kind is not Fusion.ELEMENTWISE and not _starts(arg):
             return "it is computed on its own"
-        if kind is not Fusion.ELEMENTWISE and self.anchor is not None:
-            return f"the kernel has {self.anchor.op} already"
         if arg.shape != self.root.shape:
             return f"its shape {arg.shape} is not {self.root.shape}"
-        return why_not_compiled(arg) or self._limit(arg)
+        return why_not_compiled(arg)
 
-    def _limit(self, arg: Call) -> str:
-        """Which limit of the target ``arg`` would break; empty when none."""
+    def _why_not_here(self, arg: Call) -> str:
+        """What this kernel, or a limit of the target, has against ``arg``; empty when nothing."""
         limits = self.limits
+        if _starts(arg) and self.anchor is not None:
+            return f"the kernel has {self.anchor.op} already"
         if len(self.members) >= limits.depth:
             return f"the kernel has {len(self.members)} operators, the most for this target (depth)"
         before, alone, together = (sum(map(nbytes, _outside(tuple(each)))) for each in (

@@ -267,8 +267,9 @@ class _Linker:
         operators = tuple(str(node.op) for node in group.members)
         shape = group.root.shape if isinstance(group.root.type, TensorType) else ()
         layer = CpuLayer(
-            group.name, group.span.nodes, kind, operators, shape, _macs(group), group.reason, group.boundaries
-        )
+            group.name, group.span.nodes, kind, operators, shape, _macs(group), group.reason, group.boundaries,
+            group.saved_bytes,
+        )  # fmt: skip
         self.layers.append(layer)
         if self.dump is not None and kernel is not None:
             self.dump(f"{len(self.layers):03}.{group.name}", str(kernel.schedule()))
@@ -322,6 +323,8 @@ class _Linker:
         )  # fmt: skip
         figures = {
             "kernels": len(self.objects), "code_bytes": sum(map(len, codes)), "constant_bytes": self.blob_bytes,
+            "fused_groups": sum(len(layer.operators) > 1 for layer in self.layers),
+            "saved_bytes": sum(layer.saved_bytes for layer in self.layers),
             "arena_bytes": arena, "arena_bytes_unshared": unshared, "link_seconds": time.perf_counter() - started,
         }  # fmt: skip
         return replace(model, statistics=figures)

@@ -103,6 +103,22 @@ def test_bytes_saved_are_those_of_members_that_are_not_results() -> None:
     assert group.saved_bytes == 256 * 2
 
 
+def test_a_kernel_is_cut_where_the_fewest_bytes_cross() -> None:
+    data = Var("data", TensorType((1, 4, 6, 6), "int8"))
+    numbers = Constant(np.ones(8, np.int32))
+
+    def narrow(value: Expr) -> Expr:
+        return call("requantise", value, numbers, numbers, numbers)
+
+    one, other = (narrow(call("conv2d", data, Constant(np.full((8, 4, 1, 1), value, np.int8)))) for value in (1, 2))
+    both = call("multiply_accumulate", call("multiply_immediate", one, weight=3), other, weight=5)
+    first, second = group_calls(narrow(both), FusionLimits())
+    assert operators([first]) == [("conv2d", "requantise")]  # not the sums, nor the product, of four bytes each
+    assert second.boundaries == (
+        "requantise of unknown place: the kernel has conv2d already; cut where the fewest bytes cross",
+    )
+
+
 def test_small_processors_have_other_limits() -> None:
     assert named_target("armv7a").fusion.input_bytes < host_target().fusion.input_bytes
 

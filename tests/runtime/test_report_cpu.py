@@ -1,0 +1,54 @@
+"""What the tables about a model on the CPU say, of a graph small enough to count the bytes by hand."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import weft
+from rich.console import Console
+from weft.compiler.graph import Attrs, Constant, Function, Module, Span, TensorType, Tuple, Var, call
+from weft.runtime.report_cpu import cpu_table, fusion_table
+
+
+@pytest.fixture(scope="module")
+def model() -> weft.CpuModel:
+    """A convolution with a swish behind it; a sum over its image is a second output."""
+    x = Var("x", TensorType((1, 16, 4, 4), "float32"))  # 1,024 bytes
+    weights = Constant(np.ones((16, 16, 1, 1), np.float32))
+    product = call("nn.conv2d", x, weights, span=Span(("conv",)))
+    swish = call("nn.multiply", product, call("nn.sigmoid", product), span=Span(("swish",)))
+    total = call("nn.reduce_sum", swish, axes=(2, 3), keepdims=True, span=Span(("total",)))
+    scaled = call("nn.multiply", total, Constant(np.float32(0.5)))
+    body = Tuple((swish, scaled))
+    return weft.compile(Module(Function((x,), body, Attrs({"name": "main", "outputs": ("a", "b")}))), target="cpu")
+
+
+def text(table: object) -> str:
+    console = Console(width=160, file=io.StringIO())
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get()
+
+
+def test_statistics_count_what_fusion_saves(model: weft.CpuModel) -> None:
+    swish = 1024 * 3 + 1024 * 2  # the sums: a write and two reads; their sigmoid: a write and a read
+    total = 64 * 2
+    assert [layer.saved_bytes for layer in model.layers if layer.operators] == [swish, total]
+    assert model.statistics["saved_bytes"] == swish + total
+    assert model.statistics["fused_groups"] == 2
+
+
+def test_the_table_of_fusion_names_what_is_fused_and_what_is_not_and_why(model: weft.CpuModel) -> None:
+    lines = [" ".join(line.split()) for line in text(fusion_table(model)).splitlines()]
+    assert "conv nn.conv2d + nn.sigmoid + nn.multiply 5,120" in lines
+    assert ("total nn.reduce_sum + nn.multiply 128 nn.multiply of swish: nn.reduce_sum stands first in its kernel"
+            in lines)  # fmt: skip
+    assert "2 of 2 kernels are fused, which saves 5,248 bytes of memory traffic in a run" in lines
+
+
+def test_the_table_of_placement_has_a_row_for_every_kernel(model: weft.CpuModel) -> None:
+    shown = text(cpu_table(model))
+    assert all(layer.name in shown for layer in model.layers)
+    assert "4,096" in shown
