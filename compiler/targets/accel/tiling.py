@@ -22,6 +22,9 @@ AXES = ("no", "cd", "y", "x")
 INSTRUCTION_OVERHEAD = 24
 """Cycles assumed lost where one matrix instruction follows another, tokens included."""
 
+READ_LATENCY = 100
+"""Cycles assumed from the address of a read to its data."""
+
 UNEVEN_PENALTY = 0.01
 """Share of the cost that each axis adds whose last tile is smaller: loop registers have to be set again."""
 
@@ -120,6 +123,18 @@ class Problem:
         return sum(3 for stage, _ in stages.parameters if stage != stages.reduce)
 
     @property
+    def input_bytes(self) -> float:
+        """Bytes for which the bus is taken by one input entry of a matrix product.
+
+        Where an entry holds a part of the channels that are stored together, the entries of one part lie apart: each is
+        a burst, and there can be no more of them than reads may be under way.
+        """
+        config = self.config
+        if self.kernel.blocks.channels == config.block_in:
+            return config.inp_bytes
+        return max(config.inp_bytes, config.bus_bytes * READ_LATENCY / config.read_outstanding)
+
+    @property
     def parameter_bytes(self) -> float:
         """Bytes in DRAM of one entry of ``parameters``, on average: depthwise weights are widened on the way."""
         weights = self.parameters - self.requantise_parameters
@@ -211,7 +226,7 @@ def buffers_of(problem: Problem, tiling: Tiling) -> Iterator[_Buffer]:
     chunks = _chunks(problem, tiling)
     read = tiling.reduction or tiling.groups
     data_copies, data_loads = placed(problem.data_axes) if chunks == 1 else (threads, tiles * chunks)
-    yield _Buffer("inp", read * height * width, data_copies, data_loads, config.inp_bytes * inside)
+    yield _Buffer("inp", read * height * width, data_copies, data_loads, problem.input_bytes * inside)
     wgt_copies, wgt_loads = placed(CHANNEL_AXES) if chunks == 1 else (threads, tiles * chunks)
     matrices = groups * (tiling.reduction or 1) * problem.taps
     yield _Buffer("wgt", matrices, wgt_copies, wgt_loads, config.wgt_bytes)
