@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from .errors import ScheduleError
 from .ir import (
     Allocate,
+    BinOp,
     Block,
     Buffer,
     Const,
@@ -28,7 +29,7 @@ from .ir import (
     sequence,
 )
 from .printer import expr_text
-from .simplify import UNBOUNDED, Simplifier, lower_bound, upper_bound
+from .simplify import UNBOUNDED, Linear, Simplifier, constant_range, linear_form, lower_bound, upper_bound
 from .stages import check_inputs_available, plain_axes, sources
 from .tree import (
     drop_allocation,
@@ -227,6 +228,12 @@ def _window(
     extents: list[Expr] = []
     most: list[int] = []
     for axis, size in enumerate(buffer.shape):
+        shifted = _shifted_window([(indices[axis], inner) for indices, inner in accesses], outer, size)
+        if shifted is not None:
+            starts.append(simplifier.simplify(shifted[0]))
+            extents.append(Const(shifted[1]))
+            most.append(shifted[1])
+            continue
         low: Expr | None = None
         high: Expr | None = None
         for indices, inner in accesses:
@@ -248,6 +255,35 @@ def _window(
         extents.append(extent)
         most.append(max(1, size if bound >= UNBOUNDED else min(bound, size)))
     return Window(tuple(starts), tuple(extents), tuple(most))
+
+
+def _shifted_window(
+    accesses: list[tuple[Expr, list[tuple[Var, Expr]]]], outer: list[tuple[Var, Expr]], size: int
+) -> tuple[Expr, int] | None:
+    """First index and count of what is accessed around a common place that is a minimum, as ``split_shifted`` makes
+    it: the place need not be known, since it cancels in the count. None if there is no such place, or if it might be
+    outside of the dimension."""
+    simplifier = Simplifier(outer)
+    places: set[Expr] = set()
+    lowest: list[int] = []
+    highest: list[int] = []
+    for index, inner in accesses:
+        total = linear_form(simplifier.simplify(index))
+        own = {var for var, _ in inner}
+        place = Linear({atom: factor for atom, factor in total.terms.items() if not free_vars(atom) & own})
+        low, high = constant_range(total.add(place, -1).to_expr(), [*outer, *inner])
+        places.add(place.to_expr())
+        lowest.append(low)
+        highest.append(high)
+    if len(places) != 1 or max(map(abs, (*lowest, *highest))) >= UNBOUNDED:
+        return None
+    (common,) = places
+    if not any(isinstance(node, BinOp) and node.op in ("min", "max") for node in walk_exprs(common)):
+        return None
+    low, high = min(lowest), max(highest)
+    first, last = lower_bound(common + low, outer), upper_bound(common + high, outer)
+    inside = isinstance(first, Const) and isinstance(last, Const) and first.value >= 0 and last.value < size
+    return (common + low, high + 1 - low) if inside else None
 
 
 def _retarget_nest(nest: Stmt, leaf: Block, axes: tuple[Var | None, ...], window: Window) -> Stmt:

@@ -10,12 +10,15 @@ from .errors import ScheduleError
 from .independence import check_independent
 from .ir import Allocate, Block, Const, Expr, For, IntrinsicCall, PrimFunc, Stmt, Var, loop_nest, minimum
 from .names import fresh_name, taken_names
+from .overlap import check_no_overlap
 from .printer import expr_text as text
+from .simplify import Simplifier
 from .tree import (
     find_loop,
     loops_of,
     map_leaves,
     ranges_of,
+    reduction_vars,
     rewrite,
     simplify_tree,
 )
@@ -62,6 +65,42 @@ def split(func: PrimFunc, loop: Var, factors: Sequence[int | None]) -> tuple[Pri
             hint="give None as the first factor",
         )
     return rewrite(func, node, nest), variables
+
+
+def split_shifted(func: PrimFunc, loop: Var, factor: int) -> tuple[PrimFunc, tuple[Var, Var]]:
+    """Split a loop into two, of which the inner one always runs ``factor`` times: where that does not divide the
+    extent, the last run starts earlier, and what it shares with the run before is computed twice.
+
+    ScheduleError if the loop may run fewer than ``factor`` times, or if computing an element again would change it.
+    """
+    path = find_loop(func, loop)
+    node, at = _loop(func, loop), f"loop {loop.name!r}"
+    _refuse_marked(node, "split_shifted")
+    if factor < 1:
+        raise ScheduleError(f"split_shifted: the factor is {factor}, but must be at least 1", at=at)
+    reducing = reduction_vars(node).get(loop)
+    if reducing is not None:
+        raise ScheduleError(
+            f"split_shifted: loop {loop.name!r} is a reduction of block {reducing!r}, which would add elements twice",
+            at=at,
+            hint="use split",
+        )
+    simplifier = Simplifier(ranges_of(path[:-1]))
+    least = simplifier.range_of(node.extent)[0]
+    if least < factor:
+        raise ScheduleError(
+            f"split_shifted: the factor is {factor}, but loop {loop.name!r} may run only {max(0, least)} times",
+            at=at,
+            hint="use split, or a smaller factor",
+        )
+    taken = taken_names(func)
+    outer, inner = Var(fresh_name(f"{loop.name}_o", taken)), Var(fresh_name(f"{loop.name}_i", taken))
+    value = minimum(outer * factor, node.extent - factor) + inner
+    body = _rename_reductions(substitute_stmt(node.body, {loop: value}), {loop: (outer, inner)})
+    nest = loop_nest([(outer, (node.extent + (factor - 1)) // factor), (inner, Const(factor))], body)
+    func = rewrite(func, node, simplify_tree(nest, ranges_of(path[:-1])))
+    check_no_overlap(find_loop(func, outer)[-1], "split_shifted")
+    return func, (outer, inner)
 
 
 def tile(
@@ -165,6 +204,7 @@ def reorder(func: PrimFunc, order: Sequence[Var]) -> PrimFunc:
     body = loops_of(nest)[-1].body
     for loop in reversed(ordered):
         body = replace(loop, body=body)
+    check_no_overlap(body, "reorder")
     return rewrite(func, nest[0], body)
 
 

@@ -9,6 +9,7 @@ from .errors import ScheduleError
 from .evaluate import identity
 from .ir import Allocate, BinOp, Block, Buffer, Const, Expr, For, Load, PrimFunc, Stmt, Store, Var, loop_nest, sequence
 from .names import fresh_name, taken_names
+from .overlap import check_no_overlap
 from .printer import expr_text
 from .simplify import constant_range
 from .tree import find_block, find_loop, loops_of, own_nest, plain_block, ranges_of, rewrite, simplify_tree
@@ -58,6 +59,7 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
     init = loop_nest(loops, Block(name, "reduce-init", Store(leaf.body.buffer, indices, leaf.init)))
     func = rewrite(func, leaf, replace(leaf, kind="reduce-update", init=None))
     path = find_loop(func, loop)
+    check_no_overlap(path[-1], "decompose_reduction")
     init = simplify_tree(init, ranges_of(path[:-1]))
     return rewrite(func, path[-1], sequence(init, path[-1])), name
 

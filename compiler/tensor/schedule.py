@@ -99,6 +99,13 @@ class Schedule:
         self._record(func, "split", [var.name for var in variables], loop=_name(loop), factors=chosen)
         return variables
 
+    def split_shifted(self, loop: Loop, factor: int) -> tuple[Var, Var]:
+        """Split a loop into (outer, inner) with ``inner`` always running ``factor`` times: where that does not divide,
+        the last run starts earlier, and some elements are computed twice."""
+        func, variables = loops.split_shifted(self.func, _var(loop), factor)
+        self._record(func, "split_shifted", [var.name for var in variables], loop=_name(loop), factor=factor)
+        return variables
+
     def tile(self, order: Sequence[Loop], factors: Sequence[int]) -> tuple[Var, ...]:
         """Split directly nested loops, each by its factor, and put all outer loops around all inner ones: for loops
         (y, x) gives (y_o, x_o, y_i, x_i)."""
@@ -224,6 +231,7 @@ def create_schedule(
 REPLAYED = frozenset(
     {
         "split",
+        "split_shifted",
         "tile",
         "fuse",
         "reorder",

@@ -21,6 +21,7 @@ from .ir import (
     sequence,
 )
 from .names import fresh_name, taken_names
+from .overlap import overlapping_loops
 from .tree import (
     drop_allocation,
     find_allocation,
@@ -220,6 +221,8 @@ def inplace(func: PrimFunc, block: str, buffer_name: str) -> PrimFunc:
         raise ScheduleError(
             f"inplace: block {block!r} reads {buffer_name!r} at another element than the one it writes", at=at
         )
+    if overlapping_loops(leaf):
+        raise ScheduleError(f"inplace: elements of block {block!r} are computed twice (split_shifted)", at=at)
     if replace(source, name=target.name) != target:
         raise ScheduleError(
             f"inplace: {source.name!r} and {target.name!r} differ in shape, type, memory or alignment",

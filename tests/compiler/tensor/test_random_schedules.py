@@ -16,7 +16,7 @@ from .programs import PROGRAMS
 SCOPES = ["global", "near"]
 # Those that move stages come more often: they meet the most conditions.
 MOVES = ["compute_at", "compute_at", "compute_at", "reverse_compute_at", "reverse_compute_at"]
-LOOPS = ["split", "split", "tile", "fuse", "reorder", "mark"]
+LOOPS = ["split", "split", "split_shifted", "tile", "fuse", "reorder", "mark"]
 STAGES = ["cache_read", "cache_write", "compute_inline", "decompose", "rfactor", "inplace"]
 STORAGE = ["scope", "storage_align", "double_buffer"]
 PRIMITIVES = [*MOVES, *LOOPS, *STAGES, *STORAGE]
@@ -37,6 +37,8 @@ def random_step(schedule: t.Schedule, data: st.DataObject) -> None:
     match kind:
         case "split":
             schedule.split(loop, data.draw(st.integers(1, 5), "factor"))
+        case "split_shifted":
+            schedule.split_shifted(loop, data.draw(st.integers(1, 5), "factor"))
         case "tile":
             position = loops.index(loop)
             order = loops[position : position + data.draw(st.integers(1, 3), "count")]
