@@ -58,8 +58,9 @@ def emit_function(builder: ll.IRBuilder, name: str, arguments: Sequence[Value]) 
 
 
 def multiply_add(builder: ll.IRBuilder, a: Value, b: Value, c: Value) -> Value:
-    """``a * b + c``, rounded once."""
-    return intrinsic(builder, "llvm.fma", a.type, [a, b, c])
+    """``a * b + c``: rounded once where the processor has an instruction for it, else twice. (``llvm.fma`` would then
+    call the C library, once a lane.)"""
+    return intrinsic(builder, "llvm.fmuladd", a.type, [a, b, c])
 
 
 def _polynomial(builder: ll.IRBuilder, coefficients: Sequence[float], x: Value) -> Value:
