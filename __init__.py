@@ -14,9 +14,12 @@ On this machine's processor:
 from .api import compile, load
 from .compiler.compiled import CompiledModel
 from .compiler.compiled_cpu import CpuModel
+from .compiler.compiled_symbolic import SymbolicCpuModel
+from .compiler.frontends import infer_types
 from .hw.config import PYNQ, TINY, WIDE, CoreConfig, named_config
 from .runtime.artifact import save
 from .runtime.cpu import CpuModule
+from .runtime.cpu_symbolic import SymbolicCpuModule
 from .runtime.device import Device, FsimDevice, NullDevice, RtlDevice, open_device
 from .runtime.module import LoadedModule
 from .runtime.trace import write_trace
@@ -34,7 +37,10 @@ __all__ = [
     "LoadedModule",
     "NullDevice",
     "RtlDevice",
+    "SymbolicCpuModel",
+    "SymbolicCpuModule",
     "compile",
+    "infer_types",
     "load",
     "named_config",
     "open_device",

@@ -23,10 +23,11 @@ from rich.table import Table
 from .api import TARGETS
 from .compare import COMPARED, ModelInputs, compare, model_inputs
 from .compiler.compile import compile_model
-from .compiler.compile_cpu import compile_for_cpu
+from .compiler.compile_cpu import compile_for_any_size
 from .compiler.compiled import AccelStep, CompiledModel
-from .compiler.compiled_cpu import CpuModel
-from .compiler.frontends import from_onnx
+from .compiler.compiled_cpu import CpuModel, CpuTensor
+from .compiler.compiled_symbolic import SymbolicCpuModel
+from .compiler.frontends import from_onnx, infer_types
 from .compiler.graph import Blocks, GraphError
 from .compiler.passes import installed_passes, integer_passes, load_pass, target_passes
 from .compiler.passes.pipeline import PassOptions
@@ -41,6 +42,7 @@ from .hw.verilog import emit_verilog
 from .runtime.artifact import load as load_artifact
 from .runtime.artifact import save as save_artifact
 from .runtime.cpu import CpuModule
+from .runtime.cpu_symbolic import SymbolicCpuModule
 from .runtime.device import DEVICES, RtlDevice
 from .runtime.errors import DeviceError, InputError, RuntimeLayerError
 from .runtime.module import StepRun, load
@@ -90,6 +92,9 @@ class TimedDevice(StrEnum):
 ConfigOption = Annotated[
     str, typer.Option("--config", "-c", help=f"Core: {', '.join(NAMED)}, or a JSON file with the fields of CoreConfig.")
 ]
+ShapeOption = Annotated[
+    list[str] | None, typer.Option("--shape", help="Shape of a dynamic input, as NAME=1x3x224x224; repeat for more.")
+]
 
 
 def main() -> None:
@@ -107,9 +112,7 @@ def compile_command(
     config: ConfigOption = "pynq",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Artifact; default: MODEL.weft.")] = None,
     vthreads: Annotated[int, typer.Option(min=1, max=8, help="Virtual threads that hide latency.")] = 2,
-    shape: Annotated[
-        list[str] | None, typer.Option(help="Shape of a dynamic input, as NAME=1x3x224x224; repeat for more.")
-    ] = None,
+    shape: ShapeOption = None,
     strict: Annotated[bool, typer.Option(help="Refuse a model of which any node would run on the host.")] = False,
     dump: Annotated[Path | None, typer.Option(help="Folder for the loop IR of every layer, as text.")] = None,
     added: Annotated[
@@ -157,6 +160,24 @@ def passes_command() -> None:
 
 
 @app.command()
+def shapes(
+    model: Annotated[Path, typer.Argument(help="ONNX model.")],
+    shape: ShapeOption = None,
+) -> None:
+    """Print the type of every tensor of a model, for any size of what its inputs leave open."""
+    found = infer_types(model, _shapes(shape or []))
+    for name, kind in found.types.items():
+        out.print(f"{name}: {kind}", highlight=False, markup=False, soft_wrap=True)
+    for symbol, other in found.equal.items():
+        out.print(f"{symbol} must be equal to {other}", highlight=False, markup=False)
+    if found.multiple > 1:
+        out.print(f"for sizes that are multiples of {found.multiple}", highlight=False)
+    if found.otherwise:
+        text = f"sizes written as ? depend on the symbols in another way: {', '.join(found.otherwise)}"
+        out.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+@app.command()
 def run(
     source: Annotated[Path, typer.Argument(help="What 'weft compile' wrote; with --target cpu an ONNX model.")],
     device: Annotated[str, typer.Option("--device", "-d", help=f"Where to run: {', '.join(DEVICES)}.")] = "fsim",
@@ -169,15 +190,17 @@ def run(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the results to a .npz file.")] = None,
     trace: Annotated[Path | None, typer.Option("--trace", "-t", help="Write a Perfetto timeline (device rtl).")] = None,
     seed: Annotated[int, typer.Option(help="Seed of random inputs.")] = 0,
+    shape: ShapeOption = None,
 ) -> None:
     """Run an artifact and print its results; on rtl also the cycles of each layer and each engine.
 
-    With --target cpu: compile an ONNX model for this machine's processor, quantised or not, and run it.
+    With --target cpu: compile an ONNX model for this machine's processor, quantised or not, and run it. Sizes that the
+    model leaves open are those of the inputs; of random inputs as --shape says, by default 1.
     """
     if target not in TARGETS:
         raise InputError(f"there is no target {target!r}", hint=f"choose {' or '.join(TARGETS)}")
     if target == "cpu":
-        results = _run_on_cpu(source, threads, inputs, seed, report)
+        results = _run_on_cpu(source, threads, inputs, seed, report, _shapes(shape or []))
         trace = None
     else:
         compiled = load_artifact(source)
@@ -203,12 +226,19 @@ def run(
 
 
 def _run_on_cpu(
-    source: Path, threads: int, inputs: Path | None, seed: int, report: bool
+    source: Path, threads: int, inputs: Path | None, seed: int, report: bool, shapes: dict[str, tuple[int, ...]]
 ) -> dict[str, npt.NDArray[Any]]:
     with _progress("compiling") as status:
-        compiled = compile_for_cpu(source, threads=threads, progress=status.update)
-    values = read_inputs(compiled, inputs, seed)
-    module = CpuModule(compiled)
+        model = compile_for_any_size(source, threads=threads, shapes=shapes, progress=status.update)
+        if isinstance(model, SymbolicCpuModel):
+            sizes = dict.fromkeys(model.types.symbols, model.types.multiple)
+            sized = tuple(CpuTensor(each.name, each.at(sizes), each.dtype) for each in model.inputs)
+            values = read_inputs(ModelInputs(sized), inputs, seed)
+            module = SymbolicCpuModule(model).specialised(values)
+        else:
+            values = read_inputs(model, inputs, seed)
+            module = CpuModule(model)
+    compiled = module.model
     results = module.run(values)  # the first run touches all memory
     started = time.perf_counter()
     module.run(values)

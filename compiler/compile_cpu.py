@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from .compiled_cpu import CpuModel
-from .frontends import from_onnx
+from .compiled_symbolic import SymbolicCpuModel
+from .frontends import from_onnx, infer_types, load_model, symbolic_inputs
 from .graph import Module, calls
+from .graph.symbolic import sizes_text
 from .passes import STAGES, cse, dce, fold_batch_norm, fold_constants, integer_passes, simplify
 from .passes.manager import Pass
 from .passes.pipeline import PassOptions, run_passes
@@ -81,6 +83,39 @@ def compile_for_cpu(
     seconds = time.perf_counter() - started
     name = Path(model).stem if isinstance(model, (str, Path)) else compiled.name
     return replace(compiled, name=name, statistics={**compiled.statistics, "compile_seconds": seconds})
+
+
+def compile_for_any_size(
+    model: str | Path | bytes | Module | Any,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    progress: Callable[[str], None] | None = None,
+    **options: Any,
+) -> CpuModel | SymbolicCpuModel:
+    """As `compile_for_cpu`, but a model whose inputs leave sizes open stays open: it is compiled for each size when
+    that is first needed, and ``progress`` is called then. ``shapes`` fixes the inputs that it gives.
+
+    Raises ModelError for a model that cannot be read for any size.
+    """
+    if isinstance(model, Module):
+        return compile_for_cpu(model, shapes=shapes, progress=progress, **options)
+    report = progress or (lambda _: None)
+    report("reading the model")
+    source = load_model(model)
+    name = Path(model).stem if isinstance(model, (str, Path)) else "main"
+    inputs = symbolic_inputs(source, shapes)
+
+    def compile_with(known: Mapping[str, Sequence[int]] | None) -> CpuModel:
+        return replace(compile_for_cpu(source, shapes=known, progress=progress, **options), name=name)
+
+    def compile_at(sizes: Mapping[str, int]) -> CpuModel:
+        report(f"compiling for {sizes_text(sizes)}")
+        return compile_with({**(shapes or {}), **{each.name: each.at(sizes) for each in inputs}})
+
+    if all(isinstance(size, int) for each in inputs for size in each.shape):
+        return compile_with(shapes)
+    types = infer_types(source, shapes)
+    return SymbolicCpuModel(name, inputs, tuple(value.name for value in source.graph.output), types, compile_at)
 
 
 def is_source(module: Module) -> bool:

@@ -16,6 +16,7 @@ from ..compiler.compiled_cpu import TEAM_BYTES, CompiledStep, CopyStep, CpuModel
 from ..compiler.graph.dtypes import numpy_dtype
 from ..compiler.graph.evaluate import evaluate_function
 from .errors import InputError
+from .inputs import named_inputs
 
 Array = npt.NDArray[Any]
 ALIGNMENT = 64
@@ -51,6 +52,11 @@ class CpuModule:
         ]
         self._lock = threading.Lock()
 
+    @property
+    def arena_bytes(self) -> int:
+        """Memory that is allocated for tensors between kernels."""
+        return self._arena.nbytes
+
     def run(
         self, inputs: Mapping[str, Array] | Array, outputs: Mapping[str, Array] | None = None
     ) -> dict[str, Array]:
@@ -82,19 +88,10 @@ class CpuModule:
         return {tensor.name: array for tensor, array in zip(self.model.outputs, results, strict=True)}
 
     def _checked(self, inputs: Mapping[str, Array] | Array) -> list[Array]:
-        expected = {tensor.name: tensor for tensor in self.model.inputs}
-        if not isinstance(inputs, Mapping):
-            if len(expected) != 1:
-                raise InputError(f"the model has {len(expected)} inputs", hint=f"give a dict: {', '.join(expected)}")
-            inputs = {next(iter(expected)): inputs}
-        for name in inputs:
-            if name not in expected:
-                raise InputError(f"the model has no input {name!r}", hint=f"its inputs: {', '.join(expected)}")
+        values = named_inputs(inputs, [tensor.name for tensor in self.model.inputs])
         found: list[Array] = []
-        for name, tensor in expected.items():
-            if name not in inputs:
-                raise InputError(f"input {name!r} is missing")
-            value = np.asarray(inputs[name])
+        for name, tensor in zip(values, self.model.inputs, strict=True):
+            value = values[name]
             if value.shape != tensor.shape or value.dtype.name != tensor.dtype:
                 raise InputError(
                     f"input {name!r} must be {tensor.dtype}{list(tensor.shape)}, "

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from ..compiler.compiled import AccelStep, CompiledModel, HostStep, TensorSlot
@@ -16,6 +15,7 @@ from ..sim.result import RunResult
 from .artifact import load as load_artifact
 from .device import Device, Progress, open_device
 from .errors import CoreFaultError, InputError
+from .inputs import named_inputs
 
 Array = npt.NDArray[Any]
 
@@ -85,24 +85,17 @@ class LoadedModule:
         return {slot.name: values[slot.name] for slot in self.model.outputs}
 
     def _check_inputs(self, inputs: Mapping[str, Array] | Array) -> dict[str, Array]:
-        expected = {slot.name: slot for slot in self.model.inputs}
-        if not isinstance(inputs, Mapping):
-            if len(expected) != 1:
-                raise InputError(f"the model has {len(expected)} inputs", hint=f"give a dict: {', '.join(expected)}")
-            inputs = {next(iter(expected)): inputs}
-        for name in inputs:
-            if name not in expected:
-                raise InputError(f"the model has no input {name!r}", hint=f"its inputs: {', '.join(expected)}")
-        values: dict[str, Array] = {}
-        for name, slot in expected.items():
-            if name not in inputs:
-                raise InputError(f"input {name!r} is missing")
-            value = np.asarray(inputs[name])
+        values = named_inputs(inputs, [slot.name for slot in self.model.inputs])
+        for slot in self.model.inputs:
+            value = values[slot.name]
             if value.shape != slot.shape or value.dtype.name != slot.dtype:
+                resized = value.dtype.name == slot.dtype and value.ndim == len(slot.shape)
+                hint = f"sizes are fixed at compilation: --shape {slot.name}={'x'.join(map(str, value.shape))}"
                 raise InputError(
-                    f"input {name!r} must be {slot.dtype}{list(slot.shape)}, not {value.dtype.name}{list(value.shape)}"
+                    f"input {slot.name!r} must be {slot.dtype}{list(slot.shape)}, "
+                    f"not {value.dtype.name}{list(value.shape)}",
+                    hint=hint if resized else "",
                 )
-            values[name] = value
         return values
 
     def _run_program(self, step: AccelStep, values: dict[str, Array], trace: bool) -> StepRun:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 MODEL = Path(__file__).parents[1] / "examples" / "digits" / "digits.onnx"
@@ -108,3 +109,22 @@ def test_an_unknown_device_lists_the_known_ones(artifact: Path, tmp_path: Path) 
     result = weft("run", artifact, "-d", "fpga", folder=tmp_path)
     assert result.returncode == 1
     assert "unknown device 'fpga'; known: fsim, null, rtl" in result.stderr
+
+
+def test_a_model_with_an_open_batch_runs_for_any(tmp_path: Path) -> None:
+    text = '<ir_version: 10, opset_import: ["" : 21]> m (float[N, 3, H, 8] x) => (float[A, B, C, D] y)'
+    body = "{ y = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (x) z = Slice (y, s, e) }"
+    ends = "<int64[1] s = {0}, int64[1] e = {10}>"
+    onnx.save(onnx.parser.parse_model(text + ends + body), tmp_path / "open.onnx")
+    result = weft("shapes", "open.onnx", "--shape", "x=N", folder=tmp_path)
+    assert "--shape 'x=N' is not NAME=1x3x224x224" in result.stderr
+    result = weft("shapes", "open.onnx", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "x: float32[N, 3, H, 8]\n" in result.stdout
+    assert "y: float32[N, 3, ?, 4]\n" in result.stdout
+    assert "sizes written as ? depend on the symbols in another way: y, z\n" in result.stdout
+    np.save(tmp_path / "x.npy", np.zeros((5, 3, 4, 8), np.float32))
+    result = weft("run", "--target", "cpu", "open.onnx", "-i", "x.npy", folder=tmp_path)
+    assert "y: float32[5, 3, 2, 4]" in result.stdout
+    result = weft("run", "--target", "cpu", "open.onnx", "--shape", "x=2x3x6x8", folder=tmp_path)
+    assert "y: float32[2, 3, 3, 4]" in result.stdout

@@ -23,7 +23,8 @@ MAY_IMPORT = {
     "weft.compiler": ("weft.hw.isa", "weft.hw.config", "weft.hw.errors"),
     # runtime reads what the compiler hands over, and runs host functions through the operators' own NumPy meanings.
     "weft.runtime": (
-        "weft.sim", "weft.hw", "weft.compiler.compiled", "weft.compiler.compiled_cpu", "weft.compiler.graph",
+        "weft.sim", "weft.hw", "weft.compiler.compiled", "weft.compiler.compiled_cpu",
+        "weft.compiler.compiled_symbolic", "weft.compiler.graph",
     ),
     "weft.boards": ("weft.hw",),
     # A test of the RTL is judged by the functional simulator.

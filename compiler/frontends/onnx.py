@@ -67,14 +67,25 @@ def from_onnx(
     A result that is a sequence becomes the outputs ``name[0]``, ``name[1]``, ...
     Raises `ModelError`; its kind `NeedsValueError` has the expression whose value must be known.
     """
-    model = _load(source)
+    model = load_model(source)
     module = _Reader(model, dict(shapes or {}), dict(values or {}), require_quantised).module()
     if require_quantised:
         _require_quantised(module)
     return module
 
 
-def _load(source: str | Path | bytes | onnx.ModelProto) -> onnx.ModelProto:
+def tensor_types(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> dict[str, TensorType]:
+    """The types of the inputs and of what the nodes produce, by the names in ``model``. Raises `ModelError`."""
+    reader = _Reader(model, dict(shapes), {}, quantised=False)
+    params = reader.module().main.params
+    named = [param.name for param in params] + [name for node in model.graph.node for name in node.output]
+    values = {name: reader.values.get(name) for name in named}
+    return {name: value.type for name, value in values.items()
+            if isinstance(value, Expr) and isinstance(value.type, TensorType)}  # fmt: skip
+
+
+def load_model(source: str | Path | bytes | onnx.ModelProto) -> onnx.ModelProto:
+    """The protobuf of a model given as a path or as the bytes of a file. Raises `ModelError`."""
     if isinstance(source, onnx.ModelProto):
         model, name = source, "the model"
     else:
@@ -103,6 +114,7 @@ class _Reader(Scope):
         super().__init__(Reading(quantised, functions), opsets)
         self.graph, self.shapes, self.given = model.graph, shapes, given
         self.params: list[Var] = []
+        self.sizes: dict[str, int] = {}  # of symbols, by name
 
     def module(self) -> Module:
         self.add_initialisers(self.graph)
@@ -140,6 +152,7 @@ class _Reader(Scope):
         if unknown:
             known = ", ".join(repr(value.name) for value in inputs)
             raise ModelError(f"a shape is given for {unknown[0]!r}, but the inputs are {known}")
+        self._fix_symbols(inputs)
         for value in inputs:
             if not value.type.HasField("tensor_type"):
                 raise ModelError(
@@ -153,6 +166,15 @@ class _Reader(Scope):
             self.params.append(var)
             self.values[value.name] = var
 
+    def _fix_symbols(self, inputs: list[onnx.ValueInfoProto]) -> None:
+        """A shape that is given for one input fixes the named dimensions of the others."""
+        for value in inputs:
+            dims = value.type.tensor_type.shape.dim
+            given = self.shapes.get(value.name, ())
+            if len(given) == len(dims):
+                for dim, size in zip(dims, given, strict=True):
+                    self.sizes.setdefault(dim.dim_param, int(size))
+
     def _shape(self, value: onnx.ValueInfoProto) -> tuple[int, ...]:
         kind = value.type.tensor_type
         if not kind.HasField("shape"):
@@ -162,7 +184,7 @@ class _Reader(Scope):
                 f"input {value.name!r} has no shape",
                 hint=f"give it: shapes={{{value.name!r}: (1, 3, 224, 224)}}, with your sizes",
             )
-        declared = [dim.dim_value if dim.HasField("dim_value") else 0 for dim in kind.shape.dim]
+        declared = [max(dim.dim_value, 0) for dim in kind.shape.dim]
         if value.name in self.shapes:
             given = tuple(int(size) for size in self.shapes[value.name])
             fits = len(given) == len(declared) and all(
@@ -173,12 +195,15 @@ class _Reader(Scope):
                 raise ModelError(f"input {value.name!r} has the shape {wanted}, but {given} is given")
             return given
         for axis, (size, dim) in enumerate(zip(declared, kind.shape.dim, strict=True)):
-            if size <= 0:
+            if size <= 0 and dim.dim_param in self.sizes and dim.dim_param:
+                declared[axis] = self.sizes[dim.dim_param]
+            elif size <= 0:
                 example = tuple(other or 1 for other in declared)
                 called = f" ({dim.dim_param!r})" if dim.dim_param else ""
+                option = f"--shape {value.name}={'x'.join(map(str, example))}"
                 raise ModelError(
                     f"input {value.name!r}: dimension {axis}{called} is dynamic, but must be known",
-                    hint=f"give the shape, for example shapes={{{value.name!r}: {example}}}",
+                    hint=f"give the shape, for example shapes={{{value.name!r}: {example}}}, or {option}",
                 )
         return tuple(declared)
 

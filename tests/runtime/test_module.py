@@ -102,9 +102,11 @@ def test_a_flipped_bit_of_the_program_is_reported_and_the_next_run_is_right(mode
         ({"z": X}, "the model has no input 'z'; its inputs: x"),
         ({}, "input 'x' is missing"),
         ({"x": X[:2]}, r"input 'x' must be float32\[6, 4\], not float32\[2, 4\]"),
+        ({"x": X[:, :3]}, r"input 'x' must be float32\[6, 4\], not float32\[6, 3\]; sizes are fixed at compilation: "
+                          r"--shape x=6x3"),
         ({"x": X.astype(np.int8)}, r"input 'x' must be float32\[6, 4\], not int8\[6, 4\]"),
     ],
-)
+)  # fmt: skip
 def test_data_that_does_not_fit_is_refused(model: CompiledModel, inputs: dict[str, np.ndarray], message: str) -> None:
     with pytest.raises(InputError, match=message):
         load(model, "null").run(inputs)

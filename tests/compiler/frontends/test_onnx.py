@@ -328,7 +328,7 @@ def test_dynamic_shapes() -> None:
     with pytest.raises(
         ModelError,
         match=r"input 'x': dimension 0 \('batch'\) is dynamic, but must be known "
-        r"\(give the shape, for example shapes=\{'x': \(1, 4, 9, 10\)\}\)",
+        r"\(give the shape, for example shapes=\{'x': \(1, 4, 9, 10\)\}, or --shape x=1x4x9x10\)",
     ):
         from_onnx(model)
     assert from_onnx(model, {"x": (3, 4, 9, 10)}).main.params[0].type.shape == (3, 4, 9, 10)
