@@ -10,8 +10,9 @@ from ...graph.ir import Call, Constant, Expr
 from .convolution import data_layout, is_matrix_convolution
 from .groups import Group
 from .layouts import NO_HALO, PLAIN, PREFERRED_BLOCKS, Layout, channel_block
+from .products import is_matrix_product
 
-Kind = Literal["convolution", "blocked", "plain", "numpy", "alias"]
+Kind = Literal["convolution", "product", "blocked", "plain", "numpy", "alias"]
 
 POOLS = ("nn.max_pool", "nn.average_pool", "max_pool", "sum_pool")
 SPATIAL_REDUCTIONS = ("nn.reduce_mean", "nn.reduce_sum", "nn.reduce_max", "nn.reduce_min")
@@ -84,6 +85,8 @@ def _kind(
         return "numpy", 0
     if root.op == "reshape" and len(group.members) == 1 and root not in outputs and len(group.inputs) == 1:
         return "alias", 0
+    if anchor is not None and is_matrix_product(anchor):
+        return "product", 0
     if len(root.shape) != 4:
         return "plain", 0
     block = channel_block(root.shape[1])
