@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
 import statistics
 import sys
 import tempfile
@@ -29,7 +28,7 @@ import onnx
 import onnxruntime
 import openvino
 import weft
-from common import Record, print_table, write_json
+from common import Record, print_table, processor, write_json
 from weft.compiler.targets.llvm.target import host_target
 from weft.examples.models.build import build
 from weft.examples.models.images import images
@@ -159,17 +158,6 @@ def faults(measured: list[Measured]) -> list[str]:
     if mean > GEOMETRIC_MEAN_ALLOWED:
         found.append(f"the geometric mean is {mean:.2f} x onnxruntime")
     return found
-
-
-def processor() -> str:
-    """The processor's name as the system gives it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor()
 
 
 def main() -> int:

@@ -1,0 +1,125 @@
+"""Products of two computed matrices on the CPU beside onnxruntime: one process, engines taking turns.
+
+In every round each engine runs the same product a few times, and the fastest of these counts; the ratio is the median
+over the rounds of the ratio within a round, so that what else the machine does meets both alike. Results must agree
+within 1e-5 of the largest.
+
+    pip install -e .[bench]
+    python benchmarks/cpu_matmul.py                     # all sizes, 1 thread
+    python benchmarks/cpu_matmul.py 512x512x512 --threads 2
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import weft
+from common import print_table, processor
+from onnx import helper
+from weft.compiler.targets.llvm.target import host_target
+
+SHAPES = (
+    "64x64x64", "128x128x128", "256x256x256", "384x384x384", "512x512x512", "768x768x768", "1024x1024x1024",
+    "100x200x300", "127x127x127", "1x1024x1024", "8x1024x1024", "128x768x3072", "12x128x64x128", "12x128x128x64",
+    "12x197x64x197",
+)  # fmt: skip
+"""Batch (where there is one), rows, depth, columns."""
+
+TOLERANCE = 1e-5
+RATIO_WANTED = 1.5
+
+Run = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One shape. ``gigaflops``: median by engine; ``ratio``: of weft's time to onnxruntime's."""
+
+    shape: str
+    threads: int
+    gigaflops: dict[str, float]
+    ratio: float
+
+
+def matmul_model(left: tuple[int, ...], right: tuple[int, ...]) -> onnx.ModelProto:
+    """A model of one MatMul of its two inputs."""
+    kind = onnx.TensorProto.FLOAT
+    result = (*left[:-1], right[-1])
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["a", "b"], ["c"])], "matmul",
+        [helper.make_tensor_value_info(name, kind, shape) for name, shape in (("a", left), ("b", right))],
+        [helper.make_tensor_value_info("c", kind, result)],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def measure(shape: str, threads: int, rounds: int) -> Measured:
+    """Run both engines in turns."""
+    *batch, rows, depth, columns = map(int, shape.split("x"))
+    left, right = (*batch, rows, depth), (*batch, depth, columns)
+    generator = np.random.default_rng(0)
+    inputs = {name: generator.standard_normal(size).astype(np.float32) for name, size in (("a", left), ("b", right))}
+    model = matmul_model(left, right)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    module = weft.load(weft.compile(model, target="cpu", threads=threads))
+    result = {"c": np.zeros((*batch, rows, columns), np.float32)}
+    runs: dict[str, Run] = {
+        "weft": lambda: module.run(inputs, result)["c"],
+        "onnxruntime": lambda: session.run(None, inputs)[0],
+    }
+    mine, other = (np.asarray(run(), np.float64) for run in runs.values())
+    difference = float(np.abs(mine - other).max() / np.abs(other).max())
+    if difference > TOLERANCE:
+        raise SystemExit(f"{shape}: results differ by {difference:.1e}")
+    flops = 2.0 * np.prod([*batch, rows, depth, columns], dtype=np.float64)
+    repeats = max(3, min(200, int(2e8 / flops)))
+    best: dict[str, list[float]] = {name: [] for name in runs}
+    for number in range(rounds):
+        for name in sorted(runs, reverse=bool(number % 2)):
+            best[name].append(min(timed(runs[name]) for _ in range(repeats)))
+    ratio = statistics.median(a / b for a, b in zip(best["weft"], best["onnxruntime"], strict=True))
+    speeds = {name: float(flops) / statistics.median(values) / 1e9 for name, values in best.items()}
+    return Measured(shape, threads, speeds, ratio)
+
+
+def timed(run: Run) -> float:
+    """Seconds of one run."""
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("shapes", nargs="*", default=list(SHAPES), help="[batch x] rows x depth x columns")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=15)
+    arguments = parser.parse_args()
+    measured = [measure(shape, arguments.threads, arguments.rounds) for shape in arguments.shapes]
+    print(f"{processor()} ({host_target().cpu}), load {os.getloadavg()[0]:.1f}; onnxruntime {onnxruntime.__version__}")
+    rows = [
+        (item.shape, str(item.threads), *(f"{value:.1f}" for value in item.gigaflops.values()), f"{item.ratio:.2f}")
+        for item in measured
+    ]
+    print_table("products of matrices", ["shape", "threads", "weft GFLOP/s", "onnxruntime GFLOP/s", "time ratio"], rows)
+    print(f"geometric mean of the ratios: {statistics.geometric_mean(item.ratio for item in measured):.3f}")
+    missed = [item.shape for item in measured if item.ratio > RATIO_WANTED]
+    for shape in missed:
+        print(f"missed: {shape} takes more than {RATIO_WANTED} x onnxruntime's time")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
