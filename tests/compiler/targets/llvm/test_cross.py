@@ -7,19 +7,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 import weft
 from weft.compiler.compile_cpu import compile_for_cpu, passes_for
+from weft.compiler.compiled_cpu import NumpyStep
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, TensorType, Tuple, Var, call, evaluate
 from weft.compiler.passes import PassManager
 from weft.compiler.targets.llvm.build import object_code
+from weft.compiler.targets.llvm.link import link
 from weft.compiler.targets.llvm.pool import pool_text
+from weft.compiler.targets.llvm.prepare import prepare
 from weft.compiler.targets.llvm.target import named_target
 
-from .cross import BOARDS, Array, linked, run_on, skip_without
+from .cross import BOARDS, Array, Run, linked, run_on, skip_without
 
 DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
 FLAGS, HARD_FLOAT = 0x24, 0x400
@@ -135,3 +139,22 @@ def test_floats_are_passed_in_registers_of_their_own(tmp_path: Path) -> None:
     soft = object_code(pool_text(three.triple), three)
     with pytest.raises(AssertionError, match="uses VFP register arguments"):
         linked(replace(model, pool=soft), "armv7a", runs, tmp_path)
+
+
+@pytest.mark.long
+def test_random_graphs(processor: str, campaign: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Small ones, with all passes and with each left out; those that are machine code throughout are run."""
+    runs = 0
+
+    def compiled(module: Module, inputs: Run, _: object = None) -> Run:
+        nonlocal runs
+        model = link(prepare(module), named_target(processor), 1)
+        if any(isinstance(step, NumpyStep) for step in model.steps):
+            return evaluate(module, inputs)
+        runs += 1
+        return run_on(model, processor, [inputs], tmp_path)[0]
+
+    monkeypatch.setattr(campaign, "compiled", compiled)
+    for seed in range(150):
+        assert campaign.check(seed, 3, campaign.Tally()) == ""
+    assert runs > 100
