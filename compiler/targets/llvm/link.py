@@ -29,6 +29,7 @@ from .kernels import Array, Kernel, blocked_kernel, converting_kernel, plain_ker
 from .layouts import NO_HALO, PLAIN, Layout
 from .placement import Plan, plan_layouts
 from .pool import pool_text
+from .products import product_kernel
 from .program import Launch, Slot, emit_step
 from .target import CpuTarget
 
@@ -142,6 +143,8 @@ class _Linker:
             kernel = convolution_kernel(group, layouts, output, KERNEL, self.target)
         elif kind == "blocked":
             kernel = blocked_kernel(group, layouts, output, KERNEL, PIXELS)
+        elif kind == "product":
+            kernel = product_kernel(group, layouts, KERNEL, self.target)
         else:
             kernel = plain_kernel(group, layouts, KERNEL)
         try:
