@@ -213,7 +213,12 @@ class _Growing:
 
     def _repeats(self, value: Call) -> int:
         """How often the expression of ``value`` would stand in that of the result."""
-        return sum(self.times[member] * member.args.count(value) for member in self.members)
+        return sum(self.times[member] * member.args.count(value) for member in self._elementwise)
+
+    @property
+    def _elementwise(self) -> list[Call]:
+        """The members behind the anchor: they read each element once, so that it can be computed there."""
+        return [member for member in self.members if member != self.anchor]
 
     def _reason(self, value: Expr) -> str:
         """Why an input is not a member."""
@@ -226,7 +231,7 @@ class _Growing:
         """Why ``arg`` cannot be in one kernel with all its consumers; empty when it can."""
         if arg in self.taken:
             return "it is part of another kernel"
-        inside = sum(member.args.count(arg) for member in self.members)
+        inside = sum(member.args.count(arg) for member in self._elementwise)
         if self.uses[arg] != inside:
             return f"{self.uses[arg]} uses, {inside} of them in this kernel"
         kind = _kind(arg)

@@ -50,6 +50,14 @@ def test_a_value_that_another_kernel_uses_is_written_to_memory() -> None:
     ]
 
 
+def test_a_value_that_the_first_operator_reads_too_is_written_to_memory() -> None:
+    v = call("nn.add", X, X)
+    product = call("nn.matmul", v, Constant(np.ones((8, 8), np.float32)))
+    groups = group_calls(call("nn.add", product, v), FusionLimits())
+    assert operators(groups) == [("nn.add",), ("nn.matmul", "nn.add")]
+    assert groups[1].boundaries == ("nn.add of unknown place: 2 uses, 1 of them in this kernel",)
+
+
 def test_depth_is_the_number_of_operators_in_a_kernel() -> None:
     groups = group_calls(chain(7), FusionLimits(depth=3))
     assert [len(group.members) for group in groups] == [1, 3, 3]
