@@ -208,9 +208,20 @@ def _to_power_of_two(x: Array, saturate: bool, rounding: str) -> Array:
     return np.where(invalid, 255, biased).astype(np.uint8).view(target)
 
 
+def _truncated(x: Array, to: str) -> Array:
+    """Floats as integers, rounded towards 0 and limited to what the type holds."""
+    wide, (low, high) = x.astype(np.float64), limits_of(to)
+    # A double holds every limit, or the power of two next to it, exactly.
+    inside = (wide > float(low) - 1) & (wide < float(high) + 1)
+    beyond = np.where(np.isnan(wide), 0, np.where(wide > 0, high, low)).astype(to)
+    return np.where(inside, np.where(inside, wide, 0).astype(to), beyond)
+
+
 def cast(x: Array, to: str, saturate: bool = True, rounding: str = "nearest") -> Array:
     """``x`` in another element type: to integers by truncation, to bool by x != 0, to floats by rounding to even.
 
+    A float that an integer of 8 to 64 bits cannot hold becomes the nearest integer that fits, and NaN becomes 0; NumPy
+    leaves that to the machine. Integers wrap.
     ``saturate``: what is too large for an 8-bit float becomes its largest value, and not NaN or infinity.
     ``rounding`` is about float8_e8m0fnu alone.
     """
@@ -227,6 +238,8 @@ def cast(x: Array, to: str, saturate: bool = True, rounding: str = "nearest") ->
         low, high = limits_of(to)
         wide = x.astype(np.float32) if x.dtype.itemsize < 4 else x
         return np.asarray(np.clip(wide, low, high).astype(target))
+    if to in INTEGERS and is_float(source):
+        return _truncated(x, to)
     if to in ("uint4", "int4", "uint2", "int2") and not is_float(source):
         return x.astype(np.int64).astype(target)
     return x.astype(target)
@@ -277,7 +290,8 @@ register(
 register(
     "nn.cast", "x", types=_cast_type, numpy=cast, to=REQUIRED, saturate=True, rounding="nearest",
     gradient=NO_GRADIENT_YET, lower=NOT_LOWERED, fusion=Fusion.ELEMENTWISE,
-    doc="x in another element type: truncated to integers, != 0 to bool, to 8-bit floats with saturation.",
+    doc="x in another element type: to integers by truncation (NaN to 0) and, as to 8-bit floats, with saturation; "
+    "integers wrap; to bool by x != 0.",
 )
 register(
     "nn.bitcast", "x", types=_bitcast_type, numpy=lambda x, to: x.view(numpy_dtype(to)), to=REQUIRED,

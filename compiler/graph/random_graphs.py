@@ -2,10 +2,10 @@
 
 A graph grows node by node: an operator is drawn, then operands among the values that exist (or new ones) and attributes
 that may fit; the operator's type rule has the last word. Three kinds of luck would make a comparison meaningless, so
-they are kept out: integers that no type holds (float to integer casts of huge values, division by zero), operators that
-jump (``floor``, comparisons, ...) on values that two right implementations may round differently, and operators that
-make a great difference of a small one (a division by a sum that is nearly zero, the sine of a large value). For the
-last, every graph is computed twice as it grows, the second time with errors of ``ERROR_STEPS`` put in.
+they are kept out: integers that no type holds (division by zero), operators that jump (``floor``, comparisons, ...) on
+values that two right implementations may round differently, and operators that make a great difference of a small one
+(a division by a sum that is nearly zero, the sine of a large value). For the last, every graph is computed twice as it
+grows, the second time with errors of ``ERROR_STEPS`` put in.
 """
 
 from __future__ import annotations
@@ -194,12 +194,8 @@ def _clip(maker: _Maker) -> tuple[Expr, bool]:
 
 def _cast(maker: _Maker) -> tuple[Expr, bool]:
     x, to = maker.operand(lambda node: True), maker.pick(ARITHMETIC)
-    value = maker.known[x]
     if is_float(x.dtype) and not is_float(to):
         _exact(maker, x)
-        low = 0 if to.startswith("u") or to == "bool" else -100
-        if value.size and not (low <= value.astype(np.float64).min() and value.astype(np.float64).max() <= 100):
-            raise GraphError("the integer type does not hold the value")
     return call("nn.cast", x, to=to), True
 
 

@@ -67,6 +67,14 @@ def test_a_cast_between_integers_keeps_the_low_bits(pair: tuple[int, int, str], 
     assert value_of("nn.cast", np.array(value, dtype), to=to) == wrapped(value, to)
 
 
+@given(st.floats(width=32), INTEGERS)
+def test_a_cast_from_a_float_takes_the_nearest_integer_that_fits(value: float, to: str) -> None:
+    low, high = dtypes.limits(to)
+    expected = 0 if np.isnan(value) else max(low, min(high, int(max(-1e30, min(1e30, value)))))
+    for dtype in ("float32", "float64"):
+        assert value_of("nn.cast", np.array(value, dtype), to=to) == expected
+
+
 @pytest.mark.parametrize("to", ["float8_e4m3fn", "float8_e5m2"])
 def test_a_cast_to_a_small_float_saturates_or_not(to: str) -> None:
     x = np.array([1e9, -np.inf, np.nan, 0.1], np.float32)
