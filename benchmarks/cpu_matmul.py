@@ -25,7 +25,7 @@ import onnx
 import onnxruntime
 import weft
 from common import print_table, processor
-from onnx import helper
+from onnx import helper, numpy_helper
 from weft.compiler.targets.llvm.target import host_target
 
 SHAPES = (
@@ -39,6 +39,7 @@ TOLERANCE = 1e-5
 RATIO_WANTED = 1.5
 
 Run = Callable[[], Any]
+Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -51,25 +52,27 @@ class Measured:
     ratio: float
 
 
-def matmul_model(left: tuple[int, ...], right: tuple[int, ...]) -> onnx.ModelProto:
-    """A model of one MatMul of its two inputs."""
+def matmul_model(left: Array, right: Array, weights: bool) -> onnx.ModelProto:
+    """A model of one MatMul of its two inputs; with ``weights`` the second is a constant."""
     kind = onnx.TensorProto.FLOAT
-    result = (*left[:-1], right[-1])
+    result = (*left.shape[:-1], right.shape[-1])
+    given = {"a": left.shape} if weights else {"a": left.shape, "b": right.shape}
     graph = helper.make_graph(
         [helper.make_node("MatMul", ["a", "b"], ["c"])], "matmul",
-        [helper.make_tensor_value_info(name, kind, shape) for name, shape in (("a", left), ("b", right))],
-        [helper.make_tensor_value_info("c", kind, result)],
+        [helper.make_tensor_value_info(name, kind, shape) for name, shape in given.items()],
+        [helper.make_tensor_value_info("c", kind, result)], [numpy_helper.from_array(right, "b")] if weights else [],
     )  # fmt: skip
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
-def measure(shape: str, threads: int, rounds: int) -> Measured:
+def measure(shape: str, threads: int, rounds: int, weights: bool = False) -> Measured:
     """Run both engines in turns."""
     *batch, rows, depth, columns = map(int, shape.split("x"))
-    left, right = (*batch, rows, depth), (*batch, depth, columns)
     generator = np.random.default_rng(0)
-    inputs = {name: generator.standard_normal(size).astype(np.float32) for name, size in (("a", left), ("b", right))}
-    model = matmul_model(left, right)
+    left = generator.standard_normal((*batch, rows, depth)).astype(np.float32)
+    right = generator.standard_normal((*batch, depth, columns)).astype(np.float32)
+    inputs = {"a": left} if weights else {"a": left, "b": right}
+    model = matmul_model(left, right, weights)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
@@ -106,8 +109,11 @@ def main() -> int:
     parser.add_argument("shapes", nargs="*", default=list(SHAPES), help="[batch x] rows x depth x columns")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--weights", action="store_true", help="the second operand is a constant")
     arguments = parser.parse_args()
-    measured = [measure(shape, arguments.threads, arguments.rounds) for shape in arguments.shapes]
+    measured = [
+        measure(shape, arguments.threads, arguments.rounds, arguments.weights) for shape in arguments.shapes
+    ]
     print(f"{processor()} ({host_target().cpu}), load {os.getloadavg()[0]:.1f}; onnxruntime {onnxruntime.__version__}")
     rows = [
         (item.shape, str(item.threads), *(f"{value:.1f}" for value in item.gigaflops.values()), f"{item.ratio:.2f}")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from ...graph.ir import Call, Constant, Expr, Function, Module
-from ...graph.registry import call
-from ...graph.visit import Mutator, rewrite, substitute
+from ...graph.ir import Call, Expr, Function, Module
+from ...graph.visit import Mutator, substitute
 
 
 def prepare(module: Module) -> Module:
-    """No functions, and products with constant weights as convolutions of one pixel."""
-    return module.with_main(rewrite(inline_functions(module.main.body), dense_as_convolution))
+    """The module without functions: all their operators stand in ``main``."""
+    return module.with_main(inline_functions(module.main.body))
 
 
 def inline_functions(body: Expr) -> Expr:
@@ -23,14 +22,3 @@ def inline_functions(body: Expr) -> Expr:
             return substitute(inner, dict(zip(node.op.params, node.args, strict=True)))
 
     return Inline().run(body)
-
-
-def dense_as_convolution(node: Call) -> Expr | None:
-    """nn.dense(x, constant)  ->  a convolution of 1 x 1 on an image of one pixel"""
-    match node:
-        case Call(op="nn.dense", args=(x, Constant() as w)) if node.dtype == "float32" and 0 not in node.shape:
-            image = call("reshape", x, shape=(*x.shape, 1, 1), span=node.span)
-            weights = Constant(w.value.reshape(*w.shape, 1, 1), w.name, w.span)
-            product = call("nn.conv2d", image, weights, span=node.span)
-            return call("reshape", product, shape=node.shape, span=node.span)
-    return None

@@ -9,7 +9,7 @@ covered by tiles that overlap (``split_shifted``).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import gcd, prod
 
 import numpy as np
@@ -42,6 +42,9 @@ PARTS = 16
 CACHE_WAYS, WAY_BYTES = 8, 4096
 """Rows a multiple of ``WAY_BYTES`` apart share ``CACHE_WAYS`` lines of a first-level cache: a tile has no more."""
 
+COPYING = 1.1
+"""What copying panels costs, about, as a factor."""
+
 
 @dataclass(frozen=True)
 class Blocking:
@@ -59,22 +62,29 @@ def is_matrix_product(call: Call) -> bool:
     """Whether a call is a product of matrices of floats; constant weights of nn.dense count too."""
     return (
         call.op in ("nn.matmul", "nn.dense") and call.args[0].dtype in COMPUTED_IN_FLOAT32
-        and not isinstance(call.args[0], Constant) and call.shape[-1] > 1
+        and not isinstance(call.args[0], Constant)
     )  # fmt: skip
 
 
-def choose_tile(rows: int, columns: int, depth: int, target: CpuTarget) -> Tile:
+def choose_tile(rows: int, columns: int, depth: int, constant: bool, target: CpuTarget) -> Tile:
     """The tile with the fewest cycles for the whole result: all registers but those for a row of the second operand
-    and a value of the first. Of two alike that which loads less."""
+    and a value of the first. Of two alike that which loads less. ``constant``: the second operand need not be copied if
+    it consists of whole tiles."""
     highest = min(rows, target.registers, CACHE_WAYS * WAY_BYTES // gcd(WAY_BYTES, depth * 4))
+    most = min(columns, LARGEST_TILE_LANES)
+    widths = {*range(target.float_lanes, most + 1, target.float_lanes)}
+    if constant:
+        widths |= {lanes for lanes in range(target.float_lanes, most + 1) if columns % lanes == 0}
     best: tuple[float, Tile] | None = None
-    for lanes in [*range(target.float_lanes, min(columns, LARGEST_TILE_LANES) + 1, target.float_lanes)] or [columns]:
+    for lanes in sorted(widths) or [columns]:
         parts = len(pieces(lanes, target.float_lanes))
         for height in range(1, highest + 1):
             if height > 1 and height * parts + parts + 1 > target.registers:
                 break
             step = max(height * parts, height / 2 + parts, LATENCY) + (height + parts) / 16
             cycles = -(-rows // height) * -(-columns // lanes) * step
+            if constant and columns % lanes:
+                cycles *= COPYING
             if best is None or cycles < best[0]:
                 best = (cycles, Tile(height, lanes))
     return best[1] if best is not None else Tile(1, min(columns, target.float_lanes))
@@ -90,17 +100,20 @@ def block_size(extent: int, tile: int, wanted: int) -> int:
     return extent
 
 
-def choose_blocking(shape: tuple[int, ...], depth: int, plain: tuple[bool, bool], target: CpuTarget) -> Blocking:
+def choose_blocking(
+    shape: tuple[int, ...], depth: int, plain: tuple[bool, bool], constant: bool, target: CpuTarget
+) -> Blocking:
     """How to compute a product of this shape. ``plain``: whether each operand is float32 in row-major order, so that
-    the step could read it where it is."""
+    the step could read it where it is. ``constant``: whether the second is a constant, which may lie in any order."""
     *outer, rows, columns = shape
-    tile = choose_tile(rows, columns, depth, target)
+    tile = choose_tile(rows, columns, depth, constant, target)
     blocks = -(-rows * depth * 4 // BLOCK_BYTES)
     height = block_size(rows, tile.rows, blocks)
     others = prod(outer) * -(-rows // height)
     width = block_size(columns, tile.lanes, -(-PARTS // others))
     small = tile.lanes == columns or tile.rows == rows or depth * columns * 4 <= IN_PLACE_BYTES
-    return Blocking(tile, height, width, not plain[0], not (plain[1] and small))
+    packed = not (plain[1] and small) and not (constant and columns % tile.lanes == 0)
+    return Blocking(tile, height, width, not plain[0], packed)
 
 
 def product_kernel(group: Group, layouts: Mapping[Expr, Layout], name: str, target: CpuTarget) -> Kernel:
@@ -113,13 +126,12 @@ def product_kernel(group: Group, layouts: Mapping[Expr, Layout], name: str, targ
     shape, depth = anchor.shape, first.shape[-1]
     matrix = _constant_matrix(anchor)
     plain = _is_plain(first, layouts), matrix is not None or (anchor.op == "nn.matmul" and _is_plain(second, layouts))
-    blocking = choose_blocking(shape, depth, plain, target)
+    blocking = choose_blocking(shape, depth, plain, matrix is not None, target)
     left = operands.view(first)
     if blocking.copied:
         left = _stage(left, "left")
     if matrix is not None and shape[-1] % blocking.tile.lanes == 0:
         right = _panels(operands, matrix, blocking.tile.lanes)
-        blocking = replace(blocking, packed=False)
     elif matrix is not None:
         right = operands.constant(Constant(matrix))
     else:
@@ -202,4 +214,5 @@ def _schedule(schedule: te.Schedule, blocking: Blocking, depth: int, target: Cpu
         for loop in rows:
             schedule.parallel(loop)
         schedule.vectorize(last)
-    schedule.tensorize(kept[0], outer_product(tile.rows, tile.lanes, depth, target.float_lanes))
+    if kept:  # else the tile is one value: the loop of the reduction is all there is
+        schedule.tensorize(kept[0], outer_product(tile.rows, tile.lanes, depth, target.float_lanes))
