@@ -116,9 +116,11 @@ def run_store(memories: Memories, dram: Bytes, window_start: int, transfer: Tran
 
 
 def granules(config: CoreConfig, transfer: Transfer) -> Entries:
-    """DRAM granules of the window that a transfer touches."""
+    """DRAM granules of the window that a transfer touches, wholly or not: a weight may be smaller than a granule."""
     size = config.granule_bytes
-    first, stride, columns = transfer.start // size, transfer.stride_bytes // size, transfer.row_bytes // size
-    if transfer.rows == 1 or stride == columns:
-        return slice(first, first + transfer.rows * columns)
-    return (first + np.arange(transfer.rows)[:, None] * stride + np.arange(columns)).reshape(-1)
+    if transfer.rows == 1 or transfer.stride_bytes == transfer.row_bytes:
+        return slice(transfer.start // size, -(-transfer.end // size)) if transfer.bytes else slice(0, 0)
+    starts = transfer.start + np.arange(transfer.rows) * transfer.stride_bytes
+    first, last = starts // size, (starts + transfer.row_bytes - 1) // size
+    reached = first[:, None] + np.arange((last - first).max() + 1)
+    return reached[reached <= last[:, None]]

@@ -126,14 +126,16 @@ class Memory {
     }
     bool injected() const { return injected_; }
 
+    // Nobody has asked for anything in a long time: what a program takes depends on no program before it.
+    void rest() { credit_ = most_credit(); }
+
     // Drive the core's inputs for the cycle that begins.
     void drive(Vcore& core) {
         if (pending_ == kHung) {
             hang(core);
             return;
         }
-        const uint64_t most = kBusBytes + settings_.bytes_per_cycle - 1;
-        credit_ = std::min(credit_ + settings_.bytes_per_cycle, most);
+        credit_ = std::min(credit_ + settings_.bytes_per_cycle, most_credit());
         core.m_axi_arready = reads_pending_ < settings_.outstanding && !stall();
         core.m_axi_awready = writes_.size() < settings_.outstanding && !stall();
         const bool write_wanted = core.m_axi_wvalid && collecting_ < writes_.size();
@@ -312,6 +314,8 @@ class Memory {
         write_turn_ = false;
     }
 
+    uint64_t most_credit() const { return kBusBytes + settings_.bytes_per_cycle - 1; }
+
     void commit(const Write& write) {
         if (write.response != kOkay) return;
         for (size_t byte = 0; byte < write.data.size(); ++byte) {
@@ -442,6 +446,7 @@ class Machine {
     void configure(const WeftDram& dram) { memory_ = std::make_unique<Memory>(dram); }
 
     int run(WeftRun& request) {
+        memory_->rest();
         for (uint64_t i = 0; i < request.before_count; ++i) write(request.before[i].address, request.before[i].value);
         uint64_t cycles = 0;
         if (request.trace) {

@@ -166,6 +166,21 @@ def test_window_must_be_inside_the_memory():
         simulator().run(0, 1, window_start=4096, window_bytes=1 << 14)
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_race_about_a_part_of_a_granule_is_found(rows: int):
+    """With batch 8, a weight has 16 bytes and a granule 32."""
+    core = simulator(replace(TINY, batch=8))
+    with pytest.raises(RaceError, match="dram"):
+        run_text(
+            core,
+            f"""
+            load loadw scratchpad=wgt index=0 offset=130 rows={rows} columns=1 stride=3
+            store store index=0 offset=128 rows=1 columns=3
+            finish
+            """,
+        )
+
+
 @pytest.mark.parametrize(
     "config", [TINY, replace(TINY, token_depth=1, queue_depth=2), replace(TINY, batch=2, block_in=8)], ids=str
 )

@@ -104,6 +104,17 @@ def test_random_programs_on_other_cores_take_the_predicted_cycles(config: CoreCo
         assert_same(*run_both(rtl, calm(random_case(config, seeded(seed), most_instructions=60))))
 
 
+@pytest.mark.long
+def test_the_memory_is_at_rest_when_a_program_starts() -> None:
+    """A beat of 64 bytes at one byte a cycle: what the accesses to registers, or a program before, left shows."""
+    rtl = RtlSimulator(UNEVEN, MEMORY_BYTES)
+    code = assemble(UNEVEN, [Finish()])
+    rtl.dram[: len(code)] = code
+    slow = DramModel(latency=8, bytes_per_cycle=1)
+    rtl.set_dram(slow)
+    assert [rtl.run(0, 1).cycles for _ in range(3)] == [predict(UNEVEN, code, slow).cycles] * 3
+
+
 def test_jitter_gives_other_cycles_of_the_same_kind(tiny_rtl: RtlSimulator) -> None:
     ratios = []
     for seed in range(40):
