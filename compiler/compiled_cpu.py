@@ -67,6 +67,22 @@ class CopyStep:
 
 
 @dataclass(frozen=True)
+class ArenaTensor:
+    """A tensor, or workspace of a kernel, in the arena: its bytes are its own from step ``first`` to step ``last``.
+
+    ``over``: the number in ``CpuModel.memory`` of a tensor that dies when this one is made, in whose place it is
+    written, element over element; None if it has a place of its own.
+    """
+
+    name: str
+    offset: int
+    nbytes: int
+    first: int
+    last: int
+    over: int | None
+
+
+@dataclass(frozen=True)
 class CpuLayer:
     """One kernel or NumPy step, for tables: which of the user's nodes it does the work of, and how."""
 
@@ -100,4 +116,5 @@ class CpuModel:
     steps: tuple[CompiledStep | NumpyStep | CopyStep, ...]
     layers: tuple[CpuLayer, ...]
     pool: bytes = field(repr=False)  # object file of the thread pool
+    memory: tuple[ArenaTensor, ...] = field(default=(), repr=False)
     statistics: dict[str, Any] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from ..compiler.compiled_cpu import CpuModel
 
 
 def cpu_table(model: CpuModel) -> RenderableType:
-    """For each kernel: its operators, where it runs, its share of the multiply-accumulates; then the reasons."""
+    """For each kernel: its operators, where it runs, its share of the multiply-accumulates; then reasons and memory."""
     total = sum(layer.macs for layer in model.layers) or 1
     threads = "1 thread" if model.threads == 1 else f"{model.threads} threads"
     table = Table(title=f"{model.name} on the CPU, {threads}: placement", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
@@ -23,7 +23,18 @@ def cpu_table(model: CpuModel) -> RenderableType:
             layer.name, layer.kind, " + ".join(layer.operators), "x".join(map(str, layer.shape)), layer.placement,
             f"{layer.macs:,}", f"{layer.macs / total:.1%}",
         )  # fmt: skip
-    return Group(table, *(f"{layer.name} runs in NumPy: {layer.reason}" for layer in model.layers if layer.reason))
+    reasons = (f"{layer.name} runs in NumPy: {layer.reason}" for layer in model.layers if layer.reason)
+    return Group(table, *reasons, memory_text(model))
+
+
+def memory_text(model: CpuModel) -> str:
+    """What a run needs between its kernels."""
+    figures = model.statistics
+    return (
+        f"memory: {model.arena_bytes:,} bytes between kernels, of which {figures['arena_bytes_alive']:,} are alive at once; "
+        f"{figures['arena_bytes_unshared']:,} without sharing; {figures['in_place']} of {len(model.memory)} tensors are "
+        "written over an operand"
+    )
 
 
 def fusion_table(model: CpuModel) -> RenderableType:

@@ -1,4 +1,4 @@
-"""Places in the DMA window by liveness: what is not alive at the same time may share bytes."""
+"""Places in one memory by liveness: what is not alive at the same time may share bytes."""
 
 from __future__ import annotations
 
@@ -6,17 +6,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 ALIGNMENT = 64
-"""Bytes to which everything in the window is aligned: a burst of the widest bus."""
+"""Bytes to which everything is aligned: a burst of the widest bus, a line of a cache."""
 
 
 @dataclass(frozen=True)
 class Lifetime:
-    """A tensor of ``nbytes`` that is written at time ``first`` and read for the last time at ``last``."""
+    """A tensor of ``nbytes`` that is written at time ``first`` and read for the last time at ``last``.
+
+    ``over``: another tensor, of as many bytes, in the place of which it is written while that is read for the last
+    time; empty if it has a place of its own.
+    """
 
     name: str
     nbytes: int
     first: int
     last: int
+    over: str = ""
 
 
 def aligned(nbytes: int) -> int:
@@ -26,10 +31,12 @@ def aligned(nbytes: int) -> int:
 
 def plan_memory(lifetimes: Iterable[Lifetime], start: int) -> tuple[dict[str, int], int]:
     """First-fit places from byte ``start`` on, the largest tensors first; and the end of the region."""
+    known = list(lifetimes)
+    owners = place_owners(known)
     placed: list[tuple[Lifetime, int]] = []
     offsets: dict[str, int] = {}
     end = start
-    for tensor in sorted(lifetimes, key=lambda each: (-each.nbytes, each.first, each.name)):
+    for tensor in sorted(_places(known, owners), key=lambda each: (-each.nbytes, each.first, each.name)):
         offset = start
         for other, begin in sorted(placed, key=lambda pair: pair[1]):
             if other.last < tensor.first or tensor.last < other.first:
@@ -40,4 +47,38 @@ def plan_memory(lifetimes: Iterable[Lifetime], start: int) -> tuple[dict[str, in
         placed.append((tensor, offset))
         offsets[tensor.name] = offset
         end = max(end, offset + aligned(tensor.nbytes))
-    return offsets, end
+    return {name: offsets[owner] for name, owner in owners.items()}, end
+
+
+def most_alive(lifetimes: Iterable[Lifetime]) -> int:
+    """Bytes, in whole alignment units, of what is alive at the worst time: no plan can do with fewer."""
+    known = list(lifetimes)
+    places = _places(known, place_owners(known))
+    times = {place.first for place in places}
+    return max(
+        (sum(aligned(each.nbytes) for each in places if each.first <= time <= each.last) for time in times), default=0
+    )
+
+
+def place_owners(lifetimes: Iterable[Lifetime]) -> dict[str, str]:
+    """For each tensor the one that its place was made for: itself, or the first of those written over each other."""
+    over = {tensor.name: tensor.over for tensor in lifetimes}
+    owners: dict[str, str] = {}
+    for name in over:
+        owner = name
+        while over[owner]:
+            owner = over[owner]
+        owners[name] = owner
+    return owners
+
+
+def _places(lifetimes: list[Lifetime], owners: dict[str, str]) -> list[Lifetime]:
+    """One lifetime for each place: from the first tensor's writing to the last one's end."""
+    places: dict[str, Lifetime] = {}
+    for tensor in lifetimes:
+        owner = owners[tensor.name]
+        place = places.get(owner, tensor)
+        places[owner] = Lifetime(
+            owner, max(place.nbytes, tensor.nbytes), min(place.first, tensor.first), max(place.last, tensor.last)
+        )
+    return list(places.values())

@@ -52,3 +52,14 @@ def test_the_table_of_placement_has_a_row_for_every_kernel(model: weft.CpuModel)
     shown = text(cpu_table(model))
     assert all(layer.name in shown for layer in model.layers)
     assert "4,096" in shown
+
+
+def test_memory_is_told_as_it_is_allocated() -> None:
+    x = Var("x", TensorType((4, 8), "float32"))  # 128 bytes
+    total = call("nn.cumulative_sum", call("nn.exp", call("nn.cumulative_sum", x, axis=0)), axis=1)
+    compiled = weft.compile(Module(Function((x,), call("nn.tanh", total))), target="cpu")
+    assert " ".join(text(cpu_table(compiled)).split()).endswith(
+        "memory: 256 bytes between kernels, of which 256 are alive at once; 384 without sharing; "
+        "1 of 3 tensors are written over an operand"
+    )
+    assert weft.load(compiled).arena_bytes == 256

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -19,12 +20,14 @@ from ...tensor.errors import TensorError
 from ...tensor.printer import function_text
 from ..errors import CompileError
 from ..lowerings.view import element_type
-from ..memory_plan import Lifetime, aligned, plan_memory
+from ..memory_plan import aligned
+from .arena import Arena
 from .border import border_function
 from .build import cached, cached_object, object_code, sources_digest
 from .convolution import convolution_kernel
 from .emit import emit_kernel
 from .groups import Group, group_calls
+from .in_place import overwritable
 from .kernels import Array, Kernel, blocked_kernel, converting_kernel, plain_kernel
 from .layouts import NO_HALO, PLAIN, Layout
 from .placement import Plan, plan_layouts
@@ -42,6 +45,9 @@ KERNEL = "weft_kernel"
 WORK_WORTH_THREADS = 4_000_000
 """Multiply-accumulates and elements below which a model runs on one thread: its kernels take microseconds."""
 
+HEAD = struct.Struct("<3Q")
+"""What stands before a kernel's code in the cache: the numbers of ``_Code``."""
+
 PIXELS = 14
 """Pixels of a row that poolings and depthwise convolutions reduce at a time, at most."""
 
@@ -53,22 +59,15 @@ def link(
     return _Linker(module, target, threads, progress or (lambda _: None), dump).run()
 
 
-@dataclass
-class _Allocation:
-    """Bytes in the arena, and the first and last step that uses them."""
-
-    nbytes: int
-    first: int
-    last: int
-
-
 @dataclass(frozen=True)
 class _Code:
-    """Machine code of a kernel, the bytes of workspace that it needs, and its parts."""
+    """Machine code of a kernel, the bytes of workspace that it needs, its parts, and a bit for each of the first inputs
+    that it may overwrite."""
 
     content: bytes
     workspace: int
     parts: int
+    overwritable: int
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ class _Linker:
     progress: Progress
     dump: Dump | None
     slots: dict[tuple[Expr, Layout], Slot] = field(default_factory=dict)
-    allocations: list[_Allocation] = field(default_factory=list)
+    arena: Arena = field(default_factory=Arena)
     constants: dict[bytes, Slot] = field(default_factory=dict)
     blob: list[bytes] = field(default_factory=list)
     blob_bytes: int = 0
@@ -158,8 +157,9 @@ class _Linker:
         nbytes = prod(layout.shape(result.shape)) * numpy_dtype(layout.dtype(element_type(result.dtype))).itemsize
         slot = self.slots.get((result, layout))
         sources = [(self._used(self.slots[value, layouts[value]]), 0) for value in kernel.inputs]
+        made_here = slot is None
         if slot is None:
-            slot = self.slots[result, layout] = self._allocate(nbytes)
+            slot = self.slots[result, layout] = self._allocate(_name(result), nbytes)
         if layout.halo != NO_HALO:
             dtype = element_type(result.dtype)
             border = border_function(result.shape, dtype, layout, KERNEL)
@@ -171,7 +171,10 @@ class _Linker:
         item = numpy_dtype(layout.dtype(element_type(result.dtype))).itemsize
         arguments = (*sources, *constants, (self._used(slot), kernel.offset * item))
         code = self.objects[symbol]
-        workspace = self._allocate(code.workspace) if code.workspace else None
+        if made_here:
+            inputs = [(source, bool(code.overwritable >> place & 1)) for place, (source, _) in enumerate(sources)]
+            self.arena.offer(slot, inputs, len(self.steps))
+        workspace = self._allocate(f"workspace of {_name(result)}", code.workspace) if code.workspace else None
         self.steps.append(Launch(symbol, arguments, workspace, code.parts))
 
     def _numpy(self, group: Group, plan: Plan) -> None:
@@ -187,7 +190,9 @@ class _Linker:
             parts = [(TupleGet(root, place, root.span), kind) for place, kind in enumerate(root.type.fields)]
         outputs = []
         for value, kind in parts:
-            slot = self.slots[value, PLAIN] = self._allocate(kind.size * numpy_dtype(kind.dtype).itemsize)
+            slot = self.slots[value, PLAIN] = self._allocate(
+                _name(root), kind.size * numpy_dtype(kind.dtype).itemsize
+            )
             outputs.append((slot, kind))
         inputs = tuple((self._used(slot), kind) for slot, kind in inputs)
         self.steps.append(_Numpy(function, inputs, tuple(outputs), group.reason))
@@ -225,15 +230,12 @@ class _Linker:
 
     # Memory
 
-    def _allocate(self, nbytes: int) -> Slot:
-        now = len(self.steps)
-        self.allocations.append(_Allocation(nbytes, now, now))
-        return Slot("arena", len(self.allocations) - 1)
+    def _allocate(self, name: str, nbytes: int) -> Slot:
+        return self.arena.allocate(name, nbytes, len(self.steps))
 
     def _used(self, slot: Slot) -> Slot:
         """The slot, which the next step uses."""
-        if slot.kind == "arena":
-            self.allocations[slot.where].last = len(self.steps)
+        self.arena.use(slot, len(self.steps))
         return slot
 
     def _constant(self, value: Array) -> Slot:
@@ -249,21 +251,24 @@ class _Linker:
 
     def _compile(self, kernel: Kernel) -> str:
         """Machine code of a kernel; gives its symbol. Equal kernels are one, and are kept on disk."""
-        parts = [sources_digest(), self.target.key, self.threads, kernel.recipe, sorted(kernel.windows.items())]
+        parts = [sources_digest(), self.target.key, self.threads, kernel.recipe, sorted(kernel.windows.items()),
+                 len(kernel.inputs), kernel.offset]  # fmt: skip
         key = "\n".join([*map(str, parts), function_text(kernel.func)])
         symbol = f"weft_{hashlib.blake2b(key.encode(), digest_size=12).hexdigest()}"
         if symbol not in self.objects:
 
             def make() -> bytes:
                 module = ll.Module("kernel")
-                needs = emit_kernel(module, kernel.schedule().func, self.target, self.threads, kernel.windows)
+                func = kernel.schedule().func
+                needs = emit_kernel(module, func, self.target, self.threads, kernel.windows)
                 text = str(module).replace(f'@"{KERNEL}"', f'@"{symbol}"')
-                head = needs.total(self.threads).to_bytes(8, "little") + needs.parts.to_bytes(8, "little")
+                over = overwritable(func, min(64, len(kernel.inputs)), kernel.windows, kernel.offset)
+                mask = sum(1 << place for place, fits in enumerate(over) if fits)
+                head = HEAD.pack(needs.total(self.threads), needs.parts, mask)
                 return head + object_code(text, self.target)
 
             content = cached(key, make)
-            sizes = [int.from_bytes(content[place : place + 8], "little") for place in (0, 8)]
-            self.objects[symbol] = _Code(content[16:], *sizes)
+            self.objects[symbol] = _Code(content[HEAD.size :], *HEAD.unpack_from(content))
         return symbol
 
     def _describe(self, group: Group, kind: str, kernel: Kernel | None = None) -> None:
@@ -281,11 +286,8 @@ class _Linker:
 
     def _linked(self) -> CpuModel:
         started = time.perf_counter()
-        lifetimes = [
-            Lifetime(str(number), each.nbytes, each.first, each.last) for number, each in enumerate(self.allocations)
-        ]
-        places, arena = plan_memory(lifetimes, 0)
-        offsets = {Slot("arena", number): places[str(number)] for number in range(len(self.allocations))}
+        memory, planned = self.arena.plan()
+        offsets = {Slot("arena", number): each.offset for number, each in enumerate(memory)}
         offsets |= {slot: slot.where for slot in self.constants.values()}
         module = ll.Module("steps")
         steps: list[CompiledStep | NumpyStep | CopyStep] = []
@@ -315,22 +317,26 @@ class _Linker:
         main = self.module.main
         codes = [code.content for code in self.objects.values()]
         codes.append(cached_object(str(module), self.target))
-        unshared = sum(aligned(each.nbytes) for each in self.allocations)
         model = CpuModel(
             main.name or "model", self.target.key, self.threads, tuple(codes),
-            np.frombuffer(b"".join(self.blob), np.uint8), arena,
+            np.frombuffer(b"".join(self.blob), np.uint8), planned["arena_bytes"],
             tuple(CpuTensor(param.name, param.type.shape, param.type.dtype) for param in main.params),
             tuple(CpuTensor(name, result.shape, result.dtype)
                   for name, result in zip(main.output_names, main.results, strict=True)),
             tuple(steps), tuple(self.layers), cached_object(pool_text(self.target.triple), self.target),
+            memory,
         )  # fmt: skip
         figures = {
             "kernels": len(self.objects), "code_bytes": sum(map(len, codes)), "constant_bytes": self.blob_bytes,
             "fused_groups": sum(len(layer.operators) > 1 for layer in self.layers),
             "saved_bytes": sum(layer.saved_bytes for layer in self.layers),
-            "arena_bytes": arena, "arena_bytes_unshared": unshared, "link_seconds": time.perf_counter() - started,
+            **planned, "link_seconds": time.perf_counter() - started,
         }  # fmt: skip
         return replace(model, statistics=figures)
+
+
+def _name(value: Expr) -> str:
+    return value.span.tensor or value.span.node or "unnamed"
 
 
 def _same_memory(value: Expr, layout: Layout) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from weft.compiler.targets.accel.scratchpads import Ring
 from weft.compiler.targets.accel.tiling import Problem, fill, tilings
 from weft.compiler.targets.compute_rules import lower_function
 from weft.compiler.targets.errors import ScratchpadFullError
-from weft.compiler.targets.memory_plan import Lifetime, plan_memory
+from weft.compiler.targets.memory_plan import Lifetime, most_alive, plan_memory
 from weft.hw.config import TINY
 
 from .test_kernels import Case
@@ -75,6 +77,24 @@ def test_tensors_alive_at_the_same_time_do_not_share_bytes(tensors: list[tuple[i
 def test_tensors_one_after_another_share_bytes() -> None:
     _, end = plan_memory([Lifetime("a", 640, 0, 1), Lifetime("b", 640, 2, 3)], 0)
     assert end == 640
+
+
+def test_a_tensor_written_over_another_has_its_place() -> None:
+    chain = [Lifetime("a", 640, 0, 2), Lifetime("b", 640, 2, 4, "a"), Lifetime("c", 640, 4, 6, "b")]
+    other = Lifetime("d", 128, 5, 9)
+    places, end = plan_memory([*chain, other], 64)
+    assert places["a"] == places["b"] == places["c"] == 64
+    assert places["d"] == 64 + 640
+    assert end == 64 + 640 + 128
+    assert most_alive([*chain, other]) == 640 + 128
+    assert most_alive([replace(each, over="") for each in (*chain, other)]) == 2 * 640
+
+
+@given(lifetimes)
+def test_no_plan_needs_less_than_what_is_alive(tensors: list[tuple[int, int, int]]) -> None:
+    wanted = [Lifetime(f"t{i}", size, first, first + length) for i, (size, first, length) in enumerate(tensors)]
+    _, end = plan_memory(wanted, 0)
+    assert most_alive(wanted) <= end
 
 
 @given(st.sampled_from(["conv", "residual", "depthwise", "max_pool", "add"]), st.integers(1, 3), st.integers(0, 200))

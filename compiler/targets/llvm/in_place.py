@@ -1,0 +1,75 @@
+"""Which operands a kernel may overwrite with its result.
+
+In place means that each element of the result lies where one element of the operand lay, that this element is read for
+nothing else, and that no element of the result is computed twice. A statement reads before it writes, so any order of
+its iterations, on any thread, is right. Whatever reads other elements than the one it replaces (a halo, a broadcast, a
+transposition, a reduction) does not pass the test here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ...tensor import ir as tir
+from ...tensor.simplify import Loops, simplify
+from ...tensor.tree import leaves, ranges_of, writers
+from ...tensor.visitor import free_vars, loads_of, walk_exprs
+from .values import ITEM_BYTES
+
+
+def overwritable(
+    func: tir.PrimFunc, inputs: int, windows: Mapping[str, tuple[int, ...]], offset: int
+) -> tuple[bool, ...]:
+    """For each of the first ``inputs`` parameters of a scheduled function, whether its last one, the result, may be
+    written over it.
+
+    ``windows``, ``offset``: strides of the result where it is the inside of a larger tensor, and the element of that
+    tensor at which it starts. Operands are whole tensors.
+    """
+    output = func.params[-1]
+    written = _positions_of(func, output, windows.get(output.name, output.strides), offset)
+    return tuple(written is not None and _is_read_there(func, buffer, output, *written)
+                 for buffer in func.params[:inputs])  # fmt: skip
+
+
+def _positions_of(
+    func: tir.PrimFunc, output: tir.Buffer, strides: Sequence[int], offset: int
+) -> tuple[tir.Stmt, tir.Expr] | None:
+    """The one statement that makes the elements of the result, and where each lies; None if an element may be written
+    more than once."""
+    paths = writers(func.body, output)
+    leaf = paths[0][-1]
+    if len(paths) > 1 or not isinstance(leaf, tir.Block) or leaf.init is not None:
+        return None
+    position = _position(leaf.body.indices, strides, offset)
+    loops = ranges_of(paths[0])
+    shared = [node for node in walk_exprs(position) if isinstance(node, tir.BinOp) and node.op in ("min", "max")]
+    apart = all(var in free_vars(position) for var, extent in loops if extent != tir.Const(1))
+    return None if shared or not apart else (leaf, position)
+
+
+def _is_read_there(
+    func: tir.PrimFunc, buffer: tir.Buffer, output: tir.Buffer, writer: tir.Stmt, position: tir.Expr
+) -> bool:
+    """Whether ``buffer`` is read only by the statement ``writer``, at the element that it is about to write."""
+    if ITEM_BYTES[buffer.dtype] != ITEM_BYTES[output.dtype]:
+        return False
+    for path in leaves(func.body):
+        for read, indices in loads_of(path[-1]):
+            if read != buffer:
+                continue
+            if path[-1] is not writer or not _same(_position(indices, buffer.strides, 0), position, ranges_of(path)):
+                return False
+    return True
+
+
+def _position(indices: Sequence[tir.Expr], strides: Sequence[int], start: int) -> tir.Expr:
+    """Where an element lies in memory, counted in elements."""
+    total: tir.Expr = tir.Const(start)
+    for index, stride in zip(indices, strides, strict=True):
+        total = total + index * stride
+    return total
+
+
+def _same(a: tir.Expr, b: tir.Expr, loops: Loops) -> bool:
+    return simplify(a - b, loops) == tir.Const(0)
