@@ -22,6 +22,8 @@ from weft.compiler.targets.llvm.link import link
 from weft.compiler.targets.llvm.pool import pool_text
 from weft.compiler.targets.llvm.prepare import prepare
 from weft.compiler.targets.llvm.target import named_target
+from weft.examples.models.build import build
+from weft.examples.models.images import images
 
 from .cross import BOARDS, Array, Run, linked, run_on, skip_without
 
@@ -139,6 +141,18 @@ def test_floats_are_passed_in_registers_of_their_own(tmp_path: Path) -> None:
     soft = object_code(pool_text(three.triple), three)
     with pytest.raises(AssertionError, match="uses VFP register arguments"):
         linked(replace(model, pool=soft), "armv7a", runs, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("network", ["mobilenet_v2", "resnet18"])
+def test_a_network_gives_the_integers_of_the_host(processor: str, network: str, tmp_path: Path) -> None:
+    path = build(network, size=64, width=0.5)
+    host = weft.load(compile_for_cpu(path))
+    runs = [{host.model.inputs[0].name: images(1, 64, seed)} for seed in range(2)]
+    found = run_on(compile_for_cpu(path, processor=processor, threads=2, strict=True), processor, runs, tmp_path)
+    for values, outputs in zip(runs, found, strict=True):
+        for name, array in host.run(values).items():
+            np.testing.assert_array_equal(outputs[name], array)
 
 
 @pytest.mark.long
