@@ -30,10 +30,10 @@ def cpu_table(model: CpuModel) -> RenderableType:
 def memory_text(model: CpuModel) -> str:
     """What a run needs between its kernels."""
     figures = model.statistics
+    alive, unshared = figures["arena_bytes_alive"], figures["arena_bytes_unshared"]
     return (
-        f"memory: {model.arena_bytes:,} bytes between kernels, of which {figures['arena_bytes_alive']:,} are alive at once; "
-        f"{figures['arena_bytes_unshared']:,} without sharing; {figures['in_place']} of {len(model.memory)} tensors are "
-        "written over an operand"
+        f"memory: {model.arena_bytes:,} bytes between kernels, of which {alive:,} are alive at once; {unshared:,} "
+        f"without sharing; {figures['in_place']} of {len(model.memory)} tensors are written over an operand"
     )
 
 
