@@ -1,9 +1,10 @@
 """Which operands a kernel may overwrite with its result.
 
-In place means that each element of the result lies where one element of the operand lay, that this element is read for
-nothing else, and that no element of the result is computed twice. A statement reads before it writes, so any order of
-its iterations, on any thread, is right. Whatever reads other elements than the one it replaces (a halo, a broadcast, a
-transposition, a reduction) does not pass the test here.
+In place means that each element of the result lies where one element of the operand lay, that the statement which
+makes it reads no other element of the operand, and that no element of the result is computed twice. A statement reads
+before it writes, so any order of its iterations, on any thread, is right. What reads other elements than the one it
+replaces (a halo, a broadcast, a transposition) does not pass the test here, unless it is an earlier part of the kernel
+(the sums of a softmax): all threads have finished a part before any begins the next.
 """
 
 from __future__ import annotations
@@ -51,16 +52,26 @@ def _positions_of(
 def _is_read_there(
     func: tir.PrimFunc, buffer: tir.Buffer, output: tir.Buffer, writer: tir.Stmt, position: tir.Expr
 ) -> bool:
-    """Whether ``buffer`` is read only by the statement ``writer``, at the element that it is about to write."""
+    """Whether ``buffer`` is read only in earlier parts than that of the statement ``writer``, or by the writer, at the
+    element that it is about to write."""
     if ITEM_BYTES[buffer.dtype] != ITEM_BYTES[output.dtype]:
         return False
-    for path in leaves(func.body):
+    paths = list(leaves(func.body))
+    last = next(_part(path) for path in paths if path[-1] is writer)
+    before = True
+    for path in paths:
+        before = before and _part(path) is not last
         for read, indices in loads_of(path[-1]):
-            if read != buffer:
+            if read != buffer or before:
                 continue
             if path[-1] is not writer or not _same(_position(indices, buffer.strides, 0), position, ranges_of(path)):
                 return False
     return True
+
+
+def _part(path: Sequence[tir.Stmt]) -> tir.Stmt:
+    """The statement at the top of the function that a leaf is in: a part of the work (see ``emit``)."""
+    return next(node for node in path if not isinstance(node, tir.Allocate | tir.Seq))
 
 
 def _position(indices: Sequence[tir.Expr], strides: Sequence[int], start: int) -> tir.Expr:

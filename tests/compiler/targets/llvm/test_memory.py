@@ -166,6 +166,27 @@ def test_an_operand_is_overwritten_only_if_each_element_is_read_where_it_is_repl
     assert overwritable(function(read), 1, {}, 0) == (allowed,)
 
 
+def test_an_operand_is_overwritten_after_the_parts_that_read_it_are_done() -> None:
+    x = te.placeholder((4, 6), "float32", "x")
+    k = te.reduce_axis(6, "k")
+    total = te.compute((4,), lambda i: te.sum(x[i, k], [k]), "total")
+    for column, allowed in ((lambda j: j, True), (lambda j: 5 - j, False)):
+        out = te.compute((4, 6), lambda *at, column=column: x[at[0], column(at[1])] - total[at[0]], "out")
+        func = te.lower([out], [x], "f")
+        assert overwritable(func, 1, {}, 0) == (allowed,)
+        schedule = te.Schedule(func)
+        schedule.compute_at("total", schedule.get_loops("out")[1])  # an element's sum between the others' replacement
+        assert overwritable(schedule.func, 1, {}, 0) == (False,)
+
+
+def test_attention_weights_are_written_over_the_scores() -> None:
+    scores = call("nn.matmul", call("reshape", X, shape=(1, 42, 16)), call("reshape", X, shape=(1, 16, 42)))
+    weights = call("nn.softmax", scores, axis=2)
+    model = linked(call("nn.matmul", weights, call("reshape", X, shape=(1, 42, 16))), threads=2)
+    check_plan(model)
+    assert [tensor.nbytes for tensor in model.memory if tensor.over is not None] == [4 * 42 * 42]
+
+
 def test_an_operand_with_wider_elements_is_not_overwritten() -> None:
     narrow = function(lambda x, i, j: x[i, j].astype("float32"), dtype="int8")
     assert overwritable(narrow, 1, {}, 0) == (False,)
