@@ -119,7 +119,7 @@ class _Linker:
             self.progress(f"compiling {group.name}")
             self._group(group, plan)
         for number, result in enumerate(main.results):
-            if made.get(result) != number:
+            if made.get(result) != number and result.tensor_type.size:
                 self._copy_output(result, number, plan)
         return self._linked()
 

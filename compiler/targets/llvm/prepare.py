@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from ...graph.ir import Call, Expr, Function, Module
+import numpy as np
+
+from ...graph.dtypes import numpy_dtype
+from ...graph.ir import Array, Call, Constant, Expr, Function, Module, TensorType
+from ...graph.registry import apply, call, operator
 from ...graph.visit import Mutator, substitute
 
 
 def prepare(module: Module) -> Module:
-    """The module without functions: all their operators stand in ``main``."""
-    return module.with_main(inline_functions(module.main.body))
+    """The module without functions: all their operators stand in ``main``; and without work on empty tensors."""
+    return module.with_main(without_empty_tensors(inline_functions(module.main.body)))
 
 
 def inline_functions(body: Expr) -> Expr:
@@ -22,3 +26,37 @@ def inline_functions(body: Expr) -> Expr:
             return substitute(inner, dict(zip(node.op.params, node.args, strict=True)))
 
     return Inline().run(body)
+
+
+def without_empty_tensors(body: Expr) -> Expr:
+    """Tensors without elements have one value only, which is known: they become constants, what depends on such alone
+    is computed, and a concat leaves them out. So no kernel has loops without iterations."""
+
+    class Known(Mutator):
+        def __init__(self) -> None:
+            super().__init__()
+            self.made: set[Expr] = set()
+
+        def _rewrite(self, node: Expr) -> Expr:
+            if _is_empty(node):
+                return self.constant(np.zeros(node.shape, numpy_dtype(node.dtype)), node)
+            if not isinstance(node, Call) or not isinstance(node.op, str) or self.made.isdisjoint(node.args):
+                return node
+            if node.op == "concat":
+                kept = [arg for arg in node.args if not _is_empty(arg)]
+                return kept[0] if len(kept) == 1 else call("concat", *kept, span=node.span, **node.attrs)
+            values = [arg.value for arg in node.args if isinstance(arg, Constant)]
+            if len(values) == len(node.args) and operator(node.op).folds and isinstance(node.type, TensorType):
+                return self.constant(apply(node, values), node)
+            return node
+
+        def constant(self, value: Array, node: Expr) -> Constant:
+            made = Constant(value, span=node.span)
+            self.made.add(made)
+            return made
+
+    return Known().run(body)
+
+
+def _is_empty(node: Expr) -> bool:
+    return isinstance(node.type, TensorType) and node.type.size == 0
