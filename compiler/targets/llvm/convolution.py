@@ -22,6 +22,9 @@ from .target import CpuTarget
 LATENCY = 8
 """Independent multiply-adds that keep the units of all common processors busy."""
 
+LOAD = 1.25
+"""Cycles for a register of weights, some of which come from a second-level cache."""
+
 LARGEST_TILE_LANES = 256
 
 
@@ -34,17 +37,18 @@ class Tile:
 
 
 def choose_tile(width: int, channels: int, block: int, target: CpuTarget) -> Tile:
-    """The tile with the fewest cycles a multiply-accumulate: all registers but those for weights and a value."""
+    """The tile with the fewest cycles for a row of the image: all registers but those for weights and a value. Where
+    tiles do not divide the row, the last two overlap."""
     best: tuple[float, int, Tile] | None = None
     for lanes in range(block, min(channels, LARGEST_TILE_LANES) + 1, block):
         if channels % lanes:
             continue
         parts = len(pieces(lanes, target.float_lanes))
         for rows in range(1, min(width, target.registers) + 1):
-            if width % rows or rows * parts + min(parts, 2) + 1 > target.registers:
-                continue
-            cycles = max(rows * parts, rows / 2 + parts, LATENCY) + 0.5
-            rated = (cycles / (rows * lanes), -rows, Tile(rows, lanes))
+            if rows * parts + min(parts, 2) + 1 > target.registers:
+                break
+            cycles = max(rows * parts, rows / 2 + parts * LOAD, LATENCY) + 0.5
+            rated = (-(-width // rows) * cycles / lanes, -rows, Tile(rows, lanes))
             if best is None or rated[:2] < best[:2]:
                 best = rated
     return best[2] if best is not None else Tile(1, block)
@@ -176,7 +180,7 @@ def _accumulator(call: Call, tile: Tile, value) -> View:  # type: ignore[no-unty
 def _schedule(schedule: te.Schedule, tile: Tile, data: te.Tensor, row_stride: int, target: CpuTarget) -> None:
     tidy(schedule)
     n, o, g, y, x, lane = schedule.get_loops(schedule.blocks()[-1])
-    outer, row = schedule.split(x, tile.rows)
+    outer, row = schedule.split_shifted(x, tile.rows)
     schedule.reorder(n, o, y, outer, row, g, lane)
     schedule.set_scope("acc", REGISTER)
     schedule.compute_at("acc", outer)
