@@ -124,6 +124,16 @@ def test_a_residual_addition_is_written_over_the_residual(size: int, threads: in
     assert tensor.nbytes == 4 * 16 * (6 + 2 * (size // 2)) * (7 + 2 * (size // 2))  # with its halo
 
 
+@pytest.mark.parametrize("width", [29, 31, 37])
+def test_a_residual_is_kept_where_tiles_overlap(width: int) -> None:
+    """Rows that no tile divides: some elements of the sum are computed twice, from the same residual."""
+    x = Var("x", TensorType((1, 16, 3, width), "float32"))
+    first = convolution(x, 1)
+    second = call("nn.add", convolution(convolution(first, 1), 1), first)
+    module = Module(Function((x,), convolution(second, 1)))
+    check_plan(checked(module, {"x": values((1, 16, 3, width))}, 1))
+
+
 def test_what_is_read_later_is_kept() -> None:
     first = convolution(X)
     second = call("nn.tanh", convolution(call("nn.add", convolution(first), first)))
