@@ -3,63 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-
-import numpy as np
 
 from ... import tensor as te
 from ...graph.ir import Call, Constant, Expr
 from ...tensor import ir as tir
+from ...tensor.ir import TensorIntrinsic
 from ..errors import CompileError
 from ..lowerings import Builder, View
+from .convolution_sums import byte_sums, float_sums, grouped_sums
 from .groups import Group
-from .intrinsics import QUAD, REGISTER, dot_product, outer_product, pieces
-from .kernels import Array, Kernel, Operands, finished, lower_members
-from .layouts import Layout, to_memory
-from .schedules import own_loops, split_loops, tidy, unroll_lanes
+from .intrinsics import QUAD, REGISTER, dot_product, grouped_dot, grouped_product, outer_product
+from .kernels import Kernel, Operands, finished, lower_members
+from .layouts import PREFERRED_BLOCKS, Layout, channel_block, to_memory
+from .schedules import extent_of, own_loops, split_loops, tidy, unroll_lanes
 from .target import CpuTarget
-
-LATENCY = 8
-"""Independent multiply-adds that keep the units of all common processors busy."""
-
-LOAD = 1.25
-"""Cycles for a register of weights, some of which come from a second-level cache."""
-
-LARGEST_TILE_LANES = 256
-
-
-@dataclass(frozen=True)
-class Tile:
-    """``rows`` pixels of a row times ``lanes`` output channels are accumulated in registers."""
-
-    rows: int
-    lanes: int
-
-
-def choose_tile(width: int, channels: int, block: int, target: CpuTarget) -> Tile:
-    """The tile with the fewest cycles for a row of the image: all registers but those for weights and a value. Where
-    tiles do not divide the row, the last two overlap."""
-    best: tuple[float, int, Tile] | None = None
-    for lanes in range(block, min(channels, LARGEST_TILE_LANES) + 1, block):
-        if channels % lanes:
-            continue
-        parts = len(pieces(lanes, target.float_lanes))
-        for rows in range(1, min(width, target.registers) + 1):
-            if rows * parts + min(parts, 2) + 1 > target.registers:
-                break
-            cycles = max(rows * parts, rows / 2 + parts * LOAD, LATENCY) + 0.5
-            rated = (-(-width // rows) * cycles / lanes, -rows, Tile(rows, lanes))
-            if best is None or rated[:2] < best[:2]:
-                best = rated
-    return best[2] if best is not None else Tile(1, block)
+from .tiles import Tile, choose_grouped_tile, choose_tile
 
 
 def is_matrix_convolution(call: Call) -> bool:
-    """Whether a call is a convolution over images without groups, with constant weights."""
+    """Whether a call is a convolution over images with constant weights that has a form in register tiles."""
     return (
-        call.op in ("nn.conv2d", "conv2d") and call.attr("groups") == 1 and isinstance(call.args[1], Constant)
+        call.op in ("nn.conv2d", "conv2d") and isinstance(call.args[1], Constant)
         and call.args[0].dtype in ("float32", "int8") and not isinstance(call.args[0], Constant)
+        and result_block(call) > 0
     )  # fmt: skip
+
+
+def result_block(call: Call) -> int:
+    """Channels in a block of a convolution's result: of one group, or of some whole groups; 0 if neither can be."""
+    channels, groups = call.shape[1], call.attr("groups")
+    if groups == 1:
+        return channel_block(channels)
+    block = channel_block(channels)
+    if _group_in_block(call, block):
+        return block
+    taken, made = call.args[1].shape[1], channels // groups
+    own = channel_block(made)
+    return own if own in PREFERRED_BLOCKS and channel_block(taken) in PREFERRED_BLOCKS else 0
+
+
+def data_block(call: Call, present: int) -> int:
+    """Channels in a block of a convolution's data; ``present``: those that it has already (0: it is plain)."""
+    block = result_block(call)
+    if _group_in_block(call, block):
+        return block
+    multiple = QUAD if call.args[0].dtype == "int8" else 1
+    taken = call.args[1].shape[1]
+    if present and present % multiple == 0 and (call.attr("groups") == 1 or taken % present == 0):
+        return present
+    return channel_block(taken, multiple)
+
+
+def _group_in_block(call: Call, block: int) -> int:
+    """Channels of a group, where several groups that take as many channels as they make fit into a block; else 0."""
+    groups, taken = call.attr("groups"), call.args[1].shape[1]
+    multiple = QUAD if call.args[0].dtype == "int8" else 1
+    fits = taken < block and block % taken == 0 and taken % multiple == 0 and block in PREFERRED_BLOCKS
+    return taken if groups > 1 and call.shape[1] == groups * taken and taken > 1 and fits else 0
 
 
 def data_layout(call: Call, block: int) -> Layout:
@@ -79,13 +79,20 @@ def convolution_kernel(
     data = operands.tensor(anchor.args[0])
     data_in = layouts[anchor.args[0]]
     channels = anchor.shape[1]
-    tile = choose_tile(anchor.shape[3], channels, layout.block, target)
+    within = _group_in_block(anchor, layout.block)
+    width = anchor.shape[3]
+    if within:
+        tile = choose_grouped_tile(width, layout.block, target)
+    else:
+        tile = choose_tile(width, channels // anchor.attr("groups"), layout.block, target)
     weights = anchor.args[1].value
     known: dict[Expr, View] = {}
-    if data.dtype == "uint8":
-        accumulated = _byte_products(anchor, operands, data, data_in, weights, tile)
+    if within:
+        accumulated = grouped_sums(anchor, operands, data, data_in, weights, tile)
+    elif data.dtype == "uint8":
+        accumulated = byte_sums(anchor, operands, data, data_in, weights, tile)
     else:
-        accumulated = _float_products(anchor, operands, data, data_in, weights, tile)
+        accumulated = float_sums(anchor, operands, data, data_in, weights, tile)
     known[anchor] = accumulated
 
     def constant(call: Call, place: int, node: Constant) -> View:
@@ -104,80 +111,15 @@ def convolution_kernel(
     row_stride = anchor.attr("strides")[1] * data_in.block
 
     def arrange(schedule: te.Schedule) -> None:
-        _schedule(schedule, tile, data, row_stride, target)
+        _schedule(schedule, tile, data, row_stride, within, target)
 
-    recipe = f"convolution {tile.rows} {tile.lanes} {row_stride}"
+    recipe = f"convolution {tile.rows} {tile.lanes} {row_stride} {within}"
     return finished(operands, group.root.shape, output, layout, name, recipe, arrange)
 
 
-def _float_products(
-    call: Call, operands: Operands, data: te.Tensor, layout: Layout, weights: Array, tile: Tile
-) -> View:
-    block = layout.block
-    out, channels, kernel_h, kernel_w = weights.shape
-    blocks = data.shape[1]
-    wide = np.zeros((out, blocks * block, kernel_h, kernel_w), np.float32)
-    wide[:, :channels] = weights
-    packed = wide.reshape(out // tile.lanes, tile.lanes, blocks, block, kernel_h, kernel_w)
-    w = operands.array(packed.transpose(0, 2, 4, 5, 3, 1))
-    kc, kh, kw = te.reduce_axis(blocks, "kc"), te.reduce_axis(kernel_h, "kh"), te.reduce_axis(kernel_w, "kw")
-    kb = te.reduce_axis(block, "kb")
-    at = _reader(call, layout)
-
-    def value(n: tir.Expr, o: tir.Expr, y: tir.Expr, x: tir.Expr, lane: tir.Expr) -> te.Reduction:
-        row, column = at(y, x, kh, kw)
-        return te.sum(data[n, kc, row, column, kb] * w[o, kc, kh, kw, kb, lane], [kc, kh, kw, kb])
-
-    return _accumulator(call, tile, value)
-
-
-def _byte_products(
-    call: Call, operands: Operands, data: te.Tensor, layout: Layout, weights: Array, tile: Tile
-) -> View:
-    """Products of bytes. Data is held 128 too high, so the sum is too high by 128 times the sum of the weights."""
-    block = layout.block
-    out, channels, kernel_h, kernel_w = weights.shape
-    blocks = data.shape[1]
-    wide = np.zeros((out, blocks * block, kernel_h, kernel_w), np.int8)
-    wide[:, :channels] = weights
-    packed = wide.reshape(out // tile.lanes, tile.lanes, blocks, block // QUAD, QUAD, kernel_h, kernel_w)
-    w = operands.array(packed.transpose(0, 2, 5, 6, 3, 1, 4))
-    excess = operands.array((weights.astype(np.int64).sum((1, 2, 3)) * 128).astype(np.int32))
-    kc, kh, kw = te.reduce_axis(blocks, "kc"), te.reduce_axis(kernel_h, "kh"), te.reduce_axis(kernel_w, "kw")
-    kb, q = te.reduce_axis(block // QUAD, "kb"), te.reduce_axis(QUAD, "q")
-    at = _reader(call, layout)
-
-    def value(n: tir.Expr, o: tir.Expr, y: tir.Expr, x: tir.Expr, lane: tir.Expr) -> te.Reduction:
-        row, column = at(y, x, kh, kw)
-        byte = data[n, kc, row, column, kb * QUAD + q].astype("int32")
-        return te.sum(byte * w[o, kc, kh, kw, kb, lane, q].astype("int32"), [kc, kh, kw, kb, q])
-
-    view = _accumulator(call, tile, value)
-    return View(view.shape, view.dtype, lambda index: view[index] - excess[index[1]])
-
-
-def _reader(call: Call, layout: Layout):  # type: ignore[no-untyped-def]
-    (stride_y, stride_x), (dilation_y, dilation_x) = call.attr("strides"), call.attr("dilations")
-    top, left = layout.halo[0] - call.attr("pads")[0], layout.halo[1] - call.attr("pads")[1]
-
-    def at(y: tir.Expr, x: tir.Expr, kh: tir.Expr, kw: tir.Expr) -> tuple[tir.Expr, tir.Expr]:
-        return y * stride_y + kh * dilation_y + top, x * stride_x + kw * dilation_x + left
-
-    return at
-
-
-def _accumulator(call: Call, tile: Tile, value) -> View:  # type: ignore[no-untyped-def]
-    batch, channels, height, width = call.shape
-    acc = te.compute((batch, channels // tile.lanes, height, width, tile.lanes), value, "acc")
-
-    def read(index: tuple[tir.Expr, ...]) -> tir.Expr:
-        n, c, y, x = index
-        return acc[n, c // tile.lanes, y, x, c % tile.lanes]
-
-    return View(call.shape, acc.dtype, read)
-
-
-def _schedule(schedule: te.Schedule, tile: Tile, data: te.Tensor, row_stride: int, target: CpuTarget) -> None:
+def _schedule(
+    schedule: te.Schedule, tile: Tile, data: te.Tensor, row_stride: int, within: int, target: CpuTarget
+) -> None:
     tidy(schedule)
     n, o, g, y, x, lane = schedule.get_loops(schedule.blocks()[-1])
     outer, row = schedule.split_shifted(x, tile.rows)
@@ -185,10 +127,7 @@ def _schedule(schedule: te.Schedule, tile: Tile, data: te.Tensor, row_stride: in
     schedule.set_scope("acc", REGISTER)
     schedule.compute_at("acc", outer)
     reduced, kept = split_loops(schedule, "acc")  # loops that run once are gone by now
-    if data.dtype == "uint8":
-        schedule.reorder(*reduced[:-1], *kept, reduced[-1])
-    else:
-        schedule.reorder(*reduced, *kept)
+    schedule.reorder(*reduced, *kept)
     initial = schedule.decompose_reduction("acc", reduced[0])
     for loop in (n, o, y):
         schedule.parallel(loop)
@@ -196,11 +135,23 @@ def _schedule(schedule: te.Schedule, tile: Tile, data: te.Tensor, row_stride: in
         schedule.unroll(loop)
     schedule.vectorize(lane)
     unroll_lanes(schedule, own_loops(schedule, initial))
-    if not kept:  # a tile of one value: the loops of the reduction are all there is
+    if within:
+        step = _grouped_step(tile, data, row_stride, within, target)
+        lanes = schedule.split(kept[-1], within)
+        kept = [*kept[:-1], *lanes]
+    elif not kept:  # a tile of one value: the loops of the reduction are all there is
         return
-    width = target.float_lanes
-    if data.dtype == "uint8":
-        step = dot_product(tile.rows, tile.lanes, row_stride, width, target.dot_product)
+    elif data.dtype == "uint8":
+        step = dot_product(tile.rows, tile.lanes, row_stride, target.float_lanes, target.dot_product)
     else:
-        step = outer_product(tile.rows, tile.lanes, row_stride, width)
+        step = outer_product(tile.rows, tile.lanes, row_stride, target.float_lanes)
+    # What of the reduction is inside of the step: the loops that it has besides those of the tile.
+    inside = sum(extent != 1 for _, extent in step.loops) - sum(extent_of(schedule, loop) != 1 for loop in kept)
+    schedule.reorder(*reduced[: len(reduced) - inside], *kept, *reduced[len(reduced) - inside :])
     schedule.tensorize(kept[0], step)
+
+
+def _grouped_step(tile: Tile, data: te.Tensor, row_stride: int, within: int, target: CpuTarget) -> TensorIntrinsic:
+    if data.dtype == "uint8":
+        return grouped_dot(tile.rows, tile.lanes, within, row_stride, target.float_lanes, target.dot_product)
+    return grouped_product(tile.rows, tile.lanes, within, row_stride, target.float_lanes)

@@ -93,6 +93,82 @@ def dot_product(rows: int, lanes: int, row_stride: int, width: int, machine: boo
     )
 
 
+@cache
+def grouped_product(rows: int, block: int, group: int, row_stride: int, width: int) -> TensorIntrinsic:
+    """``acc[r, g, l] += sum of a[r, g, k] * b[k, g, l]`` over the ``group`` values k of a group, float32: a block of
+    channels is ``g x l``, several groups that each make as many channels as they take."""
+    count = block // group
+
+    def emits(emitter: Emitter, call: IntrinsicCall) -> None:
+        builder = emitter.builder
+        for first, lanes in pieces(block, width):
+            start = first // group * group  # of the group with which the piece begins
+            taken = max(lanes, group)
+            values = [_load(emitter, call, "a", row * row_stride + start, taken, FLOAT) for row in range(rows)]
+            for k in range(group):
+                weight = _load(emitter, call, "b", k * block + first, lanes, FLOAT)
+                places = [(first + lane - start) // group * group + k for lane in range(lanes)]
+                for row, value in enumerate(values):
+                    pointer = _pointer(emitter, call, "acc", row * block + first, FLOAT)
+                    before = builder.load(pointer, align=4, typ=ll.VectorType(FLOAT, lanes))
+                    after = multiply_add(builder, _picked(builder, value, places), weight, before)
+                    builder.store(after, pointer, align=4)
+
+    return tensor_intrinsic(
+        f"grouped_product_{rows}x{block}_{group}_{row_stride}",
+        operands=[
+            tile("acc", (rows, count, group), "float32", REGISTER, "inout", align=1),
+            tile("a", (rows, count, group), "float32", "global", "in", strides=(row_stride, group, 1), align=1),
+            tile("b", (group, count, group), "float32", "global", "in", align=1),
+        ],
+        loops={"row": rows, "k": group, "g": count, "lane": group},
+        meaning=lambda acc, a, b, row, k, g, lane: acc.store(
+            (row, g, lane), acc[row, g, lane] + a[row, g, k] * b[k, g, lane]
+        ),
+        emits=emits,
+    )
+
+
+@cache
+def grouped_dot(rows: int, block: int, group: int, row_stride: int, width: int, machine: bool) -> TensorIntrinsic:
+    """As ``grouped_product``, of bytes by fours as in ``dot_product``: a group is a multiple of four channels."""
+    count, quads = block // group, group // QUAD
+
+    def emits(emitter: Emitter, call: IntrinsicCall) -> None:
+        builder = emitter.builder
+        for first, lanes in pieces(block, width):
+            step = _vnni if machine and lanes in VNNI_LANES else _by_products
+            start = first // group * group  # of the group with which the piece begins
+            taken = max(lanes, group) // QUAD
+            values = []
+            for row in range(rows):
+                pointer = _pointer(emitter, call, "a", row * row_stride + start, I8)
+                values.append(builder.load(pointer, align=1, typ=ll.VectorType(I32, taken)))
+            for k in range(quads):
+                weight = _load(emitter, call, "b", (k * block + first) * QUAD, lanes * QUAD, I8)
+                places = [(first + lane - start) // group * quads + k for lane in range(lanes)]
+                for row, value in enumerate(values):
+                    target = _pointer(emitter, call, "acc", row * block + first, I32)
+                    before = builder.load(target, align=4, typ=ll.VectorType(I32, lanes))
+                    builder.store(step(builder, before, _picked(builder, value, places), weight), target, align=4)
+
+    return tensor_intrinsic(
+        f"grouped_dot_{rows}x{block}_{group}_{row_stride}",
+        operands=[
+            tile("acc", (rows, count, group), "int32", REGISTER, "inout", align=1),
+            tile("a", (rows, count, quads, QUAD), "uint8", "global", "in", strides=(row_stride, group, QUAD, 1),
+                 align=1),
+            tile("b", (quads, count, group, QUAD), "int8", "global", "in", align=1),
+        ],
+        loops={"row": rows, "k": quads, "g": count, "lane": group, "q": QUAD},
+        meaning=lambda acc, a, b, row, k, g, lane, q: acc.store(
+            (row, g, lane),
+            acc[row, g, lane] + a[row, g, k, q].astype("int32") * b[k, g, lane, q].astype("int32"),
+        ),
+        emits=emits,
+    )  # fmt: skip
+
+
 def pieces(lanes: int, width: int) -> list[tuple[int, int]]:
     """(first lane, count) of the registers that hold ``lanes``: whole ones, then smaller powers of two."""
     found: list[tuple[int, int]] = []
@@ -115,6 +191,12 @@ def _load(emitter: Emitter, call: IntrinsicCall, operand: str, offset: int, lane
     wanted = ll.VectorType(kind, lanes) if lanes else kind
     pointer = _pointer(emitter, call, operand, offset, kind)
     return emitter.builder.load(pointer, align=1 if kind is I8 else 4, typ=wanted)
+
+
+def _picked(builder: ll.IRBuilder, value: Value, places: list[int]) -> Value:
+    """The elements of a vector at these places."""
+    mask = ll.Constant(ll.VectorType(I32, len(places)), [ll.Constant(I32, place) for place in places])
+    return builder.shuffle_vector(value, ll.Constant(value.type, ll.Undefined), mask)
 
 
 def _vnni(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) -> Value:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ...graph.ir import Call, Constant, Expr
-from .convolution import data_layout, is_matrix_convolution
+from .convolution import data_block, data_layout, is_matrix_convolution, result_block
 from .groups import Group
 from .layouts import NO_HALO, PLAIN, PREFERRED_BLOCKS, Layout, channel_block
 from .products import is_matrix_product
@@ -49,8 +49,7 @@ def plan_layouts(groups: Sequence[Group], outputs: Sequence[Expr]) -> Plan:
         if plan.kinds[group.root] == "blocked":
             block = plan.native[group.root].block
         else:
-            multiple = 4 if data.dtype == "int8" else 1
-            block = own.block if own.block and own.block % multiple == 0 else channel_block(data.shape[1], multiple)
+            block = data_block(anchor, own.block)
         wanted = plan.wanted[group.root] = data_layout(anchor, block)
         if own.block == block and (NO_HALO in (own.halo, wanted.halo) or own.fill == wanted.fill):
             plan.native[data] = own.merged(wanted)
@@ -91,7 +90,7 @@ def _kind(
         return "plain", 0
     block = channel_block(root.shape[1])
     if anchor is not None and is_matrix_convolution(anchor):
-        return "convolution", block
+        return "convolution", result_block(anchor)
     if anchor is not None and _is_depthwise(anchor):
         return "blocked", block
     if anchor is not None and (anchor.op in POOLS or _is_spatial_reduction(anchor)):

@@ -20,13 +20,13 @@ from ...tensor import ir as tir
 from ..errors import CompileError
 from ..lowerings import Builder, View
 from ..lowerings.view import broadcast, element_type, widened
-from .convolution import LARGEST_TILE_LANES, LATENCY, Tile
 from .groups import Group
 from .intrinsics import REGISTER, outer_product, pieces
 from .kernels import Array, Kernel, Operands, finished, lower_members
 from .layouts import Layout
 from .schedules import own_loops, split_loops, tidy, unroll_lanes
 from .target import CpuTarget
+from .tiles import LARGEST_TILE_LANES, LATENCY, Tile
 
 COMPUTED_IN_FLOAT32 = ("float32", "float16", "bfloat16")
 
