@@ -7,7 +7,7 @@ hide the built-ins.
 
 from __future__ import annotations
 
-from .compute import ReduceAxis, Reduction, Tensor, compute, lower, max, min, placeholder, reduce_axis, sum
+from .compute import ReduceAxis, Reduction, Tensor, compute, lower, max, min, placeholder, product, reduce_axis, sum
 from .errors import InterpreterError, IRError, ScheduleError, TensorError
 from .evaluate import NUMPY_TYPES, evaluate
 from .expressions import ceil, cos, erf, exp, floor, log, pow, round, sin, sqrt, tanh
@@ -119,6 +119,7 @@ __all__ = [
     "parse",
     "placeholder",
     "pow",
+    "product",
     "reduce_axis",
     "replay",
     "round",

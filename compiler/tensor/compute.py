@@ -118,6 +118,11 @@ def sum(expr: Expr, axes: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
     return _reduction("add", expr, axes)
 
 
+def product(expr: Expr, axes: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
+    """Product of ``expr`` along ``axes``; integers wrap."""
+    return _reduction("mul", expr, axes)
+
+
 def max(expr: Expr, axes: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
     """Largest ``expr`` along ``axes``."""
     return _reduction("max", expr, axes)

@@ -46,7 +46,7 @@ POISON = 0x5B
 GRID_LIMIT = 1 << 21
 """Largest number of elements that one evaluation holds; larger nests are cut at their outermost loop."""
 
-_REDUCERS = {"add": np.add, "min": np.minimum, "max": np.maximum}
+_REDUCERS = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
 _UFUNCS: dict[str, Any] = {
     "add": np.add,
     "sub": np.subtract,
@@ -259,8 +259,8 @@ class _Machine:
             total = _contract(evaluator, factors, shape, reduced).astype(kind)
         else:
             whole = np.broadcast_to(evaluator.value(value, None), shape)
-            if op == "add":
-                total = np.add.reduce(whole, axis=reduced, keepdims=True, dtype=kind)
+            if op in ("add", "mul"):
+                total = _REDUCERS[op].reduce(whole, axis=reduced, keepdims=True, dtype=kind)
             else:
                 total = _REDUCERS[op].reduce(whole, axis=reduced, keepdims=True)
         target[positions] = _REDUCERS[op](target[positions], total)

@@ -66,6 +66,18 @@ def _cast(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
     return View(call.shape, target, lambda index: x[index].astype(target))
 
 
+def _batch_norm(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    """In double precision, as the operator means it: with computed parameters it is rare."""
+    x, *parameters = operands
+
+    def read(index: tuple[tir.Expr, ...]) -> tir.Expr:
+        gamma, beta, mean, variance = (each[(index[1],)].astype("float64") for each in parameters)
+        factor = gamma / te.sqrt(variance + call.attr("epsilon"))
+        return ((x[index].astype("float64") - mean) * factor + beta).astype(x.dtype)
+
+    return View(call.shape, x.dtype, read)
+
+
 def divide(a: tir.Expr, b: tir.Expr) -> tir.Expr:
     """Integers are divided towards zero; by zero gives 0."""
     if a.dtype in tir.FLOATS:
@@ -143,6 +155,7 @@ RULES: dict[str, Rule] = {
     "nn.where": elementwise(tir.select),
     "nn.clip": _clip,
     "nn.cast": _cast,
+    "nn.batch_norm": _batch_norm,
     "nn.abs": elementwise(absolute),
     "nn.negative": elementwise(lambda x: -x, SIGNED),
     "nn.sign": elementwise(sign),

@@ -9,11 +9,14 @@ from ...graph.ir import Call
 from ...tensor import ir as tir
 from .view import Builder, Index, NotLoweredError, Rule, View, along, element_type, register_rules
 
+SHORT = ("int8", "uint8", "int16", "uint16")
+"""Integers that single precision computes with exactly."""
+
 
 def _quantise(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
     x, scale, zero_point = operands
     target = element_type(call.dtype)
-    if x.dtype != "float32" or scale.dtype != "float32" or target not in ("int8", "uint8") or call.attr("block"):
+    if x.dtype != "float32" or scale.dtype != "float32" or target not in SHORT or call.attr("block"):
         raise NotLoweredError(f"quantise of {x.dtype} to {call.dtype}, or in blocks")
     low, high = tir.INTEGER_RANGES[target]
     axis = call.attr("axis")
@@ -29,7 +32,7 @@ def _quantise(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
 
 def _dequantise(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
     x, scale, zero_point = operands
-    if scale.dtype != "float32" or x.dtype not in ("int8", "uint8") or call.attr("block"):
+    if scale.dtype != "float32" or x.dtype not in SHORT or call.attr("block"):
         raise NotLoweredError(f"dequantise of {x.dtype} by {scale.dtype}, or in blocks")
     axis = call.attr("axis")
     step, zero = along(scale, len(x.shape), axis), along(zero_point, len(x.shape), axis)

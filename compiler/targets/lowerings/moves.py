@@ -85,6 +85,25 @@ def _pad(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
     return View(call.shape, x.dtype, read)
 
 
+def _dilate(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    x, factors = operands[0], call.attr("factors")
+    first = len(x.shape) - len(factors)
+    zero = tir.Const(0, x.dtype)
+
+    def read(index: Index) -> tir.Expr:
+        places = list(index)
+        present: tir.Expr | None = None
+        for axis, factor in enumerate(factors, first):
+            if factor > 1:
+                places[axis] = index[axis] // factor
+                condition = (index[axis] % factor).eq(0)
+                present = condition if present is None else present & condition
+        value = x[tuple(places)]
+        return value if present is None else tir.select(present, value, zero)
+
+    return View(call.shape, x.dtype, read)
+
+
 def _concat(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
     axis = call.attr("axis")
 
@@ -121,6 +140,7 @@ RULES: dict[str, Rule] = {
     "slice": _slice,
     "expand": _expand,
     "pad": _pad,
+    "dilate": _dilate,
     "concat": _concat,
     "gather": _gather,
 }

@@ -34,9 +34,31 @@ def reduced(builder: Builder, x: View, axes: tuple[int, ...], keepdims: bool, re
 
 def _reduce(reducer: Reducer) -> Rule:
     def rule(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
-        if operands[0].dtype == "bool":
-            raise NotLoweredError("a reduction of truth values")
-        return reduced(builder, operands[0], call.attr("axes"), call.attr("keepdims"), reducer)
+        x, axes, keepdims = operands[0], call.attr("axes"), call.attr("keepdims")
+        if x.dtype != "bool":
+            return reduced(builder, x, axes, keepdims, reducer)
+        bits = View(x.shape, "uint8", lambda index: x[index].astype("uint8"))
+        result = reduced(builder, bits, axes, keepdims, reducer)
+        return View(result.shape, "bool", lambda index: result[index].astype("bool"))
+
+    return rule
+
+
+def _arg(reducer: Reducer) -> Rule:
+    """The extreme value first, then the least (or greatest) place at which it stands; not-a-number is extreme."""
+
+    def rule(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+        x, axis, last = operands[0], call.attr("axis"), call.attr("last")
+        extreme = reduced(builder, x, (axis,), True, reducer)
+        nowhere = tir.Const(-1 if last else x.shape[axis])
+
+        def place(index: Index) -> tir.Expr:
+            value = x[index]
+            found = value.eq(extreme[index_1(index, axis)])
+            return tir.select(found | value.ne(value) if x.dtype in tir.FLOATS else found, index[axis], nowhere)
+
+        places = View(x.shape, "int64", place)
+        return reduced(builder, places, (axis,), call.attr("keepdims"), te.max if last else te.min)
 
     return rule
 
@@ -69,9 +91,12 @@ def index_1(index: Index, axis: int) -> Index:
 
 RULES: dict[str, Rule] = {
     "nn.reduce_sum": _reduce(te.sum),
+    "nn.reduce_product": _reduce(te.product),
     "nn.reduce_max": _reduce(te.max),
     "nn.reduce_min": _reduce(te.min),
     "nn.reduce_mean": _mean,
+    "nn.arg_max": _arg(te.max),
+    "nn.arg_min": _arg(te.min),
     "nn.softmax": _softmax,
 }
 

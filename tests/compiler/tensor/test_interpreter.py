@@ -69,6 +69,14 @@ def f(x: int8[200000] @ "global", y: int32[1] @ "global"):
     assert found["y"][0] == np.array(200000 * 2**14).astype(np.int32) == -1018167296
 
 
+def test_a_product_of_bytes_wraps_at_the_width_of_its_type() -> None:
+    x = t.placeholder((2, 5), "int8", "x")
+    k = t.reduce_axis(5, "k")
+    func = t.lower([t.compute((2,), lambda i: t.product(x[i, k], k), "y")], [x], "f")
+    values = np.array([[3, 100, -7, 11, 5], [2, 2, 2, 2, 2]], np.int8)
+    assert t.interpret(func, {"x": values})["y"].tolist() == [np.array(3 * 100 * -7 * 11 * 5).astype(np.int8), 32]
+
+
 def test_a_recurrence_runs_in_order() -> None:
     text = """
 def f(x: int32[8] @ "global"):
