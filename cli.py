@@ -262,10 +262,11 @@ def compare_command(
     threads: Annotated[int, typer.Option(min=1, help="Threads of the CPU.")] = 1,
     tolerance: Annotated[float, typer.Option(help="For floats, as a part of the tensor's largest magnitude.")] = 1e-4,
     seed: Annotated[int, typer.Option(help="Seed of random inputs.")] = 0,
+    shape: ShapeOption = None,
 ) -> None:
     """Run a model on two targets; print the error of each tensor that both make, and the first that differs."""
     with _progress("reading the model") as status:
-        module = from_onnx(model, require_quantised=False)
+        module = from_onnx(model, _shapes(shape or []), require_quantised=False)
         values = read_inputs(model_inputs(module), inputs, seed)
         status.update(f"running on {first} and {second}")
         found = compare(module, first, second, values, config=read_config(config), threads=threads, tolerance=tolerance)
@@ -298,6 +299,7 @@ def profile_command(
     latency: Annotated[int, typer.Option(min=1, help="DRAM latency in cycles.")] = 100,
     bandwidth: Annotated[int, typer.Option(min=1, help="DRAM bytes a cycle.")] = 8,
     others: Annotated[bool, typer.Option("--what-if/--no-what-if", help="Predict cycles on other hardware.")] = True,
+    shape: ShapeOption = None,
 ) -> None:
     """Say why a model is slow: cycles by layer and cause, bounds, other hardware; roofline, timeline and trace."""
     dram = DramModel(latency=latency, bytes_per_cycle=bandwidth)
@@ -305,10 +307,12 @@ def profile_command(
     recompile: Recompile | None = None
     with _progress("reading") as status:
         if source.suffix == ".onnx":
-            compiled = compile_model(source, read_config(config or "pynq"), vthreads=vthreads, progress=status.update)
+            sizes = _shapes(shape or [])
 
             def recompile(core: CoreConfig) -> CompiledModel:
-                return compile_model(source, core, vthreads=vthreads, progress=status.update)
+                return compile_model(source, core, vthreads=vthreads, shapes=sizes, progress=status.update)
+
+            compiled = recompile(read_config(config or "pynq"))
         else:
             compiled = load_artifact(source, read_config(config) if config else None)
         status.update(f"running on {device.value}")

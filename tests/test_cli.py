@@ -32,7 +32,9 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "digits.weft"
 
 
-@pytest.mark.parametrize("command", ["compile", "run", "disasm", "hw", "profile", "synth", "test-hw"])
+@pytest.mark.parametrize(
+    "command", ["compile", "shapes", "run", "compare", "disasm", "hw", "profile", "synth", "test-hw"]
+)
 def test_every_command_explains_itself(command: str, tmp_path: Path) -> None:
     result = weft(command, "--help", folder=tmp_path)
     assert result.returncode == 0
