@@ -8,14 +8,15 @@ from ...graph.dtypes import numpy_dtype
 from ...graph.ir import Array, Call, Constant, Expr, Function, Module, TensorType
 from ...graph.registry import apply, call, operator
 from ...graph.visit import Mutator, rewrite, substitute
+from .einsums import as_matrix_product
 from .images import as_plain_images
 
 
 def prepare(module: Module) -> Module:
-    """The module without functions: all their operators stand in ``main``; without work on empty tensors; and with
-    convolutions over images without gaps."""
+    """The module without functions: all their operators stand in ``main``; without work on empty tensors; with sums of
+    products as those of matrices; and with convolutions over images without gaps."""
     body = without_empty_tensors(inline_functions(module.main.body))
-    return module.with_main(rewrite(body, as_plain_images))
+    return module.with_main(rewrite(rewrite(body, as_matrix_product), as_plain_images))
 
 
 def inline_functions(body: Expr) -> Expr:

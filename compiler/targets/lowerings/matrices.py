@@ -31,6 +31,25 @@ def _matmul(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
     return builder.reduction(call.shape, value, "product")
 
 
-RULES: dict[str, Rule] = {"nn.dense": _dense, "nn.matmul": _matmul}
+def _einsum(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    inputs, result = call.attr("equation").split("->")
+    terms = inputs.split(",")
+    if len(terms) > 2:
+        raise NotLoweredError(f"{call.op} of {len(terms)} operands, which NumPy multiplies in the best order")
+    sizes = {letter: size for term, x in zip(terms, operands, strict=True)
+             for letter, size in zip(term, x.shape, strict=True)}  # fmt: skip
+    summed = {letter: builder.axis(size, f"r{letter}") for letter, size in sizes.items() if letter not in result}
+
+    def product(*index: tir.Expr) -> tir.Expr:
+        places: dict[str, tir.Expr] = {**dict(zip(result, index, strict=True)), **summed}
+        first, *others = (x[tuple(places[letter] for letter in term)] for term, x in zip(terms, operands, strict=True))
+        return first * others[0] if others else first
+
+    if not summed:
+        return View(call.shape, operands[0].dtype, lambda index: product(*index))
+    return builder.reduction(call.shape, lambda *index: te.sum(product(*index), list(summed.values())), "product")
+
+
+RULES: dict[str, Rule] = {"nn.dense": _dense, "nn.matmul": _matmul, "nn.einsum": _einsum}
 
 register_rules(RULES)

@@ -119,9 +119,14 @@ def _average_pool(builder: Builder, call: Call, operands: tuple[View, ...]) -> V
     if x.dtype not in tir.FLOATS:
         raise NotLoweredError(f"{call.op} of {x.dtype}")
     kernel, strides, pads = call.attr("kernel"), call.attr("strides"), call.attr("pads")
-    if any(pads) and not call.attr("count_include_pad") and set(call.attr("dilations")) != {1}:
-        raise NotLoweredError("a dilated mean that leaves the padding out")
-    total = pooled(builder, call, padded_read(x, pads, tir.Const(0.0, x.dtype)), te.sum)
+    zero = tir.Const(0.0, x.dtype)
+    total = pooled(builder, call, padded_read(x, pads, zero), te.sum)
+    if not any(pads) or call.attr("count_include_pad"):
+        return View(call.shape, x.dtype, lambda index: total[index] / float(math.prod(kernel)))
+    if set(call.attr("dilations")) != {1}:
+        ones = View(x.shape, x.dtype, lambda index: tir.Const(1.0, x.dtype))
+        counted = pooled(builder, call, padded_read(ones, pads, zero), te.sum)
+        return View(call.shape, x.dtype, lambda index: total[index] / counted[index])
 
     def present(place: tir.Expr, axis: int) -> tir.Expr:
         """How many places of the window along an axis are not padding."""
@@ -131,8 +136,6 @@ def _average_pool(builder: Builder, call: Call, operands: tuple[View, ...]) -> V
         return count if _windows_meet_input(call, x) else tir.maximum(count, 0)
 
     def read(index: Index) -> tir.Expr:
-        if not any(pads) or call.attr("count_include_pad"):
-            return total[index] / float(math.prod(kernel))
         first, *others = (present(place, axis) for axis, place in enumerate(index[2:]))
         count = functools.reduce(operator.mul, others, first)
         return total[index] / count.astype(x.dtype)
