@@ -62,6 +62,10 @@ UNROLLED_CHUNKS = 8
 """A vectorised loop of at most so many registers is written out, so that its indices are constant."""
 
 
+ANY_ORDER = ("order", "any")
+"""Note on a loop of a reduction: its results may be combined in any order, so by lanes."""
+
+
 class EmitsLlvm(Protocol):
     """What an intrinsic of this target carries in ``emits``."""
 
@@ -265,6 +269,9 @@ class Emitter:
             for value in range(extent):
                 self.expressions.env[loop.var] = value
                 self.emit(loop.body)
+        elif ANY_ORDER in loop.annotations and isinstance(loop.body, Block):
+            store = loop.body.body
+            self._loop(loop.var, 0, extent, lambda: self.expressions.accumulate(store))
         else:
             self._loop(loop.var, 0, extent, lambda: self.emit(loop.body))
 

@@ -4,7 +4,8 @@ In place means that each element of the result lies where one element of the ope
 makes it reads no other element of the operand, and that no element of the result is computed twice. A statement reads
 before it writes, so any order of its iterations, on any thread, is right. What reads other elements than the one it
 replaces (a halo, a broadcast, a transposition) does not pass the test here, unless it is an earlier part of the kernel
-(the sums of a softmax): all threads have finished a part before any begins the next.
+(a sum over everything): all threads have finished a part before any begins the next. Or unless it reads the row that
+the same iteration of the loops around both replaces later (the sum of a softmax).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from ...tensor import ir as tir
 from ...tensor.simplify import Loops, simplify
-from ...tensor.tree import leaves, ranges_of, writers
+from ...tensor.tree import leaves, loops_of, ranges_of, writers
 from ...tensor.visitor import free_vars, loads_of, walk_exprs
 from .values import ITEM_BYTES
 
@@ -29,8 +30,11 @@ def overwritable(
     """
     output = func.params[-1]
     written = _positions_of(func, output, windows.get(output.name, output.strides), offset)
-    return tuple(written is not None and _is_read_there(func, buffer, output, *written)
-                 for buffer in func.params[:inputs])  # fmt: skip
+    plain = output.name not in windows and not offset
+    return tuple(
+        written is not None and _is_read_there(func, buffer, output, *written, plain and buffer.shape == output.shape)
+        for buffer in func.params[:inputs]
+    )
 
 
 def _positions_of(
@@ -50,10 +54,11 @@ def _positions_of(
 
 
 def _is_read_there(
-    func: tir.PrimFunc, buffer: tir.Buffer, output: tir.Buffer, writer: tir.Stmt, position: tir.Expr
+    func: tir.PrimFunc, buffer: tir.Buffer, output: tir.Buffer, writer: tir.Stmt, position: tir.Expr, whole: bool
 ) -> bool:
-    """Whether ``buffer`` is read only in earlier parts than that of the statement ``writer``, or by the writer, at the
-    element that it is about to write."""
+    """Whether ``buffer`` is read only in earlier parts than that of the statement ``writer``, or earlier in the
+    iteration that replaces it, or by the writer, at the element that it is about to write. ``whole``: whether the
+    result has the shape of the operand."""
     if ITEM_BYTES[buffer.dtype] != ITEM_BYTES[output.dtype]:
         return False
     paths = list(leaves(func.body))
@@ -64,9 +69,27 @@ def _is_read_there(
         for read, indices in loads_of(path[-1]):
             if read != buffer or before:
                 continue
-            if path[-1] is not writer or not _same(_position(indices, buffer.strides, 0), position, ranges_of(path)):
+            if path[-1] is writer:
+                allowed = _same(_position(indices, buffer.strides, 0), position, ranges_of(path))
+            else:
+                allowed = whole and _is_of_its_own_iteration(path, indices, paths, writer)
+            if not allowed:
                 return False
     return True
+
+
+def _is_of_its_own_iteration(
+    path: Sequence[tir.Stmt], indices: Sequence[tir.Expr], paths: Sequence[Sequence[tir.Stmt]], writer: tir.Stmt
+) -> bool:
+    """Whether what a statement reads at ``indices`` of the operand is replaced only later in the same iteration of the
+    loops around both: the index of some axis is the loop's variable in both, for each of these loops."""
+    order = [other[-1] for other in paths]
+    target = next(other for other in paths if other[-1] is writer)
+    if not isinstance(writer, tir.Block) or order.index(path[-1]) > order.index(writer):
+        return False
+    same = {read for read, written in zip(indices, writer.body.indices, strict=True) if read == written}
+    around = [node for node in loops_of(target) if any(node is other for other in path)]
+    return all(node.var in same or node.extent == tir.Const(1) for node in around)
 
 
 def _part(path: Sequence[tir.Stmt]) -> tir.Stmt:

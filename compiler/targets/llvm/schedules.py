@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from ... import tensor as te
-from ...tensor.ir import Block, Const, PrimFunc, Var
-from ...tensor.tree import find_block, find_loop, simplify_tree
+from ...tensor.errors import ScheduleError
+from ...tensor.ir import Block, Const, Load, PrimFunc, Var
+from ...tensor.simplify import Linear, linear_form
+from ...tensor.tree import find_block, find_buffer, find_loop, simplify_tree
+from ...tensor.visitor import free_vars, walk_exprs
+from .emit import ANY_ORDER
 from .intrinsics import REGISTER
+
+SHORTEST_ROW = 8
+"""Elements that are combined by lanes, at least."""
+
+LONGEST_ROW = 4096
+"""Elements of a row that are kept on the stack, at most."""
 
 LONGEST_UNROLL = 32
 """Steps of a reduction that are written out."""
@@ -33,14 +44,55 @@ def largest_divisor(size: int, limit: int) -> int:
 
 def schedule_plain(schedule: te.Schedule) -> None:
     """Every stage a nest of its own: outer loops in parallel, the innermost over lanes. A reduction runs outside of the
-    innermost loop of its result, where that is long enough to be worth it."""
+    innermost loop of its result, where that is long enough to be worth it. Stages of which the result takes a row at a
+    time are computed row by row."""
     tidy(schedule)
+    rows = _move_into_rows(schedule)
     for name in schedule.blocks():
         block = find_block(schedule.func, name)[-1]
         if isinstance(block, Block) and block.kind == "reduce":
-            _plain_reduction(schedule, name, block)
+            if name in rows:
+                _reduce_row(schedule, name)
+            else:
+                _plain_reduction(schedule, name, block)
+        elif name in rows:
+            unroll_lanes(schedule, own_loops(schedule, name)[-1:])
         else:
             _plain_loops(schedule, schedule.get_loops(name))
+
+
+def _move_into_rows(schedule: te.Schedule) -> set[str]:
+    """Let the loop over rows of the result compute the stages before it, as far as each row needs elements of its own;
+    gives their names."""
+    *stages, output = schedule.blocks()
+    loops = schedule.get_loops(output)
+    moved: set[str] = set()
+    if len(loops) < 2:
+        return moved
+    count = prod(extent_of(schedule, loop) for loop in loops[:-1])
+    for name in reversed(stages):
+        attempt, size = schedule.copy(), find_buffer(schedule.func, name).size
+        try:
+            attempt.compute_at(name, loops[-2])
+        except ScheduleError:
+            break
+        part, block = find_buffer(attempt.func, name), find_block(attempt.func, name)[-1]
+        scalar = isinstance(block, Block) and block.kind == "reduce"
+        if part.size * count != size or part.size > (1 if scalar else LONGEST_ROW):
+            break
+        schedule.compute_at(name, loops[-2])
+        moved.add(name)
+    return moved
+
+
+def _reduce_row(schedule: te.Schedule, name: str) -> None:
+    """A reduction to one element inside of a row: in a register, by lanes where neighbours are combined."""
+    block = find_block(schedule.func, name)[-1]
+    reduced, kept = split_loops(schedule, name)
+    schedule.reorder(*kept, *reduced)
+    schedule.decompose_reduction(name, reduced[0])
+    if isinstance(block, Block) and _along(block, reduced[-1]):
+        schedule.annotate(reduced[-1], *ANY_ORDER)
 
 
 def _plain_loops(schedule: te.Schedule, loops: Sequence[Var]) -> None:
@@ -58,6 +110,9 @@ def _plain_reduction(schedule: te.Schedule, name: str, block: Block) -> None:
     loops = schedule.get_loops(name)
     reduced = [loop for loop in loops if loop in block.reduce_vars]
     kept = [loop for loop in loops if loop not in block.reduce_vars]
+    if kept and _along(block, reduced[-1]) and extent_of(schedule, reduced[-1]) >= SHORTEST_ROW:
+        _reduce_rows(schedule, name)
+        return
     wide = bool(kept) and extent_of(schedule, kept[-1]) >= 4
     if wide:
         schedule.reorder(*kept[:-1], *reduced, kept[-1])
@@ -67,6 +122,30 @@ def _plain_reduction(schedule: te.Schedule, name: str, block: Block) -> None:
     if wide:
         schedule.vectorize(kept[-1])
         schedule.vectorize(schedule.get_loops(initial)[-1])
+
+
+def _along(block: Block, loop: Var) -> bool:
+    """Whether neighbours in memory are neighbours along a reduction's loop, in all that the block reads there."""
+    steps = []
+    for node in walk_exprs(block.body.value):
+        if isinstance(node, Load) and node.buffer != block.body.buffer:
+            position = Linear()
+            for index, stride in zip(node.indices, node.buffer.strides, strict=True):
+                position = position.add(linear_form(index), stride)
+            if any(loop in free_vars(atom) for atom in position.terms if atom != loop):
+                return False
+            steps.append(position.terms.get(loop, 0))
+    return 1 in steps and set(steps) <= {0, 1}
+
+
+def _reduce_rows(schedule: te.Schedule, name: str) -> None:
+    """Each element of the result in a register, while neighbours in memory are combined by lanes."""
+    written = schedule.cache_write(name, REGISTER)
+    rows = schedule.get_loops(written)
+    schedule.compute_at(name, rows[-1])
+    _reduce_row(schedule, name)
+    for loop in rows:
+        schedule.parallel(loop)
 
 
 def schedule_blocked(schedule: te.Schedule, reductions: Sequence[str], registers: int) -> None:
