@@ -32,6 +32,7 @@ from ...tensor.ir import (
 )
 from ...tensor.visitor import statements, walk_exprs
 from ..errors import CompileError
+from .combine import combine_by_lanes
 from .expressions import Expressions, Lanes, Memory, vectorisable
 from .pool import DONE_OFFSET, PART_BYTES
 from .target import CpuTarget
@@ -60,10 +61,6 @@ TAKEN_IN_PARTS = 8
 
 UNROLLED_CHUNKS = 8
 """A vectorised loop of at most so many registers is written out, so that its indices are constant."""
-
-
-ANY_ORDER = ("order", "any")
-"""Note on a loop of a reduction: its results may be combined in any order, so by lanes."""
 
 
 class EmitsLlvm(Protocol):
@@ -176,10 +173,15 @@ class Emitter:
                             offset + self.workspace.shared)  # fmt: skip
             pointer = self.builder.gep(self.space, [i64(start)], inbounds=True, source_etype=I8)
         else:
-            # At the start of the function, else a loop would take more of the stack every time.
-            pointer = ll.IRBuilder(self.entry).alloca(ll.ArrayType(kind, buffer.size), name=buffer.name)
-            pointer.align, pointer.type = ALIGNMENT, POINTER
+            pointer = self.slot(ll.ArrayType(kind, buffer.size), buffer.name)
+            pointer.align = ALIGNMENT
         self.expressions.memory[buffer.name] = Memory(pointer, buffer.strides)
+
+    def slot(self, kind: ll.Type, name: str = "") -> Value:
+        """Memory on the stack; at the start of the function, else a loop would take more of it every time."""
+        pointer = ll.IRBuilder(self.entry).alloca(kind, name=name)
+        pointer.type = POINTER
+        return pointer
 
     # Statements
 
@@ -212,7 +214,7 @@ class Emitter:
     def _share(self, var: Var, size: Int, body: Callable[[], None]) -> None:
         """``body`` for ``size`` iterations: each thread claims a few at a time, as long as there are any."""
         if self.threads == 1:
-            self._loop(var, 0, size, body)
+            self.loop(var, 0, size, body)
             return
         if not isinstance(size, int):
             raise CompileError("a parallel loop at the top has no constant extent", at=f"kernel {self.func.name!r}")
@@ -228,7 +230,7 @@ class Emitter:
         builder.cbranch(builder.icmp_signed("<", start, ll.Constant(I64, size)), inside, after)
         builder.position_at_end(inside)
         end = intrinsic(builder, "llvm.smin", I64, [builder.add(start, i64(count)), i64(size)])
-        self._loop(var, start, end, body)
+        self.loop(var, start, end, body)
         builder.atomic_rmw("add", done, builder.sub(end, start), "acq_rel")
         builder.branch(head)
         builder.position_at_end(after)
@@ -269,13 +271,10 @@ class Emitter:
             for value in range(extent):
                 self.expressions.env[loop.var] = value
                 self.emit(loop.body)
-        elif ANY_ORDER in loop.annotations and isinstance(loop.body, Block):
-            store = loop.body.body
-            self._loop(loop.var, 0, extent, lambda: self.expressions.accumulate(store))
-        else:
-            self._loop(loop.var, 0, extent, lambda: self.emit(loop.body))
+        elif not combine_by_lanes(self, loop):
+            self.loop(loop.var, 0, extent, lambda: self.emit(loop.body))
 
-    def _loop(self, var: Var, begin: Int, end: Int, body: Callable[[], None]) -> None:
+    def loop(self, var: Var, begin: Int, end: Int, body: Callable[[], None]) -> None:
         """``body`` for every value of ``var`` from ``begin`` to before ``end``."""
         if isinstance(begin, int) and isinstance(end, int) and end - begin == 1:
             self.expressions.env[var] = begin
@@ -348,7 +347,7 @@ class Emitter:
         else:
             counter = replace(loop.var, name=f"{loop.var.name}.chunk")
             body = lambda: chunk(multiply(self.builder, self.expressions.env[counter], width), width)  # noqa: E731
-            self._loop(counter, 0, chunks, body)
+            self.loop(counter, 0, chunks, body)
         done = chunks * width
         while done < extent:
             count = 1 << ((extent - done).bit_length() - 1)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import llvmlite.ir as ll
 
 from ...tensor.evaluate import OPERATOR_VALUES, wrap
-from ...tensor.ir import FLOATS, BinOp, Buffer, Call, Cast, Const, DType, Expr, Load, Select, Store, Var
+from ...tensor.ir import FLOATS, BinOp, Buffer, Call, Cast, Const, DType, Expr, Load, Select, Var
 from ...tensor.simplify import Linear, linear_form
-from ...tensor.visitor import accumulation, free_vars, walk_exprs
+from ...tensor.visitor import free_vars, walk_exprs
 from ..errors import CompileError
 from .floats import convert_float, from_memory, rounded, to_memory
 from .functions import emit_function
@@ -148,20 +148,6 @@ class Expressions:
             for lane in range(self.lanes.count):
                 single = self.builder.extract_element(value, ll.Constant(I32, lane))
                 self.builder.store(single, self.address(buffer, start, known + lane * step), align=size)
-
-    def accumulate(self, store: Store) -> None:
-        """A step of a reduction whose steps may be taken in any order: LLVM is told so, and uses lanes."""
-        update = accumulation(store)
-        if update is None or store.buffer.dtype not in ("float32", "float64"):
-            self.store(store.buffer, store.indices, self.value(store.value))
-            return
-        op, value = update
-        before, value = self.load(store.buffer, store.indices), self.value(value)
-        if op in ("min", "max"):
-            after = intrinsic(self.builder, f"llvm.{op}imum", before.type, [before, value])
-        else:
-            after = self.builder.fadd(before, value, flags=["reassoc", "nsz", "contract"])
-        self.store(store.buffer, store.indices, after)
 
     # Values
 

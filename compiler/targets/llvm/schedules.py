@@ -11,7 +11,7 @@ from ...tensor.ir import Block, Const, Load, PrimFunc, Var
 from ...tensor.simplify import Linear, linear_form
 from ...tensor.tree import find_block, find_buffer, find_loop, simplify_tree
 from ...tensor.visitor import free_vars, walk_exprs
-from .emit import ANY_ORDER
+from .combine import ANY_ORDER
 from .intrinsics import REGISTER
 
 SHORTEST_ROW = 8
