@@ -83,6 +83,16 @@ class ArenaTensor:
 
 
 @dataclass(frozen=True)
+class CheckStep:
+    """Indices that machine code is about to trust: each must be in ``-size..size-1``. There is one size for all, or one
+    for each number along the last axis. ``node`` is the user's."""
+
+    indices: Place
+    sizes: tuple[int, ...]
+    node: str
+
+
+@dataclass(frozen=True)
 class CpuLayer:
     """One kernel or NumPy step, for tables: which of the user's nodes it does the work of, and how."""
 
@@ -113,7 +123,7 @@ class CpuModel:
     arena_bytes: int
     inputs: tuple[CpuTensor, ...]
     outputs: tuple[CpuTensor, ...]
-    steps: tuple[CompiledStep | NumpyStep | CopyStep, ...]
+    steps: tuple[CompiledStep | NumpyStep | CopyStep | CheckStep, ...]
     layers: tuple[CpuLayer, ...]
     pool: bytes = field(repr=False)  # object file of the thread pool
     memory: tuple[ArenaTensor, ...] = field(default=(), repr=False)

@@ -12,7 +12,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import numpy.typing as npt
 
-from ..compiler.compiled_cpu import TEAM_BYTES, CompiledStep, CopyStep, CpuModel, NumpyStep, Place
+from ..compiler.compiled_cpu import TEAM_BYTES, CheckStep, CompiledStep, CopyStep, CpuModel, NumpyStep, Place
 from ..compiler.graph.dtypes import numpy_dtype
 from ..compiler.graph.evaluate import evaluate_function
 from .errors import InputError
@@ -83,6 +83,8 @@ class CpuModule:
                         self._team.run(step, ctypes.addressof(self._table), self._counters)
                     case NumpyStep():
                         self._numpy(step, given, results)
+                    case CheckStep():
+                        _check_indices(self._array(step.indices, given, results), step)
                     case CopyStep(source, target):
                         self._array(target, given, results)[...] = self._array(source, given, results)
         return {tensor.name: array for tensor, array in zip(self.model.outputs, results, strict=True)}
@@ -133,6 +135,17 @@ class CpuModule:
         memory = self._arena if place.kind == "arena" else self._constants
         view: Array = memory[place.where : place.where + place.nbytes].view(numpy_dtype(place.dtype))
         return view.reshape(place.shape)
+
+
+def _check_indices(indices: Array, step: CheckStep) -> None:
+    """InputError for the first index that is not inside its axis."""
+    sizes = np.broadcast_to(np.array(step.sizes), indices.shape or (1,))
+    values = indices.reshape(sizes.shape)
+    outside = (values < -sizes) | (values >= sizes)
+    if outside.any():
+        index, size = int(values[outside][0]), int(sizes[outside][0])
+        raise InputError(f"{step.node}: index {index} is outside of an axis of {size} elements",
+                         hint=f"it must be in -{size}..{size - 1}")  # fmt: skip
 
 
 class _Team:

@@ -12,13 +12,14 @@ from math import prod
 import llvmlite.ir as ll
 import numpy as np
 
-from ...compiled_cpu import CompiledStep, CopyStep, CpuLayer, CpuModel, CpuTensor, NumpyStep, Place
+from ...compiled_cpu import CheckStep, CompiledStep, CopyStep, CpuLayer, CpuModel, CpuTensor, NumpyStep, Place
 from ...graph.dtypes import numpy_dtype
 from ...graph.ir import Attrs, Call, Constant, Expr, Function, Module, TensorType, TupleGet, TupleType, Var
 from ...graph.registry import call as graph_call
 from ...tensor.errors import TensorError
 from ...tensor.printer import function_text
 from ..errors import CompileError
+from ..lowerings.moves import picked_sizes
 from ..lowerings.view import element_type
 from ..memory_plan import aligned
 from .arena import Arena
@@ -85,6 +86,14 @@ class _Copy:
     type: TensorType
 
 
+@dataclass(frozen=True)
+class _Check:
+    indices: Slot
+    type: TensorType
+    sizes: tuple[int, ...]
+    node: str
+
+
 @dataclass
 class _Linker:
     module: Module
@@ -98,8 +107,9 @@ class _Linker:
     blob: list[bytes] = field(default_factory=list)
     blob_bytes: int = 0
     objects: dict[str, _Code] = field(default_factory=dict)  # of kernels, by symbol
-    steps: list[Launch | _Numpy | _Copy] = field(default_factory=list)
+    steps: list[Launch | _Numpy | _Copy | _Check] = field(default_factory=list)
     layers: list[CpuLayer] = field(default_factory=list)
+    checked: set[tuple[Expr, tuple[int, ...]]] = field(default_factory=set)  # indices, and the sizes that they fit
 
     def run(self) -> CpuModel:
         main = self.module.main
@@ -146,6 +156,7 @@ class _Linker:
             kernel = product_kernel(group, layouts, KERNEL, self.target)
         else:
             kernel = plain_kernel(group, layouts, KERNEL)
+        self._check_indices(group, plan)
         try:
             self._launch(kernel, group.root, layouts, output)
         except TensorError as error:
@@ -176,6 +187,15 @@ class _Linker:
             self.arena.offer(slot, inputs, len(self.steps))
         workspace = self._allocate(f"workspace of {_name(result)}", code.workspace) if code.workspace else None
         self.steps.append(Launch(symbol, arguments, workspace, code.parts))
+
+    def _check_indices(self, group: Group, plan: Plan) -> None:
+        """Have the indices of a gather looked at before its kernel runs, since machine code cannot refuse one."""
+        for node in group.members:
+            sizes = picked_sizes(node)
+            if sizes and not isinstance(node.args[1], Constant) and (node.args[1], sizes) not in self.checked:
+                self.checked.add((node.args[1], sizes))
+                slot = self._used(self._plain(node.args[1], plan))
+                self.steps.append(_Check(slot, node.args[1].tensor_type, sizes, str(node.span)))
 
     def _numpy(self, group: Group, plan: Plan) -> None:
         root = group.root
@@ -290,7 +310,7 @@ class _Linker:
         offsets = {Slot("arena", number): each.offset for number, each in enumerate(memory)}
         offsets |= {slot: slot.where for slot in self.constants.values()}
         module = ll.Module("steps")
-        steps: list[CompiledStep | NumpyStep | CopyStep] = []
+        steps: list[CompiledStep | NumpyStep | CopyStep | CheckStep] = []
         waiting: list[Launch] = []
 
         def place(slot: Slot, kind: TensorType) -> Place:
@@ -309,6 +329,8 @@ class _Linker:
             flush()
             if isinstance(step, _Copy):
                 steps.append(CopyStep(place(step.source, step.type), place(step.target, step.type)))
+            elif isinstance(step, _Check):
+                steps.append(CheckStep(place(step.indices, step.type), step.sizes, step.node))
             else:
                 inputs = tuple(place(*item) for item in step.inputs)
                 outputs = tuple(place(*item) for item in step.outputs)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
+
 from ...graph.ir import Call, Constant
 from ...tensor import ir as tir
 from .view import Builder, Index, NotLoweredError, Rule, View, broadcast, register_rules
@@ -119,17 +123,65 @@ def _concat(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
     return View(call.shape, operands[0].dtype, read)
 
 
+def picked_sizes(call: Call) -> tuple[int, ...]:
+    """Sizes of the axes in which the indices of a gather (its second operand) count: one, or one for each number of
+    their last axis. Empty for other operators."""
+    shape = call.args[0].shape if call.args else ()
+    match call.op:
+        case "gather" | "gather_elements":
+            return (shape[call.attr("axis")],)
+        case "gather_nd":
+            first = call.attr("batch_dims")
+            return shape[first : first + call.args[1].shape[-1]]
+    return ()
+
+
+def _place(call: Call, indices: View) -> Callable[[Index, int], tir.Expr]:
+    """Reads an index, of an axis of the given size, as a place that counts from the front. Machine code trusts it to be
+    inside: of constants that is known here, others are checked before the kernel runs."""
+    source = call.args[1]
+    negative = True
+    if isinstance(source, Constant):
+        sizes = np.array(picked_sizes(call))
+        if not ((source.value >= -sizes) & (source.value < sizes)).all():
+            raise NotLoweredError("an index that is outside")
+        negative = bool((source.value < 0).any())
+
+    def read(index: Index, size: int) -> tir.Expr:
+        picked = indices[index].astype("int64")
+        return picked + (picked < 0).astype("int64") * size if negative else picked
+
+    return read
+
+
 def _gather(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
     (x, indices), axis = operands, call.attr("axis")
-    source = call.args[1]
-    size = x.shape[axis]
-    if not isinstance(source, Constant) or not ((source.value >= -size) & (source.value < size)).all():
-        raise NotLoweredError("indices that are not known to be inside")
+    place, end = _place(call, indices), axis + len(indices.shape)
 
     def read(index: Index) -> tir.Expr:
-        picked = indices[index[axis : axis + len(indices.shape)]].astype("int64")
-        place = tir.select(picked < 0, picked + size, picked) if (source.value < 0).any() else picked
-        return x[(*index[:axis], place, *index[axis + len(indices.shape) :])]
+        return x[(*index[:axis], place(index[axis:end], x.shape[axis]), *index[end:])]
+
+    return View(call.shape, x.dtype, read)
+
+
+def _gather_elements(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    (x, indices), axis = operands, call.attr("axis")
+    place = _place(call, indices)
+
+    def read(index: Index) -> tir.Expr:
+        return x[(*index[:axis], place(index, x.shape[axis]), *index[axis + 1 :])]
+
+    return View(call.shape, x.dtype, read)
+
+
+def _gather_nd(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    (x, indices), batch = operands, call.attr("batch_dims")
+    place, sizes = _place(call, indices), picked_sizes(call)
+    end = len(indices.shape) - 1
+
+    def read(index: Index) -> tir.Expr:
+        picked = [place((*index[:end], tir.Const(number)), size) for number, size in enumerate(sizes)]
+        return x[(*index[:batch], *picked, *index[end:])]
 
     return View(call.shape, x.dtype, read)
 
@@ -143,6 +195,8 @@ RULES: dict[str, Rule] = {
     "dilate": _dilate,
     "concat": _concat,
     "gather": _gather,
+    "gather_elements": _gather_elements,
+    "gather_nd": _gather_nd,
 }
 
 register_rules(RULES)
