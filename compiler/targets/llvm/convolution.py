@@ -14,19 +14,31 @@ from .convolution_sums import byte_sums, float_sums, grouped_sums
 from .groups import Group
 from .intrinsics import QUAD, REGISTER, dot_product, grouped_dot, grouped_product, outer_product
 from .kernels import Kernel, Operands, finished, lower_members
-from .layouts import PREFERRED_BLOCKS, Layout, channel_block, to_memory
+from .layouts import PREFERRED_BLOCKS, Layout, channel_block, folded, to_memory, unfolded_row
 from .schedules import extent_of, own_loops, split_loops, tidy, unroll_lanes
 from .target import CpuTarget
 from .tiles import Tile, choose_grouped_tile, choose_tile
 
+CONVOLUTIONS = ("nn.conv2d", "conv2d", "nn.conv3d")
+
 
 def is_matrix_convolution(call: Call) -> bool:
-    """Whether a call is a convolution over images with constant weights that has a form in register tiles."""
+    """Whether a call is a convolution over images, or over volumes without padding in depth and height, with constant
+    weights that has a form in register tiles."""
     return (
-        call.op in ("nn.conv2d", "conv2d") and isinstance(call.args[1], Constant)
+        call.op in CONVOLUTIONS and not any(_padding(call)[1]) and isinstance(call.args[1], Constant)
         and call.args[0].dtype in ("float32", "int8") and not isinstance(call.args[0], Constant)
         and result_block(call) > 0
     )  # fmt: skip
+
+
+def _padding(call: Call) -> tuple[tuple[int, int, int, int], tuple[int, ...]]:
+    """What is around an image (top, left, bottom, right), and what else is asked for."""
+    pads: tuple[int, ...] = call.attr("pads")
+    count = len(pads) // 2
+    if count == 2:
+        return (pads[0], pads[1], pads[2], pads[3]), ()
+    return (0, pads[count - 1], 0, pads[-1]), (*pads[: count - 1], *pads[count:-1])
 
 
 def result_block(call: Call) -> int:
@@ -64,7 +76,7 @@ def _group_in_block(call: Call, block: int) -> int:
 
 def data_layout(call: Call, block: int) -> Layout:
     """How a convolution wants its data."""
-    top, left, bottom, right = call.attr("pads")
+    (top, left, bottom, right), _ = _padding(call)
     return Layout(block, (top, left, bottom, right), int(str(call.attrs.get("pad_value", 0))))
 
 
@@ -80,12 +92,13 @@ def convolution_kernel(
     data_in = layouts[anchor.args[0]]
     channels = anchor.shape[1]
     within = _group_in_block(anchor, layout.block)
-    width = anchor.shape[3]
+    width = anchor.shape[-1]
     if within:
         tile = choose_grouped_tile(width, layout.block, target)
     else:
         tile = choose_tile(width, channels // anchor.attr("groups"), layout.block, target)
     weights = anchor.args[1].value
+    weights = weights.reshape(folded(weights.shape))
     known: dict[Expr, View] = {}
     if within:
         accumulated = grouped_sums(anchor, operands, data, data_in, weights, tile)
@@ -103,12 +116,13 @@ def convolution_kernel(
     block = layout.block
 
     def value(n: tir.Expr, o: tir.Expr, g: tir.Expr, y: tir.Expr, x: tir.Expr, lane: tir.Expr) -> tir.Expr:
-        return to_memory(result[n, o * tile.lanes + g * block + lane, y, x], layout)
+        index = (n, o * tile.lanes + g * block + lane, *unfolded_row(y, anchor.shape), x)
+        return to_memory(result[index], layout)
 
-    batch, _, height, width = anchor.shape
+    batch, _, height, width = folded(anchor.shape)
     shape = (batch, channels // tile.lanes, tile.lanes // block, height, width, block)
     output = te.compute(shape, value, operands.builder.name("out"))
-    row_stride = anchor.attr("strides")[1] * data_in.block
+    row_stride = anchor.attr("strides")[-1] * data_in.block
 
     def arrange(schedule: te.Schedule) -> None:
         _schedule(schedule, tile, data, row_stride, within, target)

@@ -1,7 +1,7 @@
 """What a convolution adds up, as tensor expressions over packed data and packed weights.
 
-Each takes the data as it lies in memory and the weights (O, C / groups, H, W), and gives the sums as the graph sees
-them, from a stage ``acc`` of shape (N, tiles, H, W, lanes).
+Each takes the data as it lies in memory and the weights (O, C / groups, H, W), or (O, C / groups, D * H, W) for volumes,
+and gives the sums as the graph sees them, from a stage ``acc`` of shape (N, tiles, H, W, lanes).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...tensor import ir as tir
 from ..lowerings import View
 from .intrinsics import QUAD
 from .kernels import Array, Operands
-from .layouts import Layout
+from .layouts import Layout, folded, folded_row
 from .tiles import Tile
 
 
@@ -98,12 +98,22 @@ def _without_excess(view: View, operands: Operands, weights: Array) -> View:
 
 
 def _reader(call: Call, layout: Layout) -> Callable[..., tuple[tir.Expr, tir.Expr]]:
-    """The row and column of the data for those of the result and of the window."""
-    (stride_y, stride_x), (dilation_y, dilation_x) = call.attr("strides"), call.attr("dilations")
-    top, left = layout.halo[0] - call.attr("pads")[0], layout.halo[1] - call.attr("pads")[1]
+    """The row and column of the data for those of the result and of the window, volumes as images of all their rows."""
+    strides: tuple[int, ...] = call.attr("strides")
+    dilations: tuple[int, ...] = call.attr("dilations")
+    pads: tuple[int, ...] = call.attr("pads")
+    left = layout.halo[1] - pads[len(strides) - 1]
+    top = layout.halo[0] - (pads[0] if len(strides) == 2 else 0)
+
+    def row(y: tir.Expr, kh: tir.Expr) -> tir.Expr:
+        if len(strides) == 2:
+            return y * strides[0] + kh * dilations[0]
+        kernel, height = call.args[1].shape[3], call.args[0].shape[3]
+        image = y // call.shape[3] * strides[0] + kh // kernel * dilations[0]
+        return image * height + y % call.shape[3] * strides[1] + kh % kernel * dilations[1]
 
     def at(y: tir.Expr, x: tir.Expr, kh: tir.Expr, kw: tir.Expr) -> tuple[tir.Expr, tir.Expr]:
-        return y * stride_y + kh * dilation_y + top, x * stride_x + kw * dilation_x + left
+        return row(y, kh) + top, x * strides[-1] + kw * dilations[-1] + left
 
     return at
 
@@ -117,11 +127,11 @@ def _first_block(call: Call, tile: Tile, blocks: int) -> Callable[[tir.Expr], ti
 
 def _accumulator(call: Call, tile: Tile, value: Callable[..., te.Reduction]) -> View:
     """The stage that adds up, seen as the convolution's result."""
-    batch, channels, height, width = call.shape
+    batch, channels, height, width = folded(call.shape)
     acc = te.compute((batch, channels // tile.lanes, height, width, tile.lanes), value, "acc")
 
     def read(index: tuple[tir.Expr, ...]) -> tir.Expr:
-        n, c, y, x = index
-        return acc[n, c // tile.lanes, y, x, c % tile.lanes]
+        n, c, x = index[0], index[1], index[-1]
+        return acc[n, c // tile.lanes, folded_row(index, call.shape), x, c % tile.lanes]
 
     return View(call.shape, acc.dtype, read)

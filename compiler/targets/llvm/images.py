@@ -23,6 +23,8 @@ def as_plain_images(node: Call) -> Expr | None:
     match node:
         case Call(op="nn.conv2d", args=(Call(op="pad") as padded, Constant())) if node.dtype == "float32":
             return _with_padding_of_its_own(node, padded)
+        case Call(op="nn.conv3d", args=(_, Constant())) if node.dtype == "float32":
+            return _padded_in_depth_and_height(node)
         case Call(op="nn.conv2d", args=(Call(op="dilate") as spread, Constant())) if node.dtype == "float32":
             return _phase_by_phase(node, spread)
     return None
@@ -37,6 +39,16 @@ def _with_padding_of_its_own(node: Call, padded: Call) -> Expr | None:
         return None
     total = tuple(have + more for have, more in zip(node.attr("pads"), before + after, strict=True))
     return call("nn.conv2d", padded.args[0], node.args[1], span=node.span, **{**node.attrs, "pads": total})
+
+
+def _padded_in_depth_and_height(node: Call) -> Expr | None:
+    """nn.conv3d(x, w)  ->  nn.conv3d(pad(x), w), padded only in width: so volumes are images of all their rows"""
+    front, top, left, back, bottom, right = node.attr("pads")
+    if not any((front, top, back, bottom)):
+        return None
+    padded = call("pad", node.args[0], pads=(front, top, 0, back, bottom, 0), span=node.span)
+    attrs = {**node.attrs, "pads": (0, 0, left, 0, 0, right)}
+    return call("nn.conv3d", padded, node.args[1], span=node.span, **attrs)
 
 
 @dataclass(frozen=True)

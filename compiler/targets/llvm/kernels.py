@@ -14,7 +14,7 @@ from ...tensor import ir as tir
 from ..lowerings import Builder, View, lower_call
 from ..lowerings.view import element_type
 from .groups import Group
-from .layouts import Layout, to_memory, view_of
+from .layouts import Layout, folded, to_memory, unfolded_row, view_of
 from .schedules import schedule_blocked, schedule_plain
 
 Array = np.ndarray[Any, Any]
@@ -203,10 +203,10 @@ def converting_kernel(value: Expr, source: Layout, layout: Layout, name: str) ->
 
         def read(n: tir.Expr, cb: tir.Expr, y: tir.Expr, x: tir.Expr, lane: tir.Expr) -> tir.Expr:
             c = cb * block + lane
-            element = view[n, c, y, x]
+            element = view[(n, c, *unfolded_row(y, value.shape), x)]
             return to_memory(element if channels % block == 0 else tir.select(c < channels, element, zero), layout)
 
-        n, _, h, w = value.shape
+        n, _, h, w = folded(value.shape)
         output = te.compute((n, -(-channels // block), h, w, block), read, builder.name("out"))
 
     def arrange(schedule: te.Schedule) -> None:

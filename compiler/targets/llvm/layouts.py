@@ -1,13 +1,15 @@
 """How a tensor of the graph lies in memory on a CPU.
 
-Plain is row-major. Blocked splits the channels of (N, C, H, W): ``(N, C/b, H + halo, W + halo, b)``. The halo is the
-padding of the convolutions that read the tensor, which so need no tests. Blocked int8 tensors are held as uint8, 128
-higher, since dot products multiply unsigned by signed bytes.
+Plain is row-major. Blocked splits the channels of (N, C, H, W): ``(N, C/b, H + halo, W + halo, b)``. A volume
+(N, C, D, H, W) is blocked as an image of D * H rows. The halo is the padding of the convolutions that read the tensor,
+which so need no tests. Blocked int8 tensors are held as uint8, 128 higher, since dot products multiply unsigned by
+signed bytes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -38,7 +40,7 @@ class Layout:
         """Shape in memory of a tensor."""
         if self.is_plain:
             return logical
-        n, c, h, w = logical
+        n, c, h, w = folded(logical)
         top, left, bottom, right = self.halo
         return (n, -(-c // self.block), h + top + bottom, w + left + right, self.block)
 
@@ -62,6 +64,22 @@ class Layout:
 PLAIN = Layout()
 
 
+def folded(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
+    """The image that an image or a volume is blocked as."""
+    n, c, *depth, h, w = shape
+    return (n, c, prod(depth) * h, w)
+
+
+def folded_row(index: tuple[tir.Expr, ...], shape: tuple[int, ...]) -> tir.Expr:
+    """The row of that image at which an element of an image or a volume stands."""
+    return index[2] if len(shape) == 4 else index[2] * shape[3] + index[3]
+
+
+def unfolded_row(row: tir.Expr, shape: tuple[int, ...]) -> tuple[tir.Expr, ...]:
+    """The indices between channel and column that belong to a row of that image."""
+    return (row,) if len(shape) == 4 else (row // shape[3], row % shape[3])
+
+
 def channel_block(channels: int, multiple: int = 1) -> int:
     """Channels that should lie together: 16, 8 or 4 if that divides them, else their largest divisor up to 16.
 
@@ -83,10 +101,12 @@ def view_of(tensor: te.Tensor, shape: tuple[int, ...], dtype: tir.DType, layout:
     block, (top, left, _, _) = layout.block, layout.halo
 
     def read(index: tuple[tir.Expr, ...]) -> tir.Expr:
-        n, c, y, x = index
-        value = tensor[n, c // block, y + top, x + left, c % block]
+        n, c, x = index[0], index[1], index[-1]
+        value = tensor[n, c // block, folded_row(index, shape) + top, x + left, c % block]
         return from_memory(value, dtype, layout)
 
+    if len(shape) != 4:  # what is around a volume's images is the next image
+        return View(shape, dtype, read)
     return View(shape, dtype, read, layout.halo, layout.fill)
 
 
@@ -113,11 +133,11 @@ def packed(value: np.ndarray[Any, Any], layout: Layout) -> np.ndarray[Any, Any]:
     """A constant as it lies in memory."""
     if layout.is_plain:
         return np.ascontiguousarray(value)
-    n, c, h, w = value.shape
+    n, c, h, w = folded(value.shape)
     blocks = -(-c // layout.block)
     top, left, bottom, right = layout.halo
     wide = np.full((n, blocks * layout.block, h + top + bottom, w + left + right), layout.fill, value.dtype)
-    wide[:, :c, top : top + h, left : left + w] = value
+    wide[:, :c, top : top + h, left : left + w] = value.reshape(n, c, h, w)
     moved = wide.reshape(n, blocks, layout.block, *wide.shape[2:]).transpose(0, 1, 3, 4, 2)
     if value.dtype == np.int8:
         return np.ascontiguousarray((moved.astype(np.int16) + SIGN).astype(np.uint8))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ...graph.ir import Call, Constant, Expr
-from .convolution import data_block, data_layout, is_matrix_convolution, result_block
+from .convolution import CONVOLUTIONS, data_block, data_layout, is_matrix_convolution, result_block
 from .groups import Group
 from .layouts import NO_HALO, PLAIN, PREFERRED_BLOCKS, Layout, channel_block
 from .products import is_matrix_product
@@ -65,14 +65,14 @@ def _readers(groups: Sequence[Group]) -> Mapping[Expr, list[Group]]:
 
 
 def _is_convolution(call: Call) -> bool:
-    return call.op in ("nn.conv2d", "conv2d")
+    return call.op in CONVOLUTIONS
 
 
 def _is_depthwise(call: Call) -> bool:
     return (
-        _is_convolution(call) and isinstance(call.args[1], Constant) and call.shape[1] == call.attr("groups")
-        and call.args[1].shape[1] == 1 and call.args[0].dtype in ("float32", "int8")
-        and channel_block(call.shape[1]) in PREFERRED_BLOCKS
+        _is_convolution(call) and len(call.shape) == 4 and isinstance(call.args[1], Constant)
+        and call.shape[1] == call.attr("groups") and call.args[1].shape[1] == 1
+        and call.args[0].dtype in ("float32", "int8") and channel_block(call.shape[1]) in PREFERRED_BLOCKS
     )  # fmt: skip
 
 
@@ -86,11 +86,11 @@ def _kind(
         return "alias", 0
     if anchor is not None and is_matrix_product(anchor):
         return "product", 0
+    if anchor is not None and is_matrix_convolution(anchor):
+        return "convolution", result_block(anchor)
     if len(root.shape) != 4:
         return "plain", 0
     block = channel_block(root.shape[1])
-    if anchor is not None and is_matrix_convolution(anchor):
-        return "convolution", result_block(anchor)
     if anchor is not None and _is_depthwise(anchor):
         return "blocked", block
     if anchor is not None and (anchor.op in POOLS or _is_spatial_reduction(anchor)):

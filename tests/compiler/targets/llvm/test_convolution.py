@@ -56,6 +56,35 @@ def test_grouped_convolutions_have_tiles(channels: int, groups: int, integer: bo
     assert "convolution" in kinds(check(module_of(value, params=(x,))))
 
 
+@settings(max_examples=20, deadline=None)
+@given(st.data())
+def test_volumes(data: st.DataObject) -> None:
+    """Two in a row, with a bias and a residual between volumes."""
+    draw = data.draw
+    groups = draw(st.sampled_from([1, 1, 2, 4]))
+    channels, made = groups * draw(st.sampled_from([1, 4, 8, 16])), groups * draw(st.sampled_from([3, 4, 16]))
+    size, kernel = (tuple(draw(st.integers(least, 5)) for _ in range(3)) for least in (3, 1))
+    attrs = {
+        "groups": groups, "strides": tuple(draw(st.integers(1, 2)) for _ in range(3)),
+        "pads": tuple(draw(st.integers(0, 2)) for _ in range(6)),
+        "dilations": tuple(draw(st.integers(1, 2)) for _ in range(3)),
+    }  # fmt: skip
+    shape = [n + attrs["pads"][a] + attrs["pads"][3 + a] for a, n in enumerate(size)]
+    if any((k - 1) * d >= n for k, d, n in zip(kernel, attrs["dilations"], shape, strict=True)):
+        return
+    x = Var("x", TensorType((draw(st.integers(1, 2)), channels, *size), "float32"))
+    first = call("nn.conv3d", x, floats(made, channels // groups, *kernel), **attrs)
+    first = call("nn.clip", call("nn.add", first, floats(1, made, 1, 1, 1)), low=0.0)
+    second = call("nn.conv3d", first, floats(made, made, 1, 1, 3), pads=(0, 0, 1, 0, 0, 1))
+    check(module_of(call("nn.add", second, first), params=(x,)), draw(st.sampled_from([1, 2])), 2e-5)
+
+
+def test_volumes_have_tiles() -> None:
+    x = Var("x", TensorType((1, 16, 3, 4, 9), "float32"))
+    value = call("nn.conv3d", x, floats(32, 16, 3, 3, 3), pads=(1,) * 6)
+    assert "convolution" in kinds(check(module_of(value, params=(x,))))
+
+
 @pytest.mark.parametrize("vector_bytes", [16, 32])
 @pytest.mark.parametrize("integer", [False, True])
 @pytest.mark.parametrize("group", [4, 8])
