@@ -1,6 +1,6 @@
 """What a convolution adds up, as tensor expressions over packed data and packed weights.
 
-Each takes the data as it lies in memory and the weights (O, C / groups, H, W), or (O, C / groups, D * H, W) for volumes,
+Each takes the data as it lies there and the weights (O, C / groups, H, W), or (O, C / groups, D * H, W) of a volume,
 and gives the sums as the graph sees them, from a stage ``acc`` of shape (N, tiles, H, W, lanes).
 """
 
