@@ -17,6 +17,7 @@ import numpy as np
 from ... import tensor as te
 from ...graph.ir import Call, Constant, Expr
 from ...tensor import ir as tir
+from ...tensor.ir import Var
 from ..errors import CompileError
 from ..lowerings import Builder, View
 from ..lowerings.view import broadcast, element_type, widened
@@ -24,7 +25,7 @@ from .groups import Group
 from .intrinsics import REGISTER, outer_product, pieces
 from .kernels import Array, Kernel, Operands, finished, lower_members
 from .layouts import Layout
-from .schedules import own_loops, split_loops, tidy, unroll_lanes
+from .schedules import extent_of, own_loops, split_loops, tidy, unroll_lanes
 from .target import CpuTarget
 from .tiles import LARGEST_TILE_LANES, LATENCY, Tile
 
@@ -193,12 +194,11 @@ def _schedule(schedule: te.Schedule, blocking: Blocking, depth: int, target: Cpu
     tidy(schedule)
     tile = blocking.tile
     *outer, m, n = schedule.get_loops(schedule.blocks()[-1])
-    (m_block, m), (n_block, n) = schedule.split(m, blocking.rows), schedule.split(n, blocking.columns)
-    schedule.reorder(*outer, m_block, n_block, m, n)
-    for loop in (*outer, m_block, n_block):
+    for loop in outer:
         schedule.parallel(loop)
-    (m, row), (n, lane) = schedule.split_shifted(m, tile.rows), schedule.split_shifted(n, tile.lanes)
-    schedule.reorder(n, m, row, lane)
+    m_block, m, row = _blocks(schedule, m, blocking.rows, tile.rows)
+    n_block, n, lane = _blocks(schedule, n, blocking.columns, tile.lanes)
+    schedule.reorder(*outer, m_block, n_block, n, m, row, lane)
     schedule.set_scope("acc", REGISTER)
     schedule.compute_at("acc", m)
     reduced, kept = split_loops(schedule, "acc")
@@ -216,3 +216,14 @@ def _schedule(schedule: te.Schedule, blocking: Blocking, depth: int, target: Cpu
         schedule.vectorize(last)
     if kept:  # else the tile is one value: the loop of the reduction is all there is
         schedule.tensorize(kept[0], outer_product(tile.rows, tile.lanes, depth, target.float_lanes))
+
+
+def _blocks(schedule: te.Schedule, loop: Var, block: int, tile: int) -> tuple[Var, Var, Var]:
+    """Split a loop into blocks, which may run at once, the tiles of a block, and the elements of a tile."""
+    if extent_of(schedule, loop) % tile == 0:
+        blocks, tiles, elements = schedule.split(loop, factors=[None, block // tile, tile])
+        schedule.parallel(blocks)
+        return blocks, tiles, elements
+    blocks, rest = schedule.split(loop, block)
+    schedule.parallel(blocks)
+    return blocks, *schedule.split_shifted(rest, tile)

@@ -43,6 +43,19 @@ def test_constant_weights(data: st.DataObject) -> None:
     assert kinds(check(module_of(value, params=(x,)))) == ["product"]
 
 
+def test_constant_panels_in_blocks_of_which_the_last_is_shorter() -> None:
+    x = Var("x", TensorType((96, 1500), "float32"))
+    blocking = choose_blocking((96, 256), 1500, (True, True), True, host_target())
+    assert not blocking.packed
+    columns = next(n for n in range(64, 1025, 64) if _last_is_shorter(n))
+    check(module_of(call("nn.dense", x, floats(columns, 1500)), params=(x,)), threads=2)
+
+
+def _last_is_shorter(columns: int) -> bool:
+    blocking = choose_blocking((96, columns), 1500, (True, True), True, host_target())
+    return columns % blocking.tile.lanes == 0 and columns % blocking.columns != 0
+
+
 def test_weights_that_are_computed() -> None:
     x, w = Var("x", TensorType((37, 20), "float32")), Var("w", TensorType((50, 20), "float32"))
     assert kinds(check(module_of(call("nn.dense", x, w), params=(x, w)))) == ["product"]
