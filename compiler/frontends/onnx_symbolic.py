@@ -65,7 +65,8 @@ def infer_types(
         except NeedsValueError:
             raise
         except ModelError as error:
-            hints = [*([error.hint] if error.hint else []), *([f"read with {sizes_text(sizes)}"] if sizes else [])]
-            raise ModelError(error.message, at=error.at, hint="; ".join(hints)) from None
+            advice = "where only some sizes are good, fix them by shapes="
+            tried = f"read with {sizes_text(sizes)}; {advice}" if sizes else ""
+            raise ModelError(error.message, at=error.at, hint="; ".join(filter(None, (error.hint, tried)))) from None
 
     return infer_symbolic(inputs, types_at)

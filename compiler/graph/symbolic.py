@@ -161,7 +161,7 @@ def _infer(
         return types_at({symbol: sizes[grouping[symbol]] for symbol in symbols})
 
     chosen = [(), *((symbol,) for symbol in free), *combinations(free, 2)]
-    raised = {symbol: low[symbol] + sampling.step for symbol in free}
+    raised = {symbol: sampling.high(number) for number, symbol in enumerate(free)}
     samples = {subset: infer({**low, **{symbol: raised[symbol] for symbol in subset}}) for subset in chosen}
     verification = infer(check)
     found: dict[str, SymbolicType] = {}

@@ -72,7 +72,8 @@ def test_an_input_of_unknown_rank_has_to_be_given() -> None:
 
 def test_models_that_cannot_be_read_for_several_sizes_say_with_which() -> None:
     text = "m (float[N] x) => (float[A] y) { c = Constant <value = float[3] {1, 2, 3}> () y = Add (x, c) }"
-    with pytest.raises(ModelError, match=r"^node 'Add_1': .*do not broadcast \(read with N = 2\)$"):
+    with pytest.raises(ModelError, match=r"^node 'Add_1': .*do not broadcast \(read with N = 2; where only some sizes "
+                       r"are good, fix them by shapes=\)$"):  # fmt: skip
         types(text)
     assert types(text, x=(3,))["y"] == "float32[3]"
     with pytest.raises(NeedsValueError, match=r"^node 'Reshape_0': Reshape: the new shape must be a constant"):
