@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -54,6 +56,16 @@ def test_constant_panels_in_blocks_of_which_the_last_is_shorter() -> None:
 def _last_is_shorter(columns: int) -> bool:
     blocking = choose_blocking((96, columns), 1500, (True, True), True, host_target())
     return columns % blocking.tile.lanes == 0 and columns % blocking.columns != 0
+
+
+@pytest.mark.parametrize("vector_bytes", [16, 32])
+def test_processors_with_shorter_registers(vector_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    shorter = replace(host_target(), vector_bytes=vector_bytes, registers=16)
+    monkeypatch.setattr("weft.compiler.compile_cpu.named_target", lambda name: shorter)
+    monkeypatch.setenv("WEFT_CACHE", "/dev/null")  # kernels are kept by the processor's name
+    a, b = Var("a", TensorType((2, 19, 30), "float32")), Var("b", TensorType((2, 30, 45), "float32"))
+    value = call("nn.softmax", call("nn.matmul", a, b), axis=2)
+    check(module_of(call("nn.dense", call("reshape", value, shape=(38, 45)), floats(21, 45)), params=(a, b)))
 
 
 def test_weights_that_are_computed() -> None:
