@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from ...graph.dtypes import numpy_dtype
-from ...graph.ir import Array, Call, Constant, Expr, Function, Module, TensorType
-from ...graph.registry import apply, call, operator
+from ...graph.ir import Call, Constant, Expr, Function, Module, TensorType
+from ...graph.registry import apply, call
 from ...graph.visit import Mutator, rewrite, substitute
 from .einsums import as_matrix_product
 from .images import as_plain_images
 
 
 def prepare(module: Module) -> Module:
-    """The module without functions: all their operators stand in ``main``; without work on empty tensors; with sums of
-    products as those of matrices; and with convolutions over images without gaps."""
-    body = without_empty_tensors(inline_functions(module.main.body))
+    """The module without functions: all their operators stand in ``main``; without work on empty tensors or constants;
+    with sums of products as those of matrices; and with convolutions over images without gaps."""
+    body = rewrite(without_empty_tensors(inline_functions(module.main.body)), known_value)
     return module.with_main(rewrite(rewrite(body, as_matrix_product), as_plain_images))
 
 
@@ -33,33 +33,28 @@ def inline_functions(body: Expr) -> Expr:
 
 
 def without_empty_tensors(body: Expr) -> Expr:
-    """Tensors without elements have one value only, which is known: they become constants, what depends on such alone
-    is computed, and a concat leaves them out. So no kernel has loops without iterations."""
+    """Tensors without elements have one value only, which is known: they become constants, and a concat leaves them
+    out. So no kernel has loops without iterations."""
 
     class Known(Mutator):
-        def __init__(self) -> None:
-            super().__init__()
-            self.made: set[Expr] = set()
-
         def _rewrite(self, node: Expr) -> Expr:
             if _is_empty(node):
-                return self.constant(np.zeros(node.shape, numpy_dtype(node.dtype)), node)
-            if not isinstance(node, Call) or not isinstance(node.op, str) or self.made.isdisjoint(node.args):
-                return node
-            if node.op == "concat":
+                return Constant(np.zeros(node.shape, numpy_dtype(node.dtype)), span=node.span)
+            if isinstance(node, Call) and node.op == "concat":
                 kept = [arg for arg in node.args if not _is_empty(arg)]
-                return kept[0] if len(kept) == 1 else call("concat", *kept, span=node.span, **node.attrs)
-            values = [arg.value for arg in node.args if isinstance(arg, Constant)]
-            if len(values) == len(node.args) and operator(node.op).folds and isinstance(node.type, TensorType):
-                return self.constant(apply(node, values), node)
+                if len(kept) < len(node.args):
+                    return kept[0] if len(kept) == 1 else call("concat", *kept, span=node.span, **node.attrs)
             return node
 
-        def constant(self, value: Array, node: Expr) -> Constant:
-            made = Constant(value, span=node.span)
-            self.made.add(made)
-            return made
-
     return Known().run(body)
+
+
+def known_value(node: Call) -> Expr | None:
+    """An operator on constants  ->  its result, also of quantised weights: nothing will want their integers any more"""
+    values = [arg.value for arg in node.args if isinstance(arg, Constant)]
+    if not values or len(values) < len(node.args) or not isinstance(node.type, TensorType):
+        return None
+    return Constant(apply(node, values), span=node.span)
 
 
 def _is_empty(node: Expr) -> bool:
