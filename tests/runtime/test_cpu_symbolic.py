@@ -11,7 +11,8 @@ import pytest
 import weft
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from weft.compiler.frontends import ModelError
+from weft.compiler.frontends import ModelError, from_onnx
+from weft.compiler.graph import evaluate
 from weft.runtime.errors import InputError
 
 HEAD = '<ir_version: 10, opset_import: ["" : 21]>\n'
@@ -112,3 +113,31 @@ def test_the_accelerator_wants_to_know_all_sizes(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"^input 'image': dimension 0 \('N'\) is dynamic, but must be known .* "
                        r"or --shape image=1x2x6x6\)$"):  # fmt: skip
         weft.compile(MODEL, "tiny")
+
+
+ATTENTION = """attention (int64[B, S] ids) => (float[A, C, D] y)
+    <float[1] table = {0}, int64[2] heads = {2, 2}, int64[1] width = {4}> {
+    x = Gather (table, ids)
+    size = Shape (ids)
+    parts = Concat <axis = 0> (size, heads)
+    whole = Concat <axis = 0> (size, width)
+    split = Reshape (x, parts)
+    scores = Einsum <equation = "bihd,bjhd->bhij"> (split, split)
+    weights = Softmax <axis = -1> (scores)
+    mixed = Einsum <equation = "bhij,bjhd->bihd"> (weights, split)
+    y = Reshape (mixed, whole)
+}"""
+
+
+def test_attention_over_any_number_of_words_and_sentences() -> None:
+    model = onnx.parser.parse_model(HEAD + ATTENTION)
+    table = np.random.default_rng(0).standard_normal((9, 4), np.float32)
+    model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(table, "table"))
+    module = weft.load(weft.compile(model, target="cpu", strict=True))
+    assert str(module.model.types.types["scores"]) == "float32[B, 2, S, S]"
+    for shape in ((1, 5), (3, 2), (2, 1), (0, 4)):
+        ids = np.random.default_rng(1).integers(-9, 9, shape)
+        expected = evaluate(from_onnx(model, {"ids": shape}, require_quantised=False), {"ids": ids})["y"]
+        np.testing.assert_allclose(module.run(ids)["y"], expected, rtol=1e-5, atol=1e-6)
+    with pytest.raises(InputError, match=r"^node 'Gather_0': index 9 is outside of an axis of 9 elements"):
+        module.run(np.array([[0, 9]]))
