@@ -169,6 +169,37 @@ def grouped_dot(rows: int, block: int, group: int, row_stride: int, width: int, 
     )  # fmt: skip
 
 
+@cache
+def transposed_tile(size: int, out_stride: int, stride: int) -> TensorIntrinsic:
+    """``out[i, j] = a[j, i]``, float32, ``size`` a power of two; strides (elements) of the rows of both."""
+
+    def emits(emitter: Emitter, call: IntrinsicCall) -> None:
+        builder = emitter.builder
+        rows = [_load(emitter, call, "a", row * stride, size, FLOAT) for row in range(size)]
+        step = size // 2
+        while step:  # the upper right and the lower left quarter of each square of 2 * step change places
+            for row in range(size):
+                if not row & step:
+                    pair = rows[row], rows[row + step]
+                    first = [lane if not lane & step else size + lane - step for lane in range(size)]
+                    second = [lane + step if not lane & step else size + lane for lane in range(size)]
+                    rows[row], rows[row + step] = (_shuffled(builder, *pair, places) for places in (first, second))
+            step //= 2
+        for row, value in enumerate(rows):
+            builder.store(value, _pointer(emitter, call, "out", row * out_stride, FLOAT), align=4)
+
+    return tensor_intrinsic(
+        f"transposed_tile_{size}_{out_stride}_{stride}",
+        operands=[
+            tile("out", (size, size), "float32", "global", "out", strides=(out_stride, 1), align=1),
+            tile("a", (size, size), "float32", "global", "in", strides=(stride, 1), align=1),
+        ],
+        loops={"i": size, "j": size},
+        meaning=lambda out, a, i, j: out.store((i, j), a[j, i]),
+        emits=emits,
+    )
+
+
 def pieces(lanes: int, width: int) -> list[tuple[int, int]]:
     """(first lane, count) of the registers that hold ``lanes``: whole ones, then smaller powers of two."""
     found: list[tuple[int, int]] = []
@@ -195,8 +226,13 @@ def _load(emitter: Emitter, call: IntrinsicCall, operand: str, offset: int, lane
 
 def _picked(builder: ll.IRBuilder, value: Value, places: list[int]) -> Value:
     """The elements of a vector at these places."""
+    return _shuffled(builder, value, ll.Constant(value.type, ll.Undefined), places)
+
+
+def _shuffled(builder: ll.IRBuilder, first: Value, second: Value, places: list[int]) -> Value:
+    """Elements of two vectors, which are counted through."""
     mask = ll.Constant(ll.VectorType(I32, len(places)), [ll.Constant(I32, place) for place in places])
-    return builder.shuffle_vector(value, ll.Constant(value.type, ll.Undefined), mask)
+    return builder.shuffle_vector(first, second, mask)
 
 
 def _vnni(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) -> Value:

@@ -195,7 +195,14 @@ def converting_kernel(value: Expr, source: Layout, layout: Layout, name: str) ->
     builder = Builder()
     operands = Operands(builder, {value: source})
     view = operands.view(value)
-    if layout.is_plain:
+    channels, block = value.shape[1], source.block
+    if layout.is_plain and block and channels % block == 0:
+        # The same memory as of (N, C, ...), with the channels of a block as an axis.
+        shape = (value.shape[0], channels // block, block, *value.shape[2:])
+        output = te.compute(
+            shape, lambda n, cb, lane, *rest: view[(n, cb * block + lane, *rest)], builder.name("out")
+        )
+    elif layout.is_plain:
         output = te.compute(value.shape, lambda *index: view[index], builder.name("out"))
     else:
         channels, block = value.shape[1], layout.block

@@ -7,15 +7,18 @@ from math import prod
 
 from ... import tensor as te
 from ...tensor.errors import ScheduleError
-from ...tensor.ir import Block, Const, Load, PrimFunc, Var
+from ...tensor.ir import Block, Buffer, Const, Expr, Load, PrimFunc, Var
 from ...tensor.simplify import Linear, linear_form
 from ...tensor.tree import find_block, find_buffer, find_loop, simplify_tree
 from ...tensor.visitor import free_vars, walk_exprs
 from .combine import ANY_ORDER
-from .intrinsics import REGISTER
+from .intrinsics import REGISTER, transposed_tile
 
 SHORTEST_ROW = 8
 """Elements that are combined by lanes, at least."""
+
+SQUARES = (8, 4)
+"""Sizes of squares that are transposed in registers: all processors have as many."""
 
 LONGEST_ROW = 4096
 """Elements of a row that are kept on the stack, at most."""
@@ -47,6 +50,8 @@ def schedule_plain(schedule: te.Schedule) -> None:
     innermost loop of its result, where that is long enough to be worth it. Stages of which the result takes a row at a
     time are computed row by row."""
     tidy(schedule)
+    if len(schedule.blocks()) == 1 and transpose_squares(schedule, schedule.get_loops(schedule.blocks()[0])):
+        return
     rows = _move_into_rows(schedule)
     for name in schedule.blocks():
         block = find_block(schedule.func, name)[-1]
@@ -124,14 +129,57 @@ def _plain_reduction(schedule: te.Schedule, name: str, block: Block) -> None:
         schedule.vectorize(schedule.get_loops(initial)[-1])
 
 
+def transpose_squares(schedule: te.Schedule, candidates: Sequence[Var]) -> bool:
+    """If the function copies float32 and neighbours of the result are not neighbours in memory before, schedule it so
+    that it transposes squares in registers, over two of the ``candidates``; else False."""
+    (name,) = schedule.blocks()[-1:]
+    block = find_block(schedule.func, name)[-1]
+    if not isinstance(block, Block) or not isinstance(block.body.value, Load) or len(schedule.blocks()) > 1:
+        return False
+    store, load = block.body, block.body.value
+    if (store.buffer.dtype, load.buffer.dtype) != ("float32", "float32"):
+        return False
+    written, read = position_of(store.buffer, store.indices), position_of(load.buffer, load.indices)
+    across = [loop for loop in candidates if written.terms.get(loop) == 1 and read.terms.get(loop, 0) > 1]
+    along = [loop for loop in candidates if read.terms.get(loop) == 1 and written.terms.get(loop, 0) > 1]
+    atoms = [atom for atom in (*written.terms, *read.terms) if not isinstance(atom, Var)]
+    mixed = {var for atom in atoms for var in free_vars(atom)}
+    if len(across) != 1 or len(along) != 1 or mixed & {*across, *along}:
+        return False
+    row, column = along[0], across[0]
+    shortest = min(extent_of(schedule, row), extent_of(schedule, column))
+    size = next((size for size in SQUARES if size <= shortest), 0)
+    if not size:
+        return False
+    others = [loop for loop in schedule.get_loops(name) if loop not in (row, column)]
+    step = transposed_tile(size, written.terms[row], read.terms[column])
+    if extent_of(schedule, row) % size == 0:
+        (row_o, row), (column_o, column) = schedule.split(row, size), schedule.split_shifted(column, size)
+        apart = [*others, row_o]
+    else:
+        (row_o, row), (column_o, column) = schedule.split_shifted(row, size), schedule.split_shifted(column, size)
+        apart = others
+    schedule.reorder(*others, row_o, column_o, row, column)
+    for loop in apart:
+        schedule.parallel(loop)
+    schedule.tensorize(row, step)
+    return True
+
+
+def position_of(buffer: Buffer, indices: Sequence[Expr]) -> Linear:
+    """The flat position of an element."""
+    total = Linear()
+    for index, stride in zip(indices, buffer.strides, strict=True):
+        total = total.add(linear_form(index), stride)
+    return total
+
+
 def _along(block: Block, loop: Var) -> bool:
     """Whether neighbours in memory are neighbours along a reduction's loop, in all that the block reads there."""
     steps = []
     for node in walk_exprs(block.body.value):
         if isinstance(node, Load) and node.buffer != block.body.buffer:
-            position = Linear()
-            for index, stride in zip(node.indices, node.buffer.strides, strict=True):
-                position = position.add(linear_form(index), stride)
+            position = position_of(node.buffer, node.indices)
             if any(loop in free_vars(atom) for atom in position.terms if atom != loop):
                 return False
             steps.append(position.terms.get(loop, 0))
@@ -154,6 +202,8 @@ def schedule_blocked(schedule: te.Schedule, reductions: Sequence[str], registers
     tidy(schedule)
     output = schedule.blocks()[-1]
     n, cb, y, x, lane = schedule.get_loops(output)
+    if not reductions and transpose_squares(schedule, [x, lane]):
+        return
     if reductions:
         outer, inner = schedule.split(x, largest_divisor(extent_of(schedule, x), registers))
         for name in reversed(reductions):

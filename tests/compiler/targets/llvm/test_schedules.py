@@ -8,7 +8,7 @@ import weft
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler import tensor as te
-from weft.compiler.graph import Expr, TensorType, Var, call, evaluate
+from weft.compiler.graph import Constant, Expr, TensorType, Var, call, evaluate
 from weft.compiler.targets.llvm.in_place import overwritable
 from weft.compiler.targets.llvm.schedules import schedule_plain
 
@@ -78,3 +78,38 @@ def test_what_several_rows_need_is_computed_before_them() -> None:
     assert not {loop.name for loop in schedule.get_loops("largest")} & {
         loop.name for loop in schedule.get_loops("out")
     }  # fmt: skip
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_transpositions_of_any_shape(data: st.DataObject) -> None:
+    draw = data.draw
+    shape = tuple(draw(st.sampled_from([1, 2, 3, 4, 5, 8, 9, 16, 20])) for _ in range(draw(st.integers(2, 4))))
+    perm = tuple(draw(st.permutations(range(len(shape)))))
+    x = Var("x", TensorType(shape, draw(st.sampled_from(["float32", "int32"]))))
+    check(module_of(call("transpose", x, perm=perm), params=(x,)), draw(st.sampled_from([1, 2])))
+
+
+@pytest.mark.parametrize(("rows", "columns", "size"), [(20, 13, 8), (8, 8, 8), (7, 30, 4), (3, 30, 0)])
+def test_squares_are_transposed_in_registers(rows: int, columns: int, size: int) -> None:
+    x = te.placeholder((2, rows, columns), "float32", "x")
+    schedule = te.create_schedule(te.compute((2, columns, rows), lambda n, i, j: x[n, j, i], "out"))
+    schedule_plain(schedule)
+    assert (f"transposed_tile_{size}" in str(schedule)) == bool(size)
+    arrays = random_arrays(schedule.func)
+    for found in (run_compiled(schedule.func, arrays)["out"], te.interpret(schedule.func, arrays)["out"]):
+        np.testing.assert_array_equal(found, arrays["x"].transpose(0, 2, 1))
+    assert overwritable(schedule.func, 1, {}, 0) == (False,)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.data())
+def test_conversions_into_blocks_and_back(data: st.DataObject) -> None:
+    """A convolution with padding between two conversions, over images and volumes."""
+    draw = data.draw
+    size = tuple(draw(st.sampled_from([1, 3, 4, 8, 13])) for _ in range(draw(st.integers(2, 3))))
+    channels, made = (draw(st.sampled_from([3, 4, 8, 16, 20])) for _ in range(2))
+    x = Var("x", TensorType((2, channels, *size), "float32"))
+    weights = Constant(np.random.default_rng(0).standard_normal((made, channels, *(1,) * len(size))).astype(np.float32))
+    pads = (*(0,) * (len(size) - 1), 1) * 2
+    check(module_of(call(f"nn.conv{len(size)}d", x, weights, pads=pads), params=(x,)))
