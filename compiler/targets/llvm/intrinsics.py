@@ -170,6 +170,28 @@ def grouped_dot(rows: int, block: int, group: int, row_stride: int, width: int, 
 
 
 @cache
+def interleaved(size: int, stride: int) -> TensorIntrinsic:
+    """``out[i, j] = a[j, i]``, float32, of two rows ``stride`` elements apart: one element of each in turn."""
+
+    def emits(emitter: Emitter, call: IntrinsicCall) -> None:
+        rows = [_load(emitter, call, "a", row * stride, size, FLOAT) for row in range(2)]
+        places = [place for lane in range(size) for place in (lane, size + lane)]
+        value = _shuffled(emitter.builder, rows[0], rows[1], places)
+        emitter.builder.store(value, _pointer(emitter, call, "out", 0, FLOAT), align=4)
+
+    return tensor_intrinsic(
+        f"interleaved_{size}_{stride}",
+        operands=[
+            tile("out", (size, 2), "float32", "global", "out", align=1),
+            tile("a", (2, size), "float32", "global", "in", strides=(stride, 1), align=1),
+        ],
+        loops={"i": size, "j": 2},
+        meaning=lambda out, a, i, j: out.store((i, j), a[j, i]),
+        emits=emits,
+    )
+
+
+@cache
 def transposed_tile(size: int, out_stride: int, stride: int) -> TensorIntrinsic:
     """``out[i, j] = a[j, i]``, float32, ``size`` a power of two; strides (elements) of the rows of both."""
 

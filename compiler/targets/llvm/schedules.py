@@ -12,7 +12,7 @@ from ...tensor.simplify import Linear, linear_form
 from ...tensor.tree import find_block, find_buffer, find_loop, simplify_tree
 from ...tensor.visitor import free_vars, walk_exprs
 from .combine import ANY_ORDER
-from .intrinsics import REGISTER, transposed_tile
+from .intrinsics import REGISTER, interleaved, transposed_tile
 
 SHORTEST_ROW = 8
 """Elements that are combined by lanes, at least."""
@@ -131,7 +131,8 @@ def _plain_reduction(schedule: te.Schedule, name: str, block: Block) -> None:
 
 def transpose_squares(schedule: te.Schedule, candidates: Sequence[Var]) -> bool:
     """If the function copies float32 and neighbours of the result are not neighbours in memory before, schedule it so
-    that it transposes squares in registers, over two of the ``candidates``; else False."""
+    that it transposes squares in registers, or interleaves pairs of rows, over two of the ``candidates``; else
+    False."""
     (name,) = schedule.blocks()[-1:]
     block = find_block(schedule.func, name)[-1]
     if not isinstance(block, Block) or not isinstance(block.body.value, Load) or len(schedule.blocks()) > 1:
@@ -147,18 +148,19 @@ def transpose_squares(schedule: te.Schedule, candidates: Sequence[Var]) -> bool:
     if len(across) != 1 or len(along) != 1 or mixed & {*across, *along}:
         return False
     row, column = along[0], across[0]
-    shortest = min(extent_of(schedule, row), extent_of(schedule, column))
-    size = next((size for size in SQUARES if size <= shortest), 0)
-    if not size:
+    rows, columns = extent_of(schedule, row), extent_of(schedule, column)
+    size = next((size for size in SQUARES if size <= min(rows, columns)), 0)
+    wide = size
+    if size:
+        step = transposed_tile(size, written.terms[row], read.terms[column])
+    elif columns == 2 == written.terms[row] and rows >= SQUARES[0]:
+        size, wide = SQUARES[0], 2
+        step = interleaved(size, read.terms[column])
+    else:
         return False
     others = [loop for loop in schedule.get_loops(name) if loop not in (row, column)]
-    step = transposed_tile(size, written.terms[row], read.terms[column])
-    if extent_of(schedule, row) % size == 0:
-        (row_o, row), (column_o, column) = schedule.split(row, size), schedule.split_shifted(column, size)
-        apart = [*others, row_o]
-    else:
-        (row_o, row), (column_o, column) = schedule.split_shifted(row, size), schedule.split_shifted(column, size)
-        apart = others
+    (row_o, row), (column_o, column) = schedule.split_shifted(row, size), schedule.split_shifted(column, wide)
+    apart = others if rows % size else [*others, row_o]
     schedule.reorder(*others, row_o, column_o, row, column)
     for loop in apart:
         schedule.parallel(loop)

@@ -102,6 +102,17 @@ def test_squares_are_transposed_in_registers(rows: int, columns: int, size: int)
     assert overwritable(schedule.func, 1, {}, 0) == (False,)
 
 
+@pytest.mark.parametrize("columns", [8, 21])
+def test_pairs_of_rows_are_interleaved(columns: int) -> None:
+    x = te.placeholder((3, 2, columns), "float32", "x")
+    schedule = te.create_schedule(te.compute((3, columns, 2), lambda n, i, j: x[n, j, i], "out"))
+    schedule_plain(schedule)
+    assert f"interleaved_8_{columns}" in str(schedule)
+    arrays = random_arrays(schedule.func)
+    for found in (run_compiled(schedule.func, arrays)["out"], te.interpret(schedule.func, arrays)["out"]):
+        np.testing.assert_array_equal(found, arrays["x"].transpose(0, 2, 1))
+
+
 @settings(max_examples=15, deadline=None)
 @given(st.data())
 def test_conversions_into_blocks_and_back(data: st.DataObject) -> None:
