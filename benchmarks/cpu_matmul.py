@@ -30,8 +30,8 @@ from weft.compiler.targets.llvm.target import host_target
 
 SHAPES = (
     "64x64x64", "128x128x128", "256x256x256", "384x384x384", "512x512x512", "768x768x768", "1024x1024x1024",
-    "100x200x300", "127x127x127", "1x1024x1024", "8x1024x1024", "128x768x3072", "12x128x64x128", "12x128x128x64",
-    "12x197x64x197",
+    "256x8192x256", "100x200x300", "127x127x127", "1x1024x1024", "8x1024x1024", "128x768x3072", "12x128x64x128",
+    "12x128x128x64", "12x197x64x197",
 )  # fmt: skip
 """Batch (where there is one), rows, depth, columns."""
 

@@ -34,6 +34,9 @@ COMPUTED_IN_FLOAT32 = ("float32", "float16", "bfloat16")
 BLOCK_BYTES = 256 * 1024
 """Rows of the first operand that are used for one panel after the other should stay in a second-level cache."""
 
+BLOCK_ROWS = 96
+"""Rows of a block, at least: each of them pays for its part of copying a panel."""
+
 IN_PLACE_BYTES = 24 * 1024
 """A second operand up to this size stays in the first-level cache: it is read where it lies."""
 
@@ -108,7 +111,7 @@ def choose_blocking(
     the step could read it where it is. ``constant``: whether the second is a constant, which may lie in any order."""
     *outer, rows, columns = shape
     tile = choose_tile(rows, columns, depth, constant, target)
-    blocks = -(-rows * depth * 4 // BLOCK_BYTES)
+    blocks = min(-(-rows * depth * 4 // BLOCK_BYTES), rows // BLOCK_ROWS)
     height = block_size(rows, tile.rows, blocks)
     others = prod(outer) * -(-rows // height)
     width = block_size(columns, tile.lanes, -(-PARTS // others))
