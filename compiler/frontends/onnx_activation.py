@@ -28,8 +28,6 @@ class _Formula:
         return self.node.call("nn.where", condition, *operands)
 
 
-
-
 def _leaky_relu(f: _Formula, x: Expr, alpha: float) -> Expr:
     return f.where(f("less", x, 0), f("multiply", x, alpha), x)
 

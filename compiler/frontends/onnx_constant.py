@@ -109,5 +109,3 @@ def _non_max_suppression(node: Node) -> Converted:
                     waiting = [i for i, value in zip(waiting, shared, strict=True) if value <= overlap]
             chosen += [(batch, label, index) for index in kept]
     return Constant(np.array(chosen, np.int64).reshape(-1, 3))
-
-

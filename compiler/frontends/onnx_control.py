@@ -225,5 +225,3 @@ def _optional_get_element(node: Node) -> Converted:
     if isinstance(value, Nothing):
         raise node.error("the optional value is not there")
     return value
-
-

@@ -11,7 +11,7 @@ import numpy as np
 from ..graph import Call, Constant, Expr
 from ..graph.dtypes import FLOATS
 from .onnx_node import Converted, Node, converter
-from .onnx_quantised import dequantised, quantised, raw_integers, whole
+from .onnx_quantised import dequantised, quantised, raw_integers, summed_exactly, whole
 
 
 def add_bias(node: Node, x: Expr, bias: Expr) -> Expr:
@@ -71,7 +71,7 @@ def _matmul(node: Node) -> Converted:
 @converter("MatMulInteger")
 def _matmul_integer(node: Node) -> Converted:
     a, b = raw_integers(node, 0, 2, axis=len(node.input(0).shape) - 2), raw_integers(node, 1, 3, axis=1)
-    return whole(node, matrix_product(node, a, b))
+    return whole(node, matrix_product(node, *summed_exactly(node, a, b, a.shape[-1], (max(-2, -len(b.shape)),))))
 
 
 @converter("QLinearMatMul")

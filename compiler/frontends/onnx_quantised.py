@@ -9,8 +9,12 @@ import numpy as np
 
 from ..graph import Call, Constant, Expr
 from ..graph.dtypes import numpy_dtype
+from ..graph.registry import apply
 from .onnx_node import CONVERTERS, Converted, Converter, Node, converter
 from .onnx_types import dtype_name
+
+LARGEST_BYTE = 255
+"""Magnitude of an 8-bit value minus its zero point, at most."""
 
 
 def _scalar_if_one(node: Node, value: Expr) -> Expr:
@@ -77,6 +81,21 @@ def raw_integers(node: Node, value: int, zero_point: int, axis: int = 1) -> Call
     zeros = zeros.reshape(()) if zeros.size == 1 else zeros.reshape(-1)
     ones = Constant(np.ones(zeros.shape, np.float32))
     return node.call("dequantise", x, ones, Constant(zeros), axis=axis if zeros.ndim else 1)
+
+
+def summed_exactly(node: Node, a: Call, b: Call, depth: int, axes: tuple[int, ...]) -> tuple[Expr, Expr]:
+    """Two operands of `raw_integers` in a type that holds every sum of ``depth`` of their products.
+
+    That is float32 up to 2**24, float64 beyond. ``axes`` of ``b`` are those summed over. The accelerator computes with
+    the integers themselves.
+    """
+    if node.scope.reading.quantised:
+        return a, b
+    constants = [arg.value for arg in b.args if isinstance(arg, Constant)]
+    sums = np.abs(apply(b, constants)).sum(axes) if len(constants) == len(b.args) else np.array(LARGEST_BYTE * depth)
+    if LARGEST_BYTE * sums.max(initial=0) <= 2**24:
+        return a, b
+    return node.cast(a, "float64"), node.cast(b, "float64")
 
 
 def whole(node: Node, x: Expr) -> Expr:

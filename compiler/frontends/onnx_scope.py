@@ -158,9 +158,7 @@ class Scope:
             if schema is None or body is None:
                 name = operator_key(proto.domain, proto.op_type)
                 raise ModelError(f"operator {name!r} is not supported", at=node.span)
-            defaults = {
-                name: item.default_value for name, item in schema.attributes.items() if item.default_value.name
-            }
+            defaults = {name: item.default_value for name, item in schema.attributes.items() if item.default_value.name}
         opsets = {**self.opsets, **{_domain(entry.domain): entry.version for entry in body.opset_import}}
         inner = Scope(self.reading, opsets, attributes={**defaults, **given}, span=node.span)
         for i, name in enumerate(body.input):

@@ -12,7 +12,7 @@ from ..graph import Call, Constant, Expr
 from .onnx_move import crop_or_pad
 from .onnx_node import CONVERTERS, Converted, Node, converter
 from .onnx_product import add_bias, integer_bias
-from .onnx_quantised import dequantised, quantised, raw_integers, whole
+from .onnx_quantised import dequantised, quantised, raw_integers, summed_exactly, whole
 
 Ints = tuple[int, ...]
 
@@ -136,7 +136,9 @@ def _qlinear_conv(node: Node) -> Converted:
 
 @converter("ConvInteger")
 def _conv_integer(node: Node) -> Converted:
-    return whole(node, _convolution(node, raw_integers(node, 0, 2), raw_integers(node, 1, 3, axis=0)))
+    x, w = raw_integers(node, 0, 2), raw_integers(node, 1, 3, axis=0)
+    axes = tuple(range(1, len(w.shape)))
+    return whole(node, _convolution(node, *summed_exactly(node, x, w, math.prod(w.shape[1:]), axes)))
 
 
 def _transpose_pads(node: Node, size: Ints, extent: Ints, strides: Ints, output_padding: Ints) -> tuple[list[int], ...]:
@@ -363,5 +365,3 @@ def _roi_align(node: Node) -> Converted:
         spatial_scale=node.number("spatial_scale", 1.0), sampling_ratio=node.integer("sampling_ratio", 0),
         mode=node.string("mode", "avg"), half_pixel=mode == "half_pixel",
     )  # fmt: skip
-
-

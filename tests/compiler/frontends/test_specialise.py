@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import weft
 from weft.compiler.frontends import ModelError, NeedsValueError, from_onnx
 from weft.compiler.frontends.onnx_backend import ReferenceBackend
 from weft.compiler.frontends.specialise import specialise
@@ -140,3 +141,21 @@ def test_whole_numbers_find_their_float_again() -> None:
     y, z = run(text, a, b)
     np.testing.assert_array_equal(z, a.astype(np.int32) @ b)
     np.testing.assert_array_equal(y, -z.astype(np.float32))
+
+
+def test_integer_sums_beyond_those_of_floats() -> None:
+    """The sums are odd and above 2**24, where float32 has even numbers only."""
+    text = """m (uint8[2, 801] a, int8[801, 2] b, uint8[1, 201, 2, 2] x, int8[1, 201, 2, 2] w)
+        => (int32[2, 2] y, int32[1, 1, 1, 1] z) {
+        y = MatMulInteger (a, b)
+        z = ConvInteger (x, w)
+    }"""
+    inputs = {
+        "a": np.full((2, 801), 255, np.uint8), "b": np.full((801, 2), 127, np.int8),
+        "x": np.full((1, 201, 2, 2), 255, np.uint8), "w": np.full((1, 201, 2, 2), 127, np.int8),
+    }  # fmt: skip
+    inputs["b"][0] = inputs["w"][0, 0, 0, 0] = 126
+    module = from_onnx(model(text), require_quantised=False)
+    for found in (evaluate(module, inputs), weft.load(weft.compile(module, target="cpu")).run(inputs)):
+        np.testing.assert_array_equal(found["y"], np.full((2, 2), 255 * (127 * 800 + 126)))
+        np.testing.assert_array_equal(found["z"], np.full((1, 1, 1, 1), 255 * (127 * 803 + 126)))
