@@ -37,6 +37,9 @@ class CpuModule:
         self._arena = _aligned(model.arena_bytes)
         self._constants = _aligned(model.constants.size)
         self._constants[:] = model.constants
+        self._input_names = [tensor.name for tensor in model.inputs]
+        self._input_dtypes = [numpy_dtype(tensor.dtype) for tensor in model.inputs]
+        self._output_dtypes = [numpy_dtype(tensor.dtype) for tensor in model.outputs]
         self._inputs = (ctypes.c_void_p * max(1, len(model.inputs)))()
         self._outputs = (ctypes.c_void_p * max(1, len(model.outputs)))()
         self._team = _Team(self._engine, model.threads)
@@ -46,6 +49,7 @@ class CpuModule:
         addresses = [ctypes.addressof(self._inputs), ctypes.addressof(self._outputs),
                      *(memory.ctypes.data for memory in memories)]  # fmt: skip
         self._table = (ctypes.c_void_p * len(addresses))(*addresses)
+        self._table_address = ctypes.addressof(self._table)
         self._steps = [
             self._engine.get_function_address(step.symbol) if isinstance(step, CompiledStep) else step
             for step in model.steps
@@ -57,9 +61,7 @@ class CpuModule:
         """Memory that is allocated for tensors between kernels."""
         return self._arena.nbytes
 
-    def run(
-        self, inputs: Mapping[str, Array] | Array, outputs: Mapping[str, Array] | None = None
-    ) -> dict[str, Array]:
+    def run(self, inputs: Mapping[str, Array] | Array, outputs: Mapping[str, Array] | None = None) -> dict[str, Array]:
         """Run the model once.
 
         inputs
@@ -80,7 +82,7 @@ class CpuModule:
             for step in self._steps:
                 match step:
                     case int():
-                        self._team.run(step, ctypes.addressof(self._table), self._counters)
+                        self._team.run(step, self._table_address, self._counters)
                     case NumpyStep():
                         self._numpy(step, given, results)
                     case CheckStep():
@@ -90,26 +92,25 @@ class CpuModule:
         return {tensor.name: array for tensor, array in zip(self.model.outputs, results, strict=True)}
 
     def _checked(self, inputs: Mapping[str, Array] | Array) -> list[Array]:
-        values = named_inputs(inputs, [tensor.name for tensor in self.model.inputs])
+        values = named_inputs(inputs, self._input_names)
         found: list[Array] = []
-        for name, tensor in zip(values, self.model.inputs, strict=True):
-            value = values[name]
-            if value.shape != tensor.shape or value.dtype.name != tensor.dtype:
+        for tensor, dtype in zip(self.model.inputs, self._input_dtypes, strict=True):
+            value = values[tensor.name]
+            if value.shape != tensor.shape or value.dtype != dtype:
                 raise InputError(
-                    f"input {name!r} must be {tensor.dtype}{list(tensor.shape)}, "
+                    f"input {tensor.name!r} must be {tensor.dtype}{list(tensor.shape)}, "
                     f"not {value.dtype.name}{list(value.shape)}"
                 )
             found.append(np.ascontiguousarray(value).reshape(tensor.shape))
         return found
 
     def _results(self, outputs: Mapping[str, Array]) -> list[Array]:
-        names = {tensor.name for tensor in self.model.outputs}
+        names = [tensor.name for tensor in self.model.outputs]
         for name in outputs:
             if name not in names:
                 raise InputError(f"the model has no output {name!r}", hint=f"its outputs: {', '.join(sorted(names))}")
         found: list[Array] = []
-        for tensor in self.model.outputs:
-            dtype = numpy_dtype(tensor.dtype)
+        for tensor, dtype in zip(self.model.outputs, self._output_dtypes, strict=True):
             array = outputs.get(tensor.name)
             if array is None:
                 array = np.empty(tensor.shape, dtype)

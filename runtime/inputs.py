@@ -14,7 +14,8 @@ Array = npt.NDArray[Any]
 
 
 def named_inputs(inputs: Mapping[str, Array] | Array, names: Sequence[str]) -> dict[str, Array]:
-    """One array for each name, in that order; a model with one input may be given the array alone.
+    """One array for each name, in that order and in this machine's byte order; a model with one input may be given the
+    array alone.
 
     Raises :class:`InputError` for inputs that are missing or unknown.
     """
@@ -28,4 +29,8 @@ def named_inputs(inputs: Mapping[str, Array] | Array, names: Sequence[str]) -> d
     for name in names:
         if name not in inputs:
             raise InputError(f"input {name!r} is missing")
-    return {name: np.asarray(inputs[name]) for name in names}
+    return {name: _native(np.asarray(inputs[name])) for name in names}
+
+
+def _native(array: Array) -> Array:
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
