@@ -28,9 +28,11 @@ from .compiler.compiled import AccelStep, CompiledModel
 from .compiler.compiled_cpu import CpuModel, CpuTensor
 from .compiler.compiled_symbolic import SymbolicCpuModel
 from .compiler.frontends import from_onnx, infer_types
-from .compiler.graph import Blocks, GraphError
-from .compiler.passes import installed_passes, integer_passes, load_pass, target_passes
+from .compiler.graph import GraphError
+from .compiler.operators.packed_layout import Blocks
+from .compiler.passes import installed_passes, integer_passes, load_pass
 from .compiler.passes.pipeline import PassOptions
+from .compiler.targets.accel.passes import accel_passes
 from .compiler.targets.errors import CompileError
 from .compiler.tensor.errors import TensorError
 from .hw.config import NAMED, CoreConfig, named_config
@@ -149,7 +151,7 @@ def compile_command(
 def passes_command() -> None:
     """List the passes of the graph compiler in their order, and those that installed packages add."""
     table = Table("pass", "needs", "then legal", "may differ by")
-    for item in (*integer_passes(), *target_passes(Blocks(1, 16, 16))):
+    for item in (*integer_passes(), *accel_passes(Blocks(1, 16, 16))):
         table.add_row(item.name, ", ".join(item.needs), item.stage, f"{item.tolerance:g}" if item.tolerance else "")
     out.print(table)
     points = installed_passes()

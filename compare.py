@@ -13,12 +13,12 @@ from .compiler.compile import compile_model
 from .compiler.compile_cpu import is_source, passes_for
 from .compiler.compiled_cpu import CpuTensor
 from .compiler.graph import Attrs, Call, Expr, Function, GraphError, Module, TensorType, Tuple, evaluate
-from .compiler.graph.layout import unpack
+from .compiler.operators.packed_layout import unpack
 from .compiler.passes import PassManager
-from .compiler.targets.llvm.groups import group_calls
-from .compiler.targets.llvm.link import link
-from .compiler.targets.llvm.prepare import prepare
-from .compiler.targets.llvm.target import host_target
+from .compiler.targets.cpu.link import link
+from .compiler.targets.cpu.processor import host_target
+from .compiler.targets.loops.fusion import group_calls
+from .compiler.targets.loops.prepare import prepare
 from .hw.config import CoreConfig
 from .runtime.cpu import CpuModule
 from .runtime.module import load

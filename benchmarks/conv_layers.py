@@ -21,9 +21,10 @@ from common import Record, print_table, write_json
 from conv_sweep import draw
 from weft.compiler.compile import compile_model
 from weft.compiler.compiled import AccelStep, CompiledModel
-from weft.compiler.graph import Attrs, Blocks, Constant, Function, Module, Span, TensorType, Var, call, calls, evaluate
-from weft.compiler.graph.numerics import quantise_multiplier
-from weft.compiler.passes import target_passes
+from weft.compiler.graph import Attrs, Constant, Function, Module, Span, TensorType, Var, call, calls, evaluate
+from weft.compiler.operators.numerics import quantise_multiplier
+from weft.compiler.operators.packed_layout import Blocks
+from weft.compiler.targets.accel.passes import accel_passes
 from weft.hw.config import CoreConfig, named_config
 from weft.runtime.device import FsimDevice, RtlDevice
 from weft.runtime.module import load
@@ -102,8 +103,8 @@ def layer(name: str, shape: Shape, seed: int) -> Module:
 
 def lowered(module: Module, config: CoreConfig) -> Module:
     """The layer as a packed kernel, with what the host does before and behind it."""
-    blocks = Blocks(config.batch, config.block_in, config.block_out)
-    for item in target_passes(blocks, config.bus_bytes):
+    blocks = Blocks.of(config)
+    for item in accel_passes(blocks, config.bus_bytes):
         module = item(module)
     return module
 

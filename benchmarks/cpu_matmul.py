@@ -26,7 +26,7 @@ import onnxruntime
 import weft
 from common import print_table, processor
 from onnx import helper, numpy_helper
-from weft.compiler.targets.llvm.target import host_target
+from weft.compiler.targets.cpu.processor import host_target
 
 SHAPES = (
     "64x64x64", "128x128x128", "256x256x256", "384x384x384", "512x512x512", "768x768x768", "1024x1024x1024",

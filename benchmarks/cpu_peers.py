@@ -29,7 +29,7 @@ import onnxruntime
 import openvino
 import weft
 from common import Record, print_table, processor, write_json
-from weft.compiler.targets.llvm.target import host_target
+from weft.compiler.targets.cpu.processor import host_target
 from weft.examples.models.build import build
 from weft.examples.models.images import images
 

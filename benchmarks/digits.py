@@ -25,8 +25,10 @@ from rich.console import Console
 from rich.progress import track
 from weft.compiler.compiled import CompiledModel, Layer
 from weft.compiler.frontends import from_onnx
-from weft.compiler.graph import Blocks, Call, Expr, Function, Module, evaluate, layout
-from weft.compiler.passes import standard_pipeline
+from weft.compiler.graph import Call, Expr, Function, Module, evaluate
+from weft.compiler.operators import packed_layout
+from weft.compiler.operators.packed_layout import Blocks
+from weft.compiler.targets.accel.passes import accel_pipeline
 from weft.examples.digits.data import split_digits
 from weft.hw.config import named_config
 
@@ -98,7 +100,7 @@ def compare(
         tally.on.add(device)
         tally.integers += graph[layer.output].size
         tally.unequal_to_graph += int(np.count_nonzero(values[layer.output] != graph[layer.output]))
-        plain = layout.unpack(values[layer.output], layer.shape).astype(np.int32)
+        plain = packed_layout.unpack(values[layer.output], layer.shape).astype(np.int32)
         apart = np.abs(plain.reshape(-1) - theirs[layer.output].astype(np.int32).reshape(-1))
         tally.unequal_to_onnxruntime += int(np.count_nonzero(apart))
         tally.worst = max(tally.worst, int(apart.max()))
@@ -115,7 +117,7 @@ def main() -> int:
     config = named_config(arguments.config)
     _, test = split_digits()
     model: CompiledModel = weft.compile(MODEL, config, reuse_memory=False)
-    module = standard_pipeline(Blocks(config.batch, config.block_in, config.block_out)).run(from_onnx(MODEL))
+    module = accel_pipeline(Blocks.of(config)).run(from_onnx(MODEL))
     layers = [layer for layer in model.layers if layer.placement == "accel"]
     reference = Reference(module, [layer.output for layer in layers])
     tallies = {layer.name: Tally() for layer in layers}

@@ -26,7 +26,7 @@ from weft.runtime.device import RtlDevice
 from weft.runtime.module import load
 from weft.sim.fault_injection import GOOD, KINDS, WATCHDOG_CYCLES, Campaign, Workload
 from weft.sim.result import RunResult
-from weft.sim.verilated import RtlSimulator
+from weft.sim.rtl import RtlSimulator
 
 SMALL = Shape(8, 16, 16, 3, 1)
 """The layer of most second runs; every ``--full-each``-th is the same layer again."""

@@ -26,12 +26,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from weft.compiler.compile_cpu import float_passes
 from weft.compiler.graph import Array, Module, calls, evaluate, topological_order
 from weft.compiler.graph.dtypes import is_float, step
-from weft.compiler.graph.random_graphs import random_graph
 from weft.compiler.graph.shrink import describe, shrink
+from weft.compiler.operators.random_graphs import random_graph
 from weft.compiler.passes import PassManager
-from weft.compiler.targets.llvm.link import link
-from weft.compiler.targets.llvm.prepare import prepare
-from weft.compiler.targets.llvm.target import host_target
+from weft.compiler.targets.cpu.link import link
+from weft.compiler.targets.cpu.processor import host_target
+from weft.compiler.targets.loops.prepare import prepare
 from weft.runtime.cpu import CpuModule
 
 TOLERANCE = 64

@@ -28,8 +28,8 @@ from weft.sim.fuzz_compare import compare
 from weft.sim.fuzz_configs import campaign_config
 from weft.sim.fuzz_illegal import illegal_case
 from weft.sim.fuzz_store import write_case
+from weft.sim.rtl import RtlSimulator
 from weft.sim.shrink import shrink
-from weft.sim.verilated import RtlSimulator
 
 WATCHDOG_CYCLES = 5_000
 """A legal program makes progress within the longest latency."""

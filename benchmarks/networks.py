@@ -25,8 +25,9 @@ from common import Record, print_table, write_json
 from rich.console import Console
 from weft.compiler.compiled import AccelStep, CompiledModel, HostStep
 from weft.compiler.frontends import from_onnx
-from weft.compiler.graph import Blocks, Call, Expr, Function, Module, calls, evaluate
-from weft.compiler.passes import standard_pipeline
+from weft.compiler.graph import Call, Expr, Function, Module, calls, evaluate
+from weft.compiler.operators.packed_layout import Blocks
+from weft.compiler.targets.accel.passes import accel_pipeline
 from weft.examples.models.build import ARCHITECTURES, build
 from weft.examples.models.images import images
 from weft.hw.config import CoreConfig, named_config
@@ -115,8 +116,8 @@ class Measured:
 
 def packed_module(path: Path | bytes, config: CoreConfig) -> Module:
     """The network as the target sees it: calls of fused, packed functions."""
-    blocks = Blocks(config.batch, config.block_in, config.block_out)
-    return standard_pipeline(blocks, bus_bytes=config.bus_bytes).run(from_onnx(path))
+    blocks = Blocks.of(config)
+    return accel_pipeline(blocks, bus_bytes=config.bus_bytes).run(from_onnx(path))
 
 
 def graph_layers(module: Module, image: Array) -> tuple[dict[str, Array], dict[str, Array]]:

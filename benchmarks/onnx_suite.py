@@ -26,7 +26,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from weft.compiler.compile_cpu import compile_for_cpu
-from weft.compiler.frontends.onnx_backend import ExecutingBackend, ReferenceBackend
+from weft.compiler.frontends.onnx.backend import ExecutingBackend, ReferenceBackend
 from weft.compiler.graph import Array, Module
 from weft.runtime.cpu import CpuModule
 

@@ -18,7 +18,7 @@ from weft.hw.config import CoreConfig, named_config
 from weft.hw.isa import Engine, Finish, Gemm, Instruction, Load, Loop, Scratchpad, Store, Vector, VectorOp, assemble
 from weft.sim.build import build_library
 from weft.sim.fsim import FunctionalSimulator
-from weft.sim.verilated import RtlSimulator
+from weft.sim.rtl import RtlSimulator
 
 GEMM, LOAD, LOADW, VECTOR, STORE = (
     1 << engine for engine in (Engine.GEMM, Engine.LOAD, Engine.LOADW, Engine.VECTOR, Engine.STORE)

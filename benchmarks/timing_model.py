@@ -29,8 +29,8 @@ from weft.runtime.module import LoadedModule
 from weft.sim.dram import DramModel
 from weft.sim.fuzz import MEMORY_BYTES, random_case, seeded
 from weft.sim.result import RunResult
+from weft.sim.rtl import RtlSimulator
 from weft.sim.timing import predict
-from weft.sim.verilated import RtlSimulator
 
 MEDIAN_LIMIT, WORST_LIMIT = 0.01, 0.03
 """Errors that the model may have, as shares of the RTL's cycles."""

@@ -11,12 +11,14 @@ from typing import Any
 from ..hw.config import CoreConfig, named_config
 from .compiled import CompiledModel
 from .frontends import from_onnx
-from .graph import Attrs, Blocks, Function, Module, calls
+from .graph import Attrs, Function, Module, calls
 from .graph import call as graph_call
 from .graph.ir import Span
-from .passes import integer_passes, target_passes
+from .operators.packed_layout import Blocks
+from .passes import integer_passes
 from .passes.pipeline import PassOptions, run_passes
 from .targets.accel.link import Options, check_strict, link
+from .targets.accel.passes import accel_passes
 from .targets.errors import CompileError
 
 Progress = Callable[[str], None]
@@ -69,8 +71,8 @@ def compile_model(
             raise CompileError("the passes have run over this module already: give the model as it was read")
     else:
         report("running the passes")
-        blocks = Blocks(core.batch, core.block_in, core.block_out)
-        steps = [*integer_passes(), *target_passes(blocks, core.bus_bytes)]
+        blocks = Blocks.of(core)
+        steps = [*integer_passes(), *accel_passes(blocks, core.bus_bytes)]
         module = run_passes(module, steps, passes or PassOptions(), f"{_name(model)} for {core.name}")
     if strict:
         check_strict(module)

@@ -16,10 +16,10 @@ from .graph.symbolic import sizes_text
 from .passes import STAGES, cse, dce, fold_batch_norm, fold_constants, integer_passes, simplify
 from .passes.manager import Pass
 from .passes.pipeline import PassOptions, run_passes
+from .targets.cpu.link import link
+from .targets.cpu.processor import named_target
 from .targets.errors import CompileError
-from .targets.llvm.link import link
-from .targets.llvm.prepare import prepare
-from .targets.llvm.target import named_target
+from .targets.loops.prepare import prepare
 
 MOST_THREADS = 256
 
@@ -47,7 +47,7 @@ def compile_for_cpu(
     threads
         How many threads share the work of each kernel.
     processor
-        ``"host"``, or a name of ``targets.llvm.target.CROSS_TARGETS``.
+        ``"host"``, or a name of ``targets.cpu.processor.CROSS_TARGETS``.
     strict
         Refuse a model of which NumPy would have to run an operator.
     shapes

@@ -8,12 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from weft.compiler.graph import Operator, Unsupported, dtypes, operators
-from weft.compiler.graph.examples import examples
 from weft.compiler.graph.registry import REQUIRED
-from weft.compiler.targets import compute_rules, lowerings
+from weft.compiler.operators import lowerings
+from weft.compiler.operators.examples import examples
+from weft.compiler.targets.accel import lower
 
 PAGE = Path(__file__).with_suffix(".md")
-LOWERINGS = (compute_rules, lowerings)
+LOWERINGS = (lower, lowerings)
 """What fills the lowering slots, when it is imported."""
 
 _SETS = {

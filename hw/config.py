@@ -10,8 +10,8 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, fields, replace
 
-from .check_code import check_bits
 from .errors import ConfigError
+from .instruction_checksum import check_bits
 
 ISA_VERSION = 2
 """Part of the configuration's hash: raised whenever an instruction's layout or meaning changes."""

@@ -7,8 +7,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .bursts import OFFSET_BITS, WINDOW_BITS, BurstCutter
-from .check_code import is_damaged
 from .config import CoreConfig
+from .instruction_checksum import is_damaged
 from .interfaces import ENGINES, NUMBER_BITS, FaultSignature, command_layout
 from .isa import LEGAL_ENGINES, Engine, Fault, Opcode, header_layout, instruction_layout
 from .read_dma import ReadBuffer, ReadClientSignature, word_layout

@@ -17,9 +17,9 @@ import numpy.typing as npt
 from amaranth.hdl import signed, unsigned
 from amaranth.lib import data
 
-from .check_code import sealed
 from .config import LOOP_LEVELS, PAD_BITS, STRIDE_BITS, CoreConfig
 from .errors import InstructionError
+from .instruction_checksum import sealed
 
 
 @unique

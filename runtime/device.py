@@ -17,8 +17,8 @@ from ..hw.config import CoreConfig
 from ..sim.dram import DramModel
 from ..sim.fsim import FunctionalSimulator
 from ..sim.result import RunResult
+from ..sim.rtl import RtlSimulator
 from ..sim.timing import Predictor
-from ..sim.verilated import RtlSimulator
 from .errors import CoreFaultError, DeviceError
 
 Bytes = npt.NDArray[np.uint8]

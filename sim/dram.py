@@ -24,7 +24,7 @@ class BusErrors:
 
 @unique
 class BusFault(IntEnum):
-    """What the memory of :class:`~weft.sim.verilated.RtlSimulator` can be told to do wrong, once."""
+    """What the memory of :class:`~weft.sim.rtl.RtlSimulator` can be told to do wrong, once."""
 
     READ_ERROR = 1  # the next word read comes with SLVERR
     WRITE_ERROR = 2  # the next burst written is answered with SLVERR and not stored

@@ -19,8 +19,8 @@ from ..hw.isa import Fault
 from .dram import BusFault, DramModel
 from .errors import SimulationError
 from .result import RunResult
+from .rtl import RtlSimulator
 from .state import Bytes
-from .verilated import RtlSimulator
 
 WATCHDOG_CYCLES = 3_000
 """More than the longest wait of a good run for anything."""

@@ -26,9 +26,9 @@ from ..hw.isa import FETCH, Fault, assemble
 from .fsim import FunctionalSimulator
 from .fuzz import PROGRAM_BYTES, Case, Touched, touched
 from .result import FaultRecord, RunResult
+from .rtl import RtlSimulator
 from .state import SCRATCHPADS, Bytes, Int8, Int32
 from .timing import predict
-from .verilated import RtlSimulator
 
 Simulator = FunctionalSimulator | RtlSimulator
 

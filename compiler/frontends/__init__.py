@@ -1,9 +1,9 @@
 """Front ends: from a user's model to the graph IR."""
 
 from .errors import ModelError, NeedsValueError
-from .onnx import from_onnx, load_model
-from .onnx_symbolic import infer_types, symbolic_inputs
-from .specialise import Specialised, specialise
+from .onnx.reader import from_onnx, load_model
+from .onnx.specialise import Specialised, specialise
+from .onnx.symbolic import infer_types, symbolic_inputs
 
 __all__ = [
     "ModelError", "NeedsValueError", "Specialised", "from_onnx", "infer_types", "load_model", "specialise",

@@ -1,19 +1,6 @@
 """The graph IR: see `ir` for the nodes, `registry` for operators, `text` for the text form, `evaluate` to run it."""
 
-from . import (
-    dtypes,
-    ops_elementwise,
-    ops_index,
-    ops_integer,
-    ops_matrix,
-    ops_move,
-    ops_norm,
-    ops_packed,
-    ops_quantise,
-    ops_reduce,
-    ops_sample,
-    ops_window,
-)
+from . import dtypes
 from .evaluate import evaluate, evaluate_function
 from .ir import (
     UNKNOWN,
@@ -34,16 +21,14 @@ from .ir import (
     Type,
     Var,
 )
-from .layout import Blocks
 from .registry import Fusion, Operator, Unsupported, call, operator, operators, set_lowering, unsupported
 from .text import constant_table, parse, to_text
 from .visit import Mutator, Visitor, calls, rewrite, substitute, topological_order, use_counts, with_children
 
 __all__ = [
-    "UNKNOWN", "Array", "AttrValue", "Attrs", "Blocks", "Call", "Constant", "Expr", "Function", "Fusion",
-    "GraphError", "Module", "Mutator", "Operator", "Span", "TensorType", "Tuple", "TupleGet", "TupleType", "Type",
-    "Unsupported", "Var", "Visitor", "call", "calls", "constant_table", "dtypes", "evaluate", "evaluate_function",
-    "operator", "operators", "ops_elementwise", "ops_index", "ops_integer", "ops_matrix", "ops_move", "ops_norm",
-    "ops_packed", "ops_quantise", "ops_reduce", "ops_sample", "ops_window", "parse", "rewrite", "set_lowering",
-    "substitute", "to_text", "topological_order", "unsupported", "use_counts", "with_children",
+    "UNKNOWN", "Array", "AttrValue", "Attrs", "Call", "Constant", "Expr", "Function", "Fusion", "GraphError", "Module",
+    "Mutator", "Operator", "Span", "TensorType", "Tuple", "TupleGet", "TupleType", "Type", "Unsupported", "Var",
+    "Visitor", "call", "calls", "constant_table", "dtypes", "evaluate", "evaluate_function", "operator", "operators",
+    "parse", "rewrite", "set_lowering", "substitute", "to_text", "topological_order", "unsupported", "use_counts",
+    "with_children",
 ]  # fmt: skip

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from ..graph import Array, Call, Constant, Expr, Span, call
-from ..graph.numerics import quantise_multiplier
 from ..graph.visit import respan
-from .real import Affine, After, Float64, Integers, Joined, Real, Refusal, Sum, as_affine
+from ..operators.numerics import quantise_multiplier
+from .integer_form import Affine, After, Float64, Integers, Joined, Real, Refusal, Sum, as_affine
 
 _INT32_SAFE = float(1 << 31) - 1
 _SUM_SAFE = 1 << 30

@@ -28,8 +28,7 @@ from ..graph.registry import apply
 from .cleanup import is_static
 from .emit_integers import quantised
 from .host import host_call, renumber
-from .manager import graph_pass
-from .real import (
+from .integer_form import (
     Affine,
     After,
     Described,
@@ -45,6 +44,7 @@ from .real import (
     shifted,
     with_span,
 )
+from .manager import graph_pass
 
 _NO_INTEGER_FORM = "has no integer form and is computed in float32"
 

@@ -23,7 +23,7 @@ from ..graph.dtypes import is_float, limits, numpy_dtype
 from ..graph.evaluate import Value
 from ..graph.registry import call
 from ..graph.visit import Mutator, rewrite
-from .stages import check_stage
+from .legality import check_stage
 
 Rule = Callable[[Call], Expr | None]
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from . import attach, loops, reductions, stages, storage
+from . import caching, compute_at, loops, reductions, storage
 from .compute import Tensor, lower
 from .errors import ScheduleError
 from .ir import Allocate, Buffer, PrimFunc, TensorIntrinsic, Var
@@ -154,13 +154,13 @@ class Schedule:
 
     def cache_read(self, block: str, buffer: str, scope: str) -> str:
         """Let ``block`` read a copy of ``buffer`` in ``scope``; gives the copying block's name."""
-        func, name = stages.cache_read(self.func, block, buffer, scope)
+        func, name = caching.cache_read(self.func, block, buffer, scope)
         self._record(func, "cache_read", [name], block=block, buffer=buffer, scope=scope)
         return name
 
     def cache_write(self, block: str, scope: str) -> str:
         """Let ``block`` write to ``scope``, and copy the result from there; gives the copying block's name."""
-        func, name = stages.cache_write(self.func, block, scope)
+        func, name = caching.cache_write(self.func, block, scope)
         self._record(func, "cache_write", [name], block=block, scope=scope)
         return name
 
@@ -170,16 +170,17 @@ class Schedule:
 
     def compute_at(self, block: str, loop: Loop) -> None:
         """Compute a producer inside ``loop``, just what each iteration needs."""
-        self._record(attach.compute_at(self.func, block, _var(loop)), "compute_at", [], block=block, loop=_name(loop))
+        func = compute_at.compute_at(self.func, block, _var(loop))
+        self._record(func, "compute_at", [], block=block, loop=_name(loop))
 
     def reverse_compute_at(self, block: str, loop: Loop) -> None:
         """Compute a consumer inside ``loop`` of its producer, just what each iteration completes."""
-        func = attach.reverse_compute_at(self.func, block, _var(loop))
+        func = compute_at.reverse_compute_at(self.func, block, _var(loop))
         self._record(func, "reverse_compute_at", [], block=block, loop=_name(loop))
 
     def compute_inline(self, block: str) -> None:
         """Compute an elementwise stage anew wherever it is read."""
-        self._record(stages.compute_inline(self.func, block), "compute_inline", [], block=block)
+        self._record(caching.compute_inline(self.func, block), "compute_inline", [], block=block)
 
     def decompose_reduction(self, block: str, loop: Loop) -> str:
         """Give the initial value of a reduction loops of its own, before ``loop``; gives the new block's name."""
@@ -206,7 +207,7 @@ class Schedule:
 
     def inplace(self, block: str, buffer: str) -> None:
         """Let ``block`` write its result over ``buffer``, which it reads element by element and nobody reads later."""
-        self._record(stages.inplace(self.func, block, buffer), "inplace", [], block=block, buffer=buffer)
+        self._record(caching.inplace(self.func, block, buffer), "inplace", [], block=block, buffer=buffer)
 
     def tensorize(self, loop: Loop, intrinsic: TensorIntrinsic) -> None:
         """Replace the nest of ``loop`` by a call of ``intrinsic``, after proving that it computes the same."""

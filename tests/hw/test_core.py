@@ -29,7 +29,7 @@ from weft.hw.isa import (
 from weft.hw.registers import Control, Register, Status
 from weft.sim.dram import DramModel
 from weft.sim.result import FaultRecord
-from weft.sim.verilated import RtlSimulator
+from weft.sim.rtl import RtlSimulator
 
 MEMORY_BYTES = 1 << 16
 PROGRAM = 0x8000

@@ -44,7 +44,7 @@ QUICK = (
 )
 BUILDING = (
     "tests/hw/test_core.py",
-    "tests/sim/test_verilated.py",
+    "tests/sim/test_rtl.py",
     "tests/sim/test_faults.py",
     "tests/sim/test_timing.py",
     "tests/sim/test_fuzz.py",

@@ -6,7 +6,7 @@ import pytest
 from weft.hw.config import TINY
 from weft.sim.fsim import FunctionalSimulator
 from weft.sim.fuzz import MEMORY_BYTES
-from weft.sim.verilated import RtlSimulator
+from weft.sim.rtl import RtlSimulator
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from weft.hw.isa import Instruction, assemble, parse_instruction
 from weft.sim.fsim import FunctionalSimulator
 from weft.sim.fuzz import Case, random_case
 from weft.sim.result import RunResult
-from weft.sim.verilated import RtlSimulator
+from weft.sim.rtl import RtlSimulator
 
 Simulator = FunctionalSimulator | RtlSimulator
 

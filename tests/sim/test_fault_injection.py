@@ -14,7 +14,7 @@ from weft.hw.config import TINY
 from weft.hw.isa import assemble
 from weft.sim.dram import BusFault, DramModel
 from weft.sim.fault_injection import GOOD, KINDS, WATCHDOG_CYCLES, Campaign, Workload
-from weft.sim.verilated import RtlSimulator
+from weft.sim.rtl import RtlSimulator
 
 from .programs import parse
 from .test_faults import DATA

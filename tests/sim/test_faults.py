@@ -29,7 +29,7 @@ from weft.sim.dram import BusErrors, DramModel
 from weft.sim.errors import SimulationError
 from weft.sim.fsim import FunctionalSimulator
 from weft.sim.result import FaultRecord
-from weft.sim.verilated import RtlSimulator
+from weft.sim.rtl import RtlSimulator
 
 from .programs import Simulator, parse
 

@@ -18,8 +18,8 @@ from weft.sim.fuzz_compare import compare
 from weft.sim.fuzz_configs import campaign_config
 from weft.sim.fuzz_illegal import illegal_case
 from weft.sim.fuzz_store import read_case, write_case
+from weft.sim.rtl import RtlSimulator
 from weft.sim.shrink import is_sound, shrink
-from weft.sim.verilated import RtlSimulator
 
 from .programs import cases
 

@@ -17,9 +17,9 @@ from weft.sim.dram import DramModel
 from weft.sim.errors import BuildError, SimulationError
 from weft.sim.fuzz import MEMORY_BYTES, Case, random_case, seeded
 from weft.sim.result import RunResult
+from weft.sim.rtl import RtlSimulator
 from weft.sim.timing import Predictor, predict, predict_details
 from weft.sim.timing_library import timing_library
-from weft.sim.verilated import RtlSimulator
 
 from .programs import cases, parse
 

@@ -17,8 +17,8 @@ from ...tensor.ir import Store as StoreStmt
 from ...tensor.visitor import statements
 from ..errors import CompileError
 from .fold import CopyLoop, NestLoop, Rectangle, fold_copies, fold_levels, iterate
+from .intrinsic_nest import Environment, Evaluator, Leaf, compile_expr, leaf_call, make_leaf
 from .intrinsics import EmitFill, EmitGemm, EmitLoad, EmitStore, EmitVector, entry_elements, scratchpad_depth
-from .leaf import Environment, Evaluator, Leaf, compile_expr, leaf_call, make_leaf
 from .scratchpads import Ring, Zone, accumulator_zones
 from .stream import Access, Issue
 

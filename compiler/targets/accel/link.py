@@ -15,14 +15,14 @@ from ....hw.isa import Finish, Instruction, Load, Scratchpad, Store, assemble
 from ...compiled import AccelStep, CompiledModel, ConstantSegment, HostStep, Layer, TensorSlot
 from ...graph.ir import Array, Attrs, Call, Constant, Expr, Function, GraphError, Module, TensorType, Var
 from ...graph.visit import topological_order
-from ..compute_rules import Kernel, copy_kernel, lower_function
 from ..errors import CompileError
 from ..memory_plan import Lifetime, aligned, plan_memory
-from .advance import advance
 from .check import Range, check_program
+from .compile_kernel import Dump, Generated, generate, generate_in_turn
+from .depthwise_split import Part, share
 from .emit import DramBuffer, Emitter, with_tokens
-from .generate import Dump, Generated, generate, generate_in_turn
-from .share import Part, share
+from .issue_early import advance
+from .lower import Kernel, copy_kernel, lower_function
 from .stream import Issue
 from .tokens import insert_tokens
 

@@ -1,6 +1,6 @@
 """The default schedule of every kernel: tiles, places of the buffers, virtual threads, intrinsics.
 
-It goes by what stages are (``compute_rules.Stages``) and knows no operator. Which intrinsic computes a stage is found
+It goes by what stages are (``lower.Stages``) and knows no operator. Which intrinsic computes a stage is found
 by trying those that write to the stage's scratchpad: ``tensorize`` proves the one that does.
 """
 
@@ -16,10 +16,10 @@ from ...tensor.ir import Allocate, BinOp, Block, Cast, Const, For, IntrinsicCall
 from ...tensor.legality import COMPUTED, SCHEDULED, Legality, check_legal
 from ...tensor.schedule import Schedule, create_schedule
 from ...tensor.tree import find_block
-from ..compute_rules import Kernel
 from ..errors import CompileError
 from .emit import SCRATCHPADS
 from .intrinsics import EmitGemm, EmitLoad, EmitVector, intrinsics
+from .lower import Kernel
 from .tiling import AXES, CHANNEL_AXES, Problem, Tiling, home_axis, thread_axis, tile_loops
 
 Caches = dict[tuple[str, str], str]
@@ -91,7 +91,7 @@ def _tile_output(schedule: Schedule, problem: Problem, tiling: Tiling) -> tuple[
         over[axis], inside[axis] = outer, inner
     group_chunk, group = schedule.split(inside["cd"], tiling.epilogue_groups)
     row_chunk, row = schedule.split(inside["y"], tiling.epilogue_rows)
-    part, lane_row = schedule.split(loops["r"], problem.kernel.blocks.out_entries)
+    part, lane_row = schedule.split(loops["r"], problem.kernel.blocks.output_rows)
     order = [var for loop in tile_loops(problem, tiling) for var in over[loop.axis]]
     if axis_of_threads:
         thread = over[axis_of_threads][-1]

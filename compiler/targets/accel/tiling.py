@@ -12,8 +12,8 @@ from functools import cached_property
 from itertools import product
 
 from ....hw.config import CoreConfig
-from ..compute_rules import Kernel, Window
 from .intrinsics import scratchpad_depth
+from .lower import Kernel, Window
 from .scratchpads import has_zones_in_turn
 
 AXES = ("no", "cd", "y", "x")
@@ -72,7 +72,7 @@ class Problem:
     @cached_property
     def parts(self) -> int:
         """Accumulator groups in one channel group."""
-        return self.kernel.blocks.entries // self.kernel.blocks.out_entries
+        return self.kernel.blocks.input_rows // self.kernel.blocks.output_rows
 
     @cached_property
     def is_matrix(self) -> bool:
@@ -130,7 +130,7 @@ class Problem:
         a burst, and there can be no more of them than reads may be under way.
         """
         config = self.config
-        if self.kernel.blocks.channels == config.block_in:
+        if self.kernel.blocks.dram_block == config.block_in:
             return config.inp_bytes
         return max(config.inp_bytes, config.bus_bytes * READ_LATENCY / config.read_outstanding)
 

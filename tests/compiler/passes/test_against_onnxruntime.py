@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from weft.compiler.frontends import from_onnx
-from weft.compiler.graph import Blocks, Function, Module, calls, constant_table, evaluate, parse, to_text
-from weft.compiler.passes import PassManager, integer_passes, standard_pipeline
+from weft.compiler.graph import Function, Module, calls, constant_table, evaluate, parse, to_text
+from weft.compiler.operators.packed_layout import Blocks
+from weft.compiler.passes import PassManager, integer_passes
+from weft.compiler.targets.accel.passes import accel_pipeline
 
 from ..onnx_models import FloatModel, agreement, quantise
 
@@ -83,7 +85,7 @@ def test_layers_agree_with_onnxruntime(name: str, form: tuple[str, str, str, boo
     assert found.equal >= 0.999
     wanted = evaluate(integer, inputs)
     for blocks in BLOCKS:
-        packed = standard_pipeline(blocks, check=True).run(module)
+        packed = accel_pipeline(blocks, check=True).run(module)
         results = evaluate(packed, inputs)
         assert all(np.array_equal(results[key], wanted[key]) for key in wanted)
         _only_functions(packed)
@@ -113,7 +115,7 @@ def test_every_layer_of_a_residual_network_agrees_in_isolation(tmp_path: Path) -
     assert found.layers >= 22
     assert found.worst <= 1
     assert found.equal >= 0.999
-    results = evaluate(standard_pipeline(Blocks(1, 16, 16)).run(module), inputs)
+    results = evaluate(accel_pipeline(Blocks(1, 16, 16)).run(module), inputs)
     assert np.array_equal(*results.values(), *evaluate(integer, inputs).values())
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from weft.compiler.graph import (
-    Blocks,
     Call,
     Function,
     GraphError,
@@ -20,6 +19,7 @@ from weft.compiler.graph import (
     to_text,
 )
 from weft.compiler.graph.ir import Attrs, Expr, Span
+from weft.compiler.operators.packed_layout import Blocks
 from weft.compiler.passes import (
     Pass,
     PassError,
@@ -34,10 +34,10 @@ from weft.compiler.passes import (
     graph_pass,
     infer_types,
     legalise,
-    pack_layout,
     simplify,
 )
 from weft.compiler.passes.manager import largest_difference, random_inputs
+from weft.compiler.targets.accel.passes import pack_layout
 
 
 def module_of(body: str, params: str) -> Module:

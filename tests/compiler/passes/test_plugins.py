@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from weft.compiler.graph import parse
-from weft.compiler.passes import Pass, PassError, cse, fuse, insert_passes, installed_passes, load_pass, simplify
+from weft.compiler.passes import Pass, PassError, cse, insert_passes, installed_passes, load_pass, simplify
+from weft.compiler.targets.accel.passes import fuse
 
 MANUAL = Path(__file__).parents[3] / "docs" / "passes.md"
 

@@ -1,0 +1,139 @@
+"""Products of matrices."""
+
+from __future__ import annotations
+
+import math
+import re
+import string
+
+import numpy as np
+
+from ...graph import Call, Constant, Expr
+from ...graph.dtypes import FLOATS
+from .node import Converted, Node, converter
+from .quantised import dequantised, quantised, raw_integers, summed_exactly, whole
+
+
+def add_bias(node: Node, x: Expr, bias: Expr) -> Expr:
+    """x + bias, one value a channel."""
+    size = math.prod(bias.shape)
+    return node.call("nn.add", x, node.reshape(bias, (1, size, *(1 for _ in x.shape[2:]))))
+
+
+def integer_bias(node: Node, bias: Expr, scale: np.ndarray) -> Expr:
+    """An int32 bias in units of ``scale`` (one, or one a channel), as real numbers."""
+    flat = node.reshape(bias, (math.prod(bias.shape),))
+    scales = scale.reshape(()) if scale.size == 1 else scale
+    zeros = np.zeros(scales.shape, bias.dtype)
+    axis = 0 if scales.ndim else 1
+    return node.call("dequantise", flat, Constant(scales.astype(np.float32)), Constant(zeros), axis=axis)
+
+
+def transposed(node: Node, w: Expr) -> Expr:
+    """A matrix with its axes swapped; for weights the constant itself is transposed."""
+    match w:
+        case Constant():
+            return Constant(w.value.T, w.name, w.span)
+        case Call(op="dequantise", args=(Constant() as q, Constant() as scale, zero_point)) if scale.value.ndim < 2:
+            axis = 1 - int(w.attr("axis")) if scale.value.ndim else 1
+            return node.call("dequantise", Constant(q.value.T, q.name, q.span), scale, zero_point, axis=axis)
+    return node.call("transpose", w, perm=(1, 0))
+
+
+def _is_weight(value: Expr) -> bool:
+    match value:
+        case Constant() | Call(op="dequantise", args=(Constant(), _, _)):
+            return len(value.shape) == 2 and value.dtype in FLOATS
+    return False
+
+
+def matrix_product(node: Node, a: Expr, b: Expr) -> Expr:
+    """a (..., C) times b (..., C, O), as numpy.matmul: an operand of rank 1 is one row, or one column."""
+    if len(a.shape) == 1:
+        product = matrix_product(node, node.reshape(a, (1, *a.shape)), b)
+        axis = len(product.shape) - min(len(b.shape), 2)
+        return node.reshape(product, (*product.shape[:axis], *product.shape[axis + 1 :]))
+    if len(b.shape) == 1:
+        product = matrix_product(node, a, node.reshape(b, (*b.shape, 1)))
+        return node.reshape(product, product.shape[:-1])
+    if not _is_weight(b):
+        return node.call("nn.matmul", a, b)
+    rows = a if len(a.shape) == 2 else node.reshape(a, (math.prod(a.shape[:-1]), a.shape[-1]))
+    product = node.call("nn.dense", rows, transposed(node, b))
+    return product if len(a.shape) == 2 else node.reshape(product, (*a.shape[:-1], b.shape[-1]))
+
+
+@converter("MatMul")
+def _matmul(node: Node) -> Converted:
+    return matrix_product(node, node.input(0), node.input(1))
+
+
+@converter("MatMulInteger")
+def _matmul_integer(node: Node) -> Converted:
+    a, b = raw_integers(node, 0, 2, axis=len(node.input(0).shape) - 2), raw_integers(node, 1, 3, axis=1)
+    return whole(node, matrix_product(node, *summed_exactly(node, a, b, a.shape[-1], (max(-2, -len(b.shape)),))))
+
+
+@converter("QLinearMatMul")
+def _qlinear_matmul(node: Node) -> Converted:
+    a, b = dequantised(node, 0, 1, 2), dequantised(node, 3, 4, 5, axis=1)
+    return quantised(node, matrix_product(node, a, b), 6, 7)
+
+
+def _gemm_product(node: Node, a: Expr, b: Expr) -> Expr:
+    """alpha * a b, b (C, O) or, with transB, (O, C)."""
+    if node.integer("transA", 0):
+        a = node.call("transpose", a, perm=(1, 0))
+    if a.dtype in FLOATS:
+        weights = b if node.integer("transB", 0) else transposed(node, b)
+        product: Expr = node.call("nn.dense", a, weights)
+    else:
+        product = node.call("nn.matmul", a, transposed(node, b) if node.integer("transB", 0) else b)
+    alpha = node.number("alpha", 1.0)
+    return product if alpha == 1 else node.call("nn.multiply", product, node.like(alpha, product))
+
+
+@converter("Gemm")
+def _gemm(node: Node) -> Converted:
+    result = _gemm_product(node, node.input(0), node.input(1))
+    if not node.has(2):
+        return result
+    bias, beta = node.input(2), node.number("beta", 1.0)
+    if beta != 1:
+        bias = node.call("nn.multiply", bias, node.like(beta, bias))
+    return node.call("nn.add", result, bias)
+
+
+@converter("QGemm")
+def _qgemm(node: Node) -> Converted:
+    transposed_weights = bool(node.integer("transB", 0))
+    a, b = dequantised(node, 0, 1, 2), dequantised(node, 3, 4, 5, axis=0 if transposed_weights else 1)
+    result = _gemm_product(node, a, b)
+    if node.has(6):
+        scale = node.number("alpha", 1.0) * node.constant(1, "the scale").reshape(()) * node.constant(4, "the scale")
+        result = add_bias(node, result, integer_bias(node, node.input(6), scale.reshape(-1)))
+    return quantised(node, result, 7, 8) if node.has(7) else result
+
+
+@converter("Einsum")
+def _einsum(node: Node) -> Converted:
+    equation = re.sub(r"\s", "", node.string("equation", ""))
+    terms, arrow, result = equation.partition("->")
+    inputs, operands = terms.split(","), node.tensors
+    spare = [letter for letter in string.ascii_letters if letter not in equation]
+    extra = [len(x.shape) - len(term.replace("...", "")) for term, x in zip(inputs, operands, strict=True)]
+    dots = spare[: max((count for count, term in zip(extra, inputs, strict=True) if "..." in term), default=0)]
+    if not arrow:
+        letters = terms.replace("...", "").replace(",", "")
+        once = sorted(letter for letter in set(letters) if letters.count(letter) == 1)
+        result = ("..." if "..." in terms else "") + "".join(once)
+    full = [
+        term.replace("...", "".join(dots[len(dots) - count :]) if count else "")
+        for term, count in zip(inputs, extra, strict=True)
+    ]
+    return node.call("nn.einsum", *operands, equation=f"{','.join(full)}->{result.replace('...', ''.join(dots))}")
+
+
+@converter("Det")
+def _determinant(node: Node) -> Converted:
+    return node.call("nn.determinant", node.input(0))

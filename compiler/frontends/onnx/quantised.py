@@ -1,0 +1,172 @@
+"""Quantisation. Quantised forms (QDQ, QLinear*, *Integer) all become the QDQ form: dequantise, float operator,
+quantise; legalise then finds the integer arithmetic again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ...graph import Call, Constant, Expr
+from ...graph.dtypes import numpy_dtype
+from ...graph.registry import apply
+from .node import CONVERTERS, Converted, Converter, Node, converter
+from .types import dtype_name
+
+LARGEST_BYTE = 255
+"""Magnitude of an 8-bit value minus its zero point, at most."""
+
+
+def _scalar_if_one(node: Node, value: Expr) -> Expr:
+    """One scale for all of a tensor may come as an array of one element."""
+    if len(value.shape) != 1 or value.shape != (1,):
+        return value
+    return Constant(value.value.reshape(()), span=node.span) if isinstance(value, Constant) else node.reshape(value, ())
+
+
+def quantisation(node: Node, scale: int, zero_point: int, dtype: str) -> tuple[Expr, Expr]:
+    """Scale and zero point from operands ``scale`` and ``zero_point``, of equal shape ((), (C,), or one a block).
+
+    ``dtype`` is the type of the zero point when it is left out. For the accelerator both must be constants.
+    """
+    scales = node.input(scale)
+    known = node.constant(scale, "the scale") if node.scope.reading.quantised else node.scope.static_value(scales)
+    if known is None:
+        zeros = node.optional(zero_point) or Constant(np.zeros(scales.shape, numpy_dtype(dtype)), span=node.span)
+        return _scalar_if_one(node, scales), _scalar_if_one(node, zeros)
+    if node.has(zero_point):
+        zero = node.constant(zero_point, "the zero point")
+    else:
+        zero = np.zeros(known.shape, numpy_dtype(dtype))
+    if node.scope.reading.quantised:
+        if known.dtype != np.float32:
+            raise node.error(f"the scale must be float32, not {known.dtype.name}")
+        if not np.all(np.isfinite(known)) or np.any(known <= 0):
+            raise node.error("every scale must be a finite number above 0")
+    known = known.reshape(()) if known.size == 1 and known.ndim <= 1 else known
+    zero = np.broadcast_to(zero.reshape(()) if zero.size == 1 else zero, known.shape)
+    return Constant(known, span=node.span), Constant(zero, span=node.span)
+
+
+def _placed(node: Node, x: Expr, scale: Expr, axis: int) -> dict[str, int]:
+    """The attributes that say along which axis a scale lies."""
+    if not scale.shape:
+        return {"axis": 1}
+    block = node.integer("block_size", 0) if node.op in ("QuantizeLinear", "DequantizeLinear") else 0
+    return {"axis": axis % max(len(x.shape), 1), "block": block}
+
+
+def dequantised(node: Node, value: int, scale: int, zero_point: int, axis: int = 1) -> Call:
+    """Operand ``value`` as the real numbers that it stands for."""
+    x = node.input(value)
+    if node.scope.reading.quantised and x.dtype not in ("int8", "uint8", "int32"):
+        raise node.error(f"only 8-bit tensors (and int32 biases) are supported, not {x.tensor_type}")
+    scales, zeros = quantisation(node, scale, zero_point, x.dtype)
+    return node.call("dequantise", x, scales, zeros, **_placed(node, x, scales, axis))
+
+
+def quantised(node: Node, x: Expr, scale: int, zero_point: int, axis: int = 1, dtype: str = "uint8") -> Call:
+    """``x`` in small integers (or floats), of the type of the zero point, or ``dtype`` where it is left out."""
+    scales, zeros = quantisation(node, scale, zero_point, dtype)
+    if node.scope.reading.quantised and zeros.dtype not in ("int8", "uint8"):
+        raise node.error(f"only 8-bit activations are supported, not {zeros.dtype}")
+    saturate = bool(node.integer("saturate", 1))
+    return node.call("quantise", x, scales, zeros, saturate=saturate, **_placed(node, x, scales, axis))
+
+
+def raw_integers(node: Node, value: int, zero_point: int, axis: int = 1) -> Call:
+    """Operand ``value`` minus its zero point, as real numbers with scale 1 (the ``...Integer`` operators)."""
+    x = node.input(value)
+    zeros = node.constant(zero_point, "the zero point") if node.has(zero_point) else np.zeros((), x.dtype)
+    zeros = zeros.reshape(()) if zeros.size == 1 else zeros.reshape(-1)
+    ones = Constant(np.ones(zeros.shape, np.float32))
+    return node.call("dequantise", x, ones, Constant(zeros), axis=axis if zeros.ndim else 1)
+
+
+def summed_exactly(node: Node, a: Call, b: Call, depth: int, axes: tuple[int, ...]) -> tuple[Expr, Expr]:
+    """Two operands of `raw_integers` in a type that holds every sum of ``depth`` of their products.
+
+    That is float32 up to 2**24, float64 beyond. ``axes`` of ``b`` are those summed over. The accelerator computes with
+    the integers themselves.
+    """
+    if node.scope.reading.quantised:
+        return a, b
+    constants = [arg.value for arg in b.args if isinstance(arg, Constant)]
+    sums = np.abs(apply(b, constants)).sum(axes) if len(constants) == len(b.args) else np.array(LARGEST_BYTE * depth)
+    if LARGEST_BYTE * sums.max(initial=0) <= 2**24:
+        return a, b
+    return node.cast(a, "float64"), node.cast(b, "float64")
+
+
+def whole(node: Node, x: Expr) -> Expr:
+    """Real numbers that are whole, as the int32 that ONNX gives; a cast back to float finds ``x`` again."""
+    result = node.cast(x, "int32")
+    node.scope.reading.whole[result] = x
+    return result
+
+
+@converter("QuantizeLinear")
+def _quantize_linear(node: Node) -> Converted:
+    if node.scope.reading.quantised and node.integer("block_size", 0):
+        raise node.error("blocked quantisation is not supported")
+    wanted = node.integer("output_dtype", 0)
+    return quantised(
+        node, node.input(0), 1, 2, node.integer("axis", 1), dtype_name(wanted) if wanted else "uint8"
+    )  # fmt: skip
+
+
+@converter("DequantizeLinear")
+def _dequantize_linear(node: Node) -> Converted:
+    if node.scope.reading.quantised and node.integer("block_size", 0):
+        raise node.error("blocked quantisation is not supported")
+    result = dequantised(node, 0, 1, 2, node.integer("axis", 1))
+    wanted = node.integer("output_dtype", 0)
+    return node.cast(result, dtype_name(wanted)) if wanted else result
+
+
+@converter("DynamicQuantizeLinear")
+def _dynamic_quantize_linear(node: Node) -> Converted:
+    if node.scope.reading.quantised:
+        raise node.error(
+            "the scale is computed while the model runs, but the accelerator needs it before",
+            hint="quantise the model with onnxruntime's quantize_static instead of quantize_dynamic",
+        )
+    x = node.input(0)
+    axes = tuple(range(len(x.shape)))
+    low = node.call("nn.minimum", node.call("nn.reduce_min", x, axes=axes), node.like(0, x))
+    high = node.call("nn.maximum", node.call("nn.reduce_max", x, axes=axes), node.like(0, x))
+    scale = node.call("nn.divide", node.call("nn.subtract", high, low), node.like(255, x))
+    zero: Expr = node.call("nn.round", node.call("nn.divide", node.call("nn.negative", low), scale))
+    zero = node.cast(node.call("nn.clip", zero, low=0.0, high=255.0), "uint8")
+    return node.call("quantise", x, scale, zero), scale, zero
+
+
+def _qlinear_binary(op: str) -> Converter:
+    def convert(node: Node) -> Converted:
+        a, b = dequantised(node, 0, 1, 2), dequantised(node, 3, 4, 5)
+        return quantised(node, node.call(op, a, b), 6, 7)
+
+    return convert
+
+
+CONVERTERS["QLinearAdd"] = _qlinear_binary("nn.add")
+CONVERTERS["QLinearMul"] = _qlinear_binary("nn.multiply")
+
+
+def qlinear_unary(function: Callable[[Node, Expr], Expr]) -> Converter:
+    """The quantised form of a function of one tensor: operands x, its scale and zero point, the result's."""
+
+    def convert(node: Node) -> Converted:
+        return quantised(node, function(node, dequantised(node, 0, 1, 2)), 3, 4)
+
+    return convert
+
+
+CONVERTERS["QLinearSigmoid"] = qlinear_unary(lambda node, x: node.call("nn.sigmoid", x))
+
+
+@converter("QLinearConcat")
+def _qlinear_concat(node: Node) -> Converted:
+    inputs = [dequantised(node, i, i + 1, i + 2) for i in range(2, len(node.inputs), 3)]
+    axis = node.integer("axis", 1) % max(len(inputs[0].shape), 1)
+    return quantised(node, node.call("concat", *inputs, axis=axis), 0, 1)

@@ -1,0 +1,286 @@
+"""The ONNX front end: `from_onnx` reads a model into the graph IR.
+
+For the accelerator (``require_quantised``) the QDQ form, the QLinear* form and the *Integer form with constant scales
+are accepted, as onnxruntime's quantiser writes them, with 8-bit activations and weights. For other targets any operator
+with a converter, or with a definition by a function, is. What cannot be read is refused with a `ModelError` that names
+the node.
+
+Every size is known once a model is read: dimensions that the model leaves open are given by ``shapes``, and inputs
+whose value decides on a shape by ``values``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+from ...graph import Attrs, Call, Constant, Expr, Function, Module, Span, TensorType, Tuple, Var, topological_order
+from ...graph.dtypes import DTYPES
+from ..errors import ModelError
+from . import (
+    activation,
+    constant,
+    control,
+    elementwise,
+    index,
+    move,
+    norm,
+    product,
+    quantised,
+    recurrent,
+    reduce,
+    resize,
+    signal,
+    training,
+    window,
+)
+from .node import CONVERTERS, Nothing, SequenceValue, Value
+from .scope import Reading, Scope, as_value, has_body, operator_key
+from .types import dtype_name
+
+CONVERTER_MODULES = (
+    activation, constant, control, elementwise, index, move, norm, product,
+    quantised, recurrent, reduce, resize, signal, training, window,
+)  # fmt: skip
+"""The modules that fill `CONVERTERS`."""
+
+_QUANTISED_INPUT_TYPES = ("float32", "int8", "uint8")
+
+
+def from_onnx(
+    source: str | Path | bytes | onnx.ModelProto,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    *,
+    values: Mapping[str, Any] | None = None,
+    require_quantised: bool = True,
+) -> Module:
+    """The module of a model given as a path, as the bytes of a file, or as a protobuf.
+
+    ``shapes`` gives the shape of inputs whose dimensions are not fixed in the model. ``values`` gives the values of
+    inputs that are known at compile time (arrays; a list of arrays for a sequence; ``None`` for an optional that is not
+    there): they are no inputs of the module. With ``require_quantised`` (the default) a convolution or a matrix product
+    with floating-point weights is refused.
+    A result that is a sequence becomes the outputs ``name[0]``, ``name[1]``, ...
+    Raises `ModelError`; its kind `NeedsValueError` has the expression whose value must be known.
+    """
+    model = load_model(source)
+    module = _Reader(model, dict(shapes or {}), dict(values or {}), require_quantised).module()
+    if require_quantised:
+        _require_quantised(module)
+    return module
+
+
+def tensor_types(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> dict[str, TensorType]:
+    """The types of the inputs and of what the nodes produce, by the names in ``model``. Raises `ModelError`."""
+    reader = _Reader(model, dict(shapes), {}, quantised=False)
+    params = reader.module().main.params
+    named = [param.name for param in params] + [name for node in model.graph.node for name in node.output]
+    values = {name: reader.values.get(name) for name in named}
+    return {name: value.type for name, value in values.items()
+            if isinstance(value, Expr) and isinstance(value.type, TensorType)}  # fmt: skip
+
+
+def load_model(source: str | Path | bytes | onnx.ModelProto) -> onnx.ModelProto:
+    """The protobuf of a model given as a path or as the bytes of a file. Raises `ModelError`."""
+    if isinstance(source, onnx.ModelProto):
+        model, name = source, "the model"
+    else:
+        name = "the model" if isinstance(source, bytes) else repr(str(source))
+        try:
+            model = onnx.load_from_string(source) if isinstance(source, bytes) else onnx.load(str(source))
+        except (DecodeError, ValueError) as error:
+            raise ModelError(f"{name} is not a complete ONNX file: {error}", hint="is it truncated?") from None
+        except OSError as error:
+            raise ModelError(f"{name} cannot be read: {error.strerror or error}") from None
+        except onnx.checker.ValidationError as error:
+            raise ModelError(f"{name} is not a valid ONNX file: {str(error).splitlines()[0]}") from None
+    if not model.HasField("graph") or not model.graph.output:
+        raise ModelError(f"{name} is not a complete ONNX file: it has no graph with outputs", hint="is it truncated?")
+    return model
+
+
+class _Reader(Scope):
+    """Reads one model: every tensor name becomes a value of the graph."""
+
+    def __init__(
+        self, model: onnx.ModelProto, shapes: dict[str, Sequence[int]], given: dict[str, Any], quantised: bool
+    ) -> None:
+        functions = {(function.domain, function.name): function for function in model.functions}
+        opsets = {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in model.opset_import}
+        super().__init__(Reading(quantised, functions), opsets)
+        self.graph, self.shapes, self.given = model.graph, shapes, given
+        self.params: list[Var] = []
+        self.sizes: dict[str, int] = {}  # of symbols, by name
+
+    def module(self) -> Module:
+        self.add_initialisers(self.graph)
+        self._given_values()
+        self._inputs()
+        nodes = self._ordered_nodes()
+        self._refuse_unknown_operators(nodes)
+        for name, node in nodes:
+            self.convert(name, node)
+        results: dict[str, Expr] = {}
+        for output in self.graph.output:
+            if output.name not in self.values:
+                raise ModelError(f"output {output.name!r} is not produced by any node")
+            results.update(_results(output.name, self.values[output.name]))
+        body = next(iter(results.values())) if len(results) == 1 else Tuple(tuple(results.values()))
+        return Module(Function(tuple(self.params), body, Attrs({"name": "main", "outputs": tuple(results)})))
+
+    def is_used(self, tensor: str) -> bool:
+        return any(tensor in node.input for node in self.graph.node) or any(
+            tensor == output.name for output in self.graph.output
+        )
+
+    def _given_values(self) -> None:
+        inputs = {value.name for value in self.graph.input}
+        unknown = sorted(set(self.given) - inputs)
+        if unknown:
+            known = ", ".join(map(repr, sorted(inputs)))
+            raise ModelError(f"a value is given for {unknown[0]!r}, but the inputs are {known}")
+        for name, given in self.given.items():
+            self.values[name] = Nothing() if given is None else as_value(given, name)
+
+    def _inputs(self) -> None:
+        inputs = [value for value in self.graph.input if value.name not in self.values]
+        unknown = sorted(set(self.shapes) - {value.name for value in inputs})
+        if unknown:
+            known = ", ".join(repr(value.name) for value in inputs)
+            raise ModelError(f"a shape is given for {unknown[0]!r}, but the inputs are {known}")
+        self._fix_symbols(inputs)
+        for value in inputs:
+            if not value.type.HasField("tensor_type"):
+                raise ModelError(
+                    f"input {value.name!r} is not a tensor, so its value must be known", hint="give it with values="
+                )
+            dtype = dtype_name(value.type.tensor_type.elem_type)
+            accepted = _QUANTISED_INPUT_TYPES if self.reading.quantised else DTYPES
+            if dtype not in accepted:
+                raise ModelError(f"input {value.name!r} is {dtype}, but must be one of {', '.join(accepted)}")
+            var = Var(value.name, TensorType(self._shape(value), dtype), Span((), value.name))
+            self.params.append(var)
+            self.values[value.name] = var
+
+    def _fix_symbols(self, inputs: list[onnx.ValueInfoProto]) -> None:
+        """A shape that is given for one input fixes the named dimensions of the others."""
+        for value in inputs:
+            dims = value.type.tensor_type.shape.dim
+            given = self.shapes.get(value.name, ())
+            if len(given) == len(dims):
+                for dim, size in zip(dims, given, strict=True):
+                    self.sizes.setdefault(dim.dim_param, int(size))
+
+    def _shape(self, value: onnx.ValueInfoProto) -> tuple[int, ...]:
+        kind = value.type.tensor_type
+        if not kind.HasField("shape"):
+            if value.name in self.shapes:
+                return tuple(self.shapes[value.name])
+            raise ModelError(
+                f"input {value.name!r} has no shape",
+                hint=f"give it: shapes={{{value.name!r}: (1, 3, 224, 224)}}, with your sizes",
+            )
+        declared = [max(dim.dim_value, 0) for dim in kind.shape.dim]
+        if value.name in self.shapes:
+            given = tuple(int(size) for size in self.shapes[value.name])
+            fits = len(given) == len(declared) and all(
+                g >= 0 and d in (0, g) for g, d in zip(given, declared, strict=True)
+            )
+            if not fits:
+                wanted = tuple(size or "any" for size in declared)
+                raise ModelError(f"input {value.name!r} has the shape {wanted}, but {given} is given")
+            return given
+        for axis, (size, dim) in enumerate(zip(declared, kind.shape.dim, strict=True)):
+            if size <= 0 and dim.dim_param in self.sizes and dim.dim_param:
+                declared[axis] = self.sizes[dim.dim_param]
+            elif size <= 0:
+                example = tuple(other or 1 for other in declared)
+                called = f" ({dim.dim_param!r})" if dim.dim_param else ""
+                option = f"--shape {value.name}={'x'.join(map(str, example))}"
+                raise ModelError(
+                    f"input {value.name!r}: dimension {axis}{called} is dynamic, but must be known",
+                    hint=f"give the shape, for example shapes={{{value.name!r}: {example}}}, or {option}",
+                )
+        return tuple(declared)
+
+    def _ordered_nodes(self) -> list[tuple[str, onnx.NodeProto]]:
+        """The nodes with their names, producers first. Refuses missing tensors and cycles."""
+        waiting = [(node.name or f"{node.op_type}_{i}", node) for i, node in enumerate(self.graph.node)]
+        produced = {output for _, node in waiting for output in node.output if output}
+        ready = set(self.values)
+        ordered: list[tuple[str, onnx.NodeProto]] = []
+        while waiting:
+            blocked: list[tuple[str, onnx.NodeProto]] = []
+            for name, node in waiting:
+                needed = [tensor for tensor in (*node.input, *_captured(node)) if tensor]
+                for tensor in needed:
+                    if tensor not in ready and tensor not in produced:
+                        raise ModelError(f"needs the tensor {tensor!r}, which nothing produces", at=Span((name,)))
+                if all(tensor in ready for tensor in needed):
+                    ordered.append((name, node))
+                    ready.update(node.output)
+                else:
+                    blocked.append((name, node))
+            if len(blocked) == len(waiting):
+                names = ", ".join(repr(name) for name, _ in blocked[:4])
+                raise ModelError(f"the graph has a cycle through or before the nodes {names}")
+            waiting = blocked
+        return ordered
+
+    def _refuse_unknown_operators(self, nodes: list[tuple[str, onnx.NodeProto]]) -> None:
+        unknown = [
+            (name, operator_key(node.domain, node.op_type))
+            for name, node in nodes
+            if operator_key(node.domain, node.op_type) not in CONVERTERS
+            and (node.domain, node.op_type) not in self.reading.functions
+            and not has_body(node, self.opsets.get(node.domain, self.opset))
+        ]
+        if unknown:
+            name, op = unknown[0]
+            others = sorted({other for _, other in unknown[1:]} - {op})
+            more = f"; neither are {', '.join(map(repr, others))}" if others else ""
+            supported = ", ".join(sorted(CONVERTERS))
+            raise ModelError(
+                f"operator {op!r} is not supported{more}", at=Span((name,)), hint=f"supported: {supported}"
+            )
+
+
+def _results(name: str, value: Value | None) -> dict[str, Expr]:
+    """The tensors of one output of the model, by name."""
+    if isinstance(value, Expr):
+        return {name: value}
+    items = value.items if isinstance(value, SequenceValue) else ()
+    return {f"{name}[{i}]": item for i, item in enumerate(items)}
+
+
+def _captured(node: onnx.NodeProto) -> list[str]:
+    """Tensors of the surrounding graph that the subgraphs of a node use."""
+    found: list[str] = []
+    for graph in (attribute.g for attribute in node.attribute if attribute.HasField("g")):
+        own = {value.name for value in (*graph.input, *graph.initializer)}
+        own |= {output for inner in graph.node for output in inner.output}
+        used = [tensor for inner in graph.node for tensor in (*inner.input, *_captured(inner))]
+        found += [tensor for tensor in (*used, *(output.name for output in graph.output)) if tensor not in own]
+    return found
+
+
+def _require_quantised(module: Module) -> None:
+    """Refuse a convolution or a matrix product whose weights are floating point."""
+    products: list[Any] = [
+        node
+        for node in topological_order(module.main.body)
+        if isinstance(node, Call) and node.op in ("nn.conv2d", "nn.conv3d", "nn.dense")
+    ]
+    for node in products:
+        match node.args[1]:
+            case Call(op="dequantise", args=(Constant() | Call(op="quantise"), _, _)):
+                continue
+        raise ModelError(
+            "is not quantised: its weights are floating point",
+            at=node.span,
+            hint="run onnxruntime's quantize_static on the model first",
+        )

@@ -1,0 +1,195 @@
+"""RNN, GRU and LSTM, unrolled: the number of steps is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...graph import Expr
+from .index import reversed_steps
+from .node import CONVERTERS, Converted, Converter, Node
+
+Step = Callable[["_Cell", Expr, tuple[Expr, ...]], tuple[Expr, ...]]
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """One direction of a recurrent node: weights of ``gates`` stacked along the first axis, and its functions."""
+
+    node: Node
+    weights: Expr  # (gates * hidden, inputs)
+    recurrence: Expr  # (gates * hidden, hidden)
+    bias: Expr | None  # (2 * gates * hidden,): of the weights, then of the recurrence
+    peephole: Expr | None  # (3 * hidden,)
+    hidden: int
+    functions: tuple[Callable[[Expr], Expr], ...]
+
+    def call(self, op: str, *args: Expr) -> Expr:
+        return self.node.call(f"nn.{op}", *args)
+
+    def limited(self, x: Expr) -> Expr:
+        """The operand of an activation, within ``clip``."""
+        if "clip" not in self.node.attrs:
+            return x
+        limit = self.node.number("clip", 0.0)
+        return self.node.call("nn.clip", x, low=-limit, high=limit)
+
+    def activate(self, number: int, x: Expr) -> Expr:
+        return self.functions[number](self.limited(x))
+
+    def gate(self, matrix: Expr, first: int, count: int = 1) -> Expr:
+        return self.node.slice(matrix, 0, first * self.hidden, count * self.hidden)
+
+    def product(self, x: Expr, matrix: Expr, gate: int, bias_at: int) -> Expr:
+        """x times the weights of one gate, with its bias."""
+        result = self.call("dense", x, self.gate(matrix, gate))
+        return result if self.bias is None else self.call("add", result, self.gate(self.bias, bias_at))
+
+
+def _vanilla(cell: _Cell, x: Expr, state: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    (h,) = state
+    total = cell.call("add", cell.product(x, cell.weights, 0, 0), cell.product(h, cell.recurrence, 0, 1))
+    return (cell.activate(0, total),)
+
+
+def _gru(cell: _Cell, x: Expr, state: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    (h,) = state
+
+    def gate(i: int) -> Expr:
+        total = cell.call("add", cell.product(x, cell.weights, i, i), cell.product(h, cell.recurrence, i, 3 + i))
+        return cell.activate(0, total)
+
+    update, reset = gate(0), gate(1)
+    fresh = cell.product(x, cell.weights, 2, 2)
+    if cell.node.integer("linear_before_reset", 0):
+        old = cell.call("multiply", reset, cell.product(h, cell.recurrence, 2, 5))
+    else:
+        old = cell.product(cell.call("multiply", reset, h), cell.recurrence, 2, 5)
+    candidate = cell.activate(1, cell.call("add", fresh, old))
+    kept = cell.call("multiply", update, h)
+    rest = cell.call("subtract", cell.node.like(1, h), update)
+    return (cell.call("add", cell.call("multiply", rest, candidate), kept),)
+
+
+def _lstm(cell: _Cell, x: Expr, state: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    h, c = state
+
+    def gate(i: int) -> Expr:
+        return cell.call("add", cell.product(x, cell.weights, i, i), cell.product(h, cell.recurrence, i, 4 + i))
+
+    def peep(total: Expr, i: int, memory: Expr) -> Expr:
+        if cell.peephole is None:
+            return total
+        return cell.call("add", total, cell.call("multiply", cell.gate(cell.peephole, i), memory))
+
+    enter = cell.activate(0, peep(gate(0), 0, c))
+    if cell.node.integer("input_forget", 0):
+        forget = cell.call("subtract", cell.node.like(1, enter), enter)
+    else:
+        forget = cell.activate(0, peep(gate(2), 2, c))
+    memory = cell.call("add", cell.call("multiply", forget, c), cell.call("multiply", enter, cell.activate(1, gate(3))))
+    leave = cell.activate(0, peep(gate(1), 1, memory))
+    return cell.call("multiply", leave, cell.functions[2](memory)), memory
+
+
+def _functions(node: Node, direction: int, count: int, default: tuple[str, ...]) -> tuple[Callable[[Expr], Expr], ...]:
+    given = [name.decode() for name in node.attrs.get("activations", [])] or list(default) * 2
+    names = given[direction * count : (direction + 1) * count]
+    return tuple(_function(node, name) for name in names)
+
+
+def _function(node: Node, name: str) -> Callable[[Expr], Expr]:
+    match name.lower():
+        case "tanh" | "sigmoid" as simple:
+            return lambda x: node.call(f"nn.{simple}", x)
+        case "relu":
+            return lambda x: node.call("nn.clip", x, low=0.0)
+    raise node.error(f"the activation {name!r} is not supported", hint="supported: Relu, Sigmoid, Tanh")
+
+
+def _recurrent(step: Step, states: int, default: tuple[str, ...]) -> Converter:
+    """A converter: outputs are all hidden states (T, directions, N, H), then the last state(s) (directions, N, H)."""
+
+    def convert(node: Node) -> Converted:
+        x = node.input(0)
+        batch_first = bool(node.integer("layout", 0))
+        if batch_first:
+            x = node.transpose(x, (1, 0, 2))
+        batch = x.shape[1]
+        hidden = node.integer("hidden_size", node.input(2).shape[-1])
+        direction = node.string("direction", "forward")
+        count = 2 if direction == "bidirectional" else 1
+        lengths = node.optional(4)
+        all_states: list[Expr] = []
+        last: list[tuple[Expr, ...]] = []
+        for number in range(count):
+            cell = _cell(node, number, hidden, default)
+            initial = tuple(_initial(node, 5 + i, number, batch, hidden, batch_first) for i in range(states))
+            backwards = direction == "reverse" or number == 1
+            sequence = _backwards(node, x, lengths) if backwards else x
+            outputs, final = _run(cell, step, sequence, initial, lengths)
+            whole = _stack(node, outputs, 0)
+            all_states.append(_backwards(node, whole, lengths) if backwards else whole)
+            last.append(final)
+        y = _stack(node, all_states, 1)
+        ends = [_stack(node, [values[i] for values in last], 0) for i in range(states)]
+        if batch_first:
+            y, ends = node.transpose(y, (2, 0, 1, 3)), [node.transpose(end, (1, 0, 2)) for end in ends]
+        return (y, *ends)
+
+    return convert
+
+
+def _cell(node: Node, number: int, hidden: int, default: tuple[str, ...]) -> _Cell:
+    def of_direction(index: int) -> Expr | None:
+        value = node.optional(index)
+        return None if value is None else node.reshape(node.slice(value, 0, number, 1), value.shape[1:])
+
+    weights, recurrence = of_direction(1), of_direction(2)
+    if weights is None or recurrence is None:
+        raise node.error("needs weights and recurrence weights")
+    functions = _functions(node, number, len(default), default)
+    return _Cell(node, weights, recurrence, of_direction(3), of_direction(7), hidden, functions)
+
+
+def _initial(node: Node, index: int, number: int, batch: int, hidden: int, batch_first: bool) -> Expr:
+    value = node.optional(index)
+    if value is None:
+        return node.like(np.zeros((batch, hidden)), node.input(0))
+    value = node.transpose(value, (1, 0, 2)) if batch_first else value
+    return node.reshape(node.slice(value, 0, number, 1), (batch, hidden))
+
+
+def _backwards(node: Node, x: Expr, lengths: Expr | None) -> Expr:
+    counts = lengths if lengths is not None else node.like(np.full(x.shape[1], x.shape[0]), "int64")
+    return reversed_steps(node, x, counts, 0, 1)
+
+
+def _run(
+    cell: _Cell, step: Step, x: Expr, state: tuple[Expr, ...], lengths: Expr | None
+) -> tuple[list[Expr], tuple[Expr, ...]]:
+    """The hidden state after each step (0 behind the end of a sequence), and the last states."""
+    node, outputs = cell.node, []
+    for t in range(x.shape[0]):
+        new = step(cell, node.reshape(node.slice(x, 0, t, 1), x.shape[1:]), state)
+        shown: Expr = new[0]
+        if lengths is not None:
+            live: Expr = node.call("nn.less", node.like(t, lengths), lengths)
+            live = node.reshape(live, (x.shape[1], 1))
+            new = tuple(node.call("nn.where", live, n, o) for n, o in zip(new, state, strict=True))
+            shown = node.call("nn.where", live, shown, node.like(0, shown))
+        state = new
+        outputs.append(shown)
+    return outputs, state
+
+
+def _stack(node: Node, values: list[Expr], axis: int) -> Expr:
+    lifted = [node.reshape(v, (*v.shape[:axis], 1, *v.shape[axis:])) for v in values]
+    return lifted[0] if len(lifted) == 1 else node.call("concat", *lifted, axis=axis)
+
+
+CONVERTERS["RNN"] = _recurrent(_vanilla, 1, ("Tanh",))
+CONVERTERS["GRU"] = _recurrent(_gru, 1, ("Sigmoid", "Tanh"))
+CONVERTERS["LSTM"] = _recurrent(_lstm, 2, ("Sigmoid", "Tanh", "Tanh"))

@@ -1,0 +1,51 @@
+"""Element types and constants between ONNX and the graph IR."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from ...graph import Array, TensorType
+from ...graph.dtypes import DTYPES, numpy_dtype
+from ..errors import ModelError
+
+
+def dtype_name(element_type: int) -> str:
+    """The name of an ONNX element type; a text that is no name for one that the graph IR does not have."""
+    try:
+        name = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(element_type)).name
+    except (KeyError, ValueError, TypeError):
+        return f"of unknown type {element_type}"
+    return "of strings" if name == "object" else str(name)
+
+
+def element_type(dtype: str) -> int:
+    """ONNX's number of an element type of the graph IR."""
+    return int(onnx.helper.np_dtype_to_tensor_dtype(numpy_dtype(dtype)))
+
+
+def array_of(tensor: onnx.TensorProto, what: str) -> Array:
+    """The values of a tensor of the model."""
+    try:
+        array: Array = numpy_helper.to_array(tensor)
+    except (ValueError, TypeError, OSError, onnx.checker.ValidationError) as error:
+        raise ModelError(f"{what} cannot be read: {error}") from None
+    if array.dtype.name not in DTYPES:
+        raise ModelError(f"{what} has the element type {array.dtype.name}, which is not supported")
+    return array
+
+
+def dense_array(sparse: onnx.SparseTensorProto, what: str) -> Array:
+    """The values of a sparse tensor of the model, with its zeros."""
+    values, indices = array_of(sparse.values, what), array_of(sparse.indices, what)
+    result = np.zeros(tuple(sparse.dims), values.dtype)
+    if indices.ndim == 1:
+        result.reshape(-1)[indices] = values
+    else:
+        result[tuple(indices.T)] = values
+    return result
+
+
+def type_proto(kind: TensorType) -> onnx.TypeProto:
+    return onnx.helper.make_tensor_type_proto(element_type(kind.dtype), kind.shape)

@@ -1,0 +1,108 @@
+"""From a kernel to instructions: the cheapest tiling that finds room, its schedule, its stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from ...tensor.errors import TensorError
+from ...tensor.ir import PrimFunc
+from ...tensor.schedule import Schedule
+from ..errors import CompileError, ScratchpadFullError
+from .emit import DramBuffer, Emitter
+from .first_layer import first_tilings
+from .lower import Kernel
+from .schedule import schedule_kernel
+from .tiling import Problem, Tiling, fill, tilings
+
+ATTEMPTS = ((1.0, 6), (0.75, 6), (0.5, 6))
+"""Largest share of a scratchpad that a tiling may use, and how many such tilings are tried: the less it uses, the
+surer it finds its space in one piece."""
+
+Dump = Callable[[str, str], None]
+"""Takes the name of a stage of compilation and its text."""
+
+
+@dataclass(frozen=True)
+class Generated:
+    """How a kernel was compiled."""
+
+    tiling: Tiling
+    schedule: Schedule
+
+    @property
+    def function(self) -> PrimFunc:
+        return self.schedule.func
+
+
+def generate(
+    emitter: Emitter, kernel: Kernel, dram: Mapping[str, DramBuffer], *, threads: int, layer: int = 0,
+    dump: Dump | None = None,
+) -> Generated:  # fmt: skip
+    """Append the kernel's instructions to the emitter's stream.
+
+    Raises CompileError, naming the function, if no tiling fits the scratchpads.
+    """
+    problem = Problem(emitter.config, kernel, threads)
+    refusal: ScratchpadFullError | None = None
+    for tiling in _attempts(problem, tilings(problem) if emitter.issues else first_tilings(problem)):
+        try:
+            return _append(emitter, [(kernel, dram, tiling)], layer, dump)[0]
+        except ScratchpadFullError as error:
+            refusal = error
+    if threads > 1:  # a single thread has the scratchpads for itself
+        return generate(emitter, kernel, dram, threads=1, layer=layer, dump=dump)
+    if refusal is not None:
+        raise refusal
+    raise CompileError(
+        f"not even the smallest tile of output {kernel.output.shape} fits the scratchpads of {emitter.config.name!r}",
+        at=f"function {kernel.name!r}",
+        hint="use a configuration with deeper scratchpads",
+    )
+
+
+def generate_in_turn(
+    emitter: Emitter, parts: Sequence[tuple[Kernel, Mapping[str, DramBuffer]]], *, layer: int = 0,
+    dump: Dump | None = None,
+) -> list[Generated] | None:  # fmt: skip
+    """Append kernels that take turns in the stream, one tile each; None if no tilings of theirs fit side by side.
+
+    Each has its share of ``acc`` and ``out`` and one virtual thread: the others are what it overlaps with.
+    """
+    problems = [Problem(emitter.config, kernel, 1, beside=True) for kernel, _ in parts]
+    attempts = [_attempts(problem, tilings(problem)) for problem in problems]
+    for tilings_of_parts in zip(*attempts, strict=False):
+        together = [(kernel, dram, tiling) for (kernel, dram), tiling in zip(parts, tilings_of_parts, strict=True)]
+        try:
+            return _append(emitter, together, layer, dump)
+        except ScratchpadFullError:
+            continue
+    return None
+
+
+def _append(
+    emitter: Emitter, parts: Sequence[tuple[Kernel, Mapping[str, DramBuffer], Tiling]], layer: int, dump: Dump | None
+) -> list[Generated]:
+    """Append kernels with these tilings, in turn. Raises ScratchpadFullError if they do not fit."""
+    name = " and ".join(kernel.name for kernel, _, _ in parts)
+    try:
+        schedules = [schedule_kernel(kernel, emitter.config, tiling) for kernel, _, tiling in parts]
+        functions = [(schedule.func, dram) for schedule, (_, dram, _) in zip(schedules, parts, strict=True)]
+        emitter.emit_in_turn(functions, layer)
+    except TensorError as error:
+        raise CompileError(f"its default schedule fails: {error}", at=f"function {name!r}") from error
+    for schedule, (kernel, _, _) in zip(schedules, parts, strict=True):
+        if dump is not None:
+            dump(f"{kernel.name}.loops", str(schedule))
+    return [Generated(tiling, schedule) for schedule, (_, _, tiling) in zip(schedules, parts, strict=True)]
+
+
+def _attempts(problem: Problem, found: Sequence[Tiling]) -> Iterator[Tiling]:
+    """Some of the tilings ``found``, in their order; later ones leave more room."""
+    tried: set[Tiling] = set()
+    for share, count in ATTEMPTS:
+        roomy = (tiling for tiling in found if tiling not in tried and fill(problem, tiling) <= share)
+        for tiling in islice(roomy, count):
+            tried.add(tiling)
+            yield tiling

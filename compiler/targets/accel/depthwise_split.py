@@ -1,0 +1,135 @@
+"""Depthwise convolutions on both compute engines: the array takes some channel groups, the vector engine the others.
+
+One tap of a depthwise convolution is, for a channel group, the product with a diagonal matrix. So the array computes an
+entry with as many micro-ops as the vector engine, and what it takes over runs beside it. The matrices are larger in
+DRAM than the weights, and the vector engine requantises all groups: the share follows from an estimate of all three.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from ....hw.config import CoreConfig
+from ...graph import Array, Call, Constant, Expr, Function, TensorType, Var, call
+from ...graph.visit import topological_order
+from ...operators import packed_layout
+from ...operators.packed_layout import Blocks, blocks_of
+from .lower import Kernel, lower_function
+from .tiling import Problem, Work, tilings, work_of
+
+NOT_OVERLAPPED = 0.1
+"""Share of the work beside the slowest resource's that is assumed to add to it."""
+
+LEAST_GAIN = 0.03
+"""Share of the cycles that the array has to save."""
+
+ANCHOR = "packed_depthwise_conv2d"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A function that computes some channel groups, from ``first_group``, of one batch group of another function."""
+
+    function: Function
+    batch_group: int
+    first_group: int
+
+    def shift(self, shape: tuple[int, ...]) -> int:
+        """First byte of the part in an int8 activation of packed ``shape``."""
+        return (self.batch_group * shape[1] + self.first_group) * prod(shape[2:])
+
+
+@dataclass(frozen=True)
+class Shared:
+    """One batch group of a depthwise function: ``whole``, or instead the ``parts``, if any, side by side."""
+
+    whole: Part
+    parts: tuple[Part, ...]
+
+
+def share(config: CoreConfig, function: Function, kernel: Kernel, threads: int) -> list[Shared]:
+    """The batch groups of a depthwise function (``kernel``: all of it).
+
+    Empty where the vector engine alone is as fast, or the array is not square and so has no diagonal.
+    """
+    if kernel.kind != "depthwise_conv2d" or config.block_in != config.block_out:
+        return []
+    groups = kernel.output.shape[1]
+    on_array = array_groups(config, function, kernel, threads)
+    if not on_array:
+        return []
+    found = []
+    for batch_group in range(kernel.output.shape[0]):
+        array = _part(function, batch_group, 0, on_array, "array")
+        if on_array == groups:
+            found.append(Shared(array, ()))
+            continue
+        vector = _part(function, batch_group, on_array, groups, "vector")
+        # The array's part last, so that its results are not in the way of the vector engine's own work.
+        found.append(Shared(_part(function, batch_group, 0, groups), (vector, array)))
+    return found
+
+
+def array_groups(config: CoreConfig, function: Function, kernel: Kernel, threads: int) -> int:
+    """How many channel groups of a depthwise function the array should compute: as few as make it fastest."""
+    groups = kernel.output.shape[1]
+    on_array = lower_function(_part(function, 0, 0, groups, "array").function)
+    outer = kernel.output.shape[0]
+    alone, vector, array = (
+        _work(Problem(config, kernel, threads)), _work(Problem(config, kernel, 1, beside=True)),
+        _work(Problem(config, on_array, 1, beside=True)),
+    )  # fmt: skip
+    if alone is None or vector is None or array is None:
+        return 0
+
+    def cycles(count: int) -> float:
+        if not count:
+            return _together(alone.vector, alone.traffic)
+        share = count / groups
+        return _together(
+            (1 - share) * vector.vector + share * outer * array.vector,
+            share * outer * array.matrix,
+            (1 - share) * vector.traffic + share * outer * array.traffic,
+        )
+
+    best = min(range(groups + 1), key=cycles)
+    return best if cycles(best) < (1 - LEAST_GAIN) * cycles(0) else 0
+
+
+def _together(*cycles: float) -> float:
+    """Cycles of work on several resources at once."""
+    return max(cycles) + NOT_OVERLAPPED * (sum(cycles) - max(cycles))
+
+
+def _work(problem: Problem) -> Work | None:
+    return next((work_of(problem, tiling) for tiling in tilings(problem)), None)
+
+
+def _part(function: Function, batch_group: int, start: int, stop: int, engine: str = "") -> Part:
+    """Every operator of a depthwise function keeps channels apart, so a part of it is the same on fewer of them."""
+    values: dict[Expr, Expr] = {}
+    for node in topological_order(function.body):
+        match node:
+            case Var():
+                values[node] = Var(node.name, TensorType((1, stop - start, *node.shape[2:]), node.dtype))
+            case Constant():
+                own: tuple[slice, ...] = (slice(start, stop),)
+                if node.tensor_type.rank == function.body.tensor_type.rank:  # an activation
+                    own = (slice(batch_group, batch_group + 1), *own)
+                values[node] = Constant(node.value[own], node.name, node.span)
+            case Call(op=str() as op):
+                args = tuple(values[arg] for arg in node.args)
+                if op == ANCHOR and engine == "array":
+                    op, args = "packed_grouped_conv2d", (args[0], _diagonal(args[1], blocks_of(node.attrs["blocks"])))
+                values[node] = call(op, *args, span=node.span, **node.attrs)
+    params = tuple(param for param in (values[param] for param in function.params) if isinstance(param, Var))
+    attrs = function.attrs.replace(name=f"{function.name}.{engine}" if engine else function.name)
+    return Part(Function(params, values[function.body], attrs, function.span), batch_group, start)
+
+
+def _diagonal(weights: Expr, blocks: Blocks) -> Constant:
+    if not isinstance(weights, Constant):
+        raise TypeError("the weights of a packed convolution are constant")
+    value: Array = packed_layout.pack_grouped_weights(packed_layout.unpack_depthwise_weights(weights.value), blocks)
+    return Constant(value, weights.name, weights.span)

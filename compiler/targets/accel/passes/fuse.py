@@ -1,0 +1,213 @@
+"""Fusion: every 8-bit value that has to exist in memory becomes one primitive function, which becomes one kernel.
+
+A primitive function has at most one anchor (a convolution or a pooling) and elementwise operators behind it. 32-bit
+values never leave a function: one that two functions need is computed by both. An 8-bit value joins its consumer's
+function when that is its only consumer, so a residual addition runs in the epilogue of its convolution.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ....graph import (
+    Attrs,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    Fusion,
+    Module,
+    Span,
+    Var,
+    call,
+    calls,
+    operator,
+    topological_order,
+    use_counts,
+)
+from ....graph.visit import rewrite, with_children
+from ....operators.numerics import MAX_LEFT_SHIFT
+from ....passes.manager import Pass
+
+_MOVES = ("reshape", "transpose", "concat", "pad")
+
+
+@dataclass(frozen=True)
+class Fused:
+    """One primitive function and why it ends where it ends."""
+
+    name: str
+    anchor: str
+    operators: tuple[str, ...]
+    nodes: tuple[str, ...]
+    boundaries: tuple[str, ...]  # for each 8-bit operand that did not join: why
+
+    def __str__(self) -> str:
+        stops = "".join(f"\n    not joined: {reason}" for reason in self.boundaries)
+        return f"{self.name}: {' + '.join(self.operators)}{stops}"
+
+
+@dataclass
+class _Group:
+    """The calls that make one function: found from its result backwards."""
+
+    root: Call
+    members: set[int] = field(default_factory=set)
+    anchors: int = 0
+    boundaries: list[str] = field(default_factory=list)
+
+
+def fold_left_shift(node: Call) -> Expr | None:
+    """multiply_immediate(requantise(x), 2**k)  ->  requantise(x) that shifts left by k"""
+    match node:
+        case Call(op="multiply_immediate", args=(Call(op="requantise", args=params) as inner,)):
+            weight = node.attr("weight")
+            shift = weight.bit_length() - 1
+            if weight == 1 << max(shift, 0) and 0 < shift <= MAX_LEFT_SHIFT and inner.attr("left_shift") == 0:
+                attrs = inner.attrs.replace(left_shift=shift, out="int32")
+                return call("requantise", *params, span=inner.span.merged(node.span), **attrs)
+    return None
+
+
+def fuse_with_report(module: Module) -> tuple[Module, tuple[Fused, ...]]:
+    """The fused module, and what was fused and what was not."""
+    return _Fuser(module).run()
+
+
+def _kind(node: Expr) -> Fusion | None:
+    if isinstance(node, Call) and isinstance(node.op, str) and node.op not in _MOVES:
+        return operator(node.op).fusion
+    return None
+
+
+class _Fuser:
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.uses = use_counts(module.main.body)
+        self.names: dict[str, int] = {}
+        self.report: list[Fused] = []
+
+    def run(self) -> tuple[Module, tuple[Fused, ...]]:
+        body = self.module.main.body
+        order = topological_order(body)
+        groups: dict[int, _Group] = {}
+        inlined: set[int] = set()
+        # consumers first, so that a value knows whether it was taken in before it starts a function of its own
+        for node in reversed(order):
+            if isinstance(node, Call) and _kind(node) in (Fusion.ANCHOR, Fusion.ELEMENTWISE):
+                if node.dtype != "int8" or id(node) in inlined:
+                    continue
+                groups[id(node)] = group = self._group(node)
+                inlined |= group.members - {id(node)}
+        replaced: dict[int, Expr] = {}
+        for node in order:
+            if id(node) in groups:
+                replaced[id(node)] = self._function_call(groups[id(node)], replaced)
+            elif all(id(child) in replaced for child in node.children):
+                replaced[id(node)] = with_children(node, tuple(replaced[id(child)] for child in node.children))
+        return self.module.with_main(replaced[id(body)]), tuple(self.report)
+
+    def _group(self, root: Call) -> _Group:
+        """Everything that the function with result ``root`` computes."""
+        group = _Group(root)
+        self._take(root, group)
+        waiting: list[Call] = [root]
+        narrow: list[tuple[Call, Call]] = []
+        while waiting or narrow:
+            if not waiting:  # 32-bit operands come first: they have no choice and may bring the anchor
+                value, consumer = narrow.pop(0)
+                reason = self._why_not(value, consumer, group)
+                if reason:
+                    group.boundaries.append(reason)
+                    continue
+                self._take(value, group)
+                waiting.append(value)
+            node = waiting.pop()
+            for arg in node.args:
+                if not isinstance(arg, Call) or isinstance(arg.op, Function) or id(arg) in group.members:
+                    continue
+                if arg.dtype == "int32":
+                    self._take(arg, group)
+                    waiting.append(arg)
+                else:
+                    narrow.append((arg, node))
+        return group
+
+    def _take(self, node: Call, group: _Group) -> None:
+        group.members.add(id(node))
+        group.anchors += _kind(node) is Fusion.ANCHOR
+
+    def _why_not(self, value: Call, consumer: Call, group: _Group) -> str:
+        """Why the 8-bit ``value`` cannot join the function of ``consumer``; empty when it can."""
+        what = f"{value.op} of {value.span}"
+        if _kind(consumer) is Fusion.ANCHOR:
+            return f"{what}: it is the input of {consumer.op}, which reads it from memory"
+        if consumer.op == "multiply_accumulate":
+            return f"{what}: it is the added operand, which is read from memory"
+        if value.op != "requantise":
+            return f"{what}: only a requantise joins its consumer"
+        if self.uses[value] != 1:
+            return f"{what}: {self.uses[value]} consumers"
+        anchors, waiting = 0, [value]
+        while waiting:
+            node = waiting.pop()
+            anchors += _kind(node) is Fusion.ANCHOR
+            waiting += [arg for arg in node.args if isinstance(arg, Call) and arg.dtype == "int32"]
+        if anchors + group.anchors > 1:
+            return f"{what}: the function has an anchor already"
+        return ""
+
+    def _function_call(self, group: _Group, replaced: dict[int, Expr]) -> Call:
+        params: dict[Expr, Var] = {}
+        outer: list[Expr] = []
+        inner: dict[int, Expr] = {}
+        members: list[Call] = []
+        for node in _members_in_order(group):
+            args: list[Expr] = []
+            for arg in node.args:
+                if id(arg) in group.members:
+                    args.append(inner[id(arg)])
+                elif isinstance(arg, Constant):
+                    args.append(arg)
+                else:
+                    if arg not in params:
+                        params[arg] = Var(f"x{len(params)}", arg.tensor_type)
+                        outer.append(replaced[id(arg)])
+                    args.append(params[arg])
+            attrs = node.attrs
+            if node is not group.root and node.op == "requantise" and node.dtype == "int8":
+                attrs = attrs.replace(out="int32")  # inside a function the value stays in the accumulator memory
+            inner[id(node)] = call(node.op, *args, span=node.span, **attrs)
+            members.append(node)
+        body = rewrite(inner[id(group.root)], fold_left_shift)
+        span = _span(body, group.root)
+        anchor = next((str(node.op) for node in members if _kind(node) is Fusion.ANCHOR), "elementwise")
+        attrs = Attrs({"name": self._name(span, anchor), "primitive": True, "anchor": anchor})
+        function = Function(tuple(params.values()), body, attrs)
+        operators = tuple(str(node.op) for node in calls(body))
+        self.report.append(Fused(function.name, anchor, operators, span.nodes, tuple(group.boundaries)))
+        return call(function, *outer, span=span)
+
+    def _name(self, span: Span, anchor: str) -> str:
+        base = span.node or anchor
+        count = self.names[base] = self.names.get(base, -1) + 1
+        return base if count == 0 else f"{base}.{count}"
+
+
+def _members_in_order(group: _Group) -> list[Call]:
+    return [node for node in calls(group.root) if id(node) in group.members]
+
+
+def _span(body: Expr, root: Call) -> Span:
+    """The user's nodes of a function, its anchor's first; the tensor of its result."""
+    inner = calls(body)
+    first = next((node for node in inner if _kind(node) is Fusion.ANCHOR), inner[0])
+    merged = first.span.merged(*(node.span for node in inner))
+    return Span(merged.nodes, root.span.tensor)
+
+
+def _run(module: Module) -> Module:
+    return fuse_with_report(module)[0]
+
+
+fuse = Pass("fuse", _run, needs=("legalise",), stage="fused")

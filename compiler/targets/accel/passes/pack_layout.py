@@ -1,0 +1,202 @@
+"""Give every tensor of the accelerator its layout (`operators.packed_layout`); host functions keep plain tensors.
+
+``pack`` and ``unpack`` stand, as host functions, where the two meet. What cannot be packed goes to the host with the
+reason.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ....graph import (
+    Array,
+    Attrs,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GraphError,
+    Module,
+    Tuple,
+    Var,
+    call,
+    calls,
+    topological_order,
+)
+from ....operators import packed_layout
+from ....operators.packed_layout import Blocks
+from ....passes.host import host_call, renumber
+from ....passes.manager import Pass
+from .place_concat import place_concat
+
+_PACKABLE_RANKS = (2, 4)
+
+
+def pack_layout(blocks: Blocks) -> Pass:
+    """The pass for an array of this shape."""
+    return Pass("pack-layout", lambda module: _Packer(module, blocks).run(), needs=("fuse",), stage="packed")
+
+
+class _Packer:
+    """Every value of ``main`` has a plain form, a packed form, or both; the missing one is made when it is needed."""
+
+    def __init__(self, module: Module, blocks: Blocks) -> None:
+        self.module = module
+        self.blocks = blocks
+        self.plain_form: dict[Expr, Expr] = {}
+        self.packed_form: dict[Expr, Expr] = {}
+        self.functions: dict[Function, Function] = {}
+
+    def run(self) -> Module:
+        body = self.module.main.body
+        for node in topological_order(body):
+            match node:
+                case Tuple():
+                    continue
+                case Call(op=Function() as function):
+                    self._call_of_function(node, function)
+                case Call(op=str() as name):
+                    self._move(node, name)
+                case _:
+                    self.plain_form[node] = node
+        if isinstance(body, Tuple):
+            return self.module.with_main(renumber(Tuple(tuple(map(self.plain, body.fields)), body.span)))
+        return self.module.with_main(renumber(self.plain(body)))
+
+    def plain(self, node: Expr) -> Expr:
+        """``node`` as the host sees it."""
+        if node not in self.plain_form:
+            attrs = {"blocks": self.blocks.sizes, "shape": node.shape}
+            reason = "gives the result of the accelerator its plain layout"
+            self.plain_form[node] = host_call("unpack", (self.packed_form[node],), attrs, reason, node.span)
+        return self.plain_form[node]
+
+    def packed(self, node: Expr) -> Expr:
+        """``node`` as the accelerator sees it."""
+        if node not in self.packed_form:
+            reason = "gives the data of the host the accelerator's layout"
+            packed = host_call("pack", (self.plain_form[node],), {"blocks": self.blocks.sizes}, reason, node.span)
+            self.packed_form[node] = packed
+        return self.packed_form[node]
+
+    def _on_host(self, node: Call, op: str, reason: str) -> None:
+        args = tuple(self.plain(arg) for arg in node.args)
+        self.plain_form[node] = host_call(op, args, node.attrs, reason, node.span)
+
+    def _call_of_function(self, node: Call, function: Function) -> None:
+        if not function.is_primitive:
+            self.plain_form[node] = call(function, *map(self.plain, node.args), span=node.span, **node.attrs)
+            return
+        odd = [value for value in (*node.args, node) if value.tensor_type.rank not in _PACKABLE_RANKS]
+        if odd:
+            reason = f"the accelerator computes on (N, C) and (N, C, H, W) tensors, but this has {odd[0].type}"
+            host = Function(function.params, function.body, _host_attrs(function, reason), function.span)
+            self.plain_form[node] = call(host, *map(self.plain, node.args), span=node.span, **node.attrs)
+            return
+        if function not in self.functions:
+            self.functions[function] = pack_function(function, self.blocks)
+        packed = self.functions[function]
+        self.packed_form[node] = call(packed, *map(self.packed, node.args), span=node.span, **node.attrs)
+
+    def _move(self, node: Call, name: str) -> None:
+        if name == "reshape" and _same_pixels(node.args[0].shape, node.shape):
+            if node.args[0] in self.packed_form:
+                self.packed_form[node] = self.packed_form[node.args[0]]
+            else:
+                self._on_host(node, name, "changes the shape of a tensor of the host")
+            return
+        if name == "concat":
+            self._concat(node)
+            return
+        self._on_host(node, name, f"a {name} between layers moves data, which the accelerator does not do")
+
+    def _concat(self, node: Call) -> None:
+        if node.attr("axis") != 1 or node.tensor_type.rank != 4 or node.dtype != "int8":
+            reason = f"only channels of (N, C, H, W) tensors are concatenated on the accelerator, not {node.type}"
+            self._on_host(node, "concat", reason)
+        elif all(arg.shape[1] % self.blocks.dram_block == 0 for arg in node.args[:-1]):
+            self.packed_form[node] = self._packed_concat(node)
+        else:
+            placed = place_concat(node)
+            for step in calls(placed):
+                if step not in self.packed_form and step not in self.plain_form and isinstance(step.op, Function):
+                    self._call_of_function(step, step.op)
+            self.packed_form[node] = self.packed_form[placed]
+
+    def _packed_concat(self, node: Call) -> Call:
+        params = tuple(Var(f"x{i}", self.blocks.packed_type(arg.tensor_type)) for i, arg in enumerate(node.args))
+        body = call("packed_concat", *params, blocks=self.blocks.sizes, span=node.span)
+        name = node.span.node or "concat"
+        attrs = Attrs({"name": name, "primitive": True, "anchor": "concat", "shape": node.shape, "macs": 0})
+        return call(Function(params, body, attrs), *map(self.packed, node.args), span=node.span)
+
+
+def _host_attrs(function: Function, reason: str) -> Attrs:
+    return Attrs({"name": f"{function.name}_?", "host": reason})
+
+
+def _same_pixels(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
+    """Whether two shapes are the same packed tensor: (N, C) and (N, C, 1, 1)."""
+    ranks = {len(before), len(after)}
+    return ranks <= set(_PACKABLE_RANKS) and packed_layout.spatial(before) == packed_layout.spatial(after)
+
+
+def pack_function(function: Function, blocks: Blocks) -> Function:
+    """A primitive function on packed tensors.
+
+    Its attributes say what the plain result is: ``shape``, and ``macs``, the multiply-accumulates of its convolution.
+    """
+    params = {param: Var(param.name, blocks.packed_type(param.type)) for param in function.params}
+    values: dict[int, Expr] = {}
+    macs = 0
+    for node in topological_order(function.body):
+        match node:
+            case Var():
+                values[id(node)] = params[node]
+            case Constant():
+                continue
+            case Call():
+                values[id(node)] = _packed_call(node, values, blocks)
+                macs += _macs(node)
+            case _:
+                raise GraphError(f"{type(node).__name__} is not expected in a primitive function", at=node.span)
+    attrs = function.attrs.replace(shape=function.body.shape, macs=function.attrs.get("macs", macs))
+    body = values[id(function.body)]
+    return Function(tuple(params[param] for param in function.params), body, attrs, function.span)
+
+
+def _macs(node: Call) -> int:
+    if node.op != "conv2d":
+        return 0
+    return node.tensor_type.size * math.prod(node.args[1].shape[1:])
+
+
+def _packed_call(node: Call, values: dict[int, Expr], blocks: Blocks) -> Call:
+    attrs: dict[str, Any] = {**node.attrs, "blocks": blocks.sizes}
+    match node:
+        case Call(op="conv2d", args=(x, Constant() as w)):
+            groups = attrs.pop("groups")
+            if groups > 1 and groups == x.shape[1] == node.shape[1]:
+                weights = _packed(w, packed_layout.pack_depthwise_weights(w.value, blocks))
+                return _call("packed_depthwise_conv2d", (values[id(x)], weights), attrs, node)
+            if groups > 1 and packed_layout.groups_fit_blocks(groups, node.shape[1], w.shape[1], blocks):
+                weights = _packed(w, packed_layout.pack_grouped_weights(w.value, blocks))
+                return _call("packed_grouped_conv2d", (values[id(x)], weights), attrs, node)
+            weights = _packed(w, packed_layout.pack_weights(packed_layout.dense_weights(w.value, groups), blocks))
+            return _call("packed_conv2d", (values[id(x)], weights), attrs, node)
+        case Call(op="requantise", args=(x, Constant() as bias, Constant() as multiplier, Constant() as shift)):
+            packed = packed_layout.pack_parameters(bias.value, multiplier.value, shift.value, blocks)
+            name = f"{node.span.node}.requantise" if node.span.node else "requantise"
+            return _call("packed_requantise", (values[id(x)], Constant(packed, name)), attrs, node)
+    return _call(f"packed_{node.op}", tuple(values[id(arg)] for arg in node.args), attrs, node)
+
+
+def _packed(w: Constant, value: Array) -> Constant:
+    return Constant(value, w.name, w.span)
+
+
+def _call(op: str, args: tuple[Expr, ...], attrs: dict[str, Any], node: Call) -> Call:
+    return call(op, *args, span=node.span, **attrs)
+
+

@@ -1,0 +1,20 @@
+"""The accelerator's passes in their order."""
+
+from __future__ import annotations
+
+from ....operators.packed_layout import Blocks
+from ....passes.manager import Pass, PassManager
+from ....passes.pipeline import integer_passes
+from .fuse import fuse
+from .pack_layout import pack_layout
+from .unfold_input import unfold_input
+
+
+def accel_passes(blocks: Blocks, bus_bytes: int = 8) -> list[Pass]:
+    """From the integer contract to packed kernels, for an array of this shape and DRAM of so many bytes a cycle."""
+    return [unfold_input(blocks, bus_bytes), fuse, pack_layout(blocks)]
+
+
+def accel_pipeline(blocks: Blocks, *, bus_bytes: int = 8, check: bool = False) -> PassManager:
+    """All passes, from a model as read, for an accelerator whose array has this shape."""
+    return PassManager([*integer_passes(), *accel_passes(blocks, bus_bytes)], check=check)

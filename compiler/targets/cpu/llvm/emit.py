@@ -1,0 +1,409 @@
+"""Statements of the loop IR as LLVM IR: one function a kernel, which all threads of a team run together.
+
+A kernel's signature is ``(pointer to each parameter..., workspace, thread, counters)``. Each statement at its top is
+one part of the work (see ``pool``): a ``parallel`` loop, or nest of such, has its iterations shared out; any other
+statement runs once, on whichever thread comes first. Further in, ``parallel`` means nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import llvmlite.ir as ll
+
+from ....tensor.intrinsic import call_loops
+from ....tensor.ir import (
+    Allocate,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    If,
+    IntrinsicCall,
+    Load,
+    PrimFunc,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+)
+from ....tensor.visitor import statements, walk_exprs
+from ...errors import CompileError
+from ..processor import CpuTarget
+from .combine import combine_by_lanes
+from .expressions import Expressions, Lanes, Memory, vectorisable
+from .llvm_types import (
+    I8,
+    I64,
+    ITEM_BYTES,
+    MEMORY_TYPES,
+    POINTER,
+    Int,
+    Value,
+    add,
+    declared,
+    i64,
+    intrinsic,
+    multiply,
+)
+from .threads import DONE_OFFSET, PART_BYTES
+
+WAIT = "weft_wait"
+STACK_BYTES = 1 << 15
+"""Largest buffer inside a loop that lives on the stack (or, if all its indices are constant, in registers)."""
+
+ALIGNMENT = 64
+TAKEN_IN_PARTS = 8
+"""A thread's share of a parallel loop is taken in about so many parts."""
+
+UNROLLED_CHUNKS = 8
+"""A vectorised loop of at most so many registers is written out, so that its indices are constant."""
+
+
+class EmitsLlvm(Protocol):
+    """What an intrinsic of this target carries in ``emits``."""
+
+    def __call__(self, emitter: Emitter, call: IntrinsicCall) -> None: ...
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Memory that a kernel needs besides its parameters: once for all threads, and once for each; and its parts."""
+
+    shared: int = 0
+    private: int = 0
+    parts: int = 0
+
+    def total(self, threads: int) -> int:
+        """Bytes for a team of this size."""
+        return self.shared + threads * self.private
+
+
+Strided = Mapping[str, tuple[int, ...]]
+"""Strides, in elements, of parameters that are windows into larger tensors."""
+
+
+def emit_kernel(
+    module: ll.Module, func: PrimFunc, target: CpuTarget, threads: int, windows: Strided | None = None
+) -> Workspace:
+    """Add ``func`` to the module under its name; gives the workspace that it needs.
+
+    CompileError names the loop or buffer that has no machine code.
+    """
+    emitter = Emitter(module, func, target, threads, windows or {})
+    emitter.run()
+    return emitter.workspace
+
+
+class Emitter:
+    """Emits one kernel. ``builder`` stands where the next instruction goes."""
+
+    def __init__(
+        self, module: ll.Module, func: PrimFunc, target: CpuTarget, threads: int, windows: Strided
+    ) -> None:
+        self.func, self.target, self.threads = func, target, threads
+        kind = ll.FunctionType(ll.VoidType(), [POINTER] * len(func.params) + [POINTER, I64, POINTER])
+        self.function = ll.Function(module, kind, func.name)
+        self.entry = self.function.append_basic_block("entry")
+        self.builder = ll.IRBuilder(self.function.append_basic_block("body"))
+        *params, self.space, self.thread, self.counters = self.function.args
+        memory: dict[str, Memory] = {}
+        for buffer, pointer in zip(func.params, params, strict=True):
+            memory[buffer.name] = Memory(pointer, windows.get(buffer.name, buffer.strides))
+        self.expressions = Expressions(self.builder, memory)
+        self.workspace = Workspace()
+        self._places: dict[int, tuple[bool, int]] = {}
+        self._plan(func.body)
+
+    def run(self) -> None:
+        for item in self._top(self.func.body):
+            self._part(item)
+        self.builder.ret_void()
+        ll.IRBuilder(self.entry).branch(self.function.blocks[1])
+
+    # Memory
+
+    def _plan(self, body: Stmt) -> None:
+        """Decide for every allocation where it lives: in the workspace of all or of a thread, or on the stack."""
+        top = {id(node) for node in self._top_allocations(body)}
+        shared = private = 0
+        for node in statements(body):
+            if not isinstance(node, Allocate):
+                continue
+            nbytes = -(-node.buffer.size * ITEM_BYTES[node.buffer.dtype] // ALIGNMENT) * ALIGNMENT
+            if id(node) in top:
+                self._places[id(node)] = (True, shared)
+                shared += nbytes
+            elif nbytes > STACK_BYTES:
+                self._places[id(node)] = (False, private)
+                private += nbytes
+        self.workspace = Workspace(shared, private)
+
+    def _top_allocations(self, stmt: Stmt) -> Iterator[Allocate]:
+        match stmt:
+            case Allocate(_, body):
+                yield stmt
+                yield from self._top_allocations(body)
+            case Seq(body=items):
+                for item in items:
+                    yield from self._top_allocations(item)
+
+    def _top(self, stmt: Stmt) -> Iterator[Stmt]:
+        """The statements at the top, whose buffers are placed on the way."""
+        match stmt:
+            case Allocate(buffer, body):
+                self._allocate(stmt, buffer)
+                yield from self._top(body)
+            case Seq(body=items):
+                for item in items:
+                    yield from self._top(item)
+            case _:
+                yield stmt
+
+    def _allocate(self, node: Allocate, buffer: Buffer) -> None:
+        kind = MEMORY_TYPES[buffer.dtype]
+        if id(node) in self._places:
+            shared, offset = self._places[id(node)]
+            start: Int = offset
+            if not shared:
+                start = add(self.builder, multiply(self.builder, self.thread, self.workspace.private),
+                            offset + self.workspace.shared)  # fmt: skip
+            pointer = self.builder.gep(self.space, [i64(start)], inbounds=True, source_etype=I8)
+        else:
+            pointer = self.slot(ll.ArrayType(kind, buffer.size), buffer.name)
+            pointer.align = ALIGNMENT
+        self.expressions.memory[buffer.name] = Memory(pointer, buffer.strides)
+
+    def slot(self, kind: ll.Type, name: str = "") -> Value:
+        """Memory on the stack; at the start of the function, else a loop would take more of it every time."""
+        pointer = ll.IRBuilder(self.entry).alloca(kind, name=name)
+        pointer.type = POINTER
+        return pointer
+
+    # Statements
+
+    def _part(self, stmt: Stmt) -> None:
+        """One statement at the top, done by all threads together."""
+        nest = _parallel_nest(stmt)
+        if nest:
+            extents = [self.expressions.index(loop.extent) for loop in nest]
+            size: Int = 1
+            for extent in extents:
+                size = multiply(self.builder, size, extent)
+            flat = Var(".part")
+
+            def body() -> None:
+                rest = self.expressions.env[flat]
+                for loop, extent in zip(reversed(nest[1:]), reversed(extents[1:]), strict=True):
+                    if isinstance(rest, int) or (isinstance(extent, int) and extent == 1):
+                        self.expressions.env[loop.var] = 0 if not isinstance(rest, int) else rest % extent
+                        rest = rest if not isinstance(rest, int) else rest // extent
+                    else:
+                        self.expressions.env[loop.var] = self.builder.urem(rest, i64(extent))
+                        rest = self.builder.udiv(rest, i64(extent))
+                self.expressions.env[nest[0].var] = rest
+                self.emit(nest[-1].body)
+
+            self._share(flat, size, body)
+        else:
+            self._share(Var(".part"), 1, lambda: self.emit(stmt))
+
+    def _share(self, var: Var, size: Int, body: Callable[[], None]) -> None:
+        """``body`` for ``size`` iterations: each thread claims a few at a time, as long as there are any."""
+        if self.threads == 1:
+            self.loop(var, 0, size, body)
+            return
+        if not isinstance(size, int):
+            raise CompileError("a parallel loop at the top has no constant extent", at=f"kernel {self.func.name!r}")
+        builder = self.builder
+        counter = self._counter(self.workspace.parts * PART_BYTES)
+        done = self._counter(self.workspace.parts * PART_BYTES + DONE_OFFSET)
+        self.workspace = replace(self.workspace, parts=self.workspace.parts + 1)
+        count = max(1, size // (self.threads * TAKEN_IN_PARTS))
+        head, inside, after = (builder.append_basic_block(f"take.{name}") for name in ("head", "body", "end"))
+        builder.branch(head)
+        builder.position_at_end(head)
+        start = builder.atomic_rmw("add", counter, ll.Constant(I64, count), "acq_rel")
+        builder.cbranch(builder.icmp_signed("<", start, ll.Constant(I64, size)), inside, after)
+        builder.position_at_end(inside)
+        end = intrinsic(builder, "llvm.smin", I64, [builder.add(start, i64(count)), i64(size)])
+        self.loop(var, start, end, body)
+        builder.atomic_rmw("add", done, builder.sub(end, start), "acq_rel")
+        builder.branch(head)
+        builder.position_at_end(after)
+        kind = ll.FunctionType(ll.VoidType(), [POINTER, I64])
+        builder.call(declared(builder.module, WAIT, kind), [done, i64(size)])
+
+    def _counter(self, byte: int) -> Value:
+        return self.builder.gep(self.counters, [i64(byte)], inbounds=True, source_etype=I8)
+
+    def emit(self, stmt: Stmt) -> None:
+        """Emit a statement and all in it."""
+        match stmt:
+            case For():
+                self._for(stmt)
+            case Seq(body):
+                for item in body:
+                    self.emit(item)
+            case Allocate(buffer, body):
+                self._allocate(stmt, buffer)
+                self.emit(body)
+            case If(cond, then):
+                with self.builder.if_then(self.expressions.value(cond)):
+                    self.emit(then)
+            case Block(body=store):
+                self._block(stmt, store)
+            case Store(buffer, indices, value):
+                self.expressions.store(buffer, indices, self.expressions.value(value))
+            case IntrinsicCall():
+                self._call(stmt)
+            case _:
+                raise CompileError(f"{type(stmt).__name__} has no machine code", at=f"kernel {self.func.name!r}")
+
+    def _for(self, loop: For) -> None:
+        extent = self.expressions.index(loop.extent)
+        if loop.kind == "vectorize" and isinstance(extent, int) and self._lanes_agree(loop):
+            self._vectorised(loop, extent)
+        elif loop.kind == "unroll" and isinstance(extent, int):
+            for value in range(extent):
+                self.expressions.env[loop.var] = value
+                self.emit(loop.body)
+        elif not combine_by_lanes(self, loop):
+            self.loop(loop.var, 0, extent, lambda: self.emit(loop.body))
+
+    def loop(self, var: Var, begin: Int, end: Int, body: Callable[[], None]) -> None:
+        """``body`` for every value of ``var`` from ``begin`` to before ``end``."""
+        if isinstance(begin, int) and isinstance(end, int) and end - begin == 1:
+            self.expressions.env[var] = begin
+            body()
+            return
+        builder = self.builder
+        before = builder.block
+        head, inside, after = (builder.append_basic_block(f"{var.name}.{name}") for name in ("head", "body", "end"))
+        builder.branch(head)
+        builder.position_at_end(head)
+        count = builder.phi(I64, name=var.name)
+        count.add_incoming(i64(begin), before)
+        builder.cbranch(builder.icmp_signed("<", count, i64(end)), inside, after)
+        builder.position_at_end(inside)
+        self.expressions.env[var] = count
+        body()
+        count.add_incoming(builder.add(count, ll.Constant(I64, 1), flags=["nsw"]), builder.block)
+        builder.branch(head)
+        builder.position_at_end(after)
+
+    def _block(self, block: Block, store: Store) -> None:
+        if block.init is not None:
+            self._first(block.reduce_vars, lambda: self.emit(Store(store.buffer, store.indices, _init(block))))
+        self.emit(store)
+
+    def _first(self, variables: tuple[Var, ...], body: Callable[[], None]) -> None:
+        """``body`` in the iteration in which all variables are 0."""
+        unknown: list[Value] = []
+        for var in variables:
+            value = self.expressions.env[var]
+            if isinstance(value, int):
+                if value:
+                    return
+            else:
+                unknown.append(self.builder.icmp_signed("==", value, ll.Constant(I64, 0)))
+        if not unknown:
+            body()
+            return
+        condition = unknown[0]
+        for other in unknown[1:]:
+            condition = self.builder.and_(condition, other)
+        with self.builder.if_then(condition):
+            body()
+
+    # Vectors
+
+    def _lanes_agree(self, loop: For) -> bool:
+        """Whether the loop's iterations can be lanes; otherwise it runs as a plain loop."""
+        return all(
+            isinstance(node, Block | Store | Seq) and all(vectorisable(expr, loop.var) for expr in _expressions(node))
+            for node in statements(loop.body)
+        )
+
+    def _vectorised(self, loop: For, extent: int) -> None:
+        """As many whole registers as there are, then the rest in smaller powers of two."""
+        width = max(1, self.target.vector_bytes // _widest(loop.body))
+        chunks = extent // width
+
+        def chunk(base: Int, count: int) -> None:
+            if count == 1:
+                self.expressions.env[loop.var] = base
+            else:
+                self.expressions.lanes = Lanes(loop.var, base, count)
+            self.emit(loop.body)
+            self.expressions.lanes = None
+
+        if chunks <= UNROLLED_CHUNKS:
+            for number in range(chunks):
+                chunk(number * width, width)
+        else:
+            counter = replace(loop.var, name=f"{loop.var.name}.chunk")
+            body = lambda: chunk(multiply(self.builder, self.expressions.env[counter], width), width)  # noqa: E731
+            self.loop(counter, 0, chunks, body)
+        done = chunks * width
+        while done < extent:
+            count = 1 << ((extent - done).bit_length() - 1)
+            chunk(done, count)
+            done += count
+
+    # Intrinsics
+
+    def _call(self, call: IntrinsicCall) -> None:
+        if call.init is not None:
+            raise CompileError(
+                f"block {call.block!r} fills its result inside of intrinsic {call.intrinsic.name!r}",
+                at=f"kernel {self.func.name!r}",
+                hint="decompose_reduction before tensorize",
+            )
+        emits: EmitsLlvm | None = call.intrinsic.emits if callable(call.intrinsic.emits) else None
+        if emits is not None:
+            emits(self, call)
+            return
+        loops, store = call_loops(call)
+        stmt: Stmt = store
+        for var, extent in reversed(loops):
+            stmt = For(var, Const(extent), "serial", stmt)
+        flat = {name: replace(place, strides=(1,)) for name, place in self.expressions.memory.items()}
+        self.expressions.memory, kept = flat, self.expressions.memory
+        self.emit(stmt)
+        self.expressions.memory = kept
+
+
+def _parallel_nest(stmt: Stmt) -> list[For]:
+    """Parallel loops directly inside one another, which are shared out as one; their extents do not depend on each
+    other."""
+    nest: list[For] = []
+    while isinstance(stmt, For) and stmt.kind == "parallel" and (not nest or isinstance(stmt.extent, Const)):
+        nest.append(stmt)
+        stmt = stmt.body
+    return nest
+
+
+def _init(block: Block) -> Expr:
+    if block.init is None:
+        raise CompileError(f"block {block.name!r} has no initial value")
+    return block.init
+
+
+def _expressions(stmt: Stmt) -> list[Expr]:
+    match stmt:
+        case Block(body=Store(buffer, indices, value)) | Store(buffer, indices, value):
+            return [value, Load(buffer, indices)]
+    return []
+
+
+def _widest(stmt: Stmt) -> int:
+    """Bytes of the widest element that the statement reads or writes."""
+    sizes = [1]
+    for node in statements(stmt):
+        for expr in _expressions(node):
+            sizes += [ITEM_BYTES[each.buffer.dtype] for each in walk_exprs(expr) if isinstance(each, Load)]
+    return max(sizes)

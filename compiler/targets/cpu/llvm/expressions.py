@@ -1,0 +1,331 @@
+"""Expressions of the loop IR as LLVM values: scalars, or one value for all lanes of a vectorised loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import llvmlite.ir as ll
+
+from ....tensor.evaluate import OPERATOR_VALUES, wrap
+from ....tensor.ir import FLOATS, BinOp, Buffer, Call, Cast, Const, DType, Expr, Load, Select, Var
+from ....tensor.simplify import Linear, linear_form
+from ....tensor.visitor import free_vars, walk_exprs
+from ...errors import CompileError
+from .floats import convert_float, from_memory, rounded, to_memory
+from .llvm_types import (
+    I8,
+    I32,
+    ITEM_BYTES,
+    MEMORY_TYPES,
+    REGISTER_TYPES,
+    UNSIGNED,
+    Int,
+    Value,
+    add,
+    constant,
+    i64,
+    intrinsic,
+    lanes_of,
+    multiply,
+    splat,
+    type_suffix,
+    with_lanes,
+)
+from .math_functions import emit_function
+
+_FOLDED = frozenset({"add", "sub", "mul", "floordiv", "mod", "min", "max"})
+ARITHMETIC = ("add", "sub", "mul", "div")
+_COMPARISONS = {"lt": "<", "le": "<=", "eq": "==", "ne": "!="}
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Where a buffer is: its first element, and the distance in elements between neighbours along each dimension."""
+
+    pointer: Value
+    strides: tuple[int, ...]
+    align: int = 0  # bytes that the first element's address is a multiple of; 0: those of an element
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """A vectorised loop: its variable is ``base``, ``base + 1``, ... in the lanes."""
+
+    var: Var
+    base: Int
+    count: int
+
+
+@dataclass
+class Expressions:
+    """Emits expressions at the builder's position. ``env`` holds the loop variables, ``memory`` the buffers."""
+
+    builder: ll.IRBuilder
+    memory: dict[str, Memory]
+    env: dict[Var, Int] = field(default_factory=dict)
+    lanes: Lanes | None = None
+
+    # Integers that address memory
+
+    def index(self, expr: Expr) -> Int:
+        """A scalar ``int64``, folded where it is constant."""
+        match expr:
+            case Const(value):
+                return int(value)
+            case Var(name):
+                if expr not in self.env:
+                    raise CompileError(f"variable {name!r} has no value")
+                return self.env[expr]
+            case BinOp(op, a, b) if op in _FOLDED and a.dtype == "int64":
+                left, right = self.index(a), self.index(b)
+                if isinstance(left, int) and isinstance(right, int) and (right or op not in ("floordiv", "mod")):
+                    return int(OPERATOR_VALUES[op](left, right))
+                if op == "add":
+                    return add(self.builder, left, right)
+                if op == "mul":
+                    return multiply(self.builder, left, right)
+                return self._integer_operator(op, i64(left), i64(right), "int64")
+        return self.value(expr)
+
+    def position(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Int, int, int]:
+        """Flat position of an element as (computed part, constant part, distance between lanes), in elements."""
+        total = Linear()
+        for index, stride in zip(indices, self.memory[buffer.name].strides, strict=True):
+            total = total.add(linear_form(index), stride)
+        start: Int = 0
+        known, step = total.constant, 0
+        for atom, coefficient in total.terms.items():
+            if self.lanes is not None and atom == self.lanes.var:
+                step = coefficient
+                value = self.lanes.base
+            else:
+                value = self.index(atom)
+            if isinstance(value, int):
+                known += value * coefficient
+            else:
+                start = add(self.builder, start, multiply(self.builder, value, coefficient))
+        return start, known, step
+
+    def address(self, buffer: Buffer, start: Int, known: int) -> Value:
+        """Pointer to the element at ``start + known``. The constant is added last: it becomes part of instructions."""
+        pointer = self.memory[buffer.name].pointer
+        kind = MEMORY_TYPES[buffer.dtype]
+        for part in (start, known):
+            if not (isinstance(part, int) and part == 0):
+                pointer = self.builder.gep(pointer, [i64(part)], inbounds=True, source_etype=kind)
+        return pointer
+
+    def load(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
+        start, known, step = self.position(buffer, indices)
+        kind = MEMORY_TYPES[buffer.dtype]
+        size = ITEM_BYTES[buffer.dtype]
+        if self.lanes is None or step == 0:
+            loaded = self.builder.load(self.address(buffer, start, known), align=size, typ=kind)
+        elif step == 1:
+            wide = ll.VectorType(kind, self.lanes.count)
+            loaded = self.builder.load(self.address(buffer, start, known), align=size, typ=wide)
+        else:
+            loaded = ll.Constant(ll.VectorType(kind, self.lanes.count), ll.Undefined)
+            for lane in range(self.lanes.count):
+                pointer = self.address(buffer, start, known + lane * step)
+                single = self.builder.load(pointer, align=size, typ=kind)
+                loaded = self.builder.insert_element(loaded, single, ll.Constant(I32, lane))
+        return self._nonzero(loaded) if buffer.dtype == "bool" else from_memory(self.builder, loaded, buffer.dtype)
+
+    def store(self, buffer: Buffer, indices: tuple[Expr, ...], value: Value) -> None:
+        start, known, step = self.position(buffer, indices)
+        size = ITEM_BYTES[buffer.dtype]
+        if buffer.dtype == "bool":
+            value = self.builder.zext(value, with_lanes(I8, lanes_of(value)))
+        value = to_memory(self.builder, value, buffer.dtype)
+        if self.lanes is not None and step == 1:
+            value = splat(self.builder, value, self.lanes.count)
+            self.builder.store(value, self.address(buffer, start, known), align=size)
+        elif self.lanes is None:
+            self.builder.store(value, self.address(buffer, start, known), align=size)
+        else:
+            value = splat(self.builder, value, self.lanes.count)
+            for lane in range(self.lanes.count):
+                single = self.builder.extract_element(value, ll.Constant(I32, lane))
+                self.builder.store(single, self.address(buffer, start, known + lane * step), align=size)
+
+    # Values
+
+    def value(self, expr: Expr) -> Value:
+        """A scalar where the expression is the same in all lanes, else a vector."""
+        match expr:
+            case Const(value):
+                return constant(REGISTER_TYPES[expr.type], wrap(value, expr.type))
+            case Var():
+                return self._variable(expr)
+            case Load(buffer, indices):
+                return self.load(buffer, indices)
+            case Cast(_, x):
+                return self.convert(self.value(x), x.dtype, expr.dtype)
+            case Call(function, args):
+                result = emit_function(self.builder, function, self._together([self.value(arg) for arg in args]))
+                return rounded(self.builder, result, expr.dtype)
+            case Select(cond, a, b):
+                return self._select(cond, a, b)
+            case BinOp(op, a, b):
+                if expr.dtype == "int64" and op in _FOLDED and not self._varies(expr):
+                    return i64(self.index(expr))
+                left, right = self._together([self.value(a), self.value(b)])
+                return self.operator(op, left, right, a.dtype, b)
+        raise CompileError(f"{type(expr).__name__} has no machine code")
+
+    def _variable(self, var: Var) -> Value:
+        if self.lanes is None or var != self.lanes.var:
+            return i64(self.index(var))
+        kind = REGISTER_TYPES["int64"]
+        steps = ll.Constant(ll.VectorType(kind, self.lanes.count), list(range(self.lanes.count)))
+        return self.builder.add(splat(self.builder, i64(self.lanes.base), self.lanes.count), steps)
+
+    def _varies(self, expr: Expr) -> bool:
+        return self.lanes is not None and self.lanes.var in free_vars(expr)
+
+    def _together(self, values: list[Value]) -> list[Value]:
+        lanes = max(map(lanes_of, values))
+        return [splat(self.builder, value, lanes) for value in values]
+
+    def _select(self, cond: Expr, a: Expr, b: Expr) -> Value:
+        chosen = self.value(cond)
+        if not (_guards(a) or _guards(b)):
+            both = self._together([chosen, self.value(a), self.value(b)])
+            return self.builder.select(*both)
+        if lanes_of(chosen):
+            raise CompileError("a select that differs between lanes guards a load", hint="do not vectorise this loop")
+        builder = self.builder
+        taken, other, after = (builder.append_basic_block(name) for name in ("taken", "other", "after"))
+        builder.cbranch(chosen, taken, other)
+        ends: list[tuple[Value, Value]] = []
+        varies = self.lanes is not None and (self._varies(a) or self._varies(b))
+        lanes = self.lanes.count if self.lanes is not None and varies else 0
+        for block, side in ((taken, a), (other, b)):
+            builder.position_at_end(block)
+            value = splat(builder, self.value(side), lanes)
+            ends.append((value, builder.block))
+            builder.branch(after)
+        builder.position_at_end(after)
+        result = builder.phi(ends[0][0].type)
+        for value, block in ends:
+            result.add_incoming(value, block)
+        return result
+
+    def _nonzero(self, value: Value) -> Value:
+        return self.builder.icmp_signed("!=", value, constant(I8, 0, lanes_of(value)))
+
+    # Operators
+
+    def operator(self, op: str, a: Value, b: Value, dtype: DType, right: Expr | None = None) -> Value:
+        """``a op b`` for operands of type ``dtype``; ``right`` is the expression of ``b``, where it is known."""
+        if dtype in FLOATS:
+            result = self._float_operator(op, a, b, right)
+            return rounded(self.builder, result, dtype) if op in ARITHMETIC else result
+        return self._integer_operator(op, a, b, dtype)
+
+    def _float_operator(self, op: str, a: Value, b: Value, right: Expr | None) -> Value:
+        builder = self.builder
+        simple = {"add": builder.fadd, "sub": builder.fsub, "mul": builder.fmul, "div": builder.fdiv}
+        if op in simple:
+            return simple[op](a, b, flags=["contract"])
+        if op in _COMPARISONS:
+            compare = builder.fcmp_unordered if op == "ne" else builder.fcmp_ordered
+            return compare(_COMPARISONS[op], a, b)
+        sign = "<" if op == "min" else ">"
+        if isinstance(right, Const):  # of two numbers, one of which may be nan: a is taken unless it loses to b
+            return builder.select(builder.fcmp_ordered("<" if op == "max" else ">", a, b), b, a)
+        chosen = builder.select(builder.fcmp_ordered(sign, a, b), a, b)
+        return builder.select(builder.fcmp_unordered("uno", a, a), a, chosen)
+
+    def _integer_operator(self, op: str, a: Value, b: Value, dtype: DType) -> Value:
+        builder = self.builder
+        unsigned = dtype in UNSIGNED
+        compare = builder.icmp_unsigned if unsigned else builder.icmp_signed
+        if op in _COMPARISONS:
+            return compare(_COMPARISONS[op], a, b)
+        if op in ("min", "max"):
+            name = f"llvm.{'u' if unsigned else 's'}{op}"
+            return intrinsic(builder, name, a.type, [a, b])
+        if op in ("floordiv", "mod"):
+            return self._divide(op, a, b, unsigned)
+        simple = {
+            "add": builder.add, "sub": builder.sub, "mul": builder.mul, "and": builder.and_, "or": builder.or_,
+            "shl": builder.shl, "shr": builder.lshr if unsigned else builder.ashr,
+        }  # fmt: skip
+        return simple[op](a, b)
+
+    def _divide(self, op: str, a: Value, b: Value, unsigned: bool) -> Value:
+        """Division that rounds down, and its rest. The machine's rounds toward zero."""
+        builder = self.builder
+        if unsigned:
+            return builder.udiv(a, b) if op == "floordiv" else builder.urem(a, b)
+        lanes = lanes_of(a)
+        kind = b.type.element if lanes else b.type
+        zero, one = constant(kind, 0, lanes), constant(kind, 1, lanes)
+        if not isinstance(b, ll.Constant):
+            # The quotient of the smallest number by -1 does not fit, which stops the machine: negate instead.
+            inverse = builder.icmp_signed("==", b, constant(kind, -1, lanes))
+            divisor = builder.select(inverse, one, b)
+            quotient = builder.select(inverse, builder.sub(zero, a), builder.sdiv(a, divisor))
+            rest = builder.select(inverse, zero, builder.srem(a, divisor))
+        else:
+            quotient, rest = builder.sdiv(a, b), builder.srem(a, b)
+        differ = builder.icmp_signed("<", builder.xor(rest, b), zero)
+        low = builder.and_(builder.icmp_signed("!=", rest, zero), differ)
+        if op == "floordiv":
+            return builder.select(low, builder.sub(quotient, one), quotient)
+        return builder.select(low, builder.add(rest, b), rest)
+
+    def convert(self, x: Value, source: DType, target: DType) -> Value:
+        """``x`` of type ``source`` as ``Cast`` makes it a ``target``."""
+        builder, lanes = self.builder, lanes_of(x)
+        kind = with_lanes(REGISTER_TYPES[target], lanes)
+        if source == target:
+            return x
+        if target == "bool":
+            zero = constant(REGISTER_TYPES[source], 0, lanes)
+            return builder.fcmp_unordered("!=", x, zero) if source in FLOATS else builder.icmp_signed("!=", x, zero)
+        if source in FLOATS and target in FLOATS:
+            return convert_float(builder, x, source, target)
+        if source in FLOATS:
+            name = "llvm.fptoui.sat" if target in UNSIGNED else "llvm.fptosi.sat"
+            return saturating(builder, name, x, kind)
+        if target in FLOATS:
+            return rounded(builder, (builder.uitofp if source in UNSIGNED else builder.sitofp)(x, kind), target)
+        before, after = ITEM_BYTES[source], ITEM_BYTES[target]
+        if source == "bool":
+            return builder.zext(x, kind)
+        if after < before:
+            return builder.trunc(x, kind)
+        if after == before:
+            return x
+        return builder.zext(x, kind) if source in UNSIGNED else builder.sext(x, kind)
+
+
+def saturating(builder: ll.IRBuilder, name: str, x: Value, kind: ll.Type) -> Value:
+    """Float to integer: the nearest one that fits, nan becomes 0."""
+    return intrinsic(builder, name, kind, [x], f"{type_suffix(kind)}.{type_suffix(x.type)}")
+
+
+def _guards(expr: Expr) -> bool:
+    """Whether evaluating the expression where it is not asked for could do harm."""
+    return any(
+        isinstance(node, Load) or (isinstance(node, BinOp) and node.op in ("floordiv", "mod") and
+                                   not isinstance(node.b, Const))
+        for node in walk_exprs(expr)
+    )  # fmt: skip
+
+
+def vectorisable(expr: Expr, var: Var) -> bool:
+    """Whether all lanes of a loop over ``var`` can be computed at once: they walk memory with constant steps, and none
+    is guarded from another."""
+    for node in walk_exprs(expr):
+        if isinstance(node, Load):
+            for index in node.indices:
+                if any(var in free_vars(atom) and atom != var for atom in linear_form(index).terms):
+                    return False
+        if isinstance(node, Select) and var in free_vars(node.cond) and (_guards(node.a) or _guards(node.b)):
+            return False
+    return True
+

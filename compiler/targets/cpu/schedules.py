@@ -1,0 +1,257 @@
+"""The default schedule of each kind of kernel: nothing needs tuning to run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from ... import tensor as te
+from ...tensor.errors import ScheduleError
+from ...tensor.ir import Block, Buffer, Const, Expr, Load, PrimFunc, Var
+from ...tensor.simplify import Linear, linear_form
+from ...tensor.tree import find_block, find_buffer, find_loop, simplify_tree
+from ...tensor.visitor import free_vars, walk_exprs
+from .intrinsics import REGISTER, interleaved, transposed_tile
+from .llvm.combine import ANY_ORDER
+
+SHORTEST_ROW = 8
+"""Elements that are combined by lanes, at least."""
+
+SQUARES = (8, 4)
+"""Sizes of squares that are transposed in registers: all processors have as many."""
+
+LONGEST_ROW = 4096
+"""Elements of a row that are kept on the stack, at most."""
+
+LONGEST_UNROLL = 32
+"""Steps of a reduction that are written out."""
+
+
+def tidy(schedule: te.Schedule) -> None:
+    """Simplify the function's indices, so that later steps see which are the same."""
+    func = schedule.func
+    schedule.func = PrimFunc(func.name, func.params, simplify_tree(func.body))
+
+
+def extent_of(schedule: te.Schedule, loop: Var) -> int:
+    """How often a loop with a constant extent runs."""
+    node = find_loop(schedule.func, loop)[-1]
+    extent = getattr(node, "extent", None)
+    return int(extent.value) if isinstance(extent, Const) else 0
+
+
+def largest_divisor(size: int, limit: int) -> int:
+    """The largest divisor of ``size`` up to ``limit``."""
+    return max(each for each in range(1, max(1, min(size, limit)) + 1) if size % each == 0)
+
+
+def schedule_plain(schedule: te.Schedule) -> None:
+    """Every stage a nest of its own: outer loops in parallel, the innermost over lanes. A reduction runs outside of the
+    innermost loop of its result, where that is long enough to be worth it. Stages of which the result takes a row at a
+    time are computed row by row."""
+    tidy(schedule)
+    if len(schedule.blocks()) == 1 and transpose_squares(schedule, schedule.get_loops(schedule.blocks()[0])):
+        return
+    rows = _move_into_rows(schedule)
+    for name in schedule.blocks():
+        block = find_block(schedule.func, name)[-1]
+        if isinstance(block, Block) and block.kind == "reduce":
+            if name in rows:
+                _reduce_row(schedule, name)
+            else:
+                _plain_reduction(schedule, name, block)
+        elif name in rows:
+            unroll_lanes(schedule, own_loops(schedule, name)[-1:])
+        else:
+            _plain_loops(schedule, schedule.get_loops(name))
+
+
+def _move_into_rows(schedule: te.Schedule) -> set[str]:
+    """Let the loop over rows of the result compute the stages before it, as far as each row needs elements of its own;
+    gives their names."""
+    *stages, output = schedule.blocks()
+    loops = schedule.get_loops(output)
+    moved: set[str] = set()
+    if len(loops) < 2:
+        return moved
+    count = prod(extent_of(schedule, loop) for loop in loops[:-1])
+    for name in reversed(stages):
+        attempt, size = schedule.copy(), find_buffer(schedule.func, name).size
+        try:
+            attempt.compute_at(name, loops[-2])
+        except ScheduleError:
+            break
+        part, block = find_buffer(attempt.func, name), find_block(attempt.func, name)[-1]
+        scalar = isinstance(block, Block) and block.kind == "reduce"
+        if part.size * count != size or part.size > (1 if scalar else LONGEST_ROW):
+            break
+        schedule.compute_at(name, loops[-2])
+        moved.add(name)
+    return moved
+
+
+def _reduce_row(schedule: te.Schedule, name: str) -> None:
+    """A reduction to one element inside of a row: in a register, by lanes where neighbours are combined."""
+    block = find_block(schedule.func, name)[-1]
+    reduced, kept = split_loops(schedule, name)
+    schedule.reorder(*kept, *reduced)
+    schedule.decompose_reduction(name, reduced[0])
+    if isinstance(block, Block) and _along(block, reduced[-1]):
+        schedule.annotate(reduced[-1], *ANY_ORDER)
+
+
+def _plain_loops(schedule: te.Schedule, loops: Sequence[Var]) -> None:
+    for loop in loops[:-1]:
+        schedule.parallel(loop)
+    if loops:
+        inner = loops[-1]
+        if len(loops) == 1 and extent_of(schedule, inner) >= 4096:
+            outer, inner = schedule.split(inner, largest_divisor(extent_of(schedule, inner), 1024))
+            schedule.parallel(outer)
+        schedule.vectorize(inner)
+
+
+def _plain_reduction(schedule: te.Schedule, name: str, block: Block) -> None:
+    loops = schedule.get_loops(name)
+    reduced = [loop for loop in loops if loop in block.reduce_vars]
+    kept = [loop for loop in loops if loop not in block.reduce_vars]
+    if kept and _along(block, reduced[-1]) and extent_of(schedule, reduced[-1]) >= SHORTEST_ROW:
+        _reduce_rows(schedule, name)
+        return
+    wide = bool(kept) and extent_of(schedule, kept[-1]) >= 4
+    if wide:
+        schedule.reorder(*kept[:-1], *reduced, kept[-1])
+    initial = schedule.decompose_reduction(name, reduced[0])
+    for loop in kept[: -1 if wide else None]:
+        schedule.parallel(loop)
+    if wide:
+        schedule.vectorize(kept[-1])
+        schedule.vectorize(schedule.get_loops(initial)[-1])
+
+
+def transpose_squares(schedule: te.Schedule, candidates: Sequence[Var]) -> bool:
+    """If the function copies float32 and neighbours of the result are not neighbours in memory before, schedule it so
+    that it transposes squares in registers, or interleaves pairs of rows, over two of the ``candidates``; else
+    False."""
+    (name,) = schedule.blocks()[-1:]
+    block = find_block(schedule.func, name)[-1]
+    if not isinstance(block, Block) or not isinstance(block.body.value, Load) or len(schedule.blocks()) > 1:
+        return False
+    store, load = block.body, block.body.value
+    if (store.buffer.dtype, load.buffer.dtype) != ("float32", "float32"):
+        return False
+    written, read = position_of(store.buffer, store.indices), position_of(load.buffer, load.indices)
+    across = [loop for loop in candidates if written.terms.get(loop) == 1 and read.terms.get(loop, 0) > 1]
+    along = [loop for loop in candidates if read.terms.get(loop) == 1 and written.terms.get(loop, 0) > 1]
+    atoms = [atom for atom in (*written.terms, *read.terms) if not isinstance(atom, Var)]
+    mixed = {var for atom in atoms for var in free_vars(atom)}
+    if len(across) != 1 or len(along) != 1 or mixed & {*across, *along}:
+        return False
+    row, column = along[0], across[0]
+    rows, columns = extent_of(schedule, row), extent_of(schedule, column)
+    size = next((size for size in SQUARES if size <= min(rows, columns)), 0)
+    wide = size
+    if size:
+        step = transposed_tile(size, written.terms[row], read.terms[column])
+    elif columns == 2 == written.terms[row] and rows >= SQUARES[0]:
+        size, wide = SQUARES[0], 2
+        step = interleaved(size, read.terms[column])
+    else:
+        return False
+    others = [loop for loop in schedule.get_loops(name) if loop not in (row, column)]
+    (row_o, row), (column_o, column) = schedule.split_shifted(row, size), schedule.split_shifted(column, wide)
+    apart = others if rows % size else [*others, row_o]
+    schedule.reorder(*others, row_o, column_o, row, column)
+    for loop in apart:
+        schedule.parallel(loop)
+    schedule.tensorize(row, step)
+    return True
+
+
+def position_of(buffer: Buffer, indices: Sequence[Expr]) -> Linear:
+    """The flat position of an element."""
+    total = Linear()
+    for index, stride in zip(indices, buffer.strides, strict=True):
+        total = total.add(linear_form(index), stride)
+    return total
+
+
+def _along(block: Block, loop: Var) -> bool:
+    """Whether neighbours in memory are neighbours along a reduction's loop, in all that the block reads there."""
+    steps = []
+    for node in walk_exprs(block.body.value):
+        if isinstance(node, Load) and node.buffer != block.body.buffer:
+            position = position_of(node.buffer, node.indices)
+            if any(loop in free_vars(atom) for atom in position.terms if atom != loop):
+                return False
+            steps.append(position.terms.get(loop, 0))
+    return 1 in steps and set(steps) <= {0, 1}
+
+
+def _reduce_rows(schedule: te.Schedule, name: str) -> None:
+    """Each element of the result in a register, while neighbours in memory are combined by lanes."""
+    written = schedule.cache_write(name, REGISTER)
+    rows = schedule.get_loops(written)
+    schedule.compute_at(name, rows[-1])
+    _reduce_row(schedule, name)
+    for loop in rows:
+        schedule.parallel(loop)
+
+
+def schedule_blocked(schedule: te.Schedule, reductions: Sequence[str], registers: int) -> None:
+    """The result is (N, C/b, H, W, b): lanes are channels of a block, ``registers`` pixels of a row at a time are
+    reduced in registers."""
+    tidy(schedule)
+    output = schedule.blocks()[-1]
+    n, cb, y, x, lane = schedule.get_loops(output)
+    if not reductions and transpose_squares(schedule, [x, lane]):
+        return
+    if reductions:
+        outer, inner = schedule.split(x, largest_divisor(extent_of(schedule, x), registers))
+        for name in reversed(reductions):
+            schedule.set_scope(name, REGISTER)
+            schedule.compute_at(name, outer)
+        for name in reductions:
+            _reduce_in_registers(schedule, name)
+        schedule.unroll(inner)
+    for loop in (n, cb, y):
+        schedule.parallel(loop)
+    schedule.vectorize(lane)
+
+
+def _reduce_in_registers(schedule: te.Schedule, name: str) -> None:
+    reduced, kept = split_loops(schedule, name)
+    schedule.reorder(*reduced, *kept)
+    initial = schedule.decompose_reduction(name, reduced[0])
+    steps = 1
+    for loop in reversed(reduced):
+        steps *= max(1, extent_of(schedule, loop))
+        if steps <= LONGEST_UNROLL:
+            schedule.unroll(loop)
+    for stage in (initial, name):
+        unroll_lanes(schedule, [loop for loop in own_loops(schedule, stage) if loop not in reduced])
+
+
+def unroll_lanes(schedule: te.Schedule, loops: Sequence[Var]) -> None:
+    """Lanes over the innermost of ``loops``, the others written out. A tile of one value has none."""
+    for loop in loops[:-1]:
+        schedule.unroll(loop)
+    for loop in loops[-1:]:
+        schedule.vectorize(loop)
+
+
+def split_loops(schedule: te.Schedule, name: str) -> tuple[list[Var], list[Var]]:
+    """The loops of a block alone: those that reduce, and the others."""
+    block = find_block(schedule.func, name)[-1]
+    reducing = block.reduce_vars if isinstance(block, Block) else ()
+    loops = own_loops(schedule, name)
+    return [loop for loop in loops if loop in reducing], [loop for loop in loops if loop not in reducing]
+
+
+def own_loops(schedule: te.Schedule, name: str) -> list[Var]:
+    """Loops around a block that are not around any other."""
+    loops = schedule.get_loops(name)
+    others = [set(schedule.get_loops(other)) for other in schedule.blocks() if other != name]
+    return [loop for loop in loops if not any(loop in other for other in others)]
+
+

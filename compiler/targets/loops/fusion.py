@@ -1,0 +1,290 @@
+"""Fusion for a CPU: which operators of a graph become one kernel.
+
+A kernel has at most one operator that reads elements more than once (a convolution, a pooling, a product, a reduction),
+which stands first, and elementwise operators behind it. A value joins the kernel of its consumers when they are all in
+that kernel, it has the same shape, and the target's limits allow it; all other values are written to memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from ... import tensor as te
+from ...graph.dtypes import numpy_dtype
+from ...graph.ir import Call, Constant, Expr, Function, Span, TupleType, Var
+from ...graph.registry import Fusion, operator
+from ...graph.visit import topological_order, use_counts
+from ...operators.lowerings import Builder, NotLoweredError, View, lower_call
+from ...operators.lowerings.view import element_type
+from ...tensor import ir as tir
+from ..cpu.processor import FusionLimits
+
+OPERATIONS = {
+    **dict.fromkeys(("nn.exp", "nn.tanh", "nn.sigmoid", "nn.sinh", "nn.cosh", "nn.softmax"), 16),
+    **dict.fromkeys(("nn.log", "nn.erf", "nn.sin", "nn.cos", "nn.tan", "nn.asin", "nn.acos", "nn.atan", "nn.power",
+                     "nn.asinh", "nn.acosh", "nn.atanh"), 64),
+}  # fmt: skip
+"""Arithmetic of an element, roughly, where it is more than one operation: polynomials, and calls of the C library."""
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """One kernel: ``members`` in order of execution, the last of which makes the result.
+
+    ``inputs``: values from outside that are not constant. ``anchor``: the member that is not elementwise, if any.
+    ``reason``: why NumPy has to run it; empty where it is compiled. ``boundaries``: for each input that an operator
+    makes, why that operator is not a member.
+    """
+
+    members: tuple[Call, ...]
+    inputs: tuple[Expr, ...]
+    anchor: Call | None
+    reason: str = ""
+    boundaries: tuple[str, ...] = ()
+
+    @property
+    def root(self) -> Call:
+        return self.members[-1]
+
+    @property
+    def name(self) -> str:
+        return self.span.node or str((self.anchor or self.root).op)
+
+    @property
+    def span(self) -> Span:
+        """The user's nodes, the anchor's first; the tensor of the result."""
+        first = (self.anchor or self.members[0]).span
+        return Span(first.merged(*(node.span for node in self.members)).nodes, self.root.span.tensor)
+
+    @cached_property
+    def saved_bytes(self) -> int:
+        """Memory traffic that there would be if each member were a kernel of its own: its result is written once, and
+        read by each member that uses it."""
+        readers = {node: sum(node in other.args for other in self.members) for node in self.members[:-1]}
+        return sum(nbytes(node) * (1 + count) for node, count in readers.items())
+
+    def __str__(self) -> str:
+        stops = "".join(f"\n    not joined: {reason}" for reason in self.boundaries)
+        return f"{self.name}: {' + '.join(str(node.op) for node in self.members)}{stops}"
+
+
+def nbytes(value: Expr) -> int:
+    """Bytes of a tensor, or of the tensors of a tuple, without padding."""
+    if isinstance(value.type, TupleType):
+        return sum(kind.size * numpy_dtype(kind.dtype).itemsize for kind in value.type.fields)
+    return value.tensor_type.size * numpy_dtype(value.dtype).itemsize
+
+
+def group_calls(body: Expr, limits: FusionLimits) -> list[Group]:
+    """The kernels of a graph of operators (no functions), producers first. Equal operators are computed once."""
+    uses = use_counts(body)
+    taken: set[Expr] = set()
+    order = [node for node in topological_order(body) if isinstance(node, Call)]
+    groups: list[Group] = []
+    for node in reversed(order):  # consumers first: a value knows whether it was taken before it starts a kernel
+        if node in taken:
+            continue
+        reason = why_not_compiled(node)
+        group = _on_its_own(node, reason) if reason else _Growing(node, uses, taken, limits).grown()
+        taken.update(group.members)
+        groups.append(group)
+    groups.reverse()
+    return _in_order(groups)
+
+
+def _in_order(groups: list[Group]) -> list[Group]:
+    """Producers before consumers: kernels sorted by their dependence on each other."""
+    producer: dict[Expr, Group] = {group.root: group for group in groups}
+    done: set[int] = set()
+    result: list[Group] = []
+    for first in groups:
+        stack = [(first, False)]
+        while stack:
+            group, ready = stack.pop()
+            if id(group) in done:
+                continue
+            if ready:
+                done.add(id(group))
+                result.append(group)
+                continue
+            stack.append((group, True))
+            for value in group.inputs:
+                for node in _roots(value):
+                    if node in producer:
+                        stack.append((producer[node], False))
+    return result
+
+
+def _roots(value: Expr) -> list[Expr]:
+    """The calls behind a value that may be the field of a tuple."""
+    while not isinstance(value, Call) and value.children:
+        value = value.children[0]
+    return [value]
+
+
+def _kind(node: Call) -> Fusion:
+    return Fusion.HOST if isinstance(node.op, Function) else operator(node.op).fusion
+
+
+def _on_its_own(node: Call, reason: str) -> Group:
+    """An operator that NumPy runs."""
+    inputs = _outside((node,))
+    stops = tuple(_boundary(value, f"NumPy runs {node.op}") for value in inputs if not isinstance(value, Var))
+    return Group((node,), inputs, None, reason, stops)
+
+
+def _boundary(value: Expr, why: str) -> str:
+    made = _roots(value)[0]
+    return f"{made.op if isinstance(made, Call) else 'value'} of {made.span.node or 'unknown place'}: {why}"
+
+
+def _starts(node: Call) -> bool:
+    """Whether a kernel can start with this operator."""
+    return _kind(node) in (Fusion.ANCHOR, Fusion.REDUCTION)
+
+
+@dataclass
+class _Growing:
+    """A group that grows from its root towards its operands.
+
+    ``times``: how often the expression of each member stands in that of the result. ``refused``: why a value did not
+    join when it was last asked for. ``cut``: those of them that may be in the kernel of their consumer, but not here.
+    """
+
+    root: Call
+    uses: Mapping[Expr, int]
+    taken: set[Expr]
+    limits: FusionLimits
+    anchor: Call | None = None
+    members: list[Call] = field(default_factory=list)
+    times: dict[Expr, int] = field(default_factory=dict)
+    refused: dict[Expr, str] = field(default_factory=dict)
+    cut: dict[Call, None] = field(default_factory=dict)
+
+    def grown(self) -> Group:
+        waiting: list[Call] = []
+        self._join(self.root, 1, waiting)
+        while waiting:
+            node = waiting.pop()
+            operands = dict.fromkeys(arg for arg in node.args if isinstance(arg, Call))
+            for arg in sorted(operands, key=_starts, reverse=True):
+                if arg in self.times:
+                    continue
+                never = self._why_not(arg)
+                self.refused[arg] = never or self._why_not_here(arg)
+                if not self.refused[arg]:
+                    self._join(arg, self._repeats(arg), waiting)
+                elif not never:
+                    self.cut[arg] = None
+        for arg in self.cut:
+            self._move_cut(arg)
+        order = dict.fromkeys(topological_order(self.root))
+        ordered = tuple(node for node in order if isinstance(node, Call) and node in self.times)
+        inputs = _outside(ordered)
+        stops = tuple(_boundary(value, self._reason(value)) for value in inputs if not isinstance(value, Var))
+        return Group(ordered, inputs, self.anchor, "", stops)
+
+    def _join(self, node: Call, times: int, waiting: list[Call]) -> None:
+        self.members.append(node)
+        self.times[node] = times
+        if _kind(node) is Fusion.ELEMENTWISE:
+            waiting.append(node)
+        else:
+            self.anchor = node
+
+    def _move_cut(self, value: Call) -> None:
+        """Operators that only ``value`` feeds go to its kernel, as many as make the tensor between the two smallest."""
+        node, behind, given = value, [], 0
+        smallest = nbytes(value)
+        while True:
+            readers = [member for member in self.members if node in member.args]
+            if len(readers) != 1 or readers[0] == self.root or _outside((readers[0],)) != (node,):
+                break
+            node = readers[0]
+            behind.append(node)
+            if nbytes(node) < smallest:
+                smallest, given = nbytes(node), len(behind)
+        for node in behind[:given]:
+            self.members.remove(node)
+            del self.times[node]
+            self.refused[node] = f"{self.refused[value]}; cut where the fewest bytes cross"
+
+    def _repeats(self, value: Call) -> int:
+        """How often the expression of ``value`` would stand in that of the result."""
+        return sum(self.times[member] * member.args.count(value) for member in self._elementwise)
+
+    @property
+    def _elementwise(self) -> list[Call]:
+        """The members behind the anchor: they read each element once, so that it can be computed there."""
+        return [member for member in self.members if member != self.anchor]
+
+    def _reason(self, value: Expr) -> str:
+        """Why an input is not a member."""
+        if not isinstance(value, Call):
+            return "one of several results"
+        first = self.anchor or self.root
+        return self.refused.get(value) or f"{first.op} stands first in its kernel"
+
+    def _why_not(self, arg: Call) -> str:
+        """Why ``arg`` cannot be in one kernel with all its consumers; empty when it can."""
+        if arg in self.taken:
+            return "it is part of another kernel"
+        inside = sum(member.args.count(arg) for member in self._elementwise)
+        if self.uses[arg] != inside:
+            return f"{self.uses[arg]} uses, {inside} of them in this kernel"
+        kind = _kind(arg)
+        if kind is not Fusion.ELEMENTWISE and not _starts(arg):
+            return "it is computed on its own"
+        if arg.shape != self.root.shape:
+            return f"its shape {arg.shape} is not {self.root.shape}"
+        return why_not_compiled(arg)
+
+    def _why_not_here(self, arg: Call) -> str:
+        """What this kernel, or a limit of the target, has against ``arg``; empty when nothing."""
+        limits = self.limits
+        if _starts(arg) and self.anchor is not None:
+            return f"the kernel has {self.anchor.op} already"
+        if len(self.members) >= limits.depth:
+            return f"the kernel has {len(self.members)} operators, the most for this target (depth)"
+        before, alone, together = (sum(map(nbytes, _outside(tuple(each)))) for each in (
+            self.members, [arg], [*self.members, arg]
+        ))  # fmt: skip
+        if together > limits.input_bytes and together > max(before, alone):
+            return f"the kernel would read {together:,} bytes, more than {limits.input_bytes:,} (input_bytes)"
+        repeated = (self._repeats(arg) - 1) * OPERATIONS.get(str(arg.op), 1) * arg.tensor_type.size
+        intensity = repeated / max(1, 2 * nbytes(arg))
+        if intensity > limits.recompute_intensity:
+            return (f"it would be computed {self._repeats(arg)} times: {intensity:g} operations for each byte saved, "
+                    f"more than {limits.recompute_intensity:g} (recompute_intensity)")  # fmt: skip
+        return ""
+
+
+def why_not_compiled(node: Call) -> str:
+    """Why an operator has no machine code; empty when it has."""
+    if isinstance(node.op, Function):
+        return "it is a function"
+    try:
+        views = [_stand_in(arg, number) for number, arg in enumerate(node.args)]
+        view = lower_call(Builder(), node, views)
+        index = tuple(tir.Var(f"i{axis}") for axis in range(len(node.shape)))
+        view[index]
+    except NotLoweredError as error:
+        return error.message
+    except te.IRError as error:
+        return f"{node.op}: {error.message}"
+    return ""
+
+
+def _stand_in(arg: Expr, number: int) -> View:
+    dtype = element_type(arg.dtype)
+    if 0 in arg.shape:
+        raise NotLoweredError("a tensor without elements")
+    tensor = te.placeholder(arg.shape, dtype, f"operand{number}")
+    return View(arg.shape, dtype, lambda index: tensor[index])
+
+
+def _outside(members: tuple[Call, ...]) -> tuple[Expr, ...]:
+    operands = dict.fromkeys(arg for member in members for arg in member.args)
+    return tuple(arg for arg in operands if arg not in members and not isinstance(arg, Constant))

@@ -1,0 +1,61 @@
+"""Passes that make a graph ready for a CPU, after those that all targets share."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...graph.dtypes import numpy_dtype
+from ...graph.ir import Call, Constant, Expr, Function, Module, TensorType
+from ...graph.registry import apply, call
+from ...graph.visit import Mutator, rewrite, substitute
+from .einsums import as_matrix_product
+from .rewrite_convolutions import as_plain_images
+
+
+def prepare(module: Module) -> Module:
+    """The module without functions: all their operators stand in ``main``; without work on empty tensors or constants;
+    with sums of products as those of matrices; and with convolutions over images without gaps."""
+    body = rewrite(without_empty_tensors(inline_functions(module.main.body)), known_value)
+    return module.with_main(rewrite(rewrite(body, as_matrix_product), as_plain_images))
+
+
+def inline_functions(body: Expr) -> Expr:
+    """Every call of a function replaced by the function's body."""
+
+    class Inline(Mutator):
+        def rewrite_call(self, node: Call) -> Expr:
+            if not isinstance(node.op, Function):
+                return node
+            inner = inline_functions(node.op.body)
+            return substitute(inner, dict(zip(node.op.params, node.args, strict=True)))
+
+    return Inline().run(body)
+
+
+def without_empty_tensors(body: Expr) -> Expr:
+    """Tensors without elements have one value only, which is known: they become constants, and a concat leaves them
+    out. So no kernel has loops without iterations."""
+
+    class Known(Mutator):
+        def _rewrite(self, node: Expr) -> Expr:
+            if _is_empty(node):
+                return Constant(np.zeros(node.shape, numpy_dtype(node.dtype)), span=node.span)
+            if isinstance(node, Call) and node.op == "concat":
+                kept = [arg for arg in node.args if not _is_empty(arg)]
+                if len(kept) < len(node.args):
+                    return kept[0] if len(kept) == 1 else call("concat", *kept, span=node.span, **node.attrs)
+            return node
+
+    return Known().run(body)
+
+
+def known_value(node: Call) -> Expr | None:
+    """An operator on constants  ->  its result, also of quantised weights: nothing will want their integers any more"""
+    values = [arg.value for arg in node.args if isinstance(arg, Constant)]
+    if not values or len(values) < len(node.args) or not isinstance(node.type, TensorType):
+        return None
+    return Constant(apply(node, values), span=node.span)
+
+
+def _is_empty(node: Expr) -> bool:
+    return isinstance(node.type, TensorType) and node.type.size == 0

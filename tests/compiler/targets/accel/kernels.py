@@ -1,0 +1,129 @@
+"""Random packed functions, and their way through compiler and functional simulator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from weft.compiler.compile import compile_function
+from weft.compiler.compiled import AccelStep, CompiledModel
+from weft.compiler.graph import (
+    Array,
+    Attrs,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    TensorType,
+    Var,
+    call,
+    evaluate_function,
+)
+from weft.compiler.operators import packed_layout
+from weft.compiler.operators.numerics import quantise_multiplier
+from weft.compiler.operators.packed_layout import Blocks
+from weft.hw.config import TINY, CoreConfig
+from weft.sim.fsim import FunctionalSimulator
+
+CONFIGS = (
+    TINY,
+    replace(TINY, name="tiny-batch2", batch=2),
+    replace(TINY, name="tiny-wide-in", block_in=8),
+    replace(TINY, name="tiny-wide-out", block_out=8),
+    replace(TINY, name="tiny-odd", batch=2, block_in=2, block_out=8, acc_banks=2),
+)
+
+
+def blocks_of(config: CoreConfig) -> Blocks:
+    return Blocks.of(config)
+
+
+@dataclass
+class Build:
+    """Operators on packed tensors with random constants; ``params`` become the function's."""
+
+    config: CoreConfig
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.random = np.random.default_rng(self.seed)
+        self.blocks = blocks_of(self.config)
+        self.params: list[Var] = []
+
+    def input(self, *shape: int) -> Var:
+        """An int8 activation of plain ``shape``."""
+        self.params.append(Var(f"x{len(self.params)}", TensorType(self.blocks.activation_shape(shape), "int8")))
+        return self.params[-1]
+
+    def like(self, value: Expr) -> Var:
+        """Another activation that an accumulator tensor can be combined with."""
+        outer, groups, height, width, rows, batch, lanes = value.shape
+        return self.input(outer * batch, groups * rows * lanes, height, width)
+
+    def conv(self, x: Expr, channels: int, filters: int, kernel: tuple[int, int], **attrs: object) -> Call:
+        weights = self.random.integers(-128, 128, (filters, channels, *kernel)).astype(np.int8)
+        packed = packed_layout.pack_weights(weights, self.blocks)
+        return call("packed_conv2d", x, Constant(packed), blocks=self.blocks.sizes, **attrs)
+
+    def depthwise(self, x: Expr, channels: int, kernel: tuple[int, int], **attrs: object) -> Call:
+        weights = self.random.integers(-128, 128, (channels, 1, *kernel)).astype(np.int8)
+        packed = packed_layout.pack_depthwise_weights(weights, self.blocks)
+        return call("packed_depthwise_conv2d", x, Constant(packed), blocks=self.blocks.sizes, **attrs)
+
+    def grouped(self, x: Expr, channels: int, group: int, kernel: tuple[int, int], **attrs: object) -> Call:
+        """A convolution in groups of ``group`` channels that lie within the blocks of a square array."""
+        weights = self.random.integers(-128, 128, (channels, group, *kernel)).astype(np.int8)
+        packed = packed_layout.pack_grouped_weights(weights, self.blocks)
+        return call("packed_grouped_conv2d", x, Constant(packed), blocks=self.blocks.sizes, **attrs)
+
+    def requantise(self, x: Expr, channels: int, spread: float, **attrs: object) -> Call:
+        """``spread``: about the largest magnitude that ``x`` has."""
+        multiplier, shift = quantise_multiplier(self.random.uniform(40, 200, channels) / spread)
+        bias = self.random.integers(-int(spread) // 8 - 1, int(spread) // 8 + 1, channels).astype(np.int32)
+        params = packed_layout.pack_parameters(bias, multiplier, shift, self.blocks)
+        attrs.setdefault("zero_point", int(self.random.integers(-128, 128)))
+        return call("packed_requantise", x, Constant(params), blocks=self.blocks.sizes, **attrs)
+
+    def op(self, name: str, *args: Expr, **attrs: object) -> Call:
+        return call(f"packed_{name}", *args, blocks=self.blocks.sizes, **attrs)
+
+    def function(self, body: Expr, name: str = "kernel") -> Function:
+        return Function(tuple(self.params), body, Attrs({"name": name, "primitive": True}))
+
+
+def program_of(model: CompiledModel) -> AccelStep:
+    """The one program of a model."""
+    (step,) = (step for step in model.steps if isinstance(step, AccelStep))
+    return step
+
+
+def run_on_fsim(model: CompiledModel, inputs: dict[str, Array]) -> dict[str, Array]:
+    """What the program of a model of one step leaves in its output slots, with the simulator's own checks on."""
+    simulator = FunctionalSimulator(model.config, model.window_bytes)
+    for constant in model.constants:
+        simulator.dram[constant.offset : constant.offset + len(constant.data)] = constant.data
+    step = program_of(model)
+    simulator.dram[step.program_offset : step.program_offset + len(step.program)] = step.program
+    for name, value in inputs.items():
+        slot = model.slots[name]
+        simulator.dram[slot.offset : slot.offset + slot.nbytes] = np.frombuffer(value.tobytes(), np.uint8)
+    result = simulator.run(step.program_offset, len(step.program) // model.config.instruction_bytes)
+    assert result.fault is None, str(result.fault)
+    assert not result.tokens_left
+    outputs = {}
+    for name in step.outputs:
+        slot = model.slots[name]
+        data = simulator.dram[slot.offset : slot.offset + slot.nbytes]
+        outputs[name] = data.copy().view(slot.dtype).reshape(slot.shape)
+    return outputs
+
+
+def check(function: Function, config: CoreConfig, threads: int = 2, seed: int = 0) -> CompiledModel:
+    """Compile, run on fsim, compare with NumPy on random data; gives the compiled model."""
+    model = compile_function(function, config, threads)
+    random = np.random.default_rng(seed)
+    arrays = [random.integers(-128, 128, param.type.shape).astype(np.int8) for param in function.params]
+    inputs = dict(zip((param.name for param in function.params), arrays, strict=True))
+    (result,) = run_on_fsim(model, inputs).values()
+    np.testing.assert_array_equal(result, evaluate_function(function, arrays))
+    return model

@@ -1,0 +1,133 @@
+"""Convolutions in register tiles beyond the plain ones: grouped, and rows that are no multiple of a tile."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from weft.compiler.graph import Call, Constant, Expr, TensorType, Var, call
+from weft.compiler.targets.cpu.convolution import data_block, result_block
+from weft.compiler.targets.cpu.processor import host_target, named_target
+from weft.compiler.targets.cpu.tiles import choose_grouped_tile, choose_tile
+
+from .test_link import GENERATOR, bytes_, check, floats, kinds, module_of
+
+
+def requantised(value: Expr) -> Call:
+    count = value.shape[1]
+    bias, multiplier = (Constant(GENERATOR.integers(0, limit, count, "int32")) for limit in (1000, 1 << 23))
+    return call("requantise", value, bias, multiplier, Constant(GENERATOR.integers(28, 36, count, "int32")))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_grouped_convolutions(data: st.DataObject) -> None:
+    """Groups of few channels, several of which lie in one block, and of many; in floats and in integers."""
+    draw = data.draw
+    groups = draw(st.sampled_from([2, 3, 4, 8]))
+    taken, made = draw(st.sampled_from([(2, 2), (4, 4), (8, 8), (16, 16), (8, 16), (32, 8), (12, 24), (3, 3), (1, 2)]))
+    kernel = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    attrs = {
+        "groups": groups,
+        "strides": (draw(st.integers(1, 2)), draw(st.integers(1, 2))),
+        "pads": tuple(draw(st.integers(0, 2)) for _ in range(4)),
+    }
+    size = draw(st.integers(3, 6)), draw(st.integers(3, 19))
+    integer = draw(st.booleans())
+    x = Var("x", TensorType((draw(st.integers(1, 2)), 8, *size), "int8" if integer else "float32"))
+    if integer:
+        image = requantised(call("conv2d", x, bytes_(groups * taken, 8, 1, 1)))
+        value: Expr = requantised(call("conv2d", image, bytes_(groups * made, taken, *kernel), pad_value=5, **attrs))
+    else:
+        image = call("nn.conv2d", x, floats(groups * taken, 8, 1, 1))
+        value = call("nn.conv2d", image, floats(groups * made, taken, *kernel), **attrs)
+        value = call("nn.clip", call("nn.add", value, floats(1, groups * made, 1, 1)), low=0.0)
+    check(module_of(value, params=(x,)), draw(st.sampled_from([1, 2])))
+
+
+@pytest.mark.parametrize("integer", [False, True])
+@pytest.mark.parametrize(("channels", "groups"), [(128, 32), (64, 8), (32, 2), (96, 4), (24, 3)])
+def test_grouped_convolutions_have_tiles(channels: int, groups: int, integer: bool) -> None:
+    x = Var("x", TensorType((1, channels, 4, 9), "int8" if integer else "float32"))
+    make = bytes_ if integer else floats
+    value = call("conv2d" if integer else "nn.conv2d", x, make(channels, channels // groups, 3, 3), groups=groups)
+    assert "convolution" in kinds(check(module_of(value, params=(x,))))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.data())
+def test_volumes(data: st.DataObject) -> None:
+    """Two in a row, with a bias and a residual between volumes."""
+    draw = data.draw
+    groups = draw(st.sampled_from([1, 1, 2, 4]))
+    channels, made = groups * draw(st.sampled_from([1, 4, 8, 16])), groups * draw(st.sampled_from([3, 4, 16]))
+    size, kernel = (tuple(draw(st.integers(least, 5)) for _ in range(3)) for least in (3, 1))
+    attrs = {
+        "groups": groups, "strides": tuple(draw(st.integers(1, 2)) for _ in range(3)),
+        "pads": tuple(draw(st.integers(0, 2)) for _ in range(6)),
+        "dilations": tuple(draw(st.integers(1, 2)) for _ in range(3)),
+    }  # fmt: skip
+    shape = [n + attrs["pads"][a] + attrs["pads"][3 + a] for a, n in enumerate(size)]
+    if any((k - 1) * d >= n for k, d, n in zip(kernel, attrs["dilations"], shape, strict=True)):
+        return
+    x = Var("x", TensorType((draw(st.integers(1, 2)), channels, *size), "float32"))
+    first = call("nn.conv3d", x, floats(made, channels // groups, *kernel), **attrs)
+    first = call("nn.clip", call("nn.add", first, floats(1, made, 1, 1, 1)), low=0.0)
+    second = call("nn.conv3d", first, floats(made, made, 1, 1, 3), pads=(0, 0, 1, 0, 0, 1))
+    check(module_of(call("nn.add", second, first), params=(x,)), draw(st.sampled_from([1, 2])), 2e-5)
+
+
+def test_volumes_have_tiles() -> None:
+    x = Var("x", TensorType((1, 16, 3, 4, 9), "float32"))
+    value = call("nn.conv3d", x, floats(32, 16, 3, 3, 3), pads=(1,) * 6)
+    assert "convolution" in kinds(check(module_of(value, params=(x,))))
+
+
+@pytest.mark.parametrize("vector_bytes", [16, 32])
+@pytest.mark.parametrize("integer", [False, True])
+@pytest.mark.parametrize("group", [4, 8])
+def test_groups_on_processors_with_shorter_registers(
+    group: int, integer: bool, vector_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorter = replace(host_target(), vector_bytes=vector_bytes, registers=16, dot_product=False)
+    monkeypatch.setattr("weft.compiler.compile_cpu.named_target", lambda name: shorter)
+    monkeypatch.setenv("WEFT_CACHE", "/dev/null")  # kernels are kept by the processor's name
+    x = Var("x", TensorType((1, 32, 4, 9), "int8" if integer else "float32"))
+    make = bytes_ if integer else floats
+    value = call("conv2d" if integer else "nn.conv2d", x, make(32, group, 3, 3), groups=32 // group)
+    assert "convolution" in kinds(check(module_of(value, params=(x,))))
+
+
+@pytest.mark.parametrize(
+    ("taken", "made", "groups", "blocks"),
+    [(4, 4, 32, (16, 16)), (2, 2, 4, (8, 8)), (16, 16, 4, (16, 16)), (8, 16, 4, (8, 16)), (24, 24, 4, (8, 8)),
+     (3, 2, 2, None), (1, 2, 4, None), (4, 8, 2, (4, 8))],
+)  # fmt: skip
+def test_blocks_hold_whole_groups_or_parts_of_one(
+    taken: int, made: int, groups: int, blocks: tuple[int, int] | None
+) -> None:
+    x = Var("x", TensorType((1, taken * groups, 4, 4), "float32"))
+    value = call("nn.conv2d", x, floats(made * groups, taken, 1, 1), groups=groups)
+    assert result_block(value) == (blocks[1] if blocks else 0)
+    if blocks:
+        assert data_block(value, 0) == blocks[0]
+
+
+@pytest.mark.parametrize("width", [13, 17, 31, 37])
+def test_a_row_that_is_no_multiple_of_the_tile(width: int) -> None:
+    x = Var("x", TensorType((1, 16, 3, width), "float32"))
+    residual = call("nn.conv2d", x, floats(32, 16, 1, 1))
+    value = call("nn.add", call("nn.conv2d", residual, floats(32, 32, 1, 3), pads=(0, 1, 0, 1)), residual)
+    check(module_of(value, params=(x,)), threads=2)
+    assert choose_tile(width, 32, 16, host_target()).rows > 1
+
+
+@given(st.integers(1, 300), st.sampled_from([4, 8, 16]))
+@pytest.mark.parametrize("processor", ["host", "armv7a", "aarch64"])
+def test_tiles_fit_the_row(processor: str, width: int, block: int) -> None:
+    target = named_target(processor)
+    for tile in (choose_tile(width, 4 * block, block, target), choose_grouped_tile(width, block, target)):
+        assert 1 <= tile.rows <= width
+        assert tile.lanes % block == 0

@@ -1,0 +1,174 @@
+"""Code for ARM boards, run under qemu: the integers of the graph to the bit, its floats but for rounding.
+
+The tests skip without the emulator, linker and C library; ``.ci/run`` installs them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import weft
+from weft.compiler.compile_cpu import compile_for_cpu, passes_for
+from weft.compiler.compiled_cpu import NumpyStep
+from weft.compiler.frontends import from_onnx
+from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, TensorType, Tuple, Var, call, evaluate
+from weft.compiler.passes import PassManager
+from weft.compiler.targets.cpu.link import link
+from weft.compiler.targets.cpu.llvm.object_code import object_code
+from weft.compiler.targets.cpu.llvm.threads import pool_text
+from weft.compiler.targets.cpu.processor import named_target
+from weft.compiler.targets.loops.prepare import prepare
+from weft.examples.models.build import build
+from weft.examples.models.images import images
+
+from .cross import BOARDS, Array, Run, linked, run_on, skip_without
+
+DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
+FLAGS, HARD_FLOAT = 0x24, 0x400
+"""Where an ARM executable has its flags; and the one by which floats are passed in the floating-point unit's registers.
+"""
+
+
+@pytest.fixture(params=BOARDS)
+def processor(request: pytest.FixtureRequest) -> str:
+    skip_without(request.param)
+    return str(request.param)
+
+
+@pytest.fixture(autouse=True)
+def small_models_use_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.compiler.targets.cpu.link.WORK_WORTH_THREADS", 0)
+
+
+def module_of(*results: Expr, params: tuple[Var, ...]) -> Module:
+    names = tuple(f"out{number}" for number in range(len(results)))
+    return Module(Function(params, Tuple(results), Attrs({"name": "main", "outputs": names})))
+
+
+def constants(dtype: str, *shape: int) -> Constant:
+    return Constant(random_array(dtype, shape, np.random.default_rng(0)))
+
+
+def random_array(dtype: str, shape: tuple[int, ...], generator: np.random.Generator) -> Array:
+    if np.dtype(dtype).kind == "f":
+        return generator.standard_normal(shape).astype(dtype)
+    limits = np.iinfo(dtype)
+    return generator.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+
+
+def check(module: Module, processor: str, folder: Path, threads: int = 1, tolerance: float = 1e-5) -> weft.CpuModel:
+    """Compile for ``processor`` and run there; ``tolerance`` is relative to a result's largest element."""
+    generator = np.random.default_rng(1)
+    runs = [{param.name: random_array(param.dtype, param.shape, generator) for param in module.main.params}
+            for _ in range(2)]  # fmt: skip
+    model = compile_for_cpu(module, processor=processor, threads=threads, strict=True)
+    for values, found in zip(runs, run_on(model, processor, runs, folder), strict=True):
+        for name, array in evaluate(module, values).items():
+            if array.dtype.kind == "f":
+                largest = float(np.abs(array).max())
+                np.testing.assert_allclose(found[name], array, rtol=0, atol=tolerance * largest, err_msg=name)
+            else:
+                np.testing.assert_array_equal(found[name], array, err_msg=name)
+    return model
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_digits_are_the_integers_of_the_graph(processor: str, threads: int, tmp_path: Path) -> None:
+    source = from_onnx(DIGITS)
+    integers = PassManager(passes_for(source)).run(source)
+    model = compile_for_cpu(source, processor=processor, threads=threads, strict=True)
+    assert model.threads == threads
+    generator = np.random.default_rng(0)
+    runs = [{"image": generator.random((1, 1, 8, 8)).astype(np.float32)} for _ in range(20)]
+    for values, found in zip(runs, run_on(model, processor, runs, tmp_path), strict=True):
+        np.testing.assert_array_equal(found["logits"], evaluate(integers, values)["logits"])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_convolutions_in_floats(processor: str, threads: int, tmp_path: Path) -> None:
+    """A dense one, a depthwise one and a pooling in blocks, with an epilogue."""
+    x = Var("x", TensorType((1, 10, 9, 11), "float32"))
+    dense = call("nn.conv2d", x, constants("float32", 24, 10, 3, 3), pads=(1, 1, 1, 1))
+    dense = call("nn.tanh", call("nn.add", dense, constants("float32", 1, 24, 1, 1)))
+    depthwise = call("nn.conv2d", dense, constants("float32", 24, 1, 3, 3), strides=(2, 2), groups=24)
+    pooled = call("nn.max_pool", depthwise, kernel=(2, 2), strides=(2, 2))
+    model = check(module_of(pooled, dense, params=(x,)), processor, tmp_path, threads)
+    assert [layer.kind for layer in model.layers if layer.kind != "convert"] == ["convolution", "blocked", "blocked"]
+    # Without fused multiply-add, as in a Cortex-A9, it must not become a call for every lane.
+    assert not any(b"fmaf" in content for content in model.objects)
+
+
+def test_what_libraries_compute(processor: str, tmp_path: Path) -> None:
+    """On ARM floats go to the C library's functions in registers, and long integers are divided by the compiler's."""
+    x, y = (Var(name, TensorType((3, 7), "float32")) for name in "xy")
+    n, d = Var("n", TensorType((3, 7), "int64")), Var("d", TensorType((3, 7), "float64"))
+    positive = call("nn.add", call("nn.abs", x), Constant(np.float32(0.5)))
+    results = (
+        call("nn.erf", x),
+        call("nn.power", positive, y),
+        call("nn.exp", x),
+        call("nn.sin", d),
+        call("nn.divide", n, Constant(np.int64(-1_234_567_891_011))),
+        call("nn.modulo", n, Constant(np.int64(1_000_003))),
+        call("nn.cast", n, to="float32"),
+    )
+    model = check(module_of(*results, params=(x, y, n, d)), processor, tmp_path)
+    called = b"".join(model.objects)
+    assert all(name in called for name in (b"erff", b"powf", b"sin"))
+    assert (b"__aeabi_ldivmod" in called) == (processor == "armv7a")
+
+
+def test_narrow_floats_are_rounded_to_the_bit(processor: str, tmp_path: Path) -> None:
+    h, d = Var("h", TensorType((3, 7), "float16")), Var("d", TensorType((3, 7), "float64"))
+    results = [call("nn.multiply", h, h)]
+    results += [call("nn.cast", d, to=dtype) for dtype in ("float16", "bfloat16", "float32")]
+    check(module_of(*results, params=(h, d)), processor, tmp_path, tolerance=0)
+
+
+def test_floats_are_passed_in_registers_of_their_own(tmp_path: Path) -> None:
+    """A triple of three parts instead of four gives the other convention without a word; the linker tells."""
+    skip_without("armv7a")
+    x = Var("x", TensorType((3,), "float32"))
+    model = compile_for_cpu(module_of(call("nn.erf", x), params=(x,)), processor="armv7a")
+    runs = [{"x": np.ones(3, np.float32)}]
+    program = linked(model, "armv7a", runs, tmp_path)
+    assert int.from_bytes(program.read_bytes()[FLAGS : FLAGS + 4], "little") & HARD_FLOAT
+    three = replace(named_target("armv7a"), triple="armv7a-linux-gnueabihf")
+    soft = object_code(pool_text(three.triple), three)
+    with pytest.raises(AssertionError, match="uses VFP register arguments"):
+        linked(replace(model, pool=soft), "armv7a", runs, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("network", ["mobilenet_v2", "resnet18"])
+def test_a_network_gives_the_integers_of_the_host(processor: str, network: str, tmp_path: Path) -> None:
+    path = build(network, size=64, width=0.5)
+    host = weft.load(compile_for_cpu(path))
+    runs = [{host.model.inputs[0].name: images(1, 64, seed)} for seed in range(2)]
+    found = run_on(compile_for_cpu(path, processor=processor, threads=2, strict=True), processor, runs, tmp_path)
+    for values, outputs in zip(runs, found, strict=True):
+        for name, array in host.run(values).items():
+            np.testing.assert_array_equal(outputs[name], array)
+
+
+@pytest.mark.long
+def test_random_graphs(processor: str, campaign: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Small ones, with all passes and with each left out; those that are machine code throughout are run."""
+    runs = 0
+
+    def compiled(module: Module, inputs: Run, _: object = None) -> Run:
+        nonlocal runs
+        model = link(prepare(module), named_target(processor), 1)
+        if any(isinstance(step, NumpyStep) for step in model.steps):
+            return evaluate(module, inputs)
+        runs += 1
+        return run_on(model, processor, [inputs], tmp_path)[0]
+
+    monkeypatch.setattr(campaign, "compiled", compiled)
+    for seed in range(150):
+        assert campaign.check(seed, 3, campaign.Tally()) == ""
+    assert runs > 100

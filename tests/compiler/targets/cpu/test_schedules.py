@@ -1,0 +1,126 @@
+"""Default schedules of plain kernels: reductions along rows use lanes, and what a row needs is computed with it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import weft
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from weft.compiler import tensor as te
+from weft.compiler.graph import Constant, Expr, TensorType, Var, call, evaluate
+from weft.compiler.targets.cpu.schedules import schedule_plain
+from weft.compiler.targets.loops.in_place import overwritable
+
+from .jit import random_arrays, run_compiled
+from .test_link import check, module_of
+
+REDUCTIONS = ("nn.reduce_sum", "nn.reduce_max", "nn.reduce_min", "nn.reduce_mean", "nn.softmax", "nn.arg_max")
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_reductions_along_any_axis(data: st.DataObject) -> None:
+    draw = data.draw
+    shape = tuple(draw(st.sampled_from([1, 2, 7, 16, 33, 100])) for _ in range(draw(st.integers(1, 3))))
+    axis = draw(st.integers(0, len(shape) - 1))
+    op = draw(st.sampled_from(REDUCTIONS))
+    x = Var("x", TensorType(shape, draw(st.sampled_from(["float32", "int32"])) if op.endswith("sum") else "float32"))
+    attrs = {"axis": axis} if op == "nn.softmax" else {"keepdims": draw(st.booleans())}
+    attrs |= {"axis": axis} if op == "nn.arg_max" else {"axes": (axis,)} if op != "nn.softmax" else {}
+    value: Expr = call(op, x, **attrs)
+    if value.dtype == "float32":
+        value = call("nn.add", value, value)
+    check(module_of(value, params=(x,)), draw(st.sampled_from([1, 2])))
+
+
+@pytest.mark.parametrize("op", ["nn.reduce_max", "nn.reduce_min", "nn.reduce_sum", "nn.softmax"])
+def test_infinite_values_and_nan_in_a_row(op: str) -> None:
+    x = Var("x", TensorType((6, 37), "float32"))
+    value = call(op, x, axis=1) if op == "nn.softmax" else call(op, x, axes=(1,), keepdims=False)
+    module = module_of(value, params=(x,))
+    given = np.random.default_rng(0).standard_normal((6, 37)).astype(np.float32)
+    given[0, 5], given[1, 36], given[2, 0], given[3] = np.nan, np.inf, -np.inf, -np.inf
+    given[4, 3], given[4, 4] = np.inf, -np.inf
+    with np.errstate(invalid="ignore"):
+        expected = evaluate(module, {"x": given})["out0"]
+    found = weft.load(weft.compile(module, target="cpu")).run({"x": given})["out0"]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def normalised(columns: int) -> te.Schedule:
+    """Each row less its mean."""
+    x, k = te.placeholder((5, columns), "float32", "x"), te.reduce_axis(columns, "k")
+    total = te.compute((5,), lambda i: te.sum(x[i, k], [k]), "total")
+    return te.create_schedule(te.compute((5, columns), lambda i, j: x[i, j] - total[i] / float(columns), "out"))
+
+
+def test_a_row_is_computed_as_a_whole_and_may_replace_its_operand() -> None:
+    schedule = normalised(70)
+    assert overwritable(schedule.func, 1, {}, 0) == (True,)
+    schedule_plain(schedule)
+    assert [loop.name for loop in schedule.get_loops("total")][:1] == ["out_i"] == [
+        loop.name for loop in schedule.get_loops("out")
+    ][:1]  # fmt: skip
+    assert "range(70, order='any')" in str(schedule)
+    assert overwritable(schedule.func, 1, {}, 0) == (True,)
+    arrays = random_arrays(schedule.func)
+    found = run_compiled(schedule.func, arrays, threads=2)["out"]
+    np.testing.assert_allclose(found, te.interpret(schedule.func, arrays)["out"], atol=1e-6)
+
+
+def test_what_several_rows_need_is_computed_before_them() -> None:
+    """A softmax over channels: a maximum belongs to a pixel, and rows are of pixels."""
+    x, k = te.placeholder((8, 6), "float32", "x"), te.reduce_axis(8, "k")
+    largest = te.compute((6,), lambda j: te.max(x[k, j], [k]), "largest")
+    schedule = te.create_schedule(te.compute((8, 6), lambda i, j: x[i, j] - largest[j], "out"))
+    schedule_plain(schedule)
+    assert not {loop.name for loop in schedule.get_loops("largest")} & {
+        loop.name for loop in schedule.get_loops("out")
+    }  # fmt: skip
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_transpositions_of_any_shape(data: st.DataObject) -> None:
+    draw = data.draw
+    shape = tuple(draw(st.sampled_from([1, 2, 3, 4, 5, 8, 9, 16, 20])) for _ in range(draw(st.integers(2, 4))))
+    perm = tuple(draw(st.permutations(range(len(shape)))))
+    x = Var("x", TensorType(shape, draw(st.sampled_from(["float32", "int32"]))))
+    check(module_of(call("transpose", x, perm=perm), params=(x,)), draw(st.sampled_from([1, 2])))
+
+
+@pytest.mark.parametrize(("rows", "columns", "size"), [(20, 13, 8), (8, 8, 8), (7, 30, 4), (3, 30, 0)])
+def test_squares_are_transposed_in_registers(rows: int, columns: int, size: int) -> None:
+    x = te.placeholder((2, rows, columns), "float32", "x")
+    schedule = te.create_schedule(te.compute((2, columns, rows), lambda n, i, j: x[n, j, i], "out"))
+    schedule_plain(schedule)
+    assert (f"transposed_tile_{size}" in str(schedule)) == bool(size)
+    arrays = random_arrays(schedule.func)
+    for found in (run_compiled(schedule.func, arrays)["out"], te.interpret(schedule.func, arrays)["out"]):
+        np.testing.assert_array_equal(found, arrays["x"].transpose(0, 2, 1))
+    assert overwritable(schedule.func, 1, {}, 0) == (False,)
+
+
+@pytest.mark.parametrize("columns", [8, 21])
+def test_pairs_of_rows_are_interleaved(columns: int) -> None:
+    x = te.placeholder((3, 2, columns), "float32", "x")
+    schedule = te.create_schedule(te.compute((3, columns, 2), lambda n, i, j: x[n, j, i], "out"))
+    schedule_plain(schedule)
+    assert f"interleaved_8_{columns}" in str(schedule)
+    arrays = random_arrays(schedule.func)
+    for found in (run_compiled(schedule.func, arrays)["out"], te.interpret(schedule.func, arrays)["out"]):
+        np.testing.assert_array_equal(found, arrays["x"].transpose(0, 2, 1))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.data())
+def test_conversions_into_blocks_and_back(data: st.DataObject) -> None:
+    """A convolution with padding between two conversions, over images and volumes."""
+    draw = data.draw
+    size = tuple(draw(st.sampled_from([1, 3, 4, 8, 13])) for _ in range(draw(st.integers(2, 3))))
+    channels, made = (draw(st.sampled_from([3, 4, 8, 16, 20])) for _ in range(2))
+    x = Var("x", TensorType((2, channels, *size), "float32"))
+    weights = Constant(np.random.default_rng(0).standard_normal((made, channels, *(1,) * len(size))).astype(np.float32))
+    pads = (*(0,) * (len(size) - 1), 1) * 2
+    check(module_of(call(f"nn.conv{len(size)}d", x, weights, pads=pads), params=(x,)))

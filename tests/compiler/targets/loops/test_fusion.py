@@ -1,0 +1,160 @@
+"""What becomes one kernel, what each limit of a target stops, and that no edge is left without a reason."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from weft.compiler.graph import Call, Constant, Expr, Function, Module, TensorType, TupleGet, Var, call, evaluate
+from weft.compiler.graph.visit import topological_order
+from weft.compiler.operators.random_graphs import random_graph
+from weft.compiler.targets.cpu.link import link
+from weft.compiler.targets.cpu.processor import FusionLimits, host_target, named_target
+from weft.compiler.targets.loops.fusion import Group, group_calls
+from weft.compiler.targets.loops.prepare import prepare
+from weft.runtime.cpu import CpuModule
+
+X = Var("x", TensorType((4, 8), "float32"))
+"""128 bytes."""
+
+
+def operators(groups: list[Group]) -> list[tuple[str, ...]]:
+    return [tuple(str(node.op) for node in group.members) for group in groups]
+
+
+def chain(length: int) -> Expr:
+    value: Expr = X
+    for number in range(length):
+        value = call("nn.add", value, Constant(np.float32(number)))
+    return value
+
+
+def test_a_value_joins_when_all_that_use_it_are_in_the_kernel() -> None:
+    v = call("nn.add", X, X)
+    swish = call("nn.multiply", v, call("nn.sigmoid", v))
+    assert operators(group_calls(swish, FusionLimits())) == [("nn.add", "nn.sigmoid", "nn.multiply")]
+
+
+def test_a_value_that_another_kernel_uses_is_written_to_memory() -> None:
+    v = call("nn.add", X, X)
+    total = call("nn.reduce_sum", v, axes=(1,), keepdims=True)
+    groups = group_calls(call("nn.divide", call("nn.exp", v), total), FusionLimits())
+    assert operators(groups) == [("nn.add",), ("nn.reduce_sum",), ("nn.exp", "nn.divide")]
+    assert [group.boundaries for group in groups] == [
+        (),
+        ("nn.add of unknown place: nn.reduce_sum stands first in its kernel",),
+        (
+            "nn.add of unknown place: 2 uses, 1 of them in this kernel",
+            "nn.reduce_sum of unknown place: its shape (4, 1) is not (4, 8)",
+        ),
+    ]
+
+
+def test_a_value_that_the_first_operator_reads_too_is_written_to_memory() -> None:
+    v = call("nn.add", X, X)
+    product = call("nn.matmul", v, Constant(np.ones((8, 8), np.float32)))
+    groups = group_calls(call("nn.add", product, v), FusionLimits())
+    assert operators(groups) == [("nn.add",), ("nn.matmul", "nn.add")]
+    assert groups[1].boundaries == ("nn.add of unknown place: 2 uses, 1 of them in this kernel",)
+
+
+def test_depth_is_the_number_of_operators_in_a_kernel() -> None:
+    groups = group_calls(chain(7), FusionLimits(depth=3))
+    assert [len(group.members) for group in groups] == [1, 3, 3]
+    stop = "nn.add of unknown place: the kernel has 3 operators, the most for this target (depth)"
+    assert [group.boundaries for group in groups] == [(), (stop,), (stop,)]
+
+
+def test_input_bytes_bound_what_is_alive_while_a_kernel_runs() -> None:
+    a, b, c = (Var(name, X.tensor_type) for name in "abc")
+    total = call("nn.add", call("nn.negative", a), call("nn.add", call("nn.negative", b), call("nn.negative", c)))
+    assert len(group_calls(total, FusionLimits(input_bytes=3 * 128))) == 1
+    groups = group_calls(total, FusionLimits(input_bytes=2 * 128))
+    assert operators(groups)[-1] == ("nn.negative", "nn.add")
+    assert groups[-1].boundaries == (
+        "nn.add of unknown place: the kernel would read 384 bytes, more than 256 (input_bytes)",
+    )
+
+
+def test_an_operator_that_reads_more_than_the_limit_by_itself_still_takes_what_adds_nothing() -> None:
+    v = call("nn.exp", call("nn.add", X, Var("y", X.tensor_type)))
+    assert operators(group_calls(v, FusionLimits(input_bytes=1))) == [("nn.add", "nn.exp")]
+
+
+def test_recomputing_must_be_worth_the_traffic_that_it_saves() -> None:
+    v = call("nn.exp", X)  # 16 operations a use, for 8 bytes that are neither written nor read
+    twice = call("nn.multiply", v, call("nn.negative", v))
+    assert len(group_calls(twice, FusionLimits(recompute_intensity=2))) == 1
+    groups = group_calls(twice, FusionLimits(recompute_intensity=1.9))
+    assert operators(groups) == [("nn.exp",), ("nn.negative", "nn.multiply")]
+    assert groups[1].boundaries == (
+        "nn.exp of unknown place: it would be computed 2 times: 2 operations for each byte saved, more than 1.9 "
+        "(recompute_intensity)",
+    )
+
+
+def test_repetitions_multiply_along_a_kernel() -> None:
+    value: Expr = X
+    for _ in range(12):  # computed 1, 2, 4, ... times
+        value = call("nn.multiply", value, call("nn.negative", value))
+    groups = group_calls(value, FusionLimits(recompute_intensity=4))
+    assert max(len(group.members) for group in groups) <= 2 * 6  # (2 ** 5 - 1) / 8 operations a byte
+    assert "it would be computed 64 times" in groups[-1].boundaries[0]
+
+
+def test_bytes_saved_are_those_of_members_that_are_not_results() -> None:
+    v = call("nn.add", X, X)
+    (group,) = group_calls(call("nn.multiply", v, call("nn.sigmoid", v)), FusionLimits())
+    assert group.saved_bytes == 128 * 3 + 128 * 2  # v: one write, two reads; its sigmoid: a write and a read
+    wide = call("nn.cast", call("nn.cast", X, to="float64"), to="bool")
+    (group,) = group_calls(wide, FusionLimits())
+    assert group.saved_bytes == 256 * 2
+
+
+def test_a_kernel_is_cut_where_the_fewest_bytes_cross() -> None:
+    data = Var("data", TensorType((1, 4, 6, 6), "int8"))
+    numbers = Constant(np.ones(8, np.int32))
+
+    def narrow(value: Expr) -> Expr:
+        return call("requantise", value, numbers, numbers, numbers)
+
+    one, other = (narrow(call("conv2d", data, Constant(np.full((8, 4, 1, 1), value, np.int8)))) for value in (1, 2))
+    both = call("multiply_accumulate", call("multiply_immediate", one, weight=3), other, weight=5)
+    first, second = group_calls(narrow(both), FusionLimits())
+    assert operators([first]) == [("conv2d", "requantise")]  # not the sums, nor the product, of four bytes each
+    assert second.boundaries == (
+        "requantise of unknown place: the kernel has conv2d already; cut where the fewest bytes cross",
+    )
+
+
+def test_small_processors_have_other_limits() -> None:
+    assert named_target("armv7a").fusion.input_bytes < host_target().fusion.input_bytes
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10_000), st.builds(FusionLimits, st.integers(1, 9), st.sampled_from([0, 500, 10**9]),
+                                         st.sampled_from([0.0, 0.5, 4.0])))  # fmt: skip
+def test_every_edge_is_inside_of_a_kernel_or_has_a_reason(seed: int, limits: FusionLimits) -> None:
+    body = prepare(random_graph(seed).module).main.body
+    groups = group_calls(body, limits)
+    members = [member for group in groups for member in group.members]
+    assert len(members) == len(set(members))
+    assert set(members) == {node for node in topological_order(body) if isinstance(node, Call)}
+    done: set[Expr] = set()
+    for group in groups:
+        made = [value for value in group.inputs if isinstance(value, Call | TupleGet)]
+        assert len(group.boundaries) == len(made)
+        assert all(stop.split(": ", 1)[1] for stop in group.boundaries)
+        assert all(value in done for value in made if isinstance(value, Call))  # producers come first
+        assert group.root not in group.inputs
+        assert len(group.members) <= limits.depth or group.reason
+        done.add(group.root)
+
+
+def test_a_long_chain_becomes_several_kernels() -> None:
+    module = Module(Function((X,), chain(500)))
+    values = {"x": np.ones(X.shape, np.float32)}
+    model = link(module, host_target(), 1)
+    assert len(model.layers) == -(-500 // host_target().fusion.depth)
+    for found, wanted in zip(CpuModule(model).run(values).values(), evaluate(module, values).values(), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)

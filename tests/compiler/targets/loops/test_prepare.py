@@ -1,0 +1,97 @@
+"""Empty tensors on a CPU: what depends on nothing else is known when a model is compiled, and nothing runs for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import weft
+from weft.compiler.graph import (
+    Attrs,
+    Constant,
+    Expr,
+    Function,
+    Module,
+    TensorType,
+    Tuple,
+    Var,
+    call,
+    calls,
+    evaluate,
+    topological_order,
+)
+from weft.compiler.operators.random_graphs import random_graph
+from weft.compiler.targets.loops.prepare import prepare
+
+NOTHING = Var("nothing", TensorType((0, 3), "float32"))
+ROWS = Var("rows", TensorType((2, 3), "float32"))
+POWERS = call("nn.exp", NOTHING)
+SUM = call("nn.reduce_sum", POWERS, axes=(0,))
+ONES = Constant(np.ones(3, np.float32))
+PLACES = Constant(np.zeros((0, 1), np.int64))
+
+
+def module_of(*results: Expr) -> Module:
+    names = tuple(f"out{number}" for number in range(len(results)))
+    body = results[0] if len(results) == 1 else Tuple(results)
+    return Module(Function((NOTHING, ROWS), body, Attrs({"name": "main", "outputs": names})))
+
+
+def values() -> dict[str, Any]:
+    return {"nothing": np.zeros((0, 3), np.float32), "rows": np.arange(6, dtype=np.float32).reshape(2, 3)}
+
+
+@pytest.mark.parametrize(
+    ("result", "kinds"),
+    [
+        (NOTHING, []),
+        (POWERS, []),
+        (SUM, []),
+        (call("nn.add", SUM, ONES), []),
+        (call("nn.reduce_max", NOTHING, axes=(0,)), []),
+        (call("nn.matmul", call("transpose", NOTHING, perm=(1, 0)), POWERS), []),
+        (call("concat", POWERS, ROWS, NOTHING, axis=0), []),
+        (call("concat", ROWS, NOTHING, ROWS, axis=0), ["plain"]),
+        (call("nn.add", ROWS, call("nn.negative", SUM)), ["plain"]),
+        (call("slice", ROWS, starts=(0, 0), sizes=(0, 3), steps=(1, 1)), []),
+        (call("gather", ROWS, Constant(np.zeros((0, 2), np.int64)), axis=0), []),
+        (call("scatter_nd", ROWS, PLACES, NOTHING), ["numpy"]),
+    ],
+)
+def test_nothing_runs_for_tensors_without_elements(result: Expr, kinds: list[str]) -> None:
+    module = module_of(result, POWERS)
+    model = weft.compile(module, target="cpu")
+    assert isinstance(model, weft.CpuModel)
+    assert [layer.kind for layer in model.layers] == kinds
+    found = weft.load(model).run(values())
+    for name, array in evaluate(module, values()).items():
+        assert found[name].dtype == array.dtype
+        np.testing.assert_array_equal(found[name], array)
+
+
+def test_weights_that_are_quantised_alone_make_a_fast_convolution() -> None:
+    image = Var("image", TensorType((1, 16, 6, 6), "float32"))
+    integers = Constant(np.arange(-64, 64, dtype=np.int8).reshape(8, 16, 1, 1))
+    weights = call("dequantise", integers, Constant(np.float32([0.5])[0]), Constant(np.int8([3])[0]), axis=0)
+    module = Module(Function((image,), call("nn.conv2d", image, weights), Attrs({"name": "main", "outputs": ("out",)})))
+    model = weft.compile(module, target="cpu")
+    assert isinstance(model, weft.CpuModel)
+    assert [layer.kind for layer in model.layers if layer.operators] == ["convolution"]
+    given = {"image": np.random.default_rng(0).standard_normal((1, 16, 6, 6), np.float32)}
+    expected = evaluate(module, given)["out"]
+    np.testing.assert_allclose(weft.load(model).run(given)["out"], expected, rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_values_stay_and_a_graph_without_empty_tensors_is_left_alone(seed: int) -> None:
+    graph = random_graph(seed)
+    before, after = graph.module, prepare(graph.module)
+    expected, found = (evaluate(module, graph.inputs) for module in (before, after))
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name].astype(np.float64), array.astype(np.float64))
+    kinds = [node.type for node in topological_order(before.main.body)]
+    is_known = any(all(isinstance(arg, Constant) for arg in node.args) for node in calls(before.main.body))
+    if not is_known and all(kind.size for kind in kinds if isinstance(kind, TensorType)):
+        assert after.main.body is before.main.body
+    assert all(0 not in arg.shape for node in calls(after.main.body) for arg in node.args)

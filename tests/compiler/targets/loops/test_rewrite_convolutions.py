@@ -1,0 +1,69 @@
+"""Transposed and padded convolutions as plain ones: the same values, and no multiplications with what is zero."""
+
+from __future__ import annotations
+
+from math import prod
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from weft.compiler.graph import Call, Constant, Expr, TensorType, Var, call, calls
+from weft.compiler.targets.loops.prepare import prepare
+from weft.compiler.targets.loops.rewrite_convolutions import as_plain_images
+
+from ..cpu.test_link import check, floats, kinds, module_of
+
+
+def transposed(x: Expr, weights: Constant, factors: tuple[int, int], pads: tuple[int, ...], groups: int = 1) -> Expr:
+    """As the front end writes it."""
+    return call("nn.conv2d", call("pad", call("dilate", x, factors=factors), pads=pads), weights, groups=groups)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_transposed_convolutions(data: st.DataObject) -> None:
+    draw = data.draw
+    groups = draw(st.sampled_from([1, 1, 2]))
+    taken, made = draw(st.sampled_from([1, 3, 8])), draw(st.sampled_from([1, 4, 5]))
+    size, factors, kernel = ((draw(st.integers(1, most)), draw(st.integers(1, most))) for most in (6, 3, 5))
+    # As many pads as the front end gives (kernel - 1), fewer, and more.
+    pads = tuple(max(0, kernel[axis % 2] - 1 + draw(st.integers(-2, 2))) for axis in range(4))
+    spread = [(size[axis] - 1) * factors[axis] + 1 + pads[axis] + pads[2 + axis] for axis in (0, 1)]
+    if spread[0] < kernel[0] or spread[1] < kernel[1]:
+        return
+    x = Var("x", TensorType((draw(st.integers(1, 2)), groups * taken, *size), "float32"))
+    value = transposed(x, floats(groups * made, taken, *kernel), factors, pads, groups)
+    check(module_of(call("nn.add", value, floats(1, groups * made, 1, 1)), params=(x,)))
+
+
+def test_one_that_doubles_an_image_multiplies_each_weight_once_a_datum() -> None:
+    x = Var("x", TensorType((1, 16, 5, 7), "float32"))
+    module = module_of(transposed(x, floats(8, 16, 4, 4), (2, 2), (2, 2, 2, 2)), params=(x,))
+    operators = [str(node.op) for node in calls(prepare(module).main.body)]
+    assert operators[0] == "nn.conv2d"
+    assert "dilate" not in operators
+    assert "pad" not in operators
+    model = check(module)
+    (layer,) = (layer for layer in model.layers if layer.kind == "convolution")
+    assert layer.macs == prod((16, 8, 4, 4)) * (5 + 1) * (7 + 1)  # each phase begins or ends one pixel outside
+
+
+def test_padding_becomes_the_convolution_s_own() -> None:
+    x = Var("x", TensorType((1, 4, 5, 7), "float32"))
+    padded = call("pad", x, pads=(0, 1, 2, 0, 3, 4))
+    value = call("nn.conv2d", padded, floats(8, 4, 3, 3), pads=(1, 0, 0, 1))
+    assert isinstance(value, Call)
+    changed = as_plain_images(value)
+    assert isinstance(changed, Call)
+    assert changed.args[0] == x
+    assert changed.attr("pads") == (2, 2, 3, 5)
+    assert kinds(check(module_of(value, params=(x,)))).count("plain") == 0
+
+
+def test_what_is_not_padded_with_zeros_or_not_around_the_image_stays() -> None:
+    x = Var("x", TensorType((1, 4, 5, 7), "float32"))
+    for attrs in ({"pads": (1, 1, 1, 1), "value": 2.0}, {"pads": (1, 0, 0, 1, 0, 0)}):
+        padded = call("pad", x, **attrs)
+        value = call("nn.conv2d", padded, floats(8, padded.shape[1], 3, 3))
+        assert isinstance(value, Call)
+        assert as_plain_images(value) is None
+        check(module_of(value, params=(x,)))
