@@ -1,0 +1,261 @@
+"""What the compiler hands over, whatever the target: steps on devices, the memory that they use, and an account of it.
+
+A `CompiledModel` is a list of steps that hand each other named values. A `HostStep` runs a `HostProgram`: kernels of
+loop IR on this machine's processor, and NumPy where there is no kernel. A `CoreStep` runs a program on the accelerator.
+A model for a CPU is one host step; one for the accelerator has both kinds in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ..hw.config import CoreConfig
+from .graph.dtypes import numpy_dtype
+from .graph.ir import Function
+from .graph.symbolic import SymbolicInput, SymbolicTypes
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """A named tensor, such as an input of a model."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape) * numpy_dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One kernel, one NumPy operator or one fused function on the core, for tables and traces."""
+
+    name: str
+    nodes: tuple[str, ...]  # the user's nodes that it does the work of
+    kind: str  # of kernel: "conv2d", "depthwise_conv2d" and so on; "convolution", "blocked", "plain"; "numpy"
+    device: Literal["core", "cpu", "numpy"]
+    output: str  # name of the value that it makes; empty for a change of layout
+    shape: tuple[int, ...]  # logical shape of the output
+    macs: int  # useful multiply-accumulates of the model, no padding counted
+    reason: str = ""  # why it is not compiled for the target that was asked for; empty if it is
+    operators: tuple[str, ...] = ()
+    bytes_loaded: int = 0  # from DRAM by the core
+    bytes_stored: int = 0
+    boundaries: tuple[str, ...] = ()  # operands that were not fused, and why
+    saved_bytes: int = 0  # memory traffic that there would be if its operators were not fused
+    schedule: str = ""  # readable trace of the schedule
+
+
+# The host's part
+
+
+@dataclass(frozen=True)
+class Place:
+    """Memory of a plain tensor during a run of a host program.
+
+    ``number``: which input or output of the program (0 for the arena and the constants). ``offset``: bytes from its
+    beginning, or from that of the arena or the constants.
+    """
+
+    kind: Literal["arena", "constant", "input", "output"]
+    number: int
+    offset: int
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape) * numpy_dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class KernelCode:
+    """A kernel as scheduled loop IR, from which machine code is made where the model is loaded.
+
+    ``symbol``: its name, which stands for its content. ``text``: the function, as `tensor.function_text` prints it.
+    ``windows``: strides, in elements, of parameters that are the inside of a larger tensor. ``nbytes``: bytes that may
+    be touched from where each parameter starts. ``workspace_bytes`` and ``parts``: memory of its own, and counters of
+    work, for the program's number of threads.
+    """
+
+    symbol: str
+    text: str = field(repr=False)
+    windows: Mapping[str, tuple[int, ...]]
+    nbytes: tuple[int, ...]
+    workspace_bytes: int
+    parts: int
+
+
+@dataclass(frozen=True)
+class LaunchStep:
+    """One run of a kernel. ``arguments``: a place for each of its parameters; ``workspace``: offset in the arena."""
+
+    symbol: str
+    arguments: tuple[Place, ...]
+    workspace: int | None
+    layer: int  # index in the program's layers
+
+
+@dataclass(frozen=True)
+class NumpyStep:
+    """An operator that NumPy runs, through its meaning in the graph."""
+
+    function: Function
+    inputs: tuple[Place, ...]
+    outputs: tuple[Place, ...]
+    layer: int
+
+
+@dataclass(frozen=True)
+class CopyStep:
+    """A tensor that is needed in a second place."""
+
+    source: Place
+    target: Place
+
+
+@dataclass(frozen=True)
+class CheckStep:
+    """Indices that machine code is about to trust: each must be in ``-size..size-1``. There is one size for all, or one
+    for each number along the last axis. ``node`` is the user's."""
+
+    indices: Place
+    sizes: tuple[int, ...]
+    node: str
+
+
+@dataclass(frozen=True)
+class ArenaTensor:
+    """A tensor, or workspace of a kernel, in the arena: its bytes are its own from step ``first`` to step ``last``.
+
+    ``reuses``: the number in ``HostProgram.memory`` of a tensor of equal size whose bytes this one reuses, element over
+    element; both are alive only in the step that writes it. None if it has a place of its own.
+    """
+
+    name: str
+    offset: int
+    nbytes: int
+    first: int
+    last: int
+    reuses: int | None
+
+
+@dataclass(frozen=True)
+class HostProgram:
+    """Kernels and NumPy operators that run one after another on the host's processor.
+
+    ``processor``: what the schedules were made for; machine code is made for the processor that runs them.
+    """
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    kernels: tuple[KernelCode, ...]
+    steps: tuple[LaunchStep | NumpyStep | CopyStep | CheckStep, ...]
+    layers: tuple[Layer, ...]
+    constants: npt.NDArray[np.uint8] = field(repr=False)
+    arena_bytes: int
+    memory: tuple[ArenaTensor, ...] = field(repr=False)
+    threads: int
+    processor: str
+
+
+@dataclass(frozen=True)
+class HostStep:
+    """A run of a host program. ``inputs`` and ``outputs``: the values that the program's tensors are, in its order."""
+
+    program: HostProgram
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    first_layer: int  # in the model's layers, where those of the program begin
+
+
+# The core's part
+
+
+@dataclass(frozen=True)
+class TensorSlot:
+    """A tensor in the DMA window: ``offset`` in bytes from the window's base, packed ``shape``."""
+
+    name: str
+    offset: int
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape) * numpy_dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class ConstantSegment:
+    """Bytes that are written into the window once, when the model is loaded: packed weights, parameters."""
+
+    name: str
+    offset: int
+    data: npt.NDArray[np.uint8] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class CorePart:
+    """What a core has to hold: the window's size, tensors and constants in it."""
+
+    config: CoreConfig
+    window_bytes: int
+    slots: Mapping[str, TensorSlot]
+    constants: tuple[ConstantSegment, ...]
+
+
+@dataclass(frozen=True)
+class CoreStep:
+    """One program on the core. Inputs and outputs are names of tensor slots.
+
+    ``layer_of`` and ``tile_of`` give, for each instruction, the index of its layer in the model and the running number
+    of its tile there, so that a cycle can be traced back to the node that caused it.
+    """
+
+    program: npt.NDArray[np.uint8] = field(repr=False)
+    program_offset: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    layer_of: npt.NDArray[np.int32] = field(repr=False)
+    tile_of: npt.NDArray[np.int32] = field(repr=False)
+
+
+# The whole
+
+
+@dataclass(frozen=True)
+class CompiledModel:
+    """A model compiled for one target. ``core`` is None where nothing runs on an accelerator."""
+
+    name: str
+    target: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    steps: tuple[CoreStep | HostStep, ...]
+    layers: tuple[Layer, ...]
+    core: CorePart | None = None
+    statistics: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OpenModel:
+    """A model with open sizes: it is compiled for each size when that is first needed.
+
+    ``types``: of every tensor, for any size. ``at``: compiles it for sizes by symbol.
+    """
+
+    name: str
+    target: str
+    inputs: tuple[SymbolicInput, ...]
+    outputs: tuple[str, ...]
+    types: SymbolicTypes = field(repr=False)
+    at: Callable[[Mapping[str, int]], CompiledModel] = field(repr=False, compare=False)
