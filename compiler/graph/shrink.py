@@ -54,7 +54,7 @@ def _module(body: Expr, inputs: Mapping[str, Array], attrs: Attrs | None = None)
     """A module of what ``body`` needs, and of the inputs those that it uses."""
     params = tuple({node.name: node for node in topological_order(body) if isinstance(node, Var)}.values())
     function = Function(params, body, attrs or Attrs({"name": "main"}))
-    return Module(function), {param.name: inputs[param.name] for param in params}
+    return Module(function, module.stage), {param.name: inputs[param.name] for param in params}
 
 
 def describe(module: Module, inputs: Mapping[str, Array]) -> str:
