@@ -37,8 +37,8 @@ class Pass:
     """A function of modules with a name.
 
     ``needs``: passes that must have run before. ``stage``: the module's stage (`legality.STAGES`) from this
-    pass on; empty when it does not change. ``tolerance``: by how much results may differ from before, as a fraction of the
-    largest output; 0 for a pass that keeps every bit.
+    pass on; empty when it does not change. ``tolerance``: by how much results may differ from before, as a fraction of
+    the largest output; 0 for a pass that keeps every bit.
     """
 
     name: str
