@@ -162,7 +162,7 @@ def _call_text(node: Call, args: list[str]) -> str:
 
 
 def _span_text(span: Span) -> str:
-    if span == UNKNOWN:
+    if not span:
         return ""
     nodes = ", ".join(json.dumps(node) for node in span.nodes)
     return f"  # {nodes}" + (f" -> {json.dumps(span.tensor)}" if span.tensor else "")
