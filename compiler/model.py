@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import WeftError
 from ..hw.config import CoreConfig
 from .graph.dtypes import numpy_dtype
 from .graph.ir import Function
@@ -244,6 +245,23 @@ class CompiledModel:
     layers: tuple[Layer, ...]
     core: CorePart | None = None
     statistics: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def on_core(self) -> CorePart:
+        """What the core has to hold; WeftError where nothing runs on one."""
+        if self.core is None:
+            raise WeftError(f"nothing of {self.name!r} runs on a core", hint="compile it with target 'accel'")
+        return self.core
+
+    @property
+    def config(self) -> CoreConfig:
+        """The core that the model is compiled for; WeftError where nothing runs on one."""
+        return self.on_core.config
+
+    @property
+    def programs(self) -> tuple[CoreStep, ...]:
+        """The programs for the core, in the order of their running."""
+        return tuple(step for step in self.steps if isinstance(step, CoreStep))
 
 
 @dataclass(frozen=True)

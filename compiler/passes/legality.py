@@ -36,6 +36,9 @@ STAGES: dict[str, Stage] = {
         Stage("integer", _INTEGER | _MOVES, frozenset(), True),
         Stage("fused", _MOVES, _INTEGER, True),
         Stage("packed", frozenset(), _PACKED - {"pack", "unpack"}, True),
+        Stage("host", frozenset(), frozenset(), True),
+        Stage("operators", _FLOAT | _SOURCE_MOVES | _INTEGER | {"quantise", "dequantise", "pack", "unpack", "unfold",
+                                                               "to_signed", "to_unsigned"}, frozenset(), False),
     )
 }
 

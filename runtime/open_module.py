@@ -1,32 +1,33 @@
-"""Running a model whose inputs leave sizes open, on this machine's processor: one compiled module for each size."""
+"""Running a model whose inputs leave sizes open: one compiled module for each size."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from ..compiler.compiled_symbolic import SymbolicCpuModel
 from ..compiler.graph import GraphError
 from ..compiler.graph.symbolic import bind_sizes
-from .cpu import CpuModule
+from ..compiler.model import CompiledModel, OpenModel
 from .errors import InputError
 from .inputs import Array, named_inputs
+from .module import LoadedModule
 
 SIZES_KEPT = 4
 """Modules that are kept for their next run, by default. Each has its own copy of the packed weights."""
 
 
-class SymbolicCpuModule:
+class OpenModule:
     """A model with open sizes, ready to run for any. It is compiled at the first use of a size, with the kernels that
-    are on disk already, and kept until ``kept`` other sizes have run."""
+    are on disk already, and kept until ``kept`` other sizes have run. Threads may share it."""
 
-    def __init__(self, model: SymbolicCpuModel, kept: int = SIZES_KEPT) -> None:
+    def __init__(self, model: OpenModel, load: Callable[[CompiledModel], LoadedModule], kept: int = SIZES_KEPT) -> None:
         if kept < 1:
             raise InputError(f"kept is {kept}, but must be at least 1")
         self.model = model
+        self._load = load
         self._kept = kept
-        self._modules: OrderedDict[tuple[int, ...], CpuModule] = OrderedDict()
+        self._modules: OrderedDict[tuple[int, ...], LoadedModule] = OrderedDict()
         self._symbols = model.types.symbols
         self._lock = threading.Lock()
 
@@ -37,16 +38,16 @@ class SymbolicCpuModule:
             return tuple(dict(zip(self._symbols, key, strict=True)) for key in self._modules)
 
     def run(
-        self, inputs: Mapping[str, Array] | Array, outputs: Mapping[str, Array] | None = None
+        self, inputs: Mapping[str, Array] | Array, outputs: Mapping[str, Array] | None = None, *, trace: bool = False
     ) -> dict[str, Array]:
-        """Run the model once, for the sizes of these inputs; else as :meth:`CpuModule.run`.
+        """Run the model once, for the sizes of these inputs; else as :meth:`LoadedModule.run`.
 
         Raises :class:`InputError` for data that does not fit, also where two inputs disagree about a symbol.
         """
         values = named_inputs(inputs, [each.name for each in self.model.inputs])
-        return self.specialised(values).run(values, outputs)
+        return self.specialised(values).run(values, outputs, trace=trace)
 
-    def specialised(self, inputs: Mapping[str, Array]) -> CpuModule:
+    def specialised(self, inputs: Mapping[str, Array]) -> LoadedModule:
         """The module for the sizes of these inputs, compiled if it is not there."""
         try:
             sizes = bind_sizes(self.model.inputs, {name: value.shape for name, value in inputs.items()})
@@ -54,11 +55,11 @@ class SymbolicCpuModule:
             raise InputError(error.message, hint=error.hint) from None
         return self.at(sizes)
 
-    def at(self, sizes: Mapping[str, int]) -> CpuModule:
+    def at(self, sizes: Mapping[str, int]) -> LoadedModule:
         """The module for sizes by symbol, compiled if it is not there."""
         key = tuple(sizes[symbol] for symbol in self._symbols)
         with self._lock:
-            module = self._modules.pop(key, None) or CpuModule(self.model.at(sizes))
+            module = self._modules.pop(key, None) or self._load(self.model.at(sizes))
             self._modules[key] = module
             while len(self._modules) > self._kept:
                 self._modules.popitem(last=False)
