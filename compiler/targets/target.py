@@ -35,9 +35,9 @@ class Job:
     dump: Dump | None = None
 
 
-def option(default: Any, help_text: str) -> Any:
-    """A field of a target's options: its default, and what it does in one sentence."""
-    return field(default=default, metadata={"help": help_text})
+def option(default: Any, help_text: str, *, short: str = "") -> Any:
+    """A field of a target's options: its default, what it does in one sentence, and a short flag of the command."""
+    return field(default=default, metadata={"help": help_text, "short": (short,) if short else ()})
 
 
 class Target(Protocol):

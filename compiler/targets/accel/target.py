@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ....hw.config import CoreConfig, named_config
+from ....hw.config import NAMED, CoreConfig, load_config
 from ...graph.ir import Module
 from ...model import CompiledModel, HostCode, HostProgram
 from ...operators.packed_layout import Blocks
@@ -22,7 +22,7 @@ from .passes import accel_passes
 class AccelOptions:
     """What only the accelerator's compilation asks for."""
 
-    config: CoreConfig | str = option("pynq", "The core: a named configuration, or one of your own.")
+    config: CoreConfig | str = option("pynq", f"The core: {', '.join(NAMED)}, or a JSON file with the fields of CoreConfig.", short="-c")
     vthreads: int = option(2, "Virtual threads: tiles in flight at once, which hide latency.")
     threads: int = option(1, "Threads of the host that share the work of what the core lacks.")
 
@@ -32,7 +32,7 @@ class AccelOptions:
 
     @property
     def core(self) -> CoreConfig:
-        return named_config(self.config) if isinstance(self.config, str) else self.config
+        return load_config(self.config) if isinstance(self.config, str) else self.config
 
 
 class Accel:
