@@ -33,6 +33,11 @@ class Device(ABC):
     def __init__(self, config: CoreConfig) -> None:
         self.config = config
 
+    @property
+    def has_time(self) -> bool:
+        """Whether the results of runs carry cycles, and on request a trace."""
+        return False
+
     @abstractmethod
     def allocate(self, window_bytes: int) -> None:
         """Make a zeroed DMA window of this size; what was in an earlier one is gone."""
@@ -105,6 +110,10 @@ class FsimDevice(Device):
         self._simulator = FunctionalSimulator(config, 0)
         self._predictor = Predictor(config, dram or DramModel()) if timing else None
 
+    @property
+    def has_time(self) -> bool:
+        return self._predictor is not None
+
     def allocate(self, window_bytes: int) -> None:
         self._simulator = FunctionalSimulator(self.config, window_bytes, check_races=self._check_races)
 
@@ -130,6 +139,10 @@ class RtlDevice(Device):
         self._dram = dram or DramModel()
         self._progress = progress
         self._simulator: RtlSimulator | None = None
+
+    @property
+    def has_time(self) -> bool:
+        return True
 
     def allocate(self, window_bytes: int) -> None:
         self._simulator = RtlSimulator(self.config, window_bytes, dram=self._dram, progress=self._progress)
