@@ -49,6 +49,11 @@ class Device(ABC):
         self.progress: Progress = progress or (lambda _: None)
         self._counters: Mapping[Engine, Mapping[CycleClass, int]] = {}
 
+    @property
+    def has_time(self) -> bool:
+        """Whether the results of runs carry cycles, and on request a trace."""
+        return False
+
     @abstractmethod
     def allocate(self, window_bytes: int) -> None:
         """Make a zeroed DMA window of this size; what was in an earlier one is gone."""
@@ -138,6 +143,10 @@ class FsimDevice(LocalDevice):
         self._simulator = FunctionalSimulator(config, 0)
         self._predictor = Predictor(config, dram or DramModel()) if timing else None
 
+    @property
+    def has_time(self) -> bool:
+        return self._predictor is not None
+
     def allocate(self, window_bytes: int) -> None:
         self._simulator = FunctionalSimulator(self.config, window_bytes, check_races=self._check_races)
 
@@ -163,6 +172,10 @@ class RtlDevice(LocalDevice):
         super().__init__(config, progress=progress)
         self._dram = dram or DramModel()
         self._simulator: RtlSimulator | None = None
+
+    @property
+    def has_time(self) -> bool:
+        return True
 
     def allocate(self, window_bytes: int) -> None:
         self._simulator = RtlSimulator(self.config, window_bytes, dram=self._dram, progress=self.progress)

@@ -22,6 +22,8 @@ from .inputs import named_inputs
 Array = npt.NDArray[Any]
 LoadHost = Callable[[HostProgram], HostExecutor]
 
+HOW_TO_TRACE = "run(..., trace=True) on a device that has time, such as 'fsim' or 'rtl'"
+
 
 @dataclass(frozen=True)
 class StepRun:

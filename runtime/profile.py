@@ -178,29 +178,32 @@ def memory_cycles(config: CoreConfig, dram: DramModel, read: int, written: int) 
     return max(shared, -(-read // config.bus_bytes), -(-written // config.bus_bytes))
 
 
+def layer_profile_records(profile: Profile) -> list[dict[str, Any]]:
+    """All figures of every layer as flat records."""
+    return [
+        {
+            "model": profile.name,
+            "config": profile.config.name,
+            "device": profile.device,
+            "layer": item.layer.name,
+            "nodes": list(item.layer.nodes),
+            "kind": item.layer.kind,
+            "cycles": item.cycles,
+            "macs": item.layer.macs,
+            "utilisation": round(profile.utilisation(item.layer.macs, item.cycles), 4),
+            "dram_bytes": item.dram_bytes,
+            "verdict": item.verdict,
+            **{f"cycles_{cause.name.lower()}": item.causes[cause] for cause in Cause},
+            **{f"gemm_{name}": count for name, count in item.gemm.items()},
+            "bound_compute": item.bounds.compute,
+            "bound_array": item.bounds.array,
+            "bound_vector": item.bounds.vector,
+            "bound_memory": item.bounds.memory,
+        }
+        for item in profile.layers
+    ]
+
+
 def write_json(profile: Profile, path: Path) -> None:
-    """Write the figures of every layer as flat records."""
-    records: list[dict[str, Any]] = []
-    for item in profile.layers:
-        records.append(
-            {
-                "model": profile.name,
-                "config": profile.config.name,
-                "device": profile.device,
-                "layer": item.layer.name,
-                "nodes": list(item.layer.nodes),
-                "kind": item.layer.kind,
-                "cycles": item.cycles,
-                "macs": item.layer.macs,
-                "utilisation": round(profile.utilisation(item.layer.macs, item.cycles), 4),
-                "dram_bytes": item.dram_bytes,
-                "verdict": item.verdict,
-                **{f"cycles_{cause.name.lower()}": item.causes[cause] for cause in Cause},
-                **{f"gemm_{name}": count for name, count in item.gemm.items()},
-                "bound_compute": item.bounds.compute,
-                "bound_array": item.bounds.array,
-                "bound_vector": item.bounds.vector,
-                "bound_memory": item.bounds.memory,
-            }
-        )
-    path.write_text(json.dumps(records, indent=1) + "\n")
+    """Write :func:`layer_profile_records`."""
+    path.write_text(json.dumps(layer_profile_records(profile), indent=1) + "\n")

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from ..hw.interfaces import CycleClass
 from ..hw.isa import HEADER, Engine, Opcode
 from .errors import DeviceError
-from .module import StepRun
+from .module import HOW_TO_TRACE, StepRun
 
 Integers = npt.NDArray[np.int64]
 
@@ -113,7 +113,7 @@ class ProgramCycles:
     def __init__(self, run: StepRun, queue_depth: int) -> None:
         if run.result.trace is None or run.result.cycles is None or not len(run.result.trace.activity):
             raise DeviceError(
-                "the run recorded no trace, so its cycles cannot be accounted for", hint="run(..., trace=True) on 'rtl'"
+                "the run recorded no trace, so its cycles cannot be accounted for", hint=HOW_TO_TRACE
             )
         self.cycles = run.result.cycles
         self._queue_depth = queue_depth

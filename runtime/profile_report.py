@@ -1,132 +1,148 @@
-"""The profile as tables: where each layer's cycles went, what it could reach, what other hardware would change."""
+"""The profile as records and tables: where each layer's cycles went, what it could reach, what other hardware changes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.text import Text
 
-from .profile import LayerProfile, Profile
+from .colours import CAUSE_NAMES
+from .profile import Profile
 from .profile_cycles import Cause
 from .profile_whatif import Outcome
-
-CAUSE_HEADINGS = {
-    Cause.ARRAY: "array works",
-    Cause.RAMP: "ramp",
-    Cause.INPUTS: "activations",
-    Cause.WEIGHTS: "weights",
-    Cause.STORES: "stores",
-    Cause.VECTOR: "vector",
-    Cause.TOKENS: "tokens",
-    Cause.INSTRUCTIONS: "instructions",
-}
+from .tables import Column, Record, count, records_table, share, total_of, words
 
 _GEMM_CLASSES = (
     *("busy", "token_load", "token_loadw", "token_vector", "token_store"),
     *("memory", "instruction", "conflict", "send", "idle"),
 )
+_NONE = "·"
 
 
-def cause_table(profile: Profile) -> Table:
-    """For each layer its cycles by what the array did or, through all waits, waited for; a row sums to its cycles."""
-    table = _table(
-        f"{profile.name} on {profile.config.name}, device {profile.device}: why is it slow (cycles)",
-        ["layer"], ["cycles", "utilisation", *CAUSE_HEADINGS.values()], ["verdict"],
-    )  # fmt: skip
-    for item in profile.layers:
-        share = f"{profile.utilisation(item.layer.macs, item.cycles):.1%}" if item.layer.macs else "-"
-        counts = [_count(item.causes[cause]) for cause in CAUSE_HEADINGS]
-        table.add_row(item.layer.name, _count(item.cycles), share, *counts, item.verdict)
-    table.add_section()
-    sums = [sum(item.causes[cause] for item in profile.layers) for cause in CAUSE_HEADINGS]
-    share = f"{profile.utilisation(profile.macs, profile.cycles):.1%}"
-    table.add_row("total", _count(profile.cycles), share, *map(_count, sums), "")
-    table.add_row("", "", "", *(f"{count / profile.cycles:.1%}" if count else "" for count in sums), "")
-    return table
+def cause_records(profile: Profile) -> list[Record]:
+    """For each layer its cycles by what the array did or, through all waits, waited for; these sum to its cycles."""
+    return [
+        {
+            "layer": item.layer.name,
+            "cycles": item.cycles,
+            "utilisation": profile.utilisation(item.layer.macs, item.cycles) if item.layer.macs else None,
+            **{cause.name.lower(): item.causes[cause] for cause in Cause},
+            "verdict": item.verdict,
+        }
+        for item in profile.layers
+    ]
 
 
-def bound_table(profile: Profile) -> Table:
-    """For each layer what it needs at least, and how far from that it is."""
-    table = _table(
-        "what each layer needs at least (cycles)",
-        ["layer", "kind"],
-        ["useful MACs", "with padding", "vector", "memory", "DRAM bytes", "MACs/byte", "cycles", "of the bound"],
-        ["bound by"],
-    )
-    for item in profile.layers:
-        bounds = item.bounds
-        table.add_row(
-            item.layer.name,
-            item.layer.kind,
-            _count(bounds.compute),
-            _count(bounds.array),
-            _count(bounds.vector),
-            _count(bounds.memory),
-            f"{item.dram_bytes:,}",
-            f"{item.layer.macs / item.dram_bytes:.1f}" if item.layer.macs and item.dram_bytes else "-",
-            _count(item.cycles),
-            f"{item.cycles / bounds.limit:.2f}x" if bounds.limit else "-",
-            bounds.kind,
-        )
-    table.add_section()
-    sums = [_sum(profile, lambda item: item.bounds.compute), _sum(profile, lambda item: item.bounds.array)]
-    sums += [_sum(profile, lambda item: item.bounds.vector), _sum(profile, lambda item: item.bounds.memory)]
-    traffic, limit = _sum(profile, lambda item: item.dram_bytes), _sum(profile, lambda item: item.bounds.limit)
-    table.add_row(
-        "total", "", *map(_count, sums), f"{traffic:,}", f"{profile.macs / traffic:.1f}" if traffic else "-",
-        _count(profile.cycles), f"{profile.cycles / limit:.2f}x" if limit else "-", "",
-    )  # fmt: skip
-    return table
+def cause_table(profile: Profile) -> RenderableType:
+    """:func:`cause_records`, their sum, and its parts of the run."""
+    records = cause_records(profile)
+    keys = [cause.name.lower() for cause in Cause]
+    total = total_of(records, "cycles", *keys)
+    run = {"layer": "total", **total, "utilisation": profile.utilisation(profile.macs, profile.cycles)}
+    parts = {key: f"{total[key] / profile.cycles:.1%}" if total[key] else "" for key in keys}
+    columns = [
+        words("layer"), count("cycles"), share("utilisation"),
+        *(count(cause.name.lower(), CAUSE_NAMES[cause], zero=_NONE) for cause in Cause), words("verdict", fold=True),
+    ]  # fmt: skip
+    title = f"{profile.name} on {profile.config.name}, device {profile.device}: why is it slow (cycles)"
+    return records_table(title, columns, records, [run, parts])
 
 
-def gemm_table(profile: Profile) -> Table:
-    """For each layer what the gemm engine itself did: at work, or waiting for a token, and of which engine."""
-    used = [kind for kind in _GEMM_CLASSES if any(item.gemm[kind] for item in profile.layers)]
-    headings = [kind.replace("_", " of ") for kind in used]
-    table = _table("what the gemm engine did in the layer's cycles", ["layer"], ["cycles", *headings], [])
-    for item in profile.layers:
-        table.add_row(item.layer.name, _count(item.cycles), *(_count(item.gemm[kind]) for kind in used))
-    table.add_section()
-    sums = [sum(item.gemm[kind] for item in profile.layers) for kind in used]
-    table.add_row("total", _count(profile.cycles), *map(_count, sums))
-    return table
+def bound_records(profile: Profile) -> list[Record]:
+    """For each layer the cycles that it needs at least, and how many times the greatest of them it takes."""
+    return [
+        {
+            "layer": item.layer.name,
+            "kind": item.layer.kind,
+            "compute": item.bounds.compute,
+            "array": item.bounds.array,
+            "vector": item.bounds.vector,
+            "memory": item.bounds.memory,
+            "dram_bytes": item.dram_bytes,
+            "macs_per_byte": item.layer.macs / item.dram_bytes if item.layer.macs and item.dram_bytes else None,
+            "cycles": item.cycles,
+            "limit": item.bounds.limit,
+            "times_the_limit": item.cycles / item.bounds.limit if item.bounds.limit else None,
+            "bound_by": item.bounds.kind,
+        }
+        for item in profile.layers
+    ]
+
+
+def bound_table(profile: Profile) -> RenderableType:
+    """:func:`bound_records`, and their sum."""
+    records = bound_records(profile)
+    total = {
+        "layer": "total",
+        **total_of(records, "compute", "array", "vector", "memory", "dram_bytes", "cycles", "limit"),
+    }
+    total["macs_per_byte"] = profile.macs / total["dram_bytes"] if total["dram_bytes"] else None
+    total["times_the_limit"] = total["cycles"] / total["limit"] if total["limit"] else None
+    columns = [
+        words("layer"), words("kind"), count("compute", "useful MACs", zero=_NONE),
+        count("array", "with padding", zero=_NONE), count("vector", zero=_NONE), count("memory", zero=_NONE),
+        count("dram_bytes", "DRAM bytes"), Column("macs_per_byte", "MACs/byte", "{:.1f}".format, number=True),
+        count("cycles"), Column("times_the_limit", "of the bound", "{:.2f}x".format, number=True),
+        words("bound_by", "bound by"),
+    ]  # fmt: skip
+    return records_table("what each layer needs at least (cycles)", columns, records, [total])
+
+
+def gemm_records(profile: Profile) -> list[Record]:
+    """For each layer the gemm engine's own cycles by class: at work, or waiting for a token, and of which engine."""
+    return [
+        {"layer": item.layer.name, "cycles": item.cycles, **{kind: item.gemm[kind] for kind in _GEMM_CLASSES}}
+        for item in profile.layers
+    ]
+
+
+def gemm_table(profile: Profile) -> RenderableType:
+    """:func:`gemm_records`, without the classes that do not occur, and their sum."""
+    records = gemm_records(profile)
+    total = total_of(records, "cycles", *_GEMM_CLASSES)
+    classes = [count(kind, kind.replace("_", " of "), zero=_NONE) for kind in _GEMM_CLASSES if total[kind]]
+    columns = [words("layer"), count("cycles"), *classes]
+    title = "what the gemm engine did in the layer's cycles"
+    return records_table(title, columns, records, [{"layer": "total", **total}])
+
+
+def outcome_records(outcomes: Sequence[Outcome]) -> list[Record]:
+    """For each hardware its cycles, whole and by layer, by the timing model; None and the reason where there is no
+    figure. The first is the core as it is."""
+    base = outcomes[0].cycles
+    return [
+        {
+            "hardware": outcome.name,
+            "cycles": outcome.cycles,
+            "speedup": base / outcome.cycles if base and outcome.cycles else None,
+            "layers": dict(outcome.layers),
+            "why": outcome.why,
+        }
+        for outcome in outcomes
+    ]
 
 
 def outcome_table(outcomes: Sequence[Outcome]) -> RenderableType:
-    """Cycles of each layer, by the timing model, on the core as it is (first outcome) and on others."""
-    base, *others = outcomes
-    known = [outcome for outcome in others if outcome.cycles is not None]
-    names = [outcome.name for outcome in (base, *known)]
-    table = _table("what other hardware would change (cycles, by the timing model)", ["layer"], names, [])
-    for name, cycles in base.layers.items():
-        table.add_row(name, _count(cycles), *(_change(outcome.layers.get(name), cycles) for outcome in known))
-    table.add_section()
-    table.add_row("total", _count(base.cycles or 0), *(_change(outcome.cycles, base.cycles) for outcome in known))
-    return Group(table, *(f"{outcome.name}: no figure, {outcome.why}" for outcome in others if outcome.why))
+    """:func:`outcome_records`, a column for each hardware; then the hardware without a figure, and why."""
+    base, *others = outcome_records(outcomes)
+    predicted = [base, *(record for record in others if record["cycles"] is not None)]
+    names = [record["hardware"] for record in predicted]
 
+    def row(title: str, cycles: Sequence[int | None]) -> Record:
+        first, *rest = cycles
+        texts = [f"{first:,}" if first else _NONE, *(_change(each, first) for each in rest)]
+        return {"layer": title, **dict(zip(names, texts, strict=True))}
 
-def _sum(profile: Profile, value: Callable[[LayerProfile], int]) -> int:
-    return sum(value(item) for item in profile.layers)
+    rows = [row(layer, [record["layers"].get(layer) for record in predicted]) for layer in base["layers"]]
+    total = row("total", [record["cycles"] for record in predicted])
+    columns = [words("layer"), *(Column(name, name, number=True) for name in names)]
+    table = records_table("what other hardware would change (cycles, by the timing model)", columns, rows, [total])
+    reasons = (Text(f"{record['hardware']}: no figure, {record['why']}") for record in others if record["why"])
+    return Group(table, *reasons)
 
 
 def _change(cycles: int | None, base: int | None) -> str:
     if cycles is None or not base:
         return "-"
     return f"{cycles:,} ({base / cycles:.2f}x)" if cycles else "0"
-
-
-def _count(value: int) -> str:
-    return f"{value:,}" if value else "·"
-
-
-def _table(title: str, words: Sequence[str], numbers: Sequence[str], remarks: Sequence[str]) -> Table:
-    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in words:
-        table.add_column(heading, no_wrap=True)
-    for heading in numbers:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for heading in remarks:
-        table.add_column(heading, overflow="fold")
-    return table

@@ -1,94 +1,173 @@
-"""Tables for people: where each part of the model runs, what it costs, what the engines did."""
+"""Where each part of a model runs and why, what it costs, what the engines did: as records, and as tables of these."""
 
 from __future__ import annotations
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Group, RenderableType
-from rich.table import Table
+from collections.abc import Sequence
 
-from ..compiler.compiled import CompiledModel
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from ..compiler.compiled import CompiledModel, Layer
+from ..compiler.compiled_cpu import CpuLayer, CpuModel
 from ..hw.interfaces import CycleClass
 from ..hw.isa import Engine
+from .errors import DeviceError
 from .module import LoadedModule
+from .tables import Record, count, records_table, shape, share, total_of, words
 from .trace import layer_cycles
 
+LAYERS_SHOWN = 40
+"""A model of more layers is summarised, unless all are asked for."""
 
-def placement_table(model: CompiledModel) -> RenderableType:
-    """For each layer: where it runs, its share of the MACs; then why any is on the host."""
+NAMES_SHOWN = 3
+"""Layers that the summary of a reason names."""
+
+
+def placement_records(model: CompiledModel | CpuModel) -> list[Record]:
+    """For each layer: where it runs and why not where it was meant to, its share of the multiply-accumulates."""
     total = sum(layer.macs for layer in model.layers) or 1
-    title = f"{model.name} on {model.config.name}: placement"
-    table = _table(title, "layer,kind,output,on", "MACs,share")
-    for layer in model.layers:
-        table.add_row(
-            layer.name,
-            layer.kind,
-            "x".join(map(str, layer.shape)),
-            layer.placement,
-            f"{layer.macs:,}",
-            f"{layer.macs / total:.1%}",
+    return [
+        {
+            "layer": layer.name,
+            "nodes": list(layer.nodes),
+            "kind": layer.kind,
+            "operators": _operators(layer),
+            "shape": list(layer.shape),
+            "on": layer.placement,
+            "reason": layer.reason,
+            "macs": layer.macs,
+            "share": layer.macs / total,
+        }
+        for layer in model.layers
+    ]
+
+
+def reason_records(placements: Sequence[Record]) -> list[Record]:
+    """Why layers do not run where they were meant to: for each reason how many do so, the one with most MACs first."""
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in placements:
+        if record["reason"]:
+            groups.setdefault((record["on"], record["reason"]), []).append(record)
+    reasons = [
+        {
+            "on": on, "reason": reason, "layers": len(group), **total_of(group, "macs", "share"),
+            "first": [record["layer"] for record in group[:NAMES_SHOWN]],
+        }
+        for (on, reason), group in groups.items()
+    ]  # fmt: skip
+    return sorted(reasons, key=lambda record: (-record["macs"], -record["layers"]))
+
+
+def kind_records(placements: Sequence[Record]) -> list[Record]:
+    """How many layers of each kind run where, and their share of the multiply-accumulates."""
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in placements:
+        groups.setdefault((record["on"], record["kind"]), []).append(record)
+    return [
+        {"on": on, "kind": kind, "layers": len(group), **total_of(group, "macs", "share")}
+        for (on, kind), group in sorted(groups.items(), key=lambda item: -len(item[1]))
+    ]
+
+
+def placement_table(model: CompiledModel, *, verbose: bool = False) -> RenderableType:
+    """Where the layers run, and why some do not run on the core. ``verbose``: all layers, however many."""
+    return placement_report(f"{model.name} on {model.config.name}: placement", placement_records(model), verbose)
+
+
+def placement_report(title: str, placements: Sequence[Record], verbose: bool) -> RenderableType:
+    """Every layer if there are few or ``verbose``, else how many there are of each kind; then the reasons, summarised
+    unless ``verbose``."""
+    if verbose or len(placements) <= LAYERS_SHOWN:
+        operators = [words("operators", fold=True)] if any(record["operators"] for record in placements) else []
+        columns = [
+            words("layer", fold=True), words("kind", fold=True), *operators, shape("shape", "output"), words("on"),
+            count("macs", "MACs"), share("share"),
+        ]  # fmt: skip
+        table = records_table(title, columns, placements)
+    else:
+        kinds = kind_records(placements)
+        columns = [words("kind"), words("on"), count("layers"), count("macs", "MACs"), share("share")]
+        table = records_table(
+            f"{title}, by kind", columns, kinds, [{"kind": "total", **total_of(kinds, "layers", "macs", "share")}]
         )
-    return Group(table, *(f"{layer.name} is on the host: {layer.reason}" for layer in model.layers if layer.reason))
+    if verbose:
+        reasons = [f"{each['layer']} runs on {each['on']}: {each['reason']}" for each in placements if each["reason"]]
+    else:
+        reasons = [_reason_text(record) for record in reason_records(placements)]
+    return Group(table, *map(Text, reasons))
+
+
+def _reason_text(record: Record) -> str:
+    names, others = ", ".join(record["first"]), record["layers"] - len(record["first"])
+    if others:
+        names += f" and {others:,} more"
+    macs = f", {record['share']:.1%} of the MACs" if record["macs"] else ""
+    layers = "1 layer" if record["layers"] == 1 else f"{record['layers']:,} layers"
+    return f"{layers} on {record['on']}{macs}: {record['reason']} ({names})"
+
+
+def _operators(layer: Layer | CpuLayer) -> list[str]:
+    return list(layer.operators) if isinstance(layer, CpuLayer) else []
+
+
+def layer_records(module: LoadedModule) -> list[Record]:
+    """For each layer of a traced run: where it runs, MACs, cycles (None on the host), utilisation of the array, bytes.
+
+    :class:`DeviceError` if the last run has no trace.
+    """
+    return [
+        {
+            "layer": layer.name,
+            "on": layer.placement,
+            "macs": layer.macs,
+            "cycles": cycles if layer.placement == "accel" else None,
+            "utilisation": utilisation(module.model, layer.macs, cycles) if cycles else None,
+            "bytes_loaded": layer.bytes_loaded,
+            "bytes_stored": layer.bytes_stored,
+        }
+        for layer, cycles in zip(module.model.layers, layer_cycles(module), strict=True)
+    ]
 
 
 def layer_table(module: LoadedModule) -> RenderableType:
-    """For each layer of a traced run: placement, MACs, cycles, utilisation of the array, bytes."""
-    model = module.model
-    cycles = layer_cycles(module)
-    table = _table(
-        f"{model.name} on {model.config.name}, device {module.device.name}",
-        "layer,on",
-        "MACs,cycles,utilisation,loaded B,stored B",
-    )
-    for layer, count in zip(model.layers, cycles, strict=True):
-        table.add_row(
-            layer.name,
-            layer.placement,
-            f"{layer.macs:,}",
-            f"{count:,}" if layer.placement == "accel" else "-",
-            f"{utilisation(model, layer.macs, count):.1%}" if count else "-",
-            f"{layer.bytes_loaded:,}",
-            f"{layer.bytes_stored:,}",
-        )
-    macs, total = sum(layer.macs for layer in model.layers), sum(cycles)
-    table.add_section()
-    table.add_row(
-        "total",
-        "",
-        f"{macs:,}",
-        f"{total:,}",
-        f"{utilisation(model, macs, total):.1%}",
-        f"{sum(layer.bytes_loaded for layer in model.layers):,}",
-        f"{sum(layer.bytes_stored for layer in model.layers):,}",
-    )
-    return table
+    """:func:`layer_records`, and their sum."""
+    model, records = module.model, layer_records(module)
+    total = {"layer": "total", **total_of(records, "macs", "cycles", "bytes_loaded", "bytes_stored")}
+    total["utilisation"] = utilisation(model, total["macs"], total["cycles"])
+    columns = [
+        words("layer"), words("on"), count("macs", "MACs"), count("cycles"), share("utilisation"),
+        count("bytes_loaded", "loaded B"), count("bytes_stored", "stored B"),
+    ]  # fmt: skip
+    title = f"{model.name} on {model.config.name}, device {module.device.name}"
+    return records_table(title, columns, records, [total])
+
+
+def engine_records(module: LoadedModule) -> list[Record]:
+    """For each class of cycles that occurs: how many each engine spent in it; each engine's sum to the run's.
+
+    :class:`DeviceError` if the last run has no cycles.
+    """
+    if module.cycles is None:
+        raise DeviceError(f"the last run on device {module.device.name!r} has no cycles", hint="use 'fsim' or 'rtl'")
+    records = [
+        {"class": kind.name.lower(), **{engine.name.lower(): _count(module, engine, kind) for engine in Engine}}
+        for kind in CycleClass.__members__.values()
+    ]
+    return [record for record in records if any(record[engine.name.lower()] for engine in Engine)]
 
 
 def engine_table(module: LoadedModule) -> RenderableType:
-    """For each class of cycles: how many each engine spent in it; each column sums to the cycles of the run."""
-    table = _table("cycles of each engine by class", "class", ",".join(engine.name.lower() for engine in Engine))
-    totals = [0] * len(Engine)
-    for kind in CycleClass.__members__.values():
-        counts = [_count(module, engine, kind) for engine in Engine]
-        if any(counts):
-            table.add_row(kind.name.lower().replace("_", " "), *(f"{count:,}" for count in counts))
-        totals = [total + count for total, count in zip(totals, counts, strict=True)]
-    table.add_section()
-    table.add_row("total", *(f"{total:,}" for total in totals))
-    return table
+    """:func:`engine_records`, and their sum."""
+    names = [engine.name.lower() for engine in Engine]
+    records = engine_records(module)
+    shown = [{**record, "class": record["class"].replace("_", " ")} for record in records]
+    total = {"class": "total", **total_of(records, *names)}
+    return records_table("cycles of each engine by class", [words("class"), *map(count, names)], shown, [total])
 
 
 def utilisation(model: CompiledModel, macs: int, cycles: int) -> float:
     """Useful MACs / (cycles x MACs per cycle)."""
     return macs / (cycles * model.config.macs_per_cycle) if cycles else 0.0
-
-
-def _table(title: str, words: str, numbers: str) -> Table:
-    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in words.split(","):
-        table.add_column(heading, no_wrap=heading in ("layer", "on"), overflow="fold")
-    for heading in numbers.split(","):
-        table.add_column(heading, justify="right", no_wrap=True)
-    return table
 
 
 def _count(module: LoadedModule, engine: Engine, kind: CycleClass) -> int:

@@ -2,7 +2,9 @@
 
 Open the file at https://ui.perfetto.dev. Each engine has tracks for its instructions (several where it works on more
 than one at a time), whose slices name layer, tile and instruction, and a track that says, for every cycle, what it did
-or waited for. One more track says what the array waited for in the end, through all waits of the others.
+or waited for: it has no gaps, so that a gap between instructions is explained below it. Arrows lead from the instruction
+that sends a token to the one that waits for it. Counters show the DRAM traffic of each engine. One more track says what
+the array waited for in the end, through all waits of the others.
 """
 
 from __future__ import annotations
@@ -13,15 +15,24 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from ..compiler.compiled import CompiledModel
-from ..hw.isa import ENGINE_NAMES, Instruction, Load, Vector, disassemble, format_instruction
+from ..hw.isa import ENGINE_NAMES, Engine, Instruction, Load, Vector, disassemble, format_instruction
 from .errors import DeviceError
-from .module import LoadedModule, StepRun
+from .module import HOW_TO_TRACE, LoadedModule, StepRun
 from .profile_cycles import KINDS, Cause, ProgramCycles
+from .trace_tokens import tokens, traffic
 
 _ACTIVITY_TRACK = 90
 _TRACKS_AN_ENGINE = 100
 _CAUSE_TRACK = _TRACKS_AN_ENGINE * len(ENGINE_NAMES)
+
+COUNTER_POINTS = 4096
+"""A counter has at most so many values in a program."""
+
+COUNTER_CYCLES = 32
+"""Least cycles that one value of a counter is the mean of."""
 
 
 def write_trace(module: LoadedModule, path: str | Path) -> int:
@@ -33,7 +44,7 @@ def write_trace(module: LoadedModule, path: str | Path) -> int:
     if not runs:
         raise DeviceError(
             f"there is nothing to draw: the last run on device {module.device.name!r} recorded no trace",
-            hint="use device 'rtl' and run(..., trace=True)",
+            hint=HOW_TO_TRACE,
         )
     return write_runs(module.model, runs, path)
 
@@ -63,9 +74,11 @@ def _run_events(model: CompiledModel, run: StepRun, process: int, origin: int) -
     instructions = disassemble(model.config, run.step.program)
     used: dict[int, str] = {}
     tracks: dict[int, list[tuple[int, int]]] = {}
+    drawn: dict[int, tuple[int, int, int]] = {}
     for engine, number, start, retire in sorted(trace.events.tolist(), key=lambda event: (event[2], event[1])):
         track = engine * _TRACKS_AN_ENGINE + _free_track(tracks.setdefault(engine, []), start, retire)
         used[track] = ENGINE_NAMES[engine]
+        drawn[number] = (track, start, max(start, retire - 1))
         layer, tile = int(run.step.layer_of[number]), int(run.step.tile_of[number])
         name = model.layers[layer].name if layer >= 0 else "set-up"
         arguments = {
@@ -81,9 +94,14 @@ def _run_events(model: CompiledModel, run: StepRun, process: int, origin: int) -
             f'"dur":{max(1, retire - start)},"pid":{process},"tid":{track},"args":{text}}}'
         )
     names = {kind: name.lower() for name, kind in KINDS.items()}
+    for place, token in enumerate(tokens(instructions, trace.events)):
+        arrow = f'"name":"token","cat":"token","id":{process << 32 | place},"pid":{process}'
+        track, _, end = drawn[token.sender]
+        yield f'{{"ph":"s",{arrow},"tid":{track},"ts":{origin + end}}}'
+        track, start, _ = drawn[token.receiver]
+        yield f'{{"ph":"f","bp":"e",{arrow},"tid":{track},"ts":{origin + start}}}'
+    yield from _counters(model, run, instructions, process, origin)
     for engine, kind, start, cycles in trace.activity.tolist():
-        if kind == KINDS["IDLE"]:
-            continue
         track = engine * _TRACKS_AN_ENGINE + _ACTIVITY_TRACK
         used[track] = f"{ENGINE_NAMES[engine]} activity"
         yield _plain_slice(names[kind], "activity", origin + start, cycles, process, track)
@@ -95,6 +113,28 @@ def _run_events(model: CompiledModel, run: StepRun, process: int, origin: int) -
             yield _plain_slice(Cause(cause).name.lower(), "cause", origin + start, end - start, process, _CAUSE_TRACK)
     yield _metadata("process_name", process, 0, "name", f"program {process}")
     yield from (_metadata("thread_name", process, track, "name", name) for track, name in sorted(used.items()))
+
+
+def _counters(
+    model: CompiledModel, run: StepRun, instructions: Sequence[Instruction], process: int, origin: int
+) -> Iterator[str]:
+    """DRAM bytes a cycle of each engine, a value where it changes."""
+    if run.result.trace is None or not run.result.cycles:
+        return
+    cycles = run.result.cycles
+    width = max(COUNTER_CYCLES, -(-cycles // COUNTER_POINTS))
+    edges = np.append(np.arange(0, cycles, width), cycles)
+    for engine, moved in traffic(model.config, instructions, run.result.trace.events, edges).items():
+        rates = [*np.round(moved / np.diff(edges), 3).tolist(), 0.0]
+        verb = "written" if engine is Engine.STORE else "read"
+        before = None
+        for cycle, rate in zip(edges.tolist(), rates, strict=True):
+            if rate != before:
+                yield (
+                    f'{{"name":"DRAM bytes {verb} by {ENGINE_NAMES[engine]}","ph":"C","ts":{origin + cycle},'
+                    f'"pid":{process},"args":{{"a cycle":{rate}}}}}'
+                )
+            before = rate
 
 
 def instruction_name(instruction: Instruction) -> str:
@@ -136,7 +176,7 @@ def layer_cycles(module: LoadedModule, runs: Sequence[StepRun] | None = None) ->
     totals = [0] * len(module.model.layers)
     for run in module.runs if runs is None else runs:
         if run.result.trace is None or run.result.cycles is None:
-            raise DeviceError("cycles of single layers need a traced run", hint="run(..., trace=True) on device 'rtl'")
+            raise DeviceError("cycles of single layers need a traced run", hint=HOW_TO_TRACE)
         for span in ProgramCycles(run, module.model.config.queue_depth).spans:
             totals[span.layer] += span.end - span.start
     return totals

@@ -107,7 +107,8 @@ def _build(config: CoreConfig, cache: Path, index: Path, report: Progress, *, qu
             report(f"{config.name}: Verilator")
             sources = run_verilator(config, verilog, work)
             translated = time.monotonic()
-            report(f"{config.name}: compiling C++ ({len(sources)} files)")
+            what = "a quick RTL model" if quick else "the RTL model, once for each core: 60 to 90 s on two cores"
+            report(f"{config.name}: compiling {what}")
             compile_library([_in_one_piece(sources)] if quick else sources, work / LIBRARY, cache, quick=quick)
             times = BuildTimes(emitted - started, translated - emitted, time.monotonic() - translated)
             (work / "times.json").write_text(json.dumps(asdict(times)))

@@ -76,9 +76,9 @@ _ACTIVITY = np.dtype([("start", "u8"), ("cycles", "u8"), ("engine", "u4"), ("kin
 class RtlSimulator:
     """A core with its DRAM; the same use as :class:`weft.sim.fsim.FunctionalSimulator`, plus cycles and traces.
 
-    The simulator is built on first use of a configuration (about a minute; ``progress`` gets a line for each step) and
-    then comes from the user's cache folder. ``build_times`` tells what this object had to build. ``quick`` builds in a
-    third of the time what then runs at a tenth of the speed: for many cores with few cycles each.
+    The simulator is built on first use of a configuration (60 to 90 s on two cores; ``progress`` gets a line for each
+    step) and then comes from the user's cache folder. ``build_times`` tells what this object had to build. ``quick``
+    builds in a third of the time what then runs at a tenth of the speed: for many cores with few cycles each.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     result = weft("compile", MODEL, "-o", "digits.weft", "--dump", "ir", folder=folder)
     assert result.returncode == 0, result.stderr
     assert "conv3" in result.stdout
-    assert "is on the host: input 'image' is float32" in result.stdout
+    assert "1 layer on host: input 'image' is float32" in result.stdout
     assert "vthread" in (folder / "ir" / "conv3.loops.txt").read_text()
     return folder / "digits.weft"
 

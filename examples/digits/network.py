@@ -1,4 +1,4 @@
-"""The digits network in plain NumPy: forward and backward, small enough to train in about a minute.
+"""The digits network in plain NumPy: forward and backward, small enough to train in half a minute.
 
 Activations are (N, H, W, C) here, because a convolution is then one matrix product; weights have ONNX's
 layout (output channel, input channel, row, column). The network, with a residual around the third convolution::

@@ -9,7 +9,7 @@ import pytest
 from weft.compiler.compiled import AccelStep, CompiledModel
 from weft.hw import isa
 from weft.hw.config import PYNQ, TINY
-from weft.runtime.device import DEVICES, Device, FsimDevice, NullDevice, open_device
+from weft.runtime.device import DEVICES, Device, FsimDevice, NullDevice, RtlDevice, open_device
 from weft.runtime.errors import CoreFaultError, DeviceError, InputError
 from weft.runtime.module import load
 from weft.runtime.trace import layer_cycles, write_trace
@@ -68,8 +68,21 @@ def test_a_trace_names_node_and_instruction(model: CompiledModel, tmp_path_facto
 def test_a_device_without_time_has_no_trace(model: CompiledModel) -> None:
     module = load(model, "null")
     module.run(X, trace=True)
-    with pytest.raises(DeviceError, match="the last run on device 'null' recorded no trace; use device 'rtl'"):
+    message = (
+        "the last run on device 'null' recorded no trace; "
+        r"hint: run\(\.\.\., trace=True\) on a device that has time, such as 'fsim' or 'rtl'"
+    )
+    with pytest.raises(DeviceError, match=message):
         write_trace(module, "unused")
+
+
+def test_devices_say_whether_they_have_time(model: CompiledModel) -> None:
+    devices = [NullDevice(TINY), FsimDevice(TINY), FsimDevice(TINY, timing=False), RtlDevice(TINY)]
+    modules = [load(model, device) for device in devices]
+    for module in modules:
+        module.run(X)
+    assert [device.has_time for device in devices] == [module.cycles is not None for module in modules]
+    assert [device.has_time for device in devices] == [False, True, False, True]
 
 
 @pytest.mark.parametrize("device", ["fsim", "rtl"])

@@ -51,10 +51,13 @@ def _install(setattr_: object, folder: Path) -> None:
     setattr_(build, "compile_library", compile_library)
 
 
+RTL_TEXT = "tiny: compiling the RTL model, once for each core: 60 to 90 s on two cores"
+
+
 def test_second_build_comes_from_the_cache(quick_steps, tmp_path):
     messages: list[str] = []
     first, times = build.build_library(TINY, cache_root=tmp_path, progress=messages.append)
-    assert messages == ["tiny: writing Verilog", "tiny: Verilator", "tiny: compiling C++ (1 files)"]
+    assert messages == ["tiny: writing Verilog", "tiny: Verilator", RTL_TEXT]
     assert times.total > 0
     second, times = build.build_library(TINY, cache_root=tmp_path)
     assert (second, times.total) == (first, 0)
