@@ -19,15 +19,8 @@ from ..runtime.artifact import load as load_artifact
 from ..runtime.device import device_names
 from ..runtime.inputs import Array, read_inputs
 from ..runtime.module import LoadedModule
-from ..runtime.report import (
-    engine_records,
-    engine_table,
-    fusion_table,
-    host_table,
-    layer_records,
-    layer_table,
-    placement_table,
-)
+from ..runtime.report import engine_records, engine_table, layer_records, layer_table, placement_table
+from ..runtime.report_host import fusion_table, host_table
 from ..runtime.trace import write_trace
 from .app import app
 from .compile import PassOption, pass_options

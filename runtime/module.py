@@ -207,7 +207,7 @@ def _run_host(
         for name, tensor in zip(step.outputs, step.program.outputs, strict=True)
     ]
     if seconds:
-        seconds[step.first_layer : step.first_layer + len(step.program.layers)] = executor.times(arrays, made)
+        seconds[step.first_layer : step.first_layer + len(step.program.layers)] = executor.run_timed(arrays, made)
     else:
         executor.run(arrays, made)
     values.update(zip(step.outputs, made, strict=True))
