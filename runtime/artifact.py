@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ValidationError
 
-from ..cache import write_atomically
+from ..files import write_atomically
 from ..compiler.graph.dtypes import numpy_dtype
 from ..compiler.graph.ir import Function, GraphError, Module
 from ..compiler.graph.text import constant_table, parse, to_text

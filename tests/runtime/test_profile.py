@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import weft
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 from typer.testing import CliRunner
 from weft.cli import app
-from weft.compiler.compile import compile_model
-from weft.compiler.compiled import AccelStep, CompiledModel
+from weft.compiler.model import CompiledModel, CoreStep
 from weft.hw.config import PYNQ
 from weft.hw.isa import Engine, Opcode
 from weft.runtime import profile_whatif
@@ -59,7 +59,7 @@ def made_run(
     program = np.zeros((len(layers), 16), np.uint8)
     program[:, 0] = opcodes
     numbers = np.array(layers, np.int32)
-    step = AccelStep(program.reshape(-1), 0, (), (), numbers, np.zeros_like(numbers))
+    step = CoreStep(program.reshape(-1), 0, (), (), numbers, np.zeros_like(numbers))
     return StepRun(step, RunResult(cycles, None, 0, 0, trace=trace))
 
 
@@ -172,7 +172,7 @@ def test_the_verdict_names_the_bound_or_the_greatest_loss(
 
 @pytest.fixture(scope="module")
 def compiled() -> CompiledModel:
-    return compile_model(DIGITS, PYNQ)
+    return weft.compile(DIGITS, PYNQ)
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from weft.compiler.compile import compile_model
-from weft.compiler.compiled import CompiledModel
+import weft
+from weft.compiler.model import CompiledModel
 from weft.hw import isa
 from weft.hw.config import PYNQ, TINY
 from weft.hw.isa import Engine, Instruction, disassemble
@@ -29,7 +29,7 @@ Json = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def compiled() -> CompiledModel:
-    return compile_model(DIGITS, PYNQ)
+    return weft.compile(DIGITS, PYNQ)
 
 
 @pytest.fixture(scope="module")
