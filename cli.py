@@ -25,10 +25,11 @@ from .compare import COMPARED, ModelInputs, compare, model_inputs
 from .compiler.compile import compile_model
 from .compiler.compile_cpu import compile_for_any_size
 from .compiler.compiled import AccelStep, CompiledModel
-from .compiler.compiled_cpu import CpuModel, CpuTensor
+from .compiler.compiled_cpu import CpuModel
 from .compiler.compiled_symbolic import SymbolicCpuModel
 from .compiler.frontends import from_onnx, infer_types
 from .compiler.graph import GraphError
+from .compiler.model import TensorSpec
 from .compiler.operators.packed_layout import Blocks
 from .compiler.passes import installed_passes, integer_passes, load_pass
 from .compiler.passes.pipeline import PassOptions
@@ -234,7 +235,7 @@ def _run_on_cpu(
         model = compile_for_any_size(source, threads=threads, shapes=shapes, progress=status.update)
         if isinstance(model, SymbolicCpuModel):
             sizes = dict.fromkeys(model.types.symbols, model.types.multiple)
-            sized = tuple(CpuTensor(each.name, each.at(sizes), each.dtype) for each in model.inputs)
+            sized = tuple(TensorSpec(each.name, each.at(sizes), each.dtype) for each in model.inputs)
             values = read_inputs(ModelInputs(sized), inputs, seed)
             module = SymbolicCpuModule(model).specialised(values)
         else:

@@ -10,12 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from .compiler.compile import compile_model
-from .compiler.compile_cpu import is_source, passes_for
-from .compiler.compiled_cpu import CpuTensor
+from .compiler.compile_cpu import is_source, link_cpu, passes_for
 from .compiler.graph import Attrs, Call, Expr, Function, GraphError, Module, TensorType, Tuple, evaluate
+from .compiler.model import TensorSpec
 from .compiler.operators.packed_layout import unpack
 from .compiler.passes import PassManager
-from .compiler.targets.cpu.link import link
 from .compiler.targets.cpu.processor import host_target
 from .compiler.targets.loops.fusion import group_calls
 from .compiler.targets.loops.prepare import prepare
@@ -51,12 +50,12 @@ class Difference:
 class ModelInputs:
     """The inputs of a module."""
 
-    inputs: tuple[CpuTensor, ...]
+    inputs: tuple[TensorSpec, ...]
 
 
 def model_inputs(module: Module) -> ModelInputs:
     """Names, shapes and types of a module's inputs."""
-    return ModelInputs(tuple(CpuTensor(each.name, each.type.shape, each.type.dtype) for each in module.main.params))
+    return ModelInputs(tuple(TensorSpec(each.name, each.type.shape, each.type.dtype) for each in module.main.params))
 
 
 def compare(
@@ -126,7 +125,7 @@ def _on_cpu(module: Module, inputs: Mapping[str, Array], threads: int) -> Tensor
     results = (*named.values(), *module.main.results)
     labels = tuple(f"{number}" for number in range(len(results)))
     main = Function(module.main.params, Tuple(results), Attrs({"name": "main", "outputs": labels}))
-    values = CpuModule(link(Module(main), target, threads)).run(inputs)
+    values = CpuModule(link_cpu(Module(main), target, threads)).run(inputs)
     names = (*named, *module.main.output_names)
     return {name: values[label] for name, label in zip(names, labels, strict=True)}
 

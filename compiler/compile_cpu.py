@@ -16,9 +16,11 @@ from .graph.symbolic import sizes_text
 from .passes import STAGES, cse, dce, fold_batch_norm, fold_constants, integer_passes, simplify
 from .passes.manager import Pass
 from .passes.pipeline import PassOptions, run_passes
-from .targets.cpu.link import link
-from .targets.cpu.processor import named_target
+from .targets.cpu.build import build_program
+from .targets.cpu.kernels import loop_target
+from .targets.cpu.processor import CpuTarget, named_target
 from .targets.errors import CompileError
+from .targets.loops.link import link_host, program_figures
 from .targets.loops.prepare import prepare
 
 MOST_THREADS = 256
@@ -74,7 +76,7 @@ def compile_for_cpu(
     elif passes is not None:
         raise CompileError("the passes have run over this module already: give the model as it was read")
     module = prepare(module)
-    compiled = link(module, target, threads, progress=progress, dump=dump)
+    compiled = link_cpu(module, target, threads, progress, dump)
     if strict:
         for layer in compiled.layers:
             if layer.reason:
@@ -83,6 +85,18 @@ def compile_for_cpu(
     seconds = time.perf_counter() - started
     name = Path(model).stem if isinstance(model, (str, Path)) else compiled.name
     return replace(compiled, name=name, statistics={**compiled.statistics, "compile_seconds": seconds})
+
+
+def link_cpu(
+    module: Module, target: CpuTarget, threads: int, progress: Callable[[str], None] | None = None,
+    dump: Callable[[str, str], None] | None = None,
+) -> CpuModel:  # fmt: skip
+    """A module after the passes, as a model."""
+    program = link_host(module, loop_target(target), threads, progress=progress, dump=dump)
+    figures = dict(program_figures(program))
+    return CpuModel(
+        module.main.name or "model", target.name, program, lambda: build_program(program, target), figures
+    )
 
 
 def compile_for_any_size(

@@ -20,7 +20,7 @@ def cpu_table(model: CpuModel) -> RenderableType:
         table.add_column(heading, justify="right", no_wrap=True)
     for layer in model.layers:
         table.add_row(
-            layer.name, layer.kind, " + ".join(layer.operators), "x".join(map(str, layer.shape)), layer.placement,
+            layer.name, layer.kind, " + ".join(layer.operators), "x".join(map(str, layer.shape)), layer.device,
             f"{layer.macs:,}", f"{layer.macs / total:.1%}",
         )  # fmt: skip
     reasons = (f"{layer.name} runs in NumPy: {layer.reason}" for layer in model.layers if layer.reason)

@@ -24,7 +24,7 @@ MAY_IMPORT = {
     # runtime reads what the compiler hands over, and runs host functions through the operators' own NumPy meanings.
     "weft.runtime": (
         "weft.sim", "weft.hw", "weft.compiler.compiled", "weft.compiler.compiled_cpu",
-        "weft.compiler.compiled_symbolic", "weft.compiler.graph",
+        "weft.compiler.compiled_symbolic", "weft.compiler.model", "weft.compiler.graph",
     ),
     "weft.boards": ("weft.hw",),
     # A test of the RTL is judged by the functional simulator.
@@ -94,6 +94,15 @@ def all_imports() -> list[Import]:
 def test_imports_go_only_the_ways_that_the_design_allows() -> None:
     broken = [found for found in all_imports() if breaks_a_rule(found)]
     assert not broken, "\n".join(map(str, broken))
+
+
+def test_loop_kernels_know_no_processor() -> None:
+    """A target beside the CPU finds all that it shares with it in ``loops``, without LLVM."""
+    loops = [each for each in all_imports() if is_at_or_below(each.module, "weft.compiler.targets.loops")]
+    forbidden = ("llvmlite", "weft.compiler.targets.cpu", "weft.compiler.targets.accel")
+    upward = [each for each in loops if any(is_at_or_below(each.imported, name) for name in forbidden)]
+    assert loops
+    assert not upward, "\n".join(map(str, upward))
 
 
 def test_the_package_imports_itself_relatively() -> None:
