@@ -178,6 +178,35 @@ class HostStep:
     first_layer: int  # in the model's layers, where those of the program begin
 
 
+@dataclass(frozen=True)
+class LaunchCall:
+    """A call of machine code that runs the launches from step ``first`` to step ``last`` of a host program.
+
+    ``counter_bytes``: memory for counters of work, which several threads need.
+    """
+
+    first: int
+    last: int
+    symbol: str
+    counter_bytes: int
+
+
+@dataclass(frozen=True)
+class HostCode:
+    """Machine code of a host program for one processor.
+
+    ``processor``: triple, name and features of LLVM. ``objects``: object files of the kernels, the functions that call
+    them, and the pool of threads. ``calls``: one for each stretch of launches. ``single_calls`` makes an object file
+    with a function for each launch, so that each can be timed. ``team_bytes``: memory that the threads share.
+    """
+
+    processor: str
+    objects: tuple[bytes, ...] = field(repr=False)
+    calls: tuple[LaunchCall, ...]
+    single_calls: Callable[[], tuple[bytes, tuple[LaunchCall, ...]]] = field(repr=False, compare=False)
+    team_bytes: int
+
+
 # The core's part
 
 

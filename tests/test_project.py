@@ -101,6 +101,15 @@ def test_imports_go_only_the_ways_that_the_design_allows() -> None:
     assert not broken, "\n".join(map(str, broken))
 
 
+def test_loop_kernels_know_no_processor() -> None:
+    """A target beside the CPU finds all that it shares with it in ``loops``, without LLVM."""
+    loops = [each for each in all_imports() if is_at_or_below(each.module, "weft.compiler.targets.loops")]
+    forbidden = ("llvmlite", "weft.compiler.targets.cpu", "weft.compiler.targets.accel")
+    upward = [each for each in loops if any(is_at_or_below(each.imported, name) for name in forbidden)]
+    assert loops
+    assert not upward, "\n".join(map(str, upward))
+
+
 def test_the_package_imports_itself_relatively() -> None:
     absolute = [found for found in all_imports() if is_at_or_below(found.imported, "weft") and not found.relative]
     assert not absolute, "\n".join(map(str, absolute))
