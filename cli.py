@@ -28,9 +28,9 @@ from .compiler.compiled import AccelStep, CompiledModel
 from .compiler.compiled_cpu import CpuModel, CpuTensor
 from .compiler.compiled_symbolic import SymbolicCpuModel
 from .compiler.frontends import from_onnx, infer_types
-from .compiler.operators.packed_layout import Blocks
 from .compiler.passes import installed_passes, integer_passes, load_pass
 from .compiler.passes.pipeline import PassOptions
+from .compiler.targets.accel.packed_layout import Blocks
 from .compiler.targets.accel.passes import accel_passes
 from .errors import WeftError
 from .hw.config import NAMED, CoreConfig, named_config

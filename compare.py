@@ -13,8 +13,8 @@ from .compiler.compile import compile_model
 from .compiler.compile_cpu import is_source, passes_for
 from .compiler.compiled_cpu import CpuTensor
 from .compiler.graph import Attrs, Call, Expr, Function, GraphError, Module, TensorType, Tuple, evaluate
-from .compiler.operators.packed_layout import unpack
 from .compiler.passes import PassManager
+from .compiler.targets.accel.packed_layout import unpack
 from .compiler.targets.cpu.link import link
 from .compiler.targets.cpu.processor import host_target
 from .compiler.targets.loops.fusion import group_calls

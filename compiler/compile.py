@@ -14,10 +14,10 @@ from .frontends import from_onnx
 from .graph import Attrs, Function, Module, calls
 from .graph import call as graph_call
 from .graph.ir import Span
-from .operators.packed_layout import Blocks
 from .passes import integer_passes
 from .passes.pipeline import PassOptions, run_passes
 from .targets.accel.link import Options, check_strict, link
+from .targets.accel.packed_layout import Blocks
 from .targets.accel.passes import accel_passes
 from .targets.errors import CompileError
 

@@ -12,6 +12,7 @@ from .compiled_cpu import CpuModel
 from .compiled_symbolic import SymbolicCpuModel
 from .frontends import from_onnx, infer_types, load_model, symbolic_inputs
 from .graph import Module, calls
+from .graph.registry import operator_of
 from .graph.symbolic import sizes_text
 from .passes import STAGES, cse, dce, fold_batch_norm, fold_constants, integer_passes, simplify
 from .passes.manager import Pass
@@ -120,8 +121,10 @@ def compile_for_any_size(
 
 def is_source(module: Module) -> bool:
     """Whether a module is as it was read: its operators are those of the source."""
-    legal = STAGES["source"].operators
-    return all(node.op in legal for node in calls(module.main.body))
+    legal = STAGES["source"].families
+    return all(
+        entry is not None and entry.family in legal for entry in map(operator_of, calls(module.main.body))
+    )
 
 
 def passes_for(module: Module) -> list[Pass]:

@@ -14,6 +14,7 @@ from ....hw.errors import InstructionError
 from ....hw.isa import Finish, Instruction, Load, Scratchpad, Store, assemble
 from ...compiled import AccelStep, CompiledModel, ConstantSegment, HostStep, Layer, TensorSlot
 from ...graph.ir import Array, Attrs, Call, Constant, Expr, Function, GraphError, Module, TensorType, Var
+from ...graph.registry import operator_of
 from ...graph.visit import topological_order
 from ..errors import CompileError
 from ..memory_plan import Lifetime, aligned, plan_memory
@@ -27,11 +28,6 @@ from .stream import Issue
 from .tokens import insert_tokens
 
 Progress = Callable[[str], None]
-
-PASSIVE_HOST_OPERATORS = frozenset(
-    {"quantise", "dequantise", "nn.softmax", "unfold", "pack", "unpack", "reshape", "transpose"}
-)
-"""What ``strict`` lets stand at the two ends of a network."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +61,13 @@ def check_strict(module: Module) -> None:
     for node in order:
         if not isinstance(node.op, Function) or node.op.is_primitive:
             continue
-        operators = {str(call.op) for call in topological_order(node.op.body) if isinstance(call, Call)}
+        entries = list(filter(None, map(operator_of, topological_order(node.op.body))))
         between = after_core[node] and before_core.get(node, False)
-        if between or not operators <= PASSIVE_HOST_OPERATORS:
+        if between or not all(entry.passive for entry in entries):
             what = node.op.span.node or node.span.node or node.op.name
+            names = ", ".join(sorted({entry.name for entry in entries}))
             raise CompileError(
-                f"{', '.join(sorted(operators))} would run on the host: {node.op.host_reason}", at=f"node {what!r}",
+                f"{names} would run on the host: {node.op.host_reason}", at=f"node {what!r}",
                 hint="compile without strict, or change the model",
             )  # fmt: skip
 

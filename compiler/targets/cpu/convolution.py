@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from ... import tensor as te
 from ...graph.ir import Call, Constant, Expr
-from ...operators.lowerings import Builder, View
+from ...graph.registry import Anchor, operator_of
 from ...tensor import ir as tir
 from ...tensor.ir import TensorIntrinsic
+from ...tensor.view import Builder, View
 from ..errors import CompileError
 from ..loops.convolution_sums import byte_sums, float_sums, grouped_sums
 from ..loops.fusion import Group
@@ -19,14 +20,17 @@ from .processor import CpuTarget
 from .schedules import extent_of, own_loops, split_loops, tidy, unroll_lanes
 from .tiles import Tile, choose_grouped_tile, choose_tile
 
-CONVOLUTIONS = ("nn.conv2d", "conv2d", "nn.conv3d")
+
+def is_convolution(call: Call) -> bool:
+    entry = operator_of(call)
+    return entry is not None and entry.anchor is Anchor.CONVOLUTION
 
 
 def is_matrix_convolution(call: Call) -> bool:
     """Whether a call is a convolution over images, or over volumes without padding in depth and height, with constant
     weights that has a form in register tiles."""
     return (
-        call.op in CONVOLUTIONS and not any(_padding(call)[1]) and isinstance(call.args[1], Constant)
+        is_convolution(call) and not any(_padding(call)[1]) and isinstance(call.args[1], Constant)
         and call.args[0].dtype in ("float32", "int8") and not isinstance(call.args[0], Constant)
         and result_block(call) > 0
     )  # fmt: skip

@@ -12,8 +12,8 @@ import numpy as np
 
 from ... import tensor as te
 from ...graph.ir import Call
-from ...operators.lowerings import View
 from ...tensor import ir as tir
+from ...tensor.view import View
 from ..cpu.intrinsics import QUAD
 from ..cpu.tiles import Tile
 from .kernels import Array, Operands

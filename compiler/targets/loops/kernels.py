@@ -10,9 +10,9 @@ import numpy as np
 
 from ... import tensor as te
 from ...graph.ir import Call, Constant, Expr
-from ...operators.lowerings import Builder, View, lower_call
-from ...operators.lowerings.view import element_type
+from ...operators.lowering import lower_call
 from ...tensor import ir as tir
+from ...tensor.view import Builder, View, element_type
 from ..cpu.schedules import schedule_blocked, schedule_plain
 from .fusion import Group
 from .layouts import Layout, folded, to_memory, unfolded_row, view_of

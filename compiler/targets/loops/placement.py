@@ -7,15 +7,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ...graph.ir import Call, Constant, Expr
-from ..cpu.convolution import CONVOLUTIONS, data_block, data_layout, is_matrix_convolution, result_block
+from ...graph.registry import Anchor, operator
+from ..cpu.convolution import data_block, data_layout, is_convolution, is_matrix_convolution, result_block
 from ..cpu.products import is_matrix_product
 from .fusion import Group
 from .layouts import NO_HALO, PLAIN, PREFERRED_BLOCKS, Layout, channel_block
 
 Kind = Literal["convolution", "product", "blocked", "plain", "numpy", "alias"]
-
-POOLS = ("nn.max_pool", "nn.average_pool", "max_pool", "sum_pool")
-SPATIAL_REDUCTIONS = ("nn.reduce_mean", "nn.reduce_sum", "nn.reduce_max", "nn.reduce_min")
 
 
 @dataclass
@@ -42,7 +40,7 @@ def plan_layouts(groups: Sequence[Group], outputs: Sequence[Expr]) -> Plan:
             plan.native[group.root] = Layout(block)
     for group in groups:
         anchor = group.anchor
-        if anchor is None or plan.kinds[group.root] not in ("convolution", "blocked") or not _is_convolution(anchor):
+        if anchor is None or plan.kinds[group.root] not in ("convolution", "blocked") or not is_convolution(anchor):
             continue
         data = anchor.args[0]
         own = plan.layout(data)
@@ -64,13 +62,9 @@ def _readers(groups: Sequence[Group]) -> Mapping[Expr, list[Group]]:
     return found
 
 
-def _is_convolution(call: Call) -> bool:
-    return call.op in CONVOLUTIONS
-
-
 def _is_depthwise(call: Call) -> bool:
     return (
-        _is_convolution(call) and len(call.shape) == 4 and isinstance(call.args[1], Constant)
+        is_convolution(call) and len(call.shape) == 4 and isinstance(call.args[1], Constant)
         and call.shape[1] == call.attr("groups") and call.args[1].shape[1] == 1
         and call.args[0].dtype in ("float32", "int8") and channel_block(call.shape[1]) in PREFERRED_BLOCKS
     )  # fmt: skip
@@ -93,7 +87,7 @@ def _kind(
     block = channel_block(root.shape[1])
     if anchor is not None and _is_depthwise(anchor):
         return "blocked", block
-    if anchor is not None and (anchor.op in POOLS or _is_spatial_reduction(anchor)):
+    if anchor is not None and _keeps_channels(anchor):
         given = plan.layout(anchor.args[0]).block
         return ("blocked", given) if given else ("plain", 0)
     if anchor is None:
@@ -108,5 +102,11 @@ def _kind(
     return "plain", 0
 
 
-def _is_spatial_reduction(call: Call) -> bool:
-    return call.op in SPATIAL_REDUCTIONS and call.attr("axes") == (2, 3) and call.attr("keepdims") is True
+def _keeps_channels(call: Call) -> bool:
+    """Whether a call is a pooling, or a reduction of each channel of an image to one number."""
+    match operator(str(call.op)).anchor:
+        case Anchor.POOL:
+            return True
+        case Anchor.REDUCTION:
+            return bool(call.attr("axes") == (2, 3) and call.attr("keepdims"))
+    return False

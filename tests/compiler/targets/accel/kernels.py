@@ -19,9 +19,9 @@ from weft.compiler.graph import (
     call,
     evaluate_function,
 )
-from weft.compiler.operators import packed_layout
 from weft.compiler.operators.numerics import quantise_multiplier
-from weft.compiler.operators.packed_layout import Blocks
+from weft.compiler.targets.accel import packed_layout
+from weft.compiler.targets.accel.packed_layout import Blocks
 from weft.hw.config import TINY, CoreConfig
 from weft.sim.fsim import FunctionalSimulator
 

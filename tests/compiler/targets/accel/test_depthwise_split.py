@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from weft.compiler.compile import compile_function
 from weft.compiler.compiled import CompiledModel
 from weft.compiler.graph import Function
-from weft.compiler.operators import packed_layout
 from weft.compiler.operators.numerics import output_size
+from weft.compiler.targets.accel import packed_layout
 from weft.compiler.targets.accel.depthwise_split import array_groups, share
 from weft.compiler.targets.accel.lower import lower_function
 from weft.hw.config import PYNQ, TINY, CoreConfig
