@@ -13,7 +13,7 @@ from .api import load
 from .compiler.compile import compile_model, prepared
 from .compiler.graph import Call, Expr, GraphError, Module, evaluate
 from .compiler.model import CompiledModel, OpenModel, TensorSpec
-from .compiler.operators.packed_layout import unpack
+from .compiler.targets.accel.packed_layout import unpack
 from .compiler.targets.registry import find_target, target_names
 from .compiler.targets.target import Job, Target, target_options
 from .hw.config import CoreConfig

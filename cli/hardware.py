@@ -17,7 +17,7 @@ from ..hw.verilog import emit_verilog
 from ..progress import progress
 from ..sim.build import cache_folder
 from ..testbench.coverage import Coverage, read_hits
-from ..testbench.parts import find_parts, outcome_lines, parts_table
+from ..testbench.parts import find_parts, outcome_lines
 from ..testbench.points import core_points, unreachable
 from ..testbench.runner import Settings, random_seed, run_and_keep_waves, run_file
 from .app import app

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from .frontends import Source, read
-from .graph import Module, calls
+from .graph import Family, Module, calls
+from .graph.registry import operator_of
 from .graph.symbolic import SymbolicTypes, sizes_text
 from .model import CompiledModel, OpenModel
 from .passes.pipeline import PassOptions, run_passes
@@ -70,7 +71,7 @@ def compile_model(
 
 def is_quantised(module: Module) -> bool:
     """Whether a module, as it was read, has quantised tensors."""
-    return any(node.op == "quantise" for node in calls(module.main.body))
+    return any(entry.family is Family.QUANTISE for entry in filter(None, map(operator_of, calls(module.main.body))))
 
 
 def prepared(module: Module, target: Target, options: Any, passes: PassOptions | None = None) -> Module:

@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ValidationError
 
-from ..files import write_atomically
 from ..compiler.graph.dtypes import numpy_dtype
 from ..compiler.graph.ir import Function, GraphError, Module
 from ..compiler.graph.text import constant_table, parse, to_text
@@ -43,6 +42,7 @@ from ..compiler.model import (
     TensorSlot,
     TensorSpec,
 )
+from ..files import write_atomically
 from ..hw.config import ISA_VERSION, CoreConfig
 from ..hw.errors import ConfigError
 from . import artifact_records as records

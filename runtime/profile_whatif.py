@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..compiler.model import CoreStep, CompiledModel
+from ..compiler.model import CompiledModel, CoreStep
 from ..hw.config import CoreConfig
 from ..hw.errors import ConfigError
 from ..sim.dram import DramModel

@@ -24,7 +24,7 @@ BASE = ("weft.errors", "weft.cache", "weft.files")
 
 # What each part may import besides itself; a name stands for that module and all below it.
 MAY_IMPORT = {
-    **{base: () for base in BASE},
+    **dict.fromkeys(BASE, ()),
     "weft.hw": (),
     "weft.sim": ("weft.hw",),
     "weft.compiler": ("weft.hw.isa", "weft.hw.config", "weft.hw.errors"),

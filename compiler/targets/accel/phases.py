@@ -5,13 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ...graph.ir import Call, Expr, Function, GraphError, Module
+from ...graph.registry import operator_of
 from ...graph.visit import calls, topological_order
 from ..errors import CompileError
-
-PASSIVE_HOST_OPERATORS = frozenset(
-    {"quantise", "dequantise", "nn.softmax", "unfold", "pack", "unpack", "reshape", "transpose"}
-)
-"""What ``strict`` lets stand at the two ends of a network."""
 
 
 @dataclass
@@ -73,11 +69,12 @@ def check_strict(module: Module) -> None:
     for node in order:
         if not isinstance(node.op, Function) or node.op.is_primitive:
             continue
-        operators = {str(inner.op) for inner in calls(node.op.body)}
+        entries = list(filter(None, map(operator_of, calls(node.op.body))))
         between = after_core[node] and before_core.get(node, False)
-        if between or not operators <= PASSIVE_HOST_OPERATORS:
+        if between or not all(entry.passive for entry in entries):
             what = node.op.span.node or node.span.node or node.op.name
+            names = ", ".join(sorted({entry.name for entry in entries}))
             raise CompileError(
-                f"{', '.join(sorted(operators))} would run on the host: {node.op.host_reason}", at=f"node {what!r}",
+                f"{names} would run on the host: {node.op.host_reason}", at=f"node {what!r}",
                 hint="compile without strict, or change the model",
             )  # fmt: skip

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from ....hw.config import NAMED, CoreConfig, load_config
 from ...graph.ir import Module
 from ...model import CompiledModel, HostCode, HostProgram
-from ...operators.packed_layout import Blocks
 from ...passes.manager import Pass
 from ...passes.pipeline import integer_passes
 from ..cpu.target import Cpu, CpuOptions
 from ..errors import CompileError
 from ..target import Job, option
 from .link import link
+from .packed_layout import Blocks
 from .passes import accel_passes
 
 

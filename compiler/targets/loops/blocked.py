@@ -7,16 +7,14 @@ from dataclasses import dataclass
 
 from ... import tensor as te
 from ...graph.ir import Call, Constant, Expr
-from ...operators.lowerings import Builder, View
+from ...graph.registry import Anchor, operator
 from ...tensor import ir as tir
+from ...tensor.view import Builder, View
 from .convolution import is_convolution, padded_layout
 from .fusion import FusedGroup
 from .kernels import Kernel, Operands, finished, lower_members
 from .layouts import PREFERRED_BLOCKS, Layout, channel_block, to_memory
 from .placement import Placement
-
-POOLS = ("nn.max_pool", "nn.average_pool", "max_pool", "sum_pool")
-SPATIAL_REDUCTIONS = ("nn.reduce_mean", "nn.reduce_sum", "nn.reduce_max", "nn.reduce_min")
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class BlockedKernels:
         block = channel_block(root.shape[1])
         if anchor is not None and is_depthwise(anchor):
             return block
-        if anchor is not None and (anchor.op in POOLS or _is_spatial_reduction(anchor)):
+        if anchor is not None and _keeps_channels(anchor):
             return placement.layout(anchor.args[0]).block or None
         if anchor is None and block in PREFERRED_BLOCKS:
             blocks = {placement.layout(value).block for value in group.inputs if value.shape == root.shape}
@@ -80,8 +78,14 @@ def is_depthwise(call: Call) -> bool:
     )  # fmt: skip
 
 
-def _is_spatial_reduction(call: Call) -> bool:
-    return call.op in SPATIAL_REDUCTIONS and call.attr("axes") == (2, 3) and call.attr("keepdims") is True
+def _keeps_channels(call: Call) -> bool:
+    """Whether a call is a pooling, or a reduction of each channel of an image to one number."""
+    match operator(str(call.op)).anchor:
+        case Anchor.POOL:
+            return True
+        case Anchor.REDUCTION:
+            return bool(call.attr("axes") == (2, 3) and call.attr("keepdims"))
+    return False
 
 
 class _BlockedBuilder(Builder):

@@ -9,8 +9,9 @@ from typing import Protocol
 
 from ... import tensor as te
 from ...graph.ir import Call, Constant, Expr
-from ...operators.lowerings import Builder, View
+from ...graph.registry import Anchor, operator_of
 from ...tensor import ir as tir
+from ...tensor.view import Builder, View
 from ..errors import CompileError
 from .convolution_sums import byte_sums, float_sums, grouped_sums
 from .fusion import FusedGroup
@@ -18,12 +19,11 @@ from .kernels import Kernel, Operands, Tile, finished, lower_members
 from .layouts import PREFERRED_BLOCKS, QUAD, Layout, channel_block, folded, to_memory, unfolded_row
 from .placement import Placement
 
-CONVOLUTIONS = ("nn.conv2d", "conv2d", "nn.conv3d")
-
 
 def is_convolution(call: Call) -> bool:
     """Whether a call is a convolution."""
-    return call.op in CONVOLUTIONS
+    entry = operator_of(call)
+    return entry is not None and entry.anchor is Anchor.CONVOLUTION
 
 
 def is_matrix_convolution(call: Call) -> bool:

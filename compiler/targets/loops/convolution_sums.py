@@ -12,7 +12,6 @@ import numpy as np
 
 from ... import tensor as te
 from ...graph.ir import Call
-from ...operators.lowerings import View
 from ...tensor import ir as tir
 from .kernels import Array, Operands, Tile
 from .layouts import QUAD, UINT8_OFFSET, Layout, folded, folded_row

@@ -16,16 +16,9 @@ from ...graph.dtypes import numpy_dtype
 from ...graph.ir import Call, Constant, Expr, Function, Span, TupleType, Var
 from ...graph.registry import Fusion, operator
 from ...graph.visit import topological_order, use_counts
-from ...operators.lowerings import Builder, NotLoweredError, View, lower_call
-from ...operators.lowerings.view import element_type
+from ...operators.lowering import lower_call
 from ...tensor import ir as tir
-
-OPERATIONS = {
-    **dict.fromkeys(("nn.exp", "nn.tanh", "nn.sigmoid", "nn.sinh", "nn.cosh", "nn.softmax"), 16),
-    **dict.fromkeys(("nn.log", "nn.erf", "nn.sin", "nn.cos", "nn.tan", "nn.asin", "nn.acos", "nn.atan", "nn.power",
-                     "nn.asinh", "nn.acosh", "nn.atanh"), 64),
-}  # fmt: skip
-"""Approximate operations per element of costly operators; all others count 1."""
+from ...tensor.view import Builder, NotLoweredError, View, element_type
 
 
 @dataclass(frozen=True)
@@ -269,7 +262,7 @@ class _Fuser:
         ))  # fmt: skip
         if together > limits.input_bytes and together > max(before, alone):
             return f"the kernel would read {together:,} bytes, more than {limits.input_bytes:,} (input_bytes)"
-        repeated = (self._repeats(arg) - 1) * OPERATIONS.get(str(arg.op), 1) * arg.tensor_type.size
+        repeated = (self._repeats(arg) - 1) * operator(str(arg.op)).cost * arg.tensor_type.size
         intensity = repeated / max(1, 2 * nbytes(arg))
         if intensity > limits.recompute_intensity:
             return (f"it would be computed {self._repeats(arg)} times: {intensity:g} operations for each byte saved, "

@@ -10,8 +10,7 @@ import numpy as np
 
 from ... import tensor as te
 from ...graph.ir import Call, Constant, Expr
-from ...operators.lowerings import Builder, View, lower_call
-from ...operators.lowerings.view import element_type
+from ...operators.lowering import lower_call
 from ...tensor import ir as tir
 from .fusion import FusedGroup
 from .layouts import Layout, view_of

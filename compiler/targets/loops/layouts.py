@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from ... import tensor as te
-from ...operators.lowerings import View
 from ...tensor import ir as tir
+from ...tensor.view import View
 
 NO_HALO = (0, 0, 0, 0)
 PREFERRED_BLOCKS = (16, 8, 4)

@@ -13,11 +13,12 @@ import numpy as np
 from ...graph.dtypes import numpy_dtype
 from ...graph.ir import Attrs, Call, Constant, Expr, Function, Module, TensorType, TupleGet, TupleType, Var
 from ...graph.registry import call as graph_call
+from ...graph.registry import operator_of
 from ...model import CheckStep, CopyStep, HostProgram, KernelCode, LaunchStep, Layer, NumpyStep, Place, TensorSpec
-from ...operators.lowerings.moves import picked_sizes
-from ...operators.lowerings.view import element_type
+from ...operators.index import index_sizes
 from ...tensor.errors import TensorError
 from ...tensor.ir import Buffer
+from ...tensor.view import element_type
 from ..errors import CompileError
 from ..memory_plan import aligned
 from .arena import Arena, ArenaSlot, ConstantAt, InputAt, OutputAt, Slot, memory_figures
@@ -172,7 +173,7 @@ class _Linker:
     def _check_indices(self, group: FusedGroup, placement: Placement) -> None:
         """Have the indices of a gather looked at before its kernel runs, since machine code cannot refuse one."""
         for node in group.members:
-            sizes = picked_sizes(node)
+            sizes = index_sizes(node)
             if sizes and not isinstance(node.args[1], Constant) and (node.args[1], sizes) not in self.checked:
                 self.checked.add((node.args[1], sizes))
                 self._add_check(node, sizes, self._used(self._plain(node.args[1], placement)))
@@ -316,11 +317,5 @@ def _work(group: FusedGroup) -> int:
 
 def _macs(group: FusedGroup) -> int:
     """Useful multiply-accumulates of a group's anchor."""
-    anchor = group.anchor
-    if anchor is None or not isinstance(anchor.op, str) or not isinstance(anchor.type, TensorType):
-        return 0
-    if anchor.op in ("nn.conv2d", "conv2d", "nn.conv3d", "nn.dense"):
-        return prod(anchor.shape) * prod(anchor.args[1].shape[1:])
-    if anchor.op == "nn.matmul":
-        return prod(anchor.shape) * anchor.args[0].shape[-1]
-    return 0
+    entry = operator_of(group.anchor)
+    return entry.macs(group.anchor) if entry is not None and group.anchor is not None else 0

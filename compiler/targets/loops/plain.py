@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from ... import tensor as te
 from ...graph.ir import Call, Expr
-from ...operators.lowerings import Builder
 from ...tensor import ir as tir
+from ...tensor.view import Builder
 from .fusion import FusedGroup
 from .kernels import Kernel, Operands, finished, lower_members
 from .layouts import Layout, folded, to_memory, unfolded_row

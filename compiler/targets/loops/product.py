@@ -16,9 +16,9 @@ import numpy as np
 
 from ... import tensor as te
 from ...graph.ir import Call, Constant, Expr
-from ...operators.lowerings import Builder, View
-from ...operators.lowerings.view import broadcast, element_type, widened
+from ...graph.registry import Anchor, operator
 from ...tensor import ir as tir
+from ...tensor.view import Builder, View, broadcast, element_type, widened
 from ..errors import CompileError
 from .fusion import FusedGroup
 from .kernels import Array, Kernel, Operands, Tile, finished, lower_members
@@ -112,9 +112,9 @@ class ProductKernels:
 
 
 def is_matrix_product(call: Call) -> bool:
-    """Whether a call is a product of matrices of floats; constant weights of nn.dense count too."""
+    """Whether a call is a product of matrices of floats; constant weights count too."""
     return (
-        call.op in ("nn.matmul", "nn.dense") and call.args[0].dtype in COMPUTED_IN_FLOAT32
+        operator(str(call.op)).anchor is Anchor.PRODUCT and call.args[0].dtype in COMPUTED_IN_FLOAT32
         and not isinstance(call.args[0], Constant)
     )  # fmt: skip
 

@@ -21,9 +21,9 @@ from weft.compiler.graph import (
     evaluate_function,
 )
 from weft.compiler.model import CompiledModel, CoreStep
-from weft.compiler.operators import packed_layout
 from weft.compiler.operators.numerics import quantise_multiplier
-from weft.compiler.operators.packed_layout import Blocks
+from weft.compiler.targets.accel import packed_layout
+from weft.compiler.targets.accel.packed_layout import Blocks
 from weft.hw.config import TINY, CoreConfig
 from weft.sim.fsim import FunctionalSimulator
 

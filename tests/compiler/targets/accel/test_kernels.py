@@ -12,7 +12,7 @@ from weft.compiler.operators.numerics import output_size
 from weft.compiler.targets.errors import CompileError
 from weft.hw.config import PYNQ, TINY, CoreConfig
 
-from .kernels import Build, CONFIGS, check, compile_function, program_of
+from .kernels import CONFIGS, Build, check, compile_function, program_of
 
 KINDS = ("conv", "residual", "depthwise", "max_pool", "sum_pool", "add", "mul", "requantise")
 

@@ -6,23 +6,20 @@ stage of their own, which the builder collects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ... import tensor as te
-from ...graph.ir import Call
-from ...graph.registry import Fusion, Unsupported, operator, set_lowering
-from ...targets.errors import CompileError
-from ...tensor import ir as tir
+from .compute import ReduceAxis, Reduction, Tensor, compute, reduce_axis
+from .errors import TensorError
+from .ir import DTYPES, Const, DType, Expr
 
-Index = tuple[tir.Expr, ...]
-Read = Callable[[Index], tir.Expr]
-
+Index = tuple[Expr, ...]
+Read = Callable[[Index], Expr]
 
 HALVES = ("float16", "bfloat16")
 
 
-class NotLoweredError(CompileError):
+class NotLoweredError(TensorError):
     """An operator, or this use of it, has no tensor expression. The message is the reason."""
 
 
@@ -31,16 +28,22 @@ class View:
     """A tensor of the graph: its logical shape, and its element at an index of that shape.
 
     ``halo``: rows and columns (top, left, bottom, right) around an image (N, C, H, W) that may be read too, and hold
-    ``fill``.
+    ``fill``. ``tensor``: the placeholder or stage whose elements these are, index by index, where there is one.
     """
 
     shape: tuple[int, ...]
-    dtype: tir.DType
+    dtype: DType
     read: Read
     halo: tuple[int, int, int, int] = (0, 0, 0, 0)
     fill: int = 0
+    tensor: Tensor | None = None
 
-    def __getitem__(self, index: Index) -> tir.Expr:
+    @staticmethod
+    def of(tensor: Tensor) -> View:
+        """All elements of a placeholder or a stage."""
+        return View(tensor.shape, tensor.dtype, lambda index: tensor[index], tensor=tensor)
+
+    def __getitem__(self, index: Index) -> Expr:
         return self.read(index)
 
 
@@ -48,7 +51,7 @@ class View:
 class Builder:
     """Gives names to the stages of one kernel; ``reductions`` are those that reduce, in the order of their making."""
 
-    reductions: list[te.Tensor] = field(default_factory=list)
+    reductions: list[Tensor] = field(default_factory=list)
     _taken: set[str] = field(default_factory=set)
 
     def name(self, wish: str) -> str:
@@ -60,46 +63,25 @@ class Builder:
         self._taken.add(name)
         return name
 
-    def reduction(self, shape: tuple[int, ...], value: Callable[..., te.Reduction], wish: str) -> View:
+    def reduction(self, shape: tuple[int, ...], value: Callable[..., Reduction], wish: str) -> View:
         """A stage that reduces; ``value`` takes the index of the result."""
-        tensor = te.compute(shape, value, self.name(wish))
+        tensor = compute(shape, value, self.name(wish))
         self.reductions.append(tensor)
-        return View(shape, tensor.dtype, lambda index: tensor[index])
+        return View.of(tensor)
 
     def stored(self, view: View, wish: str) -> View:
         """The view computed once into a buffer, where it is read more often than it is long."""
-        tensor = te.compute(view.shape, lambda *index: view[index], self.name(wish))
-        return View(view.shape, tensor.dtype, lambda index: tensor[index])
+        return View.of(compute(view.shape, lambda *index: view[index], self.name(wish)))
 
-    def axis(self, extent: int, wish: str) -> te.ReduceAxis:
-        return te.reduce_axis(extent, self.name(wish))
-
-
-Rule = Callable[[Builder, Call, tuple[View, ...]], View]
+    def axis(self, extent: int, wish: str) -> ReduceAxis:
+        return reduce_axis(extent, self.name(wish))
 
 
-def element_type(dtype: str) -> tir.DType:
+def element_type(dtype: str) -> DType:
     """The type in the loop IR; NotLoweredError if it has none."""
-    if dtype not in tir.DTYPES:
+    if dtype not in DTYPES:
         raise NotLoweredError(f"the loop IR has no type {dtype}")
     return dtype
-
-
-def lower_call(builder: Builder, call: Call, operands: Sequence[View]) -> View:
-    """The result of an operator; NotLoweredError says why it has no rule."""
-    name = call.op if isinstance(call.op, str) else call.op.name
-    rule = operator(name, call.span).lower
-    if isinstance(rule, Unsupported):
-        raise NotLoweredError(f"{name}: {rule.reason}")
-    if 0 in call.shape or any(0 in view.shape for view in operands):
-        raise NotLoweredError(f"{name}: a tensor without elements")
-    moves = operator(name).fusion is Fusion.LAYOUT
-    if moves or not any(view.dtype in HALVES for view in operands):
-        result: View = rule(builder, call, tuple(operands))
-        return result
-    wide = rule(builder, call, tuple(widened(view) for view in operands))
-    dtype = element_type(call.dtype)
-    return View(wide.shape, dtype, lambda index: wide[index].astype(dtype))
 
 
 def widened(view: View) -> View:
@@ -115,9 +97,9 @@ def broadcast(view: View, shape: tuple[int, ...]) -> View:
         return view
     missing = len(shape) - len(view.shape)
 
-    def read(index: Index) -> tir.Expr:
+    def read(index: Index) -> Expr:
         return view[tuple(
-            tir.Const(0) if size == 1 else place for size, place in zip(view.shape, index[missing:], strict=True)
+            Const(0) if size == 1 else place for size, place in zip(view.shape, index[missing:], strict=True)
         )]  # fmt: skip
 
     return View(shape, view.dtype, read)
@@ -126,8 +108,3 @@ def broadcast(view: View, shape: tuple[int, ...]) -> View:
 def along(view: View, rank: int, axis: int) -> Read:
     """Reads a scalar, or one value for each index of ``axis``, at an index of ``rank`` dimensions."""
     return lambda index: view[()] if not view.shape else view[(index[axis],)]
-
-
-def register_rules(rules: dict[str, Rule]) -> None:
-    for name, rule in rules.items():
-        set_lowering(name, rule)

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import weft
 from weft.compiler.graph import Attrs, Call, Function, Module, Var, dtypes, evaluate, topological_order
-from weft.compiler.operators.examples import all_examples
+from weft.compiler.operators.samples import all_samples
 from weft.compiler.targets.cpu.link import link
 from weft.compiler.targets.cpu.processor import host_target
 from weft.compiler.targets.loops.fusion import why_not_compiled
 
 EXAMPLES = {
     name: {dtype: node for dtype, node in found.items() if not why_not_compiled(node)}
-    for name, found in all_examples().items()
+    for name, found in all_samples().items()
 }
 COMPILED = sorted(name for name, found in EXAMPLES.items() if found)
 SPECIAL = (0, -0.0, 1, -1, 2, 3, 100, 0.5, -0.25, 1e30, np.inf, -np.inf, np.nan)

@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 
 from ..graph.dtypes import FLOATS
-from ..graph.ir import Array, Attrs, TensorType
-from ..graph.registry import NOT_LOWERED, REQUIRED, Fusion, register
-from .elementwise import NO_GRADIENT_YET, rounded_once
-from .integer import conv_type, integer, ints, require, require_dtype
+from ..graph.ir import Array, Attrs, Call, TensorType
+from ..graph.registry import REQUIRED, Family, Fusion, Operator, call, register
+from .convolution import convolution_macs
+from .meanings import rounded_once
+from .reasons import NO_GRADIENT_YET, NOT_LOWERED
+from .samples import IMAGE, indices, sample_of, variable
+from .type_rules import conv_type, integer, ints, require, require_dtype
 
 _MODES = ("linear", "nearest", "cubic")
 _PADDINGS = ("zeros", "border", "reflection")
@@ -189,19 +192,33 @@ def _deform_conv(
     return result.reshape(batch, w.shape[0], out_h, out_w).astype(x.dtype)
 
 
-register(
-    "nn.deform_conv2d", "x w offset mask", types=_deform_conv_type, numpy=_deform_conv, strides=(1, 1),
-    pads=(0, 0, 0, 0), dilations=(1, 1), groups=1, offset_groups=1, gradient=NO_GRADIENT_YET, lower=NOT_LOWERED,
-    fusion=Fusion.OPAQUE,
+def _sample_grid_sample(dtype: str) -> Call:
+    return call("nn.grid_sample", variable(dtype, 1, 2, 4, 5), variable(dtype, 1, 3, 2, 2, name="grid"))
+
+
+def _sample_roi_align(dtype: str) -> Call:
+    rois = variable(dtype, 2, 4, name="rois")
+    return call("nn.roi_align", variable(dtype, 1, 2, 6, 6), rois, indices([0, 0]), size=(2, 2), sampling_ratio=2)
+
+
+_SAMPLED: dict[str, Any] = {
+    "family": Family.SOURCE, "gradient": NO_GRADIENT_YET, "lower": NOT_LOWERED, "fusion": Fusion.OPAQUE,
+}  # fmt: skip
+register(Operator(
+    "nn.deform_conv2d", "x w offset mask", types=_deform_conv_type, numpy=_deform_conv,
+    defaults={"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), "groups": 1, "offset_groups": 1},
+    macs=convolution_macs, **_SAMPLED,
+    sample=sample_of("nn.deform_conv2d", IMAGE, (6, 2, 3, 2), (1, 24, 5, 6), (1, 12, 5, 6), groups=2,
+                     pads=(1, 0, 1, 1), offset_groups=2),
     doc="nn.conv2d whose window meets x at places moved by offset (down, right), interpolated, times mask.",
-)
-register(
-    "nn.grid_sample", "x grid", types=_grid_sample_type, numpy=_grid_sample, mode="linear", padding="zeros",
-    align_corners=False, gradient=NO_GRADIENT_YET, lower=NOT_LOWERED, fusion=Fusion.OPAQUE,
+))  # fmt: skip
+register(Operator(
+    "nn.grid_sample", "x grid", types=_grid_sample_type, numpy=_grid_sample, sample=_sample_grid_sample,
+    defaults={"mode": "linear", "padding": "zeros", "align_corners": False}, **_SAMPLED,
     doc="x interpolated at the places of the grid, whose last axis holds coordinates -1..1, the last axis of x first.",
-)
-register(
-    "nn.roi_align", "x rois batch", types=_roi_align_type, numpy=rounded_once(_roi_align), size=REQUIRED,
-    spatial_scale=1.0, sampling_ratio=0, mode="avg", half_pixel=True, gradient=NO_GRADIENT_YET, lower=NOT_LOWERED,
-    fusion=Fusion.OPAQUE, doc="Regions (left, top, right, bottom) of x, each interpolated to one size.",
-)
+))  # fmt: skip
+register(Operator(
+    "nn.roi_align", "x rois batch", types=_roi_align_type, numpy=rounded_once(_roi_align), sample=_sample_roi_align,
+    defaults={"size": REQUIRED, "spatial_scale": 1.0, "sampling_ratio": 0, "mode": "avg", "half_pixel": True},
+    **_SAMPLED, doc="Regions (left, top, right, bottom) of x, each interpolated to one size.",
+))  # fmt: skip

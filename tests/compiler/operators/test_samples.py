@@ -24,9 +24,9 @@ from weft.compiler.graph import (
     to_text,
     topological_order,
 )
-from weft.compiler.operators.examples import all_examples
+from weft.compiler.operators.samples import all_samples
 
-EXAMPLES = all_examples()
+EXAMPLES = all_samples()
 CALLS = [(name, dtype, node) for name, found in EXAMPLES.items() for dtype, node in found.items()]
 SPECIAL = (0, 1, -1, 2, 3, 100, 0.5, -0.25, 1e30, np.inf, -np.inf, np.nan)
 

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...hw.config import CoreConfig
-from ..graph.ir import Array, GraphError, TensorType
+from ....hw.config import CoreConfig
+from ...graph.ir import Array, GraphError, TensorType
 
 
 @dataclass(frozen=True)
