@@ -22,9 +22,8 @@ from .runtime.open_module import SIZES_KEPT, OpenModule
 
 
 class TargetOptions(TypedDict, total=False):
-    """The options of the targets of this package; a target refuses those of others."""
+    """The options, besides ``config``, of the targets of this package; a target refuses those of others."""
 
-    config: CoreConfig | str
     vthreads: int
     threads: int
     processor: str

@@ -13,14 +13,13 @@ from ..compiler.passes import installed_passes, load_pass
 from ..compiler.passes.pipeline import PassOptions
 from ..compiler.targets.errors import CompileError
 from ..compiler.targets.registry import find_target, target_names
-from ..compiler.targets.target import Job
-from ..compiler.targets.target import target_options as typed_options
+from ..compiler.targets.target import Job, target_options
 from ..progress import progress
 from ..runtime.artifact import save
 from ..runtime.report import placement_records, placement_table
 from .app import app
 from .output import JsonOption, ShapeOption, err, out, parse_shapes, print_json, table
-from .target_options import TargetCommand, target_options
+from .target_options import Chosen, options_of, with_target_options
 
 TargetOption = Annotated[str, typer.Option("--target", help=f"What to compile for: {', '.join(target_names())}.")]
 PassOption = Annotated[
@@ -38,7 +37,8 @@ def pass_options(added: list[str] | None, check: bool, diff: Path | None) -> Pas
     return None if chosen == PassOptions() else chosen
 
 
-@app.command("compile", cls=TargetCommand)
+@app.command("compile")
+@with_target_options
 def compile_command(
     model: Annotated[Path, typer.Argument(help="ONNX model; for the accelerator in QDQ, QLinear or Integer form.")],
     target: TargetOption = "accel",
@@ -51,10 +51,12 @@ def compile_command(
     diff: DiffOption = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Every layer and every reason, however many.")] = False,
     as_json: JsonOption = False,
+    *,
+    chosen: Chosen,
 ) -> None:
     """Compile a model into one artifact file and report where each part of it will run."""
     path = output or model.with_suffix(".weft")
-    options = target_options(target)
+    options = options_of(target, chosen)
     with progress("compiling", err) as status:
         job = Job(strict=strict, progress=status.update, dump=None if dump is None else folder_dump(dump))
         compiled = compile_model(
@@ -87,13 +89,14 @@ def _summary(model: CompiledModel) -> str:
     return ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in values.items())
 
 
-@app.command("passes", cls=TargetCommand)
-def passes_command(target: TargetOption = "accel", as_json: JsonOption = False) -> None:
+@app.command("passes")
+@with_target_options
+def passes_command(target: TargetOption = "accel", as_json: JsonOption = False, *, chosen: Chosen) -> None:
     """List the passes of a target in their order, and those that installed packages add."""
-    chosen = find_target(target)
-    options = typed_options(chosen, target_options(target))
-    kinds = {"quantised": True, "float": False} if chosen.takes_floats else {"quantised": True}
-    lists = {kind: chosen.passes(options, quantised=quantised) for kind, quantised in kinds.items()}
+    owner = find_target(target)
+    options = target_options(owner, options_of(target, chosen))
+    kinds = {"quantised": True, "float": False} if owner.takes_floats else {"quantised": True}
+    lists = {kind: owner.passes(options, quantised=quantised) for kind, quantised in kinds.items()}
     points = installed_passes()
     if as_json:
         records = [

@@ -17,7 +17,7 @@ from ..hw.verilog import emit_verilog
 from ..progress import progress
 from ..sim.build import cache_folder
 from ..testbench.coverage import Coverage, read_hits
-from ..testbench.parts import find_parts, outcome_lines
+from ..testbench.parts import find_parts, outcome_lines, parts_table
 from ..testbench.points import core_points, unreachable
 from ..testbench.runner import Settings, random_seed, run_and_keep_waves, run_file
 from .app import app
@@ -82,7 +82,7 @@ def hardware_tests(
     """Run the RTL's cocotb tests; a failure leaves a waveform and says how to look at it."""
     files = find_parts(part)
     if show:
-        out.print(partstable(files))
+        out.print(parts_table(files))
         return
     core, chosen = load_config(config), random_seed() if seed is None else seed
     folder = Path("build") / "test-hw"

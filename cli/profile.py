@@ -24,14 +24,23 @@ from ..runtime.inputs import read_inputs
 from ..runtime.module import StepRun
 from ..runtime.plots import write_plots
 from ..runtime.profile import profile, write_json
-from ..runtime.profile_report import bound_table, cause_table, gemm_table, outcome_table, profile_records
+from ..runtime.profile_report import (
+    bound_records,
+    bound_table,
+    cause_records,
+    cause_table,
+    gemm_records,
+    gemm_table,
+    outcome_records,
+    outcome_table,
+)
 from ..runtime.profile_whatif import Recompile, predict_runs, what_if
 from ..runtime.trace import write_runs
 from ..sim.dram import DramModel
 from .app import app
 from .output import JsonOption, ShapeOption, err, out, parse_shapes, print_json, print_report, wide_console
 from .run import is_artifact
-from .target_options import TargetCommand, refuse_target_options, target_options
+from .target_options import Chosen, options_of, refuse_options, with_target_options
 
 
 class TimedDevice(StrEnum):
@@ -41,7 +50,8 @@ class TimedDevice(StrEnum):
     model = "model"
 
 
-@app.command("profile", cls=TargetCommand)
+@app.command("profile")
+@with_target_options
 def profile_command(
     source: Annotated[Path, typer.Argument(help="Artifact, or quantised ONNX model.")],
     device: Annotated[
@@ -55,6 +65,8 @@ def profile_command(
     others: Annotated[bool, typer.Option("--what-if/--no-what-if", help="Predict cycles on other hardware.")] = True,
     shape: ShapeOption = None,
     as_json: JsonOption = False,
+    *,
+    chosen: Chosen,
 ) -> None:
     """Say why a model is slow on the core: cycles by layer and cause, bounds, other hardware; roofline, timeline and
     trace."""
@@ -63,10 +75,10 @@ def profile_command(
     recompile: Recompile | None = None
     with progress("reading", err) as status:
         if is_artifact(source):
-            refuse_target_options(f"{source} is compiled already")
+            refuse_options(chosen, f"{source} is compiled already")
             compiled = load_artifact(source)
         else:
-            sizes, options = parse_shapes(shape), target_options("accel")
+            sizes, options = parse_shapes(shape), options_of("accel", chosen)
 
             def recompile(core: CoreConfig) -> CompiledModel:
                 job = Job(progress=status.update)
@@ -95,7 +107,8 @@ def profile_command(
         except DeviceError as error:
             err.print(f"no pictures: {error}", markup=False)
     if as_json:
-        print_json(profile_records(measured, outcomes))
+        print_json({"causes": cause_records(measured), "bounds": bound_records(measured),
+                    "gemm": gemm_records(measured), "what_if": outcome_records(outcomes)})  # fmt: skip
         return
     wide_console().print(*tables)
     out.print(f"wrote {folder}; its trace ({slices:,} slices) opens at https://ui.perfetto.dev", markup=False)

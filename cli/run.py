@@ -25,7 +25,7 @@ from ..runtime.trace import write_trace
 from .app import app
 from .compile import PassOption, pass_options
 from .output import InputOption, JsonOption, SeedOption, ShapeOption, err, out, parse_shapes, print_json
-from .target_options import TargetCommand, refuse_target_options, target_options
+from .target_options import Chosen, options_of, refuse_options, with_target_options
 
 DEFAULT_TARGET = "accel"
 
@@ -40,24 +40,26 @@ def is_artifact(path: Path) -> bool:
 
 
 def compiled_source(
-    source: Path, target: str | None, shape: list[str] | None, added: list[str] | None, status: Updates
+    source: Path, target: str | None, shape: list[str] | None, added: list[str] | None, chosen: Chosen,
+    status: Updates,
 ) -> CompiledModel | OpenModel:
     """The artifact in a file, or the model in it, compiled."""
     if is_artifact(source):
         why = f"{source} is compiled already"
-        refuse_target_options(why)
+        refuse_options(chosen, why)
         if target is not None or shape or added:
             raise CompileError(f"--target, --shape and --pass are for models: {why}")
         return load_artifact(source)
     name = target or DEFAULT_TARGET
     passes = pass_options(added, False, None)
-    options = target_options(name)
+    options = options_of(name, chosen)
     return compile_model(
         source, name, options, shapes=parse_shapes(shape), passes=passes, job=Job(progress=status.update)
     )
 
 
-@app.command(cls=TargetCommand)
+@app.command()
+@with_target_options
 def run(
     source: Annotated[Path, typer.Argument(help="What 'weft compile' wrote, or an ONNX model.")],
     device: Annotated[
@@ -78,6 +80,8 @@ def run(
     shape: ShapeOption = None,
     added: PassOption = None,
     as_json: JsonOption = False,
+    *,
+    chosen: Chosen,
 ) -> None:
     """Run an artifact or a model and print its results, with the cycles of each layer and engine on the core and the
     time on the host.
@@ -85,7 +89,7 @@ def run(
     Sizes that a model leaves open are those of the inputs; of random inputs as --shape says, by default 1.
     """
     with progress("reading", err) as status:
-        compiled = compiled_source(source, target, shape, added, status)
+        compiled = compiled_source(source, target, shape, added, chosen, status)
         specs = input_specs(compiled)
         values = read_inputs(specs, inputs, seed)
         status.update("loading")

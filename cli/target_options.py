@@ -2,71 +2,80 @@
 
 from __future__ import annotations
 
+import inspect
 import typing
-from collections.abc import Mapping
-from dataclasses import fields
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import Field, fields
+from functools import wraps
+from typing import Annotated, Any
 
-import click
 import typer
-import typer.core
 
 from ..compiler.targets.errors import CompileError
 from ..compiler.targets.registry import find_target, target_names
 
-_CHOSEN = "weft.target_options"
+Chosen = Mapping[str, Any]
+"""The options of targets that the user set, by name."""
 
 
-class TargetCommand(typer.core.TyperCommand):
-    """A command with the options of all targets besides its own; `target_options` gives those that the user set."""
+def with_target_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of all targets. Those that the user set come as its parameter ``chosen``."""
+    hints = typing.get_type_hints(command, include_extras=True)
+    own = [
+        param.replace(annotation=hints[name])
+        for name, param in inspect.signature(command).parameters.items() if name != "chosen"
+    ]  # fmt: skip
+    names = {param.name for param in own}
+    added = [param for param in _parameters() if param.name not in names]
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        own = {param.name for param in self.params}
-        added = [each for each in _click_options() if each.name not in own]
-        self.params += added
-        self._added = {str(each.name) for each in added}
+    @wraps(command)
+    def with_options(**values: Any) -> None:
+        chosen = {param.name: values.pop(param.name) for param in added}
+        command(**values, chosen={name: value for name, value in chosen.items() if value is not None})
 
-    def invoke(self, ctx: click.Context) -> Any:
-        """Keep the targets' options for `target_options`; the command's function does not have them."""
-        chosen = {name: ctx.params.pop(name) for name in self._added}
-        ctx.meta[_CHOSEN] = {name: value for name, value in chosen.items() if value is not None}
-        return super().invoke(ctx)
+    signature = inspect.Signature([param.replace(kind=inspect.Parameter.KEYWORD_ONLY) for param in (*own, *added)])
+    with_options.__signature__ = signature  # type: ignore[attr-defined]
+    with_options.__annotations__ = {param.name: param.annotation for param in signature.parameters.values()}
+    return with_options
 
 
-def target_options(target: str) -> dict[str, Any]:
-    """The options that the user set for a target. CompileError names one that the target does not have."""
-    chosen: Mapping[str, Any] = click.get_current_context().meta.get(_CHOSEN, {})
+def options_of(target: str, chosen: Chosen) -> dict[str, Any]:
+    """The options that the user set, for a target. CompileError names one that it does not have."""
     names = [field.name for field in fields(find_target(target).options)]
     for name in chosen:
         if name not in names:
-            known = ", ".join(f"--{each}" for each in names) or "none"
-            raise CompileError(f"target {target!r} has no option --{name}", hint=f"its options: {known}")
+            flags = ", ".join(map(_flag, names)) or "none"
+            raise CompileError(f"target {target!r} has no option {_flag(name)}", hint=f"its options: {flags}")
     return dict(chosen)
 
 
-def refuse_target_options(why: str) -> None:
+def refuse_options(chosen: Chosen, why: str) -> None:
     """CompileError if the user set an option of a target."""
-    for name in click.get_current_context().meta.get(_CHOSEN, {}):
-        raise CompileError(f"--{name} is an option of compilation: {why}")
+    for name in chosen:
+        raise CompileError(f"{_flag(name)} is an option of compilation: {why}")
 
 
-def _click_options() -> list[click.Option]:
-    """One option for each name among the targets' options; its help says whose it is."""
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _parameters() -> list[inspect.Parameter]:
+    """One parameter for each name among the targets' options; its help says whose it is."""
     whose: dict[str, list[str]] = {}
-    first: dict[str, tuple[Any, Any]] = {}
+    declared: dict[str, tuple[Field[Any], Any]] = {}
     for target in target_names():
         options = find_target(target).options
         types = typing.get_type_hints(options)
         for field in fields(options):
             whose.setdefault(field.name, []).append(target)
-            first.setdefault(field.name, (field, types[field.name]))
-    return [_click_option(*first[name], targets) for name, targets in whose.items()]
+            declared.setdefault(field.name, (field, types[field.name]))
+    return [_parameter(*declared[name], targets) for name, targets in whose.items()]
 
 
-def _click_option(field: Any, kind: Any, targets: list[str]) -> click.Option:
-    names = [f"--{field.name.replace('_', '-')}", *field.metadata.get("short", ())]
+def _parameter(field: Field[Any], kind: Any, targets: list[str]) -> inspect.Parameter:
     text = f"{field.metadata['help']} Default: {field.default}. (target {', '.join(targets)})"
-    if kind is bool:
-        return click.Option([f"{names[0]}/--no-{names[0][2:]}"], default=None, help=text)
-    return click.Option(names, type=kind if kind in (int, float) else str, default=None, help=text)
+    simple = kind if kind in (bool, int, float) else str
+    flags = (_flag(field.name), *field.metadata["short"]) if simple is not bool else ()
+    choice: Any = simple | None
+    annotation = Annotated[choice, typer.Option(*flags, help=text, show_default=False)]
+    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

@@ -35,7 +35,7 @@ class PlaceRecord(Record):
 
 
 class KernelRecord(Record):
-    symbol: Annotated[str, Field(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,127}\Z")]
+    symbol: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
     member: str
     windows: dict[str, tuple[Offset, ...]]
     nbytes: tuple[Offset, ...]

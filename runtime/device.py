@@ -38,11 +38,10 @@ GROUP = "weft.devices"
 class Device(ABC):
     """A core with a window of memory, near or far. Offsets are bytes from the window's base.
 
-    ``name`` is what users call it; ``has_time`` says whether its runs have cycles and can be traced.
+    ``name`` is what users call it.
     """
 
     name: ClassVar[str]
-    has_time: ClassVar[bool] = False
 
     def __init__(self, config: CoreConfig, *, progress: Progress | None = None) -> None:
         self.config = config
@@ -132,7 +131,6 @@ class FsimDevice(LocalDevice):
     """
 
     name = "fsim"
-    has_time = True
 
     def __init__(
         self, config: CoreConfig, *, progress: Progress | None = None, check_races: bool = False,
@@ -166,7 +164,6 @@ class RtlDevice(LocalDevice):
     """The core's own Verilog in Verilator, with an AXI DRAM model: exact integers, exact cycles."""
 
     name = "rtl"
-    has_time = True
 
     def __init__(self, config: CoreConfig, *, progress: Progress | None = None, dram: DramModel | None = None) -> None:
         super().__init__(config, progress=progress)

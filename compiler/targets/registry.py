@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from importlib.metadata import entry_points
 
-from .accel.target import AccelTarget
-from .cpu.target import CpuTarget
+from .accel.target import Accel
+from .cpu.target import Cpu
 from .errors import CompileError
 from .target import Target
 
 GROUP = "weft.targets"
 
-_targets: dict[str, Target] = {target.name: target for target in (AccelTarget(), CpuTarget())}
+_targets: dict[str, Target] = {target.name: target for target in (Accel(), Cpu())}
 
 
 def register_target(target: Target) -> None:

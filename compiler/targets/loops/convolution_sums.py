@@ -13,6 +13,7 @@ import numpy as np
 from ... import tensor as te
 from ...graph.ir import Call
 from ...tensor import ir as tir
+from ...tensor.view import View
 from .kernels import Array, Operands, Tile
 from .layouts import QUAD, UINT8_OFFSET, Layout, folded, folded_row
 

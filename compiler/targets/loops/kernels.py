@@ -12,6 +12,7 @@ from ... import tensor as te
 from ...graph.ir import Call, Constant, Expr
 from ...operators.lowering import lower_call
 from ...tensor import ir as tir
+from ...tensor.view import Builder, View, element_type
 from .fusion import FusedGroup
 from .layouts import Layout, view_of
 
