@@ -8,9 +8,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 import weft
+from weft.compiler.compile_cpu import link_cpu
 from weft.compiler.graph import Attrs, Call, Function, Module, Var, dtypes, evaluate, topological_order
 from weft.compiler.operators.examples import all_examples
-from weft.compiler.targets.cpu.link import link
 from weft.compiler.targets.cpu.processor import host_target
 from weft.compiler.targets.loops.fusion import why_not_compiled
 
@@ -45,7 +45,7 @@ def test_machine_code_computes_what_the_operator_means(name: str) -> None:
     generator = np.random.default_rng(0)
     for dtype, node in EXAMPLES[name].items():
         module = module_of(node)
-        loaded = weft.load(link(module, host_target(), 1))
+        loaded = weft.load(link_cpu(module, host_target(), 1))
         assert not any(layer.reason for layer in loaded.model.layers)
         for special in (False, True):
             values = {param.name: values_of(param, generator, special) for param in module.main.params}
