@@ -12,6 +12,7 @@ On this machine's processor:
 """
 
 from .api import compile, load
+from .compiler import operators
 from .compiler.compiled import CompiledModel
 from .compiler.compiled_cpu import CpuModel
 from .compiler.compiled_symbolic import SymbolicCpuModel
@@ -44,6 +45,7 @@ __all__ = [
     "load",
     "named_config",
     "open_device",
+    "operators",
     "save",
     "write_trace",
 ]
