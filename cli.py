@@ -35,9 +35,10 @@ from .compiler.passes.pipeline import PassOptions
 from .compiler.targets.accel.passes import accel_passes
 from .compiler.targets.errors import CompileError
 from .compiler.tensor.errors import TensorError
+from .hw.assembly import format_instruction
 from .hw.config import NAMED, CoreConfig, named_config
 from .hw.errors import HardwareError
-from .hw.isa import disassemble, format_instruction
+from .hw.isa import disassemble
 from .hw.synthesis import Target, synthesise
 from .hw.synthesis_report import over_limit, path_rows, usage_rows
 from .hw.verilog import emit_verilog

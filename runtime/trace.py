@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ..compiler.compiled import CompiledModel
-from ..hw.isa import ENGINE_NAMES, Instruction, Load, Vector, disassemble, format_instruction
+from ..hw.assembly import format_instruction
+from ..hw.isa import ENGINE_NAMES, Instruction, Load, Vector, disassemble
 from .errors import DeviceError
 from .module import LoadedModule, StepRun
 from .profile_cycles import KINDS, Cause, ProgramCycles

@@ -24,10 +24,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ..hw.config import CoreConfig
+from ..hw.core import memory_paths
 from ..hw.isa import ENGINE_NAMES, Engine
+from ..hw.memories import SCRATCHPADS
 from ..hw.verilog import TOP, emit_verilog
 from .errors import BuildError
-from .state import SCRATCHPADS
 
 Progress = Callable[[str], None]
 
@@ -150,13 +151,11 @@ def ports_header(config: CoreConfig, root_header: str) -> str:
         )
     lines += ["}", "static inline void* weft_find_memory(Vcore___024root& root, uint32_t scratchpad, uint32_t bank) {"]
     for number, scratchpad in enumerate(SCRATCHPADS):
-        banks = config.acc_banks if scratchpad == "acc" else 1
-        for bank in range(banks):
-            path = (TOP, "acc", f"bank_{bank}", "memory") if scratchpad == "acc" else (TOP, scratchpad, "memory")
-            member = "__DOT__".join(path)
+        for bank, path in enumerate(memory_paths(config, scratchpad)):
+            member = "__DOT__".join((TOP, *path))
             if member not in members:
                 raise BuildError(
-                    f"memory {'.'.join(path)} is not in the verilated core", hint="hw.core documents the names"
+                    f"memory {TOP}.{'.'.join(path)} is not in the verilated core", hint="hw.core documents the names"
                 )
             lines.append(f"    if (scratchpad == {number} && bank == {bank}) return &root.{member};")
     lines += ["    return nullptr;", "}", ""]

@@ -14,12 +14,13 @@ from ..hw.axi import ReadClient
 from ..hw.config import CoreConfig
 from ..hw.interfaces import CycleClass
 from ..hw.isa import Engine, Fault
+from ..hw.memories import SCRATCHPADS, Memory
 from ..hw.registers import Control, Register, Status, class_counter
 from .build import Progress, build_library
 from .dram import BusFault, DramModel
 from .errors import SimulationError
 from .result import ACTIVITY, EVENT, FaultRecord, RunResult, Trace
-from .state import SCRATCHPADS, Bytes, Int8, Int32
+from .state import Bytes, Int8, Int32, element_type
 
 BASE_ADDRESS = 0x1000_0000
 """Bus address of the memory's first byte."""
@@ -123,15 +124,15 @@ class RtlSimulator:
         """Has what was injected last happened?"""
         return bool(self._library.weft_injected(self._machine))
 
-    def read_scratchpad(self, name: str) -> Int8 | Int32:
-        """Copy of ``inp``, ``wgt``, ``acc`` or ``out``: ``(depth, elements)``."""
-        banks: list[Any] = list(self._banks(name))
+    def read_scratchpad(self, memory: Memory) -> Int8 | Int32:
+        """Copy of a scratchpad: ``(depth, elements)``."""
+        banks: list[Any] = list(self._banks(memory))
         content: Int8 | Int32 = np.concatenate(banks)
         return content
 
-    def write_scratchpad(self, name: str, values: Int8 | Int32) -> None:
+    def write_scratchpad(self, memory: Memory, values: Int8 | Int32) -> None:
         """Replace a scratchpad's content."""
-        banks = self._banks(name)
+        banks = self._banks(memory)
         for bank, part in zip(banks, np.split(values, len(banks)), strict=True):
             bank[...] = part
 
@@ -251,17 +252,17 @@ class RtlSimulator:
         raw = (ctypes.c_uint8 * (count * dtype.itemsize)).from_address(first.value or 0)
         return np.frombuffer(raw, dtype).copy()
 
-    def _banks(self, name: str) -> list[Int8 | Int32]:
+    def _banks(self, memory: Memory) -> list[Int8 | Int32]:
         """Views of the memories inside the verilated core."""
         config = self.config
-        banks = config.acc_banks if name == "acc" else 1
-        dtype: np.dtype[Any] = np.dtype(np.int32) if name == "acc" else np.dtype(np.int8)
-        entries, entry_bytes = getattr(config, f"{name}_depth") // banks, getattr(config, f"{name}_bytes")
+        banks = config.banks(memory)
+        entries = config.depth(memory) // banks
         views: list[Int8 | Int32] = []
         for bank in range(banks):
-            address = self._library.weft_memory(self._machine, SCRATCHPADS.index(name), bank)
-            raw = (ctypes.c_uint8 * (entries * entry_bytes)).from_address(address)
-            views.append(np.frombuffer(raw, dtype).reshape(entries, -1))
+            address = self._library.weft_memory(self._machine, SCRATCHPADS.index(memory), bank)
+            raw = (ctypes.c_uint8 * (entries * config.entry_bytes(memory))).from_address(address)
+            content: Int8 | Int32 = np.frombuffer(memoryview(raw), element_type(memory))
+            views.append(content.reshape(entries, -1))
         return views
 
     def _c_settings(self, dram: DramModel) -> _Dram:

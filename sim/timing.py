@@ -238,7 +238,7 @@ def _describe_core(config: CoreConfig, dram: DramModel) -> _Core:
     for name, value in values.items():
         setattr(core, name, int(value))
     for which in (Engine.LOAD, Engine.LOADW):
-        for number, kind in enumerate(LoadTargets.of(config, which).kinds(config)):
+        for number, kind in enumerate(LoadTargets.of(which).kinds(config)):
             core.load_bytes[which][number] = kind.entry_bytes
     position = 0
     for number, (_, width, _) in enumerate(HEADER):

@@ -20,7 +20,7 @@ LINES_AT_MOST = 600
 MAY_IMPORT = {
     "weft.hw": (),
     "weft.sim": ("weft.hw",),
-    "weft.compiler": ("weft.hw.isa", "weft.hw.config", "weft.hw.errors"),
+    "weft.compiler": ("weft.hw.isa", "weft.hw.assembly", "weft.hw.config", "weft.hw.memories", "weft.hw.errors"),
     # runtime reads what the compiler hands over, and runs host functions through the operators' own NumPy meanings.
     "weft.runtime": (
         "weft.sim", "weft.hw", "weft.compiler.compiled", "weft.compiler.compiled_cpu",

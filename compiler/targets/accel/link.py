@@ -11,7 +11,7 @@ import numpy as np
 
 from ....hw.config import CoreConfig
 from ....hw.errors import InstructionError
-from ....hw.isa import Finish, Instruction, Load, Scratchpad, Store, assemble
+from ....hw.isa import Finish, Instruction, Load, Store, assemble
 from ...compiled import AccelStep, CompiledModel, ConstantSegment, HostStep, Layer, TensorSlot
 from ...graph.ir import Array, Attrs, Call, Constant, Expr, Function, GraphError, Module, TensorType, Var
 from ...graph.visit import topological_order
@@ -20,7 +20,7 @@ from ..memory_plan import Lifetime, aligned, plan_memory
 from .check import Range, check_program
 from .compile_kernel import Dump, Generated, generate, generate_in_turn
 from .depthwise_split import Part, share
-from .emit import DramBuffer, Emitter, with_tokens
+from .emit import DramBuffer, Emitter
 from .issue_early import advance
 from .lower import Kernel, copy_kernel, lower_function
 from .stream import Issue
@@ -282,7 +282,7 @@ class _Linker:
                     traces.append("\n".join(map(str, generated.schedule.trace)))
             texts.append("\n".join(traces))
         stream = insert_tokens(self.config, advance(self.config, emitter.issues))
-        program: list[Instruction] = [*(with_tokens(issue) for issue in stream), Finish()]
+        program: list[Instruction] = [*(issue.finished for issue in stream), Finish()]
         try:
             code = assemble(self.config, program)
         except InstructionError as error:
@@ -415,18 +415,12 @@ def _plain_shape(node: Call) -> tuple[int, ...]:
 
 def _traffic(config: CoreConfig, stream: Sequence[Issue]) -> dict[int, tuple[int, int]]:
     """Bytes loaded and stored by each layer."""
-    entry_bytes = {
-        Scratchpad.INP: config.inp_bytes,
-        Scratchpad.WGT: config.wgt_bytes,
-        Scratchpad.ACC: config.acc_bytes,
-        Scratchpad.ACC8: config.out_bytes,
-    }
     found: dict[int, tuple[int, int]] = {}
     for issue in stream:
         loaded, stored = found.get(issue.layer, (0, 0))
         match issue.instruction:
             case Load(scratchpad=scratchpad, rows=rows, columns=columns):
-                loaded += rows * columns * entry_bytes[scratchpad]
+                loaded += rows * columns * scratchpad.dram_bytes(config)
             case Store(rows=rows, columns=columns):
                 stored += rows * columns * config.out_bytes
             case _:
