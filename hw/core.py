@@ -19,7 +19,8 @@ from .layout_fifo import LayoutFifo
 from .load import LoadEngine
 from .memories import SCRATCHPADS, Memory
 from .read_dma import ReadMaster
-from .registers import CycleCounters, RegisterFile, Status
+from .register_file import CycleCounters, RegisterFile
+from .registers import Status
 from .scratchpad import Scratchpad
 from .store import StoreEngine
 from .tokens import TokenMatrix
