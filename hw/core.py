@@ -13,8 +13,8 @@ from .axi import MasterSignature, ReadClient, RegisterSlaveSignature
 from .config import CoreConfig
 from .fetch import Fetch
 from .gemm import GemmEngine
-from .interfaces import ENGINES, NUMBER_BITS, CycleClass, EventSignature, chunk_bits, command_layout
-from .isa import ENGINE_NAMES, FETCH, Engine, Fault
+from .interfaces import ENGINES, FIRST_TOKEN_CLASS, NUMBER_BITS, CycleClass, EventSignature, chunk_bits, command_layout
+from .isa import ENGINE_BITS, ENGINE_NAMES, FETCH, Engine, Fault
 from .layout_fifo import LayoutFifo
 from .load import LoadEngine
 from .memories import SCRATCHPADS, Memory
@@ -48,10 +48,6 @@ SCRATCHPAD_PORTS = (
     (Engine.LOADW, "acc", Memory.ACC, "loadw_write"),
 )
 """Which port of which engine is wired to which port of a scratchpad."""
-
-FIRST_TOKEN_CLASS: int = CycleClass.TOKEN_LOAD.value  # type: ignore[attr-defined]
-"""The classes from here on are waits for a token."""
-
 
 def memory_paths(config: CoreConfig, memory: Memory) -> list[tuple[str, ...]]:
     """Where in the core's hierarchy the banks of a scratchpad are, as ``("acc", "bank_0", "memory")``."""
@@ -305,7 +301,7 @@ class RunControl(wiring.Component):
                 "drained": In(1),
                 "fault": In(1),
                 "new_cause": In(Fault),
-                "new_engine": In(3),
+                "new_engine": In(ENGINE_BITS),
                 "new_number": In(NUMBER_BITS),
                 "clear": Out(1),
                 "begin": Out(1),
@@ -315,7 +311,7 @@ class RunControl(wiring.Component):
                 "status": Out(len(Status)),
                 "interrupt": Out(1),
                 "fault_cause": Out(Fault),
-                "fault_engine": Out(3),
+                "fault_engine": Out(ENGINE_BITS),
                 "fault_number": Out(NUMBER_BITS),
             }
         )
@@ -404,7 +400,7 @@ class Watchdog(wiring.Component):
                 "sending": In(NUMBER_BITS).array(ENGINES),
                 "fetch_number": In(NUMBER_BITS),
                 "expired": Out(1),
-                "engine": Out(3),
+                "engine": Out(ENGINE_BITS),
                 "number": Out(NUMBER_BITS),
             }
         )
