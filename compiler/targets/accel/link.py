@@ -9,7 +9,7 @@ import numpy as np
 
 from ....hw.config import CoreConfig
 from ....hw.errors import InstructionError
-from ....hw.isa import Finish, Instruction, Load, Scratchpad, Store, assemble
+from ....hw.isa import Finish, Instruction, Load, Store, assemble
 from ...graph.ir import Call, Constant, Expr, Function, Module
 from ...graph.visit import calls
 from ...model import CompiledModel, CorePart, CoreStep, HostProgram, HostStep, Layer, TensorSpec
@@ -17,7 +17,7 @@ from ..errors import CompileError
 from ..target import Job
 from .check import Range, check_program
 from .compile_kernel import Generated, generate, generate_in_turn
-from .emit import DramBuffer, Emitter, with_tokens
+from .emit import DramBuffer, Emitter
 from .host_part import copying_module, phase_module, with_reasons
 from .issue_early import advance
 from .phases import Phase, check_strict, function_of, is_primitive, split_phases
@@ -166,7 +166,7 @@ class _Linker:
             ]
             schedules.append("\n".join("\n".join(map(str, each.schedule.trace)) for each in generated))
         stream = insert_tokens(self.config, advance(self.config, emitter.issues))
-        program: list[Instruction] = [*(with_tokens(issue) for issue in stream), Finish()]
+        program: list[Instruction] = [*(issue.finished for issue in stream), Finish()]
         try:
             code = assemble(self.config, program)
         except InstructionError as error:
@@ -244,21 +244,15 @@ class _Linker:
 
 def _traffic(config: CoreConfig, stream: Sequence[Issue]) -> dict[int, tuple[int, int]]:
     """Bytes loaded and stored by each layer."""
-    entry_bytes = {
-        Scratchpad.INP: config.inp_bytes,
-        Scratchpad.WGT: config.wgt_bytes,
-        Scratchpad.ACC: config.acc_bytes,
-        Scratchpad.ACC8: config.out_bytes,
-    }
-    found: dict[int, tuple[int, int]] = {}
+    traffic: dict[int, tuple[int, int]] = {}
     for issue in stream:
-        loaded, stored = found.get(issue.layer, (0, 0))
+        loaded, stored = traffic.get(issue.layer, (0, 0))
         match issue.instruction:
             case Load(scratchpad=scratchpad, rows=rows, columns=columns):
-                loaded += rows * columns * entry_bytes[scratchpad]
+                loaded += rows * columns * scratchpad.dram_bytes(config)
             case Store(rows=rows, columns=columns):
                 stored += rows * columns * config.out_bytes
             case _:
                 continue
-        found[issue.layer] = (loaded, stored)
-    return found
+        traffic[issue.layer] = (loaded, stored)
+    return traffic
