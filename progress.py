@@ -94,9 +94,7 @@ class _Lines:
 
     def tick(self) -> None:
         text = self._text
-        if text != self._printed:
-            self._print(text)
-        elif time.monotonic() - self._printed_at >= self._sign_of_life:
+        if text != self._printed or time.monotonic() - self._printed_at >= self._sign_of_life:
             self._print(text)
 
     def finish(self) -> None:

@@ -19,7 +19,7 @@ from .inputs import named_inputs
 
 Array = npt.NDArray[Any]
 
-HOW_TO_TRACE = "run(..., trace=True) on a device that has time, such as 'fsim' or 'rtl'"
+HOW_TO_TRACE = "run(..., trace=True) on a device with time, such as 'fsim' or 'rtl'"
 
 
 @dataclass(frozen=True)

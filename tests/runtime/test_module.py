@@ -70,7 +70,7 @@ def test_a_device_without_time_has_no_trace(model: CompiledModel) -> None:
     module.run(X, trace=True)
     message = (
         "the last run on device 'null' recorded no trace; "
-        r"hint: run\(\.\.\., trace=True\) on a device that has time, such as 'fsim' or 'rtl'"
+        r"hint: run\(\.\.\., trace=True\) on a device with time, such as 'fsim' or 'rtl'"
     )
     with pytest.raises(DeviceError, match=message):
         write_trace(module, "unused")
