@@ -12,6 +12,7 @@ On this machine's processor:
 """
 
 from .api import compile, load
+from .build_schedule import BuiltFunction, build
 from .compiler.compiled import CompiledModel
 from .compiler.compiled_cpu import CpuModel
 from .compiler.compiled_symbolic import SymbolicCpuModel
@@ -28,6 +29,7 @@ __all__ = [
     "PYNQ",
     "TINY",
     "WIDE",
+    "BuiltFunction",
     "CompiledModel",
     "CoreConfig",
     "CpuModel",
@@ -39,6 +41,7 @@ __all__ = [
     "RtlDevice",
     "SymbolicCpuModel",
     "SymbolicCpuModule",
+    "build",
     "compile",
     "infer_types",
     "load",

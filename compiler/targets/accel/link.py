@@ -10,21 +10,19 @@ from math import prod
 import numpy as np
 
 from ....hw.config import CoreConfig
-from ....hw.errors import InstructionError
-from ....hw.isa import Finish, Instruction, Load, Scratchpad, Store, assemble
+from ....hw.isa import Load, Scratchpad, Store
 from ...compiled import AccelStep, CompiledModel, ConstantSegment, HostStep, Layer, TensorSlot
 from ...graph.ir import Array, Attrs, Call, Constant, Expr, Function, GraphError, Module, TensorType, Var
 from ...graph.visit import topological_order
 from ..errors import CompileError
 from ..memory_plan import Lifetime, aligned, plan_memory
-from .check import Range, check_program
+from .check import Range
 from .compile_kernel import Dump, Generated, generate, generate_in_turn
 from .depthwise_split import Part, share
-from .emit import DramBuffer, Emitter, with_tokens
-from .issue_early import advance
+from .emit import DramBuffer, Emitter
+from .function_program import finish_program
 from .lower import Kernel, copy_kernel, lower_function
 from .stream import Issue
-from .tokens import insert_tokens
 
 Progress = Callable[[str], None]
 
@@ -281,18 +279,10 @@ class _Linker:
                 for generated in self._generate(emitter, node, piece, first_layer + number):
                     traces.append("\n".join(map(str, generated.schedule.trace)))
             texts.append("\n".join(traces))
-        stream = insert_tokens(self.config, advance(self.config, emitter.issues))
-        program: list[Instruction] = [*(with_tokens(issue) for issue in stream), Finish()]
-        try:
-            code = assemble(self.config, program)
-        except InstructionError as error:
-            raise CompileError(f"an instruction cannot be encoded: {error.message}", at="the program",
-                               hint="a smaller model or batch may fit what instructions reach") from error  # fmt: skip
         offset = self.end
-        self.end += aligned(code.nbytes)
-        # Checked with a window that ends before the program: nothing may touch it.
         ranges = tuple(Range(item.offset, item.offset + item.data.nbytes) for item in self.constants.values())
-        check_program(self.config, code, offset, ranges)
+        stream, code = finish_program(self.config, emitter.issues, offset, ranges)
+        self.end += aligned(code.nbytes)
         traffic = _traffic(self.config, stream)
         for number, node in enumerate(phase.calls):
             function = _function(node)
