@@ -347,9 +347,13 @@ class Function:
 
 @dataclass(frozen=True)
 class Module:
-    """A whole model: ``main`` and, through its calls, every function that it uses."""
+    """A whole model: ``main`` and, through its calls, every function that it uses.
+
+    ``stage``: how far compilation has come, a name in `passes.legality.STAGES`, which says what may stand here.
+    """
 
     main: Function
+    stage: str = "source"
 
     @property
     def functions(self) -> tuple[Function, ...]:
@@ -364,4 +368,4 @@ class Module:
 
     def with_main(self, body: Expr) -> Module:
         """The same module with another body of ``main``."""
-        return Module(Function(self.main.params, body, self.main.attrs, self.main.span))
+        return Module(Function(self.main.params, body, self.main.attrs, self.main.span), self.stage)
