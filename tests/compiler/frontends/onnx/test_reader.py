@@ -316,8 +316,8 @@ def test_float_weights() -> None:
 def test_unsupported_operators() -> None:
     m = FloatModel(IMAGE)
     model = m.build(m.op("ImageDecoder", m.op("Gradient", "x")))
-    wanted = r"^node 'gradient0': operator 'Gradient' is not supported; neither are 'ImageDecoder'; hint: supported: Abs, "
-    with pytest.raises(ModelError, match=wanted):
+    wanted = r"^node 'gradient0': operator 'Gradient' is not supported; neither are 'ImageDecoder'"
+    with pytest.raises(ModelError, match=f"{wanted}; hint: supported: Abs, "):
         from_onnx(model)
     model.graph.node[0].domain = "my.domain"
     with pytest.raises(ModelError, match=r"operator 'my.domain.Gradient' is not supported"):
