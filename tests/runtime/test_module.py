@@ -126,12 +126,12 @@ def test_data_that_does_not_fit_is_refused(model: CompiledModel, inputs: dict[st
 
 
 def test_a_model_for_another_core_is_refused(model: CompiledModel) -> None:
-    with pytest.raises(InputError, match="compiled for 'tiny', but the device is a 'pynq'; compile for 'pynq'"):
+    with pytest.raises(InputError, match="compiled for 'tiny', but the device is a 'pynq'; hint: compile for 'pynq'"):
         load(model, NullDevice(PYNQ))
 
 
 def test_an_unknown_device_lists_the_known_ones() -> None:
-    with pytest.raises(DeviceError, match="unknown device 'fpga'; known: fsim, null, rtl"):
+    with pytest.raises(DeviceError, match="unknown device 'fpga'; hint: known: fsim, null, rtl"):
         open_device("fpga", TINY)
 
 
