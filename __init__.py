@@ -17,6 +17,7 @@ from .compiler.compiled import CompiledModel
 from .compiler.compiled_cpu import CpuModel
 from .compiler.compiled_symbolic import SymbolicCpuModel
 from .compiler.frontends import infer_types
+from .errors import WeftError
 from .hw.config import PYNQ, TINY, WIDE, CoreConfig, named_config
 from .runtime.artifact import save
 from .runtime.cpu import CpuModule
@@ -41,6 +42,7 @@ __all__ = [
     "RtlDevice",
     "SymbolicCpuModel",
     "SymbolicCpuModule",
+    "WeftError",
     "build",
     "compile",
     "infer_types",

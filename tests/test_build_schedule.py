@@ -1,4 +1,4 @@
-"""``weft.build``: a function scheduled by hand runs everywhere with the same numbers, and what does not fit is named."""
+"""``weft.build``: a function scheduled by hand runs everywhere with the same numbers; what does not fit is named."""
 
 from __future__ import annotations
 
@@ -118,7 +118,10 @@ def test_virtual_threads_are_faster() -> None:
         built.run(dense_data(64)[0])
         assert isinstance(built, CoreFunction)
         cycles.append(built.cycles)
-    assert None not in cycles
+    one, two = cycles
+    assert one is not None
+    assert two is not None
+    assert two < 0.85 * one
 
 
 @pytest.mark.parametrize("target", ["interpreter", "cpu"])
@@ -177,7 +180,7 @@ def test_a_target_that_cannot_do_it_says_why(target: Any, options: dict[str, Any
 
 
 def test_a_core_names_a_buffer_of_a_type_that_it_lacks() -> None:
-    with pytest.raises(CompileError, match="function 'matmul': buffer 'a' is float32, but a core has int8, uint8, int3"):
+    with pytest.raises(CompileError, match="function 'matmul': buffer 'a' is float32, but a core has int8, uint8, i"):
         weft.build(matmul(4, 4, 4, "float32"), "fsim")
 
 

@@ -6,9 +6,24 @@ from collections.abc import Sequence
 
 from .errors import IRError
 from .intrinsic import call_loops
-from .ir import Allocate, BinOp, Block, Buffer, Const, Expr, For, If, IntrinsicCall, Load, PrimFunc, Select, Seq, Stmt
+from .ir import (
+    Allocate,
+    BinOp,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    If,
+    IntrinsicCall,
+    Load,
+    PrimFunc,
+    Select,
+    Seq,
+    Stmt,
+    Var,
+)
 from .ir import Store as StoreStmt
-from .ir import Var
 from .printer import expr_text
 from .simplify import UNBOUNDED, constant_range
 from .visitor import children
