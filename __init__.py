@@ -14,6 +14,7 @@ On this machine's processor:
 """
 
 from .api import compile, load
+from .build_schedule import BuiltFunction, build
 from .compiler import operators
 from .compiler.frontends import infer_types
 from .compiler.model import CompiledModel, OpenModel
@@ -32,6 +33,7 @@ __all__ = [
     "PYNQ",
     "TINY",
     "WIDE",
+    "BuiltFunction",
     "CompiledModel",
     "CoreConfig",
     "Device",
@@ -45,6 +47,7 @@ __all__ = [
     "RtlDevice",
     "Target",
     "WeftError",
+    "build",
     "compile",
     "infer_types",
     "load",

@@ -22,7 +22,7 @@ from .inputs import named_inputs
 Array = npt.NDArray[Any]
 LoadHost = Callable[[HostProgram], HostExecutor]
 
-HOW_TO_TRACE = "run(..., trace=True) on a device that has time, such as 'fsim' or 'rtl'"
+HOW_TO_TRACE = "run(..., trace=True) on a device with time, such as 'fsim' or 'rtl'"
 
 
 @dataclass(frozen=True)

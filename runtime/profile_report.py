@@ -1,4 +1,4 @@
-"""The profile as records and tables: where each layer's cycles went, what it could reach, what other hardware changes."""
+"""The profile as records and tables: where each layer's cycles went, what it could reach, what other hardware does."""
 
 from __future__ import annotations
 

@@ -49,9 +49,9 @@ def shape(key: str, heading: str = "") -> Column:
 
 
 def records_table(
-    title: str, columns: Sequence[Column], records: Iterable[Mapping[str, Any]], totals: Sequence[Mapping[str, Any]] = ()
+    title: str, columns: Sequence[Column], records: Iterable[Mapping[str, Any]], totals: Sequence[Record] = ()
 ) -> Table:
-    """A table with a row for each record and, after a line, one for each of ``totals``, in which a key may be absent."""
+    """A table with a row for each record and, after a line, one for each of ``totals``, in which keys may be absent."""
     table = Table(title=escape(title), box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for column in columns:
         table.add_column(

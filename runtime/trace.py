@@ -2,9 +2,9 @@
 
 Open the file at https://ui.perfetto.dev. Each engine has tracks for its instructions (several where it works on more
 than one at a time), whose slices name layer, tile and instruction, and a track that says, for every cycle, what it did
-or waited for: it has no gaps, so that a gap between instructions is explained below it. Arrows lead from the instruction
-that sends a token to the one that waits for it. Counters show the DRAM traffic of each engine. One more track says what
-the array waited for in the end, through all waits of the others.
+or waited for: it has no gaps, and so explains those between instructions. Arrows lead from the instruction that sends a
+token to the one that waits for it. Counters show the DRAM traffic of each engine. One more track says what the array
+waited for in the end, through all waits of the others.
 """
 
 from __future__ import annotations

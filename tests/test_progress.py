@@ -78,7 +78,12 @@ def test_a_terminal_shows_text_and_time_and_is_left_clean() -> None:
 
 def test_an_error_of_the_work_passes_and_ends_the_lines() -> None:
     file = io.StringIO()
-    with pytest.raises(OSError, match="disk full"), progress("writing", Console(file=file)) as shown:
-        shown.update("writing the report")
-        raise OSError("disk full")
+
+    def work() -> None:
+        with progress("writing", Console(file=file)) as shown:
+            shown.update("writing the report")
+            raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        work()
     assert file.getvalue().splitlines() == ["writing", "writing the report"]

@@ -7,6 +7,7 @@ hide the built-ins.
 
 from __future__ import annotations
 
+from .bounds import check_bounds
 from .compute import ReduceAxis, Reduction, Tensor, compute, lower, max, min, placeholder, product, reduce_axis, sum
 from .errors import InterpreterError, IRError, ScheduleError, TensorError
 from .evaluate import NUMPY_TYPES, evaluate
@@ -93,6 +94,7 @@ __all__ = [
     "Var",
     "call_loops",
     "ceil",
+    "check_bounds",
     "check_legal",
     "clamp",
     "compute",

@@ -59,10 +59,12 @@ def trace_from_json(text: str) -> Trace:
 
 
 class Schedule:
-    """A function and the steps that made it what it is. ``func`` is replaced, never changed, by each step."""
+    """A function and the steps that made it what it is. ``func`` is replaced, never changed, by each step;
+    ``original`` is the function before the first."""
 
     def __init__(self, func: PrimFunc) -> None:
         self.func = func
+        self.original = func
         self.trace: Trace = ()
 
     def __str__(self) -> str:
@@ -71,7 +73,7 @@ class Schedule:
     def copy(self) -> Schedule:
         """A schedule at the same point that goes its own way from here."""
         other = Schedule(self.func)
-        other.trace = self.trace
+        other.original, other.trace = self.original, self.trace
         return other
 
     def blocks(self) -> list[str]:

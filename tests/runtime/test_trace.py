@@ -125,7 +125,7 @@ def test_every_arrow_leads_forward_from_slice_to_slice(compiled: CompiledModel, 
         assert any(low == end["ts"] for low, _ in slices[end["pid"], end["tid"]])
 
 
-def test_slices_of_a_track_are_in_order_and_an_engine_always_says_what_it_does(events: list[Json], run: StepRun) -> None:
+def test_slices_are_in_order_and_an_engine_always_says_what_it_does(events: list[Json], run: StepRun) -> None:
     tracks = defaultdict(list)
     for event in events:
         if event["ph"] == "X":

@@ -100,7 +100,7 @@ def test_missing_compiler_says_what_to_install(monkeypatch, tmp_path):
     source = tmp_path / "a.cpp"
     source.write_text("int x;")
     with pytest.raises(
-        BuildError, match=r"C\+\+ compiler 'no-such-compiler' is not installed; install it: apt install g\+\+"
+        BuildError, match=r"C\+\+ compiler 'no-such-compiler' is not installed; hint: install it: apt install g\+\+"
     ):
         build.compile_library([source], tmp_path / "a.so", tmp_path)
 

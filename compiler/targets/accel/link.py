@@ -8,22 +8,19 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ....hw.config import CoreConfig
-from ....hw.errors import InstructionError
-from ....hw.isa import Finish, Instruction, Load, Store, assemble
+from ....hw.isa import Load, Store
 from ...graph.ir import Call, Constant, Expr, Function, Module
 from ...graph.visit import calls
 from ...model import CompiledModel, CorePart, CoreStep, HostProgram, HostStep, Layer, TensorSpec
-from ..errors import CompileError
 from ..target import Job
-from .check import Range, check_program
+from .check import Range
 from .compile_kernel import Generated, generate, generate_in_turn
 from .emit import DramBuffer, Emitter
+from .function_program import finish_program
 from .host_part import copying_module, phase_module, with_reasons
-from .issue_early import advance
 from .phases import Phase, check_strict, function_of, is_primitive, split_phases
 from .slices import KernelSlice, slices_of
 from .stream import Issue
-from .tokens import insert_tokens
 from .window import Window
 
 LinkHost = Callable[[Module], HostProgram]
@@ -165,17 +162,10 @@ class _Linker:
                 each for part in slices[node] for each in self._generate(emitter, node, part, first_layer + number)
             ]
             schedules.append("\n".join("\n".join(map(str, each.schedule.trace)) for each in generated))
-        stream = insert_tokens(self.config, advance(self.config, emitter.issues))
-        program: list[Instruction] = [*(issue.finished for issue in stream), Finish()]
-        try:
-            code = assemble(self.config, program)
-        except InstructionError as error:
-            raise CompileError(f"an instruction cannot be encoded: {error.message}", at="the program",
-                               hint="a smaller model or batch may fit what instructions reach") from error  # fmt: skip
-        offset = self.window.allocate(code.nbytes)
-        # Checked with a window that ends before the program: nothing may touch it.
+        offset = self.window.end
         ranges = tuple(Range(each.offset, each.offset + each.data.nbytes) for each in self.window.constants.values())
-        check_program(self.config, code, offset, ranges)
+        stream, code = finish_program(self.config, emitter.issues, offset, ranges)
+        self.window.allocate(code.nbytes)
         traffic = _traffic(self.config, stream)
         for number, node in enumerate(phase.calls):
             loaded, stored = traffic.get(first_layer + number, (0, 0))

@@ -1,0 +1,78 @@
+"""One scheduled function as a program of its own: its parameters placed in a window, its instructions behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ....hw.config import CoreConfig
+from ....hw.errors import InstructionError
+from ....hw.isa import Finish, Instruction, assemble
+from ...tensor.ir import PrimFunc
+from ...tensor.visitor import stores_of
+from ..errors import CompileError
+from ..memory_plan import aligned
+from .check import Range, check_program
+from .emit import ITEM_BYTES, DramBuffer, Emitter
+from .issue_early import advance
+from .stream import Issue
+from .tokens import insert_tokens
+
+
+@dataclass(frozen=True)
+class FunctionProgram:
+    """``places``: offset of each parameter in the window, in bytes; ``written``: those that the program stores to."""
+
+    program: npt.NDArray[np.uint8] = field(repr=False)
+    program_offset: int
+    window_bytes: int
+    places: Mapping[str, int]
+    written: frozenset[str]
+
+
+def function_program(func: PrimFunc, config: CoreConfig) -> FunctionProgram:
+    """The program of a function that is tensorized for ``config``; it has passed the checker.
+
+    CompileError names the stage that no instruction computes, or the buffer that has no place.
+    """
+    places: dict[str, int] = {}
+    end = 0
+    for param in func.params:
+        if param.dtype not in ITEM_BYTES:
+            raise CompileError(
+                f"buffer {param.name!r} is {param.dtype}, but a core has {', '.join(ITEM_BYTES)} only",
+                at=f"function {func.name!r}",
+            )
+        places[param.name] = end
+        end += aligned(param.size * ITEM_BYTES[param.dtype])
+    written = frozenset(buffer.name for buffer, _ in stores_of(func.body)) & places.keys()
+    dram = {name: DramBuffer(offset, constant=name not in written) for name, offset in places.items()}
+    emitter = Emitter(config)
+    emitter.emit(func, dram)
+    constants = tuple(
+        Range(places[param.name], places[param.name] + param.size * ITEM_BYTES[param.dtype])
+        for param in func.params if param.name not in written
+    )  # fmt: skip
+    _, program = finish_program(config, emitter.issues, end, constants)
+    return FunctionProgram(program, end, end + aligned(program.nbytes), places, written)
+
+
+def finish_program(
+    config: CoreConfig, issues: Sequence[Issue], offset: int, constants: tuple[Range, ...]
+) -> tuple[list[Issue], npt.NDArray[np.uint8]]:
+    """The stream in its final order with tokens, and the bytes of the program.
+
+    It is checked with a window that ends at ``offset``, where the program itself lies: nothing may touch it.
+    """
+    stream = insert_tokens(config, advance(config, issues))
+    program: list[Instruction] = [*(issue.finished for issue in stream), Finish()]
+    try:
+        code = assemble(config, program)
+    except InstructionError as error:
+        raise CompileError(f"an instruction cannot be encoded: {error.message}", at="the program",
+                           hint="a smaller model or batch may fit what instructions reach") from error  # fmt: skip
+    check_program(config, code, offset, constants)
+    return stream, code

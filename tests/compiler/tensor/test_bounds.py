@@ -1,0 +1,91 @@
+"""The proof that a function stays inside its buffers: it accepts what never leaves them and names what may."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from weft.compiler import tensor as t
+
+from .conv_example import Conv, accelerator_schedule, conv_schedule
+
+
+def shifted(size: int, shift: int, guard: Callable[[Any], Any] | None = None) -> t.PrimFunc:
+    """``y[i] = x[i + shift]`` for 6 elements; where ``guard`` does not hold, 0."""
+    x = t.placeholder((size,), "int32", "x")
+
+    def value(i: Any) -> Any:
+        return x[i + shift] if guard is None else t.select(guard(i), x[i + shift], 0)
+
+    return t.create_schedule(t.compute((6,), value, "y"), name="shifted").func
+
+
+@given(st.integers(1, 9), st.integers(-3, 3), st.integers(-4, 9), st.integers(-4, 9), st.booleans())
+def test_what_is_accepted_is_what_the_interpreter_runs(
+    size: int, shift: int, low: int, high: int, guarded: bool
+) -> None:
+    """For one variable and constant limits the proof is exact, so that both directions hold."""
+    func = shifted(size, shift, (lambda i: (i >= low) & (i < high)) if guarded else None)
+    try:
+        t.interpret(func, {"x": np.zeros(size, np.int32)})
+    except t.InterpreterError:
+        with pytest.raises(t.IRError, match=r"index '.*' of 'x' may be"):
+            t.check_bounds(func)
+    else:
+        t.check_bounds(func)
+
+
+def test_a_refusal_names_block_index_and_axis() -> None:
+    message = (
+        r"block 'y': index 'i \+ 3' of 'x' may be 3\.\.8, but axis 0 has 8 elements; "
+        r"hint: guard the access: select\(condition, access, other value\)"
+    )
+    with pytest.raises(t.IRError, match=message):
+        t.check_bounds(shifted(8, 3))
+
+
+@pytest.mark.parametrize(("guarded", "accepted"), [(True, True), (False, False)])
+def test_indices_that_are_data_need_a_guard(guarded: bool, accepted: bool) -> None:
+    x, at = t.placeholder((5,), "int32", "x"), t.placeholder((6,), "int64", "at")
+
+    def value(i: Any) -> Any:
+        return t.select((at[i] >= 0) & (at[i] < 5), x[at[i]], -1) if guarded else x[at[i]]
+
+    func = t.create_schedule(t.compute((6,), value, "y"), name="gather").func
+    if accepted:
+        t.check_bounds(func)
+    else:
+        with pytest.raises(t.IRError, match=r"index 'at\[i\]' of 'x' may be any\.\.any, but axis 0 has 5 elements"):
+            t.check_bounds(func)
+
+
+@pytest.mark.parametrize("conv", [Conv(), Conv(stride=2), Conv(kernel=1, padding=0), Conv(height=7, padding=2)])
+def test_a_padded_convolution_is_accepted(conv: Conv) -> None:
+    t.check_bounds(conv_schedule(conv).func)
+    assert accelerator_schedule(conv).original == conv_schedule(conv).func
+
+
+def test_loops_that_a_schedule_cut_are_accepted() -> None:
+    x = t.placeholder((13, 11), "int32", "x")
+    k = t.reduce_axis(11, "k")
+    schedule = t.create_schedule(t.compute((13,), lambda i: t.sum(x[i, k], k), "y"), name="sums")
+    outer, inner = schedule.split("i", 4)
+    k_outer, _ = schedule.split("k", 3)
+    schedule.reorder(outer, k_outer, inner)
+    t.check_bounds(schedule.func)
+
+
+def test_a_call_of_an_intrinsic_is_followed_to_its_elements() -> None:
+    copy = t.tensor_intrinsic(
+        "copy", operands=[t.tile("dst", (4,), "int32", "global", "out"), t.tile("src", (4,), "int32", "global", "in")],
+        loops={"i": 4}, meaning=lambda dst, src, i: dst.store((i,), src[i]),
+    )  # fmt: skip
+    x = t.placeholder((8,), "int32", "x")
+    schedule = t.create_schedule(t.compute((8,), lambda i: x[i], "y"), name="copied")
+    _, inner = schedule.split("i", 4)
+    schedule.tensorize(inner, copy)
+    t.check_bounds(schedule.func)
