@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ...graph.dtypes import numpy_dtype
@@ -31,7 +33,7 @@ def prepare(module: Module) -> Module:
     """The module after these passes, without their checks."""
     for item in loop_passes():
         module = item.run(module)
-    return module
+    return replace(module, stage="operators")
 
 
 def _rewriting(name: str, rule: Rule, tolerance: float = 0.0) -> Pass:

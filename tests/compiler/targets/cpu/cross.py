@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from weft.compiler.compiled_cpu import CpuModel
 from weft.compiler.graph.dtypes import numpy_dtype
-from weft.compiler.model import CopyStep, HostCode, NumpyStep, Place
+from weft.compiler.model import CompiledModel, CopyStep, HostCode, HostProgram, NumpyStep, Place
+from weft.compiler.targets.cpu.build import build_program
 from weft.compiler.targets.cpu.llvm.object_code import object_code
 from weft.compiler.targets.cpu.processor import named_target
+
+from .programs import program_of
 
 Array = np.ndarray[Any, Any]
 ALIGNMENT = 64
@@ -81,16 +83,17 @@ Run = Mapping[str, Array]
 """Inputs, or outputs, by name."""
 
 
-def run_on(model: CpuModel, processor: str, runs: Sequence[Run], folder: Path) -> list[Run]:
+def run_on(model: CompiledModel, processor: str, runs: Sequence[Run], folder: Path) -> list[Run]:
     """The outputs of a model that is compiled for ``processor``, of one run after the other in one program.
 
     All of the model must be machine code. The program stays in ``folder``.
     """
-    program = linked(model, model.code(), processor, runs, folder)
+    host = program_of(model)
+    program = linked(model, build_program(host, named_target(processor)), processor, runs, folder)
     board = BOARDS[processor]
     done = subprocess.run([board.emulator, "-L", board.root, program], capture_output=True, timeout=300, check=False)
     assert done.returncode == 0, f"{program}: ended with {done.returncode}: {done.stderr.decode(errors='replace')}"
-    offsets, total = _output_offsets(model, len(runs))
+    offsets, total = _output_offsets(host, len(runs))
     assert len(done.stdout) == total
     results: list[Run] = []
     for places in offsets:
@@ -103,11 +106,11 @@ def run_on(model: CpuModel, processor: str, runs: Sequence[Run], folder: Path) -
     return results
 
 
-def linked(model: CpuModel, code: HostCode, processor: str, runs: Sequence[Run], folder: Path) -> Path:
+def linked(model: CompiledModel, code: HostCode, processor: str, runs: Sequence[Run], folder: Path) -> Path:
     """The program that makes these runs, as an executable file for ``processor``."""
     board = BOARDS[processor]
     objects: list[Path] = []
-    main = object_code(_program_text(model, code, runs, board.size), named_target(processor))
+    main = object_code(_program_text(program_of(model), code, runs, board.size), named_target(processor))
     for number, content in enumerate((main, *code.objects)):
         objects.append(folder / f"{processor}.{number}.o")
         objects[-1].write_bytes(content)
@@ -120,7 +123,7 @@ def linked(model: CpuModel, code: HostCode, processor: str, runs: Sequence[Run],
     return program
 
 
-def _output_offsets(model: CpuModel, runs: int) -> tuple[list[list[int]], int]:
+def _output_offsets(model: HostProgram, runs: int) -> tuple[list[list[int]], int]:
     """The byte at which each output of each run starts, and the bytes of all."""
     offsets: list[list[int]] = []
     total = 0
@@ -133,7 +136,7 @@ def _output_offsets(model: CpuModel, runs: int) -> tuple[list[list[int]], int]:
     return offsets, total
 
 
-def _program_text(model: CpuModel, code: HostCode, runs: Sequence[Run], size: str) -> str:
+def _program_text(model: HostProgram, code: HostCode, runs: Sequence[Run], size: str) -> str:
     """LLVM IR of the program; ``size`` is the type of a size_t.
 
     As ``runtime.host`` does: a table of pointers for each run, a team of threads, and one job a step.
@@ -151,7 +154,7 @@ def _program_text(model: CpuModel, code: HostCode, runs: Sequence[Run], size: st
         f"declare ptr @memcpy(ptr, ptr, {size})",
         f"declare {size} @write(i32, ptr, {size})",
         "declare void @_exit(i32)",
-        _bytes("constants", model.program.constants.tobytes()),
+        _bytes("constants", model.constants.tobytes()),
         *(_zeros(name, count) for name, count in
           (("arena", model.arena_bytes), ("counters", counter_bytes), ("team", code.team_bytes), ("results", total),
            ("threads", model.threads * THREAD_BYTES))),

@@ -92,7 +92,7 @@ def test_groups_on_processors_with_shorter_registers(
     group: int, integer: bool, vector_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shorter = replace(host_target(), vector_bytes=vector_bytes, registers=16, dot_product=False)
-    monkeypatch.setattr("weft.compiler.compile_cpu.named_target", lambda name: shorter)
+    monkeypatch.setattr("weft.compiler.targets.cpu.target.named_target", lambda name: shorter)
     monkeypatch.setenv("WEFT_CACHE", "/dev/null")  # kernels are kept by the processor's name
     x = Var("x", TensorType((1, 32, 4, 9), "int8" if integer else "float32"))
     make = bytes_ if integer else floats

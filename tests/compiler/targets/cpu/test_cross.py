@@ -12,11 +12,10 @@ from types import ModuleType
 import numpy as np
 import pytest
 import weft
-from weft.compiler.compile_cpu import compile_for_cpu, link_cpu, passes_for
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, TensorType, Tuple, Var, call, evaluate
 from weft.compiler.model import NumpyStep
-from weft.compiler.passes import PassManager
+from weft.compiler.targets.cpu.build import build_program
 from weft.compiler.targets.cpu.llvm.object_code import object_code
 from weft.compiler.targets.cpu.llvm.threads import pool_text
 from weft.compiler.targets.cpu.processor import named_target
@@ -25,6 +24,7 @@ from weft.examples.models.build import build
 from weft.examples.models.images import images
 
 from .cross import BOARDS, Array, Run, linked, run_on, skip_without
+from .programs import compiled, integers_of, program_of
 
 DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
 FLAGS, HARD_FLOAT = 0x24, 0x400
@@ -59,12 +59,12 @@ def random_array(dtype: str, shape: tuple[int, ...], generator: np.random.Genera
     return generator.integers(limits.min, limits.max, shape, dtype, endpoint=True)
 
 
-def check(module: Module, processor: str, folder: Path, threads: int = 1, tolerance: float = 1e-5) -> weft.CpuModel:
+def check(module: Module, processor: str, folder: Path, threads: int = 1, tolerance: float = 1e-5) -> weft.CompiledModel:
     """Compile for ``processor`` and run there; ``tolerance`` is relative to a result's largest element."""
     generator = np.random.default_rng(1)
     runs = [{param.name: random_array(param.dtype, param.shape, generator) for param in module.main.params}
             for _ in range(2)]  # fmt: skip
-    model = compile_for_cpu(module, processor=processor, threads=threads, strict=True)
+    model = compiled(module, processor=processor, threads=threads, strict=True)
     for values, found in zip(runs, run_on(model, processor, runs, folder), strict=True):
         for name, array in evaluate(module, values).items():
             if array.dtype.kind == "f":
@@ -78,9 +78,9 @@ def check(module: Module, processor: str, folder: Path, threads: int = 1, tolera
 @pytest.mark.parametrize("threads", [1, 3])
 def test_digits_are_the_integers_of_the_graph(processor: str, threads: int, tmp_path: Path) -> None:
     source = from_onnx(DIGITS)
-    integers = PassManager(passes_for(source)).run(source)
-    model = compile_for_cpu(source, processor=processor, threads=threads, strict=True)
-    assert model.threads == threads
+    integers = integers_of(source)
+    model = compiled(source, processor=processor, threads=threads, strict=True)
+    assert program_of(model).threads == threads
     generator = np.random.default_rng(0)
     runs = [{"image": generator.random((1, 1, 8, 8)).astype(np.float32)} for _ in range(20)]
     for values, found in zip(runs, run_on(model, processor, runs, tmp_path), strict=True):
@@ -98,7 +98,7 @@ def test_convolutions_in_floats(processor: str, threads: int, tmp_path: Path) ->
     model = check(module_of(pooled, dense, params=(x,)), processor, tmp_path, threads)
     assert [layer.kind for layer in model.layers if layer.kind != "convert"] == ["convolution", "blocked", "blocked"]
     # Without fused multiply-add, as in a Cortex-A9, it must not become a call for every lane.
-    assert not any(b"fmaf" in content for content in model.code().objects)
+    assert not any(b"fmaf" in content for content in build_program(program_of(model), named_target(processor)).objects)
 
 
 def test_what_libraries_compute(processor: str, tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_what_libraries_compute(processor: str, tmp_path: Path) -> None:
         call("nn.cast", n, to="float32"),
     )
     model = check(module_of(*results, params=(x, y, n, d)), processor, tmp_path)
-    called = b"".join(model.code().objects)
+    called = b"".join(build_program(program_of(model), named_target(processor)).objects)
     assert all(name in called for name in (b"erff", b"powf", b"sin"))
     assert (b"__aeabi_ldivmod" in called) == (processor == "armv7a")
 
@@ -132,9 +132,9 @@ def test_floats_are_passed_in_registers_of_their_own(tmp_path: Path) -> None:
     """A triple of three parts instead of four gives the other convention without a word; the linker tells."""
     skip_without("armv7a")
     x = Var("x", TensorType((3,), "float32"))
-    model = compile_for_cpu(module_of(call("nn.erf", x), params=(x,)), processor="armv7a")
+    model = compiled(module_of(call("nn.erf", x), params=(x,)), processor="armv7a")
     runs = [{"x": np.ones(3, np.float32)}]
-    code = model.code()
+    code = build_program(program_of(model), named_target("armv7a"))
     program = linked(model, code, "armv7a", runs, tmp_path)
     assert int.from_bytes(program.read_bytes()[FLAGS : FLAGS + 4], "little") & HARD_FLOAT
     three = replace(named_target("armv7a"), triple="armv7a-linux-gnueabihf")
@@ -147,9 +147,9 @@ def test_floats_are_passed_in_registers_of_their_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize("network", ["mobilenet_v2", "resnet18"])
 def test_a_network_gives_the_integers_of_the_host(processor: str, network: str, tmp_path: Path) -> None:
     path = build(network, size=64, width=0.5)
-    host = weft.load(compile_for_cpu(path))
+    host = weft.load(compiled(path))
     runs = [{host.model.inputs[0].name: images(1, 64, seed)} for seed in range(2)]
-    found = run_on(compile_for_cpu(path, processor=processor, threads=2, strict=True), processor, runs, tmp_path)
+    found = run_on(compiled(path, processor=processor, threads=2, strict=True), processor, runs, tmp_path)
     for values, outputs in zip(runs, found, strict=True):
         for name, array in host.run(values).items():
             np.testing.assert_array_equal(outputs[name], array)
@@ -160,15 +160,15 @@ def test_random_graphs(processor: str, campaign: ModuleType, monkeypatch: pytest
     """Small ones, with all passes and with each left out; those that are machine code throughout are run."""
     runs = 0
 
-    def compiled(module: Module, inputs: Run, _: object = None) -> Run:
+    def run_there(module: Module, inputs: Run, _: object = None) -> Run:
         nonlocal runs
-        model = link_cpu(prepare(module), named_target(processor), 1)
-        if any(isinstance(step, NumpyStep) for step in model.steps):
+        model = compiled(prepare(module), processor=processor)
+        if any(isinstance(step, NumpyStep) for step in program_of(model).steps):
             return evaluate(module, inputs)
         runs += 1
         return run_on(model, processor, [inputs], tmp_path)[0]
 
-    monkeypatch.setattr(campaign, "compiled", compiled)
+    monkeypatch.setattr(campaign, "compiled", run_there)
     for seed in range(150):
         assert campaign.check(seed, 3, campaign.Tally()) == ""
     assert runs > 100

@@ -26,6 +26,8 @@ from weft.compiler.graph import (
 from weft.compiler.model import CheckStep, NumpyStep
 from weft.runtime.errors import InputError
 
+from .programs import program_of
+
 DATA = Var("data", TensorType((3, 5, 4), "float32"))
 
 
@@ -55,7 +57,7 @@ def module_of(*results: Expr) -> Module:
 def compiled(module: Module) -> weft.CompiledModel:
     model = weft.compile(module, target="cpu", strict=True)
     assert isinstance(model, weft.CompiledModel)
-    assert not any(isinstance(step, NumpyStep) for step in model.steps)
+    assert not any(isinstance(step, NumpyStep) for step in program_of(model).steps)
     return model
 
 
@@ -100,14 +102,14 @@ def test_the_user_is_told_which_node_it_is_and_indices_are_looked_at_once() -> N
     params = (DATA, place)
     body = Tuple((first, second, call("gather", DATA, doubled, axis=2)))
     model = compiled(Module(Function(params, body, Attrs({"name": "main", "outputs": ("a", "b", "c")}))))
-    assert [step.sizes for step in model.steps if isinstance(step, CheckStep)] == [(3,), (4,)]
+    assert [step.sizes for step in program_of(model).steps if isinstance(step, CheckStep)] == [(3,), (4,)]
     with pytest.raises(InputError, match=r"^node 'embed': index 4 is outside of an axis of 3 elements"):
         weft.load(model).run({"data": np.zeros(DATA.type.shape, np.float32), "indices": np.array([1, 2])})
 
 
 def test_constant_indices_need_no_look_and_wrong_ones_stay_in_numpy() -> None:
     inside = call("gather", DATA, Constant(np.array([0, -3])), axis=0)
-    assert not any(isinstance(step, CheckStep) for step in compiled(module_of(inside)).steps)
+    assert not any(isinstance(step, CheckStep) for step in program_of(compiled(module_of(inside))).steps)
     outside = weft.compile(module_of(call("gather", DATA, Constant(np.array([3])), axis=0)), target="cpu")
     assert isinstance(outside, weft.CompiledModel)
     assert [layer.reason for layer in outside.layers] == ["an index that is outside"]

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+import weft
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler import tensor as te
-from weft.compiler.compile_cpu import link_cpu
-from weft.compiler.compiled_cpu import CpuModel
 from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, TensorType, Tuple, Var, call, evaluate
-from weft.compiler.model import ArenaTensor
+from weft.compiler.model import ArenaTensor, CompiledModel
 from weft.compiler.operators.random_graphs import random_graph
-from weft.compiler.targets.cpu.processor import host_target
 from weft.compiler.targets.loops.in_place import overwritable
+from weft.compiler.targets.loops.link import program_figures
 from weft.compiler.targets.loops.prepare import prepare
 from weft.compiler.tensor.loops import loop_nest
-from weft.runtime.cpu import CpuModule
+
+from .programs import compiled, program_of
 
 IMAGE = TensorType((1, 16, 6, 7), "float32")
 X = Var("x", IMAGE)
@@ -30,16 +30,16 @@ def small_models_use_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.compiler.targets.cpu.kernels.WORK_WORTH_THREADS", 0)
 
 
-def linked(*results: Expr, threads: int = 1) -> CpuModel:
+def linked(*results: Expr, threads: int = 1) -> CompiledModel:
     """The model of a graph over ``X``, run twice and compared with the graph's meaning."""
     names = tuple(f"y{number}" for number in range(len(results)))
     body = results[0] if len(results) == 1 else Tuple(results)
     return checked(Module(Function((X,), body, Attrs({"outputs": names}))), {"x": values(IMAGE.shape)}, threads)
 
 
-def checked(module: Module, inputs: dict[str, Any], threads: int) -> CpuModel:
-    model = link_cpu(prepare(module), host_target(), threads)
-    loaded = CpuModule(model)
+def checked(module: Module, inputs: dict[str, Any], threads: int) -> CompiledModel:
+    model = compiled(prepare(module), threads=threads)
+    loaded = weft.load(model)
     wanted = evaluate(module, inputs)
     for _ in range(2):
         for name, found in loaded.run(inputs).items():
@@ -49,7 +49,8 @@ def checked(module: Module, inputs: dict[str, Any], threads: int) -> CpuModel:
                 assert error <= step * max(1, np.abs(wanted[name].astype(np.float64)).max(initial=0))
             else:
                 np.testing.assert_array_equal(found, wanted[name])
-    assert loaded.arena_bytes == model.arena_bytes == model.statistics["arena_bytes"]
+    program = program_of(model)
+    assert program.arena_bytes == model.statistics["arena_bytes"]
     return model
 
 
@@ -66,22 +67,23 @@ def meet(a: ArenaTensor, b: ArenaTensor) -> bool:
     return a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes
 
 
-def check_plan(model: CpuModel) -> None:
+def check_plan(model: CompiledModel) -> None:
     """Bytes of two tensors that are alive together are apart, but for one that is written over the other."""
+    program = program_of(model)
     peak = 0
-    for a, b in combinations(model.memory, 2):
+    for a, b in combinations(program.memory, 2):
         if a.last < b.first or b.last < a.first or not meet(a, b):
             continue
         below, above = sorted((a, b), key=lambda each: each.first)
         assert above.reuses is not None
-        assert model.memory[above.reuses] is below
+        assert program.memory[above.reuses] is below
         assert (above.offset, above.nbytes) == (below.offset, below.nbytes)
         assert below.last - above.first <= 1  # the kernel, and before it the one that writes the border
-    for tensor in model.memory:
+    for tensor in program.memory:
         assert tensor.offset % 64 == 0
         peak = max(peak, -(-(tensor.offset + tensor.nbytes) // 64) * 64)
-    assert model.arena_bytes == peak
-    figures = model.statistics
+    assert program.arena_bytes == peak
+    figures = program_figures(program)
     assert figures["arena_bytes_alive"] <= figures["arena_bytes"] <= figures["arena_bytes_unshared"]
 
 
@@ -121,7 +123,7 @@ def test_a_residual_addition_is_written_over_the_residual(size: int, threads: in
     second = call("nn.add", convolution(convolution(first, size), size), first)
     model = linked(convolution(second, size), threads=threads)
     check_plan(model)
-    (tensor,) = (each for each in model.memory if each.reuses is not None)
+    (tensor,) = (each for each in program_of(model).memory if each.reuses is not None)
     assert tensor.nbytes == 4 * 16 * (6 + 2 * (size // 2)) * (7 + 2 * (size // 2))  # with its halo
 
 
@@ -140,8 +142,8 @@ def test_what_is_read_later_is_kept() -> None:
     second = call("nn.tanh", convolution(call("nn.add", convolution(first), first)))
     kept = linked(call("nn.add", second, first))
     check_plan(kept)
-    over = {kept.memory[tensor.reuses].first for tensor in kept.memory if tensor.reuses is not None}
-    assert min(tensor.first for tensor in kept.memory if tensor.nbytes >= 4 * 16 * 42) not in over
+    over = {program_of(kept).memory[tensor.reuses].first for tensor in program_of(kept).memory if tensor.reuses is not None}
+    assert min(tensor.first for tensor in program_of(kept).memory if tensor.nbytes >= 4 * 16 * 42) not in over
 
 
 def test_one_memory_under_two_names_is_kept_when_the_other_name_is_read_elsewhere() -> None:
@@ -154,7 +156,7 @@ def test_one_memory_under_two_names_is_kept_when_the_other_name_is_read_elsewher
 def test_inputs_and_outputs_of_the_model_are_never_written_over() -> None:
     doubled = call("nn.add", X, X)
     value = call("nn.tanh", call("nn.softmax", doubled, axis=1))
-    loaded = CpuModule(linked(call("nn.softmax", value, axis=2), doubled))
+    loaded = weft.load(linked(call("nn.softmax", value, axis=2), doubled))
     given = values(IMAGE.shape)
     loaded.run({"x": given})
     np.testing.assert_array_equal(given, values(IMAGE.shape))
@@ -195,7 +197,7 @@ def test_attention_weights_are_written_over_the_scores() -> None:
     weights = call("nn.softmax", scores, axis=2)
     model = linked(call("nn.matmul", weights, call("reshape", X, shape=(1, 42, 16))), threads=2)
     check_plan(model)
-    assert [tensor.nbytes for tensor in model.memory if tensor.reuses is not None] == [4 * 42 * 42]
+    assert [tensor.nbytes for tensor in program_of(model).memory if tensor.reuses is not None] == [4 * 42 * 42]
 
 
 def test_an_operand_with_wider_elements_is_not_overwritten() -> None:

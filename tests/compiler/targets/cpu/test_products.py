@@ -60,7 +60,7 @@ def test_constant_panels_in_blocks_of_which_the_last_is_shorter() -> None:
 @pytest.mark.parametrize("vector_bytes", [16, 32])
 def test_processors_with_shorter_registers(vector_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     shorter = replace(host_target(), vector_bytes=vector_bytes, registers=16)
-    monkeypatch.setattr("weft.compiler.compile_cpu.named_target", lambda name: shorter)
+    monkeypatch.setattr("weft.compiler.targets.cpu.target.named_target", lambda name: shorter)
     monkeypatch.setenv("WEFT_CACHE", "/dev/null")  # kernels are kept by the processor's name
     a, b = Var("a", TensorType((2, 19, 30), "float32")), Var("b", TensorType((2, 30, 45), "float32"))
     value = call("nn.softmax", call("nn.matmul", a, b), axis=2)
