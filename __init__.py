@@ -9,21 +9,23 @@ On this machine's processor:
 
 >>> module = weft.load(weft.compile("model.onnx", target="cpu", threads=2))
 >>> outputs = module.run({"image": image})
+
+``weft.save`` writes a compiled model into a file, which ``weft.load`` takes, too.
 """
 
 from .api import compile, load
 from .build_schedule import BuiltFunction, build
-from .compiler.compiled import CompiledModel
-from .compiler.compiled_cpu import CpuModel
-from .compiler.compiled_symbolic import SymbolicCpuModel
 from .compiler.frontends import infer_types
+from .compiler.model import CompiledModel, OpenModel
+from .compiler.passes.pipeline import PassOptions
+from .compiler.targets.registry import register_target
+from .compiler.targets.target import Target
 from .errors import WeftError
 from .hw.config import PYNQ, TINY, WIDE, CoreConfig, named_config
 from .runtime.artifact import save
-from .runtime.cpu import CpuModule
-from .runtime.cpu_symbolic import SymbolicCpuModule
-from .runtime.device import Device, FsimDevice, NullDevice, RtlDevice, open_device
+from .runtime.device import Device, FsimDevice, LocalDevice, NullDevice, RtlDevice, open_device, register_device
 from .runtime.module import LoadedModule
+from .runtime.open_module import OpenModule
 from .runtime.trace import write_trace
 
 __all__ = [
@@ -33,15 +35,16 @@ __all__ = [
     "BuiltFunction",
     "CompiledModel",
     "CoreConfig",
-    "CpuModel",
-    "CpuModule",
     "Device",
     "FsimDevice",
     "LoadedModule",
+    "LocalDevice",
     "NullDevice",
+    "OpenModel",
+    "OpenModule",
+    "PassOptions",
     "RtlDevice",
-    "SymbolicCpuModel",
-    "SymbolicCpuModule",
+    "Target",
     "WeftError",
     "build",
     "compile",
@@ -49,6 +52,8 @@ __all__ = [
     "load",
     "named_config",
     "open_device",
+    "register_device",
+    "register_target",
     "save",
     "write_trace",
 ]

@@ -2,71 +2,146 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, TypedDict, Unpack, overload
 
-from .compiler.compile import compile_model
-from .compiler.compile_cpu import compile_for_any_size
-from .compiler.compiled import CompiledModel
-from .compiler.compiled_cpu import CpuModel
-from .compiler.compiled_symbolic import SymbolicCpuModel
-from .compiler.targets.errors import CompileError
+from .compiler.compile import compile_model, folder_dump
+from .compiler.model import CompiledModel, HostProgram, OpenModel
+from .compiler.passes.pipeline import PassOptions
+from .compiler.targets.registry import find_target
+from .compiler.targets.target import Job, Target
 from .hw.config import CoreConfig
-from .runtime.cpu import CpuModule
-from .runtime.cpu_symbolic import SIZES_KEPT, SymbolicCpuModule
-from .runtime.device import Device
+from .runtime.artifact import load as load_artifact
+from .runtime.device import Device, device_kind, open_device
+from .runtime.errors import DeviceError
+from .runtime.host import HostExecutor
 from .runtime.module import LoadedModule
-from .runtime.module import load as load_on_device
-
-TARGETS = ("accel", "cpu")
+from .runtime.open_module import SIZES_KEPT, OpenModule
 
 
-@overload
-def compile(
-    model: Any, config: CoreConfig | str = "pynq", *, target: Literal["accel"] = "accel", **options: Any
-) -> CompiledModel: ...
+class TargetOptions(TypedDict, total=False):
+    """The options, besides ``config``, of the targets of this package; a target refuses those of others."""
 
-
-@overload
-def compile(model: Any, *, target: Literal["cpu"], **options: Any) -> CpuModel | SymbolicCpuModel: ...
+    vthreads: int
+    threads: int
+    processor: str
 
 
 def compile(
-    model: Any, config: CoreConfig | str = "pynq", *, target: str = "accel", **options: Any
-) -> CompiledModel | CpuModel | SymbolicCpuModel:
-    """Compile a model for the accelerator, or for a CPU.
+    model: str | Path | bytes | Any,
+    config: CoreConfig | str | None = None,
+    *,
+    target: str | Target = "accel",
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    strict: bool = False,
+    keep: bool = False,
+    progress: Callable[[str], None] | None = None,
+    dump: str | Path | None = None,
+    passes: PassOptions | None = None,
+    **options: Unpack[TargetOptions],
+) -> CompiledModel | OpenModel:
+    """Compile a model for a target: ``"accel"``, ``"cpu"``, or one that was registered.
 
-    ``options`` are those of ``compiler.compile.compile_model`` and ``compiler.compile_cpu.compile_for_cpu``. Sizes that
-    the model leaves open must be fixed (``shapes=``) for the accelerator; on a CPU it then runs for any size.
+    model
+        An ONNX file (path, bytes or ``ModelProto``), or a module of the graph IR at any stage.
+    config
+        The core, or the name of one: an option of the accelerator.
+    shapes
+        Shapes of inputs that the file leaves open. For the accelerator all must be fixed; on a CPU a model with open
+        sizes becomes an :class:`OpenModel`, which runs for any.
+    strict
+        Refuse a model of which the target cannot compile every operator.
+    keep
+        Every layer's result can be read after a run, with ``run(..., keep=True)``. It costs memory.
+    progress
+        Called with a line of text at each step.
+    dump
+        A folder for the loop IR of every kernel, as text.
+    passes
+        Passes of your own, the check of every pass, a page that shows what each did.
+    options
+        The target's own: ``weft compile --target NAME --help`` lists them.
+
+    Raises ModelError for a file that cannot be read, CompileError for a model or an option that the target does not
+    take; both name the place.
     """
-    if target == "cpu":
-        return compile_for_any_size(model, **options)
-    if target != "accel":
-        raise CompileError(f"there is no target {target!r}", hint=f"choose {' or '.join(TARGETS)}")
-    return compile_model(model, config, **options)
+    chosen: dict[str, Any] = {**options}
+    if config is not None:
+        chosen["config"] = config
+    job = Job(strict, keep, progress or (lambda _: None), None if dump is None else folder_dump(dump))
+    return compile_model(model, target, chosen, shapes=shapes, passes=passes, job=job)
 
 
 @overload
-def load(model: CpuModel) -> CpuModule: ...
+def load(
+    model: CompiledModel | str | Path, device: str | Device | None = None, *,
+    progress: Callable[[str], None] | None = None,
+) -> LoadedModule: ...  # fmt: skip
 
 
 @overload
-def load(model: SymbolicCpuModel, *, kept: int = SIZES_KEPT) -> SymbolicCpuModule: ...
+def load(
+    model: OpenModel, device: str | Device | None = None, *, progress: Callable[[str], None] | None = None,
+    kept: int = SIZES_KEPT,
+) -> OpenModule: ...  # fmt: skip
 
 
 @overload
-def load(model: CompiledModel | str | Path, device: str | Device = "fsim", **options: Any) -> LoadedModule: ...
+def load(
+    model: CompiledModel | OpenModel | str | Path, device: str | Device | None = None, *,
+    progress: Callable[[str], None] | None = None,
+) -> LoadedModule | OpenModule: ...  # fmt: skip
 
 
 def load(
-    model: CompiledModel | CpuModel | SymbolicCpuModel | str | Path, device: str | Device = "fsim", **options: Any
-) -> LoadedModule | CpuModule | SymbolicCpuModule:
-    """Put a compiled model, or the artifact in a file, onto a device; one for the CPU is loaded into this process.
+    model: CompiledModel | OpenModel | str | Path, device: str | Device | None = None, *,
+    progress: Callable[[str], None] | None = None, kept: int = SIZES_KEPT,
+) -> LoadedModule | OpenModule:  # fmt: skip
+    """Put a compiled model, or the artifact in a file, into memory.
 
-    A model with open sizes keeps what it compiled for the last ``kept`` of them.
+    device
+        What runs the programs for a core: ``"fsim"`` (the default), ``"rtl"``, another name of
+        `runtime.device.device_names`, or a :class:`Device`. A model without such programs takes none.
+    progress
+        Called with a line of text at each step: the first use of a core on ``"rtl"`` compiles it.
+    kept
+        A model with open sizes keeps what it compiled for the last so many of them.
+
+    Raises ArtifactError for a file that is damaged or does not fit, DeviceError for a device that there is not.
     """
-    if isinstance(model, CpuModel):
-        return CpuModule(model)
-    if isinstance(model, SymbolicCpuModel):
-        return SymbolicCpuModule(model, **options)
-    return load_on_device(model, device, **options)
+    if isinstance(model, OpenModel):
+        if device is not None:
+            raise _no_core(model.name, device)
+        return OpenModule(model, lambda sized: _load(sized, None, trusted=True), kept)
+    if isinstance(model, CompiledModel):
+        return _load(model, _device_for(model, device, progress), trusted=True)
+    compiled = load_artifact(model, device.config if isinstance(device, Device) else None)
+    return _load(compiled, _device_for(compiled, device, progress), trusted=False)
+
+
+def _load(model: CompiledModel, device: Device | None, *, trusted: bool) -> LoadedModule:
+    return LoadedModule(model, device, partial(_load_host, find_target(model.target), trusted=trusted))
+
+
+def _load_host(target: Target, program: HostProgram, *, trusted: bool) -> HostExecutor:
+    return HostExecutor(program, target.host_code(program, trusted=trusted))
+
+
+def _device_for(
+    model: CompiledModel, device: str | Device | None, progress: Callable[[str], None] | None
+) -> Device | None:
+    if model.core is None:
+        if device is not None:
+            raise _no_core(model.name, device)
+        return None
+    if isinstance(device, Device):
+        return device
+    return open_device(device or "fsim", model.core.config, progress=progress)
+
+
+def _no_core(name: str, device: str | Device) -> DeviceError:
+    what = device_kind(device).name if isinstance(device, str) else device.name
+    return DeviceError(f"nothing of {name!r} runs on a core, so device {what!r} has nothing to do",
+                       hint="load it without a device, or compile it with target 'accel'")  # fmt: skip

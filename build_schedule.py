@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from .compiler.targets.accel.function_program import function_program
 from .compiler.targets.cpu.llvm.emit import emit_kernel
-from .compiler.targets.cpu.llvm.object_code import object_code
+from .compiler.targets.cpu.llvm.object_code import machine, object_code
 from .compiler.targets.cpu.llvm.threads import PART_BYTES, pool_text
 from .compiler.targets.cpu.processor import host_target
 from .compiler.targets.errors import CompileError
@@ -23,9 +23,9 @@ from .compiler.tensor import NUMPY_TYPES, SCHEDULED, PrimFunc, Schedule, check_b
 from .compiler.tensor.visitor import stores_of
 from .hw.config import CoreConfig, named_config
 from .hw.isa import Instruction, disassemble
-from .runtime.cpu import MATH_LIBRARY
-from .runtime.device import DEVICES, Device, open_device
+from .runtime.device import Device, device_names, open_device
 from .runtime.errors import InputError
+from .runtime.host import MATH_LIBRARY
 from .sim.result import RunResult
 
 Array = npt.NDArray[Any]
@@ -97,9 +97,10 @@ def build(
     """
     func = schedule.func if isinstance(schedule, Schedule) else schedule
     name = target.name if isinstance(target, Device) else target
-    if name not in ("interpreter", "cpu") and not isinstance(target, Device) and name not in DEVICES:
-        raise CompileError(f"there is no target {name!r}", hint=f"choose interpreter, cpu, {', '.join(DEVICES)}")
-    if config is not None and (isinstance(target, Device) or name not in DEVICES):
+    devices = device_names()
+    if name not in ("interpreter", "cpu", *devices) and not isinstance(target, Device):
+        raise CompileError(f"there is no target {name!r}", hint=f"choose interpreter, cpu, {', '.join(devices)}")
+    if config is not None and (isinstance(target, Device) or name not in devices):
         raise CompileError(f"target {name!r} takes no config", hint="leave it out")
     if threads is not None and name != "cpu":
         raise CompileError(f"target {name!r} takes no threads", hint="leave them out")
@@ -135,7 +136,7 @@ class CpuFunction(BuiltFunction):
         module = ll.Module(func.name)
         workspace = emit_kernel(module, func, target, threads)
         llvm.load_library_permanently(MATH_LIBRARY)
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target.machine())
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine(target))
         for text in (pool_text(target.triple), str(module)):
             self._engine.add_object_file(llvm.ObjectFileRef.from_data(object_code(text, target)))
         self._engine.finalize_object()

@@ -1,39 +1,40 @@
-"""One model on two targets: every tensor that both make, in the order of execution, and how far they are apart."""
+"""One model in two places: every tensor that both make, in the order of execution, and how far they are apart."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .compiler.compile import compile_model
-from .compiler.compile_cpu import is_source, passes_for
-from .compiler.compiled_cpu import CpuTensor
-from .compiler.graph import Attrs, Call, Expr, Function, GraphError, Module, TensorType, Tuple, evaluate
-from .compiler.operators.packed_layout import unpack
-from .compiler.passes import PassManager
-from .compiler.targets.cpu.link import link
-from .compiler.targets.cpu.processor import host_target
-from .compiler.targets.loops.fusion import group_calls
-from .compiler.targets.loops.prepare import prepare
+from .api import load
+from .compiler.compile import compile_model, prepared
+from .compiler.graph import Call, Expr, GraphError, Module, evaluate
+from .compiler.model import CompiledModel, OpenModel, TensorSpec
+from .compiler.targets.accel.packed_layout import unpack
+from .compiler.targets.registry import find_target, target_names
+from .compiler.targets.target import Job, Target, target_options
 from .hw.config import CoreConfig
-from .runtime.cpu import CpuModule
-from .runtime.module import load
+from .runtime.device import device_names
 
 Array = npt.NDArray[Any]
 Tensors = dict[str, Array]
 
-COMPARED = ("reference", "cpu", "fsim", "rtl")
-"""What can be compared: the graph in NumPy, the CPU, and the accelerator in simulation."""
+REFERENCE = "reference"
+"""The graph in NumPy, after the passes of target ``cpu``."""
+
+
+def compared_names() -> tuple[str, ...]:
+    """What can be compared: the reference, every target, and for the accelerator every device."""
+    return (REFERENCE, *target_names(), *device_names())
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A tensor on both targets. ``largest``: the largest difference of an element; ``relative``: as a part of the
-    largest magnitude on the first target; ``differing``: elements that are further apart than the tolerance."""
+    """A tensor in both places. ``largest``: the largest difference of an element; ``relative``: as a part of the
+    largest magnitude in the first place; ``differing``: elements that are further apart than the tolerance."""
 
     tensor: str
     shape: tuple[int, ...]
@@ -47,32 +48,25 @@ class Difference:
         return self.differing == 0
 
 
-@dataclass(frozen=True)
-class ModelInputs:
-    """The inputs of a module."""
-
-    inputs: tuple[CpuTensor, ...]
-
-
-def model_inputs(module: Module) -> ModelInputs:
+def model_inputs(module: Module) -> tuple[TensorSpec, ...]:
     """Names, shapes and types of a module's inputs."""
-    return ModelInputs(tuple(CpuTensor(each.name, each.type.shape, each.type.dtype) for each in module.main.params))
+    return tuple(TensorSpec(each.name, each.type.shape, each.type.dtype) for each in module.main.params)
 
 
 def compare(
     module: Module, first: str, second: str, inputs: Mapping[str, Array], *, config: CoreConfig | str = "pynq",
     threads: int = 1, tolerance: float = 1e-4,
 ) -> list[Difference]:  # fmt: skip
-    """Run a model, as it was read, on two targets and compare what both make.
+    """Run a model, as it was read, in two places and compare what both make.
 
     Integers must be equal; floats must agree within ``tolerance`` of the tensor's largest magnitude.
-    Raises GraphError for a target that cannot be compared.
+    Raises GraphError for a name that is not in `compared_names`.
     """
-    flat = prepare(PassManager(passes_for(module)).run(module) if is_source(module) else module)
-    found = [tensors_on(target, module, flat, inputs, config, threads) for target in (first, second)]
+    options = {"config": config, "threads": threads}
+    a, b = (tensors_on(name, module, inputs, options) for name in (first, second))
     return [
-        difference(name, array, found[1][name], tolerance)
-        for name, array in found[0].items() if name in found[1] and found[1][name].shape == array.shape
+        difference(name, array, b[name], tolerance)
+        for name, array in a.items() if name in b and b[name].shape == array.shape
     ]  # fmt: skip
 
 
@@ -92,54 +86,54 @@ def difference(name: str, a: Array, b: Array, tolerance: float) -> Difference:
     return Difference(name, a.shape, a.dtype.name, largest, largest / scale, int((apart > allowed).sum()))
 
 
-def tensors_on(
-    target: str, module: Module, flat: Module, inputs: Mapping[str, Array], config: CoreConfig | str,
-    threads: int,
-) -> Tensors:  # fmt: skip
-    """Tensors by the user's names. ``flat`` is ``module`` after the passes, as the CPU gets it."""
-    if target == "reference":
-        return _on_reference(flat, inputs)
-    if target == "cpu":
-        return _on_cpu(flat, inputs, threads)
-    if target in ("fsim", "rtl"):
-        return _on_core(target, module, inputs, config)
-    raise GraphError(f"there is no target {target!r} to compare; choose from {', '.join(COMPARED)}")
+def tensors_on(name: str, module: Module, inputs: Mapping[str, Array], options: Mapping[str, Any]) -> Tensors:
+    """Every tensor that is made in one place, by the user's names. Of ``options`` a target gets those that it has."""
+    if name == REFERENCE:
+        cpu = find_target("cpu")
+        return _on_reference(prepared(module, cpu, _own(cpu, options)), inputs)
+    if name not in compared_names():
+        raise GraphError(f"there is nothing called {name!r} to compare", hint=f"choose {', '.join(compared_names())}")
+    on_device = name not in target_names()
+    target = find_target("accel" if on_device else name)
+    own = {key: value for key, value in options.items() if key in _option_names(target)}
+    model = compile_model(module, target, own, job=Job(keep=True))
+    if isinstance(model, OpenModel):
+        raise GraphError("a model with open sizes cannot be compared", hint="fix its sizes by --shape")
+    values = load(model, name if on_device and model.core is not None else None).run(inputs, keep=True)
+    return {**_layer_results(model, values), **{tensor.name: values[tensor.name] for tensor in model.outputs}}
+
+
+def _option_names(target: Target) -> set[str]:
+    return {field.name for field in fields(target.options)}
+
+
+def _own(target: Target, options: Mapping[str, Any]) -> Any:
+    return target_options(target, {key: value for key, value in options.items() if key in _option_names(target)})
 
 
 def _on_reference(module: Module, inputs: Mapping[str, Array]) -> Tensors:
-    found: Tensors = {}
+    tensors: Tensors = {}
 
     def observe(node: Expr, value: object) -> None:
         if isinstance(node, Call) and isinstance(value, np.ndarray) and node.span.tensor:
-            found[node.span.tensor] = value  # the last of a node's operators has the tensor's value
+            tensors[node.span.tensor] = value  # the last of a node's operators has the tensor's value
 
     outputs = evaluate(module, inputs, observe)
-    return {**found, **outputs}
+    return {**tensors, **outputs}
 
 
-def _on_cpu(module: Module, inputs: Mapping[str, Array], threads: int) -> Tensors:
-    """Every kernel's result is made an output, which changes no kernel."""
-    target = host_target()
-    groups = group_calls(module.main.body, target.fusion)
-    roots = [group.root for group in groups if isinstance(group.root.type, TensorType)]
-    named = {root.span.tensor: root for root in roots if root.span.tensor}
-    results = (*named.values(), *module.main.results)
-    labels = tuple(f"{number}" for number in range(len(results)))
-    main = Function(module.main.params, Tuple(results), Attrs({"name": "main", "outputs": labels}))
-    values = CpuModule(link(Module(main), target, threads)).run(inputs)
-    names = (*named, *module.main.output_names)
-    return {name: values[label] for name, label in zip(names, labels, strict=True)}
-
-
-def _on_core(device: str, module: Module, inputs: Mapping[str, Array], config: CoreConfig | str) -> Tensors:
-    compiled = compile_model(module, config, reuse_memory=False)
-    values = load(compiled, device).run(inputs, keep=True)
-    found: Tensors = {}
-    for layer in compiled.layers:
+def _layer_results(model: CompiledModel, values: Mapping[str, Array]) -> Tensors:
+    """Results of layers; those of the core without padding and blocks."""
+    slots = {} if model.core is None else model.core.slots
+    tensors: Tensors = {}
+    for layer in model.layers:
         value = values.get(layer.output)
-        if value is None or len(layer.shape) > 4:  # made on the host for the core: padded and in blocks
+        if value is None:
             continue
-        packed = layer.output in compiled.slots and value.ndim == 7
-        found[layer.output] = unpack(value, layer.shape) if packed else value
-    return {**found, **{slot.name: values[slot.name] for slot in compiled.outputs}}
-
+        if layer.device != "core":
+            if layer.output not in slots:  # what the host makes for the core is padded and in blocks
+                tensors[layer.output] = value
+        elif len(layer.shape) <= 4:
+            packed = layer.output in slots and value.ndim == 7
+            tensors[layer.output] = unpack(value, layer.shape) if packed else value
+    return tensors

@@ -46,7 +46,7 @@ print(json.dumps({
     "instructions": model.statistics["instructions"],
     "program_bytes": model.statistics["program_bytes"],
     "constant_bytes": model.statistics["constant_bytes"],
-    "window_bytes": model.window_bytes,
+    "window_bytes": model.core.window_bytes,
 }))
 """
 

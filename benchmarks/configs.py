@@ -25,7 +25,7 @@ import onnx
 import weft
 from common import Record, print_table, write_json
 from networks import graph_layers, misplaced, packed_module
-from weft.compiler.compiled import CompiledModel
+from weft.compiler.model import CompiledModel
 from weft.examples.digits.data import split_digits
 from weft.examples.models.build import build
 from weft.examples.models.images import images

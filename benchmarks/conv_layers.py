@@ -17,17 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import weft
 from common import Record, print_table, write_json
 from conv_sweep import draw
-from weft.compiler.compile import compile_model
-from weft.compiler.compiled import AccelStep, CompiledModel
 from weft.compiler.graph import Attrs, Constant, Function, Module, Span, TensorType, Var, call, calls, evaluate
+from weft.compiler.model import CompiledModel, CoreStep
 from weft.compiler.operators.numerics import quantise_multiplier
-from weft.compiler.operators.packed_layout import Blocks
+from weft.compiler.targets.accel.packed_layout import Blocks
 from weft.compiler.targets.accel.passes import accel_passes
 from weft.hw.config import CoreConfig, named_config
 from weft.runtime.device import FsimDevice, RtlDevice
-from weft.runtime.module import load
 from weft.sim.dram import DramModel
 from weft.sim.timing import predict
 
@@ -156,7 +155,7 @@ def predicted(model: CompiledModel, dram: DramModel) -> tuple[int, int]:
     """Cycles and bytes by the timing model."""
     runs = [
         predict(model.config, step.program, dram, offset=step.program_offset)
-        for step in model.steps if isinstance(step, AccelStep)
+        for step in model.steps if isinstance(step, CoreStep)
     ]  # fmt: skip
     return sum(run.cycles or 0 for run in runs), sum(run.bytes_read + run.bytes_written for run in runs)
 
@@ -168,7 +167,7 @@ def run(model: CompiledModel, module: Module, device: str, dram: DramModel, seed
     random = np.random.default_rng(seed + 1)
     x = random.integers(-128, 128, module.main.params[0].shape).astype(np.int8)
     target = RtlDevice(model.config, dram=dram) if device == "rtl" else FsimDevice(model.config, dram=dram)
-    loaded = load(model, target)
+    loaded = weft.load(model, target)
     result = loaded.run({"x": x})["y"]
     moved = sum(step.result.bytes_read + step.result.bytes_written for step in loaded.runs)
     return loaded.cycles or 0, moved, bool(np.array_equal(result, evaluate(module, {"x": x})["y"]))
@@ -264,7 +263,7 @@ def main() -> int:
         row += [f"{shape.macs / 1e6:.1f}", f"{min(1.0, ideal / bound):.1%}"]
         for count in threads:
             started = time.perf_counter()
-            model = models[name, count] = compile_model(packed, config, vthreads=count)
+            model = models[name, count] = weft.compile(packed, config, vthreads=count)
             seconds = time.perf_counter() - started
             cycles, moved, equal = run(model, module, arguments.device, dram, arguments.seed)
             item = Measured(name, count, cycles, ideal / cycles, bound, moved, seconds, equal)

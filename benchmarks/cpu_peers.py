@@ -78,7 +78,7 @@ def model_path(network: str, form: str, folder: Path) -> Path:
     return path
 
 
-def engines(path: Path, threads: int, inputs: dict[str, Array]) -> tuple[dict[str, Run], weft.CpuModel]:
+def engines(path: Path, threads: int, inputs: dict[str, Array]) -> tuple[dict[str, Run], weft.CompiledModel]:
     """A function that runs the network once, for each engine, and gives its first output."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
@@ -86,7 +86,7 @@ def engines(path: Path, threads: int, inputs: dict[str, Array]) -> tuple[dict[st
     core = openvino.Core()
     # Without the last, OpenVINO computes float networks in bfloat16 where the processor has it.
     settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
-    request = core.compile_model(core.read_model(path), "CPU", settings).create_infer_request()
+    request = core.weft.compile(core.read_model(path), "CPU", settings).create_infer_request()
     given = list(inputs.values())
     compiled = weft.compile(path, target="cpu", threads=threads)
     module = weft.load(compiled)

@@ -23,11 +23,11 @@ import weft
 from common import Record, print_table, write_json
 from rich.console import Console
 from rich.progress import track
-from weft.compiler.compiled import CompiledModel, Layer
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Call, Expr, Function, Module, evaluate
-from weft.compiler.operators import packed_layout
-from weft.compiler.operators.packed_layout import Blocks
+from weft.compiler.model import CompiledModel, Layer
+from weft.compiler.targets.accel import packed_layout
+from weft.compiler.targets.accel.packed_layout import Blocks
 from weft.compiler.targets.accel.passes import accel_pipeline
 from weft.examples.digits.data import split_digits
 from weft.hw.config import named_config
@@ -116,9 +116,9 @@ def main() -> int:
     console = Console(stderr=True)
     config = named_config(arguments.config)
     _, test = split_digits()
-    model: CompiledModel = weft.compile(MODEL, config, reuse_memory=False)
+    model: CompiledModel = weft.compile(MODEL, config, keep=True)
     module = accel_pipeline(Blocks.of(config)).run(from_onnx(MODEL))
-    layers = [layer for layer in model.layers if layer.placement == "accel"]
+    layers = [layer for layer in model.layers if layer.device == "core"]
     reference = Reference(module, [layer.output for layer in layers])
     tallies = {layer.name: Tally() for layer in layers}
     right = {"fsim": 0, "rtl": 0, "onnxruntime": 0}

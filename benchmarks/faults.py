@@ -17,13 +17,12 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import weft
 from common import Record, print_table, write_json
 from conv_layers import SHAPES, Shape, layer, lowered
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from weft.compiler.compile import compile_model
 from weft.hw.config import CoreConfig, named_config
 from weft.runtime.device import RtlDevice
-from weft.runtime.module import load
 from weft.sim.fault_injection import GOOD, KINDS, WATCHDOG_CYCLES, Campaign, Workload
 from weft.sim.result import RunResult
 from weft.sim.rtl import RtlSimulator
@@ -45,11 +44,11 @@ class RecordingDevice(RtlDevice):
 def good_run(name: str, shape: Shape, config: CoreConfig) -> Workload:
     """Compile a layer and run it without faults; its integers must be those of the functional simulator."""
     module = lowered(layer(name, shape, 0), config)
-    model = compile_model(module, config, vthreads=2)
+    model = weft.compile(module, config, vthreads=2)
     x = np.random.default_rng(1).integers(-128, 128, module.main.params[0].shape).astype(np.int8)
     device = RecordingDevice(config)
-    result = load(model, device).run({"x": x})["y"]
-    if not np.array_equal(result, load(model, "fsim").run({"x": x})["y"]):
+    result = weft.load(model, device).run({"x": x})["y"]
+    if not np.array_equal(result, weft.load(model, "fsim").run({"x": x})["y"]):
         raise SystemExit(f"{name}: the good run is not good")
     return device.workload
 

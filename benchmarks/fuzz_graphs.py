@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
+import weft
 from common import Record, print_table, write_json
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from weft.compiler.compile_cpu import float_passes
@@ -32,7 +33,6 @@ from weft.compiler.passes import PassManager
 from weft.compiler.targets.cpu.link import link
 from weft.compiler.targets.cpu.processor import host_target
 from weft.compiler.targets.loops.prepare import prepare
-from weft.runtime.cpu import CpuModule
 
 TOLERANCE = 64
 SAVED_EACH = 20
@@ -69,7 +69,7 @@ def compiled(module: Module, inputs: Mapping[str, Array], tally: Tally | None = 
     if tally is not None:
         tally.variants += 1
         tally.in_numpy += sum(bool(layer.reason) for layer in model.layers)
-    return CpuModule(model).run({param.name: inputs[param.name] for param in module.main.params})
+    return weft.load(model).run({param.name: inputs[param.name] for param in module.main.params})
 
 
 def steps(module: Module) -> dict[str, float]:

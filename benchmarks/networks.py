@@ -23,10 +23,10 @@ import numpy.typing as npt
 import weft
 from common import Record, print_table, write_json
 from rich.console import Console
-from weft.compiler.compiled import AccelStep, CompiledModel, HostStep
 from weft.compiler.frontends import from_onnx
-from weft.compiler.graph import Call, Expr, Function, Module, calls, evaluate
-from weft.compiler.operators.packed_layout import Blocks
+from weft.compiler.graph import Call, Expr, Function, Module, calls, evaluate, operator
+from weft.compiler.model import CompiledModel, CoreStep, HostStep
+from weft.compiler.targets.accel.packed_layout import Blocks
 from weft.compiler.targets.accel.passes import accel_pipeline
 from weft.examples.models.build import ARCHITECTURES, build
 from weft.examples.models.images import images
@@ -40,9 +40,6 @@ from weft.sim.dram import DramModel
 Array = npt.NDArray[Any]
 
 DEVICES = ("model", "fsim", "rtl")
-HOST_OPERATORS = frozenset({"quantise", "unfold", "pack", "unpack", "dequantise", "nn.softmax"})
-"""What may run on the host."""
-
 TARGETS = {"resnet18": 0.95, "resnet50": 0.90, "mobilenet_v1": 0.60, "mobilenet_v2": 0.40}
 """Utilisation that is wanted on ``pynq``."""
 
@@ -136,7 +133,7 @@ def compare_layers(model: CompiledModel, values: dict[str, Array], graph: dict[s
     """Compare every layer on the core, all lanes, with the graph; ``model`` must not reuse memory."""
     result = Integers()
     for layer in model.layers:
-        if layer.placement != "accel":
+        if layer.device != "core":
             continue
         if layer.output not in values or layer.output not in graph:
             result.absent.append(layer.name)
@@ -151,8 +148,8 @@ def misplaced(model: CompiledModel) -> list[str]:
     found = []
     for step in model.steps:
         if isinstance(step, HostStep):
-            operators = {str(node.op) for node in calls(step.function.body)}
-            found += [f"{step.function.name}: {name}: {step.reason}" for name in sorted(operators - HOST_OPERATORS)]
+            working = {node.op for node in calls(step.function.body) if not operator(str(node.op)).passive}
+            found += [f"{step.function.name}: {name}: {step.reason}" for name in sorted(working)]
     return found
 
 
@@ -160,7 +157,7 @@ def check_integers(
     module: Module, config: CoreConfig, image: Array, vthreads: int, device: Device
 ) -> tuple[Integers, dict[str, Array]]:
     """Every layer on ``device`` against the graph, and the network's outputs by the graph."""
-    kept = weft.compile(module, config, vthreads=vthreads, reuse_memory=False)
+    kept = weft.compile(module, config, vthreads=vthreads, keep=True)
     graph, outputs = graph_layers(module, image)
     values = weft.load(kept, device).run(image, keep=True)
     integers = compare_layers(kept, values, graph)
@@ -242,8 +239,8 @@ def records_of(measured: Measured) -> list[Record]:
 def summary_row(measured: Measured) -> list[str]:
     account, target = measured.profile, TARGETS.get(measured.name)
     integers = measured.integers
-    on_core = sum(layer.placement == "accel" for layer in measured.model.layers)
-    programs = sum(isinstance(step, AccelStep) for step in measured.model.steps)
+    on_core = sum(layer.device == "core" for layer in measured.model.layers)
+    programs = sum(isinstance(step, CoreStep) for step in measured.model.steps)
     return [
         measured.name,
         f"{account.macs / 1e6:,.0f}",

@@ -25,10 +25,9 @@ from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from weft.compiler.compile_cpu import compile_for_cpu
+import weft
 from weft.compiler.frontends.onnx.backend import ExecutingBackend, ReferenceBackend
 from weft.compiler.graph import Array, Module
-from weft.runtime.cpu import CpuModule
 
 LISTS = Path(__file__).parent.parent / "tests" / "onnx"
 SECONDS_AT_MOST = 120.0
@@ -41,9 +40,9 @@ in_numpy: list[str] = []
 
 
 def _compile_and_run(module: Module, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
-    model = compile_for_cpu(module)
+    model = weft.compile(module, target="cpu")
     in_numpy.extend(layer.reason for layer in model.layers if layer.reason)
-    return CpuModule(model).run(inputs)
+    return weft.load(model).run(inputs)
 
 
 class CpuBackend(ExecutingBackend):

@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import weft
 from common import Record, print_table, write_json
 from conv_layers import SHAPES, layer, lowered
-from weft.compiler.compile import compile_model
-from weft.compiler.compiled import AccelStep, CompiledModel
+from weft.compiler.model import CompiledModel, CoreStep
 from weft.examples.models.build import build
 from weft.hw.config import TINY, CoreConfig, named_config
 from weft.hw.isa import assemble
@@ -95,7 +95,7 @@ def compare_model(section: str, name: str, model: CompiledModel, dram: DramModel
     rtl_seconds = time.process_time() - started
     several = len(module.runs) > 1
     for number, run in enumerate(module.runs):
-        step: AccelStep = run.step
+        step: CoreStep = run.step
         started = time.process_time()
         predicted = predict(model.config, step.program, dram, offset=step.program_offset)
         seconds = time.process_time() - started
@@ -114,7 +114,7 @@ def compare_model(section: str, name: str, model: CompiledModel, dram: DramModel
 def layers(names: list[str], config: CoreConfig, memories: dict[str, DramModel]) -> Iterator[Comparison]:
     """Convolution layers under several memories; each is compiled once."""
     for name in names:
-        model = compile_model(lowered(layer(name, SHAPES[name], 0), config), config, vthreads=2)
+        model = weft.compile(lowered(layer(name, SHAPES[name], 0), config), config, vthreads=2)
         for text, dram in memories.items():
             section = "layers" if dram == DramModel() else "memories"
             yield from compare_model(section, f"{name}{text}", model, dram)
@@ -123,7 +123,7 @@ def layers(names: list[str], config: CoreConfig, memories: dict[str, DramModel])
 def network(name: str, config: str) -> Iterator[Comparison]:
     """A whole network."""
     path = Path("examples/digits/digits.onnx") if name == "digits" else build(name)
-    yield from compare_model("networks", name, compile_model(path, config), DramModel())
+    yield from compare_model("networks", name, weft.compile(path, config), DramModel())
 
 
 def random_programs(name: str, config: CoreConfig, count: int) -> Iterator[Comparison]:

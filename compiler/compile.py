@@ -1,4 +1,4 @@
-"""Compile a model: front end, passes, target, link."""
+"""Compile a model: front end, the target's passes, the target's linker."""
 
 from __future__ import annotations
 
@@ -8,115 +8,113 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..hw.config import CoreConfig, named_config
-from .compiled import CompiledModel
-from .frontends import from_onnx
-from .graph import Attrs, Function, Module, calls
-from .graph import call as graph_call
-from .graph.ir import Span
-from .operators.packed_layout import Blocks
-from .passes import integer_passes
+from .frontends import Source, read
+from .graph import Family, Module, calls
+from .graph.registry import operator_of
+from .graph.symbolic import SymbolicTypes, sizes_text
+from .model import CompiledModel, OpenModel
 from .passes.pipeline import PassOptions, run_passes
-from .targets.accel.link import Options, check_strict, link
-from .targets.accel.passes import accel_passes
 from .targets.errors import CompileError
+from .targets.registry import find_target
+from .targets.target import Job, Target, target_options
 
-Progress = Callable[[str], None]
+Shapes = Mapping[str, Sequence[int]]
 
 
 def compile_model(
     model: str | Path | bytes | Module | Any,
-    config: CoreConfig | str = "pynq",
+    target: str | Target = "accel",
+    options: Mapping[str, Any] | None = None,
     *,
-    vthreads: int = 2,
-    strict: bool = False,
-    shapes: Mapping[str, Sequence[int]] | None = None,
-    progress: Progress | None = None,
-    reuse_memory: bool = True,
-    dump: str | Path | None = None,
+    shapes: Shapes | None = None,
     passes: PassOptions | None = None,
-) -> CompiledModel:
-    """Compile a quantised network for a core.
+    job: Job | None = None,
+) -> CompiledModel | OpenModel:
+    """Compile a network for a target.
 
     model
         An ONNX file (path, bytes or ``ModelProto``), or a module of the graph IR at any stage.
-    config
-        The core, or the name of one.
-    vthreads
-        Virtual threads: tiles in flight at once.
-    strict
-        Refuse a model of which anything but quantisation, softmax and layout at its ends would run on the host.
+    target
+        A target or the name of one: `targets.registry.target_names`.
+    options
+        The target's own, by name.
     shapes
-        Shapes of inputs that the file leaves open.
-    progress
-        Called with a line of text at each step.
-    reuse_memory
-        Let tensors that are not alive at the same time share DRAM; without it every layer's result can be read.
-    dump
-        A folder for the loop IR of every layer, as text.
+        Shapes of inputs that the file leaves open. What stays open is compiled for each size when that is first needed,
+        on targets that can.
     passes
         Passes of your own, the check of every pass, a page that shows what each did.
+    job
+        What is asked of the compilation whatever the target.
 
-    Raises ModelError for a file that cannot be read, CompileError for one that cannot be compiled; both name the node.
+    Raises ModelError for a file that cannot be read, CompileError for a model or option that the target does not take;
+    both name the place.
     """
-    started = time.perf_counter()
-    core = named_config(config) if isinstance(config, str) else config
-    if vthreads < 1:
-        raise CompileError(f"vthreads is {vthreads}, but must be at least 1")
-    report = progress or (lambda _: None)
-    report("reading the model")
-    module = model if isinstance(model, Module) else from_onnx(model, shapes)
-    if _is_packed(module):
-        if passes is not None:
-            raise CompileError("the passes have run over this module already: give the model as it was read")
-    else:
-        report("running the passes")
-        blocks = Blocks.of(core)
-        steps = [*integer_passes(), *accel_passes(blocks, core.bus_bytes)]
-        module = run_passes(module, steps, passes or PassOptions(), f"{_name(model)} for {core.name}")
-    if strict:
-        check_strict(module)
-    options = Options(vthreads, reuse_memory, progress, _writer(dump))
-    compiled = link(module, core, options)
-    seconds = time.perf_counter() - started
-    return replace(
-        compiled,
-        name=_name(model) or compiled.name,
-        statistics={**compiled.statistics, "compile_seconds": seconds, "vthreads": vthreads},
-    )
+    target = find_target(target) if isinstance(target, str) else target
+    chosen = target_options(target, options or {})
+    job = job or Job()
+    if isinstance(model, Module):
+        return _compile_module(model, model.main.name or "model", target, chosen, passes, job)
+    job.progress("reading the model")
+    source = read(model)
+    open_sizes = {
+        size: each.name for each in source.inputs(shapes or {}) for size in each.shape if isinstance(size, str)
+    }
+
+    def compile_at(known: Shapes) -> CompiledModel:
+        module = source.module(known, takes_floats=target.takes_floats)
+        return _compile_module(module, source.name, target, chosen, passes, job)
+
+    if open_sizes and target.takes_open_sizes:
+        return _open_model(source, target, shapes or {}, compile_at, job)
+    return compile_at(shapes or {})
 
 
-def compile_function(
-    function: Function, config: CoreConfig | str, vthreads: int = 2, *, dump: str | Path | None = None
+def is_quantised(module: Module) -> bool:
+    """Whether a module, as it was read, has quantised tensors."""
+    return any(entry.family is Family.QUANTISE for entry in filter(None, map(operator_of, calls(module.main.body))))
+
+
+def prepared(module: Module, target: Target, options: Any, passes: PassOptions | None = None) -> Module:
+    """A module as it was read, after all passes of a target and the user's own."""
+    steps = target.passes(options, quantised=is_quantised(module))
+    return run_passes(module, steps, passes or PassOptions(), f"{module.main.name} for {target.name}")
+
+
+def _compile_module(
+    module: Module, name: str, target: Target, options: Any, passes: PassOptions | None, job: Job
 ) -> CompiledModel:
-    """Compile one packed primitive function; inputs and output stay packed, the output is called ``output``."""
-    body = graph_call(function, *function.params, span=Span((function.name,), "result"))
-    main = Function(function.params, body, Attrs({"name": function.name, "outputs": ("output",)}))
-    return compile_model(Module(main), config, vthreads=vthreads, dump=dump)
+    started = time.perf_counter()
+    if module.stage == "source":
+        job.progress("running the passes")
+        module = prepared(module, target, options, passes)
+    elif passes is not None:
+        raise CompileError(f"passes have run over this module already (it is at stage {module.stage!r})",
+                           hint="give the model as it was read")  # fmt: skip
+    compiled = target.link(module, options, job)
+    seconds = time.perf_counter() - started
+    return replace(compiled, name=name, statistics={**compiled.statistics, "compile_seconds": seconds})
 
 
-def _name(model: object) -> str:
-    return Path(model).stem if isinstance(model, (str, Path)) else ""
+def _open_model(
+    source: Source, target: Target, shapes: Shapes, compile_at: Callable[[Shapes], CompiledModel], job: Job
+) -> OpenModel:
+    inputs = source.inputs(shapes)
+    types: SymbolicTypes = source.types(shapes)
+
+    def at(sizes: Mapping[str, int]) -> CompiledModel:
+        job.progress(f"compiling for {sizes_text(sizes)}")
+        return compile_at({**shapes, **{each.name: each.at(sizes) for each in inputs}})
+
+    return OpenModel(source.name, target.name, inputs, source.output_names, types, at)
 
 
-def _is_packed(module: Module) -> bool:
-    """Whether the passes have run: ``main`` is nothing but calls of functions."""
-    found = calls(module.main.body)
-    return bool(found) and all(isinstance(node.op, Function) for node in found) and all(
-        isinstance(inner.op, str) and inner.op.startswith("packed_")
-        for node in found if isinstance(node.op, Function) and node.op.is_primitive
-        for inner in calls(node.op.body)
-    )  # fmt: skip
-
-
-def _writer(folder: str | Path | None) -> Callable[[str, str], None] | None:
-    if folder is None:
-        return None
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
+def folder_dump(folder: str | Path) -> Callable[[str, str], None]:
+    """Writes each text into a file of its own in ``folder``."""
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
 
     def write(name: str, text: str) -> None:
         safe = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in name)
-        (target / f"{safe}.txt").write_text(text + "\n")
+        (place / f"{safe}.txt").write_text(text + "\n")
 
     return write

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import WeftError
 from ..hw.config import CoreConfig
 from .graph.dtypes import numpy_dtype
 from .graph.ir import Function
@@ -177,6 +178,35 @@ class HostStep:
     first_layer: int  # in the model's layers, where those of the program begin
 
 
+@dataclass(frozen=True)
+class LaunchCall:
+    """A call of machine code that runs the launches from step ``first`` to step ``last`` of a host program.
+
+    ``counter_bytes``: memory for counters of work, which several threads need.
+    """
+
+    first: int
+    last: int
+    symbol: str
+    counter_bytes: int
+
+
+@dataclass(frozen=True)
+class HostCode:
+    """Machine code of a host program for one processor.
+
+    ``processor``: triple, name and features of LLVM. ``objects``: object files of the kernels, the functions that call
+    them, and the pool of threads. ``calls``: one for each stretch of launches. ``single_calls`` makes an object file
+    with a function for each launch, so that each can be timed. ``team_bytes``: memory that the threads share.
+    """
+
+    processor: str
+    objects: tuple[bytes, ...] = field(repr=False)
+    calls: tuple[LaunchCall, ...]
+    single_calls: Callable[[], tuple[bytes, tuple[LaunchCall, ...]]] = field(repr=False, compare=False)
+    team_bytes: int
+
+
 # The core's part
 
 
@@ -244,6 +274,23 @@ class CompiledModel:
     layers: tuple[Layer, ...]
     core: CorePart | None = None
     statistics: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def on_core(self) -> CorePart:
+        """What the core has to hold; WeftError where nothing runs on one."""
+        if self.core is None:
+            raise WeftError(f"nothing of {self.name!r} runs on a core", hint="compile it with target 'accel'")
+        return self.core
+
+    @property
+    def config(self) -> CoreConfig:
+        """The core that the model is compiled for; WeftError where nothing runs on one."""
+        return self.on_core.config
+
+    @property
+    def programs(self) -> tuple[CoreStep, ...]:
+        """The programs for the core, in the order of their running."""
+        return tuple(step for step in self.steps if isinstance(step, CoreStep))
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 
 from .errors import ConfigError
 from .instruction_checksum import check_bits
@@ -249,3 +250,8 @@ def named_config(name: str) -> CoreConfig:
     if name not in NAMED:
         raise ConfigError(f"unknown configuration {name!r}", hint=f"known: {', '.join(sorted(NAMED))}")
     return NAMED[name]
+
+
+def load_config(text: str) -> CoreConfig:
+    """A named configuration, or the one in a JSON file; :class:`ConfigError` or OSError if there is none."""
+    return CoreConfig.from_json(Path(text).read_text()) if text.endswith(".json") else named_config(text)

@@ -1,10 +1,11 @@
-"""The artifact: one zip file with everything that a device needs to run a model.
+"""The artifact: one zip file with everything that is needed to run a model.
 
-Members: ``manifest.json`` (versions, configuration and its hash, memory plan, layers), one ``.bin`` for each program
-and constant, one graph text with its ``.npy`` constants for each host function. The zip's comment holds the SHA-256 of
-all bytes before it, so that a flipped bit anywhere is seen before anything is used. Nothing is ever unpacked to
-disk or unpickled; sizes, offsets and names are checked against the manifest, and programs are decoded, before a
-device sees them.
+Members: ``manifest.json`` (versions, the core's configuration and its hash, memory plans, steps, layers), one ``.bin``
+for each program, constant and index of a program, one ``.loops`` text for each kernel of the host, one graph text for
+each operator that NumPy runs. There is no machine code in it: that is made of the kernels' loop IR where the model is
+loaded. The zip's comment holds the SHA-256 of all bytes before it, so that a flipped bit anywhere is seen before
+anything is used. Nothing is ever unpacked to disk or unpickled; `artifact_check` holds every field against the others
+before a device sees anything.
 """
 
 from __future__ import annotations
@@ -12,126 +13,54 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
+import zlib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
-from ..compiler.compiled import AccelStep, CompiledModel, ConstantSegment, HostStep, Layer, TensorSlot
+from ..compiler.graph.dtypes import numpy_dtype
 from ..compiler.graph.ir import Function, GraphError, Module
 from ..compiler.graph.text import constant_table, parse, to_text
+from ..compiler.model import (
+    ArenaTensor,
+    CheckStep,
+    CompiledModel,
+    ConstantSegment,
+    CopyStep,
+    CorePart,
+    CoreStep,
+    HostProgram,
+    HostStep,
+    KernelCode,
+    LaunchStep,
+    Layer,
+    NumpyStep,
+    Place,
+    TensorSlot,
+    TensorSpec,
+)
+from ..files import write_atomically
 from ..hw.config import ISA_VERSION, CoreConfig
-from ..hw.errors import ConfigError, InstructionError
-from ..hw.isa import disassemble
+from ..hw.errors import ConfigError
+from . import artifact_records as records
+from .artifact_check import check_model
 from .errors import ArtifactError
 
-FORMAT = 1
-LARGEST_BYTES = 1 << 31
-"""More than this, unpacked, is refused: no model for such a core comes near it."""
+FORMAT = 2
+LARGEST_BYTES = 1 << 32
+"""More than this, unpacked, is refused."""
+
+LARGEST_MANIFEST = 1 << 28
 
 _COMMENT = b"weft sha256 "
 
-Offset = Annotated[int, Field(ge=0, lt=1 << 40)]
-
-
-class _Record(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class _Slot(_Record):
-    name: str
-    offset: Offset
-    shape: tuple[Annotated[int, Field(ge=0, lt=1 << 31)], ...]
-    dtype: Literal["bool", "int8", "uint8", "int16", "int32", "int64", "float32", "float64"]
-
-
-class _Constant(_Record):
-    name: str
-    offset: Offset
-    member: str
-
-
-class _Accel(_Record):
-    kind: Literal["accel"] = "accel"
-    member: str
-    program_offset: Offset
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    layer_of: str
-    tile_of: str
-
-
-class _Host(_Record):
-    kind: Literal["host"] = "host"
-    member: str
-    constants: dict[str, str]
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    reason: str
-
-
-class _Layer(_Record):
-    name: str
-    nodes: tuple[str, ...]
-    kind: str
-    placement: str
-    reason: str
-    output: str
-    shape: tuple[int, ...]
-    macs: int
-    bytes_loaded: int
-    bytes_stored: int
-    schedule: str
-
-
-class _Manifest(_Record):
-    format: int
-    isa_version: int
-    name: str
-    config: dict[str, int | str]
-    config_hash: str
-    window_bytes: Annotated[int, Field(gt=0, lt=1 << 40)]
-    slots: tuple[_Slot, ...]
-    constants: tuple[_Constant, ...]
-    steps: tuple[Annotated[_Accel | _Host, Field(discriminator="kind")], ...]
-    layers: tuple[_Layer, ...]
-    inputs: tuple[_Slot, ...]
-    outputs: tuple[_Slot, ...]
-    statistics: dict[str, Any]
-
 
 def save(model: CompiledModel, path: str | Path) -> None:
-    """Write ``model`` to one file. The same model gives the same bytes."""
-    members: dict[str, bytes] = {}
-
-    def add(name: str, data: bytes) -> str:
-        members[name] = data
-        return name
-
-    constants = tuple(
-        _Constant(name=item.name, offset=item.offset, member=add(f"constants/{number}.bin", item.data.tobytes()))
-        for number, item in enumerate(model.constants)
-    )
-    steps = tuple(_step_record(number, step, add) for number, step in enumerate(model.steps))
-    manifest = _Manifest(
-        format=FORMAT,
-        isa_version=ISA_VERSION,
-        name=model.name,
-        config={name: getattr(model.config, name) for name in sorted(model.config.__dataclass_fields__)},
-        config_hash=f"{model.config.hash64:016x}",
-        window_bytes=model.window_bytes,
-        slots=tuple(_slot_record(slot) for slot in model.slots.values()),
-        constants=constants,
-        steps=steps,
-        layers=tuple(_Layer(**{name: getattr(layer, name) for name in _Layer.model_fields}) for layer in model.layers),
-        inputs=tuple(_slot_record(slot) for slot in model.inputs),
-        outputs=tuple(_slot_record(slot) for slot in model.outputs),
-        statistics=model.statistics,
-    )
-    members = {"manifest.json": manifest.model_dump_json(indent=1).encode(), **members}
-    Path(path).write_bytes(_zip(members))
+    """Write ``model`` to one file, which is replaced at once or not at all. The same model gives the same bytes."""
+    write_atomically(Path(path), to_bytes(model))
 
 
 def load(path: str | Path, config: CoreConfig | None = None) -> CompiledModel:
@@ -144,42 +73,139 @@ def load(path: str | Path, config: CoreConfig | None = None) -> CompiledModel:
     except OSError as error:
         raise ArtifactError(f"cannot read {path}: {error.strerror}") from error
     try:
-        return _read(raw, config)
+        return from_bytes(raw, config)
     except ArtifactError as error:
         raise ArtifactError(f"{path}: {error.message}", hint=error.hint) from error
 
 
-def _slot_record(slot: TensorSlot) -> _Slot:
-    return _Slot.model_validate({"name": slot.name, "offset": slot.offset, "shape": slot.shape, "dtype": slot.dtype})
+# Writing
 
 
-def _step_record(number: int, step: AccelStep | HostStep, add: Any) -> _Accel | _Host:
-    if isinstance(step, AccelStep):
-        return _Accel(
-            member=add(f"programs/{number}.bin", step.program.tobytes()),
-            program_offset=step.program_offset,
-            inputs=step.inputs,
-            outputs=step.outputs,
-            layer_of=add(f"programs/{number}.layers.npy", _npy(step.layer_of)),
-            tile_of=add(f"programs/{number}.tiles.npy", _npy(step.tile_of)),
-        )
-    module = Module(step.function)
-    return _Host(
-        member=add(f"host/{number}.graph", to_text(module).encode()),
-        constants={
-            name: add(f"host/{number}.{index}.npy", _npy(value))
-            for index, (name, value) in enumerate(constant_table(module).items())
-        },
-        inputs=step.inputs,
-        outputs=step.outputs,
-        reason=step.reason,
+class _Members(dict[str, bytes]):
+    def put(self, name: str, data: bytes) -> str:
+        """Add a member; gives its name."""
+        self[name] = data
+        return name
+
+
+def to_bytes(model: CompiledModel) -> bytes:
+    """The bytes of a model's artifact."""
+    members = _Members()
+    steps = tuple(
+        _host_record(number, step, members) if isinstance(step, HostStep) else _core_step(number, step, members)
+        for number, step in enumerate(model.steps)
+    )
+    manifest = records.Manifest(
+        format=FORMAT,
+        name=model.name,
+        target=model.target,
+        inputs=tuple(_tensor(tensor) for tensor in model.inputs),
+        outputs=tuple(_tensor(tensor) for tensor in model.outputs),
+        core=None if model.core is None else _core_record(model.core, members),
+        steps=steps,
+        layers=tuple(_layer(layer) for layer in model.layers),
+        statistics={name: value for name, value in model.statistics.items() if not name.endswith("seconds")},
+    )
+    return _zip({"manifest.json": manifest.model_dump_json(indent=1).encode(), **members})
+
+
+def _tensor(tensor: TensorSpec | TensorSlot) -> records.TensorRecord:
+    return records.TensorRecord(name=tensor.name, shape=tensor.shape, dtype=tensor.dtype)
+
+
+def _layer(layer: Layer) -> records.LayerRecord:
+    return records.LayerRecord(**vars(layer))
+
+
+def _place(place: Place) -> records.PlaceRecord:
+    return records.PlaceRecord(**vars(place))
+
+
+def _core_record(core: CorePart, members: _Members) -> records.CoreRecord:
+    return records.CoreRecord(
+        isa_version=ISA_VERSION,
+        config={name: getattr(core.config, name) for name in sorted(core.config.__dataclass_fields__)},
+        config_hash=f"{core.config.hash64:016x}",
+        window_bytes=core.window_bytes,
+        slots=tuple(records.SlotRecord(**vars(slot)) for slot in core.slots.values()),
+        constants=tuple(
+            records.SegmentRecord(
+                name=each.name, offset=each.offset, member=members.put(f"constants/{number}.bin", each.data.tobytes())
+            )
+            for number, each in enumerate(core.constants)
+        ),
     )
 
 
-def _npy(value: npt.NDArray[Any]) -> bytes:
-    buffer = io.BytesIO()
-    np.save(buffer, value, allow_pickle=False)
-    return buffer.getvalue()
+def _core_step(number: int, step: CoreStep, members: _Members) -> records.CoreStepRecord:
+    return records.CoreStepRecord(
+        member=members.put(f"programs/{number}.bin", step.program.tobytes()),
+        program_offset=step.program_offset,
+        inputs=step.inputs,
+        outputs=step.outputs,
+        layer_of=members.put(f"programs/{number}.layers.bin", step.layer_of.astype("<i4").tobytes()),
+        tile_of=members.put(f"programs/{number}.tiles.bin", step.tile_of.astype("<i4").tobytes()),
+    )
+
+
+def _host_record(number: int, step: HostStep, members: _Members) -> records.HostRecord:
+    program = step.program
+    return records.HostRecord(
+        inputs=step.inputs,
+        outputs=step.outputs,
+        first_layer=step.first_layer,
+        program_inputs=tuple(_tensor(tensor) for tensor in program.inputs),
+        program_outputs=tuple(_tensor(tensor) for tensor in program.outputs),
+        kernels=tuple(
+            records.KernelRecord(
+                symbol=kernel.symbol,
+                member=members.put(f"kernels/{kernel.symbol}.loops", kernel.text.encode()),
+                windows=dict(kernel.windows),
+                nbytes=kernel.nbytes,
+                workspace_bytes=kernel.workspace_bytes,
+                parts=kernel.parts,
+            )
+            for kernel in program.kernels
+        ),
+        steps=tuple(_host_step(f"host/{number}.{place}", each, members) for place, each in enumerate(program.steps)),
+        layers=tuple(_layer(layer) for layer in program.layers),
+        constants=members.put(f"host/{number}.constants.bin", program.constants.tobytes()),
+        arena_bytes=program.arena_bytes,
+        memory=tuple(records.ArenaRecord(**vars(each)) for each in program.memory),
+        threads=program.threads,
+        processor=program.processor,
+    )
+
+
+def _host_step(
+    name: str, step: LaunchStep | NumpyStep | CopyStep | CheckStep, members: _Members
+) -> records.HostStepRecord:
+    match step:
+        case LaunchStep():
+            places = tuple(_place(place) for place in step.arguments)
+            return records.LaunchRecord(
+                symbol=step.symbol, arguments=places, workspace=step.workspace, layer=step.layer
+            )
+        case CopyStep():
+            return records.CopyRecord(source=_place(step.source), target=_place(step.target))
+        case CheckStep():
+            return records.CheckRecord(indices=_place(step.indices), sizes=step.sizes, node=step.node)
+        case NumpyStep():
+            module = Module(step.function)
+            return records.NumpyRecord(
+                member=members.put(f"{name}.graph", to_text(module).encode()),
+                constants={
+                    constant: records.ArrayRecord(
+                        member=members.put(f"{name}.{index}.bin", np.ascontiguousarray(value).tobytes()),
+                        shape=value.shape,
+                        dtype=value.dtype.name,
+                    )
+                    for index, (constant, value) in enumerate(constant_table(module).items())
+                },
+                inputs=tuple(_place(place) for place in step.inputs),
+                outputs=tuple(_place(place) for place in step.outputs),
+                layer=step.layer,
+            )
 
 
 def _zip(members: dict[str, bytes]) -> bytes:
@@ -188,13 +214,17 @@ def _zip(members: dict[str, bytes]) -> bytes:
         for name, data in members.items():
             info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
             info.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(info, data)
+            archive.writestr(info, data, compresslevel=1)
         archive.comment = _COMMENT + b"0" * 64
     raw = buffer.getvalue()
     return raw[:-64] + hashlib.sha256(raw[:-64]).hexdigest().encode()
 
 
-def _read(raw: bytes, config: CoreConfig | None) -> CompiledModel:
+# Reading
+
+
+def from_bytes(raw: bytes, config: CoreConfig | None = None) -> CompiledModel:
+    """The model in the bytes of an artifact, checked. :class:`ArtifactError` names the member or field at fault."""
     if not raw.startswith(b"PK\x03\x04"):
         raise ArtifactError("this is not a weft artifact", hint="make one with 'weft compile'")
     if raw[-64 - len(_COMMENT) : -64] != _COMMENT or hashlib.sha256(raw[:-64]).hexdigest().encode() != raw[-64:]:
@@ -202,15 +232,31 @@ def _read(raw: bytes, config: CoreConfig | None) -> CompiledModel:
             "the checksum of the file is wrong: it is damaged or cut off", hint="compile the model again"
         )
     members = _unzip(raw)
-    if "manifest.json" not in members:
-        raise ArtifactError("manifest.json is missing")
+    text = _member(members, "manifest.json")
+    if len(text) > LARGEST_MANIFEST:
+        raise ArtifactError(f"manifest.json has {len(text):,} bytes, more than the {LARGEST_MANIFEST:,} allowed")
     try:
-        manifest = _Manifest.model_validate_json(members["manifest.json"])
+        manifest = records.Manifest.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
+        if place == "format" or _format_of(text) != FORMAT:
+            raise ArtifactError(
+                f"field 'format' is {_format_of(text)}, but this weft reads {FORMAT}", hint="compile again"
+            ) from error
         raise ArtifactError(f"manifest.json, field {place!r}: {first['msg']}") from error
-    return _build(manifest, members, config)
+    if manifest.format != FORMAT:
+        raise ArtifactError(f"field 'format' is {manifest.format}, but this weft reads {FORMAT}", hint="compile again")
+    model = _model(manifest, members, config)
+    check_model(model)
+    return model
+
+
+def _format_of(manifest: bytes) -> object:
+    try:
+        return records.FormatOnly.model_validate_json(manifest).format
+    except ValidationError:
+        return "missing"
 
 
 def _unzip(raw: bytes) -> dict[str, bytes]:
@@ -222,57 +268,45 @@ def _unzip(raw: bytes) -> dict[str, bytes]:
             if len({info.filename for info in infos}) != len(infos):
                 raise ArtifactError("two members have the same name")
             return {info.filename: archive.read(info) for info in infos}
-    except (zipfile.BadZipFile, ValueError, RuntimeError, NotImplementedError, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, ValueError, RuntimeError, NotImplementedError, EOFError, OSError) as error:
         raise ArtifactError(f"it cannot be unpacked: {error}") from error
 
 
-def _build(manifest: _Manifest, members: dict[str, bytes], config: CoreConfig | None) -> CompiledModel:
-    if manifest.format != FORMAT:
-        raise ArtifactError(f"field 'format' is {manifest.format}, but this weft reads {FORMAT}", hint="compile again")
-    if manifest.isa_version != ISA_VERSION:
-        raise ArtifactError(
-            f"field 'isa_version' is {manifest.isa_version}, but this weft has {ISA_VERSION}", hint="compile again"
-        )
-    try:
-        own = CoreConfig(**manifest.config)  # type: ignore[arg-type]
-    except (ConfigError, TypeError) as error:
-        raise ArtifactError(f"field 'config': {error}") from error
-    if f"{own.hash64:016x}" != manifest.config_hash:
-        raise ArtifactError("field 'config_hash' does not belong to the configuration in field 'config'")
-    if config is not None and config.hash64 != own.hash64:
-        raise ArtifactError(
-            f"field 'config_hash': the artifact is for {own.name!r} ({own.hash64:016x}), "
-            f"but the core is {config.name!r} ({config.hash64:016x})",
-            hint=f"compile with --config {config.name}",
-        )
-    slots = {slot.name: _slot(slot) for slot in manifest.slots}
-    for slot in slots.values():
-        _check_range(manifest, f"slot {slot.name!r}", slot.offset, slot.nbytes)
-    constants = []
-    for item in manifest.constants:
-        data = np.frombuffer(_member(members, item.member), np.uint8)
-        _check_range(manifest, f"constant {item.name!r}", item.offset, data.size)
-        constants.append(ConstantSegment(item.name, item.offset, data))
-    steps = tuple(
-        _accel_step(manifest, step, members, own, slots) if isinstance(step, _Accel) else _host_step(step, members)
-        for step in manifest.steps
-    )
+def _model(manifest: records.Manifest, members: dict[str, bytes], config: CoreConfig | None) -> CompiledModel:
     return CompiledModel(
         name=manifest.name,
-        config=own,
-        window_bytes=manifest.window_bytes,
-        slots=slots,
-        constants=tuple(constants),
-        steps=steps,
-        layers=tuple(Layer(**layer.model_dump()) for layer in manifest.layers),
-        inputs=tuple(_slot(slot) for slot in manifest.inputs),
-        outputs=tuple(_slot(slot) for slot in manifest.outputs),
+        target=manifest.target,
+        inputs=tuple(_spec(tensor) for tensor in manifest.inputs),
+        outputs=tuple(_spec(tensor) for tensor in manifest.outputs),
+        steps=tuple(
+            _read_host(step, members) if isinstance(step, records.HostRecord) else _read_core_step(step, members)
+            for step in manifest.steps
+        ),
+        layers=tuple(_read_layer(layer) for layer in manifest.layers),
+        core=None if manifest.core is None else _read_core(manifest.core, members, config),
         statistics=manifest.statistics,
     )
 
 
-def _slot(record: _Slot) -> TensorSlot:
-    return TensorSlot(record.name, record.offset, record.shape, record.dtype)
+def _spec(tensor: records.TensorRecord) -> TensorSpec:
+    return TensorSpec(tensor.name, tensor.shape, _dtype(tensor.dtype, f"tensor {tensor.name!r}"))
+
+
+def _dtype(name: str, what: str) -> str:
+    try:
+        numpy_dtype(name)
+    except (KeyError, TypeError, GraphError):
+        raise ArtifactError(f"{what} has the element type {name!r}, which there is not") from None
+    return name
+
+
+def _read_layer(layer: records.LayerRecord) -> Layer:
+    return Layer(**layer.model_dump())
+
+
+def _read_place(place: records.PlaceRecord) -> Place:
+    _dtype(place.dtype, f"a place in the {place.kind}")
+    return Place(**place.model_dump())
 
 
 def _member(members: dict[str, bytes], name: str) -> bytes:
@@ -281,50 +315,106 @@ def _member(members: dict[str, bytes], name: str) -> bytes:
     return members[name]
 
 
-def _check_range(manifest: _Manifest, what: str, offset: int, size: int) -> None:
-    if offset + size > manifest.window_bytes:
-        raise ArtifactError(f"{what} ends at byte {offset + size}, outside the window of {manifest.window_bytes} bytes")
-
-
-def _accel_step(
-    manifest: _Manifest, step: _Accel, members: dict[str, bytes], config: CoreConfig, slots: dict[str, TensorSlot]
-) -> AccelStep:
-    program = np.frombuffer(_member(members, step.member), np.uint8)
-    _check_range(manifest, f"program {step.member!r}", step.program_offset, program.size)
+def _text(members: dict[str, bytes], name: str) -> str:
     try:
-        count = len(disassemble(config, program))
-    except InstructionError as error:
-        raise ArtifactError(f"program {step.member!r}: {error}") from error
-    for name in (*step.inputs, *step.outputs):
-        if name not in slots:
-            raise ArtifactError(f"program {step.member!r} uses slot {name!r}, which the manifest does not have")
-    indices = []
-    for name in (step.layer_of, step.tile_of):
-        values = _array(members, name)
-        if values.dtype != np.int32 or values.shape != (count,):
-            raise ArtifactError(f"member {name!r} must be {count} int32, not {values.dtype}{list(values.shape)}")
-        indices.append(values)
-    layer_of, tile_of = indices
-    if count and not -1 <= int(layer_of.min()) <= int(layer_of.max()) < len(manifest.layers):
-        raise ArtifactError(f"member {step.layer_of!r} names a layer that the manifest does not have")
-    return AccelStep(program, step.program_offset, step.inputs, step.outputs, layer_of, tile_of)
+        return _member(members, name).decode()
+    except UnicodeDecodeError as error:
+        raise ArtifactError(f"member {name!r} is no text: {error}") from error
 
 
-def _host_step(step: _Host, members: dict[str, bytes]) -> HostStep:
-    constants = {name: _array(members, member) for name, member in step.constants.items()}
-    return HostStep(_function(members, step.member, constants), step.inputs, step.outputs, step.reason)
+def _read_core(core: records.CoreRecord, members: dict[str, bytes], config: CoreConfig | None) -> CorePart:
+    if core.isa_version != ISA_VERSION:
+        raise ArtifactError(
+            f"field 'isa_version' is {core.isa_version}, but this weft has {ISA_VERSION}", hint="compile again"
+        )
+    try:
+        own = CoreConfig(**core.config)  # type: ignore[arg-type]
+    except (ConfigError, TypeError) as error:
+        raise ArtifactError(f"field 'config': {error}") from error
+    if f"{own.hash64:016x}" != core.config_hash:
+        raise ArtifactError("field 'config_hash' does not belong to the configuration in field 'config'")
+    if config is not None and config.hash64 != own.hash64:
+        raise ArtifactError(
+            f"field 'config_hash': the artifact is for {own.name!r} ({own.hash64:016x}), "
+            f"but the core is {config.name!r} ({config.hash64:016x})",
+            hint=f"compile with --config {config.name}",
+        )
+    slots = {
+        slot.name: TensorSlot(slot.name, slot.offset, slot.shape, _dtype(slot.dtype, f"slot {slot.name!r}"))
+        for slot in core.slots
+    }
+    if len(slots) != len(core.slots):
+        raise ArtifactError("field 'slots': two slots have the same name")
+    constants = tuple(
+        ConstantSegment(each.name, each.offset, np.frombuffer(_member(members, each.member), np.uint8))
+        for each in core.constants
+    )
+    return CorePart(own, core.window_bytes, slots, constants)
+
+
+def _read_core_step(step: records.CoreStepRecord, members: dict[str, bytes]) -> CoreStep:
+    return CoreStep(
+        program=np.frombuffer(_member(members, step.member), np.uint8),
+        program_offset=step.program_offset,
+        inputs=step.inputs,
+        outputs=step.outputs,
+        layer_of=_array(members, step.layer_of, (-1,), "int32"),
+        tile_of=_array(members, step.tile_of, (-1,), "int32"),
+    )
+
+
+def _read_host(step: records.HostRecord, members: dict[str, bytes]) -> HostStep:
+    program = HostProgram(
+        inputs=tuple(_spec(tensor) for tensor in step.program_inputs),
+        outputs=tuple(_spec(tensor) for tensor in step.program_outputs),
+        kernels=tuple(
+            KernelCode(
+                kernel.symbol, _text(members, kernel.member), kernel.windows, kernel.nbytes, kernel.workspace_bytes,
+                kernel.parts,
+            )
+            for kernel in step.kernels
+        ),
+        steps=tuple(_read_host_step(each, members) for each in step.steps),
+        layers=tuple(_read_layer(layer) for layer in step.layers),
+        constants=np.frombuffer(_member(members, step.constants), np.uint8),
+        arena_bytes=step.arena_bytes,
+        memory=tuple(ArenaTensor(**each.model_dump()) for each in step.memory),
+        threads=step.threads,
+        processor=step.processor,
+    )  # fmt: skip
+    return HostStep(program, step.inputs, step.outputs, step.first_layer)
+
+
+def _read_host_step(
+    step: records.HostStepRecord, members: dict[str, bytes]
+) -> LaunchStep | NumpyStep | CopyStep | CheckStep:
+    match step:
+        case records.LaunchRecord():
+            places = tuple(_read_place(place) for place in step.arguments)
+            return LaunchStep(step.symbol, places, step.workspace, step.layer)
+        case records.CopyRecord():
+            return CopyStep(_read_place(step.source), _read_place(step.target))
+        case records.CheckRecord():
+            return CheckStep(_read_place(step.indices), step.sizes, step.node)
+        case records.NumpyRecord():
+            constants = {name: _array(members, each.member, each.shape, each.dtype) for name, each in step.constants.items()}
+            function = _function(members, step.member, constants)
+            inputs, outputs = (tuple(map(_read_place, places)) for places in (step.inputs, step.outputs))
+            return NumpyStep(function, inputs, outputs, step.layer)
 
 
 def _function(members: dict[str, bytes], name: str, constants: dict[str, npt.NDArray[Any]]) -> Function:
     try:
-        return parse(_member(members, name).decode(), constants).main
-    except (GraphError, UnicodeDecodeError) as error:
+        return parse(_text(members, name), constants).main
+    except (GraphError, RecursionError) as error:
         raise ArtifactError(f"host function {name!r}: {error}") from error
 
 
-def _array(members: dict[str, bytes], name: str) -> npt.NDArray[Any]:
+def _array(members: dict[str, bytes], name: str, shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
+    """An array of a member's bytes; the shape (-1,) takes them all."""
+    data = _member(members, name)
     try:
-        value: npt.NDArray[Any] = np.load(io.BytesIO(_member(members, name)), allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise ArtifactError(f"member {name!r} is not an array: {error}") from error
+        value: npt.NDArray[Any] = np.frombuffer(data, numpy_dtype(_dtype(dtype, f"member {name!r}"))).reshape(shape)
+    except ValueError as error:
+        raise ArtifactError(f"member {name!r} has {len(data)} bytes, which are not {dtype}{list(shape)}") from error
     return value

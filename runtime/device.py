@@ -1,19 +1,27 @@
 """Devices: one small interface to whatever runs a program.
 
 ``null`` keeps the bytes and runs nothing (host overhead, plumbing tests), ``fsim`` is the functional simulator, ``rtl``
-the core's Verilog in Verilator. Boards and remote devices implement the same interface.
+the core's Verilog in Verilator. A device from outside implements `Device` and is made known by `register_device`, or by
+its package through the entry point group ``weft.devices``:
+
+    [project.entry-points."weft.devices"]
+    emulator = "my_package.my_module:EmulatorDevice"
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from importlib.metadata import entry_points
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ..hw.config import CoreConfig
+from ..hw.interfaces import CycleClass
+from ..hw.isa import Engine
 from ..sim.dram import DramModel
 from ..sim.fsim import FunctionalSimulator
 from ..sim.result import RunResult
@@ -24,14 +32,21 @@ from .errors import CoreFaultError, DeviceError
 Bytes = npt.NDArray[np.uint8]
 Progress = Callable[[str], None]
 
+GROUP = "weft.devices"
+
 
 class Device(ABC):
-    """A core with a window of memory. Offsets are bytes from the window's base."""
+    """A core with a window of memory, near or far. Offsets are bytes from the window's base.
 
-    name: str
+    ``name`` is what users call it.
+    """
 
-    def __init__(self, config: CoreConfig) -> None:
+    name: ClassVar[str]
+
+    def __init__(self, config: CoreConfig, *, progress: Progress | None = None) -> None:
         self.config = config
+        self.progress: Progress = progress or (lambda _: None)
+        self._counters: Mapping[Engine, Mapping[CycleClass, int]] = {}
 
     @property
     def has_time(self) -> bool:
@@ -43,30 +58,45 @@ class Device(ABC):
         """Make a zeroed DMA window of this size; what was in an earlier one is gone."""
 
     @abstractmethod
-    def memory(self) -> Bytes:
-        """The window's bytes; writing to the array writes to the device."""
+    def write(self, offset: int, data: npt.NDArray[np.generic]) -> None:
+        """Copy an array into the window; :class:`DeviceError` if it does not fit."""
+
+    @abstractmethod
+    def read(self, offset: int, size: int) -> Bytes:
+        """Copy ``size`` bytes out of the window; :class:`DeviceError` if they are not in it."""
 
     @abstractmethod
     def execute(self, offset: int, count: int, trace: bool) -> RunResult:
         """Run ``count`` instructions at ``offset`` and wait for the end, good or bad."""
 
+    def launch(self, offset: int, count: int, *, trace: bool = False) -> RunResult:
+        """Run a program; :class:`CoreFaultError` if the core stops with a fault, after which it can be used again."""
+        result = self.execute(offset, count, trace)
+        self._counters = result.counters
+        if result.fault is not None:
+            raise CoreFaultError(f"device {self.name!r}: {result.fault}", result)
+        return result
+
+    def counters(self) -> Mapping[Engine, Mapping[CycleClass, int]]:
+        """Cycles of each engine in each class in the last run; empty where the device does not model time."""
+        return self._counters
+
+
+class LocalDevice(Device):
+    """A device whose window is memory of this process."""
+
+    @abstractmethod
+    def memory(self) -> Bytes:
+        """The window's bytes; writing to the array writes to the device."""
+
     def write(self, offset: int, data: npt.NDArray[np.generic]) -> None:
-        """Copy an array into the window; :class:`DeviceError` if it does not fit."""
         raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
         self._check(offset, raw.size)
         self.memory()[offset : offset + raw.size] = raw
 
     def read(self, offset: int, size: int) -> Bytes:
-        """Copy ``size`` bytes out of the window; :class:`DeviceError` if they are not in it."""
         self._check(offset, size)
         return self.memory()[offset : offset + size].copy()
-
-    def launch(self, offset: int, count: int, *, trace: bool = False) -> RunResult:
-        """Run a program; :class:`CoreFaultError` if the core stops with a fault, after which it can be used again."""
-        result = self.execute(offset, count, trace)
-        if result.fault is not None:
-            raise CoreFaultError(f"device {self.name!r}: {result.fault}", result)
-        return result
 
     def _check(self, offset: int, size: int) -> None:
         window = self.memory().size
@@ -74,13 +104,13 @@ class Device(ABC):
             raise DeviceError(f"bytes {offset}..{offset + size} are outside the window of {window} bytes")
 
 
-class NullDevice(Device):
+class NullDevice(LocalDevice):
     """Memory without a core: programs end at once and change nothing."""
 
     name = "null"
 
-    def __init__(self, config: CoreConfig) -> None:
-        super().__init__(config)
+    def __init__(self, config: CoreConfig, *, progress: Progress | None = None) -> None:
+        super().__init__(config, progress=progress)
         self._memory = np.zeros(0, np.uint8)
 
     def allocate(self, window_bytes: int) -> None:
@@ -94,7 +124,7 @@ class NullDevice(Device):
         return RunResult(cycles=None, fault=None, bytes_read=0, bytes_written=0)
 
 
-class FsimDevice(Device):
+class FsimDevice(LocalDevice):
     """The functional simulator, and the timing model beside it: exact integers, predicted cycles.
 
     A run that ends in a fault has no cycles. ``timing=False`` leaves the timing model out, which needs a C++ compiler.
@@ -103,9 +133,10 @@ class FsimDevice(Device):
     name = "fsim"
 
     def __init__(
-        self, config: CoreConfig, *, check_races: bool = False, dram: DramModel | None = None, timing: bool = True
-    ) -> None:
-        super().__init__(config)
+        self, config: CoreConfig, *, progress: Progress | None = None, check_races: bool = False,
+        dram: DramModel | None = None, timing: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__(config, progress=progress)
         self._check_races = check_races
         self._simulator = FunctionalSimulator(config, 0)
         self._predictor = Predictor(config, dram or DramModel()) if timing else None
@@ -129,15 +160,14 @@ class FsimDevice(Device):
         return replace(predicted, tokens_left=result.tokens_left)
 
 
-class RtlDevice(Device):
+class RtlDevice(LocalDevice):
     """The core's own Verilog in Verilator, with an AXI DRAM model: exact integers, exact cycles."""
 
     name = "rtl"
 
-    def __init__(self, config: CoreConfig, *, dram: DramModel | None = None, progress: Progress | None = None) -> None:
-        super().__init__(config)
+    def __init__(self, config: CoreConfig, *, progress: Progress | None = None, dram: DramModel | None = None) -> None:
+        super().__init__(config, progress=progress)
         self._dram = dram or DramModel()
-        self._progress = progress
         self._simulator: RtlSimulator | None = None
 
     @property
@@ -145,7 +175,7 @@ class RtlDevice(Device):
         return True
 
     def allocate(self, window_bytes: int) -> None:
-        self._simulator = RtlSimulator(self.config, window_bytes, dram=self._dram, progress=self._progress)
+        self._simulator = RtlSimulator(self.config, window_bytes, dram=self._dram, progress=self.progress)
 
     def _running(self) -> RtlSimulator:
         if self._simulator is None:
@@ -159,11 +189,36 @@ class RtlDevice(Device):
         return self._running().run(offset, count, trace=trace)
 
 
-DEVICES: dict[str, type[Device]] = {kind.name: kind for kind in (NullDevice, FsimDevice, RtlDevice)}
+_devices: dict[str, type[Device]] = {kind.name: kind for kind in (NullDevice, FsimDevice, RtlDevice)}
+
+
+def register_device(kind: type[Device]) -> type[Device]:
+    """Make a kind of device known by its name (a decorator, too); :class:`DeviceError` if the name is another's."""
+    if kind.name in device_names():
+        raise DeviceError(f"there is a device {kind.name!r} already")
+    _devices[kind.name] = kind
+    return kind
+
+
+def device_names() -> tuple[str, ...]:
+    """The names of all devices; nothing is imported for that."""
+    return (*_devices, *(point.name for point in entry_points(group=GROUP) if point.name not in _devices))
+
+
+def device_kind(name: str) -> type[Device]:
+    """The device called ``name``; :class:`DeviceError` lists the known ones."""
+    if name not in _devices:
+        point = next((point for point in entry_points(group=GROUP) if point.name == name), None)
+        if point is None:
+            raise DeviceError(f"unknown device {name!r}", hint=f"known: {', '.join(device_names())}")
+        try:
+            _devices[name] = point.load()
+        except Exception as error:  # a plug-in may fail in any way; the user has to see which one it was
+            origin = f"device {name!r} ({point.value})"
+            raise DeviceError(f"{origin} cannot be loaded: {type(error).__name__}: {error}") from error
+    return _devices[name]
 
 
 def open_device(name: str, config: CoreConfig, *, progress: Progress | None = None) -> Device:
-    """The device called ``name``; :class:`DeviceError` lists the known ones."""
-    if name not in DEVICES:
-        raise DeviceError(f"unknown device {name!r}", hint=f"known: {', '.join(sorted(DEVICES))}")
-    return RtlDevice(config, progress=progress) if name == "rtl" else DEVICES[name](config)
+    """A device by its name, for a core."""
+    return device_kind(name)(config, progress=progress)

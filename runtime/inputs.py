@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ..compiler.graph.dtypes import is_float, limits, numpy_dtype
+from ..compiler.model import TensorSpec
 from .errors import InputError
 
 Array = npt.NDArray[Any]
@@ -34,3 +38,32 @@ def named_inputs(inputs: Mapping[str, Array] | Array, names: Sequence[str]) -> d
 
 def _native(array: Array) -> Array:
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def read_inputs(tensors: Sequence[TensorSpec], path: Path | None, seed: int) -> dict[str, Array]:
+    """Arrays for a model's inputs from a .npy or .npz file, or random ones; :class:`InputError` names the file."""
+    if path is None:
+        generator = np.random.default_rng(seed)
+        return {tensor.name: random_array(generator, tensor.shape, tensor.dtype) for tensor in tensors}
+    try:
+        loaded = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path} is not a .npy or .npz file: {error}") from error
+    if isinstance(loaded, np.ndarray):
+        if len(tensors) != 1:
+            names = ", ".join(tensor.name for tensor in tensors)
+            raise InputError(f"{path} holds one array, but the model has inputs {names}", hint="use a .npz")
+        return {tensors[0].name: loaded}
+    return {name: loaded[name] for name in loaded.files}
+
+
+def random_array(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
+    """Floats of 0..1, integers and truth values over their whole range."""
+    kind = numpy_dtype(dtype)
+    if is_float(dtype):
+        return generator.random(shape).astype(kind)
+    if dtype == "bool":
+        return generator.random(shape) < 0.5
+    low, high = limits(dtype)
+    values = generator.integers(low, high, shape, np.uint64 if low == 0 else np.int64, endpoint=True)
+    return values.astype(kind)

@@ -1,58 +1,73 @@
-"""A compiled model on a device: NumPy arrays in, NumPy arrays out, and an account of every cycle."""
+"""A compiled model that is loaded: NumPy arrays in, NumPy arrays out, and an account of time."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
-from ..compiler.compiled import AccelStep, CompiledModel, HostStep, TensorSlot
-from ..compiler.graph.evaluate import evaluate_function
+from ..compiler.graph.dtypes import numpy_dtype
+from ..compiler.model import CompiledModel, CoreStep, HostProgram, HostStep, TensorSlot, TensorSpec
 from ..sim.result import RunResult
-from .artifact import load as load_artifact
-from .device import Device, Progress, open_device
-from .errors import CoreFaultError, InputError
+from .device import Device
+from .errors import CoreFaultError, DeviceError, InputError, RunError
+from .host import HostExecutor
 from .inputs import named_inputs
 
 Array = npt.NDArray[Any]
+LoadHost = Callable[[HostProgram], HostExecutor]
 
 HOW_TO_TRACE = "run(..., trace=True) on a device with time, such as 'fsim' or 'rtl'"
 
 
 @dataclass(frozen=True)
 class StepRun:
-    """One program's run, with the step it came from."""
+    """One run of a program on the core, with the step it came from."""
 
-    step: AccelStep
+    step: CoreStep
     result: RunResult
 
 
 class LoadedModule:
-    """A model in a device's memory, ready to run as often as wanted."""
+    """A model in memory, ready to run as often as wanted.
 
-    def __init__(self, model: CompiledModel, device: Device) -> None:
-        if device.config.hash64 != model.config.hash64:
+    Runs from several threads follow one another; several modules run in parallel. A module belongs to the process that
+    loaded it: a child made by ``fork`` has to load its own. It is a context manager, which closes it at its end.
+    """
+
+    def __init__(self, model: CompiledModel, device: Device | None, load_host: LoadHost) -> None:
+        if model.core is not None and device is None:
+            raise DeviceError(f"{model.name!r} has programs for a core, but there is no device to run them")
+        if model.core is not None and device is not None and device.config.hash64 != model.core.config.hash64:
             raise InputError(
-                f"the model is compiled for {model.config.name!r}, but the device is a {device.config.name!r}",
+                f"the model is compiled for {model.core.config.name!r}, but the device is a {device.config.name!r}",
                 hint=f"compile for {device.config.name!r}",
             )
         self.model = model
-        self.device = device
         self.runs: tuple[StepRun, ...] = ()
         """The programs of the last run, in order."""
-        device.allocate(model.window_bytes)
-        self._write_model()
+        self.seconds: tuple[float, ...] = ()
+        """Of each layer on the host in the last traced run; 0 for layers on the core."""
+        self._device = device if model.core is not None else None
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+        self._closed = False
+        self._executors = [load_host(step.program) if isinstance(step, HostStep) else None for step in model.steps]
+        if self._device is not None:
+            self._device.allocate(model.on_core.window_bytes)
+            self._write_model()
 
-    def _write_model(self) -> None:
-        """Put constants and programs into the window."""
-        for constant in self.model.constants:
-            self.device.write(constant.offset, constant.data)
-        for step in self.model.steps:
-            if isinstance(step, AccelStep):
-                self.device.write(step.program_offset, step.program)
+    @property
+    def device(self) -> Device:
+        """What runs the programs for the core; :class:`DeviceError` where the model has none."""
+        if self._device is None:
+            raise DeviceError(f"nothing of {self.model.name!r} runs on a core")
+        return self._device
 
     @property
     def cycles(self) -> int | None:
@@ -60,78 +75,143 @@ class LoadedModule:
         counts = [run.result.cycles for run in self.runs]
         return None if not counts or None in counts else sum(count for count in counts if count is not None)
 
-    def run(self, inputs: Mapping[str, Array] | Array, *, trace: bool = False, keep: bool = False) -> dict[str, Array]:
+    def close(self) -> None:
+        """Give the memory back. A run that is under way ends first; later ones are refused."""
+        with self._lock:
+            self._closed = True
+            self._executors = []
+            self._device = None
+
+    def __enter__(self) -> LoadedModule:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def run(
+        self,
+        inputs: Mapping[str, Array] | Array,
+        outputs: Mapping[str, Array] | None = None,
+        *,
+        trace: bool = False,
+        keep: bool = False,
+    ) -> dict[str, Array]:
         """Run the model once.
 
         inputs
-            Arrays by name, or the one array of a model with one input; shapes and types as in ``model.inputs``.
+            Arrays by name, or the one array of a model with one input; shapes and types as in ``model.inputs``. They
+            are read where they are if they are contiguous.
+        outputs
+            Contiguous arrays to write results to, by name; others are made. None may share memory with an input.
         trace
-            Record when each instruction started and retired (devices that model time).
+            Record when each instruction started and retired (devices that model time), and how long each layer on the
+            host took.
         keep
-            Also return every value between steps: host values and tensors in the window, packed.
+            Also return every value between steps: host values and tensors in the window, packed. All of them hold what
+            the run made if the model was compiled to ``keep`` them.
 
         Raises :class:`InputError` for data that does not fit, :class:`CoreFaultError` if the core stops; the model is
         written to the device again then, so that the next run does not meet what spoiled this one.
         """
-        values = self._check_inputs(inputs)
-        runs: list[StepRun] = []
-        for step in self.model.steps:
-            if isinstance(step, AccelStep):
-                runs.append(self._run_program(step, values, trace))
-            else:
-                self._run_host(step, values)
-        self.runs = tuple(runs)
-        if keep:
-            values.update({name: self._slot(slot) for name, slot in self.model.slots.items() if name not in values})
-            return values
-        return {slot.name: values[slot.name] for slot in self.model.outputs}
+        values = self._checked(inputs)
+        results = {name: self._checked_output(name, array) for name, array in (outputs or {}).items()}
+        if self._process != os.getpid():
+            raise RunError("the module was loaded in another process", hint="load the model again after a fork")
+        with self._lock:
+            if self._closed:
+                raise RunError("the module is closed", hint="load the model again")
+            runs: list[StepRun] = []
+            seconds = [0.0] * len(self.model.layers) if trace else []
+            for step, executor in zip(self.model.steps, self._executors, strict=True):
+                if executor is None:
+                    runs.append(self._run_program(step, values, trace))
+                else:
+                    _run_host(step, executor, values, results, seconds)
+            for name, array in results.items():
+                if values[name] is not array:
+                    array[...] = values[name]
+                    values[name] = array
+            self.runs, self.seconds = tuple(runs), tuple(seconds)
+            if keep and self.model.core is not None:
+                kept = {name: self._slot(slot) for name, slot in self.model.core.slots.items() if name not in values}
+                return {**values, **kept}
+        return values if keep else {tensor.name: values[tensor.name] for tensor in self.model.outputs}
 
-    def _check_inputs(self, inputs: Mapping[str, Array] | Array) -> dict[str, Array]:
-        values = named_inputs(inputs, [slot.name for slot in self.model.inputs])
-        for slot in self.model.inputs:
-            value = values[slot.name]
-            if value.shape != slot.shape or value.dtype.name != slot.dtype:
-                resized = value.dtype.name == slot.dtype and value.ndim == len(slot.shape)
-                hint = f"sizes are fixed at compilation: --shape {slot.name}={'x'.join(map(str, value.shape))}"
+    def _checked(self, inputs: Mapping[str, Array] | Array) -> dict[str, Array]:
+        values = named_inputs(inputs, [tensor.name for tensor in self.model.inputs])
+        for tensor in self.model.inputs:
+            value = values[tensor.name]
+            if value.shape != tensor.shape or value.dtype != numpy_dtype(tensor.dtype):
+                resized = value.dtype.name == tensor.dtype and value.ndim == len(tensor.shape)
+                hint = f"sizes are fixed at compilation: --shape {tensor.name}={'x'.join(map(str, value.shape))}"
                 raise InputError(
-                    f"input {slot.name!r} must be {slot.dtype}{list(slot.shape)}, "
+                    f"input {tensor.name!r} must be {tensor.dtype}{list(tensor.shape)}, "
                     f"not {value.dtype.name}{list(value.shape)}",
                     hint=hint if resized else "",
                 )
+            values[tensor.name] = np.ascontiguousarray(value).reshape(tensor.shape)
         return values
 
-    def _run_program(self, step: AccelStep, values: dict[str, Array], trace: bool) -> StepRun:
+    def _checked_output(self, name: str, array: Array) -> Array:
+        tensor = next((tensor for tensor in self.model.outputs if tensor.name == name), None)
+        if tensor is None:
+            names = ", ".join(tensor.name for tensor in self.model.outputs)
+            raise InputError(f"the model has no output {name!r}", hint=f"its outputs: {names}")
+        fits = array.shape == tensor.shape and array.dtype == numpy_dtype(tensor.dtype)
+        if not fits or not array.flags.c_contiguous or not array.flags.writeable:
+            raise InputError(f"output {name!r} must be a contiguous, writable {tensor.dtype}{list(tensor.shape)}")
+        return array
+
+    # The core's part
+
+    def _write_model(self) -> None:
+        """Put constants and programs into the window."""
+        for constant in self.model.on_core.constants:
+            self.device.write(constant.offset, constant.data)
+        for step in self.model.steps:
+            if isinstance(step, CoreStep):
+                self.device.write(step.program_offset, step.program)
+
+    def _run_program(self, step: CoreStep | HostStep, values: dict[str, Array], trace: bool) -> StepRun:
+        if not isinstance(step, CoreStep):
+            raise RunError("a step on the host has no executor")
+        slots = self.model.on_core.slots
         for name in step.inputs:
             if name in values:
-                self.device.write(self.model.slots[name].offset, values[name])
-        count = step.program.size // self.model.config.instruction_bytes
+                self.device.write(slots[name].offset, values[name])
+        count = step.program.size // self.model.on_core.config.instruction_bytes
         try:
             result = self.device.launch(step.program_offset, count, trace=trace)
         except CoreFaultError:
             self._write_model()
             raise
         for name in step.outputs:
-            values[name] = self._slot(self.model.slots[name])
+            values[name] = self._slot(slots[name])
         return StepRun(step, result)
-
-    def _run_host(self, step: HostStep, values: dict[str, Array]) -> None:
-        result = evaluate_function(step.function, [values[name] for name in step.inputs])
-        results = result if isinstance(result, tuple) else (result,)
-        values.update(zip(step.outputs, results, strict=True))
 
     def _slot(self, slot: TensorSlot) -> Array:
         value: Array = self.device.read(slot.offset, slot.nbytes).view(slot.dtype).reshape(slot.shape)
         return value
 
 
-def load(
-    model: CompiledModel | str | Path, device: str | Device = "fsim", *, progress: Progress | None = None
-) -> LoadedModule:
-    """Put a compiled model, or the artifact in a file, onto a device.
+def _run_host(
+    step: CoreStep | HostStep, executor: HostExecutor, values: dict[str, Array], results: Mapping[str, Array],
+    seconds: list[float],
+) -> None:  # fmt: skip
+    """Run a step on the host; its results become values. With ``seconds`` the layers are timed, too."""
+    if not isinstance(step, HostStep):
+        raise RunError("a program for the core has an executor")
+    arrays = [values[name] for name in step.inputs]
+    made = [
+        results[name] if name in results else _empty(tensor)
+        for name, tensor in zip(step.outputs, step.program.outputs, strict=True)
+    ]
+    if seconds:
+        seconds[step.first_layer : step.first_layer + len(step.program.layers)] = executor.run_timed(arrays, made)
+    else:
+        executor.run(arrays, made)
+    values.update(zip(step.outputs, made, strict=True))
 
-    ``device``: ``"null"``, ``"fsim"``, ``"rtl"`` (for the core that the model was compiled for), or a :class:`Device`.
-    """
-    config = device.config if isinstance(device, Device) else None
-    compiled = model if isinstance(model, CompiledModel) else load_artifact(model, config)
-    target = device if isinstance(device, Device) else open_device(device, compiled.config, progress=progress)
-    return LoadedModule(compiled, target)
+
+def _empty(tensor: TensorSpec) -> Array:
+    return np.empty(tensor.shape, numpy_dtype(tensor.dtype))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..compiler.compiled import CompiledModel, Layer
+from ..compiler.model import CompiledModel, Layer
 from ..hw.config import CoreConfig
 from ..hw.isa import Engine
 from ..sim.dram import DramModel

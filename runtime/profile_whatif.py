@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..compiler.compiled import AccelStep, CompiledModel
+from ..compiler.model import CompiledModel, CoreStep
 from ..hw.config import CoreConfig
 from ..hw.errors import ConfigError
 from ..sim.dram import DramModel
@@ -108,5 +108,5 @@ def predict_runs(model: CompiledModel, dram: DramModel, config: CoreConfig | Non
     """
     return [
         StepRun(step, predict(config or model.config, step.program, dram, offset=step.program_offset, trace=True))
-        for step in model.steps if isinstance(step, AccelStep)
+        for step in model.steps if isinstance(step, CoreStep)
     ]  # fmt: skip

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ..compiler.compiled import CompiledModel, Layer
-from ..compiler.compiled_cpu import CpuLayer, CpuModel
+from ..compiler.model import CompiledModel, HostStep
 from ..hw.interfaces import CycleClass
 from ..hw.isa import Engine
 from .errors import DeviceError
@@ -23,7 +22,7 @@ NAMES_SHOWN = 3
 """Layers that the summary of a reason names."""
 
 
-def placement_records(model: CompiledModel | CpuModel) -> list[Record]:
+def placement_records(model: CompiledModel) -> list[Record]:
     """For each layer: where it runs and why not where it was meant to, its share of the multiply-accumulates."""
     total = sum(layer.macs for layer in model.layers) or 1
     return [
@@ -31,9 +30,9 @@ def placement_records(model: CompiledModel | CpuModel) -> list[Record]:
             "layer": layer.name,
             "nodes": list(layer.nodes),
             "kind": layer.kind,
-            "operators": _operators(layer),
+            "operators": list(layer.operators),
             "shape": list(layer.shape),
-            "on": layer.placement,
+            "on": layer.device,
             "reason": layer.reason,
             "macs": layer.macs,
             "share": layer.macs / total,
@@ -70,8 +69,16 @@ def kind_records(placements: Sequence[Record]) -> list[Record]:
 
 
 def placement_table(model: CompiledModel, *, verbose: bool = False) -> RenderableType:
-    """Where the layers run, and why some do not run on the core. ``verbose``: all layers, however many."""
-    return placement_report(f"{model.name} on {model.config.name}: placement", placement_records(model), verbose)
+    """Where the layers run, and why some do not run where they should. ``verbose``: all layers, however many."""
+    return placement_report(f"{model.name} on {machine(model)}: placement", placement_records(model), verbose)
+
+
+def machine(model: CompiledModel) -> str:
+    """What a model is compiled for, in words."""
+    if model.core is not None:
+        return model.core.config.name
+    threads = max((step.program.threads for step in model.steps if isinstance(step, HostStep)), default=1)
+    return f"target {model.target}, {threads} thread{'s' * (threads > 1)}"
 
 
 def placement_report(title: str, placements: Sequence[Record], verbose: bool) -> RenderableType:
@@ -106,36 +113,34 @@ def _reason_text(record: Record) -> str:
     return f"{layers} on {record['on']}{macs}: {record['reason']} ({names})"
 
 
-def _operators(layer: Layer | CpuLayer) -> list[str]:
-    return list(layer.operators) if isinstance(layer, CpuLayer) else []
-
-
 def layer_records(module: LoadedModule) -> list[Record]:
-    """For each layer of a traced run: where it runs, MACs, cycles (None on the host), utilisation of the array, bytes.
-
-    :class:`DeviceError` if the last run has no trace.
-    """
+    """For each layer of a traced run: where it runs and why, MACs, cycles and utilisation of the array (None on the
+    host, and where the device has no cycles), seconds (None on the core), bytes that the core moves."""
+    cycles = layer_cycles(module) if module.cycles is not None else [None] * len(module.model.layers)
     return [
         {
             "layer": layer.name,
-            "on": layer.placement,
+            "on": layer.device,
+            "reason": layer.reason,
             "macs": layer.macs,
-            "cycles": cycles if layer.placement == "accel" else None,
-            "utilisation": utilisation(module.model, layer.macs, cycles) if cycles else None,
+            "cycles": count if layer.device == "core" else None,
+            "seconds": None if layer.device == "core" else seconds,
+            "utilisation": utilisation(module.model, layer.macs, count) if count else None,
             "bytes_loaded": layer.bytes_loaded,
             "bytes_stored": layer.bytes_stored,
         }
-        for layer, cycles in zip(module.model.layers, layer_cycles(module), strict=True)
+        for layer, count, seconds in zip(module.model.layers, cycles, module.seconds, strict=True)
     ]
 
 
 def layer_table(module: LoadedModule) -> RenderableType:
-    """:func:`layer_records`, and their sum."""
-    model, records = module.model, layer_records(module)
+    """:func:`layer_records` of the core, and their sum."""
+    model = module.model
+    records = [record for record in layer_records(module) if record["on"] == "core"]
     total = {"layer": "total", **total_of(records, "macs", "cycles", "bytes_loaded", "bytes_stored")}
     total["utilisation"] = utilisation(model, total["macs"], total["cycles"])
     columns = [
-        words("layer"), words("on"), count("macs", "MACs"), count("cycles"), share("utilisation"),
+        words("layer"), count("macs", "MACs"), count("cycles"), share("utilisation"),
         count("bytes_loaded", "loaded B"), count("bytes_stored", "stored B"),
     ]  # fmt: skip
     title = f"{model.name} on {model.config.name}, device {module.device.name}"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..compiler.compiled import CompiledModel
+from ..compiler.model import CompiledModel
 from ..hw.isa import ENGINE_NAMES, Engine, Instruction, Load, Vector, disassemble, format_instruction
 from .errors import DeviceError
 from .module import HOW_TO_TRACE, LoadedModule, StepRun

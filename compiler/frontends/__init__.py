@@ -4,8 +4,9 @@ from .errors import ModelError, NeedsValueError
 from .onnx.reader import from_onnx, load_model
 from .onnx.specialise import Specialised, specialise
 from .onnx.symbolic import infer_types, symbolic_inputs
+from .source import Source, read
 
 __all__ = [
-    "ModelError", "NeedsValueError", "Specialised", "from_onnx", "infer_types", "load_model", "specialise",
-    "symbolic_inputs",
+    "ModelError", "NeedsValueError", "Source", "Specialised", "from_onnx", "infer_types", "load_model", "read",
+    "specialise", "symbolic_inputs",
 ]  # fmt: skip

@@ -21,14 +21,27 @@ from .ir import (
     Type,
     Var,
 )
-from .registry import Fusion, Operator, Unsupported, call, operator, operators, set_lowering, unsupported
+from .registry import (
+    Accuracy,
+    Anchor,
+    Family,
+    Fusion,
+    Operator,
+    Unsupported,
+    call,
+    operator,
+    operator_of,
+    operators,
+    register,
+    unsupported,
+)
 from .text import constant_table, parse, to_text
 from .visit import Mutator, Visitor, calls, rewrite, substitute, topological_order, use_counts, with_children
 
 __all__ = [
-    "UNKNOWN", "Array", "AttrValue", "Attrs", "Call", "Constant", "Expr", "Function", "Fusion", "GraphError", "Module",
-    "Mutator", "Operator", "Span", "TensorType", "Tuple", "TupleGet", "TupleType", "Type", "Unsupported", "Var",
-    "Visitor", "call", "calls", "constant_table", "dtypes", "evaluate", "evaluate_function", "operator", "operators",
-    "parse", "rewrite", "set_lowering", "substitute", "to_text", "topological_order", "unsupported", "use_counts",
-    "with_children",
+    "UNKNOWN", "Accuracy", "Anchor", "Array", "AttrValue", "Attrs", "Call", "Constant", "Expr", "Family", "Function",
+    "Fusion", "GraphError", "Module", "Mutator", "Operator", "Span", "TensorType", "Tuple", "TupleGet", "TupleType",
+    "Type", "Unsupported", "Var", "Visitor", "call", "calls", "constant_table", "dtypes", "evaluate",
+    "evaluate_function", "operator", "operator_of", "operators", "parse", "register", "rewrite", "substitute",
+    "to_text", "topological_order", "unsupported", "use_counts", "with_children",
 ]  # fmt: skip

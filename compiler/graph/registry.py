@@ -1,22 +1,54 @@
 """The operator registry: one entry an operator, with all that the stack knows of it.
 
-A rule that is missing is written down as ``unsupported("why")``, so that a gap is a decision and not an oversight.
+An entry is written in one file and never changed from elsewhere. A rule that is missing is written down as
+``unsupported("why")``, so that a gap is a decision and not an oversight.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
+from importlib.metadata import entry_points
 from typing import Any
 
 import numpy as np
 
+from ..tensor.view import Builder, View
+from .chooser import Chooser
 from .ir import UNKNOWN, Array, Attrs, Expr, Function, GraphError, Span, TensorType, Type
 from .ir import Call as _Call
 
 TypeRule = Callable[[Sequence[TensorType], Attrs], Type]
 NumpyRule = Callable[..., Any]
+Gradient = Callable[[Expr, _Call], tuple[Expr | None, ...]]
+"""From the gradient of the result and the call: the gradient of each operand, None for one that has none."""
+
+Lowering = Callable[[Builder, _Call, tuple[View, ...]], View]
+"""From the builder of a kernel, the call and its operands to the result, as tensor expressions."""
+
+Sample = Callable[[str], _Call]
+"""From an element type to a call of the operator on variables of it. Raises `GraphError` for a type that it does not
+take."""
+
+Draw = Callable[[Chooser], Expr]
+"""A random call of the operator. Raises `GraphError` when what was chosen does not fit."""
+
+PLUGINS = "weft.operators"
+"""Entry points of this group name modules that register operators."""
+
+
+class Family(enum.Enum):
+    """Where an operator belongs: this decides at which stage of compilation it may stand (`passes.legality`)."""
+
+    SOURCE = "Models as read"
+    INDEX = "Picking and placing elements"
+    MOVE = "Moves that the integer contract knows, too"
+    QUANTISE = "Quantisation"
+    INTEGER = "The integer contract"
+    HOST = "Between the integer contract and the host"
+    PACKED = "The integer contract on packed tensors"
 
 
 class Fusion(enum.Enum):
@@ -27,7 +59,24 @@ class Fusion(enum.Enum):
     LAYOUT = "layout"  # moves data only: each element of the result is one of an operand, or a constant
     REDUCTION = "reduction"  # combines elements along axes: starts a function, takes elementwise producers in
     OPAQUE = "opaque"  # a function of its own: sorts, scans, scatters, samples at computed places
-    HOST = "host"  # runs on the host through its NumPy meaning
+    HOST = "host"  # has no kernel on any target
+
+
+class Anchor(enum.Enum):
+    """What kind of loop nest starts a kernel: targets choose layouts and schedules by it."""
+
+    CONVOLUTION = "convolution"  # operands x (N, C, ...) and w (O, C/groups, ...)
+    POOL = "pool"  # a window over the axes after (N, C)
+    PRODUCT = "product"  # of matrices in the last two axes
+    REDUCTION = "reduction"  # along the attribute ``axes``, which ``keepdims`` keeps
+
+
+class Accuracy(enum.Enum):
+    """What two right implementations may differ by."""
+
+    EXACT = "exact"  # equal operands give the same bits, and close operands give close results
+    ROUNDED = "rounded"  # floats differ in their last digits
+    JUMPS = "jumps"  # equal operands give the same bits, but close ones may give something else
 
 
 @dataclass(frozen=True)
@@ -41,29 +90,9 @@ def unsupported(reason: str) -> Unsupported:
     return Unsupported(reason)
 
 
-INTEGER_HAS_NO_GRADIENT = unsupported("integer arithmetic is not differentiable; train the float model")
-NOT_LOWERED = unsupported("runs on the host through its NumPy meaning")
-
-
-@dataclass(frozen=True)
-class Operator:
-    """All the rules of one operator.
-
-    ``arguments``: names of the operands (a trailing ``*`` takes any number). ``defaults``: every attribute with its
-    default; ``REQUIRED`` stands for none. ``types``: types of the operands, attributes -> type of the result, or
-    `GraphError`. ``numpy``: arrays..., attributes as keywords -> array; the operator's exact meaning.
-    """
-
-    name: str
-    arguments: tuple[str, ...]
-    defaults: Mapping[str, Any]
-    types: TypeRule
-    numpy: NumpyRule
-    gradient: Callable[..., Any] | Unsupported
-    fusion: Fusion
-    lower: Callable[..., Any] | Unsupported
-    doc: str
-    folds: bool = True  # whether constant folding may evaluate it
+def no_products(node: _Call) -> int:
+    """The multiply-accumulates of an operator that has none."""
+    return 0
 
 
 class _Required:
@@ -72,45 +101,107 @@ class _Required:
 
 
 REQUIRED: Any = _Required()
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """All the rules of one operator.
+
+    ``operands``: their names, separated by blanks; a ``*`` behind the last one takes any number, weights are called w.
+    ``defaults``: every attribute with its default; ``REQUIRED`` stands for none.
+    ``types``: types of the operands, attributes -> type of the result, or `GraphError`.
+    ``numpy``: arrays..., attributes as keywords -> array; the operator's exact meaning.
+    ``gradient``, ``lower``, ``sample``, ``draw``: see `Gradient`, `Lowering`, `Sample`, `Draw`.
+    ``anchor``: the kind of its loop nest, where a target may want to know.
+    ``cost``: arithmetic for each element of the result beside multiply-accumulates, in units of an addition.
+    ``macs``: multiply-accumulates of a call that are useful, so without padding.
+    ``folds``: whether constant folding may evaluate it.
+    ``passive``: whether it is no work of a model when the host does it before the first layer or after the last.
+    ``index_sizes``: sizes of the axes in which the indices of a call, its second operand, count: machine code trusts
+    that they are inside.
+    """
+
+    name: str
+    operands: str
+    _: KW_ONLY
+    family: Family
+    types: TypeRule
+    numpy: NumpyRule
+    gradient: Gradient | Unsupported
+    lower: Lowering | Unsupported
+    fusion: Fusion
+    sample: Sample | Unsupported
+    doc: str
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    anchor: Anchor | None = None
+    cost: int = 1
+    macs: Callable[[_Call], int] = no_products
+    accuracy: Accuracy = Accuracy.ROUNDED
+    draw: Draw | None = None
+    folds: bool = True
+    passive: bool = False
+    index_sizes: Callable[[_Call], tuple[int, ...]] | None = None
+
+    @cached_property
+    def arguments(self) -> tuple[str, ...]:
+        return tuple(self.operands.split())
+
+    @property
+    def is_variadic(self) -> bool:
+        return self.operands.endswith("*")
+
+    @property
+    def weights(self) -> int | None:
+        """The position of a convolution's or product's weights; None where both operands are data."""
+        return self.arguments.index("w") if self.anchor is not None and "w" in self.arguments else None
+
+
 _operators: dict[str, Operator] = {}
+_plugins_are_loaded = False
 
 
-def register(
-    name: str,
-    arguments: str,
-    *,
-    types: TypeRule,
-    numpy: NumpyRule,
-    gradient: Callable[..., Any] | Unsupported,
-    fusion: Fusion,
-    lower: Callable[..., Any] | Unsupported,
-    doc: str,
-    folds: bool = True,
-    **defaults: Any,
-) -> Operator:
-    """Add an operator; ``arguments`` are the operands' names, separated by blanks."""
-    if name in _operators:
-        raise GraphError(f"operator {name!r} is registered twice")
-    operator = Operator(name, tuple(arguments.split()), defaults, types, numpy, gradient, fusion, lower, doc, folds)
-    _operators[name] = operator
-    return operator
-
-
-def set_lowering(name: str, lower: Callable[..., Any]) -> None:
-    """Fill the lowering slot of an operator (the tensor IR does so, which the graph IR does not know)."""
-    _operators[name] = replace(operator(name), lower=lower)
+def register(entry: Operator) -> Operator:
+    """Add an operator. Raises `GraphError` when there is one of that name."""
+    if entry.name in _operators:
+        raise GraphError(f"operator {entry.name!r} is registered twice", hint="give the new one a name of its own")
+    _operators[entry.name] = entry
+    return entry
 
 
 def operator(name: str, at: Span = UNKNOWN) -> Operator:
     """The entry of ``name``."""
     if name not in _operators:
+        _load_plugins()
+    if name not in _operators:
         raise GraphError(f"there is no operator {name!r}", at=at, hint=f"known: {', '.join(sorted(_operators))}")
     return _operators[name]
 
 
+def operator_of(node: object) -> Operator | None:
+    """The entry of the operator that a node calls; None for everything else."""
+    return operator(node.op, node.span) if isinstance(node, _Call) and isinstance(node.op, str) else None
+
+
 def operators() -> tuple[Operator, ...]:
     """Every operator, by name."""
+    _load_plugins()
     return tuple(_operators[name] for name in sorted(_operators))
+
+
+def _load_plugins() -> None:
+    """Import what other packages add, when an operator is looked for that is not here."""
+    global _plugins_are_loaded
+    if _plugins_are_loaded:
+        return
+    _plugins_are_loaded = True
+    for point in entry_points(group=PLUGINS):
+        try:
+            point.load()
+        except Exception as error:  # a plug-in may fail in any way; the user has to see which one it was
+            raise GraphError(
+                f"operators of {point.name!r} ({point.value}) cannot be imported: {type(error).__name__}: {error}",
+                hint=f"repair or uninstall the package that has this entry point of the group {PLUGINS!r}",
+            ) from error
 
 
 def call(op: str | Function, *args: Expr, span: Span = UNKNOWN, **attrs: Any) -> _Call:
@@ -121,10 +212,9 @@ def call(op: str | Function, *args: Expr, span: Span = UNKNOWN, **attrs: Any) ->
     if isinstance(op, Function):
         return _Call(op, args, Attrs(attrs), _call_type(op, args, span), span)
     entry = operator(op, span)
-    variadic = bool(entry.arguments) and entry.arguments[-1].endswith("*")
-    least = len(entry.arguments) - 1 if variadic else len(entry.arguments)
-    if len(args) < least or (len(args) > least and not variadic):
-        takes = f"at least {least}" if variadic else str(least)
+    least = len(entry.arguments) - entry.is_variadic
+    if len(args) < least or (len(args) > least and not entry.is_variadic):
+        takes = f"at least {least}" if entry.is_variadic else str(least)
         raise GraphError(f"{op} takes {takes} operands ({', '.join(entry.arguments)}), not {len(args)}", at=span)
     unknown = [name for name in attrs if name not in entry.defaults]
     if unknown:

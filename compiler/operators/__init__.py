@@ -1,7 +1,45 @@
-"""The operators of the graph IR, one entry each: importing this package registers them all."""
+"""The operators of the graph IR: one entry each, in the file of its kind. Importing this package registers them all.
 
-from . import elementwise, index, integer, matrix, move, norm, packed, quantise, reduce, sample, window
+What is exported here is all that an entry from another package needs: see docs/extending.md.
+"""
+
+from ..graph.chooser import Chooser
+from ..graph.registry import (
+    REQUIRED,
+    Accuracy,
+    Anchor,
+    Family,
+    Fusion,
+    Operator,
+    Unsupported,
+    operators,
+    register,
+    unsupported,
+)
+from ..tensor.view import Builder, NotLoweredError, View
+from . import (
+    arithmetic,
+    cast,
+    convolution,
+    functions,
+    index,
+    integer,
+    interpolate,
+    matrix,
+    move,
+    norm,
+    pooling,
+    quantise,
+    reduce,
+)
+from .build import contract, nn
+from .elementwise import elementwise, formula
+from .samples import sample_of
+from .type_rules import broadcasting, require, require_dtype
 
 __all__ = [
-    "elementwise", "index", "integer", "matrix", "move", "norm", "packed", "quantise", "reduce", "sample", "window",
+    "REQUIRED", "Accuracy", "Anchor", "Builder", "Chooser", "Family", "Fusion", "NotLoweredError", "Operator",
+    "Unsupported", "View", "arithmetic", "broadcasting", "cast", "contract", "convolution", "elementwise", "formula",
+    "functions", "index", "integer", "interpolate", "matrix", "move", "nn", "norm", "operators", "pooling",
+    "quantise", "reduce", "register", "require", "require_dtype", "sample_of", "unsupported",
 ]  # fmt: skip

@@ -8,19 +8,45 @@ from typing import Any
 
 import numpy as np
 
+from ..graph.chooser import Chooser
 from ..graph.dtypes import NUMBERS
-from ..graph.ir import Array, Attrs, TensorType
-from ..graph.registry import NOT_LOWERED, REQUIRED, Fusion, register
-from .elementwise import NO_GRADIENT_YET, NOT_DIFFERENTIABLE
-from .integer import integer, require, require_dtype
+from ..graph.ir import Array, Attrs, Call, Constant, Expr, TensorType
+from ..graph.registry import REQUIRED, Accuracy, Family, Fusion, Operator, call, operator_of, register
+from ..tensor import ir as tir
+from ..tensor.view import Builder, Index, NotLoweredError, View
+from .reasons import NO_GRADIENT_YET, NOT_DIFFERENTIABLE, NOT_LOWERED
+from .samples import indices as constant_indices
+from .samples import sample_at, sample_of
+from .type_rules import flag, integer, require, require_dtype
 
-_REDUCTIONS: dict[str, Callable[..., Any] | None] = {
-    "none": None, "add": np.add.at, "multiply": np.multiply.at, "maximum": np.maximum.at, "minimum": np.minimum.at,
-}  # fmt: skip
+
+def index_sizes(node: Call) -> tuple[int, ...]:
+    """Sizes of the axes in which the indices of a call, its second operand, count: one, or one for each number of their
+    last axis. Empty for operators without."""
+    entry = operator_of(node)
+    return entry.index_sizes(node) if entry is not None and entry.index_sizes is not None else ()
 
 
 def _require_indices(indices: TensorType) -> None:
     require_dtype(indices, "indices", "int32", "int64")
+
+
+def _read_place(call: Call, indices: View) -> Callable[[Index, int], tir.Expr]:
+    """Reads an index, of an axis of the given size, as a place that counts from the front. Machine code trusts it to be
+    inside: of constants that is known here, others are checked before the kernel runs."""
+    source = call.args[1]
+    negative = True
+    if isinstance(source, Constant):
+        sizes = np.array(index_sizes(call))
+        if not ((source.value >= -sizes) & (source.value < sizes)).all():
+            raise NotLoweredError("an index that is outside")
+        negative = bool((source.value < 0).any())
+
+    def read(index: Index, size: int) -> tir.Expr:
+        picked = indices[index].astype("int64")
+        return picked + (picked < 0).astype("int64") * size if negative else picked
+
+    return read
 
 
 def _gather_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
@@ -29,6 +55,38 @@ def _gather_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     require(x.rank >= 1, "cannot pick from a scalar")
     axis = integer(attrs, "axis", 0, x.rank - 1)
     return TensorType((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), x.dtype)
+
+
+def _gather(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    (x, indices), axis = operands, call.attr("axis")
+    place, end = _read_place(call, indices), axis + len(indices.shape)
+
+    def read(index: Index) -> tir.Expr:
+        return x[(*index[:axis], place(index[axis:end], x.shape[axis]), *index[end:])]
+
+    return View(call.shape, x.dtype, read)
+
+
+def _along_axis(node: Call) -> tuple[int, ...]:
+    return (node.args[0].shape[node.attr("axis")],)
+
+
+def _draw_gather(choose: Chooser) -> Expr:
+    x = choose.operand(lambda node: len(node.shape) > 0 and 0 not in node.shape)
+    axis = choose.whole(0, len(x.shape) - 1)
+    picked = [choose.whole(0, x.shape[axis] - 1) for _ in range(choose.whole(0, 4))]
+    return call("gather", x, constant_indices(picked), axis=axis)
+
+
+_PICK: dict[str, Any] = {
+    "family": Family.INDEX, "gradient": NO_GRADIENT_YET, "fusion": Fusion.LAYOUT, "accuracy": Accuracy.EXACT,
+}  # fmt: skip
+register(Operator(
+    "gather", "x indices", types=_gather_type, numpy=lambda x, indices, axis: np.take(x, indices, axis), lower=_gather,
+    defaults={"axis": 0}, index_sizes=_along_axis, **_PICK,
+    sample=sample_at("gather", constant_indices([[0, -1], [2, 2]]), axis=0), draw=_draw_gather,
+    doc="Slices of x along axis: the axis is replaced by those of the indices.",
+))  # fmt: skip
 
 
 def _gather_elements_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
@@ -52,6 +110,24 @@ def _gather_elements(x: Array, indices: Array, axis: int) -> Array:
     return np.asarray(x[_element_places(indices, axis, x.shape[axis])])
 
 
+def _lower_gather_elements(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    (x, indices), axis = operands, call.attr("axis")
+    place = _read_place(call, indices)
+
+    def read(index: Index) -> tir.Expr:
+        return x[(*index[:axis], place(index, x.shape[axis]), *index[axis + 1 :])]
+
+    return View(call.shape, x.dtype, read)
+
+
+register(Operator(
+    "gather_elements", "x indices", types=_gather_elements_type, numpy=_gather_elements, lower=_lower_gather_elements,
+    defaults={"axis": 0}, index_sizes=_along_axis, **_PICK,
+    sample=sample_at("gather_elements", constant_indices([[0, -1], [2, 1]]), axis=1),
+    doc="result[i, j, ...] = x[i, indices[i, j, ...], ...], for axis 1.",
+))  # fmt: skip
+
+
 def _gather_nd_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     x, indices = operands
     _require_indices(indices)
@@ -67,6 +143,36 @@ def _gather_nd(x: Array, indices: Array, batch_dims: int) -> Array:
     outer: tuple[Array, ...] = np.indices(indices.shape[:batch_dims], sparse=True)
     spread = [axis.reshape(axis.shape + (1,) * (indices.ndim - 1 - batch_dims)) for axis in outer]
     return np.asarray(x[(*spread, *np.moveaxis(indices, -1, 0))])
+
+
+def _along_batch(node: Call) -> tuple[int, ...]:
+    first = node.attr("batch_dims")
+    return node.args[0].shape[first : first + node.args[1].shape[-1]]
+
+
+def _lower_gather_nd(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    (x, indices), batch = operands, call.attr("batch_dims")
+    place, sizes = _read_place(call, indices), index_sizes(call)
+    end = len(indices.shape) - 1
+
+    def read(index: Index) -> tir.Expr:
+        picked = [place((*index[:end], tir.Const(number)), size) for number, size in enumerate(sizes)]
+        return x[(*index[:batch], *picked, *index[end:])]
+
+    return View(call.shape, x.dtype, read)
+
+
+register(Operator(
+    "gather_nd", "x indices", types=_gather_nd_type, numpy=_gather_nd, lower=_lower_gather_nd,
+    defaults={"batch_dims": 0}, index_sizes=_along_batch, **_PICK,
+    sample=sample_at("gather_nd", constant_indices([[0, 1], [2, -1]])),
+    doc="x at the coordinates that the last axis of the indices holds, behind batch_dims common axes.",
+))  # fmt: skip
+
+
+_REDUCTIONS: dict[str, Callable[..., Any] | None] = {
+    "none": None, "add": np.add.at, "multiply": np.multiply.at, "maximum": np.maximum.at, "minimum": np.minimum.at,
+}  # fmt: skip
 
 
 def _reduction(attrs: Attrs) -> None:
@@ -102,6 +208,17 @@ def _scatter_elements(x: Array, indices: Array, updates: Array, axis: int, reduc
     return _place(x, _element_places(indices, axis, x.shape[axis]), updates, reduction)
 
 
+_PLACE: dict[str, Any] = {
+    "family": Family.INDEX, "gradient": NO_GRADIENT_YET, "lower": NOT_LOWERED, "fusion": Fusion.OPAQUE,
+}  # fmt: skip
+register(Operator(
+    "scatter_elements", "x indices updates", types=_scatter_elements_type, numpy=_scatter_elements,
+    defaults={"axis": 0, "reduction": "none"}, **_PLACE,
+    sample=sample_at("scatter_elements", constant_indices([[0, 3], [2, 1]]), updates=(2, 2), axis=1),
+    doc="A copy of x whose elements that gather_elements would pick are set, or combined.",
+))  # fmt: skip
+
+
 def _scatter_nd_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     x, indices, updates = operands
     _require_indices(indices)
@@ -115,13 +232,20 @@ def _scatter_nd(x: Array, indices: Array, updates: Array, reduction: str) -> Arr
     return _place(x, tuple(np.moveaxis(indices, -1, 0)), updates, reduction)
 
 
+register(Operator(
+    "scatter_nd", "x indices updates", types=_scatter_nd_type, numpy=_scatter_nd, defaults={"reduction": "none"},
+    sample=sample_at("scatter_nd", constant_indices([[2], [0]]), updates=(2, 4)), **_PLACE,
+    doc="A copy of x whose slices that gather_nd would pick are set, or combined.",
+))  # fmt: skip
+
+
 def _top_k_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     x = operands[0]
     require_dtype(x, "the input", *NUMBERS)
     require(x.rank >= 1, "cannot sort a scalar")
     axis = integer(attrs, "axis", 0, x.rank - 1)
     count = integer(attrs, "k", 0, x.shape[axis])
-    require(isinstance(attrs["largest"], bool), f"largest must be true or false, not {attrs['largest']!r}")
+    flag(attrs, "largest")
     return TensorType((*x.shape[:axis], count, *x.shape[axis + 1 :]), "int64")
 
 
@@ -133,32 +257,9 @@ def _top_k(x: Array, k: int, axis: int, largest: bool) -> Array:
     return np.take(order, range(k), axis=axis).astype(np.int64)
 
 
-
-
-_PICK: dict[str, Any] = {"gradient": NO_GRADIENT_YET, "lower": NOT_LOWERED, "fusion": Fusion.LAYOUT}
-_PLACE: dict[str, Any] = {"gradient": NO_GRADIENT_YET, "lower": NOT_LOWERED, "fusion": Fusion.OPAQUE}
-register(
-    "gather", "x indices", types=_gather_type, numpy=lambda x, indices, axis: np.take(x, indices, axis), axis=0,
-    doc="Slices of x along axis: the axis is replaced by those of the indices.", **_PICK,
-)
-register(
-    "gather_elements", "x indices", types=_gather_elements_type, numpy=_gather_elements, axis=0,
-    doc="result[i, j, ...] = x[i, indices[i, j, ...], ...], for axis 1.", **_PICK,
-)
-register(
-    "gather_nd", "x indices", types=_gather_nd_type, numpy=_gather_nd, batch_dims=0,
-    doc="x at the coordinates that the last axis of the indices holds, behind batch_dims common axes.", **_PICK,
-)
-register(
-    "scatter_elements", "x indices updates", types=_scatter_elements_type, numpy=_scatter_elements, axis=0,
-    reduction="none", doc="A copy of x whose elements that gather_elements would pick are set, or combined.", **_PLACE,
-)
-register(
-    "scatter_nd", "x indices updates", types=_scatter_nd_type, numpy=_scatter_nd, reduction="none",
-    doc="A copy of x whose slices that gather_nd would pick are set, or combined.", **_PLACE,
-)
-register(
-    "top_k", "x", types=_top_k_type, numpy=_top_k, k=REQUIRED, axis=REQUIRED, largest=True,
-    gradient=NOT_DIFFERENTIABLE, lower=NOT_LOWERED, fusion=Fusion.OPAQUE,
+register(Operator(
+    "top_k", "x", family=Family.INDEX, types=_top_k_type, numpy=_top_k,
+    defaults={"k": REQUIRED, "axis": REQUIRED, "largest": True}, gradient=NOT_DIFFERENTIABLE, lower=NOT_LOWERED,
+    fusion=Fusion.OPAQUE, accuracy=Accuracy.JUMPS, sample=sample_of("top_k", (3, 4), k=2, axis=1),
     doc="Indices of the k largest (or smallest) elements along axis, in order; of equal ones the first comes first.",
-)
+))  # fmt: skip

@@ -2,90 +2,98 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..graph.ir import Array, Attrs, GraphError, TensorType
-from ..graph.registry import INTEGER_HAS_NO_GRADIENT, NOT_LOWERED, REQUIRED, Fusion, register, unsupported
+from .. import tensor as te
+from ..graph.ir import Array, Attrs, Call, Constant, TensorType
+from ..graph.registry import REQUIRED, Accuracy, Anchor, Family, Fusion, Lowering, Operator, TypeRule, call, register
+from ..tensor import ir as tir
+from ..tensor.view import Builder, Index, View
 from . import numerics
+from .convolution import convolution, convolution_macs
+from .pooling import max_pool
+from .reasons import INTEGER_HAS_NO_GRADIENT, NOT_LOWERED
+from .samples import IMAGE, WEIGHTS, WINDOW, sample_of, variable
+from .type_rules import conv_type, integer, ints, pool_type, require, require_dtype
+from .windows import padded_read, pooled
 
-PACKED_ONLY = unsupported("only its packed form becomes a kernel")
-
-
-def require(condition: bool, message: str, hint: str = "") -> None:
-    """Raise `GraphError` unless ``condition``; the caller adds the operator's name and the place."""
-    if not condition:
-        raise GraphError(message, hint=hint)
-
-
-def require_dtype(operand: TensorType, what: str, *dtypes: str) -> None:
-    require(operand.dtype in dtypes, f"{what} must be {' or '.join(dtypes)}, not {operand.dtype}")
+_COMMON: dict[str, Any] = {
+    "family": Family.INTEGER, "gradient": INTEGER_HAS_NO_GRADIENT, "accuracy": Accuracy.EXACT,
+}  # fmt: skip
 
 
-def ints(attrs: Attrs, name: str, count: int) -> tuple[int, ...]:
-    """Attribute ``name`` as ``count`` integers."""
-    value = attrs[name]
-    if not isinstance(value, tuple) or len(value) != count or not all(isinstance(item, int) for item in value):
-        raise GraphError(f"{name} must be {count} integers, not {value!r}")
-    return tuple(int(str(item)) for item in value)
+def _conv2d_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    x, w = operands
+    require_dtype(x, "the input", "int8")
+    require_dtype(w, "the weights", "int8")
+    integer(attrs, "pad_value", -128, 127)
+    return conv_type(x, w, attrs, "int32")
 
 
-def integer(attrs: Attrs, name: str, low: int, high: int) -> int:
-    """Attribute ``name`` as an integer of low..high."""
-    value = attrs[name]
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise GraphError(f"{name} must be an integer of {low}..{high}, not {value!r}")
-    return value
+register(Operator(
+    "conv2d", "x w", types=_conv2d_type, numpy=numerics.conv2d, lower=convolution, fusion=Fusion.ANCHOR,
+    anchor=Anchor.CONVOLUTION, macs=convolution_macs, **_COMMON,
+    defaults={"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), "groups": 1, "pad_value": 0},
+    sample=sample_of("conv2d", IMAGE, WEIGHTS, groups=2, pads=(1, 0, 1, 1), pad_value=3),
+    doc="Sum of products of int8 input and weights, int32, without bias. Padding holds pad_value (the zero point).",
+))  # fmt: skip
 
 
-def window_type(
-    size: Sequence[int], kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int]
-) -> tuple[int, ...]:
-    """Number of positions of a window along each axis of ``size``, checked; ``pads``: before each axis, then after."""
-    require(all(k >= 1 for k in kernel), f"every size of the kernel {tuple(kernel)} must be at least 1")
-    require(all(s >= 1 for s in strides), f"strides must be at least 1, not {tuple(strides)}")
-    require(all(d >= 1 for d in dilations), f"dilations must be at least 1, not {tuple(dilations)}")
-    require(all(p >= 0 for p in pads), f"pads must not be negative, but are {tuple(pads)}")
-    result = [
-        numerics.output_size(size[i], kernel[i], strides[i], pads[i], pads[i + len(size)], dilations[i])
-        for i in range(len(size))
-    ]
-    require(
-        min(result) >= 1,
-        f"a kernel of {tuple(kernel)} with dilation {tuple(dilations)} does not fit into "
-        f"{tuple(size)} padded by {tuple(pads)}",
-    )
-    return tuple(result)
+def _unfold_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    x = operands[0]
+    require_dtype(x, "the input", "int8")
+    integer(attrs, "pad_value", -128, 127)
+    batch, channels, out_h, out_w = pool_type(x, attrs, "int8").shape
+    kernel_h, kernel_w = ints(attrs, "kernel", 2)
+    return TensorType((batch, kernel_h * kernel_w * channels, out_h, out_w), "int8")
 
 
-_LAYOUTS = {1: "(N, C, W)", 2: "(N, C, H, W)", 3: "(N, C, D, H, W)"}
+register(Operator(
+    "unfold", "x", **(_COMMON | {"family": Family.HOST}), types=_unfold_type, numpy=numerics.unfold, lower=NOT_LOWERED,
+    fusion=Fusion.HOST, passive=True, sample=sample_of("unfold", (1, 3, 5, 6), **WINDOW, pad_value=1),
+    defaults={"kernel": REQUIRED, "strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), "pad_value": 0},
+    doc="All that a window meets becomes channels (N, KH*KW*C, OH, OW), in this order. Padding holds pad_value.",
+))  # fmt: skip
 
 
-def conv_type(x: TensorType, w: TensorType, attrs: Attrs, dtype: str, spatial: int = 2) -> TensorType:
-    """Type of a convolution over ``spatial`` axes, floating or integer."""
-    layout = _LAYOUTS[spatial]
-    require(x.rank == spatial + 2, f"the input must be {layout}, not {x}")
-    kernel = ", ".join(f"K{axis}" for axis in layout[7:-1].split(", "))
-    require(w.rank == spatial + 2, f"the weights must be (O, C/groups, {kernel}), not {w}")
-    groups = integer(attrs, "groups", 1, 1 << 30)
-    require(
-        x.shape[1] == w.shape[1] * groups and w.shape[0] % groups == 0,
-        f"{x.shape[1]} input channels and weights {w.shape} do not fit {groups} groups",
-    )
-    strides, dilations = ints(attrs, "strides", spatial), ints(attrs, "dilations", spatial)
-    out = window_type(x.shape[2:], w.shape[2:], strides, ints(attrs, "pads", 2 * spatial), dilations)
-    return TensorType((x.shape[0], w.shape[0], *out), dtype)
+def _max_pool_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    require_dtype(operands[0], "the input", "int8")
+    return pool_type(operands[0], attrs, "int8")
 
 
-def pool_type(x: TensorType, attrs: Attrs, dtype: str, spatial: int = 2) -> TensorType:
-    """Type of a pooling over ``spatial`` axes, floating or integer."""
-    require(x.rank == spatial + 2, f"the input must be {_LAYOUTS[spatial]}, not {x}")
-    dilations = ints(attrs, "dilations", spatial) if "dilations" in attrs else (1,) * spatial
-    kernel, strides = ints(attrs, "kernel", spatial), ints(attrs, "strides", spatial)
-    out = window_type(x.shape[2:], kernel, strides, ints(attrs, "pads", 2 * spatial), dilations)
-    return TensorType((*x.shape[:2], *out), dtype)
+register(Operator(
+    "max_pool", "x", types=_max_pool_type, numpy=lambda x, **attrs: numerics.max_pool(x, pad_value=-128, **attrs),
+    lower=max_pool, fusion=Fusion.ANCHOR, anchor=Anchor.POOL, **_COMMON, sample=sample_of("max_pool", IMAGE, **WINDOW),
+    defaults={"kernel": REQUIRED, "strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1)},
+    doc="Maximum over windows of int8; padding never wins (it holds -128).",
+))  # fmt: skip
+
+
+def _sum_pool_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    require_dtype(operands[0], "the input", "int8")
+    integer(attrs, "pad_value", -128, 127)
+    return pool_type(operands[0], attrs, "int32")
+
+
+def _sum_pool(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    x = operands[0]
+    read = padded_read(x, call.attr("pads"), tir.Const(call.attr("pad_value"), "int8"))
+    return pooled(builder, call, lambda index: read(index).astype("int32"), te.sum)
+
+
+register(Operator(
+    "sum_pool", "x", types=_sum_pool_type, numpy=numerics.sum_pool, lower=_sum_pool, fusion=Fusion.ANCHOR,
+    anchor=Anchor.POOL, **_COMMON, sample=sample_of("sum_pool", IMAGE, **WINDOW, pad_value=-2),
+    defaults={"kernel": REQUIRED, "strides": (1, 1), "pads": (0, 0, 0, 0), "pad_value": 0},
+    doc="Sum over windows of int8, int32. Padding holds pad_value (the zero point).",
+))  # fmt: skip
+
+
+REQUANTISE: dict[str, Any] = {"zero_point": 0, "low": -128, "high": 127, "left_shift": 0, "out": "int8"}
+"""The attributes of a requantise, with their defaults."""
 
 
 def check_requantise_attrs(attrs: Attrs) -> str:
@@ -99,14 +107,6 @@ def check_requantise_attrs(attrs: Attrs) -> str:
     narrow = left_shift == 0 and low >= -128 and high <= 127
     require(out == "int32" or narrow, f"low {low}, high {high}, left_shift {left_shift} do not fit an int8 result")
     return str(out)
-
-
-def _conv2d_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
-    x, w = operands
-    require_dtype(x, "the input", "int8")
-    require_dtype(w, "the weights", "int8")
-    integer(attrs, "pad_value", -128, 127)
-    return conv_type(x, w, attrs, "int32")
 
 
 def _requantise_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
@@ -124,91 +124,111 @@ def _requantise(x: Array, *params: Array, **attrs: Any) -> Array:
     return numerics.requantise(x, *per_channel, **attrs)
 
 
-def _accumulator_type(name: str) -> Any:
+def requantised(
+    x: tir.Expr, bias: tir.Expr, multiplier: tir.Expr, shift: tir.Expr, zero_point: tir.Expr | int,
+    low: tir.Expr | int, high: tir.Expr | int, left_shift: tir.Expr | int = 0,
+) -> tir.Expr:  # fmt: skip
+    """One element of a requantise as an expression, of int64. A zero point or a left shift that is the number 0 is not
+    written down.
+
+    ``x``, ``bias``, ``multiplier``, ``shift``: int32. A product has at most 55 bits: no sum behind it wraps.
+    """
+    product = (x + bias).astype("int64") * multiplier.astype("int64")
+    amount = shift.astype("int64")
+    value = (product + (tir.Const(1) << (amount - 1))) >> amount
+    if not (isinstance(zero_point, int) and zero_point == 0):
+        value = value + zero_point
+    value = tir.clamp(value, low, high)
+    return value if isinstance(left_shift, int) and left_shift == 0 else value << left_shift
+
+
+def requantise_scalars(node: Call) -> tuple[int, int, int, int]:
+    """Zero point, low, high and left shift of a requantise, as `requantised` takes them."""
+    return node.attr("zero_point"), node.attr("low"), node.attr("high"), node.attr("left_shift")
+
+
+def _lower_requantise(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    x, *parameters = operands
+    target: tir.DType = "int32" if call.attr("out") == "int32" else "int8"
+    scalars = requantise_scalars(call)
+
+    def read(index: Index) -> tir.Expr:
+        channel = (index[1],)
+        bias, multiplier, shift = (each[channel] for each in parameters)
+        return requantised(x[index].astype("int32"), bias, multiplier, shift, *scalars).astype(target)
+
+    return View(call.shape, target, read)
+
+
+def _sample_requantise(dtype: str) -> Call:
+    params = [Constant(np.array(values, np.int32)) for values in ([5, -3], [1 << 23, 12_345_678], [24, 30])]
+    return call("requantise", variable(dtype, 1, 2, 3, 3), *params)
+
+
+register(Operator(
+    "requantise", "x bias multiplier shift", types=_requantise_type, numpy=_requantise, lower=_lower_requantise,
+    fusion=Fusion.ELEMENTWISE, **_COMMON, defaults=REQUANTISE, sample=_sample_requantise,
+    doc="clamp(((x + bias) * multiplier + half >> shift) + zero_point, low, high) << left_shift, one rounding.",
+))  # fmt: skip
+
+
+WEIGHT_RANGE = (-(1 << 24), (1 << 24) - 1)
+"""Of the numbers that arithmetic on accumulators takes as attributes."""
+
+
+def _accumulator_type(name: str) -> TypeRule:
     def rule(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
         for operand in operands:
             require_dtype(operand, "an operand", "int8", "int32")
             require(operand.shape == operands[0].shape, f"operands differ in shape: {operands[0]} and {operand}")
         if name:
-            integer(attrs, name, -(1 << 24), (1 << 24) - 1)
+            integer(attrs, name, *WEIGHT_RANGE)
         return TensorType(operands[0].shape, "int32")
 
     return rule
 
 
-def _multiply_accumulate_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+def _multiply_accumulate_type(operands: Sequence[TensorType], attrs: Attrs) -> Any:
     require_dtype(operands[0], "the accumulator", "int32")
-    return _accumulator_type("weight")(operands, attrs)  # type: ignore[no-any-return]
-
-
-def _unfold_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
-    x = operands[0]
-    require_dtype(x, "the input", "int8")
-    integer(attrs, "pad_value", -128, 127)
-    batch, channels, out_h, out_w = pool_type(x, attrs, "int8").shape
-    kernel_h, kernel_w = ints(attrs, "kernel", 2)
-    return TensorType((batch, kernel_h * kernel_w * channels, out_h, out_w), "int8")
-
-
-def _max_pool_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
-    require_dtype(operands[0], "the input", "int8")
-    return pool_type(operands[0], attrs, "int8")
-
-
-def _sum_pool_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
-    require_dtype(operands[0], "the input", "int8")
-    integer(attrs, "pad_value", -128, 127)
-    return pool_type(operands[0], attrs, "int32")
+    return _accumulator_type("weight")(operands, attrs)
 
 
 def _wide(x: Array) -> Array:
     return x.astype(np.int64)
 
 
-_REQUANTISE: dict[str, Any] = {"zero_point": 0, "low": -128, "high": 127, "left_shift": 0, "out": "int8"}
-_COMMON: dict[str, Any] = {"gradient": INTEGER_HAS_NO_GRADIENT, "lower": PACKED_ONLY}
+def _wrapping(formula: Callable[..., tir.Expr]) -> Lowering:
+    """Arithmetic in int32, which wraps; operands may be int8."""
 
-register(
-    "conv2d", "x w", types=_conv2d_type, numpy=numerics.conv2d, fusion=Fusion.ANCHOR, **_COMMON,
-    doc="Sum of products of int8 input and weights, int32, without bias. Padding holds pad_value (the zero point).",
-    strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1), groups=1, pad_value=0,
-)
-register(
-    "unfold", "x", types=_unfold_type, numpy=numerics.unfold, fusion=Fusion.HOST,
-    gradient=INTEGER_HAS_NO_GRADIENT, lower=NOT_LOWERED,
-    doc="All that a window meets becomes channels (N, KH*KW*C, OH, OW), in this order. Padding holds pad_value.",
-    kernel=REQUIRED, strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1), pad_value=0,
-)
-register(
-    "max_pool", "x", types=_max_pool_type,
-    numpy=lambda x, **attrs: numerics.max_pool(x, pad_value=-128, **attrs), fusion=Fusion.ANCHOR, **_COMMON,
-    doc="Maximum over windows of int8; padding never wins (it holds -128).",
-    kernel=REQUIRED, strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1),
-)
-register(
-    "sum_pool", "x", types=_sum_pool_type, numpy=numerics.sum_pool, fusion=Fusion.ANCHOR, **_COMMON,
-    doc="Sum over windows of int8, int32. Padding holds pad_value (the zero point).",
-    kernel=REQUIRED, strides=(1, 1), pads=(0, 0, 0, 0), pad_value=0,
-)
-register(
-    "requantise", "x bias multiplier shift", types=_requantise_type, numpy=_requantise, fusion=Fusion.ELEMENTWISE,
-    **_COMMON, **_REQUANTISE,
-    doc="clamp(((x + bias) * multiplier + half >> shift) + zero_point, low, high) << left_shift, one rounding.",
-)
-register(
-    "multiply", "a b", types=_accumulator_type(""), fusion=Fusion.ELEMENTWISE, **_COMMON,
-    numpy=lambda a, b: numerics.wrap_int32(_wide(a) * _wide(b)), doc="a * b, int32.",
-)
-register(
-    "multiply_immediate", "x", types=_accumulator_type("weight"), fusion=Fusion.ELEMENTWISE, **_COMMON,
-    numpy=lambda x, weight: numerics.wrap_int32(_wide(x) * weight), weight=REQUIRED, doc="x * weight, int32.",
-)
-register(
-    "subtract_immediate", "x", types=_accumulator_type("value"), fusion=Fusion.ELEMENTWISE, **_COMMON,
-    numpy=lambda x, value: numerics.wrap_int32(_wide(x) - value), value=REQUIRED, doc="x - value, int32.",
-)
-register(
-    "multiply_accumulate", "accumulator x", types=_multiply_accumulate_type, fusion=Fusion.ELEMENTWISE, **_COMMON,
+    def rule(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+        return View(call.shape, "int32", lambda index: formula(call, *(x[index].astype("int32") for x in operands)))
+
+    return rule
+
+
+_PLANES = (1, 2, 3)
+_ARITHMETIC: dict[str, Any] = {**_COMMON, "fusion": Fusion.ELEMENTWISE}
+register(Operator(
+    "multiply", "a b", types=_accumulator_type(""), numpy=lambda a, b: numerics.wrap_int32(_wide(a) * _wide(b)),
+    lower=_wrapping(lambda call, a, b: a * b), sample=sample_of("multiply", _PLANES, _PLANES), **_ARITHMETIC,
+    doc="a * b, int32.",
+))  # fmt: skip
+register(Operator(
+    "multiply_immediate", "x", types=_accumulator_type("weight"), defaults={"weight": REQUIRED},
+    numpy=lambda x, weight: numerics.wrap_int32(_wide(x) * weight),
+    lower=_wrapping(lambda call, x: x * call.attr("weight")),
+    sample=sample_of("multiply_immediate", _PLANES, weight=100), **_ARITHMETIC, doc="x * weight, int32.",
+))  # fmt: skip
+register(Operator(
+    "subtract_immediate", "x", types=_accumulator_type("value"), defaults={"value": REQUIRED},
+    numpy=lambda x, value: numerics.wrap_int32(_wide(x) - value),
+    lower=_wrapping(lambda call, x: x - call.attr("value")),
+    sample=sample_of("subtract_immediate", _PLANES, value=5), **_ARITHMETIC, doc="x - value, int32.",
+))  # fmt: skip
+register(Operator(
+    "multiply_accumulate", "accumulator x", types=_multiply_accumulate_type, defaults={"weight": REQUIRED},
     numpy=lambda accumulator, x, weight: numerics.wrap_int32(_wide(accumulator) + _wide(x) * weight),
-    weight=REQUIRED, doc="accumulator + x * weight, int32: the residual addition.",
-)
+    lower=_wrapping(lambda call, accumulator, x: accumulator + x * call.attr("weight")),
+    sample=sample_of("multiply_accumulate", _PLANES, _PLANES, weight=-7), **_ARITHMETIC,
+    doc="accumulator + x * weight, int32: the residual addition.",
+))  # fmt: skip

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from math import prod
+from typing import Any
 
 import numpy as np
 
+from .. import tensor as te
+from ..graph.chooser import Chooser
 from ..graph.dtypes import FLOATS, NUMBERS
-from ..graph.ir import Array, Attrs, TensorType
-from ..graph.registry import NOT_LOWERED, REQUIRED, Fusion, register
-from .elementwise import NO_GRADIENT_YET, broadcast_shape, rounded_once
-from .integer import require, require_dtype
+from ..graph.ir import Array, Attrs, Call, Expr, TensorType
+from ..graph.registry import REQUIRED, Anchor, Family, Fusion, Operator, call, register
+from ..tensor import ir as tir
+from ..tensor.view import Builder, Index, NotLoweredError, View, broadcast
+from .meanings import rounded_once
+from .reasons import NO_GRADIENT_YET, NOT_LOWERED
+from .samples import sample_of
+from .type_rules import broadcast_shape, require, require_dtype
+
+_PRODUCT: dict[str, Any] = {"family": Family.SOURCE, "gradient": NO_GRADIENT_YET, "fusion": Fusion.ANCHOR}
 
 
 def _dense_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
@@ -26,6 +36,23 @@ def _dense(x: Array, w: Array) -> Array:
     return (x.astype(np.float64) @ w.T.astype(np.float64)).astype(x.dtype)
 
 
+def _lower_dense(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    x, w = operands
+    k = builder.axis(x.shape[1], "k")
+    return builder.reduction(call.shape, lambda n, o: te.sum(x[n, k] * w[o, k], k), "product")
+
+
+def _depth_macs(node: Call) -> int:
+    """One for each element of the result and of the last axis of the first operand."""
+    return node.tensor_type.size * node.args[0].shape[-1]
+
+
+register(Operator(
+    "nn.dense", "x w", types=_dense_type, numpy=_dense, lower=_lower_dense, anchor=Anchor.PRODUCT, macs=_depth_macs,
+    sample=sample_of("nn.dense", (3, 4), (5, 4)), **_PRODUCT, doc="x (N, C) times weights (O, C), transposed.",
+))  # fmt: skip
+
+
 def _matmul_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     a, b = operands
     require_dtype(a, "an operand", *NUMBERS)
@@ -33,6 +60,35 @@ def _matmul_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     require(min(a.rank, b.rank) >= 2 and a.shape[-1] == b.shape[-2], f"{a} and {b} do not multiply")
     outer = broadcast_shape(TensorType(a.shape[:-2], a.dtype), TensorType(b.shape[:-2], b.dtype))
     return TensorType((*outer, a.shape[-2], b.shape[-1]), a.dtype)
+
+
+def _matmul(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    a, b = operands
+    if min(len(a.shape), len(b.shape)) < 2:
+        raise NotLoweredError("a product of vectors")
+    outer = call.shape[:-2]
+    left = broadcast(a, (*outer, *a.shape[-2:]))
+    right = broadcast(b, (*outer, *b.shape[-2:]))
+    k = builder.axis(a.shape[-1], "k")
+
+    def value(*index: tir.Expr) -> te.Reduction:
+        first: Index = (*index[:-1], k)
+        second: Index = (*index[:-2], k, index[-1])
+        return te.sum(left[first] * right[second], k)
+
+    return builder.reduction(call.shape, value, "product")
+
+
+def _draw_matmul(choose: Chooser) -> Expr:
+    a = choose.operand(lambda node: len(node.shape) >= 2, ("float32", "float64"))
+    return call("nn.matmul", a, choose.leaf((a.shape[-1], choose.whole(1, 20)), a.dtype))
+
+
+register(Operator(
+    "nn.matmul", "a b", types=_matmul_type, numpy=rounded_once(lambda a, b: np.matmul(a, b)), lower=_matmul,
+    anchor=Anchor.PRODUCT, macs=_depth_macs, sample=sample_of("nn.matmul", (2, 1, 3, 4), (3, 4, 2)), draw=_draw_matmul,
+    **_PRODUCT, doc="Product of two computed matrices; axes before the last two broadcast.",
+))  # fmt: skip
 
 
 _EQUATION = re.compile(r"[A-Za-z]*(,[A-Za-z]*)*->[A-Za-z]*\Z")
@@ -60,6 +116,40 @@ def _einsum(*operands: Array, equation: str) -> Array:
     return np.asarray(np.einsum(equation, *operands, optimize=len(operands) > 2))
 
 
+def _lower_einsum(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    inputs, result = call.attr("equation").split("->")
+    terms = inputs.split(",")
+    if len(terms) > 2:
+        raise NotLoweredError(f"{call.op} of {len(terms)} operands, which NumPy multiplies in the best order")
+    sizes = {letter: size for term, x in zip(terms, operands, strict=True)
+             for letter, size in zip(term, x.shape, strict=True)}  # fmt: skip
+    summed = {letter: builder.axis(size, f"r{letter}") for letter, size in sizes.items() if letter not in result}
+
+    def product(*index: tir.Expr) -> tir.Expr:
+        places: dict[str, tir.Expr] = {**dict(zip(result, index, strict=True)), **summed}
+        first, *others = (x[tuple(places[letter] for letter in term)] for term, x in zip(terms, operands, strict=True))
+        return first * others[0] if others else first
+
+    if not summed:
+        return View(call.shape, operands[0].dtype, lambda index: product(*index))
+    return builder.reduction(call.shape, lambda *index: te.sum(product(*index), list(summed.values())), "product")
+
+
+def _einsum_macs(node: Call) -> int:
+    """One for each combination of the axes, where products are summed."""
+    terms = node.attr("equation").split("->")[0].split(",")
+    sizes = {letter: size for term, x in zip(terms, node.args, strict=True)
+             for letter, size in zip(term, x.shape, strict=True)}  # fmt: skip
+    return prod(sizes.values()) if len(terms) == 2 else 0
+
+
+register(Operator(
+    "nn.einsum", "x*", types=_einsum_type, numpy=rounded_once(_einsum), lower=_lower_einsum, macs=_einsum_macs,
+    defaults={"equation": REQUIRED}, sample=sample_of("nn.einsum", (2, 3), (3, 4), equation="ij,jk->ki"), **_PRODUCT,
+    doc="Products summed over the axes that the result does not name: 'ij,jk->ik' is the product of matrices.",
+))  # fmt: skip
+
+
 def _determinant_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     x = operands[0]
     require_dtype(x, "the input", *FLOATS)
@@ -67,22 +157,8 @@ def _determinant_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorTyp
     return TensorType(x.shape[:-2], x.dtype)
 
 
-register(
-    "nn.dense", "x w", types=_dense_type, numpy=_dense, gradient=NO_GRADIENT_YET, lower=NOT_LOWERED,
-    fusion=Fusion.ANCHOR, doc="x (N, C) times weights (O, C), transposed.",
-)
-register(
-    "nn.matmul", "a b", types=_matmul_type, numpy=rounded_once(lambda a, b: np.matmul(a, b)),
-    gradient=NO_GRADIENT_YET, lower=NOT_LOWERED, fusion=Fusion.ANCHOR,
-    doc="Product of two computed matrices; axes before the last two broadcast.",
-)
-register(
-    "nn.einsum", "x*", types=_einsum_type, numpy=rounded_once(_einsum), equation=REQUIRED, gradient=NO_GRADIENT_YET,
-    lower=NOT_LOWERED, fusion=Fusion.ANCHOR,
-    doc="Products summed over the axes that the result does not name: 'ij,jk->ik' is the product of matrices.",
-)
-register(
-    "nn.determinant", "x", types=_determinant_type, numpy=rounded_once(lambda x: np.linalg.det(x)),
-    gradient=NO_GRADIENT_YET, lower=NOT_LOWERED, fusion=Fusion.OPAQUE,
-    doc="Determinant of the matrices in the last two axes.",
-)
+register(Operator(
+    "nn.determinant", "x", family=Family.SOURCE, types=_determinant_type,
+    numpy=rounded_once(lambda x: np.linalg.det(x)), gradient=NO_GRADIENT_YET, lower=NOT_LOWERED, fusion=Fusion.OPAQUE,
+    sample=sample_of("nn.determinant", (2, 3, 3)), doc="Determinant of the matrices in the last two axes.",
+))  # fmt: skip

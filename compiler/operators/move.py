@@ -1,6 +1,7 @@
 """Operators that move data only, for every element type: each element of the result is one of the operand, or constant.
 
-All sizes are attributes: what moves where is known at compile time.
+All sizes are attributes: what moves where is known at compile time. A lowering computes an index of the operand from
+that of the result.
 """
 
 from __future__ import annotations
@@ -10,18 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.ir import Array, Attrs, TensorType
-from ..graph.registry import NOT_LOWERED, REQUIRED, Fusion, register
+from ..graph.chooser import Chooser
+from ..graph.ir import Array, Attrs, Call, Expr, TensorType
+from ..graph.registry import REQUIRED, Accuracy, Family, Fusion, Operator, call, register
+from ..tensor import ir as tir
+from ..tensor.view import Builder, Index, View, broadcast
 from . import numerics
-from .elementwise import NO_GRADIENT_YET
-from .integer import integer, ints, require
+from .reasons import NO_GRADIENT_YET
+from .samples import sample_of
+from .type_rules import integer, ints, require, tuple_of_ints
 
-
-def tuple_of_ints(attrs: Attrs, name: str) -> tuple[int, ...]:
-    """Attribute ``name`` as any number of integers."""
-    value = attrs[name]
-    require(isinstance(value, tuple), f"{name} must be integers, not {value!r}")
-    return ints(attrs, name, len(value) if isinstance(value, tuple) else 0)
+_MOVE: dict[str, Any] = {"gradient": NO_GRADIENT_YET, "fusion": Fusion.LAYOUT, "accuracy": Accuracy.EXACT}
 
 
 def _reshape_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
@@ -31,11 +31,91 @@ def _reshape_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     return result
 
 
+def flat_position(index: Index, shape: tuple[int, ...]) -> tir.Expr:
+    """Row-major position of an element."""
+    total: tir.Expr = tir.Const(0)
+    for place, stride in zip(index, tir.row_major_strides(shape), strict=True):
+        total = total + place * stride
+    return total
+
+
+def unflatten(position: tir.Expr, shape: tuple[int, ...]) -> Index:
+    """Index of the element at a row-major position."""
+    strides = tir.row_major_strides(shape)
+    return tuple(
+        tir.Const(0) if size == 1 else (position // stride) % size if axis else position // stride
+        for axis, (size, stride) in enumerate(zip(shape, strides, strict=True))
+    )
+
+
+def reshaped(view: View, shape: tuple[int, ...]) -> View:
+    """The same elements in row-major order. Axes that both shapes share at the front or the end keep their index."""
+    front = 0
+    while front < min(len(shape), len(view.shape)) and shape[front] == view.shape[front]:
+        front += 1
+    back = 0
+    while back < min(len(shape), len(view.shape)) - front and shape[-1 - back] == view.shape[-1 - back]:
+        back += 1
+    old, new = view.shape[front : len(view.shape) - back], shape[front : len(shape) - back]
+
+    def read(index: Index) -> tir.Expr:
+        middle = index[front : len(shape) - back]
+        position = flat_position(middle, new)
+        return view[(*index[:front], *unflatten(position, old), *index[len(shape) - back :])]
+
+    return View(shape, view.dtype, read)
+
+
+def _reshape(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    return reshaped(operands[0], call.shape)
+
+
+def _draw_reshape(choose: Chooser) -> Expr:
+    x = choose.operand(lambda node: True)
+    sizes = list(x.shape)
+    if len(sizes) > 1 and choose.chance(0.6):
+        axis = choose.whole(0, len(sizes) - 2)
+        sizes[axis : axis + 2] = [sizes[axis] * sizes[axis + 1]]
+    else:
+        sizes.insert(choose.whole(0, len(sizes)), 1)
+    return call("reshape", x, shape=tuple(sizes[:5]) if len(sizes) <= 5 else x.shape)
+
+
+register(Operator(
+    "reshape", "x", family=Family.MOVE, types=_reshape_type, numpy=lambda x, shape: x.reshape(shape), **_MOVE,
+    lower=_reshape, defaults={"shape": REQUIRED}, passive=True,
+    sample=sample_of("reshape", (3, 4), shape=(2, 6)), draw=_draw_reshape,
+    doc="The same elements in row-major order under another shape.",
+))  # fmt: skip
+
+
 def _transpose_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     x = operands[0]
     perm = ints(attrs, "perm", x.rank)
     require(sorted(perm) == list(range(x.rank)), f"perm {perm} is not a permutation of the axes of {x}")
     return TensorType(tuple(x.shape[axis] for axis in perm), x.dtype)
+
+
+def _transpose(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    x, perm = operands[0], call.attr("perm")
+    return View(call.shape, x.dtype, lambda index: x[tuple(index[perm.index(axis)] for axis in range(len(perm)))])
+
+
+def _draw_transpose(choose: Chooser) -> Expr:
+    x = choose.operand(lambda node: len(node.shape) > 1)
+    axes, perm = list(range(len(x.shape))), []
+    while axes:
+        perm.append(axes.pop(choose.whole(0, len(axes) - 1)))
+    return call("transpose", x, perm=tuple(perm))
+
+
+register(Operator(
+    "transpose", "x", family=Family.MOVE, types=_transpose_type,
+    numpy=lambda x, perm: np.ascontiguousarray(x.transpose(perm)), **_MOVE,
+    lower=_transpose, defaults={"perm": REQUIRED}, passive=True,
+    sample=sample_of("transpose", (2, 3, 4), perm=(2, 0, 1)), draw=_draw_transpose,
+    doc="Axes in another order: axis i of the result is axis perm[i] of x.",
+))  # fmt: skip
 
 
 def _concat_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
@@ -55,6 +135,34 @@ def _concat_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     return TensorType((*first.shape[:axis], total, *first.shape[axis + 1 :]), first.dtype)
 
 
+def _concat(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    axis = call.attr("axis")
+
+    def read(index: Index) -> tir.Expr:
+        end = call.shape[axis]
+        result: tir.Expr | None = None
+        for part in reversed(operands):
+            end -= part.shape[axis]
+            value = part[(*index[:axis], index[axis] - end, *index[axis + 1 :])]
+            result = value if result is None else tir.select(index[axis] < end + part.shape[axis], value, result)
+        return result if result is not None else operands[0][index]
+
+    return View(call.shape, operands[0].dtype, read)
+
+
+def _draw_concat(choose: Chooser) -> Expr:
+    x = choose.operand(lambda node: len(node.shape) > 0)
+    y = choose.operand(lambda node: node.tensor_type == x.tensor_type, (x.dtype,))
+    return call("concat", x, y, axis=choose.whole(0, len(x.shape) - 1))
+
+
+register(Operator(
+    "concat", "x*", family=Family.MOVE, types=_concat_type, numpy=lambda *xs, axis: np.concatenate(xs, axis), **_MOVE,
+    lower=_concat, defaults={"axis": 1}, sample=sample_of("concat", (2, 3), (2, 4), axis=1), draw=_draw_concat,
+    doc="Tensors one after another along axis.",
+))  # fmt: skip
+
+
 def _pad_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     x, pads = operands[0], tuple_of_ints(attrs, "pads")
     count = len(pads) // 2
@@ -65,6 +173,41 @@ def _pad_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     require(min(pads, default=0) >= 0, "pads must not be negative")
     padded = [size + pads[i] + pads[count + i] for i, size in enumerate(x.shape[x.rank - count :])]
     return TensorType((*x.shape[: x.rank - count], *padded), x.dtype)
+
+
+def _pad(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    x, pads = operands[0], call.attr("pads")
+    count = len(pads) // 2
+    first = len(x.shape) - count
+    fill = tir.Const(call.attr("value"), x.dtype)
+
+    def read(index: Index) -> tir.Expr:
+        places = list(index)
+        inside: tir.Expr | None = None
+        for axis in range(count):
+            before, after = pads[axis], pads[count + axis]
+            place = places[first + axis] = index[first + axis] - before
+            for wanted, condition in ((before, tir.Const(0) <= place), (after, place < x.shape[first + axis])):
+                if wanted:
+                    inside = condition if inside is None else inside & condition
+        value = x[tuple(places)]
+        return value if inside is None else tir.select(inside, value, fill)
+
+    return View(call.shape, x.dtype, read)
+
+
+def _draw_pad(choose: Chooser) -> Expr:
+    x = choose.operand(lambda node: len(node.shape) > 0)
+    pads = tuple(choose.whole(0, 2) for _ in range(2 * len(x.shape)))
+    return call("pad", x, pads=pads, value=float(choose.whole(0, 1)))
+
+
+register(Operator(
+    "pad", "x", family=Family.MOVE, types=_pad_type, numpy=numerics.pad_spatial, **_MOVE, lower=_pad,
+    defaults={"pads": REQUIRED, "value": 0.0},
+    sample=sample_of("pad", (2, 3, 2), pads=(1, 0, 2, 1), value=1.0), draw=_draw_pad,
+    doc="Surround the last axes by value; pads: before each axis, then after (images: top, left, bottom, right).",
+))  # fmt: skip
 
 
 def _slice_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
@@ -88,12 +231,56 @@ def _slice(x: Array, starts: Sequence[int], sizes: Sequence[int], steps: Sequenc
     return x[tuple(picked)]
 
 
+def _lower_slice(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    x, starts, steps = operands[0], call.attr("starts"), call.attr("steps")
+
+    def read(index: Index) -> tir.Expr:
+        return x[tuple(place * step + start for place, start, step in zip(index, starts, steps, strict=True))]
+
+    return View(call.shape, x.dtype, read)
+
+
+def _draw_slice(choose: Chooser) -> Expr:
+    x = choose.operand(lambda node: len(node.shape) > 0 and 0 not in node.shape)
+    starts = tuple(choose.whole(0, size - 1) for size in x.shape)
+    steps = tuple(choose.whole(1, 3) for _ in x.shape)
+    sizes = tuple(
+        choose.whole(0, 1 + (size - 1 - start) // step)
+        for size, start, step in zip(x.shape, starts, steps, strict=True)
+    )
+    return call("slice", x, starts=starts, sizes=sizes, steps=steps)
+
+
+register(Operator(
+    "slice", "x", family=Family.INDEX, types=_slice_type, numpy=_slice, **_MOVE, lower=_lower_slice,
+    defaults={"starts": REQUIRED, "sizes": REQUIRED, "steps": REQUIRED},
+    sample=sample_of("slice", (5, 4), starts=(4, 1), sizes=(3, 2), steps=(-2, 1)), draw=_draw_slice,
+    doc="Element i of an axis is element start + i * step of x; steps may be negative.",
+))  # fmt: skip
+
+
 def _expand_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     x, shape = operands[0], tuple_of_ints(attrs, "shape")
     new = shape[len(shape) - x.rank :] if len(shape) >= x.rank else ()
     fits = len(shape) >= x.rank and all(old in (1, size) for old, size in zip(x.shape, new, strict=True))
     require(fits, f"{x} does not expand to the shape {shape}")
     return TensorType(shape, x.dtype)
+
+
+def _expand(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    return broadcast(operands[0], call.shape)
+
+
+def _draw_expand(choose: Chooser) -> Expr:
+    x = choose.operand(lambda node: 1 in node.shape)
+    return call("expand", x, shape=tuple(choose.whole(1, 4) if size == 1 else size for size in x.shape))
+
+
+register(Operator(
+    "expand", "x", family=Family.INDEX, types=_expand_type, numpy=lambda x, shape: np.broadcast_to(x, shape), **_MOVE,
+    lower=_expand, defaults={"shape": REQUIRED}, sample=sample_of("expand", (3, 1), shape=(2, 3, 4)), draw=_draw_expand,
+    doc="Repeat along axes of size 1 and new axes in front.",
+))  # fmt: skip
 
 
 def _dilate_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
@@ -114,18 +301,27 @@ def _dilate(x: Array, factors: Sequence[int]) -> Array:
     return result
 
 
-_MOVE: dict[str, Any] = {"gradient": NO_GRADIENT_YET, "lower": NOT_LOWERED, "fusion": Fusion.LAYOUT}
-register("reshape", "x", types=_reshape_type, numpy=lambda x, shape: x.reshape(shape), shape=REQUIRED, **_MOVE,
-         doc="The same elements in row-major order under another shape.")  # fmt: skip
-register("transpose", "x", types=_transpose_type, numpy=lambda x, perm: np.ascontiguousarray(x.transpose(perm)),
-         perm=REQUIRED, **_MOVE, doc="Axes in another order: axis i of the result is axis perm[i] of x.")  # fmt: skip
-register("concat", "x*", types=_concat_type, numpy=lambda *xs, axis: np.concatenate(xs, axis), axis=1, **_MOVE,
-         doc="Tensors one after another along axis.")  # fmt: skip
-register("pad", "x", types=_pad_type, numpy=numerics.pad_spatial, pads=REQUIRED, value=0.0, **_MOVE,
-         doc="Surround the last axes by value; pads: before each axis, then after (images: top, left, bottom, right).")
-register("slice", "x", types=_slice_type, numpy=_slice, starts=REQUIRED, sizes=REQUIRED, steps=REQUIRED, **_MOVE,
-         doc="Element i of an axis is element start + i * step of x; steps may be negative.")  # fmt: skip
-register("expand", "x", types=_expand_type, numpy=lambda x, shape: np.broadcast_to(x, shape), shape=REQUIRED, **_MOVE,
-         doc="Repeat along axes of size 1 and new axes in front.")  # fmt: skip
-register("dilate", "x", types=_dilate_type, numpy=_dilate, factors=REQUIRED, **_MOVE,
-         doc="Put factor - 1 zeros between neighbours, along each of the last axes.")  # fmt: skip
+def _lower_dilate(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    x, factors = operands[0], call.attr("factors")
+    first = len(x.shape) - len(factors)
+    zero = tir.Const(0, x.dtype)
+
+    def read(index: Index) -> tir.Expr:
+        places = list(index)
+        present: tir.Expr | None = None
+        for axis, factor in enumerate(factors, first):
+            if factor > 1:
+                places[axis] = index[axis] // factor
+                condition = (index[axis] % factor).eq(0)
+                present = condition if present is None else present & condition
+        value = x[tuple(places)]
+        return value if present is None else tir.select(present, value, zero)
+
+    return View(call.shape, x.dtype, read)
+
+
+register(Operator(
+    "dilate", "x", family=Family.INDEX, types=_dilate_type, numpy=_dilate, **_MOVE, lower=_lower_dilate,
+    defaults={"factors": REQUIRED}, sample=sample_of("dilate", (2, 3, 2), factors=(2, 3)),
+    doc="Put factor - 1 zeros between neighbours, along each of the last axes.",
+))  # fmt: skip

@@ -6,11 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from .. import tensor as te
+from ..graph.chooser import Chooser
 from ..graph.dtypes import FLOATS
-from ..graph.ir import Array, Attrs, TensorType
-from ..graph.registry import NOT_LOWERED, Fusion, register
-from .elementwise import NO_GRADIENT_YET, rounded_once
-from .integer import integer, require, require_dtype
+from ..graph.ir import Array, Attrs, Call, Expr, TensorType
+from ..graph.registry import Family, Fusion, Operator, call, register
+from ..tensor import ir as tir
+from ..tensor.view import Builder, NotLoweredError, View
+from .meanings import rounded_once
+from .reasons import NO_GRADIENT_YET
+from .reduce import index_1, reduced
+from .samples import sample_of
+from .type_rules import integer, require, require_dtype
 
 
 def _batch_norm_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
@@ -31,6 +38,26 @@ def _batch_norm(x: Array, gamma: Array, beta: Array, mean: Array, variance: Arra
     return ((x.astype(np.float64) - channel(mean)) * factor + channel(beta)).astype(x.dtype)
 
 
+def _lower_batch_norm(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    """In double precision, as the operator means it: with computed parameters it is rare."""
+    x, *parameters = operands
+
+    def read(index: tuple[tir.Expr, ...]) -> tir.Expr:
+        gamma, beta, mean, variance = (each[(index[1],)].astype("float64") for each in parameters)
+        factor = gamma / te.sqrt(variance + call.attr("epsilon"))
+        return ((x[index].astype("float64") - mean) * factor + beta).astype(x.dtype)
+
+    return View(call.shape, x.dtype, read)
+
+
+register(Operator(
+    "nn.batch_norm", "x gamma beta mean variance", family=Family.SOURCE, types=_batch_norm_type, numpy=_batch_norm,
+    lower=_lower_batch_norm, defaults={"epsilon": 1e-5}, gradient=NO_GRADIENT_YET, fusion=Fusion.ELEMENTWISE,
+    sample=sample_of("nn.batch_norm", (1, 3, 2, 2), (3,), (3,), (3,), (3,)),
+    doc="(x - mean) / sqrt(variance + epsilon) * gamma + beta, per channel.",
+))  # fmt: skip
+
+
 def _softmax_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     x = operands[0]
     require_dtype(x, "the input", *FLOATS)
@@ -45,12 +72,24 @@ def _softmax(x: Array, axis: int) -> Array:
     return np.asarray(powers / powers.sum(axis=axis, keepdims=True), x.dtype)
 
 
-register(
-    "nn.batch_norm", "x gamma beta mean variance", types=_batch_norm_type, numpy=_batch_norm, epsilon=1e-5,
-    gradient=NO_GRADIENT_YET, lower=NOT_LOWERED, fusion=Fusion.ELEMENTWISE,
-    doc="(x - mean) / sqrt(variance + epsilon) * gamma + beta, per channel.",
-)
-register(
-    "nn.softmax", "x", types=_softmax_type, numpy=rounded_once(_softmax), axis=1, gradient=NO_GRADIENT_YET,
-    lower=NOT_LOWERED, fusion=Fusion.REDUCTION, doc="exp(x) / sum(exp(x)) along axis.",
-)
+def _lower_softmax(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    x, axis = operands[0], call.attr("axis")
+    if x.dtype not in tir.FLOATS or not x.shape:
+        raise NotLoweredError(f"softmax of {x.dtype}{list(x.shape)}")
+    largest = reduced(builder, x, (axis,), True, te.max)
+    powers = builder.stored(View(x.shape, x.dtype, lambda index: te.exp(x[index] - largest[index_1(index, axis)])),
+                            "powers")  # fmt: skip
+    total = reduced(builder, powers, (axis,), True, te.sum)
+    return View(x.shape, x.dtype, lambda index: powers[index] / total[index_1(index, axis)])
+
+
+def _draw_softmax(choose: Chooser) -> Expr:
+    x = choose.operand(lambda node: len(node.shape) > 0 and 0 not in node.shape, FLOATS)
+    return call("nn.softmax", x, axis=choose.whole(0, len(x.shape) - 1))
+
+
+register(Operator(
+    "nn.softmax", "x", family=Family.SOURCE, types=_softmax_type, numpy=rounded_once(_softmax), lower=_lower_softmax,
+    defaults={"axis": 1}, gradient=NO_GRADIENT_YET, fusion=Fusion.REDUCTION, cost=16, passive=True,
+    sample=sample_of("nn.softmax", (3, 4), axis=1), draw=_draw_softmax, doc="exp(x) / sum(exp(x)) along axis.",
+))  # fmt: skip

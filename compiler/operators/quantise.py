@@ -6,15 +6,21 @@ One scale for all of a tensor, one for each index of an axis, or one for each bl
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from .. import tensor as te
 from ..graph.dtypes import INTEGERS, SMALL_FLOATS, SMALL_INTEGERS, is_float
 from ..graph.dtypes import limits as limits_of
-from ..graph.ir import Array, Attrs, TensorType
-from ..graph.registry import NOT_LOWERED, Fusion, TypeRule, register, unsupported
-from .elementwise import NO_GRADIENT_YET, cast
-from .integer import integer, require, require_dtype
+from ..graph.ir import Array, Attrs, Call, Constant, TensorType
+from ..graph.registry import Accuracy, Family, Fusion, Lowering, Operator, TypeRule, call, register, unsupported
+from ..tensor import ir as tir
+from ..tensor.view import Builder, Index, NotLoweredError, View, along, element_type
+from .cast import cast
+from .reasons import NO_GRADIENT_YET
+from .samples import sample_of, variable
+from .type_rules import integer, require, require_dtype
 
 QUANTISED = INTEGERS + SMALL_INTEGERS + SMALL_FLOATS
 _REAL = ("float32", "float16", "bfloat16", "float8_e8m0fnu")
@@ -44,6 +50,11 @@ def _along(values: Array, shape: Sequence[int], axis: int, block: int) -> Array:
     return values.reshape([-1 if i == axis else 1 for i in range(len(shape))])
 
 
+
+SHORT = ("int8", "uint8", "int16", "uint16")
+"""Integers that single precision computes with exactly."""
+
+
 def _quantise_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     x, scale, zero_point = operands
     require_dtype(x, "the input", "float32", "float16", "bfloat16", "int32")
@@ -63,6 +74,36 @@ def _quantise(x: Array, scale: Array, zero_point: Array, axis: int, block: int, 
     wide = np.clip(np.rint(ratio).astype(np.float64) + zero, low, high)
     return np.asarray(wide.astype(np.int64).astype(zero_point.dtype))
 
+def _lower_quantise(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    x, scale, zero_point = operands
+    target = element_type(call.dtype)
+    if x.dtype != "float32" or scale.dtype != "float32" or target not in SHORT or call.attr("block"):
+        raise NotLoweredError(f"quantise of {x.dtype} to {call.dtype}, or in blocks")
+    low, high = tir.INTEGER_RANGES[target]
+    axis = call.attr("axis")
+    step, zero = along(scale, len(x.shape), axis), along(zero_point, len(x.shape), axis)
+
+    def read(index: Index) -> tir.Expr:
+        # Within the clamp single precision is exact; nan becomes the conversion's 0, as in NumPy's int64.
+        wide = te.round(x[index] / step(index)) + zero(index).astype("float32")
+        return tir.clamp(wide, float(low), float(high)).astype(target)
+
+    return View(call.shape, target, read)
+
+
+def _sample_quantise(dtype: str) -> Call:
+    scale = Constant(np.array([0.5, 0.02], np.float32))
+    return call("quantise", variable("float32", 1, 2, 3), scale, variable(dtype, 2, name="zero_point"))
+
+
+register(Operator(
+    "quantise", "x scale zero_point", family=Family.QUANTISE, types=_quantise_type, numpy=_quantise,
+    lower=_lower_quantise, defaults={"axis": 1, "block": 0, "saturate": True}, fusion=Fusion.ELEMENTWISE,
+    gradient=unsupported("rounding has no useful derivative"), accuracy=Accuracy.JUMPS, passive=True,
+    sample=_sample_quantise,
+    doc="ONNX QuantizeLinear: saturate(round_half_even(x / scale) + zero_point), in the zero point's type.",
+))  # fmt: skip
+
 
 def _dequantise_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     x, scale, zero_point = operands
@@ -81,6 +122,32 @@ def _dequantise(x: Array, scale: Array, zero_point: Array, axis: int, block: int
         centred = (x.astype(np.int64) - zero.astype(np.int64)).astype(np.float32)
     return np.asarray(centred * step.astype(np.float32)).astype(out)
 
+def _lower_dequantise(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    x, scale, zero_point = operands
+    if scale.dtype != "float32" or x.dtype not in SHORT or call.attr("block"):
+        raise NotLoweredError(f"dequantise of {x.dtype} by {scale.dtype}, or in blocks")
+    axis = call.attr("axis")
+    step, zero = along(scale, len(x.shape), axis), along(zero_point, len(x.shape), axis)
+
+    def read(index: Index) -> tir.Expr:
+        centred = x[index].astype("int32") - zero(index).astype("int32")
+        return centred.astype("float32") * step(index)
+
+    return View(call.shape, "float32", read)
+
+
+def _sample_dequantise(dtype: str) -> Call:
+    scale = Constant(np.array(0.25, np.float32))
+    return call("dequantise", variable(dtype, 2, 3), scale, variable(dtype, name="zero_point"))
+
+
+register(Operator(
+    "dequantise", "x scale zero_point", family=Family.QUANTISE, types=_dequantise_type, numpy=_dequantise,
+    lower=_lower_dequantise, defaults={"axis": 1, "block": 0}, fusion=Fusion.ELEMENTWISE, gradient=NO_GRADIENT_YET,
+    folds=False,  # folding it would lose the integers of the weights
+    passive=True, sample=_sample_dequantise, doc="ONNX DequantizeLinear: (x - zero_point) * scale.",
+))  # fmt: skip
+
 
 def _signed_type(source: str, target: str) -> TypeRule:
     def rule(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
@@ -89,23 +156,24 @@ def _signed_type(source: str, target: str) -> TypeRule:
 
     return rule
 
+def _shifted(source: tir.DType, target: tir.DType) -> Lowering:
+    """128 less or more, which in eight bits is the same."""
 
-register(
-    "quantise", "x scale zero_point", types=_quantise_type, numpy=_quantise, axis=1, block=0, saturate=True,
-    fusion=Fusion.ELEMENTWISE, gradient=unsupported("rounding has no useful derivative"), lower=NOT_LOWERED,
-    doc="ONNX QuantizeLinear: saturate(round_half_even(x / scale) + zero_point), in the zero point's type.",
-)
-register(
-    "dequantise", "x scale zero_point", types=_dequantise_type, numpy=_dequantise, axis=1, block=0,
-    fusion=Fusion.ELEMENTWISE, gradient=NO_GRADIENT_YET, lower=NOT_LOWERED,
-    folds=False,  # folding it would lose the integers of the weights
-    doc="ONNX DequantizeLinear: (x - zero_point) * scale.",
-)
-register(
-    "to_signed", "x", types=_signed_type("uint8", "int8"), fusion=Fusion.ELEMENTWISE, gradient=NO_GRADIENT_YET,
-    numpy=lambda x: (x.astype(np.int16) - 128).astype(np.int8), lower=NOT_LOWERED, doc="x - 128, as int8.",
-)
-register(
-    "to_unsigned", "x", types=_signed_type("int8", "uint8"), fusion=Fusion.ELEMENTWISE, gradient=NO_GRADIENT_YET,
-    numpy=lambda x: (x.astype(np.int16) + 128).astype(np.uint8), lower=NOT_LOWERED, doc="x + 128, as uint8.",
-)
+    def rule(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+        x = operands[0]
+        return View(call.shape, target, lambda index: x[index].astype("int8").astype("int8") + tir.Const(-128, "int8")
+                    if target == "int8" else (x[index] + tir.Const(-128, "int8")).astype("uint8"))  # fmt: skip
+
+    return rule
+
+
+_EDGE: dict[str, Any] = {"family": Family.HOST, "fusion": Fusion.ELEMENTWISE, "gradient": NO_GRADIENT_YET}
+register(Operator(
+    "to_signed", "x", types=_signed_type("uint8", "int8"), numpy=lambda x: (x.astype(np.int16) - 128).astype(np.int8),
+    lower=_shifted("uint8", "int8"), sample=sample_of("to_signed", (2, 3)), **_EDGE, doc="x - 128, as int8.",
+))  # fmt: skip
+register(Operator(
+    "to_unsigned", "x", types=_signed_type("int8", "uint8"),
+    numpy=lambda x: (x.astype(np.int16) + 128).astype(np.uint8), lower=_shifted("int8", "uint8"),
+    sample=sample_of("to_unsigned", (2, 3)), **_EDGE, doc="x + 128, as uint8.",
+))  # fmt: skip

@@ -10,16 +10,18 @@ grows, the second time with errors of ``ERROR_STEPS`` put in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from ..graph.dtypes import ARITHMETIC, FLOATS, INTEGERS, NUMBERS, SIGNED, is_float, numpy_dtype, step
+from ..graph.dtypes import ARITHMETIC, is_float, numpy_dtype, step
 from ..graph.ir import Array, Attrs, Call, Constant, Expr, Function, GraphError, Module, Span, TensorType, Tuple, Var
-from ..graph.registry import apply, call
+from ..graph.registry import REQUIRED, Accuracy, Family, Fusion, Operator, apply, call, operators
 from ..graph.visit import respan, topological_order
+from .samples import samples_of
 
 SIZES = (0, 1, 1, 2, 3, 4, 7, 17)
 MAX_RANK = 4
@@ -33,18 +35,8 @@ ERROR_STEPS = 8
 MAX_ERROR_STEPS = 32
 """Steps of the coarsest type on the way by which a value may be off with all errors before it."""
 
-_BROADCAST = (
-    "nn.add", "nn.subtract", "nn.multiply", "nn.minimum", "nn.maximum", "nn.divide", "nn.bitwise_and", "nn.bitwise_or",
-    "nn.bitwise_xor", "nn.and", "nn.or", "nn.xor",
-)  # fmt: skip
-_COMPARISONS = ("nn.equal", "nn.less", "nn.less_equal")
-_UNARY = {
-    "nn.abs": NUMBERS, "nn.negative": SIGNED + FLOATS, "nn.not": ("bool",), "nn.bitwise_not": INTEGERS,
-    **dict.fromkeys(("nn.exp", "nn.sqrt", "nn.sin", "nn.cos", "nn.tanh", "nn.erf", "nn.sigmoid", "nn.atan"), FLOATS),
-}  # fmt: skip
-_JUMPS = ("nn.floor", "nn.ceil", "nn.round", "nn.sign")
-_REDUCTIONS = ("nn.reduce_sum", "nn.reduce_mean", "nn.reduce_max", "nn.reduce_min")
-_POOLS = ("nn.max_pool", "nn.average_pool")
+FAMILIES = (Family.SOURCE, Family.INDEX, Family.MOVE, Family.QUANTISE)
+"""What may stand in a model as it is read."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +50,14 @@ class RandomGraph:
 
 @dataclass
 class _Maker:
-    """A graph under construction. ``exact``: values that every right implementation computes to the bit;
+    """A graph under construction. ``exactly``: values that every right implementation computes to the bit;
     ``known``: what each node is; ``shaken``: what it is with errors in all that is not exact."""
 
     random: np.random.Generator
     params: list[Var] = field(default_factory=list)
     inputs: dict[str, Array] = field(default_factory=dict)
     values: list[Expr] = field(default_factory=list)
-    exact: set[Expr] = field(default_factory=set)
+    exactly: set[Expr] = field(default_factory=set)
     known: dict[Expr, Array] = field(default_factory=dict)
     shaken: dict[Expr, Array] = field(default_factory=dict)
 
@@ -109,10 +101,10 @@ class _Maker:
             self.values.append(node)
             self.known[node], self.shaken[node] = value, shaken
             if exact:
-                self.exact.add(node)
+                self.exactly.add(node)
         return node
 
-    def operand(self, fits: Callable[[Expr], bool], dtypes: tuple[str, ...] = ARITHMETIC) -> Expr:
+    def operand(self, fits: Callable[[Expr], bool], dtypes: Sequence[str] = ARITHMETIC) -> Expr:
         """A value that exists and fits, newer ones more often; else a new one of a type of ``dtypes``."""
         found = [node for node in self.values if node.dtype in dtypes and fits(node)]
         if found and self.chance(0.85):
@@ -140,171 +132,57 @@ class _Maker:
         shape = tuple(1 if self.chance(0.3) else size for size in x.shape)[self.whole(0, len(x.shape)) :]
         return self.leaf(shape, x.dtype)
 
+    def exact(self, x: Expr) -> Expr:
+        """``x``; raises GraphError unless every right implementation computes it to the bit."""
+        if x not in self.exactly and not isinstance(x, Constant):
+            raise GraphError("this operator needs a value that is computed to the bit")
+        return x
 
-Draw = Callable[[_Maker], tuple[Expr, bool]]
-"""Makes one node; tells whether it is exact when its operands are."""
-
-
-def _broadcasting(maker: _Maker) -> tuple[Expr, bool]:
-    op = maker.pick(_BROADCAST)
-    dtypes: tuple[str, ...] = INTEGERS if "bitwise" in op else NUMBERS
-    if op in ("nn.and", "nn.or", "nn.xor"):
-        dtypes = ("bool",)
-    if op == "nn.divide":
-        dtypes = FLOATS
-    x = maker.operand(lambda node: True, dtypes)
-    args = [x, maker.like(x)]
-    if maker.chance(0.5):
-        args.reverse()
-    return call(op, *args), op in ("nn.minimum", "nn.maximum") or not is_float(x.dtype)
+    def typed(self, x: Expr) -> Expr:
+        """A value of the type of an operand of a sample; what is constant there stays so."""
+        if isinstance(x, Constant):
+            return x
+        same = [node for node in self.values if node.type == x.type]
+        return self.pick(same) if same and self.chance(0.5) else self.leaf(x.shape, x.dtype)
 
 
-def _compare(maker: _Maker) -> tuple[Expr, bool]:
-    x = maker.operand(lambda node: node in maker.exact or isinstance(node, Var))
-    y = maker.like(x)
-    return call(maker.pick(_COMPARISONS), x, _exact(maker, y)), True
+@cache
+def _samples(entry: Operator) -> dict[str, Call]:
+    """Samples of the element types that graphs are drawn with."""
+    return {dtype: node for dtype, node in samples_of(entry).items() if dtype in ARITHMETIC}
 
 
-def _exact(maker: _Maker, node: Expr) -> Expr:
-    if node not in maker.exact:
-        raise GraphError("this operator needs a value that is computed to the bit")
-    return node
+def drawable() -> tuple[tuple[Operator, ...], tuple[Operator, ...]]:
+    """The operators that random graphs consist of: those whose entries draw them, and those with a sample."""
+    entries = [entry for entry in operators() if entry.family in FAMILIES]
+    others = tuple(entry for entry in entries if entry.draw is None and _samples(entry))
+    return tuple(entry for entry in entries if entry.draw is not None), others
 
 
-def _where(maker: _Maker) -> tuple[Expr, bool]:
-    condition = maker.operand(lambda node: True, ("bool",))
-    x = maker.operand(lambda node: True)
-    return call("nn.where", condition, x, maker.like(x)), True
+def _drawn(maker: _Maker) -> tuple[Expr, bool]:
+    """A call of a random operator, and whether it is exact when its operands are."""
+    entry = maker.pick(maker.pick(drawable()))
+    node = entry.draw(maker) if entry.draw is not None else _from_sample(maker, entry)
+    if entry.accuracy is Accuracy.JUMPS:
+        for arg in node.children:
+            maker.exact(arg)
+    return node, entry.accuracy is not Accuracy.ROUNDED or not any(is_float(arg.dtype) for arg in node.children)
 
 
-def _one(maker: _Maker) -> tuple[Expr, bool]:
-    op = maker.pick(tuple(_UNARY))
-    x = maker.operand(lambda node: True, _UNARY[op])
-    return call(op, x), op in ("nn.abs", "nn.negative", "nn.not", "nn.bitwise_not")
-
-
-def _jump(maker: _Maker) -> tuple[Expr, bool]:
-    return call(maker.pick(_JUMPS), _exact(maker, maker.operand(lambda node: True, FLOATS))), True
-
-
-def _clip(maker: _Maker) -> tuple[Expr, bool]:
-    low = float(maker.whole(-2, 1))
-    return call("nn.clip", maker.operand(lambda node: True, FLOATS), low=low, high=low + maker.whole(0, 3)), True
-
-
-def _cast(maker: _Maker) -> tuple[Expr, bool]:
-    x, to = maker.operand(lambda node: True), maker.pick(ARITHMETIC)
-    if is_float(x.dtype) and not is_float(to):
-        _exact(maker, x)
-    return call("nn.cast", x, to=to), True
-
-
-def _reduce(maker: _Maker) -> tuple[Expr, bool]:
-    op = maker.pick(_REDUCTIONS)
-    x = maker.operand(lambda node: len(node.shape) > 0, FLOATS if op == "nn.reduce_mean" else NUMBERS)
-    axes = tuple(axis for axis in range(len(x.shape)) if maker.chance(0.5))
-    node = call(op, x, axes=axes or (0,), keepdims=maker.chance(0.5))
-    return node, op in ("nn.reduce_max", "nn.reduce_min") or not is_float(x.dtype)
-
-
-def _softmax(maker: _Maker) -> tuple[Expr, bool]:
-    x = maker.operand(lambda node: len(node.shape) > 0 and 0 not in node.shape, FLOATS)
-    return call("nn.softmax", x, axis=maker.whole(0, len(x.shape) - 1)), False
-
-
-def _transpose(maker: _Maker) -> tuple[Expr, bool]:
-    x = maker.operand(lambda node: len(node.shape) > 1)
-    return call("transpose", x, perm=tuple(map(int, maker.random.permutation(len(x.shape))))), True
-
-
-def _reshape(maker: _Maker) -> tuple[Expr, bool]:
-    x = maker.operand(lambda node: True)
-    sizes = list(x.shape)
-    if len(sizes) > 1 and maker.chance(0.6):
-        axis = maker.whole(0, len(sizes) - 2)
-        sizes[axis : axis + 2] = [sizes[axis] * sizes[axis + 1]]
-    else:
-        sizes.insert(maker.whole(0, len(sizes)), 1)
-    return call("reshape", x, shape=tuple(sizes[:5]) if len(sizes) <= 5 else x.shape), True
-
-
-def _slice(maker: _Maker) -> tuple[Expr, bool]:
-    x = maker.operand(lambda node: len(node.shape) > 0 and 0 not in node.shape)
-    starts = tuple(maker.whole(0, size - 1) for size in x.shape)
-    steps = tuple(maker.whole(1, 3) for _ in x.shape)
-    sizes = tuple(
-        maker.whole(0, 1 + (size - 1 - start) // stride)
-        for size, start, stride in zip(x.shape, starts, steps, strict=True)
-    )
-    return call("slice", x, starts=starts, sizes=sizes, steps=steps), True
-
-
-def _pad(maker: _Maker) -> tuple[Expr, bool]:
-    x = maker.operand(lambda node: len(node.shape) > 0)
-    pads = tuple(maker.whole(0, 2) for _ in range(2 * len(x.shape)))
-    return call("pad", x, pads=pads, value=float(maker.whole(0, 1))), True
-
-
-def _expand(maker: _Maker) -> tuple[Expr, bool]:
-    x = maker.operand(lambda node: 1 in node.shape)
-    shape = tuple(maker.whole(1, 4) if size == 1 else size for size in x.shape)
-    return call("expand", x, shape=shape), True
-
-
-def _concat(maker: _Maker) -> tuple[Expr, bool]:
-    x = maker.operand(lambda node: len(node.shape) > 0)
-    same = [node for node in maker.values if node.tensor_type == x.tensor_type]
-    return call("concat", x, maker.pick(same), axis=maker.whole(0, len(x.shape) - 1)), True
-
-
-def _gather(maker: _Maker) -> tuple[Expr, bool]:
-    x = maker.operand(lambda node: len(node.shape) > 0 and 0 not in node.shape)
-    axis = maker.whole(0, len(x.shape) - 1)
-    indices = maker.random.integers(0, x.shape[axis], maker.shape()[:1])
-    return call("gather", x, Constant(indices.astype(np.int64)), axis=axis), True
-
-
-def _matmul(maker: _Maker) -> tuple[Expr, bool]:
-    a = maker.operand(lambda node: len(node.shape) >= 2, ("float32", "float64"))
-    b = maker.leaf((a.shape[-1], maker.whole(1, 20)), a.dtype)
-    return call("nn.matmul", a, b), False
-
-
-def _conv(maker: _Maker) -> tuple[Expr, bool]:
-    groups = maker.pick((1, 1, 2))
-    channels, size = groups * maker.whole(1, 9), (maker.whole(1, 9), maker.whole(1, 9))
-    existing = [node for node in maker.values if len(node.shape) == 4 and node.dtype == "float32"]
-    if existing and maker.chance(0.7):
-        x = maker.pick(existing)
-        groups, channels = 1, x.shape[1]
-    else:
-        x = maker.leaf((maker.whole(1, 2), channels, *size), "float32")
-    filters = groups * maker.whole(1, 20)
-    kernel = (maker.whole(1, 3), maker.whole(1, 3))
-    w = maker.leaf((filters, channels // groups, *kernel), "float32")
-    return call("nn.conv2d", x, w, groups=groups, **_window(maker)), False
-
-
-def _window(maker: _Maker) -> dict[str, Any]:
-    return {
-        "strides": (maker.whole(1, 2), maker.whole(1, 2)),
-        "pads": tuple(maker.whole(0, 2) for _ in range(4)),
-        "dilations": (maker.whole(1, 2), maker.whole(1, 2)),
-    }
-
-
-def _pool(maker: _Maker) -> tuple[Expr, bool]:
-    op = maker.pick(_POOLS)
-    x = maker.operand(lambda node: len(node.shape) == 4 and 0 not in node.shape, FLOATS)
-    kernel = (maker.whole(1, 3), maker.whole(1, 3))
-    window = {**_window(maker), "pads": tuple(maker.whole(0, 1) for _ in range(4)), "dilations": (1, 1)}
-    return call(op, x, kernel=kernel, **window), op == "nn.max_pool"
-
-
-_DRAWS: tuple[Draw, ...] = (
-    _broadcasting, _broadcasting, _broadcasting, _compare, _where, _one, _one, _jump, _clip, _cast, _reduce, _reduce,
-    _softmax, _transpose, _reshape, _slice, _pad, _expand, _concat, _gather, _matmul, _conv, _pool,
-)  # fmt: skip
+def _from_sample(maker: _Maker, entry: Operator) -> Expr:
+    """An elementwise operator on operands that broadcast; any other as in its sample, on operands of these types."""
+    dtype, sample = maker.pick(list(_samples(entry).items()))
+    alike = all(arg.dtype == dtype for arg in sample.args)
+    if entry.fusion is Fusion.ELEMENTWISE and alike and REQUIRED not in entry.defaults.values():
+        x = maker.operand(lambda node: True, (dtype,))
+        args = [x, *(maker.like(x) for _ in sample.args[1:])]
+        if maker.chance(0.5):
+            args.reverse()
+        try:
+            return call(entry.name, *args)
+        except GraphError:  # its operands are not alike: as in the sample
+            pass
+    return call(entry.name, *(maker.typed(arg) for arg in sample.args), **sample.attrs)
 
 
 def random_graph(seed: int, nodes: int = 12) -> RandomGraph:
@@ -318,9 +196,9 @@ def random_graph(seed: int, nodes: int = 12) -> RandomGraph:
         if len(made) == nodes:
             break
         try:
-            node, keeps = maker.pick(_DRAWS)(maker)
+            node, keeps = _drawn(maker)
             value = _value(maker, node)
-            exact = keeps and all(arg in maker.exact or isinstance(arg, Constant) for arg in node.children)
+            exact = keeps and all(arg in maker.exactly or isinstance(arg, Constant) for arg in node.children)
             shaken = value if exact else _shaken(maker, node, value)
         except GraphError:
             continue

@@ -2,29 +2,49 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from .. import tensor as te
+from ..graph.chooser import Chooser
 from ..graph.dtypes import FLOATS, HALVES, NUMBERS
-from ..graph.ir import Array, Attrs, TensorType
-from ..graph.registry import NOT_LOWERED, REQUIRED, Fusion, TypeRule, register
-from .elementwise import NO_GRADIENT_YET, NOT_DIFFERENTIABLE
-from .integer import integer, require, require_dtype
-from .move import tuple_of_ints
+from ..graph.ir import Array, Attrs, Call, Expr, TensorType
+from ..graph.registry import REQUIRED, Accuracy, Anchor, Family, Fusion, Lowering, Operator, TypeRule, call, register
+from ..tensor import ir as tir
+from ..tensor.view import Builder, Index, NotLoweredError, View
+from .reasons import NO_GRADIENT_YET, NOT_DIFFERENTIABLE, NOT_LOWERED
+from .samples import sample_of
+from .type_rules import flag, integer, require, require_dtype, tuple_of_ints
+
+Reducer = Callable[..., te.Reduction]
 
 
-def _flag(attrs: Attrs, name: str) -> bool:
-    value = attrs[name]
-    require(isinstance(value, bool), f"{name} must be true or false, not {value!r}")
-    return bool(value)
-
-
-def _reduced(x: TensorType, axes: Sequence[int], keepdims: bool, dtype: str) -> TensorType:
+def _reduced_type(x: TensorType, axes: Sequence[int], keepdims: bool, dtype: str) -> TensorType:
     if keepdims:
         return TensorType(tuple(1 if i in axes else size for i, size in enumerate(x.shape)), dtype)
     return TensorType(tuple(size for i, size in enumerate(x.shape) if i not in axes), dtype)
+
+
+def reduced(builder: Builder, x: View, axes: tuple[int, ...], keepdims: bool, reducer: Reducer) -> View:
+    """``x`` combined along ``axes``, which stay as extent 1 with ``keepdims``."""
+    if not axes:
+        return x
+    extents = {axis: builder.axis(x.shape[axis], f"r{axis}") for axis in axes}
+    kept = tuple(axis for axis in range(len(x.shape)) if axis not in axes)
+    shape = tuple(x.shape[axis] for axis in kept)
+
+    def value(*index: tir.Expr) -> te.Reduction:
+        places: dict[int, tir.Expr] = {**dict(zip(kept, index, strict=True)), **extents}
+        return reducer(x[tuple(places[axis] for axis in range(len(x.shape)))], list(extents.values()))
+
+    result = builder.reduction(shape, value, "reduced")
+    if not keepdims:
+        return result
+    full = tuple(1 if axis in axes else size for axis, size in enumerate(x.shape))
+    return View(full, result.dtype, lambda index: result[tuple(index[axis] for axis in kept)])
 
 
 def _reduce_type(dtypes: tuple[str, ...]) -> TypeRule:
@@ -33,7 +53,7 @@ def _reduce_type(dtypes: tuple[str, ...]) -> TypeRule:
         require_dtype(x, "the input", *dtypes)
         fits = list(axes) == sorted(set(axes)) and all(0 <= axis < x.rank for axis in axes)
         require(fits, f"axes must be different axes of {x} in rising order, but are {axes}")
-        return _reduced(x, axes, _flag(attrs, "keepdims"), x.dtype)
+        return _reduced_type(x, axes, flag(attrs, "keepdims"), x.dtype)
 
     return rule
 
@@ -68,14 +88,69 @@ def _extreme(reduce: Callable[..., Any], largest: bool) -> Callable[..., Array]:
     return run
 
 
+def _reduce(reducer: Reducer) -> Lowering:
+    def rule(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+        x, axes, keepdims = operands[0], call.attr("axes"), call.attr("keepdims")
+        if x.dtype != "bool":
+            return reduced(builder, x, axes, keepdims, reducer)
+        bits = View(x.shape, "uint8", lambda index: x[index].astype("uint8"))
+        result = reduced(builder, bits, axes, keepdims, reducer)
+        return View(result.shape, "bool", lambda index: result[index].astype("bool"))
+
+    return rule
+
+
+def _lower_mean(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    x = operands[0]
+    if x.dtype not in tir.FLOATS:
+        raise NotLoweredError(f"the mean of {x.dtype}")
+    axes = call.attr("axes")
+    count = math.prod(x.shape[axis] for axis in axes)
+    total = reduced(builder, x, axes, call.attr("keepdims"), te.sum)
+    return View(call.shape, x.dtype, lambda index: total[index] / float(count))
+
+
+def _draw_reduce(name: str, dtypes: tuple[str, ...]) -> Callable[[Chooser], Expr]:
+    def draw(choose: Chooser) -> Expr:
+        x = choose.operand(lambda node: len(node.shape) > 0, dtypes)
+        axes = tuple(axis for axis in range(len(x.shape)) if choose.chance(0.5))
+        return call(name, x, axes=axes or (0,), keepdims=choose.chance(0.5))
+
+    return draw
+
+
+def _reduction(
+    name: str, dtypes: tuple[str, ...], numpy: Callable[..., Array], lower: Lowering, doc: str,
+    drawn: tuple[str, ...] = NUMBERS, accuracy: Accuracy = Accuracy.ROUNDED,
+) -> None:  # fmt: skip
+    """A reduction along the attribute ``axes``; random graphs have it of the types ``drawn``."""
+    register(Operator(
+        name, "x", family=Family.SOURCE, types=_reduce_type(dtypes), numpy=numpy, lower=lower,
+        defaults={"axes": REQUIRED, "keepdims": False}, gradient=NO_GRADIENT_YET, fusion=Fusion.REDUCTION,
+        anchor=Anchor.REDUCTION, accuracy=accuracy, sample=sample_of(name, (2, 3, 4), axes=(0, 2)),
+        draw=_draw_reduce(name, drawn), doc=doc,
+    ))  # fmt: skip
+
+
+_reduction("nn.reduce_sum", NUMBERS, _accumulated(np.sum), _reduce(te.sum), "Sum along axes; of nothing it is 0.")
+_reduction("nn.reduce_product", NUMBERS, _accumulated(np.prod), _reduce(te.product),
+           "Product along axes; of nothing it is 1.")  # fmt: skip
+_reduction("nn.reduce_mean", NUMBERS, _accumulated(_mean), _lower_mean, "Mean along axes; integers towards zero.",
+           drawn=FLOATS)  # fmt: skip
+_reduction("nn.reduce_max", ("bool", *NUMBERS), _extreme(np.max, True), _reduce(te.max),
+           "Largest along axes; of nothing -inf or least.", accuracy=Accuracy.EXACT)  # fmt: skip
+_reduction("nn.reduce_min", ("bool", *NUMBERS), _extreme(np.min, False), _reduce(te.min),
+           "Least along axes; of nothing inf or largest.", accuracy=Accuracy.EXACT)  # fmt: skip
+
+
 def _arg_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     x = operands[0]
     require_dtype(x, "the input", *NUMBERS)
     require(x.rank >= 1, "a scalar has no axis")
     axis = integer(attrs, "axis", 0, x.rank - 1)
     require(x.shape[axis] >= 1, f"axis {axis} of {x} is empty")
-    _flag(attrs, "last")
-    return _reduced(x, (axis,), _flag(attrs, "keepdims"), "int64")
+    flag(attrs, "last")
+    return _reduced_type(x, (axis,), flag(attrs, "keepdims"), "int64")
 
 
 def _arg(pick: Callable[..., Any]) -> Callable[..., Array]:
@@ -88,13 +163,49 @@ def _arg(pick: Callable[..., Any]) -> Callable[..., Array]:
     return run
 
 
+def _lower_arg(reducer: Reducer) -> Lowering:
+    """The extreme value first, then the least (or greatest) place at which it stands; not-a-number is extreme."""
+
+    def rule(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+        x, axis, last = operands[0], call.attr("axis"), call.attr("last")
+        extreme = reduced(builder, x, (axis,), True, reducer)
+        nowhere = tir.Const(-1 if last else x.shape[axis])
+
+        def place(index: Index) -> tir.Expr:
+            value = x[index]
+            found = value.eq(extreme[index_1(index, axis)])
+            return tir.select(found | value.ne(value) if x.dtype in tir.FLOATS else found, index[axis], nowhere)
+
+        places = View(x.shape, "int64", place)
+        return reduced(builder, places, (axis,), call.attr("keepdims"), te.max if last else te.min)
+
+    return rule
+
+
+def index_1(index: Index, axis: int) -> Index:
+    """The index with 0 along ``axis``."""
+    return (*index[:axis], tir.Const(0), *index[axis + 1 :])
+
+
+for _name, _pick, _reducer, _what, _attrs in (
+    ("nn.arg_max", np.argmax, te.max, "largest", {"axis": 1}),
+    ("nn.arg_min", np.argmin, te.min, "least", {"axis": 0, "keepdims": True, "last": True}),
+):
+    register(Operator(
+        _name, "x", family=Family.SOURCE, types=_arg_type, numpy=_arg(_pick), lower=_lower_arg(_reducer),
+        defaults={"axis": REQUIRED, "keepdims": False, "last": False}, gradient=NOT_DIFFERENTIABLE,
+        fusion=Fusion.REDUCTION, accuracy=Accuracy.JUMPS, sample=sample_of(_name, (3, 4), **_attrs),
+        doc=f"Index of the {_what} element along axis; of equal ones the first, or the last.",
+    ))  # fmt: skip
+
+
 def _cumulative_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     x = operands[0]
     require_dtype(x, "the input", *NUMBERS)
     require(x.rank >= 1, "a scalar has no axis")
     integer(attrs, "axis", 0, x.rank - 1)
-    _flag(attrs, "exclusive")
-    _flag(attrs, "reverse")
+    flag(attrs, "exclusive")
+    flag(attrs, "reverse")
     return x
 
 
@@ -111,30 +222,13 @@ def _cumulative(accumulate: Callable[..., Any], neutral: int) -> Callable[..., A
     return run
 
 
-def _reduction(name: str, dtypes: tuple[str, ...], meaning: Callable[..., Array], doc: str) -> None:
-    register(
-        name, "x", types=_reduce_type(dtypes), numpy=meaning, axes=REQUIRED, keepdims=False,
-        gradient=NO_GRADIENT_YET, lower=NOT_LOWERED, fusion=Fusion.REDUCTION, doc=doc,
-    )  # fmt: skip
-
-
-_reduction("nn.reduce_sum", NUMBERS, _accumulated(np.sum), "Sum along axes; of nothing it is 0.")
-_reduction("nn.reduce_product", NUMBERS, _accumulated(np.prod), "Product along axes; of nothing it is 1.")
-_reduction("nn.reduce_mean", NUMBERS, _accumulated(_mean), "Mean along axes; integers towards zero.")
-_reduction("nn.reduce_max", ("bool", *NUMBERS), _extreme(np.max, True), "Largest along axes; of nothing -inf or least.")
-_reduction("nn.reduce_min", ("bool", *NUMBERS), _extreme(np.min, False), "Least along axes; of nothing inf or largest.")
-
-for _name, _pick, _what in (("nn.arg_max", np.argmax, "largest"), ("nn.arg_min", np.argmin, "least")):
-    register(
-        _name, "x", types=_arg_type, numpy=_arg(_pick), axis=REQUIRED, keepdims=False, last=False,
-        gradient=NOT_DIFFERENTIABLE, lower=NOT_LOWERED, fusion=Fusion.REDUCTION,
-        doc=f"Index of the {_what} element along axis; of equal ones the first, or the last.",
-    )  # fmt: skip
-for _name, _accumulate, _neutral, _what in (
-    ("nn.cumulative_sum", np.cumsum, 0, "Sums"), ("nn.cumulative_product", np.cumprod, 1, "Products"),
-):  # fmt: skip
-    register(
-        _name, "x", types=_cumulative_type, numpy=_cumulative(_accumulate, _neutral), axis=REQUIRED, exclusive=False,
-        reverse=False, gradient=NO_GRADIENT_YET, lower=NOT_LOWERED, fusion=Fusion.OPAQUE,
+for _name, _accumulate, _neutral, _what, _attrs in (
+    ("nn.cumulative_sum", np.cumsum, 0, "Sums", {"axis": 0, "reverse": True}),
+    ("nn.cumulative_product", np.cumprod, 1, "Products", {"axis": 1, "exclusive": True}),
+):
+    register(Operator(
+        _name, "x", family=Family.SOURCE, types=_cumulative_type, numpy=_cumulative(_accumulate, _neutral),
+        defaults={"axis": REQUIRED, "exclusive": False, "reverse": False}, gradient=NO_GRADIENT_YET, lower=NOT_LOWERED,
+        fusion=Fusion.OPAQUE, sample=sample_of(_name, (3, 4), **_attrs),
         doc=f"{_what} of the elements up to each one along axis; exclusive: without itself; reverse: from the end.",
-    )  # fmt: skip
+    ))  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..graph import Array, Call, Constant, Expr, Span, call
+from ..graph import Anchor, Array, Call, Constant, Expr, Family, Span, call, operator_of
 from ..graph.visit import respan
 from ..operators.numerics import quantise_multiplier
 from .integer_form import Affine, After, Float64, Integers, Joined, Real, Refusal, Sum, as_affine
@@ -49,7 +49,8 @@ def quantised(x: Real, scale: float, zero_point: int, span: Span) -> Expr | Refu
 
 def _named(q: Expr, span: Span) -> Expr:
     """A move or a pooling as the producer of the quantise node's tensor, whose integers it has."""
-    if isinstance(q, Call) and q.op in ("max_pool", "reshape", "transpose", "pad", "concat"):
+    entry = operator_of(q)
+    if entry is not None and (entry.family is Family.MOVE or entry.anchor is Anchor.POOL):
         return respan(q, Span(q.span.merged(span).nodes, span.tensor))
     return q
 

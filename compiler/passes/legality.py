@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..graph import Call, Function, GraphError, Module, TensorType, Tuple, calls, operators
-
-_ALL = frozenset(entry.name for entry in operators())
-_FLOAT = frozenset(name for name in _ALL if name.startswith("nn."))
-_PACKED = frozenset(name for name in _ALL if name.startswith("packed_")) | {"pack", "unpack"}
-_MOVES = frozenset({"reshape", "transpose", "concat", "pad"})
-_SOURCE_MOVES = _MOVES | {
-    "slice", "expand", "dilate", "gather", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd", "top_k",
-}
-_INTEGER = frozenset({
-    "conv2d", "max_pool", "sum_pool", "requantise", "multiply", "multiply_immediate", "subtract_immediate",
-    "multiply_accumulate",
-})  # fmt: skip
+from ..graph import Call, Family, Function, GraphError, Module, TensorType, Tuple, calls, operator
 
 
 @dataclass(frozen=True)
@@ -24,18 +12,20 @@ class Stage:
     """What is legal: operators in ``main`` outside functions, operators in primitive functions, kinds of functions."""
 
     name: str
-    operators: frozenset[str]
-    primitive_operators: frozenset[str]
+    families: frozenset[Family]
+    primitive_families: frozenset[Family]
     host_functions: bool
 
 
 STAGES: dict[str, Stage] = {
     stage.name: stage
     for stage in (
-        Stage("source", _FLOAT | _SOURCE_MOVES | {"quantise", "dequantise"}, frozenset(), False),
-        Stage("integer", _INTEGER | _MOVES, frozenset(), True),
-        Stage("fused", _MOVES, _INTEGER, True),
-        Stage("packed", frozenset(), _PACKED - {"pack", "unpack"}, True),
+        Stage("source", frozenset({Family.SOURCE, Family.INDEX, Family.MOVE, Family.QUANTISE}), frozenset(), False),
+        Stage("integer", frozenset({Family.INTEGER, Family.MOVE}), frozenset(), True),
+        Stage("fused", frozenset({Family.MOVE}), frozenset({Family.INTEGER}), True),
+        Stage("packed", frozenset(), frozenset({Family.PACKED}), True),
+        Stage("host", frozenset(), frozenset(), True),
+        Stage("operators", frozenset(Family) - {Family.PACKED}, frozenset(), False),
     )
 }
 
@@ -49,14 +39,14 @@ def check_stage(module: Module, stage: str = "") -> None:
     for node in calls(module.main.body):
         if isinstance(node.op, Function):
             _check_function(node, node.op, table)
-        elif node.op not in table.operators:
+        elif operator(node.op, node.span).family not in table.families:
             raise GraphError(f"{node.op} is not legal at stage {stage!r}", at=node.span)
 
 
 def _check_function(node: Call, function: Function, table: Stage) -> None:
     if function.is_primitive:
         for inner in calls(function.body):
-            if isinstance(inner.op, Function) or inner.op not in table.primitive_operators:
+            if isinstance(inner.op, Function) or operator(inner.op).family not in table.primitive_families:
                 raise GraphError(
                     f"{inner.op} is not legal in the primitive function {function.name!r} at stage {table.name!r}",
                     at=inner.span,

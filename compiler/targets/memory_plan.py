@@ -13,15 +13,15 @@ ALIGNMENT = 64
 class Lifetime:
     """A tensor of ``nbytes`` that is written at time ``first`` and read for the last time at ``last``.
 
-    ``over``: another tensor, of as many bytes, in the place of which it is written while that is read for the last
-    time; empty if it has a place of its own.
+    ``reuses``: a tensor of equal size whose bytes this one reuses; both are alive only at the time that writes it.
+    Empty if it has a place of its own.
     """
 
     name: str
     nbytes: int
     first: int
     last: int
-    over: str = ""
+    reuses: str = ""
 
 
 def aligned(nbytes: int) -> int:
@@ -62,12 +62,12 @@ def most_alive(lifetimes: Iterable[Lifetime]) -> int:
 
 def place_owners(lifetimes: Iterable[Lifetime]) -> dict[str, str]:
     """For each tensor the one that its place was made for: itself, or the first of those written over each other."""
-    over = {tensor.name: tensor.over for tensor in lifetimes}
+    reused = {tensor.name: tensor.reuses for tensor in lifetimes}
     owners: dict[str, str] = {}
-    for name in over:
+    for name in reused:
         owner = name
-        while over[owner]:
-            owner = over[owner]
+        while reused[owner]:
+            owner = reused[owner]
         owners[name] = owner
     return owners
 

@@ -21,6 +21,9 @@ NUMPY_TYPES: dict[DType, type[Any]] = {
     "bfloat16": ml_dtypes.bfloat16,
 }
 
+ITEM_BYTES: dict[DType, int] = {dtype: np.dtype(kind).itemsize for dtype, kind in NUMPY_TYPES.items()}
+"""Bytes of an element in memory."""
+
 FUNCTION_VALUES: dict[str, Callable[..., Any]] = {
     "exp": np.exp,
     "log": np.log,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from .errors import IRError
 from .ir import (
@@ -56,8 +57,12 @@ _BLOCK_KINDS: dict[str, BlockKind] = {
 }
 
 
-def parse(text: str, intrinsics: Mapping[str, TensorIntrinsic] | None = None) -> PrimFunc:
-    """The function that ``function_text`` printed. Intrinsics are found by name in ``intrinsics``.
+Resolve: TypeAlias = Callable[[str], TensorIntrinsic]
+"""Gives the intrinsic of a name; IRError if there is none."""
+
+
+def parse(text: str, intrinsics: Mapping[str, TensorIntrinsic] | Resolve | None = None) -> PrimFunc:
+    """The function that ``function_text`` printed. Intrinsics are looked up by name in ``intrinsics``.
 
     IRError, with the line, if the text is not of that form.
     """
@@ -65,6 +70,8 @@ def parse(text: str, intrinsics: Mapping[str, TensorIntrinsic] | None = None) ->
         module = ast.parse(text)
     except SyntaxError as error:
         raise IRError(f"not the text of a function: {error.msg}", at=f"line {error.lineno}") from error
+    except (ValueError, RecursionError, MemoryError) as error:  # a zero byte; nests that are too deep
+        raise IRError(f"not the text of a function: {error}") from error
     match module.body:
         case [ast.FunctionDef() as node]:
             return _Parser(intrinsics or {}).function(node)
@@ -74,7 +81,7 @@ def parse(text: str, intrinsics: Mapping[str, TensorIntrinsic] | None = None) ->
 class _Parser:
     """Holds the buffers that are in scope."""
 
-    def __init__(self, intrinsics: Mapping[str, TensorIntrinsic]) -> None:
+    def __init__(self, intrinsics: Mapping[str, TensorIntrinsic] | Resolve) -> None:
         self.intrinsics = intrinsics
         self.buffers: dict[str, Buffer] = {}
 
@@ -168,9 +175,7 @@ class _Parser:
         raise _error(node, "a store must be buffer[indices] = value")
 
     def _call(self, name: str, call: ast.Call) -> IntrinsicCall:
-        if name not in self.intrinsics:
-            raise _error(call, f"intrinsic {name!r} is not among those given")
-        intrinsic = self.intrinsics[name]
+        intrinsic = self._intrinsic(name, call)
         given = {keyword.arg: keyword.value for keyword in call.keywords}
         match call.args:
             case [ast.Constant(value=str(block))]:
@@ -191,6 +196,16 @@ class _Parser:
             init=_variables(given["init"]) if "init" in given else None,
             init_value=init_value if isinstance(init_value, Const) else None,
         )
+
+    def _intrinsic(self, name: str, call: ast.Call) -> TensorIntrinsic:
+        if not callable(self.intrinsics):
+            if name not in self.intrinsics:
+                raise _error(call, f"intrinsic {name!r} is not among those given")
+            return self.intrinsics[name]
+        try:
+            return self.intrinsics(name)
+        except IRError as error:
+            raise IRError(error.message, at=f"line {call.lineno}", hint=error.hint) from None
 
     def _region(self, node: ast.expr) -> Region:
         match node:

@@ -8,9 +8,9 @@ import numpy as np
 import onnxruntime
 import pytest
 import weft
-from weft.compiler.compiled import CompiledModel
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import evaluate
+from weft.compiler.model import CompiledModel
 from weft.examples.digits.data import split_digits
 
 MODEL = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
@@ -44,8 +44,8 @@ def test_rtl_equals_fsim_and_the_graph(pynq: CompiledModel, images: np.ndarray) 
 
 def test_the_whole_network_is_one_program(pynq: CompiledModel) -> None:
     kinds = [type(step).__name__ for step in pynq.steps]
-    assert kinds.count("AccelStep") == 1
-    assert all(layer.reason for layer in pynq.layers if layer.placement == "host")
+    assert kinds.count("CoreStep") == 1
+    assert all(layer.reason for layer in pynq.layers if layer.device != "core")
 
 
 @pytest.mark.parametrize("vthreads", [1, 3])

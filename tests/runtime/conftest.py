@@ -4,8 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from weft.compiler.compiled import AccelStep, CompiledModel, ConstantSegment, HostStep, Layer, TensorSlot
 from weft.compiler.graph import Attrs, Constant, Function, TensorType, Var, call
+from weft.compiler.model import (
+    CompiledModel,
+    ConstantSegment,
+    CorePart,
+    CoreStep,
+    HostProgram,
+    HostStep,
+    Layer,
+    NumpyStep,
+    Place,
+    TensorSlot,
+    TensorSpec,
+)
 from weft.hw import isa
 from weft.hw.config import TINY
 from weft.hw.isa import Engine, Scratchpad, VectorOp
@@ -35,19 +47,39 @@ def model() -> CompiledModel:
     quantise = Function((x,), call("quantise", x, scale, zero), Attrs({"name": "quantise", "host": "float32"}))
     dequantise = Function((r,), call("dequantise", r, scale, zero), Attrs({"name": "dequantise", "host": "float32"}))
     numbers = np.zeros(len(add_one_program()), np.int32)
+    first, last = host_step(quantise, "x", "q", 0), host_step(dequantise, "r", "y", 2)
+    add = Layer("add", ("Add_0",), "elementwise", "core", "r", SHAPE, 0, bytes_loaded=24, bytes_stored=24)
+    slots = {"q": TensorSlot("q", 0, SHAPE, "int8"), "r": TensorSlot("r", 64, SHAPE, "int8")}
     return CompiledModel(
         name="add_one",
-        config=TINY,
-        window_bytes=1024,
-        slots={"q": TensorSlot("q", 0, SHAPE, "int8"), "r": TensorSlot("r", 64, SHAPE, "int8")},
-        constants=(ConstantSegment("unused", 512, np.arange(16, dtype=np.uint8)),),
-        steps=(
-            HostStep(quantise, ("x",), ("q",), "float32"),
-            AccelStep(program, 256, ("q",), ("r",), numbers, numbers),
-            HostStep(dequantise, ("r",), ("y",), "float32"),
-        ),
-        layers=(Layer("add", ("Add_0",), "elementwise", "accel", "", "r", SHAPE, 0, 24, 24),),
-        inputs=(TensorSlot("x", 0, SHAPE, "float32"),),
-        outputs=(TensorSlot("y", 0, SHAPE, "float32"),),
+        target="accel",
+        inputs=(TensorSpec("x", SHAPE, "float32"),),
+        outputs=(TensorSpec("y", SHAPE, "float32"),),
+        steps=(first, CoreStep(program, 256, ("q",), ("r",), numbers, numbers), last),
+        layers=(*first.program.layers, add, *last.program.layers),
+        core=CorePart(TINY, 1024, slots, (ConstantSegment("unused", 512, np.arange(16, dtype=np.uint8)),)),
         statistics={"instructions": len(numbers)},
     )
+
+
+def host_step(function: Function, source: str, target: str, first_layer: int) -> HostStep:
+    """A function of one operand that NumPy runs."""
+    kind, result = function.params[0].type, function.body.tensor_type
+    layer = Layer(function.name, (), "numpy", "numpy", target, SHAPE, 0, reason="float32")
+    program = HostProgram(
+        inputs=(TensorSpec(source, SHAPE, kind.dtype),),
+        outputs=(TensorSpec(target, SHAPE, result.dtype),),
+        kernels=(),
+        steps=(
+            NumpyStep(
+                function, (Place("input", 0, 0, SHAPE, kind.dtype),), (Place("output", 0, 0, SHAPE, result.dtype),), 0
+            ),
+        ),
+        layers=(layer,),
+        constants=np.zeros(0, np.uint8),
+        arena_bytes=0,
+        memory=(),
+        threads=1,
+        processor="any",
+    )
+    return HostStep(program, (source,), (target,), first_layer)

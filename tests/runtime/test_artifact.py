@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from weft.compiler.compiled import CompiledModel
+from weft.compiler.model import CompiledModel
 from weft.hw.config import PYNQ
 from weft.runtime.artifact import load, save
 from weft.runtime.errors import ArtifactError
@@ -42,7 +42,7 @@ def as_data(model: CompiledModel) -> Any:
     steps = [
         [getattr(value, "tolist", lambda value=value: value)() for value in vars(step).values()] for step in model.steps
     ]
-    constants = [(item.name, item.offset, item.data.tolist()) for item in model.constants]
+    constants = [(item.name, item.offset, item.data.tolist()) for item in model.core.constants]
     return replace(model, steps=(), constants=()), steps, constants
 
 

@@ -41,18 +41,18 @@ def inputs(n: int, m: int, seed: int = 0) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def module() -> weft.SymbolicCpuModule:
+def module() -> weft.OpenModule:
     return weft.load(weft.compile(MODEL, target="cpu"), kept=2)
 
 
 @settings(max_examples=6, deadline=None)
 @given(n=st.integers(0, 5), m=st.integers(0, 3), seed=st.integers(0, 1000))
 def test_any_size_gives_what_a_model_of_that_size_gives(
-    module: weft.SymbolicCpuModule, n: int, m: int, seed: int
+    module: weft.OpenModule, n: int, m: int, seed: int
 ) -> None:
     values = inputs(n, m, seed)
     fixed = weft.compile(MODEL, target="cpu", shapes={name: value.shape for name, value in values.items()})
-    assert isinstance(fixed, weft.CpuModel)
+    assert isinstance(fixed, weft.CompiledModel)
     expected = weft.load(fixed).run(values)
     found = module.run(values)
     for name, array in expected.items():
@@ -76,7 +76,7 @@ def test_a_size_is_compiled_once_and_the_last_ones_are_kept() -> None:
         weft.load(module.model, kept=0)
 
 
-def test_results_go_where_they_are_wanted(module: weft.SymbolicCpuModule) -> None:
+def test_results_go_where_they_are_wanted(module: weft.OpenModule) -> None:
     place = np.empty((2, 145), np.float32)
     assert module.run(inputs(2, 1), {"y": place})["y"] is place
 
@@ -103,7 +103,7 @@ def test_shapes_that_are_given_at_compilation_fix_their_symbols() -> None:
         ({"other": np.zeros(1)}, r"^the model has no input 'other'; hint: its inputs: image, more$"),
     ],
 )
-def test_inputs_that_do_not_fit(module: weft.SymbolicCpuModule, changed: dict[str, Any], message: str) -> None:
+def test_inputs_that_do_not_fit(module: weft.OpenModule, changed: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         module.run({**inputs(2, 1), **changed})
     with pytest.raises(InputError, match=r"^input 'more' is missing$"):

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from weft.compiler.compiled import AccelStep, CompiledModel
+import weft
+from weft.compiler.model import CompiledModel, CoreStep
 from weft.hw import isa
 from weft.hw.config import PYNQ, TINY
-from weft.runtime.device import DEVICES, Device, FsimDevice, NullDevice, RtlDevice, open_device
+from weft.runtime.device import Device, FsimDevice, NullDevice, RtlDevice, open_device
 from weft.runtime.errors import CoreFaultError, DeviceError, InputError
-from weft.runtime.module import load
 from weft.runtime.trace import layer_cycles, write_trace
 
 from .conftest import SHAPE
@@ -26,27 +26,27 @@ def expected(x: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("device", ["fsim", "rtl"])
 def test_every_device_gives_the_same_integers(model: CompiledModel, device: str) -> None:
-    module = load(model, device)
+    module = weft.load(model, device)
     for scale in (1.0, 0.1, -1.0):
         np.testing.assert_array_equal(module.run({"x": X * np.float32(scale)})["y"], expected(X * np.float32(scale)))
 
 
 def test_one_input_needs_no_name(model: CompiledModel) -> None:
-    np.testing.assert_array_equal(load(model).run(X)["y"], expected(X))
+    np.testing.assert_array_equal(weft.load(model).run(X)["y"], expected(X))
 
 
 def test_null_moves_bytes_and_runs_nothing(model: CompiledModel) -> None:
-    assert not load(model, "null").run(X)["y"].any()
+    assert not weft.load(model, "null").run(X)["y"].any()
 
 
 def test_every_value_can_be_kept(model: CompiledModel) -> None:
-    values = load(model).run(X, keep=True)
+    values = weft.load(model).run(X, keep=True)
     assert {"x", "q", "r", "y"} <= set(values)
     np.testing.assert_array_equal(values["r"], values["q"] + np.int8(1))
 
 
 def test_rtl_accounts_for_every_cycle(model: CompiledModel) -> None:
-    module = load(model, "rtl")
+    module = weft.load(model, "rtl")
     module.run(X, trace=True)
     assert module.cycles is not None
     assert sum(layer_cycles(module)) == module.cycles
@@ -55,7 +55,7 @@ def test_rtl_accounts_for_every_cycle(model: CompiledModel) -> None:
 
 
 def test_a_trace_names_node_and_instruction(model: CompiledModel, tmp_path_factory: pytest.TempPathFactory) -> None:
-    module = load(model, "rtl")
+    module = weft.load(model, "rtl")
     module.run(X, trace=True)
     path = tmp_path_factory.mktemp("trace") / "run.perfetto.json"
     assert write_trace(module, path) > 4
@@ -66,7 +66,7 @@ def test_a_trace_names_node_and_instruction(model: CompiledModel, tmp_path_facto
 
 
 def test_a_device_without_time_has_no_trace(model: CompiledModel) -> None:
-    module = load(model, "null")
+    module = weft.load(model, "null")
     module.run(X, trace=True)
     message = (
         "the last run on device 'null' recorded no trace; "
@@ -78,7 +78,7 @@ def test_a_device_without_time_has_no_trace(model: CompiledModel) -> None:
 
 def test_devices_say_whether_they_have_time(model: CompiledModel) -> None:
     devices = [NullDevice(TINY), FsimDevice(TINY), FsimDevice(TINY, timing=False), RtlDevice(TINY)]
-    modules = [load(model, device) for device in devices]
+    modules = [weft.load(model, device) for device in devices]
     for module in modules:
         module.run(X)
     assert [device.has_time for device in devices] == [module.cycles is not None for module in modules]
@@ -88,21 +88,21 @@ def test_devices_say_whether_they_have_time(model: CompiledModel) -> None:
 @pytest.mark.parametrize("device", ["fsim", "rtl"])
 def test_a_fault_names_the_instruction_and_the_device_lives_on(model: CompiledModel, device: str) -> None:
     target = open_device(device, TINY)
-    step = next(step for step in model.steps if isinstance(step, AccelStep))
+    step = next(step for step in model.steps if isinstance(step, CoreStep))
     broken = step.program.copy()
     broken[2 * 16 : 3 * 16] = isa.assemble(
         TINY, [isa.Load(scratchpad=isa.Scratchpad.INP, index=0, offset=4096, rows=1, columns=1)]
     )
     bad = replace(model, steps=tuple(replace(s, program=broken) if s is step else s for s in model.steps))
     with pytest.raises(CoreFaultError, match="WINDOW fault, engine 'load', instruction 2"):
-        load(bad, target).run(X)
-    np.testing.assert_array_equal(load(model, target).run(X)["y"], expected(X))
+        weft.load(bad, target).run(X)
+    np.testing.assert_array_equal(weft.load(model, target).run(X)["y"], expected(X))
 
 
 @pytest.mark.parametrize("device", ["fsim", "rtl"])
 def test_a_flipped_bit_of_the_program_is_reported_and_the_next_run_is_right(model: CompiledModel, device: str) -> None:
-    module = load(model, device)
-    step = next(step for step in model.steps if isinstance(step, AccelStep))
+    module = weft.load(model, device)
+    step = next(step for step in model.steps if isinstance(step, CoreStep))
     module.device.memory()[step.program_offset + 16 + 5] ^= 1 << 3
     with pytest.raises(CoreFaultError, match="CORRUPT fault, engine 'fetch', instruction 1"):
         module.run(X)
@@ -122,12 +122,12 @@ def test_a_flipped_bit_of_the_program_is_reported_and_the_next_run_is_right(mode
 )  # fmt: skip
 def test_data_that_does_not_fit_is_refused(model: CompiledModel, inputs: dict[str, np.ndarray], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        load(model, "null").run(inputs)
+        weft.load(model, "null").run(inputs)
 
 
 def test_a_model_for_another_core_is_refused(model: CompiledModel) -> None:
     with pytest.raises(InputError, match="compiled for 'tiny', but the device is a 'pynq'; hint: compile for 'pynq'"):
-        load(model, NullDevice(PYNQ))
+        weft.load(model, NullDevice(PYNQ))
 
 
 def test_an_unknown_device_lists_the_known_ones() -> None:
@@ -135,7 +135,7 @@ def test_an_unknown_device_lists_the_known_ones() -> None:
         open_device("fpga", TINY)
 
 
-@pytest.mark.parametrize("kind", DEVICES.values(), ids=DEVICES)
+@pytest.mark.parametrize("kind", [NullDevice, FsimDevice, RtlDevice])
 def test_memory_outside_the_window_is_refused(kind: type[Device]) -> None:
     device = kind(TINY)
     device.allocate(128)
@@ -148,4 +148,4 @@ def test_memory_outside_the_window_is_refused(kind: type[Device]) -> None:
 
 
 def test_races_are_found_when_asked(model: CompiledModel) -> None:
-    np.testing.assert_array_equal(load(model, FsimDevice(TINY, check_races=True)).run(X)["y"], expected(X))
+    np.testing.assert_array_equal(weft.load(model, FsimDevice(TINY, check_races=True)).run(X)["y"], expected(X))

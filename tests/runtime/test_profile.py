@@ -12,19 +12,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import weft
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 from typer.testing import CliRunner
 from weft.cli import app
-from weft.compiler.compile import compile_model
-from weft.compiler.compiled import AccelStep, CompiledModel
+from weft.compiler.model import CompiledModel, CoreStep
 from weft.hw.config import PYNQ
 from weft.hw.isa import Engine, Opcode
 from weft.runtime import profile_whatif
 from weft.runtime.artifact import save
 from weft.runtime.errors import DeviceError
-from weft.runtime.module import StepRun, load
+from weft.runtime.module import StepRun
 from weft.runtime.profile import Bounds, LayerProfile, Profile, memory_cycles, profile
 from weft.runtime.profile_cycles import KINDS, Cause, ProgramCycles, Runs, totals
 from weft.runtime.profile_report import bound_table, cause_table, gemm_table, outcome_table
@@ -58,7 +58,7 @@ def made_run(
     program = np.zeros((len(layers), 16), np.uint8)
     program[:, 0] = opcodes
     numbers = np.array(layers, np.int32)
-    step = AccelStep(program.reshape(-1), 0, (), (), numbers, np.zeros_like(numbers))
+    step = CoreStep(program.reshape(-1), 0, (), (), numbers, np.zeros_like(numbers))
     return StepRun(step, RunResult(cycles, None, 0, 0, trace=trace))
 
 
@@ -171,7 +171,7 @@ def test_the_verdict_names_the_bound_or_the_greatest_loss(
 
 @pytest.fixture(scope="module")
 def compiled() -> CompiledModel:
-    return compile_model(DIGITS, PYNQ)
+    return weft.compile(DIGITS, PYNQ)
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +192,7 @@ def test_every_cycle_of_a_network_is_in_one_layer_and_one_cause(compiled: Compil
 
 
 def test_layers_have_the_cycles_of_the_layer_table(compiled: CompiledModel) -> None:
-    module = load(compiled, "rtl")
+    module = weft.load(compiled, "rtl")
     slot = compiled.inputs[0]
     module.run(np.zeros(slot.shape, slot.dtype), trace=True)
     found = profile(compiled, module.runs, "rtl")

@@ -13,7 +13,7 @@ from weft.runtime.report_cpu import cpu_table, fusion_table
 
 
 @pytest.fixture(scope="module")
-def model() -> weft.CpuModel:
+def model() -> weft.CompiledModel:
     """A convolution with a swish behind it; a sum over its image is a second output."""
     x = Var("x", TensorType((1, 16, 4, 4), "float32"))  # 1,024 bytes
     weights = Constant(np.ones((16, 16, 1, 1), np.float32))
@@ -32,7 +32,7 @@ def text(table: object) -> str:
     return captured.get()
 
 
-def test_statistics_count_what_fusion_saves(model: weft.CpuModel) -> None:
+def test_statistics_count_what_fusion_saves(model: weft.CompiledModel) -> None:
     swish = 1024 * 3 + 1024 * 2  # the sums: a write and two reads; their sigmoid: a write and a read
     total = 64 * 2
     assert [layer.saved_bytes for layer in model.layers if layer.operators] == [swish, total]
@@ -40,7 +40,7 @@ def test_statistics_count_what_fusion_saves(model: weft.CpuModel) -> None:
     assert model.statistics["fused_groups"] == 2
 
 
-def test_the_table_of_fusion_names_what_is_fused_and_what_is_not_and_why(model: weft.CpuModel) -> None:
+def test_the_table_of_fusion_names_what_is_fused_and_what_is_not_and_why(model: weft.CompiledModel) -> None:
     lines = [" ".join(line.split()) for line in text(fusion_table(model)).splitlines()]
     assert "conv nn.conv2d + nn.sigmoid + nn.multiply 5,120" in lines
     assert ("total nn.reduce_sum + nn.multiply 128 nn.multiply of swish: nn.reduce_sum stands first in its kernel"
@@ -48,7 +48,7 @@ def test_the_table_of_fusion_names_what_is_fused_and_what_is_not_and_why(model: 
     assert "2 of 2 kernels are fused, which saves 5,248 bytes of memory traffic in a run" in lines
 
 
-def test_the_table_of_placement_has_a_row_for_every_kernel(model: weft.CpuModel) -> None:
+def test_the_table_of_placement_has_a_row_for_every_kernel(model: weft.CompiledModel) -> None:
     shown = text(cpu_table(model))
     assert all(layer.name in shown for layer in model.layers)
     assert "4,096" in shown

@@ -18,8 +18,9 @@ from typing import Any
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from ...graph import Attrs, Call, Constant, Expr, Function, Module, Span, TensorType, Tuple, Var, topological_order
+from ...graph import Attrs, Call, Constant, Expr, Function, Module, Span, TensorType, Tuple, Var, calls
 from ...graph.dtypes import DTYPES
+from ...graph.registry import operator_of
 from ..errors import ModelError
 from . import (
     activation,
@@ -270,13 +271,11 @@ def _captured(node: onnx.NodeProto) -> list[str]:
 
 def _require_quantised(module: Module) -> None:
     """Refuse a convolution or a matrix product whose weights are floating point."""
-    products: list[Any] = [
-        node
-        for node in topological_order(module.main.body)
-        if isinstance(node, Call) and node.op in ("nn.conv2d", "nn.conv3d", "nn.dense")
-    ]
-    for node in products:
-        match node.args[1]:
+    for node in calls(module.main.body):
+        entry = operator_of(node)
+        if entry is None or entry.weights is None:
+            continue
+        match node.args[entry.weights]:
             case Call(op="dequantise", args=(Constant() | Call(op="quantise"), _, _)):
                 continue
         raise ModelError(

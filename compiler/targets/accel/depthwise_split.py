@@ -13,9 +13,9 @@ from math import prod
 from ....hw.config import CoreConfig
 from ...graph import Array, Call, Constant, Expr, Function, TensorType, Var, call
 from ...graph.visit import topological_order
-from ...operators import packed_layout
-from ...operators.packed_layout import Blocks, blocks_of
+from . import packed_layout
 from .lower import Kernel, lower_function
+from .packed_layout import Blocks, blocks_of
 from .tiling import Problem, Work, tilings, work_of
 
 NOT_OVERLAPPED = 0.1

@@ -16,11 +16,11 @@ from functools import cache
 
 from ....hw.config import CoreConfig
 from ....hw.isa import CLAMP_BITS, IMMEDIATE_BITS, Engine, Scratchpad, VectorOp
+from ...operators.integer import requantised
 from ...tensor.intrinsic import scalar, tensor_intrinsic, tile
 from ...tensor.ir import (
     Buffer,
     Cast,
-    Const,
     DType,
     Expr,
     Operand,
@@ -29,7 +29,6 @@ from ...tensor.ir import (
     Store,
     TensorIntrinsic,
     Var,
-    clamp,
     maximum,
     minimum,
     select,
@@ -305,11 +304,7 @@ def requantises(config: CoreConfig) -> list[TensorIntrinsic]:
     def formula(
         a: Expr, bias: Expr, multiplier: Expr, shift: Expr, zero_point: Expr, low: Expr, high: Expr, *left: Expr
     ) -> Expr:
-        product = (a + bias).astype("int64") * multiplier.astype("int64")
-        amount = shift.astype("int64")
-        value = (product + (Const(1) << (amount - 1))) >> amount
-        value = clamp(value + zero_point, low, high)
-        return value << left[0] if left else value
+        return requantised(a, bias, multiplier, shift, zero_point, low, high, *left)
 
     found = []
     for to_out in (False, True):

@@ -12,8 +12,9 @@ from functools import cached_property
 from itertools import product
 
 from ....hw.config import CoreConfig
+from .builder import Window
 from .intrinsics import scratchpad_depth
-from .lower import Kernel, Window
+from .lower import Kernel
 from .scratchpads import has_zones_in_turn
 
 AXES = ("no", "cd", "y", "x")

@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import llvmlite.binding as llvm
 
 from ..errors import CompileError
-
-llvm.initialize_all_targets()
-llvm.initialize_all_asmprinters()
-
-
-@dataclass(frozen=True)
-class FusionLimits:
-    """How far operators are made one kernel.
-
-    ``depth``: operators of a kernel. Time to compile grows with it, while all that a cut costs is one tensor written
-    and read.
-    ``input_bytes``: bytes of the tensors that a kernel reads, constants apart. They are all alive while it runs, so
-    this bounds what fusion may add to a model's memory. An operator that reads more by itself is not refused.
-    ``recompute_intensity``: arithmetic operations that may be repeated for each byte of memory traffic that is saved,
-    where a value is used more than once in a kernel and so is computed at each use.
-    """
-
-    depth: int = 32
-    input_bytes: int = 256 << 20
-    recompute_intensity: float = 4.0
+from ..loops.fusion import FusionLimits
 
 
 @dataclass(frozen=True)
@@ -43,7 +24,7 @@ class CpuTarget:
     vector_bytes: int
     registers: int
     dot_product: bool
-    fusion: FusionLimits = FusionLimits()
+    fusion: FusionLimits = field(default_factory=FusionLimits)
 
     @property
     def float_lanes(self) -> int:
@@ -51,16 +32,9 @@ class CpuTarget:
         return self.vector_bytes // 4
 
     @property
-    def key(self) -> str:
-        """All that the machine code depends on besides the program."""
-        return f"{self.triple} {self.cpu} {self.features} llvm{'.'.join(map(str, llvm.llvm_version_info))}"
-
-    def machine(self) -> llvm.TargetMachine:
-        """LLVM's code generator for this processor."""
-        found = llvm.Target.from_triple(self.triple)
-        return found.create_target_machine(
-            cpu=self.cpu, features=self.features, opt=3, reloc="pic", codemodel="default"
-        )
+    def name(self) -> str:
+        """Triple, name and features."""
+        return f"{self.triple} {self.cpu} {self.features}"
 
 
 def host_target() -> CpuTarget:

@@ -7,42 +7,36 @@ from math import prod
 
 from ... import tensor as te
 from ...tensor.errors import ScheduleError
-from ...tensor.ir import Block, Buffer, Const, Expr, Load, PrimFunc, Var
-from ...tensor.simplify import Linear, linear_form
-from ...tensor.tree import find_block, find_buffer, find_loop, simplify_tree
+from ...tensor.ir import Block, Load, Var
+from ...tensor.tree import find_block, find_buffer
 from ...tensor.visitor import free_vars, walk_exprs
-from .intrinsics import REGISTER, interleaved, transposed_tile
-from .llvm.combine import ANY_ORDER
+from ..loops.nests import (
+    ANY_ORDER,
+    REGISTER,
+    extent_of,
+    largest_divisor,
+    own_loops,
+    position_of,
+    split_loops,
+    tidy,
+    unroll_lanes,
+)
+from .intrinsics import interleaved, transposed_tile
 
 SHORTEST_ROW = 8
 """Elements that are combined by lanes, at least."""
 
 SQUARES = (8, 4)
-"""Sizes of squares that are transposed in registers: all processors have as many."""
+"""Sizes of squares that are transposed in registers. All processors have registers for four rows of four."""
 
 LONGEST_ROW = 4096
 """Elements of a row that are kept on the stack, at most."""
 
+PIXELS_AT_ONCE = 14
+"""Pixels of a row that poolings and depthwise convolutions reduce at a time, at most."""
+
 LONGEST_UNROLL = 32
 """Steps of a reduction that are written out."""
-
-
-def tidy(schedule: te.Schedule) -> None:
-    """Simplify the function's indices, so that later steps see which are the same."""
-    func = schedule.func
-    schedule.func = PrimFunc(func.name, func.params, simplify_tree(func.body))
-
-
-def extent_of(schedule: te.Schedule, loop: Var) -> int:
-    """How often a loop with a constant extent runs."""
-    node = find_loop(schedule.func, loop)[-1]
-    extent = getattr(node, "extent", None)
-    return int(extent.value) if isinstance(extent, Const) else 0
-
-
-def largest_divisor(size: int, limit: int) -> int:
-    """The largest divisor of ``size`` up to ``limit``."""
-    return max(each for each in range(1, max(1, min(size, limit)) + 1) if size % each == 0)
 
 
 def schedule_plain(schedule: te.Schedule) -> None:
@@ -168,14 +162,6 @@ def transpose_squares(schedule: te.Schedule, candidates: Sequence[Var]) -> bool:
     return True
 
 
-def position_of(buffer: Buffer, indices: Sequence[Expr]) -> Linear:
-    """The flat position of an element."""
-    total = Linear()
-    for index, stride in zip(indices, buffer.strides, strict=True):
-        total = total.add(linear_form(index), stride)
-    return total
-
-
 def _along(block: Block, loop: Var) -> bool:
     """Whether neighbours in memory are neighbours along a reduction's loop, in all that the block reads there."""
     steps = []
@@ -198,8 +184,8 @@ def _reduce_rows(schedule: te.Schedule, name: str) -> None:
         schedule.parallel(loop)
 
 
-def schedule_blocked(schedule: te.Schedule, reductions: Sequence[str], registers: int) -> None:
-    """The result is (N, C/b, H, W, b): lanes are channels of a block, ``registers`` pixels of a row at a time are
+def schedule_blocked(schedule: te.Schedule, reductions: Sequence[str]) -> None:
+    """The result is (N, C/b, H, W, b): lanes are channels of a block, ``PIXELS_AT_ONCE`` pixels of a row at a time are
     reduced in registers."""
     tidy(schedule)
     output = schedule.blocks()[-1]
@@ -207,7 +193,7 @@ def schedule_blocked(schedule: te.Schedule, reductions: Sequence[str], registers
     if not reductions and transpose_squares(schedule, [x, lane]):
         return
     if reductions:
-        outer, inner = schedule.split(x, largest_divisor(extent_of(schedule, x), registers))
+        outer, inner = schedule.split(x, largest_divisor(extent_of(schedule, x), PIXELS_AT_ONCE))
         for name in reversed(reductions):
             schedule.set_scope(name, REGISTER)
             schedule.compute_at(name, outer)
@@ -230,28 +216,3 @@ def _reduce_in_registers(schedule: te.Schedule, name: str) -> None:
             schedule.unroll(loop)
     for stage in (initial, name):
         unroll_lanes(schedule, [loop for loop in own_loops(schedule, stage) if loop not in reduced])
-
-
-def unroll_lanes(schedule: te.Schedule, loops: Sequence[Var]) -> None:
-    """Lanes over the innermost of ``loops``, the others written out. A tile of one value has none."""
-    for loop in loops[:-1]:
-        schedule.unroll(loop)
-    for loop in loops[-1:]:
-        schedule.vectorize(loop)
-
-
-def split_loops(schedule: te.Schedule, name: str) -> tuple[list[Var], list[Var]]:
-    """The loops of a block alone: those that reduce, and the others."""
-    block = find_block(schedule.func, name)[-1]
-    reducing = block.reduce_vars if isinstance(block, Block) else ()
-    loops = own_loops(schedule, name)
-    return [loop for loop in loops if loop in reducing], [loop for loop in loops if loop not in reducing]
-
-
-def own_loops(schedule: te.Schedule, name: str) -> list[Var]:
-    """Loops around a block that are not around any other."""
-    loops = schedule.get_loops(name)
-    others = [set(schedule.get_loops(other)) for other in schedule.blocks() if other != name]
-    return [loop for loop in loops if not any(loop in other for other in others)]
-
-

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from .intrinsics import pieces
+from ..loops.kernels import Tile
 from .processor import CpuTarget
 
-LATENCY = 8
+FMA_CHAINS = 8
 """Independent multiply-adds that keep the units of all common processors busy."""
 
-LOAD = 1.25
-"""Cycles for a register of weights, some of which come from a second-level cache."""
+WEIGHT_LOAD_CYCLES = 1.25
+"""Cycles to load a register of weights: some loads miss the first-level cache."""
 
 LARGEST_TILE_LANES = 256
 
 
-@dataclass(frozen=True)
-class Tile:
-    """``rows`` pixels of a row times ``lanes`` output channels are accumulated in registers."""
-
-    rows: int
-    lanes: int
-
-
-def choose_tile(width: int, channels: int, block: int, target: CpuTarget) -> Tile:
+def convolution_tile(width: int, channels: int, block: int, target: CpuTarget) -> Tile:
     """The tile with the fewest cycles for a row of the image: all registers but those for weights and a value. Where
     tiles do not divide the row, the last two overlap."""
     best: tuple[float, int, Tile] | None = None
@@ -35,16 +25,27 @@ def choose_tile(width: int, channels: int, block: int, target: CpuTarget) -> Til
         for rows in range(1, min(width, target.registers) + 1):
             if rows * parts + min(parts, 2) + 1 > target.registers:
                 break
-            cycles = max(rows * parts, rows / 2 + parts * LOAD, LATENCY) + 0.5
+            cycles = max(rows * parts, rows / 2 + parts * WEIGHT_LOAD_CYCLES, FMA_CHAINS) + 0.5
             rated = (-(-width // rows) * cycles / lanes, -rows, Tile(rows, lanes))
             if best is None or rated[:2] < best[:2]:
                 best = rated
     return best[2] if best is not None else Tile(1, block)
 
 
-def choose_grouped_tile(width: int, block: int, target: CpuTarget) -> Tile:
+def grouped_tile(width: int, block: int, target: CpuTarget) -> Tile:
     """The same for groups within a block: registers also hold a block of the data for each row."""
     parts = len(pieces(block, target.float_lanes))
     most = max(1, min(width, (target.registers - 2) // (parts + 1)))
-    rows = min(range(1, most + 1), key=lambda rows: (-(-width // rows) * max(rows, LATENCY), rows))
+    rows = min(range(1, most + 1), key=lambda rows: (-(-width // rows) * max(rows, FMA_CHAINS), rows))
     return Tile(rows, block)
+
+
+def pieces(lanes: int, width: int) -> list[tuple[int, int]]:
+    """(first lane, count) of the registers that hold ``lanes``: whole ones, then smaller powers of two."""
+    registers: list[tuple[int, int]] = []
+    done = 0
+    while done < lanes:
+        count = min(width, 1 << ((lanes - done).bit_length() - 1))
+        registers.append((done, count))
+        done += count
+    return registers

@@ -3,25 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from ...compiled_cpu import ArenaTensor
-from ..cpu.llvm.step_function import Slot
+from ...model import ArenaTensor
 from ..memory_plan import Lifetime, aligned, most_alive, plan_memory
+
+
+@dataclass(frozen=True)
+class ArenaSlot:
+    """Memory of a tensor in the arena: the number of its allocation."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class ConstantAt:
+    """Memory of a constant: its first byte among all constants."""
+
+    offset: int
+
+
+@dataclass(frozen=True)
+class InputAt:
+    """An input of the program."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class OutputAt:
+    """An output of the program."""
+
+    index: int
+
+
+Slot = ArenaSlot | ConstantAt | InputAt | OutputAt
+"""The memory of one tensor."""
 
 
 @dataclass
 class _Allocation:
     """Bytes in the arena, and the first and last step that uses them.
 
-    ``over``: allocations in whose place they may be, if step ``made``, which fills them, is the last that uses those.
+    ``reusable``: allocations whose bytes they may reuse, if step ``made``, which fills them, is the last to use those.
     """
 
     name: str
     nbytes: int
     first: int
     last: int
-    over: tuple[int, ...] = ()
+    reusable: tuple[int, ...] = ()
     made: int = 0
 
 
@@ -31,47 +62,55 @@ class Arena:
 
     allocations: list[_Allocation] = field(default_factory=list)
 
-    def allocate(self, name: str, nbytes: int, step: int) -> Slot:
+    def allocate(self, name: str, nbytes: int, step: int) -> ArenaSlot:
         """Bytes that ``step`` is the first to use."""
         self.allocations.append(_Allocation(name, nbytes, step, step))
-        return Slot("arena", len(self.allocations) - 1)
+        return ArenaSlot(len(self.allocations) - 1)
 
     def use(self, slot: Slot, step: int) -> None:
         """``step`` uses a slot, which may be elsewhere."""
-        if slot.kind == "arena":
-            self.allocations[slot.where].last = step
+        if isinstance(slot, ArenaSlot):
+            self.allocations[slot.number].last = step
 
-    def offer(self, slot: Slot, inputs: Sequence[tuple[Slot, bool]], step: int) -> None:
+    def offer(self, slot: ArenaSlot, inputs: Sequence[tuple[Slot, bool]], step: int) -> None:
         """``step`` fills ``slot``, in the place of an input that dies there, if there is one that may be overwritten.
 
         ``inputs``: what the step reads, and whether it may be overwritten; the same memory may be there twice.
         """
-        made = self.allocations[slot.where]
+        made = self.allocations[slot.number]
         refused = {each for each, fits in inputs if not fits}
         made.made = step
-        made.over = tuple(
-            each.where for each, _ in dict.fromkeys(inputs)
-            if each.kind == "arena" and each not in refused and self.allocations[each.where].nbytes == made.nbytes
+        made.reusable = tuple(
+            each.number for each, _ in dict.fromkeys(inputs)
+            if isinstance(each, ArenaSlot) and each not in refused
+            and self.allocations[each.number].nbytes == made.nbytes
         )  # fmt: skip
 
-    def plan(self) -> tuple[tuple[ArenaTensor, ...], dict[str, int]]:
-        """Where everything is, and figures: bytes to allocate, bytes alive at the worst step, bytes without sharing."""
-        over = [
-            next((other for other in each.over if self.allocations[other].last == each.made), None)
+    def plan(self) -> tuple[tuple[ArenaTensor, ...], int]:
+        """Where everything is, and the bytes of the arena."""
+        reused = [
+            next((other for other in each.reusable if self.allocations[other].last == each.made), None)
             for each in self.allocations
         ]
-        lifetimes = [
-            Lifetime(str(number), each.nbytes, each.first, each.last, "" if below is None else str(below))
-            for number, (each, below) in enumerate(zip(self.allocations, over, strict=True))
+        unplaced = [
+            ArenaTensor(each.name, 0, each.nbytes, each.first, each.last, other)
+            for each, other in zip(self.allocations, reused, strict=True)
         ]
-        places, end = plan_memory(lifetimes, 0)
-        memory = tuple(
-            ArenaTensor(each.name, places[str(number)], each.nbytes, each.first, each.last, below)
-            for number, (each, below) in enumerate(zip(self.allocations, over, strict=True))
-        )
-        return memory, {
-            "arena_bytes": end,
-            "arena_bytes_alive": most_alive(lifetimes),
-            "arena_bytes_unshared": sum(aligned(each.nbytes) for each in self.allocations),
-            "in_place": sum(below is not None for below in over),
-        }
+        offsets, end = plan_memory(_lifetimes(unplaced), 0)
+        return tuple(replace(each, offset=offsets[str(number)]) for number, each in enumerate(unplaced)), end
+
+
+def memory_figures(memory: Sequence[ArenaTensor]) -> dict[str, int]:
+    """Bytes alive at the worst step, bytes without sharing, and how many tensors are written over an operand."""
+    return {
+        "arena_bytes_alive": most_alive(_lifetimes(memory)),
+        "arena_bytes_unshared": sum(aligned(each.nbytes) for each in memory),
+        "in_place": sum(each.reuses is not None for each in memory),
+    }
+
+
+def _lifetimes(memory: Sequence[ArenaTensor]) -> list[Lifetime]:
+    return [
+        Lifetime(str(number), each.nbytes, each.first, each.last, "" if each.reuses is None else str(each.reuses))
+        for number, each in enumerate(memory)
+    ]

@@ -12,12 +12,10 @@ import numpy as np
 
 from ... import tensor as te
 from ...graph.ir import Call
-from ...operators.lowerings import View
 from ...tensor import ir as tir
-from ..cpu.intrinsics import QUAD
-from ..cpu.tiles import Tile
-from .kernels import Array, Operands
-from .layouts import Layout, folded, folded_row
+from ...tensor.view import View
+from .kernels import Array, Operands, Tile
+from .layouts import QUAD, UINT8_OFFSET, Layout, folded, folded_row
 
 
 def float_sums(
@@ -92,8 +90,8 @@ def grouped_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout
 
 
 def _without_excess(view: View, operands: Operands, weights: Array) -> View:
-    """The sums of data that is held 128 too high, less 128 times the sum of the weights."""
-    excess = operands.array((weights.astype(np.int64).sum((1, 2, 3)) * 128).astype(np.int32))
+    """The sums of data that is held ``UINT8_OFFSET`` too high, less that offset times the sum of the weights."""
+    excess = operands.array((weights.astype(np.int64).sum((1, 2, 3)) * UINT8_OFFSET).astype(np.int32))
     return View(view.shape, view.dtype, lambda index: view[index] - excess[index[1]])
 
 

@@ -1,4 +1,4 @@
-"""Fusion for a CPU: which operators of a graph become one kernel.
+"""Fusion for loop nests: which operators of a graph become one kernel.
 
 A kernel has at most one operator that reads elements more than once (a convolution, a pooling, a product, a reduction),
 which stands first, and elementwise operators behind it. A value joins the kernel of its consumers when they are all in
@@ -16,21 +16,30 @@ from ...graph.dtypes import numpy_dtype
 from ...graph.ir import Call, Constant, Expr, Function, Span, TupleType, Var
 from ...graph.registry import Fusion, operator
 from ...graph.visit import topological_order, use_counts
-from ...operators.lowerings import Builder, NotLoweredError, View, lower_call
-from ...operators.lowerings.view import element_type
+from ...operators.lowering import lower_call
 from ...tensor import ir as tir
-from ..cpu.processor import FusionLimits
+from ...tensor.view import Builder, NotLoweredError, View, element_type
 
-OPERATIONS = {
-    **dict.fromkeys(("nn.exp", "nn.tanh", "nn.sigmoid", "nn.sinh", "nn.cosh", "nn.softmax"), 16),
-    **dict.fromkeys(("nn.log", "nn.erf", "nn.sin", "nn.cos", "nn.tan", "nn.asin", "nn.acos", "nn.atan", "nn.power",
-                     "nn.asinh", "nn.acosh", "nn.atanh"), 64),
-}  # fmt: skip
-"""Arithmetic of an element, roughly, where it is more than one operation: polynomials, and calls of the C library."""
+
+@dataclass(frozen=True)
+class FusionLimits:
+    """How far operators are made one kernel.
+
+    ``depth``: operators of a kernel. Time to compile grows with it, while all that a cut costs is one tensor written
+    and read.
+    ``input_bytes``: bytes of the tensors that a kernel reads, constants apart. They are all alive while it runs, so
+    this bounds what fusion may add to a model's memory. An operator that reads more by itself is not refused.
+    ``recompute_intensity``: arithmetic operations that may be repeated for each byte of memory traffic that is saved,
+    where a value is used more than once in a kernel and so is computed at each use.
+    """
+
+    depth: int = 32
+    input_bytes: int = 256 << 20
+    recompute_intensity: float = 4.0
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class FusedGroup:
     """One kernel: ``members`` in order of execution, the last of which makes the result.
 
     ``inputs``: values from outside that are not constant. ``anchor``: the member that is not elementwise, if any.
@@ -77,28 +86,28 @@ def nbytes(value: Expr) -> int:
     return value.tensor_type.size * numpy_dtype(value.dtype).itemsize
 
 
-def group_calls(body: Expr, limits: FusionLimits) -> list[Group]:
+def group_calls(body: Expr, limits: FusionLimits) -> list[FusedGroup]:
     """The kernels of a graph of operators (no functions), producers first. Equal operators are computed once."""
     uses = use_counts(body)
     taken: set[Expr] = set()
     order = [node for node in topological_order(body) if isinstance(node, Call)]
-    groups: list[Group] = []
+    groups: list[FusedGroup] = []
     for node in reversed(order):  # consumers first: a value knows whether it was taken before it starts a kernel
         if node in taken:
             continue
         reason = why_not_compiled(node)
-        group = _on_its_own(node, reason) if reason else _Growing(node, uses, taken, limits).grown()
+        group = _on_its_own(node, reason) if reason else _Fuser(node, uses, taken, limits).fused()
         taken.update(group.members)
         groups.append(group)
     groups.reverse()
     return _in_order(groups)
 
 
-def _in_order(groups: list[Group]) -> list[Group]:
+def _in_order(groups: list[FusedGroup]) -> list[FusedGroup]:
     """Producers before consumers: kernels sorted by their dependence on each other."""
-    producer: dict[Expr, Group] = {group.root: group for group in groups}
+    producer: dict[Expr, FusedGroup] = {group.root: group for group in groups}
     done: set[int] = set()
-    result: list[Group] = []
+    result: list[FusedGroup] = []
     for first in groups:
         stack = [(first, False)]
         while stack:
@@ -128,11 +137,11 @@ def _kind(node: Call) -> Fusion:
     return Fusion.HOST if isinstance(node.op, Function) else operator(node.op).fusion
 
 
-def _on_its_own(node: Call, reason: str) -> Group:
+def _on_its_own(node: Call, reason: str) -> FusedGroup:
     """An operator that NumPy runs."""
     inputs = _outside((node,))
     stops = tuple(_boundary(value, f"NumPy runs {node.op}") for value in inputs if not isinstance(value, Var))
-    return Group((node,), inputs, None, reason, stops)
+    return FusedGroup((node,), inputs, None, reason, stops)
 
 
 def _boundary(value: Expr, why: str) -> str:
@@ -146,7 +155,7 @@ def _starts(node: Call) -> bool:
 
 
 @dataclass
-class _Growing:
+class _Fuser:
     """A group that grows from its root towards its operands.
 
     ``times``: how often the expression of each member stands in that of the result. ``refused``: why a value did not
@@ -163,7 +172,7 @@ class _Growing:
     refused: dict[Expr, str] = field(default_factory=dict)
     cut: dict[Call, None] = field(default_factory=dict)
 
-    def grown(self) -> Group:
+    def fused(self) -> FusedGroup:
         waiting: list[Call] = []
         self._join(self.root, 1, waiting)
         while waiting:
@@ -184,7 +193,7 @@ class _Growing:
         ordered = tuple(node for node in order if isinstance(node, Call) and node in self.times)
         inputs = _outside(ordered)
         stops = tuple(_boundary(value, self._reason(value)) for value in inputs if not isinstance(value, Var))
-        return Group(ordered, inputs, self.anchor, "", stops)
+        return FusedGroup(ordered, inputs, self.anchor, "", stops)
 
     def _join(self, node: Call, times: int, waiting: list[Call]) -> None:
         self.members.append(node)
@@ -195,7 +204,7 @@ class _Growing:
             self.anchor = node
 
     def _move_cut(self, value: Call) -> None:
-        """Operators that only ``value`` feeds go to its kernel, as many as make the tensor between the two smallest."""
+        """Move operators fed only by ``value`` into its kernel until the tensor between the two kernels is smallest."""
         node, behind, given = value, [], 0
         smallest = nbytes(value)
         while True:
@@ -253,7 +262,7 @@ class _Growing:
         ))  # fmt: skip
         if together > limits.input_bytes and together > max(before, alone):
             return f"the kernel would read {together:,} bytes, more than {limits.input_bytes:,} (input_bytes)"
-        repeated = (self._repeats(arg) - 1) * OPERATIONS.get(str(arg.op), 1) * arg.tensor_type.size
+        repeated = (self._repeats(arg) - 1) * operator(str(arg.op)).cost * arg.tensor_type.size
         intensity = repeated / max(1, 2 * nbytes(arg))
         if intensity > limits.recompute_intensity:
             return (f"it would be computed {self._repeats(arg)} times: {intensity:g} operations for each byte saved, "

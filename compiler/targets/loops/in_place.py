@@ -1,11 +1,12 @@
 """Which operands a kernel may overwrite with its result.
 
-In place means that each element of the result lies where one element of the operand lay, that the statement which
-makes it reads no other element of the operand, and that no element of the result is computed twice. A statement reads
-before it writes, so any order of its iterations, on any thread, is right. What reads other elements than the one it
-replaces (a halo, a broadcast, a transposition) does not pass the test here, unless it is an earlier part of the kernel
-(a sum over everything): all threads have finished a part before any begins the next. Or unless it reads the row that
-the same iteration of the loops around both replaces later (the sum of a softmax).
+In place means that each element of the result lies where one element of the operand lay, and that no element of the
+result is computed twice. A statement reads before it writes, so any order of its iterations, on any thread, is right.
+Each statement that reads the operand must be one of these:
+
+- the statement that makes the result, and it reads only the element that it replaces (no halo, broadcast, transpose);
+- one in an earlier part of the kernel (a sum over everything): all threads finish a part before any begins the next;
+- one that reads only the row which the same iteration of the loops around both replaces later (the sum of a softmax).
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...tensor import ir as tir
+from ...tensor.evaluate import ITEM_BYTES
 from ...tensor.simplify import Loops, simplify
 from ...tensor.tree import leaves, loops_of, ranges_of, writers
 from ...tensor.visitor import free_vars, loads_of, walk_exprs
-from ..cpu.llvm.llvm_types import ITEM_BYTES
 
 
 def overwritable(

@@ -1,4 +1,4 @@
-"""How a tensor of the graph lies in memory on a CPU.
+"""How a tensor of the graph lies in memory.
 
 Plain is row-major. Blocked splits the channels of (N, C, H, W): ``(N, C/b, H + halo, W + halo, b)``. A volume
 (N, C, D, H, W) is blocked as an image of D * H rows. The halo is the padding of the convolutions that read the tensor,
@@ -15,12 +15,16 @@ from typing import Any
 import numpy as np
 
 from ... import tensor as te
-from ...operators.lowerings import View
 from ...tensor import ir as tir
+from ...tensor.view import View
 
 NO_HALO = (0, 0, 0, 0)
 PREFERRED_BLOCKS = (16, 8, 4)
-SIGN = 128
+UINT8_OFFSET = 128
+"""What is added to an int8 value that is held as uint8."""
+
+QUAD = 4
+"""Bytes that one lane of a dot product multiplies and adds up."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,7 @@ def view_of(tensor: te.Tensor, shape: tuple[int, ...], dtype: tir.DType, layout:
         value = tensor[n, c // block, folded_row(index, shape) + top, x + left, c % block]
         return from_memory(value, dtype, layout)
 
-    if len(shape) != 4:  # what is around a volume's images is the next image
+    if len(shape) != 4:  # around one image of a volume lie its neighbours, not a halo
         return View(shape, dtype, read)
     return View(shape, dtype, read, layout.halo, layout.fill)
 
@@ -114,19 +118,19 @@ def from_memory(value: tir.Expr, dtype: tir.DType, layout: Layout) -> tir.Expr:
     """The graph's value for one in memory. In eight bits 128 less and 128 more are the same."""
     if layout.dtype(dtype) == dtype:
         return value
-    return value.astype(dtype) + tir.Const(-SIGN, dtype)
+    return value.astype(dtype) + tir.Const(-UINT8_OFFSET, dtype)
 
 
 def to_memory(value: tir.Expr, layout: Layout) -> tir.Expr:
     """What memory holds for a value of the graph."""
     if layout.dtype(value.dtype) == value.dtype:
         return value
-    return (value + tir.Const(-SIGN, value.dtype)).astype(layout.dtype(value.dtype))
+    return (value + tir.Const(-UINT8_OFFSET, value.dtype)).astype(layout.dtype(value.dtype))
 
 
 def fill_value(layout: Layout, dtype: tir.DType) -> int:
     """What the halo holds in memory."""
-    return layout.fill + (SIGN if layout.dtype(dtype) != dtype else 0)
+    return layout.fill + (UINT8_OFFSET if layout.dtype(dtype) != dtype else 0)
 
 
 def packed(value: np.ndarray[Any, Any], layout: Layout) -> np.ndarray[Any, Any]:
@@ -140,5 +144,5 @@ def packed(value: np.ndarray[Any, Any], layout: Layout) -> np.ndarray[Any, Any]:
     wide[:, :c, top : top + h, left : left + w] = value.reshape(n, c, h, w)
     moved = wide.reshape(n, blocks, layout.block, *wide.shape[2:]).transpose(0, 1, 3, 4, 2)
     if value.dtype == np.int8:
-        return np.ascontiguousarray((moved.astype(np.int16) + SIGN).astype(np.uint8))
+        return np.ascontiguousarray((moved.astype(np.int16) + UINT8_OFFSET).astype(np.uint8))
     return np.ascontiguousarray(moved)

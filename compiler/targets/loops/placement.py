@@ -4,109 +4,102 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Protocol
 
-from ...graph.ir import Call, Constant, Expr
-from ..cpu.convolution import CONVOLUTIONS, data_block, data_layout, is_matrix_convolution, result_block
-from ..cpu.products import is_matrix_product
-from .fusion import Group
-from .layouts import NO_HALO, PLAIN, PREFERRED_BLOCKS, Layout, channel_block
+from ...graph.ir import Call, Expr
+from ..errors import CompileError
+from .fusion import FusedGroup
+from .kernels import Kernel
+from .layouts import NO_HALO, PLAIN, Layout
 
-Kind = Literal["convolution", "product", "blocked", "plain", "numpy", "alias"]
 
-POOLS = ("nn.max_pool", "nn.average_pool", "max_pool", "sum_pool")
-SPATIAL_REDUCTIONS = ("nn.reduce_mean", "nn.reduce_sum", "nn.reduce_max", "nn.reduce_min")
+class KernelKind(Protocol):
+    """One way to make a kernel of a group. A target lists its kinds in order: the first that fits makes the group."""
+
+    @property
+    def name(self) -> str:
+        """For tables."""
+
+    def block(self, group: FusedGroup, placement: Placement) -> int | None:
+        """Channels in a block of the result's layout, 0 where that is plain; None where this kind does not fit."""
+
+    def data_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
+        """The layout in which it needs the data of the group's anchor; None if it can read any."""
+
+    def needs_blocks(self, anchor: Call) -> bool:
+        """Whether it reads the data of such an anchor in blocks."""
+
+    def build(self, group: FusedGroup, layouts: Mapping[Expr, Layout], layout: Layout, name: str) -> Kernel:
+        """The kernel. ``layouts``: of the group's inputs; ``layout``: of its result."""
 
 
 @dataclass
-class Plan:
-    """``kinds`` of the groups by their root; ``native``: the layout in which each value is made; ``wanted``: the layout
-    that a convolution needs its data in, by the convolution."""
+class Placement:
+    """Decisions by value, or by the root of a group.
 
-    kinds: dict[Expr, Kind] = field(default_factory=dict)
+    ``kernels``: the kind of each group that is compiled. ``aliases``: groups whose result is an input's memory.
+    ``native``: the layout in which each value is made; ``data``: the layout that a group needs its anchor's data in.
+    """
+
+    kinds: Sequence[KernelKind]
+    readers: Mapping[Expr, list[FusedGroup]]
+    kernels: dict[Expr, KernelKind] = field(default_factory=dict)
+    aliases: set[Expr] = field(default_factory=set)
     native: dict[Expr, Layout] = field(default_factory=dict)
-    wanted: dict[Expr, Layout] = field(default_factory=dict)
+    data: dict[Expr, Layout] = field(default_factory=dict)
 
     def layout(self, value: Expr) -> Layout:
         return self.native.get(value, PLAIN)
 
-
-def plan_layouts(groups: Sequence[Group], outputs: Sequence[Expr]) -> Plan:
-    """Kinds and layouts. A value's halo is the widest that its convolutions ask for."""
-    plan = Plan()
-    readers = _readers(groups)
-    for group in groups:
-        kind, block = _kind(group, plan, readers, outputs)
-        plan.kinds[group.root] = kind
-        if kind in ("convolution", "blocked"):
-            plan.native[group.root] = Layout(block)
-    for group in groups:
-        anchor = group.anchor
-        if anchor is None or plan.kinds[group.root] not in ("convolution", "blocked") or not _is_convolution(anchor):
-            continue
-        data = anchor.args[0]
-        own = plan.layout(data)
-        if plan.kinds[group.root] == "blocked":
-            block = plan.native[group.root].block
-        else:
-            block = data_block(anchor, own.block)
-        wanted = plan.wanted[group.root] = data_layout(anchor, block)
-        if own.block == block and (NO_HALO in (own.halo, wanted.halo) or own.fill == wanted.fill):
-            plan.native[data] = own.merged(wanted)
-    return plan
+    def feeds_blocks(self, value: Expr) -> bool:
+        """Whether the anchor of some reader needs ``value`` in blocks."""
+        anchors = [group.anchor for group in self.readers.get(value, []) if group.anchor is not None]
+        return any(
+            anchor.args[0] == value and any(kind.needs_blocks(anchor) for kind in self.kinds) for anchor in anchors
+        )
 
 
-def _readers(groups: Sequence[Group]) -> Mapping[Expr, list[Group]]:
-    found: dict[Expr, list[Group]] = {}
+def place_groups(groups: Sequence[FusedGroup], outputs: Sequence[Expr], kinds: Sequence[KernelKind]) -> Placement:
+    """Kinds and layouts. A value's halo is the widest that its convolutions ask for.
+
+    CompileError if no kind fits a group.
+    """
+    readers: dict[Expr, list[FusedGroup]] = {}
     for group in groups:
         for value in group.inputs:
-            found.setdefault(value, []).append(group)
-    return found
+            readers.setdefault(value, []).append(group)
+    placement = Placement(kinds, readers)
+    for group in groups:
+        if _is_alias(group, outputs):
+            placement.aliases.add(group.root)
+        elif not group.reason:
+            _choose_kind(group, placement)
+    for group in groups:
+        kind = placement.kernels.get(group.root)
+        layout = kind.data_layout(group, placement) if kind is not None else None
+        if layout is None or group.anchor is None:
+            continue
+        placement.data[group.root] = layout
+        data = group.anchor.args[0]
+        own = placement.layout(data)
+        if own.block == layout.block and (NO_HALO in (own.halo, layout.halo) or own.fill == layout.fill):
+            placement.native[data] = own.merged(layout)
+    return placement
 
 
-def _is_convolution(call: Call) -> bool:
-    return call.op in CONVOLUTIONS
+def _is_alias(group: FusedGroup, outputs: Sequence[Expr]) -> bool:
+    """Whether the result has the elements of the one input in the same order."""
+    alone = len(group.members) == 1 and len(group.inputs) == 1 and not group.reason
+    return alone and group.root.op == "reshape" and group.root not in outputs
 
 
-def _is_depthwise(call: Call) -> bool:
-    return (
-        _is_convolution(call) and len(call.shape) == 4 and isinstance(call.args[1], Constant)
-        and call.shape[1] == call.attr("groups") and call.args[1].shape[1] == 1
-        and call.args[0].dtype in ("float32", "int8") and channel_block(call.shape[1]) in PREFERRED_BLOCKS
-    )  # fmt: skip
-
-
-def _kind(
-    group: Group, plan: Plan, readers: Mapping[Expr, list[Group]], outputs: Sequence[Expr]
-) -> tuple[Kind, int]:
-    root, anchor = group.root, group.anchor
-    if group.reason:
-        return "numpy", 0
-    if root.op == "reshape" and len(group.members) == 1 and root not in outputs and len(group.inputs) == 1:
-        return "alias", 0
-    if anchor is not None and is_matrix_product(anchor):
-        return "product", 0
-    if anchor is not None and is_matrix_convolution(anchor):
-        return "convolution", result_block(anchor)
-    if len(root.shape) != 4:
-        return "plain", 0
-    block = channel_block(root.shape[1])
-    if anchor is not None and _is_depthwise(anchor):
-        return "blocked", block
-    if anchor is not None and (anchor.op in POOLS or _is_spatial_reduction(anchor)):
-        given = plan.layout(anchor.args[0]).block
-        return ("blocked", given) if given else ("plain", 0)
-    if anchor is None:
-        blocks = {plan.layout(value).block for value in group.inputs if value.shape == root.shape}
-        feeds = any(
-            other.anchor is not None and other.anchor.args[0] == root
-            and (is_matrix_convolution(other.anchor) or _is_depthwise(other.anchor))
-            for other in readers.get(root, [])
-        )  # fmt: skip
-        if block in PREFERRED_BLOCKS and (block in blocks or feeds):
-            return "blocked", block
-    return "plain", 0
-
-
-def _is_spatial_reduction(call: Call) -> bool:
-    return call.op in SPATIAL_REDUCTIONS and call.attr("axes") == (2, 3) and call.attr("keepdims") is True
+def _choose_kind(group: FusedGroup, placement: Placement) -> None:
+    for kind in placement.kinds:
+        block = kind.block(group, placement)
+        if block is not None:
+            placement.kernels[group.root] = kind
+            if block:
+                placement.native[group.root] = Layout(block)
+            return
+    raise CompileError("no kind of kernel fits it", at=f"kernel {group.name!r}",
+                       hint="let the target's last kind make any group")  # fmt: skip

@@ -1,4 +1,4 @@
-"""Passes that make a graph ready for a CPU, after those that all targets share."""
+"""Passes that make a graph ready for loop kernels, after those that all targets share."""
 
 from __future__ import annotations
 
@@ -8,15 +8,34 @@ from ...graph.dtypes import numpy_dtype
 from ...graph.ir import Call, Constant, Expr, Function, Module, TensorType
 from ...graph.registry import apply, call
 from ...graph.visit import Mutator, rewrite, substitute
+from ...passes.manager import Pass, Rule
 from .einsums import as_matrix_product
 from .rewrite_convolutions import as_plain_images
 
 
+def loop_passes() -> list[Pass]:
+    """The passes before linking: all operators stand in ``main``, none works on empty tensors or constants alone, sums
+    of products are products of matrices, and convolutions go over images without gaps."""
+    return [
+        Pass(
+            "inline-functions", lambda module: module.with_main(inline_functions(module.main.body)), stage="operators"
+        ),
+        Pass("remove-empty-tensors", lambda module: module.with_main(without_empty_tensors(module.main.body))),
+        _rewriting("fold-known-values", known_value),
+        _rewriting("einsum-to-matmul", as_matrix_product, tolerance=1e-5),
+        _rewriting("plain-convolutions", as_plain_images, tolerance=1e-5),
+    ]
+
+
 def prepare(module: Module) -> Module:
-    """The module without functions: all their operators stand in ``main``; without work on empty tensors or constants;
-    with sums of products as those of matrices; and with convolutions over images without gaps."""
-    body = rewrite(without_empty_tensors(inline_functions(module.main.body)), known_value)
-    return module.with_main(rewrite(rewrite(body, as_matrix_product), as_plain_images))
+    """The module after these passes, without their checks."""
+    for item in loop_passes():
+        module = item.run(module)
+    return module
+
+
+def _rewriting(name: str, rule: Rule, tolerance: float = 0.0) -> Pass:
+    return Pass(name, lambda module: module.with_main(rewrite(module.main.body, rule)), tolerance=tolerance)
 
 
 def inline_functions(body: Expr) -> Expr:

@@ -1,4 +1,4 @@
-"""Convolutions of other kinds as convolutions over images without gaps: what register tiles are made for.
+"""Rewrites transposed and 3-D convolutions as plain 2-D ones, the only form that register tiles handle.
 
 A transposed convolution comes from the front end as a convolution of data with zeros between its elements (``dilate``).
 With factor s, every s-th pixel of the result meets the same part of the kernel: so each of the s phases is a

@@ -22,8 +22,9 @@ from weft.compiler.graph import (
     operators,
 )
 from weft.compiler.graph.ir import Function
-from weft.compiler.operators import numerics, packed_layout
-from weft.compiler.operators.packed_layout import Blocks
+from weft.compiler.operators import numerics
+from weft.compiler.targets.accel import packed_layout
+from weft.compiler.targets.accel.packed_layout import Blocks
 
 
 @pytest.mark.parametrize("entry", operators(), ids=lambda entry: entry.name)

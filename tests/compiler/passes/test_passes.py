@@ -19,7 +19,6 @@ from weft.compiler.graph import (
     to_text,
 )
 from weft.compiler.graph.ir import Attrs, Expr, Span
-from weft.compiler.operators.packed_layout import Blocks
 from weft.compiler.passes import (
     Pass,
     PassError,
@@ -36,6 +35,7 @@ from weft.compiler.passes import (
     simplify,
 )
 from weft.compiler.passes.manager import largest_difference, random_inputs
+from weft.compiler.targets.accel.packed_layout import Blocks
 from weft.compiler.targets.accel.passes import fuse_with_report, pack_layout
 
 

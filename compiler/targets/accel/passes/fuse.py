@@ -21,15 +21,13 @@ from ....graph import (
     Var,
     call,
     calls,
-    operator,
+    operator_of,
     topological_order,
     use_counts,
 )
 from ....graph.visit import rewrite, with_children
 from ....operators.numerics import MAX_LEFT_SHIFT
 from ....passes.manager import Pass
-
-_MOVES = ("reshape", "transpose", "concat", "pad")
 
 
 @dataclass(frozen=True)
@@ -75,9 +73,8 @@ def fuse_with_report(module: Module) -> tuple[Module, tuple[Fused, ...]]:
 
 
 def _kind(node: Expr) -> Fusion | None:
-    if isinstance(node, Call) and isinstance(node.op, str) and node.op not in _MOVES:
-        return operator(node.op).fusion
-    return None
+    entry = operator_of(node)
+    return entry.fusion if entry is not None else None
 
 
 class _Fuser:

@@ -1,4 +1,4 @@
-"""Give every tensor of the accelerator its layout (`operators.packed_layout`); host functions keep plain tensors.
+"""Give every tensor of the accelerator its layout (`packed_layout`); host functions keep plain tensors.
 
 ``pack`` and ``unpack`` stand, as host functions, where the two meet. What cannot be packed goes to the host with the
 reason.
@@ -6,7 +6,6 @@ reason.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from ....graph import (
@@ -22,12 +21,13 @@ from ....graph import (
     Var,
     call,
     calls,
+    operator_of,
     topological_order,
 )
-from ....operators import packed_layout
-from ....operators.packed_layout import Blocks
 from ....passes.host import host_call, renumber
 from ....passes.manager import Pass
+from .. import packed_layout
+from ..packed_layout import Blocks
 from .place_concat import place_concat
 
 _PACKABLE_RANKS = (2, 4)
@@ -158,18 +158,13 @@ def pack_function(function: Function, blocks: Blocks) -> Function:
                 continue
             case Call():
                 values[id(node)] = _packed_call(node, values, blocks)
-                macs += _macs(node)
+                entry = operator_of(node)
+                macs += entry.macs(node) if entry is not None else 0
             case _:
                 raise GraphError(f"{type(node).__name__} is not expected in a primitive function", at=node.span)
     attrs = function.attrs.replace(shape=function.body.shape, macs=function.attrs.get("macs", macs))
     body = values[id(function.body)]
     return Function(tuple(params[param] for param in function.params), body, attrs, function.span)
-
-
-def _macs(node: Call) -> int:
-    if node.op != "conv2d":
-        return 0
-    return node.tensor_type.size * math.prod(node.args[1].shape[1:])
 
 
 def _packed_call(node: Call, values: dict[int, Expr], blocks: Blocks) -> Call:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ....operators.packed_layout import Blocks
 from ....passes.manager import Pass, PassManager
 from ....passes.pipeline import integer_passes
+from ..packed_layout import Blocks
 from .fuse import fuse
 from .pack_layout import pack_layout
 from .unfold_input import unfold_input

@@ -11,16 +11,14 @@ import math
 from dataclasses import dataclass
 from itertools import product
 
-from ....graph import Call, Constant, Expr, Function, GraphError, Module, Var, call
+from ....graph import Call, Constant, Expr, Family, Function, GraphError, Module, Var, call, operator
 from ....graph.visit import rewrite
-from ....operators.packed_layout import Blocks
 from ....passes.host import host_call, renumber
 from ....passes.manager import Pass
+from ..packed_layout import Blocks
 
 LEAST_GAIN = 1.25
 """Unfolding has to make the layer this many times faster: it costs the host time and memory."""
-
-_HOST_MOVES = ("reshape", "transpose", "pad")
 
 
 def unfold_input(blocks: Blocks, bus_bytes: int = 8) -> Pass:
@@ -89,7 +87,7 @@ def _from_host(x: Expr) -> bool:
     match x:
         case Var() | Call(op=Function()):
             return True
-        case Call(op=str() as name, args=(inner, *_)) if name in _HOST_MOVES:
+        case Call(op=str() as name, args=(inner,)) if operator(name).family is Family.MOVE:
             return _from_host(inner)
     return False
 

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 
 import llvmlite.ir as ll
 
+from ....tensor.evaluate import ITEM_BYTES
 from ....tensor.ir import Block, Const, Expr, For, Load
 from ....tensor.visitor import accumulation, walk_exprs
+from ...loops.nests import ANY_ORDER
 from .expressions import Lanes, vectorisable
-from .llvm_types import I32, ITEM_BYTES, Int, Value, add, lanes_of, multiply, splat
+from .llvm_types import I32, Int, Value, add, lanes_of, multiply, splat
 
 if TYPE_CHECKING:
     from .emit import Emitter
-
-ANY_ORDER = ("order", "any")
-"""Note on a loop of a reduction that may be computed in any order."""
 
 REGISTERS = 4
 """Partial results that are computed side by side: one would wait for the one before it."""

@@ -1,18 +1,18 @@
 """Statements of the loop IR as LLVM IR: one function a kernel, which all threads of a team run together.
 
 A kernel's signature is ``(pointer to each parameter..., workspace, thread, counters)``. Each statement at its top is
-one part of the work (see ``pool``): a ``parallel`` loop, or nest of such, has its iterations shared out; any other
+one part of the work (see ``threads``): a ``parallel`` loop, or nest of such, has its iterations shared out; any other
 statement runs once, on whichever thread comes first. Further in, ``parallel`` means nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import replace
 
 import llvmlite.ir as ll
 
+from ....tensor.evaluate import ITEM_BYTES
 from ....tensor.intrinsic import call_loops
 from ....tensor.ir import (
     Allocate,
@@ -32,13 +32,15 @@ from ....tensor.ir import (
 )
 from ....tensor.visitor import statements, walk_exprs
 from ...errors import CompileError
+from ...loops.workspace import Workspace, plan_workspace
+from ...memory_plan import ALIGNMENT
+from ..intrinsics import MicroKernel
 from ..processor import CpuTarget
 from .combine import combine_by_lanes
 from .expressions import Expressions, Lanes, Memory, vectorisable
 from .llvm_types import (
     I8,
     I64,
-    ITEM_BYTES,
     MEMORY_TYPES,
     POINTER,
     Int,
@@ -49,37 +51,15 @@ from .llvm_types import (
     intrinsic,
     multiply,
 )
+from .micro_kernels import emit_micro_kernel
 from .threads import DONE_OFFSET, PART_BYTES
 
 WAIT = "weft_wait"
-STACK_BYTES = 1 << 15
-"""Largest buffer inside a loop that lives on the stack (or, if all its indices are constant, in registers)."""
-
-ALIGNMENT = 64
 TAKEN_IN_PARTS = 8
 """A thread's share of a parallel loop is taken in about so many parts."""
 
 UNROLLED_CHUNKS = 8
 """A vectorised loop of at most so many registers is written out, so that its indices are constant."""
-
-
-class EmitsLlvm(Protocol):
-    """What an intrinsic of this target carries in ``emits``."""
-
-    def __call__(self, emitter: Emitter, call: IntrinsicCall) -> None: ...
-
-
-@dataclass(frozen=True)
-class Workspace:
-    """Memory that a kernel needs besides its parameters: once for all threads, and once for each; and its parts."""
-
-    shared: int = 0
-    private: int = 0
-    parts: int = 0
-
-    def total(self, threads: int) -> int:
-        """Bytes for a team of this size."""
-        return self.shared + threads * self.private
 
 
 Strided = Mapping[str, tuple[int, ...]]
@@ -89,12 +69,15 @@ Strided = Mapping[str, tuple[int, ...]]
 def emit_kernel(
     module: ll.Module, func: PrimFunc, target: CpuTarget, threads: int, windows: Strided | None = None
 ) -> Workspace:
-    """Add ``func`` to the module under its name; gives the workspace that it needs.
+    """Add ``func`` to the module under its name; gives the workspace that its code uses.
 
     CompileError names the loop or buffer that has no machine code.
     """
     emitter = Emitter(module, func, target, threads, windows or {})
     emitter.run()
+    if threads > 1 and emitter.parts != emitter.workspace.parts:
+        raise CompileError(f"{emitter.parts} parts have code, but {emitter.workspace.parts} are planned",
+                           at=f"kernel {func.name!r}")  # fmt: skip
     return emitter.workspace
 
 
@@ -114,9 +97,10 @@ class Emitter:
         for buffer, pointer in zip(func.params, params, strict=True):
             memory[buffer.name] = Memory(pointer, windows.get(buffer.name, buffer.strides))
         self.expressions = Expressions(self.builder, memory)
-        self.workspace = Workspace()
-        self._places: dict[int, tuple[bool, int]] = {}
-        self._plan(func.body)
+        self.workspace = plan_workspace(func)
+        allocations = (node for node in statements(func.body) if isinstance(node, Allocate))
+        self._places = {id(node): place for node, place in zip(allocations, self.workspace.places, strict=True)}
+        self.parts = 0  # that have been emitted
 
     def run(self) -> None:
         for item in self._top(self.func.body):
@@ -125,31 +109,6 @@ class Emitter:
         ll.IRBuilder(self.entry).branch(self.function.blocks[1])
 
     # Memory
-
-    def _plan(self, body: Stmt) -> None:
-        """Decide for every allocation where it lives: in the workspace of all or of a thread, or on the stack."""
-        top = {id(node) for node in self._top_allocations(body)}
-        shared = private = 0
-        for node in statements(body):
-            if not isinstance(node, Allocate):
-                continue
-            nbytes = -(-node.buffer.size * ITEM_BYTES[node.buffer.dtype] // ALIGNMENT) * ALIGNMENT
-            if id(node) in top:
-                self._places[id(node)] = (True, shared)
-                shared += nbytes
-            elif nbytes > STACK_BYTES:
-                self._places[id(node)] = (False, private)
-                private += nbytes
-        self.workspace = Workspace(shared, private)
-
-    def _top_allocations(self, stmt: Stmt) -> Iterator[Allocate]:
-        match stmt:
-            case Allocate(_, body):
-                yield stmt
-                yield from self._top_allocations(body)
-            case Seq(body=items):
-                for item in items:
-                    yield from self._top_allocations(item)
 
     def _top(self, stmt: Stmt) -> Iterator[Stmt]:
         """The statements at the top, whose buffers are placed on the way."""
@@ -164,17 +123,16 @@ class Emitter:
                 yield stmt
 
     def _allocate(self, node: Allocate, buffer: Buffer) -> None:
-        kind = MEMORY_TYPES[buffer.dtype]
-        if id(node) in self._places:
-            shared, offset = self._places[id(node)]
-            start: Int = offset
-            if not shared:
-                start = add(self.builder, multiply(self.builder, self.thread, self.workspace.private),
-                            offset + self.workspace.shared)  # fmt: skip
-            pointer = self.builder.gep(self.space, [i64(start)], inbounds=True, source_etype=I8)
-        else:
-            pointer = self.slot(ll.ArrayType(kind, buffer.size), buffer.name)
+        place = self._places[id(node)]
+        if place.memory == "stack":
+            pointer = self.slot(ll.ArrayType(MEMORY_TYPES[buffer.dtype], buffer.size), buffer.name)
             pointer.align = ALIGNMENT
+        else:
+            start: Int = place.offset
+            if place.memory == "private":
+                start = add(self.builder, multiply(self.builder, self.thread, self.workspace.private),
+                            place.offset + self.workspace.shared)  # fmt: skip
+            pointer = self.builder.gep(self.space, [i64(start)], inbounds=True, source_etype=I8)
         self.expressions.memory[buffer.name] = Memory(pointer, buffer.strides)
 
     def slot(self, kind: ll.Type, name: str = "") -> Value:
@@ -219,9 +177,9 @@ class Emitter:
         if not isinstance(size, int):
             raise CompileError("a parallel loop at the top has no constant extent", at=f"kernel {self.func.name!r}")
         builder = self.builder
-        counter = self._counter(self.workspace.parts * PART_BYTES)
-        done = self._counter(self.workspace.parts * PART_BYTES + DONE_OFFSET)
-        self.workspace = replace(self.workspace, parts=self.workspace.parts + 1)
+        counter = self._counter(self.parts * PART_BYTES)
+        done = self._counter(self.parts * PART_BYTES + DONE_OFFSET)
+        self.parts += 1
         count = max(1, size // (self.threads * TAKEN_IN_PARTS))
         head, inside, after = (builder.append_basic_block(f"take.{name}") for name in ("head", "body", "end"))
         builder.branch(head)
@@ -363,9 +321,8 @@ class Emitter:
                 at=f"kernel {self.func.name!r}",
                 hint="decompose_reduction before tensorize",
             )
-        emits: EmitsLlvm | None = call.intrinsic.emits if callable(call.intrinsic.emits) else None
-        if emits is not None:
-            emits(self, call)
+        if isinstance(call.intrinsic.emits, MicroKernel):
+            emit_micro_kernel(self, call, call.intrinsic.emits)
             return
         loops, store = call_loops(call)
         stmt: Stmt = store

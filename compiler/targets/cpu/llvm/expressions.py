@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import llvmlite.ir as ll
 
-from ....tensor.evaluate import OPERATOR_VALUES, wrap
+from ....tensor.evaluate import ITEM_BYTES, OPERATOR_VALUES, wrap
 from ....tensor.ir import FLOATS, BinOp, Buffer, Call, Cast, Const, DType, Expr, Load, Select, Var
 from ....tensor.simplify import Linear, linear_form
 from ....tensor.visitor import free_vars, walk_exprs
@@ -15,7 +15,6 @@ from .floats import convert_float, from_memory, rounded, to_memory
 from .llvm_types import (
     I8,
     I32,
-    ITEM_BYTES,
     MEMORY_TYPES,
     REGISTER_TYPES,
     UNSIGNED,
@@ -76,7 +75,7 @@ class Expressions:
                 if expr not in self.env:
                     raise CompileError(f"variable {name!r} has no value")
                 return self.env[expr]
-            case BinOp(op, a, b) if op in _FOLDED and a.dtype == "int64":
+            case BinOp(op, a, b) if op in _FOLDED and a.dtype == "int64" and not _reads(expr):
                 left, right = self.index(a), self.index(b)
                 if isinstance(left, int) and isinstance(right, int) and (right or op not in ("floordiv", "mod")):
                     return int(OPERATOR_VALUES[op](left, right))
@@ -168,7 +167,7 @@ class Expressions:
             case Select(cond, a, b):
                 return self._select(cond, a, b)
             case BinOp(op, a, b):
-                if expr.dtype == "int64" and op in _FOLDED and not self._varies(expr):
+                if expr.dtype == "int64" and op in _FOLDED and not self._varies(expr) and not _reads(expr):
                     return i64(self.index(expr))
                 left, right = self._together([self.value(a), self.value(b)])
                 return self.operator(op, left, right, a.dtype, b)
@@ -263,7 +262,7 @@ class Expressions:
         lanes = lanes_of(a)
         kind = b.type.element if lanes else b.type
         zero, one = constant(kind, 0, lanes), constant(kind, 1, lanes)
-        if not isinstance(b, ll.Constant):
+        if not isinstance(b, ll.Constant) or _is_minus_one(b):
             # The quotient of the smallest number by -1 does not fit, which stops the machine: negate instead.
             inverse = builder.icmp_signed("==", b, constant(kind, -1, lanes))
             divisor = builder.select(inverse, one, b)
@@ -306,6 +305,17 @@ class Expressions:
 def saturating(builder: ll.IRBuilder, name: str, x: Value, kind: ll.Type) -> Value:
     """Float to integer: the nearest one that fits, nan becomes 0."""
     return intrinsic(builder, name, kind, [x], f"{type_suffix(kind)}.{type_suffix(x.type)}")
+
+
+def _is_minus_one(value: ll.Constant) -> bool:
+    """Whether a constant, or a lane of it, is -1."""
+    lanes = value.constant if isinstance(value.constant, list) else [value]
+    return any(getattr(lane, "constant", lane) == -1 for lane in lanes)
+
+
+def _reads(expr: Expr) -> bool:
+    """Whether the expression is arithmetic on data, which wraps; that on loop variables never does."""
+    return any(isinstance(node, Load) for node in walk_exprs(expr))
 
 
 def _guards(expr: Expr) -> bool:

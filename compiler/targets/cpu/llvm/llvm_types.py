@@ -34,10 +34,6 @@ REGISTER_TYPES: dict[DType, Any] = {
     "bool": I1,
 }
 MEMORY_TYPES: dict[DType, Any] = {**REGISTER_TYPES, "bool": I8, "float16": HALF, "bfloat16": I16}
-ITEM_BYTES: dict[DType, int] = {
-    "int8": 1, "uint8": 1, "bool": 1, "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "uint32": 4,
-    "float32": 4, "int64": 8, "uint64": 8, "float64": 8,
-}  # fmt: skip
 
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64", "bool")
 

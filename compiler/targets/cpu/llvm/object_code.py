@@ -13,6 +13,9 @@ import llvmlite.binding as llvm
 
 from ..processor import CpuTarget
 
+llvm.initialize_all_targets()
+llvm.initialize_all_asmprinters()
+
 
 def cache_folder() -> Path:
     """``$WEFT_CACHE/cpu``, by default ``~/.cache/weft/cpu``."""
@@ -33,25 +36,38 @@ def sources_digest() -> str:
     return digest.hexdigest()
 
 
+def code_key(target: CpuTarget) -> str:
+    """All that machine code depends on besides the program: the processor, LLVM, and the compiler itself."""
+    return f"{target.name} llvm{'.'.join(map(str, llvm.llvm_version_info))} {sources_digest()}"
+
+
+def machine(target: CpuTarget) -> llvm.TargetMachine:
+    """LLVM's code generator for a processor."""
+    generator = llvm.Target.from_triple(target.triple)
+    return generator.create_target_machine(
+        cpu=target.cpu, features=target.features, opt=3, reloc="pic", codemodel="default"
+    )
+
+
 def optimise(text: str, target: CpuTarget) -> llvm.ModuleRef:
     """The module of this LLVM IR, optimised for ``target``."""
     module = llvm.parse_assembly(text)
     module.triple = target.triple
-    machine = target.machine()
-    module.data_layout = str(machine.target_data)
+    generator = machine(target)
+    module.data_layout = str(generator.target_data)
     module.verify()
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization = True
     options.slp_vectorization = False
     options.loop_unrolling = True
-    builder = llvm.create_pass_builder(machine, options)
+    builder = llvm.create_pass_builder(generator, options)
     builder.getModulePassManager().run(module, builder)
     return module
 
 
 def object_code(text: str, target: CpuTarget) -> bytes:
     """The object file of this LLVM IR."""
-    return bytes(target.machine().emit_object(optimise(text, target)))
+    return bytes(machine(target).emit_object(optimise(text, target)))
 
 
 def cached(key: str, make: Callable[[], bytes], folder: Path | None = None) -> bytes:
@@ -77,4 +93,4 @@ def cached(key: str, make: Callable[[], bytes], folder: Path | None = None) -> b
 
 def cached_object(text: str, target: CpuTarget, folder: Path | None = None) -> bytes:
     """As ``object_code``, from the cache where it is there."""
-    return cached(f"{sources_digest()}\n{target.key}\n{text}", lambda: object_code(text, target), folder)
+    return cached(f"{code_key(target)}\n{text}", lambda: object_code(text, target), folder)

@@ -5,7 +5,7 @@ takes part claims a few at a time. A thread goes on to the next part when all it
 all threads are there: so nobody waits for a thread that the system has not woken yet, and small jobs are over before
 the workers have noticed. Whoever waits spins for a while; then a worker sleeps, and others give their turn away.
 
-A team is ``compiled_cpu.TEAM_BYTES``, all 0 at first. ``job`` is odd while a job is open to join.
+A team is ``TEAM_BYTES``, all 0 at first. ``job`` is odd while a job is open to join.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from __future__ import annotations
 PART_BYTES = 64
 DONE_OFFSET = 8
 """Counters of a part: the next iteration that nobody has claimed, and at this offset how many are done."""
+
+TEAM_BYTES = 512
+"""Memory that the threads of a model share; all 0 at first."""
 
 SPINS = 4000
 """How often a thread looks before it sleeps or gives its turn away."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from weft.compiler.compile import compile_function
-from weft.compiler.compiled import AccelStep, CompiledModel
+import weft
 from weft.compiler.graph import (
     Array,
     Attrs,
@@ -14,14 +13,17 @@ from weft.compiler.graph import (
     Constant,
     Expr,
     Function,
+    Module,
+    Span,
     TensorType,
     Var,
     call,
     evaluate_function,
 )
-from weft.compiler.operators import packed_layout
+from weft.compiler.model import CompiledModel, CoreStep
 from weft.compiler.operators.numerics import quantise_multiplier
-from weft.compiler.operators.packed_layout import Blocks
+from weft.compiler.targets.accel import packed_layout
+from weft.compiler.targets.accel.packed_layout import Blocks
 from weft.hw.config import TINY, CoreConfig
 from weft.sim.fsim import FunctionalSimulator
 
@@ -91,28 +93,37 @@ class Build:
         return Function(tuple(self.params), body, Attrs({"name": name, "primitive": True}))
 
 
-def program_of(model: CompiledModel) -> AccelStep:
+def compile_function(function: Function, config: CoreConfig, vthreads: int = 2) -> CompiledModel:
+    """Compile one packed primitive function; inputs and output stay packed, the output is called ``output``."""
+    body = call(function, *function.params, span=Span((function.name,), "result"))
+    main = Function(function.params, body, Attrs({"name": function.name, "outputs": ("output",)}))
+    model = weft.compile(Module(main, "packed"), config, vthreads=vthreads)
+    assert isinstance(model, CompiledModel)
+    return model
+
+
+def program_of(model: CompiledModel) -> CoreStep:
     """The one program of a model."""
-    (step,) = (step for step in model.steps if isinstance(step, AccelStep))
+    (step,) = (step for step in model.steps if isinstance(step, CoreStep))
     return step
 
 
 def run_on_fsim(model: CompiledModel, inputs: dict[str, Array]) -> dict[str, Array]:
     """What the program of a model of one step leaves in its output slots, with the simulator's own checks on."""
-    simulator = FunctionalSimulator(model.config, model.window_bytes)
-    for constant in model.constants:
+    simulator = FunctionalSimulator(model.config, model.core.window_bytes)
+    for constant in model.core.constants:
         simulator.dram[constant.offset : constant.offset + len(constant.data)] = constant.data
     step = program_of(model)
     simulator.dram[step.program_offset : step.program_offset + len(step.program)] = step.program
     for name, value in inputs.items():
-        slot = model.slots[name]
+        slot = model.core.slots[name]
         simulator.dram[slot.offset : slot.offset + slot.nbytes] = np.frombuffer(value.tobytes(), np.uint8)
     result = simulator.run(step.program_offset, len(step.program) // model.config.instruction_bytes)
     assert result.fault is None, str(result.fault)
     assert not result.tokens_left
     outputs = {}
     for name in step.outputs:
-        slot = model.slots[name]
+        slot = model.core.slots[name]
         data = simulator.dram[slot.offset : slot.offset + slot.nbytes]
         outputs[name] = data.copy().view(slot.dtype).reshape(slot.shape)
     return outputs

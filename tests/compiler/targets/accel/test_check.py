@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from weft.compiler.compile import compile_function
 from weft.compiler.targets.accel.check import Range, check_program
 from weft.compiler.targets.errors import ProgramError
 from weft.hw.config import TINY
@@ -28,7 +27,7 @@ from weft.hw.isa import (
     engine_mask,
 )
 
-from .kernels import program_of
+from .kernels import compile_function, program_of
 from .test_kernels import Case
 
 WINDOW = 1024

@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from weft.compiler.compile import compile_function
-from weft.compiler.compiled import CompiledModel
 from weft.compiler.graph import Function
-from weft.compiler.operators import packed_layout
+from weft.compiler.model import CompiledModel
 from weft.compiler.operators.numerics import output_size
+from weft.compiler.targets.accel import packed_layout
 from weft.compiler.targets.accel.depthwise_split import array_groups, share
 from weft.compiler.targets.accel.lower import lower_function
 from weft.hw.config import PYNQ, TINY, CoreConfig
 from weft.hw.isa import Gemm, Store, Vector, VectorOp, disassemble
 
-from .kernels import CONFIGS, Build, check, program_of
+from .kernels import CONFIGS, Build, check, compile_function, program_of
 
 SQUARE = (
     TINY,

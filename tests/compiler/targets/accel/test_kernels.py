@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from weft.compiler.compile import compile_function
 from weft.compiler.graph import Expr, Function
 from weft.compiler.operators.numerics import output_size
 from weft.compiler.targets.errors import CompileError
 from weft.hw.config import PYNQ, TINY, CoreConfig
 
-from .kernels import CONFIGS, Build, check, program_of
+from .kernels import CONFIGS, Build, check, compile_function, program_of
 
 KINDS = ("conv", "residual", "depthwise", "max_pool", "sum_pool", "add", "mul", "requantise")
 

@@ -7,17 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weft.compiler.compile import compile_model
-from weft.compiler.compiled import AccelStep, HostStep
+import weft
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Array, Attrs, Call, Function, Module, Tuple, Var, call, evaluate
+from weft.compiler.model import CoreStep, HostStep
 from weft.compiler.passes import integer_passes
 from weft.compiler.passes.manager import PassManager
 from weft.compiler.targets.accel.passes import accel_pipeline
 from weft.compiler.targets.errors import CompileError
 from weft.hw.config import PYNQ, TINY, CoreConfig
 from weft.hw.errors import ConfigError
-from weft.runtime.module import load
 
 from ...onnx_models import FloatModel, quantise
 from .kernels import CONFIGS, Build, blocks_of, check
@@ -56,41 +55,41 @@ def reference(path: Path, x: Array) -> Array:
 @pytest.mark.parametrize("config", [PYNQ, *CONFIGS], ids=lambda config: config.name)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_network_is_one_program_with_numpys_integers(network: Path, config: CoreConfig, threads: int) -> None:
-    model = compile_model(network, config, vthreads=threads)
-    assert sum(isinstance(step, AccelStep) for step in model.steps) == 1
-    module = load(model, "fsim")
+    model = weft.compile(network, config, vthreads=threads)
+    assert sum(isinstance(step, CoreStep) for step in model.steps) == 1
+    module = weft.load(model, "fsim")
     for seed in range(2):  # the second run finds what the first left in the scratchpads
         (result,) = module.run(image(seed)).values()
         np.testing.assert_array_equal(result, reference(network, image(seed)))
 
 
 def test_layers_say_what_they_do(network: Path) -> None:
-    model = compile_model(network, PYNQ)
-    on_core = [layer for layer in model.layers if layer.placement == "accel"]
+    model = weft.compile(network, PYNQ)
+    on_core = [layer for layer in model.layers if layer.device == "core"]
     assert [layer.kind for layer in on_core] == ["conv2d"] * 3 + ["max_pool", "conv2d", "sum_pool", "conv2d"]
     assert on_core[0].macs == 12 * 12 * 8 * 3 * 9
     assert on_core[0].shape == (1, 8, 12, 12)
     assert on_core[0].bytes_stored == 12 * 12 * 16
     assert all(layer.bytes_loaded > 0 and "tensorize" in layer.schedule for layer in on_core)
-    assert all(layer.reason for layer in model.layers if layer.placement == "host")
-    assert [layer.output in model.slots for layer in on_core] == [True] * 7
+    assert all(layer.reason for layer in model.layers if layer.device != "core")
+    assert [layer.output in model.core.slots for layer in on_core] == [True] * 7
     assert model.statistics["instructions"] > 50
 
 
 def test_every_instruction_knows_its_layer(network: Path) -> None:
-    model = compile_model(network, PYNQ)
-    (step,) = (step for step in model.steps if isinstance(step, AccelStep))
+    model = weft.compile(network, PYNQ)
+    (step,) = (step for step in model.steps if isinstance(step, CoreStep))
     count = len(step.program) // PYNQ.instruction_bytes
     assert len(step.layer_of) == len(step.tile_of) == count
-    assert list(np.unique(step.layer_of)) == [i for i, layer in enumerate(model.layers) if layer.placement == "accel"]
+    assert list(np.unique(step.layer_of)) == [i for i, layer in enumerate(model.layers) if layer.device == "core"]
     begins = [int(np.argmax(step.layer_of == layer)) for layer in np.unique(step.layer_of)]
     assert begins == sorted(begins)  # layers overlap, but begin in order
 
 
 def test_without_reuse_every_layer_can_be_read(network: Path) -> None:
-    shared, kept = compile_model(network, PYNQ), compile_model(network, PYNQ, reuse_memory=False)
-    assert kept.window_bytes > shared.window_bytes
-    values = load(kept, "fsim").run(image(), keep=True)
+    shared, kept = weft.compile(network, PYNQ), weft.compile(network, PYNQ, keep=True)
+    assert kept.core.window_bytes > shared.core.window_bytes
+    values = weft.load(kept, "fsim").run(image(), keep=True)
     reached: dict[str, Array] = {}
     module = accel_pipeline(blocks_of(PYNQ)).run(from_onnx(network))
 
@@ -105,7 +104,7 @@ def test_without_reuse_every_layer_can_be_read(network: Path) -> None:
 
 
 def test_the_loop_ir_of_every_layer_can_be_dumped(network: Path, tmp_path: Path) -> None:
-    compile_model(network, PYNQ, dump=tmp_path / "dump")
+    weft.compile(network, PYNQ, dump=tmp_path / "dump")
     texts = sorted((tmp_path / "dump").iterdir())
     assert len(texts) == 7
     assert any("gemm(" in text.read_text() for text in texts)
@@ -113,7 +112,7 @@ def test_the_loop_ir_of_every_layer_can_be_dumped(network: Path, tmp_path: Path)
 
 def test_progress_names_the_layers(network: Path) -> None:
     lines: list[str] = []
-    compile_model(network, TINY, progress=lines.append)
+    weft.compile(network, TINY, progress=lines.append)
     assert lines[0] == "reading the model"
     assert any(line.endswith("(7 of 7)") for line in lines)
 
@@ -141,10 +140,10 @@ def test_a_network_of_every_kind_of_layer(config: CoreConfig, batch: int, form: 
     network = mobile_network(batch)
     quantise(network.build(network.nodes[-1].output[0]), tmp_path, form, activation="QUInt8")
     path = tmp_path / "quantised.onnx"
-    model = compile_model(path, config, strict=True)
-    assert sum(isinstance(step, AccelStep) for step in model.steps) == 1
+    model = weft.compile(path, config, strict=True)
+    assert sum(isinstance(step, CoreStep) for step in model.steps) == 1
     x = image(shape=(batch, 3, 16, 16))
-    (result,) = load(model, "fsim").run(x).values()
+    (result,) = weft.load(model, "fsim").run(x).values()
     np.testing.assert_array_equal(result, reference(path, x))
 
 
@@ -158,23 +157,23 @@ def with_a_transpose_between(folder: Path) -> Path:
 
 def test_a_host_function_between_layers_makes_two_programs(tmp_path: Path) -> None:
     path = with_a_transpose_between(tmp_path)
-    model = compile_model(path, TINY)
+    model = weft.compile(path, TINY)
     kinds = [type(step) for step in model.steps]
-    assert kinds.count(AccelStep) == 2
-    assert kinds[kinds.index(AccelStep) + 1] is HostStep
+    assert kinds.count(CoreStep) == 2
+    assert kinds[kinds.index(CoreStep) + 1] is HostStep
     x = image(shape=(1, 4, 6, 6))
-    (result,) = load(model, "fsim").run(x).values()
+    (result,) = weft.load(model, "fsim").run(x).values()
     np.testing.assert_array_equal(result, reference(path, x))
 
 
 def test_strict_refuses_a_host_function_between_layers(tmp_path: Path) -> None:
     path = with_a_transpose_between(tmp_path)
     with pytest.raises(CompileError, match=r"node '.*': .* would run on the host: .* hint: compile without strict"):
-        compile_model(path, TINY, strict=True)
+        weft.compile(path, TINY, strict=True)
 
 
 def test_strict_accepts_quantisation_at_the_ends(network: Path) -> None:
-    assert compile_model(network, TINY, strict=True).layers
+    assert weft.compile(network, TINY, strict=True).layers
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
@@ -183,7 +182,7 @@ def test_concat_is_copies_to_places(config: CoreConfig, batch: int) -> None:
     build = Build(config)
     a, b = build.input(batch, config.dram_block, 5, 3), build.input(batch, 2 * config.dram_block, 5, 3)
     model = check(build.function(build.op("concat", a, b)), config)
-    assert next(layer for layer in model.layers if layer.placement == "accel").kind == "concat"
+    assert next(layer for layer in model.layers if layer.device == "core").kind == "concat"
 
 
 def two_layers(config: CoreConfig) -> tuple[Module, tuple[int, ...]]:
@@ -203,9 +202,9 @@ def two_layers(config: CoreConfig) -> tuple[Module, tuple[int, ...]]:
 
 def test_values_that_are_outputs_too_are_handed_out() -> None:
     module, shape = two_layers(TINY)
-    model = compile_model(module, TINY)
+    model = weft.compile(module, TINY)
     x = np.random.default_rng(3).integers(-128, 128, shape).astype(np.int8)
-    results = load(model, "fsim").run({"x": x})
+    results = weft.load(model, "fsim").run({"x": x})
     for name, expected in evaluate(module, {"x": x}).items():
         np.testing.assert_array_equal(results[name], expected)
 
@@ -217,18 +216,18 @@ def test_constants_that_are_equal_are_stored_once() -> None:
     again = build.function(function.body, "again")
     main_x = Var("x", x.type)
     body = call(again, call(function, main_x))
-    model = compile_model(Module(Function((main_x,), body, Attrs({"name": "main"}))), TINY)
-    assert len(model.constants) == 1
+    model = weft.compile(Module(Function((main_x,), body, Attrs({"name": "main"}))), TINY)
+    assert len(model.core.constants) == 1
 
 
 def test_an_unknown_configuration_is_refused(network: Path) -> None:
     with pytest.raises(ConfigError, match="unknown configuration 'huge'"):
-        compile_model(network, "huge")
+        weft.compile(network, "huge")
 
 
 def test_no_virtual_threads_are_refused(network: Path) -> None:
     with pytest.raises(CompileError, match="vthreads is 0, but must be at least 1"):
-        compile_model(network, TINY, vthreads=0)
+        weft.compile(network, TINY, vthreads=0)
 
 
 def test_a_program_depends_on_its_tokens_only_for_speed(network: Path) -> None:
@@ -236,5 +235,5 @@ def test_a_program_depends_on_its_tokens_only_for_speed(network: Path) -> None:
     x = image()
     expected = reference(network, x)
     for config in (replace(TINY, token_depth=1), replace(TINY, queue_depth=2), replace(TINY, queue_depth=256)):
-        (result,) = load(compile_model(network, config), "fsim").run(x).values()
+        (result,) = weft.load(weft.compile(network, config), "fsim").run(x).values()
         np.testing.assert_array_equal(result, expected)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from weft.compiler.compile import compile_function
 from weft.hw.config import TINY
 from weft.sim.dram import DramModel
 from weft.sim.rtl import RtlSimulator
 
-from .kernels import program_of, run_on_fsim
+from .kernels import compile_function, program_of, run_on_fsim
 from .test_kernels import KINDS, Case
 
 
@@ -21,17 +20,17 @@ def test_a_kernel_gives_the_same_integers_on_the_core(kind: str) -> None:
     inputs = {
         param.name: random.integers(-128, 128, param.type.shape).astype(np.int8) for param in function.params
     }
-    simulator = RtlSimulator(TINY, model.window_bytes, dram=DramModel(latency=30, jitter=20, seed=5, reorder=True))
+    simulator = RtlSimulator(TINY, model.core.window_bytes, dram=DramModel(latency=30, jitter=20, seed=5, reorder=True))
     step = program_of(model)
-    pieces = [(constant.offset, constant.data) for constant in model.constants]
+    pieces = [(constant.offset, constant.data) for constant in model.core.constants]
     pieces.append((step.program_offset, step.program))
-    pieces += [(model.slots[name].offset, value.view(np.uint8).ravel()) for name, value in inputs.items()]
+    pieces += [(model.core.slots[name].offset, value.view(np.uint8).ravel()) for name, value in inputs.items()]
     for offset, data in pieces:
         simulator.dram[offset : offset + len(data)] = data
     count = len(step.program) // TINY.instruction_bytes
-    result = simulator.run(step.program_offset, count, window_bytes=model.window_bytes)
+    result = simulator.run(step.program_offset, count, window_bytes=model.core.window_bytes)
     assert result.fault is None, str(result.fault)
     for name, expected in run_on_fsim(model, inputs).items():
-        slot = model.slots[name]
+        slot = model.core.slots[name]
         found = simulator.dram[slot.offset : slot.offset + slot.nbytes].view(slot.dtype).reshape(slot.shape)
         np.testing.assert_array_equal(found, expected)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from weft.compiler.compile import compile_function
 from weft.compiler.targets.accel import schedule as rules
 from weft.compiler.targets.errors import CompileError
 from weft.compiler.tensor import Schedule
 from weft.hw.config import TINY
 
+from .kernels import compile_function
 from .test_kernels import Case
 
 

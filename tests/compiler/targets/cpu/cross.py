@@ -150,7 +150,7 @@ def _program_text(model: CpuModel, runs: Sequence[Run], size: str) -> str:
         f"declare ptr @memcpy(ptr, ptr, {size})",
         f"declare {size} @write(i32, ptr, {size})",
         "declare void @_exit(i32)",
-        _bytes("constants", model.constants.tobytes()),
+        _bytes("constants", model.core.constants.tobytes()),
         *(_zeros(name, count) for name, count in
           (("arena", model.arena_bytes), ("counters", counter_bytes), ("team", TEAM_BYTES), ("results", total),
            ("threads", model.threads * THREAD_BYTES))),

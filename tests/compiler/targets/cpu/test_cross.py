@@ -12,7 +12,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 import weft
-from weft.compiler.compile_cpu import compile_for_cpu, passes_for
+from weft.compiler.compile_cpu import passes_for
 from weft.compiler.compiled_cpu import NumpyStep
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, TensorType, Tuple, Var, call, evaluate
@@ -60,12 +60,12 @@ def random_array(dtype: str, shape: tuple[int, ...], generator: np.random.Genera
     return generator.integers(limits.min, limits.max, shape, dtype, endpoint=True)
 
 
-def check(module: Module, processor: str, folder: Path, threads: int = 1, tolerance: float = 1e-5) -> weft.CpuModel:
+def check(module: Module, processor: str, folder: Path, threads: int = 1, tolerance: float = 1e-5) -> weft.CompiledModel:
     """Compile for ``processor`` and run there; ``tolerance`` is relative to a result's largest element."""
     generator = np.random.default_rng(1)
     runs = [{param.name: random_array(param.dtype, param.shape, generator) for param in module.main.params}
             for _ in range(2)]  # fmt: skip
-    model = compile_for_cpu(module, processor=processor, threads=threads, strict=True)
+    model = weft.compile(module, processor=processor, threads=threads, strict=True, target="cpu")
     for values, found in zip(runs, run_on(model, processor, runs, folder), strict=True):
         for name, array in evaluate(module, values).items():
             if array.dtype.kind == "f":
@@ -80,7 +80,7 @@ def check(module: Module, processor: str, folder: Path, threads: int = 1, tolera
 def test_digits_are_the_integers_of_the_graph(processor: str, threads: int, tmp_path: Path) -> None:
     source = from_onnx(DIGITS)
     integers = PassManager(passes_for(source)).run(source)
-    model = compile_for_cpu(source, processor=processor, threads=threads, strict=True)
+    model = weft.compile(source, processor=processor, threads=threads, strict=True, target="cpu")
     assert model.threads == threads
     generator = np.random.default_rng(0)
     runs = [{"image": generator.random((1, 1, 8, 8)).astype(np.float32)} for _ in range(20)]
@@ -133,7 +133,7 @@ def test_floats_are_passed_in_registers_of_their_own(tmp_path: Path) -> None:
     """A triple of three parts instead of four gives the other convention without a word; the linker tells."""
     skip_without("armv7a")
     x = Var("x", TensorType((3,), "float32"))
-    model = compile_for_cpu(module_of(call("nn.erf", x), params=(x,)), processor="armv7a")
+    model = weft.compile(module_of(call("nn.erf", x), params=(x,)), processor="armv7a", target="cpu")
     runs = [{"x": np.ones(3, np.float32)}]
     program = linked(model, "armv7a", runs, tmp_path)
     assert int.from_bytes(program.read_bytes()[FLAGS : FLAGS + 4], "little") & HARD_FLOAT
@@ -147,9 +147,9 @@ def test_floats_are_passed_in_registers_of_their_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize("network", ["mobilenet_v2", "resnet18"])
 def test_a_network_gives_the_integers_of_the_host(processor: str, network: str, tmp_path: Path) -> None:
     path = build(network, size=64, width=0.5)
-    host = weft.load(compile_for_cpu(path))
+    host = weft.load(weft.compile(path, target="cpu"))
     runs = [{host.model.inputs[0].name: images(1, 64, seed)} for seed in range(2)]
-    found = run_on(compile_for_cpu(path, processor=processor, threads=2, strict=True), processor, runs, tmp_path)
+    found = run_on(weft.compile(path, processor=processor, threads=2, strict=True, target="cpu"), processor, runs, tmp_path)
     for values, outputs in zip(runs, found, strict=True):
         for name, array in host.run(values).items():
             np.testing.assert_array_equal(outputs[name], array)

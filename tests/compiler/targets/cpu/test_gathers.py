@@ -52,9 +52,9 @@ def module_of(*results: Expr) -> Module:
     return Module(Function(tuple(params), body, Attrs({"name": "main", "outputs": names})))
 
 
-def compiled(module: Module) -> weft.CpuModel:
+def compiled(module: Module) -> weft.CompiledModel:
     model = weft.compile(module, target="cpu", strict=True)
-    assert isinstance(model, weft.CpuModel)
+    assert isinstance(model, weft.CompiledModel)
     assert not any(isinstance(step, NumpyStep) for step in model.steps)
     return model
 
@@ -109,5 +109,5 @@ def test_constant_indices_need_no_look_and_wrong_ones_stay_in_numpy() -> None:
     inside = call("gather", DATA, Constant(np.array([0, -3])), axis=0)
     assert not any(isinstance(step, CheckStep) for step in compiled(module_of(inside)).steps)
     outside = weft.compile(module_of(call("gather", DATA, Constant(np.array([3])), axis=0)), target="cpu")
-    assert isinstance(outside, weft.CpuModel)
+    assert isinstance(outside, weft.CompiledModel)
     assert [layer.reason for layer in outside.layers] == ["an index that is outside"]

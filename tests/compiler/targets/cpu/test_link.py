@@ -53,7 +53,7 @@ def random_inputs(module: Module, seed: int = 1) -> dict[str, Any]:
     return values
 
 
-def check(module: Module, threads: int = 1, tolerance: float = 1e-5) -> weft.CpuModel:
+def check(module: Module, threads: int = 1, tolerance: float = 1e-5) -> weft.CompiledModel:
     """Compile and run on random inputs; results must be those of the graph."""
     values = random_inputs(module)
     expected = evaluate(module, values)
@@ -71,7 +71,7 @@ def check(module: Module, threads: int = 1, tolerance: float = 1e-5) -> weft.Cpu
     return model
 
 
-def kinds(model: weft.CpuModel) -> list[str]:
+def kinds(model: weft.CompiledModel) -> list[str]:
     return [layer.kind for layer in model.layers]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import weft
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler import tensor as te
@@ -18,7 +19,6 @@ from weft.compiler.targets.cpu.processor import host_target
 from weft.compiler.targets.loops.in_place import overwritable
 from weft.compiler.targets.loops.prepare import prepare
 from weft.compiler.tensor.loops import loop_nest
-from weft.runtime.cpu import CpuModule
 
 IMAGE = TensorType((1, 16, 6, 7), "float32")
 X = Var("x", IMAGE)
@@ -38,7 +38,7 @@ def linked(*results: Expr, threads: int = 1) -> CpuModel:
 
 def checked(module: Module, inputs: dict[str, Any], threads: int) -> CpuModel:
     model = link(prepare(module), host_target(), threads)
-    loaded = CpuModule(model)
+    loaded = weft.load(model)
     wanted = evaluate(module, inputs)
     for _ in range(2):
         for name, found in loaded.run(inputs).items():
@@ -153,7 +153,7 @@ def test_one_memory_under_two_names_is_kept_when_the_other_name_is_read_elsewher
 def test_inputs_and_outputs_of_the_model_are_never_written_over() -> None:
     doubled = call("nn.add", X, X)
     value = call("nn.tanh", call("nn.softmax", doubled, axis=1))
-    loaded = CpuModule(linked(call("nn.softmax", value, axis=2), doubled))
+    loaded = weft.load(linked(call("nn.softmax", value, axis=2), doubled))
     given = values(IMAGE.shape)
     loaded.run({"x": given})
     np.testing.assert_array_equal(given, values(IMAGE.shape))

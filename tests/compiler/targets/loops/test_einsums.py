@@ -22,13 +22,13 @@ def einsum(equation: str, dtype: str = "float32") -> Call:
     return call("nn.einsum", *operands, equation=equation)
 
 
-def check(node: Call) -> weft.CpuModel:
+def check(node: Call) -> weft.CompiledModel:
     params: Any = node.args
     module = Module(Function(params, node, Attrs({"name": "main", "outputs": ("out",)})))
     generator = np.random.default_rng(0)
     values = {each.name: generator.integers(-9, 9, each.type.shape).astype(each.type.dtype) for each in params}
     model = weft.compile(module, target="cpu")
-    assert isinstance(model, weft.CpuModel)
+    assert isinstance(model, weft.CompiledModel)
     np.testing.assert_array_equal(weft.load(model).run(values)["out"], evaluate(module, values)["out"])
     return model
 

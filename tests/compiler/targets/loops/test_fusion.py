@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import weft
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler.graph import Call, Constant, Expr, Function, Module, TensorType, TupleGet, Var, call, evaluate
@@ -12,7 +13,6 @@ from weft.compiler.targets.cpu.link import link
 from weft.compiler.targets.cpu.processor import FusionLimits, host_target, named_target
 from weft.compiler.targets.loops.fusion import Group, group_calls
 from weft.compiler.targets.loops.prepare import prepare
-from weft.runtime.cpu import CpuModule
 
 X = Var("x", TensorType((4, 8), "float32"))
 """128 bytes."""
@@ -156,5 +156,5 @@ def test_a_long_chain_becomes_several_kernels() -> None:
     values = {"x": np.ones(X.shape, np.float32)}
     model = link(module, host_target(), 1)
     assert len(model.layers) == -(-500 // host_target().fusion.depth)
-    for found, wanted in zip(CpuModule(model).run(values).values(), evaluate(module, values).values(), strict=True):
+    for found, wanted in zip(weft.load(model).run(values).values(), evaluate(module, values).values(), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5)

@@ -62,7 +62,7 @@ def values() -> dict[str, Any]:
 def test_nothing_runs_for_tensors_without_elements(result: Expr, kinds: list[str]) -> None:
     module = module_of(result, POWERS)
     model = weft.compile(module, target="cpu")
-    assert isinstance(model, weft.CpuModel)
+    assert isinstance(model, weft.CompiledModel)
     assert [layer.kind for layer in model.layers] == kinds
     found = weft.load(model).run(values())
     for name, array in evaluate(module, values()).items():
@@ -76,7 +76,7 @@ def test_weights_that_are_quantised_alone_make_a_fast_convolution() -> None:
     weights = call("dequantise", integers, Constant(np.float32([0.5])[0]), Constant(np.int8([3])[0]), axis=0)
     module = Module(Function((image,), call("nn.conv2d", image, weights), Attrs({"name": "main", "outputs": ("out",)})))
     model = weft.compile(module, target="cpu")
-    assert isinstance(model, weft.CpuModel)
+    assert isinstance(model, weft.CompiledModel)
     assert [layer.kind for layer in model.layers if layer.operators] == ["convolution"]
     given = {"image": np.random.default_rng(0).standard_normal((1, 16, 6, 6), np.float32)}
     expected = evaluate(module, given)["out"]

@@ -21,10 +21,10 @@ from weft.compiler.graph import (
     evaluate,
 )
 from weft.compiler.operators import numerics
-from weft.compiler.operators.packed_layout import Blocks
 from weft.compiler.passes import check_stage, infer_types
 from weft.compiler.passes.manager import random_inputs
 from weft.compiler.targets.accel.link import check_strict
+from weft.compiler.targets.accel.packed_layout import Blocks
 from weft.compiler.targets.accel.passes import accel_passes, unfold_input
 
 PYNQ = Blocks(1, 16, 16)

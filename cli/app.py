@@ -1,0 +1,39 @@
+"""The command's frame: its name, its version, its entry point, and what becomes of errors."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from .output import out
+
+app = typer.Typer(
+    name="weft",
+    help="Co-design of tensor accelerators and their compiler: from an ONNX file to exact cycles.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        out.print(f"weft {version('weft')}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def weft(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Co-design of tensor accelerators and their compiler: from an ONNX file to exact cycles."""
+
+
+def main() -> None:
+    """Entry point: expected errors become one line and exit status 1."""
+    app()

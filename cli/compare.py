@@ -1,0 +1,63 @@
+"""``weft compare``: one model in two places."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..compare import compare, compared_names, model_inputs
+from ..compiler.frontends import read
+from ..progress import progress
+from ..runtime.inputs import read_inputs
+from .app import app
+from .output import (
+    ConfigOption,
+    InputOption,
+    JsonOption,
+    SeedOption,
+    ShapeOption,
+    err,
+    out,
+    parse_shapes,
+    print_json,
+    table,
+    wide_console,
+)
+
+
+@app.command("compare")
+def compare_command(
+    first: Annotated[str, typer.Argument(help=f"One of {', '.join(compared_names())}.")],
+    second: Annotated[str, typer.Argument(help="Another of these.")],
+    model: Annotated[Path, typer.Argument(help="ONNX model.")],
+    inputs: InputOption = None,
+    config: ConfigOption = "pynq",
+    threads: Annotated[int, typer.Option(min=1, help="Threads of the CPU.")] = 1,
+    tolerance: Annotated[float, typer.Option(help="For floats, as a part of the tensor's largest magnitude.")] = 1e-4,
+    seed: SeedOption = 0,
+    shape: ShapeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a model in two places; print the error of each tensor that both make, and the first that differs."""
+    with progress("reading the model", err) as status:
+        module = read(model).module(parse_shapes(shape), takes_floats=True)
+        values = read_inputs(model_inputs(module), inputs, seed)
+        status.update(f"running on {first} and {second}")
+        differences = compare(module, first, second, values, config=config, threads=threads, tolerance=tolerance)
+    wrong = next((item for item in differences if not item.is_same), None)
+    if as_json:
+        print_json({"first": first, "second": second, "tensors": [vars(item) for item in differences],
+                    "first_difference": wrong.tensor if wrong else None})  # fmt: skip
+        raise typer.Exit(wrong is not None)
+    rows = [
+        [item.tensor, item.dtype, "x".join(map(str, item.shape)), f"{item.largest:.4g}", f"{item.relative:.2e}",
+         f"{item.differing:,}"] for item in differences
+    ]  # fmt: skip
+    columns = ["tensor", "type", "shape", "largest difference", "relative", "elements that differ"]
+    wide_console().print(table(f"{first} and {second}", columns, rows))
+    if wrong is not None:
+        out.print(f"the first tensor that differs is {wrong.tensor!r}", highlight=False, markup=False)
+        raise typer.Exit(1)
+    out.print(f"all {len(differences)} tensors agree")

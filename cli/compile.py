@@ -1,0 +1,117 @@
+"""``weft compile`` and ``weft passes``: from a model to an artifact, and what is done on the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..compiler.compile import compile_model, folder_dump
+from ..compiler.model import CompiledModel, OpenModel
+from ..compiler.passes import installed_passes, load_pass
+from ..compiler.passes.pipeline import PassOptions
+from ..compiler.targets.errors import CompileError
+from ..compiler.targets.registry import find_target, target_names
+from ..compiler.targets.target import Job, target_options
+from ..progress import progress
+from ..runtime.artifact import save
+from ..runtime.report import placement_records, placement_table
+from .app import app
+from .output import JsonOption, ShapeOption, err, out, parse_shapes, print_json, table
+from .target_options import Chosen, options_of, with_target_options
+
+TargetOption = Annotated[str, typer.Option("--target", help=f"What to compile for: {', '.join(target_names())}.")]
+PassOption = Annotated[
+    list[str] | None, typer.Option("--pass", help="Also run this installed pass ('weft passes' lists them).")
+]
+CheckOption = Annotated[
+    bool, typer.Option("--check", help="Run the model before and after each pass; name the first one that differs.")
+]
+DiffOption = Annotated[Path | None, typer.Option(help="Write a web page with the graph before and after each pass.")]
+
+
+def pass_options(added: list[str] | None, check: bool, diff: Path | None) -> PassOptions | None:
+    """What the user asks of the passes; None where that is nothing."""
+    chosen = PassOptions(tuple(load_pass(name) for name in added or ()), check, diff)
+    return None if chosen == PassOptions() else chosen
+
+
+@app.command("compile")
+@with_target_options
+def compile_command(
+    model: Annotated[Path, typer.Argument(help="ONNX model; for the accelerator in QDQ, QLinear or Integer form.")],
+    target: TargetOption = "accel",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Artifact; default: MODEL.weft.")] = None,
+    shape: ShapeOption = None,
+    strict: Annotated[bool, typer.Option(help="Refuse a model that the target cannot compile as a whole.")] = False,
+    dump: Annotated[Path | None, typer.Option(help="Folder for the loop IR of every kernel, as text.")] = None,
+    added: PassOption = None,
+    check: CheckOption = False,
+    diff: DiffOption = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Every layer and every reason, however many.")] = False,
+    as_json: JsonOption = False,
+    *,
+    chosen: Chosen,
+) -> None:
+    """Compile a model into one artifact file and report where each part of it will run."""
+    path = output or model.with_suffix(".weft")
+    options = options_of(target, chosen)
+    with progress("compiling", err) as status:
+        job = Job(strict=strict, progress=status.update, dump=None if dump is None else folder_dump(dump))
+        compiled = compile_model(
+            model, target, options, shapes=parse_shapes(shape), passes=pass_options(added, check, diff), job=job
+        )
+        if isinstance(compiled, OpenModel):
+            open_sizes = ", ".join(f"{each.name}={each}" for each in compiled.inputs)
+            raise CompileError(f"an artifact has fixed sizes, but the model leaves some open: {open_sizes}",
+                               hint="fix them with --shape NAME=1x3x224x224")  # fmt: skip
+        save(compiled, path)
+    if as_json:
+        print_json(artifact_record(compiled, path))
+        return
+    out.print(placement_table(compiled, verbose=verbose))
+    out.print(_summary(compiled))
+    out.print(f"wrote {path} ({path.stat().st_size:,} bytes)", markup=False)
+
+
+def artifact_record(model: CompiledModel, path: Path) -> dict[str, Any]:
+    """What ``--json`` prints."""
+    return {
+        "artifact": str(path), "bytes": path.stat().st_size, "target": model.target, **model.statistics,
+        "layers": placement_records(model),
+    }  # fmt: skip
+
+
+def _summary(model: CompiledModel) -> str:
+    items = model.statistics.items()
+    values = {name: f"{value:,.2f}" if isinstance(value, float) else f"{value:,}" for name, value in items}
+    return ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in values.items())
+
+
+@app.command("passes")
+@with_target_options
+def passes_command(target: TargetOption = "accel", as_json: JsonOption = False, *, chosen: Chosen) -> None:
+    """List the passes of a target in their order, and those that installed packages add."""
+    owner = find_target(target)
+    options = target_options(owner, options_of(target, chosen))
+    kinds = {"quantised": True, "float": False} if owner.takes_floats else {"quantised": True}
+    lists = {kind: owner.passes(options, quantised=quantised) for kind, quantised in kinds.items()}
+    points = installed_passes()
+    if as_json:
+        records = [
+            {"models": kind, "pass": each.name, "needs": list(each.needs), "stage": each.stage,
+             "tolerance": each.tolerance} for kind, passes in lists.items() for each in passes
+        ]  # fmt: skip
+        print_json({"target": target, "passes": records, "installed": {name: each.value for name, each in points.items()}})
+        return
+    for kind, passes in lists.items():
+        rows = [
+            [each.name, ", ".join(each.needs), each.stage, f"{each.tolerance:g}" if each.tolerance else ""]
+            for each in passes
+        ]
+        out.print(table(f"{target}: {kind} models", ["pass", "needs", "then at stage", "may differ by"], rows))
+    for name, point in sorted(points.items()):
+        out.print(f"{name}: {point.value}", highlight=False, markup=False)
+    if not points:
+        out.print("no installed package adds a pass (entry point group weft.passes)")

@@ -1,0 +1,103 @@
+"""``weft hw``, ``weft synth`` and ``weft test-hw``: the core itself."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from ..hw.config import load_config
+from ..hw.synthesis import Target, synthesise
+from ..hw.synthesis_report import over_limit, path_rows, usage_rows
+from ..hw.verilog import emit_verilog
+from ..progress import progress
+from ..sim.build import cache_folder
+from ..testbench.coverage import Coverage, read_hits
+from ..testbench.parts import find_parts, outcome_lines, parts_table
+from ..testbench.points import core_points, unreachable
+from ..testbench.runner import Settings, random_seed, run_and_keep_waves, run_file
+from .app import app
+from .output import ConfigOption, err, out, print_report, table, wide_console
+
+
+@app.command()
+def hw(
+    config: ConfigOption = "pynq",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Verilog file; default: CONFIG.v.")] = None,
+) -> None:
+    """Write the core as Verilog."""
+    core = load_config(config)
+    path = output or Path(f"{core.name}.v")
+    with progress(f"emitting {core.name}", err):
+        text = emit_verilog(core)
+    path.write_text(text)
+    out.print(f"wrote {path} ({len(text):,} characters), configuration hash {core.hash64:016x}")
+
+
+@app.command()
+def synth(
+    config: ConfigOption = "pynq",
+    target: Annotated[
+        Target, typer.Option("--for", help="xc7: Xilinx 7-series; ecp5: with place and route; asic: gates.")
+    ] = Target.XC7,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder for all files: Verilog, scripts, logs, report.")
+    ] = None,
+    liberty: Annotated[Path | None, typer.Option(help="Cells to map to (asic only).")] = None,
+    depth: Annotated[int, typer.Option(min=0, help="Levels of modules to show.")] = 2,
+) -> None:
+    """Synthesise a core: what each module takes and, for ecp5, its highest clock. A new core takes minutes."""
+    core = load_config(config)
+    cache = cache_folder() / "synthesis"
+    with progress(f"synthesising {core.name}", err) as status:
+        result, folder = synthesise(core, target, cache, liberty=liberty, progress=status.update)
+    columns, rows = usage_rows(result, depth)
+    tables = [table(f"{core.name} on {target}", columns, rows)]
+    if (timing := result.timing) is not None:
+        title = f"{timing.fmax:.1f} MHz on {timing.part}; the path that limits it, in ns"
+        tables.append(table(title, ["step", "delay", "until", "name"], path_rows(timing.critical_path), named=3))
+    wide_console().print(*tables)
+    for text in over_limit(result):
+        out.print(f"[bold red]too large:[/] {escape(text)}")
+    if output is not None:
+        shutil.copytree(folder, output, dirs_exist_ok=True)
+        print_report(tables, output / "report.txt")
+        out.print(f"wrote {output}")
+
+
+@app.command("test-hw")
+def hardware_tests(
+    part: Annotated[str | None, typer.Argument(help="One of --list, or a file of cocotb tests. Default: all.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Repeats a run exactly. Default: random.")] = None,
+    waves: Annotated[bool, typer.Option("--waves", help="Write a waveform even if all is well.")] = False,
+    config: ConfigOption = "tiny",
+    only: Annotated[str | None, typer.Option(help="Only tests whose name contains this.")] = None,
+    long: Annotated[bool, typer.Option("--long", help="More random programs.")] = False,
+    show: Annotated[bool, typer.Option("--list", help="Show parts and tests; run nothing.")] = False,
+) -> None:
+    """Run the RTL's cocotb tests; a failure leaves a waveform and says how to look at it."""
+    files = find_parts(part)
+    if show:
+        out.print(parts_table(files))
+        return
+    core, chosen = load_config(config), random_seed() if seed is None else seed
+    folder = Path("build") / "test-hw"
+    folder.mkdir(parents=True, exist_ok=True)
+    coverage = folder / "coverage.json"
+    coverage.unlink(missing_ok=True)
+    settings = Settings(config=core, seed=chosen, coverage=coverage, long=long)
+    outcomes = []
+    for file in files:
+        with progress(file.stem, err) as status:
+            run_part = partial(run_file, waves=True) if waves else run_and_keep_waves
+            outcomes.append(run_part(file, settings, folder / file.stem, only=only, progress=status.update))
+        out.print(outcome_lines(outcomes[-1]), highlight=False, markup=False, soft_wrap=True)
+    covered = Coverage(core_points(core), read_hits(coverage))
+    out.print(covered.table(unreachable(core), names=part is None))
+    out.print(f"coverage: {coverage}; seed {chosen}")
+    if not all(outcome.passed for outcome in outcomes):
+        raise typer.Exit(1)

@@ -1,0 +1,74 @@
+"""What commands print, as tables for people or as JSON for programs, and the options that they share."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, RenderableType
+from rich.markup import escape
+from rich.table import Table
+
+from ..hw.config import NAMED
+from ..runtime.errors import InputError
+
+REPORT_COLUMNS = 180
+"""Width of a report's tables in files and pipes."""
+
+out = Console()
+err = Console(stderr=True)
+
+ConfigOption = Annotated[
+    str, typer.Option("--config", "-c", help=f"Core: {', '.join(NAMED)}, or a JSON file with the fields of CoreConfig.")
+]
+ShapeOption = Annotated[
+    list[str] | None, typer.Option("--shape", help="Shape of a dynamic input, as NAME=1x3x224x224; repeat for more.")
+]
+InputOption = Annotated[
+    Path | None, typer.Option("--input", "-i", help="A .npz with one array per input, or a .npy. Default: random.")
+]
+SeedOption = Annotated[int, typer.Option(help="Seed of random inputs.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
+
+
+def wide_console() -> Console:
+    """Where wide tables go: the terminal as it is, or a pipe that is wide enough."""
+    return out if out.is_terminal else Console(width=REPORT_COLUMNS)
+
+
+def print_json(document: Any) -> None:
+    """One JSON document on standard output."""
+    json.dump(document, sys.stdout, indent=1, default=str)
+    print()
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, named: int = 0) -> Table:
+    """A table of figures; column ``named`` holds words."""
+    result = Table(title=title)
+    for place, column in enumerate(columns):
+        result.add_column(column, justify="left" if place in (0, named) else "right", overflow="fold")
+    for row in rows:
+        result.add_row(*(escape(text) for text in row))
+    return result
+
+
+def print_report(tables: Sequence[RenderableType], path: Path) -> None:
+    """Tables into a file, at full width."""
+    with path.open("w") as file:
+        Console(file=file, width=REPORT_COLUMNS).print(*tables)
+
+
+def parse_shapes(texts: Sequence[str] | None) -> dict[str, tuple[int, ...]]:
+    """``--shape`` options; InputError for one that is none."""
+    shapes = {}
+    for text in texts or ():
+        name, _, sizes = text.rpartition("=")
+        try:
+            shapes[name] = tuple(int(size) for size in sizes.split("x"))
+        except ValueError:
+            raise InputError(f"--shape {text!r} is not NAME=1x3x224x224") from None
+    return shapes

@@ -1,0 +1,161 @@
+"""``weft run``: a model or an artifact on a device, with its results and what they cost."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from ..api import load
+from ..compiler.compile import compile_model
+from ..compiler.model import CompiledModel, OpenModel, TensorSpec
+from ..compiler.targets.errors import CompileError
+from ..compiler.targets.target import Job
+from ..progress import Updates, progress
+from ..runtime.artifact import load as load_artifact
+from ..runtime.device import device_names
+from ..runtime.inputs import Array, read_inputs
+from ..runtime.module import LoadedModule
+from ..runtime.report import engine_records, engine_table, layer_records, layer_table, placement_table
+from ..runtime.report_host import fusion_table, host_table
+from ..runtime.trace import write_trace
+from .app import app
+from .compile import PassOption, pass_options
+from .output import InputOption, JsonOption, SeedOption, ShapeOption, err, out, parse_shapes, print_json
+from .target_options import Chosen, options_of, refuse_options, with_target_options
+
+DEFAULT_TARGET = "accel"
+
+
+def is_artifact(path: Path) -> bool:
+    """Whether a file is what ``weft compile`` writes, and no model."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"PK\x03\x04"
+    except OSError:
+        return path.suffix == ".weft"
+
+
+def compiled_source(
+    source: Path, target: str | None, shape: list[str] | None, added: list[str] | None, chosen: Chosen,
+    status: Updates,
+) -> CompiledModel | OpenModel:
+    """The artifact in a file, or the model in it, compiled."""
+    if is_artifact(source):
+        why = f"{source} is compiled already"
+        refuse_options(chosen, why)
+        if target is not None or shape or added:
+            raise CompileError(f"--target, --shape and --pass are for models: {why}")
+        return load_artifact(source)
+    name = target or DEFAULT_TARGET
+    passes = pass_options(added, False, None)
+    options = options_of(name, chosen)
+    return compile_model(
+        source, name, options, shapes=parse_shapes(shape), passes=passes, job=Job(progress=status.update)
+    )
+
+
+@app.command()
+@with_target_options
+def run(
+    source: Annotated[Path, typer.Argument(help="What 'weft compile' wrote, or an ONNX model.")],
+    device: Annotated[
+        str | None,
+        typer.Option("--device", "-d", help=f"What runs the core: {', '.join(device_names())}. Default: fsim."),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option("--target", help="What to compile a model for. Default: accel.")
+    ] = None,
+    inputs: InputOption = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the results to a .npz file.")] = None,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", "-t", help="Write a Perfetto timeline (devices that know cycles).")
+    ] = None,
+    report: Annotated[bool, typer.Option("--report", help="Also print the placement and what was fused.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Every layer and every reason, however many.")] = False,
+    seed: SeedOption = 0,
+    shape: ShapeOption = None,
+    added: PassOption = None,
+    as_json: JsonOption = False,
+    *,
+    chosen: Chosen,
+) -> None:
+    """Run an artifact or a model and print its results, with the cycles of each layer and engine on the core and the
+    time on the host.
+
+    Sizes that a model leaves open are those of the inputs; of random inputs as --shape says, by default 1.
+    """
+    with progress("reading", err) as status:
+        compiled = compiled_source(source, target, shape, added, chosen, status)
+        specs = input_specs(compiled)
+        values = read_inputs(specs, inputs, seed)
+        status.update("loading")
+        loaded = load(compiled, device, progress=status.update)
+        module = loaded if isinstance(loaded, LoadedModule) else loaded.specialised(values)
+        status.update("running")
+        timed = module.model.core is not None and module.device.has_time
+        results = module.run(values, trace=True)
+        seconds = None if module.model.core is not None else best_seconds(module, values)
+    if trace is not None:
+        slices = write_trace(module, trace)
+    if output is not None:
+        np.savez(output, **results)  # type: ignore[arg-type]
+    if as_json:
+        print_json(run_record(module, results, timed, seconds))
+        return
+    if timed:
+        out.print(layer_table(module))
+        out.print(engine_table(module))
+    if report or seconds is not None:
+        out.print(placement_table(module.model, verbose=verbose))
+    if report:
+        out.print(fusion_table(module.model))
+    out.print(host_table(module, verbose=verbose))
+    if seconds is not None:
+        out.print(f"{seconds * 1e3:.3f} ms a run")
+    if inputs is None:
+        out.print(f"inputs: random, seed {seed}")
+    for name, value in results.items():
+        text = np.array2string(value, threshold=24, precision=5)
+        out.print(f"{name}: {value.dtype.name}{list(value.shape)}\n{text}", highlight=False, markup=False)
+    if output is not None:
+        out.print(f"wrote {output}", markup=False)
+    if trace is not None:
+        out.print(f"wrote {trace} ({slices:,} slices); open it at https://ui.perfetto.dev", markup=False)
+
+
+def input_specs(model: CompiledModel | OpenModel) -> tuple[TensorSpec, ...]:
+    """The inputs of a model; open sizes are the least that the model allows."""
+    if isinstance(model, CompiledModel):
+        return model.inputs
+    sizes = dict.fromkeys(model.types.symbols, model.types.multiple)
+    return tuple(TensorSpec(each.name, each.at(sizes), each.dtype) for each in model.inputs)
+
+
+def best_seconds(module: LoadedModule, values: dict[str, Array], runs: int = 3) -> float:
+    """The shortest of some runs; the memory was touched before."""
+    times = []
+    for _ in range(runs):
+        started = time.perf_counter()
+        module.run(values)
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+def run_record(
+    module: LoadedModule, results: dict[str, Array], timed: bool, seconds: float | None
+) -> dict[str, Any]:
+    """What ``--json`` prints."""
+    return {
+        "model": module.model.name,
+        "target": module.model.target,
+        "device": module.device.name if module.model.core is not None else None,
+        "cycles": module.cycles if timed else None,
+        "seconds": seconds,
+        "layers": layer_records(module),
+        "engines": engine_records(module) if timed else [],
+        "results": {name: value.tolist() for name, value in results.items()},
+    }

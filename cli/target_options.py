@@ -1,0 +1,81 @@
+"""Commands that take the options of targets: each is declared once, in the target's own dataclass."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import Field, fields
+from functools import wraps
+from typing import Annotated, Any
+
+import typer
+
+from ..compiler.targets.errors import CompileError
+from ..compiler.targets.registry import find_target, target_names
+
+Chosen = Mapping[str, Any]
+"""The options of targets that the user set, by name."""
+
+
+def with_target_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of all targets. Those that the user set come as its parameter ``chosen``."""
+    hints = typing.get_type_hints(command, include_extras=True)
+    own = [
+        param.replace(annotation=hints[name])
+        for name, param in inspect.signature(command).parameters.items() if name != "chosen"
+    ]  # fmt: skip
+    names = {param.name for param in own}
+    added = [param for param in _parameters() if param.name not in names]
+
+    @wraps(command)
+    def with_options(**values: Any) -> None:
+        chosen = {param.name: values.pop(param.name) for param in added}
+        command(**values, chosen={name: value for name, value in chosen.items() if value is not None})
+
+    signature = inspect.Signature([param.replace(kind=inspect.Parameter.KEYWORD_ONLY) for param in (*own, *added)])
+    with_options.__signature__ = signature  # type: ignore[attr-defined]
+    with_options.__annotations__ = {param.name: param.annotation for param in signature.parameters.values()}
+    return with_options
+
+
+def options_of(target: str, chosen: Chosen) -> dict[str, Any]:
+    """The options that the user set, for a target. CompileError names one that it does not have."""
+    names = [field.name for field in fields(find_target(target).options)]
+    for name in chosen:
+        if name not in names:
+            flags = ", ".join(map(_flag, names)) or "none"
+            raise CompileError(f"target {target!r} has no option {_flag(name)}", hint=f"its options: {flags}")
+    return dict(chosen)
+
+
+def refuse_options(chosen: Chosen, why: str) -> None:
+    """CompileError if the user set an option of a target."""
+    for name in chosen:
+        raise CompileError(f"{_flag(name)} is an option of compilation: {why}")
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _parameters() -> list[inspect.Parameter]:
+    """One parameter for each name among the targets' options; its help says whose it is."""
+    whose: dict[str, list[str]] = {}
+    declared: dict[str, tuple[Field[Any], Any]] = {}
+    for target in target_names():
+        options = find_target(target).options
+        types = typing.get_type_hints(options)
+        for field in fields(options):
+            whose.setdefault(field.name, []).append(target)
+            declared.setdefault(field.name, (field, types[field.name]))
+    return [_parameter(*declared[name], targets) for name, targets in whose.items()]
+
+
+def _parameter(field: Field[Any], kind: Any, targets: list[str]) -> inspect.Parameter:
+    text = f"{field.metadata['help']} Default: {field.default}. (target {', '.join(targets)})"
+    simple = kind if kind in (bool, int, float) else str
+    flags = (_flag(field.name), *field.metadata["short"]) if simple is not bool else ()
+    choice: Any = simple | None
+    annotation = Annotated[choice, typer.Option(*flags, help=text, show_default=False)]
+    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

@@ -1,0 +1,166 @@
+"""Arithmetic, comparisons and logic of two operands, which broadcast."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..graph.chooser import Chooser
+from ..graph.dtypes import ARITHMETIC, FLOATS, INTEGERS, NUMBERS
+from ..graph.ir import Array, Attrs, Call, Expr, TensorType
+from ..graph.registry import Accuracy, call, register
+from ..tensor import ir as tir
+from ..tensor.view import Builder, NotLoweredError, View
+from .elementwise import FLOAT_ONLY, INTEGER_ONLY, SIGNED, Formula, elementwise, formula, function, zero
+from .functions import bitwise_not
+from .meanings import Meaning
+from .reasons import INTEGER_HAS_NO_GRADIENT, NO_GRADIENT_YET, NOT_DIFFERENTIABLE
+from .samples import variable
+from .type_rules import broadcast_shape, broadcasting, flag, require_dtype
+
+
+def _divide(a: Array, b: Array) -> Array:
+    """Integers are divided towards zero; by zero gives 0."""
+    if a.dtype.kind not in "iu":
+        return np.asarray(a / b)
+    quotient = np.asarray(np.floor_divide(a, b))
+    if a.dtype.kind == "u":
+        return quotient
+    up = (np.remainder(a, b) != 0) & ((a < 0) != (b < 0)) & (b != 0)
+    return np.asarray(quotient + up.astype(a.dtype))
+
+
+def divide(a: tir.Expr, b: tir.Expr) -> tir.Expr:
+    """Integers are divided towards zero; by zero gives 0."""
+    if a.dtype in tir.FLOATS:
+        return a / b
+    divisor = tir.select(b.eq(zero(b)), tir.Const(1, b.dtype), b)
+    quotient = a // divisor
+    if a.dtype in SIGNED:
+        up = (a % divisor).ne(zero(a)) & (a < zero(a)).ne(b < zero(b))
+        quotient = quotient + up.astype(a.dtype)
+    return tir.select(b.eq(zero(b)), zero(a), quotient)
+
+
+def _draw_divide(choose: Chooser) -> Expr:
+    x = choose.operand(lambda node: True, FLOATS)
+    return call("nn.divide", x, choose.like(x))
+
+
+def _modulo(a: Array, b: Array, truncated: bool) -> Array:
+    return np.asarray(np.fmod(a, b) if truncated else np.mod(a, b))
+
+
+def _modulo_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    flag(attrs, "truncated")
+    return broadcasting(NUMBERS)(operands, attrs)  # type: ignore[return-value]
+
+
+def modulo(a: tir.Expr, b: tir.Expr) -> tir.Expr:
+    """The remainder has the sign of the divisor; by zero gives 0."""
+    return tir.select(b.eq(zero(b)), zero(a), a % tir.select(b.eq(zero(b)), tir.Const(1, b.dtype), b))
+
+
+def _lower_modulo(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    if call.attr("truncated"):
+        raise NotLoweredError("a remainder of the sign of the dividend")
+    return formula(modulo, INTEGER_ONLY)(builder, call, operands)
+
+
+def _power(a: Array, b: Array) -> Array:
+    if a.dtype.kind in "iu" and (b.dtype.kind not in "iu" or np.any(b < 0)):
+        return np.power(a.astype(np.float64), b.astype(np.float64)).astype(a.dtype)
+    return np.asarray(np.power(a, b)).astype(a.dtype)
+
+
+def _power_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    base, exponent = operands
+    require_dtype(base, "the base", *NUMBERS)
+    require_dtype(exponent, "the exponent", *NUMBERS)
+    return TensorType(broadcast_shape(base, exponent), base.dtype)
+
+
+def _sample_power(dtype: str) -> Call:
+    return call("nn.power", variable(dtype, 2, 3), variable(dtype, 3, name="exponent"))
+
+
+def _outside(a: Array, b: Array) -> Array:
+    """Whether a shift of ``a`` by ``b`` leaves nothing: negative shifts count as long ones."""
+    return np.asarray((b < 0) | (b >= a.dtype.itemsize * 8))
+
+
+def _shift_left(a: Array, b: Array) -> Array:
+    outside = _outside(a, b)
+    return np.where(outside, 0, np.left_shift(a, np.where(outside, 0, b).astype(a.dtype))).astype(a.dtype)
+
+
+def _shift_right(a: Array, b: Array) -> Array:
+    longest = a.dtype.itemsize * 8 - 1
+    shifted = np.right_shift(a, np.where(_outside(a, b), longest, b).astype(a.dtype))
+    return np.where(_outside(a, b) & (a >= 0), 0, shifted).astype(a.dtype)
+
+
+def _inside(a: tir.Expr, b: tir.Expr) -> tir.Expr:
+    """Whether ``a`` can be shifted by ``b``."""
+    low, high = tir.INTEGER_RANGES[a.dtype]
+    return (b < tir.Const((high - low).bit_length(), b.dtype)) & (zero(b) <= b)
+
+
+def shift_left(a: tir.Expr, b: tir.Expr) -> tir.Expr:
+    inside = _inside(a, b)
+    return tir.select(inside, a << tir.select(inside, b, zero(b)), zero(a))
+
+
+def shift_right(a: tir.Expr, b: tir.Expr) -> tir.Expr:
+    inside = _inside(a, b)
+    beyond = tir.select(a < zero(a), bitwise_not(zero(a)), zero(a))
+    return tir.select(inside, a >> tir.select(inside, b, zero(b)), beyond)
+
+
+def _binary(
+    name: str, dtypes: tuple[str, ...], numpy: Meaning, of_elements: Formula, doc: str,
+    lowered: tuple[tir.DType, ...] = (), **facts: Any,
+) -> None:  # fmt: skip
+    """An operator on two operands of one type of ``dtypes``, of which ``lowered`` become loops."""
+    if "gradient" not in facts:
+        facts["gradient"] = NO_GRADIENT_YET if "float32" in dtypes else INTEGER_HAS_NO_GRADIENT
+    types = facts.pop("types", None) or broadcasting(dtypes)
+    register(elementwise(name, "a b", doc, types=types, numpy=numpy, lower=formula(of_elements, lowered), **facts))
+
+
+def _comparison(name: str, numpy: Meaning, of_elements: Formula, doc: str) -> None:
+    _binary(name, ARITHMETIC, numpy, of_elements, doc, types=broadcasting(ARITHMETIC, "bool"),
+            gradient=NOT_DIFFERENTIABLE, accuracy=Accuracy.JUMPS)  # fmt: skip
+
+
+_binary("nn.add", NUMBERS, lambda a, b: a + b, lambda a, b: a + b, "Sum, with broadcasting.")
+_binary("nn.subtract", NUMBERS, lambda a, b: a - b, lambda a, b: a - b, "Difference, with broadcasting.")
+_binary("nn.multiply", NUMBERS, lambda a, b: a * b, lambda a, b: a * b, "Product, with broadcasting.")
+_binary("nn.divide", NUMBERS, _divide, divide, "Quotient, with broadcasting; integers towards zero, and x / 0 = 0.",
+        draw=_draw_divide)  # fmt: skip
+_binary("nn.minimum", NUMBERS, np.minimum, tir.minimum, "The smaller operand; NaN wins.", accuracy=Accuracy.EXACT)
+_binary("nn.maximum", NUMBERS, np.maximum, tir.maximum, "The larger operand; NaN wins.", accuracy=Accuracy.EXACT)
+_comparison("nn.equal", np.equal, lambda a, b: a.eq(b), "a = b.")
+_comparison("nn.less", np.less, lambda a, b: a < b, "a < b.")
+_comparison("nn.less_equal", np.less_equal, lambda a, b: a <= b, "a <= b.")
+_binary("nn.and", ("bool",), np.logical_and, lambda a, b: a & b, "Both are true.")
+_binary("nn.or", ("bool",), np.logical_or, lambda a, b: a | b, "At least one is true.")
+_binary("nn.xor", ("bool",), np.logical_xor, lambda a, b: a.ne(b), "Exactly one is true.")
+_binary("nn.bitwise_and", INTEGERS, np.bitwise_and, lambda a, b: a & b, "Bits that both operands have.", INTEGER_ONLY)
+_binary("nn.bitwise_or", INTEGERS, np.bitwise_or, lambda a, b: a | b, "Bits that an operand has.", INTEGER_ONLY)
+_binary("nn.bitwise_xor", INTEGERS, np.bitwise_xor, lambda a, b: (a | b) - (a & b),
+        "Bits that exactly one operand has.", INTEGER_ONLY)  # fmt: skip
+_binary("nn.shift_left", INTEGERS, _shift_left, shift_left,
+        "a * 2**b, low bits; 0 when b is negative or the width or more.", INTEGER_ONLY)  # fmt: skip
+_binary("nn.shift_right", INTEGERS, _shift_right, shift_right,
+        "a / 2**b, rounded down; b is as in nn.shift_left.", INTEGER_ONLY)  # fmt: skip
+register(elementwise(
+    "nn.modulo", "a b", "Remainder: of the sign of b, or of a when truncated.", types=_modulo_type, numpy=_modulo,
+    lower=_lower_modulo, accuracy=Accuracy.JUMPS, defaults={"truncated": False},
+))  # fmt: skip
+register(elementwise(
+    "nn.power", "base exponent", "base ** exponent, in the type of the base.", types=_power_type, numpy=_power,
+    lower=formula(function("pow"), FLOAT_ONLY), cost=64, sample=_sample_power,
+))  # fmt: skip

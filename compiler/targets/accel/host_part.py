@@ -1,0 +1,49 @@
+"""What the host does for the core, as modules of their own that the CPU's kernels and NumPy run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ...graph.ir import Attrs, Call, Constant, Expr, Function, Module, Tuple, Var
+from ...graph.visit import calls, substitute
+from ...model import HostProgram, Layer
+from .phases import Phase, function_of
+
+
+def phase_module(phase: Phase, results: Sequence[Call], names: Mapping[Expr, str]) -> Module:
+    """A module that computes ``results`` from what the calls of a phase on the host read from elsewhere."""
+    own = set(phase.calls)
+    outside = dict.fromkeys(
+        arg for node in phase.calls for arg in node.args if arg not in own and not isinstance(arg, Constant)
+    )
+    params = {value: Var(names[value], value.tensor_type) for value in outside}
+    body = substitute(Tuple(tuple(results)), dict(params))
+    attrs = Attrs({"name": "host", "outputs": tuple(names[node] for node in results)})
+    return Module(Function(tuple(params.values()), body, attrs), "host")
+
+
+def copying_module(pairs: Sequence[tuple[str, Expr]], names: Mapping[Expr, str]) -> Module:
+    """A module that gives values, which have names, the names in ``pairs``."""
+    params = {value: Var(names[value], value.tensor_type) for _, value in pairs if not isinstance(value, Constant)}
+    body = Tuple(tuple(params.get(value, value) for _, value in pairs))
+    attrs = Attrs({"name": "outputs", "outputs": tuple(name for name, _ in pairs)})
+    return Module(Function(tuple(params.values()), body, attrs), "host")
+
+
+def with_reasons(program: HostProgram, phase: Phase) -> HostProgram:
+    """The program with layers that also say why their functions are not on the core."""
+    return replace(program, layers=tuple(_with_reason(layer, phase) for layer in program.layers))
+
+
+def _with_reason(layer: Layer, phase: Phase) -> Layer:
+    reasons: dict[str, None] = {}
+    for node in phase.calls:
+        function = function_of(node)
+        for inner in calls(function.body):
+            same_node = bool({*inner.span.nodes, *node.span.nodes} & {*layer.nodes}) or not layer.nodes
+            if str(inner.op) in layer.operators and same_node:
+                reasons.setdefault(function.host_reason)
+    if layer.device == "numpy":
+        reasons.setdefault(f"NumPy runs it: {layer.reason}")
+    return replace(layer, reason="; ".join(reasons) or "part of a function on the host")

@@ -1,0 +1,205 @@
+"""The integer contract on packed tensors (see `packed_layout`): what a kernel of the accelerator computes.
+
+int8 operands have the activation layout, int32 operands the accumulator layout. Every operator carries the array's
+shape in ``blocks`` = (batch, block_in, block_out). Convolutions and poolings are in `window_operators`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import tensor as te
+from ...graph.ir import Array, Attrs, Call, TensorType
+from ...graph.registry import REQUIRED, Accuracy, Family, Fusion, Operator, TypeRule, register, unsupported
+from ...operators import numerics
+from ...operators.integer import REQUANTISE, WEIGHT_RANGE, check_requantise_attrs, requantise_scalars, requantised
+from ...operators.reasons import INTEGER_HAS_NO_GRADIENT, NOT_LOWERED
+from ...operators.type_rules import integer, ints, require, require_dtype
+from ...tensor import ir as tir
+from ...tensor.view import Index
+from . import packed_layout
+from .builder import PackedBuilder, PackedRule, packed
+from .packed_layout import Blocks, blocks_of
+
+PACKED: dict[str, Any] = {
+    "family": Family.PACKED, "gradient": INTEGER_HAS_NO_GRADIENT, "accuracy": Accuracy.EXACT,
+    "sample": unsupported("its operands depend on the shape of an array"),
+}  # fmt: skip
+_ARITHMETIC: dict[str, Any] = {**PACKED, "fusion": Fusion.ELEMENTWISE}
+
+
+def require_packed(x: TensorType, what: str, blocks: Blocks) -> None:
+    rows = blocks.input_rows if x.dtype == "int8" else blocks.output_rows
+    fits = x.rank == 7 and x.shape[4:] == (rows, blocks.batch, blocks.sub_block)
+    require(fits, f"{what} {x} is not packed for {blocks}")
+
+
+def plain_shape(x: TensorType, blocks: Blocks) -> tuple[int, int, int, int]:
+    """(N, C, H, W) with padding."""
+    outer, groups, height, width, rows, batch, lanes = x.shape
+    return outer * batch, groups * rows * lanes, height, width
+
+
+def accumulator_shape(x: TensorType, blocks: Blocks) -> tuple[int, ...]:
+    return blocks.accumulator_shape(plain_shape(x, blocks))
+
+
+def _requantise_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    x, params = operands
+    blocks = blocks_of(attrs["blocks"])
+    require_dtype(x, "the input", "int8", "int32")
+    require_packed(x, "the input", blocks)
+    shape = accumulator_shape(x, blocks)
+    wanted = TensorType((shape[1], 3, *shape[4:]), "int32")
+    require(params == wanted, f"the parameters must be {wanted}, not {params}")
+    dtype = check_requantise_attrs(attrs)
+    return blocks.packed_type(TensorType(plain_shape(x, blocks), dtype))
+
+
+def _as_accumulator(x: Array, blocks: Blocks) -> Array:
+    return packed_layout.activation_to_accumulator(x, blocks) if x.dtype == np.int8 else x
+
+
+def _requantise(x: Array, params: Array, blocks: Sequence[int], **attrs: Any) -> Array:
+    shape = blocks_of(blocks)
+    bias, multiplier, shift = (params[None, :, i, None, None] for i in range(3))
+    result = numerics.requantise(_as_accumulator(x, shape), bias, multiplier, shift, **attrs)
+    return packed_layout.accumulator_to_activation(result, shape) if result.dtype == np.int8 else result
+
+
+def _lower_requantise(builder: PackedBuilder, call: Call, operands: tuple[te.Tensor, ...]) -> te.Tensor:
+    x, params = builder.in_accumulator(operands[0]), operands[1]
+    scalars = requantise_scalars(call)
+
+    def formula(index: Index) -> tir.Expr:
+        bias, multiplier, shift = (params[(index[1], entry, *index[4:])] for entry in range(3))
+        return requantised(x[index], bias, multiplier, shift, *scalars)
+
+    result = builder.stage(x.shape, formula, "requantised", narrow=builder.narrow)
+    builder.parameters.append((result.name, params.name))
+    return result
+
+
+register(Operator(
+    "packed_requantise", "x params", types=_requantise_type, numpy=_requantise, lower=packed(_lower_requantise),
+    **_ARITHMETIC, defaults={"blocks": REQUIRED, **REQUANTISE},
+    doc="requantise on packed tensors; params (Ko, 3, ro, n, bs) holds bias, multiplier, shift.",
+))  # fmt: skip
+
+
+def _accumulator_type(name: str) -> TypeRule:
+    def rule(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+        blocks = blocks_of(attrs["blocks"])
+        shapes = []
+        for operand in operands:
+            require_dtype(operand, "an operand", "int8", "int32")
+            require_packed(operand, "operand", blocks)
+            shapes.append(accumulator_shape(operand, blocks))
+        require(len(set(shapes)) == 1, f"operands differ in shape: {', '.join(map(str, operands))}")
+        if name:
+            integer(attrs, name, *WEIGHT_RANGE)
+        return TensorType(shapes[0], "int32")
+
+    return rule
+
+
+def _wide(x: Array, blocks: Sequence[int]) -> Array:
+    return _as_accumulator(x, blocks_of(blocks)).astype(np.int64)
+
+
+def _multiply(builder: PackedBuilder, call: Call, operands: tuple[te.Tensor, ...]) -> te.Tensor:
+    a, b = (builder.in_accumulator(operand) for operand in operands)
+    return builder.stage(a.shape, lambda index: a[index] * b[index], "product", narrow=builder.narrow)
+
+
+def _immediate(attribute: str, formula: Callable[[tir.Expr, int], tir.Expr]) -> PackedRule:
+    def rule(builder: PackedBuilder, call: Call, operands: tuple[te.Tensor, ...]) -> te.Tensor:
+        x, value = builder.in_accumulator(operands[0]), call.attr(attribute)
+        return builder.stage(x.shape, lambda index: formula(x[index], value), "scaled", narrow=builder.narrow)
+
+    return rule
+
+
+def _multiply_accumulate(builder: PackedBuilder, call: Call, operands: tuple[te.Tensor, ...]) -> te.Tensor:
+    accumulator, x = (builder.in_accumulator(operand) for operand in operands)
+    weight = call.attr("weight")
+    result = builder.stage(
+        accumulator.shape, lambda index: accumulator[index] + x[index] * weight, "accumulated", narrow=False
+    )
+    builder.in_place.append((result.name, accumulator.name))
+    return result
+
+
+register(Operator(
+    "packed_multiply", "a b", types=_accumulator_type(""), **_ARITHMETIC, defaults={"blocks": REQUIRED},
+    numpy=lambda a, b, blocks: numerics.wrap_int32(_wide(a, blocks) * _wide(b, blocks)), lower=packed(_multiply),
+    doc="a * b, int32.",
+))  # fmt: skip
+register(Operator(
+    "packed_multiply_immediate", "x", types=_accumulator_type("weight"), **_ARITHMETIC,
+    numpy=lambda x, weight, blocks: numerics.wrap_int32(_wide(x, blocks) * weight),
+    lower=packed(_immediate("weight", lambda x, value: x * value)),
+    defaults={"blocks": REQUIRED, "weight": REQUIRED}, doc="x * weight, int32.",
+))  # fmt: skip
+register(Operator(
+    "packed_subtract_immediate", "x", types=_accumulator_type("value"), **_ARITHMETIC,
+    numpy=lambda x, value, blocks: numerics.wrap_int32(_wide(x, blocks) - value),
+    lower=packed(_immediate("value", lambda x, value: x - value)),
+    defaults={"blocks": REQUIRED, "value": REQUIRED}, doc="x - value, int32.",
+))  # fmt: skip
+register(Operator(
+    "packed_multiply_accumulate", "accumulator x", types=_accumulator_type("weight"), **_ARITHMETIC,
+    numpy=lambda accumulator, x, weight, blocks: numerics.wrap_int32(
+        _wide(accumulator, blocks) + _wide(x, blocks) * weight
+    ),
+    lower=packed(_multiply_accumulate), defaults={"blocks": REQUIRED, "weight": REQUIRED},
+    doc="accumulator + x * weight, int32.",
+))  # fmt: skip
+
+
+def _concat_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    blocks = blocks_of(attrs["blocks"])
+    first = operands[0]
+    for operand in operands:
+        require_dtype(operand, "an operand", "int8")
+        require_packed(operand, "operand", blocks)
+        require(
+            (operand.shape[0], *operand.shape[2:]) == (first.shape[0], *first.shape[2:]),
+            f"{first} and {operand} do not fit together",
+        )
+    return TensorType((first.shape[0], sum(operand.shape[1] for operand in operands), *first.shape[2:]), "int8")
+
+
+def _pack_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    require_dtype(operands[0], "the input", "int8")
+    return blocks_of(attrs["blocks"]).packed_type(operands[0])
+
+
+def _unpack_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    x, blocks, shape = operands[0], blocks_of(attrs["blocks"]), attrs["shape"]
+    require_dtype(x, "the input", "int8")
+    plain = TensorType(ints(attrs, "shape", len(shape) if isinstance(shape, tuple) else 0), "int8")
+    require(blocks.packed_type(plain) == x, f"{x} is not the packed form of {plain}")
+    return plain
+
+
+register(Operator(
+    "packed_concat", "x*", types=_concat_type, numpy=lambda *xs, blocks: np.concatenate(xs, axis=1), **PACKED,
+    fusion=Fusion.LAYOUT, lower=unsupported("the linker places its operands side by side, or copies them"),
+    defaults={"blocks": REQUIRED}, doc="Channels one after another: a matter of placement only.",
+))  # fmt: skip
+
+_HOST: dict[str, Any] = {
+    **PACKED, "family": Family.HOST, "lower": NOT_LOWERED, "fusion": Fusion.HOST, "passive": True,
+}  # fmt: skip
+register(Operator(
+    "pack", "x", types=_pack_type, numpy=lambda x, blocks: packed_layout.pack_activation(x, blocks_of(blocks)), **_HOST,
+    defaults={"blocks": REQUIRED}, doc="(N, C, H, W) or (N, C) int8 -> the activation layout; padding holds 0.",
+))  # fmt: skip
+register(Operator(
+    "unpack", "x", types=_unpack_type, numpy=lambda x, blocks, shape: packed_layout.unpack(x, shape), **_HOST,
+    defaults={"blocks": REQUIRED, "shape": REQUIRED}, doc="The activation layout -> shape.",
+))  # fmt: skip

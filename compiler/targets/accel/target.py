@@ -1,0 +1,61 @@
+"""The accelerator as a target: quantised networks on a core, and what the core lacks on the host's processor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ....hw.config import NAMED, CoreConfig, load_config
+from ...graph.ir import Module
+from ...model import CompiledModel, HostCode, HostProgram
+from ...passes.manager import Pass
+from ...passes.pipeline import integer_passes
+from ..cpu.target import Cpu, CpuOptions
+from ..errors import CompileError
+from ..target import Job, option
+from .link import link
+from .packed_layout import Blocks
+from .passes import accel_passes
+
+
+@dataclass(frozen=True)
+class AccelOptions:
+    """What only the accelerator's compilation asks for."""
+
+    config: CoreConfig | str = option("pynq", f"The core: {', '.join(NAMED)}, or a JSON file with the fields of CoreConfig.", short="-c")
+    vthreads: int = option(2, "Virtual threads: tiles in flight at once, which hide latency.")
+    threads: int = option(1, "Threads of the host that share the work of what the core lacks.")
+
+    def __post_init__(self) -> None:
+        if self.vthreads < 1:
+            raise CompileError(f"vthreads is {self.vthreads}, but must be at least 1")
+
+    @property
+    def core(self) -> CoreConfig:
+        return load_config(self.config) if isinstance(self.config, str) else self.config
+
+
+class Accel:
+    """The accelerator (``docs/compiler.md``)."""
+
+    name = "accel"
+    summary = "the accelerator, on the RTL or the functional simulator"
+    options = AccelOptions
+    takes_floats = False
+    takes_open_sizes = False
+    _host = Cpu()
+
+    def passes(self, options: AccelOptions, *, quantised: bool) -> Sequence[Pass]:
+        core = options.core
+        return [*integer_passes(), *accel_passes(Blocks.of(core), core.bus_bytes)]
+
+    def link(self, module: Module, options: AccelOptions, job: Job) -> CompiledModel:
+        host = CpuOptions(threads=options.threads)
+
+        def link_host(functions: Module) -> HostProgram:
+            return self._host.link_functions(functions, host, job)
+
+        return link(module, options.core, job, link_host, vthreads=options.vthreads)
+
+    def host_code(self, program: HostProgram, *, trusted: bool) -> HostCode:
+        return self._host.host_code(program, trusted=trusted)

@@ -1,0 +1,219 @@
+"""Convolutions and poolings of the integer contract on packed tensors: each starts a kernel of the accelerator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ... import tensor as te
+from ...graph.ir import Array, Attrs, Call, TensorType
+from ...graph.registry import REQUIRED, Anchor, Fusion, Operator, TypeRule, register
+from ...operators import numerics
+from ...operators.type_rules import integer, ints, pool_type, require, require_dtype, window_type
+from ...tensor import ir as tir
+from ...tensor.view import Index
+from . import packed_layout
+from .builder import PackedBuilder, PackedRule, Window, packed, padded_copy, window_of
+from .operators import PACKED, accumulator_shape, plain_shape, require_packed
+from .packed_layout import blocks_of
+
+_WINDOW: dict[str, Any] = {"blocks": REQUIRED, "strides": (1, 1), "pads": (0, 0, 0, 0)}
+_CONVOLUTION: dict[str, Any] = {
+    **PACKED, "fusion": Fusion.ANCHOR, "anchor": Anchor.CONVOLUTION,
+    "defaults": {**_WINDOW, "dilations": (1, 1), "pad_value": 0},
+}  # fmt: skip
+_POOL: dict[str, Any] = {**PACKED, "fusion": Fusion.ANCHOR, "anchor": Anchor.POOL}
+
+
+def _conv_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    x, w = operands
+    blocks = blocks_of(attrs["blocks"])
+    require_dtype(x, "the input", "int8")
+    require_dtype(w, "the weights", "int8")
+    require_packed(x, "the input", blocks)
+    integer(attrs, "pad_value", -128, 127)
+    wanted = (x.shape[1] * blocks.dram_block // blocks.block_in, blocks.block_out, blocks.block_in)
+    require(w.rank == 6 and (w.shape[1], *w.shape[4:]) == wanted, f"weights {w} do not fit {x} and {blocks}")
+    out_h, out_w = window_type(
+        x.shape[2:4], w.shape[2:4], ints(attrs, "strides", 2), ints(attrs, "pads", 4), ints(attrs, "dilations", 2)
+    )
+    shape = (x.shape[0], w.shape[0], out_h, out_w, blocks.output_rows, blocks.batch, blocks.sub_block)
+    return TensorType(shape, "int32")
+
+
+def _conv(x: Array, w: Array, blocks: Sequence[int], **attrs: Any) -> Array:
+    plain = numerics.conv2d(packed_layout.unpack_padded(x), packed_layout.unpack_weights(w), groups=1, **attrs)
+    return packed_layout.pack_accumulator(plain, blocks_of(blocks))
+
+
+def _lower_conv(builder: PackedBuilder, call: Call, operands: tuple[te.Tensor, ...]) -> te.Tensor:
+    x, w = operands
+    blocks = builder.blocks
+    _, kc, kernel_h, kernel_w, _, _ = w.shape
+    window = window_of(call.attrs, (kernel_h, kernel_w))
+    rows, sub = blocks.block_in // blocks.sub_block, blocks.sub_block
+    data = padded_copy(builder, x, window, rows, call.attr("pad_value"), "int8")
+    axes = [te.reduce_axis(kc, "kc"), te.reduce_axis(kernel_h, "kh"), te.reduce_axis(kernel_w, "kw"),
+            te.reduce_axis(rows, "rk"), te.reduce_axis(sub, "sk")]  # fmt: skip
+    k, kh, kw, rk, sk = axes
+
+    def product(
+        no: tir.Expr, ko: tir.Expr, y: tir.Expr, x: tir.Expr, ro: tir.Expr, n: tir.Expr, so: tir.Expr
+    ) -> te.Reduction:
+        value = data[(no, k, *window.place(y, x, kh, kw), rk, n, sk)]
+        weight = w[ko, k, kh, kw, ro * sub + so, rk * sub + sk]
+        return te.sum(value.astype("int32") * weight.astype("int32"), axes)
+
+    builder.anchor, builder.reduce, builder.input_groups = call, builder.name("acc"), kc
+    builder.parameters.append((builder.reduce, w.name))
+    return te.compute(call.shape, product, builder.reduce)
+
+
+register(Operator(
+    "packed_conv2d", "x w", types=_conv_type, numpy=_conv, lower=packed(_lower_conv), **_CONVOLUTION,
+    doc="conv2d on packed tensors, weights (Ko, Kc, KH, KW, block_out, block_in).",
+))  # fmt: skip
+
+
+def _windowed(
+    builder: PackedBuilder, call: Call, data: te.Tensor, window: Window,
+    reduction: Callable[[tir.Expr, Index, te.ReduceAxis, te.ReduceAxis], te.Reduction],
+) -> te.Tensor:  # fmt: skip
+    """A reduction over the window of every element of the accumulator layout."""
+    kh, kw = te.reduce_axis(window.kernel[0], "kh"), te.reduce_axis(window.kernel[1], "kw")
+    shape = builder.accumulator_shape(call.shape)
+
+    def value(*index: tir.Expr) -> te.Reduction:
+        no, ko, y, x, ro, n, so = index
+        return reduction(data[(no, ko, *window.place(y, x, kh, kw), ro, n, so)], index, kh, kw)
+
+    builder.anchor, builder.reduce = call, builder.name("acc")
+    return te.compute(shape, value, builder.reduce)
+
+
+def _depthwise_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    x, w = operands
+    blocks = blocks_of(attrs["blocks"])
+    require_dtype(x, "the input", "int8")
+    require_dtype(w, "the weights", "int8")
+    require_packed(x, "the input", blocks)
+    integer(attrs, "pad_value", -128, 127)
+    shape = accumulator_shape(x, blocks)
+    require(w.rank == 6 and (w.shape[0], *w.shape[3:]) == (shape[1], *shape[4:]), f"weights {w} do not fit {x}")
+    out_h, out_w = window_type(
+        x.shape[2:4], w.shape[1:3], ints(attrs, "strides", 2), ints(attrs, "pads", 4), ints(attrs, "dilations", 2)
+    )
+    return TensorType((*shape[:2], out_h, out_w, *shape[4:]), "int32")
+
+
+def _depthwise(x: Array, w: Array, blocks: Sequence[int], **attrs: Any) -> Array:
+    plain = packed_layout.unpack_padded(x)
+    result = numerics.conv2d(plain, packed_layout.unpack_depthwise_weights(w), groups=plain.shape[1], **attrs)
+    return packed_layout.pack_accumulator(result, blocks_of(blocks))
+
+
+def _lower_depthwise(builder: PackedBuilder, call: Call, operands: tuple[te.Tensor, ...]) -> te.Tensor:
+    x, w = operands
+    window = window_of(call.attrs, (w.shape[1], w.shape[2]))
+    data = padded_copy(builder, x, window, builder.blocks.output_rows, call.attr("pad_value"), "int32")
+    builder.weights = builder.name("weights")
+    weights = te.compute(w.shape, lambda *index: w[index].astype("int32"), builder.weights)
+    return _windowed(builder, call, data, window, lambda value, index, kh, kw: te.sum(
+        value * weights[index[1], kh, kw, index[4], index[5], index[6]], [kh, kw]))  # fmt: skip
+
+
+register(Operator(
+    "packed_depthwise_conv2d", "x w", types=_depthwise_type, numpy=_depthwise, lower=packed(_lower_depthwise),
+    **_CONVOLUTION, doc="Depthwise conv2d on packed tensors, weights (Ko, KH, KW, ro, n, bs).",
+))  # fmt: skip
+
+
+def _grouped_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    x, w = operands
+    blocks = blocks_of(attrs["blocks"])
+    require_dtype(x, "the input", "int8")
+    require_dtype(w, "the weights", "int8")
+    require_packed(x, "the input", blocks)
+    integer(attrs, "pad_value", -128, 127)
+    require(blocks.block_in == blocks.block_out, f"groups within a block need a square array, not {blocks}")
+    wanted = (x.shape[1], blocks.block_out, blocks.block_in)
+    require(w.rank == 5 and (w.shape[0], *w.shape[3:]) == wanted, f"weights {w} do not fit {x} and {blocks}")
+    out_h, out_w = window_type(
+        x.shape[2:4], w.shape[1:3], ints(attrs, "strides", 2), ints(attrs, "pads", 4), ints(attrs, "dilations", 2)
+    )
+    shape = accumulator_shape(x, blocks)
+    return TensorType((*shape[:2], out_h, out_w, *shape[4:]), "int32")
+
+
+def _grouped(x: Array, w: Array, blocks: Sequence[int], **attrs: Any) -> Array:
+    groups, kernel_h, kernel_w, block_out, block_in = w.shape
+    weights = w.transpose(0, 3, 4, 1, 2).reshape(groups * block_out, block_in, kernel_h, kernel_w)
+    plain = numerics.conv2d(packed_layout.unpack_padded(x), weights, groups=groups, **attrs)
+    return packed_layout.pack_accumulator(plain, blocks_of(blocks))
+
+
+def _lower_grouped(builder: PackedBuilder, call: Call, operands: tuple[te.Tensor, ...]) -> te.Tensor:
+    x, w = operands
+    _, kernel_h, kernel_w, _, block = w.shape
+    window = window_of(call.attrs, (kernel_h, kernel_w))
+    data = padded_copy(builder, x, window, 1, call.attr("pad_value"), "int8")
+    axes = [te.reduce_axis(kernel_h, "kh"), te.reduce_axis(kernel_w, "kw"),
+            te.reduce_axis(1, "rk"), te.reduce_axis(block, "sk")]  # fmt: skip
+    kh, kw, rk, sk = axes
+
+    def product(
+        no: tir.Expr, ko: tir.Expr, y: tir.Expr, x: tir.Expr, ro: tir.Expr, n: tir.Expr, so: tir.Expr
+    ) -> te.Reduction:
+        value = data[(no, ko, *window.place(y, x, kh, kw), rk, n, sk)]
+        weight = w[ko, kh, kw, ro * block + so, rk * block + sk]
+        return te.sum(value.astype("int32") * weight.astype("int32"), axes)
+
+    builder.anchor, builder.reduce = call, builder.name("acc")
+    builder.parameters.append((builder.reduce, w.name))
+    return te.compute(call.shape, product, builder.reduce)
+
+
+register(Operator(
+    "packed_grouped_conv2d", "x w", types=_grouped_type, numpy=_grouped, lower=packed(_lower_grouped), **_CONVOLUTION,
+    doc="conv2d whose groups lie within channel blocks, on packed tensors, weights (Ko, KH, KW, block_out, block_in).",
+))  # fmt: skip
+
+
+def _pool_type(dtype: str) -> TypeRule:
+    def rule(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+        x, blocks = operands[0], blocks_of(attrs["blocks"])
+        require_dtype(x, "the input", "int8")
+        require_packed(x, "the input", blocks)
+        plain = pool_type(TensorType(plain_shape(x, blocks), "int8"), attrs, dtype)
+        return blocks.packed_type(plain)
+
+    return rule
+
+
+def _max_pool(x: Array, blocks: Sequence[int], **attrs: Any) -> Array:
+    pooled = numerics.max_pool(packed_layout.unpack_padded(x), pad_value=-128, **attrs)
+    return packed_layout.pack_activation(pooled, blocks_of(blocks))
+
+
+def _sum_pool(x: Array, blocks: Sequence[int], **attrs: Any) -> Array:
+    return packed_layout.pack_accumulator(numerics.sum_pool(packed_layout.unpack_padded(x), **attrs), blocks_of(blocks))
+
+
+def _lower_pool(pad_value: str | int, reduction: Callable[..., te.Reduction]) -> PackedRule:
+    def rule(builder: PackedBuilder, call: Call, operands: tuple[te.Tensor, ...]) -> te.Tensor:
+        window = window_of(call.attrs, call.attr("kernel"))
+        pad = pad_value if isinstance(pad_value, int) else call.attr(pad_value)
+        data = padded_copy(builder, operands[0], window, builder.blocks.output_rows, pad, "int32")
+        return _windowed(builder, call, data, window, lambda value, index, kh, kw: reduction(value, [kh, kw]))
+
+    return rule
+
+
+register(Operator(
+    "packed_max_pool", "x", types=_pool_type("int8"), numpy=_max_pool, lower=packed(_lower_pool(-128, te.max)), **_POOL,
+    defaults={**_WINDOW, "kernel": REQUIRED, "dilations": (1, 1)}, doc="max_pool on packed tensors.",
+))  # fmt: skip
+register(Operator(
+    "packed_sum_pool", "x", types=_pool_type("int32"), numpy=_sum_pool, lower=packed(_lower_pool("pad_value", te.sum)),
+    **_POOL, defaults={**_WINDOW, "kernel": REQUIRED, "pad_value": 0}, doc="sum_pool on packed tensors.",
+))  # fmt: skip

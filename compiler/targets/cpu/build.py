@@ -1,0 +1,66 @@
+"""Machine code of a host program: its kernels' text is parsed and compiled, unless the cache on disk has the code."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+import llvmlite.ir as ll
+
+from ...model import HostCode, HostProgram, KernelCode, LaunchCall, LaunchStep
+from ...tensor.parser import parse
+from ..errors import CompileError
+from ..loops.kernel_code import KERNEL
+from .intrinsics import intrinsic_named
+from .llvm.emit import emit_kernel
+from .llvm.object_code import cached, cached_object, code_key, object_code
+from .llvm.step_function import emit_step
+from .llvm.threads import TEAM_BYTES, pool_text
+from .processor import CpuTarget, host_target
+
+
+def build_program(program: HostProgram, processor: CpuTarget | None = None) -> HostCode:
+    """Machine code for a processor, by default this machine's. A program from a file must have been checked before.
+
+    CompileError names the kernel that cannot be compiled.
+    """
+    target = processor or host_target()
+    kernels = [_kernel_object(code, target, program.threads) for code in program.kernels]
+    text, calls = _step_functions(program, single=False)
+
+    def single_calls() -> tuple[bytes, tuple[LaunchCall, ...]]:
+        text, calls = _step_functions(program, single=True)
+        return cached_object(text, target), calls
+
+    objects = (*kernels, cached_object(text, target), cached_object(pool_text(target.triple), target))
+    return HostCode(target.name, objects, calls, single_calls, TEAM_BYTES)
+
+
+def _kernel_object(code: KernelCode, target: CpuTarget, threads: int) -> bytes:
+    windows = sorted((name, list(strides)) for name, strides in code.windows.items())
+    key = f"{code_key(target)}\n{code.symbol}\n{threads}\n{windows}\n{code.text}"
+    return cached(key, lambda: _compiled(code, target, threads))
+
+
+def _compiled(code: KernelCode, target: CpuTarget, threads: int) -> bytes:
+    module = ll.Module("kernel")
+    workspace = emit_kernel(module, parse(code.text, intrinsic_named), target, threads, code.windows)
+    if workspace.total(threads) != code.workspace_bytes:
+        raise CompileError(f"its code needs {workspace.total(threads)} bytes of workspace, not {code.workspace_bytes}",
+                           at=f"kernel {code.symbol!r}")  # fmt: skip
+    return object_code(str(module).replace(f'@"{KERNEL}"', f'@"{code.symbol}"'), target)
+
+
+def _step_functions(program: HostProgram, *, single: bool) -> tuple[str, tuple[LaunchCall, ...]]:
+    """LLVM IR of a function for each stretch of launches, or for each launch."""
+    parts = {code.symbol: code.parts for code in program.kernels}
+    prefix = "weft_launch" if single else "weft_step"
+    module = ll.Module("steps")
+    calls: list[LaunchCall] = []
+    for launches, group in groupby(enumerate(program.steps), key=lambda item: isinstance(item[1], LaunchStep)):
+        steps = [(number, step) for number, step in group if isinstance(step, LaunchStep)]
+        for stretch in ([[item] for item in steps] if single else [steps]) if launches else []:
+            first, last = stretch[0][0], stretch[-1][0]
+            symbol = f"{prefix}_{first}"
+            counter_bytes = emit_step(module, symbol, [step for _, step in stretch], parts)
+            calls.append(LaunchCall(first, last, symbol, counter_bytes))
+    return str(module), tuple(calls)

@@ -1,0 +1,27 @@
+"""The CPU as a target of loop kernels: its kinds of kernels and their schedules."""
+
+from __future__ import annotations
+
+from ..loops.blocked import BlockedKernels
+from ..loops.convolution import ConvolutionKernels
+from ..loops.plain import PlainKernels
+from ..loops.product import ProductKernels
+from ..loops.target import LoopTarget
+from .convolution import CpuConvolutions
+from .processor import CpuTarget
+from .products import CpuProducts
+from .schedules import schedule_blocked, schedule_plain
+
+WORK_WORTH_THREADS = 4_000_000
+"""Multiply-accumulates and elements below which a model runs on one thread: its kernels take microseconds."""
+
+
+def loop_target(processor: CpuTarget) -> LoopTarget:
+    """What the linker of loop kernels needs to know of a processor."""
+    kinds = (
+        ProductKernels(CpuProducts(processor)), ConvolutionKernels(CpuConvolutions(processor)),
+        BlockedKernels(schedule_blocked), PlainKernels(schedule_plain),
+    )  # fmt: skip
+    return LoopTarget(
+        processor.name, processor.fusion, kinds, schedule_plain, schedule_blocked, WORK_WORTH_THREADS
+    )

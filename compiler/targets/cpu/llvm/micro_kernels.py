@@ -1,0 +1,176 @@
+"""Machine code of the CPU's tensor intrinsics: a few instructions on whole registers.
+
+Each function takes the numbers of the intrinsic's name (see ``cpu.intrinsics``); how many lanes a register has is the
+emitter's processor's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import llvmlite.ir as ll
+
+from ....tensor.ir import IntrinsicCall
+from ...loops.layouts import QUAD
+from ..intrinsics import MicroKernel
+from ..tiles import pieces
+from .llvm_types import FLOAT, I8, I32, Value, add, declared, splat
+from .math_functions import multiply_add
+
+if TYPE_CHECKING:
+    from .emit import Emitter
+
+VNNI_LANES = (4, 8, 16)
+"""Lanes for which AVX-512 VNNI has an instruction."""
+
+
+def emit_micro_kernel(emitter: Emitter, call: IntrinsicCall, kernel: MicroKernel) -> None:
+    """The instructions of one call."""
+    _EMITTERS[kernel.kind](emitter, call, *kernel.numbers)
+
+
+def _outer_product(emitter: Emitter, call: IntrinsicCall, rows: int, lanes: int, row_stride: int) -> None:
+    builder = emitter.builder
+    weights = [_load(emitter, call, "b", first, count, FLOAT) for first, count in _registers(emitter, lanes)]
+    for row in range(rows):
+        value = _load(emitter, call, "a", row * row_stride, 0, FLOAT)
+        for (first, count), weight in zip(_registers(emitter, lanes), weights, strict=True):
+            pointer = _pointer(emitter, call, "acc", row * lanes + first, FLOAT)
+            kind = ll.VectorType(FLOAT, count)
+            before = builder.load(pointer, align=4, typ=kind)
+            after = multiply_add(builder, splat(builder, value, count), weight, before)
+            builder.store(after, pointer, align=4)
+
+
+def _dot_product(emitter: Emitter, call: IntrinsicCall, rows: int, lanes: int, row_stride: int) -> None:
+    builder = emitter.builder
+    weights = [_load(emitter, call, "b", first * QUAD, count * QUAD, I8) for first, count in _registers(emitter, lanes)]
+    for row in range(rows):
+        pointer = _pointer(emitter, call, "a", row * row_stride, I8)
+        value = builder.load(pointer, align=1, typ=I32)
+        for (first, count), weight in zip(_registers(emitter, lanes), weights, strict=True):
+            target = _pointer(emitter, call, "acc", row * lanes + first, I32)
+            before = builder.load(target, align=4, typ=ll.VectorType(I32, count))
+            step = _vnni if emitter.target.dot_product and count in VNNI_LANES else _by_products
+            builder.store(step(builder, before, splat(builder, value, count), weight), target, align=4)
+
+
+def _grouped_product(emitter: Emitter, call: IntrinsicCall, rows: int, block: int, group: int, row_stride: int) -> None:
+    builder = emitter.builder
+    for first, lanes in _registers(emitter, block):
+        start = first // group * group  # of the group with which the piece begins
+        taken = max(lanes, group)
+        values = [_load(emitter, call, "a", row * row_stride + start, taken, FLOAT) for row in range(rows)]
+        for k in range(group):
+            weight = _load(emitter, call, "b", k * block + first, lanes, FLOAT)
+            places = [(first + lane - start) // group * group + k for lane in range(lanes)]
+            for row, value in enumerate(values):
+                pointer = _pointer(emitter, call, "acc", row * block + first, FLOAT)
+                before = builder.load(pointer, align=4, typ=ll.VectorType(FLOAT, lanes))
+                after = multiply_add(builder, _picked(builder, value, places), weight, before)
+                builder.store(after, pointer, align=4)
+
+
+def _grouped_dot(emitter: Emitter, call: IntrinsicCall, rows: int, block: int, group: int, row_stride: int) -> None:
+    quads = group // QUAD
+    builder = emitter.builder
+    for first, lanes in _registers(emitter, block):
+        step = _vnni if emitter.target.dot_product and lanes in VNNI_LANES else _by_products
+        start = first // group * group  # of the group with which the piece begins
+        taken = max(lanes, group) // QUAD
+        values = []
+        for row in range(rows):
+            pointer = _pointer(emitter, call, "a", row * row_stride + start, I8)
+            values.append(builder.load(pointer, align=1, typ=ll.VectorType(I32, taken)))
+        for k in range(quads):
+            weight = _load(emitter, call, "b", (k * block + first) * QUAD, lanes * QUAD, I8)
+            places = [(first + lane - start) // group * quads + k for lane in range(lanes)]
+            for row, value in enumerate(values):
+                target = _pointer(emitter, call, "acc", row * block + first, I32)
+                before = builder.load(target, align=4, typ=ll.VectorType(I32, lanes))
+                builder.store(step(builder, before, _picked(builder, value, places), weight), target, align=4)
+
+
+def _interleaved(emitter: Emitter, call: IntrinsicCall, size: int, stride: int) -> None:
+    rows = [_load(emitter, call, "a", row * stride, size, FLOAT) for row in range(2)]
+    places = [place for lane in range(size) for place in (lane, size + lane)]
+    value = _shuffled(emitter.builder, rows[0], rows[1], places)
+    emitter.builder.store(value, _pointer(emitter, call, "out", 0, FLOAT), align=4)
+
+
+def _transposed_tile(emitter: Emitter, call: IntrinsicCall, size: int, out_stride: int, stride: int) -> None:
+    builder = emitter.builder
+    rows = [_load(emitter, call, "a", row * stride, size, FLOAT) for row in range(size)]
+    step = size // 2
+    while step:  # the upper right and the lower left quarter of each square of 2 * step change places
+        for row in range(size):
+            if not row & step:
+                pair = rows[row], rows[row + step]
+                first = [lane if not lane & step else size + lane - step for lane in range(size)]
+                second = [lane + step if not lane & step else size + lane for lane in range(size)]
+                rows[row], rows[row + step] = (_shuffled(builder, *pair, places) for places in (first, second))
+        step //= 2
+    for row, value in enumerate(rows):
+        builder.store(value, _pointer(emitter, call, "out", row * out_stride, FLOAT), align=4)
+
+
+_EMITTERS: dict[str, Callable[..., None]] = {
+    "outer_product": _outer_product,
+    "dot_product": _dot_product,
+    "grouped_product": _grouped_product,
+    "grouped_dot": _grouped_dot,
+    "interleaved": _interleaved,
+    "transposed_tile": _transposed_tile,
+}
+
+
+def _registers(emitter: Emitter, lanes: int) -> list[tuple[int, int]]:
+    """(first lane, count) of the registers that hold ``lanes``."""
+    return pieces(lanes, emitter.target.float_lanes)
+
+
+def _pointer(emitter: Emitter, call: IntrinsicCall, operand: str, offset: int, kind: ll.Type) -> Value:
+    region = call.operand(operand)
+    start, known, _ = emitter.expressions.position(region.buffer, region.indices)
+    return emitter.expressions.address(region.buffer, start, add(emitter.builder, known, offset))
+
+
+def _load(emitter: Emitter, call: IntrinsicCall, operand: str, offset: int, lanes: int, kind: ll.Type) -> Value:
+    """``lanes`` elements in a row (0: one scalar)."""
+    wanted = ll.VectorType(kind, lanes) if lanes else kind
+    pointer = _pointer(emitter, call, operand, offset, kind)
+    return emitter.builder.load(pointer, align=1 if kind is I8 else 4, typ=wanted)
+
+
+def _picked(builder: ll.IRBuilder, value: Value, places: list[int]) -> Value:
+    """The elements of a vector at these places."""
+    return _shuffled(builder, value, ll.Constant(value.type, ll.Undefined), places)
+
+
+def _shuffled(builder: ll.IRBuilder, first: Value, second: Value, places: list[int]) -> Value:
+    """Elements of two vectors, which are counted through."""
+    mask = ll.Constant(ll.VectorType(I32, len(places)), [ll.Constant(I32, place) for place in places])
+    return builder.shuffle_vector(first, second, mask)
+
+
+def _vnni(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) -> Value:
+    lanes = acc.type.count
+    bits = lanes * 32
+    byte = ll.VectorType(I8, lanes * QUAD)
+    name = f"llvm.x86.avx512.vpdpbusd.{bits}"
+    kind = ll.FunctionType(acc.type, [acc.type, byte, byte])
+    return builder.call(declared(builder.module, name, kind), [acc, builder.bitcast(value, byte), weight])
+
+
+def _by_products(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) -> Value:
+    """The same in plain vector arithmetic, exact."""
+    lanes = acc.type.count
+    byte = ll.VectorType(I8, lanes * QUAD)
+    wide = ll.VectorType(I32, lanes * QUAD)
+    products = builder.mul(builder.zext(builder.bitcast(value, byte), wide), builder.sext(weight, wide))
+    for part in range(QUAD):
+        mask = ll.Constant(ll.VectorType(I32, lanes), [ll.Constant(I32, lane * QUAD + part) for lane in range(lanes)])
+        acc = builder.add(acc, builder.shuffle_vector(products, ll.Constant(wide, ll.Undefined), mask))
+    return acc
+

@@ -1,0 +1,167 @@
+"""Convolutions as products in register tiles: packed data, packed weights, a tile of pixels times output channels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from ... import tensor as te
+from ...graph.ir import Call, Constant, Expr
+from ...graph.registry import Anchor, operator_of
+from ...tensor import ir as tir
+from ...tensor.view import Builder, View
+from ..errors import CompileError
+from .convolution_sums import byte_sums, float_sums, grouped_sums
+from .fusion import FusedGroup
+from .kernels import Kernel, Operands, Tile, finished, lower_members
+from .layouts import PREFERRED_BLOCKS, QUAD, Layout, channel_block, folded, to_memory, unfolded_row
+from .placement import Placement
+
+
+def is_convolution(call: Call) -> bool:
+    """Whether a call is a convolution."""
+    entry = operator_of(call)
+    return entry is not None and entry.anchor is Anchor.CONVOLUTION
+
+
+def is_matrix_convolution(call: Call) -> bool:
+    """Whether a call is a convolution over images, or over volumes without padding in depth and height, with constant
+    weights that has a form in register tiles."""
+    return (
+        is_convolution(call) and not any(_padding(call)[1]) and isinstance(call.args[1], Constant)
+        and call.args[0].dtype in ("float32", "int8") and not isinstance(call.args[0], Constant)
+        and result_block(call) > 0
+    )  # fmt: skip
+
+
+def _padding(call: Call) -> tuple[tuple[int, int, int, int], tuple[int, ...]]:
+    """What is around an image (top, left, bottom, right), and what else is asked for."""
+    pads: tuple[int, ...] = call.attr("pads")
+    count = len(pads) // 2
+    if count == 2:
+        return (pads[0], pads[1], pads[2], pads[3]), ()
+    return (0, pads[count - 1], 0, pads[-1]), (*pads[: count - 1], *pads[count:-1])
+
+
+def result_block(call: Call) -> int:
+    """Channels in a block of a convolution's result: of one group, or of some whole groups; 0 if neither can be."""
+    channels, groups = call.shape[1], call.attr("groups")
+    if groups == 1:
+        return channel_block(channels)
+    block = channel_block(channels)
+    if group_in_block(call, block):
+        return block
+    taken, made = call.args[1].shape[1], channels // groups
+    own = channel_block(made)
+    return own if own in PREFERRED_BLOCKS and channel_block(taken) in PREFERRED_BLOCKS else 0
+
+
+def data_block(call: Call, present: int) -> int:
+    """Channels in a block of a convolution's data; ``present``: those that it has already (0: it is plain)."""
+    block = result_block(call)
+    if group_in_block(call, block):
+        return block
+    multiple = QUAD if call.args[0].dtype == "int8" else 1
+    taken = call.args[1].shape[1]
+    if present and present % multiple == 0 and (call.attr("groups") == 1 or taken % present == 0):
+        return present
+    return channel_block(taken, multiple)
+
+
+def group_in_block(call: Call, block: int) -> int:
+    """Channels of a group, where several groups that take as many channels as they make fit into a block; else 0."""
+    groups, taken = call.attr("groups"), call.args[1].shape[1]
+    multiple = QUAD if call.args[0].dtype == "int8" else 1
+    fits = taken < block and block % taken == 0 and taken % multiple == 0 and block in PREFERRED_BLOCKS
+    return taken if groups > 1 and call.shape[1] == groups * taken and taken > 1 and fits else 0
+
+
+def padded_layout(call: Call, block: int) -> Layout:
+    """How a convolution wants its data: in such blocks, with its padding around."""
+    (top, left, bottom, right), _ = _padding(call)
+    return Layout(block, (top, left, bottom, right), int(str(call.attrs.get("pad_value", 0))))
+
+
+@dataclass(frozen=True)
+class ConvolutionTask:
+    """What a schedule has to know. The stage ``acc``, of shape (N, tiles, H, W, lanes), adds up; the result is
+    (N, tiles, blocks of a tile, H, W, b).
+
+    ``row_stride``: elements of the data from one pixel of a tile to the next. ``group``: channels of a group where a
+    block holds several groups, else 0. ``bytes``: whether bytes are multiplied, by fours, and not float32.
+    """
+
+    tile: Tile
+    row_stride: int
+    group: int
+    bytes: bool
+
+
+class ConvolutionSchedule(Protocol):
+    """A target's way to compute convolutions."""
+
+    def tile(self, width: int, channels: int, block: int) -> Tile:
+        """For rows of ``width`` pixels and groups of ``channels``; its lanes are whole blocks, and divide a group."""
+
+    def grouped_tile(self, width: int, block: int) -> Tile:
+        """Where a block holds several groups; its lanes are one block."""
+
+    def arrange(self, schedule: te.Schedule, task: ConvolutionTask) -> None:
+        """Schedule the kernel."""
+
+
+@dataclass(frozen=True)
+class ConvolutionKernels:
+    """Groups whose anchor is a convolution that has a form in register tiles, blocked from data to result."""
+
+    schedule: ConvolutionSchedule
+    name: str = "convolution"
+
+    def block(self, group: FusedGroup, placement: Placement) -> int | None:
+        return result_block(group.anchor) if group.anchor is not None and self.needs_blocks(group.anchor) else None
+
+    def data_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
+        if group.anchor is None:
+            return None
+        return padded_layout(group.anchor, data_block(group.anchor, placement.layout(group.anchor.args[0]).block))
+
+    def needs_blocks(self, anchor: Call) -> bool:
+        return is_matrix_convolution(anchor)
+
+    def build(self, group: FusedGroup, layouts: Mapping[Expr, Layout], layout: Layout, name: str) -> Kernel:
+        anchor = group.anchor
+        if anchor is None or not isinstance(anchor.args[1], Constant):
+            raise CompileError("it has no convolution with constant weights", at=f"kernel {group.name!r}")
+        operands = Operands(Builder(), layouts)
+        data, data_layout = operands.tensor(anchor.args[0]), layouts[anchor.args[0]]
+        channels, block = anchor.shape[1], layout.block
+        group_channels = group_in_block(anchor, block)
+        if group_channels:
+            tile = self.schedule.grouped_tile(anchor.shape[-1], block)
+        else:
+            tile = self.schedule.tile(anchor.shape[-1], channels // anchor.attr("groups"), block)
+        weights = anchor.args[1].value
+        weights = weights.reshape(folded(weights.shape))
+        is_bytes = data.dtype == "uint8"
+        sums = grouped_sums if group_channels else byte_sums if is_bytes else float_sums
+        views: dict[Expr, View] = {anchor: sums(anchor, operands, data, data_layout, weights, tile)}
+
+        def constant(call: Call, place: int, node: Constant) -> View:
+            axis = 0 if len(node.shape) == 1 else 1
+            return operands.constant(node, axis if len(node.shape) > axis else None)
+
+        result = lower_members(group, operands, views, constant)
+
+        def value(n: tir.Expr, o: tir.Expr, g: tir.Expr, y: tir.Expr, x: tir.Expr, lane: tir.Expr) -> tir.Expr:
+            index = (n, o * tile.lanes + g * block + lane, *unfolded_row(y, anchor.shape), x)
+            return to_memory(result[index], layout)
+
+        batch, _, height, width = folded(anchor.shape)
+        shape = (batch, channels // tile.lanes, tile.lanes // block, height, width, block)
+        output = te.compute(shape, value, operands.builder.name("out"))
+        row_stride = anchor.attr("strides")[-1] * data_layout.block
+        task = ConvolutionTask(tile, row_stride, group_channels, is_bytes)
+        arrange = partial(self.schedule.arrange, task=task)
+        return finished(operands, group.root.shape, output, layout, name, arrange)

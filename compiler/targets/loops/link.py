@@ -1,0 +1,321 @@
+"""A graph of operators as a program of loop kernels: layouts, memory, constants, steps; no machine code."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import prod
+from typing import Literal
+
+import numpy as np
+
+from ...graph.dtypes import numpy_dtype
+from ...graph.ir import Attrs, Call, Constant, Expr, Function, Module, TensorType, TupleGet, TupleType, Var
+from ...graph.registry import call as graph_call
+from ...graph.registry import operator_of
+from ...model import CheckStep, CopyStep, HostProgram, KernelCode, LaunchStep, Layer, NumpyStep, Place, TensorSpec
+from ...operators.index import index_sizes
+from ...tensor.errors import TensorError
+from ...tensor.ir import Buffer
+from ...tensor.view import element_type
+from ..errors import CompileError
+from ..memory_plan import aligned
+from .arena import Arena, ArenaSlot, ConstantAt, InputAt, OutputAt, Slot, memory_figures
+from .fusion import FusedGroup, group_calls
+from .halo import border_function
+from .in_place import overwritable
+from .kernel_code import KERNEL, kernel_code
+from .kernels import Array, Kernel
+from .layouts import NO_HALO, PLAIN, Layout
+from .placement import Placement, place_groups
+from .plain import converting_kernel
+from .target import LoopTarget
+
+Progress = Callable[[str], None]
+Dump = Callable[[str, str], None]
+Step = LaunchStep | NumpyStep | CopyStep | CheckStep
+Locate = Callable[[Slot, tuple[int, ...], str, int], Place]
+"""The place of a tensor: its memory, shape, type, and the byte of the memory at which it starts."""
+
+
+def link_host(
+    module: Module, target: LoopTarget, threads: int, *, progress: Progress | None = None, dump: Dump | None = None
+) -> HostProgram:
+    """Make a program of a module whose ``main`` consists of operators. CompileError names the kernel at fault.
+
+    ``progress`` is called with a line of text for each kernel, ``dump`` with the name of each kernel and its loop IR.
+    """
+    return _Linker(module, target, threads, progress or (lambda _: None), dump).run()
+
+
+def program_figures(program: HostProgram) -> dict[str, int]:
+    """Kernels, bytes of memory, and what fusion saves."""
+    return {
+        "kernels": len(program.kernels), "constant_bytes": program.constants.size,
+        "fused_groups": sum(len(layer.operators) > 1 for layer in program.layers),
+        "saved_bytes": sum(layer.saved_bytes for layer in program.layers),
+        "arena_bytes": program.arena_bytes, **memory_figures(program.memory),
+    }  # fmt: skip
+
+
+@dataclass
+class _Linker:
+    """Collects steps; each is made in the end, when it is planned where everything lies."""
+
+    module: Module
+    target: LoopTarget
+    threads: int
+    progress: Progress
+    dump: Dump | None
+    slots: dict[tuple[Expr, Layout], Slot] = field(default_factory=dict)
+    arena: Arena = field(default_factory=Arena)
+    constants: dict[bytes, ConstantAt] = field(default_factory=dict)
+    blob: list[bytes] = field(default_factory=list)
+    blob_bytes: int = 0
+    kernels: dict[str, KernelCode] = field(default_factory=dict)  # by symbol
+    steps: list[Callable[[Locate], Step]] = field(default_factory=list)
+    layers: list[Layer] = field(default_factory=list)
+    checked: set[tuple[Expr, tuple[int, ...]]] = field(default_factory=set)  # indices, and the sizes that they fit
+
+    def run(self) -> HostProgram:
+        main = self.module.main
+        groups = group_calls(main.body, self.target.fusion)
+        if sum(_work(group) for group in groups) < self.target.shared_work:
+            self.threads = 1
+        placement = place_groups(groups, main.results, self.target.kinds)
+        for number, param in enumerate(main.params):
+            self.slots[param, PLAIN] = InputAt(number)
+        direct: dict[Expr, int] = {}  # results that a kernel writes to the output's memory
+        for number, result in enumerate(main.results):
+            if result in placement.kernels and placement.layout(result) == PLAIN:
+                direct.setdefault(result, number)
+        for result, number in direct.items():
+            self.slots[result, PLAIN] = OutputAt(number)
+        for group in groups:
+            self.progress(f"scheduling {group.name}")
+            self._group(group, placement)
+        for number, result in enumerate(main.results):
+            if direct.get(result) != number and result.tensor_type.size:
+                self._copy_output(result, number, placement)
+        return self._linked()
+
+    # Steps
+
+    def _group(self, group: FusedGroup, placement: Placement) -> None:
+        if group.reason:
+            self._numpy(group, placement)
+            return
+        if group.root in placement.aliases:
+            self.slots[group.root, PLAIN] = self._plain(group.inputs[0], placement)
+            return
+        layouts = {value: placement.layout(value) for value in group.inputs}
+        if group.root in placement.data and group.anchor is not None:
+            data = group.anchor.args[0]
+            layouts[data] = self._covering(data, placement.data[group.root], placement)
+        output = placement.layout(group.root)
+        kind = placement.kernels[group.root]
+        kernel = kind.build(group, layouts, output, KERNEL)
+        self._check_indices(group, placement)
+        try:
+            text = self._launch(kernel, group.root, layouts, output)
+        except TensorError as error:
+            raise CompileError(f"its default schedule fails: {error}", at=f"kernel {group.name!r}") from error
+        self._describe(group, kind.name, "cpu")
+        if self.dump is not None:
+            self.dump(f"{len(self.layers):03}.{group.name}", text)
+
+    def _launch(self, kernel: Kernel, result: Expr, layouts: dict[Expr, Layout], layout: Layout) -> str:
+        """Let a kernel make ``result`` in ``layout``; gives its text."""
+        nbytes = prod(layout.shape(result.shape)) * numpy_dtype(layout.dtype(element_type(result.dtype))).itemsize
+        slot = self.slots.get((result, layout))
+        sources = [self._used(self.slots[value, layouts[value]]) for value in kernel.inputs]
+        new: ArenaSlot | None = None
+        if slot is None:
+            slot = new = self.slots[result, layout] = self._allocate(_name(result), nbytes)
+        if layout.halo != NO_HALO:
+            border = border_function(result.shape, element_type(result.dtype), layout, KERNEL)
+            self._add_launch(kernel_code(border, {}, self.threads), border.params, (self._used(slot),), 0, None)
+        func = kernel.schedule().func
+        code = kernel_code(func, kernel.windows, self.threads)
+        sources = [self._used(source) for source in sources]
+        if new is not None:
+            fits = overwritable(func, len(kernel.inputs), kernel.windows, kernel.offset)
+            self.arena.offer(new, list(zip(sources, fits, strict=True)), len(self.steps))
+        constants = [self._constant(value) for value in kernel.constants]
+        workspace = None
+        if code.workspace_bytes:
+            workspace = self._allocate(f"workspace of {_name(result)}", code.workspace_bytes)
+        item = numpy_dtype(layout.dtype(element_type(result.dtype))).itemsize
+        slots = (*sources, *constants, self._used(slot))
+        self._add_launch(code, func.params, slots, kernel.offset * item, workspace)
+        return code.text
+
+    def _add_launch(
+        self, code: KernelCode, params: tuple[Buffer, ...], slots: tuple[Slot, ...], offset: int,
+        workspace: ArenaSlot | None,
+    ) -> None:  # fmt: skip
+        """``offset``: the byte in the last slot at which the kernel's result starts."""
+        self.kernels.setdefault(code.symbol, code)
+        layer = len(self.layers)
+
+        def step(locate: Locate) -> Step:
+            starts = [0] * (len(slots) - 1) + [offset]
+            places = tuple(
+                locate(slot, param.shape, param.dtype, start)
+                for slot, param, start in zip(slots, params, starts, strict=True)
+            )
+            space = None if workspace is None else locate(workspace, (), "uint8", 0).offset
+            return LaunchStep(code.symbol, places, space, layer)
+
+        self.steps.append(step)
+
+    def _check_indices(self, group: FusedGroup, placement: Placement) -> None:
+        """Have the indices of a gather looked at before its kernel runs, since machine code cannot refuse one."""
+        for node in group.members:
+            sizes = index_sizes(node)
+            if sizes and not isinstance(node.args[1], Constant) and (node.args[1], sizes) not in self.checked:
+                self.checked.add((node.args[1], sizes))
+                self._add_check(node, sizes, self._used(self._plain(node.args[1], placement)))
+
+    def _add_check(self, node: Call, sizes: tuple[int, ...], slot: Slot) -> None:
+        indices = node.args[1].tensor_type
+        self.steps.append(lambda locate: CheckStep(_located(locate, slot, indices), sizes, str(node.span)))
+
+    def _numpy(self, group: FusedGroup, placement: Placement) -> None:
+        root = group.root
+        inputs = [(self._plain(value, placement), value.tensor_type) for value in group.inputs]
+        params = {value: Var(f"x{number}", value.tensor_type) for number, value in enumerate(group.inputs)}
+        if isinstance(root.op, Function):
+            raise CompileError("functions must be taken apart first", at=f"function {root.op.name!r}")
+        body = graph_call(root.op, *(params.get(arg, arg) for arg in root.args), span=root.span, **root.attrs)
+        function = Function(tuple(params.values()), body, Attrs({"name": group.name}), root.span)
+        parts: list[tuple[Expr, TensorType]] = [(root, root.type)] if isinstance(root.type, TensorType) else []
+        if isinstance(root.type, TupleType):
+            parts = [(TupleGet(root, place, root.span), kind) for place, kind in enumerate(root.type.fields)]
+        outputs: list[tuple[Slot, TensorType]] = []
+        for value, kind in parts:
+            nbytes = kind.size * numpy_dtype(kind.dtype).itemsize
+            outputs.append((self._allocate(_name(root), nbytes), kind))
+            self.slots[value, PLAIN] = outputs[-1][0]
+        for slot, _ in inputs:
+            self._used(slot)
+        layer = len(self.layers)
+        self.steps.append(lambda locate: NumpyStep(
+            function, tuple(_located(locate, *each) for each in inputs),
+            tuple(_located(locate, *each) for each in outputs), layer,
+        ))  # fmt: skip
+        self._describe(group, "numpy", "numpy")
+
+    def _copy_output(self, result: Expr, number: int, placement: Placement) -> None:
+        source, kind = self._used(self._plain(result, placement)), result.tensor_type
+        self.steps.append(
+            lambda locate: CopyStep(_located(locate, source, kind), _located(locate, OutputAt(number), kind))
+        )
+
+    # Tensors in the layout that a reader needs
+
+    def _plain(self, value: Expr, placement: Placement) -> Slot:
+        if isinstance(value, Constant):
+            return self._constant(value.value)
+        if (value, PLAIN) not in self.slots:
+            self._convert(value, placement.layout(value), PLAIN)
+        return self.slots[value, PLAIN]
+
+    def _covering(self, value: Expr, wanted: Layout, placement: Placement) -> Layout:
+        """A layout in which ``value`` is there that a reader of ``wanted`` can read; it is made if there is none."""
+        for present, layout in self.slots:
+            if present == value and layout.covers(wanted):
+                return layout
+        self._convert(value, placement.layout(value), wanted)
+        return wanted
+
+    def _convert(self, value: Expr, source: Layout, layout: Layout) -> None:
+        if _same_memory(value, source) and _same_memory(value, layout):
+            self.slots[value, layout] = self.slots[value, source]
+            return
+        kernel = converting_kernel(value, source, layout, KERNEL, self.target)
+        self._launch(kernel, value, {value: source}, layout)
+        name = f"{value.span.node or value.span.tensor or 'input'}: layout"
+        self.layers.append(Layer(name, value.span.nodes, "convert", "cpu", "", value.shape, 0))
+
+    # Memory
+
+    def _allocate(self, name: str, nbytes: int) -> ArenaSlot:
+        return self.arena.allocate(name, nbytes, len(self.steps))
+
+    def _used(self, slot: Slot) -> Slot:
+        """The slot, which the next step uses."""
+        self.arena.use(slot, len(self.steps))
+        return slot
+
+    def _constant(self, value: Array) -> ConstantAt:
+        data = np.ascontiguousarray(value).tobytes()
+        key = hashlib.blake2b(data).digest()
+        if key not in self.constants:
+            self.constants[key] = ConstantAt(self.blob_bytes)
+            self.blob.append(data.ljust(aligned(len(data)), b"\0"))
+            self.blob_bytes += aligned(len(data))
+        return self.constants[key]
+
+    # The whole
+
+    def _describe(self, group: FusedGroup, kind: str, device: Literal["cpu", "numpy"]) -> None:
+        operators = tuple(str(node.op) for node in group.members)
+        shape = group.root.shape if isinstance(group.root.type, TensorType) else ()
+        self.layers.append(Layer(
+            group.name, group.span.nodes, kind, device, group.root.span.tensor, shape, _macs(group), group.reason,
+            operators, boundaries=group.boundaries, saved_bytes=group.saved_bytes,
+        ))  # fmt: skip
+
+    def _linked(self) -> HostProgram:
+        memory, arena_bytes = self.arena.plan()
+
+        def locate(slot: Slot, shape: tuple[int, ...], dtype: str, byte: int) -> Place:
+            match slot:
+                case ArenaSlot(number):
+                    return Place("arena", 0, memory[number].offset + byte, shape, dtype)
+                case ConstantAt(offset):
+                    return Place("constant", 0, offset + byte, shape, dtype)
+                case InputAt(index):
+                    return Place("input", index, byte, shape, dtype)
+                case OutputAt(index):
+                    return Place("output", index, byte, shape, dtype)
+
+        main = self.module.main
+        return HostProgram(
+            tuple(TensorSpec(param.name, param.type.shape, param.type.dtype) for param in main.params),
+            tuple(TensorSpec(name, result.shape, result.dtype)
+                  for name, result in zip(main.output_names, main.results, strict=True)),
+            tuple(self.kernels.values()), tuple(step(locate) for step in self.steps), tuple(self.layers),
+            np.frombuffer(b"".join(self.blob), np.uint8), arena_bytes, memory, self.threads, self.target.processor,
+        )  # fmt: skip
+
+
+def _located(locate: Locate, slot: Slot, kind: TensorType) -> Place:
+    return locate(slot, kind.shape, kind.dtype, 0)
+
+
+def _name(value: Expr) -> str:
+    return value.span.tensor or value.span.node or "unnamed"
+
+
+def _same_memory(value: Expr, layout: Layout) -> bool:
+    """Whether a tensor in ``layout`` has its elements in the plain order."""
+    if layout.is_plain:
+        return True
+    if value.shape[2:] != (1, 1) or layout.halo != NO_HALO or value.dtype == "int8":
+        return False
+    return value.shape[1] % layout.block == 0
+
+
+def _work(group: FusedGroup) -> int:
+    """How much a group computes, roughly."""
+    elements = prod(group.root.shape) if isinstance(group.root.type, TensorType) else 0
+    return _macs(group) + elements * len(group.members)
+
+
+def _macs(group: FusedGroup) -> int:
+    """Useful multiply-accumulates of a group's anchor."""
+    entry = operator_of(group.anchor)
+    return entry.macs(group.anchor) if entry is not None and group.anchor is not None else 0

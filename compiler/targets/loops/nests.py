@@ -1,0 +1,65 @@
+"""Helpers for schedules: questions about loops, and steps that most schedules take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ... import tensor as te
+from ...tensor.ir import Block, Buffer, Const, Expr, PrimFunc, Var
+from ...tensor.simplify import Linear, linear_form
+from ...tensor.tree import find_block, find_loop, simplify_tree
+
+REGISTER = "register"
+"""Scope of a buffer on the stack of which every index is constant, so that it is held in registers."""
+
+ANY_ORDER = ("order", "any")
+"""Note on a loop of a reduction that may be computed in any order."""
+
+
+def tidy(schedule: te.Schedule) -> None:
+    """Simplify the function's indices, so that later steps see which are the same."""
+    func = schedule.func
+    schedule.func = PrimFunc(func.name, func.params, simplify_tree(func.body))
+
+
+def extent_of(schedule: te.Schedule, loop: Var) -> int:
+    """How often a loop with a constant extent runs."""
+    node = find_loop(schedule.func, loop)[-1]
+    extent = getattr(node, "extent", None)
+    return int(extent.value) if isinstance(extent, Const) else 0
+
+
+def largest_divisor(size: int, limit: int) -> int:
+    """The largest divisor of ``size`` up to ``limit``."""
+    return max(each for each in range(1, max(1, min(size, limit)) + 1) if size % each == 0)
+
+
+def position_of(buffer: Buffer, indices: Sequence[Expr]) -> Linear:
+    """The flat position of an element."""
+    total = Linear()
+    for index, stride in zip(indices, buffer.strides, strict=True):
+        total = total.add(linear_form(index), stride)
+    return total
+
+
+def unroll_lanes(schedule: te.Schedule, loops: Sequence[Var]) -> None:
+    """Lanes over the innermost of ``loops``, the others written out. A tile of one value has none."""
+    for loop in loops[:-1]:
+        schedule.unroll(loop)
+    for loop in loops[-1:]:
+        schedule.vectorize(loop)
+
+
+def split_loops(schedule: te.Schedule, name: str) -> tuple[list[Var], list[Var]]:
+    """The loops of a block alone: those that reduce, and the others."""
+    block = find_block(schedule.func, name)[-1]
+    reducing = block.reduce_vars if isinstance(block, Block) else ()
+    loops = own_loops(schedule, name)
+    return [loop for loop in loops if loop in reducing], [loop for loop in loops if loop not in reducing]
+
+
+def own_loops(schedule: te.Schedule, name: str) -> list[Var]:
+    """Loops around a block that are not around any other."""
+    loops = schedule.get_loops(name)
+    others = [set(schedule.get_loops(other)) for other in schedule.blocks() if other != name]
+    return [loop for loop in loops if not any(loop in other for other in others)]

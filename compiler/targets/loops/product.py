@@ -1,0 +1,149 @@
+"""Products of matrices in register tiles; all tensors are plain, or read as if they were.
+
+The result is cut into blocks of rows and columns, which threads share out; within a block, panels of columns as wide as
+the tile go by one after the other, and within a panel the rows. Each panel of the second operand may be copied first,
+so that it is read in one stream; a constant lies in panels already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+
+from ... import tensor as te
+from ...graph.ir import Call, Constant, Expr
+from ...graph.registry import Anchor, operator
+from ...tensor import ir as tir
+from ...tensor.view import Builder, View, broadcast, element_type, widened
+from ..errors import CompileError
+from .fusion import FusedGroup
+from .kernels import Array, Kernel, Operands, Tile, finished, lower_members
+from .layouts import Layout
+from .placement import Placement
+
+COMPUTED_IN_FLOAT32 = ("float32", "float16", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Blocking:
+    """``tile``: accumulators in registers. ``rows``, ``columns``: of a block. ``copied``: whether the first operand is
+    copied into plain rows first; ``packed``: whether panels of the second one are copied."""
+
+    tile: Tile
+    rows: int
+    columns: int
+    copied: bool
+    packed: bool
+
+
+class ProductSchedule(Protocol):
+    """A target's way to compute products."""
+
+    def blocking(self, shape: tuple[int, ...], depth: int, plain: tuple[bool, bool], constant: bool) -> Blocking:
+        """How to compute a result of this shape, each element of which is a sum of ``depth`` products.
+
+        ``plain``: whether each operand is float32 in row-major order. ``constant``: whether the second is constant, and
+        so may lie in any order.
+        """
+
+    def arrange(self, schedule: te.Schedule, blocking: Blocking, depth: int) -> None:
+        """Schedule the kernel: its stages are ``left`` and ``panel`` (copies of the operands, where the blocking has
+        them), ``acc``, which adds up, and the result."""
+
+
+@dataclass(frozen=True)
+class ProductKernels:
+    """Groups whose anchor is a product of matrices of floats."""
+
+    schedule: ProductSchedule
+    name: str = "product"
+
+    def block(self, group: FusedGroup, placement: Placement) -> int | None:
+        return 0 if group.anchor is not None and is_matrix_product(group.anchor) else None
+
+    def data_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
+        return None
+
+    def needs_blocks(self, anchor: Call) -> bool:
+        return False
+
+    def build(self, group: FusedGroup, layouts: Mapping[Expr, Layout], layout: Layout, name: str) -> Kernel:
+        anchor = group.anchor
+        if anchor is None or not is_matrix_product(anchor):
+            raise CompileError("it has no product of matrices", at=f"kernel {group.name!r}")
+        operands = Operands(Builder(), layouts)
+        first, second = anchor.args
+        shape, depth = anchor.shape, first.shape[-1]
+        matrix = _constant_matrix(anchor)
+        second_plain = matrix is not None or (anchor.op == "nn.matmul" and _is_plain(second, layouts))
+        plain = _is_plain(first, layouts), second_plain
+        blocking = self.schedule.blocking(shape, depth, plain, matrix is not None)
+        left = operands.view(first)
+        if blocking.copied:
+            left = _stage(left, "left")
+        if matrix is not None and shape[-1] % blocking.tile.lanes == 0:
+            right = _panels(operands, matrix, blocking.tile.lanes)
+        elif matrix is not None:
+            right = operands.constant(Constant(matrix))
+        else:
+            right = operands.constant(second) if isinstance(second, Constant) else operands.view(second)
+            if anchor.op == "nn.dense":
+                right = _transposed(right)
+        if blocking.packed:
+            right = _stage(right, "panel")
+        left, right = (broadcast(view, (*shape[:-2], *view.shape[-2:])) for view in (left, right))
+        k = te.reduce_axis(depth, "k")
+
+        def value(*index: tir.Expr) -> te.Reduction:
+            *outer, row, column = index
+            return te.sum(left[(*outer, row, k)] * right[(*outer, k, column)], [k])
+
+        acc = te.compute(shape, value, "acc")
+        dtype = element_type(anchor.dtype)
+        views: dict[Expr, View] = {anchor: View(shape, dtype, lambda index: acc[index].astype(dtype))}
+        result = lower_members(group, operands, views, lambda call, place, node: operands.constant(node))
+        output = te.compute(shape, lambda *index: result[index], operands.builder.name("out"))
+        arrange = partial(self.schedule.arrange, blocking=blocking, depth=depth)
+        return finished(operands, shape, output, Layout(), name, arrange)
+
+
+def is_matrix_product(call: Call) -> bool:
+    """Whether a call is a product of matrices of floats; constant weights count too."""
+    return (
+        operator(str(call.op)).anchor is Anchor.PRODUCT and call.args[0].dtype in COMPUTED_IN_FLOAT32
+        and not isinstance(call.args[0], Constant)
+    )  # fmt: skip
+
+
+def _constant_matrix(call: Call) -> Array | None:
+    """The second operand as (depth, columns), if it is constant and the same for all rows."""
+    value = call.args[1]
+    if not isinstance(value, Constant) or len(value.shape) != 2 or value.dtype != "float32":
+        return None
+    return np.ascontiguousarray(value.value.T if call.op == "nn.dense" else value.value)
+
+
+def _is_plain(value: Expr, layouts: Mapping[Expr, Layout]) -> bool:
+    return value.dtype == "float32" and (isinstance(value, Constant) or layouts[value].is_plain)
+
+
+def _panels(operands: Operands, matrix: Array, lanes: int) -> View:
+    """A constant cut into panels of ``lanes`` columns, each row-major and one behind the other."""
+    depth, columns = matrix.shape
+    panels = operands.array(matrix.reshape(depth, columns // lanes, lanes).transpose(1, 0, 2))
+    return View(matrix.shape, "float32", lambda index: panels[index[1] // lanes, index[0], index[1] % lanes])
+
+
+def _transposed(view: View) -> View:
+    return View(view.shape[::-1], view.dtype, lambda index: view[index[::-1]])
+
+
+def _stage(view: View, name: str) -> View:
+    """The view computed into a buffer, in float32."""
+    wide = widened(view)
+    tensor = te.compute(view.shape, lambda *index: wide[index], name)
+    return View(view.shape, "float32", lambda index: tensor[index])

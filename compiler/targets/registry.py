@@ -1,0 +1,46 @@
+"""The targets that there are: those of this package, and those that installed packages or a program add.
+
+A package that wants to add a target names it in its ``pyproject.toml``:
+
+    [project.entry-points."weft.targets"]
+    npu = "my_package.my_module:NpuTarget"
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+
+from .accel.target import Accel
+from .cpu.target import Cpu
+from .errors import CompileError
+from .target import Target
+
+GROUP = "weft.targets"
+
+_targets: dict[str, Target] = {target.name: target for target in (Accel(), Cpu())}
+
+
+def register_target(target: Target) -> None:
+    """Make a target known by its name; CompileError if the name is another's."""
+    if target.name in target_names():
+        raise CompileError(f"there is a target {target.name!r} already")
+    _targets[target.name] = target
+
+
+def target_names() -> tuple[str, ...]:
+    """The names of all targets; nothing is imported for that."""
+    return (*_targets, *(point.name for point in entry_points(group=GROUP) if point.name not in _targets))
+
+
+def find_target(name: str) -> Target:
+    """The target called ``name``. CompileError when there is none or it cannot be imported."""
+    if name not in _targets:
+        point = next((point for point in entry_points(group=GROUP) if point.name == name), None)
+        if point is None:
+            raise CompileError(f"there is no target {name!r}", hint=f"choose {', '.join(target_names())}")
+        try:
+            _targets[name] = point.load()()
+        except Exception as error:  # a plug-in may fail in any way; the user has to see which one it was
+            origin = f"target {name!r} ({point.value})"
+            raise CompileError(f"{origin} cannot be loaded: {type(error).__name__}: {error}") from error
+    return _targets[name]

@@ -1,0 +1,75 @@
+"""What a target is: how it takes part in compiling a model and in running it.
+
+A target implements `Target`, in a folder of its own, and is registered once: those of this package in `registry`, those
+of others through the entry point group ``weft.targets`` or `registry.register_target`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Protocol
+
+from ..graph.ir import Module
+from ..model import CompiledModel, HostCode, HostProgram
+from ..passes.manager import Pass
+from .errors import CompileError
+
+Progress = Callable[[str], None]
+Dump = Callable[[str, str], None]
+"""Takes the name of a kernel and its text."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a user wants of one compilation, whatever the target.
+
+    ``strict``: refuse a model of which the target cannot compile every operator. ``keep``: every layer's result can be
+    read after a run. ``progress``: called with a line of text at each step. ``dump``: called with each kernel's name
+    and loop IR.
+    """
+
+    strict: bool = False
+    keep: bool = False
+    progress: Progress = lambda _: None
+    dump: Dump | None = None
+
+
+def option(default: Any, help_text: str, *, short: str = "") -> Any:
+    """A field of a target's options: its default, what it does in one sentence, and a short flag of the command."""
+    return field(default=default, metadata={"help": help_text, "short": (short,) if short else ()})
+
+
+class Target(Protocol):
+    """A way to compile and run models.
+
+    ``options``: a frozen dataclass with the target's own options; every field has a default and, in its metadata, a
+    ``help`` text. ``takes_floats``: whether it compiles models that are not quantised. ``takes_open_sizes``: whether a
+    model with open sizes may be compiled anew for each size.
+    """
+
+    name: str
+    summary: str
+    options: type[Any]
+    takes_floats: bool
+    takes_open_sizes: bool
+
+    def passes(self, options: Any, *, quantised: bool) -> Sequence[Pass]:
+        """All rewrites of the graph, from a model as read to what `link` takes."""
+
+    def link(self, module: Module, options: Any, job: Job) -> CompiledModel:
+        """Compile what the passes left. Raises CompileError that names the node or kernel at fault."""
+
+    def host_code(self, program: HostProgram, *, trusted: bool) -> HostCode:
+        """Machine code for a host program of one of this target's models, for the processor that this runs on. One that
+        is not trusted, since it came in a file, is checked first: CompileError if it would reach beyond its memory."""
+
+
+def target_options(target: Target, options: Mapping[str, Any]) -> Any:
+    """The options of ``target`` with these values; CompileError for one that it does not have."""
+    names = [field.name for field in fields(target.options)]
+    for name in options:
+        if name not in names:
+            known = ", ".join(names) or "none"
+            raise CompileError(f"target {target.name!r} has no option {name!r}", hint=f"its options: {known}")
+    return target.options(**options)

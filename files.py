@@ -1,0 +1,22 @@
+"""Writing files so that nobody ever sees half of one."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file at once or not at all: beside its place, synced, then renamed. OSError leaves no file behind."""
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        with unfinished.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    finally:
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)

@@ -1,0 +1,243 @@
+"""Running a host program: kernels in machine code on a team of threads, NumPy for the rest."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+import numpy.typing as npt
+
+from ..compiler.graph.dtypes import numpy_dtype
+from ..compiler.graph.evaluate import evaluate_function
+from ..compiler.model import CheckStep, CopyStep, HostCode, HostProgram, LaunchStep, NumpyStep, Place, TensorSpec
+from .errors import InputError
+
+Array = npt.NDArray[Any]
+ALIGNMENT = 64
+MATH_LIBRARY = "libm.so.6"
+
+llvm.initialize_native_target()
+llvm.initialize_native_asmprinter()
+
+
+class HostExecutor:
+    """A host program in memory, ready to run as often as wanted, also from several threads: one run at a time. Runs of
+    several executors may overlap."""
+
+    def __init__(self, program: HostProgram, code: HostCode) -> None:
+        """``code`` must be of this program. Raises `InputError` unless this machine's processor can run it."""
+        _check_processor(code)
+        self.program, self._code = program, code
+        self._engine = _loaded(code)
+        self._arena = _aligned(program.arena_bytes)
+        self._constants = _aligned(program.constants.size)
+        self._constants[:] = program.constants
+        self._input_dtypes = [numpy_dtype(tensor.dtype) for tensor in program.inputs]
+        self._output_dtypes = [numpy_dtype(tensor.dtype) for tensor in program.outputs]
+        self._inputs = (ctypes.c_void_p * max(1, len(program.inputs)))()
+        self._outputs = (ctypes.c_void_p * max(1, len(program.outputs)))()
+        self._team = _Team(self._engine, program.threads, code.team_bytes)
+        self._counters = _aligned(max((call.counter_bytes for call in code.calls), default=0))
+        memories = (self._constants, self._arena, self._counters)
+        addresses = [ctypes.addressof(self._inputs), ctypes.addressof(self._outputs),
+                     *(memory.ctypes.data for memory in memories)]  # fmt: skip
+        self._table = (ctypes.c_void_p * len(addresses))(*addresses)
+        self._table_address = ctypes.addressof(self._table)
+        starts = {call.first: self._engine.get_function_address(call.symbol) for call in code.calls}
+        self._steps: list[int | NumpyStep | CopyStep | CheckStep] = []
+        for number, step in enumerate(program.steps):
+            if not isinstance(step, LaunchStep):
+                self._steps.append(step)
+            elif number in starts:
+                self._steps.append(starts[number])
+        self._single: dict[int, int] = {}  # functions that run one launch, by the number of the step
+        self._lock = threading.Lock()
+
+    @property
+    def arena_bytes(self) -> int:
+        """Memory that is allocated for tensors between kernels."""
+        return self._arena.nbytes
+
+    def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Run the program once. Inputs and outputs are contiguous arrays of the program's shapes and types, in its
+        order; no output may share memory with an input.
+
+        Raises `InputError` for an array that does not fit, and for an index that is outside of its axis.
+        """
+        self._check(inputs, outputs)
+        with self._lock:
+            self._point_at(inputs, outputs)
+            for step in self._steps:
+                if isinstance(step, int):
+                    self._team.run(step, self._table_address, self._counters)
+                else:
+                    self._host_step(step, inputs, outputs)
+
+    def run_timed(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> tuple[float, ...]:
+        """As `run`; gives the seconds of each of the program's layers. Copies and checks of indices are in none."""
+        self._check(inputs, outputs)
+        seconds = [0.0] * len(self.program.layers)
+        with self._lock:
+            if not self._single:
+                self._load_single()
+            self._point_at(inputs, outputs)
+            for number, step in enumerate(self.program.steps):
+                started = time.perf_counter()
+                if isinstance(step, LaunchStep):
+                    self._team.run(self._single[number], self._table_address, self._counters)
+                else:
+                    self._host_step(step, inputs, outputs)
+                if isinstance(step, LaunchStep | NumpyStep):
+                    seconds[step.layer] += time.perf_counter() - started
+        return tuple(seconds)
+
+    def _load_single(self) -> None:
+        content, calls = self._code.single_calls()
+        self._engine.add_object_file(llvm.ObjectFileRef.from_data(content))
+        self._engine.finalize_object()
+        self._single = {call.first: self._engine.get_function_address(call.symbol) for call in calls}
+
+    def _check(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        program = self.program
+        if len(inputs) != len(program.inputs) or len(outputs) != len(program.outputs):
+            raise InputError(f"the program takes {len(program.inputs)} inputs and {len(program.outputs)} outputs, "
+                             f"not {len(inputs)} and {len(outputs)}")  # fmt: skip
+        for tensor, dtype, array in zip(program.inputs, self._input_dtypes, inputs, strict=True):
+            if array.shape != tensor.shape or array.dtype != dtype or not array.flags.c_contiguous:
+                raise _mismatch("input", tensor, array)
+        for tensor, dtype, array in zip(program.outputs, self._output_dtypes, outputs, strict=True):
+            if array.shape != tensor.shape or array.dtype != dtype or not array.flags.carray:
+                raise _mismatch("output", tensor, array)
+
+    def _point_at(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        for number, array in enumerate(inputs):
+            self._inputs[number] = array.ctypes.data
+        for number, array in enumerate(outputs):
+            self._outputs[number] = array.ctypes.data
+
+    def _host_step(
+        self, step: NumpyStep | CopyStep | CheckStep, inputs: Sequence[Array], outputs: Sequence[Array]
+    ) -> None:
+        def array(place: Place) -> Array:
+            return self._array(place, inputs, outputs)
+
+        match step:
+            case NumpyStep():
+                value = evaluate_function(step.function, [array(place) for place in step.inputs])
+                for place, part in zip(step.outputs, value if isinstance(value, tuple) else (value,), strict=True):
+                    array(place)[...] = part
+            case CheckStep():
+                _check_indices(array(step.indices), step)
+            case CopyStep(source, target):
+                array(target)[...] = array(source)
+
+    def _array(self, place: Place, inputs: Sequence[Array], outputs: Sequence[Array]) -> Array:
+        """The tensor at a place, as a view."""
+        match place.kind:
+            case "input":
+                memory = inputs[place.number].reshape(-1).view(np.uint8)
+            case "output":
+                memory = outputs[place.number].reshape(-1).view(np.uint8)
+            case "arena":
+                memory = self._arena
+            case "constant":
+                memory = self._constants
+        view: Array = memory[place.offset : place.offset + place.nbytes].view(numpy_dtype(place.dtype))
+        return view.reshape(place.shape)
+
+
+def _mismatch(what: str, tensor: TensorSpec, array: Array) -> InputError:
+    return InputError(
+        f"{what} {tensor.name!r} must be contiguous {tensor.dtype}{list(tensor.shape)}, "
+        f"not {array.dtype.name}{list(array.shape)}"
+    )
+
+
+def _check_indices(indices: Array, step: CheckStep) -> None:
+    """InputError for the first index that is not inside its axis."""
+    sizes = np.broadcast_to(np.array(step.sizes), indices.shape or (1,))
+    values = indices.reshape(sizes.shape)
+    outside = (values < -sizes) | (values >= sizes)
+    if outside.any():
+        index, size = int(values[outside][0]), int(sizes[outside][0])
+        raise InputError(f"{step.node}: index {index} is outside of an axis of {size} elements",
+                         hint=f"it must be in -{size}..{size - 1}")  # fmt: skip
+
+
+class _Team:
+    """The threads of an executor: the caller's, and workers that wait for jobs in compiled code."""
+
+    def __init__(self, engine: llvm.ExecutionEngine, threads: int, nbytes: int) -> None:
+        self._memory = _aligned(nbytes)
+        self._run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, ctypes.c_int64)(
+            engine.get_function_address("weft_run")
+        )
+        self._job = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+        self._single = threads == 1
+        self._jobs: dict[int, Any] = {}
+        if self._single:
+            return
+        work = self._job(engine.get_function_address("weft_work"))
+        stop = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.get_function_address("weft_stop"))
+        memory = self._memory
+
+        def serve(thread: int) -> None:
+            work(memory.ctypes.data, thread)
+
+        workers = [threading.Thread(target=serve, args=(number,), daemon=True) for number in range(1, threads)]
+        for worker in workers:
+            worker.start()
+        weakref.finalize(self, _finish, stop, memory, workers, engine)
+
+    def run(self, function: int, argument: int, counters: Array) -> None:
+        """Run compiled code on all threads."""
+        if not self._single:
+            self._run(self._memory.ctypes.data, function, argument, counters.ctypes.data, counters.nbytes)
+            return
+        if function not in self._jobs:
+            self._jobs[function] = self._job(function)
+        self._jobs[function](argument, 0)
+
+
+def _finish(stop: Any, memory: Array, workers: list[threading.Thread], engine: llvm.ExecutionEngine) -> None:
+    """End the workers. ``engine`` is held until then, since they run its code."""
+    stop(memory.ctypes.data)
+    for worker in workers:
+        worker.join()
+
+
+def _check_processor(code: HostCode) -> None:
+    """InputError unless this machine's processor can run the code."""
+    triple, name, features = (*code.processor.split(), "")[:3]
+    here = llvm.get_process_triple()
+    if triple.split("-")[0] != here.split("-")[0]:
+        raise InputError(f"the model is compiled for {triple} ({name}), but this machine is {here}",
+                         hint="compile for processor 'host'")  # fmt: skip
+    present = llvm.get_host_cpu_features()
+    missing = [word[1:] for word in features.split(",") if word.startswith("+") and not present.get(word[1:], True)]
+    if missing:
+        raise InputError(f"the model is compiled for {name}, but this processor has no {', '.join(missing)}",
+                         hint="compile on this machine")  # fmt: skip
+
+
+def _loaded(code: HostCode) -> llvm.ExecutionEngine:
+    llvm.load_library_permanently(MATH_LIBRARY)
+    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine()
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+    for content in code.objects:
+        engine.add_object_file(llvm.ObjectFileRef.from_data(content))
+    engine.finalize_object()
+    return engine
+
+
+def _aligned(nbytes: int) -> Array:
+    """Zeroed bytes that start at a multiple of ``ALIGNMENT``."""
+    memory = np.zeros(nbytes + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + nbytes]
