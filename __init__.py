@@ -15,6 +15,7 @@ On this machine's processor:
 
 from .api import compile, load
 from .build_schedule import BuiltFunction, build
+from .compiler import operators
 from .compiler.frontends import infer_types
 from .compiler.model import CompiledModel, OpenModel
 from .compiler.passes.pipeline import PassOptions
@@ -52,6 +53,7 @@ __all__ = [
     "load",
     "named_config",
     "open_device",
+    "operators",
     "register_device",
     "register_target",
     "save",

@@ -30,13 +30,13 @@ from weft.examples.digits.data import split_digits
 from weft.examples.models.build import build
 from weft.examples.models.images import images
 from weft.hw.config import PYNQ, WIDE, CoreConfig
+from weft.hw.memories import SCRATCHPADS
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
 
 Array = npt.NDArray[Any]
 
 DIGITS = Path(__file__).parent.parent / "examples" / "digits" / "digits.onnx"
-MEMORIES = ("inp_depth", "wgt_depth", "acc_depth", "out_depth")
 
 
 @dataclass(frozen=True)
@@ -52,17 +52,16 @@ def resized(name: str, config: CoreConfig, **changes: int) -> CoreConfig:
     """``config`` with other blocks but the same bytes in every scratchpad."""
     blocks = replace(config, name=name, **changes)
     depths = {
-        "inp_depth": config.inp_depth * config.inp_bytes // blocks.inp_bytes,
-        "wgt_depth": config.wgt_depth * config.wgt_bytes // blocks.wgt_bytes,
-        "acc_depth": config.acc_depth * config.acc_bytes // blocks.acc_bytes,
-        "out_depth": config.out_depth * config.out_bytes // blocks.out_bytes,
+        f"{memory}_depth": config.depth(memory) * config.entry_bytes(memory) // blocks.entry_bytes(memory)
+        for memory in SCRATCHPADS
     }
     return replace(blocks, **depths)
 
 
 def scaled(name: str, config: CoreConfig, factor: float) -> CoreConfig:
     """``config`` with every scratchpad ``factor`` times as deep."""
-    return replace(config, name=name, **{memory: int(getattr(config, memory) * factor) for memory in MEMORIES})
+    depths = {f"{memory}_depth": int(config.depth(memory) * factor) for memory in SCRATCHPADS}
+    return replace(config, name=name, **depths)
 
 
 CORES: dict[str, Entry] = {
@@ -160,8 +159,7 @@ def measure(entry: Entry, device: str, size: int, *, integers: bool, digits: boo
 
 def kibibytes(config: CoreConfig) -> str:
     """Sizes of the scratchpads."""
-    memories = ("inp", "wgt", "acc", "out")
-    sizes = (getattr(config, f"{memory}_depth") * getattr(config, f"{memory}_bytes") for memory in memories)
+    sizes = (config.depth(memory) * config.entry_bytes(memory) for memory in SCRATCHPADS)
     return "/".join(f"{size // 1024}" for size in sizes)
 
 

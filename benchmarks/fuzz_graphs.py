@@ -24,13 +24,12 @@ import numpy as np
 import weft
 from common import Record, print_table, write_json
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from weft.compiler.compile_cpu import float_passes
+from weft.compiler.compile_cpu import float_passes, link_cpu
 from weft.compiler.graph import Array, Module, calls, evaluate, topological_order
 from weft.compiler.graph.dtypes import is_float, step
 from weft.compiler.graph.shrink import describe, shrink
 from weft.compiler.operators.random_graphs import random_graph
 from weft.compiler.passes import PassManager
-from weft.compiler.targets.cpu.link import link
 from weft.compiler.targets.cpu.processor import host_target
 from weft.compiler.targets.loops.prepare import prepare
 
@@ -65,7 +64,7 @@ def variants(module: Module) -> Iterator[tuple[str, Module]]:
 
 def compiled(module: Module, inputs: Mapping[str, Array], tally: Tally | None = None) -> Mapping[str, Array]:
     """The module's outputs from machine code; an input that the passes dropped is not given."""
-    model = link(prepare(module), host_target(), 1)
+    model = link_cpu(prepare(module), host_target(), 1)
     if tally is not None:
         tally.variants += 1
         tally.in_numpy += sum(bool(layer.reason) for layer in model.layers)

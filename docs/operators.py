@@ -34,7 +34,7 @@ Missing gradients: {gradients}.
 def _types(entry: Operator) -> str:
     taken = tuple(samples_of(entry))
     named = next((name for name, group in _SETS.items() if set(group) == set(taken)), "")
-    return named or ", ".join(taken) or "int8, int32 (packed)"
+    return named or ", ".join(taken)
 
 
 def _signature(entry: Operator) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from .errors import ConfigError
 from .instruction_checksum import check_bits
+from .memories import SCRATCHPADS, Memory
 
 ISA_VERSION = 2
 """Part of the configuration's hash: raised whenever an instruction's layout or meaning changes."""
@@ -107,15 +108,31 @@ class CoreConfig:
                 f"the smallest entry has {self.granule_bytes} bytes, but 2 are needed",
                 hint="raise batch, block_in or block_out",
             )
-        for memory in ("inp", "wgt", "acc", "out"):
-            bits = 8 * getattr(self, f"{memory}_bytes")
+        for memory in SCRATCHPADS:
+            bits = 8 * self.entry_bytes(memory)
             if bits > 65536:
                 raise ConfigError(
                     f"one {memory} entry would be {bits} bits wide, but at most 65536 are possible",
                     hint="lower batch, block_in or block_out",
                 )
 
-    # Entries, in bytes
+    # Scratchpads
+
+    def depth(self, memory: Memory) -> int:
+        """Entries of a scratchpad."""
+        return int(getattr(self, f"{memory}_depth"))
+
+    def banks(self, memory: Memory) -> int:
+        """Consecutive ranges of a scratchpad that have ports of their own."""
+        return self.acc_banks if memory is Memory.ACC else 1
+
+    def entry_bytes(self, memory: Memory) -> int:
+        """Bytes of one entry of a scratchpad."""
+        return int(getattr(self, f"{memory}_bytes"))
+
+    def entry_elements(self, memory: Memory) -> int:
+        """Elements of one entry of a scratchpad."""
+        return self.entry_bytes(memory) // memory.element_bytes
 
     @property
     def inp_bytes(self) -> int:
@@ -130,7 +147,7 @@ class CoreConfig:
     @property
     def acc_bytes(self) -> int:
         """Bytes of one ``acc`` entry: lanes ``(block_out / sub_block, batch, sub_block)`` of int32."""
-        return 4 * self.lanes
+        return Memory.ACC.element_bytes * self.lanes
 
     @property
     def out_bytes(self) -> int:
@@ -170,7 +187,7 @@ class CoreConfig:
     @property
     def index_bits(self) -> int:
         """Width of every scratchpad index and loop stride."""
-        return _bits_for_index(max(self.inp_depth, self.wgt_depth, self.acc_depth, self.out_depth))
+        return _bits_for_index(max(self.depth(memory) for memory in SCRATCHPADS))
 
     @property
     def count_bits(self) -> int:

@@ -13,12 +13,14 @@ from .axi import MasterSignature, ReadClient, RegisterSlaveSignature
 from .config import CoreConfig
 from .fetch import Fetch
 from .gemm import GemmEngine
-from .interfaces import ENGINES, NUMBER_BITS, CycleClass, EventSignature, chunk_bits, command_layout
-from .isa import ENGINE_NAMES, FETCH, Engine, Fault
+from .interfaces import ENGINES, FIRST_TOKEN_CLASS, NUMBER_BITS, CycleClass, EventSignature, chunk_bits, command_layout
+from .isa import ENGINE_BITS, ENGINE_NAMES, FETCH, Engine, Fault
 from .layout_fifo import LayoutFifo
 from .load import LoadEngine
+from .memories import SCRATCHPADS, Memory
 from .read_dma import ReadMaster
-from .registers import CycleCounters, RegisterFile, Status
+from .register_file import CycleCounters, RegisterFile
+from .registers import Status
 from .scratchpad import Scratchpad
 from .store import StoreEngine
 from .tokens import TokenMatrix
@@ -29,8 +31,33 @@ CLEAR_CYCLES = 16
 """Cycles that a start takes before the program runs: the engines are in reset and the counters are cleared."""
 
 
-FIRST_TOKEN_CLASS: int = CycleClass.TOKEN_LOAD.value  # type: ignore[attr-defined]
-"""The classes from here on are waits for a token."""
+SCRATCHPAD_PORTS = (
+    (Engine.LOAD, "own", Memory.INP, "write"),
+    (Engine.LOADW, "own", Memory.WGT, "write"),
+    (Engine.GEMM, "read_inp", Memory.INP, "read"),
+    (Engine.GEMM, "read_wgt", Memory.WGT, "read"),
+    (Engine.VECTOR, "write_out", Memory.OUT, "write"),
+    (Engine.STORE, "out", Memory.OUT, "read"),
+    (Engine.GEMM, "read_acc", Memory.ACC, "gemm_read"),
+    (Engine.GEMM, "write_acc", Memory.ACC, "gemm_write"),
+    (Engine.VECTOR, "read_a", Memory.ACC, "vector_a"),
+    (Engine.VECTOR, "read_b", Memory.ACC, "vector_b"),
+    (Engine.VECTOR, "read_d", Memory.ACC, "vector_d"),
+    (Engine.VECTOR, "write_acc", Memory.ACC, "vector_write"),
+    (Engine.LOAD, "acc", Memory.ACC, "load_write"),
+    (Engine.LOADW, "acc", Memory.ACC, "loadw_write"),
+)
+"""Which port of which engine is wired to which port of a scratchpad."""
+
+def memory_paths(config: CoreConfig, memory: Memory) -> list[tuple[str, ...]]:
+    """Where in the core's hierarchy the banks of a scratchpad are, as ``("acc", "bank_0", "memory")``."""
+    if memory is Memory.ACC:
+        return [(memory, f"bank_{bank}", "memory") for bank in range(config.banks(memory))]
+    return [(memory, "memory")]
+
+
+SCRATCHPAD_CELLS = tuple(f"{memory}.bank_*" if memory is Memory.ACC else str(memory) for memory in SCRATCHPADS)
+"""Patterns of the cells that hold the scratchpads' memories."""
 
 
 class TraceSignature(wiring.Signature):
@@ -53,8 +80,7 @@ class Core(wiring.Component):
     trace
         For each engine its events and activity; for simulation and debugging, may stay unconnected.
 
-    The contents of the scratchpads are in the memories ``inp.memory``, ``wgt.memory``, ``out.memory`` and
-    ``acc.bank_<n>.memory`` of the hierarchy.
+    The contents of the scratchpads are in memories of the hierarchy that :func:`memory_paths` names.
     """
 
     def __init__(self, config: CoreConfig) -> None:
@@ -171,31 +197,15 @@ class Core(wiring.Component):
 
     def _connect_scratchpads(self, m: Module, engines: dict[Engine, Any]) -> None:
         config = self.config
-        scratchpads = {}
-        for name in ("inp", "wgt", "out"):
-            entry_bytes = getattr(config, f"{name}_bytes")
-            chunk = 8 * entry_bytes if name == "out" else chunk_bits(config, entry_bytes)
-            scratchpads[name] = Scratchpad(getattr(config, f"{name}_depth"), 8 * entry_bytes, chunk)
-            m.submodules[name] = scratchpads[name]
-        m.submodules.acc = acc = AccMemory(config)
-        load, loadw, gemm, vector, store = (engines[engine] for engine in Engine)
-        for port, memory in (
-            (load.own, scratchpads["inp"].write),
-            (loadw.own, scratchpads["wgt"].write),
-            (gemm.read_inp, scratchpads["inp"].read),
-            (gemm.read_wgt, scratchpads["wgt"].read),
-            (vector.write_out, scratchpads["out"].write),
-            (store.out, scratchpads["out"].read),
-            (gemm.read_acc, acc.gemm_read),
-            (gemm.write_acc, acc.gemm_write),
-            (vector.read_a, acc.vector_a),
-            (vector.read_b, acc.vector_b),
-            (vector.read_d, acc.vector_d),
-            (vector.write_acc, acc.vector_write),
-            (load.acc, acc.load_write),
-            (loadw.acc, acc.loadw_write),
-        ):
-            connect(m, port, memory)
+        memories: dict[Memory, Any] = {Memory.ACC: AccMemory(config)}
+        for memory in (Memory.INP, Memory.WGT, Memory.OUT):
+            entry_bytes = config.entry_bytes(memory)
+            chunk = 8 * entry_bytes if memory is Memory.OUT else chunk_bits(config, entry_bytes)
+            memories[memory] = Scratchpad(config.depth(memory), 8 * entry_bytes, chunk)
+            m.submodules[memory] = memories[memory]
+        m.submodules[Memory.ACC] = memories[Memory.ACC]
+        for engine, engine_port, memory, memory_port in SCRATCHPAD_PORTS:
+            connect(m, getattr(engines[engine], engine_port), getattr(memories[memory], memory_port))
 
     def _connect_faults(
         self,
@@ -291,7 +301,7 @@ class RunControl(wiring.Component):
                 "drained": In(1),
                 "fault": In(1),
                 "new_cause": In(Fault),
-                "new_engine": In(3),
+                "new_engine": In(ENGINE_BITS),
                 "new_number": In(NUMBER_BITS),
                 "clear": Out(1),
                 "begin": Out(1),
@@ -301,7 +311,7 @@ class RunControl(wiring.Component):
                 "status": Out(len(Status)),
                 "interrupt": Out(1),
                 "fault_cause": Out(Fault),
-                "fault_engine": Out(3),
+                "fault_engine": Out(ENGINE_BITS),
                 "fault_number": Out(NUMBER_BITS),
             }
         )
@@ -390,7 +400,7 @@ class Watchdog(wiring.Component):
                 "sending": In(NUMBER_BITS).array(ENGINES),
                 "fetch_number": In(NUMBER_BITS),
                 "expired": Out(1),
-                "engine": Out(3),
+                "engine": Out(ENGINE_BITS),
                 "number": Out(NUMBER_BITS),
             }
         )

@@ -15,19 +15,12 @@ from .interfaces import (
     EngineSignature,
     FaultSignature,
     command_layout,
+    token_class,
 )
 from .isa import Engine, Fault, Opcode, header_layout
 
 IN_FLIGHT = 16
 """Instructions of one engine that may be started and not yet have sent; covers the longest pipeline."""
-
-TOKEN_CLASSES = (
-    (Engine.LOAD, CycleClass.TOKEN_LOAD),
-    (Engine.LOADW, CycleClass.TOKEN_LOADW),
-    (Engine.GEMM, CycleClass.TOKEN_GEMM),
-    (Engine.VECTOR, CycleClass.TOKEN_VECTOR),
-    (Engine.STORE, CycleClass.TOKEN_STORE),
-)
 
 
 class EngineControl(wiring.Component):
@@ -133,9 +126,9 @@ class EngineControl(wiring.Component):
         with m.Elif(self.halt):
             m.d.sync += self.activity.eq(CycleClass.IDLE)
         with m.Elif(held & missing.any()):
-            for engine, token_class in reversed(TOKEN_CLASSES):  # the last assignment counts
+            for engine in reversed(Engine):  # the last assignment counts
                 with m.If(missing[engine]):
-                    m.d.sync += self.activity.eq(token_class)
+                    m.d.sync += self.activity.eq(token_class(engine))
         with m.Elif(ledger.send.valid & (~held | ~ledger.room)):
             m.d.sync += self.activity.eq(CycleClass.SEND)
         with m.Elif(held | ~ledger.empty):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, signed
@@ -20,17 +21,34 @@ from .mac_array_packed import mac_array
 ARRAY_STAGE = 3
 """Cycles from a micro-op's issue to its operands' arrival at the array: a register, then the scratchpads' two."""
 
-FORWARDS = 4
+READ_BEFORE_ADD = 3
+"""Stages from the read of the old accumulator to its sum: the memory's two, and a register."""
+
+FORWARDS = READ_BEFORE_ADD + 1
 """Micro-ops before this one whose writes its own accumulator read comes too early to see."""
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Stages of a micro-op, counted from its issue, in which its accumulator is read, added to and written."""
+
+    read: int
+    add: int
+    write: int
+
+    @staticmethod
+    def of(config: CoreConfig) -> Stages:
+        add = ARRAY_STAGE + array_latency(config)
+        return Stages(read=add - READ_BEFORE_ADD, add=add, write=add + 1)
 
 
 class GemmEngine(wiring.Component):
     """Issues one micro-op a cycle, also from one instruction to the next, and never stalls.
 
-    Stages, counted from the issue: 1 operands are read; 3 the array takes them; ``add`` = 3 + array latency: the sum
-    meets the old accumulator; ``add + 1`` the result is written. The old value is read in stage ``add - 3``, unless one
-    of the four micro-ops before wrote the same entry: then it comes from their results, which makes any sequence of
-    indices exact.
+    Stages, counted from the issue (:class:`Stages`): 1 operands are read; 3 the array takes them; ``add``: the sum
+    meets the old accumulator; ``write``: the result is written. The old value is read in stage ``read``, unless one of
+    the :data:`FORWARDS` micro-ops before wrote the same entry: then it comes from their results, which makes any
+    sequence of indices exact.
     """
 
     def __init__(self, config: CoreConfig) -> None:
@@ -94,7 +112,7 @@ class GemmEngine(wiring.Component):
                 "from_zero": 1,
             }
         )
-        stages = [_Stage(layout, number) for number in range(1, ARRAY_STAGE + array_latency(self.config) + 2)]
+        stages = [_Stage(layout, number) for number in range(1, Stages.of(self.config).write + 1)]
         fresh = Signal(layout)
         from_zero = zero & micro_op.first
         m.d.comb += [
@@ -131,7 +149,9 @@ class GemmEngine(wiring.Component):
             array.inp.eq(self.read_inp.data),
             array.wgt.eq(self.read_wgt.data),
         ]
-        before_read, read, _, merge, add, write = stages[-6:]
+        at = Stages.of(config)
+        before_read, read = stages[at.read - 2 : at.read]
+        merge, add, write = stages[at.add - 2 : at.write]
         reads = Signal()  # a register: the other readers' grants depend on it
         m.d.sync += reads.eq(before_read.valid & ~before_read.content.from_zero & ~before_read.content.forward.any())
         m.d.comb += [

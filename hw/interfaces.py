@@ -15,12 +15,15 @@ NUMBER_BITS = 24
 
 ENGINES = len(Engine)
 
+FIRST_TOKEN_CLASS = 8
+"""The classes from here on are waits for a token, one for each engine."""
+
 
 @unique
 class CycleClass(enum.Enum, shape=4):  # type: ignore[call-arg]
     """What an engine did in a cycle; each cycle of each engine is in exactly one class.
 
-    ``TOKEN + engine`` is a wait for a token of that engine (the lowest-numbered missing one).
+    ``TOKEN_*`` are waits for a token of that engine (the lowest-numbered missing one).
     """
 
     IDLE = 0  # queue empty and nothing more to come, or the core is not running
@@ -29,11 +32,16 @@ class CycleClass(enum.Enum, shape=4):  # type: ignore[call-arg]
     MEMORY = 3  # waiting for DRAM
     CONFLICT = 4  # waiting for a scratchpad port, a hazard, or its own pipeline to drain
     SEND = 5  # waiting for room for a token
-    TOKEN_LOAD = 8
-    TOKEN_LOADW = 9
-    TOKEN_GEMM = 10
-    TOKEN_VECTOR = 11
-    TOKEN_STORE = 12
+    TOKEN_LOAD = FIRST_TOKEN_CLASS + Engine.LOAD
+    TOKEN_LOADW = FIRST_TOKEN_CLASS + Engine.LOADW
+    TOKEN_GEMM = FIRST_TOKEN_CLASS + Engine.GEMM
+    TOKEN_VECTOR = FIRST_TOKEN_CLASS + Engine.VECTOR
+    TOKEN_STORE = FIRST_TOKEN_CLASS + Engine.STORE
+
+
+def token_class(engine: Engine) -> CycleClass:
+    """The class of a cycle in which an engine waits for a token of ``engine``."""
+    return CycleClass(FIRST_TOKEN_CLASS + engine)
 
 
 def command_layout(config: CoreConfig) -> data.StructLayout:

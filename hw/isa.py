@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from enum import IntEnum, unique
 from functools import cache
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from amaranth.lib import data
 from .config import LOOP_LEVELS, PAD_BITS, STRIDE_BITS, CoreConfig
 from .errors import InstructionError
 from .instruction_checksum import sealed
+from .memories import Memory
 
 
 @unique
@@ -35,6 +36,9 @@ class Engine(IntEnum):
 
 FETCH = 5
 """Engine number that a fault record uses for the fetch unit."""
+
+ENGINE_BITS = 3
+"""Width of an engine's number; :data:`FETCH` is one of them."""
 
 ENGINE_NAMES = (*(engine.name.lower() for engine in Engine), "fetch")
 
@@ -52,36 +56,88 @@ class Opcode(IntEnum):
     FINISH = 7
 
 
+OPCODE_BITS = 3
+
+
+@dataclass(frozen=True)
+class Users:
+    """Engines that write a memory, and engines that read it."""
+
+    writers: tuple[Engine, ...]
+    readers: tuple[Engine, ...]
+
+
+MEMORY_USERS: dict[Memory, Users] = {
+    Memory.INP: Users((Engine.LOAD,), (Engine.GEMM,)),
+    Memory.WGT: Users((Engine.LOADW,), (Engine.GEMM,)),
+    # gemm reads only entries that it writes as well
+    Memory.ACC: Users((Engine.LOAD, Engine.LOADW, Engine.GEMM, Engine.VECTOR), (Engine.VECTOR,)),
+    Memory.OUT: Users((Engine.VECTOR,), (Engine.STORE,)),
+    Memory.DRAM: Users((Engine.STORE,), (Engine.LOAD, Engine.LOADW)),
+}
+"""Who writes and who reads each memory; the order of engines is that of their numbers."""
+
+
 @unique
 class Scratchpad(IntEnum):
-    """Target of a LOAD."""
+    """Target of a LOAD: its number, the memory that it fills, and the bytes of an element in DRAM."""
 
-    INP = 0
-    WGT = 1
-    ACC = 2
-    ACC8 = 3  # int8 in DRAM, widened into acc
+    memory: Memory
+    dram_element_bytes: int
+
+    def __new__(cls, number: int, memory: Memory, dram_element_bytes: int) -> Scratchpad:
+        member = int.__new__(cls, number)
+        member._value_ = number
+        member.memory, member.dram_element_bytes = memory, dram_element_bytes
+        return member
+
+    INP = 0, Memory.INP, 1
+    WGT = 1, Memory.WGT, 1
+    ACC = 2, Memory.ACC, 4
+    ACC8 = 3, Memory.ACC, 1  # int8 in DRAM, widened into acc
+
+    def dram_bytes(self, config: CoreConfig) -> int:
+        """Bytes of one entry in DRAM."""
+        return config.entry_elements(self.memory) * self.dram_element_bytes
 
 
 @unique
 class VectorOp(IntEnum):
-    """Operation of a VECTOR instruction, lane by lane in int32 (``docs/isa.md``, "VECTOR")."""
+    """Operation of a VECTOR instruction, lane by lane in int32 (``docs/isa.md``, "VECTOR").
 
-    ADD = 0
-    SUB = 1
-    MUL = 2
-    MIN = 3
-    MAX = 4
-    SHR = 5
-    REQUANTISE = 6
-    MAC = 8
-    SUM = 9
-    MIN_ACCUMULATE = 10
-    MAX_ACCUMULATE = 11
+    Each has its number; the consecutive ``acc`` entries that it reads at ``b`` where ``b`` is not an immediate; and,
+    where it accumulates (``dst = op(dst, a, b)``), the identity from which it starts with ``zero`` set.
+    """
+
+    b_entries: int
+    identity: int | None
+
+    def __new__(cls, number: int, b_entries: int, identity: int | None = None) -> VectorOp:
+        member = int.__new__(cls, number)
+        member._value_ = number
+        member.b_entries, member.identity = b_entries, identity
+        return member
+
+    ADD = 0, 1
+    SUB = 1, 1
+    MUL = 2, 1
+    MIN = 3, 1
+    MAX = 4, 1
+    SHR = 5, 1
+    REQUANTISE = 6, 3  # bias, multiplier, shift
+    MAC = 8, 1, 0
+    SUM = 9, 0, 0
+    MIN_ACCUMULATE = 10, 0, 2**31 - 1
+    MAX_ACCUMULATE = 11, 0, -(2**31)
 
     @property
     def accumulates(self) -> bool:
-        """True when the destination is also read: ``dst = op(dst, a, b)``."""
-        return self >= VectorOp.MAC
+        """True when the destination is also read."""
+        return self.identity is not None
+
+
+ACCUMULATES_BIT = 3
+"""Bit of a :class:`VectorOp`'s number that is set where the operation accumulates."""
 
 
 @unique
@@ -108,7 +164,12 @@ CLAMP_BITS = 9
 
 Field = tuple[str, int, bool]
 
-HEADER: tuple[Field, ...] = (("opcode", 3, False), ("engine", 3, False), ("wait", 5, False), ("send", 5, False))
+HEADER: tuple[Field, ...] = (
+    ("opcode", OPCODE_BITS, False),
+    ("engine", ENGINE_BITS, False),
+    ("wait", len(Engine), False),
+    ("send", len(Engine), False),
+)
 
 
 @cache
@@ -274,6 +335,16 @@ class Vector(Instruction):
     high: int = 0
     left_shift: int = 0
 
+    @property
+    def b_entries(self) -> int:
+        """Consecutive ``acc`` entries that each micro-op reads at ``b``."""
+        return 0 if self.b_immediate else self.op.b_entries
+
+    @property
+    def target(self) -> Memory:
+        """The memory that the results go to."""
+        return Memory.OUT if self.to_out else Memory.ACC
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sync(Instruction):
@@ -305,9 +376,19 @@ LEGAL_ENGINES: dict[Opcode, tuple[Engine, ...]] = {
 }
 
 LEGAL_SCRATCHPADS: dict[Engine, tuple[Scratchpad, ...]] = {
-    Engine.LOAD: (Scratchpad.INP, Scratchpad.ACC, Scratchpad.ACC8),
-    Engine.LOADW: (Scratchpad.WGT, Scratchpad.ACC, Scratchpad.ACC8),
+    engine: tuple(target for target in Scratchpad if engine in MEMORY_USERS[target.memory].writers)
+    for engine in LEGAL_ENGINES[Opcode.LOAD]
 }
+
+
+OPCODES = {int(opcode): opcode for opcode in Opcode}
+
+ENUMERATED: dict[str, dict[int, Engine | Scratchpad | VectorOp]] = {
+    "engine": {int(engine): engine for engine in Engine},
+    "scratchpad": {int(target): target for target in Scratchpad},
+    "op": {int(op): op for op in VectorOp},
+}
+"""Fields whose values have names."""
 
 
 def header_problem(instruction: Instruction) -> str:
@@ -365,10 +446,10 @@ def decode(config: CoreConfig, word: int) -> Instruction:
     """The instruction behind an integer; :class:`InstructionError` where the core raises CORRUPT or ILLEGAL."""
     if word != seal(config, word):
         raise InstructionError("the instruction is damaged: its check bits do not fit its other bits")
-    opcode_bits = word & 7
-    if opcode_bits not in Opcode._value2member_map_:
+    opcode_bits = word & (1 << OPCODE_BITS) - 1
+    if opcode_bits not in OPCODES:
         raise InstructionError(f"no instruction has opcode {opcode_bits}")
-    opcode = Opcode(opcode_bits)
+    opcode = OPCODES[opcode_bits]
     values: dict[str, int] = {}
     position = 0
     for name, width, sign in HEADER + instruction_fields(config, opcode):
@@ -380,11 +461,11 @@ def decode(config: CoreConfig, word: int) -> Instruction:
     if word >> position & (1 << config.instruction_bits - config.check_bits - position) - 1:
         raise InstructionError(f"{opcode.name}: reserved bits are set")
     del values["opcode"]
-    for name, kind in (("engine", Engine), ("scratchpad", Scratchpad), ("op", VectorOp)):
+    for name, members in ENUMERATED.items():
         if name in values:
-            if values[name] not in kind._value2member_map_:
+            if values[name] not in members:
                 raise InstructionError(f"{opcode.name}: {name} is {values[name]}, which does not exist")
-            values[name] = kind(values[name])
+            values[name] = members[values[name]]
     instruction = INSTRUCTION_TYPES[opcode](**values)  # type: ignore[arg-type]
     if problem := header_problem(instruction) or body_problem(instruction):
         raise InstructionError(f"{opcode.name}: {problem}")
@@ -417,66 +498,3 @@ def disassemble(config: CoreConfig, program: npt.NDArray[np.uint8]) -> list[Inst
         except InstructionError as error:
             raise InstructionError(f"instruction {number}: {error}") from error
     return instructions
-
-
-def format_instruction(instruction: Instruction) -> str:
-    """One line of assembly, e.g. ``gemm gemm dst=0 src=4 wgt=1 zero=1 wait=load,loadw``; defaults are left out."""
-    words = [instruction.opcode.name.lower()]
-    if instruction.opcode is not Opcode.FINISH:
-        words.append(ENGINE_NAMES[instruction.engine])
-    for item in fields(instruction):
-        value = getattr(instruction, item.name)
-        if item.name == "engine" or (item.default is not MISSING and value == item.default):
-            continue
-        if item.name in ("wait", "send"):
-            words.append(f"{item.name}={','.join(ENGINE_NAMES[engine] for engine in mask_engines(value))}")
-        elif isinstance(value, IntEnum):
-            words.append(f"{item.name}={value.name.lower()}")
-        else:
-            words.append(f"{item.name}={value}")
-    return " ".join(words)
-
-
-def parse_instruction(text: str) -> Instruction:
-    """Read what :func:`format_instruction` wrote; :class:`InstructionError` shows the word at fault."""
-    words = text.split("#")[0].split()
-    if not words or words[0].upper() not in Opcode.__members__:
-        raise InstructionError(
-            f"no instruction is called {words[0] if words else ''!r}", hint=_one_of(Opcode.__members__)
-        )
-    kind = INSTRUCTION_TYPES[Opcode[words[0].upper()]]
-    values: dict[str, int] = {}
-    rest = words[1:]
-    if rest and "=" not in rest[0]:
-        values["engine"] = _parse_member(Engine, rest.pop(0))
-    names = {item.name for item in fields(kind)}
-    for word in rest:
-        name, _, value = word.partition("=")
-        if name not in names or not value:
-            raise InstructionError(f"{words[0]} has no field {word!r}", hint=_one_of(names))
-        if name in ("wait", "send"):
-            values[name] = engine_mask(_parse_member(Engine, part) for part in value.split(","))
-        elif name in ("scratchpad", "op"):
-            values[name] = _parse_member(Scratchpad if name == "scratchpad" else VectorOp, value)
-        else:
-            try:
-                values[name] = int(value, 0)
-            except ValueError:
-                raise InstructionError(f"{words[0]}: {name} is {value!r}, which is not a number") from None
-    try:
-        return kind(**values)  # type: ignore[arg-type]
-    except TypeError as error:
-        raise InstructionError(f"{words[0]}: {str(error).split('__init__() ')[-1]}") from None
-
-
-Member = TypeVar("Member", bound=IntEnum)
-
-
-def _parse_member(kind: type[Member], text: str) -> Member:
-    if text.upper() not in kind.__members__:
-        raise InstructionError(f"unknown {kind.__name__.lower()} {text!r}", hint=_one_of(kind.__members__))
-    return kind[text.upper()]
-
-
-def _one_of(names: Iterable[str]) -> str:
-    return f"one of: {', '.join(sorted(name.lower() for name in names))}"

@@ -35,7 +35,7 @@ class LoadEngine(wiring.Component):
     def __init__(self, config: CoreConfig, engine: Engine) -> None:
         self._config = config
         self._engine = engine
-        self._targets = targets = LoadTargets.of(config, engine)
+        self._targets = targets = LoadTargets.of(engine)
         super().__init__(
             {
                 **EngineSignature(config).members,
@@ -98,10 +98,7 @@ class LoadEngine(wiring.Component):
         config = self._config
         layout = instruction_layout(config, Opcode.LOAD)
         starting = data.View(layout, control.work.payload.word)
-        kinds = {Scratchpad[self._targets.name.upper()]: LoadKind.OWN} | {
-            Scratchpad.ACC: LoadKind.ACC,
-            Scratchpad.ACC8: LoadKind.ACC8,
-        }
+        kinds = dict(zip(self._targets.targets, LoadKind, strict=True))
         request = planner.requests.payload
         m.d.comb += control.illegal.eq(1)
         with m.Switch(starting.scratchpad):

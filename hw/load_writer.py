@@ -13,7 +13,8 @@ from amaranth.utils import ceil_log2
 
 from .config import PAD_BITS, CoreConfig
 from .interfaces import NUMBER_BITS, WritePortSignature, chunk_bits
-from .isa import Engine
+from .isa import LEGAL_SCRATCHPADS, Engine, Scratchpad
+from .memories import Memory
 from .read_dma import word_layout
 from .transfer_plan import TransferKind, total_bits
 
@@ -22,31 +23,30 @@ from .transfer_plan import TransferKind, total_bits
 class LoadTargets:
     """Where a load engine writes: its own scratchpad (``inp`` or ``wgt``) and ``acc``."""
 
-    name: str
-    entry_bytes: int
-    depth: int
+    targets: tuple[Scratchpad, ...]
+    """Targets of the engine's LOADs, in the order of :class:`LoadKind`."""
 
     @staticmethod
-    def of(config: CoreConfig, engine: Engine) -> LoadTargets:
-        if engine is Engine.LOAD:
-            return LoadTargets("inp", config.inp_bytes, config.inp_depth)
-        return LoadTargets("wgt", config.wgt_bytes, config.wgt_depth)
+    def of(engine: Engine) -> LoadTargets:
+        return LoadTargets(LEGAL_SCRATCHPADS[engine])
+
+    @property
+    def own(self) -> Memory:
+        """The engine's own scratchpad."""
+        return self.targets[LoadKind.OWN].memory
 
     def kinds(self, config: CoreConfig) -> tuple[TransferKind, ...]:
         """Entries in DRAM, in the order of :class:`LoadKind`."""
-        return (
-            TransferKind(self.entry_bytes, self.depth),
-            TransferKind(config.acc_bytes, config.acc_depth),
-            TransferKind(config.lanes, config.acc_depth),
-        )
+        return tuple(TransferKind(target.dram_bytes(config), config.depth(target.memory)) for target in self.targets)
 
     def write_ports(self, config: CoreConfig) -> dict[str, Any]:
         """Members ``own`` and ``acc`` of a component that writes there."""
-        pads = {"own": (self.depth, self.entry_bytes), "acc": (config.acc_depth, config.acc_bytes)}
-        return {
-            name: Out(WritePortSignature(ceil_log2(depth), 8 * size, chunk_bits(config, size)))
-            for name, (depth, size) in pads.items()
-        }
+
+        def port(memory: Memory) -> Any:
+            size = config.entry_bytes(memory)
+            return Out(WritePortSignature(ceil_log2(config.depth(memory)), 8 * size, chunk_bits(config, size)))
+
+        return {"own": port(self.own), "acc": port(Memory.ACC)}
 
 
 @unique
@@ -59,7 +59,7 @@ class LoadKind(IntEnum):
 
 
 @unique
-class Run(IntEnum):
+class RowPart(IntEnum):
     """Part of a row that is being written."""
 
     LEFT = 0  # padding; also a whole row of it
@@ -101,7 +101,7 @@ class LoadWriter(wiring.Component):
     loads
         LOADs in order; a LOAD costs two cycles more than its entries.
     words
-        The words of their bursts, in order; words on which two rows meet come once for each.
+        The words of their bursts, in order; a word that holds the end of one row and the start of the next comes twice.
     halt
         Write nothing more.
     retire
@@ -135,8 +135,8 @@ class LoadWriter(wiring.Component):
         m = Module()
         config = self._config
         load = Signal(write_layout(config), reset_less=True)
-        run = Signal(Run)
-        run_left = Signal(total_bits(config))
+        row_part = Signal(RowPart, name="run")
+        part_left = Signal(total_bits(config), name="run_left")
         pad_row = Signal()
         step = Signal()  # an entry or a word is written
         entry_ends = Signal()
@@ -148,25 +148,27 @@ class LoadWriter(wiring.Component):
 
         m.d.comb += [
             self.number.eq(load.number),
-            is_padding.eq(run != Run.BODY),
+            is_padding.eq(row_part != RowPart.BODY),
             self.failed.eq(running & ~is_padding & self.words.valid & self.words.payload.error),
             step.eq(running & advance & ~self.halt & (is_padding | (self.words.valid & ~self.words.payload.error))),
             row_ends.eq(
-                entry_ends & (run_left == 1) & (pad_row | (run == Run.RIGHT) | ((run == Run.BODY) & (load.right == 0)))
+                entry_ends
+                & (part_left == 1)
+                & (pad_row | (row_part == RowPart.RIGHT) | ((row_part == RowPart.BODY) & (load.right == 0)))
             ),
             load_ends.eq(row_ends & (load.top == 0) & (load.rows == 0) & (load.bottom == 0)),
         ]
 
         def start_row() -> None:
-            padding_row = [run.eq(Run.LEFT), run_left.eq(load.width), pad_row.eq(1)]
+            padding_row = [row_part.eq(RowPart.LEFT), part_left.eq(load.width), pad_row.eq(1)]
             with m.If(load.top != 0):
                 m.d.sync += [*padding_row, load.top.eq(load.top - 1)]
             with m.Elif(load.rows != 0):
                 m.d.sync += [pad_row.eq(0), load.rows.eq(load.rows - 1)]
                 with m.If(load.left != 0):
-                    m.d.sync += [run.eq(Run.LEFT), run_left.eq(load.left)]
+                    m.d.sync += [row_part.eq(RowPart.LEFT), part_left.eq(load.left)]
                 with m.Else():
-                    m.d.sync += [run.eq(Run.BODY), run_left.eq(load.columns)]
+                    m.d.sync += [row_part.eq(RowPart.BODY), part_left.eq(load.columns)]
             with m.Else():
                 m.d.sync += [*padding_row, load.bottom.eq(load.bottom - 1)]
 
@@ -184,21 +186,21 @@ class LoadWriter(wiring.Component):
                 with m.Elif(advance):
                     m.next = "TAKE"
             with m.State("RUN"), m.If(step & entry_ends):
-                m.d.sync += [load.index.eq(load.index + 1), run_left.eq(run_left - 1)]
+                m.d.sync += [load.index.eq(load.index + 1), part_left.eq(part_left - 1)]
                 with m.If(load_ends):
                     m.next = "TAKE"
                 with m.Elif(row_ends):
                     start_row()
-                with m.Elif(run_left == 1):
-                    with m.If(run == Run.LEFT):
-                        m.d.sync += [run.eq(Run.BODY), run_left.eq(load.columns)]
+                with m.Elif(part_left == 1):
+                    with m.If(row_part == RowPart.LEFT):
+                        m.d.sync += [row_part.eq(RowPart.BODY), part_left.eq(load.columns)]
                     with m.Else():
-                        m.d.sync += [run.eq(Run.RIGHT), run_left.eq(load.right)]
+                        m.d.sync += [row_part.eq(RowPart.RIGHT), part_left.eq(load.right)]
 
         starts = fsm.ongoing("ROW")
         nothing = starts & load.empty
         new_row = starts | (step & row_ends)
-        part, word = self._unpack(m, load, step, is_padding, run_left, entry_ends, new_row)
+        part, word = self._unpack(m, load, step, is_padding, part_left, entry_ends, new_row)
         write = WriteRegister(config, self._targets)
         m.submodules.write = write
         wiring.connect(m, write.own, wiring.flipped(self.own))
@@ -228,7 +230,7 @@ class LoadWriter(wiring.Component):
         load: data.View,
         step: Signal,
         is_padding: Signal,
-        run_left: Signal,
+        part_left: Signal,
         entry_ends: Signal,
         new_row: Value,
     ) -> tuple[Signal, Value]:
@@ -246,7 +248,7 @@ class LoadWriter(wiring.Component):
             takes.eq(step & ~is_padding),
             entry_ends.eq(is_padding | (part == last_part)),
             # A row that ends within a word leaves the rest of it; the next row's words start with its own.
-            self.words.ready.eq(takes & ((place == last_place) | (run_left == 1) | (last_place == 0))),
+            self.words.ready.eq(takes & ((place == last_place) | (part_left == 1) | (last_place == 0))),
         ]
         with m.If(takes):
             m.d.sync += part.eq(Mux(entry_ends, 0, part + 1))
@@ -297,7 +299,7 @@ class WriteRegister(wiring.Component):
         config, own, acc = self._config, self.own, self.acc
         held, last = Signal(), Signal()
         index = Signal(config.index_bits, reset_less=True)
-        own_word = Signal(min(config.bus_bits, 8 * self._targets.entry_bytes), reset_less=True)
+        own_word = Signal(min(config.bus_bits, 8 * config.entry_bytes(self._targets.own)), reset_less=True)
         acc_words = Signal(min(4 * config.bus_bits, 8 * config.acc_bytes), reset_less=True)
         m.d.comb += [
             self.advance.eq(~held | ~((own.enable & ~own.ready) | (acc.enable & ~acc.ready))),

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from .config import CoreConfig
+from .core import SCRATCHPAD_CELLS
 from .errors import SynthesisError
 from .mac_array_packed import Multipliers
 from .pin_wrapper import CORE_INSTANCE, WRAPPER, wrap_pins
@@ -40,7 +41,7 @@ class Target(StrEnum):
     ASIC = "asic"  # generic gates, or a liberty file's cells; memories stay macros
 
 
-SCRATCHPADS = " ".join(f"{TOP}.{name}/m:*" for name in ("inp", "wgt", "out", "acc.bank_*"))
+SCRATCHPADS = " ".join(f"{TOP}.{name}/m:*" for name in SCRATCHPAD_CELLS)
 """Memories whose reads have no defined result in the cycle of a write to the same entry: block RAM does as it likes."""
 
 SCRIPTS = {

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 from amaranth.hdl import Array, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
@@ -12,6 +14,12 @@ from amaranth.lib.wiring import In, Out
 from .bursts import OFFSET_BITS, WINDOW_BITS, transfer_layout
 from .config import PAD_BITS, STRIDE_BITS, CoreConfig
 from .isa import Fault
+
+PATH = ("IDLE", "COUNT", "SPAN", "SUM", "BYTES", "END", "CHECK", "PLAN")
+"""States of the planner that a legal instruction passes, one cycle each."""
+
+PLANNER_CYCLES = len(PATH) - 1
+"""From the start of a LOAD or STORE until its transfer is planned."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,7 @@ def plan_layout(config: CoreConfig) -> data.StructLayout:
 
 
 class TransferPlanner(wiring.Component):
-    """Checks one instruction at a time and works out its transfer, in seven cycles, with one multiplier.
+    """Checks one instruction at a time and works out its transfer, in :data:`PLANNER_CYCLES`, with one multiplier.
 
     fault, cause
         The request is refused; ``fault`` lasts one cycle, and no plan comes.
@@ -88,86 +96,25 @@ class TransferPlanner(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        config = self._config
-        widest = max(kind.bytes_log2 for kind in self._kinds)
-        request = Signal(request_layout(config), reset_less=True)
-        plan = self.plans.payload
-        granule_log2 = config.granule_bytes.bit_length() - 1
-
-        factor_a = Signal(total_bits(config), reset_less=True)
-        factor_b = Signal(max(STRIDE_BITS, total_bits(config)), reset_less=True)
-        product = Signal(len(factor_a) + len(factor_b), reset_less=True)
-        entries = Signal(2 * total_bits(config), reset_less=True)
-        index_end = Signal(len(entries) + 1, reset_less=True)
-        span = Signal(len(product) + 1, reset_less=True)  # entries from the first to past the last in DRAM
-        span_bytes = Signal(len(span) + widest, reset_less=True)
-        end = Signal(max(OFFSET_BITS, len(span_bytes)) + 1, reset_less=True)
-        row_length = Signal(config.count_bits + widest, reset_less=True)
-        offset = Signal(OFFSET_BITS, reset_less=True)
-        bad_index = Signal()
-        misaligned = Signal()
-        merge = Signal()
-
-        def in_bytes(entry_count: Value) -> Value:
-            return Array(entry_count << kind.bytes_log2 for kind in self._kinds)[request.kind]
-
-        m.d.sync += product.eq(factor_a * factor_b)
+        request = Signal(request_layout(self._config), reset_less=True)
+        work = _Registers(self._config, max(kind.bytes_log2 for kind in self._kinds))
+        steps = self._steps(request, work)
+        m.d.sync += work.product.eq(work.factor_a * work.factor_b)
         with m.FSM() as fsm:
             m.d.comb += self.idle.eq(fsm.ongoing("IDLE"))
             with m.State("IDLE"):
                 m.d.comb += self.requests.ready.eq(1)
-                m.d.sync += [
-                    request.eq(self.requests.payload),
-                    factor_a.eq(self.requests.payload.total_rows),
-                    factor_b.eq(self.requests.payload.total_columns),
-                ]
+                m.d.sync += steps["IDLE"]
                 with m.If(self.requests.valid):
                     m.next = "COUNT"
-            with m.State("COUNT"):
-                m.d.sync += [
-                    factor_a.eq(request.rows - 1),
-                    factor_b.eq(request.stride),
-                    offset.eq(request.offset << granule_log2),
-                    plan.moves.eq((request.rows != 0) & (request.columns != 0)),
-                    merge.eq(request.dense & (request.stride == request.columns)),
-                ]
-                m.next = "SPAN"
-            with m.State("SPAN"):
-                m.d.sync += [entries.eq(product), misaligned.eq(self._is_misaligned(request.kind, offset))]
-                m.next = "SUM"
-            with m.State("SUM"):
-                m.d.sync += [
-                    span.eq(product + request.columns),
-                    index_end.eq(request.index + entries),
-                    plan.empty.eq(entries == 0),
-                    plan.rows.eq(Mux(merge, 1, request.rows)),
-                    plan.columns.eq(Mux(merge, entries, request.columns)),
-                ]
-                m.next = "BYTES"
-            with m.State("BYTES"):
-                depth = Array(kind.depth for kind in self._kinds)[request.kind]
-                m.d.sync += [
-                    span_bytes.eq(in_bytes(span)),
-                    row_length.eq(in_bytes(plan.columns)),
-                    plan.transfer.row_bytes.eq(in_bytes(request.stride)),
-                    bad_index.eq(index_end > depth),
-                ]
-                m.next = "END"
-            with m.State("END"):
-                m.d.sync += [
-                    end.eq(offset + span_bytes),
-                    plan.transfer.first.eq(offset),
-                    plan.transfer.final.eq(offset + row_length - 1),
-                    plan.transfer.rows.eq(plan.rows),
-                ]
-                m.next = "CHECK"
-            with m.State("CHECK"):
-                m.d.sync += self.cause.eq(
-                    Mux(bad_index, Fault.INDEX, Mux(misaligned, Fault.ALIGNMENT, Fault.WINDOW))
-                )
-                m.next = "PLAN"
-                with m.If(bad_index | (plan.moves & (misaligned | (end > self.window_size)))):
-                    m.next = "FAULT"
+            for state, following in pairwise(PATH[1:]):
+                with m.State(state):
+                    m.d.sync += steps[state]
+                    m.next = following
+                    if following == "PLAN":
+                        outside = work.misaligned | (work.end > self.window_size)
+                        with m.If(work.bad_index | (self.plans.payload.moves & outside)):
+                            m.next = "FAULT"
             with m.State("PLAN"):
                 m.d.comb += self.plans.valid.eq(1)
                 with m.If(self.plans.ready):
@@ -177,6 +124,71 @@ class TransferPlanner(wiring.Component):
                 m.next = "IDLE"
         return m
 
-    def _is_misaligned(self, kind: Value, offset: Value) -> Value:
+    def _steps(self, request: data.View, work: _Registers) -> dict[str, list[Any]]:
+        """What is worked out in each state; the product of two factors is there in the state after the next."""
+        plan, offered = self.plans.payload, self.requests.payload
+
+        def by_kind(values: Iterable[Value | int]) -> Value:
+            return Array(values)[request.kind]
+
+        def in_bytes(entry_count: Value) -> Value:
+            return by_kind(entry_count << kind.bytes_log2 for kind in self._kinds)
+
         bus_log2 = self._config.bus_bytes.bit_length() - 1
-        return Array(offset[: min(each.bytes_log2, bus_log2)].any() for each in self._kinds)[kind]
+        misaligned = by_kind(work.offset[: min(kind.bytes_log2, bus_log2)].any() for kind in self._kinds)
+        return {
+            "IDLE": [
+                request.eq(offered),
+                work.factor_a.eq(offered.total_rows),
+                work.factor_b.eq(offered.total_columns),
+            ],
+            "COUNT": [
+                work.factor_a.eq(request.rows - 1),
+                work.factor_b.eq(request.stride),
+                work.offset.eq(request.offset << self._config.granule_bytes.bit_length() - 1),
+                plan.moves.eq((request.rows != 0) & (request.columns != 0)),
+                work.merge.eq(request.dense & (request.stride == request.columns)),
+            ],
+            "SPAN": [work.entries.eq(work.product), work.misaligned.eq(misaligned)],
+            "SUM": [
+                work.span.eq(work.product + request.columns),
+                work.index_end.eq(request.index + work.entries),
+                plan.empty.eq(work.entries == 0),
+                plan.rows.eq(Mux(work.merge, 1, request.rows)),
+                plan.columns.eq(Mux(work.merge, work.entries, request.columns)),
+            ],
+            "BYTES": [
+                work.span_bytes.eq(in_bytes(work.span)),
+                work.row_length.eq(in_bytes(plan.columns)),
+                plan.transfer.row_bytes.eq(in_bytes(request.stride)),
+                work.bad_index.eq(work.index_end > by_kind(kind.depth for kind in self._kinds)),
+            ],
+            "END": [
+                work.end.eq(work.offset + work.span_bytes),
+                plan.transfer.first.eq(work.offset),
+                plan.transfer.final.eq(work.offset + work.row_length - 1),
+                plan.transfer.rows.eq(plan.rows),
+            ],
+            "CHECK": [
+                self.cause.eq(Mux(work.bad_index, Fault.INDEX, Mux(work.misaligned, Fault.ALIGNMENT, Fault.WINDOW)))
+            ],
+        }
+
+
+class _Registers:
+    """What the planner works out on the way; ``widest`` is log2 of the bytes of the widest entry."""
+
+    def __init__(self, config: CoreConfig, widest: int) -> None:
+        self.factor_a = Signal(total_bits(config), reset_less=True)
+        self.factor_b = Signal(max(STRIDE_BITS, total_bits(config)), reset_less=True)
+        self.product = Signal(len(self.factor_a) + len(self.factor_b), reset_less=True)
+        self.entries = Signal(2 * total_bits(config), reset_less=True)
+        self.index_end = Signal(len(self.entries) + 1, reset_less=True)
+        self.span = Signal(len(self.product) + 1, reset_less=True)  # entries from the first to past the last in DRAM
+        self.span_bytes = Signal(len(self.span) + widest, reset_less=True)
+        self.end = Signal(max(OFFSET_BITS, len(self.span_bytes)) + 1, reset_less=True)
+        self.row_length = Signal(config.count_bits + widest, reset_less=True)
+        self.offset = Signal(OFFSET_BITS, reset_less=True)
+        self.bad_index = Signal()
+        self.misaligned = Signal()
+        self.merge = Signal()

@@ -11,12 +11,12 @@ from amaranth.utils import ceil_log2
 
 from .config import CoreConfig
 from .interfaces import NUMBER_BITS
-from .isa import IMMEDIATE_BITS
+from .isa import IMMEDIATE_BITS, VectorOp
 from .loops import micro_op_layout
 from .vector_lanes import order_layout
 from .vector_results import QUERIES, SLOTS
 
-PARAMETERS = 3
+PARAMETERS = VectorOp.REQUANTISE.b_entries
 """Consecutive entries that REQUANTISE reads at ``b``: bias, multiplier, shift."""
 
 

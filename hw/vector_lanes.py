@@ -9,7 +9,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from .config import CoreConfig
-from .isa import CLAMP_BITS, IMMEDIATE_BITS, VectorOp
+from .isa import ACCUMULATES_BIT, CLAMP_BITS, IMMEDIATE_BITS, VectorOp
 
 RESULT_STAGE = 12
 """Cycles from the issue of a micro-op until its result stands at the output."""
@@ -265,13 +265,16 @@ class _Order:
 
     @property
     def accumulates(self) -> Any:
-        return self.content.op[3]
+        return self.content.op[ACCUMULATES_BIT]
 
     @property
     def identity(self) -> Any:
         """What the accumulating operation starts from."""
-        least = Mux(self.is_op(VectorOp.MAX_ACCUMULATE), Const(-(2**31), signed(32)), 0)
-        return Mux(self.is_op(VectorOp.MIN_ACCUMULATE), Const(2**31 - 1, signed(32)), least)
+        value: Any = 0
+        for op in reversed(VectorOp):
+            if op.identity:
+                value = Mux(self.is_op(op), Const(op.identity, signed(32)), value)
+        return value
 
     @property
     def floor(self) -> Any:

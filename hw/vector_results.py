@@ -14,6 +14,9 @@ from .interfaces import WritePortSignature, chunk_bits
 SLOTS = 16
 """Micro-ops between issue and write; one a cycle needs one slot for each cycle of the pipeline, write included (14)."""
 
+QUEUE_CYCLES = 1
+"""From a result's arrival in the queue before the write port until it can leave the queue."""
+
 QUERIES = ("a", "b", "b1", "b2", "d")
 """Sources of a micro-op; ``b1`` and ``b2`` are the second and third parameter of REQUANTISE."""
 

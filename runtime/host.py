@@ -153,8 +153,9 @@ class HostExecutor:
 
 
 def _mismatch(what: str, tensor: TensorSpec, array: Array) -> InputError:
+    contiguous = "contiguous " if what == "output" or not array.flags.c_contiguous else ""
     return InputError(
-        f"{what} {tensor.name!r} must be contiguous {tensor.dtype}{list(tensor.shape)}, "
+        f"{what} {tensor.name!r} must be {contiguous}{tensor.dtype}{list(tensor.shape)}, "
         f"not {array.dtype.name}{list(array.shape)}"
     )
 

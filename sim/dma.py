@@ -7,18 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..hw.config import CoreConfig
-from ..hw.isa import Fault, Load, Scratchpad, Store
+from ..hw.isa import Fault, Load, Store
+from ..hw.memories import Memory
 from .races import Entries
 from .state import Bytes, Memories
-
-MEMORY_OF = {Scratchpad.INP: "inp", Scratchpad.WGT: "wgt", Scratchpad.ACC: "acc", Scratchpad.ACC8: "acc"}
 
 
 @dataclass(frozen=True)
 class Transfer:
     """A LOAD or STORE in bytes and entries, relative to the DMA window."""
 
-    memory: str
+    memory: Memory
     index: int  # first scratchpad entry
     entries: int  # scratchpad entries written (padding included) or read
     entry_bytes: int  # of one entry in DRAM
@@ -42,17 +41,11 @@ def transfer_of(config: CoreConfig, instruction: Load | Store) -> Transfer:
     """Addresses and sizes of an instruction."""
     padded_rows, padded_columns = instruction.rows, instruction.columns
     if isinstance(instruction, Load):
-        memory = MEMORY_OF[instruction.scratchpad]
-        entry_bytes = {
-            Scratchpad.INP: config.inp_bytes,
-            Scratchpad.WGT: config.wgt_bytes,
-            Scratchpad.ACC: config.acc_bytes,
-            Scratchpad.ACC8: config.lanes,
-        }[instruction.scratchpad]
+        memory, entry_bytes = instruction.scratchpad.memory, instruction.scratchpad.dram_bytes(config)
         padded_rows += instruction.pad_top + instruction.pad_bottom
         padded_columns += instruction.pad_left + instruction.pad_right
     else:
-        memory, entry_bytes = "out", config.out_bytes
+        memory, entry_bytes = Memory.OUT, config.out_bytes
     return Transfer(
         memory=memory,
         index=instruction.index,
@@ -67,7 +60,7 @@ def transfer_of(config: CoreConfig, instruction: Load | Store) -> Transfer:
 
 def transfer_problem(config: CoreConfig, transfer: Transfer, window_bytes: int) -> tuple[Fault, str] | None:
     """First check of ``docs/isa.md`` that fails, with a text that names the numbers."""
-    depth = int(getattr(config, f"{transfer.memory}_depth"))
+    depth = config.depth(transfer.memory)
     if transfer.index + transfer.entries > depth:
         return Fault.INDEX, (
             f"index {transfer.index} + {transfer.entries} entries is more than the {depth} entries of {transfer.memory}"
@@ -96,7 +89,7 @@ def run_load(memories: Memories, dram: Bytes, window_start: int, instruction: Lo
         source = np.lib.stride_tricks.as_strided(
             dram[start:], (transfer.rows, transfer.row_bytes), (transfer.stride_bytes, 1), writeable=False
         )
-        values = np.ascontiguousarray(source).view("<i4" if instruction.scratchpad is Scratchpad.ACC else "i1")
+        values = np.ascontiguousarray(source).view(f"<i{instruction.scratchpad.dram_element_bytes}")
         inner_rows = slice(instruction.pad_top, instruction.pad_top + instruction.rows)
         inner_columns = slice(instruction.pad_left, instruction.pad_left + instruction.columns)
         block[inner_rows, inner_columns] = values.reshape(instruction.rows, instruction.columns, lanes)

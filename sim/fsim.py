@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..hw.assembly import format_instruction
 from ..hw.config import LOOP_LEVELS, CoreConfig
 from ..hw.engine import IN_FLIGHT
 from ..hw.errors import InstructionError
@@ -31,11 +32,11 @@ from ..hw.isa import (
     Store,
     Vector,
     decode,
-    format_instruction,
     instruction_fields,
     mask_engines,
     seal,
 )
+from ..hw.memories import SCRATCHPADS, Memory
 from .dma import Transfer, granules, run_load, run_store, transfer_of, transfer_problem
 from .dram import BusErrors
 from .errors import RaceError, SimulationError
@@ -43,7 +44,7 @@ from .gemm import run_gemm
 from .loops import LoopLevel, LoopNest
 from .races import Clock, RaceDetector
 from .result import FaultRecord, RunResult
-from .state import SCRATCHPADS, Bytes, Int8, Int32, Memories
+from .state import Bytes, Int8, Int32, Memories
 from .vector import run_vector
 
 PROGRAM_ALIGNMENT = 64
@@ -102,16 +103,16 @@ class FunctionalSimulator:
         self.bus_errors = bus_errors
         self.races: RaceDetector | None = None
         if check_races:
-            entries = {name: int(getattr(config, f"{name}_depth")) for name in SCRATCHPADS}
-            self.races = RaceDetector(entries | {"dram": -(-memory_bytes // config.granule_bytes)})
+            entries = {memory: config.depth(memory) for memory in SCRATCHPADS}
+            self.races = RaceDetector(entries | {Memory.DRAM: -(-memory_bytes // config.granule_bytes)})
 
-    def read_scratchpad(self, name: str) -> Int8 | Int32:
-        """Copy of ``inp``, ``wgt``, ``acc`` or ``out``: ``(depth, elements)``."""
-        return self.memories.array(name).copy()
+    def read_scratchpad(self, memory: Memory) -> Int8 | Int32:
+        """Copy of a scratchpad: ``(depth, elements)``."""
+        return self.memories.array(memory).copy()
 
-    def write_scratchpad(self, name: str, values: Int8 | Int32) -> None:
+    def write_scratchpad(self, memory: Memory, values: Int8 | Int32) -> None:
         """Replace a scratchpad's content."""
-        self.memories.array(name)[...] = values
+        self.memories.array(memory)[...] = values
 
     def run(self, offset: int, count: int, *, window_start: int = 0, window_bytes: int | None = None) -> RunResult:
         """Run ``count`` instructions at byte ``offset`` of the window (default: the whole memory)."""
@@ -285,7 +286,7 @@ class _Execution:
         if transfer.bytes:
             self._check_transfer(transfer, instruction.engine, number, write=False)
             if self.core.races is not None:
-                self.core.races.access(instruction.engine, "dram", granules(self.config, transfer), write=False)
+                self.core.races.access(instruction.engine, Memory.DRAM, granules(self.config, transfer), write=False)
         written = run_load(self.core.memories, self.core.dram, self.window_start, instruction, transfer)
         if self.core.races is not None:
             self.core.races.access(instruction.engine, transfer.memory, written, write=True)
@@ -299,7 +300,7 @@ class _Execution:
             return
         self._check_transfer(transfer, Engine.STORE, number, write=True)
         if self.core.races is not None:
-            self.core.races.access(Engine.STORE, "dram", granules(self.config, transfer), write=True)
+            self.core.races.access(Engine.STORE, Memory.DRAM, granules(self.config, transfer), write=True)
             program_end = self.offset + self.count * self.config.instruction_bytes
             if transfer.start < program_end and self.offset < transfer.end:
                 raise SimulationError(
@@ -309,7 +310,7 @@ class _Execution:
                 )
         read = run_store(self.core.memories, self.core.dram, self.window_start, transfer)
         if self.core.races is not None:
-            self.core.races.access(Engine.STORE, "out", read, write=False)
+            self.core.races.access(Engine.STORE, Memory.OUT, read, write=False)
         self.bytes_written += transfer.bytes
 
     def _gemm(self, number: int, instruction: Gemm) -> None:
@@ -322,16 +323,16 @@ class _Execution:
             zero=bool(instruction.zero),
         )
         if self.core.races is not None:
-            self.core.races.access(Engine.GEMM, "inp", access.inp, write=False)
-            self.core.races.access(Engine.GEMM, "wgt", access.wgt, write=False)
-            self.core.races.access(Engine.GEMM, "acc", access.acc, write=True)
+            self.core.races.access(Engine.GEMM, Memory.INP, access.inp, write=False)
+            self.core.races.access(Engine.GEMM, Memory.WGT, access.wgt, write=False)
+            self.core.races.access(Engine.GEMM, Memory.ACC, access.acc, write=True)
         self._check_index(Engine.GEMM, number, bad)
 
     def _vector(self, number: int, instruction: Vector) -> None:
         access, bad = run_vector(self.core.memories, self._nest(number, instruction), instruction)
         if self.core.races is not None:
-            self.core.races.access(Engine.VECTOR, "acc", access.read, write=False)
-            self.core.races.access(Engine.VECTOR, "out" if instruction.to_out else "acc", access.written, write=True)
+            self.core.races.access(Engine.VECTOR, Memory.ACC, access.read, write=False)
+            self.core.races.access(Engine.VECTOR, instruction.target, access.written, write=True)
         self._check_index(Engine.VECTOR, number, bad)
 
     def _nest(self, number: int, instruction: Gemm | Vector) -> LoopNest:

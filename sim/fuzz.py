@@ -13,29 +13,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from ..hw.assembly import format_instruction
 from ..hw.config import LOOP_LEVELS, PAD_BITS, CoreConfig
 from ..hw.isa import (
+    LEGAL_SCRATCHPADS,
     Engine,
     Finish,
     Gemm,
     Instruction,
     Load,
     Loop,
-    Scratchpad,
     Store,
     Sync,
     Vector,
     VectorOp,
     encode,
     encode_unchecked,
-    format_instruction,
     seal,
 )
+from ..hw.memories import Memory
 from .dma import granules, transfer_of
 from .dram import DramModel
 from .loops import Indices, LoopLevel, LoopNest
-from .state import SCRATCHPADS
-from .vector import OPS_WITHOUT_B
 
 Draw = Callable[[int, int], int]
 """A number in ``low..high``, both included."""
@@ -49,7 +48,7 @@ MICRO_OPS = 200
 NEAR = 12
 """Most indices are below this, so that instructions meet on the same entries."""
 
-Touched = dict[str, tuple[set[int], set[int]]]
+Touched = dict[Memory, tuple[set[int], set[int]]]
 """For each memory, the entries (DRAM: granules) that an instruction reads and writes."""
 
 
@@ -241,13 +240,12 @@ def random_vector(config: CoreConfig, draw: Draw, loops: Sequence[LoopLevel]) ->
     op = list(VectorOp)[draw(0, len(VectorOp) - 1)]
     to_out = 0 if op.accumulates else draw(0, 1)
     b_immediate = 0 if op is VectorOp.REQUANTISE else draw(0, 1)
-    uses_b = not b_immediate and op not in OPS_WITHOUT_B
-    b_entries = 3 if op is VectorOp.REQUANTISE else 1
+    b_entries = 0 if b_immediate else op.b_entries
     depths = {"dst": config.out_depth if to_out else config.acc_depth, "a": config.acc_depth}
-    if uses_b:
+    if b_entries:
         depths["b"] = config.acc_depth - b_entries + 1
     levels, nest = _levels(draw, loops, lambda nest: all(nest.largest(0, x) < depths[x] for x in depths))
-    if not uses_b:
+    if not b_entries:
         b = draw(-40, 40) if draw(0, 2) else draw(-(1 << 24), (1 << 24) - 1)
     else:
         b = _index(draw, nest, "b", depths["b"])
@@ -270,8 +268,8 @@ def random_vector(config: CoreConfig, draw: Draw, loops: Sequence[LoopLevel]) ->
 def random_load(config: CoreConfig, draw: Draw) -> Load | Store:
     """A LOAD of the data region."""
     engine = (Engine.LOAD, Engine.LOADW)[draw(0, 1)]
-    own = Scratchpad.INP if engine is Engine.LOAD else Scratchpad.WGT
-    scratchpad = (own, own, Scratchpad.ACC, Scratchpad.ACC8)[draw(0, 3)]
+    own, *others = LEGAL_SCRATCHPADS[engine]
+    scratchpad = (own, own, *others)[draw(0, 3)]
     pads = [draw(0, 3) if draw(0, 2) == 2 else 0 for _ in range(4)]
     if draw(0, 15) == 15:
         pads[draw(0, 3)] = draw(0, (1 << PAD_BITS) - 1)
@@ -323,7 +321,7 @@ def _placed(config: CoreConfig, draw: Draw, instruction: Load | Store) -> Load |
     """The instruction with a legal index and offset, its rows cut until it fits."""
     while True:
         transfer = transfer_of(config, instruction)
-        room = int(getattr(config, f"{transfer.memory}_depth")) - transfer.entries
+        room = config.depth(transfer.memory) - transfer.entries
         bytes_needed = transfer.end - transfer.start if transfer.bytes else 0
         if room >= 0 and bytes_needed <= DATA_BYTES:
             break
@@ -345,7 +343,7 @@ def touched(config: CoreConfig, plain: Sequence[Instruction]) -> list[Touched]:
     loops = {engine: [LoopLevel() for _ in range(LOOP_LEVELS)] for engine in (Engine.GEMM, Engine.VECTOR)}
     result = []
     for instruction in plain:
-        entries: Touched = {name: (set(), set()) for name in ("dram", *SCRATCHPADS)}
+        entries: Touched = {name: (set(), set()) for name in Memory}
         match instruction:
             case Loop():
                 loops[instruction.engine][instruction.level] = level_of(instruction)
@@ -357,20 +355,19 @@ def touched(config: CoreConfig, plain: Sequence[Instruction]) -> list[Touched]:
                     places = granules(config, transfer)
                     dram = set(range(places.start, places.stop) if isinstance(places, slice) else places.tolist())
                 is_load = isinstance(instruction, Load)
-                entries["dram"][0 if is_load else 1].update(dram)
+                entries[Memory.DRAM][0 if is_load else 1].update(dram)
                 entries[transfer.memory][1 if is_load else 0].update(scratchpad)
             case Gemm():
                 dst, a, b = _offsets(loops[Engine.GEMM], instruction.levels)
-                entries["acc"][1].update((dst + instruction.dst).tolist())
-                entries["inp"][0].update((a + instruction.src).tolist())
-                entries["wgt"][0].update((b + instruction.wgt).tolist())
+                entries[Memory.ACC][1].update((dst + instruction.dst).tolist())
+                entries[Memory.INP][0].update((a + instruction.src).tolist())
+                entries[Memory.WGT][0].update((b + instruction.wgt).tolist())
             case Vector():
                 dst, a, b = _offsets(loops[Engine.VECTOR], instruction.levels)
-                entries["out" if instruction.to_out else "acc"][1].update((dst + instruction.dst).tolist())
-                entries["acc"][0].update((a + instruction.a).tolist())
-                if not instruction.b_immediate and instruction.op not in OPS_WITHOUT_B:
-                    for k in range(3 if instruction.op is VectorOp.REQUANTISE else 1):
-                        entries["acc"][0].update((b + instruction.b + k).tolist())
+                entries[instruction.target][1].update((dst + instruction.dst).tolist())
+                entries[Memory.ACC][0].update((a + instruction.a).tolist())
+                for k in range(instruction.b_entries):
+                    entries[Memory.ACC][0].update((b + instruction.b + k).tolist())
         result.append(entries)
     return result
 

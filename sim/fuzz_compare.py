@@ -23,11 +23,12 @@ import numpy as np
 
 from ..hw.fetch import PROGRAM_ALIGNMENT
 from ..hw.isa import FETCH, Fault, assemble
+from ..hw.memories import SCRATCHPADS, Memory
 from .fsim import FunctionalSimulator
 from .fuzz import PROGRAM_BYTES, Case, Touched, touched
 from .result import FaultRecord, RunResult
 from .rtl import RtlSimulator
-from .state import SCRATCHPADS, Bytes, Int8, Int32
+from .state import Bytes, Int8, Int32, shape
 from .timing import predict
 
 Simulator = FunctionalSimulator | RtlSimulator
@@ -54,12 +55,12 @@ def fill(case: Case, simulator: Simulator) -> tuple[int, int]:
     config = case.config
     simulator.dram[...] = rng.integers(0, 256, len(simulator.dram), np.uint8)
     for name in SCRATCHPADS:
-        shape = (getattr(config, f"{name}_depth"), config.lanes if name == "acc" else getattr(config, f"{name}_bytes"))
-        if name == "acc":
-            span = np.int64(1) << rng.integers(0, 32, shape)
+        size = shape(config, name)
+        if name is Memory.ACC:
+            span = np.int64(1) << rng.integers(0, 32, size)
             simulator.write_scratchpad(name, rng.integers(-span, span).astype(np.int32))
         else:
-            simulator.write_scratchpad(name, rng.integers(-128, 128, shape).astype(np.int8))
+            simulator.write_scratchpad(name, rng.integers(-128, 128, size).astype(np.int8))
     words = case.words
     code = np.frombuffer(b"".join(word.to_bytes(config.instruction_bytes, "little") for word in words), np.uint8)
     start = case.window_start + case.program_offset
@@ -106,7 +107,7 @@ def _run(case: Case, simulator: Simulator) -> tuple[RunResult, Contents]:
 
 
 def _contents(simulator: Simulator) -> Contents:
-    return {"dram": simulator.dram.copy(), **{name: simulator.read_scratchpad(name) for name in SCRATCHPADS}}
+    return {Memory.DRAM: simulator.dram.copy(), **{name: simulator.read_scratchpad(name) for name in SCRATCHPADS}}
 
 
 def _cycles_differ(case: Case, result: RunResult) -> str:

@@ -151,7 +151,7 @@ def _copy_index(case: Case, draw: Draw) -> Case | None:
     """A copy whose last entry is beyond its scratchpad."""
     config, copy = case.config, _copy(case.config, draw)
     transfer = transfer_of(config, copy)
-    first = max(0, int(getattr(config, f"{transfer.memory}_depth")) - transfer.entries + 1)
+    first = max(0, config.depth(transfer.memory) - transfer.entries + 1)
     last = (1 << config.index_bits) - 1
     if not transfer.entries or first > last:
         return None

@@ -14,14 +14,12 @@
 
 #include "Vcore.h"
 #include "Vcore___024root.h"
+#include "harness_interface.h"  // structs and numbers that Python shares, written by sim/harness.py
 #include "ports.h"
 
 namespace {
 
 constexpr unsigned kBusBytes = sizeof(Vcore::m_axi_rdata);
-constexpr unsigned kIds = 4;
-constexpr unsigned kPageBytes = 4096;
-constexpr uint8_t kOkay = 0, kSlaveError = 2, kDecodeError = 3;
 constexpr int kDrainReads = 10000;
 
 template <typename T>
@@ -47,70 +45,6 @@ class Random {
     uint64_t state_;
 };
 
-}  // namespace
-
-extern "C" {
-
-struct WeftDram {
-    uint8_t* bytes;
-    uint64_t size;
-    uint64_t base;  // bus address of bytes[0]
-    uint64_t latency;
-    uint64_t bytes_per_cycle;
-    uint64_t jitter;
-    uint64_t seed;
-    uint64_t outstanding;
-    uint64_t reorder;
-    uint64_t error_start, error_stop;  // bus addresses
-    uint64_t error_reads, error_writes;
-};
-
-struct WeftAccess {
-    uint32_t address;
-    uint32_t value;
-};
-
-struct WeftRun {
-    const WeftAccess* before;  // writes; the last one starts the program
-    uint64_t before_count;
-    WeftAccess* reads;  // filled in after the end
-    uint64_t reads_count;
-    uint32_t status_address;
-    uint32_t status_busy;  // mask: registers are read once none of these bits is set
-    uint64_t cycle_limit;
-    uint64_t trace;
-    const uint64_t* moments;  // cycles of the run, ascending, in which visit is called
-    uint64_t moments_count;
-    void (*visit)(uint64_t cycle);
-};
-
-struct WeftEvent {
-    uint64_t start, retire;
-    uint32_t engine, number;
-};
-
-struct WeftActivity {
-    uint64_t start, cycles;
-    uint32_t engine, kind;
-};
-
-// What goes wrong once, as soon as it can. The numbers are those of weft.sim.dram.BusFault.
-enum WeftBusFault : uint32_t {
-    kNoBusFault = 0,
-    kReadError = 1,
-    kWriteError = 2,
-    kLostRead = 3,
-    kLostWrite = 4,
-    kHung = 5,
-    kFlippedRead = 6,
-};
-
-enum WeftOutcome : int { kFinished = 0, kCycleLimit = 1, kProtocolError = 2 };
-
-}  // extern "C"
-
-namespace {
-
 // AXI4 memory: bursts wait for their latency, beats share the bandwidth. Responses of one ID stay in order; written
 // bytes become visible with the response.
 class Memory {
@@ -131,7 +65,7 @@ class Memory {
 
     // Drive the core's inputs for the cycle that begins.
     void drive(Vcore& core) {
-        if (pending_ == kHung) {
+        if (pending_ == kFaultHung) {
             hang(core);
             return;
         }
@@ -202,10 +136,10 @@ class Memory {
     uint64_t due() { return now_ + settings_.latency + (settings_.jitter ? random_.below(settings_.jitter + 1) : 0); }
 
     uint8_t response_at(uint64_t address, bool write) const {
-        if (address < settings_.base || address + kBusBytes > settings_.base + settings_.size) return kDecodeError;
+        if (address < settings_.base || address + kBusBytes > settings_.base + settings_.size) return kResponseDecerr;
         const bool armed = write ? settings_.error_writes : settings_.error_reads;
-        return armed && address < settings_.error_stop && settings_.error_start < address + kBusBytes ? kSlaveError
-                                                                                                    : kOkay;
+        return armed && address < settings_.error_stop && settings_.error_start < address + kBusBytes ? kResponseSlverr
+                                                                                                    : kResponseOkay;
     }
 
     // A slave that does nothing any more, but keeps what it has offered, as the protocol asks.
@@ -218,16 +152,16 @@ class Memory {
 
     bool happens(uint32_t fault) {
         if (pending_ != fault) return false;
-        pending_ = kNoBusFault;
+        pending_ = kFaultNone;
         injected_ = true;
         return true;
     }
 
     void answer_write() {
         Write& write = writes_.front();
-        if (happens(kWriteError)) write.response = kSlaveError;
+        if (happens(kFaultWriteError)) write.response = kResponseSlverr;
         commit(write);
-        if (happens(kLostWrite)) {
+        if (happens(kFaultLostWrite)) {
             writes_.pop_front();
             --collecting_;
             return;
@@ -255,7 +189,7 @@ class Memory {
         }
         if (chosen == kIds) return;
         Read& read = reads_[chosen].front();
-        if (!read.done && happens(kLostRead)) {
+        if (!read.done && happens(kFaultLostRead)) {
             forget_read(chosen);
             return;
         }
@@ -263,13 +197,13 @@ class Memory {
         offered_.id = chosen;
         offered_.response = response_at(address, false);
         offered_.last = ++read.done == read.beats;
-        if (offered_.response == kDecodeError) {
+        if (offered_.response == kResponseDecerr) {
             std::memset(offered_.data, 0, kBusBytes);
         } else {
             std::memcpy(offered_.data, settings_.bytes + (address - settings_.base), kBusBytes);
         }
-        if (happens(kReadError)) offered_.response = kSlaveError;
-        if (chosen == fault_id_ && happens(kFlippedRead)) offered_.data[fault_bit_ / 8] ^= 1 << fault_bit_ % 8;
+        if (happens(kFaultReadError)) offered_.response = kResponseSlverr;
+        if (chosen == fault_id_ && happens(kFaultFlippedRead)) offered_.data[fault_bit_ / 8] ^= 1 << fault_bit_ % 8;
         if (offered_.last) forget_read(chosen);
         credit_ -= kBusBytes;
         read_offered_ = true;
@@ -292,7 +226,7 @@ class Memory {
 
     void accept_write(const Vcore& core) {
         check_burst("AW", core.m_axi_awaddr, core.m_axi_awlen, core.m_axi_awsize, core.m_axi_awburst);
-        writes_.push_back({core.m_axi_awaddr, 0, unsigned(core.m_axi_awlen) + 1, core.m_axi_awid, false, kOkay, {}, {}});
+        writes_.push_back({core.m_axi_awaddr, 0, unsigned(core.m_axi_awlen) + 1, core.m_axi_awid, false, kResponseOkay, {}, {}});
     }
 
     void accept_data(const Vcore& core) {
@@ -317,7 +251,7 @@ class Memory {
     uint64_t most_credit() const { return kBusBytes + settings_.bytes_per_cycle - 1; }
 
     void commit(const Write& write) {
-        if (write.response != kOkay) return;
+        if (write.response != kResponseOkay) return;
         for (size_t byte = 0; byte < write.data.size(); ++byte) {
             if (write.strobes[byte]) settings_.bytes[write.address - settings_.base + byte] = write.data[byte];
         }
@@ -374,9 +308,9 @@ class Memory {
     std::deque<Write> writes_;
     size_t collecting_ = 0;  // the burst in writes_ that gets the next data beat
     bool response_offered_ = false;
-    uint8_t response_ = kOkay;
+    uint8_t response_ = kResponseOkay;
     Held held_[3];
-    uint32_t pending_ = kNoBusFault;
+    uint32_t pending_ = kFaultNone;
     unsigned fault_id_ = 0, fault_bit_ = 0;
     bool injected_ = false;
     std::string protocol_error_;
@@ -397,7 +331,7 @@ class TraceRecorder {
         weft_sample_trace(core, samples);
         for (uint32_t engine = 0; engine < kEngines; ++engine) {
             const WeftTraceSample& sample = samples[engine];
-            if (sample.started) running_[engine].push_back({now_, 0, engine, sample.started_number});
+            if (sample.started) running_[engine].push_back({engine, sample.started_number, now_, 0});
             if (sample.retired) {
                 auto& queue = running_[engine];
                 while (!queue.empty()) {
@@ -410,7 +344,7 @@ class TraceRecorder {
             }
             if (now_ == 0 || sample.kind != runs_[engine].kind) {
                 if (now_) activity.push_back(runs_[engine]);
-                runs_[engine] = {now_, 0, engine, sample.kind};
+                runs_[engine] = {engine, sample.kind, now_, 0};
             }
             ++runs_[engine].cycles;
         }
@@ -471,8 +405,8 @@ class Machine {
             if (!(read(request.status_address) & request.status_busy)) break;
         }
         for (uint64_t i = 0; i < request.reads_count; ++i) request.reads[i].value = read(request.reads[i].address);
-        if (!memory_->protocol_error().empty()) return kProtocolError;
-        return finished ? kFinished : kCycleLimit;
+        if (!memory_->protocol_error().empty()) return kOutcomeProtocolError;
+        return finished ? kOutcomeFinished : kOutcomeCycleLimit;
     }
 
     void write(uint32_t address, uint32_t value) {

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ..hw.isa import ENGINE_NAMES, Engine
+from ..hw.isa import ENGINE_NAMES, MEMORY_USERS, Engine
+from ..hw.memories import Memory
 from .errors import RaceError
 
 Clock = tuple[int, ...]
@@ -20,21 +21,6 @@ Clock = tuple[int, ...]
 Entries = slice | npt.NDArray[np.int64]
 """Entries of one memory that an instruction touches, as a NumPy index."""
 
-WRITERS: Mapping[str, tuple[Engine, ...]] = {
-    "dram": (Engine.STORE,),
-    "inp": (Engine.LOAD,),
-    "wgt": (Engine.LOADW,),
-    "acc": (Engine.LOAD, Engine.LOADW, Engine.GEMM, Engine.VECTOR),
-    "out": (Engine.VECTOR,),
-}
-READERS: Mapping[str, tuple[Engine, ...]] = {
-    "dram": (Engine.LOAD, Engine.LOADW),
-    "inp": (Engine.GEMM,),
-    "wgt": (Engine.GEMM,),
-    "acc": (Engine.VECTOR,),  # gemm reads only what it writes
-    "out": (Engine.STORE,),
-}
-
 
 class RaceDetector:
     """Last access of every engine to every entry of every memory (DRAM: granule), as instruction counts of that engine.
@@ -42,9 +28,15 @@ class RaceDetector:
     Counts keep growing from run to run, so that starting a program costs nothing: everything before it has ended.
     """
 
-    def __init__(self, entries: Mapping[str, int]) -> None:
-        self._write = {name: {engine: np.zeros(n, np.int32) for engine in WRITERS[name]} for name, n in entries.items()}
-        self._read = {name: {engine: np.zeros(n, np.int32) for engine in READERS[name]} for name, n in entries.items()}
+    def __init__(self, entries: Mapping[Memory, int]) -> None:
+        self._write = {
+            memory: {engine: np.zeros(size, np.int32) for engine in MEMORY_USERS[memory].writers}
+            for memory, size in entries.items()
+        }
+        self._read = {
+            memory: {engine: np.zeros(size, np.int32) for engine in MEMORY_USERS[memory].readers}
+            for memory, size in entries.items()
+        }
         self._base = 0
         self._clocks: list[list[int]] = []
         self._numbers: list[list[int]] = []
@@ -68,7 +60,7 @@ class RaceDetector:
         """What a token sent now by ``engine`` carries."""
         return tuple(self._clocks[engine])
 
-    def access(self, engine: Engine, memory: str, entries: Entries, *, write: bool) -> None:
+    def access(self, engine: Engine, memory: Memory, entries: Entries, *, write: bool) -> None:
         """The instruction begun last on ``engine`` touches ``entries``; :class:`RaceError` names the other one."""
         clock = self._clocks[engine]
         seen = (("writes", self._write[memory]), ("reads", self._read[memory]))
@@ -88,7 +80,7 @@ class RaceDetector:
         verb: str,
         other: Engine,
         other_verb: str,
-        memory: str,
+        memory: Memory,
         entries: Entries,
         late: npt.NDArray[np.bool_],
         counts: npt.NDArray[np.int32],
@@ -100,7 +92,7 @@ class RaceDetector:
             entry = int(entries.reshape(-1)[position])
         first = self._numbers[other][int(counts[entry]) - self._base - 1]
         second = self._numbers[engine][-1]
-        unit = "granule " if memory == "dram" else "entry "
+        unit = "granule " if memory is Memory.DRAM else "entry "
         raise RaceError(
             f"race on {memory} {unit}{entry}: instruction {first} ({ENGINE_NAMES[other]}) {other_verb} it and "
             f"instruction {second} ({ENGINE_NAMES[engine]}) {verb} it, with no chain of tokens between them",

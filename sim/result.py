@@ -10,12 +10,13 @@ import numpy.typing as npt
 
 from ..hw.interfaces import CycleClass
 from ..hw.isa import ENGINE_NAMES, Engine, Fault
+from . import c_interface
 
-EVENT = np.dtype([("engine", "u1"), ("number", "u4"), ("start", "u8"), ("retire", "u8")])
-"""One instruction's life: cycle of its start and of its retirement."""
+EVENT: np.dtype[np.void] = np.dtype(c_interface.EVENT.python())
+"""One instruction's life: ``engine``, ``number``, and the cycles ``start`` and ``retire``."""
 
-ACTIVITY = np.dtype([("engine", "u1"), ("kind", "u1"), ("start", "u8"), ("cycles", "u8")])
-"""A run of cycles that an engine spent in one :class:`CycleClass` (``kind``)."""
+ACTIVITY: np.dtype[np.void] = np.dtype(c_interface.ACTIVITY.python())
+"""Consecutive ``cycles`` from ``start`` that an ``engine`` spent in one :class:`CycleClass` (``kind``)."""
 
 
 @dataclass(frozen=True)

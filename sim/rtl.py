@@ -10,67 +10,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..hw.axi import ReadClient
+from ..hw.axi import PAGE_BYTES, ReadClient
 from ..hw.config import CoreConfig
 from ..hw.interfaces import CycleClass
 from ..hw.isa import Engine, Fault
+from ..hw.memories import SCRATCHPADS, Memory
 from ..hw.registers import Control, Register, Status, class_counter
+from . import harness
 from .build import Progress, build_library
 from .dram import BusFault, DramModel
 from .errors import SimulationError
+from .harness import Outcome
 from .result import ACTIVITY, EVENT, FaultRecord, RunResult, Trace
-from .state import SCRATCHPADS, Bytes, Int8, Int32
+from .state import Bytes, Int8, Int32, element_type
 
 BASE_ADDRESS = 0x1000_0000
 """Bus address of the memory's first byte."""
 
-PAGE_BYTES = 4096
 WATCHDOG_CYCLES = 100_000
 CYCLE_LIMIT = 10_000_000_000
-
-FINISHED, CYCLES_EXHAUSTED, PROTOCOL_BROKEN = 0, 1, 2
 
 BEATS = (Register.READ_BEATS_LOAD_LO, Register.READ_BEATS_LOADW_LO, Register.READ_BEATS_FETCH_LO)
 CYCLE_CLASSES: tuple[CycleClass, ...] = tuple(CycleClass.__members__.values())
 COUNTED = tuple((engine, kind) for engine in Engine for kind in CYCLE_CLASSES)
-
-
-class _Dram(ctypes.Structure):
-    _fields_ = [
-        ("bytes", ctypes.c_void_p),
-        *(
-            (name, ctypes.c_uint64)
-            for name in ("size", "base", "latency", "bytes_per_cycle", "jitter", "seed", "outstanding", "reorder")
-        ),
-        *((name, ctypes.c_uint64) for name in ("error_start", "error_stop", "error_reads", "error_writes")),
-    ]
-
-
-class _Access(ctypes.Structure):
-    _fields_ = [("address", ctypes.c_uint32), ("value", ctypes.c_uint32)]
-
-
-_Visit = ctypes.CFUNCTYPE(None, ctypes.c_uint64)
-
-
-class _Run(ctypes.Structure):
-    _fields_ = [
-        ("before", ctypes.POINTER(_Access)),
-        ("before_count", ctypes.c_uint64),
-        ("reads", ctypes.POINTER(_Access)),
-        ("reads_count", ctypes.c_uint64),
-        ("status_address", ctypes.c_uint32),
-        ("status_busy", ctypes.c_uint32),
-        ("cycle_limit", ctypes.c_uint64),
-        ("trace", ctypes.c_uint64),
-        ("moments", ctypes.POINTER(ctypes.c_uint64)),
-        ("moments_count", ctypes.c_uint64),
-        ("visit", _Visit),
-    ]
-
-
-_EVENT = np.dtype([("start", "u8"), ("retire", "u8"), ("engine", "u4"), ("number", "u4")])
-_ACTIVITY = np.dtype([("start", "u8"), ("cycles", "u8"), ("engine", "u4"), ("kind", "u4")])
 
 
 class RtlSimulator:
@@ -123,15 +85,15 @@ class RtlSimulator:
         """Has what was injected last happened?"""
         return bool(self._library.weft_injected(self._machine))
 
-    def read_scratchpad(self, name: str) -> Int8 | Int32:
-        """Copy of ``inp``, ``wgt``, ``acc`` or ``out``: ``(depth, elements)``."""
-        banks: list[Any] = list(self._banks(name))
+    def read_scratchpad(self, memory: Memory) -> Int8 | Int32:
+        """Copy of a scratchpad: ``(depth, elements)``."""
+        banks: list[Any] = list(self._banks(memory))
         content: Int8 | Int32 = np.concatenate(banks)
         return content
 
-    def write_scratchpad(self, name: str, values: Int8 | Int32) -> None:
+    def write_scratchpad(self, memory: Memory, values: Int8 | Int32) -> None:
         """Replace a scratchpad's content."""
-        banks = self._banks(name)
+        banks = self._banks(memory)
         for bank, part in zip(banks, np.split(values, len(banks)), strict=True):
             bank[...] = part
 
@@ -180,24 +142,34 @@ class RtlSimulator:
             (Register.CONTROL, Control.CLEAR_INTERRUPT),
             (Register.CONTROL, Control.START),
         ]
-        before = (_Access * len(writes))(*(_Access(*write) for write in writes))
-        reads = (_Access * len(_READS))(*(_Access(address, 0) for address in _READS))
+        before = (harness.Access * len(writes))(*(harness.Access(*write) for write in writes))
+        reads = (harness.Access * len(_READS))(*(harness.Access(address, 0) for address in _READS))
         places = (ctypes.c_uint64 * len(moments))(*moments)
-        request = _Run(
-            before, len(before), reads, len(reads), Register.STATUS, Status.BUS_BUSY, cycle_limit, trace,
-            places, len(places) if visit else 0, _Visit(visit or (lambda cycle: None)),
-        )  # fmt: skip
+        call = harness.Visit(visit or (lambda cycle: None))
+        request = harness.Run(
+            before=ctypes.addressof(before),
+            before_count=len(before),
+            reads=ctypes.addressof(reads),
+            reads_count=len(reads),
+            status_address=Register.STATUS,
+            status_busy=Status.BUS_BUSY,
+            cycle_limit=cycle_limit,
+            trace=trace,
+            moments=ctypes.addressof(places),
+            moments_count=len(places) if visit else 0,
+            visit=ctypes.cast(call, ctypes.c_void_p),
+        )
         outcome = self._library.weft_run(self._machine, ctypes.byref(request))
         values = {access.address: access.value for access in reads}
         status = Status(values[Register.STATUS])
-        if outcome != FINISHED or Status.FAULT in status:
+        if outcome != Outcome.FINISHED or Status.FAULT in status:
             self.write_register(Register.CONTROL, Control.RESET)
         if Status.BUS_BUSY in status:
             self._library.weft_reset(self._machine, ctypes.byref(self._settings))
-        if outcome == PROTOCOL_BROKEN:
+        if outcome == Outcome.PROTOCOL_ERROR:
             problem = self._library.weft_protocol_error(self._machine).decode()
             raise SimulationError(f"the core broke the bus protocol: {problem}")
-        if outcome == CYCLES_EXHAUSTED:
+        if outcome == Outcome.CYCLE_LIMIT:
             raise SimulationError(f"the core has not finished after {cycle_limit} cycles (status {status!r})")
         return self._result(values, status, trace)
 
@@ -226,22 +198,18 @@ class RtlSimulator:
 
     def _trace(self, cycles: int) -> Trace:
         """Recorded events, with cycle 0 where the core's own counter starts."""
-        events = self._records("weft_events", _EVENT)
-        activity = self._records("weft_activity", _ACTIVITY)
-        recorded = int(activity["cycles"][activity["engine"] == 0].sum())
-        before = recorded - cycles
-        moved_events = np.zeros(len(events), EVENT)
-        for name in ("engine", "number"):
-            moved_events[name] = events[name]
+        events = self._records("weft_events", EVENT)
+        activity = self._records("weft_activity", ACTIVITY)
+        before = int(activity["cycles"][activity["engine"] == 0].sum()) - cycles
         for name in ("start", "retire"):
-            moved_events[name] = events[name] - before
+            events[name] -= before
         end = activity["start"] + activity["cycles"]
-        start = np.maximum(activity["start"], before)
-        kept = end > start
-        moved = np.zeros(int(kept.sum()), ACTIVITY)
-        moved["engine"], moved["kind"] = activity["engine"][kept], activity["kind"][kept]
-        moved["start"], moved["cycles"] = start[kept] - before, (end - start)[kept]
-        return Trace(moved_events, moved[np.lexsort((moved["start"], moved["engine"]))])
+        activity["start"] = np.maximum(activity["start"], before)
+        kept = end > activity["start"]
+        activity, end = activity[kept], end[kept]
+        activity["cycles"] = end - activity["start"]
+        activity["start"] -= before
+        return Trace(events, activity[np.lexsort((activity["start"], activity["engine"]))])
 
     def _records(self, function: str, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
         first = ctypes.c_void_p()
@@ -251,22 +219,22 @@ class RtlSimulator:
         raw = (ctypes.c_uint8 * (count * dtype.itemsize)).from_address(first.value or 0)
         return np.frombuffer(raw, dtype).copy()
 
-    def _banks(self, name: str) -> list[Int8 | Int32]:
+    def _banks(self, memory: Memory) -> list[Int8 | Int32]:
         """Views of the memories inside the verilated core."""
         config = self.config
-        banks = config.acc_banks if name == "acc" else 1
-        dtype: np.dtype[Any] = np.dtype(np.int32) if name == "acc" else np.dtype(np.int8)
-        entries, entry_bytes = getattr(config, f"{name}_depth") // banks, getattr(config, f"{name}_bytes")
+        banks = config.banks(memory)
+        entries = config.depth(memory) // banks
         views: list[Int8 | Int32] = []
         for bank in range(banks):
-            address = self._library.weft_memory(self._machine, SCRATCHPADS.index(name), bank)
-            raw = (ctypes.c_uint8 * (entries * entry_bytes)).from_address(address)
-            views.append(np.frombuffer(raw, dtype).reshape(entries, -1))
+            address = self._library.weft_memory(self._machine, SCRATCHPADS.index(memory), bank)
+            raw = (ctypes.c_uint8 * (entries * config.entry_bytes(memory))).from_address(address)
+            content: Int8 | Int32 = np.frombuffer(memoryview(raw), element_type(memory))
+            views.append(content.reshape(entries, -1))
         return views
 
-    def _c_settings(self, dram: DramModel) -> _Dram:
+    def _c_settings(self, dram: DramModel) -> Any:
         errors = dram.errors
-        return _Dram(
+        return harness.Dram(
             self._bytes.ctypes.data,
             len(self._bytes),
             BASE_ADDRESS,

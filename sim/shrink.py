@@ -8,10 +8,10 @@ from typing import Any
 
 from ..hw.errors import InstructionError
 from ..hw.isa import Engine, Instruction, Load, Scratchpad, Store, VectorOp, body_problem, encode
+from ..hw.memories import SCRATCHPADS, Memory
 from .dma import transfer_of, transfer_problem
 from .dram import DramModel
 from .fuzz import PROGRAM_BYTES, Case, touched
-from .state import SCRATCHPADS
 
 Fails = Callable[[Case], bool]
 
@@ -110,10 +110,10 @@ def is_sound(case: Case) -> bool:
                 transfer.bytes and transfer.start < PROGRAM_BYTES
             ):
                 return False
-    depths = {name: int(getattr(config, f"{name}_depth")) for name in SCRATCHPADS}
+    depths = {memory: config.depth(memory) for memory in SCRATCHPADS}
     return all(
         max(reads | writes, default=0) < depths[name]
         for entries in touched(config, case.plain)
         for name, (reads, writes) in entries.items()
-        if name != "dram"
+        if name is not Memory.DRAM
     )

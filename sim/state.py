@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from ..hw.config import CoreConfig
+from ..hw.memories import SCRATCHPADS, Memory
 
 Int8 = npt.NDArray[np.int8]
 Int32 = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
-
-SCRATCHPADS = ("inp", "wgt", "acc", "out")
 
 
 class Memories:
@@ -19,12 +20,22 @@ class Memories:
 
     def __init__(self, config: CoreConfig) -> None:
         self.config = config
-        self.inp = np.zeros((config.inp_depth, config.inp_bytes), np.int8)
-        self.wgt = np.zeros((config.wgt_depth, config.wgt_bytes), np.int8)
-        self.acc = np.zeros((config.acc_depth, config.lanes), np.int32)
-        self.out = np.zeros((config.out_depth, config.out_bytes), np.int8)
+        self._arrays = {memory: np.zeros(shape(config, memory), element_type(memory)) for memory in SCRATCHPADS}
+        self.inp: Int8 = self._arrays[Memory.INP]
+        self.wgt: Int8 = self._arrays[Memory.WGT]
+        self.acc: Int32 = self._arrays[Memory.ACC]
+        self.out: Int8 = self._arrays[Memory.OUT]
 
-    def array(self, name: str) -> Int8 | Int32:
-        """The scratchpad called ``inp``, ``wgt``, ``acc`` or ``out``."""
-        memory: Int8 | Int32 = getattr(self, name)
-        return memory
+    def array(self, memory: Memory) -> Int8 | Int32:
+        """A scratchpad's array."""
+        return self._arrays[memory]
+
+
+def shape(config: CoreConfig, memory: Memory) -> tuple[int, int]:
+    """Entries of a scratchpad, and elements of each."""
+    return config.depth(memory), config.entry_elements(memory)
+
+
+def element_type(memory: Memory) -> np.dtype[Any]:
+    """int32 for ``acc``, otherwise int8."""
+    return np.dtype(f"i{memory.element_bytes}")

@@ -22,52 +22,53 @@ bool is_legal(const Instruction& instruction) {
     return instruction.work.levels <= kLevels;
 }
 
-// The fields in the order of sim/timing.py's FIELDS.
 Instruction decode(const Core& core, const uint8_t* word) {
     Instruction instruction;
-    const auto header = [&](int field) { return bits(word, core.header[field][0], core.header[field][1]); };
-    instruction.opcode = Opcode(header(0));
-    instruction.engine = uint8_t(header(1));
-    instruction.wait = uint8_t(header(2));
-    instruction.send = uint8_t(header(3));
-    const auto field = [&](int number) {
-        const int32_t* f = core.fields[instruction.opcode][number];
+    const auto field = [&](Field name) {
+        const int32_t* f = core.fields[instruction.opcode][name];
         const uint64_t value = bits(word, f[0], f[1]);
         return f[2] && value >> (f[1] - 1) ? value | ~uint64_t(0) << f[1] : value;
     };
+    const auto number = [&](Field name) { return uint32_t(field(name)); };
+    instruction.opcode = Opcode(field(kFieldOpcode));  // at the same place in all instructions
+    instruction.engine = uint8_t(field(kFieldEngine));
+    instruction.wait = uint8_t(field(kFieldWait));
+    instruction.send = uint8_t(field(kFieldSend));
     switch (instruction.opcode) {
         case kOpLoop:
-            instruction.loop.level = uint32_t(field(0));
-            instruction.loop.values = {uint32_t(field(1)), uint32_t(field(2)), uint32_t(field(3)), uint32_t(field(4))};
+            instruction.loop.level = number(kFieldLevel);
+            instruction.loop.values = {number(kFieldExtent), number(kFieldDstStride), number(kFieldAStride),
+                                       number(kFieldBStride)};
             break;
         case kOpLoad:
         case kOpStore: {
             auto& t = instruction.transfer;
-            t.index = uint32_t(field(0));
-            t.offset = field(1);
-            t.rows = uint32_t(field(2));
-            t.columns = uint32_t(field(3));
-            t.stride = uint32_t(field(4));
+            t.index = number(kFieldIndex);
+            t.offset = field(kFieldOffset);
+            t.rows = number(kFieldRows);
+            t.columns = number(kFieldColumns);
+            t.stride = number(kFieldStride);
             if (instruction.opcode == kOpStore) break;
-            t.scratchpad = uint32_t(field(5));
-            t.top = uint32_t(field(6));
-            t.bottom = uint32_t(field(7));
-            t.left = uint32_t(field(8));
-            t.right = uint32_t(field(9));
+            t.scratchpad = number(kFieldScratchpad);
+            t.top = number(kFieldPadTop);
+            t.bottom = number(kFieldPadBottom);
+            t.left = number(kFieldPadLeft);
+            t.right = number(kFieldPadRight);
             break;
         }
         case kOpGemm:
         case kOpVector: {
+            const bool gemm = instruction.opcode == kOpGemm;
             auto& w = instruction.work;
-            w.levels = uint32_t(field(0));
-            w.zero = field(1);
-            w.dst = uint32_t(field(2));
-            w.a = uint32_t(field(3));
-            w.b = uint32_t(field(4));
-            if (instruction.opcode == kOpGemm) break;
-            w.op = uint8_t(field(5));
-            w.to_out = field(6);
-            w.b_immediate = field(7);
+            w.levels = number(kFieldLevels);
+            w.zero = field(kFieldZero);
+            w.dst = number(kFieldDst);
+            w.a = number(gemm ? kFieldSrc : kFieldA);
+            w.b = number(gemm ? kFieldWgt : kFieldB);
+            if (gemm) break;
+            w.op = uint8_t(field(kFieldOp));
+            w.to_out = field(kFieldToOut);
+            w.b_immediate = field(kFieldBImmediate);
             break;
         }
         default:
@@ -124,8 +125,8 @@ class Machine {
         return false;
     }
 
-    const std::vector<WeftTimingEvent>& events() const { return shared_.events; }
-    const std::vector<WeftTimingActivity>& activity() const { return shared_.activity; }
+    const std::vector<WeftEvent>& events() const { return shared_.events; }
+    const std::vector<WeftActivity>& activity() const { return shared_.activity; }
 
   private:
     bool all_idle(Cycle now) const {
@@ -216,13 +217,13 @@ void* weft_timing_predict(const WeftTimingCore* core, const uint8_t* code, uint6
 
 void weft_timing_delete(void* machine) { delete static_cast<weft::Machine*>(machine); }
 
-uint64_t weft_timing_events(void* machine, const WeftTimingEvent** first) {
+uint64_t weft_timing_events(void* machine, const WeftEvent** first) {
     const auto& events = static_cast<weft::Machine*>(machine)->events();
     *first = events.data();
     return events.size();
 }
 
-uint64_t weft_timing_activity(void* machine, const WeftTimingActivity** first) {
+uint64_t weft_timing_activity(void* machine, const WeftActivity** first) {
     const auto& activity = static_cast<weft::Machine*>(machine)->activity();
     *first = activity.data();
     return activity.size();

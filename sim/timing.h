@@ -9,57 +9,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "timing_isa.h"  // enumerations and constants of hw/*.py, written by sim/timing_library.py
+#include "timing_interface.h"  // structs, enumerations and constants, written by sim/timing_interface.py
 
 namespace weft {
 
 using Cycle = int64_t;
 constexpr Cycle kNever = INT64_MAX / 2;
-
-constexpr unsigned kMostFields = 16;
-
-}  // namespace weft
-
-extern "C" {
-
-// All that the model takes from hw/*.py; sim/timing.py fills it in.
-struct WeftTimingCore {
-    int64_t bus_bytes, instruction_bytes, queue_depth, token_depth, read_outstanding, write_outstanding;
-    int64_t acc_depth, acc_banks, out_bytes;
-    int64_t load_bytes[2][weft::kLoadKinds];  // DRAM bytes of an entry, for engines load and loadw
-    int64_t granule_bytes;
-    // Depths and latencies
-    int64_t ledger_entries, planner_cycles, loads_in_flight, stores_in_flight, entries_ahead;
-    int64_t load_buffer_words, fetch_buffer_words, burst_beats, fetch_burst_beats, write_buffer_beats;
-    int64_t gemm_read, gemm_write, gemm_forwards;  // cycles from a micro-op's issue to its acc read and write
-    int64_t vector_slots, vector_parameters, vector_result;
-    // The DRAM model (sim/dram.py)
-    int64_t latency, bytes_per_cycle, jitter, seed, outstanding, reorder;
-    // Position, width and sign of each instruction field, by opcode; positions after the header's.
-    int32_t header[4][2];
-    int32_t fields[weft::kOpcodes][weft::kMostFields][3];
-};
-
-struct WeftTimingEvent {
-    uint64_t start, retire;
-    uint32_t engine, number;
-};
-
-struct WeftTimingActivity {
-    uint64_t start, cycles;
-    uint32_t engine, kind;
-};
-
-struct WeftTimingResult {
-    int64_t cycles, read_beats, write_beats;
-    int64_t counters[weft::kEngines][weft::kClasses];
-    int64_t evaluated;  // cycles in which anything was worked out
-};
-
-}  // extern "C"
-
-namespace weft {
-
 using Core = WeftTimingCore;
 
 struct Level {

@@ -165,9 +165,8 @@ class Vector {
         next_task_.to_out = work.to_out;
         next_task_.zero = work.zero;
         next_task_.b_immediate = work.b_immediate;
-        next_task_.b_parameters = work.op == kOpRequantise;
-        next_task_.accumulates = work.op >= kOpMac;
-        next_task_.b_entry = !work.b_immediate && (!next_task_.accumulates || work.op == kOpMac);
+        next_task_.accumulates = kAccumulates[work.op];
+        next_task_.b_entries = work.b_immediate ? 0 : kBEntries[work.op];
     }
     void wake(Cycle now) const {
         const unsigned part = kFirstEngine + kVector;
@@ -180,7 +179,8 @@ class Vector {
 
   private:
     struct Task {
-        bool to_out, zero, b_immediate, b_entry, b_parameters, accumulates;
+        bool to_out, zero, b_immediate, accumulates;
+        uint32_t b_entries;  // that are read at b
     };
     struct Result {
         Cycle ready;  // leaves the queue of results in this cycle at the earliest
@@ -232,7 +232,7 @@ class Vector {
         if (wants_b && bank_b != taken && !(wants_a && bank_a == bank_b)) {
             moves = true;
             ++b_index_;
-            if (!task_.b_parameters || ++parameter_ == shared_.core.vector_parameters) pending_b_ = false;
+            if (++parameter_ >= task_.b_entries) pending_b_ = false;
         }
         if (wants_d && bank_d != taken && !(wants_a && bank_a == bank_d) && !(wants_b && bank_b == bank_d)) {
             pending_d_ = false;
@@ -253,14 +253,12 @@ class Vector {
         pending_a_ = !same_a;
         blocked_a_ = writer_of(next.a);
         overwritten_a_ = !task.to_out && next.dst == next.a;
-        pending_b_ = (task.b_entry && !same_b) || (task.b_immediate && begins);
+        pending_b_ = (task.b_entries && !same_b) || (task.b_immediate && begins);
         blocked_b_ = writer_of(next.b);
         overwritten_b_ = !task.to_out && next.dst == next.b;
-        if (task.b_parameters) {
-            for (uint32_t i = 1; i < uint32_t(shared_.core.vector_parameters); ++i) {
-                blocked_b_ = std::max(blocked_b_, writer_of(next.b + i));
-                overwritten_b_ |= !task.to_out && next.dst == next.b + i;
-            }
+        for (uint32_t i = 1; i < task.b_entries; ++i) {
+            blocked_b_ = std::max(blocked_b_, writer_of(next.b + i));
+            overwritten_b_ |= !task.to_out && next.dst == next.b + i;
         }
         pending_d_ = task.accumulates && !identity && !goes_on;
         blocked_d_ = writer_of(next.dst);
@@ -289,7 +287,7 @@ class Vector {
     Nest::Index held_;
     Task task_{};
     uint32_t b_index_ = 0;
-    int64_t parameter_ = 0;
+    uint32_t parameter_ = 0;
     bool pending_a_ = false, pending_b_ = false, pending_d_ = false;
     bool overwritten_a_ = false, overwritten_b_ = false;
     int64_t blocked_a_ = -1, blocked_b_ = -1, blocked_d_ = -1;  // the micro-op to be written first

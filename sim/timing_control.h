@@ -82,8 +82,8 @@ struct Shared {
     unsigned bank_log2 = 0;
     bool finished = false;  // fetch has reached FINISH
     bool trace = false;
-    std::vector<WeftTimingEvent> events;
-    std::vector<WeftTimingActivity> activity;
+    std::vector<WeftEvent> events;
+    std::vector<WeftActivity> activity;
 };
 
 // What a body does in a cycle, towards its control.
@@ -126,7 +126,7 @@ class Control {
         account(now, classify(work, leaves, held, missing, wants_to_send, room, ledger_empty, nothing_comes));
 
         if (retires) {
-            if (shared_.trace) shared_.events.push_back({retiring.started, uint64_t(now + 1), engine_, retiring.number});
+            if (shared_.trace) shared_.events.push_back({engine_, retiring.number, retiring.started, uint64_t(now + 1)});
             ++to_retire_;
         }
         done_ += int(work.retires) - int(retires && !retiring.instant);
@@ -167,7 +167,7 @@ class Control {
         if (now == since_) return;
         counters[kind_] += now - since_;
         if (shared_.trace) {
-            shared_.activity.push_back({uint64_t(since_ + 1), uint64_t(now - since_), engine_, kind_});
+            shared_.activity.push_back({engine_, kind_, uint64_t(since_ + 1), uint64_t(now - since_)});
         }
         since_ = now;
     }

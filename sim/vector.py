@@ -17,14 +17,12 @@ BLOCK = 1024
 
 Int64 = npt.NDArray[np.int64]
 
-_ACCUMULATE: dict[VectorOp, tuple[np.ufunc, int]] = {
-    VectorOp.MAC: (np.add, 0),
-    VectorOp.SUM: (np.add, 0),
-    VectorOp.MIN_ACCUMULATE: (np.minimum, 2**31 - 1),
-    VectorOp.MAX_ACCUMULATE: (np.maximum, -(2**31)),
+_ACCUMULATE: dict[VectorOp, np.ufunc] = {
+    VectorOp.MAC: np.add,
+    VectorOp.SUM: np.add,
+    VectorOp.MIN_ACCUMULATE: np.minimum,
+    VectorOp.MAX_ACCUMULATE: np.maximum,
 }
-OPS_WITHOUT_B = (VectorOp.SUM, VectorOp.MIN_ACCUMULATE, VectorOp.MAX_ACCUMULATE)
-"""Operations that ignore the field ``b``."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +36,8 @@ class VectorAccess:
 def run_vector(memories: Memories, nest: LoopNest, instruction: Vector) -> tuple[VectorAccess, int | None]:
     """Execute all micro-ops; returns what they touched and, when one is out of range, its place (it has no effect)."""
     config = memories.config
-    dst_depth = config.out_depth if instruction.to_out else config.acc_depth
-    entries_of_b = _entries_of_b(instruction)
+    dst_depth = config.depth(instruction.target)
+    b_entries = instruction.b_entries
     reads: list[Indices] = []
     writes: list[Indices] = []
     bad: int | None = None
@@ -47,13 +45,13 @@ def run_vector(memories: Memories, nest: LoopNest, instruction: Vector) -> tuple
         d, a, b, first = nest.part(begin, min(begin + BLOCK, nest.count))
         d, a, b = d + instruction.dst, a + instruction.a, b + instruction.b
         outside = (d >= dst_depth) | (a >= config.acc_depth)
-        if entries_of_b:
-            outside |= (b < 0) | (b + entries_of_b > config.acc_depth)
+        if b_entries:
+            outside |= (b < 0) | (b + b_entries > config.acc_depth)
         count = len(d)
         if outside.any():
             count = int(np.argmax(outside))
             bad = begin + count
-        sources = np.stack([a, *(b + i for i in range(entries_of_b))], axis=1)[:count]
+        sources = np.stack([a, *(b + i for i in range(b_entries))], axis=1)[:count]
         start = 0
         while start < count:
             stop = count if instruction.to_out else start + _independent(d[start:count], sources[start:])
@@ -65,13 +63,6 @@ def run_vector(memories: Memories, nest: LoopNest, instruction: Vector) -> tuple
         if bad is not None:
             break
     return VectorAccess(np.concatenate(reads), np.concatenate(writes)), bad
-
-
-def _entries_of_b(instruction: Vector) -> int:
-    """Consecutive accumulator entries that operand ``b`` reads."""
-    if instruction.b_immediate or instruction.op in OPS_WITHOUT_B:
-        return 0
-    return 3 if instruction.op is VectorOp.REQUANTISE else 1
 
 
 def _independent(written: Indices, sources: Indices) -> int:
@@ -91,14 +82,14 @@ def _run_part(
     right: Int64 | int
     if instruction.b_immediate:
         right = instruction.b
-    elif instruction.op is VectorOp.REQUANTISE or instruction.op in OPS_WITHOUT_B:
-        right = 0
-    else:
+    elif instruction.b_entries == 1:
         right = acc[b].astype(np.int64)
-    if instruction.op.accumulates:
+    else:
+        right = 0
+    if instruction.op.identity is not None:
         term = left * _signed25(right) if instruction.op is VectorOp.MAC else left
-        operation, identity = _ACCUMULATE[instruction.op]
-        accumulate(acc, dst, wrap32(term), first if instruction.zero else None, operation, identity)
+        start = first if instruction.zero else None
+        accumulate(acc, dst, wrap32(term), start, _ACCUMULATE[instruction.op], instruction.op.identity)
         return
     if instruction.op is VectorOp.REQUANTISE:
         result = requantise(instruction, acc[a], acc[b], acc[b + 1], acc[b + 2])

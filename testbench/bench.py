@@ -12,6 +12,7 @@ import inspect
 import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from functools import reduce
 from random import Random
 from typing import Any
 
@@ -22,14 +23,18 @@ from cocotb.handle import Immediate
 from cocotb.triggers import ClockCycles, First, RisingEdge
 from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster
 
+from ..hw import memories
+from ..hw.assembly import format_instruction
 from ..hw.axi import Response
 from ..hw.config import CoreConfig
-from ..hw.isa import Fault, Instruction, encode_unchecked, format_instruction
+from ..hw.core import memory_paths
+from ..hw.isa import Fault, Instruction, encode_unchecked
+from ..hw.memories import SCRATCHPADS
 from ..hw.registers import Control, Register, Status
 from ..sim.dram import BusErrors
 from ..sim.fsim import FunctionalSimulator
 from ..sim.result import FaultRecord, RunResult
-from ..sim.state import SCRATCHPADS, Int8, Int32
+from ..sim.state import Int8, Int32
 from .memory import Memory, Timing
 from .observe import Observer
 from .runner import SETTINGS, Settings
@@ -104,7 +109,7 @@ class Bench:
                 name, generator.integers(limits.min, limits.max, array.shape, array.dtype, endpoint=True)
             )
 
-    def read_scratchpad(self, name: str) -> Int8 | Int32:
+    def read_scratchpad(self, name: memories.Memory) -> Int8 | Int32:
         """Content of ``inp``, ``wgt``, ``acc`` or ``out`` in the RTL: ``(depth, elements)``."""
         like = self.reference.read_scratchpad(name)
         size = like.shape[1] * like.itemsize
@@ -112,7 +117,7 @@ class Bench:
         like[...] = np.frombuffer(raw, like.dtype).reshape(like.shape)
         return like
 
-    def write_scratchpad(self, name: str, values: Int8 | Int32) -> None:
+    def write_scratchpad(self, name: memories.Memory, values: Int8 | Int32) -> None:
         """Replace a scratchpad's content in the RTL."""
         for entry, row in zip(self._scratchpads[name], values, strict=True):
             entry.set(Immediate(int.from_bytes(row.tobytes(), "little")))
@@ -251,10 +256,10 @@ class Bench:
 
     def compare(self, program: Sequence[Instruction | int]) -> None:
         """Assert that the RTL's memories are those of the reference."""
-        for name in ("dram", *SCRATCHPADS):
+        for name in memories.Memory:
             actual, expected = (
                 (self.dram, self.reference.dram)
-                if name == "dram"
+                if name is memories.Memory.DRAM
                 else (self.read_scratchpad(name), self.reference.read_scratchpad(name))
             )
             wrong = np.argwhere(actual != expected)
@@ -327,11 +332,8 @@ def core_test(**options: Any) -> Callable[[Callable[[Bench], Awaitable[None]]], 
     return decorate
 
 
-def _entries(dut: Any, config: CoreConfig, name: str) -> list[Any]:
+def _entries(dut: Any, config: CoreConfig, name: memories.Memory) -> list[Any]:
     """Handles of a scratchpad's entries."""
-    if name != "acc":
-        memories = [getattr(dut, name).memory]
-    else:
-        memories = [getattr(dut.acc, f"bank_{bank}").memory for bank in range(config.acc_banks)]
-    depth = int(getattr(config, f"{name}_depth")) // len(memories)
-    return [memory[index] for memory in memories for index in range(depth)]
+    banks = [reduce(getattr, path, dut) for path in memory_paths(config, name)]
+    depth = config.depth(name) // len(banks)
+    return [memory[index] for memory in banks for index in range(depth)]

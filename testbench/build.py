@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ..hw.config import CoreConfig
+from ..hw.core import SCRATCHPAD_CELLS
 from ..hw.verilog import TOP, emit_verilog
 from ..sim.build import (
     Progress,
@@ -32,7 +33,7 @@ from .errors import BenchError
 
 VISIBLE = (
     (TOP, ("clk", "rst", "interrupt", "m_axi_*", "s_axil_*", "trace_*")),
-    *((f"{TOP}.{name}", ("memory",)) for name in ("inp", "wgt", "out", "acc.bank_*")),
+    *((f"{TOP}.{name}", ("memory",)) for name in SCRATCHPAD_CELLS),
     (f"{TOP}.*_queue", ("empty", "input__ready")),
     (f"{TOP}.tokens*", ("*_to_*",)),
     (f"{TOP}.*.buffer", ("room",)),

@@ -13,6 +13,7 @@ from ..hw.isa import (
     ENGINE_NAMES,
     FETCH,
     LEGAL_SCRATCHPADS,
+    MEMORY_USERS,
     Engine,
     Fault,
     Finish,
@@ -25,6 +26,7 @@ from ..hw.isa import (
     Vector,
     VectorOp,
 )
+from ..hw.memories import SCRATCHPADS, Memory
 from ..sim.dma import transfer_of
 from ..sim.fuzz import level_of, touched
 from ..sim.loops import LoopLevel, LoopNest
@@ -51,10 +53,11 @@ FAULTING: dict[Fault, tuple[int, ...]] = {
 }
 """Who can find which fault. A cause that is not here is found by fetch."""
 
-PORTS = (
-    *(("inp", "written", "load"), ("wgt", "written", "loadw"), ("acc", "written", "load"), ("acc", "written", "loadw")),
-    *(("inp", "read", "gemm"), ("wgt", "read", "gemm"), ("acc", "written", "gemm")),
-    *(("acc", "read", "vector"), ("acc", "written", "vector"), ("out", "written", "vector"), ("out", "read", "store")),
+PORTS = tuple(
+    (memory, what, engine)
+    for memory in SCRATCHPADS
+    for what, engines in (("written", MEMORY_USERS[memory].writers), ("read", MEMORY_USERS[memory].readers))
+    for engine in engines
 )
 """Which engine reads and writes which scratchpad."""
 
@@ -82,7 +85,9 @@ def core_points(config: CoreConfig) -> Points:
             for what in ("full", "empty again")
         ],
         "ends of scratchpads": [
-            f"{memory} {what} by {engine}: {end}" for memory, what, engine in PORTS for end in ("first", "last")
+            f"{memory} {what} by {ENGINE_NAMES[engine]}: {end}"
+            for memory, what, engine in PORTS
+            for end in ("first", "last")
         ],
         "operand x distance": [
             f"{operand}: {distance}{' or more' if distance == DISTANCES[-1] else ''}"
@@ -116,7 +121,7 @@ def fault_point(cause: Fault, engine: int) -> str:
 
 
 def stall_name(kind: int) -> str:
-    """Of an engine's class in the cycle before a start."""
+    """The entry of :data:`STALLS` for the class that an engine reported in the cycle before a start."""
     name: str = CycleClass(kind).name
     if name.startswith("TOKEN"):
         return "token"
@@ -198,8 +203,8 @@ def scratchpad_ends(config: CoreConfig, program: Sequence[Instruction]) -> list[
             [
                 f"{memory} {what} by {engine}: {end}"
                 for memory, what, owner in PORTS
-                if owner == engine
-                for end, index in (("first", 0), ("last", int(getattr(config, f"{memory}_depth")) - 1))
+                if owner is instruction.engine
+                for end, index in (("first", 0), ("last", config.depth(memory) - 1))
                 if index in entries[memory][what == "written"]
             ]
         )
@@ -272,9 +277,9 @@ def order_relations(config: CoreConfig, program: Sequence[Instruction]) -> list[
                     begins = (transfer.memory, transfer.index)
                     ends = (transfer.memory, transfer.index + transfer.entries - 1)
             case Gemm():
-                begins, ends = ("acc", dst[0]), ("acc", dst[-1])
+                begins, ends = (Memory.ACC, dst[0]), (Memory.ACC, dst[-1])
             case Vector():
-                begins, ends = ("acc", a[0]), ("out" if instruction.to_out else "acc", dst[-1])
+                begins, ends = (Memory.ACC, a[0]), (instruction.target, dst[-1])
         before = ended.get(instruction.engine)
         if begins is not None and before is not None and before[0] == begins[0]:
             distance = abs(begins[1] - before[1])

@@ -33,7 +33,7 @@ from . import (
     reduce,
 )
 from .build import contract, nn
-from .elementwise import elementwise, formula
+from .elementwise_entry import elementwise, formula
 from .samples import sample_of
 from .type_rules import broadcasting, require, require_dtype
 

@@ -13,7 +13,7 @@ from ..graph.ir import Array, Attrs, Call, Expr, TensorType
 from ..graph.registry import Accuracy, call, register
 from ..tensor import ir as tir
 from ..tensor.view import Builder, NotLoweredError, View
-from .elementwise import FLOAT_ONLY, INTEGER_ONLY, SIGNED, Formula, elementwise, formula, function, zero
+from .elementwise_entry import FLOAT_ONLY, INTEGER_ONLY, SIGNED, Formula, elementwise, formula, function, zero
 from .functions import bitwise_not
 from .meanings import Meaning
 from .reasons import INTEGER_HAS_NO_GRADIENT, NO_GRADIENT_YET, NOT_DIFFERENTIABLE

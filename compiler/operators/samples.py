@@ -1,7 +1,6 @@
 """Samples: a call of every operator, for any element type that it takes. The manual, tests and fuzzing use them.
 
-The functions below build them in entries. Operators on packed tensors have none: their operands depend on the shape of
-an array.
+Entries build them with the functions below.
 """
 
 from __future__ import annotations

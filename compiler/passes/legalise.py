@@ -270,10 +270,13 @@ class _Legaliser:
             return x if isinstance(x, Refusal) else y
         if a.shape != b.shape:
             return Refusal(f"{name} broadcasts a computed tensor")
-        if op in ("nn.add", "nn.subtract"):
-            return _sum(x, y, -1.0 if op == "nn.subtract" else 1.0, name)
-        if op == "nn.multiply" and isinstance(x, Integers) and isinstance(y, Integers):
-            return _elementwise_product(x, y, node)
+        match op:
+            case "nn.add":
+                return _sum(x, y, 1.0, name)
+            case "nn.subtract":
+                return _sum(x, y, -1.0, name)
+            case "nn.multiply" if isinstance(x, Integers) and isinstance(y, Integers):
+                return _elementwise_product(x, y, node)
         return Refusal(f"{name} of computed tensors has no integer form here")
 
     def _with_constant(self, x: Described, op: str, constant: Expr, name: str) -> Described:

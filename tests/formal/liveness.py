@@ -193,7 +193,7 @@ def load_writer() -> Harness:
     """What is left of a LOAD falls in every cycle with a free port and, for data, a word; each LOAD retires once."""
     harness = Harness()
     m = harness.m
-    unit = LoadWriter(NARROW, LoadTargets.of(NARROW, Engine.LOAD))
+    unit = LoadWriter(NARROW, LoadTargets.of(Engine.LOAD))
     inside = harness.add("writer", unit)
     running, take, row = (inside["fsm_state"] == state for state in range(3))  # in the order of their first use
     load = data.View(write_layout(NARROW), inside["load"])
@@ -207,7 +207,7 @@ def load_writer() -> Harness:
 
     to_come = Signal(len(load.top) + 2)
     harness.assume(~unit.loads.valid | sensible(unit.loads.payload))
-    kinds = LoadTargets.of(NARROW, Engine.LOAD).kinds(NARROW)
+    kinds = LoadTargets.of(Engine.LOAD).kinds(NARROW)
     last_part = Array(max(1, kind.entry_bytes // NARROW.bus_bytes) - 1 for kind in kinds)[load.kind]
     m.d.comb += to_come.eq(load.top + load.rows + load.bottom)
     parts_left = Signal(4)

@@ -15,6 +15,8 @@ from weft.hw.axi import ReadClient
 from weft.hw.config import CoreConfig
 from weft.hw.isa import Engine, Fault, Instruction, Load, Store, encode_unchecked
 from weft.hw.load import LoadEngine
+from weft.hw.load_writer import LoadTargets
+from weft.hw.memories import SCRATCHPADS, Memory
 from weft.hw.read_dma import ReadMaster
 from weft.hw.store import StoreEngine
 from weft.hw.write_dma import WriteMaster
@@ -44,7 +46,7 @@ def random_memories(config: CoreConfig, seed: int) -> Memories:
     """Scratchpads full of random bits."""
     random = np.random.default_rng(seed)
     memories = Memories(config)
-    for name in ("inp", "wgt", "acc", "out"):
+    for name in SCRATCHPADS:
         array = memories.array(name)
         limits = np.iinfo(array.dtype)
         array[...] = random.integers(limits.min, limits.max, array.shape, array.dtype, endpoint=True)
@@ -129,7 +131,7 @@ class DmaBench:
                 if arrived is not None:
                     ctx.set(self.engine.out.data, int.from_bytes(observed.memories.out[arrived].tobytes(), "little"))
                 in_flight.append(index if enable else None)
-        ports = {"own": ("inp" if self.kind is Engine.LOAD else "wgt"), "acc": "acc"}
+        ports = {"own": LoadTargets.of(self.kind).own, "acc": Memory.ACC}
         cycle = 0
         while True:
             ctx.set(self.engine.own.ready, 1)

@@ -16,6 +16,7 @@ from weft.hw.acc_memory import AccMemory
 from weft.hw.config import LOOP_LEVELS, CoreConfig
 from weft.hw.gemm import GemmEngine
 from weft.hw.isa import Fault, Gemm, Instruction, Loop, Vector, encode_unchecked
+from weft.hw.memories import SCRATCHPADS, Memory
 from weft.hw.scratchpad import Scratchpad
 from weft.hw.vector import VectorEngine
 from weft.sim.gemm import run_gemm
@@ -47,7 +48,7 @@ def random_memories(config: CoreConfig, seed: int) -> Memories:
     """Scratchpads full of random bits."""
     random = np.random.default_rng(seed)
     memories = Memories(config)
-    for name in ("inp", "wgt", "acc", "out"):
+    for name in SCRATCHPADS:
         array = memories.array(name)
         limits = np.iinfo(array.dtype)
         array[...] = random.integers(limits.min, limits.max, array.shape, array.dtype, endpoint=True)
@@ -56,7 +57,7 @@ def random_memories(config: CoreConfig, seed: int) -> Memories:
 
 def copy_memories(memories: Memories) -> Memories:
     copy = Memories(memories.config)
-    for name in ("inp", "wgt", "acc", "out"):
+    for name in SCRATCHPADS:
         copy.array(name)[...] = memories.array(name)
     return copy
 
@@ -96,18 +97,18 @@ class Bench:
         m = Module()
         m.submodules.engine = engine
         m.submodules.acc = acc
-        self.pads: dict[str, Scratchpad] = {}
+        self.pads: dict[Memory, Scratchpad] = {}
         if isinstance(engine, GemmEngine):
-            for name in ("inp", "wgt"):
-                bits = 8 * getattr(config, f"{name}_bytes")
-                pad = Scratchpad(getattr(config, f"{name}_depth"), bits, bits)
+            for name in (Memory.INP, Memory.WGT):
+                bits = 8 * config.entry_bytes(name)
+                pad = Scratchpad(config.depth(name), bits, bits)
                 m.submodules[name] = self.pads[name] = pad
                 wiring.connect(m, getattr(engine, f"read_{name}"), pad.read)
             wiring.connect(m, engine.read_acc, acc.gemm_read)
             wiring.connect(m, engine.write_acc, acc.gemm_write)
         else:
             bits = 8 * config.out_bytes
-            m.submodules.out = self.pads["out"] = pad = Scratchpad(config.out_depth, bits, bits)
+            m.submodules.out = self.pads[Memory.OUT] = pad = Scratchpad(config.out_depth, bits, bits)
             wiring.connect(m, engine.write_out, pad.write)
             for name in ("a", "b", "d"):
                 wiring.connect(m, getattr(engine, f"read_{name}"), getattr(acc, f"vector_{name}"))
@@ -145,7 +146,7 @@ class Bench:
 
     def _banks(self, name: str) -> list[tuple[Any, slice]]:
         """Simulated memories behind a scratchpad, with the entries each one holds."""
-        if name != "acc":
+        if name is not Memory.ACC:
             return [(self.pads[name].memory.data, slice(None))] if name in self.pads else []
         size = self.config.acc_depth // self.config.acc_banks
         return [
@@ -156,7 +157,7 @@ class Bench:
         program, seed, disturb, stop_at, cycles_limit = self.job
         observed, engine, config = self.observed, self.engine, self.config
         random = np.random.default_rng(seed)
-        for name in ("inp", "wgt", "acc", "out"):
+        for name in SCRATCHPADS:
             for memory, entries in self._banks(name):
                 for index, entry in enumerate(observed.memories.array(name)[entries]):
                     ctx.set(memory[index], int.from_bytes(entry.tobytes(), "little"))
@@ -190,7 +191,7 @@ class Bench:
         else:
             raise AssertionError(f"the engine is not idle after {cycles_limit} cycles: {observed}")
         observed.cycles = cycle
-        for name in ("acc", "out"):
+        for name in (Memory.ACC, Memory.OUT):
             array = observed.memories.array(name)
             for memory, entries in self._banks(name):
                 part = array[entries]
@@ -249,6 +250,6 @@ def check(
 
 
 def assert_same(observed: Memories, expected: Memories) -> None:
-    for name in ("acc", "out"):
+    for name in (Memory.ACC, Memory.OUT):
         actual: npt.NDArray[Any] = observed.array(name)
         np.testing.assert_array_equal(actual, expected.array(name), err_msg=f"scratchpad {name}")

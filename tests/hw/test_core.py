@@ -8,8 +8,10 @@ from functools import cache
 import numpy as np
 import pytest
 from weft.hw.config import TINY
+from weft.hw.core import SCRATCHPAD_PORTS
 from weft.hw.interfaces import CycleClass
 from weft.hw.isa import (
+    MEMORY_USERS,
     Engine,
     Fault,
     Finish,
@@ -26,6 +28,7 @@ from weft.hw.isa import (
     encode,
     encode_unchecked,
 )
+from weft.hw.memories import SCRATCHPADS
 from weft.hw.registers import Control, Register, Status
 from weft.sim.dram import DramModel
 from weft.sim.result import FaultRecord
@@ -119,6 +122,12 @@ def stuck() -> list[Instruction]:
         moves.append(Load(scratchpad=Scratchpad.INP, index=0, offset=0, rows=16, columns=32, stride=40))
         moves.append(Store(index=0, offset=0xC000 // TINY.granule_bytes, rows=4, columns=30, stride=33))
     return [*moves, Sync(engine=Engine.LOAD, wait=TO_STORE), Finish()]
+
+
+def test_the_scratchpads_are_wired_to_the_engines_that_use_them() -> None:
+    wired = {(memory, engine) for engine, _, memory, _ in SCRATCHPAD_PORTS}
+    users = {memory: MEMORY_USERS[memory] for memory in SCRATCHPADS}
+    assert wired == {(memory, engine) for memory, of in users.items() for engine in (*of.writers, *of.readers)}
 
 
 def test_program_runs_and_every_cycle_is_in_one_class(simulator: RtlSimulator) -> None:

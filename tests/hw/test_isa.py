@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from weft.hw import isa
+from weft.hw.assembly import format_instruction, parse_instruction
 from weft.hw.config import PYNQ, TINY, WIDE, CoreConfig
 from weft.hw.errors import InstructionError
 from weft.hw.isa import Engine, Opcode, Scratchpad, VectorOp
+from weft.hw.memories import SCRATCHPADS, Memory
+
+PAGE = Path(__file__).parents[2] / "docs" / "isa.md"
 
 CONFIGS = [TINY, PYNQ, WIDE, replace(PYNQ, inp_depth=65536), replace(PYNQ, batch=2, block_in=8, bus_bits=512)]
 
@@ -59,7 +64,7 @@ def test_an_encoded_instruction_decodes_to_itself(case: tuple[CoreConfig, isa.In
 @given(configs_and_instructions)
 def test_assembly_text_reads_back(case: tuple[CoreConfig, isa.Instruction]) -> None:
     _, instruction = case
-    assert isa.parse_instruction(isa.format_instruction(instruction)) == instruction
+    assert parse_instruction(format_instruction(instruction)) == instruction
 
 
 @given(configs_and_instructions)
@@ -141,7 +146,7 @@ def test_one_two_or_three_flipped_bits_are_seen(case: tuple[CoreConfig, isa.Inst
 )
 def test_assembly_errors_show_the_word(text: str, message: str) -> None:
     with pytest.raises(InstructionError, match=message):
-        isa.parse_instruction(text)
+        parse_instruction(text)
 
 
 def test_disassembly_names_the_instruction_that_is_broken() -> None:
@@ -149,3 +154,17 @@ def test_disassembly_names_the_instruction_that_is_broken() -> None:
     program[16:] = 0
     with pytest.raises(InstructionError, match="instruction 1: no instruction has opcode 0"):
         isa.disassemble(PYNQ, program)
+
+
+def test_a_bit_of_the_number_tells_which_vector_operations_accumulate() -> None:
+    assert [op for op in VectorOp if op >> isa.ACCUMULATES_BIT & 1] == [op for op in VectorOp if op.accumulates]
+
+
+def test_docs_name_the_users_of_every_scratchpad() -> None:
+    rows = [line.split("|") for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    documented = {row[1].strip(" `"): (row[3].strip(), row[4].strip()) for row in rows if len(row) == 6}
+    for memory in SCRATCHPADS:
+        users = isa.MEMORY_USERS[memory]
+        readers = sorted({*users.readers, *([Engine.GEMM] if memory is Memory.ACC else [])})
+        names = (", ".join(isa.ENGINE_NAMES[engine] for engine in engines) for engines in (users.writers, readers))
+        assert documented[memory] == tuple(names)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.hw.config import STRIDE_BITS, CoreConfig
 from weft.hw.isa import LEGAL_SCRATCHPADS, Engine, Fault, Instruction, Load, Scratchpad, Sync
+from weft.hw.memories import Memory
 from weft.sim.dma import transfer_of, transfer_problem
 
 from .axi_memory import AxiMemory, random_bytes
@@ -93,7 +94,7 @@ def test_loads_do_what_the_instruction_says(number: int, engine: Engine, data: s
     assert observed.fault is None
     assert observed.retired == list(range(len(program)))
     assert observed.sent == [instruction.send for instruction in program if instruction.send]
-    for name in ("inp", "wgt", "acc"):
+    for name in (Memory.INP, Memory.WGT, Memory.ACC):
         np.testing.assert_array_equal(observed.memories.array(name), expected.array(name), err_msg=name)
 
 

@@ -122,7 +122,7 @@ MUTANTS = (
     ),
     Mutant(
         "wait-for-the-highest", "engine", "counter class",
-        "for engine, token_class in reversed(TOKEN_CLASSES)", "for engine, token_class in TOKEN_CLASSES",
+        "for engine in reversed(Engine):  # the last", "for engine in Engine:  # the last",
     ),
     Mutant(
         "idle-with-an-instruction", "engine", "state machine",
@@ -257,17 +257,17 @@ MUTANTS = (
     Mutant("read-after-stop", "read_dma", "stop ignored", "wanted & ~self.stop & (", "wanted & ("),
     # Registers
     Mutant(
-        "class-counter-address", "registers", "register offset",
+        "class-counter-address", "register_file", "register offset",
         "self.class_number.eq(offset[3:7])", "self.class_number.eq(offset[2:6])",
     ),
-    Mutant("register-strobe", "registers", "byte strobe", "Mux(strobe[byte], ", "Mux(strobe[0], "),
+    Mutant("register-strobe", "register_file", "byte strobe", "Mux(strobe[byte], ", "Mux(strobe[0], "),
     Mutant(
-        "class-counters-keep", "registers", "reset misses a register",
+        "class-counters-keep", "register_file", "reset misses a register",
         "write.en.eq(self.count | self.clear)", "write.en.eq(self.count)",
     ),
     Mutant(
-        "register-locked-too-late", "registers", "lock",
-        "with m.Case(register >> 2), m.If(~self.locked):", "with m.Case(register >> 2), m.If(1):",
+        "register-locked-too-late", "register_file", "lock",
+        "with m.If(~self.locked):", "with m.If(1):",
     ),
     # Scratchpad
     Mutant(
@@ -305,15 +305,18 @@ MUTANTS = (
         "plan-window-exclusive", "transfer_plan", "window limit",
         "end > self.window_size", "end >= self.window_size",
     ),
-    Mutant("plan-index-inclusive", "transfer_plan", "bound", "index_end > depth", "index_end > depth + 1"),
+    Mutant(
+        "plan-index-inclusive", "transfer_plan", "bound",
+        "by_kind(kind.depth for kind", "by_kind(kind.depth + 1 for kind",
+    ),
     Mutant(
         "plan-span-one-row-more", "transfer_plan", "off by one",
         "factor_a.eq(request.rows - 1)", "factor_a.eq(request.rows)",
     ),
     Mutant(
         "plan-cause-order", "transfer_plan", "fault cause",
-        "Mux(bad_index, Fault.INDEX, Mux(misaligned, Fault.ALIGNMENT, Fault.WINDOW))",
-        "Mux(misaligned, Fault.ALIGNMENT, Mux(bad_index, Fault.INDEX, Fault.WINDOW))",
+        "Mux(work.bad_index, Fault.INDEX, Mux(work.misaligned, Fault.ALIGNMENT, Fault.WINDOW))",
+        "Mux(work.misaligned, Fault.ALIGNMENT, Mux(work.bad_index, Fault.INDEX, Fault.WINDOW))",
     ),
     # Vector
     Mutant(
@@ -362,7 +365,7 @@ MUTANTS = (
     ),
     Mutant(
         "vector-max-from-int8", "vector_lanes", "max pooling initial value",
-        "Const(-(2**31), signed(32))", "Const(-(2**7), signed(32))",
+        "Const(op.identity, signed(32))", "Const(op.identity >> 24, signed(32))",
     ),
     Mutant(
         "vector-results-overflow", "vector_results", "queue depth",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hypothesis import strategies as st
+from weft.hw.assembly import parse_instruction
 from weft.hw.config import CoreConfig
-from weft.hw.isa import Instruction, assemble, parse_instruction
+from weft.hw.isa import Instruction, assemble
 from weft.sim.fsim import FunctionalSimulator
 from weft.sim.fuzz import Case, random_case
 from weft.sim.result import RunResult

@@ -25,6 +25,7 @@ from weft.hw.isa import (
     encode_unchecked,
     seal,
 )
+from weft.hw.memories import Memory
 from weft.sim.dram import BusErrors, DramModel
 from weft.sim.errors import SimulationError
 from weft.sim.fsim import FunctionalSimulator
@@ -338,15 +339,15 @@ def test_every_cause_is_provoked():
 @pytest.mark.parametrize("kind", ["fsim", "rtl"])
 def test_micro_ops_before_the_fault_have_taken_effect(kind, tiny_rtl, tiny_fsim):
     simulator = tiny_fsim if kind == "fsim" else tiny_rtl
-    simulator.write_scratchpad("acc", np.full((256, 4), 5, np.int32))
-    simulator.write_scratchpad("inp", np.full((512, 4), 2, np.int8))
-    simulator.write_scratchpad("wgt", np.full((256, 16), 3, np.int8))
+    simulator.write_scratchpad(Memory.ACC, np.full((256, 4), 5, np.int32))
+    simulator.write_scratchpad(Memory.INP, np.full((512, 4), 2, np.int8))
+    simulator.write_scratchpad(Memory.WGT, np.full((256, 16), 3, np.int8))
     program = ["loop gemm level=0 extent=9 dst_stride=1", "gemm gemm levels=1 dst=250 src=0 wgt=0", FINISH]
     fault = run_words(simulator, program)
     assert fault == FaultRecord(Fault.INDEX, Engine.GEMM, 1)
     expected = np.full((256, 4), 5)
     expected[250:] = 5 + 4 * 6
-    np.testing.assert_array_equal(simulator.read_scratchpad("acc"), expected)
+    np.testing.assert_array_equal(simulator.read_scratchpad(Memory.ACC), expected)
 
 
 def test_a_core_that_hangs_is_reset_and_goes_on(tiny_rtl):

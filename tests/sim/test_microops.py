@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.hw.config import TINY, CoreConfig
 from weft.hw.isa import Gemm, Vector, VectorOp, body_problem
+from weft.hw.memories import SCRATCHPADS
 from weft.sim.gemm import run_gemm
 from weft.sim.loops import LoopLevel, LoopNest
 from weft.sim.state import Memories
@@ -37,7 +38,7 @@ def filled(config: CoreConfig, seed: int) -> Memories:
 
 
 def assert_equal(actual: Memories, expected: Memories) -> None:
-    for name in ("inp", "wgt", "acc", "out"):
+    for name in SCRATCHPADS:
         np.testing.assert_array_equal(actual.array(name), expected.array(name), err_msg=name)
 
 

@@ -7,6 +7,7 @@ import pytest
 from weft.hw.config import TINY
 from weft.hw.interfaces import CycleClass
 from weft.hw.isa import Engine
+from weft.hw.memories import SCRATCHPADS, Memory
 from weft.hw.registers import MAGIC, Register
 from weft.sim.dram import DramModel
 from weft.sim.errors import SimulationError
@@ -38,7 +39,7 @@ def copied(core: RtlSimulator, start: int = 0) -> bool:
 
 def test_scratchpads_of_a_new_core_are_zero_and_can_be_written():
     core = RtlSimulator(TINY, 4096)
-    for name in ("inp", "wgt", "acc", "out"):
+    for name in SCRATCHPADS:
         content = core.read_scratchpad(name)
         assert not content.any()
         content[...] = np.arange(content.size).reshape(content.shape)
@@ -127,7 +128,7 @@ def test_window_must_start_at_a_page(core):
 def test_two_cores_do_not_share_state(core):
     other = RtlSimulator(TINY, MEMORY_BYTES)
     run_text(core, COPY)
-    assert not other.read_scratchpad("out").any()
+    assert not other.read_scratchpad(Memory.OUT).any()
 
 
 def test_dram_settings_are_checked():

@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from ....hw.assembly import format_instruction
 from ....hw.config import LOOP_LEVELS, CoreConfig
 from ....hw.errors import InstructionError
 from ....hw.isa import (
@@ -23,14 +24,12 @@ from ....hw.isa import (
     Instruction,
     Load,
     Loop,
-    Scratchpad,
     Store,
     Vector,
-    VectorOp,
     disassemble,
-    format_instruction,
     mask_engines,
 )
+from ....hw.memories import SCRATCHPADS, Memory
 from ..errors import ProgramError
 
 Clock = npt.NDArray[np.int64]
@@ -59,7 +58,7 @@ class _EngineState:
 class _Memory:
     """Who wrote and read each unit last, per engine, as numbers of that engine (0: nobody) and of the program."""
 
-    def __init__(self, name: str, size: int) -> None:
+    def __init__(self, name: Memory, size: int) -> None:
         self.name = name
         self.size = size
         self.last: dict[tuple[int, bool], npt.NDArray[np.int32]] = {}
@@ -88,8 +87,8 @@ class _Checker:
         self.constant_stops = np.array([area.stop // granule for area in constants], np.int64)
         self.engines = [_EngineState() for _ in Engine]
         self.tokens: dict[tuple[int, int], deque[Clock]] = {}
-        self.memories = {name: _Memory(name, getattr(config, f"{name}_depth")) for name in ("inp", "wgt", "acc", "out")}
-        self.memories["dram"] = _Memory("dram", self.window_units)
+        self.memories = {memory: _Memory(memory, config.depth(memory)) for memory in SCRATCHPADS}
+        self.memories[Memory.DRAM] = _Memory(Memory.DRAM, self.window_units)
         self.number_of: list[list[int]] = [[-1] for _ in Engine]  # engine -> its n-th instruction -> program number
         self.levels = {engine: [(1, 0, 0, 0)] * LOOP_LEVELS for engine in (Engine.GEMM, Engine.VECTOR)}
 
@@ -174,37 +173,28 @@ class _Checker:
                 self.levels[instruction.engine][instruction.level] = (instruction.extent, *strides)
             case Gemm():
                 levels = self.levels[Engine.GEMM][: instruction.levels]
-                self.touch(number, "inp", instruction.src, _shape(levels, 2), write=False)
-                self.touch(number, "wgt", instruction.wgt, _shape(levels, 3), write=False)
-                self.touch(number, "acc", instruction.dst, _shape(levels, 1), write=True)
+                self.touch(number, Memory.INP, instruction.src, _shape(levels, 2), write=False)
+                self.touch(number, Memory.WGT, instruction.wgt, _shape(levels, 3), write=False)
+                self.touch(number, Memory.ACC, instruction.dst, _shape(levels, 1), write=True)
             case Vector():
                 levels = self.levels[Engine.VECTOR][: instruction.levels]
-                self.touch(number, "acc", instruction.a, _shape(levels, 2), write=False)
-                if instruction.op is VectorOp.REQUANTISE:
-                    self.touch(number, "acc", instruction.b, (*_shape(levels, 3), (3, 1)), write=False)
-                elif not instruction.b_immediate and instruction.op <= VectorOp.MAC:
-                    self.touch(number, "acc", instruction.b, _shape(levels, 3), write=False)
-                target = "out" if instruction.to_out else "acc"
-                self.touch(number, target, instruction.dst, _shape(levels, 1), write=True)
+                self.touch(number, Memory.ACC, instruction.a, _shape(levels, 2), write=False)
+                if instruction.b_entries:
+                    shape = (*_shape(levels, 3), (instruction.b_entries, 1))
+                    self.touch(number, Memory.ACC, instruction.b, shape, write=False)
+                self.touch(number, instruction.target, instruction.dst, _shape(levels, 1), write=True)
             case Load():
                 self.load(number, instruction)
             case Store():
                 count = instruction.rows * instruction.columns
-                self.touch(number, "out", instruction.index, ((count, 1),), write=False)
+                self.touch(number, Memory.OUT, instruction.index, ((count, 1),), write=False)
                 self.dram(number, instruction, self.config.out_bytes, write=True)
 
     def load(self, number: int, load: Load) -> None:
-        config = self.config
         rows = load.pad_top + load.rows + load.pad_bottom
         count = rows * (load.pad_left + load.columns + load.pad_right)
-        memory, entry_bytes = {
-            Scratchpad.INP: ("inp", config.inp_bytes),
-            Scratchpad.WGT: ("wgt", config.wgt_bytes),
-            Scratchpad.ACC: ("acc", config.acc_bytes),
-            Scratchpad.ACC8: ("acc", config.out_bytes),
-        }[load.scratchpad]
-        self.touch(number, memory, load.index, ((count, 1),), write=True)
-        self.dram(number, load, entry_bytes, write=False)
+        self.touch(number, load.scratchpad.memory, load.index, ((count, 1),), write=True)
+        self.dram(number, load, load.scratchpad.dram_bytes(self.config), write=False)
 
     def dram(self, number: int, transfer: Load | Store, entry_bytes: int, *, write: bool) -> None:
         if not transfer.rows or not transfer.columns:
@@ -226,9 +216,9 @@ class _Checker:
             if inside.any():
                 return
         shape = ((transfer.columns * units, 1), (transfer.rows, transfer.stride * units))
-        self.touch(number, "dram", transfer.offset, shape, write=write)
+        self.touch(number, Memory.DRAM, transfer.offset, shape, write=write)
 
-    def touch(self, number: int, name: str, first: int, shape: tuple[tuple[int, int], ...], *, write: bool) -> None:
+    def touch(self, number: int, name: Memory, first: int, shape: tuple[tuple[int, int], ...], *, write: bool) -> None:
         """Check one access of ``first + sum(i * stride)`` against all unordered ones before it, and record it."""
         count = 1
         length = 1

@@ -8,29 +8,20 @@ in turn, which weaves the threads into one stream. Nothing here knows any operat
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ....hw.config import STRIDE_BITS, CoreConfig
-from ....hw.isa import Engine, Gemm, Instruction, Load, Loop, Scratchpad, Store, Vector, VectorOp
+from ....hw.isa import Engine, Gemm, Instruction, Load, Loop, Store, Vector
+from ....hw.memories import SCRATCHPADS, Memory
 from ...tensor.ir import Allocate, Block, Buffer, Expr, For, If, IntrinsicCall, PrimFunc, Seq, Stmt, Var
 from ...tensor.ir import Store as StoreStmt
 from ...tensor.visitor import statements
 from ..errors import CompileError
 from .fold import CopyLoop, NestLoop, Rectangle, fold_copies, fold_levels, iterate
 from .intrinsic_nest import Environment, Evaluator, Leaf, compile_expr, leaf_call, make_leaf
-from .intrinsics import EmitFill, EmitGemm, EmitLoad, EmitStore, EmitVector, entry_elements, scratchpad_depth
+from .intrinsics import EmitFill, EmitGemm, EmitLoad, EmitStore, EmitVector
 from .scratchpads import Ring, Zone, accumulator_zones
 from .stream import Access, Issue
-
-SCRATCHPADS = ("inp", "wgt", "acc", "out")
-
-IDENTITIES = {
-    VectorOp.MAC: 0,
-    VectorOp.SUM: 0,
-    VectorOp.MIN_ACCUMULATE: 2**31 - 1,
-    VectorOp.MAX_ACCUMULATE: -(2**31),
-}
-"""What an accumulating operation starts from with ``zero`` set."""
 
 ITEM_BYTES = {"int8": 1, "uint8": 1, "int32": 4}
 
@@ -64,7 +55,7 @@ class Emitter:
     def __init__(self, config: CoreConfig) -> None:
         self.config = config
         self.issues: list[Issue] = []
-        self.rings = {scope: Ring(scope, scratchpad_depth(config, scope)) for scope in SCRATCHPADS}
+        self.rings = {memory: Ring(memory, config.depth(memory)) for memory in SCRATCHPADS}
         self.levels: dict[Engine, dict[int, tuple[int, int, int, int]]] = {Engine.GEMM: {}, Engine.VECTOR: {}}
         self.tiles = 0  # of the layer, so far
 
@@ -186,13 +177,14 @@ class _Walk:
 
     def _allocate(self, stmt: Allocate, contexts: list[Context], outer: list[tuple[Var, Expr]]) -> Steps:
         buffer = stmt.buffer
-        if buffer.scope not in self.stream.rings:
+        if buffer.scope not in SCRATCHPADS:
             raise CompileError(
                 f"buffer {buffer.name!r} has scope {buffer.scope!r}, which the accelerator does not have",
                 hint=f"the scopes are global (parameters only), {', '.join(SCRATCHPADS)}",
             )
-        ring = self.stream.rings[buffer.scope]
-        entries = -(-buffer.size // entry_elements(self.config, buffer.scope))
+        memory = Memory(buffer.scope)
+        ring = self.stream.rings[memory]
+        entries = -(-buffer.size // self.config.entry_elements(memory))
         for context in contexts:
             context.bases[buffer.name] = ring.take(entries, buffer.name, self._zones_of(buffer))
         yield from self.steps(stmt.body, contexts, outer)
@@ -200,7 +192,7 @@ class _Walk:
             ring.release(context.bases.pop(buffer.name))
 
     def _zones_of(self, buffer: Buffer) -> tuple[Zone, ...]:
-        return self._zones.get(self._filled_by.get(buffer.name, ""), ()) if buffer.scope == "acc" else ()
+        return self._zones.get(self._filled_by.get(buffer.name, ""), ()) if buffer.scope == Memory.ACC else ()
 
     def _threads(self, loop: For, contexts: list[Context]) -> list[Context]:
         extent = self._evaluator(loop.extent)
@@ -257,7 +249,7 @@ class _Walk:
         """First entry of an operand in its scratchpad, and its strides in entries."""
         place = next(i for i, declared in enumerate(leaf.call.intrinsic.operands) if declared.name == operand)
         position = leaf.positions[place]
-        elements = entry_elements(self.config, position.buffer.scope)
+        elements = self.config.entry_elements(Memory(position.buffer.scope))
         first = position.base(context.environment)
         if first % elements or any(stride % elements for stride in position.strides):
             raise CompileError(
@@ -304,16 +296,16 @@ class _Walk:
                 zero=int(starts and at_start), levels=len(folded.levels),
                 dst=dst + to_dst, src=src + to_src, wgt=wgt + to_wgt,
             )  # fmt: skip
-            written = _access("acc", instruction.dst, folded.levels, 0)
-            source = _access("inp", instruction.src, folded.levels, 1)
-            weights = _access("wgt", instruction.wgt, folded.levels, 2)
+            written = _access(Memory.ACC, instruction.dst, folded.levels, 0)
+            source = _access(Memory.INP, instruction.src, folded.levels, 1)
+            weights = _access(Memory.WGT, instruction.wgt, folded.levels, 2)
             self._add(instruction, context, (source, weights, written), (written,))
 
     def _emit_vector(self, leaf: Leaf, context: Context, extents: list[int], emits: EmitVector) -> None:
         operands = ("d", "a", "b") if emits.entry_b else ("d", "a")
         firsts, nest, starts = self._nest(leaf, context, extents, operands)
-        if emits.op.accumulates:
-            self._check_identity(leaf, IDENTITIES[emits.op])
+        if emits.op.identity is not None:
+            self._check_identity(leaf, emits.op.identity)
         scalars = {name: value(context.environment) for name, value in leaf.scalars.items()}
         immediate = scalars.get("immediate", 0) * (-1 if emits.negate else 1)
         folded = fold_levels(nest, starts, self._largest_stride)
@@ -328,11 +320,10 @@ class _Walk:
                 low=fields.get("low", 0), high=fields.get("high", 0), zero_point=fields.get("zero_point", 0),
                 left_shift=fields.get("left_shift", 0),
             )  # fmt: skip
-            written = _access("out" if emits.to_out else "acc", instruction.dst, folded.levels, 0)
-            reads = [_access("acc", instruction.a, folded.levels, 1)]
+            written = _access(instruction.target, instruction.dst, folded.levels, 0)
+            reads = [_access(Memory.ACC, instruction.a, folded.levels, 1)]
             if emits.entry_b:
-                entries = 3 if emits.op is VectorOp.REQUANTISE else 1
-                reads.append(_access("acc", b, folded.levels, 2, entries))
+                reads.append(_access(Memory.ACC, b, folded.levels, 2, instruction.b_entries))
             if emits.op.accumulates:
                 reads.append(written)
             self._add(instruction, context, tuple(reads), (written,))
@@ -387,14 +378,14 @@ class _Walk:
             return ()
         units = entry_bytes // self.config.granule_bytes
         if rectangle.rows == 1 or rectangle.stride == rectangle.columns:
-            return (Access("dram", offset, (rectangle.rows * rectangle.columns * units,), (1,)),)
-        return (Access("dram", offset, (rectangle.rows, rectangle.columns * units), (rectangle.stride * units, 1)),)
+            return (Access(Memory.DRAM, offset, (rectangle.rows * rectangle.columns * units,), (1,)),)
+        extents, strides = (rectangle.rows, rectangle.columns * units), (rectangle.stride * units, 1)
+        return (Access(Memory.DRAM, offset, extents, strides),)
 
     def _emit_load(self, leaf: Leaf, context: Context, extents: list[int], emits: EmitLoad) -> None:
-        entry_bytes = _dram_entry_bytes(self.config, emits.scratchpad)
+        entry_bytes = emits.scratchpad.dram_bytes(self.config)
         index, start, rectangles = self._rectangles(leaf, context, extents, "dst", "src", entry_bytes)
         pad = leaf.scalars["pad"](context.environment) if emits.padded else 0
-        memory = "acc" if emits.scratchpad is Scratchpad.ACC8 else emits.scratchpad.name.lower()
         buffer = leaf.call.operand("src").buffer.name
         for piece in rectangles:
             offset = self._offset(start + piece.dram * entry_bytes) if piece.rows and piece.columns else 0
@@ -403,7 +394,7 @@ class _Walk:
                 rows=piece.rows, columns=piece.columns, stride=piece.stride, pad_top=piece.top, pad_bottom=piece.bottom,
                 pad_left=piece.left, pad_right=piece.right, pad_value=pad,
             )  # fmt: skip
-            written = Access(memory, instruction.index, (piece.entries,), (1,))
+            written = Access(emits.scratchpad.memory, instruction.index, (piece.entries,), (1,))
             self._add(instruction, context, self._dram_access(buffer, piece, offset, entry_bytes), (written,))
 
     def _emit_fill(self, leaf: Leaf, context: Context, extents: list[int], emits: EmitFill) -> None:
@@ -415,8 +406,8 @@ class _Walk:
                 scratchpad=emits.scratchpad, index=index + piece.scratchpad, offset=0, rows=0, columns=piece.columns,
                 pad_top=1, pad_value=pad,
             )  # fmt: skip
-            memory = "acc" if emits.scratchpad is Scratchpad.ACC8 else "inp"
-            self._add(instruction, context, (), (Access(memory, instruction.index, (piece.entries,), (1,)),))
+            written = Access(emits.scratchpad.memory, instruction.index, (piece.entries,), (1,))
+            self._add(instruction, context, (), (written,))
 
     def _emit_store(self, leaf: Leaf, context: Context, extents: list[int]) -> None:
         entry_bytes = self.config.out_bytes
@@ -429,7 +420,7 @@ class _Walk:
                 index=index + piece.scratchpad, offset=offset, rows=piece.rows, columns=piece.columns,
                 stride=piece.stride,
             )  # fmt: skip
-            read = Access("out", instruction.index, (piece.entries,), (1,))
+            read = Access(Memory.OUT, instruction.index, (piece.entries,), (1,))
             self._add(instruction, context, (read,), self._dram_access(buffer, piece, offset, entry_bytes))
 
 
@@ -439,7 +430,7 @@ def _filled_by(function: PrimFunc) -> dict[str, str]:
     for stmt in statements(function.body):
         if isinstance(stmt, IntrinsicCall):
             for operand, declared in zip(stmt.operands, stmt.intrinsic.operands, strict=True):
-                if declared.mode != "in" and declared.scope == "acc":
+                if declared.mode != "in" and declared.scope == Memory.ACC:
                     match stmt.intrinsic.emits:
                         case EmitGemm():
                             kind = "matrix"
@@ -453,25 +444,8 @@ def _filled_by(function: PrimFunc) -> dict[str, str]:
     return found
 
 
-def _access(memory: str, first: int, levels: tuple[NestLoop, ...], operand: int, entries: int = 1) -> Access:
+def _access(memory: Memory, first: int, levels: tuple[NestLoop, ...], operand: int, entries: int = 1) -> Access:
     used = [(level.extent, level.strides[operand]) for level in levels if level.strides[operand]]
     if entries > 1:
         used.append((entries, 1))
     return Access(memory, first, tuple(extent for extent, _ in used), tuple(stride for _, stride in used))
-
-
-def _dram_entry_bytes(config: CoreConfig, scratchpad: Scratchpad) -> int:
-    match scratchpad:
-        case Scratchpad.INP:
-            return config.inp_bytes
-        case Scratchpad.WGT:
-            return config.wgt_bytes
-        case Scratchpad.ACC:
-            return config.acc_bytes
-        case Scratchpad.ACC8:
-            return config.out_bytes
-
-
-def with_tokens(issue: Issue) -> Instruction:
-    """The instruction with the waits and sends that the token pass found."""
-    return replace(issue.instruction, wait=issue.waits, send=issue.sends)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .intrinsics import scratchpad_depth
 from .tiling import Problem, Tiling, buffers_of, estimate, tilings
 
 LEAST_SHARE = 0.1
@@ -44,7 +43,7 @@ def first_tilings(problem: Problem) -> list[Tiling]:
 
 
 def _can_be_cut(problem: Problem, tiling: Tiling) -> bool:
-    room = scratchpad_depth(problem.config, "acc") // 2
+    room = problem.config.acc_depth // 2
     tile = tiling.groups * problem.parts * tiling.rows * tiling.columns
     return tiling.reduction == problem.reduction and TILES_AT_ONCE * tile <= room
 

@@ -16,7 +16,7 @@ from ...tensor.visitor import stores_of
 from ..errors import CompileError
 from ..memory_plan import aligned
 from .check import Range, check_program
-from .emit import ITEM_BYTES, DramBuffer, Emitter, with_tokens
+from .emit import ITEM_BYTES, DramBuffer, Emitter
 from .issue_early import advance
 from .stream import Issue
 from .tokens import insert_tokens
@@ -68,7 +68,7 @@ def finish_program(
     It is checked with a window that ends at ``offset``, where the program itself lies: nothing may touch it.
     """
     stream = insert_tokens(config, advance(config, issues))
-    program: list[Instruction] = [*(with_tokens(issue) for issue in stream), Finish()]
+    program: list[Instruction] = [*(issue.finished for issue in stream), Finish()]
     try:
         code = assemble(config, program)
     except InstructionError as error:

@@ -94,23 +94,6 @@ def wgt_entry(config: CoreConfig) -> tuple[int, int]:
     return (config.block_out, config.block_in)
 
 
-def entry_elements(config: CoreConfig, scope: str) -> int:
-    """Elements of one entry of a scratchpad."""
-    match scope:
-        case "inp":
-            return config.inp_bytes
-        case "wgt":
-            return config.wgt_bytes
-        case "acc" | "out":
-            return config.lanes
-    raise ValueError(f"{scope!r} is not a scratchpad")
-
-
-def scratchpad_depth(config: CoreConfig, scope: str) -> int:
-    """Entries of a scratchpad."""
-    return int(getattr(config, f"{scope}_depth"))
-
-
 @cache
 def intrinsics(config: CoreConfig) -> dict[str, TensorIntrinsic]:
     """Every intrinsic of the core, by name."""
@@ -311,5 +294,5 @@ def requantises(config: CoreConfig) -> list[TensorIntrinsic]:
         for scalars in (clamps, (*clamps, left_shift)):
             suffix = ("_to_out" if to_out else "") + ("_left_shift" if left_shift in scalars else "")
             emits = EmitVector(VectorOp.REQUANTISE, to_out, True, clamps=tuple(param.name for param in scalars))
-            found.append(_vector(f"requantise{suffix}", config, formula, emits, scalars, 3))
+            found.append(_vector(f"requantise{suffix}", config, formula, emits, scalars, VectorOp.REQUANTISE.b_entries))
     return found

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ....hw.config import CoreConfig
-from ....hw.isa import Load, Scratchpad, Store
+from ....hw.isa import Load, Store
 from ...graph.ir import Call, Constant, Expr, Function, Module
 from ...graph.visit import calls
 from ...model import CompiledModel, CorePart, CoreStep, HostProgram, HostStep, Layer, TensorSpec
@@ -233,21 +233,15 @@ class _Linker:
 
 def _traffic(config: CoreConfig, stream: Sequence[Issue]) -> dict[int, tuple[int, int]]:
     """Bytes loaded and stored by each layer."""
-    entry_bytes = {
-        Scratchpad.INP: config.inp_bytes,
-        Scratchpad.WGT: config.wgt_bytes,
-        Scratchpad.ACC: config.acc_bytes,
-        Scratchpad.ACC8: config.out_bytes,
-    }
-    found: dict[int, tuple[int, int]] = {}
+    traffic: dict[int, tuple[int, int]] = {}
     for issue in stream:
-        loaded, stored = found.get(issue.layer, (0, 0))
+        loaded, stored = traffic.get(issue.layer, (0, 0))
         match issue.instruction:
             case Load(scratchpad=scratchpad, rows=rows, columns=columns):
-                loaded += rows * columns * entry_bytes[scratchpad]
+                loaded += rows * columns * scratchpad.dram_bytes(config)
             case Store(rows=rows, columns=columns):
                 stored += rows * columns * config.out_bytes
             case _:
                 continue
-        found[issue.layer] = (loaded, stored)
-    return found
+        traffic[issue.layer] = (loaded, stored)
+    return traffic

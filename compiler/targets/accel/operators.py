@@ -12,11 +12,23 @@ from typing import Any
 import numpy as np
 
 from ... import tensor as te
-from ...graph.ir import Array, Attrs, Call, TensorType
-from ...graph.registry import REQUIRED, Accuracy, Family, Fusion, Operator, TypeRule, register, unsupported
+from ...graph.ir import Array, Attrs, Call, Constant, TensorType, Var
+from ...graph.registry import (
+    REQUIRED,
+    Accuracy,
+    Family,
+    Fusion,
+    Operator,
+    Sample,
+    TypeRule,
+    call,
+    register,
+    unsupported,
+)
 from ...operators import numerics
 from ...operators.integer import REQUANTISE, WEIGHT_RANGE, check_requantise_attrs, requantise_scalars, requantised
 from ...operators.reasons import INTEGER_HAS_NO_GRADIENT, NOT_LOWERED
+from ...operators.samples import sample_of
 from ...operators.type_rules import integer, ints, require, require_dtype
 from ...tensor import ir as tir
 from ...tensor.view import Index
@@ -26,9 +38,28 @@ from .packed_layout import Blocks, blocks_of
 
 PACKED: dict[str, Any] = {
     "family": Family.PACKED, "gradient": INTEGER_HAS_NO_GRADIENT, "accuracy": Accuracy.EXACT,
-    "sample": unsupported("its operands depend on the shape of an array"),
 }  # fmt: skip
 _ARITHMETIC: dict[str, Any] = {**PACKED, "fusion": Fusion.ELEMENTWISE}
+
+SAMPLE_BLOCKS, SAMPLE_SHAPE = Blocks(2, 4, 8), (3, 9, 4, 6)
+
+
+def sample_values(shape: tuple[int, ...], dtype: str = "int8") -> Array:
+    """Weights of a sample."""
+    return np.resize(np.arange(-7, 8), shape).astype(dtype)
+
+
+def packed_sample(
+    op: str, *constants: Array, operands: int = 1, blocks: Blocks = SAMPLE_BLOCKS, **attrs: Any
+) -> Sample:
+    """A call on packed variables of `SAMPLE_SHAPE`, then constants."""
+
+    def build(dtype: str) -> Call:
+        kind = blocks.packed_type(TensorType(SAMPLE_SHAPE, dtype))
+        variables = (Var(f"x{number}", kind) for number in range(operands))
+        return call(op, *variables, *map(Constant, constants), blocks=blocks.sizes, **attrs)
+
+    return build
 
 
 def require_packed(x: TensorType, what: str, blocks: Blocks) -> None:
@@ -85,7 +116,12 @@ def _lower_requantise(builder: PackedBuilder, call: Call, operands: tuple[te.Ten
 
 register(Operator(
     "packed_requantise", "x params", types=_requantise_type, numpy=_requantise, lower=packed(_lower_requantise),
-    **_ARITHMETIC, defaults={"blocks": REQUIRED, **REQUANTISE},
+    **_ARITHMETIC, defaults={"blocks": REQUIRED, **REQUANTISE}, sample=packed_sample(
+        "packed_requantise",
+        packed_layout.pack_parameters(
+            sample_values((9,)), np.full(9, 12_345_678), np.arange(24, 33), SAMPLE_BLOCKS
+        ),
+    ),
     doc="requantise on packed tensors; params (Ko, 3, ro, n, bs) holds bias, multiplier, shift.",
 ))  # fmt: skip
 
@@ -136,19 +172,21 @@ def _multiply_accumulate(builder: PackedBuilder, call: Call, operands: tuple[te.
 register(Operator(
     "packed_multiply", "a b", types=_accumulator_type(""), **_ARITHMETIC, defaults={"blocks": REQUIRED},
     numpy=lambda a, b, blocks: numerics.wrap_int32(_wide(a, blocks) * _wide(b, blocks)), lower=packed(_multiply),
-    doc="a * b, int32.",
+    sample=packed_sample("packed_multiply", operands=2), doc="a * b, int32.",
 ))  # fmt: skip
 register(Operator(
     "packed_multiply_immediate", "x", types=_accumulator_type("weight"), **_ARITHMETIC,
     numpy=lambda x, weight, blocks: numerics.wrap_int32(_wide(x, blocks) * weight),
     lower=packed(_immediate("weight", lambda x, value: x * value)),
-    defaults={"blocks": REQUIRED, "weight": REQUIRED}, doc="x * weight, int32.",
+    defaults={"blocks": REQUIRED, "weight": REQUIRED}, sample=packed_sample("packed_multiply_immediate", weight=100),
+    doc="x * weight, int32.",
 ))  # fmt: skip
 register(Operator(
     "packed_subtract_immediate", "x", types=_accumulator_type("value"), **_ARITHMETIC,
     numpy=lambda x, value, blocks: numerics.wrap_int32(_wide(x, blocks) - value),
     lower=packed(_immediate("value", lambda x, value: x - value)),
-    defaults={"blocks": REQUIRED, "value": REQUIRED}, doc="x - value, int32.",
+    defaults={"blocks": REQUIRED, "value": REQUIRED}, sample=packed_sample("packed_subtract_immediate", value=5),
+    doc="x - value, int32.",
 ))  # fmt: skip
 register(Operator(
     "packed_multiply_accumulate", "accumulator x", types=_accumulator_type("weight"), **_ARITHMETIC,
@@ -156,6 +194,7 @@ register(Operator(
         _wide(accumulator, blocks) + _wide(x, blocks) * weight
     ),
     lower=packed(_multiply_accumulate), defaults={"blocks": REQUIRED, "weight": REQUIRED},
+    sample=packed_sample("packed_multiply_accumulate", operands=2, weight=-7),
     doc="accumulator + x * weight, int32.",
 ))  # fmt: skip
 
@@ -189,7 +228,8 @@ def _unpack_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
 register(Operator(
     "packed_concat", "x*", types=_concat_type, numpy=lambda *xs, blocks: np.concatenate(xs, axis=1), **PACKED,
     fusion=Fusion.LAYOUT, lower=unsupported("the linker places its operands side by side, or copies them"),
-    defaults={"blocks": REQUIRED}, doc="Channels one after another: a matter of placement only.",
+    defaults={"blocks": REQUIRED}, sample=packed_sample("packed_concat", operands=2),
+    doc="Channels one after another: a matter of placement only.",
 ))  # fmt: skip
 
 _HOST: dict[str, Any] = {
@@ -197,9 +237,11 @@ _HOST: dict[str, Any] = {
 }  # fmt: skip
 register(Operator(
     "pack", "x", types=_pack_type, numpy=lambda x, blocks: packed_layout.pack_activation(x, blocks_of(blocks)), **_HOST,
-    defaults={"blocks": REQUIRED}, doc="(N, C, H, W) or (N, C) int8 -> the activation layout; padding holds 0.",
+    defaults={"blocks": REQUIRED}, sample=sample_of("pack", SAMPLE_SHAPE, blocks=SAMPLE_BLOCKS.sizes),
+    doc="(N, C, H, W) or (N, C) int8 -> the activation layout; padding holds 0.",
 ))  # fmt: skip
 register(Operator(
     "unpack", "x", types=_unpack_type, numpy=lambda x, blocks, shape: packed_layout.unpack(x, shape), **_HOST,
-    defaults={"blocks": REQUIRED, "shape": REQUIRED}, doc="The activation layout -> shape.",
+    defaults={"blocks": REQUIRED, "shape": REQUIRED}, sample=packed_sample("unpack", shape=SAMPLE_SHAPE),
+    doc="The activation layout -> shape.",
 ))  # fmt: skip

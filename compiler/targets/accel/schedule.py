@@ -11,13 +11,13 @@ from dataclasses import replace
 
 from ....hw.config import CoreConfig
 from ....hw.isa import Engine
+from ....hw.memories import SCRATCHPADS
 from ...tensor.errors import ScheduleError
 from ...tensor.ir import Allocate, BinOp, Block, Cast, Const, For, IntrinsicCall, Select, Seq, TensorIntrinsic, Var
 from ...tensor.legality import COMPUTED, SCHEDULED, Legality, check_legal
 from ...tensor.schedule import Schedule, create_schedule
 from ...tensor.tree import find_block
 from ..errors import CompileError
-from .emit import SCRATCHPADS
 from .intrinsics import EmitGemm, EmitLoad, EmitVector, intrinsics
 from .lower import Kernel
 from .tiling import AXES, CHANNEL_AXES, Problem, Tiling, home_axis, thread_axis, tile_loops

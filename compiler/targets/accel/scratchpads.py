@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ....hw.config import CoreConfig
+from ....hw.memories import Memory
 from ..errors import ScratchpadFullError
 
 Zone = tuple[int, int]
@@ -16,8 +17,8 @@ class Ring:
     goes round by itself.
     """
 
-    def __init__(self, scope: str, depth: int) -> None:
-        self.scope = scope
+    def __init__(self, memory: Memory, depth: int) -> None:
+        self.memory = memory
         self.depth = depth
         self._heads: dict[Zone, int] = {}
         self._live: dict[int, int] = {}  # start -> stop
@@ -37,7 +38,7 @@ class Ring:
         else:
             used = sum(stop - begin for begin, stop in self._live.items())
             raise ScratchpadFullError(
-                f"buffer {name!r} needs {entries} entries in one piece in scratchpad {self.scope!r}, which has "
+                f"buffer {name!r} needs {entries} entries in one piece in scratchpad {self.memory!r}, which has "
                 f"{self.depth}, {used} of them in use",
                 hint="use smaller tiles or fewer virtual threads",
             )
@@ -52,7 +53,7 @@ class Ring:
 
     def copy(self) -> Ring:
         """A ring in the same state."""
-        ring = Ring(self.scope, self.depth)
+        ring = Ring(self.memory, self.depth)
         ring._heads, ring._live, ring.most_live = dict(self._heads), dict(self._live), self.most_live
         return ring
 

@@ -6,7 +6,7 @@ Each knows what it touches, so that :mod:`.tokens` can let the engines run at th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
@@ -14,18 +14,19 @@ import numpy.typing as npt
 
 from ....hw.config import CoreConfig
 from ....hw.isa import Instruction
-
-MEMORIES = ("inp", "wgt", "acc", "out", "dram")
-"""Scratchpads are counted in entries, ``dram`` in granules from the window's base."""
+from ....hw.memories import SCRATCHPADS, Memory
 
 Selector = slice | npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The units ``start + sum(i[d] * strides[d])`` for ``0 <= i[d] < extents[d]`` of one memory, strides > 0."""
+    """The units ``start + sum(i[d] * strides[d])`` for ``0 <= i[d] < extents[d]`` of one memory, strides > 0.
 
-    memory: str
+    Units of scratchpads are entries, those of DRAM granules from the window's base.
+    """
+
+    memory: Memory
     start: int
     extents: tuple[int, ...]
     strides: tuple[int, ...]
@@ -66,9 +67,14 @@ class Issue:
     waits: int = field(default=0)  # mask of engines, filled in by the token pass
     sends: int = field(default=0)
 
+    @property
+    def finished(self) -> Instruction:
+        """The instruction with its waits and sends."""
+        return replace(self.instruction, wait=self.waits, send=self.sends)
 
-def memory_sizes(config: CoreConfig, issues: Sequence[Issue]) -> dict[str, int]:
+
+def memory_sizes(config: CoreConfig, issues: Sequence[Issue]) -> dict[Memory, int]:
     """Units of every memory; of DRAM, up to the last one that is touched."""
-    sizes = {memory: getattr(config, f"{memory}_depth") for memory in MEMORIES if memory != "dram"}
-    touched = (access for issue in issues for access in (*issue.reads, *issue.writes) if access.memory == "dram")
-    return {**sizes, "dram": max((access.stop for access in touched), default=0)}
+    sizes = {memory: config.depth(memory) for memory in SCRATCHPADS}
+    touched = (access for issue in issues for access in (*issue.reads, *issue.writes) if access.memory is Memory.DRAM)
+    return {**sizes, Memory.DRAM: max((access.stop for access in touched), default=0)}

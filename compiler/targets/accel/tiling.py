@@ -12,8 +12,9 @@ from functools import cached_property
 from itertools import product
 
 from ....hw.config import CoreConfig
+from ....hw.isa import VectorOp
+from ....hw.memories import SCRATCHPADS
 from .builder import Window
-from .intrinsics import scratchpad_depth
 from .lower import Kernel
 from .scratchpads import has_zones_in_turn
 
@@ -93,7 +94,7 @@ class Problem:
     def rooms(self) -> dict[str, int]:
         """Entries of each scratchpad that the kernel may fill; ``beside`` another also of the zones of ``acc``."""
         config = self.config
-        rooms = {scratchpad: scratchpad_depth(config, scratchpad) for scratchpad in ("inp", "wgt", "acc", "out")}
+        rooms = {str(memory): config.depth(memory) for memory in SCRATCHPADS}
         if self.beside:
             rooms["out"] //= 2
             rooms["acc"] //= 2
@@ -121,7 +122,7 @@ class Problem:
     @cached_property
     def requantise_parameters(self) -> int:
         stages = self.kernel.stages
-        return sum(3 for stage, _ in stages.parameters if stage != stages.reduce)
+        return sum(VectorOp.REQUANTISE.b_entries for stage, _ in stages.parameters if stage != stages.reduce)
 
     @property
     def input_bytes(self) -> float:
@@ -343,7 +344,7 @@ def _at_the_ends(problem: Problem, tiling: Tiling, tiles: int, chunks: int, vect
     lost = together * tile * max(stages, config.out_bytes / config.bus_bytes)
     if not problem.is_matrix:
         return lost
-    room = problem.rooms.get("acc matrix", scratchpad_depth(config, "acc") // (2 if config.acc_banks > 1 else 1))
+    room = problem.rooms.get("acc matrix", config.acc_depth // (2 if config.acc_banks > 1 else 1))
     if (threads + together) * tile > room:
         lost += tile * stages * (tiles / together - 1)
     if threads * tile > room and problem.vector_buffers:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from ....hw.config import CoreConfig
 from ....hw.isa import Engine, Sync
+from ....hw.memories import Memory
 from .stream import Access, Issue, Selector, memory_sizes
 
 ENGINES = len(Engine)
@@ -28,10 +29,10 @@ Clock = list[int]
 class _Histories:
     """For each memory and engine: the number of the last instruction that wrote (read) each unit, or 0."""
 
-    def __init__(self, sizes: dict[str, int]) -> None:
+    def __init__(self, sizes: dict[Memory, int]) -> None:
         self._sizes = sizes
-        self._tables: dict[tuple[str, int, bool], npt.NDArray[np.int32]] = {}
-        self._users: dict[tuple[str, bool], list[int]] = {}
+        self._tables: dict[tuple[Memory, int, bool], npt.NDArray[np.int32]] = {}
+        self._users: dict[tuple[Memory, bool], list[int]] = {}
 
     def record(self, access: Access, selector: Selector, engine: int, number: int, write: bool) -> None:
         key = (access.memory, engine, write)

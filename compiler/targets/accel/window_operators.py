@@ -14,9 +14,18 @@ from ...tensor import ir as tir
 from ...tensor.view import Index
 from . import packed_layout
 from .builder import PackedBuilder, PackedRule, Window, packed, padded_copy, window_of
-from .operators import PACKED, accumulator_shape, plain_shape, require_packed
-from .packed_layout import blocks_of
+from .operators import (
+    PACKED,
+    SAMPLE_BLOCKS,
+    accumulator_shape,
+    packed_sample,
+    plain_shape,
+    require_packed,
+    sample_values,
+)
+from .packed_layout import Blocks, blocks_of
 
+_SQUARE = Blocks(2, 4, 4)
 _WINDOW: dict[str, Any] = {"blocks": REQUIRED, "strides": (1, 1), "pads": (0, 0, 0, 0)}
 _CONVOLUTION: dict[str, Any] = {
     **PACKED, "fusion": Fusion.ANCHOR, "anchor": Anchor.CONVOLUTION,
@@ -71,6 +80,8 @@ def _lower_conv(builder: PackedBuilder, call: Call, operands: tuple[te.Tensor, .
 
 register(Operator(
     "packed_conv2d", "x w", types=_conv_type, numpy=_conv, lower=packed(_lower_conv), **_CONVOLUTION,
+    sample=packed_sample("packed_conv2d", packed_layout.pack_weights(sample_values((6, 9, 3, 2)), SAMPLE_BLOCKS),
+                         pads=(1, 0, 1, 1), pad_value=3),
     doc="conv2d on packed tensors, weights (Ko, Kc, KH, KW, block_out, block_in).",
 ))  # fmt: skip
 
@@ -124,7 +135,11 @@ def _lower_depthwise(builder: PackedBuilder, call: Call, operands: tuple[te.Tens
 
 register(Operator(
     "packed_depthwise_conv2d", "x w", types=_depthwise_type, numpy=_depthwise, lower=packed(_lower_depthwise),
-    **_CONVOLUTION, doc="Depthwise conv2d on packed tensors, weights (Ko, KH, KW, ro, n, bs).",
+    **_CONVOLUTION, sample=packed_sample(
+        "packed_depthwise_conv2d", packed_layout.pack_depthwise_weights(sample_values((9, 1, 3, 2)), SAMPLE_BLOCKS),
+        strides=(2, 1),
+    ),
+    doc="Depthwise conv2d on packed tensors, weights (Ko, KH, KW, ro, n, bs).",
 ))  # fmt: skip
 
 
@@ -175,6 +190,10 @@ def _lower_grouped(builder: PackedBuilder, call: Call, operands: tuple[te.Tensor
 
 register(Operator(
     "packed_grouped_conv2d", "x w", types=_grouped_type, numpy=_grouped, lower=packed(_lower_grouped), **_CONVOLUTION,
+    sample=packed_sample(
+        "packed_grouped_conv2d", packed_layout.pack_grouped_weights(sample_values((9, 2, 3, 2)), _SQUARE),
+        blocks=_SQUARE,
+    ),
     doc="conv2d whose groups lie within channel blocks, on packed tensors, weights (Ko, KH, KW, block_out, block_in).",
 ))  # fmt: skip
 
@@ -211,9 +230,12 @@ def _lower_pool(pad_value: str | int, reduction: Callable[..., te.Reduction]) ->
 
 register(Operator(
     "packed_max_pool", "x", types=_pool_type("int8"), numpy=_max_pool, lower=packed(_lower_pool(-128, te.max)), **_POOL,
-    defaults={**_WINDOW, "kernel": REQUIRED, "dilations": (1, 1)}, doc="max_pool on packed tensors.",
+    defaults={**_WINDOW, "kernel": REQUIRED, "dilations": (1, 1)},
+    sample=packed_sample("packed_max_pool", kernel=(3, 2), pads=(1, 0, 1, 1)), doc="max_pool on packed tensors.",
 ))  # fmt: skip
 register(Operator(
     "packed_sum_pool", "x", types=_pool_type("int32"), numpy=_sum_pool, lower=packed(_lower_pool("pad_value", te.sum)),
-    **_POOL, defaults={**_WINDOW, "kernel": REQUIRED, "pad_value": 0}, doc="sum_pool on packed tensors.",
+    **_POOL, defaults={**_WINDOW, "kernel": REQUIRED, "pad_value": 0},
+    sample=packed_sample("packed_sum_pool", kernel=(3, 2), strides=(2, 1), pad_value=-2),
+    doc="sum_pool on packed tensors.",
 ))  # fmt: skip

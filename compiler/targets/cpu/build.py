@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from itertools import groupby
 
 import llvmlite.ir as ll
 
 from ...model import HostCode, HostProgram, KernelCode, LaunchCall, LaunchStep
+from ...tensor.ir import Buffer
 from ...tensor.parser import parse
 from ..errors import CompileError
+from ..loops.check_kernel import CheckedKernel, Elements, check_kernel
+from ..loops.check_program import check_program
 from ..loops.kernel_code import KERNEL
 from .intrinsics import intrinsic_named
 from .llvm.emit import emit_kernel
-from .llvm.object_code import cached, cached_object, code_key, object_code
+from .llvm.object_code import cached, cached_object, code_key, object_code, sources_digest
 from .llvm.step_function import emit_step
 from .llvm.threads import TEAM_BYTES, pool_text
 from .processor import CpuTarget, host_target
@@ -64,3 +68,25 @@ def _step_functions(program: HostProgram, *, single: bool) -> tuple[str, tuple[L
             counter_bytes = emit_step(module, symbol, [step for _, step in stretch], parts)
             calls.append(LaunchCall(first, last, symbol, counter_bytes))
     return str(module), tuple(calls)
+
+
+def check_host_program(program: HostProgram) -> None:
+    """Prove that a program from a file does no harm; kernels that were proved before are looked up on disk.
+
+    CompileError names what is refused.
+    """
+    check_program(program, _proved)
+
+
+def _proved(code: KernelCode, threads: int, elements: Elements) -> CheckedKernel:
+    def prove() -> bytes:
+        kernel = check_kernel(code, threads, intrinsic_named, elements)
+        params = [(buffer.name, buffer.shape, buffer.dtype, buffer.scope) for buffer in kernel.params]
+        return json.dumps([params, kernel.written]).encode()
+
+    windows = sorted((name, list(strides)) for name, strides in code.windows.items())
+    sizes = f"{code.nbytes} {code.workspace_bytes} {code.parts} {threads} {sorted(elements.items())}"
+    key = f"checked {sources_digest()}\n{code.symbol}\n{sizes}\n{windows}\n{code.text}"
+    params, written = json.loads(cached(key, prove))
+    buffers = tuple(Buffer(name, tuple(shape), dtype, scope) for name, shape, dtype, scope in params)
+    return CheckedKernel(buffers, tuple(written))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import weft
+from weft.compiler.compile_cpu import link_cpu
 from weft.compiler.graph import Attrs, Function, Module, TensorType, Tuple, Var, call, dtypes, evaluate
-from weft.compiler.targets.cpu.link import link
 from weft.compiler.targets.cpu.processor import host_target
 
 FLOATS = (0, -0.0, 0.9, -0.9, 1, -1, 126.9, 127.5, 128, -128.9, -129, 255.5, 256, 32767.9, 65536, 2147483520,
@@ -25,7 +25,7 @@ def test_every_cast(dtype: str) -> None:
     x = Var("x", TensorType(values.shape, dtype))
     results = {to: call("nn.cast", x, to=to) for to in dtypes.ARITHMETIC if to != dtype}
     module = Module(Function((x,), Tuple(tuple(results.values())), Attrs({"name": "main", "outputs": tuple(results)})))
-    loaded = weft.load(link(module, host_target(), 1))
+    loaded = weft.load(link_cpu(module, host_target(), 1))
     assert not any(layer.reason for layer in loaded.model.layers)
     found, expected = loaded.run({"x": values}), evaluate(module, {"x": values})
     for name, array in expected.items():

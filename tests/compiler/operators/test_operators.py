@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import time
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,19 +13,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from weft.compiler.graph import (
     Array,
+    Attrs,
     Constant,
+    Family,
     Fusion,
     GraphError,
+    Module,
     Operator,
     TensorType,
     Unsupported,
     Var,
     call,
     evaluate_function,
+    operator,
     operators,
 )
 from weft.compiler.graph.ir import Function
-from weft.compiler.operators import numerics
+from weft.compiler.operators import contract, nn, numerics
+from weft.compiler.passes import check_stage
 from weft.compiler.targets.accel import packed_layout
 from weft.compiler.targets.accel.packed_layout import Blocks
 
@@ -33,9 +41,95 @@ def test_every_rule_is_there_or_says_why_not(entry: Operator) -> None:
     assert callable(entry.numpy)
     assert isinstance(entry.fusion, Fusion)
     assert entry.doc.endswith(".")
-    for rule in (entry.gradient, entry.lower):
+    for rule in (entry.gradient, entry.lower, entry.sample):
         assert callable(rule) or (isinstance(rule, Unsupported) and rule.reason)
     assert entry.arguments
+    assert entry.cost >= 1
+
+
+ROOT = Path(__file__).parents[3]
+ENTRIES = ("compiler/operators/", "compiler/targets/accel/operators.py", "compiler/targets/accel/window_operators.py")
+READERS = "compiler/frontends/"  # which say what the operators of a file are in those of the graph
+
+
+def listed_operators(source: str) -> list[tuple[int, list[str]]]:
+    """Line and names of every collection in Python code that holds several names of operators."""
+    names, lists = {entry.name for entry in operators()}, []
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Tuple(elts=items) | ast.List(elts=items) | ast.Set(elts=items):
+                parts: list[ast.expr | None] = [*items]
+            case ast.Dict(keys=keys, values=values):
+                parts = [*keys, *values]
+            case _:
+                continue
+        found = [each.value for each in parts if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+        if len(names.intersection(found)) > 1:
+            lists.append((node.lineno, sorted(names.intersection(found))))
+    return lists
+
+
+def test_no_list_of_names_answers_what_the_entry_should_answer() -> None:
+    """Rules may name the operators that they rewrite; whatever is asked of any operator stands in its entry."""
+    assert listed_operators("MOVES = frozenset({'reshape', 'transpose'})") == [(1, ["reshape", "transpose"])]
+    lists = []
+    for path in sorted([*(ROOT / "compiler").rglob("*.py"), *(ROOT / "runtime").rglob("*.py"), *ROOT.glob("*.py")]):
+        name = str(path.relative_to(ROOT))
+        if not name.startswith((*ENTRIES, READERS)):
+            lists += [(name, *each) for each in listed_operators(path.read_text())]
+    assert not lists, "\n".join(map(str, lists))
+
+
+def test_the_family_tells_where_an_operator_may_stand() -> None:
+    family = {entry.name: entry.family for entry in operators()}
+    assert {name for name in family if family[name] is Family.PACKED} == {
+        name for name in family if name.startswith("packed_")
+    }
+    assert {name for name in family if family[name] is Family.HOST} == {
+        "pack", "to_signed", "to_unsigned", "unfold", "unpack",
+    }  # fmt: skip
+    x = Var("x", TensorType((1, 2, 4, 4), "int8"))
+    pooled = Module(Function((x,), call("max_pool", x, kernel=(2, 2)), Attrs({"name": "main"})))
+    check_stage(pooled, "integer")
+    with pytest.raises(GraphError, match=r"max_pool is not legal at stage 'source'"):
+        check_stage(pooled, "source")
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "attrs", "macs"),
+    [
+        ("conv2d", [(2, 4, 5, 6), (6, 2, 3, 2)], {"groups": 2}, 2 * 6 * 3 * 5 * 2 * 3 * 2),
+        ("nn.conv3d", [(1, 2, 3, 4, 4), (3, 2, 2, 2, 2)], {}, 3 * 2 * 3 * 3 * 2 * 8),
+        ("nn.dense", [(3, 4), (5, 4)], {}, 3 * 4 * 5),
+        ("nn.matmul", [(2, 1, 3, 4), (3, 4, 2)], {}, 2 * 3 * 3 * 4 * 2),
+        ("nn.einsum", [(2, 3), (3, 4)], {"equation": "ij,jk->ki"}, 2 * 3 * 4),
+        ("nn.einsum", [(2, 3)], {"equation": "ij->ji"}, 0),
+        ("nn.add", [(2, 3), (3,)], {}, 0),
+    ],
+)
+def test_multiply_accumulates_are_counted_without_padding(
+    op: str, shapes: list[tuple[int, ...]], attrs: dict[str, Any], macs: int
+) -> None:
+    dtype = "int8" if op == "conv2d" else "float32"
+    args = [Var(f"x{number}", TensorType(shape, dtype)) for number, shape in enumerate(shapes)]
+    assert operator(op).macs(call(op, *args, **attrs)) == macs
+
+
+def test_the_weights_of_an_operator_are_the_operand_w() -> None:
+    weights = {entry.name for entry in operators() if entry.weights == 1}
+    assert weights >= {"nn.conv2d", "nn.conv3d", "nn.dense", "conv2d"}
+    assert operator("nn.matmul").weights is None
+    assert operator("nn.add").weights is None
+
+
+def test_operators_are_called_as_functions() -> None:
+    x = Var("x", TensorType((2, 3), "float32"))
+    assert nn.clip(nn.add(x, x), low=0.0) == call("nn.clip", call("nn.add", x, x), low=0.0)
+    y = Var("y", TensorType((2, 3), "bool"))
+    assert nn.and_(y, y) == call("nn.and", y, y)
+    assert contract.reshape(x, shape=(6,)) == call("reshape", x, shape=(6,))
+    with pytest.raises(GraphError, match=r"there is no operator 'nn\.what'"):
+        nn.what(x)
 
 
 def plain_requantise(

@@ -33,7 +33,7 @@ def kinds() -> Iterator[Load]:
 
 
 def depth(bench: Bench, load: Load) -> int:
-    return int(getattr(bench.config, f"{transfer_of(bench.config, load).memory}_depth"))
+    return bench.config.depth(load.scratchpad.memory)
 
 
 def offset_of(bench: Bench, load: Load, byte: int) -> int:

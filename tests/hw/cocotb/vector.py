@@ -9,6 +9,7 @@ from itertools import product
 import numpy as np
 from weft.hw.config import LOOP_LEVELS
 from weft.hw.isa import Engine, Fault, Finish, Instruction, Loop, Sync, Vector, VectorOp
+from weft.hw.memories import Memory
 from weft.testbench.bench import Bench, core_test
 from weft.testbench.memory import Timing
 
@@ -50,9 +51,9 @@ async def every_operation_with_every_flag_and_level(bench: Bench) -> None:
     """Operands are random, some of them small enough to be shift amounts."""
     for op in VectorOp:
         bench.memory.set_timing(Timing.random(bench.random))
-        acc = bench.read_scratchpad("acc")
+        acc = bench.read_scratchpad(Memory.ACC)
         acc[: len(acc) // 2] = np.random.default_rng(bench.random.getrandbits(32)).integers(-40, 41, acc[::2].shape)
-        bench.write_scratchpad("acc", acc)
+        bench.write_scratchpad(Memory.ACC, acc)
         program = loops(bench)
         for levels, choice in product(range(LOOP_LEVELS + 1), flags(op)):
             b = bench.random.randint(-40, 40) if choice["b_immediate"] else bench.random.randrange(8)

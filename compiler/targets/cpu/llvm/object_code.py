@@ -38,7 +38,7 @@ def sources_digest() -> str:
 
 def code_key(target: CpuTarget) -> str:
     """All that machine code depends on besides the program: the processor, LLVM, and the compiler itself."""
-    return f"{target.name} llvm{'.'.join(map(str, llvm.llvm_version_info))} {sources_digest()}"
+    return f"{target} llvm{'.'.join(map(str, llvm.llvm_version_info))} {sources_digest()}"
 
 
 def machine(target: CpuTarget) -> llvm.TargetMachine:

@@ -13,6 +13,7 @@ from weft.compiler.tensor import Const, IntrinsicCall, PrimFunc, Region, TensorI
 from weft.compiler.tensor.ir import Allocate, Buffer, Stmt, row_major_strides
 from weft.hw.config import TINY, CoreConfig
 from weft.hw.isa import Finish, Vector, VectorOp, assemble
+from weft.hw.memories import Memory
 from weft.sim.fsim import FunctionalSimulator
 
 CONFIG = replace(TINY, batch=2, block_in=2, block_out=8)
@@ -48,18 +49,18 @@ def run_instruction(config: CoreConfig, name: str, values: dict[str, np.ndarray]
     instruction = issue.instruction
     assert isinstance(instruction, Vector)
     simulator = FunctionalSimulator(config, 64)
-    acc = simulator.read_scratchpad("acc")
+    acc = simulator.read_scratchpad(Memory.ACC)
     places = {"d": instruction.dst, "a": instruction.a, "b": instruction.b}
     for operand in intrinsic.operands:
         if operand.mode != "out" and operand.scope == "acc":
             rows = values[operand.name].reshape(-1, config.lanes)
             acc[places[operand.name] : places[operand.name] + len(rows)] = rows
-    simulator.write_scratchpad("acc", acc)
+    simulator.write_scratchpad(Memory.ACC, acc)
     code = assemble(config, [instruction, Finish()])
     simulator.dram[: len(code)] = code
     result = simulator.run(0, 2)
     assert result.fault is None, str(result.fault)
-    memory = simulator.read_scratchpad("out" if instruction.to_out else "acc")
+    memory = simulator.read_scratchpad(instruction.target)
     return memory[instruction.dst].reshape(acc_entry(config))
 
 

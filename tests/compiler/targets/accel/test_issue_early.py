@@ -11,15 +11,16 @@ from weft.compiler.targets.accel.issue_early import advance
 from weft.compiler.targets.accel.stream import Access, Issue
 from weft.hw.config import TINY
 from weft.hw.isa import Engine, Gemm, Instruction, Load, Scratchpad, Store, Vector, VectorOp
+from weft.hw.memories import Memory
 
 LOAD = Load(scratchpad=Scratchpad.ACC8, index=0, offset=0, rows=1, columns=1)
 
-KINDS: dict[Engine, tuple[Instruction, tuple[str, ...], str]] = {
-    Engine.LOAD: (LOAD, ("dram",), "inp"),
-    Engine.LOADW: (replace(LOAD, engine=Engine.LOADW), ("dram",), "acc"),
-    Engine.GEMM: (Gemm(dst=0, src=0, wgt=0), ("inp", "acc"), "acc"),
-    Engine.VECTOR: (Vector(op=VectorOp.ADD, dst=0, a=0), ("acc",), "out"),
-    Engine.STORE: (Store(index=0, offset=0, rows=1, columns=1), ("out",), "dram"),
+KINDS: dict[Engine, tuple[Instruction, tuple[Memory, ...], Memory]] = {
+    Engine.LOAD: (LOAD, (Memory.DRAM,), Memory.INP),
+    Engine.LOADW: (replace(LOAD, engine=Engine.LOADW), (Memory.DRAM,), Memory.ACC),
+    Engine.GEMM: (Gemm(dst=0, src=0, wgt=0), (Memory.INP, Memory.ACC), Memory.ACC),
+    Engine.VECTOR: (Vector(op=VectorOp.ADD, dst=0, a=0), (Memory.ACC,), Memory.OUT),
+    Engine.STORE: (Store(index=0, offset=0, rows=1, columns=1), (Memory.OUT,), Memory.DRAM),
 }
 
 

@@ -15,13 +15,14 @@ from weft.compiler.targets.accel.tiling import Problem, fill, tilings
 from weft.compiler.targets.errors import ScratchpadFullError
 from weft.compiler.targets.memory_plan import Lifetime, most_alive, plan_memory
 from weft.hw.config import TINY
+from weft.hw.memories import Memory
 
 from .test_kernels import Case
 
 
 @given(st.lists(st.tuples(st.integers(1, 20), st.booleans()), max_size=60))
 def test_a_ring_never_hands_out_live_entries(requests: list[tuple[int, bool]]) -> None:
-    ring = Ring("acc", 64)
+    ring = Ring(Memory.ACC, 64)
     live: list[tuple[int, int]] = []
     for entries, release_first in requests:
         if live and release_first:
@@ -40,7 +41,7 @@ def test_a_ring_never_hands_out_live_entries(requests: list[tuple[int, bool]]) -
 
 
 def test_a_ring_moves_on_before_it_comes_back() -> None:
-    ring = Ring("inp", 16)
+    ring = Ring(Memory.INP, 16)
     starts = []
     for _ in range(4):
         starts.append(ring.take(6, "tile"))
@@ -49,7 +50,7 @@ def test_a_ring_moves_on_before_it_comes_back() -> None:
 
 
 def test_a_full_scratchpad_names_the_buffer() -> None:
-    ring = Ring("acc", 16)
+    ring = Ring(Memory.ACC, 16)
     ring.take(10, "first")
     text = r"buffer 'second' needs 7 entries in one piece in scratchpad 'acc', which has 16, 10 of them in use; hint"
     with pytest.raises(ScratchpadFullError, match=text):

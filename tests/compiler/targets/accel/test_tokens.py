@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler.targets.accel.check import check_program
-from weft.compiler.targets.accel.emit import with_tokens
 from weft.compiler.targets.accel.stream import Access, Issue
 from weft.compiler.targets.accel.tokens import insert_tokens
 from weft.compiler.targets.errors import ProgramError
@@ -27,31 +26,32 @@ from weft.hw.isa import (
     assemble,
     mask_engines,
 )
+from weft.hw.memories import Memory
 
 WINDOW = 4096
 
 
 def load(index: int, offset: int = 0, engine: Engine = Engine.LOAD, pad: Scratchpad = Scratchpad.INP) -> Issue:
-    memory = {Scratchpad.INP: "inp", Scratchpad.WGT: "wgt"}.get(pad, "acc")
     unit = {Scratchpad.WGT: 4, Scratchpad.ACC: 4}.get(pad, 1)
     instruction = Load(engine=engine, scratchpad=pad, index=index, offset=offset * 4, rows=1, columns=1)
-    return Issue(instruction, (Access("dram", offset * 4, (unit,), (1,)),), (Access(memory, index, (1,), (1,)),))
+    read, written = Access(Memory.DRAM, offset * 4, (unit,), (1,)), Access(pad.memory, index, (1,), (1,))
+    return Issue(instruction, (read,), (written,))
 
 
 def gemm(dst: int, src: int, wgt: int) -> Issue:
-    target = Access("acc", dst, (), ())
-    reads = (Access("inp", src, (), ()), Access("wgt", wgt, (), ()), target)
+    target = Access(Memory.ACC, dst, (), ())
+    reads = (Access(Memory.INP, src, (), ()), Access(Memory.WGT, wgt, (), ()), target)
     return Issue(Gemm(dst=dst, src=src, wgt=wgt), reads, (target,))
 
 
 def vector(dst: int, a: int, to_out: int = 1) -> Issue:
     instruction = Vector(op=VectorOp.ADD, b_immediate=1, to_out=to_out, dst=dst, a=a)
-    return Issue(instruction, (Access("acc", a, (), ()),), (Access("out" if to_out else "acc", dst, (), ()),))
+    return Issue(instruction, (Access(Memory.ACC, a, (), ()),), (Access(instruction.target, dst, (), ()),))
 
 
 def store(index: int, offset: int) -> Issue:
     instruction = Store(index=index, offset=offset * 4, rows=1, columns=1)
-    return Issue(instruction, (Access("out", index, (1,), (1,)),), (Access("dram", offset * 4, (1,), (1,)),))
+    return Issue(instruction, (Access(Memory.OUT, index, (1,), (1,)),), (Access(Memory.DRAM, offset * 4, (1,), (1,)),))
 
 
 few = st.integers(0, 3)
@@ -67,7 +67,7 @@ streams = st.lists(issues, max_size=60)
 
 
 def program(config: CoreConfig, stream: list[Issue]) -> list[Instruction]:
-    return [*(with_tokens(issue) for issue in stream), Finish()]
+    return [*(issue.finished for issue in stream), Finish()]
 
 
 def check(config: CoreConfig, instructions: list[Instruction]) -> None:
@@ -125,6 +125,6 @@ def test_tokens_that_would_pile_up_are_taken_early() -> None:
 
 
 def test_strided_accesses_that_interleave_do_not_meet() -> None:
-    even = Issue(load(0).instruction, (), (Access("acc", 0, (4,), (2,)),))
-    odd = Issue(vector(1, 1).instruction, (Access("acc", 1, (4,), (2,)),), ())
+    even = Issue(load(0).instruction, (), (Access(Memory.ACC, 0, (4,), (2,)),))
+    odd = Issue(vector(1, 1).instruction, (Access(Memory.ACC, 1, (4,), (2,)),), ())
     assert [issue.waits for issue in insert_tokens(TINY, [even, odd])] == [0, 0]

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from weft.compiler.compiled_cpu import TEAM_BYTES, CompiledStep, CopyStep, CpuModel, NumpyStep, Place
+from weft.compiler.compiled_cpu import CpuModel
 from weft.compiler.graph.dtypes import numpy_dtype
+from weft.compiler.model import CopyStep, HostCode, NumpyStep, Place
 from weft.compiler.targets.cpu.llvm.object_code import object_code
 from weft.compiler.targets.cpu.processor import named_target
 
@@ -85,7 +86,7 @@ def run_on(model: CpuModel, processor: str, runs: Sequence[Run], folder: Path) -
 
     All of the model must be machine code. The program stays in ``folder``.
     """
-    program = linked(model, processor, runs, folder)
+    program = linked(model, model.code(), processor, runs, folder)
     board = BOARDS[processor]
     done = subprocess.run([board.emulator, "-L", board.root, program], capture_output=True, timeout=300, check=False)
     assert done.returncode == 0, f"{program}: ended with {done.returncode}: {done.stderr.decode(errors='replace')}"
@@ -102,12 +103,12 @@ def run_on(model: CpuModel, processor: str, runs: Sequence[Run], folder: Path) -
     return results
 
 
-def linked(model: CpuModel, processor: str, runs: Sequence[Run], folder: Path) -> Path:
+def linked(model: CpuModel, code: HostCode, processor: str, runs: Sequence[Run], folder: Path) -> Path:
     """The program that makes these runs, as an executable file for ``processor``."""
     board = BOARDS[processor]
     objects: list[Path] = []
-    main = object_code(_program_text(model, runs, board.size), named_target(processor))
-    for number, content in enumerate((main, model.pool, *model.objects)):
+    main = object_code(_program_text(model, code, runs, board.size), named_target(processor))
+    for number, content in enumerate((main, *code.objects)):
         objects.append(folder / f"{processor}.{number}.o")
         objects[-1].write_bytes(content)
     program = folder / f"{processor}.program"
@@ -132,17 +133,17 @@ def _output_offsets(model: CpuModel, runs: int) -> tuple[list[list[int]], int]:
     return offsets, total
 
 
-def _program_text(model: CpuModel, runs: Sequence[Run], size: str) -> str:
+def _program_text(model: CpuModel, code: HostCode, runs: Sequence[Run], size: str) -> str:
     """LLVM IR of the program; ``size`` is the type of a size_t.
 
-    As ``runtime.cpu`` does: a table of pointers for each run, a team of threads, and one job a step.
+    As ``runtime.host`` does: a table of pointers for each run, a team of threads, and one job a step.
     """
     assert not any(isinstance(step, NumpyStep) for step in model.steps), "NumPy would have to run a part of this model"
-    compiled = [step for step in model.steps if isinstance(step, CompiledStep)]
-    counter_bytes = max((step.counter_bytes for step in compiled), default=0)
+    calls_at = {call.first: call for call in code.calls}
+    counter_bytes = max((call.counter_bytes for call in code.calls), default=0)
     offsets, total = _output_offsets(model, len(runs))
     text = [
-        *(f"declare void @{step.symbol}(ptr, i64)" for step in compiled),
+        *(f"declare void @{call.symbol}(ptr, i64)" for call in code.calls),
         "declare void @weft_run(ptr, ptr, ptr, ptr, i64)",
         "declare void @weft_work(ptr, i64)",
         "declare void @weft_stop(ptr)",
@@ -150,9 +151,9 @@ def _program_text(model: CpuModel, runs: Sequence[Run], size: str) -> str:
         f"declare ptr @memcpy(ptr, ptr, {size})",
         f"declare {size} @write(i32, ptr, {size})",
         "declare void @_exit(i32)",
-        _bytes("constants", model.core.constants.tobytes()),
+        _bytes("constants", model.program.constants.tobytes()),
         *(_zeros(name, count) for name, count in
-          (("arena", model.arena_bytes), ("counters", counter_bytes), ("team", TEAM_BYTES), ("results", total),
+          (("arena", model.arena_bytes), ("counters", counter_bytes), ("team", code.team_bytes), ("results", total),
            ("threads", model.threads * THREAD_BYTES))),
     ]  # fmt: skip
     calls: list[str] = []
@@ -167,9 +168,10 @@ def _program_text(model: CpuModel, runs: Sequence[Run], size: str) -> str:
         text.append(_table(f"outputs.{run}", outputs))
         tables = f"ptr @inputs.{run}", f"ptr @outputs.{run}", "ptr @constants", "ptr @arena", "ptr @counters"
         text.append(_table(f"table.{run}", tables))
-        for step in model.steps:
-            if isinstance(step, CompiledStep):
-                job = f"ptr @team, ptr @{step.symbol}, ptr @table.{run}, ptr @counters, i64 {step.counter_bytes}"
+        for number, step in enumerate(model.steps):
+            if number in calls_at:
+                call = calls_at[number]
+                job = f"ptr @team, ptr @{call.symbol}, ptr @table.{run}, ptr @counters, i64 {call.counter_bytes}"
                 calls.append(f"call void @weft_run({job})")
             elif isinstance(step, CopyStep):
                 places = [_address(place, inputs, outputs) for place in (step.target, step.source)]
@@ -193,8 +195,8 @@ def _program_text(model: CpuModel, runs: Sequence[Run], size: str) -> str:
 def _address(place: Place, inputs: Sequence[str], outputs: Sequence[str]) -> str:
     """Where a tensor is during a run."""
     if place.kind in ("input", "output"):
-        return (inputs if place.kind == "input" else outputs)[place.where]
-    return _after("arena" if place.kind == "arena" else "constants", place.where)
+        return (inputs if place.kind == "input" else outputs)[place.number]
+    return _after("arena" if place.kind == "arena" else "constants", place.offset)
 
 
 def _after(name: str, byte: int) -> str:

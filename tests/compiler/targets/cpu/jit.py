@@ -11,7 +11,7 @@ import llvmlite.ir as ll
 import numpy as np
 from weft.compiler import tensor as t
 from weft.compiler.targets.cpu.llvm.emit import emit_kernel
-from weft.compiler.targets.cpu.llvm.object_code import object_code
+from weft.compiler.targets.cpu.llvm.object_code import machine, object_code
 from weft.compiler.targets.cpu.llvm.threads import PART_BYTES, pool_text
 from weft.compiler.targets.cpu.processor import CpuTarget, host_target
 from weft.compiler.tensor.visitor import stores_of
@@ -27,7 +27,7 @@ def run_compiled(
     """All parameters as they are after a run; those that are not given start as a pattern, as in the interpreter."""
     module = ll.Module("test")
     workspace = emit_kernel(module, func, target, threads)
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), HOST.machine())
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine(HOST))
     for text in (pool_text(target.triple), str(module)):
         engine.add_object_file(llvm.ObjectFileRef.from_data(object_code(text, target)))
     engine.finalize_object()

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler.graph import Call, Constant, Expr, TensorType, Var, call
-from weft.compiler.targets.cpu.convolution import data_block, result_block
 from weft.compiler.targets.cpu.processor import host_target, named_target
-from weft.compiler.targets.cpu.tiles import choose_grouped_tile, choose_tile
+from weft.compiler.targets.cpu.tiles import convolution_tile, grouped_tile
+from weft.compiler.targets.loops.convolution import data_block, result_block
 
 from .test_link import GENERATOR, bytes_, check, floats, kinds, module_of
 
@@ -121,13 +121,13 @@ def test_a_row_that_is_no_multiple_of_the_tile(width: int) -> None:
     residual = call("nn.conv2d", x, floats(32, 16, 1, 1))
     value = call("nn.add", call("nn.conv2d", residual, floats(32, 32, 1, 3), pads=(0, 1, 0, 1)), residual)
     check(module_of(value, params=(x,)), threads=2)
-    assert choose_tile(width, 32, 16, host_target()).rows > 1
+    assert convolution_tile(width, 32, 16, host_target()).rows > 1
 
 
 @given(st.integers(1, 300), st.sampled_from([4, 8, 16]))
 @pytest.mark.parametrize("processor", ["host", "armv7a", "aarch64"])
 def test_tiles_fit_the_row(processor: str, width: int, block: int) -> None:
     target = named_target(processor)
-    for tile in (choose_tile(width, 4 * block, block, target), choose_grouped_tile(width, block, target)):
+    for tile in (convolution_tile(width, 4 * block, block, target), grouped_tile(width, block, target)):
         assert 1 <= tile.rows <= width
         assert tile.lanes % block == 0

@@ -12,12 +12,11 @@ from types import ModuleType
 import numpy as np
 import pytest
 import weft
-from weft.compiler.compile_cpu import passes_for
-from weft.compiler.compiled_cpu import NumpyStep
+from weft.compiler.compile_cpu import compile_for_cpu, link_cpu, passes_for
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, TensorType, Tuple, Var, call, evaluate
+from weft.compiler.model import NumpyStep
 from weft.compiler.passes import PassManager
-from weft.compiler.targets.cpu.link import link
 from weft.compiler.targets.cpu.llvm.object_code import object_code
 from weft.compiler.targets.cpu.llvm.threads import pool_text
 from weft.compiler.targets.cpu.processor import named_target
@@ -41,7 +40,7 @@ def processor(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(autouse=True)
 def small_models_use_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.compiler.targets.cpu.link.WORK_WORTH_THREADS", 0)
+    monkeypatch.setattr("weft.compiler.targets.cpu.kernels.WORK_WORTH_THREADS", 0)
 
 
 def module_of(*results: Expr, params: tuple[Var, ...]) -> Module:
@@ -60,12 +59,12 @@ def random_array(dtype: str, shape: tuple[int, ...], generator: np.random.Genera
     return generator.integers(limits.min, limits.max, shape, dtype, endpoint=True)
 
 
-def check(module: Module, processor: str, folder: Path, threads: int = 1, tolerance: float = 1e-5) -> weft.CompiledModel:
+def check(module: Module, processor: str, folder: Path, threads: int = 1, tolerance: float = 1e-5) -> weft.CpuModel:
     """Compile for ``processor`` and run there; ``tolerance`` is relative to a result's largest element."""
     generator = np.random.default_rng(1)
     runs = [{param.name: random_array(param.dtype, param.shape, generator) for param in module.main.params}
             for _ in range(2)]  # fmt: skip
-    model = weft.compile(module, processor=processor, threads=threads, strict=True, target="cpu")
+    model = compile_for_cpu(module, processor=processor, threads=threads, strict=True)
     for values, found in zip(runs, run_on(model, processor, runs, folder), strict=True):
         for name, array in evaluate(module, values).items():
             if array.dtype.kind == "f":
@@ -80,7 +79,7 @@ def check(module: Module, processor: str, folder: Path, threads: int = 1, tolera
 def test_digits_are_the_integers_of_the_graph(processor: str, threads: int, tmp_path: Path) -> None:
     source = from_onnx(DIGITS)
     integers = PassManager(passes_for(source)).run(source)
-    model = weft.compile(source, processor=processor, threads=threads, strict=True, target="cpu")
+    model = compile_for_cpu(source, processor=processor, threads=threads, strict=True)
     assert model.threads == threads
     generator = np.random.default_rng(0)
     runs = [{"image": generator.random((1, 1, 8, 8)).astype(np.float32)} for _ in range(20)]
@@ -99,7 +98,7 @@ def test_convolutions_in_floats(processor: str, threads: int, tmp_path: Path) ->
     model = check(module_of(pooled, dense, params=(x,)), processor, tmp_path, threads)
     assert [layer.kind for layer in model.layers if layer.kind != "convert"] == ["convolution", "blocked", "blocked"]
     # Without fused multiply-add, as in a Cortex-A9, it must not become a call for every lane.
-    assert not any(b"fmaf" in content for content in model.objects)
+    assert not any(b"fmaf" in content for content in model.code().objects)
 
 
 def test_what_libraries_compute(processor: str, tmp_path: Path) -> None:
@@ -117,7 +116,7 @@ def test_what_libraries_compute(processor: str, tmp_path: Path) -> None:
         call("nn.cast", n, to="float32"),
     )
     model = check(module_of(*results, params=(x, y, n, d)), processor, tmp_path)
-    called = b"".join(model.objects)
+    called = b"".join(model.code().objects)
     assert all(name in called for name in (b"erff", b"powf", b"sin"))
     assert (b"__aeabi_ldivmod" in called) == (processor == "armv7a")
 
@@ -133,23 +132,24 @@ def test_floats_are_passed_in_registers_of_their_own(tmp_path: Path) -> None:
     """A triple of three parts instead of four gives the other convention without a word; the linker tells."""
     skip_without("armv7a")
     x = Var("x", TensorType((3,), "float32"))
-    model = weft.compile(module_of(call("nn.erf", x), params=(x,)), processor="armv7a", target="cpu")
+    model = compile_for_cpu(module_of(call("nn.erf", x), params=(x,)), processor="armv7a")
     runs = [{"x": np.ones(3, np.float32)}]
-    program = linked(model, "armv7a", runs, tmp_path)
+    code = model.code()
+    program = linked(model, code, "armv7a", runs, tmp_path)
     assert int.from_bytes(program.read_bytes()[FLAGS : FLAGS + 4], "little") & HARD_FLOAT
     three = replace(named_target("armv7a"), triple="armv7a-linux-gnueabihf")
     soft = object_code(pool_text(three.triple), three)
     with pytest.raises(AssertionError, match="uses VFP register arguments"):
-        linked(replace(model, pool=soft), "armv7a", runs, tmp_path)
+        linked(model, replace(code, objects=(*code.objects[:-1], soft)), "armv7a", runs, tmp_path)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("network", ["mobilenet_v2", "resnet18"])
 def test_a_network_gives_the_integers_of_the_host(processor: str, network: str, tmp_path: Path) -> None:
     path = build(network, size=64, width=0.5)
-    host = weft.load(weft.compile(path, target="cpu"))
+    host = weft.load(compile_for_cpu(path))
     runs = [{host.model.inputs[0].name: images(1, 64, seed)} for seed in range(2)]
-    found = run_on(weft.compile(path, processor=processor, threads=2, strict=True, target="cpu"), processor, runs, tmp_path)
+    found = run_on(compile_for_cpu(path, processor=processor, threads=2, strict=True), processor, runs, tmp_path)
     for values, outputs in zip(runs, found, strict=True):
         for name, array in host.run(values).items():
             np.testing.assert_array_equal(outputs[name], array)
@@ -162,7 +162,7 @@ def test_random_graphs(processor: str, campaign: ModuleType, monkeypatch: pytest
 
     def compiled(module: Module, inputs: Run, _: object = None) -> Run:
         nonlocal runs
-        model = link(prepare(module), named_target(processor), 1)
+        model = link_cpu(prepare(module), named_target(processor), 1)
         if any(isinstance(step, NumpyStep) for step in model.steps):
             return evaluate(module, inputs)
         runs += 1

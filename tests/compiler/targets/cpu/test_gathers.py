@@ -9,7 +9,6 @@ import pytest
 import weft
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from weft.compiler.compiled_cpu import CheckStep, NumpyStep
 from weft.compiler.graph import (
     Attrs,
     Call,
@@ -24,6 +23,7 @@ from weft.compiler.graph import (
     call,
     evaluate,
 )
+from weft.compiler.model import CheckStep, NumpyStep
 from weft.runtime.errors import InputError
 
 DATA = Var("data", TensorType((3, 5, 4), "float32"))

@@ -22,7 +22,7 @@ GENERATOR = np.random.default_rng(0)
 
 @pytest.fixture(autouse=True)
 def small_models_use_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.compiler.targets.cpu.link.WORK_WORTH_THREADS", 0)
+    monkeypatch.setattr("weft.compiler.targets.cpu.kernels.WORK_WORTH_THREADS", 0)
 
 
 def floats(*shape: int) -> Constant:
@@ -184,7 +184,7 @@ def test_what_has_no_machine_code_runs_in_numpy_and_says_so() -> None:
     x = Var("x", TensorType((3, 8), "float32"))
     total = call("nn.cumulative_sum", call("nn.add", x, x), axis=1)
     model = check(module_of(call("nn.exp", total), params=(x,)))
-    reasons = [(layer.operators, layer.reason) for layer in model.layers if layer.placement == "numpy"]
+    reasons = [(layer.operators, layer.reason) for layer in model.layers if layer.device == "numpy"]
     assert reasons == [(("nn.cumulative_sum",), "nn.cumulative_sum: runs on the host through its NumPy meaning")]
     with pytest.raises(CompileError, match=r"NumPy would run it: nn.cumulative_sum.*compile without strict"):
         weft.compile(module_of(total, params=(x,)), target="cpu", strict=True)
@@ -256,7 +256,7 @@ def test_objects_for_other_processors_are_made_but_not_run_here(processor: str) 
     x = Var("x", TensorType((1, 4, 6, 6), "int8"))
     value = call("conv2d", x, bytes_(8, 4, 3, 3))
     model = weft.compile(module_of(value, params=(x,)), target="cpu", processor=processor, threads=2)
-    for content in (model.pool, *model.objects):
+    for content in model.code().objects:
         assert content[:4] == b"\x7fELF"
         assert int.from_bytes(content[18:20], "little") == MACHINES[processor]
     with pytest.raises(weft.runtime.errors.InputError, match=f"is compiled for {processor}.*but this machine is"):

@@ -7,18 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-import weft
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler import tensor as te
-from weft.compiler.compiled_cpu import ArenaTensor, CpuModel
+from weft.compiler.compile_cpu import link_cpu
+from weft.compiler.compiled_cpu import CpuModel
 from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, TensorType, Tuple, Var, call, evaluate
+from weft.compiler.model import ArenaTensor
 from weft.compiler.operators.random_graphs import random_graph
-from weft.compiler.targets.cpu.link import link
 from weft.compiler.targets.cpu.processor import host_target
 from weft.compiler.targets.loops.in_place import overwritable
 from weft.compiler.targets.loops.prepare import prepare
 from weft.compiler.tensor.loops import loop_nest
+from weft.runtime.cpu import CpuModule
 
 IMAGE = TensorType((1, 16, 6, 7), "float32")
 X = Var("x", IMAGE)
@@ -26,7 +27,7 @@ X = Var("x", IMAGE)
 
 @pytest.fixture(autouse=True)
 def small_models_use_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.compiler.targets.cpu.link.WORK_WORTH_THREADS", 0)
+    monkeypatch.setattr("weft.compiler.targets.cpu.kernels.WORK_WORTH_THREADS", 0)
 
 
 def linked(*results: Expr, threads: int = 1) -> CpuModel:
@@ -37,8 +38,8 @@ def linked(*results: Expr, threads: int = 1) -> CpuModel:
 
 
 def checked(module: Module, inputs: dict[str, Any], threads: int) -> CpuModel:
-    model = link(prepare(module), host_target(), threads)
-    loaded = weft.load(model)
+    model = link_cpu(prepare(module), host_target(), threads)
+    loaded = CpuModule(model)
     wanted = evaluate(module, inputs)
     for _ in range(2):
         for name, found in loaded.run(inputs).items():
@@ -72,8 +73,8 @@ def check_plan(model: CpuModel) -> None:
         if a.last < b.first or b.last < a.first or not meet(a, b):
             continue
         below, above = sorted((a, b), key=lambda each: each.first)
-        assert above.over is not None
-        assert model.memory[above.over] is below
+        assert above.reuses is not None
+        assert model.memory[above.reuses] is below
         assert (above.offset, above.nbytes) == (below.offset, below.nbytes)
         assert below.last - above.first <= 1  # the kernel, and before it the one that writes the border
     for tensor in model.memory:
@@ -120,7 +121,7 @@ def test_a_residual_addition_is_written_over_the_residual(size: int, threads: in
     second = call("nn.add", convolution(convolution(first, size), size), first)
     model = linked(convolution(second, size), threads=threads)
     check_plan(model)
-    (tensor,) = (each for each in model.memory if each.over is not None)
+    (tensor,) = (each for each in model.memory if each.reuses is not None)
     assert tensor.nbytes == 4 * 16 * (6 + 2 * (size // 2)) * (7 + 2 * (size // 2))  # with its halo
 
 
@@ -139,7 +140,7 @@ def test_what_is_read_later_is_kept() -> None:
     second = call("nn.tanh", convolution(call("nn.add", convolution(first), first)))
     kept = linked(call("nn.add", second, first))
     check_plan(kept)
-    over = {kept.memory[tensor.over].first for tensor in kept.memory if tensor.over is not None}
+    over = {kept.memory[tensor.reuses].first for tensor in kept.memory if tensor.reuses is not None}
     assert min(tensor.first for tensor in kept.memory if tensor.nbytes >= 4 * 16 * 42) not in over
 
 
@@ -153,7 +154,7 @@ def test_one_memory_under_two_names_is_kept_when_the_other_name_is_read_elsewher
 def test_inputs_and_outputs_of_the_model_are_never_written_over() -> None:
     doubled = call("nn.add", X, X)
     value = call("nn.tanh", call("nn.softmax", doubled, axis=1))
-    loaded = weft.load(linked(call("nn.softmax", value, axis=2), doubled))
+    loaded = CpuModule(linked(call("nn.softmax", value, axis=2), doubled))
     given = values(IMAGE.shape)
     loaded.run({"x": given})
     np.testing.assert_array_equal(given, values(IMAGE.shape))
@@ -194,7 +195,7 @@ def test_attention_weights_are_written_over_the_scores() -> None:
     weights = call("nn.softmax", scores, axis=2)
     model = linked(call("nn.matmul", weights, call("reshape", X, shape=(1, 42, 16))), threads=2)
     check_plan(model)
-    assert [tensor.nbytes for tensor in model.memory if tensor.over is not None] == [4 * 42 * 42]
+    assert [tensor.nbytes for tensor in model.memory if tensor.reuses is not None] == [4 * 42 * 42]
 
 
 def test_an_operand_with_wider_elements_is_not_overwritten() -> None:

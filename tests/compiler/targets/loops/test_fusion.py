@@ -6,19 +6,19 @@ import numpy as np
 import weft
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from weft.compiler.compile_cpu import link_cpu
 from weft.compiler.graph import Call, Constant, Expr, Function, Module, TensorType, TupleGet, Var, call, evaluate
 from weft.compiler.graph.visit import topological_order
 from weft.compiler.operators.random_graphs import random_graph
-from weft.compiler.targets.cpu.link import link
-from weft.compiler.targets.cpu.processor import FusionLimits, host_target, named_target
-from weft.compiler.targets.loops.fusion import Group, group_calls
+from weft.compiler.targets.cpu.processor import host_target, named_target
+from weft.compiler.targets.loops.fusion import FusedGroup, FusionLimits, group_calls
 from weft.compiler.targets.loops.prepare import prepare
 
 X = Var("x", TensorType((4, 8), "float32"))
 """128 bytes."""
 
 
-def operators(groups: list[Group]) -> list[tuple[str, ...]]:
+def operators(groups: list[FusedGroup]) -> list[tuple[str, ...]]:
     return [tuple(str(node.op) for node in group.members) for group in groups]
 
 
@@ -154,7 +154,7 @@ def test_every_edge_is_inside_of_a_kernel_or_has_a_reason(seed: int, limits: Fus
 def test_a_long_chain_becomes_several_kernels() -> None:
     module = Module(Function((X,), chain(500)))
     values = {"x": np.ones(X.shape, np.float32)}
-    model = link(module, host_target(), 1)
+    model = link_cpu(module, host_target(), 1)
     assert len(model.layers) == -(-500 // host_target().fusion.depth)
     for found, wanted in zip(weft.load(model).run(values).values(), evaluate(module, values).values(), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5)

@@ -1,0 +1,159 @@
+"""The proof that a host program from a file touches its own memory only: kernels, and where they are launched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...graph.dtypes import is_float, numpy_dtype
+from ...graph.ir import TensorType, TupleType
+from ...model import CheckStep, CopyStep, HostProgram, KernelCode, LaunchStep, NumpyStep, Place
+from ..errors import CompileError
+from .check_kernel import CheckedKernel, Elements
+from .intervals import Interval
+
+MEMORY_AT_MOST = 1 << 42
+"""Bytes of a tensor, or of the arena."""
+
+THREADS_AT_MOST = 256
+
+Prove = Callable[[KernelCode, int, Elements], CheckedKernel]
+"""Proves that a kernel does no harm on so many threads (`check_kernel`)."""
+
+
+class UncheckedProgramError(CompileError):
+    """A program of which it is not known that it touches its own memory only."""
+
+
+def check_program(program: HostProgram, prove: Prove) -> None:
+    """Prove that a program touches its own memory only. CompileError names the step, or the kernel and buffer."""
+    _Checker(program, prove).run()
+
+
+@dataclass
+class _Checker:
+    """``sizes``: bytes of each memory. ``indices``: tensors whose elements were checked and have not been written
+    since, with the numbers between which they lie."""
+
+    program: HostProgram
+    prove: Prove
+    sizes: dict[tuple[str, int], int] = field(default_factory=dict)
+    indices: dict[Place, tuple[Interval, ...]] = field(default_factory=dict)
+    checked: dict[tuple[str, tuple[tuple[int, tuple[Interval, ...]], ...]], CheckedKernel] = field(default_factory=dict)
+
+    def run(self) -> None:
+        program = self.program
+        if not 1 <= program.threads <= THREADS_AT_MOST or not 0 <= program.arena_bytes <= MEMORY_AT_MOST:
+            raise UncheckedProgramError(f"it has {program.threads} threads, {program.arena_bytes:,} bytes of arena")
+        self.sizes = {("arena", 0): program.arena_bytes, ("constant", 0): program.constants.nbytes}
+        self.sizes |= {("input", number): tensor.nbytes for number, tensor in enumerate(program.inputs)}
+        self.sizes |= {("output", number): tensor.nbytes for number, tensor in enumerate(program.outputs)}
+        kernels = {code.symbol: code for code in program.kernels}
+        if len(kernels) < len(program.kernels):
+            raise UncheckedProgramError("two of its kernels have one name")
+        for number, step in enumerate(program.steps):
+            self._step(f"step {number}", step, kernels)
+
+    def _step(
+        self, at: str, step: LaunchStep | NumpyStep | CopyStep | CheckStep, kernels: dict[str, KernelCode]
+    ) -> None:
+        layers = len(self.program.layers)
+        if isinstance(step, LaunchStep | NumpyStep) and not 0 <= step.layer < layers:
+            raise UncheckedProgramError(f"there is no layer {step.layer}", at=at)
+        match step:
+            case LaunchStep():
+                if step.symbol not in kernels:
+                    raise UncheckedProgramError(f"there is no kernel {step.symbol!r}", at=at)
+                self._launch(at, step, kernels[step.symbol])
+            case NumpyStep(function, inputs, outputs):
+                result = function.body.type
+                fields = result.fields if isinstance(result, TupleType) else (result,)
+                self._agree(at, inputs, [param.type for param in function.params])
+                self._agree(at, outputs, fields)
+                self._write(at, outputs)
+            case CopyStep(source, target):
+                self._agree(at, [source, target], [TensorType(source.shape, source.dtype)] * 2)
+                self._write(at, [target])
+            case CheckStep(indices, sizes):
+                self._inside(at, indices, indices.nbytes)
+                last = indices.shape[-1] if indices.shape else 1
+                if is_float(indices.dtype) or len(sizes) not in (1, last) or any(size < 1 for size in sizes):
+                    raise UncheckedProgramError(f"sizes {sizes} do not fit the indices", at=at)
+                self.indices[indices] = tuple((-size, size - 1) for size in sizes)
+
+    def _launch(self, at: str, step: LaunchStep, code: KernelCode) -> None:
+        if len(step.arguments) != len(code.nbytes):
+            raise UncheckedProgramError(f"kernel {code.symbol!r} takes {len(code.nbytes)} tensors", at=at)
+        for place, nbytes in zip(step.arguments, code.nbytes, strict=True):
+            self._inside(at, place, nbytes)
+        elements = {number: known for number, place in enumerate(step.arguments) if (known := self._elements(place))}
+        key = (code.symbol, tuple(elements.items()))
+        if key not in self.checked:
+            self.checked[key] = self.prove(code, self.program.threads, elements)
+        kernel = self.checked[key]
+        written: list[Place] = []
+        for place, param, nbytes, writes in zip(
+            step.arguments, kernel.params, code.nbytes, kernel.written, strict=True
+        ):
+            if (place.shape, place.dtype) != (param.shape, param.dtype):
+                raise UncheckedProgramError(f"{param.name!r} of {code.symbol!r} is another tensor", at=at)
+            if writes:
+                written.append(_region(place, nbytes))
+        if code.workspace_bytes:
+            if step.workspace is None:
+                raise UncheckedProgramError(f"kernel {code.symbol!r} has no workspace", at=at)
+            space = Place("arena", 0, step.workspace, (code.workspace_bytes,), "uint8")
+            self._inside(at, space, code.workspace_bytes)
+            written.append(space)
+        for number in elements:
+            if any(_overlap(each, step.arguments[number]) for each in written):
+                raise UncheckedProgramError(f"kernel {code.symbol!r} writes over indices that it reads", at=at)
+        self._write(at, written)
+
+    def _elements(self, place: Place) -> tuple[Interval, ...]:
+        """Between which numbers the elements of a tensor lie, where that is known."""
+        if place.kind != "constant" or is_float(place.dtype) or place.dtype == "bool" or 0 in place.shape:
+            return self.indices.get(place, ())
+        data = self.program.constants[place.offset : place.offset + place.nbytes].view(numpy_dtype(place.dtype))
+        if len(place.shape) < 2 or place.shape[-1] > 8:
+            return ((int(data.min()), int(data.max())),)
+        columns = data.reshape(-1, place.shape[-1])
+        return tuple(
+            (int(low), int(high)) for low, high in zip(np.min(columns, 0), np.max(columns, 0), strict=True)
+        )
+
+    def _agree(self, at: str, places: Sequence[Place], types: Sequence[TensorType]) -> None:
+        """Each place must be inside of its memory and hold a tensor of the type."""
+        if [(place.shape, place.dtype) for place in places] != [(kind.shape, kind.dtype) for kind in types]:
+            raise UncheckedProgramError("its tensors have other types", at=at)
+        for place in places:
+            self._inside(at, place, place.nbytes)
+
+    def _inside(self, at: str, place: Place, nbytes: int) -> None:
+        size = self.sizes.get((place.kind, place.number))
+        if size is None or any(extent < 0 for extent in place.shape) or nbytes > MEMORY_AT_MOST:
+            raise UncheckedProgramError(f"there is no {place.kind} {place.number}, or not of such a size", at=at)
+        aligned = place.offset % numpy_dtype(place.dtype).itemsize == 0
+        if place.offset < 0 or place.offset + nbytes > size or not aligned:
+            raise UncheckedProgramError(
+                f"{nbytes:,} bytes at byte {place.offset:,} are not inside of {place.kind} {place.number}, which has "
+                f"{size:,}", at=at,
+            )  # fmt: skip
+
+    def _write(self, at: str, places: Sequence[Place]) -> None:
+        for place in places:
+            if place.kind in ("input", "constant"):
+                raise UncheckedProgramError(f"it writes to {place.kind} {place.number}", at=at)
+            self.indices = {known: value for known, value in self.indices.items() if not _overlap(known, place)}
+
+
+def _region(place: Place, nbytes: int) -> Place:
+    """The bytes from where a place begins."""
+    return Place(place.kind, place.number, place.offset, (nbytes,), "uint8")
+
+
+def _overlap(a: Place, b: Place) -> bool:
+    same = (a.kind, a.number) == (b.kind, b.number)
+    return same and a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes

@@ -1,0 +1,208 @@
+"""Between which numbers an integer expression of a kernel lies, given the loops, guards and data around it.
+
+A part of an expression that the machine's arithmetic might wrap counts as any number of its type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from ...tensor.ir import FLOATS, INTEGER_RANGES, BinOp, Cast, Const, Expr, Load, Select, Var
+from ...tensor.simplify import Linear
+from ...tensor.visitor import walk_exprs
+
+Interval: TypeAlias = tuple[int, int]
+Terms: TypeAlias = frozenset[tuple[Expr, int]]
+
+EXACT = 1 << 62
+"""Magnitude up to which sums and products of int64 count as exact: far enough from where they wrap."""
+
+CASES_AT_MOST = 4
+"""Conditions in one expression that are looked at both ways."""
+
+_COMPARISONS = ("lt", "le", "eq", "ne")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known at a point of a kernel.
+
+    ``elements``: for a buffer whose content is known and stays as it is, between which numbers the elements lie: one
+    interval, or one for each index of the last axis. ``variables``: of the loops around. ``upper``: the most that a sum
+    of terms can be. ``nonzero``: expressions that are not 0.
+    """
+
+    elements: Mapping[str, tuple[Interval, ...]]
+    variables: Mapping[Var, Interval] = field(default_factory=dict)
+    upper: Mapping[Terms, int] = field(default_factory=dict)
+    nonzero: frozenset[Expr] = frozenset()
+    _memo: dict[Expr, tuple[Interval, Linear]] = field(default_factory=dict, repr=False, compare=False)
+
+    def inside_loop(self, var: Var, extent: Expr) -> Facts:
+        """In an iteration of a loop."""
+        last = max(0, self.interval(extent)[1] - 1)
+        inner = replace(self, variables={**self.variables, var: (0, last)}, _memo={})
+        return inner if isinstance(extent, Const) else inner.given(BinOp("lt", var, extent), True)
+
+    def given(self, cond: Expr, holds: bool) -> Facts:
+        """Where a condition holds, or does not."""
+        if not isinstance(cond, BinOp) or cond.a.dtype in FLOATS:
+            return self
+        op, a, b = cond.op, cond.a, cond.b
+        if a.dtype == "bool":
+            both = (op == "and" and holds) or (op == "or" and not holds)
+            return self.given(a, holds).given(b, holds) if both else self
+        if op in ("lt", "le"):
+            strict = (op == "lt") == holds
+            return self._at_most(a, b, -strict) if holds else self._at_most(b, a, -strict)
+        if op in ("eq", "ne") and (op == "eq") == holds:
+            return self._at_most(a, b, 0)._at_most(b, a, 0)
+        if op in ("eq", "ne") and isinstance(b, Const) and b.value == 0:
+            return replace(self, nonzero=self.nonzero | {a}, _memo={})
+        return self
+
+    def _at_most(self, a: Expr, b: Expr, constant: int) -> Facts:
+        """Given that ``a <= b + constant``."""
+        if isinstance(a, BinOp) and a.op == "max":
+            return self._at_most(a.a, b, constant)._at_most(a.b, b, constant)
+        if isinstance(b, BinOp) and b.op == "min":
+            return self._at_most(a, b.a, constant)._at_most(a, b.b, constant)
+        loads = [node for side in (a, b) for node in walk_exprs(side) if isinstance(node, Load)]
+        if any(load.buffer.name not in self.elements for load in loads):
+            return self  # what memory holds may be another number when it is read again
+        difference = self._analysed(a)[1].add(self._analysed(b)[1], -1)
+        terms, bound = frozenset(difference.terms.items()), constant - difference.constant
+        if not terms or self.upper.get(terms, bound + 1) <= bound:
+            return self
+        return replace(self, upper={**self.upper, terms: bound}, _memo={})
+
+    def interval(self, expr: Expr) -> Interval:
+        """Numbers between which an integer or truth value lies."""
+        return self._analysed(expr)[0]
+
+    def is_exact(self, expr: Expr) -> bool:
+        """Whether an int64 expression, if it is a sum or a product, cannot wrap."""
+        if not isinstance(expr, BinOp) or expr.op not in ("add", "sub", "mul") or expr.dtype != "int64":
+            return True
+        low, high = self.interval(expr)
+        return low >= -EXACT and high <= EXACT
+
+    def is_nonzero(self, expr: Expr) -> bool:
+        """Whether an integer cannot be 0."""
+        low, high = self.interval(expr)
+        if low > 0 or high < 0 or expr in self.nonzero:
+            return True
+        if not isinstance(expr, Select):
+            return False
+        return self.given(expr.cond, True).is_nonzero(expr.a) and self.given(expr.cond, False).is_nonzero(expr.b)
+
+    def _analysed(self, expr: Expr) -> tuple[Interval, Linear]:
+        """The interval, and the expression as a sum of parts that cannot wrap."""
+        if expr not in self._memo:
+            self._memo[expr] = self._analyse(expr)
+        return self._memo[expr]
+
+    def _analyse(self, expr: Expr) -> tuple[Interval, Linear]:
+        if isinstance(expr, Const) and expr.type not in FLOATS:
+            return (int(expr.value), int(expr.value)), Linear({}, int(expr.value))
+        if isinstance(expr, BinOp) and expr.op in ("add", "sub", "mul") and expr.dtype in INTEGER_RANGES:
+            (a, a_sum), (b, b_sum) = self._analysed(expr.a), self._analysed(expr.b)
+            low, high = _exact(expr.op, a, b)
+            least, most = (-EXACT, EXACT) if expr.dtype == "int64" else INTEGER_RANGES[expr.dtype]
+            if least <= low and high <= most:
+                total = _combined(expr, a_sum, b_sum)
+                least, most = -self._most(Linear().add(total, -1)), self._most(total)
+                return (max(low, least), min(high, most)), total
+        own = self._own(expr)
+        terms = (expr, 1), (expr, -1)
+        high = min(own[1], self.upper.get(frozenset(terms[:1]), own[1]))
+        return (max(own[0], -self.upper.get(frozenset(terms[1:]), -own[0])), high), Linear({expr: 1})
+
+    def _own(self, expr: Expr) -> Interval:
+        """The interval of a part that is no sum."""
+        least, most = INTEGER_RANGES.get(expr.dtype, (-EXACT, EXACT))
+        match expr:
+            case Var():
+                return self.variables.get(expr, (least, most))
+            case Load(buffer, indices) if buffer.name in self.elements:
+                known = self.elements[buffer.name]
+                last = indices[-1] if indices else None
+                if len(known) > 1 and isinstance(last, Const) and 0 <= last.value < len(known):
+                    return known[int(last.value)]
+                return min(low for low, _ in known), max(high for _, high in known)
+            case Cast(_, x) if x.dtype not in FLOATS and expr.dtype not in (*FLOATS, "bool"):
+                low, high = self.interval(x)
+                return (low, high) if least <= low and high <= most else (least, most)
+            case Select(cond, a, b):
+                yes, no = self.given(cond, True).interval(a), self.given(cond, False).interval(b)
+                return min(yes[0], no[0]), max(yes[1], no[1])
+            case BinOp(op, a, b) if expr.dtype in INTEGER_RANGES and op not in _COMPARISONS and expr.dtype != "bool":
+                interval = _of_operator(op, self.interval(a), self.interval(b))
+                if interval is not None and least <= interval[0] and interval[1] <= most:
+                    return interval
+        return least, most
+
+    def _most(self, total: Linear) -> int:
+        """The most that a sum can be."""
+        items = frozenset(total.terms.items())
+        best = total.constant + sum(map(self._largest, items))
+        for terms, bound in self.upper.items():
+            if terms <= items:
+                best = min(best, total.constant + bound + sum(map(self._largest, items - terms)))
+        return best
+
+    def _largest(self, term: tuple[Expr, int]) -> int:
+        low, high = self.interval(term[0])
+        return max(low * term[1], high * term[1])
+
+
+def cases(facts: Facts, expr: Expr) -> list[Facts]:
+    """What is known in each case, where conditions are numbers in an expression: ``(x < 0).astype(int64)``."""
+    numbers = [node for node in walk_exprs(expr) if isinstance(node, Cast) and node.x.dtype == "bool"]
+    result = [facts]
+    for number in list(dict.fromkeys(numbers))[:CASES_AT_MOST]:
+        result = [
+            each.given(number.x, holds).given(BinOp("eq", number, Const(holds, number.dtype)), True)
+            for each in result for holds in (True, False)
+        ]  # fmt: skip
+    return result
+
+
+def _combined(expr: BinOp, a: Linear, b: Linear) -> Linear:
+    if expr.op in ("add", "sub"):
+        return a.add(b, 1 if expr.op == "add" else -1)
+    for constant, other in ((a, b), (b, a)):
+        if not constant.terms:
+            return Linear().add(other, constant.constant) if constant.constant else Linear()
+    return Linear({expr: 1})
+
+
+def _exact(op: str, a: Interval, b: Interval) -> Interval:
+    """Interval of a sum, a difference or a product."""
+    if op == "add":
+        return a[0] + b[0], a[1] + b[1]
+    if op == "sub":
+        return a[0] - b[1], a[1] - b[0]
+    corners = [x * y for x in a for y in b]
+    return min(corners), max(corners)
+
+
+def _of_operator(op: str, a: Interval, b: Interval) -> Interval | None:
+    """Interval of another operator; None where none is known."""
+    match op:
+        case "min" | "max":
+            choose = min if op == "min" else max
+            return choose(a[0], b[0]), choose(a[1], b[1])
+        case "floordiv" if b[0] > 0:
+            corners = [x // y for x in a for y in b]
+            return min(corners), max(corners)
+        case "mod" if b[0] > 0:
+            if b[0] == b[1] and a[0] // b[0] == a[1] // b[0]:
+                return a[0] % b[0], a[1] % b[0]
+            return 0, min(a[1], b[1] - 1) if a[0] >= 0 else b[1] - 1
+        case "shl" | "shr" if b[0] >= 0 and b[1] < 64:
+            corners = [x << y if op == "shl" else x >> y for x in a for y in b]
+            return min(corners), max(corners)
+    return None

@@ -1,0 +1,134 @@
+"""What ``timing.cpp`` knows of a core and of the DRAM: structs, enumerations and constants, all from ``hw/``."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from ..hw import bursts, engine, fetch, gemm, load, store, transfer_plan, vector_lanes, vector_results, write_dma
+from ..hw.axi import PAGE_BYTES, ReadClient
+from ..hw.config import LOOP_LEVELS, PYNQ, CoreConfig
+from ..hw.interfaces import CycleClass
+from ..hw.isa import HEADER, OPCODE_BITS, Engine, Opcode, Scratchpad, VectorOp, instruction_fields
+from ..hw.load_writer import LoadKind, LoadTargets
+from .c_interface import ACTIVITY, EVENT, CField, CStruct, enumeration, fields, header
+from .dram import DramModel
+
+INTERFACE = "timing_interface.h"
+"""The header that :func:`interface_header` is written to."""
+
+CLASSES = 1 << CycleClass.as_shape().width
+"""Numbers that a cycle class may have."""
+
+OPCODES = 1 << OPCODE_BITS
+"""Numbers that an opcode may have."""
+
+FIELDS = tuple(
+    dict.fromkeys(name for opcode in Opcode for name, _, _ in HEADER + instruction_fields(PYNQ, opcode))
+)
+"""Names of all fields of all instructions; a field's number in C++ is its place here."""
+
+
+def _numbers(config: CoreConfig, dram: DramModel) -> dict[str, int]:
+    """The scalars of the struct, in their order."""
+    compute = gemm.Stages.of(config)
+    return {
+        "bus_bytes": config.bus_bytes,
+        "instruction_bytes": config.instruction_bytes,
+        "queue_depth": config.queue_depth,
+        "token_depth": config.token_depth,
+        "read_outstanding": config.read_outstanding,
+        "write_outstanding": config.write_outstanding,
+        "acc_depth": config.acc_depth,
+        "acc_banks": config.acc_banks,
+        "out_bytes": config.out_bytes,
+        "granule_bytes": config.granule_bytes,
+        "ledger_entries": engine.IN_FLIGHT,
+        "planner_cycles": transfer_plan.PLANNER_CYCLES,
+        "loads_in_flight": load.LOADS_IN_FLIGHT,
+        "stores_in_flight": store.STORES_IN_FLIGHT,
+        "entries_ahead": store.ENTRIES_AHEAD,
+        "load_buffer_words": load.BUFFER_WORDS,
+        "fetch_buffer_words": fetch.BUFFER_WORDS,
+        "burst_beats": bursts.MAX_BURST_BEATS,
+        "fetch_burst_beats": fetch.BURST_BEATS,
+        "write_buffer_beats": write_dma.BUFFER_BEATS,
+        "gemm_read": compute.read,  # from a micro-op's issue
+        "gemm_write": compute.write,
+        "gemm_forwards": gemm.FORWARDS,
+        "vector_slots": vector_results.SLOTS,
+        "vector_result": vector_lanes.RESULT_STAGE + vector_results.QUEUE_CYCLES,
+        "latency": dram.latency,
+        "bytes_per_cycle": dram.bytes_per_cycle,
+        "jitter": dram.jitter,
+        "seed": dram.seed,
+        "outstanding": dram.outstanding,
+        "reorder": dram.reorder,
+    }
+
+
+_CORE = CStruct(
+    "WeftTimingCore",
+    (
+        *fields("int64_t", *_numbers(PYNQ, DramModel())),
+        CField("load_bytes", "int64_t", (2, len(LoadKind))),  # DRAM bytes of an entry, for engines load and loadw
+        CField("fields", "int32_t", (OPCODES, len(FIELDS), 3)),  # position, width, and whether it is signed
+    ),
+)
+
+_RESULT = CStruct(
+    "WeftTimingResult",
+    (
+        *fields("int64_t", "cycles", "read_beats", "write_beats"),
+        CField("counters", "int64_t", (len(Engine), CLASSES)),
+        CField("evaluated", "int64_t"),  # cycles in which anything was worked out
+    ),
+)
+
+Core, Result = _CORE.python(), _RESULT.python()
+
+
+def describe_core(config: CoreConfig, dram: DramModel) -> Any:
+    """The struct for a core and its memory."""
+    core = Core(**_numbers(config, dram))
+    for which in (Engine.LOAD, Engine.LOADW):
+        for number, kind in enumerate(LoadTargets.of(which).kinds(config)):
+            core.load_bytes[which][number] = kind.entry_bytes
+    for number in range(OPCODES):
+        layout = HEADER + (instruction_fields(config, Opcode(number)) if number in list(Opcode) else ())
+        position = 0
+        for name, width, signed in layout:
+            core.fields[number][FIELDS.index(name)][:] = position, width, int(signed)
+            position += width
+    return core
+
+
+@cache
+def interface_header() -> str:
+    """C++ for all that is shared."""
+    ops = 1 << max(VectorOp).bit_length()
+    by_number = [next((op for op in VectorOp if op == number), None) for number in range(ops)]
+    b_entries = ", ".join(str(op.b_entries if op is not None else 0) for op in by_number)
+    accumulates = ", ".join(str(op is not None and op.accumulates).lower() for op in by_number)
+    return header(
+        [
+            "namespace weft {",
+            enumeration("Engine", "unsigned", "k", Engine.__members__),
+            enumeration("ReadId", "unsigned", "kClient", ReadClient.__members__),
+            enumeration("Opcode", "uint8_t", "kOp", Opcode.__members__),
+            enumeration("Field", "unsigned", "kField", {name: number for number, name in enumerate(FIELDS)}),
+            enumeration("VectorOp", "uint8_t", "kOp", VectorOp.__members__),
+            enumeration("Scratchpad", "uint32_t", "kPad", Scratchpad.__members__),
+            enumeration("LoadKind", "unsigned", "kWrite", LoadKind.__members__),
+            enumeration("Class", "uint8_t", "k", {name: each.value for name, each in CycleClass.__members__.items()}),
+            f"constexpr unsigned kEngines = {len(Engine)};",
+            f"constexpr unsigned kReadClients = {len(ReadClient)};",
+            f"constexpr unsigned kClasses = {CLASSES};",
+            f"constexpr unsigned kLevels = {LOOP_LEVELS};",
+            f"constexpr int64_t kPageBytes = {PAGE_BYTES};",
+            f"constexpr uint32_t kBEntries[] = {{ {b_entries} }};  // by VectorOp",
+            f"constexpr bool kAccumulates[] = {{ {accumulates} }};  // by VectorOp",
+            "}  // namespace weft",
+            *(struct.text for struct in (_CORE, _RESULT, EVENT, ACTIVITY)),
+        ]
+    )
