@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import ctypes
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
-import llvmlite.binding as llvm
-import llvmlite.ir as ll
 import numpy as np
 import numpy.typing as npt
 
+from .compiler.model import HostProgram, LaunchStep, Layer, Place, TensorSpec
 from .compiler.targets.accel.function_program import function_program
-from .compiler.targets.cpu.llvm.emit import emit_kernel
-from .compiler.targets.cpu.llvm.object_code import machine, object_code
-from .compiler.targets.cpu.llvm.threads import PART_BYTES, pool_text
-from .compiler.targets.cpu.processor import host_target
+from .compiler.targets.cpu.build import build_program
 from .compiler.targets.errors import CompileError
+from .compiler.targets.loops.kernel_code import KERNEL, kernel_code
 from .compiler.tensor import NUMPY_TYPES, SCHEDULED, PrimFunc, Schedule, check_bounds, check_legal, interpret
 from .compiler.tensor.visitor import stores_of
 from .hw.config import CoreConfig, named_config
 from .hw.isa import Instruction, disassemble
 from .runtime.device import Device, device_names, open_device
 from .runtime.errors import InputError
-from .runtime.host import MATH_LIBRARY
+from .runtime.host import HostExecutor
 from .sim.result import RunResult
 
 Array = npt.NDArray[Any]
-
-CACHE_LINE = 64
 
 
 class BuiltFunction(ABC):
@@ -97,10 +91,9 @@ def build(
     """
     func = schedule.func if isinstance(schedule, Schedule) else schedule
     name = target.name if isinstance(target, Device) else target
-    devices = device_names()
-    if name not in ("interpreter", "cpu", *devices) and not isinstance(target, Device):
-        raise CompileError(f"there is no target {name!r}", hint=f"choose interpreter, cpu, {', '.join(devices)}")
-    if config is not None and (isinstance(target, Device) or name not in devices):
+    if name not in ("interpreter", "cpu") and not isinstance(target, Device) and name not in device_names():
+        raise CompileError(f"there is no target {name!r}", hint=f"choose interpreter, cpu, {', '.join(device_names())}")
+    if config is not None and (isinstance(target, Device) or name not in device_names()):
         raise CompileError(f"target {name!r} takes no config", hint="leave it out")
     if threads is not None and name != "cpu":
         raise CompileError(f"target {name!r} takes no threads", hint="leave them out")
@@ -131,34 +124,36 @@ class CpuFunction(BuiltFunction):
         super().__init__(func)
         if threads < 1:
             raise CompileError(f"threads is {threads}, but must be at least 1")
-        self._threads = threads
-        target = host_target()
-        module = ll.Module(func.name)
-        workspace = emit_kernel(module, func, target, threads)
-        llvm.load_library_permanently(MATH_LIBRARY)
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine(target))
-        for text in (pool_text(target.triple), str(module)):
-            self._engine.add_object_file(llvm.ObjectFileRef.from_data(object_code(text, target)))
-        self._engine.finalize_object()
-        kinds = [ctypes.c_void_p] * (len(func.params) + 1) + [ctypes.c_int64, ctypes.c_void_p]
-        self._code = ctypes.CFUNCTYPE(None, *kinds)(self._engine.get_function_address(func.name))
-        self._space = np.zeros(workspace.total(threads) + CACHE_LINE, np.uint8)
-        self._counters = np.zeros((workspace.parts + 1) * PART_BYTES, np.uint8)
+        program = _host_program(func, self._written, threads)
+        self._executor = HostExecutor(program, build_program(program))
 
     def _run(self, memory: dict[str, Array]) -> None:
-        self._counters[:] = 0
-        start = self._space.ctypes.data + -self._space.ctypes.data % CACHE_LINE
-        pointers = [array.ctypes.data for array in memory.values()]
+        read = [array for name, array in memory.items() if name not in self._written]
+        self._executor.run(read, [array for name, array in memory.items() if name in self._written])
 
-        def work(number: int) -> None:
-            self._code(*pointers, start, number, self._counters.ctypes.data)
 
-        workers = [threading.Thread(target=work, args=(number,)) for number in range(1, self._threads)]
-        for worker in workers:
-            worker.start()
-        work(0)
-        for worker in workers:
-            worker.join()
+def _host_program(func: PrimFunc, written: set[str], threads: int) -> HostProgram:
+    """A program that runs one kernel."""
+    code = kernel_code(replace(func, name=KERNEL), {}, threads)
+    tensors: dict[Literal["input", "output"], list[TensorSpec]] = {"input": [], "output": []}
+    places: list[Place] = []
+    for param in func.params:
+        kind: Literal["input", "output"] = "output" if param.name in written else "input"
+        places.append(Place(kind, len(tensors[kind]), 0, param.shape, param.dtype))
+        tensors[kind].append(TensorSpec(param.name, param.shape, param.dtype))
+    layer = Layer(func.name, (), "schedule", "cpu", "", (), 0)
+    return HostProgram(
+        inputs=tuple(tensors["input"]),
+        outputs=tuple(tensors["output"]),
+        kernels=(code,),
+        steps=(LaunchStep(code.symbol, tuple(places), 0 if code.workspace_bytes else None, 0),),
+        layers=(layer,),
+        constants=np.zeros(0, np.uint8),
+        arena_bytes=code.workspace_bytes,
+        memory=(),
+        threads=threads,
+        processor="any",
+    )
 
 
 class CoreFunction(BuiltFunction):

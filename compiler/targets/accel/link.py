@@ -162,9 +162,10 @@ class _Linker:
                 each for part in slices[node] for each in self._generate(emitter, node, part, first_layer + number)
             ]
             schedules.append("\n".join("\n".join(map(str, each.schedule.trace)) for each in generated))
+        offset = self.window.end
         ranges = tuple(Range(each.offset, each.offset + each.data.nbytes) for each in self.window.constants.values())
-        stream, code = finish_program(self.config, emitter.issues, self.window.end, ranges)
-        offset = self.window.allocate(code.nbytes)
+        stream, code = finish_program(self.config, emitter.issues, offset, ranges)
+        self.window.allocate(code.nbytes)
         traffic = _traffic(self.config, stream)
         for number, node in enumerate(phase.calls):
             loaded, stored = traffic.get(first_layer + number, (0, 0))

@@ -10,13 +10,11 @@ from ...model import CompiledModel, HostCode, HostProgram, HostStep, TensorSpec
 from ...passes import cse, dce, fold_batch_norm, fold_constants, integer_passes, simplify
 from ...passes.manager import Pass, PassManager
 from ..errors import CompileError
-
-# from ..loops.check import check_program
 from ..loops.fusion import group_calls
 from ..loops.link import link_host, program_figures
 from ..loops.prepare import loop_passes
 from ..target import Job, option
-from .build import build_program
+from .build import build_program, check_host_program
 from .kernels import loop_target
 from .processor import CROSS_TARGETS, CpuTarget, named_target
 
@@ -84,7 +82,7 @@ class Cpu:
 
     def host_code(self, program: HostProgram, *, trusted: bool) -> HostCode:
         if not trusted:
-            pass  # check_program(program)
+            check_host_program(program)
         return build_program(program)
 
     def _program(self, module: Module, processor: CpuTarget, threads: int, job: Job) -> HostProgram:
