@@ -119,6 +119,19 @@ def test_reasons_are_counted_with_their_work_and_first_names(model: CompiledMode
     assert sum(record["macs"] for record in reasons) == sum(number % 5 for number in range(0, 1200, 3))
 
 
+def test_reasons_that_differ_in_names_alone_are_one(model: CompiledModel) -> None:
+    first, second, third = many_layers(model, 3).layers
+    layers = (
+        replace(first, device="cpu", reason="softmax 'a' has no integer form"),
+        replace(second, device="cpu", reason="softmax 'b' has no integer form"),
+        replace(third, device="cpu", reason="input 'x' is float32"),
+    )
+    reasons = reason_records(placement_records(replace(model, layers=layers)))
+    assert {(record["reason"], record["layers"]) for record in reasons} == {
+        ("softmax has no integer form", 2), ("input 'x' is float32", 1),
+    }  # fmt: skip
+
+
 def test_the_placement_of_a_large_model_is_a_few_lines(model: CompiledModel) -> None:
     large = many_layers(model, 1200)
     lines = [line for line in squeezed(placement_table(large)) if line]
