@@ -13,7 +13,8 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from weft.compiler.compile import compile_model
+import weft
+from weft.compiler.model import CompiledModel
 from weft.examples.models.build import build
 from weft.runtime.plots import write_plots
 from weft.runtime.profile import profile
@@ -28,7 +29,8 @@ LARGEST_BYTES = 300_000
 
 def picture(model: Path, title: str, name: str) -> str:
     """The picture ``name`` ("roofline" or "timeline") of a model on the core `pynq`, as SVG."""
-    compiled = compile_model(model, "pynq")
+    compiled = weft.compile(model, "pynq")
+    assert isinstance(compiled, CompiledModel)  # its sizes are fixed
     memory = DramModel()
     traced = profile(replace(compiled, name=title), predict_runs(compiled, memory), "timing model", memory)
     with tempfile.TemporaryDirectory() as folder:

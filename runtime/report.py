@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
@@ -20,6 +21,8 @@ LAYERS_SHOWN = 40
 
 NAMES_SHOWN = 3
 """Layers that the summary of a reason names."""
+
+_QUOTED = re.compile(r" ?'[^']*'")
 
 
 def placement_records(model: CompiledModel) -> list[Record]:
@@ -42,18 +45,24 @@ def placement_records(model: CompiledModel) -> list[Record]:
 
 
 def reason_records(placements: Sequence[Record]) -> list[Record]:
-    """Why layers do not run where they were meant to: for each reason how many do so, the one with most MACs first."""
+    """Why layers do not run where they were meant to: for each reason how many do so, the one with most MACs first.
+
+    Reasons that differ in nothing but the names that they quote count as one, told without the names.
+    """
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in placements:
         if record["reason"]:
-            groups.setdefault((record["on"], record["reason"]), []).append(record)
+            groups.setdefault((record["on"], _QUOTED.sub("", record["reason"])), []).append(record)
     reasons = [
         {
-            "on": on, "reason": reason, "layers": len(group), **total_of(group, "macs", "share"),
+            "on": on,
+            "reason": group[0]["reason"] if len({record["reason"] for record in group}) == 1 else unnamed,
+            "layers": len(group),
+            **total_of(group, "macs", "share"),
             "first": [record["layer"] for record in group[:NAMES_SHOWN]],
         }
-        for (on, reason), group in groups.items()
-    ]  # fmt: skip
+        for (on, unnamed), group in groups.items()
+    ]
     return sorted(reasons, key=lambda record: (-record["macs"], -record["layers"]))
 
 

@@ -26,6 +26,7 @@ import weft
 
 config: int = weft.named_config("pynq")
 weft.named_config(7)
+weft.compile("model.onnx", target="cpu", treads=2)
 """
 
 
@@ -56,12 +57,13 @@ def test_mypy_finds_the_types_of_an_installed_weft(python: Path, tmp_path: Path)
     bad.write_text(BAD)
     text = mypy(python, good)
     assert "Success: no issues found" in text, text
-    assert 'CompiledModel"' in text
+    assert "weft.compiler.model.CompiledModel" in text
     assert 'Revealed type is "int | None"' in text.replace("Union[builtins.int, None]", "int | None").replace(
         "builtins.int", "int"
     )
     text = mypy(python, bad)
     assert 'expression has type "CoreConfig", variable has type "int"' in text
+    assert 'Unexpected keyword argument "treads" for "compile"' in text, text
     assert 'Argument 1 to "named_config" has incompatible type "int"; expected "str"' in text
 
 

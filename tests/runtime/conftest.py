@@ -46,7 +46,7 @@ def model() -> CompiledModel:
     x, r = Var("x", TensorType(SHAPE, "float32")), Var("r", TensorType(SHAPE, "int8"))
     quantise = Function((x,), call("quantise", x, scale, zero), Attrs({"name": "quantise", "host": "float32"}))
     dequantise = Function((r,), call("dequantise", r, scale, zero), Attrs({"name": "dequantise", "host": "float32"}))
-    numbers = np.zeros(len(add_one_program()), np.int32)
+    layers, tiles = np.ones(len(add_one_program()), np.int32), np.zeros(len(add_one_program()), np.int32)
     first, last = host_step(quantise, "x", "q", 0), host_step(dequantise, "r", "y", 2)
     add = Layer("add", ("Add_0",), "elementwise", "core", "r", SHAPE, 0, bytes_loaded=24, bytes_stored=24)
     slots = {"q": TensorSlot("q", 0, SHAPE, "int8"), "r": TensorSlot("r", 64, SHAPE, "int8")}
@@ -55,10 +55,10 @@ def model() -> CompiledModel:
         target="accel",
         inputs=(TensorSpec("x", SHAPE, "float32"),),
         outputs=(TensorSpec("y", SHAPE, "float32"),),
-        steps=(first, CoreStep(program, 256, ("q",), ("r",), numbers, numbers), last),
+        steps=(first, CoreStep(program, 256, ("q",), ("r",), layers, tiles), last),
         layers=(*first.program.layers, add, *last.program.layers),
         core=CorePart(TINY, 1024, slots, (ConstantSegment("unused", 512, np.arange(16, dtype=np.uint8)),)),
-        statistics={"instructions": len(numbers)},
+        statistics={"instructions": len(layers)},
     )
 
 

@@ -10,7 +10,7 @@ import weft
 from weft.compiler.model import CompiledModel, CoreStep
 from weft.hw import isa
 from weft.hw.config import PYNQ, TINY
-from weft.runtime.device import DEVICES, Device, FsimDevice, NullDevice, RtlDevice, open_device
+from weft.runtime.device import Device, FsimDevice, NullDevice, RtlDevice, open_device
 from weft.runtime.errors import CoreFaultError, DeviceError, InputError
 from weft.runtime.trace import layer_cycles, write_trace
 
@@ -131,11 +131,11 @@ def test_a_model_for_another_core_is_refused(model: CompiledModel) -> None:
 
 
 def test_an_unknown_device_lists_the_known_ones() -> None:
-    with pytest.raises(DeviceError, match="unknown device 'fpga'; hint: known: fsim, null, rtl"):
+    with pytest.raises(DeviceError, match="unknown device 'fpga'; hint: known: null, fsim, rtl"):
         open_device("fpga", TINY)
 
 
-@pytest.mark.parametrize("kind", DEVICES.values(), ids=DEVICES)
+@pytest.mark.parametrize("kind", [NullDevice, FsimDevice, RtlDevice])
 def test_memory_outside_the_window_is_refused(kind: type[Device]) -> None:
     device = kind(TINY)
     device.allocate(128)

@@ -8,7 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from weft.compiler.compile import compile_model
+import weft
 from weft.hw.config import PYNQ
 from weft.runtime.colours import CLASS_OF_CAUSE, CLASS_OF_KIND, COLOURS, WORDS
 from weft.runtime.errors import DeviceError
@@ -25,7 +25,7 @@ DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
 
 @pytest.fixture(scope="module")
 def digits() -> Profile:
-    compiled = compile_model(DIGITS, PYNQ)
+    compiled = weft.compile(DIGITS, PYNQ)
     return profile(compiled, predict_runs(compiled, DramModel()), "model")
 
 

@@ -24,7 +24,7 @@ from weft.hw.isa import Engine, Opcode
 from weft.runtime import profile_whatif
 from weft.runtime.artifact import save
 from weft.runtime.errors import DeviceError
-from weft.runtime.module import StepRun, load
+from weft.runtime.module import StepRun
 from weft.runtime.profile import Bounds, LayerProfile, Profile, memory_cycles, profile
 from weft.runtime.profile_cycles import KINDS, Cause, ProgramCycles, Runs, totals
 from weft.runtime.profile_report import bound_table, cause_table, gemm_table, outcome_table
@@ -192,7 +192,7 @@ def test_every_cycle_of_a_network_is_in_one_layer_and_one_cause(compiled: Compil
 
 
 def test_layers_have_the_cycles_of_the_layer_table(compiled: CompiledModel) -> None:
-    module = load(compiled, "rtl")
+    module = weft.load(compiled, "rtl")
     slot = compiled.inputs[0]
     module.run(np.zeros(slot.shape, slot.dtype), trace=True)
     found = profile(compiled, module.runs, "rtl")

@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import weft
 from rich.console import Console, RenderableType
-from weft.compiler.compiled import CompiledModel, Layer
+from weft.compiler.model import CompiledModel, Layer
 from weft.hw.isa import Engine
 from weft.runtime.errors import DeviceError
-from weft.runtime.module import LoadedModule, load
+from weft.runtime.module import LoadedModule
 from weft.runtime.profile import profile
 from weft.runtime.profile_report import (
     bound_records,
@@ -53,7 +54,7 @@ def squeezed(*items: RenderableType) -> list[str]:
 
 @pytest.fixture
 def module(model: CompiledModel) -> LoadedModule:
-    module = load(model, "fsim")
+    module = weft.load(model, "fsim")
     module.run(X, trace=True)
     return module
 
@@ -83,13 +84,13 @@ def test_records_of_a_run_are_json_and_sum_to_its_cycles(module: LoadedModule) -
 
 def test_tables_of_a_run_show_the_records(module: LoadedModule) -> None:
     text = squeezed(layer_table(module), engine_table(module))
-    assert f"add accel 0 {module.cycles:,} 0.0% 24 24" in text
+    assert f"add 0 {module.cycles:,} 0.0% 24 24" in text
     assert f"total 0 {module.cycles:,} 0.0% 24 24" in text
     assert " ".join(["total", *[f"{module.cycles:,}"] * len(Engine)]) in text
 
 
 def test_a_run_without_cycles_has_no_table_of_engines(model: CompiledModel) -> None:
-    module = load(model, "null")
+    module = weft.load(model, "null")
     module.run(X)
     with pytest.raises(DeviceError, match="the last run on device 'null' has no cycles; hint: use 'fsim' or 'rtl'"):
         engine_table(module)
@@ -97,13 +98,13 @@ def test_a_run_without_cycles_has_no_table_of_engines(model: CompiledModel) -> N
 
 def many_layers(model: CompiledModel, count: int) -> CompiledModel:
     """Layers of which every third is on the host, for one of two reasons."""
-    layer = model.layers[0]
+    layer = next(layer for layer in model.layers if layer.device == "core")
     host: list[Layer] = []
     for number in range(count):
         on_host = number % 3 == 0
         reason = ["its result is used as float32", "softmax has no [integer] form"][number % 2] if on_host else ""
         host.append(replace(layer, name=f"node{number}", kind="host" if on_host else "conv2d", macs=number % 5,
-                            placement="host" if on_host else "accel", reason=reason))  # fmt: skip
+                            device="numpy" if on_host else "core", reason=reason))  # fmt: skip
     return replace(model, layers=tuple(host))
 
 
@@ -118,26 +119,39 @@ def test_reasons_are_counted_with_their_work_and_first_names(model: CompiledMode
     assert sum(record["macs"] for record in reasons) == sum(number % 5 for number in range(0, 1200, 3))
 
 
+def test_reasons_that_differ_in_names_alone_are_one(model: CompiledModel) -> None:
+    first, second, third = many_layers(model, 3).layers
+    layers = (
+        replace(first, device="cpu", reason="softmax 'a' has no integer form"),
+        replace(second, device="cpu", reason="softmax 'b' has no integer form"),
+        replace(third, device="cpu", reason="input 'x' is float32"),
+    )
+    reasons = reason_records(placement_records(replace(model, layers=layers)))
+    assert {(record["reason"], record["layers"]) for record in reasons} == {
+        ("softmax has no integer form", 2), ("input 'x' is float32", 1),
+    }  # fmt: skip
+
+
 def test_the_placement_of_a_large_model_is_a_few_lines(model: CompiledModel) -> None:
     large = many_layers(model, 1200)
     lines = [line for line in squeezed(placement_table(large)) if line]
     assert len(lines) < 12
     assert lines[0] == "add_one on tiny: placement, by kind"
-    assert "conv2d accel 800 1,600 66.7%" in lines
+    assert "conv2d core 800 1,600 66.7%" in lines
     assert (
-        "200 layers on host, 16.7% of the MACs: softmax has no [integer] form (node3, node9, node15 and 197 more)"
+        "200 layers on numpy, 16.7% of the MACs: softmax has no [integer] form (node3, node9, node15 and 197 more)"
         in lines
     )
     full = [line for line in squeezed(placement_table(large, verbose=True)) if line]
     assert len(full) > 1600
-    assert "node3 runs on host: softmax has no [integer] form" in full
+    assert "node3 runs on numpy: softmax has no [integer] form" in full
 
 
 def test_the_placement_of_a_small_model_names_every_layer(model: CompiledModel) -> None:
     lines = squeezed(placement_table(many_layers(model, 4)))
-    assert "node1 conv2d 6x4 accel 1 16.7%" in lines
-    assert "1 layer on host: its result is used as float32 (node0)" in lines
-    assert "1 layer on host, 50.0% of the MACs: softmax has no [integer] form (node3)" in lines
+    assert "node1 conv2d 6x4 core 1 16.7%" in lines
+    assert "1 layer on numpy: its result is used as float32 (node0)" in lines
+    assert "1 layer on numpy, 50.0% of the MACs: softmax has no [integer] form (node3)" in lines
 
 
 def test_tables_of_a_profile_show_its_records(module: LoadedModule) -> None:
