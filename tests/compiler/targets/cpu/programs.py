@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import weft
-from weft.compiler.graph import Module
+from weft.compiler.graph import GraphError, Module
 from weft.compiler.model import CompiledModel, HostProgram, HostStep
+from weft.compiler.passes import check_stage
 from weft.compiler.targets.cpu.target import Cpu
+from weft.compiler.targets.loops.prepare import prepare
 
 
 def program_of(model: CompiledModel) -> HostProgram:
@@ -16,10 +18,22 @@ def program_of(model: CompiledModel) -> HostProgram:
 
 
 def compiled(model: object, **options: object) -> CompiledModel:
-    """A model without open sizes, compiled for the CPU."""
+    """A model without open sizes, compiled for the CPU. A module that was not read from a file may hold any operators:
+    of the passes it gets those that the CPU needs."""
+    if isinstance(model, Module) and not is_source(model):
+        model = prepare(model)
     result = weft.compile(model, target="cpu", **options)  # type: ignore[arg-type]
     assert isinstance(result, CompiledModel)
     return result
+
+
+def is_source(module: Module) -> bool:
+    """Whether a module could have been read from a file."""
+    try:
+        check_stage(module, "source")
+    except GraphError:
+        return False
+    return True
 
 
 def integers_of(module: Module) -> Module:

@@ -61,7 +61,7 @@ def check(module: Module, threads: int = 1, tolerance: float = 1e-5) -> weft.Com
     """Compile and run on random inputs; results must be those of the graph."""
     values = random_inputs(module)
     expected = evaluate(module, values)
-    model = weft.compile(module, target="cpu", threads=threads)
+    model = compiled(module, threads=threads)
     loaded = weft.load(model)
     for _ in range(2):  # twice: nothing may be left over from the first run
         found = loaded.run(values)
@@ -191,7 +191,7 @@ def test_what_has_no_machine_code_runs_in_numpy_and_says_so() -> None:
     reasons = [(layer.operators, layer.reason) for layer in model.layers if layer.device == "numpy"]
     assert reasons == [(("nn.cumulative_sum",), "nn.cumulative_sum: runs on the host through its NumPy meaning")]
     with pytest.raises(CompileError, match=r"NumPy would run it: nn.cumulative_sum.*compile without strict"):
-        weft.compile(module_of(total, params=(x,)), target="cpu", strict=True)
+        compiled(module_of(total, params=(x,)), strict=True)
 
 
 def test_outputs_may_be_inputs_constants_and_each_other() -> None:
@@ -223,7 +223,7 @@ def test_digits_are_the_integers_of_the_graph(threads: int) -> None:
     path = ROOT / "examples" / "digits" / "digits.onnx"
     module = from_onnx(path)
     integers = integers_of(module)
-    loaded = weft.load(weft.compile(path, target="cpu", threads=threads))
+    loaded = weft.load(compiled(path, threads=threads))
     for seed in range(20):
         values = {"image": np.random.default_rng(seed).random((1, 1, 8, 8)).astype(np.float32)}
         np.testing.assert_array_equal(loaded.run(values)["logits"], evaluate(integers, values)["logits"])
@@ -231,7 +231,7 @@ def test_digits_are_the_integers_of_the_graph(threads: int) -> None:
 
 def test_results_are_written_where_the_user_says() -> None:
     x = Var("x", TensorType((2, 3), "float32"))
-    loaded = weft.load(weft.compile(module_of(call("nn.add", x, x), params=(x,)), target="cpu"))
+    loaded = weft.load(compiled(module_of(call("nn.add", x, x), params=(x,))))
     given, out = np.ones((2, 3), np.float32), np.zeros((2, 3), np.float32)
     assert loaded.run(given, {"out0": out})["out0"] is out
     np.testing.assert_array_equal(out, 2)
