@@ -51,6 +51,10 @@ class Family(enum.Enum):
     PACKED = "The integer contract on packed tensors"
 
 
+AS_READ = frozenset({Family.SOURCE, Family.INDEX, Family.MOVE, Family.QUANTISE})
+"""Of the operators that a model consists of when it has been read."""
+
+
 class Fusion(enum.Enum):
     """How an operator may take part in a fused function."""
 
