@@ -162,3 +162,24 @@ def test_no_file_is_too_long_to_read() -> None:
     lengths = {module_name(path): len(path.read_text().splitlines()) for path in package_files()}
     too_long = {name: lines for name, lines in lengths.items() if lines > LINES_AT_MOST}
     assert not too_long, f"more than {LINES_AT_MOST} lines; find the second subject inside: {too_long}"
+
+
+# What each room of the compiler may import of the others; targets may import all of these.
+ROOMS = {
+    "weft.compiler.tensor": (),
+    "weft.compiler.graph": ("weft.compiler.tensor",),
+    "weft.compiler.operators": ("weft.compiler.graph", "weft.compiler.tensor"),
+    "weft.compiler.passes": ("weft.compiler.operators", "weft.compiler.graph", "weft.compiler.tensor"),
+    "weft.compiler.frontends": ("weft.compiler.graph",),
+}
+
+
+def test_the_rooms_of_the_compiler_stand_on_each_other() -> None:
+    upward = [
+        found
+        for found in all_imports()
+        for room, below in ROOMS.items()
+        if is_at_or_below(found.module, room) and is_at_or_below(found.imported, "weft.compiler")
+        and not any(is_at_or_below(found.imported, allowed) for allowed in (room, *below))
+    ]  # fmt: skip
+    assert not upward, "\n".join(map(str, upward))

@@ -51,6 +51,10 @@ class Family(enum.Enum):
     PACKED = "The integer contract on packed tensors"
 
 
+AS_READ = frozenset({Family.SOURCE, Family.INDEX, Family.MOVE, Family.QUANTISE})
+"""Of the operators that a model consists of when it has been read."""
+
+
 class Fusion(enum.Enum):
     """How an operator may take part in a fused function."""
 
@@ -193,11 +197,12 @@ def _load_plugins() -> None:
     global _plugins_are_loaded
     if _plugins_are_loaded:
         return
-    _plugins_are_loaded = True
+    _plugins_are_loaded = True  # before the first is loaded: it may look for operators itself
     for point in entry_points(group=PLUGINS):
         try:
             point.load()
         except Exception as error:  # a plug-in may fail in any way; the user has to see which one it was
+            _plugins_are_loaded = False  # whoever asks next is told, too
             raise GraphError(
                 f"operators of {point.name!r} ({point.value}) cannot be imported: {type(error).__name__}: {error}",
                 hint=f"repair or uninstall the package that has this entry point of the group {PLUGINS!r}",

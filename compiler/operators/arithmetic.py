@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.chooser import Chooser
-from ..graph.dtypes import ARITHMETIC, FLOATS, INTEGERS, NUMBERS
-from ..graph.ir import Array, Attrs, Call, Expr, TensorType
+from ..graph.dtypes import ARITHMETIC, INTEGERS, NUMBERS
+from ..graph.ir import Array, Attrs, Call, TensorType
 from ..graph.registry import Accuracy, call, register
 from ..tensor import ir as tir
 from ..tensor.view import Builder, NotLoweredError, View
@@ -42,11 +41,6 @@ def divide(a: tir.Expr, b: tir.Expr) -> tir.Expr:
         up = (a % divisor).ne(zero(a)) & (a < zero(a)).ne(b < zero(b))
         quotient = quotient + up.astype(a.dtype)
     return tir.select(b.eq(zero(b)), zero(a), quotient)
-
-
-def _draw_divide(choose: Chooser) -> Expr:
-    x = choose.operand(lambda node: True, FLOATS)
-    return call("nn.divide", x, choose.like(x))
 
 
 def _modulo(a: Array, b: Array, truncated: bool) -> Array:
@@ -138,8 +132,7 @@ def _comparison(name: str, numpy: Meaning, of_elements: Formula, doc: str) -> No
 _binary("nn.add", NUMBERS, lambda a, b: a + b, lambda a, b: a + b, "Sum, with broadcasting.")
 _binary("nn.subtract", NUMBERS, lambda a, b: a - b, lambda a, b: a - b, "Difference, with broadcasting.")
 _binary("nn.multiply", NUMBERS, lambda a, b: a * b, lambda a, b: a * b, "Product, with broadcasting.")
-_binary("nn.divide", NUMBERS, _divide, divide, "Quotient, with broadcasting; integers towards zero, and x / 0 = 0.",
-        draw=_draw_divide)  # fmt: skip
+_binary("nn.divide", NUMBERS, _divide, divide, "Quotient, with broadcasting; integers towards zero, and x / 0 = 0.")
 _binary("nn.minimum", NUMBERS, np.minimum, tir.minimum, "The smaller operand; NaN wins.", accuracy=Accuracy.EXACT)
 _binary("nn.maximum", NUMBERS, np.maximum, tir.maximum, "The larger operand; NaN wins.", accuracy=Accuracy.EXACT)
 _comparison("nn.equal", np.equal, lambda a, b: a.eq(b), "a = b.")

@@ -1,10 +1,10 @@
 """Random typed graphs, for differential tests: any two ways to run one must agree.
 
 A graph grows node by node: an operator is drawn, then operands among the values that exist (or new ones) and attributes
-that may fit; the operator's type rule has the last word. Three kinds of luck would make a comparison meaningless, so
-they are kept out: integers that no type holds (division by zero), operators that jump (``floor``, comparisons, ...) on
+that may fit. Entries know how (`Operator.draw`), or are drawn as their sample shows; the type rule has the last word.
+Two kinds of luck would make a comparison meaningless, so they are kept out: operators that jump (`Accuracy.JUMPS`) on
 values that two right implementations may round differently, and operators that make a great difference of a small one
-(a division by a sum that is nearly zero, the sine of a large value). For the last, every graph is computed twice as it
+(a division by a sum that is nearly zero, the sine of a large value). For these, every graph is computed twice as it
 grows, the second time with errors of ``ERROR_STEPS`` put in.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from ..graph.dtypes import ARITHMETIC, is_float, numpy_dtype, step
 from ..graph.ir import Array, Attrs, Call, Constant, Expr, Function, GraphError, Module, Span, TensorType, Tuple, Var
-from ..graph.registry import REQUIRED, Accuracy, Family, Fusion, Operator, apply, call, operators
+from ..graph.registry import AS_READ, REQUIRED, Accuracy, Fusion, Operator, apply, call, operators
 from ..graph.visit import respan, topological_order
 from .samples import samples_of
 
@@ -34,10 +34,6 @@ ERROR_STEPS = 8
 
 MAX_ERROR_STEPS = 32
 """Steps of the coarsest type on the way by which a value may be off with all errors before it."""
-
-FAMILIES = (Family.SOURCE, Family.INDEX, Family.MOVE, Family.QUANTISE)
-"""What may stand in a model as it is read."""
-
 
 @dataclass(frozen=True)
 class RandomGraph:
@@ -154,7 +150,7 @@ def _samples(entry: Operator) -> dict[str, Call]:
 
 def drawable() -> tuple[tuple[Operator, ...], tuple[Operator, ...]]:
     """The operators that random graphs consist of: those whose entries draw them, and those with a sample."""
-    entries = [entry for entry in operators() if entry.family in FAMILIES]
+    entries = [entry for entry in operators() if entry.family in AS_READ]
     others = tuple(entry for entry in entries if entry.draw is None and _samples(entry))
     return tuple(entry for entry in entries if entry.draw is not None), others
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..graph import Call, Family, Function, GraphError, Module, TensorType, Tuple, calls, operator
+from ..graph.registry import AS_READ
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Stage:
 STAGES: dict[str, Stage] = {
     stage.name: stage
     for stage in (
-        Stage("source", frozenset({Family.SOURCE, Family.INDEX, Family.MOVE, Family.QUANTISE}), frozenset(), False),
+        Stage("source", AS_READ, frozenset(), False),
         Stage("integer", frozenset({Family.INTEGER, Family.MOVE}), frozenset(), True),
         Stage("fused", frozenset({Family.MOVE}), frozenset({Family.INTEGER}), True),
         Stage("packed", frozenset(), frozenset({Family.PACKED}), True),

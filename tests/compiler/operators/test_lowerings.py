@@ -8,7 +8,19 @@ import ml_dtypes
 import numpy as np
 import pytest
 import weft
-from weft.compiler.graph import Attrs, Call, Function, Module, Var, dtypes, evaluate, topological_order
+from weft.compiler.graph import (
+    Attrs,
+    Call,
+    Constant,
+    Function,
+    Module,
+    TensorType,
+    Var,
+    call,
+    dtypes,
+    evaluate,
+    topological_order,
+)
 from weft.compiler.operators.samples import all_samples
 from weft.compiler.targets.cpu.link import link
 from weft.compiler.targets.cpu.processor import host_target
@@ -65,6 +77,20 @@ def test_machine_code_computes_what_the_operator_means(name: str) -> None:
 def module_of(node: Call) -> Module:
     params = tuple(item for item in topological_order(node) if isinstance(item, Var))
     return Module(Function(params, node, Attrs({"name": "main", "outputs": ("out",)})))
+
+
+@pytest.mark.parametrize("op", ["sum", "product", "mean", "max", "min"])
+def test_a_reduction_of_images_reads_channels_in_the_blocks_of_a_convolution(op: str) -> None:
+    generator = np.random.default_rng(0)
+    x, w = Var("x", TensorType((2, 16, 6, 6), "float32")), generator.normal(size=(32, 16, 3, 3)).astype(np.float32) / 5
+    image = call("nn.conv2d", x, Constant(w), pads=(1, 1, 1, 1))
+    module = module_of(call(f"nn.reduce_{op}", image, axes=(2, 3), keepdims=True))
+    model = weft.compile(module, target="cpu", strict=True)
+    assert [layer.kind for layer in model.layers][-2:] == ["convolution", "blocked"]
+    values = {"x": generator.normal(size=x.type.shape).astype(np.float32)}
+    expected = evaluate(module, values)["out"]
+    error = np.abs(weft.load(model).run(values)["out"] - expected).max() / np.abs(expected).max()
+    assert error < 1e-5
 
 
 def test_no_rule_was_lost() -> None:

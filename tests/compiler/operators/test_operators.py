@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -120,6 +122,13 @@ def test_the_weights_of_an_operator_are_the_operand_w() -> None:
     assert weights >= {"nn.conv2d", "nn.conv3d", "nn.dense", "conv2d"}
     assert operator("nn.matmul").weights is None
     assert operator("nn.add").weights is None
+
+
+def test_any_import_registers_all_operators() -> None:
+    """Also those of the accelerator: the runtime, which knows the graph IR alone, evaluates host functions of them."""
+    code = "from weft.compiler.graph import registry; print(*registry._operators)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(result.stdout.split()) == {entry.name for entry in operators()}
 
 
 def test_operators_are_called_as_functions() -> None:

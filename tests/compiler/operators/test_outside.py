@@ -144,8 +144,11 @@ def test_an_installed_package_adds_it(own_registry: None, tmp_path: Path, monkey
 
 def test_a_package_that_fails_is_named(own_registry: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, "others_broken", "raise OSError('disk on fire')", monkeypatch)
-    with pytest.raises(GraphError, match=r"operators of 'others' \(others_broken\) cannot be imported: OSError: disk"):
-        operator(NAME)
+    message = r"operators of 'others' \(others_broken\) cannot be imported: OSError: disk on fire; hint: repair or"
+    for _ in range(2):  # not only the first who asks is told
+        with pytest.raises(GraphError, match=message):
+            operator(NAME)
+    assert operator("nn.add").name == "nn.add"
 
 
 def test_a_name_belongs_to_one_entry(softsign: ModuleType) -> None:

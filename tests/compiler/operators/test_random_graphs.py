@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from weft.compiler.graph import Array, Module, calls, constant_table, evaluate, parse, to_text
+from weft.compiler.graph import Array, Module, calls, constant_table, evaluate, operators, parse, to_text
 from weft.compiler.graph.dtypes import ARITHMETIC
+from weft.compiler.graph.registry import AS_READ
 from weft.compiler.graph.shrink import describe, shrink
-from weft.compiler.operators.random_graphs import random_graph
+from weft.compiler.operators.random_graphs import drawable, random_graph
 from weft.compiler.passes import PassManager, cse, dce, fold_batch_norm, fold_constants, simplify
 
 PASSES = (fold_constants, simplify, fold_batch_norm, cse, dce, simplify)
@@ -28,9 +29,16 @@ def test_the_drawn_graphs_are_not_all_alike() -> None:
     graphs = [random_graph(seed).module for seed in range(60)]
     nodes = [node for graph in graphs for node in calls(graph.main.body)]
     assert {node.dtype for node in nodes} == set(ARITHMETIC)
-    assert len({node.op for node in nodes}) > 45
+    drawn = {entry.name for entry in operators() if entry.family in AS_READ}
+    assert {node.op for node in nodes} <= drawn
+    assert len({node.op for node in nodes}) > 80
     assert len(nodes) > 60 * 9
     assert any(0 in node.shape for node in nodes)
+
+
+def test_every_operator_of_a_model_is_drawn() -> None:
+    drawn = {entry.name for part in drawable() for entry in part}
+    assert drawn == {entry.name for entry in operators() if entry.family in AS_READ}
 
 
 def test_a_fault_shrinks_to_the_operator_that_has_it() -> None:
