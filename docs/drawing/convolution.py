@@ -51,7 +51,8 @@ def draw(config: CoreConfig) -> str:
 def stages(config: CoreConfig) -> list[tuple[str, str, list[str], str]]:
     """Title, explanation, lines and colour of each stage."""
     module = quantised_convolution()
-    packed = run_passes(module, [*integer_passes(), *accel_passes(Blocks.of(config), config.bus_bytes)], PassOptions(), "")
+    passes = [*integer_passes(), *accel_passes(Blocks.of(config), config.bus_bytes)]
+    packed = run_passes(module, passes, PassOptions(), "")
     functions = [node.op for node in calls(packed.main.body) if isinstance(node.op, Function) and node.op.is_primitive]
     kernel = lower_function(functions[0])
     buffers = [*kernel.inputs, *(tensor for tensor, _ in kernel.constants), kernel.output]

@@ -113,7 +113,7 @@ def _tokens(sheet: Sheet, config: CoreConfig) -> None:
     """Which engine may have to wait for which, and over which memory: from :data:`MEMORY_USERS`."""
     top, left, row, column = 604, 172, 28, 152
     sheet.text(24, 560, "Tokens order what engines do to one memory", size=15, bold=True)
-    about = f"a counter from each engine to each other, at most {config.token_depth}; memories over which it may be needed:"
+    about = f"at most {config.token_depth} from one engine to another; the memories over which they may be needed:"
     sheet.text(24, 580, about, size=12, colour=SOFT)
     sheet.text(left - 16, top + 4, "from \\ to", size=11, colour=SOFT, anchor="end")
     for number, engine in enumerate(Engine):

@@ -34,7 +34,7 @@ def draw(config: CoreConfig) -> str:
     height = 78 + sum(30 + sum(_row_height(levels) for levels in rows) + 12 for _, rows in texts)
     sheet = Sheet(width, height, f"Instructions of the core {config.name}")
     sheet.text(LEFT, 36, f"Instructions of {config.name!r}: {config.instruction_bits} bits", size=18, bold=True)
-    about = f"rows of {ROW_BITS} bits, bit 0 at the right of the first; a field may go on in the next row; reserved bits are zero"
+    about = f"rows of {ROW_BITS} bits, bit 0 at the right of the first; a field may go on in the next row"
     sheet.text(LEFT, 58, about, colour=SOFT)
     y = 78.0
     for opcodes, levels in texts:

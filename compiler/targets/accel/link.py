@@ -19,7 +19,7 @@ from ..errors import CompileError
 from ..memory_plan import Lifetime, aligned, plan_memory
 from .check import Range, check_program
 from .compile_kernel import Dump, Generated, generate, generate_in_turn
-from .depthwise_split import Part, share
+from .depthwise_split import Slice, split
 from .emit import DramBuffer, Emitter
 from .issue_early import advance
 from .lower import Kernel, copy_kernel, lower_function
@@ -368,17 +368,17 @@ def _pieces(node: Call, config: CoreConfig, threads: int) -> list[Piece]:
     if isinstance(function.body, Call) and function.body.op == "packed_concat":
         return list(_concat_pieces(function, function.body))
     kernel = lower_function(function)
-    shared = share(config, function, kernel, threads)
-    if shared:
+    splits = split(config, function, kernel, threads)
+    if splits:
         return [
-            replace(_part(node, each.whole, kernel.kind), parts=tuple(_part(node, part, "") for part in each.parts))
-            for each in shared
+            replace(_part(node, each.whole, kernel.kind), parts=tuple(_part(node, part, "") for part in each.slices))
+            for each in splits
         ]
     names = {tensor.name: (place, 0) for place, tensor in enumerate(kernel.inputs[: len(function.params)])}
     return [Piece(kernel, kernel.kind, names)]
 
 
-def _part(node: Call, part: Part, kind: str) -> Piece:
+def _part(node: Call, part: Slice, kind: str) -> Piece:
     """Some channel groups of a function."""
     kernel = lower_function(part.function)
     inputs = {
