@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -103,16 +105,7 @@ class Fetch(wiring.Component):
                 with m.If(self.start):
                     m.next = "CHECK"
             with m.State("CHECK"):
-                m.d.comb += self.progress.eq(1)
-                with m.If(self.offset[: (PROGRAM_ALIGNMENT - 1).bit_length()] != 0):
-                    self._fail(m, Fault.ALIGNMENT)
-                with m.Elif(end > self.window_size):
-                    self._fail(m, Fault.WINDOW)
-                with m.Elif(self.count == 0):
-                    self._fail(m, Fault.NO_FINISH)
-                with m.Else():
-                    m.d.comb += cutter.transfers.valid.eq(1)
-                    m.next = "WAIT"
+                self._check(m, end, cutter.transfers)
             with m.State("WAIT"):
                 with m.If(self.stop):
                     m.next = "DONE"
@@ -147,6 +140,19 @@ class Fetch(wiring.Component):
                 # What was read beyond FINISH arrives and is dropped.
                 m.d.comb += unpacker.instructions.ready.eq(1)
         return m
+
+    def _check(self, m: Module, end: Signal, transfers: Any) -> None:
+        """Ask for the program where it lies in the window as it must."""
+        m.d.comb += self.progress.eq(1)
+        with m.If(self.offset[: (PROGRAM_ALIGNMENT - 1).bit_length()] != 0):
+            self._fail(m, Fault.ALIGNMENT)
+        with m.Elif(end > self.window_size):
+            self._fail(m, Fault.WINDOW)
+        with m.Elif(self.count == 0):
+            self._fail(m, Fault.NO_FINISH)
+        with m.Else():
+            m.d.comb += transfers.valid.eq(1)
+            m.next = "WAIT"
 
     def _fail(self, m: Module, cause: Fault) -> None:
         """Raise a fault; the program ends."""
