@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -97,34 +99,18 @@ class Fetch(wiring.Component):
                 with m.Case(engine):
                     m.d.comb += queue_ready.eq(self.commands[engine].ready)
 
-        def raise_fault(cause: Fault) -> None:
-            m.d.comb += [self.fault.valid.eq(1), self.fault.cause.eq(cause)]
-
         with m.FSM():
             with m.State("IDLE"):
                 m.d.sync += [self.number.eq(0), end.eq(self.offset + (self.count << bytes_log2))]
                 with m.If(self.start):
                     m.next = "CHECK"
             with m.State("CHECK"):
-                m.d.comb += self.progress.eq(1)
-                with m.If(self.offset[: (PROGRAM_ALIGNMENT - 1).bit_length()] != 0):
-                    raise_fault(Fault.ALIGNMENT)
-                    m.next = "DONE"
-                with m.Elif(end > self.window_size):
-                    raise_fault(Fault.WINDOW)
-                    m.next = "DONE"
-                with m.Elif(self.count == 0):
-                    raise_fault(Fault.NO_FINISH)
-                    m.next = "DONE"
-                with m.Else():
-                    m.d.comb += cutter.transfers.valid.eq(1)
-                    m.next = "WAIT"
+                self._check(m, end, cutter.transfers)
             with m.State("WAIT"):
                 with m.If(self.stop):
                     m.next = "DONE"
                 with m.Elif(self.number == self.count):
-                    raise_fault(Fault.NO_FINISH)
-                    m.next = "DONE"
+                    self._fail(m, Fault.NO_FINISH)
                 with m.Elif(unpacker.instructions.valid):
                     m.d.comb += [unpacker.instructions.ready.eq(1), self.progress.eq(1)]
                     m.d.sync += [
@@ -139,29 +125,48 @@ class Fetch(wiring.Component):
                 with m.If(self.stop):
                     m.next = "DONE"
                 with m.Elif(read_error):
-                    raise_fault(Fault.BUS_READ)
-                    m.next = "DONE"
+                    self._fail(m, Fault.BUS_READ)
                 with m.Elif(damaged):
-                    raise_fault(Fault.CORRUPT)
-                    m.next = "DONE"
+                    self._fail(m, Fault.CORRUPT)
                 with m.Elif(~legal):
-                    raise_fault(Fault.ILLEGAL)
-                    m.next = "DONE"
+                    self._fail(m, Fault.ILLEGAL)
                 with m.Elif(header.opcode == Opcode.FINISH):
                     m.d.comb += self.progress.eq(1)
                     m.d.sync += self.finished.eq(1)
                     m.next = "DONE"
                 with m.Else():
-                    for engine in Engine:
-                        m.d.comb += self.commands[engine].valid.eq(header.engine == engine)
-                    with m.If(queue_ready):
-                        m.d.comb += self.progress.eq(1)
-                        m.d.sync += self.number.eq(self.number + 1)
-                        m.next = "WAIT"
+                    self._dispatch(m, header, queue_ready)
             with m.State("DONE"):
                 # What was read beyond FINISH arrives and is dropped.
                 m.d.comb += unpacker.instructions.ready.eq(1)
         return m
+
+    def _check(self, m: Module, end: Signal, transfers: Any) -> None:
+        """Ask for the program where it lies in the window as it must."""
+        m.d.comb += self.progress.eq(1)
+        with m.If(self.offset[: (PROGRAM_ALIGNMENT - 1).bit_length()] != 0):
+            self._fail(m, Fault.ALIGNMENT)
+        with m.Elif(end > self.window_size):
+            self._fail(m, Fault.WINDOW)
+        with m.Elif(self.count == 0):
+            self._fail(m, Fault.NO_FINISH)
+        with m.Else():
+            m.d.comb += transfers.valid.eq(1)
+            m.next = "WAIT"
+
+    def _fail(self, m: Module, cause: Fault) -> None:
+        """Raise a fault; the program ends."""
+        m.d.comb += [self.fault.valid.eq(1), self.fault.cause.eq(cause)]
+        m.next = "DONE"
+
+    def _dispatch(self, m: Module, header: data.View, queue_ready: Signal) -> None:
+        """Offer the instruction to the queue of its engine; go on once it is taken."""
+        for engine in Engine:
+            m.d.comb += self.commands[engine].valid.eq(header.engine == engine)
+        with m.If(queue_ready):
+            m.d.comb += self.progress.eq(1)
+            m.d.sync += self.number.eq(self.number + 1)
+            m.next = "WAIT"
 
 
 def header_is_legal(m: Module, config: CoreConfig, instruction: Value) -> Value:

@@ -159,19 +159,6 @@ class LoadWriter(wiring.Component):
             load_ends.eq(row_ends & (load.top == 0) & (load.rows == 0) & (load.bottom == 0)),
         ]
 
-        def start_row() -> None:
-            padding_row = [row_part.eq(RowPart.LEFT), part_left.eq(load.width), pad_row.eq(1)]
-            with m.If(load.top != 0):
-                m.d.sync += [*padding_row, load.top.eq(load.top - 1)]
-            with m.Elif(load.rows != 0):
-                m.d.sync += [pad_row.eq(0), load.rows.eq(load.rows - 1)]
-                with m.If(load.left != 0):
-                    m.d.sync += [row_part.eq(RowPart.LEFT), part_left.eq(load.left)]
-                with m.Else():
-                    m.d.sync += [row_part.eq(RowPart.BODY), part_left.eq(load.columns)]
-            with m.Else():
-                m.d.sync += [*padding_row, load.bottom.eq(load.bottom - 1)]
-
         with m.FSM() as fsm:
             m.d.comb += running.eq(fsm.ongoing("RUN"))
             with m.State("TAKE"):
@@ -180,7 +167,7 @@ class LoadWriter(wiring.Component):
                 with m.If(self.loads.valid & ~self.halt):
                     m.next = "ROW"
             with m.State("ROW"):
-                start_row()
+                self._start_row(m, load, row_part, part_left, pad_row)
                 with m.If(~load.empty):
                     m.next = "RUN"
                 with m.Elif(advance):
@@ -190,7 +177,7 @@ class LoadWriter(wiring.Component):
                 with m.If(load_ends):
                     m.next = "TAKE"
                 with m.Elif(row_ends):
-                    start_row()
+                    self._start_row(m, load, row_part, part_left, pad_row)
                 with m.Elif(part_left == 1):
                     with m.If(row_part == RowPart.LEFT):
                         m.d.sync += [row_part.eq(RowPart.BODY), part_left.eq(load.columns)]
@@ -223,6 +210,22 @@ class LoadWriter(wiring.Component):
             self.idle.eq(fsm.ongoing("TAKE") & ~self.loads.valid & write.idle),
         ]
         return m
+
+    def _start_row(
+        self, m: Module, load: data.View, row_part: Signal, part_left: Signal, pad_row: Signal
+    ) -> None:
+        """Go on with the next row: one of padding at the top, one with data, one of padding at the bottom."""
+        padding_row = [row_part.eq(RowPart.LEFT), part_left.eq(load.width), pad_row.eq(1)]
+        with m.If(load.top != 0):
+            m.d.sync += [*padding_row, load.top.eq(load.top - 1)]
+        with m.Elif(load.rows != 0):
+            m.d.sync += [pad_row.eq(0), load.rows.eq(load.rows - 1)]
+            with m.If(load.left != 0):
+                m.d.sync += [row_part.eq(RowPart.LEFT), part_left.eq(load.left)]
+            with m.Else():
+                m.d.sync += [row_part.eq(RowPart.BODY), part_left.eq(load.columns)]
+        with m.Else():
+            m.d.sync += [*padding_row, load.bottom.eq(load.bottom - 1)]
 
     def _unpack(
         self,

@@ -76,25 +76,7 @@ class StoreEngine(wiring.Component):
         connect(m, packer.words, flipped(self.client.words))
         connect(m, packer.out, flipped(self.out))
 
-        starting = data.View(instruction_layout(config, Opcode.STORE), control.work.payload.word)
-        store = Signal(instruction_layout(config, Opcode.STORE), reset_less=True)
-        number = Signal(NUMBER_BITS, reset_less=True)
-        request = planner.requests.payload
-        m.d.comb += [
-            *(
-                getattr(request, name).eq(getattr(starting, name))
-                for name in ("index", "offset", "rows", "columns", "stride")
-            ),
-            request.total_rows.eq(starting.rows),
-            request.total_columns.eq(starting.columns),
-            request.dense.eq(1),
-            planner.requests.valid.eq(control.work.valid),
-            control.work.ready.eq(planner.requests.ready),
-            planner.window_size.eq(self.window_size),
-        ]
-        with m.If(control.work.valid & control.work.ready):
-            m.d.sync += [store.eq(starting), number.eq(control.work.payload.number)]
-
+        store, number = self._request(m, control, planner)
         plan = planner.plans.payload
         issue = Signal()
         bus_log2 = config.bus_bytes.bit_length() - 1
@@ -120,6 +102,42 @@ class StoreEngine(wiring.Component):
             rows.input.payload.step.eq(store.stride[:place_bits]),
         ]
 
+        self._acknowledge(m, control, planner, packer, pending, number)
+        return m
+
+    def _request(self, m: Module, control: EngineControl, planner: TransferPlanner) -> tuple[data.View, Signal]:
+        """Hand the instruction that starts to the planner; return it as kept while it is being planned."""
+        config = self._config
+        starting = data.View(instruction_layout(config, Opcode.STORE), control.work.payload.word)
+        store = Signal(instruction_layout(config, Opcode.STORE), reset_less=True)
+        number = Signal(NUMBER_BITS, reset_less=True)
+        request = planner.requests.payload
+        m.d.comb += [
+            *(
+                getattr(request, name).eq(getattr(starting, name))
+                for name in ("index", "offset", "rows", "columns", "stride")
+            ),
+            request.total_rows.eq(starting.rows),
+            request.total_columns.eq(starting.columns),
+            request.dense.eq(1),
+            planner.requests.valid.eq(control.work.valid),
+            control.work.ready.eq(planner.requests.ready),
+            planner.window_size.eq(self.window_size),
+        ]
+        with m.If(control.work.valid & control.work.ready):
+            m.d.sync += [store.eq(starting), number.eq(control.work.payload.number)]
+        return store, number
+
+    def _acknowledge(
+        self,
+        m: Module,
+        control: EngineControl,
+        planner: TransferPlanner,
+        packer: EntryPacker,
+        pending: LayoutFifo,
+        number: Signal,
+    ) -> None:
+        """Retire each STORE with the response of its last burst; tell faults, and what the engine waits for."""
         # STOREs whose last burst is acknowledged; the memory answers in order.
         ended = Signal(range(STORES_IN_FLIGHT + 1))
         ends = Signal()
@@ -144,7 +162,6 @@ class StoreEngine(wiring.Component):
             m.d.comb += control.waiting.eq(CycleClass.CONFLICT)
         with m.Elif(pending.output.valid):
             m.d.comb += control.waiting.eq(CycleClass.MEMORY)
-        return m
 
 
 class EntryPacker(wiring.Component):

@@ -120,8 +120,15 @@ class WriteMaster(wiring.Component):
         with m.If(begins | axi.awready):
             m.d.sync += axi.awvalid.eq(begins)
 
+        self._write_words(m, words, lengths)
+        self._take_responses(m, unanswered, begins)
+        return m
+
+    def _write_words(self, m: Module, words: fifo.SyncFIFOBuffered, lengths: fifo.SyncFIFOBuffered) -> None:
+        """The W channel: the words of each burst whose address is out, the last one marked."""
+        axi = self.axi
         beat_number = Signal(6)
-        word = data.View(strobed_word_layout(config), words.r_data)
+        word = data.View(strobed_word_layout(self._config), words.r_data)
         next_word = Signal()
         last_word = Signal()
         m.d.comb += [
@@ -143,7 +150,10 @@ class WriteMaster(wiring.Component):
         with m.If(next_word | axi.wready):
             m.d.sync += axi.wvalid.eq(next_word)
 
-        outstanding = Signal(range(config.write_outstanding + 2))
+    def _take_responses(self, m: Module, unanswered: fifo.SyncFIFOBuffered, begins: Signal) -> None:
+        """The B channel: count the bursts under way, and tell the client of each that ends."""
+        axi, client = self.axi, self.client
+        outstanding = Signal(range(self._config.write_outstanding + 2))
         answered = Signal()
         m.d.comb += [
             axi.bready.eq(unanswered.r_rdy),
@@ -160,4 +170,3 @@ class WriteMaster(wiring.Component):
             client.acknowledgement.last.eq(unanswered.r_data),
             client.acknowledgement.error.eq(axi.bresp[1]),
         ]
-        return m

@@ -22,13 +22,13 @@ NOT_OVERLAPPED = 0.1
 """Share of the work beside the slowest resource's that is assumed to add to it."""
 
 LEAST_GAIN = 0.03
-"""Share of the cycles that the array has to save."""
+"""Use the array only if it saves at least this share of the cycles."""
 
 ANCHOR = "packed_depthwise_conv2d"
 
 
 @dataclass(frozen=True)
-class Part:
+class Slice:
     """A function that computes some channel groups, from ``first_group``, of one batch group of another function."""
 
     function: Function
@@ -36,19 +36,19 @@ class Part:
     first_group: int
 
     def shift(self, shape: tuple[int, ...]) -> int:
-        """First byte of the part in an int8 activation of packed ``shape``."""
+        """First byte of the slice in an int8 activation of packed ``shape``."""
         return (self.batch_group * shape[1] + self.first_group) * prod(shape[2:])
 
 
 @dataclass(frozen=True)
-class Shared:
-    """One batch group of a depthwise function: ``whole``, or instead the ``parts``, if any, side by side."""
+class Split:
+    """One batch group of a depthwise function: ``whole``, or instead the ``slices``, if any, side by side."""
 
-    whole: Part
-    parts: tuple[Part, ...]
+    whole: Slice
+    slices: tuple[Slice, ...]
 
 
-def share(config: CoreConfig, function: Function, kernel: Kernel, threads: int) -> list[Shared]:
+def split(config: CoreConfig, function: Function, kernel: Kernel, threads: int) -> list[Split]:
     """The batch groups of a depthwise function (``kernel``: all of it).
 
     Empty where the vector engine alone is as fast, or the array is not square and so has no diagonal.
@@ -59,22 +59,22 @@ def share(config: CoreConfig, function: Function, kernel: Kernel, threads: int) 
     on_array = array_groups(config, function, kernel, threads)
     if not on_array:
         return []
-    found = []
+    splits = []
     for batch_group in range(kernel.output.shape[0]):
-        array = _part(function, batch_group, 0, on_array, "array")
+        array = _slice(function, batch_group, 0, on_array, "array")
         if on_array == groups:
-            found.append(Shared(array, ()))
+            splits.append(Split(array, ()))
             continue
-        vector = _part(function, batch_group, on_array, groups, "vector")
-        # The array's part last, so that its results are not in the way of the vector engine's own work.
-        found.append(Shared(_part(function, batch_group, 0, groups), (vector, array)))
-    return found
+        vector = _slice(function, batch_group, on_array, groups, "vector")
+        # The array's slice last, so that its results are not in the way of the vector engine's own work.
+        splits.append(Split(_slice(function, batch_group, 0, groups), (vector, array)))
+    return splits
 
 
 def array_groups(config: CoreConfig, function: Function, kernel: Kernel, threads: int) -> int:
     """How many channel groups of a depthwise function the array should compute: as few as make it fastest."""
     groups = kernel.output.shape[1]
-    on_array = lower_function(_part(function, 0, 0, groups, "array").function)
+    on_array = lower_function(_slice(function, 0, 0, groups, "array").function)
     outer = kernel.output.shape[0]
     alone, vector, array = (
         _work(Problem(config, kernel, threads)), _work(Problem(config, kernel, 1, beside=True)),
@@ -106,8 +106,8 @@ def _work(problem: Problem) -> Work | None:
     return next((work_of(problem, tiling) for tiling in tilings(problem)), None)
 
 
-def _part(function: Function, batch_group: int, start: int, stop: int, engine: str = "") -> Part:
-    """Every operator of a depthwise function keeps channels apart, so a part of it is the same on fewer of them."""
+def _slice(function: Function, batch_group: int, start: int, stop: int, engine: str = "") -> Slice:
+    """Every operator of a depthwise function keeps channels apart, so a slice of it is the same on fewer of them."""
     values: dict[Expr, Expr] = {}
     for node in topological_order(function.body):
         match node:
@@ -125,7 +125,7 @@ def _part(function: Function, batch_group: int, start: int, stop: int, engine: s
                 values[node] = call(op, *args, span=node.span, **node.attrs)
     params = tuple(param for param in (values[param] for param in function.params) if isinstance(param, Var))
     attrs = function.attrs.replace(name=f"{function.name}.{engine}" if engine else function.name)
-    return Part(Function(params, values[function.body], attrs, function.span), batch_group, start)
+    return Slice(Function(params, values[function.body], attrs, function.span), batch_group, start)
 
 
 def _diagonal(weights: Expr, blocks: Blocks) -> Constant:

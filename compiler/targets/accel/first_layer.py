@@ -1,4 +1,4 @@
-"""The first layer of a program, where it is so short that the way to its first products counts.
+"""Tilings for the first layer of a program, which may be too short to hide the wait for its first products.
 
 Nothing runs before it, so the array stands still until the first tile has its inputs and weights. Cut into portions of
 the input channels, with instructions of their own, loads and products overlap from the first portion on.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ....hw.memories import Memory
 from .tiling import Problem, Tiling, buffers_of, estimate, tilings
 
 LEAST_SHARE = 0.1
@@ -17,7 +18,7 @@ MOST_CHANNEL_GROUPS = 32
 """Input channel groups of which portions are made: each means a load for every channel group of a tile."""
 
 PORTIONS = 8
-"""Into how many a tile is cut. More would fill the queues and the token counters."""
+"""Portions that a tile is cut into. More would fill the queues and the token counters."""
 
 CUT_PENALTY = 0.03
 """Share of the cost that a cut adds: products that go on with an accumulator read it, and vector work waits."""
@@ -59,8 +60,8 @@ def _cost(problem: Problem, tiling: Tiling) -> float:
     cost = estimate(problem, tiling)
     if cost is None:
         raise ValueError(f"{tiling} does not fit the scratchpads")
-    needed = {"inp": 0.0, "wgt": 0.0}  # cycles of the bus for the first tile
-    more = {"inp": 0.0, "wgt": 0.0}  # what is left for the tiles behind
+    needed = {Memory.INP: 0.0, Memory.WGT: 0.0}  # cycles of the bus for the first tile
+    more = {Memory.INP: 0.0, Memory.WGT: 0.0}  # what is left for the tiles behind
     for buffer in buffers_of(problem, tiling):
         if buffer.scratchpad in needed:
             cycles = buffer.entries * buffer.entry_bytes / problem.config.bus_bytes

@@ -10,7 +10,7 @@ from math import prod
 from ....hw.config import CoreConfig
 from ...graph.ir import Call, Function, Var
 from ..errors import CompileError
-from .depthwise_split import Part, share
+from .depthwise_split import Slice, split
 from .lower import Kernel, copy_kernel, lower_function
 from .phases import function_of
 
@@ -37,17 +37,17 @@ def slices_of(node: Call, config: CoreConfig, threads: int) -> list[KernelSlice]
     if isinstance(function.body, Call) and function.body.op == "packed_concat":
         return list(_concat_slices(function, function.body))
     kernel = lower_function(function)
-    shared = share(config, function, kernel, threads)
-    if shared:
+    splits = split(config, function, kernel, threads)
+    if splits:
         return [
-            replace(_part(node, each.whole, kernel.kind), turns=tuple(_part(node, part, "") for part in each.parts))
-            for each in shared
+            replace(_part(node, each.whole, kernel.kind), turns=tuple(_part(node, part, "") for part in each.slices))
+            for each in splits
         ]
     inputs = {tensor.name: (place, 0) for place, tensor in enumerate(kernel.inputs[: len(function.params)])}
     return [KernelSlice(kernel, kernel.kind, inputs)]
 
 
-def _part(node: Call, part: Part, kind: str) -> KernelSlice:
+def _part(node: Call, part: Slice, kind: str) -> KernelSlice:
     """Some channel groups of a function."""
     kernel = lower_function(part.function)
     inputs = {

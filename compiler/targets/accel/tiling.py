@@ -13,7 +13,7 @@ from itertools import product
 
 from ....hw.config import CoreConfig
 from ....hw.isa import VectorOp
-from ....hw.memories import SCRATCHPADS
+from ....hw.memories import SCRATCHPADS, Memory
 from .builder import Window
 from .lower import Kernel
 from .scratchpads import has_zones_in_turn
@@ -177,7 +177,7 @@ CHANNEL_AXES = frozenset({"cd"})
 
 @dataclass(frozen=True)
 class _Buffer:
-    scratchpad: str
+    scratchpad: Memory
     entries: int
     copies: int  # alive at once
     loads: int  # how often it is filled from DRAM; 0 for results
@@ -209,29 +209,29 @@ def buffers_of(problem: Problem, tiling: Tiling) -> Iterator[_Buffer]:
         tiles *= loop.extent
     epilogue = tiling.epilogue_groups * parts * tiling.epilogue_rows * tiling.columns
     epilogues = -(-tiling.groups // tiling.epilogue_groups) * -(-tiling.rows // tiling.epilogue_rows) * tiles
-    yield _Buffer("out", epilogue, threads, 0)
+    yield _Buffer(Memory.OUT, epilogue, threads, 0)
     widened = len(kernel.stages.widened)
     if widened:
-        yield _Buffer("acc", epilogue * widened, threads, epilogues, config.out_bytes, "load")
-    yield _Buffer("acc", epilogue * (problem.vector_buffers - widened), threads, 0, zone="vector")
+        yield _Buffer(Memory.ACC, epilogue * widened, threads, epilogues, config.out_bytes, "load")
+    yield _Buffer(Memory.ACC, epilogue * (problem.vector_buffers - widened), threads, 0, zone="vector")
     if problem.parameters:
         copies, loads = placed(CHANNEL_AXES)
-        yield _Buffer("acc", groups * problem.parameters, copies, loads, problem.parameter_bytes, "vector")
+        yield _Buffer(Memory.ACC, groups * problem.parameters, copies, loads, problem.parameter_bytes, "vector")
     if kernel.window is None:
         return
-    yield _Buffer("acc", tile, threads, 0, zone="matrix" if problem.is_matrix else "vector")
+    yield _Buffer(Memory.ACC, tile, threads, 0, zone="matrix" if problem.is_matrix else "vector")
     height, width = kernel.window.reach(tiling.rows, tiling.columns)
     inside = 1 if problem.reduction else _inside(problem, tiling, kernel.window)
     if not problem.is_matrix:
-        yield _Buffer("acc", groups * height * width, threads, tiles, config.out_bytes * inside, "load")
+        yield _Buffer(Memory.ACC, groups * height * width, threads, tiles, config.out_bytes * inside, "load")
         return
     chunks = _chunks(problem, tiling)
     read = tiling.reduction or tiling.groups
     data_copies, data_loads = placed(problem.data_axes) if chunks == 1 else (threads, tiles * chunks)
-    yield _Buffer("inp", read * height * width, data_copies, data_loads, problem.input_bytes * inside)
+    yield _Buffer(Memory.INP, read * height * width, data_copies, data_loads, problem.input_bytes * inside)
     wgt_copies, wgt_loads = placed(CHANNEL_AXES) if chunks == 1 else (threads, tiles * chunks)
     matrices = groups * (tiling.reduction or 1) * problem.taps
-    yield _Buffer("wgt", matrices, wgt_copies, wgt_loads, config.wgt_bytes)
+    yield _Buffer(Memory.WGT, matrices, wgt_copies, wgt_loads, config.wgt_bytes)
 
 
 def _inside(problem: Problem, tiling: Tiling, window: Window) -> float:

@@ -12,7 +12,7 @@ from weft.compiler.graph import Function
 from weft.compiler.model import CompiledModel
 from weft.compiler.operators.numerics import output_size
 from weft.compiler.targets.accel import packed_layout
-from weft.compiler.targets.accel.depthwise_split import array_groups, share
+from weft.compiler.targets.accel.depthwise_split import array_groups
 from weft.compiler.targets.accel.lower import lower_function
 from weft.hw.config import PYNQ, TINY, CoreConfig
 from weft.hw.isa import Gemm, Store, Vector, VectorOp, disassemble
@@ -152,12 +152,12 @@ def test_the_share_follows_from_the_work(channels: int, size: int, stride: int, 
 def test_parts_know_where_they_begin() -> None:
     case = Case(config=PYNQ, channels=64, batch=2)
     function = case.function()
-    first, second = share(PYNQ, function, lower_function(function), 2)
+    first, second = split(PYNQ, function, lower_function(function), 2)
     shape = function.params[0].type.shape
     group = 9 * 9 * 16
-    assert [part.function.params[0].type.shape[1] for part in first.parts] == [2, 2]
-    assert [part.shift(shape) for part in first.parts] == [2 * group, 0]
-    assert [part.shift(shape) for part in second.parts] == [6 * group, 4 * group]
+    assert [part.function.params[0].type.shape[1] for part in first.slices] == [2, 2]
+    assert [part.shift(shape) for part in first.slices] == [2 * group, 0]
+    assert [part.shift(shape) for part in second.slices] == [6 * group, 4 * group]
     assert second.whole.shift(shape) == 4 * group
 
 

@@ -1,0 +1,39 @@
+"""Draws the pictures of the manual, docs/pictures/*.svg, from the code that they show.
+
+    python docs/pictures.py            writes them
+    python docs/pictures.py --check    fails if one of them is not as it would be written
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from drawing import convolution, core, isa
+from weft.hw.config import PYNQ, TINY
+
+FOLDER = Path(__file__).parent / "pictures"
+
+PICTURES: dict[str, Callable[[], str]] = {
+    "core": lambda: core.draw(PYNQ),
+    "isa": lambda: isa.draw(PYNQ),
+    "convolution": lambda: convolution.draw(TINY),
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Write or compare all pictures; the number of those that differ."""
+    stale = 0
+    for name, draw in PICTURES.items():
+        path, text = FOLDER / f"{name}.svg", draw()
+        if arguments != ["--check"]:
+            path.write_text(text)
+        elif not path.exists() or path.read_text() != text:
+            print(f"{path.name} is not as the code draws it; after a change: python docs/pictures.py", file=sys.stderr)
+            stale += 1
+    return stale
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
