@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -52,7 +51,6 @@ from .runtime.profile_whatif import Recompile, predict_runs, what_if
 from .runtime.report import engine_table, layer_table, placement_table
 from .runtime.report_cpu import cpu_table, fusion_table
 from .runtime.trace import write_runs, write_trace
-from .sim.build import cache_folder
 from .sim.dram import DramModel
 from .testbench.coverage import Coverage, read_hits
 from .testbench.parts import find_parts, outcome_lines, parts_table
@@ -390,9 +388,8 @@ def synth(
 ) -> None:
     """Synthesise a core: what each module takes and, for ecp5, its highest clock. A new core takes minutes."""
     core = read_config(config)
-    cache = cache_folder() / "synthesis"
     with _progress(f"synthesising {core.name}") as status:
-        result, folder = synthesise(core, target, cache, liberty=liberty, progress=status.update)
+        result, files = synthesise(core, target, liberty=liberty, progress=status.update)
     columns, rows = usage_rows(result, depth)
     tables = [_table(f"{core.name} on {target}", columns, rows)]
     if (timing := result.timing) is not None:
@@ -402,7 +399,9 @@ def synth(
     for text in over_limit(result):
         out.print(f"[bold red]too large:[/] {escape(text)}")
     if output is not None:
-        shutil.copytree(folder, output, dirs_exist_ok=True)
+        for name, content in files.items():
+            (output / name).parent.mkdir(parents=True, exist_ok=True)
+            (output / name).write_bytes(content)
         with (output / "report.txt").open("w") as file:
             Console(file=file, width=REPORT_COLUMNS).print(*tables)
         out.print(f"wrote {output}")

@@ -99,11 +99,11 @@ def test_a_flipped_bit_of_the_program_is_reported_and_the_next_run_is_right(mode
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ({"z": X}, "the model has no input 'z'; its inputs: x"),
+        ({"z": X}, "the model has no input 'z'; hint: its inputs: x"),
         ({}, "input 'x' is missing"),
         ({"x": X[:2]}, r"input 'x' must be float32\[6, 4\], not float32\[2, 4\]"),
-        ({"x": X[:, :3]}, r"input 'x' must be float32\[6, 4\], not float32\[6, 3\]; sizes are fixed at compilation: "
-                          r"--shape x=6x3"),
+        ({"x": X[:, :3]}, r"input 'x' must be float32\[6, 4\], not float32\[6, 3\]; hint: sizes are fixed at "
+                          r"compilation: --shape x=6x3"),
         ({"x": X.astype(np.int8)}, r"input 'x' must be float32\[6, 4\], not int8\[6, 4\]"),
     ],
 )  # fmt: skip
