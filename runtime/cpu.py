@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import weakref
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from ..compiler.graph.dtypes import numpy_dtype
 from ..compiler.graph.evaluate import evaluate_function
 from .errors import InputError
 from .inputs import named_inputs
+from .run_lock import RunLock
 
 Array = npt.NDArray[Any]
 ALIGNMENT = 64
@@ -27,8 +29,10 @@ llvm.initialize_native_asmprinter()
 
 
 class CpuModule:
-    """A compiled model in memory, ready to run as often as wanted. One run at a time; runs of several modules may
-    overlap."""
+    """A compiled model in memory, ready to run as often as wanted, from any thread and in forked processes.
+
+    One run at a time, others wait; runs of several modules overlap.
+    """
 
     def __init__(self, model: CpuModel) -> None:
         _check_processor(model)
@@ -54,7 +58,7 @@ class CpuModule:
             self._engine.get_function_address(step.symbol) if isinstance(step, CompiledStep) else step
             for step in model.steps
         ]
-        self._lock = threading.Lock()
+        self._lock = RunLock()
 
     @property
     def arena_bytes(self) -> int:
@@ -75,6 +79,8 @@ class CpuModule:
         given = self._checked(inputs)
         results = self._results(outputs or {})
         with self._lock:
+            if self._team.process != os.getpid():
+                self._team = _Team(self._engine, self.model.threads)  # threads do not outlive a fork
             for place, array in enumerate(given):
                 self._inputs[place] = array.ctypes.data
             for place, array in enumerate(results):
@@ -153,6 +159,7 @@ class _Team:
     """The threads of a module: the caller's, and workers that wait for jobs in compiled code."""
 
     def __init__(self, engine: llvm.ExecutionEngine, threads: int) -> None:
+        self.process = os.getpid()
         self._memory = _aligned(TEAM_BYTES)
         self._run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, ctypes.c_int64)(
             engine.get_function_address("weft_run")
