@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
-from .output import out
+from . import errors
+from .output import err, out
 
 app = typer.Typer(
     name="weft",
     help="Co-design of tensor accelerators and their compiler: from an ONNX file to exact cycles.",
     no_args_is_help=True,
+    epilog="--debug with any command shows the traceback of an error.",
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -35,5 +38,5 @@ def weft(
 
 
 def main() -> None:
-    """Entry point: expected errors become one line and exit status 1."""
-    app()
+    """Entry point."""
+    sys.exit(errors.run(app, sys.argv[1:], err))

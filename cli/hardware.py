@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
+from rich.text import Text
 
 from ..hw.config import load_config
 from ..hw.synthesis import Target, synthesise
 from ..hw.synthesis_report import over_limit, path_rows, usage_rows
 from ..hw.verilog import emit_verilog
 from ..progress import progress
-from ..sim.build import cache_folder
 from ..testbench.coverage import Coverage, read_hits
 from ..testbench.parts import find_parts, outcome_lines, parts_table
 from ..testbench.points import core_points, unreachable
@@ -52,9 +50,8 @@ def synth(
 ) -> None:
     """Synthesise a core: what each module takes and, for ecp5, its highest clock. A new core takes minutes."""
     core = load_config(config)
-    cache = cache_folder() / "synthesis"
     with progress(f"synthesising {core.name}", err) as status:
-        result, folder = synthesise(core, target, cache, liberty=liberty, progress=status.update)
+        result, files = synthesise(core, target, liberty=liberty, progress=status.update)
     columns, rows = usage_rows(result, depth)
     tables = [table(f"{core.name} on {target}", columns, rows)]
     if (timing := result.timing) is not None:
@@ -62,9 +59,11 @@ def synth(
         tables.append(table(title, ["step", "delay", "until", "name"], path_rows(timing.critical_path), named=3))
     wide_console().print(*tables)
     for text in over_limit(result):
-        out.print(f"[bold red]too large:[/] {escape(text)}")
+        out.print(Text.assemble(("too large: ", "bold red"), text))
     if output is not None:
-        shutil.copytree(folder, output, dirs_exist_ok=True)
+        for name, content in files.items():
+            (output / name).parent.mkdir(parents=True, exist_ok=True)
+            (output / name).write_bytes(content)
         print_report(tables, output / "report.txt")
         out.print(f"wrote {output}")
 

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console, RenderableType
-from rich.markup import escape
+from rich.console import RenderableType
 from rich.table import Table
 
 from ..hw.config import NAMED
 from ..runtime.errors import InputError
+from .console import PlainConsole
 
 REPORT_COLUMNS = 180
 """Width of a report's tables in files and pipes."""
 
-out = Console()
-err = Console(stderr=True)
+out = PlainConsole()
+err = PlainConsole(stderr=True)
 
 ConfigOption = Annotated[
     str, typer.Option("--config", "-c", help=f"Core: {', '.join(NAMED)}, or a JSON file with the fields of CoreConfig.")
@@ -35,9 +35,9 @@ SeedOption = Annotated[int, typer.Option(help="Seed of random inputs.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 
 
-def wide_console() -> Console:
+def wide_console() -> PlainConsole:
     """Where wide tables go: the terminal as it is, or a pipe that is wide enough."""
-    return out if out.is_terminal else Console(width=REPORT_COLUMNS)
+    return out if out.is_terminal else PlainConsole(width=REPORT_COLUMNS)
 
 
 def print_json(document: Any) -> None:
@@ -52,14 +52,14 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, 
     for place, column in enumerate(columns):
         result.add_column(column, justify="left" if place in (0, named) else "right", overflow="fold")
     for row in rows:
-        result.add_row(*(escape(text) for text in row))
+        result.add_row(*row)
     return result
 
 
 def print_report(tables: Sequence[RenderableType], path: Path) -> None:
     """Tables into a file, at full width."""
     with path.open("w") as file:
-        Console(file=file, width=REPORT_COLUMNS).print(*tables)
+        PlainConsole(file=file, width=REPORT_COLUMNS).print(*tables)
 
 
 def parse_shapes(texts: Sequence[str] | None) -> dict[str, tuple[int, ...]]:

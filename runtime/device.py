@@ -28,6 +28,7 @@ from ..sim.result import RunResult
 from ..sim.rtl import RtlSimulator
 from ..sim.timing import Predictor
 from .errors import CoreFaultError, DeviceError
+from .run_lock import RunLock
 
 Bytes = npt.NDArray[np.uint8]
 Progress = Callable[[str], None]
@@ -47,6 +48,10 @@ class Device(ABC):
         self.config = config
         self.progress: Progress = progress or (lambda _: None)
         self._counters: Mapping[Engine, Mapping[CycleClass, int]] = {}
+        self.lock = RunLock()
+        """Held by whoever uses the window."""
+        self.tenant: object = None
+        """Whoever allocated the window; what others had there is gone."""
 
     @property
     def has_time(self) -> bool:

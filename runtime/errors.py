@@ -24,7 +24,3 @@ class CoreFaultError(DeviceError):
     def __init__(self, message: str, result: RunResult) -> None:
         super().__init__(message)
         self.result = result
-
-
-class RunError(WeftError):
-    """A module that cannot run any more, or not here: it is closed, or another process loaded it."""

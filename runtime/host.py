@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import time
 import weakref
@@ -17,6 +18,7 @@ from ..compiler.graph.dtypes import numpy_dtype
 from ..compiler.graph.evaluate import evaluate_function
 from ..compiler.model import CheckStep, CopyStep, HostCode, HostProgram, LaunchStep, NumpyStep, Place, TensorSpec
 from .errors import InputError
+from .run_lock import RunLock
 
 Array = npt.NDArray[Any]
 ALIGNMENT = 64
@@ -28,7 +30,7 @@ llvm.initialize_native_asmprinter()
 
 class HostExecutor:
     """A host program in memory, ready to run as often as wanted, also from several threads: one run at a time. Runs of
-    several executors may overlap."""
+    several executors may overlap. It works in a forked process, too, unless a run was under way at the fork."""
 
     def __init__(self, program: HostProgram, code: HostCode) -> None:
         """``code`` must be of this program. Raises `InputError` unless this machine's processor can run it."""
@@ -57,7 +59,7 @@ class HostExecutor:
             elif number in starts:
                 self._steps.append(starts[number])
         self._single: dict[int, int] = {}  # functions that run one launch, by the number of the step
-        self._lock = threading.Lock()
+        self._lock = RunLock()
 
     @property
     def arena_bytes(self) -> int:
@@ -72,6 +74,7 @@ class HostExecutor:
         """
         self._check(inputs, outputs)
         with self._lock:
+            self._enter()
             self._point_at(inputs, outputs)
             for step in self._steps:
                 if isinstance(step, int):
@@ -84,6 +87,7 @@ class HostExecutor:
         self._check(inputs, outputs)
         seconds = [0.0] * len(self.program.layers)
         with self._lock:
+            self._enter()
             if not self._single:
                 self._load_single()
             self._point_at(inputs, outputs)
@@ -96,6 +100,10 @@ class HostExecutor:
                 if isinstance(step, LaunchStep | NumpyStep):
                     seconds[step.layer] += time.perf_counter() - started
         return tuple(seconds)
+
+    def _enter(self) -> None:
+        if self._team.process != os.getpid():  # threads do not outlive a fork
+            self._team = _Team(self._engine, self.program.threads, self._code.team_bytes)
 
     def _load_single(self) -> None:
         content, calls = self._code.single_calls()
@@ -175,6 +183,7 @@ class _Team:
     """The threads of an executor: the caller's, and workers that wait for jobs in compiled code."""
 
     def __init__(self, engine: llvm.ExecutionEngine, threads: int, nbytes: int) -> None:
+        self.process = os.getpid()
         self._memory = _aligned(nbytes)
         self._run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, ctypes.c_int64)(
             engine.get_function_address("weft_run")

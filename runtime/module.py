@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +13,10 @@ from ..compiler.graph.dtypes import numpy_dtype
 from ..compiler.model import CompiledModel, CoreStep, HostProgram, HostStep, TensorSlot, TensorSpec
 from ..sim.result import RunResult
 from .device import Device
-from .errors import CoreFaultError, DeviceError, InputError, RunError
+from .errors import DeviceError, InputError
 from .host import HostExecutor
 from .inputs import named_inputs
+from .run_lock import RunLock
 
 Array = npt.NDArray[Any]
 LoadHost = Callable[[HostProgram], HostExecutor]
@@ -34,10 +33,11 @@ class StepRun:
 
 
 class LoadedModule:
-    """A model in memory, ready to run as often as wanted.
+    """A model in memory, ready to run as often as wanted, from any thread.
 
-    Runs from several threads follow one another; several modules run in parallel. A module belongs to the process that
-    loaded it: a child made by ``fork`` has to load its own. It is a context manager, which closes it at its end.
+    A module, and a device, does one run at a time: others wait. Modules with devices of their own run in parallel. After
+    an error and in a forked process a module works; :class:`DeviceError` says where it cannot. It is a context manager,
+    which closes it at its end.
     """
 
     def __init__(self, model: CompiledModel, device: Device | None, load_host: LoadHost) -> None:
@@ -54,13 +54,14 @@ class LoadedModule:
         self.seconds: tuple[float, ...] = ()
         """Of each layer on the host in the last traced run; 0 for layers on the core."""
         self._device = device if model.core is not None else None
-        self._lock = threading.Lock()
-        self._process = os.getpid()
+        self._lock = RunLock() if self._device is None else self._device.lock
         self._closed = False
         self._executors = [load_host(step.program) if isinstance(step, HostStep) else None for step in model.steps]
         if self._device is not None:
-            self._device.allocate(model.on_core.window_bytes)
-            self._write_model()
+            with self._lock:
+                self._device.tenant = self
+                self._device.allocate(model.on_core.window_bytes)
+                self._write_model()
 
     @property
     def device(self) -> Device:
@@ -76,11 +77,13 @@ class LoadedModule:
         return None if not counts or None in counts else sum(count for count in counts if count is not None)
 
     def close(self) -> None:
-        """Give the memory back. A run that is under way ends first; later ones are refused."""
+        """Wait for the run in progress and give the memory back; later runs are refused."""
         with self._lock:
+            if not self._closed and self._device is not None and self._device.tenant is self:
+                self._device.tenant = None
+                self._device.allocate(0)
             self._closed = True
             self._executors = []
-            self._device = None
 
     def __enter__(self) -> LoadedModule:
         return self
@@ -111,15 +114,13 @@ class LoadedModule:
             the run made if the model was compiled to ``keep`` them.
 
         Raises :class:`InputError` for data that does not fit, :class:`CoreFaultError` if the core stops; the model is
-        written to the device again then, so that the next run does not meet what spoiled this one.
+        written to the device again then, so that the next run does not meet what spoiled this one. :class:`DeviceError`
+        if the module is closed or its device was given to another.
         """
         values = self._checked(inputs)
         results = {name: self._checked_output(name, array) for name, array in (outputs or {}).items()}
-        if self._process != os.getpid():
-            raise RunError("the module was loaded in another process", hint="load the model again after a fork")
         with self._lock:
-            if self._closed:
-                raise RunError("the module is closed", hint="load the model again")
+            self._refuse_if_gone()
             runs: list[StepRun] = []
             seconds = [0.0] * len(self.model.layers) if trace else []
             for step, executor in zip(self.model.steps, self._executors, strict=True):
@@ -136,6 +137,15 @@ class LoadedModule:
                 kept = {name: self._slot(slot) for name, slot in self.model.core.slots.items() if name not in values}
                 return {**values, **kept}
         return values if keep else {tensor.name: values[tensor.name] for tensor in self.model.outputs}
+
+    def _refuse_if_gone(self) -> None:
+        if self._closed:
+            raise DeviceError("the module is closed", hint="load the model again")
+        if self._device is not None and self._device.tenant is not self:
+            raise DeviceError(
+                f"another model was loaded onto this device {self._device.name!r}",
+                hint="open a device for each model",
+            )
 
     def _checked(self, inputs: Mapping[str, Array] | Array) -> dict[str, Array]:
         values = named_inputs(inputs, [tensor.name for tensor in self.model.inputs])
@@ -174,7 +184,7 @@ class LoadedModule:
 
     def _run_program(self, step: CoreStep | HostStep, values: dict[str, Array], trace: bool) -> StepRun:
         if not isinstance(step, CoreStep):
-            raise RunError("a step on the host has no executor")
+            raise TypeError("a step on the host has no executor")
         slots = self.model.on_core.slots
         for name in step.inputs:
             if name in values:
@@ -182,7 +192,7 @@ class LoadedModule:
         count = step.program.size // self.model.on_core.config.instruction_bytes
         try:
             result = self.device.launch(step.program_offset, count, trace=trace)
-        except CoreFaultError:
+        except BaseException:
             self._write_model()
             raise
         for name in step.outputs:
@@ -200,7 +210,7 @@ def _run_host(
 ) -> None:  # fmt: skip
     """Run a step on the host; its results become values. With ``seconds`` the layers are timed, too."""
     if not isinstance(step, HostStep):
-        raise RunError("a program for the core has an executor")
+        raise TypeError("a program for the core has an executor")
     arrays = [values[name] for name in step.inputs]
     made = [
         results[name] if name in results else _empty(tensor)

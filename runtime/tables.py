@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
+
+from ..shown import escaped
 
 Record = dict[str, Any]
 """Values that JSON has: text, numbers, None, and lists of these."""
@@ -52,18 +54,18 @@ def records_table(
     title: str, columns: Sequence[Column], records: Iterable[Mapping[str, Any]], totals: Sequence[Record] = ()
 ) -> Table:
     """A table with a row for each record and, after a line, one for each of ``totals``, in which keys may be absent."""
-    table = Table(title=escape(title), box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(title=Text(escaped(title)), box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for column in columns:
         table.add_column(
             column.heading, justify="right" if column.number else "left", no_wrap=not column.fold,
             overflow="fold" if column.fold else "ellipsis",
         )  # fmt: skip
     for record in records:
-        table.add_row(*(escape(_text(column, record[column.key])) for column in columns))
+        table.add_row(*(_text(column, record[column.key]) for column in columns))
     if totals:
         table.add_section()
     for total in totals:
-        table.add_row(*(escape(_text(column, total[column.key])) if column.key in total else "" for column in columns))
+        table.add_row(*(_text(column, total[column.key]) if column.key in total else "" for column in columns))
     return table
 
 
@@ -72,8 +74,9 @@ def total_of(records: Sequence[Mapping[str, Any]], *keys: str) -> Record:
     return {key: sum(record[key] or 0 for record in records) for key in keys}
 
 
-def _text(column: Column, value: Any) -> str:
-    return "-" if value is None else value if isinstance(value, str) else column.text(value)
+def _text(column: Column, value: Any) -> Text:
+    text = "-" if value is None else value if isinstance(value, str) else column.text(value)
+    return Text(escaped(text, keep="\n"))
 
 
 def _listed(value: Any) -> str:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import os
-import shutil
-import subprocess
-import tempfile
 from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from .build import cache_folder, compiler_flags
-from .errors import BuildError
+from ..cache import cache_key, kept_file
+from .build import compiler_flags, run_compiler
 from .timing_interface import INTERFACE, interface_header
 
 SOURCE = "timing.cpp"
@@ -25,10 +20,13 @@ def timing_library() -> ctypes.CDLL:
     texts = {name: resources.files(__package__).joinpath(name).read_text() for name in (SOURCE, *HEADERS)}
     texts[INTERFACE] = interface_header()
     flags = [*compiler_flags(), "-O2"]
-    key = hashlib.sha256("\0".join([*flags, *texts.values()]).encode()).hexdigest()[:32]
-    library = cache_folder() / "timing" / f"{key}.so"
-    if not library.exists():
-        _compile(texts, flags, library)
+
+    def build(library: Path) -> None:
+        for name, text in texts.items():
+            (library.parent / name).write_text(text)
+        run_compiler([*flags, "-shared", "-o", str(library), str(library.parent / SOURCE)])
+
+    library = kept_file("timing", f"{cache_key(*flags, *texts.values())}.so", build)
     loaded = ctypes.CDLL(str(library))
     loaded.weft_timing_predict.restype = ctypes.c_void_p
     loaded.weft_timing_predict.argtypes = [
@@ -48,20 +46,3 @@ def timing_library() -> ctypes.CDLL:
         function.restype = ctypes.c_uint64
         function.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     return loaded
-
-
-def _compile(texts: dict[str, str], flags: list[str], library: Path) -> None:
-    """Several processes may do this at once; whoever is last replaces the others' file by an equal one."""
-    compiler = os.environ.get("CXX", "g++")
-    if shutil.which(compiler) is None:
-        raise BuildError(f"the C++ compiler {compiler!r} is not installed", hint="install it: apt install g++")
-    library.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
-        for name, text in texts.items():
-            (Path(folder) / name).write_text(text)
-        made = Path(folder) / library.name
-        command = [compiler, *flags, "-shared", "-o", str(made), str(Path(folder) / SOURCE)]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-        if result.returncode:
-            raise BuildError(f"{compiler} failed on the timing model:\n{result.stderr.strip()[-2000:]}")
-        made.replace(library)

@@ -200,7 +200,7 @@ def test_programs_that_cannot_be_predicted_are_refused() -> None:
 def test_without_a_compiler_the_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv("WEFT_CACHE", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.setenv("CXX", "no-such-compiler")
     timing_library.cache_clear()
     with pytest.raises(BuildError, match=r"'no-such-compiler' is not installed; hint: install it: apt install g\+\+"):

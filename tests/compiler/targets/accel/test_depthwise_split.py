@@ -12,7 +12,7 @@ from weft.compiler.graph import Function
 from weft.compiler.model import CompiledModel
 from weft.compiler.operators.numerics import output_size
 from weft.compiler.targets.accel import packed_layout
-from weft.compiler.targets.accel.depthwise_split import array_groups
+from weft.compiler.targets.accel.depthwise_split import array_groups, split
 from weft.compiler.targets.accel.lower import lower_function
 from weft.hw.config import PYNQ, TINY, CoreConfig
 from weft.hw.isa import Gemm, Store, Vector, VectorOp, disassemble
