@@ -28,16 +28,13 @@ from .compiler.compiled import AccelStep, CompiledModel
 from .compiler.compiled_cpu import CpuModel
 from .compiler.compiled_symbolic import SymbolicCpuModel
 from .compiler.frontends import from_onnx, infer_types
-from .compiler.graph import GraphError
 from .compiler.model import TensorSpec
 from .compiler.operators.packed_layout import Blocks
 from .compiler.passes import installed_passes, integer_passes, load_pass
 from .compiler.passes.pipeline import PassOptions
 from .compiler.targets.accel.passes import accel_passes
-from .compiler.targets.errors import CompileError
-from .compiler.tensor.errors import TensorError
+from .errors import WeftError
 from .hw.config import NAMED, CoreConfig, named_config
-from .hw.errors import HardwareError
 from .hw.isa import disassemble, format_instruction
 from .hw.synthesis import Target, synthesise
 from .hw.synthesis_report import over_limit, path_rows, usage_rows
@@ -47,7 +44,7 @@ from .runtime.artifact import save as save_artifact
 from .runtime.cpu import CpuModule
 from .runtime.cpu_symbolic import SymbolicCpuModule
 from .runtime.device import DEVICES, RtlDevice
-from .runtime.errors import DeviceError, InputError, RuntimeLayerError
+from .runtime.errors import DeviceError, InputError
 from .runtime.module import StepRun, load
 from .runtime.plots import write_plots
 from .runtime.profile import profile, write_json
@@ -58,16 +55,12 @@ from .runtime.report_cpu import cpu_table, fusion_table
 from .runtime.trace import write_runs, write_trace
 from .sim.build import cache_folder
 from .sim.dram import DramModel
-from .sim.errors import SimulationError
 from .testbench.coverage import Coverage, read_hits
-from .testbench.errors import BenchError
 from .testbench.parts import find_parts, outcome_lines, parts_table
 from .testbench.points import core_points, unreachable
 from .testbench.runner import Settings, random_seed, run_and_keep_waves, run_file
 
-EXPECTED_ERRORS = (
-    HardwareError, GraphError, CompileError, TensorError, RuntimeLayerError, SimulationError, BenchError, OSError,
-)  # fmt: skip
+EXPECTED_ERRORS = (WeftError, OSError)
 """What a user can cause: shown as one line, without a traceback."""
 
 REPORT_COLUMNS = 180

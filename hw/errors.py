@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from ..errors import WeftError
 
-class HardwareError(Exception):
-    """Base of the errors that ``weft.hw`` raises; ``hint`` says what to change."""
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(f"{message}; {hint}" if hint else message)
-        self.message = message
-        self.hint = hint
+class HardwareError(WeftError):
+    """A core that cannot be described or written."""
 
 
 class ConfigError(HardwareError):

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
+from ..errors import WeftError
 from ..sim.result import RunResult
 
 
-class RuntimeLayerError(Exception):
-    """Base of the errors that ``weft.runtime`` raises; ``hint`` says what to change."""
-
-    def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(f"{message}; {hint}" if hint else message)
-        self.message = message
-        self.hint = hint
-
-
-class ArtifactError(RuntimeLayerError):
+class ArtifactError(WeftError):
     """A file that cannot be loaded: damaged, of another version, for another core, or made with bad intent."""
 
 
-class InputError(RuntimeLayerError):
+class InputError(WeftError):
     """Data that does not fit the model's inputs."""
 
 
-class DeviceError(RuntimeLayerError):
+class DeviceError(WeftError):
     """A device that cannot do what is asked."""
 
 

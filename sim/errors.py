@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from ..errors import WeftError
 
-class SimulationError(Exception):
-    """Base of what ``weft.sim`` raises; ``hint`` says what to change."""
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(f"{message}; {hint}" if hint else message)
-        self.message = message
-        self.hint = hint
+class SimulationError(WeftError):
+    """A program that cannot be simulated as asked."""
 
 
 class RaceError(SimulationError):

@@ -54,7 +54,7 @@ Touched = dict[str, tuple[set[int], set[int]]]
 
 
 @dataclass(frozen=True)
-class Wrong:
+class IllegalPart:
     """An instruction that stops the core, in front of ``plain[place]``; its tokens are its own.
 
     flips
@@ -99,7 +99,7 @@ class Case:
     program_offset: int
     dram: DramModel
     window_bytes: int = MEMORY_BYTES
-    wrong: tuple[Wrong, ...] = ()
+    wrong: tuple[IllegalPart, ...] = ()
     serial: bool = False
     finish: bool = True
 
@@ -110,10 +110,10 @@ class Case:
         return tuple(part for part in legal.program if isinstance(part, Instruction))
 
     @property
-    def program(self) -> tuple[Instruction | Wrong, ...]:
+    def program(self) -> tuple[Instruction | IllegalPart, ...]:
         """What lies in DRAM, in its order."""
         plain = self.plain if self.serial else add_tokens(self.config, self.plain, seeded(self.token_seed))
-        parts: list[Instruction | Wrong] = list(plain)
+        parts: list[Instruction | IllegalPart] = list(plain)
         for wrong in reversed(self.wrong):
             parts.insert(wrong.place, wrong)
         if self.serial:
@@ -124,7 +124,7 @@ class Case:
     def words(self) -> list[int]:
         """The encoded program."""
         config = self.config
-        return [part.word(config) if isinstance(part, Wrong) else encode(config, part) for part in self.program]
+        return [part.word(config) if isinstance(part, IllegalPart) else encode(config, part) for part in self.program]
 
     def __str__(self) -> str:
         head = (
@@ -132,7 +132,7 @@ class Case:
             f"window={self.window_start:#x}+{self.window_bytes:#x} program_offset={self.program_offset:#x}\n"
             f"{self.dram}\n"
         )
-        texts = (str(part) if isinstance(part, Wrong) else format_instruction(part) for part in self.program)
+        texts = (str(part) if isinstance(part, IllegalPart) else format_instruction(part) for part in self.program)
         return head + "\n".join(f"{number:4}: {text}" for number, text in enumerate(texts))
 
 
@@ -389,7 +389,7 @@ def _conflict(first: Touched, second: Touched) -> bool:
     )
 
 
-def _chain(parts: list[Instruction | Wrong]) -> None:
+def _chain(parts: list[Instruction | IllegalPart]) -> None:
     """Set waits and sends so that each instruction starts when the one before it has ended."""
     linked = [number for number, part in enumerate(parts) if isinstance(part, Instruction) or part.ordered]
     for first, second in pairwise(linked):
@@ -399,12 +399,12 @@ def _chain(parts: list[Instruction | Wrong]) -> None:
             parts[second] = _with_tokens(parts[second], wait=1 << source)
 
 
-def _engine(part: Instruction | Wrong) -> Engine:
-    return part.instruction.engine if isinstance(part, Wrong) else part.engine
+def _engine(part: Instruction | IllegalPart) -> Engine:
+    return part.instruction.engine if isinstance(part, IllegalPart) else part.engine
 
 
-def _with_tokens(part: Instruction | Wrong, *, wait: int = 0, send: int = 0) -> Instruction | Wrong:
-    if isinstance(part, Wrong):
+def _with_tokens(part: Instruction | IllegalPart, *, wait: int = 0, send: int = 0) -> Instruction | IllegalPart:
+    if isinstance(part, IllegalPart):
         inner = part.instruction
         return replace(part, instruction=replace(inner, wait=inner.wait | wait, send=inner.send | send))
     return replace(part, wait=part.wait | wait, send=part.send | send)

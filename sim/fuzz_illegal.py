@@ -35,7 +35,7 @@ from .fuzz import (
     PROGRAM_BYTES,
     Case,
     Draw,
-    Wrong,
+    IllegalPart,
     level_of,
     random_case,
     random_gemm,
@@ -79,7 +79,7 @@ def _that_fits_the_queues(config: CoreConfig, plain: Sequence[Instruction]) -> t
 
 def _with(case: Case, draw: Draw, instruction: Instruction, place: int | None = None) -> Case:
     """The case with an instruction that an engine refuses, at a random place unless one is given."""
-    wrong = Wrong(draw(0, len(case.plain)) if place is None else place, instruction, ordered=True)
+    wrong = IllegalPart(draw(0, len(case.plain)) if place is None else place, instruction, ordered=True)
     return replace(case, wrong=(wrong,))
 
 
@@ -104,7 +104,7 @@ def _headers(case: Case, draw: Draw) -> Case | None:
         ),
     ]
     instruction, flips = choices[draw(0, len(choices) - 1)]
-    return replace(case, wrong=(Wrong(draw(0, len(case.plain)), instruction, flips),))
+    return replace(case, wrong=(IllegalPart(draw(0, len(case.plain)), instruction, flips),))
 
 
 def _reserved_bit(config: CoreConfig, opcode: Opcode, draw: Draw) -> int:
@@ -118,7 +118,7 @@ def _damaged(case: Case, draw: Draw) -> Case | None:
     while not flips:
         for _ in range(draw(1, 3)):
             flips ^= 1 << draw(0, case.config.instruction_bits - 1)
-    wrong = Wrong(draw(0, len(case.plain)), Sync(engine=Engine(draw(0, 4))), flips, damaged=True)
+    wrong = IllegalPart(draw(0, len(case.plain)), Sync(engine=Engine(draw(0, 4))), flips, damaged=True)
     return replace(case, wrong=(wrong,))
 
 
@@ -246,7 +246,7 @@ def _missing_token(case: Case, draw: Draw) -> Case | None:
     place = draw(0, len(case.plain))
     if sum(part.engine is engine for part in case.plain) == case.config.queue_depth or not mask:
         return None
-    return replace(case, wrong=(Wrong(place, Sync(engine=engine, wait=mask)),))
+    return replace(case, wrong=(IllegalPart(place, Sync(engine=engine, wait=mask)),))
 
 
 def _missing_room(case: Case, draw: Draw) -> Case | None:
@@ -259,7 +259,7 @@ def _missing_room(case: Case, draw: Draw) -> Case | None:
     sends = [Sync(engine=source, send=1 << target)] * (case.config.token_depth + 1)
     behind = [Sync(engine=source)] * draw(0, min(2, case.config.queue_depth))
     place = len(case.plain)
-    return replace(case, wrong=tuple(Wrong(place, sync) for sync in (*sends, *behind)))
+    return replace(case, wrong=tuple(IllegalPart(place, sync) for sync in (*sends, *behind)))
 
 
 # The program

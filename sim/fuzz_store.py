@@ -10,7 +10,7 @@ from typing import Any
 from ..hw.config import CoreConfig
 from ..hw.isa import INSTRUCTION_TYPES, Engine, Instruction, Opcode, Scratchpad, VectorOp
 from .dram import BusErrors, DramModel
-from .fuzz import Case, Wrong
+from .fuzz import Case, IllegalPart
 
 KINDS = {"engine": Engine, "scratchpad": Scratchpad, "op": VectorOp}
 
@@ -36,7 +36,7 @@ def read_case(path: Path) -> tuple[Case, str]:
     values["config"] = CoreConfig.from_json(json.dumps(values["config"]))
     values["plain"] = tuple(_instruction(record) for record in values["plain"])
     values["wrong"] = tuple(
-        Wrong(**{**record, "flips": int(record["flips"], 16), "instruction": _instruction(record["instruction"])})
+        IllegalPart(**{**record, "flips": int(record["flips"], 16), "instruction": _instruction(record["instruction"])})
         for record in values["wrong"]
     )
     values["dram"] = DramModel(**values["dram"], errors=BusErrors(**errors) if errors else None)

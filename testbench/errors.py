@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
+from ..errors import WeftError
 
-class BenchError(Exception):
-    """A test cannot be run as asked; ``hint`` says what to change."""
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(f"{message}; {hint}" if hint else message)
-        self.message = message
-        self.hint = hint
+class BenchError(WeftError):
+    """A test that cannot be run as asked."""

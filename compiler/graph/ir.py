@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...errors import WeftError
 from .dtypes import DTYPES
 
 Array = NDArray[Any]
@@ -34,6 +35,10 @@ class Span:
     def node(self) -> str:
         return self.nodes[0] if self.nodes else ""
 
+    def __bool__(self) -> bool:
+        """Whether it names any place."""
+        return bool(self.nodes or self.tensor)
+
     def __str__(self) -> str:
         if not self.nodes:
             return f"tensor {self.tensor!r}" if self.tensor else "unknown place"
@@ -48,13 +53,8 @@ class Span:
 UNKNOWN = Span()
 
 
-class GraphError(Exception):
-    """Something in the graph is not as it must be. ``str(error)`` names the place and, where known, what to change."""
-
-    def __init__(self, message: str, *, at: Span = UNKNOWN, hint: str = "") -> None:
-        self.message, self.at, self.hint = message, at, hint
-        place = f"{at}: " if at != UNKNOWN else ""
-        super().__init__(f"{place}{message}" + (f" ({hint})" if hint else ""))
+class GraphError(WeftError):
+    """Something in the graph is not as it must be."""
 
 
 @dataclass(frozen=True)
@@ -347,9 +347,13 @@ class Function:
 
 @dataclass(frozen=True)
 class Module:
-    """A whole model: ``main`` and, through its calls, every function that it uses."""
+    """A whole model: ``main`` and, through its calls, every function that it uses.
+
+    ``stage``: how far compilation has come, a name in `passes.legality.STAGES`, which says what may stand here.
+    """
 
     main: Function
+    stage: str = "source"
 
     @property
     def functions(self) -> tuple[Function, ...]:
@@ -364,4 +368,4 @@ class Module:
 
     def with_main(self, body: Expr) -> Module:
         """The same module with another body of ``main``."""
-        return Module(Function(self.main.params, body, self.main.attrs, self.main.span))
+        return Module(Function(self.main.params, body, self.main.attrs, self.main.span), self.stage)

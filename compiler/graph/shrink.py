@@ -41,20 +41,22 @@ def _smaller(module: Module, inputs: Mapping[str, Array]) -> Iterator[tuple[Modu
     inner = calls(body)
     for node in inner:
         if node is not body:
-            yield _module(node, inputs)
+            yield _module(module.stage, node, inputs)
     for node in reversed(inner):
         if node is not body and node in known:
             name = f"v{sum(isinstance(item, Var) for item in topological_order(body))}_{len(inner)}"
             cut = substitute(body, {node: Var(name, node.tensor_type)})
             if len(calls(cut)) < len(inner):
-                yield _module(cut, {**inputs, name: known[node]}, module.main.attrs)
+                yield _module(module.stage, cut, {**inputs, name: known[node]}, module.main.attrs)
 
 
-def _module(body: Expr, inputs: Mapping[str, Array], attrs: Attrs | None = None) -> tuple[Module, dict[str, Array]]:
+def _module(
+    stage: str, body: Expr, inputs: Mapping[str, Array], attrs: Attrs | None = None
+) -> tuple[Module, dict[str, Array]]:
     """A module of what ``body`` needs, and of the inputs those that it uses."""
     params = tuple({node.name: node for node in topological_order(body) if isinstance(node, Var)}.values())
     function = Function(params, body, attrs or Attrs({"name": "main"}))
-    return Module(function), {param.name: inputs[param.name] for param in params}
+    return Module(function, stage), {param.name: inputs[param.name] for param in params}
 
 
 def describe(module: Module, inputs: Mapping[str, Array]) -> str:

@@ -7,8 +7,9 @@
     }
     fn @main(%image: float32[1, 3, 8, 8]) {outputs=("y",)} { ... }
 
-The last function is ``main``. Attributes at their default are left out. Small constants stand inline; the others are
-named, and their values travel in a table beside the text (`constant_table`), tied to it by a checksum.
+The last function is ``main``. A module that passes have changed begins with its stage (``stage packed``). Attributes
+at their default are left out. Small constants stand inline; the others are named, and their values travel in a table
+beside the text (`constant_table`), tied to it by a checksum.
 """
 
 from __future__ import annotations
@@ -103,7 +104,8 @@ def constant_table(module: Module) -> dict[str, Array]:
 def to_text(module: Module) -> str:
     """The text of a module."""
     names = _named_constants(module)
-    lines = [
+    lines = [] if module.stage == "source" else [f"stage {_name(module.stage)}"]
+    lines += [
         f'constant @{_name(name)}: {constant.type} checksum "{checksum(constant)}"' for constant, name in names.items()
     ]
     for function in (*module.functions, module.main):
@@ -160,7 +162,7 @@ def _call_text(node: Call, args: list[str]) -> str:
 
 
 def _span_text(span: Span) -> str:
-    if span == UNKNOWN:
+    if not span:
         return ""
     nodes = ", ".join(json.dumps(node) for node in span.nodes)
     return f"  # {nodes}" + (f" -> {json.dumps(span.tensor)}" if span.tensor else "")
@@ -261,6 +263,7 @@ class _Parser:
         return str(json.loads(text)) if text.startswith('"') else text
 
     def module(self) -> Module:
+        stage = self.identifier() if self.accept("stage") else "source"
         while self.accept("constant"):
             self.constant_line()
         last: Function | None = None
@@ -272,7 +275,7 @@ class _Parser:
             raise self.error(f"expected 'fn', but found {self.tokens[self.place].text!r}", ahead=True)
         if last is None:
             raise self.error("there is no function")
-        return Module(last)
+        return Module(last, stage)
 
     def constant_line(self) -> None:
         self.expect("@")

@@ -40,8 +40,9 @@ STAGES: dict[str, Stage] = {
 }
 
 
-def check_stage(module: Module, stage: str) -> None:
-    """Raise `GraphError` when something in ``module`` is not legal at ``stage``."""
+def check_stage(module: Module, stage: str = "") -> None:
+    """Raise `GraphError` when something in ``module`` is not legal at its stage, or at ``stage``."""
+    stage = stage or module.stage
     if stage not in STAGES:
         raise GraphError(f"there is no stage {stage!r}; the stages are {', '.join(STAGES)}")
     table = STAGES[stage]

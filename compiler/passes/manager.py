@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -36,9 +36,9 @@ class PassError(GraphError):
 class Pass:
     """A function of modules with a name.
 
-    ``needs``: passes that must have run before. ``stage``: the stage (`stages.STAGES`) that holds from this pass on;
-    empty when it does not change. ``tolerance``: by how much results may differ from before, as a fraction of the
-    largest output; 0 for a pass that keeps every bit.
+    ``needs``: passes that must have run before. ``stage``: the module's stage (`legality.STAGES`) from this
+    pass on; empty when it does not change. ``tolerance``: by how much results may differ from before, as a fraction of
+    the largest output; 0 for a pass that keeps every bit.
     """
 
     name: str
@@ -97,7 +97,7 @@ def infer_types(module: Module) -> Module:
                 raise PassError(f"{node.op} is marked {node.type}, but is {again.type}", at=node.span)
             return node if op is node.op else again
 
-    return Module(Inference().run_function(module.main))
+    return Module(Inference().run_function(module.main), module.stage)
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,6 @@ class PassManager:
     check: bool = False
     show: Callable[[PassRecord, str, str], None] | None = None
     seed: int = 0
-    stage: str = "source"
     records: list[PassRecord] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -144,18 +143,16 @@ class PassManager:
     def run(self, module: Module) -> Module:
         """The module after all passes. Raises `PassError` that names the pass at fault, or what a pass raises."""
         self.records.clear()
-        stage = self.stage
-        check_stage(module, stage)
+        check_stage(module)
         inputs = random_inputs(module, self.seed) if self.check else {}
         reference = evaluate(module, inputs) if self.check else {}
         for item in self.passes:
             start = time.perf_counter()
             after = item.run(module)
             seconds = time.perf_counter() - start
-            stage = item.stage or stage
             try:
-                after = infer_types(after)
-                check_stage(after, stage)
+                after = replace(infer_types(after), stage=item.stage or module.stage)
+                check_stage(after)
             except GraphError as error:
                 raise PassError(f"after pass {item.name!r}: {error}") from error
             changed = after != module

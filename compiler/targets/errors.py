@@ -1,17 +1,12 @@
-"""Errors of the code generators: what was expected, what came, where, and what to try next."""
+"""Errors of the code generators."""
 
 from __future__ import annotations
 
+from ...errors import WeftError
 
-class CompileError(Exception):
-    """A model, function or program that cannot be compiled. ``at`` names the place; ``hint`` says what to change."""
 
-    def __init__(self, message: str, *, at: str = "", hint: str = "") -> None:
-        self.message = message
-        self.at = at
-        self.hint = hint
-        text = f"{at}: {message}" if at else message
-        super().__init__(f"{text}; hint: {hint}" if hint else text)
+class CompileError(WeftError):
+    """A model, function or program that cannot be compiled."""
 
 
 class ScratchpadFullError(CompileError):

@@ -1,21 +1,12 @@
-"""Errors of the tensor IR: what was expected, what came, where, and what to try next."""
+"""Errors of the tensor IR; ``at`` names the loop, block or buffer."""
 
 from __future__ import annotations
 
+from ...errors import WeftError
 
-class TensorError(Exception):
-    """Base of the errors of this package. ``at`` names the loop, block or buffer; ``hint`` says what to change."""
 
-    def __init__(self, message: str, *, at: str | None = None, hint: str | None = None) -> None:
-        self.message = message
-        self.at = at
-        self.hint = hint
-        text = message
-        if at is not None:
-            text += f" (at {at})"
-        if hint is not None:
-            text += f"; hint: {hint}"
-        super().__init__(text)
+class TensorError(WeftError):
+    """Base of the errors of this package."""
 
 
 class IRError(TensorError):

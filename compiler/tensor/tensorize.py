@@ -60,9 +60,9 @@ class _Failure:
 
     progress: int = -1
     message: str = ""
-    hint: str | None = None
+    hint: str = ""
 
-    def note(self, progress: int, message: str, hint: str | None = None) -> None:
+    def note(self, progress: int, message: str, hint: str = "") -> None:
         if progress > self.progress:
             self.progress, self.message, self.hint = progress, message, hint
 

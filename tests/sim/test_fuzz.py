@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from weft.hw.config import PYNQ, TINY, CoreConfig
 from weft.hw.isa import Engine, Fault, Store, Sync
 from weft.sim.fsim import FunctionalSimulator
-from weft.sim.fuzz import MEMORY_BYTES, Case, Wrong, random_case, seeded
+from weft.sim.fuzz import MEMORY_BYTES, Case, IllegalPart, random_case, seeded
 from weft.sim.fuzz_compare import compare
 from weft.sim.fuzz_configs import campaign_config
 from weft.sim.fuzz_illegal import illegal_case
@@ -151,7 +151,7 @@ def test_a_stored_case_reads_back(seed: int, illegal: bool, tmp_path_factory: py
 def test_a_wrong_instruction_stays_in_its_place_when_others_are_dropped():
     case = random_case(TINY, seeded(3))
     place = len(case.plain) // 2
-    case = replace(case, wrong=(Wrong(place, Sync(engine=Engine.GEMM), flips=1 << 20, damaged=True),))
+    case = replace(case, wrong=(IllegalPart(place, Sync(engine=Engine.GEMM), flips=1 << 20, damaged=True),))
     core = FunctionalSimulator(TINY, MEMORY_BYTES)
 
     def fails(smaller: Case) -> bool:

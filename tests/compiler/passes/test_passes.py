@@ -30,14 +30,13 @@ from weft.compiler.passes import (
     dce,
     fold_batch_norm,
     fold_constants,
-    fuse_with_report,
     graph_pass,
     infer_types,
     legalise,
     simplify,
 )
 from weft.compiler.passes.manager import largest_difference, random_inputs
-from weft.compiler.targets.accel.passes import pack_layout
+from weft.compiler.targets.accel.passes import fuse_with_report, pack_layout
 
 
 def module_of(body: str, params: str) -> Module:

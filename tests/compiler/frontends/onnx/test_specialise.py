@@ -10,7 +10,7 @@ import pytest
 import weft
 from weft.compiler.frontends import ModelError, NeedsValueError, from_onnx
 from weft.compiler.frontends.onnx.backend import ReferenceBackend
-from weft.compiler.frontends.onnx.reader.specialise import specialise
+from weft.compiler.frontends.onnx.specialise import specialise
 from weft.compiler.graph import calls, evaluate
 
 HEAD = '<ir_version: 10, opset_import: ["" : 21, "local" : 1]>\n'

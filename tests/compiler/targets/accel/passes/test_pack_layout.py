@@ -21,9 +21,9 @@ from weft.compiler.graph import (
 )
 from weft.compiler.operators import numerics, packed_layout
 from weft.compiler.operators.packed_layout import Blocks
-from weft.compiler.passes import check_stage, fuse_with_report
+from weft.compiler.passes import check_stage
 from weft.compiler.passes.manager import random_inputs
-from weft.compiler.targets.accel.passes import pack_layout
+from weft.compiler.targets.accel.passes import fuse_with_report, pack_layout
 
 BLOCKS = st.builds(Blocks, st.sampled_from([1, 2]), st.sampled_from([1, 2, 4, 16]), st.sampled_from([1, 2, 4, 16]))
 LAYERS = ("conv", "grouped", "depthwise", "max", "sum", "add", "product", "dense", "requantise")
