@@ -35,6 +35,7 @@ STAGES: dict[str, Stage] = {
         Stage("source", _FLOAT | _SOURCE_MOVES | {"quantise", "dequantise"}, frozenset(), False),
         Stage("integer", _INTEGER | _MOVES, frozenset(), True),
         Stage("fused", _MOVES, _INTEGER, True),
+        Stage("loops", _ALL, frozenset(), False),  # each operator becomes part of a kernel, or NumPy runs it
         Stage("packed", frozenset(), _PACKED - {"pack", "unpack"}, True),
     )
 }

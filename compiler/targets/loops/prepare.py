@@ -17,7 +17,7 @@ def loop_passes() -> list[Pass]:
     """The passes before linking: all operators stand in ``main``, none works on empty tensors or constants alone, sums
     of products are products of matrices, and convolutions go over images without gaps."""
     return [
-        Pass("inline-functions", lambda module: module.with_main(inline_functions(module.main.body))),
+        Pass("inline-functions", lambda module: module.with_main(inline_functions(module.main.body)), stage="loops"),
         Pass("remove-empty-tensors", lambda module: module.with_main(without_empty_tensors(module.main.body))),
         _rewriting("fold-known-values", known_value),
         _rewriting("einsum-to-matmul", as_matrix_product, tolerance=1e-5),
