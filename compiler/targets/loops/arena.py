@@ -45,7 +45,8 @@ Slot = ArenaSlot | ConstantAt | InputAt | OutputAt
 class _Allocation:
     """Bytes in the arena, and the first and last step that uses them.
 
-    ``reusable``: allocations whose bytes they may reuse, if step ``filled``, which fills them, is the last to use those.
+    ``reusable``: allocations whose bytes they may reuse, if step ``filled``, which fills these, is the last to use
+    those.
     """
 
     name: str

@@ -164,12 +164,12 @@ def test_workspace_lies_in_the_arena() -> None:
     check_program(program, prove)
     steps = [step for step in program.steps if isinstance(step, LaunchStep) and step.workspace is not None]
     assert steps
-    for space in (None, program.arena_bytes):
+    for space in (None, 4, program.arena_bytes):
         changed = tuple(
             replace(step, workspace=space) if step in steps else step  # type: ignore[arg-type]
             for step in program.steps
         )
-        with pytest.raises(CompileError, match=r"has no workspace|not inside of arena"):
+        with pytest.raises(CompileError, match=r"has no aligned workspace|not inside of arena"):
             check_program(replace(program, steps=changed), prove)
 
 

@@ -125,8 +125,8 @@ def einsum() -> Module:
 )
 def test_the_pass_manager_checks_each_pass_by_itself(module: Module, changing: str) -> None:
     manager = PassManager(loop_passes(), check=True)
-    assert prepare(module).main == manager.run(module).main
-    assert [record.name for record in manager.records if record.changed] == [changing]
+    assert manager.run(module).main == prepare(module).main != module.main
+    assert [record.name for record in manager.records[1:] if record.changed] == [changing]
 
 
 def test_the_pass_manager_checks_them_on_a_network_in_integers() -> None:
