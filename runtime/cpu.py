@@ -18,8 +18,10 @@ Array = npt.NDArray[Any]
 
 
 class CpuModule:
-    """A compiled model in memory, ready to run as often as wanted. One run at a time; runs of several modules may
-    overlap."""
+    """A compiled model in memory, ready to run as often as wanted, from any thread and in forked processes.
+
+    One run at a time, others wait; runs of several modules overlap.
+    """
 
     def __init__(self, model: CpuModel) -> None:
         self.model = model

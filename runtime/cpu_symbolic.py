@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 
@@ -12,6 +11,7 @@ from ..compiler.graph.symbolic import bind_sizes
 from .cpu import CpuModule
 from .errors import InputError
 from .inputs import Array, named_inputs
+from .run_lock import RunLock
 
 SIZES_KEPT = 4
 """Modules that are kept for their next run, by default. Each has its own copy of the packed weights."""
@@ -28,7 +28,7 @@ class SymbolicCpuModule:
         self._kept = kept
         self._modules: OrderedDict[tuple[int, ...], CpuModule] = OrderedDict()
         self._symbols = model.types.symbols
-        self._lock = threading.Lock()
+        self._lock = RunLock()
 
     @property
     def sizes(self) -> tuple[dict[str, int], ...]:

@@ -20,6 +20,7 @@ from ..sim.result import RunResult
 from ..sim.rtl import RtlSimulator
 from ..sim.timing import Predictor
 from .errors import CoreFaultError, DeviceError
+from .run_lock import RunLock
 
 Bytes = npt.NDArray[np.uint8]
 Progress = Callable[[str], None]
@@ -32,6 +33,10 @@ class Device(ABC):
 
     def __init__(self, config: CoreConfig) -> None:
         self.config = config
+        self.lock = RunLock()
+        """Held by whoever uses the window."""
+        self.tenant: object = None
+        """Whoever allocated the window; what others had there is gone."""
 
     @abstractmethod
     def allocate(self, window_bytes: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import time
 import weakref
@@ -17,6 +18,7 @@ from ..compiler.graph.dtypes import numpy_dtype
 from ..compiler.graph.evaluate import evaluate_function
 from ..compiler.model import CheckStep, CopyStep, HostCode, HostProgram, LaunchStep, NumpyStep, Place, TensorSpec
 from .errors import InputError
+from .run_lock import RunLock
 
 Array = npt.NDArray[Any]
 ALIGNMENT = 64
@@ -27,8 +29,10 @@ llvm.initialize_native_asmprinter()
 
 
 class HostExecutor:
-    """A host program in memory, ready to run as often as wanted, also from several threads: one run at a time. Runs of
-    several executors may overlap."""
+    """A host program in memory, ready to run as often as wanted, from any thread and in forked processes.
+
+    One run at a time, others wait; runs of several executors overlap.
+    """
 
     def __init__(self, program: HostProgram, code: HostCode) -> None:
         """``code`` must be of this program. Raises `InputError` unless this machine's processor can run it."""
@@ -57,7 +61,7 @@ class HostExecutor:
             elif number in starts:
                 self._steps.append(starts[number])
         self._single: dict[int, int] = {}  # functions that run one launch, by the number of the step
-        self._lock = threading.Lock()
+        self._lock = RunLock()
 
     @property
     def arena_bytes(self) -> int:
@@ -72,7 +76,7 @@ class HostExecutor:
         """
         self._check(inputs, outputs)
         with self._lock:
-            self._point_at(inputs, outputs)
+            self._prepare(inputs, outputs)
             for step in self._steps:
                 if isinstance(step, int):
                     self._team.run(step, self._table_address, self._counters)
@@ -86,7 +90,7 @@ class HostExecutor:
         with self._lock:
             if not self._single:
                 self._load_single()
-            self._point_at(inputs, outputs)
+            self._prepare(inputs, outputs)
             for number, step in enumerate(self.program.steps):
                 started = time.perf_counter()
                 if isinstance(step, LaunchStep):
@@ -115,7 +119,10 @@ class HostExecutor:
             if array.shape != tensor.shape or array.dtype != dtype or not array.flags.carray:
                 raise _mismatch("output", tensor, array)
 
-    def _point_at(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    def _prepare(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Before a run: threads, which do not outlive a fork, and where the inputs and outputs are."""
+        if self._team.process != os.getpid():
+            self._team = _Team(self._engine, self.program.threads, self._code.team_bytes)
         for number, array in enumerate(inputs):
             self._inputs[number] = array.ctypes.data
         for number, array in enumerate(outputs):
@@ -167,7 +174,7 @@ def _check_indices(indices: Array, step: CheckStep) -> None:
     outside = (values < -sizes) | (values >= sizes)
     if outside.any():
         index, size = int(values[outside][0]), int(sizes[outside][0])
-        raise InputError(f"{step.node}: index {index} is outside of an axis of {size} elements",
+        raise InputError(f"index {index} is outside of an axis of {size} elements", at=step.node,
                          hint=f"it must be in -{size}..{size - 1}")  # fmt: skip
 
 
@@ -175,6 +182,7 @@ class _Team:
     """The threads of an executor: the caller's, and workers that wait for jobs in compiled code."""
 
     def __init__(self, engine: llvm.ExecutionEngine, threads: int, nbytes: int) -> None:
+        self.process = os.getpid()
         self._memory = _aligned(nbytes)
         self._run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, ctypes.c_int64)(
             engine.get_function_address("weft_run")

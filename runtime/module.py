@@ -14,7 +14,7 @@ from ..compiler.graph.evaluate import evaluate_function
 from ..sim.result import RunResult
 from .artifact import load as load_artifact
 from .device import Device, Progress, open_device
-from .errors import CoreFaultError, InputError
+from .errors import DeviceError, InputError
 from .inputs import named_inputs
 
 Array = npt.NDArray[Any]
@@ -29,7 +29,11 @@ class StepRun:
 
 
 class LoadedModule:
-    """A model in a device's memory, ready to run as often as wanted."""
+    """A model in a device's memory, ready to run as often as wanted, from any thread.
+
+    A device does one run at a time: others wait. Modules on devices of their own run in parallel. After an error and in
+    a forked process a module works; :class:`DeviceError` says where it cannot.
+    """
 
     def __init__(self, model: CompiledModel, device: Device) -> None:
         if device.config.hash64 != model.config.hash64:
@@ -41,8 +45,19 @@ class LoadedModule:
         self.device = device
         self.runs: tuple[StepRun, ...] = ()
         """The programs of the last run, in order."""
-        device.allocate(model.window_bytes)
-        self._write_model()
+        self._closed = False
+        with device.lock:
+            device.tenant = self
+            device.allocate(model.window_bytes)
+            self._write_model()
+
+    def close(self) -> None:
+        """Wait for the run in progress and free the window; later runs are refused."""
+        with self.device.lock:
+            if not self._closed and self.device.tenant is self:
+                self.device.tenant = None
+                self.device.allocate(0)
+            self._closed = True
 
     def _write_model(self) -> None:
         """Put constants and programs into the window."""
@@ -69,9 +84,20 @@ class LoadedModule:
             Also return every value between steps: host values and tensors in the window, packed.
 
         Raises :class:`InputError` for data that does not fit, :class:`CoreFaultError` if the core stops; the model is
-        written to the device again then, so that the next run does not meet what spoiled this one.
+        written to the device again then, so that the next run does not meet what spoiled this one. :class:`DeviceError`
+        if the module is closed or its device was given to another.
         """
         values = self._check_inputs(inputs)
+        with self.device.lock:
+            return self._run(values, trace, keep)
+
+    def _run(self, values: dict[str, Array], trace: bool, keep: bool) -> dict[str, Array]:
+        if self._closed:
+            raise DeviceError("the module is closed", hint="load the model again")
+        if self.device.tenant is not self:
+            raise DeviceError(
+                f"another model was loaded onto this device {self.device.name!r}", hint="open a device for each model"
+            )
         runs: list[StepRun] = []
         for step in self.model.steps:
             if isinstance(step, AccelStep):
@@ -105,7 +131,7 @@ class LoadedModule:
         count = step.program.size // self.model.config.instruction_bytes
         try:
             result = self.device.launch(step.program_offset, count, trace=trace)
-        except CoreFaultError:
+        except BaseException:
             self._write_model()
             raise
         for name in step.outputs:

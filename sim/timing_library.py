@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import os
-import shutil
-import subprocess
-import tempfile
 from functools import cache
 from importlib import resources
 from pathlib import Path
 
+from ..cache import cache_key, kept_file
 from ..hw.axi import PAGE_BYTES, ReadClient
 from ..hw.config import LOOP_LEVELS
 from ..hw.interfaces import CycleClass
 from ..hw.isa import HEADER, Engine, Opcode, Scratchpad, VectorOp
 from ..hw.load_writer import LoadKind
-from .build import cache_folder, compiler_flags
-from .errors import BuildError
+from .build import compiler_flags, run_compiler
 
 SOURCE = "timing.cpp"
 HEADERS = ("timing.h", "timing_memory.h", "timing_control.h", "timing_compute.h", "timing_transfer.h")
@@ -70,10 +65,13 @@ def timing_library() -> ctypes.CDLL:
     texts = {name: resources.files(__package__).joinpath(name).read_text() for name in (SOURCE, *HEADERS)}
     texts[CONSTANTS] = constants_header()
     flags = [*compiler_flags(), "-O2"]
-    key = hashlib.sha256("\0".join([*flags, *texts.values()]).encode()).hexdigest()[:32]
-    library = cache_folder() / "timing" / f"{key}.so"
-    if not library.exists():
-        _compile(texts, flags, library)
+
+    def build(library: Path) -> None:
+        for name, text in texts.items():
+            (library.parent / name).write_text(text)
+        run_compiler([*flags, "-shared", "-o", str(library), str(library.parent / SOURCE)])
+
+    library = kept_file("timing", f"{cache_key(*flags, *texts.values())}.so", build)
     loaded = ctypes.CDLL(str(library))
     loaded.weft_timing_predict.restype = ctypes.c_void_p
     loaded.weft_timing_predict.argtypes = [
@@ -93,20 +91,3 @@ def timing_library() -> ctypes.CDLL:
         function.restype = ctypes.c_uint64
         function.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     return loaded
-
-
-def _compile(texts: dict[str, str], flags: list[str], library: Path) -> None:
-    """Several processes may do this at once; whoever is last replaces the others' file by an equal one."""
-    compiler = os.environ.get("CXX", "g++")
-    if shutil.which(compiler) is None:
-        raise BuildError(f"the C++ compiler {compiler!r} is not installed", hint="install it: apt install g++")
-    library.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
-        for name, text in texts.items():
-            (Path(folder) / name).write_text(text)
-        made = Path(folder) / library.name
-        command = [compiler, *flags, "-shared", "-o", str(made), str(Path(folder) / SOURCE)]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-        if result.returncode:
-            raise BuildError(f"{compiler} failed on the timing model:\n{result.stderr.strip()[-2000:]}")
-        made.replace(library)

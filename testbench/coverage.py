@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from ..sim.build import lock
+from ..cache import locked
 
 Points = Mapping[str, Sequence[str]]
 """Names of the points of each group."""
@@ -56,7 +56,7 @@ class Coverage:
 
     def merge_into(self, path: Path) -> None:
         """Add the hits to those in a file."""
-        with lock(path.with_suffix(".lock")):
+        with locked(path):
             total = read_hits(path)
             total.update(self.hits)
             groups: dict[str, dict[str, int]] = {}

@@ -7,6 +7,7 @@ import os
 import secrets
 import shlex
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -103,7 +104,7 @@ def run_file(
     from cocotb_tools.runner import get_runner
 
     wanted = wave_format() if waves else Waves.NONE
-    build = build_bench(settings.config, wanted, progress=progress)
+    program = build_bench(settings.config, wanted, progress=progress)
     folder.mkdir(parents=True, exist_ok=True)
     log, results, dump = folder / "log.txt", folder / "results.xml", folder / f"dump.{wanted}"
     for old in (log, results, dump):
@@ -111,7 +112,8 @@ def run_file(
     if progress is not None:
         progress(f"{file.stem}: running, seed {settings.seed}")
     # SystemExit is the simulator's status; what went wrong stands in the results, or else in the log.
-    with _import_path(file.parent.resolve()), suppress(SystemExit):
+    with tempfile.TemporaryDirectory() as build, _import_path(file.parent.resolve()), suppress(SystemExit):
+        (Path(build) / TOP).symlink_to(program)  # cocotb asks for a folder with a program of this name
         get_runner("verilator").test(
             test_module=file.stem,
             hdl_toplevel=TOP,

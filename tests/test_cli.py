@@ -90,12 +90,12 @@ def flipped(path: Path) -> None:
     [
         (("compile", "none.onnx"), None, "none.onnx"),
         (("compile", "bad.onnx"), cut, "is not a complete ONNX file"),
-        (("compile", MODEL, "-c", "zynq"), None, "unknown configuration 'zynq'; known: pynq, tiny, wide"),
+        (("compile", MODEL, "-c", "zynq"), None, "unknown configuration 'zynq'; hint: known: pynq, tiny, wide"),
         (("compile", MODEL, "-c", "none.json"), None, "none.json"),
         (("compile", MODEL, "--shape", "image=big"), None, "--shape 'image=big' is not NAME=1x3x224x224"),
         (("run", "none.weft"), None, "cannot read none.weft: No such file"),
         (("run", "bad.weft"), flipped, "the checksum of the file is wrong"),
-        (("disasm", MODEL), None, "this is not a weft artifact; make one with 'weft compile'"),
+        (("disasm", MODEL), None, "this is not a weft artifact; hint: make one with 'weft compile'"),
     ],
 )
 def test_bad_input_is_one_readable_line(words: tuple[str, ...], prepare: object, message: str, tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_bad_input_is_one_readable_line(words: tuple[str, ...], prepare: object,
 def test_an_unknown_device_lists_the_known_ones(artifact: Path, tmp_path: Path) -> None:
     result = weft("run", artifact, "-d", "fpga", folder=tmp_path)
     assert result.returncode == 1
-    assert "unknown device 'fpga'; known: fsim, null, rtl" in result.stderr
+    assert "unknown device 'fpga'; hint: known: fsim, null, rtl" in result.stderr
 
 
 def test_a_model_with_an_open_batch_runs_for_any(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def test_pynq_has_the_buffer_sizes_of_vta() -> None:
         ({"bus_bits": 1024}, r"bus_bits must be a power of two in 64\.\.512, not 1024"),
         (
             {"acc_depth": 16, "acc_banks": 8},
-            "acc_banks=8 leaves 2 entries a bank, but a bank needs 4; use fewer",
+            "acc_banks=8 leaves 2 entries a bank, but a bank needs 4; hint: use fewer",
         ),
         ({"token_depth": 256}, r"token_depth must be in 1\.\.255, not 256"),
         ({"address_bits": 20}, r"address_bits must be in 32\.\.64, not 20"),
@@ -62,5 +62,5 @@ def test_deep_scratchpads_get_wider_instructions() -> None:
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="unknown configuration 'zynq'; known: pynq, tiny, wide"):
+    with pytest.raises(ConfigError, match="unknown configuration 'zynq'; hint: known: pynq, tiny, wide"):
         named_config("zynq")

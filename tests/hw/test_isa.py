@@ -132,7 +132,7 @@ def test_one_two_or_three_flipped_bits_are_seen(case: tuple[CoreConfig, isa.Inst
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("gemn dst=0", "no instruction is called 'gemn'; one of: finish, gemm"),
+        ("gemn dst=0", "no instruction is called 'gemn'; hint: one of: finish, gemm"),
         ("gemm gemm dst=0 source=1", "gemm has no field 'source=1'"),
         ("vector vector op=divide dst=0 a=0", "unknown vectorop 'divide'"),
         ("gemm gemm dst=zero src=0 wgt=0", "gemm: dst is 'zero', which is not a number"),

@@ -150,7 +150,7 @@ def _first_failure(package: Path, suite: list[str], cache: Path) -> str:
     environment = os.environ | {
         "PYTHONPATH": str(package.parent),
         # Mutants must not push real cores out of the user's cache; the compiled Yosys is shared.
-        "XDG_CACHE_HOME": str(cache),
+        "WEFT_CACHE": str(cache),
         "YOWASP_CACHE_DIR": os.environ.get("YOWASP_CACHE_DIR", str(_user_cache() / "YoWASP")),
     }
     command = [sys.executable, "-P", "-m", "pytest", *options, *suite]

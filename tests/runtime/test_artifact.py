@@ -76,7 +76,7 @@ def test_a_cut_file_is_refused(model: CompiledModel, tmp_path: Path) -> None:
     path = tmp_path / "model.weft"
     save(model, path)
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(ArtifactError, match="damaged or cut off; compile the model again"):
+    with pytest.raises(ArtifactError, match="damaged or cut off; hint: compile the model again"):
         load(path)
 
 

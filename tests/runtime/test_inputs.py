@@ -22,8 +22,8 @@ def test_other_byte_orders_become_this_machines() -> None:
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        (np.zeros(1), r"the model has 2 inputs; give a dict: a, b"),
-        ({"a": np.zeros(1), "c": np.zeros(1)}, r"the model has no input 'c'; its inputs: a, b"),
+        (np.zeros(1), r"the model has 2 inputs; hint: give a dict: a, b"),
+        ({"a": np.zeros(1), "c": np.zeros(1)}, r"the model has no input 'c'; hint: its inputs: a, b"),
         ({"a": np.zeros(1)}, "input 'b' is missing"),
     ],
 )

@@ -68,7 +68,7 @@ def test_a_trace_names_node_and_instruction(model: CompiledModel, tmp_path_facto
 def test_a_device_without_time_has_no_trace(model: CompiledModel) -> None:
     module = load(model, "null")
     module.run(X, trace=True)
-    with pytest.raises(DeviceError, match="the last run on device 'null' recorded no trace; use device 'rtl'"):
+    with pytest.raises(DeviceError, match="the last run on device 'null' recorded no trace; hint: use device 'rtl'"):
         write_trace(module, "unused")
 
 
@@ -99,11 +99,11 @@ def test_a_flipped_bit_of_the_program_is_reported_and_the_next_run_is_right(mode
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ({"z": X}, "the model has no input 'z'; its inputs: x"),
+        ({"z": X}, "the model has no input 'z'; hint: its inputs: x"),
         ({}, "input 'x' is missing"),
         ({"x": X[:2]}, r"input 'x' must be float32\[6, 4\], not float32\[2, 4\]"),
-        ({"x": X[:, :3]}, r"input 'x' must be float32\[6, 4\], not float32\[6, 3\]; sizes are fixed at compilation: "
-                          r"--shape x=6x3"),
+        ({"x": X[:, :3]}, r"input 'x' must be float32\[6, 4\], not float32\[6, 3\]; hint: sizes are fixed at "
+                          r"compilation: --shape x=6x3"),
         ({"x": X.astype(np.int8)}, r"input 'x' must be float32\[6, 4\], not int8\[6, 4\]"),
     ],
 )  # fmt: skip
@@ -113,12 +113,12 @@ def test_data_that_does_not_fit_is_refused(model: CompiledModel, inputs: dict[st
 
 
 def test_a_model_for_another_core_is_refused(model: CompiledModel) -> None:
-    with pytest.raises(InputError, match="compiled for 'tiny', but the device is a 'pynq'; compile for 'pynq'"):
+    with pytest.raises(InputError, match="compiled for 'tiny', but the device is a 'pynq'; hint: compile for 'pynq'"):
         load(model, NullDevice(PYNQ))
 
 
 def test_an_unknown_device_lists_the_known_ones() -> None:
-    with pytest.raises(DeviceError, match="unknown device 'fpga'; known: fsim, null, rtl"):
+    with pytest.raises(DeviceError, match="unknown device 'fpga'; hint: known: fsim, null, rtl"):
         open_device("fpga", TINY)
 
 

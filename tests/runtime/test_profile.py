@@ -144,7 +144,7 @@ def test_a_layer_starts_and_ends_with_ramps() -> None:
 def test_a_run_without_a_trace_is_refused() -> None:
     run = made_run({GEMM: [BUSY]}, [(GEMM, 0, 0, 1)], [0], [Opcode.GEMM])
     untraced = StepRun(run.step, replace(run.result, trace=None))
-    with pytest.raises(DeviceError, match=r"recorded no trace.*; run\(\.\.\., trace=True\) on 'rtl'"):
+    with pytest.raises(DeviceError, match=r"recorded no trace.*; hint: run\(\.\.\., trace=True\) on 'rtl'"):
         ProgramCycles(untraced, 4)
 
 
@@ -274,7 +274,7 @@ def test_without_matplotlib_the_error_says_what_to_install(
     digits: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(DeviceError, match=r"the pictures need matplotlib; pip install 'weft\[plot\]'"):
+    with pytest.raises(DeviceError, match=r"the pictures need matplotlib; hint: pip install 'weft\[plot\]'"):
         write_plots(digits, tmp_path)
 
 
@@ -318,7 +318,7 @@ def test_the_command_takes_an_artifact_and_a_slower_memory(
     save(compiled, path)
     result = CliRunner().invoke(app, ["profile", str(path), "--bandwidth", "2", "--latency", "300"])
     assert result.exit_code == 0, result.output
-    assert "no pictures: the pictures need matplotlib; pip install 'weft[plot]'" in result.output
+    assert "no pictures: the pictures need matplotlib; hint: pip install 'weft[plot]'" in result.output
     report = (tmp_path / "digits.profile" / "report.txt").read_text()
     assert "2x scratchpads: no figure, needs another program" in report
     fast = profile(compiled, predict_runs(compiled, DramModel()), "model")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import multiprocessing
 import time
 from pathlib import Path
@@ -76,6 +77,26 @@ def test_a_removed_library_is_built_again(quick_steps, tmp_path):
     assert build.build_library(TINY, cache_root=tmp_path)[0].exists()
 
 
+@pytest.mark.parametrize("content", [b"", b"{}", b"../../outside", b"/tmp/evil", b"0" * 31, b"0" * 32 + b"\n"])
+def test_a_description_that_is_damaged_or_names_another_place_is_made_again(quick_steps, tmp_path, capfd, content):
+    library, _ = build.build_library(TINY, cache_root=tmp_path)
+    (index,) = (tmp_path / "rtl").glob("*.key")
+    for whole in (content, content + hashlib.sha256(content).digest()):  # the second is a description made with intent
+        index.write_bytes(whole)
+        assert build.build_library(TINY, cache_root=tmp_path)[0] == library
+    assert capfd.readouterr().err == f"weft: {index} is damaged; it is made again\n"
+    assert quick_steps.names() == ["verilog", "verilator", "compiler", "verilog", "verilog"]
+
+
+def test_a_truncated_library_is_built_again(quick_steps, tmp_path, capfd):
+    library, _ = build.build_library(TINY, cache_root=tmp_path)
+    content = library.read_bytes()
+    library.write_bytes(content[:-1])
+    assert build.build_library(TINY, cache_root=tmp_path)[0] == library
+    assert library.read_bytes() == content
+    assert f"{library} is damaged" in capfd.readouterr().err
+
+
 def _build_in_a_process(folder: Path) -> None:
     _install(setattr, folder)
     build.build_library(TINY, cache_root=folder)
@@ -97,7 +118,7 @@ def test_missing_compiler_says_what_to_install(monkeypatch, tmp_path):
     source = tmp_path / "a.cpp"
     source.write_text("int x;")
     with pytest.raises(
-        BuildError, match=r"C\+\+ compiler 'no-such-compiler' is not installed; install it: apt install g\+\+"
+        BuildError, match=r"C\+\+ compiler 'no-such-compiler' is not installed; hint: install it: apt install g\+\+"
     ):
         build.compile_library([source], tmp_path / "a.so", tmp_path)
 
@@ -112,11 +133,6 @@ def test_compiler_errors_are_shown(tmp_path):
 def test_a_memory_that_is_not_there_is_named():
     with pytest.raises(BuildError, match=r"memory weft_core.inp.memory is not in the verilated core"):
         build.ports_header(TINY, "VlUnpacked<IData/*31:0*/, 128> weft_core__DOT__out__DOT__memory;")
-
-
-def test_cache_folder_follows_the_environment(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert build.cache_folder() == tmp_path / "weft"
 
 
 def test_a_quick_build_stands_beside_the_fast_one(quick_steps, tmp_path):

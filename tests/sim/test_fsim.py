@@ -81,7 +81,7 @@ def test_race_names_both_instructions_and_the_entry():
         )
     assert str(caught.value) == (
         "race on acc entry 2: instruction 1 (load) writes it and instruction 2 (vector) writes it, with no chain of "
-        "tokens between them; send a token from the first to the second, or let one engine do both"
+        "tokens between them; hint: send a token from the first to the second, or let one engine do both"
     )
     assert caught.value.__notes__[0].startswith("instruction 1: load load scratchpad=acc index=2")
 

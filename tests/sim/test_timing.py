@@ -181,7 +181,7 @@ def test_programs_that_cannot_be_predicted_are_refused() -> None:
     def refused(text: str) -> None:
         predict(TINY, assemble(TINY, parse(text)))
 
-    with pytest.raises(SimulationError, match="does not end: its engines wait for each other; run it on the"):
+    with pytest.raises(SimulationError, match="does not end: its engines wait for each other; hint: run it on the"):
         refused("sync gemm wait=vector\nfinish")
     with pytest.raises(SimulationError, match="the program has no FINISH"):
         refused("sync gemm")
@@ -200,10 +200,10 @@ def test_programs_that_cannot_be_predicted_are_refused() -> None:
 def test_without_a_compiler_the_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv("WEFT_CACHE", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.setenv("CXX", "no-such-compiler")
     timing_library.cache_clear()
-    with pytest.raises(BuildError, match=r"'no-such-compiler' is not installed; install it: apt install g\+\+"):
+    with pytest.raises(BuildError, match=r"'no-such-compiler' is not installed; hint: install it: apt install g\+\+"):
         predict(TINY, assemble(TINY, parse("finish")))
 
 

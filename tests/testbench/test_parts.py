@@ -30,9 +30,9 @@ def test_settings_pass_to_the_simulator_whatever_its_folder(monkeypatch: pytest.
 
 
 def test_missing_parts_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BenchError, match=r"there is no part 'gem'; parts: core, .*vector; or name a file"):
+    with pytest.raises(BenchError, match=r"there is no part 'gem'; hint: parts: core, .*vector; or name a file"):
         find_parts("gem")
-    with pytest.raises(BenchError, match=r"the tests are not installed with the package; run from a checkout"):
+    with pytest.raises(BenchError, match=r"the tests are not installed with the package; hint: run from a checkout"):
         find_parts("gemm", tmp_path)
 
 
@@ -60,13 +60,15 @@ def test_failure_says_how_to_repeat_it_and_how_to_look() -> None:
 
 def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "find_spec", lambda name: None)
-    with pytest.raises(BenchError, match=r"cocotb and cocotbext.axi not installed; install: pip install 'weft\[test"):
+    text = r"cocotb and cocotbext.axi not installed; hint: install: pip install 'weft\[test-hw\]'"
+    with pytest.raises(BenchError, match=text):
         require_cocotb()
 
 
 def test_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("find_libpython.find_libpython", lambda: None)
-    with pytest.raises(BenchError, match=r"shared library, which is not installed; apt-get install libpython3\.11"):
+    text = r"shared library, which is not installed; hint: apt-get install libpython3\.11"
+    with pytest.raises(BenchError, match=text):
         require_cocotb()
 
 

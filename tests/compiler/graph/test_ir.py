@@ -82,7 +82,7 @@ def test_a_constant_keeps_its_own_copy() -> None:
         (lambda: TensorType((1,), "int5"), r"'int5' is not an element type"),
         (lambda: TupleGet(Tuple((X,)), 1), r"there is no field 1"),
         (lambda: Attrs({"a": object()}), r"an attribute must be"),
-        (lambda: call("what", X), r"there is no operator 'what' \(known: "),
+        (lambda: call("what", X), r"there is no operator 'what'; hint: known: "),
     ],
 )
 def test_wrong_nodes_are_refused(build: object, message: str) -> None:
@@ -186,7 +186,7 @@ def test_evaluate_returns_outputs_by_name_and_shows_intermediates() -> None:
     [
         ({}, r"input 'x' \(float32\[2, 3\]\) is missing"),
         ({"x": np.zeros((2, 3))}, r"input 'x' must be float32\[2, 3\], not float64\[2, 3\]"),
-        ({"x": np.zeros((2, 3), np.float32), "y": np.zeros(1)}, r"there is no input 'y' \(the inputs are: x\)"),
+        ({"x": np.zeros((2, 3), np.float32), "y": np.zeros(1)}, r"there is no input 'y'; hint: the inputs are: x"),
     ],
 )
 def test_wrong_inputs_are_refused(inputs: dict[str, Array], message: str) -> None:

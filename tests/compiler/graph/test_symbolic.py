@@ -91,12 +91,12 @@ def test_sizes_of_inputs() -> None:
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [
-        ({"x": (2, 3)}, r"^input 'x' has 2 dimensions, \(2, 3\), but must be float32\[N, 3, W\] "
-                        r"\(only N and W can be chosen\)$"),
-        ({"x": (2, 4, 5)}, r"^input 'x': dimension 1 is 4, but must be 3: it is float32\[N, 3, W\] "
-                           r"\(only N and W can be chosen\)$"),
-        ({"x": (2, 3, 5), "y": (4, 4)}, r"^input 'y': dimension 0 \('N'\) is 4, but 2 in input 'x' "
-                                        r"\(give both the same N\)$"),
+        ({"x": (2, 3)}, r"^input 'x' has 2 dimensions, \(2, 3\), but must be float32\[N, 3, W\]; "
+                        r"hint: only N and W can be chosen$"),
+        ({"x": (2, 4, 5)}, r"^input 'x': dimension 1 is 4, but must be 3: it is float32\[N, 3, W\]; "
+                           r"hint: only N and W can be chosen$"),
+        ({"x": (2, 3, 5), "y": (4, 4)}, r"^input 'y': dimension 0 \('N'\) is 4, but 2 in input 'x'; "
+                                        r"hint: give both the same N$"),
         ({"x": (-1, 3, 5)}, r"^input 'x': dimension 0 \('N'\) is -1, but must be 0 or more$"),
     ],
 )  # fmt: skip

@@ -47,46 +47,46 @@ BLOCK = '        with block("b", "spatial"):\n            y[i] = '
         (
             function("    for i in range(4):\n        y[i] = float32(0)\n"),
             t.SCHEDULED,
-            "statement 'Store' is not legal in a function that is scheduled (at buffer 'y'); "
+            "buffer 'y': statement 'Store' is not legal in a function that is scheduled; "
             "hint: legal are For, Allocate, Seq, If, Block, IntrinsicCall",
         ),
         (
             function(f"    for i in parallel(4):\n{BLOCK}x[i].astype(float32)\n"),
             t.COMPUTED,
-            "loop kind 'parallel' is not legal in a function that is computed (at loop 'i'); hint: legal are serial",
+            "loop 'i': loop kind 'parallel' is not legal in a function that is computed; hint: legal are serial",
         ),
         (
             function(f"    for i in range(4):\n{BLOCK}x[i].astype(float32)\n"),
             MACHINE,
-            "statement 'Block' is not legal in a function that is tensorized for the machine (at block 'b'); "
+            "block 'b': statement 'Block' is not legal in a function that is tensorized for the machine; "
             "hint: legal are For, Allocate, Seq, If, IntrinsicCall",
         ),
         (
             function(f"    for i in range(4):\n{BLOCK}exp(x[i].astype(float32))\n"),
             replace(t.SCHEDULED, stage="for integers", functions=()),
-            "function 'exp' is not legal in a function that is for integers (at block 'b'); "
+            "block 'b': function 'exp' is not legal in a function that is for integers; "
             "hint: no function is legal there",
         ),
         (
             function(f"    for i in range(4):\n{BLOCK}x[i].astype(float32) / float32(2)\n"),
             replace(t.SCHEDULED, stage="for integers", operators=("add", "mul")),
-            "operator 'div' is not legal in a function that is for integers (at block 'b'); hint: legal are add, mul",
+            "block 'b': operator 'div' is not legal in a function that is for integers; hint: legal are add, mul",
         ),
         (
             function(f"    for i in range(4):\n{BLOCK}x[i].astype(float32)\n"),
             replace(t.SCHEDULED, stage="for bytes", types=("int8", "int32")),
-            "type 'float32' is not legal in a function that is for bytes (at parameter 'y'); "
+            "parameter 'y': type 'float32' is not legal in a function that is for bytes; "
             "hint: legal are int8, int32",
         ),
         (
             function(f"    for i in range(4):\n{BLOCK}x[i]\n", 'x: int32[4] @ "near", y: int32[4] @ "global"'),
             t.SCHEDULED,
-            "scope 'near' is not legal in a function that is scheduled (at parameter 'x'); hint: legal are global",
+            "parameter 'x': scope 'near' is not legal in a function that is scheduled; hint: legal are global",
         ),
         (
             function(f"    for i in range(4):\n{BLOCK}x[j]\n", 'x: int32[4] @ "global", y: int32[4] @ "global"'),
             t.SCHEDULED,
-            "variable 'j' is not a loop around it (at store to 'y')",
+            "store to 'y': variable 'j' is not a loop around it",
         ),
     ],
 )  # fmt: skip

@@ -149,53 +149,53 @@ REFUSALS: dict[str, tuple[Callable[[], t.Schedule], Callable[[t.Schedule], Any],
     "rfactor of no reduction": (
         matmul_chain,
         lambda s: s.rfactor("biased", "biased_i"),
-        "rfactor: block 'biased' is no sum, maximum or minimum with an initial value (at block 'biased'); hint: "
+        "block 'biased': rfactor: block 'biased' is no sum, maximum or minimum with an initial value; hint: "
         "rfactor before decompose_reduction",
     ),
     "rfactor after decompose_reduction": (
         matmul_chain,
         lambda s: (s.decompose_reduction("product", "k"), s.rfactor("product", "k")),
-        "rfactor: block 'product' is no sum, maximum or minimum with an initial value (at block 'product'); hint: "
+        "block 'product': rfactor: block 'product' is no sum, maximum or minimum with an initial value; hint: "
         "rfactor before decompose_reduction",
     ),
     "rfactor of a difference": (
         lambda: parsed(value="x[k, j] - s[0]"),
         lambda s: s.rfactor("s", "k"),
-        "rfactor: block 's' is no sum, maximum or minimum with an initial value (at block 's'); hint: rfactor before "
+        "block 's': rfactor: block 's' is no sum, maximum or minimum with an initial value; hint: rfactor before "
         "decompose_reduction",
     ),
     "rfactor of an axis": (
         strided_pools,
         lambda s: s.rfactor("first", "y"),
-        "rfactor: loop 'y' is not a reduction of block 'first' (at block 'first'); hint: its reductions are kh, kw; "
+        "block 'first': rfactor: loop 'y' is not a reduction of block 'first'; hint: its reductions are kh, kw; "
         "split one of them first to get partial results of a part",
     ),
     "rfactor beyond the dimensions": (
         matmul_chain,
         lambda s: s.rfactor("product", "k", axis=3),
-        "rfactor: axis is 3, but must be in 0..2 (at block 'product')",
+        "block 'product': rfactor: axis is 3, but must be in 0..2",
     ),
     "rfactor of a shared loop": (
         padded_conv,
         lambda s: (s.reorder("kh", "o", "acc_y", "acc_c"), s.compute_at("pad", "kh"), s.rfactor("acc", "kh")),
-        "rfactor: loop 'kh' also holds other stages than block 'acc' (at block 'acc'); hint: rfactor before stages are "
+        "block 'acc': rfactor: loop 'kh' also holds other stages than block 'acc'; hint: rfactor before stages are "
         "moved under loop 'kh'",
     ),
     "rfactor of a tail": (
         total,
         lambda s: (s.split("k", 5), s.rfactor("s", "k_i")),
-        "rfactor: loop 'k_i' runs min(5, 12 - k_o * 5) times, which is not constant (at block 's'); hint: split by a "
+        "block 's': rfactor: loop 'k_i' runs min(5, 12 - k_o * 5) times, which is not constant; hint: split by a "
         "factor that divides the extent",
     ),
     "rfactor of a marked nest": (
         matmul_chain,
         lambda s: (s.parallel("i"), s.rfactor("product", "k")),
-        "rfactor: loop 'i' is marked parallel (at block 'product'); hint: rfactor first, then mark loops",
+        "block 'product': rfactor: loop 'i' is marked parallel; hint: rfactor first, then mark loops",
     ),
     "rfactor of an empty part": (
         lambda: parsed(extent="k"),
         lambda s: s.rfactor("s", "k"),
-        "rfactor: loop 'j' runs k times, perhaps never, so a part of 'k' might have no value (at block 's'); hint: "
+        "block 's': rfactor: loop 'j' runs k times, perhaps never, so a part of 'k' might have no value; hint: "
         "split by factors that divide the extent",
     ),
     "tile without factors": (
@@ -206,14 +206,14 @@ REFUSALS: dict[str, tuple[Callable[[], t.Schedule], Callable[[t.Schedule], Any],
     "tile of strangers": (
         matmul_chain,
         lambda s: s.tile(["i", "k"], [4, 4]),
-        "tile: loop 'k' is not directly inside loop 'i' (at loop 'i'); hint: reorder the loops first, and tile before "
+        "loop 'i': tile: loop 'k' is not directly inside loop 'i'; hint: reorder the loops first, and tile before "
         "other stages are moved between them",
     ),
     "tile of a tail": (
         total,
         lambda s: s.tile(s.split("k", 5), [2, 2]),
-        "reorder: loop 'k_i_o' runs (min(5, 12 - k_o_i * 5 - k_o_o * 10) + 1) // 2 times, which depends on loop "
-        "'k_o_i' (at loop 'k_i_o'); hint: keep 'k_i_o' inside 'k_o_i', or split by a factor that divides the extent",
+        "loop 'k_i_o': reorder: loop 'k_i_o' runs (min(5, 12 - k_o_i * 5 - k_o_o * 10) + 1) // 2 times, which "
+        "depends on loop 'k_o_i'; hint: keep 'k_i_o' inside 'k_o_i', or split by a factor that divides the extent",
     ),
 }
 

@@ -210,174 +210,174 @@ REFUSALS: dict[str, tuple[Callable[[], t.Schedule], Callable[[t.Schedule], Any],
     "split by nothing": (
         scale,
         lambda s: s.split("i", 0),
-        "split: factors are [None, 0], but must be at least 1 (at loop 'i')",
+        "loop 'i': split: factors are [None, 0], but must be at least 1",
     ),
     "split into another number": (
         scale,
         lambda s: s.split("i", factors=[2, 4]),
-        "split: loop 'i' runs 13 times, so with inner factors [4] the outer loop runs 4 times, not 2 (at loop 'i'); "
+        "loop 'i': split: loop 'i' runs 13 times, so with inner factors [4] the outer loop runs 4 times, not 2; "
         "hint: give None as the first factor",
     ),
     "split a marked loop": (
         scale,
         lambda s: (s.parallel("i"), s.split("i", 2)),
-        "split: loop 'i' is marked parallel (at loop 'i'); hint: split first, then mark the new loops",
+        "loop 'i': split: loop 'i' is marked parallel; hint: split first, then mark the new loops",
     ),
     "fuse strangers": (
         matmul_chain,
         lambda s: s.fuse("i", "k"),
-        "fuse: loop 'k' is not directly inside loop 'i' (at loop 'i'); hint: reorder the loops first, and fuse before "
+        "loop 'i': fuse: loop 'k' is not directly inside loop 'i'; hint: reorder the loops first, and fuse before "
         "other stages are moved between them",
     ),
     "fuse a reduction": (
         matmul_chain,
         lambda s: s.fuse("j", "k"),
-        "fuse: of loops 'j' and 'k' only one is a reduction of block 'product' (at loop 'j'); hint: fuse reductions "
+        "loop 'j': fuse: of loops 'j' and 'k' only one is a reduction of block 'product'; hint: fuse reductions "
         "with reductions only",
     ),
     "fuse a tail": (
         scale,
         lambda s: s.fuse(*s.split("i", 4)),
-        "fuse: the inner loop 'i_i' runs min(4, 13 - i_o * 4) times, which is not constant (at loop 'i_i'); "
+        "loop 'i_i': fuse: the inner loop 'i_i' runs min(4, 13 - i_o * 4) times, which is not constant; "
         "hint: split by a factor that divides the extent",
     ),
     "reorder a tail": (
         scale,
         lambda s: s.reorder(*reversed(s.split("i", 4))),
-        "reorder: loop 'i_i' runs min(4, 13 - i_o * 4) times, which depends on loop 'i_o' (at loop 'i_i'); "
+        "loop 'i_i': reorder: loop 'i_i' runs min(4, 13 - i_o * 4) times, which depends on loop 'i_o'; "
         "hint: keep 'i_i' inside 'i_o', or split by a factor that divides the extent",
     ),
     "reorder loops of two nests": (
         matmul_chain,
         lambda s: s.reorder("i", "biased_i"),
-        "reorder: loops 'biased_i' and 'i' are not in one nest (at loop 'biased_i')",
+        "loop 'biased_i': reorder: loops 'biased_i' and 'i' are not in one nest",
     ),
     "reorder around a stage": (
         two_readers,
         lambda s: s.reorder("biased_j", "biased_i"),
-        "reorder: between loops 'biased_i' and 'biased_j' stand other statements (at loop 'biased_i'); hint: reorder "
+        "loop 'biased_i': reorder: between loops 'biased_i' and 'biased_j' stand other statements; hint: reorder "
         "before other stages are moved between them",
     ),
     "parallel reduction": (
         matmul_chain,
         lambda s: s.parallel("k"),
-        "parallel: loop 'k' is a reduction of block 'product', so its iterations meet (at loop 'k'); hint: mark a "
+        "loop 'k': parallel: loop 'k' is a reduction of block 'product', so its iterations meet; hint: mark a "
         "loop over the block's output instead",
     ),
     "unroll a tail": (
         scale,
         lambda s: s.unroll(s.split("i", 4)[1]),
-        "unroll: loop 'i_i' runs min(4, 13 - i_o * 4) times, which is not constant (at loop 'i_i'); "
+        "loop 'i_i': unroll: loop 'i_i' runs min(4, 13 - i_o * 4) times, which is not constant; "
         "hint: split by a factor that divides the extent",
     ),
     "vectorize outside": (
         matmul_chain,
         lambda s: s.vectorize("i"),
-        "vectorize: loop 'i' is not innermost (at loop 'i'); hint: reorder it inwards",
+        "loop 'i': vectorize: loop 'i' is not innermost; hint: reorder it inwards",
     ),
     "cache what is not read": (
         matmul_chain,
         lambda s: s.cache_read("biased", "a", "near"),
-        "cache_read: block 'biased' does not read 'a' (at block 'biased')",
+        "block 'biased': cache_read: block 'biased' does not read 'a'",
     ),
     "cache inside the producer's loops": (
         two_readers,
         lambda s: (s.reverse_compute_at("positive", "biased_i"), s.cache_read("positive", "biased", "near")),
-        "cache_read: 'biased' is written in the same loops in which block 'positive' reads it (at block 'positive'); "
+        "block 'positive': cache_read: 'biased' is written in the same loops in which block 'positive' reads it; "
         "hint: cache_read before compute_at",
     ),
     "scope of a parameter": (
         scale,
         lambda s: s.set_scope("x", "near"),
-        "set_scope: 'x' is a parameter, and its memory is the caller's (at buffer 'x'); hint: use cache_read or "
+        "buffer 'x': set_scope: 'x' is a parameter, and its memory is the caller's; hint: use cache_read or "
         "cache_write",
     ),
     "inline a reduction": (
         matmul_chain,
         lambda s: s.compute_inline("product"),
-        "compute_inline: block 'product' is a reduction (at block 'product'); hint: use compute_at",
+        "block 'product': compute_inline: block 'product' is a reduction; hint: use compute_at",
     ),
     "inline an output": (
         matmul_chain,
         lambda s: s.compute_inline("positive"),
-        "compute_inline: 'positive' is an output (at block 'positive')",
+        "block 'positive': compute_inline: 'positive' is an output",
     ),
     "compute_at with a reader elsewhere": (
         matmul_chain,
         lambda s: s.compute_at("biased", "rest_i"),
-        "compute_at: block 'positive', which reads 'biased', is not inside loop 'rest_i' (at block 'biased'); "
+        "block 'biased': compute_at: block 'positive', which reads 'biased', is not inside loop 'rest_i'; "
         "hint: move 'positive' there first",
     ),
     "compute_at of an output": (
         matmul_chain,
         lambda s: s.compute_at("positive", "rest_i"),
-        "compute_at: block 'positive' writes the output 'positive', which must be complete at the end "
-        "(at block 'positive'); hint: cache_write it first, or use reverse_compute_at",
+        "block 'positive': compute_at: block 'positive' writes the output 'positive', which must be complete at the end"
+        "; hint: cache_write it first, or use reverse_compute_at",
     ),
     "compute_at itself": (
         matmul_chain,
         lambda s: s.compute_at("product", "j"),
-        "compute_at: loop 'j' is one of the loops of block 'product' itself (at block 'product')",
+        "block 'product': compute_at: loop 'j' is one of the loops of block 'product' itself",
     ),
     "compute_at after split": (
         matmul_chain,
         lambda s: (s.split("i", 2), s.compute_at("product", "biased_i")),
-        "compute_at: the loops of block 'product' have been split or fused (at block 'product'); hint: compute_at "
+        "block 'product': compute_at: the loops of block 'product' have been split or fused; hint: compute_at "
         "first, then split the loops that come out of it",
     ),
     "compute_at with stages under its loops": (
         two_readers,
         lambda s: s.compute_at("biased", "positive_i"),
-        "compute_at: block 'biased' shares loop 'biased_i' with other stages (at block 'biased'); hint: compute_at "
+        "block 'biased': compute_at: block 'biased' shares loop 'biased_i' with other stages; hint: compute_at "
         "block 'biased' before stages are moved under its loops",
     ),
     "reverse_compute_at under a reduction": (
         padded_conv,
         lambda s: (s.reorder("kh", "o", "acc_y", "acc_c"), s.reverse_compute_at("out", "acc_y")),
-        "reverse_compute_at: loop 'kh' is a reduction of block 'acc', so 'acc' is not complete inside it "
-        "(at block 'out'); hint: choose a loop outside of the reduction",
+        "block 'out': reverse_compute_at: loop 'kh' is a reduction of block 'acc', so 'acc' is not complete inside it"
+        "; hint: choose a loop outside of the reduction",
     ),
     "reverse_compute_at of a window": (
         strided_pools,
         lambda s: s.reverse_compute_at("second", "c"),
-        "reverse_compute_at: block 'second' is a reduction (at block 'second'); hint: use compute_at",
+        "block 'second': reverse_compute_at: block 'second' is a reduction; hint: use compute_at",
     ),
     "reverse_compute_at without a producer": (
         matmul_chain,
         lambda s: s.reverse_compute_at("rest", "i"),
-        "reverse_compute_at: nothing that block 'rest' reads is written inside loop 'i' (at block 'rest')",
+        "block 'rest': reverse_compute_at: nothing that block 'rest' reads is written inside loop 'i'",
     ),
     "reverse_compute_at of what one iteration completes": (
         first_row,
         lambda s: s.reverse_compute_at("q", "i"),
-        "reverse_compute_at: block 'q' reads 'p' at 0, which is not one of its loops (at block 'q')",
+        "block 'q': reverse_compute_at: block 'q' reads 'p' at 0, which is not one of its loops",
     ),
     "decompose twice": (
         matmul_chain,
         lambda s: (s.decompose_reduction("product", "k"), s.decompose_reduction("product", "k")),
-        "decompose_reduction: block 'product' has no initial value to separate (at block 'product')",
+        "block 'product': decompose_reduction: block 'product' has no initial value to separate",
     ),
     "decompose inside the reduction": (
         padded_conv,
         lambda s: s.decompose_reduction("acc", "kw"),
-        "decompose_reduction: loop 'kh' of the reduction is around loop 'kw' (at block 'acc'); hint: decompose at "
+        "block 'acc': decompose_reduction: loop 'kh' of the reduction is around loop 'kw'; hint: decompose at "
         "loop 'kh'",
     ),
     "inplace over what is read later": (
         matmul_chain,
         lambda s: s.inplace("positive", "biased"),
-        "inplace: 'biased' is read again after block 'positive' (at block 'positive')",
+        "block 'positive': inplace: 'biased' is read again after block 'positive'",
     ),
     "inplace over another shape": (
         padded_conv,
         lambda s: s.inplace("out", "acc"),
-        "inplace: 'acc' and 'out' differ in shape, type, memory or alignment (at block 'out'); hint: use set_scope, "
+        "block 'out': inplace: 'acc' and 'out' differ in shape, type, memory or alignment; hint: use set_scope, "
         "and attach both to the same loop",
     ),
     "inplace over an input": (
         scale,
         lambda s: s.inplace("y", "x"),
-        "inplace: 'x' is a parameter (at block 'y'); hint: cache_read it first",
+        "block 'y': inplace: 'x' is a parameter; hint: cache_read it first",
     ),
 }
 

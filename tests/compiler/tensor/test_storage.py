@@ -110,64 +110,64 @@ REFUSALS: dict[str, tuple[Callable[[], t.Schedule], Callable[[t.Schedule], Any],
     "align a parameter": (
         padded_conv,
         lambda s: s.storage_align("x", 0, 8),
-        "storage_align: 'x' is a parameter, and its layout is the caller's (at buffer 'x'); hint: use cache_read or "
+        "buffer 'x': storage_align: 'x' is a parameter, and its layout is the caller's; hint: use cache_read or "
         "cache_write",
     ),
     "align the last axis": (
         padded_conv,
         lambda s: s.storage_align("pad", 1, 8),
-        "storage_align: axis is 1, but must be in 0..0: 'pad' has 2 dimensions, and elements along the last one are "
-        "neighbours (at buffer 'pad')",
+        "buffer 'pad': storage_align: axis is 1, but must be in 0..0: 'pad' has 2 dimensions, and elements along the "
+        "last one are neighbours",
     ),
     "align one dimension": (
         PROGRAMS["wrapping"],
         lambda s: s.storage_align("total", 0, 8),
-        "storage_align: 'total' has no rows to be aligned, its shape is [4] (at buffer 'total')",
+        "buffer 'total': storage_align: 'total' has no rows to be aligned, its shape is [4]",
     ),
     "align by less than the offset": (
         padded_conv,
         lambda s: s.storage_align("pad", 0, 8, 8),
-        "storage_align: factor is 8 and offset 8, but 0 <= offset < factor must hold (at buffer 'pad')",
+        "buffer 'pad': storage_align: factor is 8 and offset 8, but 0 <= offset < factor must hold",
     ),
     "double a parameter": (
         padded_conv,
         lambda s: s.double_buffer("x"),
-        "double_buffer: 'x' is a parameter (at buffer 'x'); hint: cache_read it, and compute_at the copy",
+        "buffer 'x': double_buffer: 'x' is a parameter; hint: cache_read it, and compute_at the copy",
     ),
     "double outside of loops": (
         padded_conv,
         lambda s: s.double_buffer("pad"),
-        "double_buffer: 'pad' is not allocated inside a loop whose iterations could take turns (at buffer 'pad'); "
+        "buffer 'pad': double_buffer: 'pad' is not allocated inside a loop whose iterations could take turns; "
         "hint: compute_at its stage first",
     ),
     "double in a thread": (
         rows_of_pad,
         lambda s: (s.vthread("acc_y"), s.double_buffer("pad")),
-        "double_buffer: loop 'acc_y' around 'pad' is marked vthread, so each of its iterations has a copy already "
-        "(at buffer 'pad'); hint: compute_at a serial loop inside of it",
+        "buffer 'pad': double_buffer: loop 'acc_y' around 'pad' is marked vthread, so each of its iterations has a "
+        "copy already; hint: compute_at a serial loop inside of it",
     ),
     "double after tensorize": (
         tensorized,
         lambda s: s.double_buffer("pad"),
-        "double_buffer: block 'pad', which uses 'pad', is a call of 'load_padded' already (at buffer 'pad'); "
+        "buffer 'pad': double_buffer: block 'pad', which uses 'pad', is a call of 'load_padded' already; "
         "hint: double_buffer before tensorize",
     ),
     "align after tensorize": (
         tensorized,
         lambda s: s.storage_align("pad", 0, 64),
-        "storage_align: block 'pad', which uses 'pad', is a call of 'load_padded' already (at buffer 'pad'); "
+        "buffer 'pad': storage_align: block 'pad', which uses 'pad', is a call of 'load_padded' already; "
         "hint: storage_align before tensorize",
     ),
     "scope after tensorize": (
         tensorized,
         lambda s: s.set_scope("pad", "wgt"),
-        "set_scope: block 'pad', which uses 'pad', is a call of 'load_padded' already (at buffer 'pad'); "
+        "buffer 'pad': set_scope: block 'pad', which uses 'pad', is a call of 'load_padded' already; "
         "hint: set_scope before tensorize",
     ),
     "double for one turn": (
         padded_conv,
         lambda s: (s.split("acc_y", 5), s.compute_at("pad", "acc_y_o"), s.double_buffer("pad")),
-        "double_buffer: loop 'acc_y_o' around 'pad' runs once, so there is no next turn (at buffer 'pad')",
+        "buffer 'pad': double_buffer: loop 'acc_y_o' around 'pad' runs once, so there is no next turn",
     ),
     "compute_at of a doubled buffer": (
         padded_conv,
@@ -177,19 +177,19 @@ REFUSALS: dict[str, tuple[Callable[[], t.Schedule], Callable[[t.Schedule], Any],
             s.split("o", 1),
             s.compute_at("acc", "o_i"),
         ),
-        "compute_at: block 'acc' writes 'acc' at 'o_o', which is a loop around it (at block 'acc'); hint: compute_at "
+        "block 'acc': compute_at: block 'acc' writes 'acc' at 'o_o', which is a loop around it; hint: compute_at "
         "before reverse_compute_at and double_buffer",
     ),
     "parallel turns": (
         rows_of_pad,
         lambda s: (s.double_buffer("pad"), s.parallel("acc_y")),
-        "parallel: iterations of loop 'acc_y' may meet in elements of 'pad' (at loop 'acc_y'); hint: allocate 'pad' "
+        "loop 'acc_y': parallel: iterations of loop 'acc_y' may meet in elements of 'pad'; hint: allocate 'pad' "
         "inside the loop (compute_at), or mark loops before they are fused, double-buffered and tensorized",
     ),
     "parallel over what all write": (
         matmul_chain,
         lambda s: (s.split("k", 4), s.rfactor("product", "k_i"), s.reorder("k_i", "i"), s.parallel("k_i_all")),
-        "parallel: loop 'k_i_all' is a reduction of block 'product', so its iterations meet (at loop 'k_i_all'); hint: "
+        "loop 'k_i_all': parallel: loop 'k_i_all' is a reduction of block 'product', so its iterations meet; hint: "
         "mark a loop over the block's output instead",
     ),
 }

@@ -110,7 +110,7 @@ def test_a_reduction_that_carries_its_initial_value_needs_an_accumulating_intrin
     schedule = packed_product()
     add = lanes_intrinsic(lambda a, b: a + b)
     assert refusal(schedule, "j", add) == (
-        "tensorize: block 'c' is a reduction with an initial value, but 'lanes' does not accumulate (at loop 'j'); "
+        "loop 'j': tensorize: block 'c' is a reduction with an initial value, but 'lanes' does not accumulate; "
         "hint: decompose_reduction first, or use an intrinsic whose output is inout"
     )
 
@@ -217,7 +217,7 @@ def refusal(schedule: t.Schedule, loop: str, intrinsic: t.TensorIntrinsic) -> st
 def test_a_loop_of_another_length_is_refused_with_the_split_to_make() -> None:
     schedule = product(rows=1, columns=4, depth=12)
     assert refusal(schedule, "i", intrinsics()["gemm"]) == (
-        "tensorize: loop 'k' runs 12 times, but 'gemm' needs 4 (at loop 'i'); hint: split 'k' by 4 first"
+        "loop 'i': tensorize: loop 'k' runs 12 times, but 'gemm' needs 4; hint: split 'k' by 4 first"
     )
 
 
@@ -231,7 +231,7 @@ def test_a_loop_that_is_not_constant_is_refused() -> None:
     schedule = elementwise(lambda u, w: u + w)
     schedule.split("i_o", 2)
     text = refusal(schedule, "i_o_i", lanes_intrinsic(lambda a, b: a + b))
-    assert text.startswith("tensorize: loop 'i_o_i' runs min(2, 3 - i_o_o * 2) times, which is not constant")
+    assert text.startswith("loop 'i_o_i': tensorize: loop 'i_o_i' runs min(2, 3 - i_o_o * 2) times, which is not")
 
 
 def test_the_wrong_memory_is_refused() -> None:
@@ -239,7 +239,7 @@ def test_the_wrong_memory_is_refused() -> None:
     schedule.cache_write("c", "acc")
     schedule.cache_read("c", "b", "wgt")
     assert refusal(schedule, "i", intrinsics()["gemm"]) == (
-        "tensorize: operand 'inp' of 'gemm' must be in 'inp', but 'a' is in 'global' (at loop 'i'); "
+        "loop 'i': tensorize: operand 'inp' of 'gemm' must be in 'inp', but 'a' is in 'global'; "
         "hint: use cache_read, cache_write or set_scope first"
     )
 
@@ -278,8 +278,8 @@ def test_a_tile_between_two_entries_is_refused() -> None:
     schedule = t.create_schedule(v)
     schedule.cache_write("v", "acc")
     assert refusal(schedule, "i", copy_intrinsic("load", 8, "int32", "acc", "global")) == (
-        "tensorize: operand 'src' of 'load' must start at a multiple of 8 elements, but starts at 1 of 'u' "
-        "(at loop 'i'); hint: split the loops so that tiles are whole entries"
+        "loop 'i': tensorize: operand 'src' of 'load' must start at a multiple of 8 elements, but starts at 1 of "
+        "'u'; hint: split the loops so that tiles are whole entries"
     )
 
 

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import llvmlite.binding as llvm
 
+from .....cache import cache_key, kept
 from ..processor import CpuTarget
 
 llvm.initialize_all_targets()
 llvm.initialize_all_asmprinters()
-
-
-def cache_folder() -> Path:
-    """``$WEFT_CACHE/cpu``, by default ``~/.cache/weft/cpu``."""
-    base = os.environ.get("WEFT_CACHE") or Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "weft"
-    return Path(base) / "cpu"
-
 
 COMPILER = Path(__file__).parents[3]
 """The folder of ``weft.compiler``."""
@@ -70,27 +62,11 @@ def object_code(text: str, target: CpuTarget) -> bytes:
     return bytes(machine(target).emit_object(optimise(text, target)))
 
 
-def cached(key: str, make: Callable[[], bytes], folder: Path | None = None) -> bytes:
-    """The bytes that ``make`` gives, kept on disk under ``key``. A damaged file is made again."""
-    place = folder if folder is not None else cache_folder()
-    path = place / f"{hashlib.sha256(key.encode()).hexdigest()}.o"
-    try:
-        content = path.read_bytes()
-        if hashlib.sha256(content[32:]).digest() == content[:32]:
-            return content[32:]
-    except OSError:
-        pass
-    made = make()
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=place, delete=False) as file:
-            file.write(hashlib.sha256(made).digest() + made)
-        os.replace(file.name, path)  # at once: another process may be writing the same
-    except OSError:
-        pass  # a cache that cannot be written only costs time
-    return made
+def cached(key: str, make: Callable[[], bytes]) -> bytes:
+    """The bytes that ``make`` gives, kept on disk under ``key``."""
+    return kept("cpu", f"{cache_key(key)}.o", make)
 
 
-def cached_object(text: str, target: CpuTarget, folder: Path | None = None) -> bytes:
+def cached_object(text: str, target: CpuTarget) -> bytes:
     """As ``object_code``, from the cache where it is there."""
-    return cached(f"{code_key(target)}\n{text}", lambda: object_code(text, target), folder)
+    return cached(f"{code_key(target)}\n{text}", lambda: object_code(text, target))

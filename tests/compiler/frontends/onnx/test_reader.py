@@ -308,7 +308,7 @@ def test_truncated_files(tmp_path: Path) -> None:
 
 def test_float_weights() -> None:
     with pytest.raises(
-        ModelError, match=r"^node 'conv0': is not quantised: its weights are floating point \(run onnxruntime's quan"
+        ModelError, match=r"^node 'conv0': is not quantised: its weights are floating point; hint: run onnxruntime's"
     ):
         from_onnx(small_model())
 
@@ -316,8 +316,8 @@ def test_float_weights() -> None:
 def test_unsupported_operators() -> None:
     m = FloatModel(IMAGE)
     model = m.build(m.op("ImageDecoder", m.op("Gradient", "x")))
-    wanted = r"^node 'gradient0': operator 'Gradient' is not supported; neither are 'ImageDecoder' \(supported: Abs, "
-    with pytest.raises(ModelError, match=wanted):
+    wanted = r"^node 'gradient0': operator 'Gradient' is not supported; neither are 'ImageDecoder'"
+    with pytest.raises(ModelError, match=f"{wanted}; hint: supported: Abs, "):
         from_onnx(model)
     model.graph.node[0].domain = "my.domain"
     with pytest.raises(ModelError, match=r"operator 'my.domain.Gradient' is not supported"):
@@ -329,8 +329,8 @@ def test_dynamic_shapes() -> None:
     model = g.build(g.again(g.op("Relu", "x"), 0.1, 0), shape=("batch", 4, 9, 10))
     with pytest.raises(
         ModelError,
-        match=r"input 'x': dimension 0 \('batch'\) is dynamic, but must be known "
-        r"\(give the shape, for example shapes=\{'x': \(1, 4, 9, 10\)\}, or --shape x=1x4x9x10\)",
+        match=r"input 'x': dimension 0 \('batch'\) is dynamic, but must be known; "
+        r"hint: give the shape, for example shapes=\{'x': \(1, 4, 9, 10\)\}, or --shape x=1x4x9x10",
     ):
         from_onnx(model)
     assert from_onnx(model, {"x": (3, 4, 9, 10)}).main.params[0].type.shape == (3, 4, 9, 10)
@@ -340,7 +340,7 @@ def test_dynamic_shapes() -> None:
         from_onnx(model, {"y": (1,)})
     del model.graph.input[0].type.tensor_type.shape.dim[:]
     model.graph.input[0].type.tensor_type.ClearField("shape")
-    with pytest.raises(ModelError, match=r"input 'x' has no shape \(give it: shapes="):
+    with pytest.raises(ModelError, match=r"input 'x' has no shape; hint: give it: shapes="):
         from_onnx(model)
 
 

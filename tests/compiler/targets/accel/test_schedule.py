@@ -29,8 +29,8 @@ def test_what_compute_gives_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(rules, "create_schedule", parallel)
     assert refusal() == (
-        "function 'kernel': its default schedule fails: loop kind 'parallel' is not legal in a function that is "
-        "computed (at loop 'output_y'); hint: legal are serial"
+        "function 'kernel': its default schedule fails: loop 'output_y': loop kind 'parallel' is not legal in a "
+        "function that is computed; hint: legal are serial"
     )
 
 
@@ -43,8 +43,8 @@ def test_what_the_emitter_gets_is_checked(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(rules, "_attach", parallel)
     assert refusal() == (
-        "function 'kernel': its default schedule fails: loop kind 'parallel' is not legal in a function that is "
-        "tensorized for tiny (at loop 'g'); hint: legal are serial, unroll, vthread"
+        "function 'kernel': its default schedule fails: loop 'g': loop kind 'parallel' is not legal in a "
+        "function that is tensorized for tiny; hint: legal are serial, unroll, vthread"
     )
 
 
@@ -57,6 +57,6 @@ def test_a_stage_that_is_no_instruction_does_not_reach_the_emitter(monkeypatch: 
 
     monkeypatch.setattr(rules, "_tensorize", all_but_data)
     assert refusal() == (
-        "function 'kernel': its default schedule fails: statement 'Block' is not legal in a function that is "
-        "tensorized for tiny (at block 'data'); hint: legal are For, Allocate, Seq, IntrinsicCall"
+        "function 'kernel': its default schedule fails: block 'data': statement 'Block' is not legal in a "
+        "function that is tensorized for tiny; hint: legal are For, Allocate, Seq, IntrinsicCall"
     )

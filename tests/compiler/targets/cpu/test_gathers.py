@@ -87,7 +87,7 @@ def test_an_index_that_is_outside_is_refused(name: str, below: bool) -> None:
     place = (*(size - 1 for size in wrong["indices"].shape),)
     wrong["indices"][place] = -sizes[-1] - 1 if below else sizes[-1]
     index = wrong["indices"][place]
-    message = rf"index {index} is outside of an axis of {sizes[-1]} elements; it must be in -\d\.\.\d$"
+    message = rf"index {index} is outside of an axis of {sizes[-1]} elements; hint: it must be in -\d\.\.\d$"
     with pytest.raises(InputError, match=message):
         MODULES[name].run(wrong)
 

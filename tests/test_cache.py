@@ -1,0 +1,535 @@
+"""The cache: kept once, verified always, healed with one line, and never a reason for a run to fail."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import hashlib
+import multiprocessing
+import os
+import resource
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from weft import cache
+from weft.cache import CacheError, cache_folder, cache_key, cache_limit, kept, kept_file, locked, look_up
+
+ROOT = Path(__file__).parent.parent
+KEY = cache_key("something")
+CONTENT = b"content of an entry" * 100
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A cache of its own, and no notice given yet."""
+    monkeypatch.setenv("WEFT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("WEFT_CACHE_LIMIT", raising=False)
+    monkeypatch.setattr(cache, "_noticed", set())
+    monkeypatch.setattr(cache, "_since_look", {})
+    return tmp_path / "cache"
+
+
+def never() -> bytes:
+    raise AssertionError("made again")
+
+
+def entry(folder: Path) -> Path:
+    return folder / "cpu" / f"weft-{KEY}"
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
+
+
+# Where
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"WEFT_CACHE": "/a", "XDG_CACHE_HOME": "/b", "HOME": "/c"}, "/a/rtl"),
+        ({"WEFT_CACHE": "", "XDG_CACHE_HOME": "/b", "HOME": "/c"}, "/b/weft/rtl"),
+        ({"WEFT_CACHE": "", "XDG_CACHE_HOME": "", "HOME": "/c"}, "/c/.cache/weft/rtl"),
+    ],
+)
+def test_one_variable_moves_all_kinds(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], expected: str
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert cache_folder("rtl") == Path(expected)
+
+
+def test_no_other_module_decides_where_files_are_kept() -> None:
+    packages = [ROOT / name for name in ("hw", "sim", "compiler", "runtime", "testbench")]
+    sources = [*ROOT.glob("*.py"), *(path for package in packages for path in package.rglob("*.py"))]
+    assert len(sources) > 200
+    deciding = [path.name for path in sources if "XDG_CACHE" in path.read_text() or '"WEFT_CACHE"' in path.read_text()]
+    assert deciding == ["cache.py"]
+
+
+def test_folders_and_entries_are_the_users_alone(folder: Path) -> None:
+    kept("cpu", KEY, lambda: CONTENT)
+    for path, mode in ((folder, 0o700), (folder / "cpu", 0o700), (entry(folder), 0o600)):
+        assert stat.S_IMODE(path.stat().st_mode) == mode, path
+
+
+def test_a_key_cannot_name_another_place() -> None:
+    for key in ("../../outside", "", "a" * 31, f"{KEY}/x", f"{KEY}.so/../x", f"{KEY}\n"):
+        with pytest.raises(ValueError, match="is not a key"):
+            kept("cpu", key, never)
+
+
+def test_keys_tell_apart_texts_that_join_to_the_same() -> None:
+    assert len({cache_key("ab", "c"), cache_key("a", "bc"), cache_key("abc"), cache_key("abc", "")}) == 4
+
+
+# Kept once
+
+
+def test_content_is_made_once(folder: Path) -> None:
+    assert look_up("cpu", KEY) is None
+    assert kept("cpu", KEY, lambda: CONTENT) == CONTENT
+    assert kept("cpu", KEY, never) == CONTENT
+    assert look_up("cpu", KEY) == CONTENT
+    assert files(folder) == {f"cpu/weft-{KEY}"}  # no lock, nothing unfinished
+
+
+def test_a_library_a_program_and_an_object_work_with_the_digest_at_their_end(tmp_path: Path) -> None:
+    (tmp_path / "a.c").write_text("int answer(void) { return 42; }\nint main(void) { return answer(); }\n")
+
+    def compiled(*flags: str) -> Callable[[Path], None]:
+        return lambda target: subprocess.run(["gcc", *flags, "-o", target, tmp_path / "a.c"], check=True) and None
+
+    assert ctypes.CDLL(str(kept_file("rtl", f"{KEY}.so", compiled("-shared", "-fPIC")))).answer() == 42
+    program = kept_file("cocotb", KEY, compiled())
+    assert subprocess.run([program], check=False).returncode == 42
+    linked = kept_file("verilator", f"{KEY}.o", compiled("-c"))
+    subprocess.run(["gcc", "-o", tmp_path / "linked", linked], check=True)
+    assert subprocess.run([tmp_path / "linked"], check=False).returncode == 42
+    for path in (program, linked):
+        content = path.read_bytes()
+        assert hashlib.sha256(content[:-32]).digest() == content[-32:]
+
+
+# Damaged
+
+
+def flip(path: Path, place: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
+def replace_by(make: Callable[[Path], Any]) -> Callable[[Path], None]:
+    def damage(path: Path) -> None:
+        path.unlink()
+        make(path)
+
+    return damage
+
+
+DAMAGES: dict[str, Callable[[Path], Any]] = {
+    "empty": lambda path: path.write_bytes(b""),
+    "cut within the digest": lambda path: os.truncate(path, len(CONTENT) + 31),
+    "cut within the content": lambda path: os.truncate(path, 40),
+    "cut before the digest": lambda path: os.truncate(path, len(CONTENT)),
+    "too long": lambda path: path.write_bytes(path.read_bytes() + b"\0"),
+    "first bit": lambda path: flip(path, 0),
+    "last bit": lambda path: flip(path, -1),
+    "zeros": lambda path: path.write_bytes(bytes(len(CONTENT) + 32)),
+    "a folder": replace_by(lambda path: (path / "inside").mkdir(parents=True)),
+    "a pipe": replace_by(os.mkfifo),
+    "a link to nothing": replace_by(lambda path: path.symlink_to("/nothing")),
+    "a link to itself": replace_by(lambda path: path.symlink_to(path)),
+    "a device": replace_by(lambda path: path.symlink_to("/dev/zero")),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+def test_a_damaged_entry_is_made_again_with_one_line(
+    damage: Callable[[Path], Any], folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kept("cpu", KEY, lambda: CONTENT)
+    damage(entry(folder))
+    assert kept("cpu", KEY, lambda: CONTENT) == CONTENT
+    assert capfd.readouterr().err == f"weft: {entry(folder)} is damaged; it is made again\n"
+    assert kept("cpu", KEY, never) == CONTENT
+    assert files(folder) == {f"cpu/weft-{KEY}"}
+
+
+def test_a_link_to_an_entry_that_is_whole_is_not_followed(folder: Path, tmp_path: Path) -> None:
+    kept("cpu", KEY, lambda: b"planted")
+    outside = tmp_path / "outside"
+    entry(folder).rename(outside)
+    entry(folder).symlink_to(outside)
+    before = outside.read_bytes()
+    assert kept("cpu", KEY, lambda: CONTENT) == CONTENT
+    assert not entry(folder).is_symlink()
+    assert outside.read_bytes() == before
+
+
+def test_content_that_is_refused_counts_as_damaged(capfd: pytest.CaptureFixture[str]) -> None:
+    kept("cpu", KEY, lambda: b"wrong kind")
+    assert kept("cpu", KEY, lambda: CONTENT, accept=CONTENT.__eq__) == CONTENT
+    assert "is damaged" in capfd.readouterr().err
+    assert kept("cpu", KEY, never) == CONTENT
+
+
+def test_a_library_that_was_cut_short_is_built_again_and_does_not_crash(folder: Path, tmp_path: Path) -> None:
+    # In processes of their own: a truncated library ends its process with a bus error when it is mapped.
+    program = f"""
+import ctypes, subprocess
+from weft.cache import kept_file
+def build(target):
+    print("built")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", target, {str(tmp_path / "a.c")!r}], check=True)
+print(ctypes.CDLL(str(kept_file("rtl", {KEY!r} + ".so", build))).answer())
+"""
+    (tmp_path / "a.c").write_text("char big[100000] = {1}; int answer(void) { return 41 + big[0]; }\n")
+    library = folder / "rtl" / f"weft-{KEY}.so"
+    for kept_bytes, output in ((None, "built\n42\n"), (4096, "built\n42\n"), (50_000, "built\n42\n"), (None, "42\n")):
+        if kept_bytes is not None:
+            os.truncate(library, kept_bytes)
+        result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+        assert (result.returncode, result.stdout) == (0, output), result
+
+
+# Folders that cannot be used
+
+
+@pytest.mark.parametrize("place", ["/dev/null", "/dev/null/weft", "/proc/weft"])
+def test_without_a_folder_all_is_made_anew_with_one_line(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], place: str
+) -> None:
+    monkeypatch.setenv("WEFT_CACHE", place)
+    for _ in range(3):
+        assert kept("cpu", KEY, lambda: CONTENT) == CONTENT
+    assert look_up("cpu", KEY) is None
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith(f"weft: {place}: ")
+    assert line.endswith(": this run does without the cache; WEFT_CACHE names another folder")
+
+
+def test_a_file_that_cannot_be_kept_is_built_once_in_a_process_and_goes_with_it(tmp_path: Path) -> None:
+    program = """
+import os
+from weft.cache import kept_file
+builds = []
+def build(path):
+    builds.append(path)
+    path.write_bytes(b"library")
+paths = {kept_file("rtl", "0" * 32, build) for _ in range(3)}
+assert len(builds) == len(paths) == 1, (builds, paths)
+if os.fork() == 0:
+    raise SystemExit  # as a child that ends in the usual way: the folder is not its own
+os.wait()
+(path,) = paths
+assert path.read_bytes() == b"library"
+print(path)
+"""
+    environment = os.environ | {"WEFT_CACHE": "/dev/null", "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", program]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert Path(result.stdout.strip()).is_relative_to(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_entries_of_a_read_only_folder_are_still_used(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kept("cpu", KEY, lambda: CONTENT)
+    other = cache_key("other")
+    with monkeypatch.context() as patch:
+        opened = os.open
+
+        def read_only(path: Any, flags: int, *rest: Any, **options: Any) -> int:
+            if flags & (os.O_CREAT | os.O_WRONLY | os.O_RDWR):
+                raise OSError(errno.EROFS, "Read-only file system", str(path))
+            return opened(path, flags, *rest, **options)
+
+        def no_time(*_: Any) -> None:
+            raise OSError(errno.EROFS, "Read-only file system")
+
+        patch.setattr(os, "open", read_only)
+        patch.setattr(os, "utime", no_time)
+        assert kept("cpu", KEY, never) == CONTENT
+        assert kept("cpu", other, lambda: b"new") == b"new"
+        assert kept("cpu", other, lambda: b"new") == b"new"
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith(f"weft: {folder}: Read-only file system: ")
+
+
+def test_a_full_disk_costs_time_and_leaves_nothing(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    large = bytes(1 << 20)
+    (folder / "cpu").mkdir(parents=True)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))  # each write stops half-way, as on a full disk
+        for _ in range(2):
+            assert kept("cpu", KEY, lambda: large) == large
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert len(capfd.readouterr().err.splitlines()) == 1
+    assert files(folder) == set()
+    kept("cpu", KEY, lambda: large)
+    assert kept("cpu", KEY, never) == large
+
+
+def test_a_library_on_a_full_disk_is_used_from_a_temporary_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        path = kept_file("rtl", KEY, lambda target: target.write_bytes(CONTENT) and None)
+        assert path.read_bytes() == CONTENT
+        assert not path.is_relative_to(folder)
+        assert f"weft: {folder}: No space left on device" in capfd.readouterr().err
+        assert files(folder) == set()
+    again = kept_file("rtl", KEY, lambda target: pytest.fail("built again"))  # what was built is not lost
+    assert again == folder / "rtl" / f"weft-{KEY}"
+
+
+def test_no_room_for_temporary_files_names_the_file_and_the_variable() -> None:
+    def full(target: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(target))
+
+    with pytest.raises(CacheError, match=rf"No space left on device: '.*{KEY}'; hint: TMPDIR names another folder"):
+        kept_file("rtl", KEY, full)
+
+
+def test_a_folder_of_another_user_or_of_everyone_is_not_trusted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kept("cpu", KEY, lambda: b"planted")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        assert kept("cpu", KEY, lambda: CONTENT) == CONTENT
+        assert "it belongs to another user" in capfd.readouterr().err
+    (folder / "cpu").chmod(0o777)
+    assert kept("cpu", KEY, lambda: CONTENT) == CONTENT
+    assert "every user can write to it" in capfd.readouterr().err
+
+
+# Errors while something is made
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_an_error_while_making_leaves_nothing(folder: Path, error: type[BaseException]) -> None:
+    def fail(*_: Any) -> Any:
+        raise error
+
+    for call in (lambda: kept("cpu", KEY, fail), lambda: kept_file("rtl", KEY, fail)):
+        with pytest.raises(error):
+            call()
+    assert files(folder) == set()
+    assert not [path for path in cache._private_folder().rglob("*") if path.is_file()]
+
+
+def test_an_interrupt_while_writing_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        kept("cpu", KEY, lambda: CONTENT)
+    assert files(folder) == set()
+
+
+# Several at once
+
+
+def _make_slowly(log: Path) -> None:
+    def make() -> bytes:
+        with log.open("a") as file:
+            file.write("made\n")
+        time.sleep(0.1)
+        return CONTENT
+
+    assert kept("cpu", KEY, make) == CONTENT
+
+
+def test_processes_that_ask_at_once_make_it_once(folder: Path, tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=_make_slowly, args=(tmp_path / "log",)) for _ in range(6)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 6
+    assert (tmp_path / "log").read_text() == "made\n"
+    assert files(folder) == {f"cpu/weft-{KEY}"}
+
+
+def test_threads_that_ask_at_once_make_it_once(tmp_path: Path) -> None:
+    threads = [threading.Thread(target=_make_slowly, args=(tmp_path / "log",)) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (tmp_path / "log").read_text() == "made\n"
+
+
+def test_a_process_that_is_killed_while_it_makes_something_holds_nobody_up(folder: Path, tmp_path: Path) -> None:
+    def hang() -> None:
+        def make() -> bytes:
+            (tmp_path / "inside").touch()
+            time.sleep(60)
+            return b""
+
+        kept("cpu", KEY, make)
+
+    process = multiprocessing.get_context("fork").Process(target=hang)
+    process.start()
+    while not (tmp_path / "inside").exists():
+        time.sleep(0.01)
+    os.kill(process.pid or 0, signal.SIGKILL)
+    process.join()
+    assert kept("cpu", KEY, lambda: CONTENT) == CONTENT
+    assert files(folder) == {f"cpu/weft-{KEY}"}
+
+
+def test_a_lock_whose_file_is_replaced_still_lets_in_one_at_a_time(tmp_path: Path) -> None:
+    inside: list[int] = []
+    most = 0
+
+    def work() -> None:
+        nonlocal most
+        for _ in range(50):
+            with locked(tmp_path / "file"):  # each leaving removes the lock's file under those that wait
+                inside.append(1)
+                most = max(most, len(inside))
+                time.sleep(0.0005)
+                inside.pop()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def _read_for_ever(until: Path) -> None:
+    while not until.exists():
+        assert look_up("cpu", KEY) in (None, CONTENT, CONTENT[::-1])
+
+
+def test_readers_never_see_half_an_entry(folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    process = multiprocessing.get_context("fork").Process(target=_read_for_ever, args=(tmp_path / "stop",))
+    process.start()
+    (folder / "cpu").mkdir(parents=True, exist_ok=True)
+    stored = [cache._store(entry(folder), CONTENT[:: 1 if number % 2 else -1]) for number in range(300)]
+    (tmp_path / "stop").touch()
+    process.join()
+    assert all(stored)
+    assert process.exitcode == 0
+    assert "damaged" not in capfd.readouterr().err
+
+
+# Size
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("", 4 << 30), ("0", 0), ("1000", 1000), ("2k", 2048), ("500M", 500 << 20), ("4 GiB", None),
+                       ("3GiB", 3 << 30), ("1TB", 1 << 40), ("-1", None), ("many", None), ("1.5G", None)],
+)  # fmt: skip
+def test_the_limit_is_a_size(monkeypatch: pytest.MonkeyPatch, text: str, size: int | None) -> None:
+    monkeypatch.setenv("WEFT_CACHE_LIMIT", text)
+    if size is None:
+        with pytest.raises(CacheError, match=rf"^WEFT_CACHE_LIMIT: '{text}' is not a size; hint: such as 500M, or 0"):
+            cache_limit()
+    else:
+        assert cache_limit() == size
+
+
+def test_what_was_used_longest_ago_goes_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_CACHE_LIMIT", "3500")
+    keys = [cache_key(str(number)) for number in range(4)]
+    for age, (kind, key) in enumerate(zip(("cpu", "rtl", "cpu"), keys, strict=False)):
+        kept(kind, key, lambda: bytes(1000))
+        os.utime(folder / kind / f"weft-{key}", (1e9 + age, 1e9 + age))
+    (folder / "cpu" / "somebody's").write_bytes(bytes(100_000))  # is not counted and stays
+    (folder / "somebody's").write_bytes(bytes(100_000))
+    assert kept("cpu", keys[0], never) == bytes(1000)  # so that the second is the oldest
+    kept("rtl", keys[3], lambda: bytes(1000))
+    assert files(folder) == {
+        f"cpu/weft-{keys[0]}", f"cpu/weft-{keys[2]}", f"rtl/weft-{keys[3]}", "cpu/somebody's", "somebody's",
+    }  # fmt: skip
+
+
+def test_an_entry_above_the_limit_stays_until_the_next(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_CACHE_LIMIT", "100")
+    first = kept_file("rtl", KEY, lambda target: target.write_bytes(CONTENT) and None)
+    assert first.exists()
+    kept("cpu", KEY, lambda: CONTENT)
+    assert files(folder) == {f"cpu/weft-{KEY}"}
+
+
+def test_a_limit_of_0_keeps_nothing_and_says_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WEFT_CACHE_LIMIT", "0")
+    assert kept("cpu", KEY, lambda: CONTENT) == CONTENT
+    assert not folder.exists()
+    assert capfd.readouterr().err == ""
+
+
+def test_what_killed_processes_left_goes_after_a_day(folder: Path) -> None:
+    kept("cpu", KEY, lambda: CONTENT)
+    left = [folder / "cpu" / f".weft-{KEY}.so.lock", folder / "cpu" / f".weft-{KEY}.0123456789abcdef.tmp"]
+    new = folder / "cpu" / f".weft-{cache_key('new')}.lock"
+    others = folder / "cpu" / ".somebody's.tmp"
+    for path in (*left, new, others):
+        path.touch()
+    for path in (*left, others):
+        os.utime(path, (1e9, 1e9))
+    cache._since_look.clear()
+    kept("cpu", cache_key("next"), lambda: CONTENT)
+    assert not [path for path in left if path.exists()]
+    assert new.exists()
+    assert others.exists()
+
+
+# The whole
+
+
+@pytest.mark.parametrize("place", ["/dev/null", "full"])
+def test_the_functional_simulator_and_the_cpu_run_without_a_cache(place: str, tmp_path: Path) -> None:
+    model = tmp_path / "digits.onnx"
+    shutil.copy(ROOT / "examples" / "digits" / "digits.onnx", model)
+    program = f"""
+import errno, os, numpy as np, weft
+if {place!r} == "full":
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    os.fsync = full
+image = np.random.default_rng(0).random(weft.compile({str(model)!r}, "tiny").inputs[0].shape, np.float32)
+results = [
+    weft.load(weft.compile({str(model)!r}, "tiny"), "fsim").run(image),
+    weft.load(weft.compile({str(model)!r}, target="cpu")).run(image),
+]
+print([sorted(map(float, np.ravel(next(iter(each.values()))))) for each in results])
+"""
+    environment = os.environ | {"WEFT_CACHE": place if place != "full" else str(tmp_path / "cache")}
+    command = [sys.executable, "-c", program]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    first, second = eval(result.stdout)
+    assert len(first) == len(second) == 10
+    assert result.stderr.count("\n") == 1, result.stderr
+    assert "this run does without the cache" in result.stderr
