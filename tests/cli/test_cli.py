@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import pytest
 
-MODEL = Path(__file__).parents[1] / "examples" / "digits" / "digits.onnx"
+MODEL = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 
 
 def weft(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -27,7 +27,7 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     result = weft("compile", MODEL, "-o", "digits.weft", "--dump", "ir", folder=folder)
     assert result.returncode == 0, result.stderr
     assert "conv3" in result.stdout
-    assert "1 layer on host: input 'image' is float32" in result.stdout
+    assert "1 layer on cpu: input 'image' is float32" in result.stdout
     assert "vthread" in (folder / "ir" / "conv3.loops.txt").read_text()
     return folder / "digits.weft"
 

@@ -6,10 +6,9 @@ import threading
 
 import numpy as np
 import pytest
-from weft.compiler.compile_cpu import link_cpu
+import weft
 from weft.compiler.graph import Attrs, Constant, Function, Module, TensorType, Tuple, Var, call, evaluate
 from weft.compiler.targets.cpu.build import build_program
-from weft.compiler.targets.cpu.processor import host_target
 from weft.compiler.targets.loops.prepare import prepare
 from weft.runtime.errors import InputError
 from weft.runtime.host import HostExecutor
@@ -30,7 +29,7 @@ PLACES = np.array([0, -1, 63, 7, -64])
 @pytest.fixture(params=[1, 2])
 def executor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> HostExecutor:
     monkeypatch.setattr("weft.compiler.targets.cpu.kernels.WORK_WORTH_THREADS", 0)
-    program = link_cpu(prepare(MODULE), host_target(), request.param).program
+    program = weft.compile(prepare(MODULE), target="cpu", threads=request.param).steps[0].program
     assert program.threads == request.param
     return HostExecutor(program, build_program(program))
 
