@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from weft.compiler.compile_cpu import link_cpu
-from weft.compiler.compiled_cpu import CpuModel
 from weft.compiler.graph import Attrs, Constant, Function, Module, TensorType, Var, call, evaluate
+from weft.compiler.model import HostProgram
 from weft.compiler.targets.cpu import build
 from weft.compiler.targets.cpu.build import build_program, check_host_program
 from weft.compiler.targets.cpu.intrinsics import (
@@ -23,8 +22,10 @@ from weft.compiler.targets.cpu.intrinsics import (
     outer_product,
     transposed_tile,
 )
+from weft.compiler.targets.cpu.kernels import loop_target
 from weft.compiler.targets.cpu.processor import CpuTarget, host_target
 from weft.compiler.targets.errors import CompileError
+from weft.compiler.targets.loops.link import link_host
 from weft.compiler.targets.loops.prepare import prepare
 from weft.compiler.tensor.errors import IRError
 from weft.compiler.tensor.ir import TensorIntrinsic
@@ -37,8 +38,8 @@ MODULE = Module(Function(
 ))  # fmt: skip
 
 
-def linked(processor: CpuTarget | None = None) -> CpuModel:
-    return link_cpu(prepare(MODULE), processor or host_target(), 1)
+def linked(processor: CpuTarget | None = None) -> HostProgram:
+    return link_host(prepare(MODULE), loop_target(processor or host_target()), 1)
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +52,7 @@ def refuse(*_: object, **__: object) -> Any:
 
 
 def test_the_second_load_neither_parses_nor_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    program = linked().program
+    program = linked()
     first = build_program(program)
     check_host_program(program)
     for name in ("parse", "emit_kernel", "object_code", "check_kernel"):
@@ -62,7 +63,7 @@ def test_the_second_load_neither_parses_nor_compiles(monkeypatch: pytest.MonkeyP
 
 
 def test_code_is_kept_by_content_and_by_all_that_it_depends_on(tmp_path: Path) -> None:
-    program = linked().program
+    program = linked()
 
     def added(**changes: Any) -> int:
         before = len(list(tmp_path.rglob("*.o")))
@@ -80,7 +81,7 @@ def test_code_is_kept_by_content_and_by_all_that_it_depends_on(tmp_path: Path) -
 @pytest.mark.parametrize("vector_bytes", [16, 32])
 def test_a_program_made_for_another_processor_runs_here(vector_bytes: int) -> None:
     other = replace(host_target(), vector_bytes=vector_bytes, registers=16, cpu="other", dot_product=False)
-    program = linked(other).program
+    program = linked(other)
     assert "other" in program.processor
     value, result = np.ones(X.shape, np.float32), np.empty((1, 32, 9, 9), np.float32)
     HostExecutor(program, build_program(program)).run([value], [result])
@@ -88,7 +89,7 @@ def test_a_program_made_for_another_processor_runs_here(vector_bytes: int) -> No
 
 
 def test_a_workspace_that_does_not_follow_from_the_text_is_refused() -> None:
-    program = linked().program
+    program = linked()
     kernels = tuple(replace(code, workspace_bytes=code.workspace_bytes + 64) for code in program.kernels)
     with pytest.raises(CompileError, match=r"kernel 'weft_.*': its code needs 0 bytes of workspace, not 64"):
         build_program(replace(program, kernels=kernels))
