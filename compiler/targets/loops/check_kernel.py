@@ -218,12 +218,12 @@ class _Prover:
         """One element, read or written."""
         for index in indices:
             self.value(index, facts, loops)
-        inside = all(
-            _is_within(index, extent - 1, facts, loops) for index, extent in zip(indices, buffer.shape, strict=True)
-        )
-        if not inside:
-            strides = self.strides.get(buffer.name, buffer.strides)
-            self._flat(buffer, _position(indices, strides), 0, facts, loops)
+        for axis, (index, extent) in enumerate(zip(indices, buffer.shape, strict=True)):
+            if not _is_within(index, extent - 1, facts, loops):
+                raise UncheckedKernelError(
+                    f"an index may be outside of the {extent} elements of axis {axis}: {expr_text(index)}",
+                    at=f"buffer {buffer.name!r}",
+                )
 
     def call(self, call: IntrinsicCall, facts: Facts, loops: tuple[tuple[Var, Expr], ...]) -> None:
         """The tiles of an intrinsic, whose code goes by its own shapes and strides."""
