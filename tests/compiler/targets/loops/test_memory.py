@@ -19,7 +19,7 @@ from weft.compiler.targets.loops.link import program_figures
 from weft.compiler.targets.loops.prepare import prepare
 from weft.compiler.tensor.loops import loop_nest
 
-from .programs import compiled, program_of
+from ..cpu.programs import compiled, program_of
 
 IMAGE = TensorType((1, 16, 6, 7), "float32")
 X = Var("x", IMAGE)
