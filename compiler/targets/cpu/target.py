@@ -59,7 +59,7 @@ class Cpu:
         program = self._program(computed, processor, options.threads, job)
         if job.strict:
             _refuse_numpy(program)
-        names = [tuple(tensor.name for tensor in tensors) for tensors in (program.inputs, program.outputs)]
+        inputs, results = (tuple(tensor.name for tensor in part) for part in (program.inputs, program.outputs))
         return CompiledModel(
             name=main.name or "model",
             target=self.name,
@@ -68,7 +68,7 @@ class Cpu:
                 TensorSpec(name, result.shape, result.dtype)
                 for name, result in zip(main.output_names, main.results, strict=True)
             ),
-            steps=(HostStep(program, *names, first_layer=0),),
+            steps=(HostStep(program, inputs, results, 0),),
             layers=program.layers,
             statistics=program_figures(program),
         )
