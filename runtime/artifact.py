@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ValidationError
 
-from ..compiler.graph.dtypes import numpy_dtype
+from ..compiler.graph.dtypes import DTYPES, numpy_dtype
 from ..compiler.graph.ir import Function, GraphError, Module
 from ..compiler.graph.text import constant_table, parse, to_text
 from ..compiler.model import (
@@ -293,10 +293,8 @@ def _spec(tensor: records.TensorRecord) -> TensorSpec:
 
 
 def _dtype(name: str, what: str) -> str:
-    try:
-        numpy_dtype(name)
-    except (KeyError, TypeError, GraphError):
-        raise ArtifactError(f"{what} has the element type {name!r}, which there is not") from None
+    if name not in DTYPES:
+        raise ArtifactError(f"{what} has the element type {name!r}, which there is not")
     return name
 
 
