@@ -395,7 +395,9 @@ def _read_host_step(
         case records.CheckRecord():
             return CheckStep(_read_place(step.indices), step.sizes, step.node)
         case records.NumpyRecord():
-            constants = {name: _array(members, each.member, each.shape, each.dtype) for name, each in step.constants.items()}
+            constants = {
+                name: _array(members, each.member, each.shape, each.dtype) for name, each in step.constants.items()
+            }
             function = _function(members, step.member, constants)
             inputs, outputs = (tuple(map(_read_place, places)) for places in (step.inputs, step.outputs))
             return NumpyStep(function, inputs, outputs, step.layer)

@@ -55,9 +55,11 @@ class Cpu:
             module = PassManager(loop_passes()).run(module)
         processor = named_target(options.processor)
         main = module.main
-        program = self._program(keeping_all(module, processor) if job.keep else module, processor, options.threads, job)
+        computed = keeping_all(module, processor) if job.keep else module
+        program = self._program(computed, processor, options.threads, job)
         if job.strict:
             _refuse_numpy(program)
+        inputs, results = (tuple(tensor.name for tensor in part) for part in (program.inputs, program.outputs))
         return CompiledModel(
             name=main.name or "model",
             target=self.name,
@@ -66,11 +68,7 @@ class Cpu:
                 TensorSpec(name, result.shape, result.dtype)
                 for name, result in zip(main.output_names, main.results, strict=True)
             ),
-            steps=(
-                HostStep(
-                    program, tuple(each.name for each in program.inputs), tuple(each.name for each in program.outputs), 0
-                ),
-            ),
+            steps=(HostStep(program, inputs, results, 0),),
             layers=program.layers,
             statistics=program_figures(program),
         )

@@ -12,7 +12,7 @@ import weft
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler import tensor as t
-from weft.compiler.compile_cpu import passes_for
+from weft.compiler.compile import is_quantised
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Attrs, Call, Constant, Expr, Function, Module, TensorType, Tuple, Var, call
 from weft.compiler.model import CheckStep, CopyStep, HostProgram, KernelCode, LaunchStep, NumpyStep, Place
@@ -21,6 +21,7 @@ from weft.compiler.passes import PassManager
 from weft.compiler.targets.cpu.intrinsics import intrinsic_named
 from weft.compiler.targets.cpu.kernels import loop_target
 from weft.compiler.targets.cpu.processor import named_target
+from weft.compiler.targets.cpu.target import Cpu
 from weft.compiler.targets.errors import CompileError
 from weft.compiler.targets.loops.check_kernel import CheckedKernel, Elements, check_kernel
 from weft.compiler.targets.loops.check_program import check_program
@@ -57,7 +58,7 @@ def test_our_programs_pass_and_their_text_reads_back_equal(processor: str, seed:
 
 def test_a_network_in_integers_passes() -> None:
     source = from_onnx(DIGITS)
-    check_program(linked(PassManager(passes_for(source)).run(source)), prove)
+    check_program(linked(PassManager(Cpu().passes(Cpu.options(), quantised=is_quantised(source))).run(source)), prove)
 
 
 PAIRS = Var("pairs", TensorType((6, 2), "int32"))
