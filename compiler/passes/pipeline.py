@@ -46,6 +46,11 @@ def run_passes(module: Module, passes: Sequence[Pass], options: PassOptions, tit
             Path(options.diff).write_text(diff_page(title, manager.records, changes), encoding="utf-8")
 
 
+def float_passes() -> list[Pass]:
+    """For a model without quantised tensors."""
+    return [fold_constants, simplify, fold_batch_norm, fold_constants, simplify, cse, dce]
+
+
 def integer_passes() -> list[Pass]:
     """From a model as read to the integer contract."""
     return [

@@ -22,7 +22,7 @@ from ...tensor.view import element_type
 from ..errors import CompileError
 from ..memory_plan import aligned
 from .arena import Arena, ArenaSlot, ConstantAt, InputAt, OutputAt, Slot, memory_figures
-from .fusion import FusedGroup, group_calls
+from .fusion import FusedGroup
 from .halo import border_function
 from .in_place import overwritable
 from .kernel_code import KERNEL, kernel_code
@@ -80,7 +80,7 @@ class _Linker:
 
     def run(self) -> HostProgram:
         main = self.module.main
-        groups = group_calls(main.body, self.target.fusion)
+        groups = self.target.groups(main.body)
         if sum(_work(group) for group in groups) < self.target.shared_work:
             self.threads = 1
         placement = place_groups(groups, main.results, self.target.kinds)

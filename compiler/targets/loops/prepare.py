@@ -11,6 +11,7 @@ from ...graph.ir import Call, Constant, Expr, Function, Module, TensorType
 from ...graph.registry import apply, call
 from ...graph.visit import Mutator, rewrite, substitute
 from ...passes.manager import Pass, Rule
+from ...passes.pipeline import float_passes, integer_passes
 from .einsums import as_matrix_product
 from .rewrite_convolutions import as_plain_images
 
@@ -27,6 +28,11 @@ def loop_passes() -> list[Pass]:
         _rewriting("einsum-to-matmul", as_matrix_product, tolerance=1e-5),
         _rewriting("plain-convolutions", as_plain_images, tolerance=1e-5),
     ]
+
+
+def host_passes(*, quantised: bool) -> list[Pass]:
+    """All passes of a target that runs whole models as loop kernels."""
+    return [*(integer_passes() if quantised else float_passes()), *loop_passes()]
 
 
 def prepare(module: Module) -> Module:
