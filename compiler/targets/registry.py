@@ -37,7 +37,8 @@ def find_target(name: str) -> Target:
     if name not in _targets:
         point = next((point for point in entry_points(group=GROUP) if point.name == name), None)
         if point is None:
-            raise CompileError(f"there is no target {name!r}", hint=f"choose {', '.join(target_names())}")
+            known = ", ".join(target_names())
+            raise CompileError(f"there is no target {name!r}", hint=f"known: {known}; the package that adds it may not be installed")
         try:
             _targets[name] = point.load()()
         except Exception as error:  # a plug-in may fail in any way; the user has to see which one it was

@@ -38,7 +38,7 @@ def host_passes(*, quantised: bool) -> list[Pass]:
 def prepare(module: Module) -> Module:
     """The module after these passes, without their checks."""
     for item in loop_passes():
-        module = item.run(module)
+        module = item(module)
     return replace(module, stage="operators")
 
 
