@@ -130,7 +130,8 @@ def passes_command(target: TargetOption = "accel", as_json: JsonOption = False, 
             {"models": kind, "pass": each.name, "needs": list(each.needs), "stage": each.stage,
              "tolerance": each.tolerance} for kind, passes in lists.items() for each in passes
         ]  # fmt: skip
-        print_json({"target": target, "passes": records, "installed": {name: each.value for name, each in points.items()}})
+        installed = {name: point.value for name, point in points.items()}
+        print_json({"target": target, "passes": records, "installed": installed})
         return
     for kind, passes in lists.items():
         rows = [

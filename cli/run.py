@@ -102,8 +102,8 @@ def run(
         if trace is not None and not timed:
             raise _no_trace(module)
         status.update("running")
-        results = module.run(values, trace=True)
         seconds = None if module.model.core is not None else best_seconds(module, values)
+        results = module.run(values, trace=True)
     if trace is not None:
         slices = write_trace(module, trace)
     if output is not None:
@@ -149,7 +149,7 @@ def input_specs(model: CompiledModel | OpenModel) -> tuple[TensorSpec, ...]:
 
 
 def best_seconds(module: LoadedModule, values: dict[str, Array], runs: int = 3) -> float:
-    """The shortest of some runs; the memory was touched before."""
+    """The shortest of some runs: the first touches the memory."""
     times = []
     for _ in range(runs):
         started = time.perf_counter()

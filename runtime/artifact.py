@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ValidationError
 
-from ..compiler.graph.dtypes import numpy_dtype
+from ..compiler.graph.dtypes import DTYPES, numpy_dtype
 from ..compiler.graph.ir import Function, GraphError, Module
 from ..compiler.graph.text import constant_table, parse, to_text
 from ..compiler.model import (
@@ -293,10 +293,8 @@ def _spec(tensor: records.TensorRecord) -> TensorSpec:
 
 
 def _dtype(name: str, what: str) -> str:
-    try:
-        numpy_dtype(name)
-    except (KeyError, TypeError, GraphError):
-        raise ArtifactError(f"{what} has the element type {name!r}, which there is not") from None
+    if name not in DTYPES:
+        raise ArtifactError(f"{what} has the element type {name!r}, which there is not")
     return name
 
 
@@ -397,7 +395,9 @@ def _read_host_step(
         case records.CheckRecord():
             return CheckStep(_read_place(step.indices), step.sizes, step.node)
         case records.NumpyRecord():
-            constants = {name: _array(members, each.member, each.shape, each.dtype) for name, each in step.constants.items()}
+            constants = {
+                name: _array(members, each.member, each.shape, each.dtype) for name, each in step.constants.items()
+            }
             function = _function(members, step.member, constants)
             inputs, outputs = (tuple(map(_read_place, places)) for places in (step.inputs, step.outputs))
             return NumpyStep(function, inputs, outputs, step.layer)

@@ -6,6 +6,7 @@ What a host program's kernels touch is proved where machine code is made of them
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 from ..compiler.model import CompiledModel, CorePart, CoreStep, HostStep, TensorSlot, TensorSpec
 from ..hw.errors import InstructionError
@@ -66,8 +67,9 @@ def _check_window(core: CorePart, programs: tuple[CoreStep, ...]) -> None:
     end = max((offset + size for _, offset, size in (*ranges, *fixed)), default=0)
     if core.window_bytes > end + WINDOW_SLACK:
         raise ArtifactError(f"field 'window_bytes' is {core.window_bytes}, but only {end} bytes are used")
-    ordered = sorted(((offset, offset + size, what) for what, offset, size in fixed if size))
-    for (_, stop, what), (start, _, other) in zip(ordered, ordered[1:], strict=False):
+    for (_, stop, what), (start, _, other) in pairwise(
+        sorted((offset, offset + size, what) for what, offset, size in fixed if size)
+    ):
         if start < stop:
             raise ArtifactError(f"{what} and {other} lie on each other")
 

@@ -29,8 +29,10 @@ llvm.initialize_native_asmprinter()
 
 
 class HostExecutor:
-    """A host program in memory, ready to run as often as wanted, also from several threads: one run at a time. Runs of
-    several executors may overlap. It works in a forked process, too, unless a run was under way at the fork."""
+    """A host program in memory, ready to run as often as wanted, from any thread and in forked processes.
+
+    One run at a time, others wait; runs of several executors overlap.
+    """
 
     def __init__(self, program: HostProgram, code: HostCode) -> None:
         """``code`` must be of this program. Raises `InputError` unless this machine's processor can run it."""
@@ -74,8 +76,7 @@ class HostExecutor:
         """
         self._check(inputs, outputs)
         with self._lock:
-            self._enter()
-            self._point_at(inputs, outputs)
+            self._prepare(inputs, outputs)
             for step in self._steps:
                 if isinstance(step, int):
                     self._team.run(step, self._table_address, self._counters)
@@ -87,10 +88,9 @@ class HostExecutor:
         self._check(inputs, outputs)
         seconds = [0.0] * len(self.program.layers)
         with self._lock:
-            self._enter()
             if not self._single:
                 self._load_single()
-            self._point_at(inputs, outputs)
+            self._prepare(inputs, outputs)
             for number, step in enumerate(self.program.steps):
                 started = time.perf_counter()
                 if isinstance(step, LaunchStep):
@@ -100,10 +100,6 @@ class HostExecutor:
                 if isinstance(step, LaunchStep | NumpyStep):
                     seconds[step.layer] += time.perf_counter() - started
         return tuple(seconds)
-
-    def _enter(self) -> None:
-        if self._team.process != os.getpid():  # threads do not outlive a fork
-            self._team = _Team(self._engine, self.program.threads, self._code.team_bytes)
 
     def _load_single(self) -> None:
         content, calls = self._code.single_calls()
@@ -123,7 +119,10 @@ class HostExecutor:
             if array.shape != tensor.shape or array.dtype != dtype or not array.flags.carray:
                 raise _mismatch("output", tensor, array)
 
-    def _point_at(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    def _prepare(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Before a run: threads, which do not outlive a fork, and where the inputs and outputs are."""
+        if self._team.process != os.getpid():
+            self._team = _Team(self._engine, self.program.threads, self._code.team_bytes)
         for number, array in enumerate(inputs):
             self._inputs[number] = array.ctypes.data
         for number, array in enumerate(outputs):
@@ -175,7 +174,7 @@ def _check_indices(indices: Array, step: CheckStep) -> None:
     outside = (values < -sizes) | (values >= sizes)
     if outside.any():
         index, size = int(values[outside][0]), int(sizes[outside][0])
-        raise InputError(f"{step.node}: index {index} is outside of an axis of {size} elements",
+        raise InputError(f"index {index} is outside of an axis of {size} elements", at=step.node,
                          hint=f"it must be in -{size}..{size - 1}")  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from ..compiler.model import CompiledModel, HostStep
 from ..hw.interfaces import CycleClass
 from ..hw.isa import Engine
 from .errors import DeviceError
-from .module import LoadedModule
+from .module import HOW_TO_TRACE, LoadedModule
 from .tables import Record, count, records_table, shape, share, total_of, words
 from .trace import layer_cycles
 
@@ -124,7 +124,12 @@ def _reason_text(record: Record) -> str:
 
 def layer_records(module: LoadedModule) -> list[Record]:
     """For each layer of a traced run: where it runs and why, MACs, cycles and utilisation of the array (None on the
-    host, and where the device has no cycles), seconds (None on the core), bytes that the core moves."""
+    host, and where the device has no cycles), seconds (None on the core), bytes that the core moves.
+
+    :class:`DeviceError` if the last run was not traced.
+    """
+    if len(module.seconds) != len(module.model.layers):
+        raise DeviceError("the last run was not traced, so the time of its layers is not known", hint=HOW_TO_TRACE)
     cycles = layer_cycles(module) if module.cycles is not None else [None] * len(module.model.layers)
     return [
         {

@@ -29,8 +29,8 @@ def host_table(module: LoadedModule, *, verbose: bool = False) -> RenderableType
         Column("microseconds", "us", lambda value: f"{value:,.1f}", number=True), share("share"),
         words("reason", "why not on the core" if module.model.core is not None else "why not compiled", fold=True),
     ]  # fmt: skip
-    name = module.model.name
-    title = f"{name}: time on the host" + (f", the longest {len(shown)} of {len(rows)}" if len(shown) < len(rows) else "")
+    part = f", the longest {len(shown)} of {len(rows)}" if len(shown) < len(rows) else ""
+    title = f"{module.model.name}: time on the host{part}"
     return records_table(title, columns, shown, [{"layer": "total", "microseconds": total * 1e6}])
 
 

@@ -35,7 +35,8 @@ def test_a_difference_is_measured_and_judged_by_the_tensors_magnitude() -> None:
 
 
 def test_an_unknown_target_is_refused_with_those_there_are() -> None:
-    with pytest.raises(GraphError, match="no target 'gpu' to compare; choose from reference, cpu, fsim, rtl"):
+    known = "reference, accel, cpu, null, fsim, rtl"
+    with pytest.raises(GraphError, match=f"nothing called 'gpu' to compare; hint: choose {known}"):
         compare(from_onnx(MODEL), "gpu", "cpu", IMAGE)
 
 
@@ -46,6 +47,6 @@ def test_the_command_compares_and_runs() -> None:
     assert "tensors agree" in result.output
     result = CliRunner().invoke(app, ["run", str(MODEL), "--target", "cpu", "--threads", "2", "--report"])
     assert result.exit_code == 0, result.output
-    assert "1 thread: placement" in result.output  # a small model
+    assert "target cpu, 1 thread: placement" in result.output  # a small model
     assert "kernels are fused, which saves" in result.output
     assert "logits: float32[1, 10]" in result.output

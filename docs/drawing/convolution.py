@@ -7,12 +7,12 @@ import re
 import numpy as np
 from weft.compiler.graph import Attrs, Constant, Function, Module, TensorType, Var, call, calls
 from weft.compiler.graph.text import to_text
-from weft.compiler.operators.packed_layout import Blocks
 from weft.compiler.passes import integer_passes
 from weft.compiler.passes.pipeline import PassOptions, run_passes
 from weft.compiler.targets.accel.compile_kernel import generate
 from weft.compiler.targets.accel.emit import DramBuffer, Emitter
 from weft.compiler.targets.accel.lower import lower_function
+from weft.compiler.targets.accel.packed_layout import Blocks
 from weft.compiler.targets.accel.passes import accel_passes
 from weft.compiler.targets.accel.tokens import insert_tokens
 from weft.hw.assembly import format_instruction

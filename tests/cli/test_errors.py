@@ -83,7 +83,7 @@ def test_debug_shows_the_traceback_too(monkeypatch: pytest.MonkeyPatch) -> None:
         got, output = outcome(throw(error), "--debug")
         assert got == status
         assert "Traceback (most recent call last)" in output
-        assert "test_cli/errors.py" in output
+        assert "test_errors.py" in output
         assert output.splitlines()[-1].startswith("error: ")
         monkeypatch.setenv("WEFT_DEBUG", "1")
         assert "Traceback" in outcome(throw(error))[1]

@@ -17,7 +17,7 @@ from weft.hw.bursts import BurstCutter
 from weft.hw.config import LOOP_LEVELS
 from weft.hw.engine import IN_FLIGHT, Ledger
 from weft.hw.isa import Engine
-from weft.hw.load_writer import LoadTargets, LoadWriter, Run, write_layout
+from weft.hw.load_writer import LoadTargets, LoadWriter, RowPart, write_layout
 from weft.hw.loops import LoopNest
 from weft.hw.read_dma import ReadMaster
 from weft.hw.store import ENTRIES_AHEAD, EntryPacker, rows_layout
@@ -215,10 +215,10 @@ def load_writer() -> Harness:
     rank = Signal(len(parts_left) + len(run_left) + len(phase) + len(to_come) + 1)
     m.d.comb += [
         parts_left.eq(last_part - part),
-        phase.eq(Mux(running, Run.RIGHT + 1 - run, 0)),
+        phase.eq(Mux(running, RowPart.RIGHT + 1 - run, 0)),
         rank.eq(Mux(take, 0, Cat(Mux(running, parts_left, 0), Mux(running, run_left, 0), phase, to_come, ~take))),
     ]
-    needs_word = running & (run == Run.BODY)
+    needs_word = running & (run == RowPart.BODY)
     has_word = unit.words.valid & ~unit.words.payload.error
     may_move = unit.own.ready & unit.acc.ready & ~unit.halt & (has_word | ~needs_word)
     prove_falls(harness, rank, may_move & ~take)
@@ -229,13 +229,13 @@ def load_writer() -> Harness:
     # Invariants.
     harness.prove(inside["fsm_state"] < 3, "state")
     harness.prove(~row | load.empty | sensible(load), "before_its_first_row")
-    harness.prove(~running | ((run_left != 0) & (run < len(Run)) & ~load.empty), "a_row_is_not_over")
+    harness.prove(~running | ((run_left != 0) & (run < len(RowPart)) & ~load.empty), "a_row_is_not_over")
     harness.prove(take | (load.kind < len(KINDS)), "kind")
     harness.prove(take | load.empty | ((load.top | load.bottom) == 0) | (load.width != 0), "padding_has_entries")
     body_comes = (load.rows != 0) | (running & ~inside["pad_row"])
     harness.prove(take | load.empty | ~body_comes | (load.columns != 0), "rows_have_entries")
-    harness.prove(~running | ~inside["pad_row"] | (run == Run.LEFT), "padding_row")
-    harness.prove(Mux(running & (run == Run.BODY), part <= last_part, part == 0), "part")
+    harness.prove(~running | ~inside["pad_row"] | (run == RowPart.LEFT), "padding_row")
+    harness.prove(Mux(running & (run == RowPart.BODY), part <= last_part, part == 0), "part")
     return harness
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import weft
-from weft.compiler.compiled import CompiledModel
+from weft.compiler.model import CompiledModel
 from weft.hw.config import TINY
 from weft.runtime.device import FsimDevice
 from weft.runtime.errors import DeviceError
-from weft.runtime.module import LoadedModule, load
+from weft.runtime.module import LoadedModule
 from weft.runtime.run_lock import RunLock
 
 MODEL = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
@@ -51,7 +51,7 @@ def in_threads(work: Callable[[int], None], threads: int = 4) -> None:
 
 
 def test_one_module_from_four_threads_gives_the_serial_results(digits: CompiledModel) -> None:
-    module = load(digits, "fsim")
+    module = weft.load(digits, "fsim")
     inputs = images(digits)
     serial = [only(module.run(image)) for image in inputs]
     assert len(set(serial)) > IMAGES // 2  # results of others would be noticed
@@ -65,7 +65,7 @@ def test_one_module_from_four_threads_gives_the_serial_results(digits: CompiledM
 
 
 def test_modules_of_one_model_run_in_parallel(digits: CompiledModel) -> None:
-    modules = [load(digits, "fsim") for _ in range(2)]
+    modules = [weft.load(digits, "fsim") for _ in range(2)]
     inputs = images(digits)
     serial = [only(modules[0].run(image)) for image in inputs]
     # Each run waits inside for the other: it would not get there if modules waited for one another.
@@ -117,7 +117,7 @@ def status_of_child(work: Callable[[], None]) -> int:
 
 
 def test_a_module_works_in_a_forked_process(digits: CompiledModel) -> None:
-    module = load(digits, "fsim")
+    module = weft.load(digits, "fsim")
     image = images(digits)[0]
     expected = only(module.run(image))
 
@@ -167,14 +167,14 @@ def running_elsewhere(module: LoadedModule, image: np.ndarray) -> Iterator[threa
 
 
 def test_a_module_that_ran_elsewhere_during_the_fork_says_so(digits: CompiledModel) -> None:
-    module = load(digits, "fsim")
+    module = weft.load(digits, "fsim")
     image = images(digits)[0]
     expected = only(module.run(image))
 
     def work() -> None:
         with pytest.raises(DeviceError, match=r"running in another thread when this process was forked; hint: load"):
             module.run(image)
-        assert only(load(digits, "fsim").run(image)) == expected
+        assert only(weft.load(digits, "fsim").run(image)) == expected
 
     with running_elsewhere(module, image):
         assert status_of_child(work) == 0
@@ -199,7 +199,7 @@ def test_the_thread_that_forks_inside_a_run_goes_on() -> None:
 
 
 def test_closing_waits_for_the_run_and_refuses_the_next(digits: CompiledModel) -> None:
-    module = load(digits, "fsim")
+    module = weft.load(digits, "fsim")
     image = images(digits)[0]
     closing = threading.Thread(target=module.close)
     with running_elsewhere(module, image):
@@ -215,7 +215,7 @@ def test_closing_waits_for_the_run_and_refuses_the_next(digits: CompiledModel) -
 
 
 def test_closing_in_the_midst_of_many_runs(digits: CompiledModel) -> None:
-    module = load(digits, "fsim")
+    module = weft.load(digits, "fsim")
     image = images(digits)[0]
     expected = only(module.run(image))
     refusals: list[str] = []
@@ -235,10 +235,10 @@ def test_closing_in_the_midst_of_many_runs(digits: CompiledModel) -> None:
 
 def test_a_module_whose_device_was_given_to_another_says_so(digits: CompiledModel) -> None:
     device = FsimDevice(TINY)
-    first = load(digits, device)
+    first = weft.load(digits, device)
     image = images(digits)[0]
     expected = only(first.run(image))
-    second = load(digits, device)
+    second = weft.load(digits, device)
     with pytest.raises(DeviceError, match="another model was loaded onto this device 'fsim'; hint: open a device for"):
         first.run(image)
     first.close()  # not the second's window
@@ -249,7 +249,7 @@ def test_a_module_whose_device_was_given_to_another_says_so(digits: CompiledMode
 def test_after_any_error_in_the_middle_of_a_run_the_next_is_right(
     digits: CompiledModel, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = load(digits, "fsim")
+    module = weft.load(digits, "fsim")
     image = images(digits)[0]
     expected = only(module.run(image))
 

@@ -63,8 +63,8 @@ class _Linker:
         self._place_constants(slices)
         self.window.plan_tensors(phases, self.names, reuse=not self.job.keep)
         steps: list[CoreStep | HostStep] = []
-        for number, phase in enumerate(phases):
-            steps.append(self._program(phase, slices) if phase.on_core else self._host_step(phase, phases[number + 1 :]))
+        for number, phase in enumerate(phases, 1):
+            steps.append(self._program(phase, slices) if phase.on_core else self._host_step(phase, phases[number:]))
         steps += self._remaining_outputs()
         programs = [step for step in steps if isinstance(step, CoreStep)]
         constants = tuple(self.window.constants.values())

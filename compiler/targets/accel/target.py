@@ -22,7 +22,9 @@ from .passes import accel_passes
 class AccelOptions:
     """What only the accelerator's compilation asks for."""
 
-    config: CoreConfig | str = option("pynq", f"The core: {', '.join(NAMED)}, or a JSON file with the fields of CoreConfig.", short="-c")
+    config: CoreConfig | str = option(
+        "pynq", f"The core: {', '.join(NAMED)}, or a JSON file with the fields of CoreConfig.", short="-c"
+    )
     vthreads: int = option(2, "Virtual threads: tiles in flight at once, which hide latency.")
     threads: int = option(1, "Threads of the host that share the work of what the core lacks.")
 

@@ -63,7 +63,8 @@ class Window:
             # What the host makes is written into the window right before the program starts.
             begin = first_use if name in made_on_core else max(each for each in start_of_phase if each <= first_use)
             nbytes = kind.size * np.dtype(kind.dtype).itemsize
-            lifetimes.append(Lifetime(name, nbytes, begin, last_use[name]) if reuse else Lifetime(name, nbytes, 0, time))
+            first, last = (begin, last_use[name]) if reuse else (0, time)
+            lifetimes.append(Lifetime(name, nbytes, first, last))
         offsets, self.end = plan_memory(lifetimes, self.end)
         for name, (_, kind) in on_core.items():
             self.slots[name] = TensorSlot(name, offsets[name], kind.shape, kind.dtype)

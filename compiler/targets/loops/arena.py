@@ -45,7 +45,8 @@ Slot = ArenaSlot | ConstantAt | InputAt | OutputAt
 class _Allocation:
     """Bytes in the arena, and the first and last step that uses them.
 
-    ``reusable``: allocations whose bytes they may reuse, if step ``made``, which fills them, is the last to use those.
+    ``reusable``: allocations whose bytes they may reuse, if step ``filled``, which fills these, is the last to use
+    those.
     """
 
     name: str
@@ -53,7 +54,7 @@ class _Allocation:
     first: int
     last: int
     reusable: tuple[int, ...] = ()
-    made: int = 0
+    filled: int = 0
 
 
 @dataclass
@@ -77,19 +78,19 @@ class Arena:
 
         ``inputs``: what the step reads, and whether it may be overwritten; the same memory may be there twice.
         """
-        made = self.allocations[slot.number]
+        allocation = self.allocations[slot.number]
         refused = {each for each, fits in inputs if not fits}
-        made.made = step
-        made.reusable = tuple(
+        allocation.filled = step
+        allocation.reusable = tuple(
             each.number for each, _ in dict.fromkeys(inputs)
             if isinstance(each, ArenaSlot) and each not in refused
-            and self.allocations[each.number].nbytes == made.nbytes
+            and self.allocations[each.number].nbytes == allocation.nbytes
         )  # fmt: skip
 
     def plan(self) -> tuple[tuple[ArenaTensor, ...], int]:
         """Where everything is, and the bytes of the arena."""
         reused = [
-            next((other for other in each.reusable if self.allocations[other].last == each.made), None)
+            next((other for other in each.reusable if self.allocations[other].last == each.filled), None)
             for each in self.allocations
         ]
         unplaced = [

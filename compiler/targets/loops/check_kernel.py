@@ -35,7 +35,7 @@ from ...tensor.ir import (
 )
 from ...tensor.parser import parse
 from ...tensor.printer import expr_text
-from ...tensor.simplify import Linear, constant_range, linear_form
+from ...tensor.simplify import Linear, linear_form, lower_bound, upper_bound
 from ...tensor.verify import verify
 from ...tensor.visitor import children, free_vars, stores_of, walk_exprs
 from ..errors import CompileError
@@ -201,7 +201,7 @@ class _Prover:
             case BinOp("floordiv" | "mod", _, divisor) if not facts.is_nonzero(divisor):
                 raise UncheckedKernelError(f"the divisor {expr_text(divisor)} may be 0", at="arithmetic")
             case BinOp("shl" | "shr", a, amount):
-                low, high = facts.interval(amount)
+                low, high = facts.with_rereads().interval(amount)
                 if low < 0 or high >= 8 * ITEM_BYTES[a.dtype]:
                     raise UncheckedKernelError(f"{a.dtype} may be shifted by another amount: {expr_text(amount)}",
                                                at="arithmetic")  # fmt: skip
@@ -218,12 +218,12 @@ class _Prover:
         """One element, read or written."""
         for index in indices:
             self.value(index, facts, loops)
-        inside = all(
-            _is_within(index, extent - 1, facts, loops) for index, extent in zip(indices, buffer.shape, strict=True)
-        )
-        if not inside:
-            strides = self.strides.get(buffer.name, buffer.strides)
-            self._flat(buffer, _position(indices, strides), 0, facts, loops)
+        for axis, (index, extent) in enumerate(zip(indices, buffer.shape, strict=True)):
+            if not _is_within(index, extent - 1, facts, loops):
+                raise UncheckedKernelError(
+                    f"an index may be outside of the {extent} elements of axis {axis}: {expr_text(index)}",
+                    at=f"buffer {buffer.name!r}",
+                )
 
     def call(self, call: IntrinsicCall, facts: Facts, loops: tuple[tuple[Var, Expr], ...]) -> None:
         """The tiles of an intrinsic, whose code goes by its own shapes and strides."""
@@ -233,7 +233,7 @@ class _Prover:
             buffer = region.buffer
             strides = self.strides.get(buffer.name, buffer.strides)
             declared = (operand.shape, operand.strides, operand.dtype)
-            if (region.shape, region.strides, buffer.dtype) != declared or strides != buffer.strides:
+            if (region.shape, region.strides, buffer.dtype) != declared:
                 raise UncheckedKernelError(f"the tile for {operand.name!r} of {call.intrinsic.name!r} is another",
                                            at=f"buffer {buffer.name!r}")  # fmt: skip
             for index in region.indices:
@@ -253,15 +253,18 @@ class _Prover:
 
 def _is_within(index: Expr, last: int, facts: Facts, loops: tuple[tuple[Var, Expr], ...]) -> bool:
     """Whether an index lies in ``0..last``, and no part of it wraps."""
-    intervals = [each.interval(index) for each in cases(facts, index)]
+    known = cases(facts, index)
+    if not all(each.is_exact(node) for each in known for node in walk_exprs(index)):
+        return False
+    intervals = [each.interval(index) for each in known]
     if all(low >= 0 and high <= last for low, high in intervals):
         return True
     if any(isinstance(node, Load) for node in walk_exprs(index)):
         return False
     variables = free_vars(index)
     needed = [(var, extent) for var, extent in loops if var in variables or not isinstance(extent, Const)]
-    low, high = constant_range(index, needed)
-    return low >= 0 and high <= last
+    least, most = lower_bound(index, needed), upper_bound(index, needed)
+    return isinstance(least, Const) and isinstance(most, Const) and least.value >= 0 and most.value <= last
 
 
 def _position(indices: tuple[Expr, ...], strides: tuple[int, ...]) -> Expr:

@@ -11,6 +11,7 @@ from ...graph.dtypes import is_float, numpy_dtype
 from ...graph.ir import TensorType, TupleType
 from ...model import CheckStep, CopyStep, HostProgram, KernelCode, LaunchStep, NumpyStep, Place
 from ..errors import CompileError
+from ..memory_plan import ALIGNMENT
 from .check_kernel import CheckedKernel, Elements
 from .intervals import Interval
 
@@ -102,8 +103,8 @@ class _Checker:
             if writes:
                 written.append(_region(place, nbytes))
         if code.workspace_bytes:
-            if step.workspace is None:
-                raise UncheckedProgramError(f"kernel {code.symbol!r} has no workspace", at=at)
+            if step.workspace is None or step.workspace % ALIGNMENT:
+                raise UncheckedProgramError(f"kernel {code.symbol!r} has no aligned workspace", at=at)
             space = Place("arena", 0, step.workspace, (code.workspace_bytes,), "uint8")
             self._inside(at, space, code.workspace_bytes)
             written.append(space)

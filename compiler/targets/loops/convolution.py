@@ -53,9 +53,8 @@ def result_block(call: Call) -> int:
     block = channel_block(channels)
     if group_in_block(call, block):
         return block
-    taken, made = call.args[1].shape[1], channels // groups
-    own = channel_block(made)
-    return own if own in PREFERRED_BLOCKS and channel_block(taken) in PREFERRED_BLOCKS else 0
+    data_channels, own = call.args[1].shape[1], channel_block(channels // groups)
+    return own if own in PREFERRED_BLOCKS and channel_block(data_channels) in PREFERRED_BLOCKS else 0
 
 
 def data_block(call: Call, present: int) -> int:
@@ -64,18 +63,18 @@ def data_block(call: Call, present: int) -> int:
     if group_in_block(call, block):
         return block
     multiple = QUAD if call.args[0].dtype == "int8" else 1
-    taken = call.args[1].shape[1]
-    if present and present % multiple == 0 and (call.attr("groups") == 1 or taken % present == 0):
+    channels = call.args[1].shape[1]  # of a group
+    if present and present % multiple == 0 and (call.attr("groups") == 1 or channels % present == 0):
         return present
-    return channel_block(taken, multiple)
+    return channel_block(channels, multiple)
 
 
 def group_in_block(call: Call, block: int) -> int:
     """Channels of a group, where several groups that take as many channels as they make fit into a block; else 0."""
-    groups, taken = call.attr("groups"), call.args[1].shape[1]
+    groups, size = call.attr("groups"), call.args[1].shape[1]
     multiple = QUAD if call.args[0].dtype == "int8" else 1
-    fits = taken < block and block % taken == 0 and taken % multiple == 0 and block in PREFERRED_BLOCKS
-    return taken if groups > 1 and call.shape[1] == groups * taken and taken > 1 and fits else 0
+    fits = 1 < size < block and block % size == 0 and size % multiple == 0 and block in PREFERRED_BLOCKS
+    return size if groups > 1 and call.shape[1] == groups * size and fits else 0
 
 
 def padded_layout(call: Call, block: int) -> Layout:

@@ -103,15 +103,15 @@ def group_calls(body: Expr, limits: FusionLimits, refuses: Refuses = accepts_all
         return why_not_compiled(node) or refuses(node)
 
     uses = use_counts(body)
-    taken: set[Expr] = set()
+    members: set[Expr] = set()  # of the kernels so far
     order = [node for node in topological_order(body) if isinstance(node, Call)]
     groups: list[FusedGroup] = []
-    for node in reversed(order):  # consumers first: a value knows whether it was taken before it starts a kernel
-        if node in taken:
+    for node in reversed(order):  # consumers first: a value knows whether it joined one before it starts another
+        if node in members:
             continue
         reason = why_not(node)
-        group = _on_its_own(node, reason) if reason else _Fuser(node, uses, taken, limits, why_not).fused()
-        taken.update(group.members)
+        group = _on_its_own(node, reason) if reason else _Fuser(node, uses, members, limits, why_not).fused()
+        members.update(group.members)
         groups.append(group)
     groups.reverse()
     return _in_order(groups)
@@ -159,8 +159,8 @@ def _on_its_own(node: Call, reason: str) -> FusedGroup:
 
 
 def _boundary(value: Expr, why: str) -> str:
-    made = _roots(value)[0]
-    return f"{made.op if isinstance(made, Call) else 'value'} of {made.span.node or 'unknown place'}: {why}"
+    root = _roots(value)[0]
+    return f"{root.op if isinstance(root, Call) else 'value'} of {root.span.node or 'unknown place'}: {why}"
 
 
 def _starts(node: Call) -> bool:
@@ -172,13 +172,14 @@ def _starts(node: Call) -> bool:
 class _Fuser:
     """A group that grows from its root towards its operands.
 
-    ``times``: how often the expression of each member stands in that of the result. ``refused``: why a value did not
-    join when it was last asked for. ``cut``: those of them that may be in the kernel of their consumer, but not here.
+    ``elsewhere``: members of other kernels. ``times``: how often the expression of each member stands in that of the
+    result. ``refused``: why a value did not join when it was last asked for. ``cut``: those of them that may be in the
+    kernel of their consumer, but not here.
     """
 
     root: Call
     uses: Mapping[Expr, int]
-    taken: set[Expr]
+    elsewhere: set[Expr]
     limits: FusionLimits
     why_not_compiled: Refuses
     anchor: Call | None = None
@@ -220,7 +221,7 @@ class _Fuser:
 
     def _move_cut(self, value: Call) -> None:
         """Move operators fed only by ``value`` into its kernel until the tensor between the two kernels is smallest."""
-        node, behind, given = value, [], 0
+        node, behind, moved = value, [], 0
         smallest = nbytes(value)
         while True:
             readers = [member for member in self.members if node in member.args]
@@ -229,8 +230,8 @@ class _Fuser:
             node = readers[0]
             behind.append(node)
             if nbytes(node) < smallest:
-                smallest, given = nbytes(node), len(behind)
-        for node in behind[:given]:
+                smallest, moved = nbytes(node), len(behind)
+        for node in behind[:moved]:
             self.members.remove(node)
             del self.times[node]
             self.refused[node] = f"{self.refused[value]}; cut where the fewest bytes cross"
@@ -253,7 +254,7 @@ class _Fuser:
 
     def _why_not(self, arg: Call) -> str:
         """Why ``arg`` cannot be in one kernel with all its consumers; empty when it can."""
-        if arg in self.taken:
+        if arg in self.elsewhere:
             return "it is part of another kernel"
         inside = sum(member.args.count(arg) for member in self._elementwise)
         if self.uses[arg] != inside:

@@ -31,13 +31,15 @@ class Facts:
 
     ``elements``: for a buffer whose content is known and stays as it is, between which numbers the elements lie: one
     interval, or one for each index of the last axis. ``variables``: of the loops around. ``upper``: the most that a sum
-    of terms can be. ``nonzero``: expressions that are not 0.
+    of terms can be. ``nonzero``: expressions that are not 0. ``rereads``: whether a condition on what memory holds says
+    something of what is read there next: only where another number does no harm to memory.
     """
 
     elements: Mapping[str, tuple[Interval, ...]]
     variables: Mapping[Var, Interval] = field(default_factory=dict)
     upper: Mapping[Terms, int] = field(default_factory=dict)
     nonzero: frozenset[Expr] = frozenset()
+    rereads: bool = False
     _memo: dict[Expr, tuple[Interval, Linear]] = field(default_factory=dict, repr=False, compare=False)
 
     def inside_loop(self, var: Var, extent: Expr) -> Facts:
@@ -70,8 +72,8 @@ class Facts:
         if isinstance(b, BinOp) and b.op == "min":
             return self._at_most(a, b.a, constant)._at_most(a, b.b, constant)
         loads = [node for side in (a, b) for node in walk_exprs(side) if isinstance(node, Load)]
-        if any(load.buffer.name not in self.elements for load in loads):
-            return self  # what memory holds may be another number when it is read again
+        if not self.rereads and any(load.buffer.name not in self.elements for load in loads):
+            return self
         difference = self._analysed(a)[1].add(self._analysed(b)[1], -1)
         terms, bound = frozenset(difference.terms.items()), constant - difference.constant
         if not terms or self.upper.get(terms, bound + 1) <= bound:
@@ -81,6 +83,10 @@ class Facts:
     def interval(self, expr: Expr) -> Interval:
         """Numbers between which an integer or truth value lies."""
         return self._analysed(expr)[0]
+
+    def with_rereads(self) -> Facts:
+        """The same for expressions that only make a value."""
+        return replace(self, rereads=True, _memo={})
 
     def is_exact(self, expr: Expr) -> bool:
         """Whether an int64 expression, if it is a sum or a product, cannot wrap."""
@@ -107,15 +113,15 @@ class Facts:
     def _analyse(self, expr: Expr) -> tuple[Interval, Linear]:
         if isinstance(expr, Const) and expr.type not in FLOATS:
             return (int(expr.value), int(expr.value)), Linear({}, int(expr.value))
+        own = self._own(expr)
         if isinstance(expr, BinOp) and expr.op in ("add", "sub", "mul") and expr.dtype in INTEGER_RANGES:
             (a, a_sum), (b, b_sum) = self._analysed(expr.a), self._analysed(expr.b)
             low, high = _exact(expr.op, a, b)
             least, most = (-EXACT, EXACT) if expr.dtype == "int64" else INTEGER_RANGES[expr.dtype]
             if least <= low and high <= most:
-                total = _combined(expr, a_sum, b_sum)
-                least, most = -self._most(Linear().add(total, -1)), self._most(total)
-                return (max(low, least), min(high, most)), total
-        own = self._own(expr)
+                own, total = (low, high), _combined(expr.op, a_sum, b_sum)
+                if total is not None:
+                    return (max(low, -self._most(Linear().add(total, -1))), min(high, self._most(total))), total
         terms = (expr, 1), (expr, -1)
         high = min(own[1], self.upper.get(frozenset(terms[:1]), own[1]))
         return (max(own[0], -self.upper.get(frozenset(terms[1:]), -own[0])), high), Linear({expr: 1})
@@ -170,13 +176,14 @@ def cases(facts: Facts, expr: Expr) -> list[Facts]:
     return result
 
 
-def _combined(expr: BinOp, a: Linear, b: Linear) -> Linear:
-    if expr.op in ("add", "sub"):
-        return a.add(b, 1 if expr.op == "add" else -1)
+def _combined(op: str, a: Linear, b: Linear) -> Linear | None:
+    """A sum, a difference or a product as a sum; None for a product of two that are not constant."""
+    if op in ("add", "sub"):
+        return a.add(b, 1 if op == "add" else -1)
     for constant, other in ((a, b), (b, a)):
         if not constant.terms:
             return Linear().add(other, constant.constant) if constant.constant else Linear()
-    return Linear({expr: 1})
+    return None
 
 
 def _exact(op: str, a: Interval, b: Interval) -> Interval:

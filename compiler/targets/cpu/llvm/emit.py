@@ -324,6 +324,10 @@ class Emitter:
         if isinstance(call.intrinsic.emits, MicroKernel):
             emit_micro_kernel(self, call, call.intrinsic.emits)
             return
+        for region in call.operands:
+            if self.expressions.memory[region.buffer.name].strides != region.buffer.strides:
+                raise CompileError(f"intrinsic {call.intrinsic.name!r} has no code for the inside of a larger tensor",
+                                   at=f"kernel {self.func.name!r}, buffer {region.buffer.name!r}")  # fmt: skip
         loops, store = call_loops(call)
         stmt: Stmt = store
         for var, extent in reversed(loops):

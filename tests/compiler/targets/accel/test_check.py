@@ -141,7 +141,7 @@ TOKENS = [(number, field, engine) for number, item in enumerate(PROGRAM) for fie
 
 
 def test_the_unchanged_program_passes() -> None:
-    check_program(TINY, CODE, MODEL.window_bytes)
+    check_program(TINY, CODE, MODEL.core.window_bytes)
 
 
 @given(st.sampled_from(TOKENS))
@@ -151,7 +151,7 @@ def test_a_program_without_one_wait_or_send_is_refused(place: tuple[int, str, En
     mutant = list(PROGRAM)
     mutant[number] = replace(mutant[number], **{field: getattr(mutant[number], field) & ~(1 << engine)})
     with pytest.raises(ProgramError):
-        check_program(TINY, assemble(TINY, mutant), MODEL.window_bytes)
+        check_program(TINY, assemble(TINY, mutant), MODEL.core.window_bytes)
 
 
 @given(st.integers(0, len(PROGRAM) - 2), st.sampled_from(["wait", "send"]), st.sampled_from(list(Engine)))
@@ -163,4 +163,4 @@ def test_a_program_with_one_more_wait_or_send_is_refused(number: int, field: str
     mutant = list(PROGRAM)
     mutant[number] = replace(item, **{field: getattr(item, field) | 1 << engine})
     with pytest.raises(ProgramError):
-        check_program(TINY, assemble(TINY, mutant), MODEL.window_bytes)
+        check_program(TINY, assemble(TINY, mutant), MODEL.core.window_bytes)

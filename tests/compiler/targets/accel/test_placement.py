@@ -88,7 +88,7 @@ def test_a_tensor_written_over_another_has_its_place() -> None:
     assert places["d"] == 64 + 640
     assert end == 64 + 640 + 128
     assert most_alive([*chain, other]) == 640 + 128
-    assert most_alive([replace(each, over="") for each in (*chain, other)]) == 2 * 640
+    assert most_alive([replace(each, reuses="") for each in (*chain, other)]) == 2 * 640
 
 
 @given(lifetimes)

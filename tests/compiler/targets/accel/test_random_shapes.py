@@ -161,7 +161,7 @@ def check(layer: Layer, *devices: Device) -> None:
     packed = module
     for item in accel_passes(blocks_of(layer.config), layer.config.bus_bytes):
         packed = item(packed)
-    model = weft.compile(packed, layer.config, vthreads=layer.threads)
+    model = weft.compile(replace(packed, stage="packed"), layer.config, vthreads=layer.threads)
     assert any(item.device == "core" for item in model.layers)
     for device in devices:
         results = weft.load(model, device).run(inputs)

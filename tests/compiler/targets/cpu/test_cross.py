@@ -59,7 +59,9 @@ def random_array(dtype: str, shape: tuple[int, ...], generator: np.random.Genera
     return generator.integers(limits.min, limits.max, shape, dtype, endpoint=True)
 
 
-def check(module: Module, processor: str, folder: Path, threads: int = 1, tolerance: float = 1e-5) -> weft.CompiledModel:
+def check(
+    module: Module, processor: str, folder: Path, threads: int = 1, tolerance: float = 1e-5
+) -> weft.CompiledModel:
     """Compile for ``processor`` and run there; ``tolerance`` is relative to a result's largest element."""
     generator = np.random.default_rng(1)
     runs = [{param.name: random_array(param.dtype, param.shape, generator) for param in module.main.params}

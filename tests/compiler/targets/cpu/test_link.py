@@ -16,6 +16,7 @@ from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, TensorT
 from weft.compiler.targets.cpu.build import build_program
 from weft.compiler.targets.cpu.processor import named_target
 from weft.compiler.targets.errors import CompileError
+from weft.runtime.errors import InputError
 from weft.runtime.host import HostExecutor
 
 from .programs import compiled, integers_of, program_of
@@ -235,9 +236,9 @@ def test_results_are_written_where_the_user_says() -> None:
     given, out = np.ones((2, 3), np.float32), np.zeros((2, 3), np.float32)
     assert loaded.run(given, {"out0": out})["out0"] is out
     np.testing.assert_array_equal(out, 2)
-    with pytest.raises(weft.runtime.errors.InputError, match=r"output 'out0' must be a contiguous, writable float32\[2, 3\]"):
+    with pytest.raises(InputError, match=r"output 'out0' must be a contiguous, writable float32\[2, 3\]"):
         loaded.run(given, {"out0": out.T})
-    with pytest.raises(weft.runtime.errors.InputError, match=r"input 'x' must be float32\[2, 3\], not float64\[2, 3\]"):
+    with pytest.raises(InputError, match=r"input 'x' must be float32\[2, 3\], not float64\[2, 3\]"):
         loaded.run(given.astype(np.float64))
 
 
@@ -271,5 +272,5 @@ def test_code_for_another_processor_is_not_run_here() -> None:
     x = Var("x", TensorType((3,), "float32"))
     program = program_of(compiled(module_of(call("nn.exp", x), params=(x,))))
     code = build_program(program, named_target("aarch64"))
-    with pytest.raises(weft.runtime.errors.InputError, match="is compiled for aarch64.*but this machine is"):
+    with pytest.raises(InputError, match=r"is compiled for aarch64.*but this machine is"):
         HostExecutor(program, code)

@@ -172,3 +172,28 @@ def test_narrow_vectors_give_the_same(lanes: int) -> None:
     arrays = random_arrays(schedule.func)
     expected = t.interpret(schedule.func, arrays)["out"]
     np.testing.assert_array_equal(run_compiled(schedule.func, arrays, SMALL)["out"], expected)
+
+
+@pytest.mark.parametrize("kind", ["serial", "vectorize"])
+def test_arithmetic_on_data_wraps(kind: str) -> None:
+    """Sums of loop variables do not wrap, and machine code is made by that; sums of data may."""
+    x, out = t.Buffer("x", (4,), "int64"), t.Buffer("out", (4,), "int64")
+    i = t.Var("i")
+    wrapped = t.select(x[i] + 1 < x[i], t.Const(1), t.Const(0))
+    func = t.PrimFunc("wraps", (x, out), t.For(i, t.Const(4), kind, out.store(i, wrapped)))
+    values = np.array([2**63 - 1, -(2**63), 0, 2**63 - 1])
+    found = run_compiled(func, {"x": values})["out"]
+    np.testing.assert_array_equal(found, t.interpret(func, {"x": values})["out"])
+    np.testing.assert_array_equal(found, [1, 0, 0, 1])
+
+
+@pytest.mark.parametrize("op", ["floordiv", "mod"])
+def test_the_smallest_number_is_divided_by_minus_one(op: str) -> None:
+    x, out = t.Buffer("x", (3,), "int32"), t.Buffer("out", (3,), "int32")
+    i = t.Var("i")
+    value = t.BinOp(op, x[i], t.Const(-1, "int32"))
+    func = t.PrimFunc("negated", (x, out), t.For(i, t.Const(3), "vectorize", out.store(i, value)))
+    values = np.array([-(2**31), 5, -7], np.int32)
+    np.testing.assert_array_equal(
+        run_compiled(func, {"x": values})["out"], t.interpret(func, {"x": values})["out"]
+    )

@@ -1,0 +1,117 @@
+"""Machine code of host programs: made from text alone, once."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from weft.compiler.graph import Attrs, Constant, Function, Module, TensorType, Var, call, evaluate
+from weft.compiler.model import HostProgram
+from weft.compiler.targets.cpu import build
+from weft.compiler.targets.cpu.build import build_program, check_host_program
+from weft.compiler.targets.cpu.intrinsics import (
+    dot_product,
+    grouped_dot,
+    grouped_product,
+    interleaved,
+    intrinsic_named,
+    outer_product,
+    transposed_tile,
+)
+from weft.compiler.targets.cpu.kernels import loop_target
+from weft.compiler.targets.cpu.processor import CpuTarget, host_target
+from weft.compiler.targets.errors import CompileError
+from weft.compiler.targets.loops.link import link_host
+from weft.compiler.targets.loops.prepare import prepare
+from weft.compiler.tensor.errors import IRError
+from weft.compiler.tensor.ir import TensorIntrinsic
+from weft.runtime.host import HostExecutor
+
+X = Var("x", TensorType((1, 16, 9, 9), "float32"))
+WEIGHTS = np.random.default_rng(0).standard_normal((32, 16, 3, 3)).astype(np.float32)
+MODULE = Module(Function(
+    (X,), call("nn.tanh", call("nn.conv2d", X, Constant(WEIGHTS), pads=(1,) * 4)), Attrs({"outputs": ("y",)})
+))  # fmt: skip
+
+
+def linked(processor: CpuTarget | None = None) -> HostProgram:
+    return link_host(prepare(MODULE), loop_target(processor or host_target()), 1)
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("WEFT_CACHE", str(tmp_path))
+
+
+def refuse(*_: object, **__: object) -> Any:
+    raise AssertionError("this was in the cache")
+
+
+def test_the_second_load_neither_parses_nor_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = linked()
+    first = build_program(program)
+    check_host_program(program)
+    for name in ("parse", "emit_kernel", "object_code", "check_kernel"):
+        monkeypatch.setattr(build, name, refuse)
+    monkeypatch.setattr("weft.compiler.targets.cpu.llvm.object_code.optimise", refuse)
+    assert build_program(program) == first
+    check_host_program(program)
+
+
+def test_code_is_kept_by_content_and_by_all_that_it_depends_on(tmp_path: Path) -> None:
+    program = linked()
+
+    def added(**changes: Any) -> int:
+        before = len(list(tmp_path.rglob("*.o")))
+        target = replace(host_target(), **changes.pop("target", {}))
+        build_program(replace(program, **changes), target)
+        return len(list(tmp_path.rglob("*.o"))) - before
+
+    assert added() == len(program.kernels) + 2
+    assert added() == 0
+    # With more threads only the kernels change; for other registers, all is kept apart.
+    assert added(threads=2, kernels=tuple(replace(code, parts=1) for code in program.kernels)) >= len(program.kernels)
+    assert added(target={"vector_bytes": 16}) == len(program.kernels) + 2
+
+
+@pytest.mark.parametrize("vector_bytes", [16, 32])
+def test_a_program_made_for_another_processor_runs_here(vector_bytes: int) -> None:
+    other = replace(host_target(), vector_bytes=vector_bytes, registers=16, cpu="other", dot_product=False)
+    program = linked(other)
+    assert "other" in program.processor
+    value, result = np.ones(X.shape, np.float32), np.empty((1, 32, 9, 9), np.float32)
+    HostExecutor(program, build_program(program)).run([value], [result])
+    np.testing.assert_allclose(result, evaluate(MODULE, {"x": value})["y"], rtol=1e-4, atol=1e-5)
+
+
+def test_a_workspace_that_does_not_follow_from_the_text_is_refused() -> None:
+    program = linked()
+    kernels = tuple(replace(code, workspace_bytes=code.workspace_bytes + 64) for code in program.kernels)
+    with pytest.raises(CompileError, match=r"kernel 'weft_.*': its code needs 0 bytes of workspace, not 64"):
+        build_program(replace(program, kernels=kernels))
+
+
+@pytest.mark.parametrize(
+    "intrinsic",
+    [outer_product(6, 32, 16), dot_product(3, 16, 8), grouped_product(2, 16, 4, 16), grouped_dot(2, 16, 8, 16),
+     interleaved(8, 49), transposed_tile(8, 64, 49)],
+)  # fmt: skip
+def test_an_intrinsic_is_made_again_from_its_name(intrinsic: TensorIntrinsic) -> None:
+    again = intrinsic_named(intrinsic.name)
+    assert again == intrinsic
+    assert again.emits == intrinsic.emits
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["system", "outer_product", "outer_product_6_32", "outer_product_6_32_16_1", "outer_product_0_32_16",
+     "outer_product_100000_100000_1", "transposed_tile_3_4_4", "grouped_product_2_16_3_16", "grouped_dot_2_16_2_16",
+     "interleaved_100000_8"],
+)  # fmt: skip
+def test_no_other_name_is_an_intrinsic(name: str) -> None:
+    with pytest.raises(IRError, match=re.escape(repr(name))):
+        intrinsic_named(name)

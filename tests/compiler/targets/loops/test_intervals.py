@@ -1,0 +1,83 @@
+"""Intervals of expressions hold every value that an evaluation gives."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from weft.compiler import tensor as t
+from weft.compiler.targets.loops.intervals import Facts, cases
+from weft.compiler.tensor.evaluate import evaluate
+
+X, Y = t.Var("x"), t.Var("y")
+DATA = t.Buffer("data", (8,), "int64")
+
+
+def within(x: int, y: t.Expr) -> Facts:
+    return Facts({}).inside_loop(X, t.Const(x)).inside_loop(Y, y)
+
+
+@st.composite
+def expressions(draw: st.DrawFn, depth: int = 3) -> t.Expr:
+    if depth == 0 or draw(st.booleans()):
+        return draw(st.sampled_from([X, Y, t.Const(draw(st.integers(-9, 9)))]))
+    a, b = draw(expressions(depth - 1)), draw(expressions(depth - 1))
+    match draw(st.sampled_from(["add", "sub", "mul", "min", "max", "floordiv", "mod", "select"])):
+        case "select":
+            cond = t.BinOp(draw(st.sampled_from(["lt", "le", "eq", "ne"])), a, b)
+            return t.select(cond, draw(expressions(depth - 1)), draw(expressions(depth - 1)))
+        case "floordiv" | "mod" as op:
+            return t.BinOp(op, a, t.Const(draw(st.integers(1, 9))))
+        case op:
+            return t.BinOp(op, a, b)
+
+
+@settings(max_examples=200, deadline=None)
+@given(expressions(), st.integers(1, 7), st.integers(1, 7))
+def test_every_value_lies_in_the_interval(expr: t.Expr, x: int, y: int) -> None:
+    low, high = within(x, t.Const(y)).interval(expr)
+    for values in product(range(x), range(y)):
+        assert low <= evaluate(expr, dict(zip((X, Y), values, strict=True))) <= high
+
+
+@settings(max_examples=200, deadline=None)
+@given(expressions(), expressions(2), expressions(2), st.sampled_from(["lt", "le", "eq", "ne"]), st.booleans())
+def test_every_value_under_a_condition_lies_in_the_interval(
+    expr: t.Expr, a: t.Expr, b: t.Expr, op: str, holds: bool
+) -> None:
+    cond = t.BinOp(op, a, b)
+    low, high = within(5, t.Const(6)).given(cond, holds).interval(expr)
+    for values in product(range(5), range(6)):
+        env = dict(zip((X, Y), values, strict=True))
+        if bool(evaluate(cond, env)) is holds:
+            assert low <= evaluate(expr, env) <= high
+
+
+def test_an_extent_that_depends_on_a_loop_bounds_their_sum() -> None:
+    assert within(4, t.minimum(t.Const(8), 30 - X * 8)).interval(X * 8 + Y)[1] == 29
+
+
+def test_a_guard_bounds_the_sum_that_it_compares() -> None:
+    facts = within(9, t.Const(3)).given((t.Const(1) <= X + Y) & (t.Const(9) > X + Y), True)
+    assert facts.interval(X + Y - 1) == (0, 7)
+
+
+@pytest.mark.parametrize(("value", "low", "high"), [("int8", -128, 127), ("uint8", 0, 255)])
+def test_a_sum_that_may_wrap_is_any_number_of_its_type(value: t.DType, low: int, high: int) -> None:
+    number = t.Buffer("n", (1,), value)[0]
+    assert Facts({}).interval(number + t.Const(1, value)) == (low, high)
+
+
+def test_indices_that_were_checked_are_added_up_case_by_case() -> None:
+    """A gather counts negative indices from the end."""
+    facts = Facts({"data": ((-5, 4),)})
+    index = DATA[X] + (DATA[X] < t.Const(0)).astype("int64") * 5
+    assert [each.interval(index) for each in cases(facts, index)] == [(0, 4), (0, 4)]
+
+
+def test_what_memory_holds_is_not_trusted_when_it_is_read_again() -> None:
+    guarded = t.select(DATA[X] < t.Const(8), DATA[X], t.Const(0))
+    assert Facts({}).interval(guarded)[1] == 2**63 - 1
+    assert Facts({}).with_rereads().interval(guarded)[1] == 7

@@ -1,0 +1,116 @@
+"""Programs of loop kernels for a target that is no CPU: what a folder beside ``cpu/`` has to bring is a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from weft.compiler import tensor as te
+from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, TensorType, Tuple, Var, call, evaluate
+from weft.compiler.graph.dtypes import numpy_dtype
+from weft.compiler.graph.evaluate import evaluate_function
+from weft.compiler.model import CheckStep, CopyStep, HostProgram, LaunchStep, NumpyStep, Place
+from weft.compiler.operators.random_graphs import random_graph
+from weft.compiler.targets.errors import CompileError
+from weft.compiler.targets.loops.fusion import FusionLimits
+from weft.compiler.targets.loops.link import link_host, program_figures
+from weft.compiler.targets.loops.plain import PlainKernels
+from weft.compiler.targets.loops.prepare import prepare
+from weft.compiler.targets.loops.target import LoopTarget
+
+Array = np.ndarray[Any, Any]
+
+
+def leave(schedule: te.Schedule, reductions: Sequence[str] = ()) -> None:
+    """A schedule that changes nothing."""
+
+
+TARGET = LoopTarget("none in particular", (PlainKernels(leave),))
+
+
+def run(program: HostProgram, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Run a program with the interpreter of the loop IR."""
+    memories: dict[tuple[str, int], Array] = {
+        ("arena", 0): np.full(program.arena_bytes, 0x5B, np.uint8), ("constant", 0): program.constants,
+    }  # fmt: skip
+    for number, tensor in enumerate(program.inputs):
+        memories["input", number] = np.ascontiguousarray(inputs[tensor.name]).reshape(-1).view(np.uint8)
+    outputs = [np.empty(tensor.shape, numpy_dtype(tensor.dtype)) for tensor in program.outputs]
+    for number, array in enumerate(outputs):
+        memories["output", number] = array.reshape(-1).view(np.uint8)
+
+    def at(place: Place) -> Array:
+        memory = memories[place.kind, place.number][place.offset : place.offset + place.nbytes]
+        return memory.view(numpy_dtype(place.dtype)).reshape(place.shape)
+
+    kernels = {code.symbol: te.parse(code.text) for code in program.kernels}
+    for step in program.steps:
+        match step:
+            case LaunchStep(symbol, places):
+                func = kernels[symbol]
+                given = {buffer.name: at(place) for buffer, place in zip(func.params, places, strict=True)}
+                at(places[-1])[...] = te.interpret(func, given)[func.params[-1].name]
+            case NumpyStep(function, sources, results):
+                value = evaluate_function(function, [at(place) for place in sources])
+                for place, part in zip(results, value if isinstance(value, tuple) else (value,), strict=True):
+                    at(place)[...] = part
+            case CopyStep(source, target):
+                at(target)[...] = at(source)
+            case CheckStep():
+                pass
+    return {tensor.name: array for tensor, array in zip(program.outputs, outputs, strict=True)}
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6))
+def test_a_target_with_plain_kernels_alone_gives_what_a_graph_means(seed: int) -> None:
+    graph = random_graph(seed, 6)
+    module = prepare(graph.module)
+    found = run(link_host(module, TARGET, 1), graph.inputs)
+    for name, array in evaluate(module, graph.inputs).items():
+        wanted = array.astype(np.float64)
+        finite = np.isfinite(wanted)
+        scale = float(np.abs(wanted[finite]).max(initial=1))
+        tolerance = 2e-2 if array.dtype.itemsize == 2 else 1e-4
+        np.testing.assert_array_equal(np.isnan(found[name].astype(np.float64)), np.isnan(wanted))
+        difference = np.abs(found[name].astype(np.float64)[finite] - wanted[finite])
+        assert difference.max(initial=0) <= (tolerance * scale if array.dtype.kind in "fV" else 0)
+
+
+X = Var("x", TensorType((1, 4, 5, 6), "float32"))
+WEIGHTS = Constant(np.random.default_rng(0).standard_normal((8, 4, 3, 3)).astype(np.float32))
+
+
+def module_of(*results: Expr) -> Module:
+    names = tuple(f"out{number}" for number in range(len(results)))
+    return Module(Function((X,), Tuple(results), Attrs({"name": "main", "outputs": names})))
+
+
+def test_a_program_holds_its_target_its_layers_and_what_its_memory_needs() -> None:
+    value = call("nn.conv2d", call("nn.tanh", X), WEIGHTS, pads=(1,) * 4)
+    program = link_host(module_of(value, call("nn.exp", value)), TARGET, 3)
+    assert (program.processor, program.threads) == ("none in particular", 3)
+    assert [(layer.kind, layer.device, layer.operators) for layer in program.layers] == [
+        ("plain", "cpu", ("nn.tanh",)), ("plain", "cpu", ("nn.conv2d",)), ("plain", "cpu", ("nn.exp",)),
+    ]  # fmt: skip
+    assert [step.layer for step in program.steps if isinstance(step, LaunchStep)] == [0, 1, 2]
+    figures = program_figures(program)
+    assert figures["kernels"] == 3
+    assert figures["arena_bytes_alive"] <= figures["arena_bytes"] == program.arena_bytes
+
+
+def test_equal_kernels_are_one() -> None:
+    first = call("nn.tanh", X)
+    program = link_host(module_of(first, call("nn.tanh", first)), TARGET, 1)
+    assert len(program.kernels) == 1
+    assert len([step for step in program.steps if isinstance(step, LaunchStep)]) == 2
+
+
+def test_a_target_without_a_kind_that_fits_is_told() -> None:
+    target = LoopTarget("none", kinds=())
+    with pytest.raises(CompileError, match=r"kernel 'nn.tanh': no kind of kernel fits it; hint: let"):
+        link_host(module_of(call("nn.tanh", X)), target, 1)
