@@ -134,9 +134,10 @@ def run(
 
 
 def _no_trace(module: LoadedModule) -> DeviceError:
-    core = module.model.core is not None
-    why = f"device {module.device.name!r} does not model time" if core else f"nothing of {module.model.name!r} runs on a core"
-    hint = "use a device with time, such as 'fsim' or 'rtl'" if core else "compile it with target 'accel'"
+    if module.model.core is None:
+        why, hint = f"nothing of {module.model.name!r} runs on a core", "compile it with target 'accel'"
+    else:
+        why, hint = f"device {module.device.name!r} has none", "choose a device with time, such as 'fsim' or 'rtl'"
     return DeviceError(f"--trace draws cycles of a core, but {why}", hint=hint)
 
 

@@ -43,7 +43,8 @@ def diff_page(title: str, records: Sequence[PassRecord], changes: Sequence[Chang
     links = {id(change.record): index for index, change in enumerate(changes)}
     table = "".join(_record_row(record, links.get(id(record))) for record in records)
     sections = "".join(_section(index, change) for index, change in enumerate(changes))
-    head = "<tr><th>pass</th><th>ms</th><th>matches</th><th>calls before</th><th>after</th><th>largest difference</th></tr>"
+    titles = ("pass", "ms", "matches", "calls before", "after", "largest difference")
+    head = f"<tr>{''.join(f'<th>{title}</th>' for title in titles)}</tr>"
     return (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(title)}</title><style>{_STYLE}</style>"
         f"<h1>{escape(title)}</h1><table>{head}{table}</table>"

@@ -44,9 +44,9 @@ class Counted:
 class Pass:
     """A function of modules with a name.
 
-    ``run`` may say how often it matched: passes of rules do. ``needs``: passes that must have run before. ``stage``: the module's stage (`legality.STAGES`) from this
-    pass on; empty when it does not change. ``tolerance``: by how much results may differ from before, as a fraction of
-    the largest output; 0 for a pass that keeps every bit.
+    ``run`` may say how often it matched, as passes of rules do. ``needs``: passes that must have run before.
+    ``stage``: the module's stage (`legality.STAGES`) from this pass on; empty when it does not change. ``tolerance``:
+    by how much results may differ from before, as a fraction of the largest output; 0 for a pass that keeps every bit.
     """
 
     name: str

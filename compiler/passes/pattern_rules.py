@@ -55,7 +55,8 @@ def pattern_pass(
 
 
 def _rewrite(name: str, root: Expr, rules: Sequence[PatternRule]) -> tuple[Expr, int]:
-    """One round, and how many values it replaced. Patterns look at the graph as it was, and so see how often its values were used."""
+    """One round, and how many values it replaced. Patterns look at the graph as it was, and so see how often its values
+    were used."""
     uses = use_counts(root)
     done: dict[Expr, Expr] = {}
     count = 0

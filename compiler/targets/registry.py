@@ -38,7 +38,7 @@ def find_target(name: str) -> Target:
         point = next((point for point in entry_points(group=GROUP) if point.name == name), None)
         if point is None:
             known = ", ".join(target_names())
-            raise CompileError(f"there is no target {name!r}", hint=f"known: {known}; the package that adds it may not be installed")
+            raise CompileError(f"there is no target {name!r}", hint=f"known: {known}, or install the package that adds it")
         try:
             _targets[name] = point.load()()
         except Exception as error:  # a plug-in may fail in any way; the user has to see which one it was

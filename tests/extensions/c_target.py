@@ -22,7 +22,6 @@ from weft.compiler.targets.loops.prepare import host_passes
 from weft.compiler.targets.loops.target import LoopTarget
 from weft.compiler.targets.target import Job, option
 from weft.compiler.tensor import ir, parse
-from weft.compiler.tensor.view import element_type
 
 TYPES = {
     "float32": "float", "float64": "double", "bool": "uint8_t",
@@ -70,14 +69,15 @@ class CTarget:
         if program.threads != 1:
             raise CompileError(f"target 'c' runs on one thread, not on {program.threads}")
         options = COptions(program.processor)
-        return build_program(program, compiled=lambda code: object_file(c_text(code), options.compiler))
+        text = "\n".join([PRELUDE, *map(c_text, program.kernels)])
+        return build_program(program, kernels=[object_file(text, options.compiler)])
 
 
 def why_not(node: Call) -> str:
     """Why NumPy has to run an operator."""
     if operator(str(node.op)).fusion not in KINDS:
         return f"target 'c' has elementwise kernels only, and {node.op} is none"
-    foreign = [kind for kind in (element_type(value.dtype) for value in (*node.args, node)) if kind not in TYPES]
+    foreign = [value.dtype for value in (*node.args, node) if value.dtype not in TYPES]
     return f"C has no type {foreign[0]}" if foreign else ""
 
 
@@ -90,7 +90,7 @@ def object_file(text: str, compiler: str) -> bytes:
         except OSError as error:
             raise CompileError(f"{compiler} cannot be run: {error.strerror}", hint="choose another compiler") from error
         if done.returncode:
-            raise CompileError(f"{compiler} refuses a kernel: {done.stderr}")
+            raise CompileError(f"{compiler} refuses the kernels: {done.stderr}")
         return path.read_bytes()
 
 
@@ -103,7 +103,7 @@ def c_text(code: KernelCode) -> str:
     strides = {buffer.name: code.windows.get(buffer.name, buffer.strides) for buffer in func.params}
     params = ", ".join(f"{TYPES[buffer.dtype]} *{named(buffer.name)}" for buffer in func.params)
     body = "\n".join(statement(func.body, strides))
-    return f"{PRELUDE}\nvoid {code.symbol}({params}, void *workspace, int64_t thread, void *counters) {{\n{body}\n}}\n"
+    return f"void {code.symbol}({params}, void *workspace, int64_t thread, void *counters) {{\n{body}\n}}\n"
 
 
 def statement(stmt: ir.Stmt, strides: Mapping[str, Sequence[int]]) -> Iterator[str]:

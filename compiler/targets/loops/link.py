@@ -310,12 +310,15 @@ def _same_memory(value: Expr, layout: Layout) -> bool:
 
 
 def _work(group: FusedGroup) -> int:
-    """How much a group computes, roughly."""
+    """How much a kernel computes, roughly; NumPy's work is nobody's to share."""
+    if group.reason:
+        return 0
     elements = prod(group.root.shape) if isinstance(group.root.type, TensorType) else 0
     return _macs(group) + elements * len(group.members)
 
 
 def _macs(group: FusedGroup) -> int:
-    """Useful multiply-accumulates of a group's anchor."""
-    entry = operator_of(group.anchor)
-    return entry.macs(group.anchor) if entry is not None and group.anchor is not None else 0
+    """Useful multiply-accumulates of a group."""
+    first = group.anchor or group.root
+    entry = operator_of(first)
+    return entry.macs(first) if entry is not None else 0
