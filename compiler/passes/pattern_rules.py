@@ -55,21 +55,22 @@ def pattern_pass(
 
 
 def _rewrite(name: str, root: Expr, rules: Sequence[PatternRule]) -> tuple[Expr, int]:
-    """One round, and how many values it replaced. Patterns look at the graph as it was, and so see how often its values
-    were used."""
+    """One round, and how many values of its result it put in the place of others. Patterns look at the graph as it was,
+    and so see how often its values were used."""
     uses = use_counts(root)
     done: dict[Expr, Expr] = {}
-    count = 0
+    replaced: list[Expr] = []
     for node in topological_order(root):
         new = next(_applications(node, rules, uses), None)
         if new is not None:
             if new.type != node.type:
                 raise PassError(f"pass {name!r} puts {new.type} in the place of {node.type}", at=node.span)
-            count += 1
+            replaced.append(node)
             done[node] = substitute(new, {old: value for old, value in done.items() if old != value})
             continue
         done[node] = with_children(node, tuple(done[child] for child in node.children))
-    return done[root], count
+    values = set(topological_order(done[root]))
+    return done[root], sum(done[node] in values for node in replaced)
 
 
 def _applications(node: Expr, rules: Sequence[PatternRule], uses: dict[Expr, int]) -> Iterator[Expr]:

@@ -53,6 +53,15 @@ def test_an_elementwise_network_is_one_kernel_in_c(c_target: ModuleType, element
     np.testing.assert_allclose(weft.load(model).run({"x": x})["y"], wanted, rtol=1e-6)
 
 
+def test_its_option_is_a_keyword(c_target: ModuleType, elementwise: Path) -> None:
+    options: dict[str, Any] = {"compiler": "cc"}
+    model = weft.compile(elementwise, target="c", **options)
+    (step,) = model.steps
+    assert step.program.processor == "cc"
+    with pytest.raises(CompileError, match="target 'c' has no option 'threads'; hint: its options: compiler"):
+        weft.compile(elementwise, target="c", threads=2)
+
+
 def test_what_it_cannot_do_runs_in_numpy_with_the_reason(c_target: ModuleType, mixed: Path) -> None:
     model = weft.compile(mixed, target="c")
     assert [(layer.device, layer.operators) for layer in model.layers] == [
@@ -62,7 +71,7 @@ def test_what_it_cannot_do_runs_in_numpy_with_the_reason(c_target: ModuleType, m
     x = random((4, 6))
     wanted = evaluate(read(mixed).module({}, takes_floats=True), {"x": x})["y"]
     np.testing.assert_allclose(weft.load(model).run({"x": x})["y"], wanted, rtol=1e-6)
-    with pytest.raises(CompileError, match="node 'softmax': NumPy would run it: target 'c' has elementwise kernels only"):
+    with pytest.raises(CompileError, match="node 'softmax': NumPy would run it: target 'c' has elementwise kernels"):
         weft.compile(mixed, target="c", strict=True)
 
 
@@ -94,9 +103,9 @@ def test_every_operator_that_it_accepts_is_to_the_bit_or_step_what_it_means(c_ta
     assert len(nodes) > 150
     params = {item: None for node in nodes for item in topological_order(node) if isinstance(item, Var)}
     named = {param: replace(param, name=f"x{number}") for number, param in enumerate(params)}
-    module = Module(Function(tuple(named.values()), Tuple(tuple(substitute(node, dict(named)) for node in nodes)), Attrs({
-        "name": "main", "outputs": tuple(node.span.tensor for node in nodes)
-    })), "operators")  # fmt: skip
+    body = Tuple(tuple(substitute(node, dict(named)) for node in nodes))
+    attrs = Attrs({"name": "main", "outputs": tuple(node.span.tensor for node in nodes)})
+    module = Module(Function(tuple(named.values()), body, attrs), "operators")
     model = weft.compile(module, target="c", strict=True)
     assert {name for layer in model.layers for name in layer.operators} == {str(node.op) for node in nodes}
     generator, loaded = np.random.default_rng(0), weft.load(model)
@@ -146,18 +155,20 @@ def test_the_command_knows_it(c_target: ModuleType, mixed: Path, weft_command: C
 
 def test_the_command_refuses_what_it_does_not_have(c_target: ModuleType, mixed: Path, weft_command: Command) -> None:
     for words, message in (
-        (("run", "--target", "c", "--threads", "3"), "target 'c' has no option --threads; hint: its options: --compiler"),
-        (("run", "--target", "c", "--compiler", "rm"), "'rm' is no compiler of C; hint: choose gcc, g++, cc, c++, clang"),
-        (("compile", "--target", "c", "--strict"), "node 'softmax': NumPy would run it: target 'c' has elementwise"),
-        (("run", "--target", "cpu", "--compiler", "gcc"), "target 'cpu' has no option --compiler; hint: its options: --t"),
+        ("run --target c --threads 3", "target 'c' has no option --threads; hint: its options: --compiler"),
+        ("run --target c --compiler rm", "'rm' is no compiler of C; hint: choose gcc, g++, cc, c++, clang"),
+        ("compile --target c --strict", "node 'softmax': NumPy would run it: target 'c' has elementwise"),
+        ("run --target cpu --compiler gcc", "target 'cpu' has no option --compiler; hint: its options: --threads"),
     ):
-        result = weft_command(*words, mixed)
+        result = weft_command(*words.split(), mixed)
         assert result.status == 1
         assert f"error: {message}" in result.err
     assert not mixed.with_suffix(".weft").exists()
 
 
-def test_its_option_reaches_the_compiler(c_target: ModuleType, elementwise: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_option_reaches_the_compiler(
+    c_target: ModuleType, elementwise: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started: list[str] = []
 
     def run(command: list[str], **options: Any) -> Any:
@@ -197,11 +208,12 @@ def test_an_artifact_loads_where_the_target_is_and_nowhere_else(installed: Path,
     assert message in " ".join(without.stderr.split())
 
 
-def test_a_file_names_no_command_to_run_and_no_threads(c_target: ModuleType, elementwise: Path, tmp_path: Path) -> None:
+def test_a_file_names_no_command_to_run_and_no_threads(c_target: ModuleType, elementwise: Path) -> None:
     model = weft.compile(elementwise, target="c")
     (step,) = model.steps
     assert isinstance(step, HostStep)
-    for change, message in (({"processor": "rm"}, "'rm' is no compiler of C"), ({"threads": 2}, "one thread, not on 2")):
+    changes: dict[str, dict[str, Any]] = {"'rm' is no compiler": {"processor": "rm"}, "not on 2": {"threads": 2}}
+    for message, change in changes.items():
         program = replace(step.program, **change)
         with pytest.raises(CompileError, match=message):
             weft.load(replace(model, steps=(replace(step, program=program),)))
@@ -227,7 +239,10 @@ def test_a_target_that_cannot_be_loaded_is_named(installed: Path, monkeypatch: p
         weft.compile("model.onnx", target="broken")
 
 
-def test_the_manual_shows_this_very_file() -> None:
+def test_the_manual_quotes_this_very_file() -> None:
     shown = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "extending.md").read_text(), re.DOTALL)
-    assert FILE.read_text() in shown
+    (quoted,) = [code for code in shown if "class CTarget" in code]
+    assert "class COptions" in quoted
+    assert "def why_not" in quoted
+    assert quoted in FILE.read_text()
     assert len(FILE.read_text().splitlines()) <= 200
