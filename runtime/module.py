@@ -36,8 +36,8 @@ class LoadedModule:
     """A model in memory, ready to run as often as wanted, from any thread.
 
     A module, and a device, does one run at a time: others wait. Modules with devices of their own run in parallel.
-    After an error and in a forked process a module works; :class:`DeviceError` says where it cannot. It is a context manager,
-    which closes it at its end.
+    After an error and in a forked process a module works; :class:`DeviceError` says where it cannot. It is a context
+    manager, which closes it at its end.
     """
 
     def __init__(self, model: CompiledModel, device: Device | None, load_host: LoadHost) -> None:
