@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import weft
+from weft.runtime.errors import DeviceError
 from weft.sim.result import RunResult
 
 
@@ -40,9 +41,12 @@ class FarDevice(weft.Device):
         return result
 
     def _ask(self, *words: object) -> Any:
-        pickle.dump(words, self._board.stdin)
-        self._board.stdin.flush()
-        answer = pickle.load(self._board.stdout)
+        try:
+            pickle.dump(words, self._board.stdin)
+            self._board.stdin.flush()
+            answer = pickle.load(self._board.stdout)
+        except (OSError, EOFError) as error:
+            raise DeviceError("device 'far' does not answer any more", hint="open it again") from error
         if isinstance(answer, Exception):
             raise answer
         return answer

@@ -100,6 +100,16 @@ def test_errors_come_back_from_afar(far: ModuleType, model: weft.CompiledModel) 
     np.testing.assert_array_equal(device.read(64, 100), data)
 
 
+def test_a_board_that_is_gone_is_told_of(far: ModuleType, model: weft.CompiledModel) -> None:
+    device = weft.open_device("far", model.config)
+    assert isinstance(device, far.FarDevice)
+    module = weft.load(model, device)
+    device._board.kill()
+    device._board.wait()
+    with pytest.raises(DeviceError, match="device 'far' does not answer any more; hint: open it again"):
+        module.run(IMAGE)
+
+
 def test_the_command_runs_and_compares_what_is_installed(
     installed: Path, weft_command: Command, tmp_path: Path
 ) -> None:
