@@ -29,7 +29,7 @@ from weft.compiler.graph.dtypes import is_float, step
 from weft.compiler.graph.shrink import describe, shrink
 from weft.compiler.operators.random_graphs import random_graph
 from weft.compiler.passes import PassManager
-from weft.compiler.targets.cpu.target import float_passes
+from weft.compiler.passes.pipeline import float_passes
 from weft.compiler.targets.loops.prepare import prepare
 
 TOLERANCE = 64

@@ -11,6 +11,7 @@ from ...graph.ir import Call, Constant, Expr, Function, Module, TensorType
 from ...graph.registry import apply, call
 from ...graph.visit import Mutator, calls, rewrite, substitute
 from ...passes.manager import Pass, Rule
+from ...passes.pipeline import float_passes, integer_passes
 from .einsums import as_matrix_product
 from .rewrite_convolutions import as_plain_images
 
@@ -29,10 +30,15 @@ def loop_passes() -> list[Pass]:
     ]
 
 
+def host_passes(*, quantised: bool) -> list[Pass]:
+    """All passes of a target that runs whole models as loop kernels."""
+    return [*(integer_passes() if quantised else float_passes()), *loop_passes()]
+
+
 def prepare(module: Module) -> Module:
     """The module after these passes, without their checks."""
     for item in loop_passes():
-        module = item.run(module)
+        module = item(module)
     return replace(module, stage="operators")
 
 
