@@ -10,6 +10,7 @@ import typer
 from ..compare import compare, compared_names, model_inputs
 from ..compiler.frontends import read
 from ..progress import progress
+from ..runtime.index_inputs import module_indices
 from ..runtime.inputs import read_inputs
 from .app import app
 from .output import (
@@ -43,7 +44,7 @@ def compare_command(
     """Run a model in two places; print the error of each tensor that both make, and the first that differs."""
     with progress("reading the model", err) as status:
         module = read(model).module(parse_shapes(shape), takes_floats=True)
-        values = read_inputs(model_inputs(module), inputs, seed)
+        values = read_inputs(model_inputs(module), inputs, seed, module_indices(module))
         status.update(f"running on {first} and {second}")
         differences = compare(module, first, second, values, config=config, threads=threads, tolerance=tolerance)
     wrong = next((item for item in differences if not item.is_same), None)

@@ -20,6 +20,7 @@ from ..progress import Updates, progress
 from ..runtime.artifact import load as load_artifact
 from ..runtime.device import RtlDevice
 from ..runtime.errors import DeviceError
+from ..runtime.index_inputs import index_inputs
 from ..runtime.inputs import read_inputs
 from ..runtime.module import StepRun
 from ..runtime.plots import write_plots
@@ -119,5 +120,5 @@ def _timed_runs(model: CompiledModel, device: TimedDevice, dram: DramModel, stat
     if device is TimedDevice.model:
         return predict_runs(model, dram)
     module = load(model, RtlDevice(model.config, dram=dram, progress=status.update))
-    module.run(read_inputs(model.inputs, None, 0), trace=True)
+    module.run(read_inputs(model.inputs, None, 0, index_inputs(model)), trace=True)
     return module.runs

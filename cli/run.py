@@ -19,6 +19,7 @@ from ..progress import Updates, progress
 from ..runtime.artifact import load as load_artifact
 from ..runtime.device import device_names
 from ..runtime.errors import DeviceError
+from ..runtime.index_inputs import index_inputs
 from ..runtime.inputs import Array, read_inputs
 from ..runtime.module import LoadedModule
 from ..runtime.report import engine_records, engine_table, layer_records, layer_table, placement_table
@@ -93,8 +94,10 @@ def run(
     own: list[PassRecord] = []
     with progress("reading", err) as status:
         compiled = compiled_source(source, target, shape, added, own, chosen, status)
-        specs = input_specs(compiled)
-        values = read_inputs(specs, inputs, seed)
+        if inputs is None and isinstance(compiled, OpenModel):
+            compiled = compiled.at(least_sizes(compiled))
+        indices = index_inputs(compiled) if isinstance(compiled, CompiledModel) else {}
+        values = read_inputs(input_specs(compiled), inputs, seed, indices)
         status.update("loading")
         loaded = load(compiled, device, progress=status.update)
         module = loaded if isinstance(loaded, LoadedModule) else loaded.specialised(values)
@@ -145,8 +148,13 @@ def input_specs(model: CompiledModel | OpenModel) -> tuple[TensorSpec, ...]:
     """The inputs of a model; open sizes are the least that the model allows."""
     if isinstance(model, CompiledModel):
         return model.inputs
-    sizes = dict.fromkeys(model.types.symbols, model.types.multiple)
+    sizes = least_sizes(model)
     return tuple(TensorSpec(each.name, each.at(sizes), each.dtype) for each in model.inputs)
+
+
+def least_sizes(model: OpenModel) -> dict[str, int]:
+    """The least sizes, by symbol, that a model allows."""
+    return dict.fromkeys(model.types.symbols, model.types.multiple)
 
 
 def best_seconds(module: LoadedModule, values: dict[str, Array], runs: int = 3) -> float:

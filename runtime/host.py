@@ -144,7 +144,7 @@ class HostExecutor:
 
         match step:
             case NumpyStep():
-                value = evaluate_function(step.function, [array(place) for place in step.inputs])
+                value = _evaluated(step, [array(place) for place in step.inputs])
                 for place, part in zip(step.outputs, value if isinstance(value, tuple) else (value,), strict=True):
                     array(place)[...] = part
             case CheckStep():
@@ -173,6 +173,15 @@ def _mismatch(what: str, tensor: TensorSpec, array: Array) -> InputError:
         f"{what} {tensor.name!r} must be {contiguous}{tensor.dtype}{list(tensor.shape)}, "
         f"not {array.dtype.name}{list(array.shape)}"
     )
+
+
+def _evaluated(step: NumpyStep, inputs: Sequence[Array]) -> Any:
+    """The result of a step's operator; InputError where these values have none."""
+    try:
+        return evaluate_function(step.function, inputs)
+    except (IndexError, ValueError, OverflowError) as error:
+        raise InputError(f"it has no result for these inputs: {error}", at=step.function.body.span,
+                         hint="are indices and sizes inside of their tensors?") from error  # fmt: skip
 
 
 def _check_indices(indices: Array, step: CheckStep) -> None:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ..compiler.graph.dtypes import is_float, limits, numpy_dtype
 from ..compiler.model import TensorSpec
 from .errors import InputError
+from .index_inputs import IndexSizes
 
 Array = npt.NDArray[Any]
 
@@ -40,11 +41,14 @@ def _native(array: Array) -> Array:
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
-def read_inputs(tensors: Sequence[TensorSpec], path: Path | None, seed: int) -> dict[str, Array]:
-    """Arrays for a model's inputs from a .npy or .npz file, or random ones; :class:`InputError` names the file."""
+def read_inputs(
+    tensors: Sequence[TensorSpec], path: Path | None, seed: int, indices: IndexSizes | None = None
+) -> dict[str, Array]:
+    """Arrays for a model's inputs from a .npy or .npz file, or random ones, of which ``indices`` are inside of their
+    axes; :class:`InputError` names the file."""
     if path is None:
         generator = np.random.default_rng(seed)
-        return {tensor.name: random_array(generator, tensor.shape, tensor.dtype) for tensor in tensors}
+        return {each.name: _random(generator, each, (indices or {}).get(each.name, ())) for each in tensors}
     try:
         loaded = np.load(path, allow_pickle=False)
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
@@ -55,6 +59,13 @@ def read_inputs(tensors: Sequence[TensorSpec], path: Path | None, seed: int) -> 
             raise InputError(f"{path} holds one array, but the model has inputs {names}", hint="use a .npz")
         return {tensors[0].name: loaded}
     return {name: loaded[name] for name in loaded.files}
+
+
+def _random(generator: np.random.Generator, tensor: TensorSpec, sizes: tuple[int, ...]) -> Array:
+    if not sizes:
+        return random_array(generator, tensor.shape, tensor.dtype)
+    high = sizes[0] if len(sizes) == 1 else np.array(sizes)
+    return generator.integers(0, high, tensor.shape).astype(numpy_dtype(tensor.dtype))
 
 
 def random_array(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:

@@ -121,8 +121,8 @@ class Operator:
     ``macs``: multiply-accumulates of a call that are useful, so without padding.
     ``folds``: whether constant folding may evaluate it.
     ``passive``: whether it is no work of a model when the host does it before the first layer or after the last.
-    ``index_sizes``: sizes of the axes in which the indices of a call, its second operand, count: machine code trusts
-    that they are inside.
+    ``index_sizes``: sizes of the axes in which the indices of a call, its operand ``index_operand``, count: machine
+    code trusts that they are inside.
     """
 
     name: str
@@ -145,6 +145,7 @@ class Operator:
     folds: bool = True
     passive: bool = False
     index_sizes: Callable[[_Call], tuple[int, ...]] | None = None
+    index_operand: int = 1
 
     @cached_property
     def arguments(self) -> tuple[str, ...]:

@@ -21,10 +21,16 @@ from .type_rules import flag, integer, require, require_dtype
 
 
 def index_sizes(node: Call) -> tuple[int, ...]:
-    """Sizes of the axes in which the indices of a call, its second operand, count: one, or one for each number of their
-    last axis. Empty for operators without."""
+    """Sizes of the axes in which the indices of a call count: one, or one for each number of their last axis. Empty for
+    operators without."""
     entry = operator_of(node)
     return entry.index_sizes(node) if entry is not None and entry.index_sizes is not None else ()
+
+
+def indices_of(node: Call) -> Expr | None:
+    """The operand of a call that holds indices, if one does."""
+    entry = operator_of(node)
+    return node.args[entry.index_operand] if entry is not None and entry.index_sizes is not None else None
 
 
 def _require_indices(indices: TensorType) -> None:
@@ -213,7 +219,7 @@ _PLACE: dict[str, Any] = {
 }  # fmt: skip
 register(Operator(
     "scatter_elements", "x indices updates", types=_scatter_elements_type, numpy=_scatter_elements,
-    defaults={"axis": 0, "reduction": "none"}, **_PLACE,
+    defaults={"axis": 0, "reduction": "none"}, index_sizes=_along_axis, **_PLACE,
     sample=sample_at("scatter_elements", constant_indices([[0, 3], [2, 1]]), updates=(2, 2), axis=1),
     doc="A copy of x whose elements that gather_elements would pick are set, or combined.",
 ))  # fmt: skip
@@ -234,6 +240,7 @@ def _scatter_nd(x: Array, indices: Array, updates: Array, reduction: str) -> Arr
 
 register(Operator(
     "scatter_nd", "x indices updates", types=_scatter_nd_type, numpy=_scatter_nd, defaults={"reduction": "none"},
+    index_sizes=lambda node: node.args[0].shape[: node.args[1].shape[-1]],
     sample=sample_at("scatter_nd", constant_indices([[2], [0]]), updates=(2, 4)), **_PLACE,
     doc="A copy of x whose slices that gather_nd would pick are set, or combined.",
 ))  # fmt: skip

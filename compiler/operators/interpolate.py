@@ -220,5 +220,6 @@ register(Operator(
 register(Operator(
     "nn.roi_align", "x rois batch", types=_roi_align_type, numpy=rounded_once(_roi_align), sample=_sample_roi_align,
     defaults={"size": REQUIRED, "spatial_scale": 1.0, "sampling_ratio": 0, "mode": "avg", "half_pixel": True},
+    index_sizes=lambda node: node.args[0].shape[:1], index_operand=2,
     **_SAMPLED, doc="Regions (left, top, right, bottom) of x, each interpolated to one size.",
 ))  # fmt: skip

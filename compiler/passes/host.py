@@ -29,6 +29,12 @@ def host_call(op: str, args: tuple[Expr, ...], attrs: Mapping[str, object], reas
     return call(function, *outer, span=span)
 
 
+def host_function(function: Function, reason: str) -> Function:
+    """A primitive function that the host is to run instead, named as `renumber` takes it."""
+    attrs = Attrs({"name": f"{function.name}_?", "host": reason})
+    return Function(function.params, function.body, attrs, function.span)
+
+
 def renumber(body: Expr) -> Expr:
     """Host functions numbered in the order in which they run."""
     counts: dict[str, int] = {}

@@ -204,6 +204,8 @@ class _Legaliser:
         match op:
             case "nn.clip":
                 return clipped(x, node.attr("low"), node.attr("high"))
+            case "nn.max_pool" | "nn.average_pool" if len(node.attr("kernel")) != 2:
+                return Refusal(f"{name} has a window of {len(node.attr('kernel'))} axes, not of 2")
             case "nn.max_pool":
                 return _max_pool(x, node)
             case "nn.average_pool":
@@ -270,6 +272,8 @@ class _Legaliser:
             return x if isinstance(x, Refusal) else y
         if a.shape != b.shape:
             return Refusal(f"{name} broadcasts a computed tensor")
+        if len(a.shape) < 2:
+            return Refusal(f"{name} works on a tensor without channels")
         match op:
             case "nn.add":
                 return _sum(x, y, 1.0, name)
@@ -380,10 +384,10 @@ def _average_pool(x: Real, node: Call, name: str) -> Described:
 def _pad(x: Real, node: Call, name: str) -> Described:
     if not isinstance(x, Integers):
         return Refusal(f"the input of {name} is not quantised")
-    value = round(node.attr("value") / x.scale) + x.zero_point
-    if not -128 <= value <= 127:
+    value = node.attr("value") / x.scale + x.zero_point
+    if not -128.5 < value < 127.5:  # also where it is infinite or no number
         return Refusal(f"the padding value of {name} is outside of the range of its input")
-    padded = call("pad", x.q, pads=node.attr("pads"), value=value, span=node.span)
+    padded = call("pad", x.q, pads=node.attr("pads"), value=round(value), span=node.span)
     return replace(x, q=padded, exclusive=False)
 
 

@@ -197,3 +197,46 @@ def isolated_layers(module: Module, inputs: dict[str, Array], given: dict[str, A
                     layers[tensor] = value
                     values[id(node)] = given[tensor].astype(np.int8).reshape(value.shape)
     return layers
+
+
+def suite_model(case: Any) -> onnx.ModelProto:
+    """The model of a test of ONNX's backend suite."""
+    return case.model if case.model is not None else onnx.load(Path(case.model_dir) / "model.onnx")
+
+
+def quantised_around(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """The model with its float inputs and outputs quantised to int8 and back; None without float inputs."""
+    wrapped = onnx.ModelProto()
+    wrapped.CopyFrom(model)
+    graph = wrapped.graph
+    floats = {
+        value.name for value in (*graph.input, *graph.output) if value.type.tensor_type.elem_type == TensorProto.FLOAT
+    }
+    inputs = [value.name for value in graph.input if value.name in floats]
+    outputs = [value.name for value in graph.output if value.name in floats and value.name not in inputs]
+    if not inputs:
+        return None
+    inside = {name: f"{name}_inside" for name in (*inputs, *outputs)}
+    nodes = list(graph.node)
+    for node in nodes:
+        node.input[:] = [inside.get(name, name) for name in node.input]
+        node.output[:] = [inside.get(name, name) for name in node.output]
+
+    def around(source: str, target: str) -> list[onnx.NodeProto]:
+        middle, scales = f"{source}_integers", ["weft_scale", "weft_zero_point"]
+        return [
+            helper.make_node("QuantizeLinear", [source, *scales], [middle], name=f"quantise_{source}"),
+            helper.make_node("DequantizeLinear", [middle, *scales], [target], name=f"dequantise_{source}"),
+        ]
+
+    del graph.node[:]
+    graph.node.extend([each for name in inputs for each in around(name, inside[name])])
+    graph.node.extend(nodes)
+    graph.node.extend([each for name in outputs for each in around(inside[name], name)])
+    graph.initializer.extend([
+        numpy_helper.from_array(np.float32(0.05), "weft_scale"), numpy_helper.from_array(np.int8(3), "weft_zero_point"),
+    ])  # fmt: skip
+    for opset in wrapped.opset_import:
+        if opset.domain in ("", "ai.onnx"):
+            opset.version = max(opset.version, 13)
+    return wrapped

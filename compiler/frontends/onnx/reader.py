@@ -50,7 +50,6 @@ CONVERTER_MODULES = (
 )  # fmt: skip
 """The modules that fill `CONVERTERS`."""
 
-_QUANTISED_INPUT_TYPES = ("float32", "int8", "uint8")
 
 
 def from_onnx(
@@ -161,7 +160,7 @@ class _Reader(Scope):
                     f"input {value.name!r} is not a tensor, so its value must be known", hint="give it with values="
                 )
             dtype = dtype_name(value.type.tensor_type.elem_type)
-            accepted = _QUANTISED_INPUT_TYPES if self.reading.quantised else DTYPES
+            accepted = DTYPES
             if dtype not in accepted:
                 raise ModelError(f"input {value.name!r} is {dtype}, but must be one of {', '.join(accepted)}")
             var = Var(value.name, TensorType(self._shape(value), dtype), Span((), value.name))

@@ -26,6 +26,9 @@ import numpy as np
 from ....hw.config import CoreConfig
 from ...graph.ir import Array, GraphError, TensorType
 
+PACKABLE_RANKS = (2, 4)
+"""Of the tensors that have an activation layout."""
+
 
 @dataclass(frozen=True)
 class Blocks:

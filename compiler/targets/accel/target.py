@@ -49,7 +49,7 @@ class Accel:
 
     def passes(self, options: AccelOptions, *, quantised: bool) -> Sequence[Pass]:
         core = options.core
-        return [*integer_passes(), *accel_passes(Blocks.of(core), core.bus_bytes)]
+        return [*integer_passes(), *accel_passes(Blocks.of(core), core.bus_bytes, core)]
 
     def link(self, module: Module, options: AccelOptions, job: Job) -> CompiledModel:
         host = CpuOptions(threads=options.threads)

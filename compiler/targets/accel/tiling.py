@@ -256,6 +256,16 @@ def fill(problem: Problem, tiling: Tiling) -> float:
     return max(entries / problem.rooms[place] for place, entries in used.items())
 
 
+def smallest_tiling(problem: Problem) -> Tiling:
+    """The tiling that needs the least of every scratchpad."""
+    return Tiling(1, 1, 1, min(1, problem.reduction), True, 1, 1, 1)
+
+
+def entries_of(problem: Problem, tiling: Tiling) -> dict[str, int]:
+    """Entries of each scratchpad that are in use at once."""
+    return _used(problem, list(buffers_of(problem, tiling)))
+
+
 def _used(problem: Problem, buffers: list[_Buffer]) -> dict[str, int]:
     used = dict.fromkeys(problem.rooms, 0)
     for buffer in buffers:

@@ -15,7 +15,7 @@ from ...graph.ir import Attrs, Call, Constant, Expr, Function, Module, TensorTyp
 from ...graph.registry import call as graph_call
 from ...graph.registry import operator_of
 from ...model import CheckStep, CopyStep, HostProgram, KernelCode, LaunchStep, Layer, NumpyStep, Place, TensorSpec
-from ...operators.index import index_sizes
+from ...operators.index import index_sizes, indices_of
 from ...tensor.errors import TensorError
 from ...tensor.ir import Buffer
 from ...tensor.view import element_type
@@ -171,19 +171,20 @@ class _Linker:
         self.steps.append(step)
 
     def _check_indices(self, group: FusedGroup, placement: Placement) -> None:
-        """Have the indices of a gather looked at before its kernel runs, since machine code cannot refuse one."""
+        """Have the indices of a gather or scatter looked at before it runs: machine code cannot refuse one."""
         for node in group.members:
-            sizes = index_sizes(node)
-            if sizes and not isinstance(node.args[1], Constant) and (node.args[1], sizes) not in self.checked:
-                self.checked.add((node.args[1], sizes))
-                self._add_check(node, sizes, self._used(self._plain(node.args[1], placement)))
+            indices, sizes = indices_of(node), index_sizes(node)
+            if indices is None or isinstance(indices, Constant) or not sizes or (indices, sizes) in self.checked:
+                continue
+            self.checked.add((indices, sizes))
+            self._add_check(node, indices.tensor_type, sizes, self._used(self._plain(indices, placement)))
 
-    def _add_check(self, node: Call, sizes: tuple[int, ...], slot: Slot) -> None:
-        indices = node.args[1].tensor_type
+    def _add_check(self, node: Call, indices: TensorType, sizes: tuple[int, ...], slot: Slot) -> None:
         self.steps.append(lambda locate: CheckStep(_located(locate, slot, indices), sizes, str(node.span)))
 
     def _numpy(self, group: FusedGroup, placement: Placement) -> None:
         root = group.root
+        self._check_indices(group, placement)
         inputs = [(self._plain(value, placement), value.tensor_type) for value in group.inputs]
         params = {value: Var(f"x{number}", value.tensor_type) for number, value in enumerate(group.inputs)}
         if isinstance(root.op, Function):

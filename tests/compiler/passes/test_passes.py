@@ -216,8 +216,28 @@ REASONS = {
     "factors after a clip": (
         "nn.multiply(nn.clip(%a, low=-1.0), float32[2, 1, 1](1.0, 2.0))", "scales channels differently after a clip",
     ),
+    "infinite padding": ("pad(%a, pads=(0, 0, 1, 1, 0, 0, 0, 0), value=-inf)", "the padding value of pad"),
     "division by a tensor": ("nn.divide(float32(1.0), nn.clip(%a, low=1.0))", "divides by a computed tensor"),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("op", ["add", "subtract", "multiply"])
+@pytest.mark.parametrize("shape", ["", "3"])
+def test_arithmetic_without_channels_goes_to_the_host(op: str, shape: str) -> None:
+    value = "dequantise(%x, float32(0.5), int8(3))"
+    body = f"quantise(nn.{op}({value}, {value}), float32(1.0), int8(0))"
+    source = parse(f"fn @main(%x: int8[{shape}]) {{ return {body} }}")
+    reasons = host_reasons(PassManager([legalise], check=True).run(source))
+    assert any("works on a tensor without channels" in reason for reason in reasons.values()), reasons
+
+
+@pytest.mark.parametrize("op", ["max", "average"])
+def test_pools_over_three_axes_go_to_the_host(op: str) -> None:
+    value = "dequantise(%x, float32(0.5), int8(3))"
+    pool = f"nn.{op}_pool({value}, kernel=(2, 2, 2), strides=(1, 1, 1), pads=(0, 0, 0, 0, 0, 0), dilations=(1, 1, 1))"
+    source = parse(f"fn @main(%x: int8[1, 2, 4, 4, 4]) {{ return quantise({pool}, float32(1.0), int8(0)) }}")
+    reasons = host_reasons(PassManager([legalise], check=True).run(source))
+    assert any("has a window of 3 axes, not of 2" in reason for reason in reasons.values()), reasons
 
 
 @pytest.mark.parametrize("name", REASONS)

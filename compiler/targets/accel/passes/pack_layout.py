@@ -24,13 +24,11 @@ from ....graph import (
     operator_of,
     topological_order,
 )
-from ....passes.host import host_call, renumber
+from ....passes.host import host_call, host_function, renumber
 from ....passes.manager import Pass
 from .. import packed_layout
-from ..packed_layout import Blocks
+from ..packed_layout import PACKABLE_RANKS, Blocks
 from .place_concat import place_concat
-
-_PACKABLE_RANKS = (2, 4)
 
 
 def pack_layout(blocks: Blocks) -> Pass:
@@ -88,10 +86,10 @@ class _Packer:
         if not function.is_primitive:
             self.plain_form[node] = call(function, *map(self.plain, node.args), span=node.span, **node.attrs)
             return
-        odd = [value for value in (*node.args, node) if value.tensor_type.rank not in _PACKABLE_RANKS]
+        odd = [value for value in (*node.args, node) if value.tensor_type.rank not in PACKABLE_RANKS]
         if odd:
             reason = f"the accelerator computes on (N, C) and (N, C, H, W) tensors, but this has {odd[0].type}"
-            host = Function(function.params, function.body, _host_attrs(function, reason), function.span)
+            host = host_function(function, reason)
             self.plain_form[node] = call(host, *map(self.plain, node.args), span=node.span, **node.attrs)
             return
         if function not in self.functions:
@@ -132,14 +130,10 @@ class _Packer:
         return call(Function(params, body, attrs), *map(self.packed, node.args), span=node.span)
 
 
-def _host_attrs(function: Function, reason: str) -> Attrs:
-    return Attrs({"name": f"{function.name}_?", "host": reason})
-
-
 def _same_pixels(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
     """Whether two shapes are the same packed tensor: (N, C) and (N, C, 1, 1)."""
     ranks = {len(before), len(after)}
-    return ranks <= set(_PACKABLE_RANKS) and packed_layout.spatial(before) == packed_layout.spatial(after)
+    return ranks <= set(PACKABLE_RANKS) and packed_layout.spatial(before) == packed_layout.spatial(after)
 
 
 def pack_function(function: Function, blocks: Blocks) -> Function:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from .....hw.config import CoreConfig
 from ....passes.manager import Pass, PassManager
 from ....passes.pipeline import integer_passes
 from ..packed_layout import Blocks
+from .fit_scratchpads import fit_scratchpads
 from .fuse import fuse
 from .pack_layout import pack_layout
 from .unfold_input import unfold_input
 
 
-def accel_passes(blocks: Blocks, bus_bytes: int = 8) -> list[Pass]:
-    """From the integer contract to packed kernels, for an array of this shape and DRAM of so many bytes a cycle."""
-    return [unfold_input(blocks, bus_bytes), fuse, pack_layout(blocks)]
+def accel_passes(blocks: Blocks, bus_bytes: int = 8, core: CoreConfig | None = None) -> list[Pass]:
+    """From the integer contract to packed kernels, for an array of this shape and DRAM of so many bytes a cycle.
+
+    ``core``: what its scratchpads are too small for goes to the host; without, they are taken to be large enough.
+    """
+    fit = [fit_scratchpads(core)] if core is not None else []
+    return [unfold_input(blocks, bus_bytes), fuse, *fit, pack_layout(blocks)]
 
 
 def accel_pipeline(blocks: Blocks, *, bus_bytes: int = 8, check: bool = False) -> PassManager:

@@ -1,0 +1,79 @@
+"""Leave to the host what the core's scratchpads are too small for: a window that does not fit as one piece.
+
+A window is the least that a kernel reads at a time, such as all of the picture in a global pooling, and all taps of a
+convolution.
+"""
+
+from __future__ import annotations
+
+from .....hw.config import CoreConfig
+from ....graph import Call, Expr, Function, Module, call
+from ....graph.visit import Mutator
+from ....passes.host import host_function, renumber
+from ....passes.manager import Pass
+from ...errors import ScratchpadFullError
+from ..compile_kernel import generate
+from ..emit import DramBuffer, Emitter
+from ..lower import Kernel, lower_function
+from ..packed_layout import PACKABLE_RANKS, Blocks
+from ..tiling import Problem, entries_of, smallest_tiling
+from .pack_layout import pack_function
+
+SURE = 0.5
+"""A kernel whose smallest tile takes this share of a scratchpad finds its space in one piece."""
+
+
+def fit_scratchpads(core: CoreConfig) -> Pass:
+    """The pass for a core."""
+    return Pass("fit-scratchpads", lambda module: _run(module, core), needs=("fuse",))
+
+
+def _run(module: Module, core: CoreConfig) -> Module:
+    replaced: dict[Function, Function] = {}
+
+    class ToHost(Mutator):
+        def rewrite_call(self, node: Call) -> Expr:
+            op = node.op
+            ranks = {value.tensor_type.rank for value in (*node.args, node)}
+            if not isinstance(op, Function) or not op.is_primitive or not ranks <= set(PACKABLE_RANKS):
+                return node
+            if op not in replaced:
+                reason = why_not(op, core)
+                replaced[op] = host_function(op, reason) if reason else op
+            return call(replaced[op], *node.args, span=node.span, **node.attrs)
+
+    body = ToHost().run(module.main.body)
+    return module.with_main(renumber(body)) if any(op is not to for op, to in replaced.items()) else module
+
+
+def why_not(function: Function, core: CoreConfig) -> str:
+    """Why a primitive function does not fit the core's scratchpads, with the depth that it needs; empty if it does."""
+    kernel = lower_function(pack_function(function, Blocks.of(core)))
+    problem = Problem(core, kernel, 1)
+    needed = entries_of(problem, smallest_tiling(problem))
+    for memory, entries in needed.items():
+        if entries > problem.rooms[memory]:
+            return (
+                f"its smallest tile needs {entries} entries of scratchpad {memory!r}, which has "
+                f"{problem.rooms[memory]}: a core with {memory}_depth={_power_of_two(entries)} could run it"
+            )
+    fullest = max(needed, key=lambda memory: needed[memory] / problem.rooms[memory])
+    if needed[fullest] > SURE * problem.rooms[fullest] and not _finds_room(kernel, core):
+        return (
+            f"its smallest tile needs {needed[fullest]} of the {problem.rooms[fullest]} entries of scratchpad "
+            f"{fullest!r}, but not in one piece: a core with {fullest}_depth={2 * problem.rooms[fullest]} could run it"
+        )
+    return ""
+
+
+def _finds_room(kernel: Kernel, core: CoreConfig) -> bool:
+    buffers = {tensor.name: DramBuffer(0) for tensor in (*kernel.inputs, kernel.output)}
+    try:
+        generate(Emitter(core), kernel, buffers, threads=1)
+    except ScratchpadFullError:
+        return False
+    return True
+
+
+def _power_of_two(entries: int) -> int:
+    return 1 << (entries - 1).bit_length()

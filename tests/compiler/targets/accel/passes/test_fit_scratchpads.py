@@ -1,0 +1,75 @@
+"""What the scratchpads are too small for runs on the host, with the depth that it needs; with that, on the core."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import weft
+from weft.compiler.graph import Attrs, Constant, Function, Module, TensorType, Var, call, evaluate
+from weft.compiler.model import CompiledModel
+from weft.compiler.targets.errors import CompileError
+from weft.hw.config import PYNQ, TINY, CoreConfig
+
+
+def global_pool(size: int) -> Module:
+    x = Var("x", TensorType((1, 5, size, size), "float32"))
+    scales = Constant(np.float32(0.05)), Constant(np.int8(3))
+    pooled = call("nn.average_pool", call("dequantise", call("quantise", x, *scales), *scales), kernel=(size, size))
+    body = call("dequantise", call("quantise", pooled, *scales), *scales)
+    return Module(Function((x,), body, Attrs({"name": "pool"})))
+
+
+def convolution() -> Module:
+    x = Var("x", TensorType((1, 4, 6, 6), "float32"))
+    scales = Constant(np.float32(0.05)), Constant(np.int8(0))
+    weights = Constant(np.random.default_rng(0).integers(-9, 10, (4, 4, 3, 3)).astype(np.int8))
+    data = call("dequantise", call("quantise", x, *scales), *scales)
+    result = call("nn.conv2d", data, call("dequantise", weights, *scales), pads=(1, 1, 1, 1))
+    body = call("dequantise", call("quantise", result, *scales), *scales)
+    return Module(Function((x,), body, Attrs({"name": "conv"})))
+
+
+def devices(module: Module, core: CoreConfig) -> tuple[str, str]:
+    """Where the layer with the window ran and why, when its result is the reference's."""
+    compiled = weft.compile(module, core)
+    assert isinstance(compiled, CompiledModel)
+    x = np.random.default_rng(1).normal(0, 2, module.main.params[0].type.shape).astype(np.float32)
+    result = next(iter(weft.load(compiled).run(x).values()))
+    np.testing.assert_allclose(result, evaluate(module, {"x": x})["output0"], rtol=0, atol=0.0501)
+    windows = {"nn.average_pool", "sum_pool", "packed_sum_pool", "conv2d", "packed_conv2d", "nn.conv2d"}
+    (layer,) = [layer for layer in compiled.layers if windows & set(layer.operators)]
+    return layer.device, layer.reason
+
+
+@pytest.mark.parametrize(
+    ("size", "device", "reason"),
+    [
+        (16, "core", ""),
+        (40, "cpu", "needs 1604 of the 2048 entries of scratchpad 'acc', but not in one piece: a core with acc_depth="),
+        (44, "cpu", "a core with acc_depth=4096 could run it"),
+        (60, "cpu", "needs 3604 entries of scratchpad 'acc', which has 2048: a core with acc_depth=4096 could run it"),
+        (130, "cpu", "a core with acc_depth=32768 could run it"),
+    ],
+)
+def test_a_global_pool_of_any_size_compiles(size: int, device: str, reason: str) -> None:
+    got = devices(global_pool(size), PYNQ)
+    assert got[0] == device
+    assert reason in got[1]
+
+
+def test_the_depth_that_the_reason_names_is_enough() -> None:
+    assert devices(global_pool(40), replace(PYNQ, name="deeper", acc_depth=4096)) == ("core", "")
+
+
+@pytest.mark.parametrize("memory", ["inp", "wgt"])
+def test_a_window_larger_than_a_tiny_scratchpad_runs_on_the_host(memory: str) -> None:
+    shallow, deeper = (replace(TINY, name="small", **{f"{memory}_depth": depth}) for depth in (8, 16))
+    device, reason = devices(convolution(), shallow)
+    assert device == "cpu"
+    assert f"its smallest tile needs 9 entries of scratchpad '{memory}', which has 8" in reason
+    assert f"{memory}_depth=16 could run it" in reason
+    assert devices(convolution(), deeper) == ("core", "")
+    with pytest.raises(CompileError, match=rf"would run on the host: .*a core with {memory}_depth=16 could run it"):
+        weft.compile(convolution(), shallow, strict=True)
