@@ -66,9 +66,7 @@ def missing_links(text: str, folder: Path) -> list[str]:
             continue
         name, _, anchor = link.partition("#")
         target = folder / name
-        if name and not target.exists():
-            missing.append(link)
-        elif anchor and anchor not in heading_anchors(target.read_text() if name else text):
+        if (name and not target.exists()) or (anchor and anchor not in heading_anchors(target.read_text() if name else text)):
             missing.append(link)
     return missing
 

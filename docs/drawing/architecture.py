@@ -13,7 +13,7 @@ from .svg import COLOURS, SOFT, Point, Sheet
 
 ROOT = Path(weft.__file__).parent
 
-BASE = ("errors", "cache", "files", "shown", "progress")
+BASE = ("errors", "cache", "files", "shown")
 """Modules at the root that any part may import: no arrows are drawn to them."""
 
 PARTS = {
@@ -39,7 +39,7 @@ PARTS = {
         ("compiler", "compiler.compile", "compiler.targets.registry"), "a model for a target", 2, "engine",
     ),
     "weft": (("", "api", "build_schedule", "compare"), "the public functions", 2, "field"),
-    "cli": (("cli",), "the command", 2, "field"),
+    "cli": (("cli", "progress"), "the command", 2, "field"),
 }  # fmt: skip
 
 COLUMN, ROW, WIDTH, HEIGHT, LEFT, TOP = 216, 62, 176, 40, 114, 50
@@ -122,9 +122,12 @@ def draw() -> str:
             continue
         (x, y), (to_x, to_y) = centre(start), centre(end)
         edge = to_y - HEIGHT / 2
+        side = WIDTH / 2 if to_x > x else -WIDTH / 2
         if x != to_x and row(start) - row(end) > 2:
-            side = x + (WIDTH / 2 if to_x > x else -WIDTH / 2)
-            sheet.line([(side, y), (to_x, y), (to_x, edge)], arrow=True)
+            sheet.line([(x + side, y), (to_x, y), (to_x, edge)], arrow=True)
+        elif x != to_x and row(start) - row(end) == 2:
+            gap = (x + to_x) / 2 + (8 if row(end) % 2 == 0 else -8)  # lines to neighbours lie side by side
+            sheet.line([(x + side, y), (gap, y), (gap, to_y), (to_x - side, to_y)], arrow=True)
         else:
             sheet.line([(x, y + HEIGHT / 2), (to_x, edge)], arrow=True)
     for part, (_, what, _, colour) in PARTS.items():
