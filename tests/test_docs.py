@@ -66,7 +66,8 @@ def missing_links(text: str, folder: Path) -> list[str]:
             continue
         name, _, anchor = link.partition("#")
         target = folder / name
-        if (name and not target.exists()) or (anchor and anchor not in heading_anchors(target.read_text() if name else text)):
+        page = target.read_text() if anchor and name and target.exists() else text
+        if (name and not target.exists()) or (anchor and anchor not in heading_anchors(page)):
             missing.append(link)
     return missing
 
@@ -89,6 +90,13 @@ def missing_names(text: str) -> list[str]:
         if re.search(r"[a-z]_[a-z]|[a-z][A-Z]", name) and name not in words():
             missing.append(span)
     return missing
+
+
+def missing_imports(text: str) -> list[str]:
+    """Names that a line of an example imports from weft, and that are not there."""
+    lines = re.findall(r"^ *from (weft[\w.]*) import ([\w, ]+)", text, flags=re.M)
+    names = [f"{module}.{name.split()[0]}" for module, names in lines for name in names.split(", ")]
+    return [name for name in names if not can_be_imported(name)]
 
 
 def can_be_imported(name: str) -> bool:
@@ -147,9 +155,16 @@ def test_commands_and_their_options_exist(page: Path) -> None:
 
 
 @PAGE
-def test_scripts_of_printed_commands_exist(page: Path) -> None:
-    scripts = re.findall(r"python (\S+\.py)", page.read_text())
-    assert [script for script in scripts if script not in files()] == []
+def test_scripts_of_printed_commands_and_their_options_exist(page: Path) -> None:
+    for script, rest in re.findall(r"python ([\w/]+\.py)([^#`\n]*)", page.read_text()):
+        assert script in files()
+        text = (ROOT / script).read_text()
+        assert [option for option in re.findall(r"--[\w-]+", rest) if f'"{option}"' not in text] == []
+
+
+@PAGE
+def test_names_that_examples_import_exist(page: Path) -> None:
+    assert missing_imports(page.read_text()) == []
 
 
 @PAGE
@@ -170,6 +185,7 @@ def test_what_does_not_exist_is_reported(tmp_path: Path) -> None:
     assert missing_links(text, tmp_path) == ["page.md#there", "gone.md"]
     assert missing_files(text) == ["hw/gone.py"]
     assert missing_names(text) == ["weft.gone", "gone_name"]
+    assert missing_imports("from weft.compiler import tensor as t, gone\n") == ["weft.compiler.gone"]
     assert list(commands("    weft run m.onnx --gone  # so\n`weft gone`")) == ["weft run m.onnx --gone", "weft gone"]
     assert faults_of_command("weft run m.onnx --gone") == ["weft run m.onnx --gone: no option --gone"]
     assert faults_of_command("weft gone") == ["weft gone: no command gone"]
