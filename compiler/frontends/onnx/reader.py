@@ -40,7 +40,8 @@ from . import (
     window,
 )
 from .node import CONVERTERS, Nothing, SequenceValue, Value
-from .scope import Reading, Scope, as_value, has_body, operator_key
+from .reading import Reading
+from .scope import Scope, as_value, has_body, operator_key
 from .types import dtype_name
 
 CONVERTER_MODULES = (

@@ -7,43 +7,21 @@ model, defines by a function is read through the body of that function.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx.defs import SchemaError
 
-from ...graph import Array, Call, Constant, Expr, Function, GraphError, Span, Var, evaluate_function, topological_order
+from ...graph import Array, Call, Constant, Expr, Function, GraphError, Span, evaluate_function, topological_order
 from ...graph.registry import operator
 from ..errors import ModelError
 from .node import CONVERTERS, Converted, Node, SequenceValue, Value
+from .reading import Reading
 from .types import array_of, dense_array, type_proto
 
 _DEFAULT_DOMAINS = ("", "ai.onnx", "com.microsoft")
 _KEPT_AS_THEY_ARE = ("QuantizeLinear", "DequantizeLinear")
-
-
-@dataclass
-class Reading:
-    """What all scopes of one model share.
-
-    ``quantised``: only what the accelerator can use is accepted. ``whole``: casts to integers whose operand is whole
-    already, with that operand. ``static``: whether an expression depends on constants only, by digest.
-    """
-
-    quantised: bool
-    functions: dict[tuple[str, str], onnx.FunctionProto] = field(default_factory=dict)
-    whole: dict[Expr, Expr] = field(default_factory=dict)
-    static: dict[bytes, bool] = field(default_factory=dict)
-
-    def is_static(self, value: Expr) -> bool:
-        if value.digest not in self.static:
-            for node in topological_order(value):
-                if node.digest not in self.static:
-                    below = all(self.static[child.digest] for child in node.children)
-                    self.static[node.digest] = not isinstance(node, Var) and below
-        return self.static[value.digest]
 
 
 def operator_key(domain: str, op: str) -> str:
