@@ -10,12 +10,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from drawing import convolution, core, isa
+from drawing import architecture, convolution, core, isa
 from weft.hw.config import PYNQ, TINY
 
 FOLDER = Path(__file__).parent / "pictures"
 
 PICTURES: dict[str, Callable[[], str]] = {
+    "architecture": architecture.draw,
     "core": lambda: core.draw(PYNQ),
     "isa": lambda: isa.draw(PYNQ),
     "convolution": lambda: convolution.draw(TINY),

@@ -2,7 +2,7 @@
 
 The walk keeps three things for every node of the source: what its value is in integers (`real`), the int8 value that
 stands for it (uint8 tensors are represented by int8 ones, 128 lower), and the value as the host would compute it.
-Nothing that is not used in the end is in the result, so all three are made eagerly.
+Unused expressions are never part of the result, so all three are built eagerly.
 """
 
 from __future__ import annotations

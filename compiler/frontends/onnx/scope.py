@@ -1,6 +1,6 @@
 """Names and what they stand for while a model is read: the model itself, the body of a function, a subgraph.
 
-A node becomes graph values through its converter (`onnx_node.CONVERTERS`); one without a converter that ONNX, or the
+A node becomes graph values through its converter (`node.CONVERTERS`); one without a converter that ONNX, or the
 model, defines by a function is read through the body of that function.
 """
 

@@ -39,7 +39,7 @@ class Tiling:
     groups at a time (0 where there are none to choose from). ``channels_outer``: channel tiles outermost, so that
     weights stay while the tiles of the picture pass; otherwise the input stays. ``epilogue_groups``, ``epilogue_rows``:
     the part of a tile that goes through the vector stages at a time. ``threads``: virtual threads. ``portion``: input
-    channel groups whose loads and products are instructions of their own (see ``ramp.py``); 0: all those of a tile.
+    channel groups whose loads and products are instructions of their own (see ``first_layer.py``); 0: all of a tile's.
     """
 
     groups: int
