@@ -25,17 +25,17 @@ def load_pass(name: str) -> Pass:
     """The installed pass called ``name``. Raises `PassError` when there is none or it cannot be imported."""
     points = installed_passes()
     if name not in points:
-        known = ", ".join(sorted(points)) or "none is installed"
-        raise PassError(f"there is no pass {name!r}", hint=f"passes of the entry point group {GROUP!r}: {known}")
+        names = ", ".join(sorted(points)) or "none is installed"
+        raise PassError(f"there is no pass {name!r}", hint=f"passes of the entry point group {GROUP!r}: {names}")
     point = points[name]
     origin = f"pass {name!r} ({point.value})"
     try:
-        found = point.load()
+        plugin = point.load()
     except Exception as error:  # a plug-in may fail in any way; the user has to see which one it was
         raise PassError(f"{origin} cannot be imported: {type(error).__name__}: {error}") from error
-    if not isinstance(found, Pass):
-        raise PassError(f"{origin} is a {type(found).__name__}, not a Pass", hint="decorate it with @graph_pass(...)")
-    return found
+    if not isinstance(plugin, Pass):
+        raise PassError(f"{origin} is a {type(plugin).__name__}, not a Pass", hint="decorate it with @graph_pass(...)")
+    return plugin
 
 
 def insert_passes(passes: Sequence[Pass], added: Sequence[Pass]) -> list[Pass]:
