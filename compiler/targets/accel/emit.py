@@ -263,7 +263,7 @@ class _Walk:
         self, leaf: Leaf, context: Context, extents: list[int], operands: tuple[str, ...]
     ) -> tuple[list[int], tuple[NestLoop, ...], bool]:
         """First entries, loops around the micro-op (strides for dst, a, b), and whether it starts from the identity."""
-        found = [self._entries(leaf, name, context) for name in operands]
+        entries = [self._entries(leaf, name, context) for name in operands]
         starting = leaf.call.init
         starts = starting is not None and all(
             context.environment.get(var.name, 0) == 0 for var in starting if var.name not in dict(leaf.folded)
@@ -271,9 +271,9 @@ class _Walk:
         names = {var.name for var in starting or ()} if starts else set()
         loops = []
         for place, ((name, _), extent) in enumerate(zip(leaf.folded, extents, strict=True)):
-            strides = tuple(strides[place] for _, strides in found)
+            strides = tuple(strides[place] for _, strides in entries)
             loops.append(NestLoop(extent, (*strides, *(0,) * (3 - len(strides))), name in names))
-        return [first for first, _ in found], tuple(loops), starts
+        return [first for first, _ in entries], tuple(loops), starts
 
     def _set_levels(self, engine: Engine, levels: tuple[NestLoop, ...], context: Context) -> None:
         held = self.stream.levels[engine]
@@ -426,7 +426,7 @@ class _Walk:
 
 def _filled_by(function: PrimFunc) -> dict[str, str]:
     """For each buffer of the accumulator, the kind of instruction that fills it."""
-    found: dict[str, str] = {}
+    kinds: dict[str, str] = {}
     for stmt in statements(function.body):
         if isinstance(stmt, IntrinsicCall):
             for operand, declared in zip(stmt.operands, stmt.intrinsic.operands, strict=True):
@@ -440,8 +440,8 @@ def _filled_by(function: PrimFunc) -> dict[str, str]:
                             kind = "load"
                         case _:
                             kind = "vector"
-                    found.setdefault(operand.buffer.name, kind)
-    return found
+                    kinds.setdefault(operand.buffer.name, kind)
+    return kinds
 
 
 def _access(memory: Memory, first: int, levels: tuple[NestLoop, ...], operand: int, entries: int = 1) -> Access:

@@ -91,7 +91,7 @@ class _Linker:
     def _name_values(self, phases: Sequence[Phase]) -> None:
         """Each value gets the name of the user's tensor where that is free; outputs keep theirs."""
         main = self.module.main
-        taken = {param.name for param in main.params} | set(main.output_names)
+        used_names = {param.name for param in main.params} | set(main.output_names)
         for param in main.params:
             self.names[param] = param.name
         outputs = {id(result): name for name, result in zip(main.output_names, main.results, strict=True)}
@@ -102,10 +102,10 @@ class _Linker:
                     continue
                 wish = (node.span.tensor if phase.on_core else "") or function_of(node).name
                 name, number = wish, 0
-                while name in taken:
+                while name in used_names:
                     number += 1
                     name = f"{wish}.{number}"
-                taken.add(name)
+                used_names.add(name)
                 self.names[node] = name
 
     def _place_constants(self, slices: Mapping[Call, Sequence[KernelSlice]]) -> None:
