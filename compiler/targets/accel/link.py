@@ -21,7 +21,7 @@ from .host_part import copying_module, phase_module, with_reasons
 from .phases import Phase, check_strict, function_of, is_primitive, split_phases
 from .slices import KernelSlice, slices_of
 from .stream import Issue
-from .window import Window
+from .window import DmaWindow
 
 LinkHost = Callable[[Module], HostProgram]
 """Compiles a module whose functions run on the host, at stage "host"."""
@@ -49,7 +49,7 @@ class _Linker:
     link_host: LinkHost
     vthreads: int
     names: dict[Expr, str] = field(default_factory=dict)
-    window: Window = field(default_factory=Window)
+    window: DmaWindow = field(default_factory=DmaWindow)
     layers: list[Layer] = field(default_factory=list)
 
     def run(self) -> CompiledModel:
