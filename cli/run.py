@@ -12,18 +12,20 @@ import typer
 from ..api import load
 from ..compiler.compile import compile_model
 from ..compiler.model import CompiledModel, OpenModel, TensorSpec
+from ..compiler.passes import PassRecord
 from ..compiler.targets.errors import CompileError
 from ..compiler.targets.target import Job
 from ..progress import Updates, progress
 from ..runtime.artifact import load as load_artifact
 from ..runtime.device import device_names
+from ..runtime.errors import DeviceError
 from ..runtime.inputs import Array, read_inputs
 from ..runtime.module import LoadedModule
 from ..runtime.report import engine_records, engine_table, layer_records, layer_table, placement_table
 from ..runtime.report_host import fusion_table, host_table
 from ..runtime.trace import write_trace
 from .app import app
-from .compile import PassOption, pass_options
+from .compile import PassOption, pass_options, pass_records, print_passes
 from .output import InputOption, JsonOption, SeedOption, ShapeOption, err, out, parse_shapes, print_json
 from .target_options import Chosen, options_of, refuse_options, with_target_options
 
@@ -40,10 +42,10 @@ def is_artifact(path: Path) -> bool:
 
 
 def compiled_source(
-    source: Path, target: str | None, shape: list[str] | None, added: list[str] | None, chosen: Chosen,
-    status: Updates,
-) -> CompiledModel | OpenModel:
-    """The artifact in a file, or the model in it, compiled."""
+    source: Path, target: str | None, shape: list[str] | None, added: list[str] | None, own: list[PassRecord],
+    chosen: Chosen, status: Updates,
+) -> CompiledModel | OpenModel:  # fmt: skip
+    """The artifact in a file, or the model in it, compiled. ``own`` receives the records of the ``added`` passes."""
     if is_artifact(source):
         why = f"{source} is compiled already"
         refuse_options(chosen, why)
@@ -51,7 +53,7 @@ def compiled_source(
             raise CompileError(f"--target, --shape and --pass are for models: {why}")
         return load_artifact(source)
     name = target or DEFAULT_TARGET
-    passes = pass_options(added, False, None)
+    passes = pass_options(added, own)
     options = options_of(name, chosen)
     return compile_model(
         source, name, options, shapes=parse_shapes(shape), passes=passes, job=Job(progress=status.update)
@@ -88,15 +90,18 @@ def run(
 
     Sizes that a model leaves open are those of the inputs; of random inputs as --shape says, by default 1.
     """
+    own: list[PassRecord] = []
     with progress("reading", err) as status:
-        compiled = compiled_source(source, target, shape, added, chosen, status)
+        compiled = compiled_source(source, target, shape, added, own, chosen, status)
         specs = input_specs(compiled)
         values = read_inputs(specs, inputs, seed)
         status.update("loading")
         loaded = load(compiled, device, progress=status.update)
         module = loaded if isinstance(loaded, LoadedModule) else loaded.specialised(values)
-        status.update("running")
         timed = module.model.core is not None and module.device.has_time
+        if trace is not None and not timed:
+            raise _no_trace(module)
+        status.update("running")
         seconds = None if module.model.core is not None else best_seconds(module, values)
         results = module.run(values, trace=True)
     if trace is not None:
@@ -104,8 +109,9 @@ def run(
     if output is not None:
         np.savez(output, **results)  # type: ignore[arg-type]
     if as_json:
-        print_json(run_record(module, results, timed, seconds))
+        print_json({**run_record(module, results, timed, seconds), "passes": pass_records(own)})
         return
+    print_passes(own)
     if timed:
         out.print(layer_table(module))
         out.print(engine_table(module))
@@ -125,6 +131,14 @@ def run(
         out.print(f"wrote {output}", markup=False)
     if trace is not None:
         out.print(f"wrote {trace} ({slices:,} slices); open it at https://ui.perfetto.dev", markup=False)
+
+
+def _no_trace(module: LoadedModule) -> DeviceError:
+    if module.model.core is None:
+        why, hint = f"nothing of {module.model.name!r} runs on a core", "compile it with target 'accel'"
+    else:
+        why, hint = f"device {module.device.name!r} has none", "choose a device with time, such as 'fsim' or 'rtl'"
+    return DeviceError(f"--trace draws cycles of a core, but {why}", hint=hint)
 
 
 def input_specs(model: CompiledModel | OpenModel) -> tuple[TensorSpec, ...]:

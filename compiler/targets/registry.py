@@ -37,7 +37,8 @@ def find_target(name: str) -> Target:
     if name not in _targets:
         point = next((point for point in entry_points(group=GROUP) if point.name == name), None)
         if point is None:
-            raise CompileError(f"there is no target {name!r}", hint=f"choose {', '.join(target_names())}")
+            hint = f"known: {', '.join(target_names())}, or install the package that adds it"
+            raise CompileError(f"there is no target {name!r}", hint=hint)
         try:
             _targets[name] = point.load()()
         except Exception as error:  # a plug-in may fail in any way; the user has to see which one it was

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import groupby
 
 import llvmlite.ir as ll
@@ -22,13 +23,18 @@ from .llvm.threads import TEAM_BYTES, pool_text
 from .processor import CpuTarget, host_target
 
 
-def build_program(program: HostProgram, processor: CpuTarget | None = None) -> HostCode:
+def build_program(
+    program: HostProgram, processor: CpuTarget | None = None, *, kernels: Sequence[bytes] | None = None
+) -> HostCode:
     """Machine code for a processor, by default this machine's. A program from a file must have been checked before.
 
+    ``kernels``: object files with all kernels, where another compiler made them. Each is a function, called the
+    kernel's symbol, of a pointer to each parameter, the workspace, the thread's number (int64) and the counters.
     CompileError names the kernel that cannot be compiled.
     """
     target = processor or host_target()
-    kernels = [_kernel_object(code, target, program.threads) for code in program.kernels]
+    if kernels is None:
+        kernels = [_kernel_object(code, target, program.threads) for code in program.kernels]
     text, calls = _step_functions(program, single=False)
 
     def single_calls() -> tuple[bytes, tuple[LaunchCall, ...]]:

@@ -23,5 +23,6 @@ def loop_target(processor: CpuTarget) -> LoopTarget:
         BlockedKernels(schedule_blocked), PlainKernels(schedule_plain),
     )  # fmt: skip
     return LoopTarget(
-        processor.name, processor.fusion, kinds, schedule_plain, schedule_blocked, WORK_WORTH_THREADS
-    )
+        processor.name, kinds, fusion=processor.fusion, arrange_plain=schedule_plain, arrange_blocked=schedule_blocked,
+        shared_work=WORK_WORTH_THREADS,
+    )  # fmt: skip

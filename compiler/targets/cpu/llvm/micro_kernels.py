@@ -7,6 +7,7 @@ emitter's processor's.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import llvmlite.ir as ll
 
@@ -98,9 +99,11 @@ def _interleaved(emitter: LoopEmitter, call: IntrinsicCall, size: int, stride: i
     emitter.builder.store(value, _pointer(emitter, call, "out", 0, FLOAT), align=4)
 
 
-def _transposed_tile(emitter: LoopEmitter, call: IntrinsicCall, size: int, out_stride: int, stride: int) -> None:
+def _transposed(
+    kind: ll.Type, align: int, emitter: LoopEmitter, call: IntrinsicCall, size: int, out_stride: int, stride: int
+) -> None:
     builder = emitter.builder
-    rows = [_load(emitter, call, "a", row * stride, size, FLOAT) for row in range(size)]
+    rows = [_load(emitter, call, "a", row * stride, size, kind) for row in range(size)]
     step = size // 2
     while step:  # the upper right and the lower left quarter of each square of 2 * step change places
         for row in range(size):
@@ -111,7 +114,7 @@ def _transposed_tile(emitter: LoopEmitter, call: IntrinsicCall, size: int, out_s
                 rows[row], rows[row + step] = (_shuffled(builder, *pair, places) for places in (first, second))
         step //= 2
     for row, value in enumerate(rows):
-        builder.store(value, _pointer(emitter, call, "out", row * out_stride, FLOAT), align=4)
+        builder.store(value, _pointer(emitter, call, "out", row * out_stride, kind), align=align)
 
 
 _EMITTERS: dict[str, Callable[..., None]] = {
@@ -120,7 +123,8 @@ _EMITTERS: dict[str, Callable[..., None]] = {
     "grouped_product": _grouped_product,
     "grouped_dot": _grouped_dot,
     "interleaved": _interleaved,
-    "transposed_tile": _transposed_tile,
+    "transposed_tile": partial(_transposed, FLOAT, 4),
+    "transposed_bytes": partial(_transposed, I8, 1),
 }
 
 
