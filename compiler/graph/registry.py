@@ -221,8 +221,8 @@ def call(op: str | Function, *args: Expr, span: Span = UNKNOWN, **attrs: Any) ->
         raise GraphError(f"{op} takes {takes} operands ({', '.join(entry.arguments)}), not {len(args)}", at=span)
     unknown = [name for name in attrs if name not in entry.defaults]
     if unknown:
-        known = ", ".join(entry.defaults) or "none"
-        raise GraphError(f"{op} has no attribute {unknown[0]!r}; it has: {known}", at=span)
+        names = ", ".join(entry.defaults) or "none"
+        raise GraphError(f"{op} has no attribute {unknown[0]!r}; it has: {names}", at=span)
     merged = {**entry.defaults, **attrs}
     missing = [name for name, value in merged.items() if value is REQUIRED]
     if missing:
@@ -236,11 +236,11 @@ def call(op: str | Function, *args: Expr, span: Span = UNKNOWN, **attrs: Any) ->
 
 
 def _call_type(function: Function, args: tuple[Expr, ...], span: Span) -> Type:
-    given, wanted = [arg.type for arg in args], [param.type for param in function.params]
-    if given != wanted:
+    argument_types, parameter_types = [arg.type for arg in args], [param.type for param in function.params]
+    if argument_types != parameter_types:
         raise GraphError(
-            f"function {function.name!r} takes ({', '.join(map(str, wanted))}), "
-            f"but is called with ({', '.join(map(str, given))})",
+            f"function {function.name!r} takes ({', '.join(map(str, parameter_types))}), "
+            f"but is called with ({', '.join(map(str, argument_types))})",
             at=span,
         )
     return function.type

@@ -102,13 +102,13 @@ def rule_pass(name: str, rules: Sequence[Rule], *, needs: tuple[str, ...] = (), 
 
 def infer_types(module: Module) -> Module:
     """The module with every type worked out again. Raises `PassError` where a type is not what the node says."""
-    known: dict[Function, Function] = {}
+    typed_functions: dict[Function, Function] = {}
 
     class Inference(Mutator):
         def rewrite_call(self, node: Call) -> Expr:
             op = node.op
             if isinstance(op, Function):
-                op = known.setdefault(op, Inference().run_function(op))
+                op = typed_functions.setdefault(op, Inference().run_function(op))
             again = call(op, *node.args, span=node.span, **node.attrs)
             if again.type != node.type:
                 raise PassError(f"{node.op} is marked {node.type}, but is {again.type}", at=node.span)

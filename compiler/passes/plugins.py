@@ -26,8 +26,8 @@ def load_pass(name: str) -> Pass:
     """The installed pass called ``name``. Raises `PassError` when there is none or it cannot be imported."""
     points = installed_passes()
     if name not in points:
-        known = ", ".join(sorted(points)) or "none is installed"
-        raise PassError(f"there is no pass {name!r}", hint=f"passes of the entry point group {GROUP!r}: {known}")
+        names = ", ".join(sorted(points)) or "none is installed"
+        raise PassError(f"there is no pass {name!r}", hint=f"passes of the entry point group {GROUP!r}: {names}")
     point = points[name]
     loaded = load_plugin(point, "pass", PassError)
     if not isinstance(loaded, Pass):

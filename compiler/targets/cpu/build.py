@@ -20,11 +20,11 @@ from .llvm.emit import emit_kernel
 from .llvm.object_code import cached, cached_object, code_key, object_code, sources_digest
 from .llvm.step_function import emit_step
 from .llvm.threads import TEAM_BYTES, pool_text
-from .processor import CpuTarget, host_target
+from .processor import Processor, host_target
 
 
 def build_program(
-    program: HostProgram, processor: CpuTarget | None = None, *, kernels: Sequence[bytes] | None = None
+    program: HostProgram, processor: Processor | None = None, *, kernels: Sequence[bytes] | None = None
 ) -> HostCode:
     """Machine code for a processor, by default this machine's. A program from a file must have been checked before.
 
@@ -45,13 +45,13 @@ def build_program(
     return HostCode(target.name, objects, calls, single_calls, TEAM_BYTES)
 
 
-def _kernel_object(code: KernelCode, target: CpuTarget, threads: int) -> bytes:
+def _kernel_object(code: KernelCode, target: Processor, threads: int) -> bytes:
     windows = sorted((name, list(strides)) for name, strides in code.windows.items())
     key = f"{code_key(target)}\n{code.symbol}\n{threads}\n{windows}\n{code.text}"
     return cached(key, lambda: _compiled(code, target, threads))
 
 
-def _compiled(code: KernelCode, target: CpuTarget, threads: int) -> bytes:
+def _compiled(code: KernelCode, target: Processor, threads: int) -> bytes:
     module = ll.Module("kernel")
     workspace = emit_kernel(module, parse(code.text, intrinsic_named), target, threads, code.windows)
     if workspace.total(threads) != code.workspace_bytes:

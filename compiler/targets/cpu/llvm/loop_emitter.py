@@ -8,7 +8,7 @@ from typing import Protocol
 import llvmlite.ir as ll
 
 from ....tensor.ir import Var
-from ..processor import CpuTarget
+from ..processor import Processor
 from .expressions import Expressions
 from .llvm_types import Int, Value
 
@@ -16,7 +16,7 @@ from .llvm_types import Int, Value
 class LoopEmitter(Protocol):
     """The code of one kernel so far (`emit.Emitter`). ``builder`` stands where the next instruction goes."""
 
-    target: CpuTarget
+    target: Processor
     builder: ll.IRBuilder
     expressions: Expressions
 
