@@ -10,11 +10,11 @@ import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
-from importlib.metadata import entry_points
 from typing import Any
 
 import numpy as np
 
+from ...plugins import load_plugin, plugins
 from ..tensor.view import Builder, View
 from .chooser import Chooser
 from .ir import UNKNOWN, Array, Attrs, Expr, Function, GraphError, Span, TensorType, Type
@@ -198,15 +198,12 @@ def _load_plugins() -> None:
     if _plugins_are_loaded:
         return
     _plugins_are_loaded = True  # before the first is loaded: it may look for operators itself
-    for point in entry_points(group=PLUGINS):
-        try:
-            point.load()
-        except Exception as error:  # a plug-in may fail in any way; the user has to see which one it was
-            _plugins_are_loaded = False  # whoever asks next is told, too
-            raise GraphError(
-                f"operators of {point.name!r} ({point.value}) cannot be imported: {type(error).__name__}: {error}",
-                hint=f"repair or uninstall the package that has this entry point of the group {PLUGINS!r}",
-            ) from error
+    try:
+        for point in plugins(PLUGINS).values():
+            load_plugin(point, "operators of", GraphError)
+    except GraphError:
+        _plugins_are_loaded = False  # whoever asks next is told, too
+        raise
 
 
 def call(op: str | Function, *args: Expr, span: Span = UNKNOWN, **attrs: Any) -> _Call:

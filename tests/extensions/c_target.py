@@ -145,6 +145,9 @@ def statement(stmt: ir.Stmt, strides: Mapping[str, Sequence[int]]) -> Iterator[s
             yield f"for (int64_t {name} = 0; {name} < {value(extent)}; {name}++) {{"
             yield from statement(body, strides)
             yield "}"
+        case ir.Allocate(buffer, body=body):  # one thread runs a kernel, one kernel at a time
+            yield f"static {TYPES[buffer.dtype]} {named(buffer.name)}[{buffer.size}];"
+            yield from statement(body, {**strides, buffer.name: buffer.strides})
         case ir.Seq(items):
             for item in items:
                 yield from statement(item, strides)
