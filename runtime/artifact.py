@@ -240,6 +240,8 @@ def from_bytes(raw: bytes, config: CoreConfig | None = None) -> CompiledModel:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "json_invalid":
+            raise ArtifactError(f"manifest.json: {first['msg']}") from error
         if place == "format" or _format_of(text) != FORMAT:
             raise ArtifactError(
                 f"field 'format' is {_format_of(text)}, but this weft reads {FORMAT}", hint="compile again"

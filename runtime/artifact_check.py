@@ -5,16 +5,38 @@ What a host program's kernels touch is proved where machine code is made of them
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from math import prod
 
-from ..compiler.model import CompiledModel, CorePart, CoreStep, HostStep, TensorSlot, TensorSpec
+from ..compiler.graph.dtypes import numpy_dtype
+from ..compiler.graph.ir import Call, Function, TensorType, TupleType
+from ..compiler.graph.visit import topological_order
+from ..compiler.model import (
+    CompiledModel,
+    CorePart,
+    CoreStep,
+    HostProgram,
+    HostStep,
+    NumpyStep,
+    TensorSlot,
+    TensorSpec,
+)
 from ..hw.errors import InstructionError
 from ..hw.isa import disassemble
+from ..sim.errors import SimulationError
+from ..sim.work import check_work
 from .errors import ArtifactError
 
 WINDOW_SLACK = 4096
 """Bytes by which a window may be larger than what is in it."""
+
+LARGEST_TENSOR = 1 << 34
+"""Bytes of a tensor, and of an arena."""
+
+LARGEST_WINDOW = 1 << 32
+"""Bytes of a core's memory: simulators keep an account of each word of it."""
 
 Types = dict[str, tuple[tuple[int, ...], str]]
 """Shape and element type of the values that steps hand each other."""
@@ -24,6 +46,8 @@ def check_model(model: CompiledModel) -> None:
     """:class:`ArtifactError` for the first field that does not fit the others."""
     _check_names("inputs", [tensor.name for tensor in model.inputs])
     _check_names("outputs", [tensor.name for tensor in model.outputs])
+    for tensor in (*model.inputs, *model.outputs):
+        _check_size(f"tensor {tensor.name!r}", tensor.shape, tensor.dtype)
     if model.core is not None:
         _check_window(model.core, model.programs)
     values: Types = {tensor.name: (tensor.shape, tensor.dtype) for tensor in model.inputs}
@@ -41,9 +65,25 @@ def check_model(model: CompiledModel) -> None:
 
 
 def _check_names(field: str, names: list[str]) -> None:
+    seen: set[str] = set()
     for name in names:
-        if names.count(name) > 1:
+        if name in seen:
             raise ArtifactError(f"field {field!r} has {name!r} twice")
+        seen.add(name)
+
+
+def _check_new(what: str, names: Sequence[str], values: Types) -> None:
+    """A value has one place for good: its memory may be an input of what reads it and an output of what makes it."""
+    _check_names(f"{what}, outputs", list(names))
+    for name in names:
+        if name in values:
+            raise ArtifactError(f"{what} makes {name!r}, which is there already")
+
+
+def _check_size(what: str, shape: tuple[int, ...], dtype: str) -> None:
+    nbytes = prod(shape) * numpy_dtype(dtype).itemsize
+    if prod(filter(None, shape)) > LARGEST_TENSOR or nbytes > LARGEST_TENSOR:
+        raise ArtifactError(f"{what} has {nbytes:,} bytes, more than the {LARGEST_TENSOR:,} that are allowed")
 
 
 def _check_value(values: Types, tensor: TensorSpec | TensorSlot, what: str) -> None:
@@ -56,6 +96,8 @@ def _check_value(values: Types, tensor: TensorSpec | TensorSlot, what: str) -> N
 
 def _check_window(core: CorePart, programs: tuple[CoreStep, ...]) -> None:
     """Everything is inside the window, nothing lies on a program or constant, and the window is not far too large."""
+    if core.window_bytes > LARGEST_WINDOW:
+        raise ArtifactError(f"field 'window_bytes' is {core.window_bytes:,}, more than the {LARGEST_WINDOW:,} allowed")
     ranges = [(f"slot {slot.name!r}", slot.offset, slot.nbytes) for slot in core.slots.values()]
     fixed = [(f"constant {each.name!r}", each.offset, each.data.size) for each in core.constants]
     fixed += [(f"program {number}", each.program_offset, each.program.size) for number, each in enumerate(programs)]
@@ -72,6 +114,17 @@ def _check_window(core: CorePart, programs: tuple[CoreStep, ...]) -> None:
     ):
         if start < stop:
             raise ArtifactError(f"{what} and {other} lie on each other")
+    _check_slots(ranges, [each for each in fixed if each[2]])
+
+
+def _check_slots(slots: Sequence[tuple[str, int, int]], fixed: Sequence[tuple[str, int, int]]) -> None:
+    """Tensors may share bytes over time, but with nothing that stays."""
+    ordered = sorted((offset, offset + size, what) for what, offset, size in fixed)
+    starts = [start for start, _, _ in ordered]
+    for what, offset, size in slots:
+        place = bisect_left(starts, offset + size) - 1
+        if size and place >= 0 and ordered[place][1] > offset:
+            raise ArtifactError(f"{what} and {ordered[place][2]} lie on each other")
 
 
 def _check_host_step(model: CompiledModel, step: HostStep, values: Types, what: str) -> None:
@@ -83,11 +136,41 @@ def _check_host_step(model: CompiledModel, step: HostStep, values: Types, what: 
             raise ArtifactError(f"{what} has {len(names)} {field}, but its program {len(tensors)}")
     for name, tensor in zip(step.inputs, program.inputs, strict=True):
         _check_value(values, TensorSpec(name, tensor.shape, tensor.dtype), f"{what}, input {name!r}")
+    _check_new(what, step.outputs, values)
     for name, tensor in zip(step.outputs, program.outputs, strict=True):
         values[name] = (tensor.shape, tensor.dtype)
     own = model.layers[step.first_layer : step.first_layer + len(program.layers)]
     if own != program.layers:
         raise ArtifactError(f"{what}: its layers are not those of the model from {step.first_layer} on")
+    _check_host_program(program, what)
+
+
+def _check_host_program(program: HostProgram, what: str) -> None:
+    """What its proof (`check_program`, where machine code is made of it) does not look at: sizes, and the account of
+    its memory."""
+    if program.arena_bytes > LARGEST_TENSOR:
+        raise ArtifactError(f"{what} has an arena of {program.arena_bytes:,} bytes, more than {LARGEST_TENSOR:,}")
+    for tensor in (*program.inputs, *program.outputs):
+        _check_size(f"{what}, tensor {tensor.name!r}", tensor.shape, tensor.dtype)
+    for number, each in enumerate(program.memory):
+        at = f"{what}, memory {number}"
+        if each.offset + each.nbytes > program.arena_bytes:
+            raise ArtifactError(f"{at} ends at byte {each.offset + each.nbytes}, outside the arena")
+        in_order = each.first <= each.last < max(1, len(program.steps))
+        if not in_order or (each.reuses is not None and each.reuses >= number):
+            raise ArtifactError(f"{at}: steps {each.first}..{each.last}, or the memory that it reuses, are not there")
+    for number, step in enumerate(program.steps):
+        if isinstance(step, NumpyStep):
+            _check_function(step.function, f"{what}.{number}")
+
+
+def _check_function(function: Function, what: str) -> None:
+    """Every value on the way to its results is of a size that can be computed."""
+    for node in topological_order(function.body):
+        for kind in node.type.fields if isinstance(node.type, TupleType) else (node.type,):
+            if isinstance(kind, TensorType):
+                op = str(node.op) if isinstance(node, Call) and isinstance(node.op, str) else "value"
+                _check_size(f"host function {what}, {op}", kind.shape, kind.dtype)
 
 
 def _check_core_step(
@@ -98,6 +181,10 @@ def _check_core_step(
         count = len(disassemble(model.config, step.program))
     except InstructionError as error:
         raise ArtifactError(f"{what}, program: {error}") from error
+    try:
+        check_work(model.config, step.program)
+    except SimulationError as error:
+        raise ArtifactError(f"{what}, program: {error}") from error
     for name in (*step.inputs, *step.outputs):
         if name not in slots:
             raise ArtifactError(f"{what} uses slot {name!r}, which the manifest does not have")
@@ -105,9 +192,12 @@ def _check_core_step(
         if name not in in_window:
             _check_value(values, slots[name], f"{what}, input {name!r}")
     in_window.update((*step.inputs, *step.outputs))
+    _check_new(what, step.outputs, values)
     values.update({name: (slots[name].shape, slots[name].dtype) for name in step.outputs})
     for field, indices in (("layer_of", step.layer_of), ("tile_of", step.tile_of)):
         if indices.shape != (count,):
             raise ArtifactError(f"{what}: {field} has {indices.size} elements for {count} instructions")
     if count and not -1 <= int(step.layer_of.min()) <= int(step.layer_of.max()) < len(model.layers):
         raise ArtifactError(f"{what}: layer_of names a layer that the manifest does not have")
+    if count and int(step.tile_of.min()) < 0:
+        raise ArtifactError(f"{what}: tile_of has a negative number")

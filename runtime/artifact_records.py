@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -10,6 +10,10 @@ Offset = Annotated[int, Field(ge=0, lt=1 << 40)]
 Size = Annotated[int, Field(ge=0, lt=1 << 31)]
 Index = Annotated[int, Field(ge=0, lt=1 << 24)]
 Count = Annotated[int, Field(ge=0, lt=1 << 62)]
+Name = Annotated[str, Field(max_length=1 << 10)]
+Figure = Annotated[int, Field(ge=0, lt=1 << 62)] | Annotated[float, Field(allow_inf_nan=False)]
+"""What a statistic is."""
+
 DType = Annotated[str, Field(max_length=32)]
 Shape = Annotated[tuple[Size, ...], Field(max_length=64)]
 
@@ -169,4 +173,4 @@ class Manifest(Record):
     core: CoreRecord | None
     steps: tuple[Annotated[CoreStepRecord | HostRecord, Field(discriminator="kind")], ...]
     layers: tuple[LayerRecord, ...]
-    statistics: dict[str, Any]
+    statistics: Annotated[dict[Name, Figure], Field(max_length=256)]

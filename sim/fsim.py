@@ -46,15 +46,13 @@ from .races import Clock, RaceDetector
 from .result import FaultRecord, RunResult
 from .state import Bytes, Int8, Int32, Memories
 from .vector import run_vector
+from .work import check_micro_ops
 
 PROGRAM_ALIGNMENT = 64
 """Bytes to which a program's offset in the window must be aligned."""
 
 MOST_SENDING = IN_FLIGHT - 1
 """Instructions that an engine executes while the tokens of the first of them have no room."""
-
-MICRO_OPS_LIMIT = 1 << 26
-"""Most micro-ops of one instruction; the core would be busy for a second with it."""
 
 
 @dataclass(frozen=True)
@@ -337,11 +335,7 @@ class _Execution:
 
     def _nest(self, number: int, instruction: Gemm | Vector) -> LoopNest:
         nest = LoopNest(tuple(reversed(self.loops[instruction.engine][: instruction.levels])))
-        if nest.count > MICRO_OPS_LIMIT:
-            raise SimulationError(
-                f"instruction {number} has {nest.count} micro-ops, but at most {MICRO_OPS_LIMIT} are simulated",
-                hint="check the extents of its LOOP instructions",
-            )
+        check_micro_ops(number, nest.count)
         return nest
 
     def _check_index(self, engine: Engine, number: int, bad: int | None) -> None:

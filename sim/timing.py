@@ -23,6 +23,7 @@ from .errors import SimulationError
 from .result import ACTIVITY, EVENT, RunResult, Trace
 from .timing_interface import Result, describe_core
 from .timing_library import timing_library
+from .work import check_work
 
 CYCLE_LIMIT = 10_000_000_000
 
@@ -50,8 +51,8 @@ def predict(
 
     The program must be legal: run it on the functional simulator first if that is not known. Indices and addresses are
     not checked; errors of the bus (``dram.errors``) are left out. ``offset`` is the program's place in the window.
-    :class:`SimulationError` says that the program does not end; :class:`InstructionError` names an instruction that
-    exists in no form.
+    :class:`SimulationError` says that the program does not end, or asks for too much work; :class:`InstructionError`
+    names an instruction that exists in no form.
     """
     return predict_details(config, program, dram, offset=offset, trace=trace).result
 
@@ -134,6 +135,7 @@ def _check_program(config: CoreConfig, code: npt.NDArray[np.uint8], offset: int)
         disassemble(config, code)
     if not np.any(opcodes == Opcode.FINISH):
         raise SimulationError("the program has no FINISH")
+    check_work(config, code)
 
 
 def _trace(library: ctypes.CDLL, machine: int) -> Trace:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from ..graph import Attrs, Call, Constant, Expr, Function, Module, Tuple, TupleGet, call
+from ..graph import Attrs, Call, Constant, Expr, Function, Module, TensorType, Tuple, TupleGet, call
+from ..graph.dtypes import numpy_dtype
 from ..graph.registry import apply, operator
 from ..graph.visit import Mutator, rewrite, topological_order
 from .manager import graph_pass
+
+LARGEST_FOLDED = 1 << 30
+"""Bytes: a constant that would be larger is computed when the model runs."""
 
 
 def is_static(node: Expr) -> bool:
@@ -19,6 +23,9 @@ def fold_call(node: Call) -> Expr | None:
         return None
     values = [arg.value for arg in node.args if isinstance(arg, Constant)]
     if len(values) != len(node.args):
+        return None
+    kind = node.type
+    if not isinstance(kind, TensorType) or kind.size * numpy_dtype(kind.dtype).itemsize > LARGEST_FOLDED:
         return None
     names = [arg.name for arg in node.args if isinstance(arg, Constant) and arg.name]
     return Constant(apply(node, values), names[0] if names else "", node.span)

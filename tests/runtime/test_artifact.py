@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
+import subprocess
+import sys
 import zipfile
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +17,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from weft.compiler.graph import Function, Module, to_text
-from weft.compiler.model import CompiledModel
+from weft.compiler.graph import Function, Module, call, to_text
+from weft.compiler.model import CompiledModel, CoreStep, HostStep, NumpyStep
+from weft.hw import isa
 from weft.hw.config import PYNQ
-from weft.runtime.artifact import load, save
+from weft.runtime.artifact import from_bytes, load, save, to_bytes
 from weft.runtime.errors import ArtifactError
 
 
@@ -62,6 +66,22 @@ def test_the_same_model_gives_the_same_bytes(model: CompiledModel, tmp_path: Pat
     save(model, tmp_path / "a.weft")
     save(load(tmp_path / "a.weft"), tmp_path / "b.weft")
     assert (tmp_path / "a.weft").read_bytes() == (tmp_path / "b.weft").read_bytes()
+
+
+@pytest.mark.parametrize("target", ["accel", "cpu"])
+def test_two_processes_give_the_same_bytes(target: str) -> None:
+    model = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
+    code = (
+        "import hashlib, weft; from weft.runtime.artifact import to_bytes; "
+        f"print(hashlib.sha256(to_bytes(weft.compile({str(model)!r}, target={target!r}))).hexdigest())"
+    )
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(digests) == 1
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
@@ -117,6 +137,10 @@ def test_a_missing_file_is_an_artifact_error(tmp_path: Path) -> None:
         (('"name": "y"', '"name": "z"'), "output 'z': no step before it makes 'z'"),
         (('"name": "q"', '"name": "r"'), "two slots have the same name"),
         (('"member": "programs/1.bin"', '"member": "../secret"'), r"member '\.\./secret' is missing"),
+        (('"window_bytes": 1024', '"window_bytes": 9000000000'), "field 'window_bytes' is 9,000,000,000, more than"),
+        (('"offset": 64', '"offset": 300'), "slot 'r' and program 0 lie on each other"),
+        (('"statistics": {', '"statistics": {"a": "x",'), r"manifest\.json, field 'statistics\.a"),
+        (('"statistics": {', '"statistics": {"a": ' + "[" * 5000 + "]" * 5000 + ","), r"manifest\.json: Invalid JSON"),
         (('"kind": "core"', '"kind": "shell"'), r"manifest\.json, field 'steps\.1'"),
     ],
 )
@@ -128,6 +152,43 @@ def test_a_manifest_that_lies_is_refused(
     rewrite(path, {}, text)
     with pytest.raises(ArtifactError, match=message):
         load(path)
+
+
+def test_a_value_that_two_steps_make_is_refused(model: CompiledModel) -> None:
+    first, core, last = model.steps
+    assert isinstance(last, HostStep)
+    again = replace(model, steps=(first, core, last, replace(last, first_layer=2)))
+    with pytest.raises(ArtifactError, match="step 3 makes 'y', which is there already"):
+        from_bytes(to_bytes(again))
+    over_input = replace(model, steps=(first, core, replace(last, outputs=("x",))))
+    with pytest.raises(ArtifactError, match="step 2 makes 'x', which is there already"):
+        from_bytes(to_bytes(over_input))
+
+
+def test_a_function_that_would_take_terabytes_is_refused(model: CompiledModel) -> None:
+    first = model.steps[0]
+    assert isinstance(first, HostStep)
+    (step,) = first.program.steps
+    assert isinstance(step, NumpyStep)
+    x = step.function.params[0]
+    wide = call("expand", call("reshape", x, shape=(1, *x.type.shape)), shape=(1 << 36, *x.type.shape))
+    body = call("slice", wide, starts=(0, 0, 0), sizes=(1, *x.type.shape), steps=(1, 1, 1))
+    function = Function((x,), call("reshape", body, shape=x.type.shape), step.function.attrs)
+    program = replace(first.program, steps=(replace(step, function=function),))
+    hostile = replace(model, steps=(replace(first, program=program), *model.steps[1:]))
+    with pytest.raises(ArtifactError, match=r"host function step 0\.0, expand has 6,597,069,766,656 bytes, more than"):
+        from_bytes(to_bytes(hostile))
+
+
+def test_a_program_that_would_take_years_is_refused(model: CompiledModel) -> None:
+    core = model.steps[1]
+    assert isinstance(core, CoreStep)
+    loops = [isa.Loop(engine=isa.Engine.GEMM, level=level, extent=1023) for level in range(6)]
+    program = isa.assemble(model.config, [*loops, isa.Gemm(levels=6, dst=0, src=0, wgt=0), isa.Finish()])
+    labels = np.zeros(8, np.int32)
+    step = replace(core, program=program, layer_of=labels, tile_of=labels)
+    with pytest.raises(ArtifactError, match=f"step 1, program: instruction 6 has {1023**6} micro-ops"):
+        from_bytes(to_bytes(replace(model, steps=(model.steps[0], step, model.steps[2]))))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 from ...graph import Array, Constant
 from ...graph.dtypes import numpy_dtype
 from .node import Converted, Node, converter
-from .types import dtype_name
+from .types import check_constant_size, dtype_name
 
 
 @converter("Constant")
@@ -28,6 +28,7 @@ def _constant(node: Node) -> Converted:
 def _constant_of_shape(node: Node) -> Converted:
     shape = node.known_integers(0, "the shape")
     value = node.attrs.get("value", np.zeros(1, np.float32))
+    check_constant_size(shape, value.dtype.itemsize, "its result")
     return Constant(np.full(shape, value.reshape(-1)[0], value.dtype), node.span.tensor, node.span)
 
 
@@ -38,6 +39,7 @@ def _range(node: Node) -> Converted:
     start, limit, delta = (node.constant(i, what).astype(wide).reshape(()).item()
                            for i, what in enumerate(("the start", "the limit", "the step")))  # fmt: skip
     count = max(int(np.ceil((limit - start) / delta)), 0)
+    check_constant_size([count], 8, "its result")
     values = start + np.arange(count).astype(wide) * delta
     return Constant(values.astype(numpy_dtype(dtype)), node.span.tensor, node.span)
 
@@ -47,6 +49,7 @@ def _eye_like(node: Node) -> Converted:
     x = node.input(0)
     dtype = dtype_name(node.integer("dtype", 0)) if "dtype" in node.attrs else x.dtype
     rows, columns = x.shape
+    check_constant_size(x.shape, 8, "its result")
     return node.like(np.eye(rows, columns, node.integer("k", 0)), dtype)
 
 

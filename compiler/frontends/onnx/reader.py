@@ -12,6 +12,7 @@ whose value decides on a shape by ``values``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,8 @@ class _Reader(Scope):
         opsets = {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in model.opset_import}
         super().__init__(Reading(quantised, functions), opsets)
         self.graph, self.shapes, self.given = model.graph, shapes, given
+        self.used = {tensor for node in self.graph.node for tensor in node.input}
+        self.used |= {output.name for output in self.graph.output}
         self.params: list[Var] = []
         self.sizes: dict[str, int] = {}  # of symbols, by name
 
@@ -134,9 +137,7 @@ class _Reader(Scope):
         return Module(Function(tuple(self.params), body, Attrs({"name": "main", "outputs": tuple(results)})))
 
     def is_used(self, tensor: str) -> bool:
-        return any(tensor in node.input for node in self.graph.node) or any(
-            tensor == output.name for output in self.graph.output
-        )
+        return tensor in self.used
 
     def _given_values(self) -> None:
         inputs = {value.name for value in self.graph.input}
@@ -209,27 +210,31 @@ class _Reader(Scope):
         return tuple(declared)
 
     def _ordered_nodes(self) -> list[tuple[str, onnx.NodeProto]]:
-        """The nodes with their names, producers first. Refuses missing tensors and cycles."""
-        waiting = [(node.name or f"{node.op_type}_{i}", node) for i, node in enumerate(self.graph.node)]
-        produced = {output for _, node in waiting for output in node.output if output}
-        ready = set(self.values)
+        """The nodes with their names, producers first, else as they stand. Refuses missing tensors and cycles."""
+        nodes = [(node.name or f"{node.op_type}_{i}", node) for i, node in enumerate(self.graph.node)]
+        produced = {output for _, node in nodes for output in node.output if output}
+        readers: dict[str, list[int]] = {}
+        missing: list[int] = []  # of each node: tensors that are not there yet
+        for number, (name, node) in enumerate(nodes):
+            needed = {tensor for tensor in (*node.input, *_captured(node)) if tensor and tensor not in self.values}
+            for tensor in needed:
+                if tensor not in produced:
+                    raise ModelError(f"needs the tensor {tensor!r}, which nothing produces", at=Span((name,)))
+                readers.setdefault(tensor, []).append(number)
+            missing.append(len(needed))
+        ready = [number for number, count in enumerate(missing) if not count]
         ordered: list[tuple[str, onnx.NodeProto]] = []
-        while waiting:
-            blocked: list[tuple[str, onnx.NodeProto]] = []
-            for name, node in waiting:
-                needed = [tensor for tensor in (*node.input, *_captured(node)) if tensor]
-                for tensor in needed:
-                    if tensor not in ready and tensor not in produced:
-                        raise ModelError(f"needs the tensor {tensor!r}, which nothing produces", at=Span((name,)))
-                if all(tensor in ready for tensor in needed):
-                    ordered.append((name, node))
-                    ready.update(node.output)
-                else:
-                    blocked.append((name, node))
-            if len(blocked) == len(waiting):
-                names = ", ".join(repr(name) for name, _ in blocked[:4])
-                raise ModelError(f"the graph has a cycle through or before the nodes {names}")
-            waiting = blocked
+        while ready:
+            name, node = nodes[heappop(ready)]
+            ordered.append((name, node))
+            for reader in [each for output in node.output for each in readers.pop(output, ())]:
+                missing[reader] -= 1
+                if not missing[reader]:
+                    heappush(ready, reader)
+        if len(ordered) < len(nodes):
+            blocked = [repr(nodes[number][0]) for number, count in enumerate(missing) if count]
+            names = ", ".join(blocked[:4])
+            raise ModelError(f"the graph has a cycle through or before the nodes {names}")
         return ordered
 
     def _refuse_unknown_operators(self, nodes: list[tuple[str, onnx.NodeProto]]) -> None:

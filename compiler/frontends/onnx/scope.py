@@ -13,14 +13,29 @@ import numpy as np
 import onnx
 from onnx.defs import SchemaError
 
-from ...graph import Array, Call, Constant, Expr, Function, GraphError, Span, evaluate_function, topological_order
+from ...graph import (
+    Array,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GraphError,
+    Span,
+    TensorType,
+    evaluate_function,
+    topological_order,
+)
+from ...graph.dtypes import numpy_dtype
 from ...graph.registry import operator
 from ..errors import ModelError
 from .node import CONVERTERS, Converted, Node, SequenceValue, Value
 from .reading import Reading
-from .types import array_of, dense_array, type_proto
+from .types import array_of, check_constant_size, dense_array, type_proto
 
 _DEFAULT_DOMAINS = ("", "ai.onnx", "com.microsoft")
+NODES_AT_MOST = 1 << 20
+"""Nodes that are read: a few functions that call each other can stand for any number."""
+
 _KEPT_AS_THEY_ARE = ("QuantizeLinear", "DequantizeLinear")
 
 
@@ -60,6 +75,9 @@ class Scope:
             return value.value
         if not self.reading.is_static(value):
             return None
+        kinds = (node.type for node in topological_order(value) if not isinstance(node, Constant))
+        nbytes = sum(kind.size * numpy_dtype(kind.dtype).itemsize for kind in kinds if isinstance(kind, TensorType))
+        check_constant_size([nbytes], 1, "a constant")
         result = evaluate_function(Function((), value), ())
         return None if isinstance(result, tuple) else result
 
@@ -68,6 +86,10 @@ class Scope:
     def convert(self, name: str, proto: onnx.NodeProto) -> None:
         """Add what a node produces. Raises `ModelError` that names the node."""
         span = self.span or Span((name,), proto.output[0] if proto.output else "")
+        self.reading.nodes += 1
+        if self.reading.nodes > NODES_AT_MOST:
+            raise ModelError(f"the model has more than {NODES_AT_MOST:,} nodes, with those of functions and loops "
+                             "counted each time that they run", at=span)  # fmt: skip
         try:
             inputs = tuple(self.lookup(tensor, span) if tensor else None for tensor in proto.input)
             attrs = {attr.name: attribute_value(attr) for attr in self._resolved(proto.attribute)}
@@ -137,11 +159,18 @@ class Scope:
                 name = operator_key(proto.domain, proto.op_type)
                 raise ModelError(f"operator {name!r} is not supported", at=node.span)
             defaults = {name: item.default_value for name, item in schema.attributes.items() if item.default_value.name}
+        key, called = operator_key(proto.domain, proto.op_type), self.reading.open_functions
+        if key in called:
+            raise ModelError(f"function {key!r} calls itself: {' -> '.join([*called, key])}", at=node.span)
         opsets = {**self.opsets, **{_domain(entry.domain): entry.version for entry in body.opset_import}}
         inner = Scope(self.reading, opsets, attributes={**defaults, **given}, span=node.span)
         for i, name in enumerate(body.input):
             inner.values[name] = node.inputs[i] if i < len(node.inputs) else None
-        inner.convert_all(body.node, node.name)
+        called.append(key)
+        try:
+            inner.convert_all(body.node, node.name)
+        finally:
+            called.pop()
         return tuple(inner.values.get(name) for name in body.output)
 
     def subgraph(self, graph: onnx.GraphProto, values: Mapping[str, Value], prefix: str) -> list[Value]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from math import prod
+
 import numpy as np
 import onnx
 from onnx import numpy_helper
@@ -26,7 +29,11 @@ def element_type(dtype: str) -> int:
 
 
 def array_of(tensor: onnx.TensorProto, what: str) -> Array:
-    """The values of a tensor of the model."""
+    """The values of a tensor of the model. No file is read for it: those that a model in a file refers to were read
+    with it."""
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        raise ModelError(f"{what} is in another file, which is not known where the model is given as bytes",
+                         hint="give the path of the model, with its data beside it")  # fmt: skip
     try:
         array: Array = numpy_helper.to_array(tensor)
     except (ValueError, TypeError, OSError, onnx.checker.ValidationError) as error:
@@ -39,12 +46,28 @@ def array_of(tensor: onnx.TensorProto, what: str) -> Array:
 def dense_array(sparse: onnx.SparseTensorProto, what: str) -> Array:
     """The values of a sparse tensor of the model, with its zeros."""
     values, indices = array_of(sparse.values, what), array_of(sparse.indices, what)
-    result = np.zeros(tuple(sparse.dims), values.dtype)
-    if indices.ndim == 1:
-        result.reshape(-1)[indices] = values
-    else:
-        result[tuple(indices.T)] = values
+    check_constant_size(sparse.dims, values.dtype.itemsize, what)
+    try:
+        result = np.zeros(tuple(sparse.dims), values.dtype)
+        if indices.ndim == 1:
+            result.reshape(-1)[indices] = values
+        else:
+            result[tuple(indices.T)] = values
+    except (IndexError, ValueError) as error:
+        raise ModelError(f"{what} cannot be read: {error}") from None
     return result
+
+
+LARGEST_CONSTANT = 1 << 30
+"""Bytes of a constant that is computed while a model is read, with all that is computed on the way to it."""
+
+
+def check_constant_size(shape: Iterable[int], itemsize: int, what: str) -> None:
+    """ModelError for a constant that is too large to be computed while the model is read."""
+    nbytes = prod(shape) * itemsize
+    if nbytes > LARGEST_CONSTANT:
+        raise ModelError(f"{what} would take {nbytes:,} bytes, but what is computed while a model is read may take "
+                         f"{LARGEST_CONSTANT:,}", hint="use smaller sizes")  # fmt: skip
 
 
 def type_proto(kind: TensorType) -> onnx.TypeProto:

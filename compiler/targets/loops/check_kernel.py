@@ -98,6 +98,8 @@ def check_kernel(
                                        at="loops")  # fmt: skip
     except TensorError as error:
         raise UncheckedKernelError(str(error), at=f"kernel {code.symbol!r}") from error
+    except RecursionError as error:
+        raise UncheckedKernelError("it is nested too deeply", at=f"kernel {code.symbol!r}") from error
     except UncheckedKernelError as error:
         raise UncheckedKernelError(error.message, at=f"kernel {code.symbol!r}, {error.at}", hint=error.hint) from None
     return CheckedKernel(func.params, tuple(buffer.name in written for buffer in func.params))

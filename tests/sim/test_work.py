@@ -1,0 +1,38 @@
+"""A program that asks for years of work is refused before it runs, by name."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from weft.hw import isa
+from weft.hw.config import LOOP_LEVELS, TINY
+from weft.hw.isa import Engine
+from weft.sim.errors import SimulationError
+from weft.sim.timing import predict
+from weft.sim.work import WORK_LIMIT, check_work
+
+
+def nest(extent: int, repeats: int = 1, levels: int = LOOP_LEVELS) -> np.ndarray:
+    loops = [isa.Loop(engine=Engine.GEMM, level=level, extent=extent) for level in range(levels)]
+    gemm = isa.Gemm(levels=levels, dst=0, src=0, wgt=0)
+    return isa.assemble(TINY, [*loops, *[gemm] * repeats, isa.Finish()])
+
+
+def test_a_loop_nest_of_years_is_refused_at_once() -> None:
+    started = time.perf_counter()
+    with pytest.raises(SimulationError, match=rf"instruction {LOOP_LEVELS} has {1023**LOOP_LEVELS} micro-ops"):
+        predict(TINY, nest(1023))
+    assert time.perf_counter() - started < 10
+
+
+def test_many_long_instructions_are_refused_by_their_sum() -> None:
+    code = nest(200, repeats=WORK_LIMIT // 200**3 + 1, levels=3)
+    with pytest.raises(SimulationError, match=r"up to instruction \d+ the program has 8,\d+,\d+,\d+ micro-ops"):
+        check_work(TINY, code)
+
+
+def test_what_the_core_really_does_is_counted() -> None:
+    check_work(TINY, nest(20, levels=3))
+    assert predict(TINY, nest(20, levels=3)).cycles > 20**3
