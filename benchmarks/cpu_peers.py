@@ -179,9 +179,7 @@ def main() -> int:
         for network in arguments.networks:
             for form in arguments.form or FORMS:
                 for threads in arguments.threads or [1, 2]:
-                    measured.append(
-                        measure(network, form, threads, arguments.rounds, arguments.repeats, Path(folder))
-                    )
+                    measured.append(measure(network, form, threads, arguments.rounds, arguments.repeats, Path(folder)))
                     item = measured[-1]
                     print(f"{network} {form} {threads}: {item.milliseconds} {item.ratios}", file=sys.stderr, flush=True)
     versions = f"onnxruntime {onnxruntime.__version__}, OpenVINO {openvino.__version__.partition('-')[0]}"

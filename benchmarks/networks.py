@@ -104,11 +104,7 @@ class Measured:
 
     @property
     def good(self) -> bool:
-        return (
-            not self.misplaced
-            and (self.integers is None or self.integers.good)
-            and self.output_equal is not False
-        )
+        return not self.misplaced and (self.integers is None or self.integers.good) and self.output_equal is not False
 
 
 def packed_module(path: Path | bytes, config: CoreConfig) -> Module:

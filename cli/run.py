@@ -69,9 +69,7 @@ def run(
         str | None,
         typer.Option("--device", "-d", help=f"What runs the core: {', '.join(device_names())}. Default: fsim."),
     ] = None,
-    target: Annotated[
-        str | None, typer.Option("--target", help="What to compile a model for. Default: accel.")
-    ] = None,
+    target: Annotated[str | None, typer.Option("--target", help="What to compile a model for. Default: accel.")] = None,
     inputs: InputOption = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the results to a .npz file.")] = None,
     trace: Annotated[
@@ -167,9 +165,7 @@ def best_seconds(module: LoadedModule, values: dict[str, Array], runs: int = 3) 
     return min(times)
 
 
-def run_record(
-    module: LoadedModule, results: dict[str, Array], timed: bool, seconds: float | None
-) -> dict[str, Any]:
+def run_record(module: LoadedModule, results: dict[str, Array], timed: bool, seconds: float | None) -> dict[str, Any]:
     """What ``--json`` prints."""
     return {
         "model": module.model.name,

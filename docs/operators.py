@@ -1,6 +1,6 @@
 """Writes docs/operators.md, the table of all operators, from the registry.
 
-    python docs/operators.py
+python docs/operators.py
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Draws the pictures of the manual, docs/pictures/*.svg, from the code that they show.
 
-    python docs/pictures.py            writes them
-    python docs/pictures.py --check    fails if one of them is not as it would be written
+python docs/pictures.py            writes them
+python docs/pictures.py --check    fails if one of them is not as it would be written
 """
 
 from __future__ import annotations

@@ -52,9 +52,7 @@ class _HostRun:
         """Its results become values, in the memory of ``results`` where that has them. With ``seconds`` the layers are
         timed, too."""
         arrays = [values[name] for name in self.inputs]
-        made = [
-            results[name] if name in results else np.empty(shape, dtype) for name, shape, dtype in self.outputs
-        ]
+        made = [results[name] if name in results else np.empty(shape, dtype) for name, shape, dtype in self.outputs]
         if seconds:
             seconds[self.layers] = self.executor.execute_timed(arrays, made)
         else:

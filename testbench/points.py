@@ -63,6 +63,7 @@ PORTS = tuple(
 
 BUFFERS = ("load read buffer", "loadw read buffer", "fetch read buffer", "write buffer")
 
+
 def core_points(config: CoreConfig) -> Points:
     """All points of a core."""
     return {
@@ -169,9 +170,7 @@ def flags_of(instruction: Instruction) -> Iterator[str]:
             yield f"{name} zero={instruction.zero} levels={instruction.levels}"
         case Vector():
             name = f"{name} {instruction.op.name}"
-            yield (
-                f"{name} zero={instruction.zero} to_out={instruction.to_out} b_immediate={instruction.b_immediate}"
-            )
+            yield (f"{name} zero={instruction.zero} to_out={instruction.to_out} b_immediate={instruction.b_immediate}")
             yield f"{name} levels={instruction.levels}"
             if instruction.op is VectorOp.REQUANTISE and instruction.left_shift:
                 yield f"{name} left_shift"

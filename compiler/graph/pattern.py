@@ -1,5 +1,7 @@
 """Patterns over graphs.
 
+A match gives the values by the names that the pattern gave them:
+
     matmul = op("nn.dense", any_value("x"), constant("w"))
     biased = op("nn.add", matmul, constant("b"), commutative=True)
     match = biased.match(node)          # {"x": ..., "w": ..., "b": ...} or None

@@ -65,4 +65,3 @@ def describe(module: Module, inputs: Mapping[str, Array]) -> str:
     for name, value in {**constant_table(module), **inputs}.items():
         lines.append(f"# {name} = {value.tolist()}")
     return "\n".join(lines) + "\n"
-

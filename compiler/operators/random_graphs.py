@@ -35,6 +35,7 @@ ERROR_STEPS = 8
 MAX_ERROR_STEPS = 32
 """Steps of the coarsest type on the way by which a value may be off with all errors before it."""
 
+
 @dataclass(frozen=True)
 class RandomGraph:
     """A module, inputs for it, and the seed that makes both again."""

@@ -76,5 +76,3 @@ def _without_unused_params(node: Call, function: Function) -> Call:
     params = tuple(function.params[i] for i in kept)
     smaller = Function(params, function.body, Attrs(function.attrs), function.span)
     return call(smaller, *(node.args[i] for i in kept), span=node.span, **node.attrs)
-
-

@@ -48,7 +48,7 @@ def diff_page(title: str, records: Sequence[PassRecord], changes: Sequence[Chang
     return (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(title)}</title><style>{_STYLE}</style>"
         f"<h1>{escape(title)}</h1><table>{head}{table}</table>"
-        f"<p><button onclick=\"all_sections(true)\">open all</button> <button onclick=\"all_sections(false)\">close all"
+        f'<p><button onclick="all_sections(true)">open all</button> <button onclick="all_sections(false)">close all'
         f"</button></p>{sections}<script>{_SCRIPT}</script></html>\n"
     )
 

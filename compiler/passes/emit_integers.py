@@ -131,9 +131,7 @@ def _with_fine_bias(x: Affine, scale: float) -> Affine:
     span = x.accumulator.span
     wide = call("multiply_immediate", x.accumulator, weight=1 << bits, span=span)
     factor = float(1 << bits)
-    return replace(
-        x, accumulator=wide, correction=x.correction << bits, scale=x.scale / factor, peak=x.peak * factor
-    )
+    return replace(x, accumulator=wide, correction=x.correction << bits, scale=x.scale / factor, peak=x.peak * factor)
 
 
 def _quantised_sum(x: Sum, scale: float, zero_point: int, span: Span) -> Expr | Refusal:

@@ -416,5 +416,3 @@ def _elementwise_product(x: Integers, y: Integers, node: Call) -> Affine:
         correction=np.zeros(channels, np.int64), scale=np.full(channels, x.scale * y.scale),
         peak=np.full(channels, 65536.0), span=x.span.merged(y.span),
     )  # fmt: skip
-
-

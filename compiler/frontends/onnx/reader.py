@@ -52,7 +52,6 @@ CONVERTER_MODULES = (
 """The modules that fill `CONVERTERS`."""
 
 
-
 def from_onnx(
     source: str | Path | bytes | onnx.ModelProto,
     shapes: Mapping[str, Sequence[int]] | None = None,

@@ -238,9 +238,7 @@ class _Walk:
                 name = nest.call.intrinsic.name
                 raise CompileError(f"intrinsic {name!r} does not belong to the accelerator: it emits {other!r}")
 
-    def _add(
-        self, instruction: Instruction, context: Context, reads: Accesses = (), writes: Accesses = ()
-    ) -> None:
+    def _add(self, instruction: Instruction, context: Context, reads: Accesses = (), writes: Accesses = ()) -> None:
         self.stream.issues.append(Issue(instruction, reads, writes, self._layer, context.tile))
 
     # Compute: gemm and vector

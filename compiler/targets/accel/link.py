@@ -27,9 +27,7 @@ LinkHost = Callable[[Module], HostProgram]
 """Compiles a module whose functions run on the host, at stage "host"."""
 
 
-def link(
-    module: Module, config: CoreConfig, job: Job, link_host: LinkHost, *, vthreads: int = 2
-) -> CompiledModel:
+def link(module: Module, config: CoreConfig, job: Job, link_host: LinkHost, *, vthreads: int = 2) -> CompiledModel:
     """Compile every primitive function of a packed module and put the whole together.
 
     ``vthreads``: tiles in flight at once. Tensors that are not alive at the same time share bytes of the window, unless
@@ -212,9 +210,7 @@ class _Linker:
     def _leaves(self, value: Call) -> bool:
         """Whether a value of the core is read by the host."""
         main = self.module.main
-        return value in main.results or any(
-            value in node.args for node in calls(main.body) if not is_primitive(node)
-        )
+        return value in main.results or any(value in node.args for node in calls(main.body) if not is_primitive(node))
 
     def _places(self, node: Call, part: KernelSlice) -> dict[str, DramBuffer]:
         places = {

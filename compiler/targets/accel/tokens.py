@@ -116,5 +116,3 @@ def _bound_tokens(config: CoreConfig, issues: Sequence[Issue], edges: Sequence[t
             tokens.append(later)
         stream.append(issue)
     return stream
-
-

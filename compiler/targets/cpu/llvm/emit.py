@@ -84,9 +84,7 @@ def emit_kernel(
 class Emitter:
     """Emits one kernel. ``builder`` stands where the next instruction goes."""
 
-    def __init__(
-        self, module: ll.Module, func: PrimFunc, target: Processor, threads: int, windows: Strided
-    ) -> None:
+    def __init__(self, module: ll.Module, func: PrimFunc, target: Processor, threads: int, windows: Strided) -> None:
         self.func, self.target, self.threads = func, target, threads
         kind = ll.FunctionType(ll.VoidType(), [POINTER] * len(func.params) + [POINTER, I64, POINTER])
         self.function = ll.Function(module, kind, func.name)

@@ -176,4 +176,3 @@ def _by_products(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value)
         mask = ll.Constant(ll.VectorType(I32, lanes), [ll.Constant(I32, lane * QUAD + part) for lane in range(lanes)])
         acc = builder.add(acc, builder.shuffle_vector(products, ll.Constant(wide, ll.Undefined), mask))
     return acc
-
