@@ -14,6 +14,7 @@ from ...tensor import ir as tir
 from ...tensor.view import NotLoweredError, View
 from ..errors import CompileError
 from .builder import PackedBuilder, Window
+from .operators import plain_form
 from .packed_layout import Blocks, blocks_of
 
 
@@ -89,7 +90,7 @@ def lower_function(function: Function) -> Kernel:
     anchor = builder.anchor
     return Kernel(
         function.name,
-        str(anchor.op).removeprefix("packed_") if anchor is not None else "elementwise",
+        plain_form(str(anchor.op)) if anchor is not None else "elementwise",
         (*(values[param] for param in function.params), *(tensor for tensor, _ in constants)),
         tuple(constants),
         output,

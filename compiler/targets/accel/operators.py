@@ -38,6 +38,17 @@ from . import packed_layout
 from .builder import PackedBuilder, PackedRule, packed
 from .packed_layout import Blocks, blocks_of
 
+
+def packed_form(op: str) -> str:
+    """The name of what computes an operator of the integer contract on packed tensors."""
+    return f"packed_{op}"
+
+
+def plain_form(op: str) -> str:
+    """The operator of the integer contract that a packed one computes."""
+    return op.removeprefix(packed_form(""))
+
+
 PACKED: dict[str, Any] = {
     "family": Family.PACKED, "gradient": INTEGER_HAS_NO_GRADIENT, "accuracy": Accuracy.EXACT,
 }  # fmt: skip

@@ -27,6 +27,7 @@ from ....graph import (
 from ....passes.host import host_call, host_function, renumber
 from ....passes.manager import Pass
 from .. import packed_layout
+from ..operators import packed_form
 from ..packed_layout import PACKABLE_RANKS, Blocks
 from .place_concat import place_concat
 
@@ -178,7 +179,7 @@ def _packed_call(node: Call, values: dict[int, Expr], blocks: Blocks) -> Call:
             packed = packed_layout.pack_parameters(bias.value, multiplier.value, shift.value, blocks)
             name = f"{node.span.node}.requantise" if node.span.node else "requantise"
             return _call("packed_requantise", (values[id(x)], Constant(packed, name)), attrs, node)
-    return _call(f"packed_{node.op}", tuple(values[id(arg)] for arg in node.args), attrs, node)
+    return _call(packed_form(str(node.op)), tuple(values[id(arg)] for arg in node.args), attrs, node)
 
 
 def _packed(w: Constant, value: Array) -> Constant:
