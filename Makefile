@@ -31,6 +31,7 @@ lint: $(DEV)
 	mkdir -p build/typing
 	ln -sfn ../.. build/typing/weft
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
 
 clean:

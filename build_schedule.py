@@ -163,13 +163,13 @@ class CoreFunction(BuiltFunction):
         super().__init__(func)
         self.device = device
         self.result: RunResult | None = None
-        self._made = function_program(func, device.config)
-        device.allocate(self._made.window_bytes)
+        self._program = function_program(func, device.config)
+        device.allocate(self._program.window_bytes)
 
     @property
     def instructions(self) -> list[Instruction]:
         """The program."""
-        return disassemble(self.device.config, self._made.program)
+        return disassemble(self.device.config, self._program.program)
 
     @property
     def cycles(self) -> int | None:
@@ -177,11 +177,11 @@ class CoreFunction(BuiltFunction):
         return None if self.result is None else self.result.cycles
 
     def _run(self, memory: dict[str, Array]) -> None:
-        made = self._made
-        self.device.write(made.program_offset, made.program)
+        program = self._program
+        self.device.write(program.program_offset, program.program)
         for name, array in memory.items():
-            self.device.write(made.places[name], array)
-        self.result = self.device.launch(made.program_offset, len(self.instructions))
-        for name in made.written:
+            self.device.write(program.places[name], array)
+        self.result = self.device.launch(program.program_offset, len(self.instructions))
+        for name in program.written:
             array = memory[name]
-            memory[name] = self.device.read(made.places[name], array.nbytes).view(array.dtype).reshape(array.shape)
+            memory[name] = self.device.read(program.places[name], array.nbytes).view(array.dtype).reshape(array.shape)

@@ -119,15 +119,15 @@ def kept_file(kind: str, key: str, make: Callable[[Path], None], *, root: Path |
         own = _private_folder() / kind / key
         if not own.exists():
             with tempfile.TemporaryDirectory(dir=_private_folder()) as working:
-                made = Path(working) / key
+                working_file = Path(working) / key
                 try:
-                    make(made)
+                    make(working_file)
                 except OSError as error:
                     if error.errno not in NO_ROOM:
                         raise
                     raise CacheError(str(error), hint="TMPDIR names another folder for temporary files") from error
                 own.parent.mkdir(exist_ok=True)
-                made.replace(own)
+                working_file.replace(own)
         if not _store(path, own.read_bytes(), own.stat().st_mode & 0o700):
             return own
         own.unlink(missing_ok=True)

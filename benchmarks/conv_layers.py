@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ import weft
 from common import Record, print_table, write_json
 from conv_sweep import draw
 from weft.compiler.graph import Attrs, Constant, Function, Module, Span, TensorType, Var, call, calls, evaluate
-from weft.compiler.model import CompiledModel, CoreStep
+from weft.compiler.model import CompiledModel
 from weft.compiler.operators.numerics import quantise_multiplier
 from weft.compiler.targets.accel.packed_layout import Blocks
 from weft.compiler.targets.accel.passes import accel_passes
@@ -97,14 +97,13 @@ def layer(name: str, shape: Shape, seed: int) -> Module:
     span = Span((name,), "y")
     acc = call("conv2d", x, Constant(weights), strides=strides, pads=shape.pads, pad_value=zero_point, span=span)
     y = call("requantise", acc, Constant(bias), Constant(multiplier), Constant(shift), zero_point=5, span=span)
-    return Module(Function((x,), y, Attrs({"name": name, "outputs": ("y",)})))
+    return Module(Function((x,), y, Attrs({"name": name, "outputs": ("y",)})), "integer")
 
 
 def lowered(module: Module, config: CoreConfig) -> Module:
     """The layer as a packed kernel, with what the host does before and behind it."""
-    blocks = Blocks.of(config)
-    for item in accel_passes(blocks, config.bus_bytes):
-        module = item(module)
+    for item in accel_passes(Blocks.of(config), config.bus_bytes):
+        module = replace(item(module), stage=item.stage or module.stage)
     return module
 
 
@@ -153,10 +152,7 @@ class Measured:
 
 def predicted(model: CompiledModel, dram: DramModel) -> tuple[int, int]:
     """Cycles and bytes by the timing model."""
-    runs = [
-        predict(model.config, step.program, dram, offset=step.program_offset)
-        for step in model.steps if isinstance(step, CoreStep)
-    ]  # fmt: skip
+    runs = [predict(model.config, step.program, dram, offset=step.program_offset) for step in model.programs]
     return sum(run.cycles or 0 for run in runs), sum(run.bytes_read + run.bytes_written for run in runs)
 
 
@@ -216,9 +212,9 @@ def sweep(models: dict[tuple[str, int], CompiledModel], path: Path) -> list[Reco
                 workload = f"{name} vthreads={threads} latency={latency} bandwidth={bandwidth}"
                 records.append(Record(model.config.name, workload, "utilisation", round(share, 4), 1.0))
     weighted = {
-        memory: sum(SHAPES[name].macs for name in found) / sum(SHAPES[name].macs / found[name] for name in found)
+        memory: sum(SHAPES[name].macs for name in chosen) / sum(SHAPES[name].macs / chosen[name] for name in chosen)
         for memory, values in shares.items()
-        if (found := {name: share for name, share in values.items() if name != "C1"} or values)
+        if (chosen := {name: share for name, share in values.items() if name != "C1"} or values)
     }
     counts = sorted({threads for _, threads in models})
     rows = [

@@ -118,9 +118,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--weights", action="store_true", help="the second operand is a constant")
     arguments = parser.parse_args()
-    measured = [
-        measure(shape, arguments.threads, arguments.rounds, arguments.weights) for shape in arguments.shapes
-    ]
+    measured = [measure(shape, arguments.threads, arguments.rounds, arguments.weights) for shape in arguments.shapes]
     return report("products of matrices", measured)
 
 

@@ -2,9 +2,9 @@
 
 Graph ``n`` depends on the number ``n`` alone. Each is evaluated in NumPy, then compiled with all passes and again with
 every single pass left out (variants that the passes turn into the same graph are run once). Integers must be equal;
-floats may differ by ``TOLERANCE`` steps of the coarsest type that
-they were computed from, relative to the largest element. A failing graph is shrunk and
-printed as text with its inputs. ``--resume FILE`` keeps what is done in FILE and goes on from there.
+floats may differ by ``TOLERANCE`` steps of the coarsest type that they were computed from, relative to the largest
+element. A failing graph is shrunk and printed as text with its inputs. ``--resume FILE`` keeps what is done in FILE and
+goes on from there.
 
     python benchmarks/fuzz_graphs.py --graphs 2000 --resume /tmp/graphs.json
     python benchmarks/fuzz_graphs.py --first 1234 --graphs 1
@@ -29,7 +29,7 @@ from weft.compiler.graph.dtypes import is_float, step
 from weft.compiler.graph.shrink import describe, shrink
 from weft.compiler.operators.random_graphs import random_graph
 from weft.compiler.passes import PassManager
-from weft.compiler.targets.cpu.target import float_passes
+from weft.compiler.passes.pipeline import float_passes
 from weft.compiler.targets.loops.prepare import prepare
 
 TOLERANCE = 64
@@ -66,7 +66,7 @@ def compiled(module: Module, inputs: Mapping[str, Array], tally: Tally | None = 
     model = weft.compile(prepare(module), target="cpu")
     if tally is not None:
         tally.variants += 1
-        tally.in_numpy += sum(bool(layer.reason) for layer in model.layers)
+        tally.in_numpy += sum(layer.device == "numpy" for layer in model.layers)
     return weft.load(model).run({param.name: inputs[param.name] for param in module.main.params})
 
 

@@ -24,8 +24,8 @@ import weft
 from common import Record, print_table, write_json
 from rich.console import Console
 from weft.compiler.frontends import from_onnx
-from weft.compiler.graph import Call, Expr, Function, Module, calls, evaluate, operator
-from weft.compiler.model import CompiledModel, CoreStep, HostStep
+from weft.compiler.graph import Call, Expr, Function, Module, evaluate, operator
+from weft.compiler.model import CompiledModel
 from weft.compiler.targets.accel.packed_layout import Blocks
 from weft.compiler.targets.accel.passes import accel_pipeline
 from weft.examples.models.build import ARCHITECTURES, build
@@ -104,11 +104,7 @@ class Measured:
 
     @property
     def good(self) -> bool:
-        return (
-            not self.misplaced
-            and (self.integers is None or self.integers.good)
-            and self.output_equal is not False
-        )
+        return not self.misplaced and (self.integers is None or self.integers.good) and self.output_equal is not False
 
 
 def packed_module(path: Path | bytes, config: CoreConfig) -> Module:
@@ -119,18 +115,18 @@ def packed_module(path: Path | bytes, config: CoreConfig) -> Module:
 
 def graph_layers(module: Module, image: Array) -> tuple[dict[str, Array], dict[str, Array]]:
     """What every function on the accelerator gives in NumPy, packed, by tensor name; and the network's outputs."""
-    found: dict[str, Array] = {}
+    layers: dict[str, Array] = {}
 
     def observe(node: Expr, value: Any) -> None:
         if isinstance(node, Call) and isinstance(node.op, Function) and node.op.is_primitive:
-            found[node.span.tensor] = value
+            layers[node.span.tensor] = value
 
     outputs = evaluate(module, {module.main.params[0].name: image}, observe)
-    return found, outputs
+    return layers, outputs
 
 
 def compare_layers(model: CompiledModel, values: dict[str, Array], graph: dict[str, Array]) -> Integers:
-    """Compare every layer on the core, all lanes, with the graph; ``model`` must not reuse memory."""
+    """Compare every layer on the core, all lanes, with the graph; ``model`` must keep all results."""
     result = Integers()
     for layer in model.layers:
         if layer.device != "core":
@@ -145,12 +141,11 @@ def compare_layers(model: CompiledModel, values: dict[str, Array], graph: dict[s
 
 def misplaced(model: CompiledModel) -> list[str]:
     """Operators on the host that belong on the accelerator, with the reason."""
-    found = []
-    for step in model.steps:
-        if isinstance(step, HostStep):
-            working = {node.op for node in calls(step.function.body) if not operator(str(node.op)).passive}
-            found += [f"{step.function.name}: {name}: {step.reason}" for name in sorted(working)]
-    return found
+    return [
+        f"{layer.name}: {name}: {layer.reason}"
+        for layer in model.layers if layer.device != "core"
+        for name in sorted(set(layer.operators)) if not operator(name).passive
+    ]  # fmt: skip
 
 
 def check_integers(
@@ -221,26 +216,25 @@ def records_of(measured: Measured) -> list[Record]:
         figures.append((f"output on {account.device} equal", int(measured.output_equal), 1))
     for reference in REFERENCES.get(name, ()):
         figures.append((f"utilisation, {reference.who}", round(reference.utilisation, 4), None))
-    found = [Record(config, name, *figure) for figure in figures]
+    records = [Record(config, name, *figure) for figure in figures]
     for item in account.layers:
         workload = f"{name} {item.layer.name}"
-        found.append(Record(config, workload, "cycles", item.cycles, item.bounds.limit))
+        records.append(Record(config, workload, "cycles", item.cycles, item.bounds.limit))
         if item.layer.macs:
             share = account.utilisation(item.layer.macs, item.cycles)
-            found.append(Record(config, workload, "utilisation", round(share, 4)))
+            records.append(Record(config, workload, "utilisation", round(share, 4)))
         for cause, count in item.causes.items():
-            found.append(Record(config, workload, f"cycles {cause.name.lower()}", count))
+            records.append(Record(config, workload, f"cycles {cause.name.lower()}", count))
         if measured.integers is not None:
             unequal = measured.integers.unequal.get(item.layer.name, -1)
-            found.append(Record(config, workload, "integers unequal", unequal, 0))
-    return found
+            records.append(Record(config, workload, "integers unequal", unequal, 0))
+    return records
 
 
 def summary_row(measured: Measured) -> list[str]:
     account, target = measured.profile, TARGETS.get(measured.name)
     integers = measured.integers
     on_core = sum(layer.device == "core" for layer in measured.model.layers)
-    programs = sum(isinstance(step, CoreStep) for step in measured.model.steps)
     return [
         measured.name,
         f"{account.macs / 1e6:,.0f}",
@@ -251,7 +245,7 @@ def summary_row(measured: Measured) -> list[str]:
         f"{measured.bytes_read / 1e6:.1f}",
         f"{measured.bytes_written / 1e6:.1f}",
         f"{(measured.bytes_read + measured.bytes_written) / account.cycles:.1f}",
-        f"{on_core} in {programs}",
+        f"{on_core} in {len(measured.model.programs)}",
         str(len(measured.misplaced)),
         "-" if integers is None else f"{integers.compared:,}",
         "-" if integers is None else ("yes" if measured.good else "NO"),

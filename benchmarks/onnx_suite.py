@@ -41,7 +41,7 @@ in_numpy: list[str] = []
 
 def _compile_and_run(module: Module, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
     model = weft.compile(module, target="cpu")
-    in_numpy.extend(layer.reason for layer in model.layers if layer.reason)
+    in_numpy.extend(layer.reason for layer in model.layers if layer.device == "numpy")
     return weft.load(model).run(inputs)
 
 

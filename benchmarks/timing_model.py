@@ -25,7 +25,6 @@ from weft.examples.models.build import build
 from weft.hw.config import TINY, CoreConfig, named_config
 from weft.hw.isa import assemble
 from weft.runtime.device import RtlDevice
-from weft.runtime.module import LoadedModule
 from weft.sim.dram import DramModel
 from weft.sim.fuzz import MEMORY_BYTES, random_case, seeded
 from weft.sim.result import RunResult
@@ -89,7 +88,7 @@ def compare_model(section: str, name: str, model: CompiledModel, dram: DramModel
             inputs[slot.name] = random.normal(size=slot.shape).astype(np.float32)
         else:
             inputs[slot.name] = random.integers(-128, 128, slot.shape).astype(slot.dtype)
-    module = LoadedModule(model, RtlDevice(model.config, dram=dram))
+    module = weft.load(model, RtlDevice(model.config, dram=dram))
     started = time.process_time()
     module.run(inputs)
     rtl_seconds = time.process_time() - started

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,7 +10,7 @@ import typer
 
 from ..compiler.compile import compile_model, folder_dump
 from ..compiler.model import CompiledModel, OpenModel
-from ..compiler.passes import installed_passes, load_pass
+from ..compiler.passes import PassRecord, installed_passes, load_pass
 from ..compiler.passes.pipeline import PassOptions
 from ..compiler.targets.errors import CompileError
 from ..compiler.targets.registry import find_target, target_names
@@ -31,10 +32,34 @@ CheckOption = Annotated[
 DiffOption = Annotated[Path | None, typer.Option(help="Write a web page with the graph before and after each pass.")]
 
 
-def pass_options(added: list[str] | None, check: bool, diff: Path | None) -> PassOptions | None:
-    """What the user asks of the passes; None where that is nothing."""
-    chosen = PassOptions(tuple(load_pass(name) for name in added or ()), check, diff)
-    return None if chosen == PassOptions() else chosen
+def pass_options(
+    added: list[str] | None, own: list[PassRecord], check: bool = False, diff: Path | None = None
+) -> PassOptions | None:
+    """What the user asks of the passes; None where that is nothing. ``own`` receives the records of those added."""
+    if not (added or check or diff):
+        return None
+    passes = tuple(load_pass(name) for name in added or ())
+    names = {each.name for each in passes}
+
+    def report(record: PassRecord) -> None:
+        if record.name in names:
+            own.append(record)
+
+    return PassOptions(passes, check, diff, report)
+
+
+def print_passes(own: Sequence[PassRecord]) -> None:
+    """What the user's own passes did."""
+    for record in own:
+        out.print(f"pass {record.name!r}: {record.outcome}", highlight=False, markup=False)
+
+
+def pass_records(own: Sequence[PassRecord]) -> list[dict[str, Any]]:
+    """The same for ``--json``."""
+    return [
+        {"pass": each.name, "matches": each.matches, "calls_before": each.calls_before, "calls_after": each.calls_after}
+        for each in own
+    ]
 
 
 @app.command("compile")
@@ -57,10 +82,11 @@ def compile_command(
     """Compile a model into one artifact file and report where each part of it will run."""
     path = output or model.with_suffix(".weft")
     options = options_of(target, chosen)
+    own: list[PassRecord] = []
     with progress("compiling", err) as status:
         job = Job(strict=strict, progress=status.update, dump=None if dump is None else folder_dump(dump))
         compiled = compile_model(
-            model, target, options, shapes=parse_shapes(shape), passes=pass_options(added, check, diff), job=job
+            model, target, options, shapes=parse_shapes(shape), passes=pass_options(added, own, check, diff), job=job
         )
         if isinstance(compiled, OpenModel):
             open_sizes = ", ".join(f"{each.name}={each}" for each in compiled.inputs)
@@ -68,8 +94,9 @@ def compile_command(
                                hint="fix them with --shape NAME=1x3x224x224")  # fmt: skip
         save(compiled, path)
     if as_json:
-        print_json(artifact_record(compiled, path))
+        print_json({**artifact_record(compiled, path), "passes": pass_records(own)})
         return
+    print_passes(own)
     out.print(placement_table(compiled, verbose=verbose))
     out.print(_summary(compiled))
     out.print(f"wrote {path} ({path.stat().st_size:,} bytes)", markup=False)

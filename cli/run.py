@@ -12,11 +12,13 @@ import typer
 from ..api import load
 from ..compiler.compile import compile_model
 from ..compiler.model import CompiledModel, OpenModel, TensorSpec
+from ..compiler.passes import PassRecord
 from ..compiler.targets.errors import CompileError
 from ..compiler.targets.target import Job
 from ..progress import Updates, progress
 from ..runtime.artifact import load as load_artifact
 from ..runtime.device import device_names
+from ..runtime.errors import DeviceError
 from ..runtime.index_inputs import index_inputs
 from ..runtime.inputs import Array, read_inputs
 from ..runtime.module import LoadedModule
@@ -24,7 +26,7 @@ from ..runtime.report import engine_records, engine_table, layer_records, layer_
 from ..runtime.report_host import fusion_table, host_table
 from ..runtime.trace import write_trace
 from .app import app
-from .compile import PassOption, pass_options
+from .compile import PassOption, pass_options, pass_records, print_passes
 from .output import InputOption, JsonOption, SeedOption, ShapeOption, err, out, parse_shapes, print_json
 from .target_options import Chosen, options_of, refuse_options, with_target_options
 
@@ -41,10 +43,10 @@ def is_artifact(path: Path) -> bool:
 
 
 def compiled_source(
-    source: Path, target: str | None, shape: list[str] | None, added: list[str] | None, chosen: Chosen,
-    status: Updates,
-) -> CompiledModel | OpenModel:
-    """The artifact in a file, or the model in it, compiled."""
+    source: Path, target: str | None, shape: list[str] | None, added: list[str] | None, own: list[PassRecord],
+    chosen: Chosen, status: Updates,
+) -> CompiledModel | OpenModel:  # fmt: skip
+    """The artifact in a file, or the model in it, compiled. ``own`` receives the records of the ``added`` passes."""
     if is_artifact(source):
         why = f"{source} is compiled already"
         refuse_options(chosen, why)
@@ -52,7 +54,7 @@ def compiled_source(
             raise CompileError(f"--target, --shape and --pass are for models: {why}")
         return load_artifact(source)
     name = target or DEFAULT_TARGET
-    passes = pass_options(added, False, None)
+    passes = pass_options(added, own)
     options = options_of(name, chosen)
     return compile_model(
         source, name, options, shapes=parse_shapes(shape), passes=passes, job=Job(progress=status.update)
@@ -67,9 +69,7 @@ def run(
         str | None,
         typer.Option("--device", "-d", help=f"What runs the core: {', '.join(device_names())}. Default: fsim."),
     ] = None,
-    target: Annotated[
-        str | None, typer.Option("--target", help="What to compile a model for. Default: accel.")
-    ] = None,
+    target: Annotated[str | None, typer.Option("--target", help="What to compile a model for. Default: accel.")] = None,
     inputs: InputOption = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the results to a .npz file.")] = None,
     trace: Annotated[
@@ -89,8 +89,9 @@ def run(
 
     Sizes that a model leaves open are those of the inputs; of random inputs as --shape says, by default 1.
     """
+    own: list[PassRecord] = []
     with progress("reading", err) as status:
-        compiled = compiled_source(source, target, shape, added, chosen, status)
+        compiled = compiled_source(source, target, shape, added, own, chosen, status)
         if inputs is None and isinstance(compiled, OpenModel):
             compiled = compiled.at(least_sizes(compiled))
         indices = index_inputs(compiled) if isinstance(compiled, CompiledModel) else {}
@@ -98,8 +99,10 @@ def run(
         status.update("loading")
         loaded = load(compiled, device, progress=status.update)
         module = loaded if isinstance(loaded, LoadedModule) else loaded.specialised(values)
-        status.update("running")
         timed = module.model.core is not None and module.device.has_time
+        if trace is not None and not timed:
+            raise _no_trace(module)
+        status.update("running")
         seconds = None if module.model.core is not None else best_seconds(module, values)
         results = module.run(values, trace=True)
     if trace is not None:
@@ -107,8 +110,9 @@ def run(
     if output is not None:
         np.savez(output, **results)  # type: ignore[arg-type]
     if as_json:
-        print_json(run_record(module, results, timed, seconds))
+        print_json({**run_record(module, results, timed, seconds), "passes": pass_records(own)})
         return
+    print_passes(own)
     if timed:
         out.print(layer_table(module))
         out.print(engine_table(module))
@@ -128,6 +132,14 @@ def run(
         out.print(f"wrote {output}", markup=False)
     if trace is not None:
         out.print(f"wrote {trace} ({slices:,} slices); open it at https://ui.perfetto.dev", markup=False)
+
+
+def _no_trace(module: LoadedModule) -> DeviceError:
+    if module.model.core is None:
+        why, hint = f"nothing of {module.model.name!r} runs on a core", "compile it with target 'accel'"
+    else:
+        why, hint = f"device {module.device.name!r} has none", "choose a device with time, such as 'fsim' or 'rtl'"
+    return DeviceError(f"--trace draws cycles of a core, but {why}", hint=hint)
 
 
 def input_specs(model: CompiledModel | OpenModel) -> tuple[TensorSpec, ...]:
@@ -153,9 +165,7 @@ def best_seconds(module: LoadedModule, values: dict[str, Array], runs: int = 3) 
     return min(times)
 
 
-def run_record(
-    module: LoadedModule, results: dict[str, Array], timed: bool, seconds: float | None
-) -> dict[str, Any]:
+def run_record(module: LoadedModule, results: dict[str, Array], timed: bool, seconds: float | None) -> dict[str, Any]:
     """What ``--json`` prints."""
     return {
         "model": module.model.name,

@@ -6,7 +6,7 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import Field, fields
-from functools import wraps
+from functools import update_wrapper
 from typing import Annotated, Any
 
 import typer
@@ -18,25 +18,34 @@ Chosen = Mapping[str, Any]
 """The options of targets that the user set, by name."""
 
 
-def with_target_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of all targets. Those that the user set come as its parameter ``chosen``."""
-    hints = typing.get_type_hints(command, include_extras=True)
-    own = [
-        param.replace(annotation=hints[name])
-        for name, param in inspect.signature(command).parameters.items() if name != "chosen"
-    ]  # fmt: skip
-    names = {param.name for param in own}
-    added = [param for param in _parameters() if param.name not in names]
+class with_target_options:  # noqa: N801 - a decorator
+    """Give a command the options of all targets. Those that the user set come as its parameter ``chosen``.
 
-    @wraps(command)
-    def with_options(**values: Any) -> None:
-        chosen = {param.name: values.pop(param.name) for param in added}
-        command(**values, chosen={name: value for name, value in chosen.items() if value is not None})
+    Typer reads a command's signature whenever the command line is read, so that targets may be registered at any time.
+    """
 
-    signature = inspect.Signature([param.replace(kind=inspect.Parameter.KEYWORD_ONLY) for param in (*own, *added)])
-    with_options.__signature__ = signature  # type: ignore[attr-defined]
-    with_options.__annotations__ = {param.name: param.annotation for param in signature.parameters.values()}
-    return with_options
+    def __init__(self, command: Callable[..., None]) -> None:
+        update_wrapper(self, command, ("__module__", "__name__", "__qualname__", "__doc__"))
+        self._command = command
+        hints = typing.get_type_hints(command, include_extras=True)
+        self._own = {
+            name: param.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
+            for name, param in inspect.signature(command).parameters.items() if name != "chosen"
+        }  # fmt: skip
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        added = [param for param in _parameters() if param.name not in self._own]
+        return inspect.Signature([*self._own.values(), *added])
+
+    @property
+    def __annotations__(self) -> dict[str, Any]:  # type: ignore[override]
+        return {param.name: param.annotation for param in self.__signature__.parameters.values()}
+
+    def __call__(self, **values: Any) -> None:
+        own = {name: value for name, value in values.items() if name in self._own}
+        others = {name: value for name, value in values.items() if name not in own and value is not None}
+        self._command(**own, chosen=others)
 
 
 def options_of(target: str, chosen: Chosen) -> dict[str, Any]:

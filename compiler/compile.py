@@ -60,8 +60,8 @@ def compile_model(
         size: each.name for each in source.inputs(shapes or {}) for size in each.shape if isinstance(size, str)
     }
 
-    def compile_at(known: Shapes) -> CompiledModel:
-        module = source.module(known, takes_floats=target.takes_floats)
+    def compile_at(input_shapes: Shapes) -> CompiledModel:
+        module = source.module(input_shapes, takes_floats=target.takes_floats)
         return _compile_module(module, source.name, target, chosen, passes, job)
 
     if open_sizes and target.takes_open_sizes:

@@ -22,6 +22,11 @@ from .graph.ir import Function
 from .graph.symbolic import SymbolicInput, SymbolicTypes
 
 
+def tensor_bytes(shape: tuple[int, ...], dtype: str) -> int:
+    """Bytes of a tensor without padding."""
+    return prod(shape) * numpy_dtype(dtype).itemsize
+
+
 @dataclass(frozen=True)
 class TensorSpec:
     """A named tensor, such as an input of a model."""
@@ -32,7 +37,7 @@ class TensorSpec:
 
     @property
     def nbytes(self) -> int:
-        return prod(self.shape) * numpy_dtype(self.dtype).itemsize
+        return tensor_bytes(self.shape, self.dtype)
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,7 @@ class Place:
 
     @property
     def nbytes(self) -> int:
-        return prod(self.shape) * numpy_dtype(self.dtype).itemsize
+        return tensor_bytes(self.shape, self.dtype)
 
 
 @dataclass(frozen=True)
@@ -221,7 +226,7 @@ class TensorSlot:
 
     @property
     def nbytes(self) -> int:
-        return prod(self.shape) * numpy_dtype(self.dtype).itemsize
+        return tensor_bytes(self.shape, self.dtype)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Writes docs/operators.md, the table of all operators, from the registry.
 
-    python docs/operators.py
+python docs/operators.py
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Missing gradients: {gradients}.
 
 
 def _types(entry: Operator) -> str:
-    taken = tuple(samples_of(entry))
-    named = next((name for name, group in _SETS.items() if set(group) == set(taken)), "")
-    return named or ", ".join(taken)
+    dtypes = tuple(samples_of(entry))
+    named = next((name for name, group in _SETS.items() if set(group) == set(dtypes)), "")
+    return named or ", ".join(dtypes)
 
 
 def _signature(entry: Operator) -> str:

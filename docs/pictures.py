@@ -1,7 +1,7 @@
 """Draws the pictures of the manual, docs/pictures/*.svg, from the code that they show.
 
-    python docs/pictures.py            writes them
-    python docs/pictures.py --check    fails if one of them is not as it would be written
+python docs/pictures.py            writes them
+python docs/pictures.py --check    fails if one of them is not as it would be written
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from drawing import convolution, core, isa
+from drawing import architecture, convolution, core, isa
 from weft.hw.config import PYNQ, TINY
 
 FOLDER = Path(__file__).parent / "pictures"
 
 PICTURES: dict[str, Callable[[], str]] = {
+    "architecture": architecture.draw,
     "core": lambda: core.draw(PYNQ),
     "isa": lambda: isa.draw(PYNQ),
     "convolution": lambda: convolution.draw(TINY),

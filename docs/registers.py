@@ -1,6 +1,6 @@
 """Writes docs/registers.md, the register map, from hw/registers.py.
 
-    python docs/registers.py
+python docs/registers.py
 """
 
 from __future__ import annotations

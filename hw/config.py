@@ -237,12 +237,12 @@ class CoreConfig:
             raise ConfigError(f"not a configuration: {error}") from error
         if not isinstance(values, dict):
             raise ConfigError(f"not a configuration: expected an object, got {type(values).__name__}")
-        known = {field.name for field in fields(CoreConfig)}
-        if unknown := sorted(set(values) - known):
+        names = {field.name for field in fields(CoreConfig)}
+        if unknown := sorted(set(values) - names):
             raise ConfigError(
-                f"unknown configuration field {unknown[0]!r}", hint=f"known fields: {', '.join(sorted(known))}"
+                f"unknown configuration field {unknown[0]!r}", hint=f"known fields: {', '.join(sorted(names))}"
             )
-        if missing := sorted(known - set(values)):
+        if missing := sorted(names - set(values)):
             raise ConfigError(f"configuration field {missing[0]!r} is missing")
         return CoreConfig(**values)
 

@@ -49,6 +49,7 @@ SCRATCHPAD_PORTS = (
 )
 """Which port of which engine is wired to which port of a scratchpad."""
 
+
 def memory_paths(config: CoreConfig, memory: Memory) -> list[tuple[str, ...]]:
     """Where in the core's hierarchy the banks of a scratchpad are, as ``("acc", "bank_0", "memory")``."""
     if memory is Memory.ACC:
@@ -163,8 +164,7 @@ class Core(wiring.Component):
             registers.class_count.eq(classes.value),
         ]
         m.d.sync += drained.eq(
-            fetch.finished
-            & Cat(engines[engine].idle & queues[engine].empty for engine in Engine).all()
+            fetch.finished & Cat(engines[engine].idle & queues[engine].empty for engine in Engine).all()
         )
         self._connect_faults(m, control, watchdog, registers, fetch, engines)
         for engine in Engine:

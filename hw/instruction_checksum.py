@@ -24,9 +24,7 @@ def check_masks(word_bits: int) -> tuple[int, ...]:
     count = check_bits(word_bits)
     columns = [column for column in range(1 << count) if column.bit_count() % 2 and column.bit_count() > 1]
     columns.sort(key=int.bit_count)
-    return tuple(
-        sum(1 << place for place, column in enumerate(columns) if column >> bit & 1) for bit in range(count)
-    )
+    return tuple(sum(1 << place for place, column in enumerate(columns) if column >> bit & 1) for bit in range(count))
 
 
 def sealed(word: int, word_bits: int) -> int:

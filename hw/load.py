@@ -67,9 +67,7 @@ class LoadEngine(wiring.Component):
         issue = Signal()
         m.d.comb += [
             planner.window_size.eq(self.window_size),
-            issue.eq(
-                planner.plans.valid & ~control.halt & loads.input.ready & (cutter.transfers.ready | ~plan.moves)
-            ),
+            issue.eq(planner.plans.valid & ~control.halt & loads.input.ready & (cutter.transfers.ready | ~plan.moves)),
             planner.plans.ready.eq(issue),
             loads.input.valid.eq(issue),
             cutter.transfers.valid.eq(issue & plan.moves),

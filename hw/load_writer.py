@@ -211,9 +211,7 @@ class LoadWriter(wiring.Component):
         ]
         return m
 
-    def _start_row(
-        self, m: Module, load: data.View, row_part: Signal, part_left: Signal, pad_row: Signal
-    ) -> None:
+    def _start_row(self, m: Module, load: data.View, row_part: Signal, part_left: Signal, pad_row: Signal) -> None:
         """Go on with the next row: one of padding at the top, one with data, one of padding at the bottom."""
         padding_row = [row_part.eq(RowPart.LEFT), part_left.eq(load.width), pad_row.eq(1)]
         with m.If(load.top != 0):

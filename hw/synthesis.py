@@ -334,8 +334,8 @@ def _run_tool(folder: Path, package: str, function: str, arguments: list[str], r
         try:
             for line in process.stdout:
                 file.write(line)
-                if (found := _STEP.match(line)) is not None:
-                    report(f"{tool}: {found[1].lower()}")
+                if (step := _STEP.match(line)) is not None:
+                    report(f"{tool}: {step[1].lower()}")
                 elif line.startswith("Info: "):
                     report(f"{tool}: {line.removeprefix('Info: ').strip()}")
         except BaseException:
@@ -351,10 +351,10 @@ def own_figures(
     target: Target, statistics: Mapping[str, Any], modules: Mapping[str, VerilogModule]
 ) -> dict[str, dict[str, float]]:
     """Figures of each module that Yosys's statistics tell of, without those below it."""
-    found = {name.removeprefix("\\"): values for name, values in statistics["stat.json"]["modules"].items()}
+    module_statistics = {name.removeprefix("\\"): values for name, values in statistics["stat.json"]["modules"].items()}
     figures: dict[str, dict[str, float]] = {}
-    for name in found.keys() & modules.keys():
-        cells = found[name]["num_cells_by_type"]
+    for name in module_statistics.keys() & modules.keys():
+        cells = module_statistics[name]["num_cells_by_type"]
         if target is not Target.ASIC:
             figures[name] = {column: _count(cells, kinds) for column, kinds in CELLS[target].items()}
             continue
@@ -366,7 +366,7 @@ def own_figures(
             "gates": sum(inside.values()) - registers,
             "FF": registers,
             "memory bits": sum((int(top) + 1) * (int(last) + 1) for top, last in memories),
-        } | ({"area": float(found[name]["area"])} if "area" in found[name] else {})
+        } | ({"area": float(module_statistics[name]["area"])} if "area" in module_statistics[name] else {})
     return figures
 
 
@@ -384,8 +384,8 @@ def merged_figures(
             path.pop()
         counts[by_path["".join(f".{part}" for part in path)]][content["type"]] += 1
     return {
-        name: {column: _count(found, kinds) for column, kinds in CELLS[target].items()}
-        for name, found in counts.items()
+        name: {column: _count(type_counts, kinds) for column, kinds in CELLS[target].items()}
+        for name, type_counts in counts.items()
     }
 
 
@@ -403,9 +403,9 @@ def module_uses(own: Mapping[str, Mapping[str, float]], modules: Mapping[str, Ve
     def walk(name: str) -> list[ModuleUse]:
         figures, uses = dict(own[name]), []
         for child, count in sorted(modules[name].children.items()):
-            found = walk(child)
-            uses += found
-            for column, value in found[0].figures.items():
+            child_uses = walk(child)
+            uses += child_uses
+            for column, value in child_uses[0].figures.items():
                 figures[column] += count * value
         path = _without_numbers(name)
         return [ModuleUse("core" if path == TOP else path.removeprefix(f"{TOP}."), figures), *uses]
@@ -415,7 +415,7 @@ def module_uses(own: Mapping[str, Mapping[str, float]], modules: Mapping[str, Ve
 
 def read_timing(report: Mapping[str, Any]) -> Timing:
     """Clock and critical path from nextpnr's report."""
-    ((clock, found),) = report["fmax"].items()
+    ((clock, frequencies),) = report["fmax"].items()
     edge = f"posedge {clock}"
     paths = [path for path in report["critical_paths"] if path["from"] == edge and path["to"] == edge]
     steps = []
@@ -424,4 +424,4 @@ def read_timing(report: Mapping[str, Any]) -> Timing:
             steps.append(Step("wire", step["net"], step["delay"]))
         else:
             steps.append(Step("cell", f"{step['from']['cell']}.{step['to']['port']}", step["delay"]))
-    return Timing("LFE5U-85F, grade 8", found["achieved"], tuple(steps))
+    return Timing("LFE5U-85F, grade 8", frequencies["achieved"], tuple(steps))

@@ -35,7 +35,7 @@ class VerilogModule:
         """Text that modules of the same content share: without its own name, with its own numbers in tools' names."""
         numbers: dict[str, int] = {}
         text = self.text.replace(self.name, "@")
-        return _SERIAL_NUMBER.sub(lambda found: f"${numbers.setdefault(found[1], len(numbers))}", text)
+        return _SERIAL_NUMBER.sub(lambda match: f"${numbers.setdefault(match[1], len(numbers))}", text)
 
     @property
     def stub(self) -> str:
@@ -46,7 +46,7 @@ class VerilogModule:
 
 def split_modules(verilog: str) -> dict[str, VerilogModule]:
     """Modules by name; :class:`SynthesisError` if there is no core among them."""
-    texts = {found[1]: found[0] for found in _MODULE.finditer(verilog)}
+    texts = {match[1]: match[0] for match in _MODULE.finditer(verilog)}
     if TOP not in texts:
         raise SynthesisError(f"the Verilog has no module {TOP}")
     return {

@@ -60,7 +60,7 @@ def fold_repeats(verilog: str) -> str:
 
     Yosys extends a sign bit by bit; Verilator turns a repetition into one operation, but not its spelt-out form.
     """
-    return _REPEATED.sub(lambda found: f"{{{found[0].count(',') + 1}{{ {found[1]} }}}}", verilog)
+    return _REPEATED.sub(lambda match: f"{{{match[0].count(',') + 1}{{ {match[1]} }}}}", verilog)
 
 
 def run_yosys(text: str) -> str:

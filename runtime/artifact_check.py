@@ -103,9 +103,7 @@ def _check_window(core: CorePart, programs: tuple[CoreStep, ...]) -> None:
     fixed += [(f"program {number}", each.program_offset, each.program.size) for number, each in enumerate(programs)]
     for what, offset, size in (*ranges, *fixed):
         if offset + size > core.window_bytes:
-            raise ArtifactError(
-                f"{what} ends at byte {offset + size}, outside the window of {core.window_bytes} bytes"
-            )
+            raise ArtifactError(f"{what} ends at byte {offset + size}, outside the window of {core.window_bytes} bytes")
     end = max((offset + size for _, offset, size in (*ranges, *fixed)), default=0)
     if core.window_bytes > end + WINDOW_SLACK:
         raise ArtifactError(f"field 'window_bytes' is {core.window_bytes}, but only {end} bytes are used")

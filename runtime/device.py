@@ -13,7 +13,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from importlib.metadata import entry_points
 from typing import ClassVar
 
 import numpy as np
@@ -22,6 +21,7 @@ import numpy.typing as npt
 from ..hw.config import CoreConfig
 from ..hw.interfaces import CycleClass
 from ..hw.isa import Engine
+from ..plugins import load_plugin, plugins
 from ..sim.dram import DramModel
 from ..sim.fsim import FunctionalSimulator
 from ..sim.result import RunResult
@@ -207,20 +207,16 @@ def register_device(kind: type[Device]) -> type[Device]:
 
 def device_names() -> tuple[str, ...]:
     """The names of all devices; nothing is imported for that."""
-    return (*_devices, *(point.name for point in entry_points(group=GROUP) if point.name not in _devices))
+    return (*_devices, *(name for name in plugins(GROUP) if name not in _devices))
 
 
 def device_kind(name: str) -> type[Device]:
     """The device called ``name``; :class:`DeviceError` lists the known ones."""
     if name not in _devices:
-        point = next((point for point in entry_points(group=GROUP) if point.name == name), None)
+        point = plugins(GROUP).get(name)
         if point is None:
             raise DeviceError(f"unknown device {name!r}", hint=f"known: {', '.join(device_names())}")
-        try:
-            _devices[name] = point.load()
-        except Exception as error:  # a plug-in may fail in any way; the user has to see which one it was
-            origin = f"device {name!r} ({point.value})"
-            raise DeviceError(f"{origin} cannot be loaded: {type(error).__name__}: {error}") from error
+        _devices[name] = load_plugin(point, "device", DeviceError)
     return _devices[name]
 
 

@@ -76,29 +76,37 @@ class HostExecutor:
         """
         self._check(inputs, outputs)
         with self._lock:
-            self._prepare(inputs, outputs)
-            for step in self._steps:
-                if isinstance(step, int):
-                    self._team.run(step, self._table_address, self._counters)
-                else:
-                    self._host_step(step, inputs, outputs)
+            self.execute(inputs, outputs)
 
     def run_timed(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> tuple[float, ...]:
         """As `run`; gives the seconds of each of the program's layers. Copies and checks of indices are in none."""
         self._check(inputs, outputs)
-        seconds = [0.0] * len(self.program.layers)
         with self._lock:
-            if not self._single:
-                self._load_single()
-            self._prepare(inputs, outputs)
-            for number, step in enumerate(self.program.steps):
-                started = time.perf_counter()
-                if isinstance(step, LaunchStep):
-                    self._team.run(self._single[number], self._table_address, self._counters)
-                else:
-                    self._host_step(step, inputs, outputs)
-                if isinstance(step, LaunchStep | NumpyStep):
-                    seconds[step.layer] += time.perf_counter() - started
+            return self.execute_timed(inputs, outputs)
+
+    def execute(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """As `run`, for a caller that has checked the arrays and lets in one run at a time."""
+        self._prepare(inputs, outputs)
+        for step in self._steps:
+            if isinstance(step, int):
+                self._team.run(step, self._table_address, self._counters)
+            else:
+                self._host_step(step, inputs, outputs)
+
+    def execute_timed(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> tuple[float, ...]:
+        """As `run_timed`, for such a caller."""
+        if not self._single:
+            self._load_single()
+        self._prepare(inputs, outputs)
+        seconds = [0.0] * len(self.program.layers)
+        for number, step in enumerate(self.program.steps):
+            started = time.perf_counter()
+            if isinstance(step, LaunchStep):
+                self._team.run(self._single[number], self._table_address, self._counters)
+            else:
+                self._host_step(step, inputs, outputs)
+            if isinstance(step, LaunchStep | NumpyStep):
+                seconds[step.layer] += time.perf_counter() - started
         return tuple(seconds)
 
     def _load_single(self) -> None:

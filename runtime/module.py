@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..compiler.graph.dtypes import numpy_dtype
-from ..compiler.model import CompiledModel, CoreStep, HostProgram, HostStep, TensorSlot, TensorSpec
+from ..compiler.model import CompiledModel, CoreStep, HostProgram, HostStep, TensorSlot
 from ..sim.result import RunResult
 from .device import Device
 from .errors import DeviceError, InputError
@@ -30,6 +30,35 @@ class StepRun:
 
     step: CoreStep
     result: RunResult
+
+
+@dataclass(frozen=True)
+class _HostRun:
+    """A step on the host, ready to run. ``outputs``: name, shape and type of each; ``layers``: its own."""
+
+    executor: HostExecutor
+    inputs: tuple[str, ...]
+    outputs: tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...]
+    layers: slice
+
+    @staticmethod
+    def of(step: HostStep, executor: HostExecutor) -> _HostRun:
+        tensors = zip(step.outputs, step.program.outputs, strict=True)
+        outputs = tuple((name, tensor.shape, numpy_dtype(tensor.dtype)) for name, tensor in tensors)
+        layers = slice(step.first_layer, step.first_layer + len(step.program.layers))
+        return _HostRun(executor, step.inputs, outputs, layers)
+
+    def run(self, values: dict[str, Array], results: Mapping[str, Array], seconds: list[float]) -> None:
+        """Its results become values, in the memory of ``results`` where that has them. With ``seconds`` the layers are
+        timed, too."""
+        arrays = [values[name] for name in self.inputs]
+        made = [results[name] if name in results else np.empty(shape, dtype) for name, shape, dtype in self.outputs]
+        if seconds:
+            seconds[self.layers] = self.executor.execute_timed(arrays, made)
+        else:
+            self.executor.execute(arrays, made)
+        for (name, _, _), array in zip(self.outputs, made, strict=True):
+            values[name] = array
 
 
 class LoadedModule:
@@ -56,7 +85,12 @@ class LoadedModule:
         self._device = device if model.core is not None else None
         self._lock = RunLock() if self._device is None else self._device.lock
         self._closed = False
-        self._executors = [load_host(step.program) if isinstance(step, HostStep) else None for step in model.steps]
+        self._input_names = [tensor.name for tensor in model.inputs]
+        self._input_kinds = [(tensor.name, tensor.shape, numpy_dtype(tensor.dtype)) for tensor in model.inputs]
+        self._outputs = {tensor.name: (tensor.shape, numpy_dtype(tensor.dtype)) for tensor in model.outputs}
+        self._steps = [
+            _HostRun.of(step, load_host(step.program)) if isinstance(step, HostStep) else step for step in model.steps
+        ]
         if self._device is not None:
             with self._lock:
                 self._device.tenant = self
@@ -83,7 +117,7 @@ class LoadedModule:
                 self._device.tenant = None
                 self._device.allocate(0)
             self._closed = True
-            self._executors = []
+            self._steps = []
 
     def __enter__(self) -> LoadedModule:
         return self
@@ -123,11 +157,11 @@ class LoadedModule:
             self._refuse_if_gone()
             runs: list[StepRun] = []
             seconds = [0.0] * len(self.model.layers) if trace else []
-            for step, executor in zip(self.model.steps, self._executors, strict=True):
-                if executor is None:
-                    runs.append(self._run_program(step, values, trace))
+            for step in self._steps:
+                if isinstance(step, _HostRun):
+                    step.run(values, results, seconds)
                 else:
-                    _run_host(step, executor, values, results, seconds)
+                    runs.append(self._run_program(step, values, trace))
             for name, array in results.items():
                 if values[name] is not array:
                     array[...] = values[name]
@@ -136,7 +170,7 @@ class LoadedModule:
             if keep and self.model.core is not None:
                 kept = {name: self._slot(slot) for name, slot in self.model.core.slots.items() if name not in values}
                 return {**values, **kept}
-        return values if keep else {tensor.name: values[tensor.name] for tensor in self.model.outputs}
+        return values if keep else {name: values[name] for name in self._outputs}
 
     def _refuse_if_gone(self) -> None:
         if self._closed:
@@ -148,28 +182,26 @@ class LoadedModule:
             )
 
     def _checked(self, inputs: Mapping[str, Array] | Array) -> dict[str, Array]:
-        values = named_inputs(inputs, [tensor.name for tensor in self.model.inputs])
-        for tensor in self.model.inputs:
-            value = values[tensor.name]
-            if value.shape != tensor.shape or value.dtype != numpy_dtype(tensor.dtype):
-                resized = value.dtype.name == tensor.dtype and value.ndim == len(tensor.shape)
-                hint = f"sizes are fixed at compilation: --shape {tensor.name}={'x'.join(map(str, value.shape))}"
+        values = named_inputs(inputs, self._input_names)
+        for name, shape, dtype in self._input_kinds:
+            value = values[name]
+            if value.shape != shape or value.dtype != dtype:
+                resized = value.dtype == dtype and value.ndim == len(shape)
+                hint = f"sizes are fixed at compilation: --shape {name}={'x'.join(map(str, value.shape))}"
                 raise InputError(
-                    f"input {tensor.name!r} must be {tensor.dtype}{list(tensor.shape)}, "
-                    f"not {value.dtype.name}{list(value.shape)}",
+                    f"input {name!r} must be {dtype.name}{list(shape)}, not {value.dtype.name}{list(value.shape)}",
                     hint=hint if resized else "",
                 )
-            values[tensor.name] = np.ascontiguousarray(value).reshape(tensor.shape)
+            if not value.flags.c_contiguous:
+                values[name] = np.ascontiguousarray(value)
         return values
 
     def _checked_output(self, name: str, array: Array) -> Array:
-        tensor = next((tensor for tensor in self.model.outputs if tensor.name == name), None)
-        if tensor is None:
-            names = ", ".join(tensor.name for tensor in self.model.outputs)
-            raise InputError(f"the model has no output {name!r}", hint=f"its outputs: {names}")
-        fits = array.shape == tensor.shape and array.dtype == numpy_dtype(tensor.dtype)
-        if not fits or not array.flags.c_contiguous or not array.flags.writeable:
-            raise InputError(f"output {name!r} must be a contiguous, writable {tensor.dtype}{list(tensor.shape)}")
+        if name not in self._outputs:
+            raise InputError(f"the model has no output {name!r}", hint=f"its outputs: {', '.join(self._outputs)}")
+        shape, dtype = self._outputs[name]
+        if array.shape != shape or array.dtype != dtype or not array.flags.carray:
+            raise InputError(f"output {name!r} must be a contiguous, writable {dtype.name}{list(shape)}")
         return array
 
     # The core's part
@@ -182,9 +214,7 @@ class LoadedModule:
             if isinstance(step, CoreStep):
                 self.device.write(step.program_offset, step.program)
 
-    def _run_program(self, step: CoreStep | HostStep, values: dict[str, Array], trace: bool) -> StepRun:
-        if not isinstance(step, CoreStep):
-            raise TypeError("a step on the host has no executor")
+    def _run_program(self, step: CoreStep, values: dict[str, Array], trace: bool) -> StepRun:
         slots = self.model.on_core.slots
         for name in step.inputs:
             if name in values:
@@ -202,26 +232,3 @@ class LoadedModule:
     def _slot(self, slot: TensorSlot) -> Array:
         value: Array = self.device.read(slot.offset, slot.nbytes).view(slot.dtype).reshape(slot.shape)
         return value
-
-
-def _run_host(
-    step: CoreStep | HostStep, executor: HostExecutor, values: dict[str, Array], results: Mapping[str, Array],
-    seconds: list[float],
-) -> None:  # fmt: skip
-    """Run a step on the host; its results become values. With ``seconds`` the layers are timed, too."""
-    if not isinstance(step, HostStep):
-        raise TypeError("a program for the core has an executor")
-    arrays = [values[name] for name in step.inputs]
-    made = [
-        results[name] if name in results else _empty(tensor)
-        for name, tensor in zip(step.outputs, step.program.outputs, strict=True)
-    ]
-    if seconds:
-        seconds[step.first_layer : step.first_layer + len(step.program.layers)] = executor.run_timed(arrays, made)
-    else:
-        executor.run(arrays, made)
-    values.update(zip(step.outputs, made, strict=True))
-
-
-def _empty(tensor: TensorSpec) -> Array:
-    return np.empty(tensor.shape, numpy_dtype(tensor.dtype))

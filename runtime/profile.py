@@ -49,7 +49,7 @@ class Bounds:
 
     @property
     def kind(self) -> str:
-        """"array", "vector" or "memory": whichever limits."""
+        """ "array", "vector" or "memory": whichever limits."""
         return max(("array", self.array), ("vector", self.vector), ("memory", self.memory), key=lambda item: item[1])[0]
 
 

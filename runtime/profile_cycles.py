@@ -112,9 +112,7 @@ class ProgramCycles:
 
     def __init__(self, run: StepRun, queue_depth: int) -> None:
         if run.result.trace is None or run.result.cycles is None or not len(run.result.trace.activity):
-            raise DeviceError(
-                "the run recorded no trace, so its cycles cannot be accounted for", hint=HOW_TO_TRACE
-            )
+            raise DeviceError("the run recorded no trace, so its cycles cannot be accounted for", hint=HOW_TO_TRACE)
         self.cycles = run.result.cycles
         self._queue_depth = queue_depth
         self._events = run.result.trace.events

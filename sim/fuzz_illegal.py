@@ -193,22 +193,22 @@ def _compute_index(case: Case, draw: Draw) -> Case | None:
         if isinstance(instruction, Loop) and instruction.engine is engine:
             loops[instruction.level] = level_of(instruction)
     names: Sequence[tuple[str, str, int]]
-    made: Gemm | Vector
+    compute: Gemm | Vector
     if engine is Engine.GEMM:
-        made = random_gemm(config, draw, loops)
+        compute = random_gemm(config, draw, loops)
         names = (("dst", "dst", config.acc_depth), ("src", "a", config.inp_depth), ("wgt", "b", config.wgt_depth))
     else:
-        made = random_vector(config, draw, loops)
-        names = (("dst", "dst", config.out_depth if made.to_out else config.acc_depth), ("a", "a", config.acc_depth))
+        compute = random_vector(config, draw, loops)
+        names = (("dst", "dst", config.out_depth if compute.to_out else config.acc_depth), ("a", "a", config.acc_depth))
     field, operand, depth = names[draw(0, len(names) - 1)]
-    nest = LoopNest(tuple(reversed(loops[: made.levels])))
+    nest = LoopNest(tuple(reversed(loops[: compute.levels])))
     first, last = max(0, depth - nest.largest(0, operand)), (1 << config.index_bits) - 1
     if first > last or nest.count > MICRO_OPS:
         return None
     change: dict[str, Any] = {field: draw(first, min(last, first + 3) if draw(0, 1) else last)}
-    made = replace(made, **change)
+    compute = replace(compute, **change)
     # What it touched before its fault is ordered only in a serial program.
-    return _with(replace(case, serial=True), draw, made, place)
+    return _with(replace(case, serial=True), draw, compute, place)
 
 
 # The bus
@@ -251,8 +251,8 @@ def _missing_token(case: Case, draw: Draw) -> Case | None:
 
 def _missing_room(case: Case, draw: Draw) -> Case | None:
     """One send too many to an engine that takes none, with other instructions behind it."""
-    taken = {(source, part.engine) for part in case.instructions for source in mask_engines(part.wait)}
-    free = [(a, b) for a in Engine for b in Engine if a != b and (a, b) not in taken]
+    waits = {(source, part.engine) for part in case.instructions for source in mask_engines(part.wait)}
+    free = [(a, b) for a in Engine for b in Engine if a != b and (a, b) not in waits]
     if not free:
         return None
     source, target = free[draw(0, len(free) - 1)]

@@ -23,9 +23,7 @@ CLASSES = 1 << CycleClass.as_shape().width
 OPCODES = 1 << OPCODE_BITS
 """Numbers that an opcode may have."""
 
-FIELDS = tuple(
-    dict.fromkeys(name for opcode in Opcode for name, _, _ in HEADER + instruction_fields(PYNQ, opcode))
-)
+FIELDS = tuple(dict.fromkeys(name for opcode in Opcode for name, _, _ in HEADER + instruction_fields(PYNQ, opcode)))
 """Names of all fields of all instructions; a field's number in C++ is its place here."""
 
 

@@ -14,6 +14,7 @@ from .timing_interface import INTERFACE, interface_header
 SOURCE = "timing.cpp"
 HEADERS = ("timing.h", "timing_memory.h", "timing_control.h", "timing_compute.h", "timing_transfer.h")
 
+
 @cache
 def timing_library() -> ctypes.CDLL:
     """The compiled model; takes some seconds the first time. :class:`BuildError` if there is no C++ compiler."""

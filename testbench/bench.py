@@ -1,8 +1,8 @@
 """The whole core between cocotbext-axi's models, with the bus watched and results compared: what a test is written in.
 
-    @core_test()
-    async def adds_seven(bench: Bench) -> None:
-        await bench.check([Load(...), Vector(...), Store(...), Finish()])
+@core_test()
+async def adds_seven(bench: Bench) -> None:
+    await bench.check([Load(...), Vector(...), Store(...), Finish()])
 """
 
 from __future__ import annotations

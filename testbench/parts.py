@@ -25,11 +25,11 @@ def find_parts(name: str | None, folder: Path = FOLDER) -> list[Path]:
         )
     if name is None:
         return files
-    found = [file for file in files if file.stem == name]
-    if not found:
+    part_files = [file for file in files if file.stem == name]
+    if not part_files:
         parts = ", ".join(file.stem for file in files)
         raise BenchError(f"there is no part {name!r}", hint=f"parts: {parts}; or name a file that ends in .py")
-    return found
+    return part_files
 
 
 def parts_table(files: list[Path]) -> Table:

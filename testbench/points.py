@@ -63,6 +63,7 @@ PORTS = tuple(
 
 BUFFERS = ("load read buffer", "loadw read buffer", "fetch read buffer", "write buffer")
 
+
 def core_points(config: CoreConfig) -> Points:
     """All points of a core."""
     return {
@@ -103,7 +104,7 @@ def core_points(config: CoreConfig) -> Points:
 
 def unreachable(config: CoreConfig) -> tuple[Unreachable, ...]:
     """Points of a core that no program hits, and why."""
-    found = [
+    points = [
         Unreachable("fault", "ILLEGAL by store", "every STORE that passes fetch's check of the header has a meaning"),
         *(
             Unreachable("relation x stall", f"{engine}: {relation}, memory", f"{engine} does not access the DRAM")
@@ -112,8 +113,8 @@ def unreachable(config: CoreConfig) -> tuple[Unreachable, ...]:
         ),
     ]
     if min(config.out_bytes, config.bus_bytes) <= config.granule_bytes:
-        found.append(Unreachable("fault", "ALIGNMENT by store", "any offset is the start of an entry of out"))
-    return tuple(found)
+        points.append(Unreachable("fault", "ALIGNMENT by store", "any offset is the start of an entry of out"))
+    return tuple(points)
 
 
 def fault_point(cause: Fault, engine: int) -> str:
@@ -169,9 +170,7 @@ def flags_of(instruction: Instruction) -> Iterator[str]:
             yield f"{name} zero={instruction.zero} levels={instruction.levels}"
         case Vector():
             name = f"{name} {instruction.op.name}"
-            yield (
-                f"{name} zero={instruction.zero} to_out={instruction.to_out} b_immediate={instruction.b_immediate}"
-            )
+            yield (f"{name} zero={instruction.zero} to_out={instruction.to_out} b_immediate={instruction.b_immediate}")
             yield f"{name} levels={instruction.levels}"
             if instruction.op is VectorOp.REQUANTISE and instruction.left_shift:
                 yield f"{name} left_shift"
@@ -248,17 +247,17 @@ def operand_distances(program: Sequence[Instruction]) -> list[set[str]]:
                     operands["vector b after dst"] = b
                 if instruction.op.accumulates:
                     operands["vector dst after dst"] = dst
-        found = set()
+        distances = set()
         written = np.array(dst)
         for name, used in operands.items():
             indices = np.array(used)
             for distance in DISTANCES[:-1]:
                 if len(written) > distance and (indices[distance:] == written[:-distance]).any():
-                    found.add(f"{name}: {distance}")
+                    distances.add(f"{name}: {distance}")
             last = DISTANCES[-1]
             if any(index in dst[: max(0, place - last + 1)] for place, index in enumerate(used)):
-                found.add(f"{name}: {last} or more")
-        result.append(found)
+                distances.add(f"{name}: {last} or more")
+        result.append(distances)
     return result
 
 

@@ -112,23 +112,23 @@ class Burst:
 
     def problems(self, bus_bytes: int) -> list[tuple[Rule, str]]:
         """Rules that the request breaks."""
-        found = []
+        violations = []
         if self.beat_bytes > bus_bytes:
-            found.append((Rule.SIZE, f"{self.beat_bytes} bytes a beat on a bus of {bus_bytes}"))
+            violations.append((Rule.SIZE, f"{self.beat_bytes} bytes a beat on a bus of {bus_bytes}"))
         if self.kind not in (FIXED, INCR, WRAP):
-            found.append((Rule.BURST_TYPE, f"burst type {self.kind}"))
+            violations.append((Rule.BURST_TYPE, f"burst type {self.kind}"))
         if self.kind == FIXED and self.beats > FIXED_BEATS_AT_MOST:
-            found.append((Rule.FIXED_LENGTH, f"{self.beats} beats"))
+            violations.append((Rule.FIXED_LENGTH, f"{self.beats} beats"))
         if self.kind == WRAP:
             if self.beats not in WRAP_BEATS:
-                found.append((Rule.WRAP_LENGTH, f"{self.beats} beats"))
+                violations.append((Rule.WRAP_LENGTH, f"{self.beats} beats"))
             if self.address % self.beat_bytes:
-                found.append((Rule.WRAP_ALIGNED, f"address {self.address:#x}, {self.beat_bytes} bytes a beat"))
+                violations.append((Rule.WRAP_ALIGNED, f"address {self.address:#x}, {self.beat_bytes} bytes a beat"))
         first = self.address - self.address % self.beat_bytes
         last = first + self.beats * self.beat_bytes - 1
         if self.kind == INCR and first // PAGE_BYTES != last // PAGE_BYTES:
-            found.append((Rule.PAGE, f"{self.beats} beats from {self.address:#x} to {last:#x}"))
-        return found
+            violations.append((Rule.PAGE, f"{self.beats} beats from {self.address:#x} to {last:#x}"))
+        return violations
 
     def lanes(self, beat: int, bus_bytes: int) -> int:
         """Mask of the byte lanes that a beat may use."""

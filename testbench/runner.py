@@ -37,9 +37,7 @@ class Settings:
     def to_json(self) -> str:
         # The simulator runs in a folder of its own.
         coverage = None if self.coverage is None else str(self.coverage.resolve())
-        return json.dumps(
-            {"config": self.config.to_json(), "seed": self.seed, "coverage": coverage, "long": self.long}
-        )
+        return json.dumps({"config": self.config.to_json(), "seed": self.seed, "coverage": coverage, "long": self.long})
 
     @staticmethod
     def from_json(text: str) -> Settings:

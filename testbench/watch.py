@@ -85,9 +85,9 @@ class BusWatch:
             while offered:
                 await edge
                 offered = bool(valid.value)
-                taken = bool(ready.value)
+                is_ready = bool(ready.value)
                 payload: Payload | None = None
                 if offered:
                     payload = {name: int(signal.value) for name, signal in signals.items()}
-                    self.transfers[channel] += taken
-                checker.sample(channel, clock_cycle(), payload, ready=taken, reset=bool(reset.value))
+                    self.transfers[channel] += is_ready
+                checker.sample(channel, clock_cycle(), payload, ready=is_ready, reset=bool(reset.value))

@@ -44,13 +44,13 @@ def limits(name: str) -> tuple[Any, Any]:
     if name == "bool":
         return 0, 1
     if is_float(name):
-        found: Any = ml_dtypes.finfo(numpy_dtype(name))  # type: ignore[no-untyped-call]
-        return float(found.min), float(found.max)
+        info: Any = ml_dtypes.finfo(numpy_dtype(name))  # type: ignore[no-untyped-call]
+        return float(info.min), float(info.max)
     whole: Any = ml_dtypes.iinfo(numpy_dtype(name))  # type: ignore[no-untyped-call]
     return int(whole.min), int(whole.max)
 
 
 def step(name: str) -> float:
     """Distance from 1 to the next larger value of a float type."""
-    found: Any = ml_dtypes.finfo(numpy_dtype(name))  # type: ignore[no-untyped-call]
-    return float(found.eps)
+    info: Any = ml_dtypes.finfo(numpy_dtype(name))  # type: ignore[no-untyped-call]
+    return float(info.eps)

@@ -21,18 +21,18 @@ def evaluate(module: Module, inputs: Mapping[str, Array], observe: Observer | No
     Raises `GraphError` when an input is missing, unknown or of another type.
     """
     main = module.main
-    known = {param.name for param in main.params}
-    unknown = sorted(set(inputs) - known)
+    names = {param.name for param in main.params}
+    unknown = sorted(set(inputs) - names)
     if unknown:
-        raise GraphError(f"there is no input {unknown[0]!r}", hint=f"the inputs are: {', '.join(sorted(known))}")
+        raise GraphError(f"there is no input {unknown[0]!r}", hint=f"the inputs are: {', '.join(sorted(names))}")
     arguments: list[Array] = []
     for param in main.params:
         if param.name not in inputs:
             raise GraphError(f"input {param.name!r} ({param.type}) is missing")
         value = np.asarray(inputs[param.name])
         if value.shape != param.type.shape or value.dtype.name != param.type.dtype:
-            given = f"{value.dtype.name}[{', '.join(map(str, value.shape))}]"
-            raise GraphError(f"input {param.name!r} must be {param.type}, not {given}")
+            actual = f"{value.dtype.name}[{', '.join(map(str, value.shape))}]"
+            raise GraphError(f"input {param.name!r} must be {param.type}, not {actual}")
         arguments.append(value)
     result = evaluate_function(main, arguments, observe)
     results = result if isinstance(result, tuple) else (result,)
@@ -46,10 +46,10 @@ def evaluate_function(function: Function, arguments: Sequence[Array], observe: O
     for node in order:
         for child in node.children:
             remaining[id(child)] = remaining.get(id(child), 0) + 1
-    given = dict(zip(function.params, arguments, strict=True))
+    bindings = dict(zip(function.params, arguments, strict=True))
     values: dict[int, Value] = {}
     for node in order:
-        values[id(node)] = value = _value(node, values, given, observe)
+        values[id(node)] = value = _value(node, values, bindings, observe)
         if observe is not None:
             observe(node, value)
         for child in node.children:
@@ -59,12 +59,12 @@ def evaluate_function(function: Function, arguments: Sequence[Array], observe: O
     return values[id(function.body)]
 
 
-def _value(node: Expr, values: Mapping[int, Value], given: Mapping[Var, Array], observe: Observer | None) -> Value:
+def _value(node: Expr, values: Mapping[int, Value], bindings: Mapping[Var, Array], observe: Observer | None) -> Value:
     match node:
         case Var():
-            if node not in given:
+            if node not in bindings:
                 raise GraphError(f"%{node.name} is not a parameter of this function", at=node.span)
-            return given[node]
+            return bindings[node]
         case Constant():
             return node.value
         case Tuple():
@@ -76,9 +76,9 @@ def _value(node: Expr, values: Mapping[int, Value], given: Mapping[Var, Array], 
             if isinstance(node.op, Function):
                 return evaluate_function(node.op, operands, observe)
             value = apply(node, operands)
-            found = (value.shape, value.dtype.name)
-            if found != (node.shape, node.dtype):  # the operator's rules do not agree with each other
-                raise GraphError(f"{node.op} is {node.type}, but its value is {found[1]}{list(found[0])}", at=node.span)
+            shape, dtype = value.shape, value.dtype.name
+            if (shape, dtype) != (node.shape, node.dtype):  # the operator's rules do not agree with each other
+                raise GraphError(f"{node.op} is {node.type}, but its value is {dtype}{list(shape)}", at=node.span)
             return value
     raise GraphError(f"cannot evaluate {type(node).__name__}", at=node.span)
 

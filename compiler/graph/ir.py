@@ -345,6 +345,24 @@ class Function:
         return tuple(f"output{i}" for i in range(len(self.results)))
 
 
+def topological_order(root: Expr) -> list[Expr]:
+    """Every node reachable from ``root``, once, producers before consumers. A node is known by its identity."""
+    order: list[Expr] = []
+    seen: set[int] = set()
+    stack: list[tuple[Expr, bool]] = [(root, False)]
+    while stack:
+        node, children_done = stack.pop()
+        if children_done:
+            order.append(node)
+            continue
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        stack.append((node, True))
+        stack.extend((child, False) for child in reversed(node.children))
+    return order
+
+
 @dataclass(frozen=True)
 class Module:
     """A whole model: ``main`` and, through its calls, every function that it uses.
@@ -358,13 +376,8 @@ class Module:
     @property
     def functions(self) -> tuple[Function, ...]:
         """The functions that ``main`` calls, each once, in dataflow order."""
-        from .visit import topological_order
-
-        found: dict[Function, None] = {}
-        for node in topological_order(self.main.body):
-            if isinstance(node, Call) and isinstance(node.op, Function):
-                found.setdefault(node.op)
-        return tuple(found)
+        calls = [node for node in topological_order(self.main.body) if isinstance(node, Call)]
+        return tuple(dict.fromkeys(node.op for node in calls if isinstance(node.op, Function)))
 
     def with_main(self, body: Expr) -> Module:
         """The same module with another body of ``main``."""

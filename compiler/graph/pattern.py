@@ -1,8 +1,10 @@
 """Patterns over graphs.
 
+A match gives the values by the names that the pattern gave them:
+
     matmul = op("nn.dense", any_value("x"), constant("w"))
     biased = op("nn.add", matmul, constant("b"), commutative=True)
-    found = biased.match(node)          # {"x": ..., "w": ..., "b": ...} or None
+    match = biased.match(node)          # {"x": ..., "w": ..., "b": ...} or None
 """
 
 from __future__ import annotations
@@ -86,9 +88,9 @@ class OneOf(Pattern):
 
     def _match_inside(self, node: Expr, bound: Match, uses: Uses) -> Match | None:
         for alternative in self.alternatives:
-            found = alternative._match(node, bound, uses)
-            if found is not None:
-                return found
+            match = alternative._match(node, bound, uses)
+            if match is not None:
+                return match
         return None
 
 
@@ -108,11 +110,11 @@ class OpPattern(Pattern):
             return None
         orders = permutations(self.operands) if self.commutative else iter([self.operands])
         for order in orders:
-            found: Match | None = bound
+            match: Match | None = bound
             for pattern, arg in zip(order, node.args, strict=True):
-                found = pattern._match(arg, found, uses) if found is not None else None
-            if found is not None:
-                return found
+                match = pattern._match(arg, match, uses) if match is not None else None
+            if match is not None:
+                return match
         return None
 
 

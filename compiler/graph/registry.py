@@ -10,11 +10,11 @@ import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
-from importlib.metadata import entry_points
 from typing import Any
 
 import numpy as np
 
+from ...plugins import load_plugin, plugins
 from ..tensor.view import Builder, View
 from .chooser import Chooser
 from .ir import UNKNOWN, Array, Attrs, Expr, Function, GraphError, Span, TensorType, Type
@@ -199,15 +199,12 @@ def _load_plugins() -> None:
     if _plugins_are_loaded:
         return
     _plugins_are_loaded = True  # before the first is loaded: it may look for operators itself
-    for point in entry_points(group=PLUGINS):
-        try:
-            point.load()
-        except Exception as error:  # a plug-in may fail in any way; the user has to see which one it was
-            _plugins_are_loaded = False  # whoever asks next is told, too
-            raise GraphError(
-                f"operators of {point.name!r} ({point.value}) cannot be imported: {type(error).__name__}: {error}",
-                hint=f"repair or uninstall the package that has this entry point of the group {PLUGINS!r}",
-            ) from error
+    try:
+        for point in plugins(PLUGINS).values():
+            load_plugin(point, "operators of", GraphError)
+    except GraphError:
+        _plugins_are_loaded = False  # whoever asks next is told, too
+        raise
 
 
 def call(op: str | Function, *args: Expr, span: Span = UNKNOWN, **attrs: Any) -> _Call:
@@ -224,8 +221,8 @@ def call(op: str | Function, *args: Expr, span: Span = UNKNOWN, **attrs: Any) ->
         raise GraphError(f"{op} takes {takes} operands ({', '.join(entry.arguments)}), not {len(args)}", at=span)
     unknown = [name for name in attrs if name not in entry.defaults]
     if unknown:
-        known = ", ".join(entry.defaults) or "none"
-        raise GraphError(f"{op} has no attribute {unknown[0]!r}; it has: {known}", at=span)
+        names = ", ".join(entry.defaults) or "none"
+        raise GraphError(f"{op} has no attribute {unknown[0]!r}; it has: {names}", at=span)
     merged = {**entry.defaults, **attrs}
     missing = [name for name, value in merged.items() if value is REQUIRED]
     if missing:
@@ -239,11 +236,11 @@ def call(op: str | Function, *args: Expr, span: Span = UNKNOWN, **attrs: Any) ->
 
 
 def _call_type(function: Function, args: tuple[Expr, ...], span: Span) -> Type:
-    given, wanted = [arg.type for arg in args], [param.type for param in function.params]
-    if given != wanted:
+    argument_types, parameter_types = [arg.type for arg in args], [param.type for param in function.params]
+    if argument_types != parameter_types:
         raise GraphError(
-            f"function {function.name!r} takes ({', '.join(map(str, wanted))}), "
-            f"but is called with ({', '.join(map(str, given))})",
+            f"function {function.name!r} takes ({', '.join(map(str, parameter_types))}), "
+            f"but is called with ({', '.join(map(str, argument_types))})",
             at=span,
         )
     return function.type

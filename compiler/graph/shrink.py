@@ -18,23 +18,23 @@ def shrink(module: Module, inputs: Mapping[str, Array], fails: Fails) -> tuple[M
     Tried are: a single inner value as the only result, and an inner value that becomes an input (with the value that it
     had). ``fails`` runs a candidate and tells whether it still shows the fault.
     """
-    current, given = module, dict(inputs)
+    current, current_inputs = module, dict(inputs)
     while True:
-        for candidate, values in _smaller(current, given):
+        for candidate, values in _smaller(current, current_inputs):
             if fails(candidate, values):
-                current, given = candidate, values
+                current, current_inputs = candidate, values
                 break
         else:
-            return current, given
+            return current, current_inputs
 
 
 def _smaller(module: Module, inputs: Mapping[str, Array]) -> Iterator[tuple[Module, dict[str, Array]]]:
     """Candidates, the smallest first."""
-    known: dict[Expr, Array] = {}
+    values: dict[Expr, Array] = {}
 
     def observe(node: Expr, value: Value) -> None:
         if not isinstance(value, tuple):
-            known[node] = value
+            values[node] = value
 
     evaluate(module, inputs, observe)
     body = module.main.body
@@ -43,11 +43,11 @@ def _smaller(module: Module, inputs: Mapping[str, Array]) -> Iterator[tuple[Modu
         if node is not body:
             yield _module(module.stage, node, inputs)
     for node in reversed(inner):
-        if node is not body and node in known:
+        if node is not body and node in values:
             name = f"v{sum(isinstance(item, Var) for item in topological_order(body))}_{len(inner)}"
             cut = substitute(body, {node: Var(name, node.tensor_type)})
             if len(calls(cut)) < len(inner):
-                yield _module(module.stage, cut, {**inputs, name: known[node]}, module.main.attrs)
+                yield _module(module.stage, cut, {**inputs, name: values[node]}, module.main.attrs)
 
 
 def _module(
@@ -65,4 +65,3 @@ def describe(module: Module, inputs: Mapping[str, Array]) -> str:
     for name, value in {**constant_table(module), **inputs}.items():
         lines.append(f"# {name} = {value.tolist()}")
     return "\n".join(lines) + "\n"
-

@@ -164,18 +164,18 @@ def _infer(
     raised = {symbol: sampling.high(number) for number, symbol in enumerate(free)}
     samples = {subset: infer({**low, **{symbol: raised[symbol] for symbol in subset}}) for subset in chosen}
     verification = infer(check)
-    found: dict[str, SymbolicType] = {}
+    symbolic_types: dict[str, SymbolicType] = {}
     for name, kind in samples[()].items():
         kinds = [types.get(name) for types in (*samples.values(), verification)]
         if any(other is None or other.dtype != kind.dtype or other.rank != kind.rank for other in kinds):
-            found[name] = SymbolicType(None, kind.dtype)
+            symbolic_types[name] = SymbolicType(None, kind.dtype)
             continue
         shape: list[Dimension | None] = []
         for axis in range(kind.rank):
             size = _fitted({subset: types[name].shape[axis] for subset, types in samples.items()}, low, sampling.step)
             shape.append(size if size.at(check) == verification[name].shape[axis] else None)
-        found[name] = SymbolicType(tuple(shape), kind.dtype)
-    return SymbolicTypes(symbols, found, {a: b for a, b in grouping.items() if a != b}, sampling.step)
+        symbolic_types[name] = SymbolicType(tuple(shape), kind.dtype)
+    return SymbolicTypes(symbols, symbolic_types, {a: b for a, b in grouping.items() if a != b}, sampling.step)
 
 
 def _fitted(values: Mapping[tuple[str, ...], int], low: Sizes, step: int) -> Dimension:
@@ -206,14 +206,14 @@ def bind_sizes(inputs: Sequence[SymbolicInput], shapes: Mapping[str, Sequence[in
     for each in inputs:
         if each.name not in shapes:
             continue
-        given = tuple(shapes[each.name])
+        shape = tuple(shapes[each.name])
         free = " and ".join(dict.fromkeys(size for size in each.shape if isinstance(size, str)))
         choice = f"only {free} can be chosen" if free else "nothing in it can be chosen"
-        if len(given) != len(each.shape):
+        if len(shape) != len(each.shape):
             raise GraphError(
-                f"input {each.name!r} has {len(given)} dimensions, {given}, but must be {each}", hint=choice
+                f"input {each.name!r} has {len(shape)} dimensions, {shape}, but must be {each}", hint=choice
             )
-        for axis, (wanted, size) in enumerate(zip(each.shape, given, strict=True)):
+        for axis, (wanted, size) in enumerate(zip(each.shape, shape, strict=True)):
             if isinstance(wanted, int):
                 if size != wanted:
                     raise GraphError(

@@ -83,15 +83,15 @@ def _is_inline(constant: Constant) -> bool:
 def _named_constants(module: Module) -> dict[Constant, str]:
     """A unique name for every constant that does not stand inline, in order of first use."""
     names: dict[Constant, str] = {}
-    taken: set[str] = set()
+    used_names: set[str] = set()
     for function in (*module.functions, module.main):
         for node in topological_order(function.body):
             if isinstance(node, Constant) and not _is_inline(node) and node not in names:
                 base = node.name or "constant"
                 name, count = base, 1
-                while name in taken:
+                while name in used_names:
                     name, count = f"{base}.{count}", count + 1
-                taken.add(name)
+                used_names.add(name)
                 names[node] = name
     return names
 
@@ -119,8 +119,8 @@ def _function_lines(function: Function, names: Mapping[Constant, str]) -> list[s
     shown = "{" + ", ".join(f"{name}={_value_text(value)}" for name, value in attrs.items()) + "} " if attrs else ""
     lines = [f"fn @{_name(function.name)}({params}) {shown}{{" + _span_text(function.span)]
     text: dict[int, str] = {}
-    taken = {param.name for param in function.params}  # exporters also call an input "0"
-    numbers = (number for number in itertools.count() if str(number) not in taken)
+    param_names = {param.name for param in function.params}  # exporters also call an input "0"
+    numbers = (number for number in itertools.count() if str(number) not in param_names)
     for node in topological_order(function.body):
         match node:
             case Var():
@@ -255,8 +255,8 @@ class _Parser:
             return UNKNOWN
         self.place += 1
         nodes, _, tensor = token.text[1:].partition("->")
-        found = tuple(json.loads(item) for item in re.findall(r'"(?:[^"\\]|\\.)*"', nodes))
-        return Span(found, json.loads(tensor) if tensor.strip() else "")
+        node_names = tuple(json.loads(item) for item in re.findall(r'"(?:[^"\\]|\\.)*"', nodes))
+        return Span(node_names, json.loads(tensor) if tensor.strip() else "")
 
     def identifier(self) -> str:
         text = self.take("name", "string", "number")

@@ -4,26 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .ir import Call, Constant, Expr, Function, Span, Tuple, TupleGet, Var
+from .ir import Call, Constant, Expr, Function, Span, Tuple, TupleGet, Var, topological_order
 from .registry import call
 
-
-def topological_order(root: Expr) -> list[Expr]:
-    """Every node reachable from ``root``, once, producers before consumers. A node is known by its identity."""
-    order: list[Expr] = []
-    seen: set[int] = set()
-    stack: list[tuple[Expr, bool]] = [(root, False)]
-    while stack:
-        node, children_done = stack.pop()
-        if children_done:
-            order.append(node)
-            continue
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        stack.append((node, True))
-        stack.extend((child, False) for child in reversed(node.children))
-    return order
+__all__ = [
+    "Mutator", "Visitor", "calls", "rewrite", "substitute", "topological_order", "use_counts", "with_children",
+]  # fmt: skip
 
 
 def calls(root: Expr) -> list[Call]:

@@ -15,7 +15,7 @@ from ..tensor.view import Builder, Index, View
 from . import numerics
 from .convolution import convolution, convolution_macs
 from .pooling import max_pool
-from .reasons import INTEGER_HAS_NO_GRADIENT, NOT_LOWERED
+from .reasons import INTEGER_HAS_NO_GRADIENT
 from .samples import IMAGE, WEIGHTS, WINDOW, sample_of, variable
 from .type_rules import conv_type, integer, ints, pool_type, require, require_dtype
 from .windows import padded_read, pooled
@@ -51,9 +51,29 @@ def _unfold_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     return TensorType((batch, kernel_h * kernel_w * channels, out_h, out_w), "int8")
 
 
+def _unfold(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    """Surrounded once, then read as often as windows meet: so no read has to ask where it is."""
+    x, pads = operands[0], call.attr("pads")
+    (_, kernel_w), (stride_h, stride_w) = call.attr("kernel"), call.attr("strides")
+    (dilation_h, dilation_w), channels = call.attr("dilations"), x.shape[1]
+    if any(pads):
+        read = padded_read(x, pads, tir.Const(call.attr("pad_value"), "int8"))
+        top, left, bottom, right = pads
+        height, width = x.shape[2] + top + bottom, x.shape[3] + left + right
+        x = builder.stored(View((*x.shape[:2], height, width), "int8", read), "padded")
+
+    def met(index: Index) -> tir.Expr:
+        n, channel, row, column = index
+        tap = channel // channels
+        place = row * stride_h + tap // kernel_w * dilation_h, column * stride_w + tap % kernel_w * dilation_w
+        return x[(n, channel % channels, *place)]
+
+    return View(call.shape, "int8", met)
+
+
 register(Operator(
-    "unfold", "x", **(_COMMON | {"family": Family.HOST}), types=_unfold_type, numpy=numerics.unfold, lower=NOT_LOWERED,
-    fusion=Fusion.HOST, passive=True, sample=sample_of("unfold", (1, 3, 5, 6), **WINDOW, pad_value=1),
+    "unfold", "x", **(_COMMON | {"family": Family.HOST}), types=_unfold_type, numpy=numerics.unfold, lower=_unfold,
+    fusion=Fusion.LAYOUT, passive=True, sample=sample_of("unfold", (1, 3, 5, 6), **WINDOW, pad_value=1),
     defaults={"kernel": REQUIRED, "strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), "pad_value": 0},
     doc="All that a window meets becomes channels (N, KH*KW*C, OH, OW), in this order. Padding holds pad_value.",
 ))  # fmt: skip

@@ -133,7 +133,13 @@ def _bilinear(x: Array, rows: Array, columns: Array) -> tuple[Array, Array]:
 
 
 def _roi_align(
-    x: Array, rois: Array, batch: Array, size: Sequence[int], spatial_scale: float, sampling_ratio: int, mode: str,
+    x: Array,
+    rois: Array,
+    batch: Array,
+    size: Sequence[int],
+    spatial_scale: float,
+    sampling_ratio: int,
+    mode: str,
     half_pixel: bool,
 ) -> Array:
     result = np.empty((len(batch), x.shape[1], *size), np.float64)
@@ -145,8 +151,7 @@ def _roi_align(
         steps = [extent[i] / size[i] for i in (0, 1)]
         counts = [sampling_ratio or int(np.ceil(extent[i] / size[i])) for i in (0, 1)]
         rows, columns = (
-            start + (np.arange(size[i] * counts[i]) + 0.5) * steps[i] / counts[i]
-            for i, start in enumerate((top, left))
+            start + (np.arange(size[i] * counts[i]) + 0.5) * steps[i] / counts[i] for i, start in enumerate((top, left))
         )
         corners, weights = _bilinear(image[b], rows, columns)
         weighted = corners * weights[:, None]
@@ -171,8 +176,15 @@ def _deform_conv_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorTyp
 
 
 def _deform_conv(
-    x: Array, w: Array, offset: Array, mask: Array, strides: Sequence[int], pads: Sequence[int],
-    dilations: Sequence[int], groups: int, offset_groups: int,
+    x: Array,
+    w: Array,
+    offset: Array,
+    mask: Array,
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    groups: int,
+    offset_groups: int,
 ) -> Array:
     batch, (out_h, out_w), (kernel_h, kernel_w) = x.shape[0], offset.shape[2:], w.shape[2:]
     kernels = w.astype(np.float64).reshape(groups, w.shape[0] // groups, *w.shape[1:])

@@ -107,8 +107,8 @@ def _einsum_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
         require(len(term) == operand.rank, f"{term!r} does not name the axes of {operand}")
         for letter, size in zip(term, operand.shape, strict=True):
             require(sizes.setdefault(letter, size) == size, f"axis {letter!r} has the sizes {sizes[letter]} and {size}")
-    known = set(result) <= set(sizes) and len(set(result)) == len(result)
-    require(known, f"the axes {result!r} of the result must be different axes of the operands {terms!r}")
+    valid = set(result) <= set(sizes) and len(set(result)) == len(result)
+    require(valid, f"the axes {result!r} of the result must be different axes of the operands {terms!r}")
     return TensorType(tuple(sizes[letter] for letter in result), operands[0].dtype)
 
 

@@ -61,8 +61,14 @@ def windows(
 
 
 def convolve(
-    x: Array, w: Array, strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], groups: int,
-    pad_value: float, dtype: type[np.floating],
+    x: Array,
+    w: Array,
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    groups: int,
+    pad_value: float,
+    dtype: type[np.floating],
 ) -> Array:
     """Convolution in floating point: x (N, C, ...), w (O, C/groups, ...) -> (N, O, ...) of ``dtype``."""
     padded = pad_spatial(x, pads, pad_value).astype(dtype)
@@ -88,7 +94,13 @@ def convolve(
 
 
 def conv2d(
-    x: Array, w: Array, *, strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], groups: int,
+    x: Array,
+    w: Array,
+    *,
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    groups: int,
     pad_value: int,
 ) -> Int32:
     """Integer convolution, exact, wrapped to int32. The arithmetic runs in floating point where that is exact."""
@@ -102,7 +114,12 @@ def conv2d(
 
 
 def unfold(
-    x: Array, *, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int],
+    x: Array,
+    *,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
     pad_value: int,
 ) -> Array:
     """What a window meets as channels: (N, C, H, W) -> (N, KH*KW*C, OH, OW), channel ``(i*KW + j)*C + c``.
@@ -118,7 +135,12 @@ def unfold(
 
 
 def max_pool(
-    x: Array, *, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int],
+    x: Array,
+    *,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
     pad_value: float,
 ) -> Array:
     """Maximum over windows, in the element type of ``x``."""
@@ -130,9 +152,7 @@ def max_pool(
     return result
 
 
-def sum_pool(
-    x: Array, *, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], pad_value: int
-) -> Int32:
+def sum_pool(x: Array, *, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], pad_value: int) -> Int32:
     """Sum over windows, int32."""
     padded = pad_spatial(x, pads, pad_value)
     out_h = output_size(padded.shape[-2], kernel[0], strides[0], 0, 0)
@@ -144,8 +164,16 @@ def sum_pool(
 
 
 def requantise(
-    x: Array, bias: Array, multiplier: Array, shift: Array, *, zero_point: int, low: int, high: int,
-    left_shift: int, out: str,
+    x: Array,
+    bias: Array,
+    multiplier: Array,
+    shift: Array,
+    *,
+    zero_point: int,
+    low: int,
+    high: int,
+    left_shift: int,
+    out: str,
 ) -> Array:
     """``clamp(((x + bias) * multiplier + half >> shift) + zero_point) << left_shift``; parameters broadcast with x."""
     t = x.astype(np.int32) + bias.astype(np.int32)  # wraps

@@ -74,7 +74,11 @@ register(Operator(
 
 
 def _max_pool_indices(
-    x: Array, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int],
+    x: Array,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
     column_major: bool,
 ) -> Array:
     order = "F" if column_major else "C"  # of the spatial axes; batch and channels stay in front
@@ -113,7 +117,11 @@ def _average_pool_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorTy
 
 
 def _average_pool(
-    x: Array, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int],
+    x: Array,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
     count_include_pad: bool,
 ) -> Array:
     def total(values: Array) -> Array:

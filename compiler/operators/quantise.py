@@ -50,7 +50,6 @@ def _along(values: Array, shape: Sequence[int], axis: int, block: int) -> Array:
     return values.reshape([-1 if i == axis else 1 for i in range(len(shape))])
 
 
-
 SHORT = ("int8", "uint8", "int16", "uint16")
 """Integers that single precision computes with exactly."""
 
@@ -73,6 +72,7 @@ def _quantise(x: Array, scale: Array, zero_point: Array, axis: int, block: int, 
     low, high = limits_of(target)
     wide = np.clip(np.rint(ratio).astype(np.float64) + zero, low, high)
     return np.asarray(wide.astype(np.int64).astype(zero_point.dtype))
+
 
 def _lower_quantise(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
     x, scale, zero_point = operands
@@ -122,6 +122,7 @@ def _dequantise(x: Array, scale: Array, zero_point: Array, axis: int, block: int
         centred = (x.astype(np.int64) - zero.astype(np.int64)).astype(np.float32)
     return np.asarray(centred * step.astype(np.float32)).astype(out)
 
+
 def _lower_dequantise(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
     x, scale, zero_point = operands
     if scale.dtype != "float32" or x.dtype not in SHORT or call.attr("block"):
@@ -155,6 +156,7 @@ def _signed_type(source: str, target: str) -> TypeRule:
         return TensorType(operands[0].shape, target)
 
     return rule
+
 
 def _shifted(source: tir.DType, target: tir.DType) -> Lowering:
     """128 less or more, which in eight bits is the same."""

@@ -35,6 +35,7 @@ ERROR_STEPS = 8
 MAX_ERROR_STEPS = 32
 """Steps of the coarsest type on the way by which a value may be off with all errors before it."""
 
+
 @dataclass(frozen=True)
 class RandomGraph:
     """A module, inputs for it, and the seed that makes both again."""
@@ -47,14 +48,14 @@ class RandomGraph:
 @dataclass
 class _Maker:
     """A graph under construction. ``exactly``: values that every right implementation computes to the bit;
-    ``known``: what each node is; ``shaken``: what it is with errors in all that is not exact."""
+    ``arrays``: the value of each node; ``shaken``: the same with errors in all that is not exact."""
 
     random: np.random.Generator
     params: list[Var] = field(default_factory=list)
     inputs: dict[str, Array] = field(default_factory=dict)
     values: list[Expr] = field(default_factory=list)
     exactly: set[Expr] = field(default_factory=set)
-    known: dict[Expr, Array] = field(default_factory=dict)
+    arrays: dict[Expr, Array] = field(default_factory=dict)
     shaken: dict[Expr, Array] = field(default_factory=dict)
 
     def chance(self, probability: float) -> bool:
@@ -93,19 +94,19 @@ class _Maker:
         return self.add(new, value, value, True)
 
     def add(self, node: Expr, value: Array, shaken: Array, exact: bool) -> Expr:
-        if node not in self.known:
+        if node not in self.arrays:
             self.values.append(node)
-            self.known[node], self.shaken[node] = value, shaken
+            self.arrays[node], self.shaken[node] = value, shaken
             if exact:
                 self.exactly.add(node)
         return node
 
     def operand(self, fits: Callable[[Expr], bool], dtypes: Sequence[str] = ARITHMETIC) -> Expr:
         """A value that exists and fits, newer ones more often; else a new one of a type of ``dtypes``."""
-        found = [node for node in self.values if node.dtype in dtypes and fits(node)]
-        if found and self.chance(0.85):
-            place = int(len(found) * self.random.random() ** 0.5)
-            return found[min(place, len(found) - 1)]
+        candidates = [node for node in self.values if node.dtype in dtypes and fits(node)]
+        if candidates and self.chance(0.85):
+            place = int(len(candidates) * self.random.random() ** 0.5)
+            return candidates[min(place, len(candidates) - 1)]
         shapes = [self.shape() for _ in range(20)]
         for shape in shapes:
             candidate = Var("probe", TensorType(shape, self.pick(dtypes)))
@@ -123,8 +124,8 @@ class _Maker:
                 return False
 
         if self.chance(0.5):
-            found = [node for node in self.values if node.dtype == x.dtype and fits(node)]
-            return self.pick(found)  # type: ignore[no-any-return]
+            candidates = [node for node in self.values if node.dtype == x.dtype and fits(node)]
+            return self.pick(candidates)  # type: ignore[no-any-return]
         shape = tuple(1 if self.chance(0.3) else size for size in x.shape)[self.whole(0, len(x.shape)) :]
         return self.leaf(shape, x.dtype)
 
@@ -187,9 +188,9 @@ def random_graph(seed: int, nodes: int = 12) -> RandomGraph:
     maker.leaf((maker.whole(1, 2), maker.whole(1, 9), maker.whole(1, 9), maker.whole(1, 9)), "float32")
     for _ in range(maker.whole(1, 2)):
         maker.leaf(maker.shape(), maker.pick(ARITHMETIC))
-    made: list[Expr] = []
+    calls: list[Expr] = []
     for _ in range(nodes * 3):
-        if len(made) == nodes:
+        if len(calls) == nodes:
             break
         try:
             node, keeps = _drawn(maker)
@@ -198,10 +199,10 @@ def random_graph(seed: int, nodes: int = 12) -> RandomGraph:
             shaken = value if exact else _shaken(maker, node, value)
         except GraphError:
             continue
-        if node not in maker.known:
-            made.append(maker.add(respan(node, Span((f"n{len(made)}",), f"t{len(made)}")), value, shaken, exact))
-    used = {child for node in made for child in node.children}
-    results = tuple(node for node in made if node not in used) or (maker.values[0],)
+        if node not in maker.arrays:
+            calls.append(maker.add(respan(node, Span((f"n{len(calls)}",), f"t{len(calls)}")), value, shaken, exact))
+    used = {child for node in calls for child in node.children}
+    results = tuple(node for node in calls if node not in used) or (maker.values[0],)
     names = tuple(f"y{index}" for index in range(len(results)))
     body = results[0] if len(results) == 1 else Tuple(results)
     main = Function(tuple(maker.params), body, Attrs({"name": "main", "outputs": names}))
@@ -212,7 +213,7 @@ def _value(maker: _Maker, node: Expr) -> Array:
     """What a new node computes. Raises `GraphError` when it is too large, or nothing that can be compared."""
     if not isinstance(node, Call):
         raise GraphError("only calls are drawn")
-    value = _apply(node, maker.known)
+    value = _apply(node, maker.arrays)
     if value.size > MAX_ELEMENTS:
         raise GraphError("too large")
     if is_float(node.dtype) and value.size:

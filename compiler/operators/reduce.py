@@ -173,8 +173,10 @@ def _lower_arg(reducer: Reducer) -> Lowering:
 
         def place(index: Index) -> tir.Expr:
             value = x[index]
-            found = value.eq(extreme[index_1(index, axis)])
-            return tir.select(found | value.ne(value) if x.dtype in tir.FLOATS else found, index[axis], nowhere)
+            is_extreme = value.eq(extreme[index_1(index, axis)])
+            if x.dtype in tir.FLOATS:
+                is_extreme = is_extreme | value.ne(value)
+            return tir.select(is_extreme, index[axis], nowhere)
 
         places = View(x.shape, "int64", place)
         return reduced(builder, places, (axis,), call.attr("keepdims"), te.max if last else te.min)

@@ -40,11 +40,11 @@ def fold_constants(module: Module) -> Module:
 @graph_pass("cse")
 def cse(module: Module) -> Module:
     """One node for all equal ones, so that each is computed once."""
-    known: dict[Expr, Expr] = {}
+    representatives: dict[Expr, Expr] = {}
 
     class Unify(Mutator):
         def _rewrite(self, node: Expr) -> Expr:
-            return known.setdefault(node, node)
+            return representatives.setdefault(node, node)
 
     return module.with_main(Unify().run(module.main.body))
 
@@ -59,8 +59,8 @@ def dce(module: Module) -> Module:
     class Prune(Mutator):
         def _rewrite(self, node: Expr) -> Expr:
             match node:
-                case TupleGet(value=Tuple() as made):
-                    return made.fields[node.index]
+                case TupleGet(value=Tuple() as operand):
+                    return operand.fields[node.index]
                 case Call(op=Function() as function):
                     return _without_unused_params(node, function)
             return node
@@ -76,5 +76,3 @@ def _without_unused_params(node: Call, function: Function) -> Call:
     params = tuple(function.params[i] for i in kept)
     smaller = Function(params, function.body, Attrs(function.attrs), function.span)
     return call(smaller, *(node.args[i] for i in kept), span=node.span, **node.attrs)
-
-

@@ -43,11 +43,12 @@ def diff_page(title: str, records: Sequence[PassRecord], changes: Sequence[Chang
     links = {id(change.record): index for index, change in enumerate(changes)}
     table = "".join(_record_row(record, links.get(id(record))) for record in records)
     sections = "".join(_section(index, change) for index, change in enumerate(changes))
-    head = "<tr><th>pass</th><th>ms</th><th>calls before</th><th>after</th><th>largest difference</th></tr>"
+    titles = ("pass", "ms", "matches", "calls before", "after", "largest difference")
+    head = f"<tr>{''.join(f'<th>{title}</th>' for title in titles)}</tr>"
     return (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(title)}</title><style>{_STYLE}</style>"
         f"<h1>{escape(title)}</h1><table>{head}{table}</table>"
-        f"<p><button onclick=\"all_sections(true)\">open all</button> <button onclick=\"all_sections(false)\">close all"
+        f'<p><button onclick="all_sections(true)">open all</button> <button onclick="all_sections(false)">close all'
         f"</button></p>{sections}<script>{_SCRIPT}</script></html>\n"
     )
 
@@ -55,7 +56,8 @@ def diff_page(title: str, records: Sequence[PassRecord], changes: Sequence[Chang
 def _record_row(record: PassRecord, index: int | None) -> str:
     name = escape(record.name) if index is None else f'<a href="#pass{index}">{escape(record.name)}</a>'
     error = "not checked" if record.error is None else f"{record.error:.2e}"
-    cells = (f"{record.seconds * 1e3:.1f}", str(record.calls_before), str(record.calls_after), error)
+    matches = "" if record.matches is None else str(record.matches)
+    cells = (f"{record.seconds * 1e3:.1f}", matches, str(record.calls_before), str(record.calls_after), error)
     style = ' class="quiet"' if index is None else ""
     return f"<tr{style}><td>{name}</td>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
 

@@ -1,4 +1,4 @@
-"""From the description of a real value (`real`) to operators of the integer contract that quantise it."""
+"""From the description of a real value (`integer_form`) to operators of the integer contract that quantise it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from ..graph import Anchor, Array, Call, Constant, Expr, Family, Span, call, operator_of
 from ..graph.visit import respan
 from ..operators.numerics import quantise_multiplier
-from .integer_form import Affine, After, Float64, Integers, Joined, Real, Refusal, Sum, as_affine
+from .integer_form import Affine, Concatenated, Float64, Integers, Mapped, Real, Refusal, Sum, as_affine
 
 _INT32_SAFE = float(1 << 31) - 1
 _SUM_SAFE = 1 << 30
@@ -34,10 +34,10 @@ def quantised(x: Real, scale: float, zero_point: int, span: Span) -> Expr | Refu
             return _quantised_affine(x, scale, zero_point, span)
         case Sum():
             return _quantised_sum(x, scale, zero_point, span)
-        case After():
+        case Mapped():
             inner = quantised(x.inner, scale, zero_point, Span(span.nodes))
             return inner if isinstance(inner, Refusal) else _named(x.apply(inner), span)
-        case Joined():
+        case Concatenated():
             parts: list[Expr] = []
             for part in x.parts:
                 emitted = quantised(part, scale, zero_point, Span((), part.span.tensor))
@@ -131,9 +131,7 @@ def _with_fine_bias(x: Affine, scale: float) -> Affine:
     span = x.accumulator.span
     wide = call("multiply_immediate", x.accumulator, weight=1 << bits, span=span)
     factor = float(1 << bits)
-    return replace(
-        x, accumulator=wide, correction=x.correction << bits, scale=x.scale / factor, peak=x.peak * factor
-    )
+    return replace(x, accumulator=wide, correction=x.correction << bits, scale=x.scale / factor, peak=x.peak * factor)
 
 
 def _quantised_sum(x: Sum, scale: float, zero_point: int, span: Span) -> Expr | Refusal:

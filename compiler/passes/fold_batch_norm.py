@@ -12,9 +12,7 @@ def split_batch_norm(node: Call) -> Expr | None:
     """nn.batch_norm(x, constants)  ->  x * factor + offset"""
     if node.op != "nn.batch_norm" or not all(isinstance(arg, Constant) for arg in node.args[1:]):
         return None
-    gamma, beta, mean, variance = (
-        arg.value.astype(np.float64) for arg in node.args[1:] if isinstance(arg, Constant)
-    )
+    gamma, beta, mean, variance = (arg.value.astype(np.float64) for arg in node.args[1:] if isinstance(arg, Constant))
     factor = gamma / np.sqrt(variance + node.attr("epsilon"))
     offset = beta - mean * factor
     x = node.args[0]

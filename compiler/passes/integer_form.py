@@ -85,7 +85,7 @@ class Sum:
 
 
 @dataclass(frozen=True, eq=False)
-class After:
+class Mapped:
     """An operator that commutes with quantisation (max_pool, moves), applied to ``inner``."""
 
     inner: Real
@@ -95,7 +95,7 @@ class After:
 
 
 @dataclass(frozen=True, eq=False)
-class Joined:
+class Concatenated:
     """``parts`` one after another along ``axis``."""
 
     parts: tuple[Real, ...]
@@ -104,8 +104,8 @@ class Joined:
     span: Span = UNKNOWN
 
 
-Real = Integers | Affine | Sum | After | Joined
-Described = Real | Refusal
+Real = Integers | Affine | Sum | Mapped | Concatenated
+IntegerForm = Real | Refusal
 
 
 def as_affine(x: Integers) -> Affine:
@@ -122,7 +122,7 @@ def with_span(x: Real, span: Span) -> Real:
     return replace(x, span=span.merged(x.span))
 
 
-def scaled(x: Real, factor: Array, described_as: str) -> Described:
+def scaled(x: Real, factor: Array, described_as: str) -> IntegerForm:
     """x * factor, where factor is one number or one a channel, (C,)."""
     uniform = bool(np.all(factor == factor[0]))
     first = float(factor[0])
@@ -142,7 +142,7 @@ def scaled(x: Real, factor: Array, described_as: str) -> Described:
                 return Refusal(f"{described_as} scales the channels of a sum differently")
             terms = tuple(replace(term, scale=term.scale * first) for term in x.terms)
             return replace(x, terms=terms, offset=x.offset * first, low=limits[0], high=limits[1])
-        case After():
+        case Mapped():
             if not uniform or first <= 0:
                 return Refusal(f"{described_as} scales by other than one positive factor behind a pooling or a move")
             inner = scaled(x.inner, np.full(x.inner.shape[1], first), described_as)
@@ -150,7 +150,7 @@ def scaled(x: Real, factor: Array, described_as: str) -> Described:
     return Refusal(f"{described_as} works on a concatenation that is not quantised")
 
 
-def shifted(x: Real, offset: Array, described_as: str) -> Described:
+def shifted(x: Real, offset: Array, described_as: str) -> IntegerForm:
     """x + offset, where offset is one a channel, (C,)."""
     uniform = bool(np.all(offset == offset[0]))
     match x:
@@ -163,7 +163,7 @@ def shifted(x: Real, offset: Array, described_as: str) -> Described:
             return replace(x, offset=x.offset + offset, low=low, high=high) if x.clamped else replace(
                 x, offset=x.offset + offset
             )  # fmt: skip
-        case After():
+        case Mapped():
             if not uniform:
                 return Refusal(f"{described_as} shifts channels differently behind a pooling or a move")
             inner = shifted(x.inner, np.full(x.inner.shape[1], offset[0]), described_as)
@@ -178,13 +178,13 @@ def clipped(x: Real, low: float, high: float) -> Real:
             return clipped(as_affine(x), low, high)
         case Affine() | Sum():
             return replace(x, low=_between(x.low, low, high), high=_between(x.high, low, high))
-        case After():
+        case Mapped():
             return replace(x, inner=clipped(x.inner, low, high))
-        case Joined():
+        case Concatenated():
             return replace(x, parts=tuple(clipped(part, low, high) for part in x.parts))
 
 
-def moved(x: Real, op: str, attrs: dict[str, Any], shape: tuple[int, ...], span: Span) -> Described:
+def moved(x: Real, op: str, attrs: dict[str, Any], shape: tuple[int, ...], span: Span) -> IntegerForm:
     """A reshape or a transpose of x."""
 
     def apply(q: Expr) -> Expr:
@@ -192,7 +192,7 @@ def moved(x: Real, op: str, attrs: dict[str, Any], shape: tuple[int, ...], span:
 
     if isinstance(x, Integers):
         return replace(x, q=apply(x.q), exclusive=False)
-    return After(x, apply, shape)
+    return Mapped(x, apply, shape)
 
 
 def _between(value: float, low: float, high: float) -> float:

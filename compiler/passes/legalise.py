@@ -2,7 +2,7 @@
 
 The walk keeps three things for every node of the source: what its value is in integers (`real`), the int8 value that
 stands for it (uint8 tensors are represented by int8 ones, 128 lower), and the value as the host would compute it.
-Nothing that is not used in the end is in the result, so all three are made eagerly.
+Unused expressions are never part of the result, so all three are built eagerly.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from .emit_integers import quantised
 from .host import host_call, renumber
 from .integer_form import (
     Affine,
-    After,
-    Described,
+    Concatenated,
+    IntegerForm,
     Integers,
-    Joined,
+    Mapped,
     Real,
     Refusal,
     Sum,
@@ -59,7 +59,7 @@ class _Legaliser:
     def __init__(self, module: Module) -> None:
         self.module = module
         self.uses = use_counts(module.main.body)
-        self.described: dict[int, Described] = {}
+        self.described: dict[int, IntegerForm] = {}
         self.integers: dict[int, Expr] = {}
         self.floats: dict[int, Expr] = {}
 
@@ -174,7 +174,7 @@ class _Legaliser:
         args = (q, self.floats[id(scale)], self._signed(zero_point))
         return self._host("dequantise", args, dict(node.attrs), reason, node.span)
 
-    def _describe(self, node: Expr) -> Described:
+    def _describe(self, node: Expr) -> IntegerForm:
         if is_static(node):
             return Refusal("it is a constant")
         if isinstance(node, Var):
@@ -185,7 +185,7 @@ class _Legaliser:
         described = self._describe_call(node, name)
         return described if isinstance(described, Refusal) else with_span(described, node.span)
 
-    def _describe_call(self, node: Call, name: str) -> Described:
+    def _describe_call(self, node: Call, name: str) -> IntegerForm:
         op = str(node.op)
         match op:
             case "dequantise":
@@ -216,7 +216,7 @@ class _Legaliser:
                 return _pad(x, node, name)
         return Refusal(f"{name} {_NO_INTEGER_FORM}")
 
-    def _describe_dequantise(self, node: Call, name: str) -> Described:
+    def _describe_dequantise(self, node: Call, name: str) -> IntegerForm:
         q, scale, zero_point = node.args
         if id(q) not in self.integers:
             return Refusal(f"{name} is of {q.dtype}, not of 8 bits")
@@ -228,7 +228,7 @@ class _Legaliser:
         exclusive = self.uses.get(q, 0) == 1 and self.uses.get(node, 0) == 1
         return Integers(self.integers[id(q)], float(scale.value), zero, exclusive)
 
-    def _describe_conv(self, node: Call, name: str) -> Described:
+    def _describe_conv(self, node: Call, name: str) -> IntegerForm:
         x = self.described[id(node.args[0])]
         if not isinstance(x, Integers):
             return x if isinstance(x, Refusal) else Refusal(f"the input of {name} is not quantised")
@@ -241,7 +241,7 @@ class _Legaliser:
         accumulator = call("conv2d", x.q, Constant(w, w_name, node.args[1].span), span=span, **attrs)
         return _product(x, accumulator, w, scale, node.shape, span)
 
-    def _describe_dense(self, node: Call, name: str) -> Described:
+    def _describe_dense(self, node: Call, name: str) -> IntegerForm:
         x = self.described[id(node.args[0])]
         if not isinstance(x, Integers):
             return x if isinstance(x, Refusal) else Refusal(f"the input of {name} is not quantised")
@@ -256,7 +256,7 @@ class _Legaliser:
         accumulator = call("conv2d", image, constant, pad_value=x.zero_point, span=span)
         return _product(x, accumulator, w, scale, node.shape, span)
 
-    def _describe_binary(self, node: Call, op: str, name: str) -> Described:
+    def _describe_binary(self, node: Call, op: str, name: str) -> IntegerForm:
         a, b = node.args
         if is_static(a) and not is_static(b):
             if op == "nn.divide":
@@ -283,7 +283,7 @@ class _Legaliser:
                 return _elementwise_product(x, y, node)
         return Refusal(f"{name} of computed tensors has no integer form here")
 
-    def _with_constant(self, x: Described, op: str, constant: Expr, name: str) -> Described:
+    def _with_constant(self, x: IntegerForm, op: str, constant: Expr, name: str) -> IntegerForm:
         if isinstance(x, Refusal):
             return x
         value = _static_value(constant)
@@ -304,14 +304,14 @@ class _Legaliser:
             return scaled(x, channel, name)
         return shifted(x, -channel if op == "nn.subtract" else channel, name)
 
-    def _describe_concat(self, node: Call, name: str) -> Described:
+    def _describe_concat(self, node: Call, name: str) -> IntegerForm:
         parts: list[Real] = []
         for arg in node.args:
             part = self.described[id(arg)]
             if isinstance(part, Refusal):
                 return part
             parts.append(part)
-        return Joined(tuple(parts), node.attr("axis"), node.shape)
+        return Concatenated(tuple(parts), node.attr("axis"), node.shape)
 
 
 def _static_value(node: Expr) -> np.ndarray:
@@ -361,10 +361,10 @@ def _max_pool(x: Real, node: Call) -> Real:
 
     if isinstance(x, Integers):
         return replace(x, q=apply_to(x.q), exclusive=False)
-    return After(x, apply_to, node.shape)
+    return Mapped(x, apply_to, node.shape)
 
 
-def _average_pool(x: Real, node: Call, name: str) -> Described:
+def _average_pool(x: Real, node: Call, name: str) -> IntegerForm:
     if not isinstance(x, Integers):
         return Refusal(f"the input of {name} is not quantised")
     if any(node.attr("pads")) and not node.attr("count_include_pad"):
@@ -381,7 +381,7 @@ def _average_pool(x: Real, node: Call, name: str) -> Described:
     )  # fmt: skip
 
 
-def _pad(x: Real, node: Call, name: str) -> Described:
+def _pad(x: Real, node: Call, name: str) -> IntegerForm:
     if not isinstance(x, Integers):
         return Refusal(f"the input of {name} is not quantised")
     value = node.attr("value") / x.scale + x.zero_point
@@ -391,7 +391,7 @@ def _pad(x: Real, node: Call, name: str) -> Described:
     return replace(x, q=padded, exclusive=False)
 
 
-def _sum(x: Real, y: Real, sign: float, name: str) -> Described:
+def _sum(x: Real, y: Real, sign: float, name: str) -> IntegerForm:
     zero = np.zeros(x.shape[1] if len(x.shape) > 1 else 1)
     sums: list[Sum] = []
     for value in (x, y):
@@ -416,5 +416,3 @@ def _elementwise_product(x: Integers, y: Integers, node: Call) -> Affine:
         correction=np.zeros(channels, np.int64), scale=np.full(channels, x.scale * y.scale),
         peak=np.full(channels, 65536.0), span=x.span.merged(y.span),
     )  # fmt: skip
-
-

@@ -33,30 +33,43 @@ class PassError(GraphError):
 
 
 @dataclass(frozen=True)
+class Counted:
+    """A module with how often a pass matched in it."""
+
+    module: Module
+    matches: int
+
+
+@dataclass(frozen=True)
 class Pass:
     """A function of modules with a name.
 
-    ``needs``: passes that must have run before. ``stage``: the module's stage (`legality.STAGES`) from this
-    pass on; empty when it does not change. ``tolerance``: by how much results may differ from before, as a fraction of
-    the largest output; 0 for a pass that keeps every bit.
+    ``run`` may say how often it matched, as passes of rules do. ``needs``: passes that must have run before.
+    ``stage``: the module's stage (`legality.STAGES`) from this pass on; empty when it does not change. ``tolerance``:
+    by how much results may differ from before, as a fraction of the largest output; 0 for a pass that keeps every bit.
     """
 
     name: str
-    run: Callable[[Module], Module]
+    run: Callable[[Module], Module | Counted]
     needs: tuple[str, ...] = ()
     stage: str = ""
     tolerance: float = 0.0
 
     def __call__(self, module: Module) -> Module:
-        return self.run(module)
+        return self.counted(module)[0]
+
+    def counted(self, module: Module) -> tuple[Module, int | None]:
+        """The module after the pass, and how often it matched; None where the pass does not count."""
+        result = self.run(module)
+        return (result.module, result.matches) if isinstance(result, Counted) else (result, None)
 
 
 def graph_pass(
     name: str, *, needs: tuple[str, ...] = (), stage: str = "", tolerance: float = 0.0
-) -> Callable[[Callable[[Module], Module]], Pass]:
-    """Decorator: a function ``Module -> Module`` becomes a pass."""
+) -> Callable[[Callable[[Module], Module | Counted]], Pass]:
+    """Decorator: a function ``Module -> Module``, or ``Module -> Counted``, becomes a pass."""
 
-    def wrap(run: Callable[[Module], Module]) -> Pass:
+    def wrap(run: Callable[[Module], Module | Counted]) -> Pass:
         return Pass(name, run, needs, stage, tolerance)
 
     return wrap
@@ -65,19 +78,23 @@ def graph_pass(
 def rule_pass(name: str, rules: Sequence[Rule], *, needs: tuple[str, ...] = (), tolerance: float = 0.0) -> Pass:
     """A pass that applies the rules to every call of ``main`` until none has more to say."""
 
-    def first(node: Call) -> Expr | None:
-        for rule in rules:
-            new = rule(node)
-            if new is not None and new != node:
-                return new
-        return None
+    def run(module: Module) -> Counted:
+        matches = 0
 
-    def run(module: Module) -> Module:
+        def first(node: Call) -> Expr | None:
+            nonlocal matches
+            for rule in rules:
+                new = rule(node)
+                if new is not None and new != node:
+                    matches += 1
+                    return new
+            return None
+
         current = module
         while True:
             rewritten = current.with_main(rewrite(current.main.body, first))
             if rewritten == current:
-                return current
+                return Counted(current, matches)
             current = rewritten
 
     return Pass(name, run, needs, "", tolerance)
@@ -85,13 +102,13 @@ def rule_pass(name: str, rules: Sequence[Rule], *, needs: tuple[str, ...] = (), 
 
 def infer_types(module: Module) -> Module:
     """The module with every type worked out again. Raises `PassError` where a type is not what the node says."""
-    known: dict[Function, Function] = {}
+    typed_functions: dict[Function, Function] = {}
 
     class Inference(Mutator):
         def rewrite_call(self, node: Call) -> Expr:
             op = node.op
             if isinstance(op, Function):
-                op = known.setdefault(op, Inference().run_function(op))
+                op = typed_functions.setdefault(op, Inference().run_function(op))
             again = call(op, *node.args, span=node.span, **node.attrs)
             if again.type != node.type:
                 raise PassError(f"{node.op} is marked {node.type}, but is {again.type}", at=node.span)
@@ -102,7 +119,7 @@ def infer_types(module: Module) -> Module:
 
 @dataclass(frozen=True)
 class PassRecord:
-    """What one pass did."""
+    """What one pass did. ``matches``: how often it found what it looks for; None where it does not count."""
 
     name: str
     seconds: float
@@ -110,11 +127,17 @@ class PassRecord:
     calls_after: int
     changed: bool
     error: float | None  # largest difference of an output as a fraction of the largest output; None when not checked
+    matches: int | None = None
+
+    @property
+    def outcome(self) -> str:
+        """What it did, in words."""
+        size = f"{self.calls_before} -> {self.calls_after} calls" if self.changed else "changed nothing"
+        return size if self.matches is None else f"matched {self.matches:,} times, {size}"
 
     def __str__(self) -> str:
         checked = "" if self.error is None else f"  error {self.error:.2e}"
-        size = f"{self.calls_before} -> {self.calls_after} calls" if self.changed else "unchanged"
-        return f"{self.name:24} {self.seconds * 1e3:8.1f} ms  {size}{checked}"
+        return f"{self.name:24} {self.seconds * 1e3:8.1f} ms  {self.outcome}{checked}"
 
 
 @dataclass
@@ -123,13 +146,14 @@ class PassManager:
 
     ``check``: run the module before and after each pass on the same random inputs and refuse a difference; the error
     names the pass and the first tensor. ``show``: called with (record, text before, text after) for every pass that
-    changes the module.
+    changes the module. ``report``: called with the record of every pass.
     """
 
     passes: Sequence[Pass]
     check: bool = False
     show: Callable[[PassRecord, str, str], None] | None = None
     seed: int = 0
+    report: Callable[[PassRecord], None] = lambda _: None
     records: list[PassRecord] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -148,7 +172,7 @@ class PassManager:
         reference = evaluate(module, inputs) if self.check else {}
         for item in self.passes:
             start = time.perf_counter()
-            after = item.run(module)
+            after, matches = item.counted(module)
             seconds = time.perf_counter() - start
             try:
                 after = replace(infer_types(after), stage=item.stage or module.stage)
@@ -168,8 +192,9 @@ class PassManager:
                     )
                 reference = results
             counts = len(calls(module.main.body)), len(calls(after.main.body))
-            record = PassRecord(item.name, seconds, *counts, changed, difference)
+            record = PassRecord(item.name, seconds, *counts, changed, difference, matches)
             self.records.append(record)
+            self.report(record)
             if self.show is not None and changed:
                 self.show(record, to_text(module), to_text(after))
             module = after

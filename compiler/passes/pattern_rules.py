@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ..graph import Attrs, Call, Expr, Function, Module, Var, call, calls, use_counts
 from ..graph.pattern import Match, Pattern
 from ..graph.visit import substitute, topological_order, with_children
-from .manager import Pass, PassError
+from .manager import Counted, Pass, PassError
 
 MAX_ROUNDS = 100
 """Rounds over a module after which rules that still find something are taken to undo each other."""
@@ -41,31 +41,36 @@ def pattern_pass(
     Raises `PassError` when a rule changes the type of a value, or when rules do not come to an end.
     """
 
-    def run(module: Module) -> Module:
-        current = module
+    def run(module: Module) -> Counted:
+        current, matches = module, 0
         for _ in range(MAX_ROUNDS):
-            rewritten = current.with_main(_rewrite(name, current.main.body, rules))
+            body, count = _rewrite(name, current.main.body, rules)
+            rewritten = current.with_main(body)
             if rewritten == current:
-                return current
-            current = rewritten
+                return Counted(current, matches)
+            current, matches = rewritten, matches + count
         raise PassError(f"pass {name!r} still finds something after {MAX_ROUNDS} rounds: do its rules undo each other?")
 
     return Pass(name, run, needs, "", tolerance)
 
 
-def _rewrite(name: str, root: Expr, rules: Sequence[PatternRule]) -> Expr:
-    """One round. Patterns look at the graph as it was, and so see how often its values were used."""
+def _rewrite(name: str, root: Expr, rules: Sequence[PatternRule]) -> tuple[Expr, int]:
+    """One round, and how many values of its result it put in the place of others. Patterns look at the graph as it was,
+    and so see how often its values were used."""
     uses = use_counts(root)
     done: dict[Expr, Expr] = {}
+    replaced: list[Expr] = []
     for node in topological_order(root):
         new = next(_applications(node, rules, uses), None)
         if new is not None:
             if new.type != node.type:
                 raise PassError(f"pass {name!r} puts {new.type} in the place of {node.type}", at=node.span)
+            replaced.append(node)
             done[node] = substitute(new, {old: value for old, value in done.items() if old != value})
             continue
         done[node] = with_children(node, tuple(done[child] for child in node.children))
-    return done[root]
+    values = set(topological_order(done[root]))
+    return done[root], sum(done[node] in values for node in replaced)
 
 
 def _applications(node: Expr, rules: Sequence[PatternRule], uses: dict[Expr, int]) -> Iterator[Expr]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,12 +22,13 @@ class PassOptions:
 
     ``added``: the user's own passes, each run right behind those that it needs. ``check``: run the model before and
     after each pass on the same random inputs, and refuse a difference. ``diff``: write a web page with the text before
-    and after each pass to this path.
+    and after each pass to this path. ``report``: called with the record of every pass, such as ``print``.
     """
 
     added: tuple[Pass, ...] = ()
     check: bool = False
     diff: str | Path | None = None
+    report: Callable[[PassRecord], None] = lambda _: None
 
 
 def run_passes(module: Module, passes: Sequence[Pass], options: PassOptions, title: str = "passes") -> Module:
@@ -38,12 +39,17 @@ def run_passes(module: Module, passes: Sequence[Pass], options: PassOptions, tit
         changes.append(Change(record, before, after))
 
     steps = insert_passes(passes, options.added)
-    manager = PassManager(steps, check=options.check, show=show if options.diff else None)
+    manager = PassManager(steps, check=options.check, show=show if options.diff else None, report=options.report)
     try:
         return manager.run(module)
     finally:
         if options.diff:
             Path(options.diff).write_text(diff_page(title, manager.records, changes), encoding="utf-8")
+
+
+def float_passes() -> list[Pass]:
+    """For a model without quantised tensors."""
+    return [fold_constants, simplify, fold_batch_norm, fold_constants, simplify, cse, dce]
 
 
 def integer_passes() -> list[Pass]:

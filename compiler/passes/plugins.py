@@ -9,8 +9,9 @@ A package that wants to add a pass names it in its ``pyproject.toml``:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 
+from ...plugins import load_plugin, plugins
 from .manager import Pass, PassError
 
 GROUP = "weft.passes"
@@ -18,24 +19,21 @@ GROUP = "weft.passes"
 
 def installed_passes() -> dict[str, EntryPoint]:
     """The entry points of all installed passes by name; nothing is imported."""
-    return {point.name: point for point in entry_points(group=GROUP)}
+    return plugins(GROUP)
 
 
 def load_pass(name: str) -> Pass:
     """The installed pass called ``name``. Raises `PassError` when there is none or it cannot be imported."""
     points = installed_passes()
     if name not in points:
-        known = ", ".join(sorted(points)) or "none is installed"
-        raise PassError(f"there is no pass {name!r}", hint=f"passes of the entry point group {GROUP!r}: {known}")
+        names = ", ".join(sorted(points)) or "none is installed"
+        raise PassError(f"there is no pass {name!r}", hint=f"passes of the entry point group {GROUP!r}: {names}")
     point = points[name]
-    origin = f"pass {name!r} ({point.value})"
-    try:
-        found = point.load()
-    except Exception as error:  # a plug-in may fail in any way; the user has to see which one it was
-        raise PassError(f"{origin} cannot be imported: {type(error).__name__}: {error}") from error
-    if not isinstance(found, Pass):
-        raise PassError(f"{origin} is a {type(found).__name__}, not a Pass", hint="decorate it with @graph_pass(...)")
-    return found
+    loaded = load_plugin(point, "pass", PassError)
+    if not isinstance(loaded, Pass):
+        raise PassError(f"pass {name!r} ({point.value}) is a {type(loaded).__name__}, not a Pass",
+                        hint="decorate it with @graph_pass(...)")  # fmt: skip
+    return loaded
 
 
 def insert_passes(passes: Sequence[Pass], added: Sequence[Pass]) -> list[Pass]:

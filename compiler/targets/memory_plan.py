@@ -31,12 +31,12 @@ def aligned(nbytes: int) -> int:
 
 def plan_memory(lifetimes: Iterable[Lifetime], start: int) -> tuple[dict[str, int], int]:
     """First-fit places from byte ``start`` on, the largest tensors first; and the end of the region."""
-    known = list(lifetimes)
-    owners = place_owners(known)
+    tensors = list(lifetimes)
+    owners = place_owners(tensors)
     placed: list[tuple[Lifetime, int]] = []
     offsets: dict[str, int] = {}
     end = start
-    for tensor in sorted(_places(known, owners), key=lambda each: (-each.nbytes, each.first, each.name)):
+    for tensor in sorted(_places(tensors, owners), key=lambda each: (-each.nbytes, each.first, each.name)):
         offset = start
         for other, begin in sorted(placed, key=lambda pair: pair[1]):
             if other.last < tensor.first or tensor.last < other.first:
@@ -52,8 +52,8 @@ def plan_memory(lifetimes: Iterable[Lifetime], start: int) -> tuple[dict[str, in
 
 def most_alive(lifetimes: Iterable[Lifetime]) -> int:
     """Bytes, in whole alignment units, of what is alive at the worst time: no plan can do with fewer."""
-    known = list(lifetimes)
-    places = _places(known, place_owners(known))
+    tensors = list(lifetimes)
+    places = _places(tensors, place_owners(tensors))
     times = {place.first for place in places}
     return max(
         (sum(aligned(each.nbytes) for each in places if each.first <= time <= each.last) for time in times), default=0

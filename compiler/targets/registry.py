@@ -8,8 +8,7 @@ A package that wants to add a target names it in its ``pyproject.toml``:
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
-
+from ...plugins import load_plugin, plugins
 from .accel.target import Accel
 from .cpu.target import Cpu
 from .errors import CompileError
@@ -29,18 +28,15 @@ def register_target(target: Target) -> None:
 
 def target_names() -> tuple[str, ...]:
     """The names of all targets; nothing is imported for that."""
-    return (*_targets, *(point.name for point in entry_points(group=GROUP) if point.name not in _targets))
+    return (*_targets, *(name for name in plugins(GROUP) if name not in _targets))
 
 
 def find_target(name: str) -> Target:
     """The target called ``name``. CompileError when there is none or it cannot be imported."""
     if name not in _targets:
-        point = next((point for point in entry_points(group=GROUP) if point.name == name), None)
+        point = plugins(GROUP).get(name)
         if point is None:
-            raise CompileError(f"there is no target {name!r}", hint=f"choose {', '.join(target_names())}")
-        try:
-            _targets[name] = point.load()()
-        except Exception as error:  # a plug-in may fail in any way; the user has to see which one it was
-            origin = f"target {name!r} ({point.value})"
-            raise CompileError(f"{origin} cannot be loaded: {type(error).__name__}: {error}") from error
+            hint = f"known: {', '.join(target_names())}, or install the package that adds it"
+            raise CompileError(f"there is no target {name!r}", hint=hint)
+        _targets[name] = load_plugin(point, "target", CompileError, lambda kind: kind())
     return _targets[name]

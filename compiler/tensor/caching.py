@@ -60,9 +60,9 @@ def cache_read(func: PrimFunc, block: str, buffer_name: str, scope: str) -> tupl
             at=f"block {block!r}",
             hint="cache_read before compute_at",
         )
-    taken = taken_names(func)
-    copy = Buffer(fresh_name(f"{buffer.name}_{scope}", taken), buffer.shape, buffer.dtype, scope)
-    nest = _copy_nest(copy.name, buffer, copy, taken)
+    names = taken_names(func)
+    copy = Buffer(fresh_name(f"{buffer.name}_{scope}", names), buffer.shape, buffer.dtype, scope)
+    nest = _copy_nest(copy.name, buffer, copy, names)
     changed = _replace_in_block(child, leaf, buffer, copy)
     return rewrite(func, region, Allocate(copy, _put(region, child, sequence(nest, changed)))), copy.name
 
@@ -86,11 +86,11 @@ def cache_write(func: PrimFunc, block: str, scope: str) -> tuple[PrimFunc, str]:
             at=f"block {block!r}",
             hint="cache_write before compute_at",
         )
-    taken = taken_names(func)
-    cache = Buffer(fresh_name(f"{buffer.name}_{scope}", taken), buffer.shape, buffer.dtype, scope)
-    name = fresh_name(f"{buffer.name}_write", taken)
+    names = taken_names(func)
+    cache = Buffer(fresh_name(f"{buffer.name}_{scope}", names), buffer.shape, buffer.dtype, scope)
+    name = fresh_name(f"{buffer.name}_write", names)
     changed = replace_buffer(child, buffer, cache)
-    nest = _copy_nest(name, cache, buffer, taken)
+    nest = _copy_nest(name, cache, buffer, names)
     return rewrite(func, region, Allocate(cache, _put(region, child, sequence(changed, nest)))), name
 
 
@@ -111,8 +111,8 @@ def _put(region: Stmt, child: Stmt, new: Stmt) -> Stmt:
     return sequence(*(new if each is child else each for each in region.body))
 
 
-def _copy_nest(name: str, source: Buffer, target: Buffer, taken: set[str]) -> Stmt:
-    variables = [Var(fresh_name(f"{name}_i{axis}", taken)) for axis in range(source.ndim)]
+def _copy_nest(name: str, source: Buffer, target: Buffer, names: set[str]) -> Stmt:
+    variables = [Var(fresh_name(f"{name}_i{axis}", names)) for axis in range(source.ndim)]
     store = Store(target, tuple(variables), Load(source, tuple(variables)))
     loops = [(var, Const(extent)) for var, extent in zip(variables, source.shape, strict=True)]
     return simplify_tree(loop_nest(loops, Block(name, "copy", store)))
@@ -200,8 +200,8 @@ def check_inputs_available(
 
 def sources(leaf: Block) -> list[Buffer]:
     """Buffers that a block reads, other than the one it writes."""
-    found = dict.fromkeys(node.buffer for node in walk_exprs(leaf.body.value) if isinstance(node, Load))
-    return [buffer for buffer in found if buffer != leaf.body.buffer]
+    buffers = dict.fromkeys(node.buffer for node in walk_exprs(leaf.body.value) if isinstance(node, Load))
+    return [buffer for buffer in buffers if buffer != leaf.body.buffer]
 
 
 def inplace(func: PrimFunc, block: str, buffer_name: str) -> PrimFunc:

@@ -86,12 +86,12 @@ class TensorIntrinsic:
     @property
     def loops(self) -> tuple[tuple[Var, int], ...]:
         """Loop variables and extents of the meaning, outermost first."""
-        found: list[tuple[Var, int]] = []
+        loops: list[tuple[Var, int]] = []
         node = self.body
         while isinstance(node, For):
-            found.append((node.var, int_value(node.extent)))
+            loops.append((node.var, int_value(node.extent)))
             node = node.body
-        return tuple(found)
+        return tuple(loops)
 
     @property
     def store(self) -> Store:

@@ -95,10 +95,10 @@ class Tensor:
         return self.buffer.dtype
 
     def __getitem__(self, indices: Expr | int | tuple[Expr | int, ...]) -> Expr:
-        given = indices if isinstance(indices, tuple) else (indices,)
-        if len(given) != len(self.shape):
-            raise IRError(f"tensor {self.name!r} has {len(self.shape)} dimensions, but is read with {len(given)}")
-        return TensorRead(self, tuple(as_expr(index) for index in given))
+        index_tuple = indices if isinstance(indices, tuple) else (indices,)
+        if len(index_tuple) != len(self.shape):
+            raise IRError(f"tensor {self.name!r} has {len(self.shape)} dimensions, but is read with {len(index_tuple)}")
+        return TensorRead(self, tuple(as_expr(index) for index in index_tuple))
 
 
 def placeholder(shape: tuple[int, ...], dtype: DType, name: str) -> Tensor:
@@ -178,16 +178,16 @@ def lower(outputs: Sequence[Tensor], inputs: Sequence[Tensor] | None = None, nam
     for output in outputs:
         _visit(output, order)
     leaves = [tensor for tensor in order.values() if tensor.stage is None]
-    given = leaves if inputs is None else list(inputs)
-    missing = sorted({tensor.name for tensor in leaves} - {tensor.name for tensor in given})
+    placeholders = leaves if inputs is None else list(inputs)
+    missing = sorted({tensor.name for tensor in leaves} - {tensor.name for tensor in placeholders})
     if missing:
         raise IRError(f"placeholder {missing[0]!r} is read, but is not among the inputs of {name!r}")
-    taken = {tensor.name for tensor in order.values()}
+    names = {tensor.name for tensor in order.values()}
     nests: list[Stmt] = []
     for tensor in order.values():
         if tensor.stage is not None:
-            nests.append(_nest(tensor.buffer, tensor.stage, taken))
-    params = (*(tensor.buffer for tensor in given), *(tensor.buffer for tensor in outputs))
+            nests.append(_nest(tensor.buffer, tensor.stage, names))
+    params = (*(tensor.buffer for tensor in placeholders), *(tensor.buffer for tensor in outputs))
     if not nests:
         raise IRError(f"function {name!r} computes nothing: its outputs are placeholders")
     body = sequence(*nests)
@@ -197,15 +197,15 @@ def lower(outputs: Sequence[Tensor], inputs: Sequence[Tensor] | None = None, nam
     return PrimFunc(name, params, body)
 
 
-def _nest(buffer: Buffer, stage: Stage, taken: set[str]) -> Stmt:
+def _nest(buffer: Buffer, stage: Stage, names: set[str]) -> Stmt:
     bindings: dict[Var, Expr] = {}
     spatial: list[tuple[Var, Expr]] = []
     for axis, extent in zip(stage.axes, buffer.shape, strict=True):
-        bindings[axis] = var = Var(fresh_name(axis.name, taken, prefix=buffer.name))
+        bindings[axis] = var = Var(fresh_name(axis.name, names, prefix=buffer.name))
         spatial.append((var, Const(extent)))
     reduced: list[tuple[Var, Expr]] = []
     for reduce in stage.reduce_axes:
-        bindings[Var(reduce.name)] = var = Var(fresh_name(reduce.name, taken, prefix=buffer.name))
+        bindings[Var(reduce.name)] = var = Var(fresh_name(reduce.name, names, prefix=buffer.name))
         reduced.append((var, Const(reduce.extent)))
     store = Store(buffer, tuple(var for var, _ in spatial), substitute(stage.value, bindings))
     reduce_vars = tuple(var for var, _ in reduced)

@@ -51,7 +51,7 @@ from .visitor import free_vars, map_accesses, map_exprs, substitute, substitute_
 
 
 @dataclass(frozen=True)
-class Window:
+class TouchedRegion:
     """What part of a buffer one iteration of a loop touches: per dimension the first index, how many (both may depend
     on the outer loops) and the most there can be."""
 
@@ -96,7 +96,7 @@ def compute_at(func: PrimFunc, block: str, loop: Var) -> PrimFunc:
     check_inputs_available(func, leaf, path, [target], "compute_at")
 
     outer = ranges_of(target)
-    window = _read_window(buffer, users, target, outer)
+    region = _read_region(buffer, users, target, outer)
     axes = plain_axes(leaf, "compute_at")
     around = {node.var for node in loops_of(path[:nest_position])}
     for axis in axes:
@@ -106,14 +106,14 @@ def compute_at(func: PrimFunc, block: str, loop: Var) -> PrimFunc:
                 at=at,
                 hint="compute_at before reverse_compute_at and double_buffer",
             )
-    moved = _retarget_nest(nest, leaf, axes, window)
-    local = replace(buffer, shape=window.most)
+    moved = _retarget_nest(nest, leaf, axes, region)
+    local = replace(buffer, shape=region.most)
     moved = _rebase(moved, buffer, local, None)
     func = rewrite(func, nest, None)
     body = drop_allocation(func.body, buffer)
     func = replace(func, body=body if body is not None else func.body)
     node = _for(find_loop(func, loop)[-1])
-    inner = Allocate(local, sequence(moved, _rebase(node.body, buffer, local, window.start)))
+    inner = Allocate(local, sequence(moved, _rebase(node.body, buffer, local, region.start)))
     return _finish(rewrite(func, node, replace(node, body=inner)))
 
 
@@ -146,10 +146,10 @@ def reverse_compute_at(func: PrimFunc, block: str, loop: Var) -> PrimFunc:
     plain_axes(leaf, "reverse_compute_at")
     own = {node.var for node in loops_of(path[nest_position:])}
     placed: dict[Var, tuple[Expr, Expr]] = {}
-    windows: dict[Buffer, Window] = {}
+    regions: dict[Buffer, TouchedRegion] = {}
     for source in produced:
-        windows[source] = window = _written_window(source, target, outer, free_loops, block)
-        for axis, start, extent in _read_axes(leaf, source, window, own):
+        regions[source] = region = _written_region(source, target, outer, free_loops, block)
+        for axis, start, extent in _read_axes(leaf, source, region, own):
             if placed.setdefault(axis, (start, extent)) != (start, extent):
                 raise ScheduleError(
                     f"reverse_compute_at: the buffers that block {block!r} reads are completed in different parts",
@@ -160,8 +160,8 @@ def reverse_compute_at(func: PrimFunc, block: str, loop: Var) -> PrimFunc:
     func = rewrite(func, nest, None)
     node = _for(find_loop(func, loop)[-1])
     func = rewrite(func, node, replace(node, body=sequence(node.body, moved)))
-    for source, window in windows.items():
-        func = _shrink(func, source, loop, window)
+    for source, region in regions.items():
+        func = _shrink(func, source, loop, region)
     return _finish(func)
 
 
@@ -203,9 +203,9 @@ def _check_consumer_movable(
         raise ScheduleError(f"reverse_compute_at: {leaf.body.buffer.name!r} does not exist there", at=at)
 
 
-def _read_window(
+def _read_region(
     buffer: Buffer, users: list[tuple[Stmt, ...]], target: tuple[Stmt, ...], outer: list[tuple[Var, Expr]]
-) -> Window:
+) -> TouchedRegion:
     accesses: list[tuple[tuple[Expr, ...], list[tuple[Var, Expr]]]] = []
     for user in users:
         leaf = user[-1]
@@ -217,18 +217,18 @@ def _read_window(
             for node in walk_exprs(leaf.body.value):
                 if isinstance(node, Load) and node.buffer == buffer:
                     accesses.append((node.indices, inner))
-    return _window(buffer, accesses, outer)
+    return _touched_region(buffer, accesses, outer)
 
 
-def _window(
+def _touched_region(
     buffer: Buffer, accesses: list[tuple[tuple[Expr, ...], list[tuple[Var, Expr]]]], outer: list[tuple[Var, Expr]]
-) -> Window:
+) -> TouchedRegion:
     simplifier = Simplifier(outer)
     starts: list[Expr] = []
     extents: list[Expr] = []
     most: list[int] = []
     for axis, size in enumerate(buffer.shape):
-        shifted = _shifted_window([(indices[axis], inner) for indices, inner in accesses], outer, size)
+        shifted = _shifted_range([(indices[axis], inner) for indices, inner in accesses], outer, size)
         if shifted is not None:
             starts.append(simplifier.simplify(shifted[0]))
             extents.append(Const(shifted[1]))
@@ -254,10 +254,10 @@ def _window(
         starts.append(low)
         extents.append(extent)
         most.append(max(1, size if bound >= UNBOUNDED else min(bound, size)))
-    return Window(tuple(starts), tuple(extents), tuple(most))
+    return TouchedRegion(tuple(starts), tuple(extents), tuple(most))
 
 
-def _shifted_window(
+def _shifted_range(
     accesses: list[tuple[Expr, list[tuple[Var, Expr]]]], outer: list[tuple[Var, Expr]], size: int
 ) -> tuple[Expr, int] | None:
     """First index and count of what is accessed around a common place that is a minimum, as ``split_shifted`` makes
@@ -286,10 +286,10 @@ def _shifted_window(
     return (common + low, high + 1 - low) if inside else None
 
 
-def _retarget_nest(nest: Stmt, leaf: Block, axes: tuple[Var | None, ...], window: Window) -> Stmt:
-    """The producer's loops run over the window; the store keeps plain indices, counted from the window's start."""
-    extents = {axis: extent for axis, extent in zip(axes, window.extent, strict=True) if axis is not None}
-    bindings = {axis: axis + start for axis, start in zip(axes, window.start, strict=True) if axis is not None}
+def _retarget_nest(nest: Stmt, leaf: Block, axes: tuple[Var | None, ...], region: TouchedRegion) -> Stmt:
+    """The producer's loops run over the region; the store keeps plain indices, counted from the region's start."""
+    extents = {axis: extent for axis, extent in zip(axes, region.extent, strict=True) if axis is not None}
+    bindings = {axis: axis + start for axis, start in zip(axes, region.start, strict=True) if axis is not None}
     for loop in loops_of(_chain(nest)):
         if free_vars(loop.extent) & set(bindings):
             raise ScheduleError(
@@ -322,10 +322,10 @@ def _resize(nest: Stmt, extents: dict[Var, Expr]) -> Stmt:
 
 
 def _chain(nest: Stmt) -> list[Stmt]:
-    found = [nest]
-    while isinstance(found[-1], For):
-        found.append(found[-1].body)
-    return found
+    chain = [nest]
+    while isinstance(chain[-1], For):
+        chain.append(chain[-1].body)
+    return chain
 
 
 def _rebase(stmt: Stmt, old: Buffer, new: Buffer, start: tuple[Expr, ...] | None) -> Stmt:
@@ -339,15 +339,15 @@ def _rebase(stmt: Stmt, old: Buffer, new: Buffer, start: tuple[Expr, ...] | None
     return map_accesses(stmt, old, new, moved)
 
 
-def _written_window(
+def _written_region(
     buffer: Buffer, target: tuple[Stmt, ...], outer: list[tuple[Var, Expr]], free_loops: list[For], block: str
-) -> Window:
+) -> TouchedRegion:
     """What one iteration of the loop writes. ScheduleError unless it is a box that is complete after the iteration."""
     at = f"block {block!r}"
     accesses = []
     simplifier = Simplifier(outer)
-    found = writers(target[-1], buffer)
-    for path in found:
+    write_paths = writers(target[-1], buffer)
+    for path in write_paths:
         leaf = plain_block(path, "reverse_compute_at")
         accesses.append((leaf.body.indices, ranges_of(path[1:])))
         reducing = [loop.var.name for loop in free_loops if loop.var in leaf.reduce_vars]
@@ -358,21 +358,21 @@ def _written_window(
                 at=at,
                 hint="choose a loop outside of the reduction",
             )
-    window = _window(buffer, accesses, outer)
-    for path in found:
+    region = _touched_region(buffer, accesses, outer)
+    for path in write_paths:
         leaf = plain_block(path, "reverse_compute_at")
         inner = [
             simplifier.extent(loop.extent)
             for loop in loops_of(path[1:])
             if loop.var not in leaf.reduce_vars and loop.extent != Const(1)
         ]
-        if not _same_product(inner, [extent for extent in window.extent if extent != Const(1)]):
+        if not _same_product(inner, [extent for extent in region.extent if extent != Const(1)]):
             raise ScheduleError(
                 f"reverse_compute_at: one iteration does not complete a whole box of {buffer.name!r}",
                 at=at,
                 hint="choose an outer loop, or do not fuse the loops of the producer",
             )
-    return window
+    return region
 
 
 def _same_product(first: list[Expr], second: list[Expr]) -> bool:
@@ -390,14 +390,14 @@ def _same_product(first: list[Expr], second: list[Expr]) -> bool:
     return product[0] == product[1]
 
 
-def _read_axes(leaf: Block, source: Buffer, window: Window, own: set[Var]) -> list[tuple[Var, Expr, Expr]]:
+def _read_axes(leaf: Block, source: Buffer, region: TouchedRegion, own: set[Var]) -> list[tuple[Var, Expr, Expr]]:
     """For each of the consumer's own loops that indexes ``source``: the loop, and the start and extent of its part."""
     at = f"block {leaf.name!r}"
     reads = {node.indices for node in walk_exprs(leaf.body.value) if isinstance(node, Load) and node.buffer == source}
     if len(reads) != 1:
         raise ScheduleError(f"reverse_compute_at: block {leaf.name!r} reads {source.name!r} at several elements", at=at)
     placed = []
-    for index, start, extent in zip(next(iter(reads)), window.start, window.extent, strict=True):
+    for index, start, extent in zip(next(iter(reads)), region.start, region.extent, strict=True):
         if isinstance(index, Var) and index in own:
             placed.append((index, start, extent))
         elif index != start or extent != Const(1):
@@ -413,19 +413,19 @@ def _read_axes(leaf: Block, source: Buffer, window: Window, own: set[Var]) -> li
     return placed
 
 
-def _shrink(func: PrimFunc, buffer: Buffer, loop: Var, window: Window) -> PrimFunc:
-    """Allocate ``buffer`` inside ``loop`` if nothing outside needs it; it then holds one window."""
+def _shrink(func: PrimFunc, buffer: Buffer, loop: Var, region: TouchedRegion) -> PrimFunc:
+    """Allocate ``buffer`` inside ``loop`` if nothing outside needs it; it then holds one region."""
     node = _for(find_loop(func, loop)[-1])
     used = [*readers(func.body, buffer), *writers(func.body, buffer)]
     if find_allocation(func, buffer) is None or any(not any(item is node for item in path) for path in used):
         return func
     if any(isinstance(path[-1], IntrinsicCall) for path in used):
         return func  # the tile of a call was proved with the strides that the buffer has
-    local = replace(buffer, shape=window.most)
+    local = replace(buffer, shape=region.most)
     body = drop_allocation(func.body, buffer)
     func = replace(func, body=body if body is not None else func.body)
     node = _for(find_loop(func, loop)[-1])
-    inner = Allocate(local, _rebase(node.body, buffer, local, window.start))
+    inner = Allocate(local, _rebase(node.body, buffer, local, region.start))
     return rewrite(func, node, replace(node, body=inner))
 
 

@@ -347,8 +347,8 @@ class _Evaluator:
                     return self.value(a, mask)
                 if not chosen.any():
                     return self.value(b, mask)
-                taken, other = (chosen, ~chosen) if mask is None else (mask & chosen, mask & ~chosen)
-                return np.where(chosen, self.value(a, taken), self.value(b, other))
+                where_true, where_false = (chosen, ~chosen) if mask is None else (mask & chosen, mask & ~chosen)
+                return np.where(chosen, self.value(a, where_true), self.value(b, where_false))
         raise InterpreterError(f"cannot evaluate {type(expr).__name__}", at=self.place)
 
     def _operator(self, op: str, a: Array, b: Array, mask: Array | None) -> Array:
@@ -378,12 +378,12 @@ class _Evaluator:
         """Flat positions of the elements; InterpreterError where one is needed and lies outside."""
         total: Array = np.asarray(0)
         for axis, (index, extent, stride) in enumerate(zip(indices, buffer.shape, buffer.strides, strict=True)):
-            found = self.value(index, mask)
+            elements = self.value(index, mask)
 
             def message(bad: int, axis: int = axis, extent: int = extent) -> str:
                 return f"index {bad} of dimension {axis} is outside {buffer.name!r}, which has {extent} elements there"
 
-            total = total + self._safe(found, (found >= 0) & (found < extent), mask, message) * stride
+            total = total + self._safe(elements, (elements >= 0) & (elements < extent), mask, message) * stride
         return total
 
     def _array(self, buffer: Buffer) -> Array:

@@ -96,11 +96,11 @@ def _check_modes(intrinsic: TensorIntrinsic) -> None:
     read = {node.buffer.name for node in walk_exprs(store.value) if isinstance(node, Load)}
     for operand in intrinsic.operands:
         is_read, is_written = operand.name in read, operand.name == store.buffer.name
-        found = {(True, True): "inout", (True, False): "in", (False, True): "out"}.get((is_read, is_written))
-        if found != operand.mode:
+        mode = {(True, True): "inout", (True, False): "in", (False, True): "out"}.get((is_read, is_written))
+        if mode != operand.mode:
             raise IRError(
                 f"operand {operand.name!r} of intrinsic {intrinsic.name!r} is declared {operand.mode!r}, "
-                f"but its meaning {'does not use it' if found is None else f'uses it as {found!r}'}"
+                f"but its meaning {'does not use it' if mode is None else f'uses it as {mode!r}'}"
             )
     addressed = {var for index in store.indices for var in free_vars(index)}
     repeated = [var.name for var, extent in intrinsic.loops if extent > 1 and var not in addressed]

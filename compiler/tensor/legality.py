@@ -113,11 +113,11 @@ def _check_expression(expr: Expr, legality: Legality, place: str) -> None:
                 _check(legality, "function", function, legality.functions, place)
 
 
-def _check(legality: Legality, what: str, found: str, allowed: Sequence[str] | None, place: str) -> None:
-    if allowed is None or found in allowed:
+def _check(legality: Legality, what: str, name: str, allowed: Sequence[str] | None, place: str) -> None:
+    if allowed is None or name in allowed:
         return
     raise IRError(
-        f"{what} {found!r} is not legal in a function that is {legality.stage}",
+        f"{what} {name!r} is not legal in a function that is {legality.stage}",
         at=place,
         hint=f"legal are {', '.join(allowed)}" if allowed else f"no {what} is legal there",
     )

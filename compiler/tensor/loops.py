@@ -39,9 +39,9 @@ def split(func: PrimFunc, loop: Var, factors: Sequence[int | None]) -> tuple[Pri
         )
     if any(factor is not None and factor < 1 for factor in factors):
         raise ScheduleError(f"split: factors are {list(factors)}, but must be at least 1", at=f"loop {loop.name!r}")
-    taken = taken_names(func)
+    names = taken_names(func)
     suffixes = ("o", "i") if len(factors) == 2 else tuple(str(place) for place in range(len(factors)))
-    variables = tuple(Var(fresh_name(f"{loop.name}_{suffix}", taken)) for suffix in suffixes)
+    variables = tuple(Var(fresh_name(f"{loop.name}_{suffix}", names)) for suffix in suffixes)
 
     inner = [factor or 1 for factor in factors[1:]]
     # counts[p] is how often the loops 0 .. p run together.
@@ -93,8 +93,8 @@ def split_shifted(func: PrimFunc, loop: Var, factor: int) -> tuple[PrimFunc, tup
             at=at,
             hint="use split, or a smaller factor",
         )
-    taken = taken_names(func)
-    outer, inner = Var(fresh_name(f"{loop.name}_o", taken)), Var(fresh_name(f"{loop.name}_i", taken))
+    names = taken_names(func)
+    outer, inner = Var(fresh_name(f"{loop.name}_o", names)), Var(fresh_name(f"{loop.name}_i", names))
     value = minimum(outer * factor, node.extent - factor) + inner
     body = _rename_reductions(substitute_stmt(node.body, {loop: value}), {loop: (outer, inner)})
     nest = loop_nest([(outer, (node.extent + (factor - 1)) // factor), (inner, Const(factor))], body)
@@ -173,10 +173,10 @@ def reorder(func: PrimFunc, order: Sequence[Var]) -> PrimFunc:
     """Put loops of one perfect nest into the given order, outermost first; the others keep their places."""
     if len(set(order)) != len(order):
         raise ScheduleError("reorder: a loop is named twice")
-    found = [find_loop(func, var) for var in order]
-    deepest = max(found, key=len)
+    loop_paths = [find_loop(func, var) for var in order]
+    deepest = max(loop_paths, key=len)
     places = [position for position, node in enumerate(deepest) if isinstance(node, For) and node.var in order]
-    for var, path in zip(order, found, strict=True):
+    for var, path in zip(order, loop_paths, strict=True):
         if path[-1] not in deepest:
             raise ScheduleError(
                 f"reorder: loops {var.name!r} and {order[0].name!r} are not in one nest", at=f"loop {var.name!r}"

@@ -162,9 +162,9 @@ class _Parser:
     def _block(self, call: ast.Call, item: ast.Assign) -> Block:
         match call.args:
             case [ast.Constant(value=str(name)), ast.Constant(value=str(kind))] if kind in _BLOCK_KINDS:
-                given = {keyword.arg: keyword.value for keyword in call.keywords}
-                init = self._expr(given["init"]) if "init" in given else None
-                over = _variables(given["over"]) if "over" in given else ()
+                keywords = {keyword.arg: keyword.value for keyword in call.keywords}
+                init = self._expr(keywords["init"]) if "init" in keywords else None
+                over = _variables(keywords["over"]) if "over" in keywords else ()
                 return Block(name, _BLOCK_KINDS[kind], self._store(item), over, init)
         raise _error(call, "a block needs a name and one of the kinds " + ", ".join(_BLOCK_KINDS))
 
@@ -176,24 +176,24 @@ class _Parser:
 
     def _call(self, name: str, call: ast.Call) -> IntrinsicCall:
         intrinsic = self._intrinsic(name, call)
-        given = {keyword.arg: keyword.value for keyword in call.keywords}
+        keywords = {keyword.arg: keyword.value for keyword in call.keywords}
         match call.args:
             case [ast.Constant(value=str(block))]:
                 pass
             case _:
                 raise _error(call, f"a call of {name!r} must begin with the name of its block")
         needed = [*(operand.name for operand in intrinsic.operands), *(param.name for param in intrinsic.scalars)]
-        missing = [item for item in needed if item not in given]
+        missing = [item for item in needed if item not in keywords]
         if missing:
             raise _error(call, f"the call of {name!r} lacks {missing[0]!r}")
-        init_value = self._expr(given["init_value"]) if "init_value" in given else None
+        init_value = self._expr(keywords["init_value"]) if "init_value" in keywords else None
         return IntrinsicCall(
             intrinsic=intrinsic,
-            operands=tuple(self._region(given[operand.name]) for operand in intrinsic.operands),
-            scalars=tuple((param.name, self._expr(given[param.name])) for param in intrinsic.scalars),
+            operands=tuple(self._region(keywords[operand.name]) for operand in intrinsic.operands),
+            scalars=tuple((param.name, self._expr(keywords[param.name])) for param in intrinsic.scalars),
             block=block,
-            reduce_vars=_variables(given["over"]) if "over" in given else (),
-            init=_variables(given["init"]) if "init" in given else None,
+            reduce_vars=_variables(keywords["over"]) if "over" in keywords else (),
+            init=_variables(keywords["init"]) if "init" in keywords else None,
             init_value=init_value if isinstance(init_value, Const) else None,
         )
 
@@ -267,19 +267,19 @@ def _tuple(node: ast.expr) -> list[ast.expr]:
 
 
 def _alignments(options: Sequence[ast.keyword]) -> tuple[Alignment, ...]:
-    found: list[Alignment] = []
+    alignments: list[Alignment] = []
     for option in options:
         match option:
             case ast.keyword(arg="align", value=ast.List(elts=items)):
                 for item in items:
                     match _tuple(item):
                         case [axis, factor, offset]:
-                            found.append(Alignment(_integer(axis), _integer(factor), _integer(offset)))
+                            alignments.append(Alignment(_integer(axis), _integer(factor), _integer(offset)))
                         case _:
                             raise _error(item, "an alignment must be (axis, factor, offset)")
             case _:
                 raise _error(option.value, "an allocation takes a type and align=[(axis, factor, offset), ...]")
-    return tuple(found)
+    return tuple(alignments)
 
 
 def _integer(node: ast.expr) -> int:

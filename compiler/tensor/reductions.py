@@ -40,8 +40,8 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
             at=at,
             hint=f"decompose at loop {outside[0]!r}",
         )
-    taken = taken_names(func)
-    name = fresh_name(f"{block}_init", taken)
+    names = taken_names(func)
+    name = fresh_name(f"{block}_init", names)
     bindings: dict[Var, Expr] = {}
     loops: list[tuple[Var, Expr]] = []
     for inner in loops_of(path[position:]):
@@ -52,7 +52,7 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
                     f"decompose_reduction: loop {inner.var.name!r} depends on the reduction",
                     at=at,
                 )
-            fresh = Var(fresh_name(f"{inner.var.name}_init", taken))
+            fresh = Var(fresh_name(f"{inner.var.name}_init", names))
             loops.append((fresh, substitute(inner.extent, bindings)))
             bindings[inner.var] = fresh
     indices = tuple(substitute(index, bindings) for index in leaf.body.indices)
@@ -81,11 +81,11 @@ def rfactor(func: PrimFunc, block: str, loop: Var, axis: int) -> tuple[PrimFunc,
             hint="rfactor before decompose_reduction",
         )
     if loop not in leaf.reduce_vars:
-        names = ", ".join(var.name for var in leaf.reduce_vars)
+        reductions = ", ".join(var.name for var in leaf.reduce_vars)
         raise ScheduleError(
             f"rfactor: loop {loop.name!r} is not a reduction of block {block!r}",
             at=at,
-            hint=f"its reductions are {names}; split one of them first to get partial results of a part",
+            hint=f"its reductions are {reductions}; split one of them first to get partial results of a part",
         )
     buffer = leaf.body.buffer
     if not 0 <= axis <= buffer.ndim:
@@ -111,9 +111,9 @@ def rfactor(func: PrimFunc, block: str, loop: Var, axis: int) -> tuple[PrimFunc,
     if neutral is None:
         raise ScheduleError(f"rfactor: {op!r} has no neutral element of {buffer.dtype}", at=at)
 
-    taken = taken_names(func)
+    names = taken_names(func)
     shape = (*buffer.shape[:axis], int(parts.value), *buffer.shape[axis:])
-    partial = Buffer(fresh_name(f"{block}_rf", taken), shape, buffer.dtype, buffer.scope)
+    partial = Buffer(fresh_name(f"{block}_rf", names), shape, buffer.dtype, buffer.scope)
     here = tuple(node.var for node in own)
     rest = tuple(var for var in leaf.reduce_vars if var in here and var != loop)
     place = _insert(leaf.body.indices, axis, loop)
@@ -127,10 +127,10 @@ def rfactor(func: PrimFunc, block: str, loop: Var, axis: int) -> tuple[PrimFunc,
     loops: list[tuple[Var, Expr]] = []
     for node in own:
         if node.var not in leaf.reduce_vars:
-            fresh = Var(fresh_name(f"{node.var.name}_all", taken))
+            fresh = Var(fresh_name(f"{node.var.name}_all", names))
             loops.append((fresh, substitute(node.extent, bindings)))
             bindings[node.var] = fresh
-    over = Var(fresh_name(f"{loop.name}_all", taken))
+    over = Var(fresh_name(f"{loop.name}_all", names))
     indices = tuple(substitute(index, bindings) for index in leaf.body.indices)
     combined = BinOp(op, Load(buffer, indices), Load(partial, _insert(indices, axis, over)))
     outer = tuple(var for var in leaf.reduce_vars if var not in here)

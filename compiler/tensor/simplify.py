@@ -133,10 +133,10 @@ class Simplifier:
                 return Const(0)
             return expr
         memo = self._memos[self._searching]
-        known = memo.get(expr)
-        if known is None:
-            known = memo[expr] = self._simplify(expr)
-        return known
+        simple = memo.get(expr)
+        if simple is None:
+            simple = memo[expr] = self._simplify(expr)
+        return simple
 
     def _simplify(self, expr: Expr) -> Expr:
         if isinstance(expr, Select):

@@ -230,8 +230,8 @@ class _Matcher:
             case Select(cond, a, b) if isinstance(value, Select):
                 yield from self._all([(cond, value.cond), (a, value.a), (b, value.b)], match)
             case Select(Var(name), a, _) if name in self.params:
-                for found in self._scalar(name, Const(True, "bool"), match):
-                    yield from self._unify(a, value, found)
+                for candidate in self._scalar(name, Const(True, "bool"), match):
+                    yield from self._unify(a, value, candidate)
             case BinOp(op, a, b) if op in ASSOCIATIVE:
                 yield from self._assign(op, operands_of(op, pattern), operands_of(op, value), match)
             case BinOp(op, a, b) if isinstance(value, BinOp) and value.op == op:
@@ -243,8 +243,8 @@ class _Matcher:
         if not goals:
             yield match
             return
-        for found in self._unify(*goals[0], match):
-            yield from self._all(goals[1:], found)
+        for candidate in self._unify(*goals[0], match):
+            yield from self._all(goals[1:], candidate)
 
     def _assign(self, op: str, patterns: list[Expr], values: list[Expr], match: Match) -> Iterator[Match]:
         """Pair each pattern with one value, in any order. A scalar without a partner is the neutral element."""
@@ -254,12 +254,12 @@ class _Matcher:
             return
         first, rest = patterns[0], patterns[1:]
         for place, value in enumerate(values):
-            for found in self._unify(first, value, match):
-                yield from self._assign(op, rest, values[:place] + values[place + 1 :], found)
+            for candidate in self._unify(first, value, match):
+                yield from self._assign(op, rest, values[:place] + values[place + 1 :], candidate)
         neutral = _neutral(op, first)
         if isinstance(first, Var) and len(patterns) > len(values) and neutral is not None:
-            for found in self._scalar(first.name, neutral, match):
-                yield from self._assign(op, rest, values, found)
+            for candidate in self._scalar(first.name, neutral, match):
+                yield from self._assign(op, rest, values, candidate)
 
     def _scalar(self, name: str, value: Expr, match: Match) -> Iterator[Match]:
         param = self.params[name]
@@ -289,9 +289,9 @@ class _Matcher:
         if self.any_operand:
             yield match
             return
-        known = match.regions.get(name)
+        earlier = match.regions.get(name)
         progress = 10 * len(match.regions)
-        if known is not None and known.buffer != buffer:
+        if earlier is not None and earlier.buffer != buffer:
             return
         what = f"operand {name!r} of {self.intrinsic.name!r}"
         if buffer.dtype != operand.dtype:
@@ -305,7 +305,7 @@ class _Matcher:
             )
             return
         region = self._region(operand, what, own, buffer, indices, progress)
-        if region is None or (known is not None and known != region):
+        if region is None or (earlier is not None and earlier != region):
             return
         yield Match({**match.regions, name: region}, match.scalars)
 
@@ -320,9 +320,9 @@ class _Matcher:
     ) -> Region | None:
         tile = _position(own, operand.strides)
         simple = tuple(self.simplifier.simplify(index) for index in indices)
-        found = linear_form(self.simplifier.simplify(_position(simple, buffer.strides).to_expr()))
+        linear = linear_form(self.simplifier.simplify(_position(simple, buffer.strides).to_expr()))
         tile_vars = set(self.pairs.values())
-        for atom in found.terms:
+        for atom in linear.terms:
             if not isinstance(atom, Var) and free_vars(atom) & tile_vars:
                 self.failure.note(
                     progress + 5,
@@ -330,7 +330,7 @@ class _Matcher:
                 )
                 return None
         for loop, var in self.pairs.items():
-            need, step = tile.terms.get(loop, 0), found.terms.get(var, 0)
+            need, step = tile.terms.get(loop, 0), linear.terms.get(var, 0)
             if need != step:
                 self.failure.note(
                     progress + 5,

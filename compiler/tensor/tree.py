@@ -55,11 +55,11 @@ def find_block(func: PrimFunc, name: str) -> tuple[Stmt, ...]:
     """Path to the block ``name``; ScheduleError if there is none."""
     names = []
     for path in paths(func.body):
-        found = block_name(path[-1])
-        if found == name:
+        block = block_name(path[-1])
+        if block == name:
             return path
-        if found is not None:
-            names.append(found)
+        if block is not None:
+            names.append(block)
     raise ScheduleError(f"there is no block {name!r}", hint=f"the blocks are {', '.join(names)}")
 
 
@@ -86,12 +86,12 @@ def find_allocation(func: PrimFunc, buffer: Buffer) -> tuple[Stmt, ...] | None:
 
 def find_buffer(func: PrimFunc, name: str) -> Buffer:
     """The parameter or allocated buffer ``name``; ScheduleError if there is none."""
-    known = [*func.params, *(node.buffer for node in statements(func.body) if isinstance(node, Allocate))]
-    for buffer in known:
+    buffers = [*func.params, *(node.buffer for node in statements(func.body) if isinstance(node, Allocate))]
+    for buffer in buffers:
         if buffer.name == name:
             return buffer
     raise ScheduleError(
-        f"there is no buffer {name!r}", hint=f"the buffers are {', '.join(buffer.name for buffer in known)}"
+        f"there is no buffer {name!r}", hint=f"the buffers are {', '.join(buffer.name for buffer in buffers)}"
     )
 
 
@@ -149,13 +149,13 @@ def own_nest(path: tuple[Stmt, ...]) -> int:
 
 def reduction_vars(stmt: Stmt) -> dict[Var, str]:
     """Loop variables that are reductions for some block below ``stmt``, with the name of one such block."""
-    found: dict[Var, str] = {}
+    block_of: dict[Var, str] = {}
     for node in statements(stmt):
         match node:
             case Block(name=name, reduce_vars=reduce_vars) | IntrinsicCall(block=name, reduce_vars=reduce_vars):
                 for var in reduce_vars:
-                    found.setdefault(var, name)
-    return found
+                    block_of.setdefault(var, name)
+    return block_of
 
 
 def replace_node(stmt: Stmt, old: Stmt, new: Stmt | None) -> Stmt | None:

@@ -96,9 +96,11 @@ def _paths(sheet: Sheet) -> None:
         sheet.line([(right(engine), y), (left(memory), y)], arrow=True)
         sheet.line([(right(memory), y), (left(Engine.GEMM), y)], arrow=True)
         end = acc[1] if engine is Engine.LOAD else acc[1] + acc[3]
-        half_way = (PLACES[memory][1] + PLACES[memory][3] + end) / 2 if engine is Engine.LOAD else (
-            PLACES[memory][1] + end
-        ) / 2
+        half_way = (
+            (PLACES[memory][1] + PLACES[memory][3] + end) / 2
+            if engine is Engine.LOAD
+            else (PLACES[memory][1] + end) / 2
+        )
         sheet.line([(340, y), (340, half_way), (acc[0] + 61, half_way), (acc[0] + 61, end)], arrow=True)
     sheet.line([(dram, 120), (172, 120)], arrow=True, colour=COLOURS["fetch"][1])
     y = middle(Engine.STORE)

@@ -65,9 +65,7 @@ class Sheet:
         """A line with corners; ``arrow`` gives it a head at its end, ``both`` one at each end."""
         place = " ".join(f"{x:g},{y:g}" for x, y in points)
         dash = ' stroke-dasharray="4 3"' if dashed else ""
-        self._items.append(
-            f'<polyline points="{place}" fill="none" stroke="{colour}" stroke-width="{width:g}"{dash}/>'
-        )
+        self._items.append(f'<polyline points="{place}" fill="none" stroke="{colour}" stroke-width="{width:g}"{dash}/>')
         if arrow or both:
             self._head(points[-2], points[-1], colour)
         if both:

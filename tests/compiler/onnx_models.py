@@ -89,8 +89,13 @@ class _Calibration(CalibrationDataReader):
 
 
 def quantise(
-    model: onnx.ModelProto, folder: Path, form: str = "QDQ", activation: str = "QInt8", weight: str = "QInt8",
-    per_channel: bool = True, **extra: Any,
+    model: onnx.ModelProto,
+    folder: Path,
+    form: str = "QDQ",
+    activation: str = "QInt8",
+    weight: str = "QInt8",
+    per_channel: bool = True,
+    **extra: Any,
 ) -> onnx.ModelProto:
     """The model as onnxruntime's static quantiser writes it."""
     source, target = folder / "float.onnx", folder / "quantised.onnx"

@@ -186,4 +186,3 @@ class DmaBench:
             raise AssertionError(f"the engine is not idle after {cycles_limit} cycles: {observed}")
         await ctx.tick()
         observed.cycles = cycle
-

@@ -102,9 +102,7 @@ def test_all_tokens_are_taken_at_once() -> None:
 
 
 def test_the_wait_is_for_the_lowest_missing_token() -> None:
-    log = operate(
-        [work(wait=GEMM | VECTOR)], Body(), tokens=lambda cycle: GEMM * (cycle > 9) | VECTOR * (cycle > 15)
-    )
+    log = operate([work(wait=GEMM | VECTOR)], Body(), tokens=lambda cycle: GEMM * (cycle > 9) | VECTOR * (cycle > 15))
     assert log.classes.count("TOKEN_GEMM") == 9
     assert log.classes.count("TOKEN_VECTOR") == 6
 

@@ -111,9 +111,7 @@ def test_loads_do_what_the_instruction_says(number: int, engine: Engine, data: s
         ({"rows": 2, "columns": 1, "stride": 2**STRIDE_BITS - 1}, DRAM_BYTES, Fault.WINDOW),
     ],
 )
-def test_illegal_loads_are_refused_before_anything_moves(
-    fields: dict[str, int], window: int, fault: Fault
-) -> None:
+def test_illegal_loads_are_refused_before_anything_moves(fields: dict[str, int], window: int, fault: Fault) -> None:
     config = small_config(**SHAPES[0])
     values = {"scratchpad": Scratchpad.INP, "index": 0, "offset": 0, "rows": 1, "columns": 1} | fields
     program = [Load(scratchpad=Scratchpad.INP, index=3, offset=0, rows=0, columns=1), Load(**values)]  # type: ignore[arg-type]

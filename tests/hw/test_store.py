@@ -128,9 +128,7 @@ def test_entries_wait_until_their_words_are_taken(number: int) -> None:
         ({"rows": 3, "columns": 2, "stride": 100}, 807, Fault.WINDOW),
     ],
 )
-def test_illegal_stores_are_refused_before_anything_moves(
-    fields: dict[str, int], window: int, fault: Fault
-) -> None:
+def test_illegal_stores_are_refused_before_anything_moves(fields: dict[str, int], window: int, fault: Fault) -> None:
     config = small_config(**SHAPES[0])
     program = [Store(**({"index": 0, "offset": 0, "rows": 1, "columns": 1} | fields))]
     dram = AxiMemory(random_bytes(DRAM_BYTES, 0), config.bus_bytes, base=WINDOW_BASE)

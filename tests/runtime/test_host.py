@@ -96,9 +96,7 @@ def test_a_timed_run_gives_the_same_and_the_seconds_of_each_layer(executor: Host
         ([VALUE, PLACES[:4]], r"input 'at' must be int64\[5\], not int64\[4\]"),
     ],
 )
-def test_arrays_that_do_not_fit_are_refused(
-    executor: HostExecutor, inputs: list[np.ndarray], message: str
-) -> None:
+def test_arrays_that_do_not_fit_are_refused(executor: HostExecutor, inputs: list[np.ndarray], message: str) -> None:
     with pytest.raises(InputError, match=message):
         executor.run(inputs, results())
 

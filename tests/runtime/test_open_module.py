@@ -47,9 +47,7 @@ def module() -> weft.OpenModule:
 
 @settings(max_examples=6, deadline=None)
 @given(n=st.integers(0, 5), m=st.integers(0, 3), seed=st.integers(0, 1000))
-def test_any_size_gives_what_a_model_of_that_size_gives(
-    module: weft.OpenModule, n: int, m: int, seed: int
-) -> None:
+def test_any_size_gives_what_a_model_of_that_size_gives(module: weft.OpenModule, n: int, m: int, seed: int) -> None:
     values = inputs(n, m, seed)
     fixed = weft.compile(MODEL, target="cpu", shapes={name: value.shape for name, value in values.items()})
     assert isinstance(fixed, weft.CompiledModel)
@@ -93,12 +91,16 @@ def test_shapes_that_are_given_at_compilation_fix_their_symbols() -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"image": np.zeros((2, 6, 6), np.float32)},
-         r"^input 'image' has 3 dimensions, \(2, 6, 6\), but must be float32\[N, 2, 6, 6\]; "
-         r"hint: only N can be chosen$"),
+        (
+            {"image": np.zeros((2, 6, 6), np.float32)},
+            r"^input 'image' has 3 dimensions, \(2, 6, 6\), but must be float32\[N, 2, 6, 6\]; "
+            r"hint: only N can be chosen$",
+        ),
         ({"image": np.zeros((2, 3, 6, 6), np.float32)}, r"^input 'image': dimension 1 is 3, but must be 2: "),
-        ({"image": np.zeros((3, 2, 6, 6), np.float32)},
-         r"^input 'more': dimension 0 \('N'\) is 2, but 3 in input 'image'; hint: give both the same N$"),
+        (
+            {"image": np.zeros((3, 2, 6, 6), np.float32)},
+            r"^input 'more': dimension 0 \('N'\) is 2, but 3 in input 'image'; hint: give both the same N$",
+        ),
         ({"image": np.zeros((2, 2, 6, 6))}, r"^input 'image' must be float32\[2, 2, 6, 6\], not float64"),
         ({"other": np.zeros(1)}, r"^the model has no input 'other'; hint: its inputs: image, more$"),
     ],

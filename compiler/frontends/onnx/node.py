@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
+import onnx
 
 from ...graph import Array, Call, Constant, Expr, Span, TensorType, call
 from ...graph.dtypes import HALVES, numpy_dtype
 from ..errors import ModelError, NeedsValueError
+from .reading import Reading
 
-if TYPE_CHECKING:
-    from .scope import Scope
+
+class NodeScope(Protocol):
+    """What surrounds a node, as its converter sees it (`scope.Scope`)."""
+
+    reading: Reading
+
+    def static_value(self, value: Expr) -> Array | None:
+        """The value of an expression of constants; ``None`` when it depends on an input."""
+
+    def subgraph(self, graph: onnx.GraphProto, values: Mapping[str, Value], prefix: str) -> list[Value]:
+        """The results of a graph inside this scope, with ``values`` for its inputs."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +69,7 @@ class Node:
     attrs: dict[str, Any]
     opset: int
     span: Span
-    scope: Scope
+    scope: NodeScope
     outputs: tuple[str, ...] = field(default=("",))
 
     def error(self, message: str, hint: str = "") -> ModelError:

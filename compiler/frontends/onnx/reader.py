@@ -41,7 +41,8 @@ from . import (
     window,
 )
 from .node import CONVERTERS, Nothing, SequenceValue, Value
-from .scope import Reading, Scope, as_value, has_body, operator_key
+from .reading import Reading
+from .scope import Scope, as_value, has_body, operator_key
 from .types import dtype_name
 
 CONVERTER_MODULES = (
@@ -49,7 +50,6 @@ CONVERTER_MODULES = (
     quantised, recurrent, reduce, resize, signal, training, window,
 )  # fmt: skip
 """The modules that fill `CONVERTERS`."""
-
 
 
 def from_onnx(

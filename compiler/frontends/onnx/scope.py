@@ -1,13 +1,12 @@
 """Names and what they stand for while a model is read: the model itself, the body of a function, a subgraph.
 
-A node becomes graph values through its converter (`onnx_node.CONVERTERS`); one without a converter that ONNX, or the
+A node becomes graph values through its converter (`node.CONVERTERS`); one without a converter that ONNX, or the
 model, defines by a function is read through the body of that function.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,6 @@ from ...graph import (
     GraphError,
     Span,
     TensorType,
-    Var,
     evaluate_function,
     topological_order,
 )
@@ -31,6 +29,7 @@ from ...graph.dtypes import numpy_dtype
 from ...graph.registry import operator
 from ..errors import ModelError
 from .node import CONVERTERS, Converted, Node, SequenceValue, Value
+from .reading import Reading
 from .types import array_of, check_constant_size, dense_array, type_proto
 
 _DEFAULT_DOMAINS = ("", "ai.onnx", "com.microsoft")
@@ -38,32 +37,6 @@ NODES_AT_MOST = 1 << 20
 """Nodes that are read: a few functions that call each other can stand for any number."""
 
 _KEPT_AS_THEY_ARE = ("QuantizeLinear", "DequantizeLinear")
-
-
-@dataclass
-class Reading:
-    """What all scopes of one model share.
-
-    ``quantised``: only what the accelerator can use is accepted. ``whole``: casts to integers whose operand is whole
-    already, with that operand. ``static``: whether an expression depends on constants only, by digest.
-    ``open_functions``: those whose bodies are being read. ``nodes``: how many were read, those of functions and loops
-    each time.
-    """
-
-    quantised: bool
-    functions: dict[tuple[str, str], onnx.FunctionProto] = field(default_factory=dict)
-    whole: dict[Expr, Expr] = field(default_factory=dict)
-    open_functions: list[str] = field(default_factory=list)
-    nodes: int = 0
-    static: dict[bytes, bool] = field(default_factory=dict)
-
-    def is_static(self, value: Expr) -> bool:
-        if value.digest not in self.static:
-            for node in topological_order(value):
-                if node.digest not in self.static:
-                    below = all(self.static[child.digest] for child in node.children)
-                    self.static[node.digest] = not isinstance(node, Var) and below
-        return self.static[value.digest]
 
 
 def operator_key(domain: str, op: str) -> str:

@@ -98,11 +98,11 @@ def _append(
     return [Generated(tiling, schedule) for schedule, (_, _, tiling) in zip(schedules, parts, strict=True)]
 
 
-def _attempts(problem: Problem, found: Sequence[Tiling]) -> Iterator[Tiling]:
-    """Some of the tilings ``found``, in their order; later ones leave more room."""
+def _attempts(problem: Problem, candidates: Sequence[Tiling]) -> Iterator[Tiling]:
+    """Some of the ``candidates``, in their order; later ones leave more room."""
     tried: set[Tiling] = set()
     for share, count in ATTEMPTS:
-        roomy = (tiling for tiling in found if tiling not in tried and fill(problem, tiling) <= share)
+        roomy = (tiling for tiling in candidates if tiling not in tried and fill(problem, tiling) <= share)
         for tiling in islice(roomy, count):
             tried.add(tiling)
             yield tiling

@@ -18,7 +18,7 @@ from ...tensor.ir import Store as StoreStmt
 from ...tensor.visitor import statements
 from ..errors import CompileError
 from .fold import CopyLoop, NestLoop, Rectangle, fold_copies, fold_levels, iterate
-from .intrinsic_nest import Environment, Evaluator, Leaf, compile_expr, leaf_call, make_leaf
+from .intrinsic_nest import Environment, Evaluator, IntrinsicNest, analyse_nest, compile_expr, nest_call
 from .intrinsics import EmitFill, EmitGemm, EmitLoad, EmitStore, EmitVector
 from .scratchpads import Ring, Zone, accumulator_zones
 from .stream import Access, Issue
@@ -121,18 +121,18 @@ class _Walk:
         self._filled_by = _filled_by(function)
         self._largest_stride = (1 << stream.config.index_bits) - 1
         self._stored = 0  # elements of the result
-        self._leaves: dict[int, Leaf] = {}
+        self._nests: dict[int, IntrinsicNest] = {}
         self._evaluators: dict[int, Evaluator] = {}
         self._keep_alive: list[object] = []  # both caches are keyed by identity
 
     def steps(self, stmt: Stmt, contexts: list[Context], outer: list[tuple[Var, Expr]]) -> Steps:
         """Emit a statement for all contexts. A step ends where they have stored a part of the result; it gives the
         share of the result that is stored."""
-        call = leaf_call(stmt)
+        call = nest_call(stmt)
         if call is not None:
-            leaf = self._leaf(stmt, outer)
+            nest = self._intrinsic_nest(stmt, outer)
             for context in contexts:
-                self._emit_leaf(leaf, context)
+                self._emit_nest(nest, context)
             if isinstance(call.intrinsic.emits, EmitStore):
                 for context in contexts:
                     if not context.is_thread:
@@ -169,11 +169,11 @@ class _Walk:
             self._keep_alive.append(expr)
         return self._evaluators[id(expr)]
 
-    def _leaf(self, stmt: Stmt, outer: list[tuple[Var, Expr]]) -> Leaf:
-        if id(stmt) not in self._leaves:
-            self._leaves[id(stmt)] = make_leaf(stmt, outer)
+    def _intrinsic_nest(self, stmt: Stmt, outer: list[tuple[Var, Expr]]) -> IntrinsicNest:
+        if id(stmt) not in self._nests:
+            self._nests[id(stmt)] = analyse_nest(stmt, outer)
             self._keep_alive.append(stmt)
-        return self._leaves[id(stmt)]
+        return self._nests[id(stmt)]
 
     def _allocate(self, stmt: Allocate, contexts: list[Context], outer: list[tuple[Var, Expr]]) -> Steps:
         buffer = stmt.buffer
@@ -213,67 +213,65 @@ class _Walk:
                 context.environment[loop.var.name] = index
             yield from self.steps(loop.body, active, outer)
 
-    def _emit_leaf(self, leaf: Leaf, context: Context, depth: int = 0) -> None:
-        if depth < len(leaf.iterated):
-            name, extent = leaf.iterated[depth]
+    def _emit_nest(self, nest: IntrinsicNest, context: Context, depth: int = 0) -> None:
+        if depth < len(nest.iterated):
+            name, extent = nest.iterated[depth]
             for index in range(extent(context.environment)):
                 context.environment[name] = index
-                self._emit_leaf(leaf, context, depth + 1)
+                self._emit_nest(nest, context, depth + 1)
             return
-        extents = [extent(context.environment) for _, extent in leaf.folded]
+        extents = [extent(context.environment) for _, extent in nest.folded]
         if min(extents, default=1) < 1:
             return
-        match leaf.call.intrinsic.emits:
+        match nest.call.intrinsic.emits:
             case EmitGemm():
-                self._emit_gemm(leaf, context, extents)
+                self._emit_gemm(nest, context, extents)
             case EmitVector() as emits:
-                self._emit_vector(leaf, context, extents, emits)
+                self._emit_vector(nest, context, extents, emits)
             case EmitLoad() as emits:
-                self._emit_load(leaf, context, extents, emits)
+                self._emit_load(nest, context, extents, emits)
             case EmitFill() as emits:
-                self._emit_fill(leaf, context, extents, emits)
+                self._emit_fill(nest, context, extents, emits)
             case EmitStore():
-                self._emit_store(leaf, context, extents)
+                self._emit_store(nest, context, extents)
             case other:
-                name = leaf.call.intrinsic.name
+                name = nest.call.intrinsic.name
                 raise CompileError(f"intrinsic {name!r} does not belong to the accelerator: it emits {other!r}")
 
-    def _add(
-        self, instruction: Instruction, context: Context, reads: Accesses = (), writes: Accesses = ()
-    ) -> None:
+    def _add(self, instruction: Instruction, context: Context, reads: Accesses = (), writes: Accesses = ()) -> None:
         self.stream.issues.append(Issue(instruction, reads, writes, self._layer, context.tile))
 
     # Compute: gemm and vector
 
-    def _entries(self, leaf: Leaf, operand: str, context: Context) -> tuple[int, tuple[int, ...]]:
+    def _entries(self, nest: IntrinsicNest, operand: str, context: Context) -> tuple[int, tuple[int, ...]]:
         """First entry of an operand in its scratchpad, and its strides in entries."""
-        place = next(i for i, declared in enumerate(leaf.call.intrinsic.operands) if declared.name == operand)
-        position = leaf.positions[place]
+        place = next(i for i, declared in enumerate(nest.call.intrinsic.operands) if declared.name == operand)
+        position = nest.positions[place]
         elements = self.config.entry_elements(Memory(position.buffer.scope))
         first = position.base(context.environment)
         if first % elements or any(stride % elements for stride in position.strides):
             raise CompileError(
-                f"operand {operand!r} of {leaf.call.intrinsic.name!r} does not lie at entries of {elements} elements",
-                at=f"stage {leaf.call.block!r}",
+                f"operand {operand!r} of {nest.call.intrinsic.name!r} does not lie at entries of {elements} elements",
+                at=f"stage {nest.call.block!r}",
             )
         base = context.bases[position.buffer.name]
         return base + first // elements, tuple(stride // elements for stride in position.strides)
 
-    def _nest(
-        self, leaf: Leaf, context: Context, extents: list[int], operands: tuple[str, ...]
+    def _operand_loops(
+        self, nest: IntrinsicNest, context: Context, extents: list[int], operands: tuple[str, ...]
     ) -> tuple[list[int], tuple[NestLoop, ...], bool]:
         """First entries, loops around the micro-op (strides for dst, a, b), and whether it starts from the identity."""
-        found = [self._entries(leaf, name, context) for name in operands]
-        starting = leaf.call.init
+        entries = [self._entries(nest, name, context) for name in operands]
+        starting = nest.call.init
         starts = starting is not None and all(
-            context.environment.get(var.name, 0) == 0 for var in starting if var.name not in dict(leaf.folded)
+            context.environment.get(var.name, 0) == 0 for var in starting if var.name not in dict(nest.folded)
         )
         names = {var.name for var in starting or ()} if starts else set()
         loops = []
-        for place, ((name, _), extent) in enumerate(zip(leaf.folded, extents, strict=True)):
-            strides = tuple(strides[place] for _, strides in found)
+        for place, ((name, _), extent) in enumerate(zip(nest.folded, extents, strict=True)):
+            strides = tuple(strides[place] for _, strides in entries)
             loops.append(NestLoop(extent, (*strides, *(0,) * (3 - len(strides))), name in names))
-        return [first for first, _ in found], tuple(loops), starts
+        return [first for first, _ in entries], tuple(loops), starts
 
     def _set_levels(self, engine: Engine, levels: tuple[NestLoop, ...], context: Context) -> None:
         held = self.stream.levels[engine]
@@ -285,10 +283,10 @@ class _Walk:
                 loop = Loop(engine=engine, level=number, extent=level.extent, dst_stride=dst, a_stride=a, b_stride=b)
                 self._add(loop, context)
 
-    def _emit_gemm(self, leaf: Leaf, context: Context, extents: list[int]) -> None:
-        (dst, src, wgt), nest, starts = self._nest(leaf, context, extents, ("acc", "inp", "wgt"))
-        self._check_identity(leaf, 0)
-        folded = fold_levels(nest, starts, self._largest_stride)
+    def _emit_gemm(self, nest: IntrinsicNest, context: Context, extents: list[int]) -> None:
+        (dst, src, wgt), loops, starts = self._operand_loops(nest, context, extents, ("acc", "inp", "wgt"))
+        self._check_identity(nest, 0)
+        folded = fold_levels(loops, starts, self._largest_stride)
         self._set_levels(Engine.GEMM, folded.levels, context)
         for offsets, at_start in iterate(folded.outer):
             to_dst, to_src, to_wgt = offsets or (0, 0, 0)
@@ -301,14 +299,14 @@ class _Walk:
             weights = _access(Memory.WGT, instruction.wgt, folded.levels, 2)
             self._add(instruction, context, (source, weights, written), (written,))
 
-    def _emit_vector(self, leaf: Leaf, context: Context, extents: list[int], emits: EmitVector) -> None:
+    def _emit_vector(self, nest: IntrinsicNest, context: Context, extents: list[int], emits: EmitVector) -> None:
         operands = ("d", "a", "b") if emits.entry_b else ("d", "a")
-        firsts, nest, starts = self._nest(leaf, context, extents, operands)
+        firsts, loops, starts = self._operand_loops(nest, context, extents, operands)
         if emits.op.identity is not None:
-            self._check_identity(leaf, emits.op.identity)
-        scalars = {name: value(context.environment) for name, value in leaf.scalars.items()}
+            self._check_identity(nest, emits.op.identity)
+        scalars = {name: value(context.environment) for name, value in nest.scalars.items()}
         immediate = scalars.get("immediate", 0) * (-1 if emits.negate else 1)
-        folded = fold_levels(nest, starts, self._largest_stride)
+        folded = fold_levels(loops, starts, self._largest_stride)
         self._set_levels(Engine.VECTOR, folded.levels, context)
         fields = {name: scalars[name] for name in emits.clamps}
         for offsets, at_start in iterate(folded.outer):
@@ -328,28 +326,28 @@ class _Walk:
                 reads.append(written)
             self._add(instruction, context, tuple(reads), (written,))
 
-    def _check_identity(self, leaf: Leaf, identity: int) -> None:
-        value = leaf.call.init_value
-        if leaf.call.init is not None and value is not None and value.value != identity:
+    def _check_identity(self, nest: IntrinsicNest, identity: int) -> None:
+        value = nest.call.init_value
+        if nest.call.init is not None and value is not None and value.value != identity:
             raise CompileError(
-                f"the reduction starts from {value.value}, but {leaf.call.intrinsic.name!r} starts from {identity}",
-                at=f"stage {leaf.call.block!r}",
+                f"the reduction starts from {value.value}, but {nest.call.intrinsic.name!r} starts from {identity}",
+                at=f"stage {nest.call.block!r}",
             )
 
     # Copies: load and store
 
     def _rectangles(
-        self, leaf: Leaf, context: Context, extents: list[int], scratchpad: str, dram: str, entry_bytes: int
+        self, nest: IntrinsicNest, context: Context, extents: list[int], scratchpad: str, dram: str, entry_bytes: int
     ) -> tuple[int, int, tuple[Rectangle, ...]]:
         """First scratchpad entry, DRAM position in bytes, and the rectangles of a copy."""
-        index, strides = self._entries(leaf, scratchpad, context)
-        place = next(i for i, declared in enumerate(leaf.call.intrinsic.operands) if declared.name == dram)
-        position = leaf.positions[place]
+        index, strides = self._entries(nest, scratchpad, context)
+        place = next(i for i, declared in enumerate(nest.call.intrinsic.operands) if declared.name == dram)
+        position = nest.positions[place]
         item = ITEM_BYTES[position.buffer.dtype]
         loops = []
         ranges = [(0, extent) for extent in extents]
         empty = False
-        for bound in leaf.bounds:
+        for bound in nest.bounds:
             low, high = ranges[bound.loop] if bound.loop >= 0 else (0, 1)
             low, high = bound.limit(context.environment, low, high)
             empty = empty or high <= low
@@ -359,7 +357,7 @@ class _Walk:
             if source * item % entry_bytes:
                 raise CompileError(
                     f"DRAM stride of {source * item} bytes is no multiple of the entry's {entry_bytes}",
-                    at=f"stage {leaf.call.block!r}",
+                    at=f"stage {nest.call.block!r}",
                 )
             loops.append(CopyLoop(extent, stride, source * item // entry_bytes, low, high))
         if empty:
@@ -382,11 +380,11 @@ class _Walk:
         extents, strides = (rectangle.rows, rectangle.columns * units), (rectangle.stride * units, 1)
         return (Access(Memory.DRAM, offset, extents, strides),)
 
-    def _emit_load(self, leaf: Leaf, context: Context, extents: list[int], emits: EmitLoad) -> None:
+    def _emit_load(self, nest: IntrinsicNest, context: Context, extents: list[int], emits: EmitLoad) -> None:
         entry_bytes = emits.scratchpad.dram_bytes(self.config)
-        index, start, rectangles = self._rectangles(leaf, context, extents, "dst", "src", entry_bytes)
-        pad = leaf.scalars["pad"](context.environment) if emits.padded else 0
-        buffer = leaf.call.operand("src").buffer.name
+        index, start, rectangles = self._rectangles(nest, context, extents, "dst", "src", entry_bytes)
+        pad = nest.scalars["pad"](context.environment) if emits.padded else 0
+        buffer = nest.call.operand("src").buffer.name
         for piece in rectangles:
             offset = self._offset(start + piece.dram * entry_bytes) if piece.rows and piece.columns else 0
             instruction = Load(
@@ -397,10 +395,10 @@ class _Walk:
             written = Access(emits.scratchpad.memory, instruction.index, (piece.entries,), (1,))
             self._add(instruction, context, self._dram_access(buffer, piece, offset, entry_bytes), (written,))
 
-    def _emit_fill(self, leaf: Leaf, context: Context, extents: list[int], emits: EmitFill) -> None:
-        index, strides = self._entries(leaf, "dst", context)
+    def _emit_fill(self, nest: IntrinsicNest, context: Context, extents: list[int], emits: EmitFill) -> None:
+        index, strides = self._entries(nest, "dst", context)
         loops = tuple(CopyLoop(extent, stride, 0, 0, 0) for extent, stride in zip(extents, strides, strict=True))
-        pad = leaf.scalars["pad"](context.environment)
+        pad = nest.scalars["pad"](context.environment)
         for piece in fold_copies((*loops, CopyLoop(1, 1, 1, 0, 0)), (1 << STRIDE_BITS) - 1):
             instruction = Load(
                 scratchpad=emits.scratchpad, index=index + piece.scratchpad, offset=0, rows=0, columns=piece.columns,
@@ -409,10 +407,10 @@ class _Walk:
             written = Access(emits.scratchpad.memory, instruction.index, (piece.entries,), (1,))
             self._add(instruction, context, (), (written,))
 
-    def _emit_store(self, leaf: Leaf, context: Context, extents: list[int]) -> None:
+    def _emit_store(self, nest: IntrinsicNest, context: Context, extents: list[int]) -> None:
         entry_bytes = self.config.out_bytes
-        index, start, rectangles = self._rectangles(leaf, context, extents, "src", "dst", entry_bytes)
-        buffer = leaf.call.operand("dst").buffer.name
+        index, start, rectangles = self._rectangles(nest, context, extents, "src", "dst", entry_bytes)
+        buffer = nest.call.operand("dst").buffer.name
         for piece in rectangles:
             self._stored += piece.entries * self.config.lanes
             offset = self._offset(start + piece.dram * entry_bytes)
@@ -426,7 +424,7 @@ class _Walk:
 
 def _filled_by(function: PrimFunc) -> dict[str, str]:
     """For each buffer of the accumulator, the kind of instruction that fills it."""
-    found: dict[str, str] = {}
+    kinds: dict[str, str] = {}
     for stmt in statements(function.body):
         if isinstance(stmt, IntrinsicCall):
             for operand, declared in zip(stmt.operands, stmt.intrinsic.operands, strict=True):
@@ -440,8 +438,8 @@ def _filled_by(function: PrimFunc) -> dict[str, str]:
                             kind = "load"
                         case _:
                             kind = "vector"
-                    found.setdefault(operand.buffer.name, kind)
-    return found
+                    kinds.setdefault(operand.buffer.name, kind)
+    return kinds
 
 
 def _access(memory: Memory, first: int, levels: tuple[NestLoop, ...], operand: int, entries: int = 1) -> Access:

@@ -30,15 +30,15 @@ the tile before in another bank, and the next one begins in a third."""
 
 def first_tilings(problem: Problem) -> list[Tiling]:
     """Tilings for the first layer of a program, the cheapest first. A short one may take a single virtual thread."""
-    found = tilings(problem)
-    cost = estimate(problem, found[0]) if found else None
+    uncut = tilings(problem)
+    cost = estimate(problem, uncut[0]) if uncut else None
     products = _products(problem, *problem.output)
     if cost is None or not 1 < problem.reduction <= MOST_CHANNEL_GROUPS or cost < (1 + LEAST_SHARE) * products:
-        return found
-    alone = tilings(replace(problem, threads=1)) if problem.threads > 1 else found
+        return uncut
+    alone = tilings(replace(problem, threads=1)) if problem.threads > 1 else uncut
     portion = -(-problem.reduction // PORTIONS)
     cut = [replace(tiling, portion=portion) for tiling in alone if _can_be_cut(problem, tiling)]
-    candidates = [*dict.fromkeys([*found, *alone, *cut])]
+    candidates = [*dict.fromkeys([*uncut, *alone, *cut])]
     costs = [_cost(problem, tiling) for tiling in candidates]
     return [candidates[place] for place in sorted(range(len(candidates)), key=costs.__getitem__)]
 

@@ -72,7 +72,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Leaf:
+class IntrinsicNest:
     """An intrinsic call and the loops around it. ``iterated`` loops repeat the rest, all unrolled ones among them;
     ``folded`` ones go into it.
 
@@ -88,14 +88,14 @@ class Leaf:
     scalars: dict[str, Evaluator]
 
 
-def leaf_call(stmt: Stmt) -> IntrinsicCall | None:
+def nest_call(stmt: Stmt) -> IntrinsicCall | None:
     """The call inside a nest of serial loops and nothing else, or None."""
     while isinstance(stmt, For) and stmt.kind in ("serial", "unroll"):
         stmt = stmt.body
     return stmt if isinstance(stmt, IntrinsicCall) else None
 
 
-def make_leaf(stmt: Stmt, outer: list[tuple[Var, Expr]]) -> Leaf:
+def analyse_nest(stmt: Stmt, outer: list[tuple[Var, Expr]]) -> IntrinsicNest:
     """Analyse the nest ``stmt`` inside the ``outer`` loops."""
     nest: list[tuple[Var, Expr]] = []
     iterated: set[Var] = set()
@@ -140,7 +140,7 @@ def make_leaf(stmt: Stmt, outer: list[tuple[Var, Expr]]) -> Leaf:
         place, factor = involved[0] if involved else (-1, 0)
         return Bound(place, factor, base(linear))
 
-    return Leaf(
+    return IntrinsicNest(
         call,
         tuple((var.name, compile_expr(extents[var])) for var, _ in nest if var in iterated),
         tuple((var.name, compile_expr(extents[var])) for var in folded),

@@ -97,10 +97,10 @@ def wgt_entry(config: CoreConfig) -> tuple[int, int]:
 @cache
 def intrinsics(config: CoreConfig) -> dict[str, TensorIntrinsic]:
     """Every intrinsic of the core, by name."""
-    found = [
+    all_intrinsics = [
         gemm(config), store(config), *loads(config), *fills(config), *vector_operations(config), *requantises(config),
     ]  # fmt: skip
-    return {intrinsic.name: intrinsic for intrinsic in found}
+    return {intrinsic.name: intrinsic for intrinsic in all_intrinsics}
 
 
 def gemm(config: CoreConfig) -> TensorIntrinsic:
@@ -132,14 +132,14 @@ def _copy(
     """One entry copied, converted to the target's type, and where ``padded``, guarded by ``inside``."""
     axes = [f"i{axis}" for axis in range(len(shape))]
 
-    def meaning(**given: Buffer | Var) -> Store:
-        src, dst = given["src"], given["dst"]
+    def meaning(**arguments: Buffer | Var) -> Store:
+        src, dst = arguments["src"], arguments["dst"]
         if not isinstance(src, Buffer) or not isinstance(dst, Buffer):
             raise TypeError("src and dst are tiles")
-        index = tuple(given[axis] for axis in axes if isinstance(given[axis], Var))
+        index = tuple(arguments[axis] for axis in axes if isinstance(arguments[axis], Var))
         value: Expr = src[index]  # type: ignore[index]
         if padded:
-            value = select(given["inside"], value, given["pad"])  # type: ignore[arg-type]
+            value = select(arguments["inside"], value, arguments["pad"])  # type: ignore[arg-type]
         return dst.store(index, value.astype(target[0]))  # type: ignore[arg-type]
 
     return tensor_intrinsic(
@@ -154,22 +154,22 @@ def _copy(
 
 def loads(config: CoreConfig) -> list[TensorIntrinsic]:
     """Copies from DRAM. Those of engine ``load`` are called ``load_*``, those of ``loadw`` ``loadw_*``."""
-    found = []
+    copies = []
     acc = acc_entry(config)
     for padded in (False, True):
         suffix = "_padded" if padded else ""
         inp = EmitLoad(Scratchpad.INP, Engine.LOAD, padded)
-        found.append(_copy(f"load_inp{suffix}", inp_entry(config), ("int8", "global"), ("int8", "inp"), inp, padded))
+        copies.append(_copy(f"load_inp{suffix}", inp_entry(config), ("int8", "global"), ("int8", "inp"), inp, padded))
         wgt = EmitLoad(Scratchpad.WGT, Engine.LOADW, padded)
-        found.append(_copy(f"loadw_wgt{suffix}", wgt_entry(config), ("int8", "global"), ("int8", "wgt"), wgt, padded))
+        copies.append(_copy(f"loadw_wgt{suffix}", wgt_entry(config), ("int8", "global"), ("int8", "wgt"), wgt, padded))
         for engine in (Engine.LOAD, Engine.LOADW):
             name = f"{engine.name.lower()}_acc8{suffix}"
             emits = EmitLoad(Scratchpad.ACC8, engine, padded)
-            found.append(_copy(name, acc, ("int8", "global"), ("int32", "acc"), emits, padded))
+            copies.append(_copy(name, acc, ("int8", "global"), ("int32", "acc"), emits, padded))
     for engine in (Engine.LOAD, Engine.LOADW):
         emits = EmitLoad(Scratchpad.ACC, engine, False)
-        found.append(_copy(f"{engine.name.lower()}_acc", acc, ("int32", "global"), ("int32", "acc"), emits))
-    return found
+        copies.append(_copy(f"{engine.name.lower()}_acc", acc, ("int32", "global"), ("int32", "acc"), emits))
+    return copies
 
 
 def fills(config: CoreConfig) -> list[TensorIntrinsic]:
@@ -213,13 +213,13 @@ def _vector(
     elif b_entries:
         operands.append(tile("b", (b_entries, *shape), "int32", "acc", "in", align=config.lanes))
 
-    def meaning(d: Buffer, a: Buffer, ro: Var, n: Var, so: Var, b: Buffer | None = None, **given: Var) -> Store:
+    def meaning(d: Buffer, a: Buffer, ro: Var, n: Var, so: Var, b: Buffer | None = None, **scalar_values: Var) -> Store:
         index = (ro, n, so)
         values: list[Expr] = [d[index]] if emits.op.accumulates else []
         values.append(a[index])
         if b is not None:
             values += [b[index]] if b_entries == 1 else [b[(entry, *index)] for entry in range(b_entries)]
-        values += [given[param.name] for param in scalars]
+        values += [scalar_values[param.name] for param in scalars]
         return d.store(index, formula(*values).astype(target[0]))
 
     return tensor_intrinsic(
@@ -251,25 +251,25 @@ def vector_operations(config: CoreConfig) -> list[TensorIntrinsic]:
     """All VECTOR operations but REQUANTISE: with an entry or an immediate, to ``acc`` or narrowed to ``out``."""
     immediate = scalar("immediate", "int32", *IMMEDIATE_RANGE)
     amount = scalar("immediate", "int32", 0, 31)
-    found = []
+    operations = []
     for to_out in (False, True):
         suffix = "_to_out" if to_out else ""
         for op, formula in _BINARY.items():
             name = f"{op.name.lower()}{suffix}"
-            found.append(_vector(name, config, formula, EmitVector(op, to_out, entry_b=True), (), 1))
+            operations.append(_vector(name, config, formula, EmitVector(op, to_out, entry_b=True), (), 1))
             emits = EmitVector(op, to_out, immediate=True)
-            found.append(_vector(f"{name}_immediate", config, formula, emits, (immediate,)))
+            operations.append(_vector(f"{name}_immediate", config, formula, emits, (immediate,)))
         right = EmitVector(VectorOp.SHR, to_out, immediate=True)
-        found.append(_vector(f"shift_right{suffix}", config, lambda a, b: a >> b, right, (amount,)))
+        operations.append(_vector(f"shift_right{suffix}", config, lambda a, b: a >> b, right, (amount,)))
         left = EmitVector(VectorOp.SHR, to_out, immediate=True, negate=True)
-        found.append(_vector(f"shift_left{suffix}", config, lambda a, b: a << b, left, (amount,)))
+        operations.append(_vector(f"shift_left{suffix}", config, lambda a, b: a << b, left, (amount,)))
     mac = EmitVector(VectorOp.MAC, entry_b=True)
-    found.append(_vector("multiply_accumulate", config, lambda d, a, b: d + a * b, mac, (), 1))
+    operations.append(_vector("multiply_accumulate", config, lambda d, a, b: d + a * b, mac, (), 1))
     scaled = EmitVector(VectorOp.MAC, immediate=True)
-    found.append(_vector("multiply_accumulate_immediate", config, lambda d, a, b: d + a * b, scaled, (immediate,)))
+    operations.append(_vector("multiply_accumulate_immediate", config, lambda d, a, b: d + a * b, scaled, (immediate,)))
     for op, formula in _ACCUMULATING.items():
-        found.append(_vector(op.name.lower(), config, formula, EmitVector(op)))
-    return found
+        operations.append(_vector(op.name.lower(), config, formula, EmitVector(op)))
+    return operations
 
 
 def requantises(config: CoreConfig) -> list[TensorIntrinsic]:
@@ -289,10 +289,10 @@ def requantises(config: CoreConfig) -> list[TensorIntrinsic]:
     ) -> Expr:
         return requantised(a, bias, multiplier, shift, zero_point, low, high, *left)
 
-    found = []
+    variants = []
     for to_out in (False, True):
         for scalars in (clamps, (*clamps, left_shift)):
-            suffix = ("_to_out" if to_out else "") + ("_left_shift" if left_shift in scalars else "")
+            name = "requantise" + ("_to_out" if to_out else "") + ("_left_shift" if left_shift in scalars else "")
             emits = EmitVector(VectorOp.REQUANTISE, to_out, True, clamps=tuple(param.name for param in scalars))
-            found.append(_vector(f"requantise{suffix}", config, formula, emits, scalars, VectorOp.REQUANTISE.b_entries))
-    return found
+            variants.append(_vector(name, config, formula, emits, scalars, VectorOp.REQUANTISE.b_entries))
+    return variants

@@ -21,15 +21,13 @@ from .host_part import copying_module, phase_module, with_reasons
 from .phases import Phase, check_strict, function_of, is_primitive, split_phases
 from .slices import KernelSlice, slices_of
 from .stream import Issue
-from .window import Window
+from .window import DmaWindow
 
 LinkHost = Callable[[Module], HostProgram]
 """Compiles a module whose functions run on the host, at stage "host"."""
 
 
-def link(
-    module: Module, config: CoreConfig, job: Job, link_host: LinkHost, *, vthreads: int = 2
-) -> CompiledModel:
+def link(module: Module, config: CoreConfig, job: Job, link_host: LinkHost, *, vthreads: int = 2) -> CompiledModel:
     """Compile every primitive function of a packed module and put the whole together.
 
     ``vthreads``: tiles in flight at once. Tensors that are not alive at the same time share bytes of the window, unless
@@ -49,7 +47,7 @@ class _Linker:
     link_host: LinkHost
     vthreads: int
     names: dict[Expr, str] = field(default_factory=dict)
-    window: Window = field(default_factory=Window)
+    window: DmaWindow = field(default_factory=DmaWindow)
     layers: list[Layer] = field(default_factory=list)
 
     def run(self) -> CompiledModel:
@@ -91,7 +89,7 @@ class _Linker:
     def _name_values(self, phases: Sequence[Phase]) -> None:
         """Each value gets the name of the user's tensor where that is free; outputs keep theirs."""
         main = self.module.main
-        taken = {param.name for param in main.params} | set(main.output_names)
+        used_names = {param.name for param in main.params} | set(main.output_names)
         for param in main.params:
             self.names[param] = param.name
         outputs = {id(result): name for name, result in zip(main.output_names, main.results, strict=True)}
@@ -102,10 +100,10 @@ class _Linker:
                     continue
                 wish = (node.span.tensor if phase.on_core else "") or function_of(node).name
                 name, number = wish, 0
-                while name in taken:
+                while name in used_names:
                     number += 1
                     name = f"{wish}.{number}"
-                taken.add(name)
+                used_names.add(name)
                 self.names[node] = name
 
     def _place_constants(self, slices: Mapping[Call, Sequence[KernelSlice]]) -> None:
@@ -212,9 +210,7 @@ class _Linker:
     def _leaves(self, value: Call) -> bool:
         """Whether a value of the core is read by the host."""
         main = self.module.main
-        return value in main.results or any(
-            value in node.args for node in calls(main.body) if not is_primitive(node)
-        )
+        return value in main.results or any(value in node.args for node in calls(main.body) if not is_primitive(node))
 
     def _places(self, node: Call, part: KernelSlice) -> dict[str, DramBuffer]:
         places = {

@@ -7,6 +7,7 @@ shape in ``blocks`` = (batch, block_in, block_out). Convolutions and poolings ar
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -27,11 +28,12 @@ from ...graph.registry import (
 )
 from ...operators import numerics
 from ...operators.integer import REQUANTISE, WEIGHT_RANGE, check_requantise_attrs, requantise_scalars, requantised
-from ...operators.reasons import INTEGER_HAS_NO_GRADIENT, NOT_LOWERED
+from ...operators.move import reshaped
+from ...operators.reasons import INTEGER_HAS_NO_GRADIENT
 from ...operators.samples import sample_of
 from ...operators.type_rules import integer, ints, require, require_dtype
 from ...tensor import ir as tir
-from ...tensor.view import Index
+from ...tensor.view import Builder, Index, View
 from . import packed_layout
 from .builder import PackedBuilder, PackedRule, packed
 from .packed_layout import Blocks, blocks_of
@@ -232,16 +234,55 @@ register(Operator(
     doc="Channels one after another: a matter of placement only.",
 ))  # fmt: skip
 
-_HOST: dict[str, Any] = {
-    **PACKED, "family": Family.HOST, "lower": NOT_LOWERED, "fusion": Fusion.HOST, "passive": True,
-}  # fmt: skip
+_HOST: dict[str, Any] = {**PACKED, "family": Family.HOST, "fusion": Fusion.LAYOUT, "passive": True}
+
+
+def _lower_pack(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    """Channels and images are filled up once, where there are too few, so that the rest moves elements only."""
+    x, blocks = operands[0], blocks_of(call.attr("blocks"))
+    shape = plain_shape(call.tensor_type, blocks)
+    batch, channels, height, width = packed_layout.spatial(x.shape)
+    wide = reshaped(x, (batch, channels, height, width))
+    if shape != wide.shape:
+        wide = builder.stored(_filled(wide, shape), "filled")
+
+    def moved(index: Index) -> tir.Expr:
+        outer, group, row, column, entry, image, lane = index
+        channel = (group * blocks.input_rows + entry) * blocks.sub_block + lane
+        return wide[(outer * blocks.batch + image, channel, row, column)]
+
+    return View(call.shape, x.dtype, moved)
+
+
+def _filled(x: View, shape: tuple[int, int, int, int]) -> View:
+    """The view with 0 behind its images and its channels."""
+
+    def read(index: Index) -> tir.Expr:
+        inside = [place < old for place, old, new in zip(index, x.shape, shape, strict=True) if old < new]
+        return tir.select(reduce(lambda a, b: a & b, inside), x[index], tir.Const(0, x.dtype))
+
+    return View(shape, x.dtype, read)
+
+
+def _lower_unpack(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    x, blocks = operands[0], blocks_of(call.attr("blocks"))
+
+    def moved(index: Index) -> tir.Expr:
+        image, channel, row, column = index
+        place = channel // blocks.dram_block, row, column, channel // blocks.sub_block % blocks.input_rows
+        return x[(image // blocks.batch, *place, image % blocks.batch, channel % blocks.sub_block)]
+
+    return reshaped(View(packed_layout.spatial(call.shape), x.dtype, moved), call.shape)
+
+
 register(Operator(
     "pack", "x", types=_pack_type, numpy=lambda x, blocks: packed_layout.pack_activation(x, blocks_of(blocks)), **_HOST,
-    defaults={"blocks": REQUIRED}, sample=sample_of("pack", SAMPLE_SHAPE, blocks=SAMPLE_BLOCKS.sizes),
+    lower=_lower_pack, defaults={"blocks": REQUIRED},
+    sample=sample_of("pack", SAMPLE_SHAPE, blocks=SAMPLE_BLOCKS.sizes),
     doc="(N, C, H, W) or (N, C) int8 -> the activation layout; padding holds 0.",
 ))  # fmt: skip
 register(Operator(
     "unpack", "x", types=_unpack_type, numpy=lambda x, blocks, shape: packed_layout.unpack(x, shape), **_HOST,
-    defaults={"blocks": REQUIRED, "shape": REQUIRED}, sample=packed_sample("unpack", shape=SAMPLE_SHAPE),
-    doc="The activation layout -> shape.",
+    lower=_lower_unpack, defaults={"blocks": REQUIRED, "shape": REQUIRED},
+    sample=packed_sample("unpack", shape=SAMPLE_SHAPE), doc="The activation layout -> shape.",
 ))  # fmt: skip

@@ -39,7 +39,7 @@ class Tiling:
     groups at a time (0 where there are none to choose from). ``channels_outer``: channel tiles outermost, so that
     weights stay while the tiles of the picture pass; otherwise the input stays. ``epilogue_groups``, ``epilogue_rows``:
     the part of a tile that goes through the vector stages at a time. ``threads``: virtual threads. ``portion``: input
-    channel groups whose loads and products are instructions of their own (see ``ramp.py``); 0: all those of a tile.
+    channel groups whose loads and products are instructions of their own (see ``first_layer.py``); 0: all of a tile's.
     """
 
     groups: int
@@ -167,8 +167,8 @@ def thread_axis(problem: Problem, tiling: Tiling) -> str:
 
 def home_axis(problem: Problem, tiling: Tiling, depends: frozenset[str]) -> str:
     """The innermost loop over tiles on which a buffer depends; empty if it is the same for all tiles."""
-    found = [loop.axis for loop in tile_loops(problem, tiling) if loop.extent > 1 and loop.axis in depends]
-    return found[-1] if found else ""
+    axes = [loop.axis for loop in tile_loops(problem, tiling) if loop.extent > 1 and loop.axis in depends]
+    return axes[-1] if axes else ""
 
 
 DATA_AXES = frozenset({"no", "y", "x"})
@@ -365,10 +365,10 @@ def _at_the_ends(problem: Problem, tiling: Tiling, tiles: int, chunks: int, vect
 def tilings(problem: Problem) -> list[Tiling]:
     """Tilings that fit, the cheapest first. Narrower tiles than the two widest that fit are not tried."""
     _, groups, height, width = problem.output
-    found: list[tuple[float, int, Tiling]] = []
+    candidates: list[tuple[float, int, Tiling]] = []
     widths = 0
     for columns in _sizes(width):
-        before = len(found)
+        before = len(candidates)
         for group, row, reduction, outer in product(
             _sizes(groups), _sizes(height), _sizes(problem.reduction) or [0], (True, False)
         ):
@@ -376,12 +376,12 @@ def tilings(problem: Problem) -> list[Tiling]:
                 tiling = Tiling(group, row, columns, reduction, outer, epilogue_group, epilogue_row, problem.threads)
                 cost = estimate(problem, tiling)
                 if cost is not None:
-                    found.append((cost, len(found), tiling))
+                    candidates.append((cost, len(candidates), tiling))
                     break  # the largest epilogue that fits
-        widths += len(found) > before
+        widths += len(candidates) > before
         if widths == 2:
             break
-    return [tiling for _, _, tiling in sorted(found, key=lambda entry: entry[:2])]
+    return [tiling for _, _, tiling in sorted(candidates, key=lambda entry: entry[:2])]
 
 
 def _epilogues(problem: Problem, groups: int, rows: int, columns: int) -> Iterator[tuple[int, int]]:

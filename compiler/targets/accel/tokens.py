@@ -60,7 +60,7 @@ def insert_tokens(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
 def _find_edges(config: CoreConfig, issues: Sequence[Issue]) -> list[tuple[int, int]]:
     """Pairs (earlier, later) of positions in the stream: a token goes from the one to the other."""
     histories = _Histories(memory_sizes(config, issues))
-    known = [[0] * ENGINES for _ in range(ENGINES)]
+    clocks = [[0] * ENGINES for _ in range(ENGINES)]
     position_of: list[list[int]] = [[-1] for _ in range(ENGINES)]  # engine -> instruction number -> position
     clock_of: list[list[Clock]] = [[[0] * ENGINES] for _ in range(ENGINES)]
     edges: list[tuple[int, int]] = []
@@ -75,7 +75,7 @@ def _find_edges(config: CoreConfig, issues: Sequence[Issue]) -> list[tuple[int, 
         for access, selector in writes:
             histories.latest(access, selector, engine, True, needed)
             histories.latest(access, selector, engine, False, needed)
-        clock = known[engine]
+        clock = clocks[engine]
         # The latest first: it may know that the earlier ones have finished.
         for other in sorted(range(ENGINES), key=lambda e: position_of[e][needed[e]], reverse=True):
             if needed[other] > clock[other]:
@@ -116,5 +116,3 @@ def _bound_tokens(config: CoreConfig, issues: Sequence[Issue], edges: Sequence[t
             tokens.append(later)
         stream.append(issue)
     return stream
-
-

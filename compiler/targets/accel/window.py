@@ -15,7 +15,7 @@ from .phases import Phase
 
 
 @dataclass
-class Window:
+class DmaWindow:
     """Grows while a model is linked; ``end`` is its size so far, in bytes."""
 
     slots: dict[str, TensorSlot] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import groupby
 
 import llvmlite.ir as ll
@@ -19,16 +20,21 @@ from .llvm.emit import emit_kernel
 from .llvm.object_code import cached, cached_object, code_key, object_code, sources_digest
 from .llvm.step_function import emit_step
 from .llvm.threads import TEAM_BYTES, pool_text
-from .processor import CpuTarget, host_target
+from .processor import Processor, host_target
 
 
-def build_program(program: HostProgram, processor: CpuTarget | None = None) -> HostCode:
+def build_program(
+    program: HostProgram, processor: Processor | None = None, *, kernels: Sequence[bytes] | None = None
+) -> HostCode:
     """Machine code for a processor, by default this machine's. A program from a file must have been checked before.
 
+    ``kernels``: object files with all kernels, where another compiler made them. Each is a function, called the
+    kernel's symbol, of a pointer to each parameter, the workspace, the thread's number (int64) and the counters.
     CompileError names the kernel that cannot be compiled.
     """
     target = processor or host_target()
-    kernels = [_kernel_object(code, target, program.threads) for code in program.kernels]
+    if kernels is None:
+        kernels = [_kernel_object(code, target, program.threads) for code in program.kernels]
     text, calls = _step_functions(program, single=False)
 
     def single_calls() -> tuple[bytes, tuple[LaunchCall, ...]]:
@@ -39,13 +45,13 @@ def build_program(program: HostProgram, processor: CpuTarget | None = None) -> H
     return HostCode(target.name, objects, calls, single_calls, TEAM_BYTES)
 
 
-def _kernel_object(code: KernelCode, target: CpuTarget, threads: int) -> bytes:
+def _kernel_object(code: KernelCode, target: Processor, threads: int) -> bytes:
     windows = sorted((name, list(strides)) for name, strides in code.windows.items())
     key = f"{code_key(target)}\n{code.symbol}\n{threads}\n{windows}\n{code.text}"
     return cached(key, lambda: _compiled(code, target, threads))
 
 
-def _compiled(code: KernelCode, target: CpuTarget, threads: int) -> bytes:
+def _compiled(code: KernelCode, target: Processor, threads: int) -> bytes:
     module = ll.Module("kernel")
     workspace = emit_kernel(module, parse(code.text, intrinsic_named), target, threads, code.windows)
     if workspace.total(threads) != code.workspace_bytes:

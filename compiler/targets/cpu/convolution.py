@@ -10,7 +10,7 @@ from ..loops.convolution import ConvolutionTask
 from ..loops.kernels import Tile
 from ..loops.nests import REGISTER, extent_of, own_loops, split_loops, tidy, unroll_lanes
 from .intrinsics import dot_product, grouped_dot, grouped_product, outer_product
-from .processor import CpuTarget
+from .processor import Processor
 from .tiles import convolution_tile, grouped_tile
 
 
@@ -18,7 +18,7 @@ from .tiles import convolution_tile, grouped_tile
 class CpuConvolutions:
     """For one processor."""
 
-    target: CpuTarget
+    target: Processor
 
     def tile(self, width: int, channels: int, block: int) -> Tile:
         return convolution_tile(width, channels, block, self.target)

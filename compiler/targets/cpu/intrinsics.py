@@ -15,7 +15,7 @@ from math import prod
 
 from ...tensor.errors import IRError
 from ...tensor.intrinsic import tensor_intrinsic, tile
-from ...tensor.ir import TensorIntrinsic
+from ...tensor.ir import DType, TensorIntrinsic
 from ..loops.layouts import QUAD
 from ..loops.nests import REGISTER
 
@@ -126,15 +126,25 @@ def interleaved(size: int, stride: int) -> TensorIntrinsic:
 @cache
 def transposed_tile(size: int, out_stride: int, stride: int) -> TensorIntrinsic:
     """``out[i, j] = a[j, i]``, float32, ``size`` a power of two; strides (elements) of the rows of both."""
+    return _transposed("transposed_tile", "float32", size, out_stride, stride)
+
+
+@cache
+def transposed_bytes(size: int, out_stride: int, stride: int) -> TensorIntrinsic:
+    """As ``transposed_tile``, of int8."""
+    return _transposed("transposed_bytes", "int8", size, out_stride, stride)
+
+
+def _transposed(kind: str, dtype: DType, size: int, out_stride: int, stride: int) -> TensorIntrinsic:
     return tensor_intrinsic(
-        _name("transposed_tile", size, out_stride, stride),
+        _name(kind, size, out_stride, stride),
         operands=[
-            tile("out", (size, size), "float32", "global", "out", strides=(out_stride, 1), align=1),
-            tile("a", (size, size), "float32", "global", "in", strides=(stride, 1), align=1),
+            tile("out", (size, size), dtype, "global", "out", strides=(out_stride, 1), align=1),
+            tile("a", (size, size), dtype, "global", "in", strides=(stride, 1), align=1),
         ],
         loops={"i": size, "j": size},
         meaning=lambda out, a, i, j: out.store((i, j), a[j, i]),
-        emits=MicroKernel("transposed_tile", (size, out_stride, stride)),
+        emits=MicroKernel(kind, (size, out_stride, stride)),
     )
 
 
@@ -145,6 +155,7 @@ _INTRINSICS: dict[str, tuple[Callable[..., TensorIntrinsic], int]] = {
     "grouped_dot": (grouped_dot, 4),
     "interleaved": (interleaved, 2),
     "transposed_tile": (transposed_tile, 3),
+    "transposed_bytes": (transposed_bytes, 3),
 }
 """Functions that make intrinsics, and how many numbers each takes."""
 
@@ -165,7 +176,7 @@ def intrinsic_named(name: str) -> TensorIntrinsic:
 def _is_possible(kind: str, numbers: tuple[int, ...]) -> bool:
     if kind == "interleaved":
         return numbers[0] <= LARGEST_TILE // 2
-    if kind == "transposed_tile":
+    if kind in ("transposed_tile", "transposed_bytes"):
         return numbers[0] in (2, 4, 8, 16, 32)
     if kind in ("grouped_product", "grouped_dot"):
         _, block, group, _ = numbers

@@ -8,7 +8,7 @@ from ..loops.plain import PlainKernels
 from ..loops.product import ProductKernels
 from ..loops.target import LoopTarget
 from .convolution import CpuConvolutions
-from .processor import CpuTarget
+from .processor import Processor
 from .products import CpuProducts
 from .schedules import schedule_blocked, schedule_plain
 
@@ -16,12 +16,13 @@ WORK_WORTH_THREADS = 4_000_000
 """Multiply-accumulates and elements below which a model runs on one thread: its kernels take microseconds."""
 
 
-def loop_target(processor: CpuTarget) -> LoopTarget:
+def loop_target(processor: Processor) -> LoopTarget:
     """What the linker of loop kernels needs to know of a processor."""
     kinds = (
         ProductKernels(CpuProducts(processor)), ConvolutionKernels(CpuConvolutions(processor)),
         BlockedKernels(schedule_blocked), PlainKernels(schedule_plain),
     )  # fmt: skip
     return LoopTarget(
-        processor.name, processor.fusion, kinds, schedule_plain, schedule_blocked, WORK_WORTH_THREADS
-    )
+        processor.name, kinds, fusion=processor.fusion, arrange_plain=schedule_plain, arrange_blocked=schedule_blocked,
+        shared_work=WORK_WORTH_THREADS,
+    )  # fmt: skip

@@ -11,7 +11,7 @@ from ..loops.fusion import FusionLimits
 
 
 @dataclass(frozen=True)
-class CpuTarget:
+class Processor:
     """A processor. ``features`` are LLVM's (``+avx2,-sse4a``); the rest is derived from them.
 
     ``vector_bytes``: width of a vector register. ``registers``: how many there are. ``dot_product``: whether bytes are
@@ -37,7 +37,7 @@ class CpuTarget:
         return f"{self.triple} {self.cpu} {self.features}"
 
 
-def host_target() -> CpuTarget:
+def host_target() -> Processor:
     """The processor that this program runs on."""
     features = llvm.get_host_cpu_features()
     return _described(llvm.get_process_triple(), llvm.get_host_cpu_name(), features.flatten())
@@ -50,7 +50,7 @@ CROSS_TARGETS = {
 }
 
 
-def named_target(name: str) -> CpuTarget:
+def named_target(name: str) -> Processor:
     """``"host"``, or one of ``CROSS_TARGETS``; CompileError names what there is."""
     if name == "host":
         return host_target()
@@ -59,14 +59,14 @@ def named_target(name: str) -> CpuTarget:
     return _described(*CROSS_TARGETS[name])
 
 
-def _described(triple: str, cpu: str, features: str) -> CpuTarget:
+def _described(triple: str, cpu: str, features: str) -> Processor:
     present = {item[1:] for item in features.split(",") if item.startswith("+")}
     if not triple.startswith("x86_64"):
         armv7 = triple.startswith("armv7")
         fusion = FusionLimits(input_bytes=32 << 20) if armv7 else FusionLimits()  # boards with 512 MiB
-        return CpuTarget(triple, cpu, features, 16, 16 if armv7 else 32, False, fusion)
+        return Processor(triple, cpu, features, 16, 16 if armv7 else 32, False, fusion)
     if "avx512f" in present and "avx512vl" in present and "avx512bw" in present:
         # LLVM otherwise prefers 256-bit registers on some of these processors.
         wide = f"{features},-prefer-256-bit"
-        return CpuTarget(triple, cpu, wide, 64, 32, "avx512vnni" in present)
-    return CpuTarget(triple, cpu, features, 32 if "avx2" in present else 16, 16, False)
+        return Processor(triple, cpu, wide, 64, 32, "avx512vnni" in present)
+    return Processor(triple, cpu, features, 32 if "avx2" in present else 16, 16, False)

@@ -14,7 +14,7 @@ from ..loops.kernels import Tile
 from ..loops.nests import REGISTER, extent_of, own_loops, split_loops, tidy, unroll_lanes
 from ..loops.product import Blocking
 from .intrinsics import outer_product
-from .processor import CpuTarget
+from .processor import Processor
 from .tiles import FMA_CHAINS, LARGEST_TILE_LANES, pieces
 
 BLOCK_BYTES = 256 * 1024
@@ -40,7 +40,7 @@ PANEL_COPY_FACTOR = 1.1
 class CpuProducts:
     """For one processor."""
 
-    target: CpuTarget
+    target: Processor
 
     def blocking(self, shape: tuple[int, ...], depth: int, plain: tuple[bool, bool], constant: bool) -> Blocking:
         return choose_blocking(shape, depth, plain, constant, self.target)
@@ -73,7 +73,7 @@ class CpuProducts:
             schedule.tensorize(kept[0], outer_product(tile.rows, tile.lanes, depth))
 
 
-def product_tile(rows: int, columns: int, depth: int, constant: bool, target: CpuTarget) -> Tile:
+def product_tile(rows: int, columns: int, depth: int, constant: bool, target: Processor) -> Tile:
     """The tile with the fewest cycles for the whole result. It may use all registers except one row of the second
     operand and one value of the first; of equal tiles the one with fewer loads wins.
 
@@ -110,7 +110,7 @@ def block_size(extent: int, tile: int, wanted: int) -> int:
 
 
 def choose_blocking(
-    shape: tuple[int, ...], depth: int, plain: tuple[bool, bool], constant: bool, target: CpuTarget
+    shape: tuple[int, ...], depth: int, plain: tuple[bool, bool], constant: bool, target: Processor
 ) -> Blocking:
     """How to compute a product of this shape. ``plain``: whether each operand is float32 in row-major order, so that
     the step could read it where it is. ``constant``: whether the second is a constant, which may lie in any order."""

@@ -21,13 +21,13 @@ from ..loops.nests import (
     tidy,
     unroll_lanes,
 )
-from .intrinsics import interleaved, transposed_tile
+from .intrinsics import interleaved, transposed_bytes, transposed_tile
 
 SHORTEST_ROW = 8
 """Elements that are combined by lanes, at least."""
 
-SQUARES = (8, 4)
-"""Sizes of squares that are transposed in registers. All processors have registers for four rows of four."""
+SQUARES: dict[str, tuple[int, ...]] = {"float32": (8, 4), "int8": (16, 8)}
+"""Sizes of squares that are transposed in registers. All processors have registers for four rows of four floats."""
 
 LONGEST_ROW = 4096
 """Elements of a row that are kept on the stack, at most."""
@@ -44,10 +44,13 @@ def schedule_plain(schedule: te.Schedule) -> None:
     innermost loop of its result, where that is long enough to be worth it. Stages of which the result takes a row at a
     time are computed row by row."""
     tidy(schedule)
-    if len(schedule.blocks()) == 1 and transpose_squares(schedule, schedule.get_loops(schedule.blocks()[0])):
-        return
-    rows = _move_into_rows(schedule)
-    for name in schedule.blocks():
+    *stages, output = schedule.blocks()
+    if transpose_squares(schedule, schedule.get_loops(output)):
+        rows: set[str] = set()
+    else:
+        rows = _move_into_rows(schedule)
+        stages.append(output)
+    for name in stages:
         block = find_block(schedule.func, name)[-1]
         if isinstance(block, Block) and block.kind == "reduce":
             if name in rows:
@@ -124,15 +127,16 @@ def _plain_reduction(schedule: te.Schedule, name: str, block: Block) -> None:
 
 
 def transpose_squares(schedule: te.Schedule, candidates: Sequence[Var]) -> bool:
-    """If the function copies float32 and neighbours of the result are not neighbours in memory before, schedule it so
-    that it transposes squares in registers, or interleaves pairs of rows, over two of the ``candidates``; else
-    False."""
-    (name,) = schedule.blocks()[-1:]
+    """If the last stage copies elements of a type in `SQUARES`, and neighbours of the result are not neighbours in
+    memory before, schedule it so that it transposes squares in registers, or interleaves pairs of rows of floats, over
+    two of the ``candidates``; else False."""
+    name = schedule.blocks()[-1]
     block = find_block(schedule.func, name)[-1]
-    if not isinstance(block, Block) or not isinstance(block.body.value, Load) or len(schedule.blocks()) > 1:
+    if not isinstance(block, Block) or not isinstance(block.body.value, Load):
         return False
     store, load = block.body, block.body.value
-    if (store.buffer.dtype, load.buffer.dtype) != ("float32", "float32"):
+    dtype = store.buffer.dtype
+    if dtype not in SQUARES or load.buffer.dtype != dtype:
         return False
     written, read = position_of(store.buffer, store.indices), position_of(load.buffer, load.indices)
     across = [loop for loop in candidates if written.terms.get(loop) == 1 and read.terms.get(loop, 0) > 1]
@@ -143,12 +147,13 @@ def transpose_squares(schedule: te.Schedule, candidates: Sequence[Var]) -> bool:
         return False
     row, column = along[0], across[0]
     rows, columns = extent_of(schedule, row), extent_of(schedule, column)
-    size = next((size for size in SQUARES if size <= min(rows, columns)), 0)
+    size = next((size for size in SQUARES[dtype] if size <= min(rows, columns)), 0)
     wide = size
     if size:
-        step = transposed_tile(size, written.terms[row], read.terms[column])
-    elif columns == 2 == written.terms[row] and rows >= SQUARES[0]:
-        size, wide = SQUARES[0], 2
+        square = transposed_tile if dtype == "float32" else transposed_bytes
+        step = square(size, written.terms[row], read.terms[column])
+    elif dtype == "float32" and columns == 2 == written.terms[row] and rows >= SQUARES[dtype][0]:
+        size, wide = SQUARES[dtype][0], 2
         step = interleaved(size, read.terms[column])
     else:
         return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..loops.kernels import Tile
-from .processor import CpuTarget
+from .processor import Processor
 
 FMA_CHAINS = 8
 """Independent multiply-adds that keep the units of all common processors busy."""
@@ -14,7 +14,7 @@ WEIGHT_LOAD_CYCLES = 1.25
 LARGEST_TILE_LANES = 256
 
 
-def convolution_tile(width: int, channels: int, block: int, target: CpuTarget) -> Tile:
+def convolution_tile(width: int, channels: int, block: int, target: Processor) -> Tile:
     """The tile with the fewest cycles for a row of the image: all registers but those for weights and a value. Where
     tiles do not divide the row, the last two overlap."""
     best: tuple[float, int, Tile] | None = None
@@ -32,7 +32,7 @@ def convolution_tile(width: int, channels: int, block: int, target: CpuTarget) -
     return best[2] if best is not None else Tile(1, block)
 
 
-def grouped_tile(width: int, block: int, target: CpuTarget) -> Tile:
+def grouped_tile(width: int, block: int, target: Processor) -> Tile:
     """The same for groups within a block: registers also hold a block of the data for each row."""
     parts = len(pieces(block, target.float_lanes))
     most = max(1, min(width, (target.registers - 2) // (parts + 1)))

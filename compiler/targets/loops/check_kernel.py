@@ -183,9 +183,7 @@ class _Prover:
         most = max(1, facts.interval(loop.extent)[1])
         if most > ITERATIONS_AT_MOST:
             raise UncheckedKernelError("its extent has no bound", at=f"loop {loop.var.name!r}")
-        inner = self.statement(
-            loop.body, facts.inside_loop(loop.var, loop.extent), (*loops, (loop.var, loop.extent))
-        )
+        inner = self.statement(loop.body, facts.inside_loop(loop.var, loop.extent), (*loops, (loop.var, loop.extent)))
         copies = {"unroll": most, "vectorize": COPIES_OF_LANES}.get(loop.kind, 1)
         return _Effort(inner.work * most, inner.statements * copies)
 

@@ -121,9 +121,7 @@ class _Checker:
         if len(place.shape) < 2 or place.shape[-1] > 8:
             return ((int(data.min()), int(data.max())),)
         columns = data.reshape(-1, place.shape[-1])
-        return tuple(
-            (int(low), int(high)) for low, high in zip(np.min(columns, 0), np.max(columns, 0), strict=True)
-        )
+        return tuple((int(low), int(high)) for low, high in zip(np.min(columns, 0), np.max(columns, 0), strict=True))
 
     def _agree(self, at: str, places: Sequence[Place], types: Sequence[TensorType]) -> None:
         """Each place must be inside of its memory and hold a tensor of the type."""

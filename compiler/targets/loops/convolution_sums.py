@@ -18,9 +18,7 @@ from .kernels import Array, Operands, Tile
 from .layouts import QUAD, UINT8_OFFSET, Layout, folded, folded_row
 
 
-def float_sums(
-    call: Call, operands: Operands, data: te.Tensor, layout: Layout, weights: Array, tile: Tile
-) -> View:
+def float_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, weights: Array, tile: Tile) -> View:
     """Products of float32."""
     block = layout.block
     out, channels, kernel_h, kernel_w = weights.shape
@@ -40,9 +38,7 @@ def float_sums(
     return _accumulator(call, tile, value)
 
 
-def byte_sums(
-    call: Call, operands: Operands, data: te.Tensor, layout: Layout, weights: Array, tile: Tile
-) -> View:
+def byte_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, weights: Array, tile: Tile) -> View:
     """Products of bytes."""
     block = layout.block
     out, channels, kernel_h, kernel_w = weights.shape

@@ -7,7 +7,7 @@ that kernel, it has the same shape, and the target's limits allow it; all other 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -86,8 +86,22 @@ def nbytes(value: Expr) -> int:
     return value.tensor_type.size * numpy_dtype(value.dtype).itemsize
 
 
-def group_calls(body: Expr, limits: FusionLimits) -> list[FusedGroup]:
-    """The kernels of a graph of operators (no functions), producers first. Equal operators are computed once."""
+Refuses = Callable[[Call], str]
+"""Why a target has no kernel for an operator that has loops; empty where it has one."""
+
+
+def accepts_all(node: Call) -> str:
+    """A target with kernels for all operators refuses none."""
+    return ""
+
+
+def group_calls(body: Expr, limits: FusionLimits, refuses: Refuses = accepts_all) -> list[FusedGroup]:
+    """The kernels of a graph of operators (no functions), producers first. Equal operators are computed once. What
+    ``refuses`` names a reason for is a group of its own, which NumPy runs."""
+
+    def why_not(node: Call) -> str:
+        return why_not_compiled(node) or refuses(node)
+
     uses = use_counts(body)
     members: set[Expr] = set()  # of the kernels so far
     order = [node for node in topological_order(body) if isinstance(node, Call)]
@@ -95,8 +109,8 @@ def group_calls(body: Expr, limits: FusionLimits) -> list[FusedGroup]:
     for node in reversed(order):  # consumers first: a value knows whether it joined one before it starts another
         if node in members:
             continue
-        reason = why_not_compiled(node)
-        group = _on_its_own(node, reason) if reason else _Fuser(node, uses, members, limits).fused()
+        reason = why_not(node)
+        group = _on_its_own(node, reason) if reason else _Fuser(node, uses, members, limits, why_not).fused()
         members.update(group.members)
         groups.append(group)
     groups.reverse()
@@ -167,6 +181,7 @@ class _Fuser:
     uses: Mapping[Expr, int]
     elsewhere: set[Expr]
     limits: FusionLimits
+    why_not_compiled: Refuses
     anchor: Call | None = None
     members: list[Call] = field(default_factory=list)
     times: dict[Expr, int] = field(default_factory=dict)
@@ -249,7 +264,7 @@ class _Fuser:
             return "it is computed on its own"
         if arg.shape != self.root.shape:
             return f"its shape {arg.shape} is not {self.root.shape}"
-        return why_not_compiled(arg)
+        return self.why_not_compiled(arg)
 
     def _why_not_here(self, arg: Call) -> str:
         """What this kernel, or a limit of the target, has against ``arg``; empty when nothing."""

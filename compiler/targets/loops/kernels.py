@@ -92,9 +92,7 @@ class Operands:
             return View(value.shape, dtype, lambda index: plain[index])
         moved = self.array(np.moveaxis(value, channel_axis, -1))
         axis = channel_axis
-        return View(
-            value.shape, dtype, lambda index: moved[(*index[:axis], *index[axis + 1 :], index[axis])]
-        )
+        return View(value.shape, dtype, lambda index: moved[(*index[:axis], *index[axis + 1 :], index[axis])])
 
     @property
     def parameters(self) -> list[te.Tensor]:
@@ -120,7 +118,11 @@ def lower_members(
 
 
 def finished(
-    operands: Operands, shape: tuple[int, ...], output: te.Tensor, layout: Layout, name: str,
+    operands: Operands,
+    shape: tuple[int, ...],
+    output: te.Tensor,
+    layout: Layout,
+    name: str,
     arrange: Callable[[te.Schedule], None],
 ) -> Kernel:
     """The kernel that makes ``output``, which the graph sees as ``shape``. With a halo it is written into the inside of

@@ -22,7 +22,7 @@ from ...tensor.view import element_type
 from ..errors import CompileError
 from ..memory_plan import aligned
 from .arena import Arena, ArenaSlot, ConstantAt, InputAt, OutputAt, Slot, memory_figures
-from .fusion import FusedGroup, group_calls
+from .fusion import FusedGroup
 from .halo import border_function
 from .in_place import overwritable
 from .kernel_code import KERNEL, kernel_code
@@ -80,7 +80,7 @@ class _Linker:
 
     def run(self) -> HostProgram:
         main = self.module.main
-        groups = group_calls(main.body, self.target.fusion)
+        groups = self.target.groups(main.body)
         if sum(_work(group) for group in groups) < self.target.shared_work:
             self.threads = 1
         placement = place_groups(groups, main.results, self.target.kinds)
@@ -311,12 +311,15 @@ def _same_memory(value: Expr, layout: Layout) -> bool:
 
 
 def _work(group: FusedGroup) -> int:
-    """How much a group computes, roughly."""
+    """How much a kernel computes, roughly; NumPy's work is nobody's to share."""
+    if group.reason:
+        return 0
     elements = prod(group.root.shape) if isinstance(group.root.type, TensorType) else 0
     return _macs(group) + elements * len(group.members)
 
 
 def _macs(group: FusedGroup) -> int:
-    """Useful multiply-accumulates of a group's anchor."""
-    entry = operator_of(group.anchor)
-    return entry.macs(group.anchor) if entry is not None and group.anchor is not None else 0
+    """Useful multiply-accumulates of a group."""
+    first = group.anchor or group.root
+    entry = operator_of(first)
+    return entry.macs(first) if entry is not None else 0

@@ -102,4 +102,4 @@ def _choose_kind(group: FusedGroup, placement: Placement) -> None:
                 placement.native[group.root] = Layout(block)
             return
     raise CompileError("no kind of kernel fits it", at=f"kernel {group.name!r}",
-                       hint="let the target's last kind make any group")  # fmt: skip
+                       hint="let the target's last kind make any group, or refuse the operator")  # fmt: skip

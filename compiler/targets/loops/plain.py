@@ -48,9 +48,7 @@ def converting_kernel(value: Expr, source: Layout, layout: Layout, name: str, ta
     if layout.is_plain and block and channels % block == 0:
         # The same memory as of (N, C, ...), with the channels of a block as an axis.
         shape = (value.shape[0], channels // block, block, *value.shape[2:])
-        output = te.compute(
-            shape, lambda n, cb, lane, *rest: view[(n, cb * block + lane, *rest)], builder.name("out")
-        )
+        output = te.compute(shape, lambda n, cb, lane, *rest: view[(n, cb * block + lane, *rest)], builder.name("out"))
     elif layout.is_plain:
         output = te.compute(value.shape, lambda *index: view[index], builder.name("out"))
     else:
@@ -68,6 +66,4 @@ def converting_kernel(value: Expr, source: Layout, layout: Layout, name: str, ta
     def arrange(schedule: te.Schedule) -> None:
         target.arrange_blocked(schedule, ())
 
-    return finished(
-        operands, value.shape, output, layout, name, target.arrange_plain if layout.is_plain else arrange
-    )
+    return finished(operands, value.shape, output, layout, name, target.arrange_plain if layout.is_plain else arrange)

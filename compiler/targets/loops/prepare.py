@@ -9,8 +9,9 @@ import numpy as np
 from ...graph.dtypes import numpy_dtype
 from ...graph.ir import Call, Constant, Expr, Function, Module, TensorType
 from ...graph.registry import apply, call
-from ...graph.visit import Mutator, rewrite, substitute
+from ...graph.visit import Mutator, calls, rewrite, substitute
 from ...passes.manager import Pass, Rule
+from ...passes.pipeline import float_passes, integer_passes
 from .einsums import as_matrix_product
 from .rewrite_convolutions import as_plain_images
 
@@ -29,10 +30,15 @@ def loop_passes() -> list[Pass]:
     ]
 
 
+def host_passes(*, quantised: bool) -> list[Pass]:
+    """All passes of a target that runs whole models as loop kernels."""
+    return [*(integer_passes() if quantised else float_passes()), *loop_passes()]
+
+
 def prepare(module: Module) -> Module:
     """The module after these passes, without their checks."""
     for item in loop_passes():
-        module = item.run(module)
+        module = item(module)
     return replace(module, stage="operators")
 
 
@@ -47,8 +53,11 @@ def inline_functions(body: Expr) -> Expr:
         def rewrite_call(self, node: Call) -> Expr:
             if not isinstance(node.op, Function):
                 return node
-            inner = inline_functions(node.op.body)
-            return substitute(inner, dict(zip(node.op.params, node.args, strict=True)))
+            inner = substitute(inline_functions(node.op.body), dict(zip(node.op.params, node.args, strict=True)))
+            if isinstance(inner, Call) and len(calls(node.op.body)) == 1:
+                # Equal functions are one object, which knows the first of the user's nodes only.
+                return call(inner.op, *inner.args, span=node.span, **inner.attrs)
+            return inner
 
     return Inline().run(body)
 

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ... import tensor as te
-from .fusion import FusionLimits
+from ...graph.ir import Expr
+from .fusion import FusedGroup, FusionLimits, Refuses, accepts_all, group_calls
+from .nests import tidy
 from .placement import KernelKind
+
+
+def plain_blocks(schedule: te.Schedule, reductions: Sequence[str]) -> None:
+    """Blocks in the order in which they are written down."""
+    tidy(schedule)
 
 
 @dataclass(frozen=True)
@@ -15,14 +22,20 @@ class LoopTarget:
     """A target whose kernels are loop nests.
 
     ``processor``: what the schedules are made for, in words. ``kinds``: of kernels, in the order in which they are
-    asked. ``arrange_plain``, ``arrange_blocked``: schedules of kernels that only move elements, with a plain or a
-    blocked result; the second takes the names of stages that reduce.
+    asked; the last fits any group. ``refuses``: why it has no kernel for an operator, which NumPy then runs.
+    ``arrange_plain``, ``arrange_blocked``: schedules of kernels that only move elements, with a plain or a blocked
+    result; the second takes the names of stages that reduce.
     ``shared_work``: multiply-accumulates and elements below which a model runs on one thread.
     """
 
     processor: str
-    fusion: FusionLimits
     kinds: tuple[KernelKind, ...]
-    arrange_plain: Callable[[te.Schedule], None]
-    arrange_blocked: Callable[[te.Schedule, Sequence[str]], None]
-    shared_work: int
+    refuses: Refuses = accepts_all
+    fusion: FusionLimits = field(default_factory=FusionLimits)
+    arrange_plain: Callable[[te.Schedule], None] = tidy
+    arrange_blocked: Callable[[te.Schedule, Sequence[str]], None] = plain_blocks
+    shared_work: int = 0
+
+    def groups(self, body: Expr) -> list[FusedGroup]:
+        """The kernels of a graph of operators, producers first, and the operators that NumPy runs."""
+        return group_calls(body, self.fusion, self.refuses)

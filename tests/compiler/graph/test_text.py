@@ -162,7 +162,7 @@ fn @main(%x: float32[2]) {
 """
 
 
-@given(st.integers(0, len(EXAMPLE)), st.integers(0, 6), st.text("%@(){}[]=:,.\"#1nx \n", max_size=3))
+@given(st.integers(0, len(EXAMPLE)), st.integers(0, 6), st.text('%@(){}[]=:,."#1nx \n', max_size=3))
 def test_damaged_text_is_read_or_refused(start: int, length: int, inserted: str) -> None:
     damaged = EXAMPLE[:start] + inserted + EXAMPLE[start + length :]
     try:

@@ -144,7 +144,7 @@ def test_an_installed_package_adds_it(own_registry: None, tmp_path: Path, monkey
 
 def test_a_package_that_fails_is_named(own_registry: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, "others_broken", "raise OSError('disk on fire')", monkeypatch)
-    message = r"operators of 'others' \(others_broken\) cannot be imported: OSError: disk on fire; hint: repair or"
+    message = r"operators of 'others' \(others_broken\) cannot be loaded: OSError: disk on fire; hint: repair or"
     for _ in range(2):  # not only the first who asks is told
         with pytest.raises(GraphError, match=message):
             operator(NAME)

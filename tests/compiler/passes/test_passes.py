@@ -152,14 +152,17 @@ def test_dce_drops_unused_parameters_and_fields() -> None:
 def test_fold_batch_norm() -> None:
     one, two = "float32[2](1.0, 1.0)", "float32[2](2.0, 2.0)"
     check(
-        fold_batch_norm, "%x: float32[1, 2, 3, 3]",
+        fold_batch_norm,
+        "%x: float32[1, 2, 3, 3]",
         f"return nn.batch_norm(%x, {two}, {one}, {one}, {two}, epsilon=2.0)",
         "return nn.add(nn.multiply(%x, float32[1, 2, 1, 1](1.0, 1.0)), float32[1, 2, 1, 1](0.0, 0.0))",
     )
     w, scaled = "float32[2, 1, 1, 1](1.0, 2.0)", "float32[2, 1, 1, 1](3.0, 10.0)"
     check(
-        fold_batch_norm, "%x: float32[1, 1, 3, 3]",
-        f"return nn.multiply(nn.conv2d(%x, {w}), float32[1, 2, 1, 1](3.0, 5.0))", f"return nn.conv2d(%x, {scaled})",
+        fold_batch_norm,
+        "%x: float32[1, 1, 3, 3]",
+        f"return nn.multiply(nn.conv2d(%x, {w}), float32[1, 2, 1, 1](3.0, 5.0))",
+        f"return nn.conv2d(%x, {scaled})",
     )
     params = "%x: float32[1, 2, 3, 3], %m: float32[2]"
     silent(fold_batch_norm, params, f"return nn.batch_norm(%x, {two}, {one}, %m, {two})")

@@ -6,9 +6,22 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from weft.compiler.graph import Call, Constant, Expr, Function, Module, TensorType, Var, call, evaluate, parse, to_text
+from weft.compiler.graph import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    Module,
+    TensorType,
+    Var,
+    call,
+    calls,
+    evaluate,
+    parse,
+    to_text,
+)
 from weft.compiler.graph.pattern import any_value, constant, op
-from weft.compiler.passes import Pass, PassError, PatternRule, outline, pattern_pass
+from weft.compiler.passes import Pass, PassError, PassManager, PatternRule, cse, outline, pattern_pass
 from weft.compiler.passes.manager import random_inputs
 
 CONV = op("nn.conv2d", any_value("x"), constant("w"), name="conv")
@@ -86,3 +99,17 @@ def test_rules_reach_a_fixpoint_and_keep_the_value(steps: list[str], seed: int) 
     inputs = random_inputs(module, seed)
     np.testing.assert_array_equal(evaluate(after, inputs)["output0"], evaluate(module, inputs)["output0"])
     assert to_text(after).count("nn.multiply(") == sum(len(run) % 2 for run in "".join(steps).split("a"))
+
+
+def test_a_pass_of_rules_counts_what_it_replaced_in_all_rounds() -> None:
+    twice = op("nn.clip", op("nn.clip", any_value("x"), low=0.0), low=0.0)
+    shorter = pattern_pass("shorter", [PatternRule(twice, lambda match: call("nn.clip", match["x"], low=0.0))])
+    chain = "".join(f" %{n + 1} = nn.clip(%{n}, low=0.0)\n" for n in range(1, 5))
+    module = parse("fn @main(%x: float32[2]) {\n %1 = nn.clip(%x, low=0.0)\n" + chain + " return %5\n}")
+    after, matches = shorter.counted(module)
+    assert len(calls(after.main.body)) == 1
+    assert matches == 4
+    assert shorter.counted(after) == (after, 0)
+    manager = PassManager([shorter, cse])
+    manager.run(module)
+    assert [record.matches for record in manager.records] == [matches, None]

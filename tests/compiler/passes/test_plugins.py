@@ -52,8 +52,8 @@ def test_a_pass_that_is_not_installed() -> None:
 @pytest.mark.parametrize(
     ("value", "code", "message"),
     [
-        ("other_passes:item", "raise OSError('disk on fire')", r"cannot be imported: OSError: disk on fire"),
-        ("other_passes:item", "", r"cannot be imported: AttributeError: .*'item'"),
+        ("other_passes:item", "raise OSError('disk on fire')", r"cannot be loaded: OSError: disk on fire"),
+        ("other_passes:item", "", r"cannot be loaded: AttributeError: .*'item'"),
         ("other_passes:item", "item = 7", r"pass 'mine' \(other_passes:item\) is a int, not a Pass; hint: decorate it"),
     ],
 )

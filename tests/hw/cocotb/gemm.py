@@ -20,9 +20,7 @@ async def runs_every_number_of_levels(bench: Bench) -> None:
         for level in range(LOOP_LEVELS)
     ]
     gemms = [
-        Gemm(zero=zero, levels=levels, dst=levels, src=3, wgt=5)
-        for levels in range(LOOP_LEVELS + 1)
-        for zero in (0, 1)
+        Gemm(zero=zero, levels=levels, dst=levels, src=3, wgt=5) for levels in range(LOOP_LEVELS + 1) for zero in (0, 1)
     ]
     await bench.check([*loops, *gemms, Finish()])
 

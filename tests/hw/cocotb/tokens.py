@@ -45,9 +45,7 @@ async def waits_for_all_and_sends_to_all(bench: Bench) -> None:
     for center in Engine:
         others = sum(1 << engine for engine in Engine if engine != center)
         program = [Sync(engine=center, send=others)]
-        program += [
-            Sync(engine=engine, wait=1 << center, send=1 << center) for engine in Engine if engine != center
-        ]
+        program += [Sync(engine=engine, wait=1 << center, send=1 << center) for engine in Engine if engine != center]
         await bench.check([*program, Sync(engine=center, wait=others), Finish()])
 
 

@@ -187,5 +187,3 @@ def _packed(w: Constant, value: Array) -> Constant:
 
 def _call(op: str, args: tuple[Expr, ...], attrs: dict[str, Any], node: Call) -> Call:
     return call(op, *args, span=node.span, **attrs)
-
-

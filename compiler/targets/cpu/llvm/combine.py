@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import llvmlite.ir as ll
 
@@ -13,15 +12,13 @@ from ....tensor.visitor import accumulation, walk_exprs
 from ...loops.nests import ANY_ORDER
 from .expressions import Lanes, vectorisable
 from .llvm_types import I32, Int, Value, add, lanes_of, multiply, splat
-
-if TYPE_CHECKING:
-    from .emit import Emitter
+from .loop_emitter import LoopEmitter
 
 REGISTERS = 4
 """Partial results that are computed side by side: one would wait for the one before it."""
 
 
-def combine_by_lanes(emitter: Emitter, loop: For) -> bool:
+def combine_by_lanes(emitter: LoopEmitter, loop: For) -> bool:
     """Emit a loop around one step of a reduction; False (and nothing) where its iterations cannot be lanes."""
     block = loop.body
     if ANY_ORDER not in loop.annotations or not isinstance(block, Block) or not isinstance(loop.extent, Const):
@@ -36,7 +33,7 @@ def combine_by_lanes(emitter: Emitter, loop: For) -> bool:
 class _Combination:
     """One loop while it is emitted."""
 
-    def __init__(self, emitter: Emitter, loop: For, block: Block, op: str, value: Expr) -> None:
+    def __init__(self, emitter: LoopEmitter, loop: For, block: Block, op: str, value: Expr) -> None:
         self.emitter, self.loop, self.store, self.op, self.value = emitter, loop, block.body, op, value
         sizes = [ITEM_BYTES[node.buffer.dtype] for node in walk_exprs(value) if isinstance(node, Load)]
         self.width = max(1, emitter.target.vector_bytes // max([ITEM_BYTES[self.store.buffer.dtype], *sizes]))

@@ -35,7 +35,7 @@ from ...errors import CompileError
 from ...loops.workspace import Workspace, plan_workspace
 from ...memory_plan import ALIGNMENT
 from ..intrinsics import MicroKernel
-from ..processor import CpuTarget
+from ..processor import Processor
 from .combine import combine_by_lanes
 from .expressions import Expressions, Lanes, Memory, vectorisable
 from .llvm_types import (
@@ -67,7 +67,7 @@ Strided = Mapping[str, tuple[int, ...]]
 
 
 def emit_kernel(
-    module: ll.Module, func: PrimFunc, target: CpuTarget, threads: int, windows: Strided | None = None
+    module: ll.Module, func: PrimFunc, target: Processor, threads: int, windows: Strided | None = None
 ) -> Workspace:
     """Add ``func`` to the module under its name; gives the workspace that its code uses.
 
@@ -84,9 +84,7 @@ def emit_kernel(
 class Emitter:
     """Emits one kernel. ``builder`` stands where the next instruction goes."""
 
-    def __init__(
-        self, module: ll.Module, func: PrimFunc, target: CpuTarget, threads: int, windows: Strided
-    ) -> None:
+    def __init__(self, module: ll.Module, func: PrimFunc, target: Processor, threads: int, windows: Strided) -> None:
         self.func, self.target, self.threads = func, target, threads
         kind = ll.FunctionType(ll.VoidType(), [POINTER] * len(func.params) + [POINTER, I64, POINTER])
         self.function = ll.Function(module, kind, func.name)

@@ -338,4 +338,3 @@ def vectorisable(expr: Expr, var: Var) -> bool:
         if isinstance(node, Select) and var in free_vars(node.cond) and (_guards(node.a) or _guards(node.b)):
             return False
     return True
-

@@ -7,7 +7,7 @@ emitter's processor's.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import partial
 
 import llvmlite.ir as ll
 
@@ -16,21 +16,19 @@ from ...loops.layouts import QUAD
 from ..intrinsics import MicroKernel
 from ..tiles import pieces
 from .llvm_types import FLOAT, I8, I32, Value, add, declared, splat
+from .loop_emitter import LoopEmitter
 from .math_functions import multiply_add
-
-if TYPE_CHECKING:
-    from .emit import Emitter
 
 VNNI_LANES = (4, 8, 16)
 """Lanes for which AVX-512 VNNI has an instruction."""
 
 
-def emit_micro_kernel(emitter: Emitter, call: IntrinsicCall, kernel: MicroKernel) -> None:
+def emit_micro_kernel(emitter: LoopEmitter, call: IntrinsicCall, kernel: MicroKernel) -> None:
     """The instructions of one call."""
     _EMITTERS[kernel.kind](emitter, call, *kernel.numbers)
 
 
-def _outer_product(emitter: Emitter, call: IntrinsicCall, rows: int, lanes: int, row_stride: int) -> None:
+def _outer_product(emitter: LoopEmitter, call: IntrinsicCall, rows: int, lanes: int, row_stride: int) -> None:
     builder = emitter.builder
     weights = [_load(emitter, call, "b", first, count, FLOAT) for first, count in _registers(emitter, lanes)]
     for row in range(rows):
@@ -43,7 +41,7 @@ def _outer_product(emitter: Emitter, call: IntrinsicCall, rows: int, lanes: int,
             builder.store(after, pointer, align=4)
 
 
-def _dot_product(emitter: Emitter, call: IntrinsicCall, rows: int, lanes: int, row_stride: int) -> None:
+def _dot_product(emitter: LoopEmitter, call: IntrinsicCall, rows: int, lanes: int, row_stride: int) -> None:
     builder = emitter.builder
     weights = [_load(emitter, call, "b", first * QUAD, count * QUAD, I8) for first, count in _registers(emitter, lanes)]
     for row in range(rows):
@@ -56,7 +54,9 @@ def _dot_product(emitter: Emitter, call: IntrinsicCall, rows: int, lanes: int, r
             builder.store(step(builder, before, splat(builder, value, count), weight), target, align=4)
 
 
-def _grouped_product(emitter: Emitter, call: IntrinsicCall, rows: int, block: int, group: int, row_stride: int) -> None:
+def _grouped_product(
+    emitter: LoopEmitter, call: IntrinsicCall, rows: int, block: int, group: int, row_stride: int
+) -> None:
     builder = emitter.builder
     for first, lanes in _registers(emitter, block):
         start = first // group * group  # of the group with which the piece begins
@@ -72,7 +72,7 @@ def _grouped_product(emitter: Emitter, call: IntrinsicCall, rows: int, block: in
                 builder.store(after, pointer, align=4)
 
 
-def _grouped_dot(emitter: Emitter, call: IntrinsicCall, rows: int, block: int, group: int, row_stride: int) -> None:
+def _grouped_dot(emitter: LoopEmitter, call: IntrinsicCall, rows: int, block: int, group: int, row_stride: int) -> None:
     quads = group // QUAD
     builder = emitter.builder
     for first, lanes in _registers(emitter, block):
@@ -92,16 +92,18 @@ def _grouped_dot(emitter: Emitter, call: IntrinsicCall, rows: int, block: int, g
                 builder.store(step(builder, before, _picked(builder, value, places), weight), target, align=4)
 
 
-def _interleaved(emitter: Emitter, call: IntrinsicCall, size: int, stride: int) -> None:
+def _interleaved(emitter: LoopEmitter, call: IntrinsicCall, size: int, stride: int) -> None:
     rows = [_load(emitter, call, "a", row * stride, size, FLOAT) for row in range(2)]
     places = [place for lane in range(size) for place in (lane, size + lane)]
     value = _shuffled(emitter.builder, rows[0], rows[1], places)
     emitter.builder.store(value, _pointer(emitter, call, "out", 0, FLOAT), align=4)
 
 
-def _transposed_tile(emitter: Emitter, call: IntrinsicCall, size: int, out_stride: int, stride: int) -> None:
+def _transposed(
+    kind: ll.Type, align: int, emitter: LoopEmitter, call: IntrinsicCall, size: int, out_stride: int, stride: int
+) -> None:
     builder = emitter.builder
-    rows = [_load(emitter, call, "a", row * stride, size, FLOAT) for row in range(size)]
+    rows = [_load(emitter, call, "a", row * stride, size, kind) for row in range(size)]
     step = size // 2
     while step:  # the upper right and the lower left quarter of each square of 2 * step change places
         for row in range(size):
@@ -112,7 +114,7 @@ def _transposed_tile(emitter: Emitter, call: IntrinsicCall, size: int, out_strid
                 rows[row], rows[row + step] = (_shuffled(builder, *pair, places) for places in (first, second))
         step //= 2
     for row, value in enumerate(rows):
-        builder.store(value, _pointer(emitter, call, "out", row * out_stride, FLOAT), align=4)
+        builder.store(value, _pointer(emitter, call, "out", row * out_stride, kind), align=align)
 
 
 _EMITTERS: dict[str, Callable[..., None]] = {
@@ -121,22 +123,23 @@ _EMITTERS: dict[str, Callable[..., None]] = {
     "grouped_product": _grouped_product,
     "grouped_dot": _grouped_dot,
     "interleaved": _interleaved,
-    "transposed_tile": _transposed_tile,
+    "transposed_tile": partial(_transposed, FLOAT, 4),
+    "transposed_bytes": partial(_transposed, I8, 1),
 }
 
 
-def _registers(emitter: Emitter, lanes: int) -> list[tuple[int, int]]:
+def _registers(emitter: LoopEmitter, lanes: int) -> list[tuple[int, int]]:
     """(first lane, count) of the registers that hold ``lanes``."""
     return pieces(lanes, emitter.target.float_lanes)
 
 
-def _pointer(emitter: Emitter, call: IntrinsicCall, operand: str, offset: int, kind: ll.Type) -> Value:
+def _pointer(emitter: LoopEmitter, call: IntrinsicCall, operand: str, offset: int, kind: ll.Type) -> Value:
     region = call.operand(operand)
     start, known, _ = emitter.expressions.position(region.buffer, region.indices)
     return emitter.expressions.address(region.buffer, start, add(emitter.builder, known, offset))
 
 
-def _load(emitter: Emitter, call: IntrinsicCall, operand: str, offset: int, lanes: int, kind: ll.Type) -> Value:
+def _load(emitter: LoopEmitter, call: IntrinsicCall, operand: str, offset: int, lanes: int, kind: ll.Type) -> Value:
     """``lanes`` elements in a row (0: one scalar)."""
     wanted = ll.VectorType(kind, lanes) if lanes else kind
     pointer = _pointer(emitter, call, operand, offset, kind)
@@ -173,4 +176,3 @@ def _by_products(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value)
         mask = ll.Constant(ll.VectorType(I32, lanes), [ll.Constant(I32, lane * QUAD + part) for lane in range(lanes)])
         acc = builder.add(acc, builder.shuffle_vector(products, ll.Constant(wide, ll.Undefined), mask))
     return acc
-

@@ -10,7 +10,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 
 from .....cache import cache_key, kept
-from ..processor import CpuTarget
+from ..processor import Processor
 
 llvm.initialize_all_targets()
 llvm.initialize_all_asmprinters()
@@ -29,12 +29,12 @@ def sources_digest() -> str:
     return digest.hexdigest()
 
 
-def code_key(target: CpuTarget) -> str:
+def code_key(target: Processor) -> str:
     """All that machine code depends on besides the program: the processor, LLVM, and the compiler itself."""
     return f"{target} llvm{'.'.join(map(str, llvm.llvm_version_info))} {sources_digest()}"
 
 
-def machine(target: CpuTarget) -> llvm.TargetMachine:
+def machine(target: Processor) -> llvm.TargetMachine:
     """LLVM's code generator for a processor."""
     generator = llvm.Target.from_triple(target.triple)
     return generator.create_target_machine(
@@ -42,7 +42,7 @@ def machine(target: CpuTarget) -> llvm.TargetMachine:
     )
 
 
-def optimise(text: str, target: CpuTarget) -> llvm.ModuleRef:
+def optimise(text: str, target: Processor) -> llvm.ModuleRef:
     """The module of this LLVM IR, optimised for ``target``."""
     module = llvm.parse_assembly(text)
     module.triple = target.triple
@@ -58,7 +58,7 @@ def optimise(text: str, target: CpuTarget) -> llvm.ModuleRef:
     return module
 
 
-def object_code(text: str, target: CpuTarget) -> bytes:
+def object_code(text: str, target: Processor) -> bytes:
     """The object file of this LLVM IR."""
     return bytes(machine(target).emit_object(optimise(text, target)))
 
@@ -68,6 +68,6 @@ def cached(key: str, make: Callable[[], bytes]) -> bytes:
     return kept("cpu", f"{cache_key(key)}.o", make)
 
 
-def cached_object(text: str, target: CpuTarget) -> bytes:
+def cached_object(text: str, target: Processor) -> bytes:
     """As ``object_code``, from the cache where it is there."""
     return cached(f"{code_key(target)}\n{text}", lambda: object_code(text, target))

@@ -16,9 +16,7 @@ LARGEST = 255
 def nests(draw: st.DrawFn) -> tuple[NestLoop, ...]:
     strides = st.integers(-2, 12)
     loops = draw(st.lists(st.tuples(st.integers(1, 3), strides, strides, strides, st.booleans()), max_size=7))
-    return tuple(
-        NestLoop(extent, (0 if starts else dst, a, b), starts) for extent, dst, a, b, starts in loops
-    )
+    return tuple(NestLoop(extent, (0 if starts else dst, a, b), starts) for extent, dst, a, b, starts in loops)
 
 
 @given(nests())

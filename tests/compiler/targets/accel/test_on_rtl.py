@@ -17,9 +17,7 @@ def test_a_kernel_gives_the_same_integers_on_the_core(kind: str) -> None:
     function = Case(kind, TINY, channels=11, filters=10, size=(13, 9), strides=(2, 1), pads=(2, 1, 0, 1)).function()
     model = compile_function(function, TINY)
     random = np.random.default_rng(7)
-    inputs = {
-        param.name: random.integers(-128, 128, param.type.shape).astype(np.int8) for param in function.params
-    }
+    inputs = {param.name: random.integers(-128, 128, param.type.shape).astype(np.int8) for param in function.params}
     simulator = RtlSimulator(TINY, model.core.window_bytes, dram=DramModel(latency=30, jitter=20, seed=5, reorder=True))
     step = program_of(model)
     pieces = [(constant.offset, constant.data) for constant in model.core.constants]

@@ -13,7 +13,7 @@ from weft.compiler import tensor as t
 from weft.compiler.targets.cpu.llvm.emit import emit_kernel
 from weft.compiler.targets.cpu.llvm.object_code import machine, object_code
 from weft.compiler.targets.cpu.llvm.threads import PART_BYTES, pool_text
-from weft.compiler.targets.cpu.processor import CpuTarget, host_target
+from weft.compiler.targets.cpu.processor import Processor, host_target
 from weft.compiler.tensor.visitor import stores_of
 
 Array = np.ndarray[Any, Any]
@@ -22,7 +22,7 @@ POISON = 0x5B
 
 
 def run_compiled(
-    func: t.PrimFunc, arrays: dict[str, Array], target: CpuTarget = HOST, threads: int = 1
+    func: t.PrimFunc, arrays: dict[str, Array], target: Processor = HOST, threads: int = 1
 ) -> dict[str, Array]:
     """All parameters as they are after a run; those that are not given start as a pattern, as in the interpreter."""
     module = ll.Module("test")

@@ -39,5 +39,5 @@ def is_source(module: Module) -> bool:
 def integers_of(module: Module) -> Module:
     """A quantised module as it was read, after the passes of the CPU: what the integers of a run must be."""
     for item in Cpu().passes(Cpu.options(), quantised=True):
-        module = item.run(module)
+        module = item(module)
     return module

@@ -23,7 +23,7 @@ from weft.compiler.targets.cpu.intrinsics import (
     transposed_tile,
 )
 from weft.compiler.targets.cpu.kernels import loop_target
-from weft.compiler.targets.cpu.processor import CpuTarget, host_target
+from weft.compiler.targets.cpu.processor import Processor, host_target
 from weft.compiler.targets.errors import CompileError
 from weft.compiler.targets.loops.link import link_host
 from weft.compiler.targets.loops.prepare import prepare
@@ -38,7 +38,7 @@ MODULE = Module(Function(
 ))  # fmt: skip
 
 
-def linked(processor: CpuTarget | None = None) -> HostProgram:
+def linked(processor: Processor | None = None) -> HostProgram:
     return link_host(prepare(MODULE), loop_target(processor or host_target()), 1)
 
 

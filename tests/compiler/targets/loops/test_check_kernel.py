@@ -23,14 +23,14 @@ from weft.compiler.tensor.errors import TensorError
 from weft.compiler.tensor.interpreter import InterpreterError
 from weft.compiler.tensor.visitor import stores_of
 
-PLAIN = '''def weft_kernel(
+PLAIN = """def weft_kernel(
     x: float32[4, 8] @ "global",
     y: float32[4, 8] @ "global",
 ):
     for i in parallel(4):
         for j in vectorize(8):
             y[i, j] = x[i, j]
-'''
+"""
 
 
 def code_of(text: str, threads: int = 1) -> KernelCode:
@@ -119,14 +119,14 @@ def test_an_error_names_kernel_and_buffer(old: str, new: str, message: str) -> N
     assert str(caught.value).startswith(f"kernel '{code.symbol}'")
 
 
-GATHER = '''def weft_kernel(
+GATHER = """def weft_kernel(
     x: float32[5] @ "global",
     at: int64[3] @ "global",
     y: float32[3] @ "global",
 ):
     for i in parallel(3):
         y[i] = x[at[i] + (at[i] < 0).astype(int64) * 5]
-'''
+"""
 
 
 def test_an_index_that_depends_on_data_needs_their_interval() -> None:
@@ -198,7 +198,7 @@ def test_what_stops_the_machine_or_never_ends_is_refused(body: str, message: str
 
 
 def test_a_tile_must_be_that_of_its_intrinsic() -> None:
-    text = '''def weft_kernel(
+    text = """def weft_kernel(
     a: float32[6] @ "global",
     b: float32[16] @ "global",
     acc: float32[6, 16] @ "register",
@@ -208,7 +208,7 @@ def test_a_tile_must_be_that_of_its_intrinsic() -> None:
             acc=tile(acc[0, 0], [6, 16], [16, 1]),
             a=tile(a[0], [6], [1]),
             b=tile(b[0], [16], [1]))
-'''
+"""
     check(code_of(text))
     for old, new in (("outer_product_6_16_1", "outer_product_6_16_2"), ("b[0], [16]", "b[0], [8]")):
         with pytest.raises(UncheckedKernelError, match=r"the tile for '[ab]' of 'outer_product_6_16_[12]' is another"):

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler import tensor as te
-from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, TensorType, Tuple, Var, call, evaluate
+from weft.compiler.graph import Attrs, Call, Constant, Expr, Function, Module, TensorType, Tuple, Var, call, evaluate
 from weft.compiler.graph.dtypes import numpy_dtype
 from weft.compiler.graph.evaluate import evaluate_function
 from weft.compiler.model import CheckStep, CopyStep, HostProgram, LaunchStep, NumpyStep, Place
 from weft.compiler.operators.random_graphs import random_graph
 from weft.compiler.targets.errors import CompileError
-from weft.compiler.targets.loops.fusion import FusionLimits
 from weft.compiler.targets.loops.link import link_host, program_figures
 from weft.compiler.targets.loops.plain import PlainKernels
 from weft.compiler.targets.loops.prepare import prepare
@@ -29,7 +28,7 @@ def leave(schedule: te.Schedule, reductions: Sequence[str] = ()) -> None:
     """A schedule that changes nothing."""
 
 
-TARGET = LoopTarget("none in particular", FusionLimits(), (PlainKernels(leave),), leave, leave, 0)
+TARGET = LoopTarget("none in particular", (PlainKernels(leave),))
 
 
 def run(program: HostProgram, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -110,7 +109,30 @@ def test_equal_kernels_are_one() -> None:
     assert len([step for step in program.steps if isinstance(step, LaunchStep)]) == 2
 
 
+def test_what_a_target_refuses_is_numpys_alone_with_the_reason() -> None:
+    def refuses(node: Call) -> str:
+        return "exp is not for it" if node.op == "nn.exp" else ""
+
+    module = module_of(call("nn.abs", call("nn.exp", call("nn.negative", call("nn.tanh", X)))))
+    program = link_host(module, LoopTarget("none", (PlainKernels(leave),), refuses), 1)
+    assert [(layer.device, layer.operators, layer.reason) for layer in program.layers] == [
+        ("cpu", ("nn.tanh", "nn.negative"), ""), ("numpy", ("nn.exp",), "exp is not for it"), ("cpu", ("nn.abs",), ""),
+    ]  # fmt: skip
+    assert program.layers[1].boundaries == ("nn.negative of unknown place: NumPy runs nn.exp",)
+    x = np.random.default_rng(0).normal(size=X.type.shape).astype(np.float32)
+    np.testing.assert_allclose(run(program, {"x": x})["out0"], evaluate(module, {"x": x})["out0"], rtol=1e-6)
+
+
+def test_the_work_of_numpy_is_counted_in_tables_and_not_shared_by_threads() -> None:
+    product = module_of(call("nn.conv2d", X, WEIGHTS))
+    (layer,) = link_host(product, TARGET, 1).layers
+    refusing = LoopTarget("none", (PlainKernels(leave),), lambda node: "no products", shared_work=1)
+    program = link_host(product, refusing, 4)
+    assert program.layers[0].macs == layer.macs == 8 * 3 * 4 * 4 * 9
+    assert program.threads == 1
+
+
 def test_a_target_without_a_kind_that_fits_is_told() -> None:
-    target = LoopTarget("none", FusionLimits(), (), leave, leave, 0)
+    target = LoopTarget("none", kinds=())
     with pytest.raises(CompileError, match=r"kernel 'nn.tanh': no kind of kernel fits it; hint: let"):
         link_host(module_of(call("nn.tanh", X)), target, 1)

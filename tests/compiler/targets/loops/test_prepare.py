@@ -16,6 +16,7 @@ from weft.compiler.graph import (
     Expr,
     Function,
     Module,
+    Span,
     TensorType,
     Tuple,
     Var,
@@ -142,3 +143,13 @@ def test_the_pass_manager_checks_them_on_a_network_in_integers() -> None:
     manager = PassManager(passes, check=True)
     manager.run(source)
     assert [record.name for record in manager.records] == [item.name for item in passes]
+
+
+def test_calls_of_one_function_keep_the_nodes_of_the_user_apart() -> None:
+    kind = TensorType((4,), "float32")
+    x, y = Var("x", kind), Var("y", kind)
+    function = Function((x,), call("nn.exp", x, span=Span(("first",))), Attrs({"name": "f", "host": "a test"}))
+    results = tuple(call(function, arg, span=Span((name,))) for arg, name in ((x, "first"), (y, "second")))
+    main = Function((x, y), Tuple(results), Attrs({"name": "main", "outputs": ("a", "b")}))
+    inlined = prepare(Module(main, "host")).main.results
+    assert [node.span.node for node in inlined] == ["first", "second"]

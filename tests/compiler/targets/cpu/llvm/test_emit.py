@@ -194,6 +194,4 @@ def test_the_smallest_number_is_divided_by_minus_one(op: str) -> None:
     value = t.BinOp(op, x[i], t.Const(-1, "int32"))
     func = t.PrimFunc("negated", (x, out), t.For(i, t.Const(3), "vectorize", out.store(i, value)))
     values = np.array([-(2**31), 5, -7], np.int32)
-    np.testing.assert_array_equal(
-        run_compiled(func, {"x": values})["out"], t.interpret(func, {"x": values})["out"]
-    )
+    np.testing.assert_array_equal(run_compiled(func, {"x": values})["out"], t.interpret(func, {"x": values})["out"])

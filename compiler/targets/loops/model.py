@@ -1,0 +1,71 @@
+"""A model that runs on the host as a whole, for any target whose kernels are loop nests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...graph.ir import Expr, Function, Module, TensorType, Tuple
+from ...model import CompiledModel, HostProgram, HostStep, TensorSpec
+from ...passes.manager import PassManager
+from ..errors import CompileError
+from ..target import Job
+from .link import link_host, program_figures
+from .prepare import loop_passes
+from .target import LoopTarget
+
+
+def link_model(module: Module, name: str, target: LoopTarget, threads: int, job: Job) -> CompiledModel:
+    """The model of a module, at any stage, for the target called ``name``: one step on the host.
+
+    CompileError names the kernel at fault, and for a strict job the first operator that NumPy would run.
+    """
+    operators = as_operators(module)
+    main = operators.main
+    program = link_program(keeping_all(operators, target) if job.keep else operators, target, threads, job)
+    if job.strict:
+        _refuse_numpy(program)
+    inputs, outputs = (tuple(each.name for each in side) for side in (program.inputs, program.outputs))
+    return CompiledModel(
+        name=main.name or "model",
+        target=name,
+        inputs=program.inputs,
+        outputs=tuple(
+            TensorSpec(output, result.shape, result.dtype)
+            for output, result in zip(main.output_names, main.results, strict=True)
+        ),
+        steps=(HostStep(program, inputs, outputs, 0),),
+        layers=program.layers,
+        statistics=program_figures(program),
+    )
+
+
+def link_program(module: Module, target: LoopTarget, threads: int, job: Job) -> HostProgram:
+    """The program of a module, at any stage."""
+    return link_host(as_operators(module), target, threads, progress=job.progress, dump=job.dump)
+
+
+def as_operators(module: Module) -> Module:
+    """The module after the passes before linking."""
+    return module if module.stage == "operators" else PassManager(loop_passes()).run(module)
+
+
+def keeping_all(module: Module, target: LoopTarget) -> Module:
+    """The module with the result of each kernel that has a name among its outputs, which changes no kernel."""
+    main = module.main
+    names = set(main.output_names)
+    kept: dict[str, Expr] = {}
+    for group in target.groups(main.body):
+        root = group.root
+        name = root.span.tensor
+        if isinstance(root.type, TensorType) and name and name not in names and root not in main.results:
+            kept.setdefault(name, root)
+    attrs = main.attrs.replace(outputs=(*main.output_names, *kept))
+    body = Tuple((*main.results, *kept.values()))
+    return replace(module, main=Function(main.params, body, attrs, main.span))
+
+
+def _refuse_numpy(program: HostProgram) -> None:
+    for layer in program.layers:
+        if layer.device == "numpy":
+            raise CompileError(f"NumPy would run it: {layer.reason}", at=f"node {layer.name!r}",
+                               hint="compile without strict, or change the model")  # fmt: skip

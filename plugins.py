@@ -1,0 +1,29 @@
+"""Parts of weft that installed packages add, found through entry points (docs/extending.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from .errors import WeftError
+
+
+def plugins(group: str) -> dict[str, EntryPoint]:
+    """The entry points of a group, by name; nothing is imported."""
+    return {point.name: point for point in entry_points(group=group)}
+
+
+def load_plugin(
+    point: EntryPoint, what: str, raises: type[WeftError], make: Callable[[Any], Any] = lambda part: part
+) -> Any:
+    """Import what an entry point names and make a part of it. ``raises`` says which one failed, and how: a plug-in may
+    fail in any way."""
+    try:
+        return make(point.load())
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise raises(
+            f"{what} {point.name!r} ({point.value}) cannot be loaded: {reason}",
+            hint=f"repair or uninstall the package that has this entry point of the group {point.group!r}",
+        ) from error

@@ -1,0 +1,81 @@
+"""An option that a target, a device or a file does not have is refused in one line, with what there is instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import weft
+from weft.cli import app
+from weft.cli.errors import run
+from weft.cli.output import err
+from weft.compiler.targets.errors import CompileError
+from weft.runtime.errors import DeviceError
+
+DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("refusals") / "m.weft"
+    model = weft.compile(DIGITS, target="cpu")
+    assert isinstance(model, weft.CompiledModel)
+    weft.save(model, path)
+    return path
+
+
+def test_options_of_another_target() -> None:
+    with pytest.raises(CompileError, match=r"'cpu' has no option 'config'; hint: its options: threads, processor$"):
+        weft.compile(DIGITS, "wide", target="cpu")
+    with pytest.raises(CompileError, match="target 'accel' has no option 'processor'; hint: its options: config, vth"):
+        weft.compile(DIGITS, "wide", processor="host")
+
+
+@pytest.mark.parametrize("device", ["rtl", "null"])
+def test_a_device_for_a_model_that_needs_none(artifact: Path, device: str) -> None:
+    message = f"nothing of 'digits' runs on a core, so device '{device}' has nothing to do; hint: load it without"
+    model = weft.compile(DIGITS, target="cpu")
+    core = weft.open_device(device, weft.TINY)
+    for source in (model, artifact):
+        for each in (device, core):
+            with pytest.raises(DeviceError, match=message):
+                weft.load(source, each)
+
+
+MODEL, ARTIFACT = "MODEL", "ARTIFACT"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("run", MODEL, "--target", "cpu", "--trace", "t.json"),
+         "--trace draws cycles of a core, but nothing of 'digits' runs on a core; hint: compile it with target"),
+        (("run", MODEL, "--device", "null", "--trace", "t.json"),
+         "--trace draws cycles of a core, but device 'null' has none; hint: choose a device with time, such as 'fsim'"),
+        (("run", ARTIFACT, "--config", "wide"), "--config is an option of compilation: ARTIFACT is compiled already"),
+        (("run", ARTIFACT, "--threads", "2"), "--threads is an option of compilation: ARTIFACT is compiled already"),
+        (("run", ARTIFACT, "--target", "cpu"), "--target, --shape and --pass are for models: ARTIFACT is compiled"),
+        (("run", MODEL, "--target", "cpu", "--device", "rtl"),
+         "nothing of 'digits' runs on a core, so device 'rtl' has nothing to do; hint: load it without a device"),
+        (("run", MODEL, "--target", "cpu", "--config", "wide"),
+         "target 'cpu' has no option --config; hint: its options: --threads, --processor"),
+        (("passes", "--target", "cpu", "--vthreads", "4"),
+         "target 'cpu' has no option --vthreads; hint: its options: --threads, --processor"),
+        (("compile", MODEL, "--processor", "host"),
+         "target 'accel' has no option --processor; hint: its options: --config, --vthreads, --threads"),
+        (("run", MODEL, "--target", "gpu"), "there is no target 'gpu'; hint: known: accel, cpu"),
+        (("compare", "cpu", "gpu", MODEL), "there is nothing called 'gpu' to compare; hint: choose reference, accel"),
+    ],
+)  # fmt: skip
+def test_the_command(
+    words: tuple[str, ...], message: str, artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    places = {MODEL: str(DIGITS), ARTIFACT: str(artifact)}
+    assert run(app, [places.get(word, word) for word in words], err) == 1
+    printed = capsys.readouterr()
+    (line,) = [line for line in printed.err.splitlines() if line.startswith("error: ")]
+    assert f"error: {message.replace(ARTIFACT, str(artifact))}" in line
+    assert not printed.out
+    assert not list(tmp_path.iterdir())
