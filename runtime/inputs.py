@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,16 +48,25 @@ def read_inputs(
     if path is None:
         generator = np.random.default_rng(seed)
         return {each.name: _random(generator, each, (indices or {}).get(each.name, ())) for each in tensors}
-    try:
-        loaded = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path} is not a .npy or .npz file: {error}") from error
-    if isinstance(loaded, np.ndarray):
-        if len(tensors) != 1:
-            names = ", ".join(tensor.name for tensor in tensors)
-            raise InputError(f"{path} holds one array, but the model has inputs {names}", hint="use a .npz")
-        return {tensors[0].name: loaded}
-    return {name: loaded[name] for name in loaded.files}
+    arrays = _arrays(path)
+    if isinstance(arrays, dict):
+        return arrays
+    if len(tensors) != 1:
+        names = ", ".join(tensor.name for tensor in tensors)
+        raise InputError(f"{path} holds one array, but the model has inputs {names}", hint="use a .npz")
+    return {tensors[0].name: arrays}
+
+
+def _arrays(path: Path) -> Array | dict[str, Array]:
+    """The array of a .npy file, or those of a .npz file by name."""
+    with path.open("rb") as file:
+        try:
+            loaded = np.load(file, allow_pickle=False)
+            return loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
+        except MemoryError:
+            raise
+        except Exception as error:  # NumPy promises none: damaged headers raise what its parsers raise
+            raise InputError(f"{path} is not a .npy or .npz file: {error}") from error
 
 
 def _random(generator: np.random.Generator, tensor: TensorSpec, sizes: tuple[int, ...]) -> Array:

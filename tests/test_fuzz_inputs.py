@@ -1,0 +1,63 @@
+"""Damaged inputs are refused by name or work; those that once did something else are run again."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+HERE = Path(__file__).parent
+CASES = 60
+REGRESSIONS = sorted((HERE / "fuzz_inputs").iterdir())
+
+
+@pytest.fixture(scope="module")
+def fuzz_inputs() -> ModuleType:
+    sys.path.insert(0, str(HERE.parent / "benchmarks"))
+    try:
+        module = importlib.import_module("fuzz_inputs")
+    finally:
+        sys.path.pop(0)
+    module.prepare()
+    return module
+
+
+def test_damaged_inputs_of_every_kind(fuzz_inputs: ModuleType) -> None:
+    bad: list[str] = []
+    counts = fuzz_inputs.run(CASES, seed=7, progress=bad.append)
+    assert not bad, "\n".join(bad)
+    assert sum(sum(states.values()) for states in counts.values()) == CASES
+    assert all(sum(states.values()) == CASES // len(fuzz_inputs.KINDS) for states in counts.values())
+
+
+@pytest.mark.parametrize("path", REGRESSIONS, ids=[path.name for path in REGRESSIONS])
+def test_what_once_failed(fuzz_inputs: ModuleType, path: Path) -> None:
+    state, text = fuzz_inputs.outcome(path.name.split("-")[0], path.read_bytes())
+    assert state not in fuzz_inputs.BAD, text
+
+
+def test_undamaged_inputs_work(fuzz_inputs: ModuleType) -> None:
+    for name, kind in fuzz_inputs.KINDS.items():
+        base = kind.bases()[-1]
+        state, text = fuzz_inputs.outcome(name, base)
+        assert state == "ok", f"{name}: {text}"
+
+
+def test_every_bad_end_is_seen(fuzz_inputs: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = {
+        b"traceback": "raise KeyError", b"crash": "import os; os.abort()", b"hang": "import time; time.sleep(60)",
+        b"wrong": "raise WrongResultError", b"memory": "bytearray(5 << 30)",
+    }  # fmt: skip
+
+    def use(data: bytes) -> None:
+        exec(ends[data], {"WrongResultError": fuzz_inputs.WrongResultError})
+
+    monkeypatch.setattr(fuzz_inputs, "SECONDS", 3.0)
+    monkeypatch.setitem(fuzz_inputs.KINDS, "bad", fuzz_inputs.Kind(list, lambda data, chance: data, use))
+    states = {data: fuzz_inputs.outcome("bad", data)[0] for data in ends}
+    assert states == {
+        b"traceback": "traceback", b"crash": "crash", b"hang": "hang", b"wrong": "wrong", b"memory": "named error",
+    }  # fmt: skip
