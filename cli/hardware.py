@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from ..hw.config import load_config
-from ..hw.synthesis import Target, synthesise
+from ..hw.synthesis import Target, multipliers_for, synthesise
 from ..hw.synthesis_report import over_limit, path_rows, usage_rows
 from ..hw.verilog import emit_verilog
 from ..progress import progress
@@ -25,15 +25,19 @@ from .output import ConfigOption, err, out, print_report, table, wide_console
 @app.command()
 def hw(
     config: ConfigOption = "pynq",
+    target: Annotated[
+        Target,
+        typer.Option("--for", help="xc7: Xilinx 7-series, two products a multiplier; ecp5, asic: plain multipliers."),
+    ] = Target.XC7,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Verilog file; default: CONFIG.v.")] = None,
 ) -> None:
-    """Write the core as Verilog."""
+    """Write the core as Verilog, in the form that fits a part. Cycles and results are the same in all."""
     core = load_config(config)
     path = output or Path(f"{core.name}.v")
     with progress(f"emitting {core.name}", err):
-        text = emit_verilog(core)
+        text = emit_verilog(core, multipliers_for(target))
     path.write_text(text)
-    out.print(f"wrote {path} ({len(text):,} characters), configuration hash {core.hash64:016x}")
+    out.print(f"wrote {path} for {target} ({len(text):,} characters), configuration hash {core.hash64:016x}")
 
 
 @app.command()

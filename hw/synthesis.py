@@ -88,6 +88,12 @@ PLACE_AND_ROUTE = (
 MULTIPLIERS = {Target.XC7: Multipliers.PACKED}
 """Targets whose multipliers hold two products; the others have plain ones."""
 
+
+def multipliers_for(target: Target) -> Multipliers:
+    """The form of the array's multipliers that fits a target."""
+    return MULTIPLIERS.get(target, Multipliers.PLAIN)
+
+
 CELLS: dict[Target, dict[str, tuple[tuple[str, float], ...]]] = {
     Target.XC7: {
         "LUT": (
@@ -179,7 +185,7 @@ def synthesise(
     """
     report = progress or (lambda message: None)
     report("writing Verilog")
-    verilog = emit_verilog(config, MULTIPLIERS.get(target, Multipliers.PLAIN))
+    verilog = emit_verilog(config, multipliers_for(target))
     return synthesise_verilog(config.name, verilog, target, liberty=liberty, progress=progress, cache=cache)
 
 

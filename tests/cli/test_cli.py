@@ -67,10 +67,15 @@ def test_disasm_shows_one_layer(artifact: Path, tmp_path: Path) -> None:
     assert any("op=max_accumulate" in line for line in lines)
 
 
-def test_hw_writes_verilog(tmp_path: Path) -> None:
+def test_hw_writes_verilog_in_the_form_that_fits_the_part(tmp_path: Path) -> None:
+    for part in ("xc7", "ecp5"):
+        result = weft("hw", "-c", "tiny", "--for", part, "-o", f"{part}.v", folder=tmp_path)
+        assert result.returncode == 0, result.stderr
+        assert "module weft_core" in (tmp_path / f"{part}.v").read_text()
     result = weft("hw", "-c", "tiny", folder=tmp_path)
-    assert result.returncode == 0, result.stderr
-    assert "module weft_core" in (tmp_path / "tiny.v").read_text()
+    assert (tmp_path / "tiny.v").read_text() == (tmp_path / "xc7.v").read_text()
+    products = {part: (tmp_path / f"{part}.v").read_text().count(" * ") for part in ("xc7", "ecp5")}
+    assert products["xc7"] < products["ecp5"]  # two products in one multiplication
 
 
 def cut(path: Path) -> None:
