@@ -12,6 +12,8 @@ from ..compiler.compile import compile_model, folder_dump
 from ..compiler.model import CompiledModel, OpenModel
 from ..compiler.passes import PassRecord, installed_passes, load_pass
 from ..compiler.passes.pipeline import PassOptions
+from ..compiler.targets.cpu.export import export_objects
+from ..compiler.targets.cpu.processor import named_target
 from ..compiler.targets.errors import CompileError
 from ..compiler.targets.registry import find_target, target_names
 from ..compiler.targets.target import Job, target_options
@@ -71,6 +73,9 @@ def compile_command(
     shape: ShapeOption = None,
     strict: Annotated[bool, typer.Option(help="Refuse a model that the target cannot compile as a whole.")] = False,
     dump: Annotated[Path | None, typer.Option(help="Folder for the loop IR of every kernel, as text.")] = None,
+    objects: Annotated[
+        Path | None, typer.Option(help="Also a folder of object files for the processor (target cpu): docs/cpu.md.")
+    ] = None,
     added: PassOption = None,
     check: CheckOption = False,
     diff: DiffOption = None,
@@ -92,6 +97,9 @@ def compile_command(
             open_sizes = ", ".join(f"{each.name}={each}" for each in compiled.inputs)
             raise CompileError(f"an artifact has fixed sizes, but the model leaves some open: {open_sizes}",
                                hint="fix them with --shape NAME=1x3x224x224")  # fmt: skip
+        if objects is not None:
+            status.update("writing object files")
+            export_objects(compiled, objects, named_target(options.get("processor", "host")))
         save(compiled, path)
     if as_json:
         print_json({**artifact_record(compiled, path), "passes": pass_records(own)})

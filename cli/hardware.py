@@ -19,7 +19,7 @@ from ..testbench.parts import find_parts, outcome_lines, parts_table
 from ..testbench.points import core_points, unreachable
 from ..testbench.runner import Settings, random_seed, run_and_keep_waves, run_file
 from .app import app
-from .output import ConfigOption, err, out, print_report, table, wide_console
+from .output import ConfigOption, JsonOption, err, out, print_json, print_report, table, wide_console
 
 
 @app.command()
@@ -51,6 +51,7 @@ def synth(
     ] = None,
     liberty: Annotated[Path | None, typer.Option(help="Cells to map to (asic only).")] = None,
     depth: Annotated[int, typer.Option(min=0, help="Levels of modules to show.")] = 2,
+    as_json: JsonOption = False,
 ) -> None:
     """Synthesise a core: what each module takes and, for ecp5, its highest clock. A new core takes minutes."""
     core = load_config(config)
@@ -61,14 +62,20 @@ def synth(
     if (timing := result.timing) is not None:
         title = f"{timing.fmax:.1f} MHz on {timing.part}; the path that limits it, in ns"
         tables.append(table(title, ["step", "delay", "until", "name"], path_rows(timing.critical_path), named=3))
-    wide_console().print(*tables)
-    for text in over_limit(result):
-        out.print(Text.assemble(("too large: ", "bold red"), text))
     if output is not None:
         for name, content in files.items():
             (output / name).parent.mkdir(parents=True, exist_ok=True)
             (output / name).write_bytes(content)
         print_report(tables, output / "report.txt")
+    if as_json:
+        usage = [dict(zip(columns, row, strict=True)) for row in rows]
+        clock = None if timing is None else timing.fmax
+        print_json({"core": core.name, "target": target, "usage": usage, "mhz": clock, "over": over_limit(result)})
+        return
+    wide_console().print(*tables)
+    for text in over_limit(result):
+        out.print(Text.assemble(("too large: ", "bold red"), text))
+    if output is not None:
         out.print(f"wrote {output}")
 
 

@@ -67,6 +67,19 @@ def test_disasm_shows_one_layer(artifact: Path, tmp_path: Path) -> None:
     assert any("op=max_accumulate" in line for line in lines)
 
 
+def test_object_files_are_written_on_request(tmp_path: Path) -> None:
+    words = ("compile", MODEL, "--target", "cpu", "--processor", "aarch64", "-o", "m.weft", "--objects", "out")
+    result = weft(*words, folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert {"weft_model.h", "weft_model.c", "constants.bin"} < {path.name for path in (tmp_path / "out").iterdir()}
+    assert (tmp_path / "out" / "kernel0.o").read_bytes()[18:20] == (183).to_bytes(2, "little")  # AArch64
+    result = weft("compile", MODEL, "-o", "n.weft", "--objects", "none", folder=tmp_path)
+    assert result.returncode == 1
+    assert "has programs for a core, which object files cannot hold" in result.stderr
+    assert not (tmp_path / "none").exists()
+    assert not (tmp_path / "n.weft").exists()
+
+
 def test_hw_writes_verilog_in_the_form_that_fits_the_part(tmp_path: Path) -> None:
     for part in ("xc7", "ecp5"):
         result = weft("hw", "-c", "tiny", "--for", part, "-o", f"{part}.v", folder=tmp_path)
