@@ -68,7 +68,7 @@ def synth(
             (output / name).write_bytes(content)
         print_report(tables, output / "report.txt")
     if as_json:
-        usage = [dict(zip(columns, row, strict=True)) for row in rows]
+        usage = [{"module": name.strip(), **figures} for name, figures in result.rows(depth)]
         clock = None if timing is None else timing.fmax
         print_json({"core": core.name, "target": target, "usage": usage, "mhz": clock, "over": over_limit(result)})
         return
