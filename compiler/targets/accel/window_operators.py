@@ -34,18 +34,29 @@ _CONVOLUTION: dict[str, Any] = {
 _POOL: dict[str, Any] = {**PACKED, "fusion": Fusion.ANCHOR, "anchor": Anchor.POOL}
 
 
-def _conv_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
-    x, w = operands
+def _convolution_blocks(x: TensorType, w: TensorType, attrs: Attrs) -> Blocks:
+    """The blocks of a packed convolution, after the checks that its three forms share."""
     blocks = blocks_of(attrs["blocks"])
     require_dtype(x, "the input", "int8")
     require_dtype(w, "the weights", "int8")
     require_packed(x, "the input", blocks)
     integer(attrs, "pad_value", -128, 127)
+    return blocks
+
+
+def _convolution_outputs(x: TensorType, kernel: tuple[int, ...], attrs: Attrs) -> tuple[int, ...]:
+    """Height and width of the output."""
+    return window_type(
+        x.shape[2:4], kernel, ints(attrs, "strides", 2), ints(attrs, "pads", 4), ints(attrs, "dilations", 2)
+    )
+
+
+def _conv_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    x, w = operands
+    blocks = _convolution_blocks(x, w, attrs)
     wanted = (x.shape[1] * blocks.dram_block // blocks.block_in, blocks.block_out, blocks.block_in)
     require(w.rank == 6 and (w.shape[1], *w.shape[4:]) == wanted, f"weights {w} do not fit {x} and {blocks}")
-    out_h, out_w = window_type(
-        x.shape[2:4], w.shape[2:4], ints(attrs, "strides", 2), ints(attrs, "pads", 4), ints(attrs, "dilations", 2)
-    )
+    out_h, out_w = _convolution_outputs(x, w.shape[2:4], attrs)
     shape = (x.shape[0], w.shape[0], out_h, out_w, blocks.output_rows, blocks.batch, blocks.sub_block)
     return TensorType(shape, "int32")
 
@@ -104,16 +115,10 @@ def _windowed(
 
 def _depthwise_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     x, w = operands
-    blocks = blocks_of(attrs["blocks"])
-    require_dtype(x, "the input", "int8")
-    require_dtype(w, "the weights", "int8")
-    require_packed(x, "the input", blocks)
-    integer(attrs, "pad_value", -128, 127)
+    blocks = _convolution_blocks(x, w, attrs)
     shape = accumulator_shape(x, blocks)
     require(w.rank == 6 and (w.shape[0], *w.shape[3:]) == (shape[1], *shape[4:]), f"weights {w} do not fit {x}")
-    out_h, out_w = window_type(
-        x.shape[2:4], w.shape[1:3], ints(attrs, "strides", 2), ints(attrs, "pads", 4), ints(attrs, "dilations", 2)
-    )
+    out_h, out_w = _convolution_outputs(x, w.shape[1:3], attrs)
     return TensorType((*shape[:2], out_h, out_w, *shape[4:]), "int32")
 
 
@@ -145,17 +150,11 @@ register(Operator(
 
 def _grouped_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     x, w = operands
-    blocks = blocks_of(attrs["blocks"])
-    require_dtype(x, "the input", "int8")
-    require_dtype(w, "the weights", "int8")
-    require_packed(x, "the input", blocks)
-    integer(attrs, "pad_value", -128, 127)
+    blocks = _convolution_blocks(x, w, attrs)
     require(blocks.block_in == blocks.block_out, f"groups within a block need a square array, not {blocks}")
     wanted = (x.shape[1], blocks.block_out, blocks.block_in)
     require(w.rank == 5 and (w.shape[0], *w.shape[3:]) == wanted, f"weights {w} do not fit {x} and {blocks}")
-    out_h, out_w = window_type(
-        x.shape[2:4], w.shape[1:3], ints(attrs, "strides", 2), ints(attrs, "pads", 4), ints(attrs, "dilations", 2)
-    )
+    out_h, out_w = _convolution_outputs(x, w.shape[1:3], attrs)
     shape = accumulator_shape(x, blocks)
     return TensorType((*shape[:2], out_h, out_w, *shape[4:]), "int32")
 
