@@ -15,7 +15,7 @@ from .compiler.targets.accel.function_program import function_program
 from .compiler.targets.cpu.build import build_program
 from .compiler.targets.errors import CompileError
 from .compiler.targets.loops.kernel_code import KERNEL, kernel_code
-from .compiler.tensor import NUMPY_TYPES, SCHEDULED, PrimFunc, Schedule, check_bounds, check_legal, interpret
+from .compiler.tensor import NUMPY_TYPES, SCHEDULED, PrimFunc, Schedule, check_legal, interpret, require_bounds
 from .compiler.tensor.visitor import stores_of
 from .hw.config import CoreConfig, named_config
 from .hw.isa import Instruction, disassemble
@@ -86,8 +86,8 @@ def build(
     threads
         How many share the ``parallel`` loops; by default 1. Only for ``"cpu"``.
 
-    The function must be proved to stay inside its buffers (IRError names the access), and the target must have code for
-    it (CompileError names the stage, loop or buffer).
+    The function must be proved to stay inside its buffers (BoundsError names the access), and the target must have code
+    for it (CompileError names the stage, loop or buffer).
     """
     func = schedule.func if isinstance(schedule, Schedule) else schedule
     name = target.name if isinstance(target, Device) else target
@@ -100,8 +100,7 @@ def build(
     check_legal(func, SCHEDULED)
     if name == "interpreter":
         return InterpretedFunction(func)
-    # Schedules keep the meaning: what the function was before them is easier to prove.
-    check_bounds(schedule.original if isinstance(schedule, Schedule) else func)
+    require_bounds(func)
     if isinstance(target, Device):
         return CoreFunction(func, target)
     if name == "cpu":

@@ -7,9 +7,9 @@ hide the built-ins.
 
 from __future__ import annotations
 
-from .bounds import check_bounds
+from .bounds import check_bounds, require_bounds
 from .compute import ReduceAxis, Reduction, Tensor, compute, lower, max, min, placeholder, product, reduce_axis, sum
-from .errors import InterpreterError, IRError, ScheduleError, TensorError
+from .errors import BoundsError, InterpreterError, IRError, ScheduleError, TensorError
 from .evaluate import NUMPY_TYPES, evaluate
 from .expressions import ceil, cos, erf, exp, floor, log, pow, round, sin, sqrt, tanh
 from .interpreter import interpret
@@ -61,6 +61,7 @@ __all__ = [
     "Allocate",
     "BinOp",
     "Block",
+    "BoundsError",
     "Buffer",
     "Call",
     "Cast",
@@ -124,6 +125,7 @@ __all__ = [
     "product",
     "reduce_axis",
     "replay",
+    "require_bounds",
     "round",
     "scalar",
     "select",

@@ -1,14 +1,15 @@
-"""Proof that a function stays inside its buffers, whatever its data are: what machine code relies on."""
+"""Proof that a function stays inside its buffers, whatever its data are: what code for a machine relies on."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from .errors import IRError
+from .errors import BoundsError
+from .intervals import EXACT, Facts, Interval, cases
 from .intrinsic import call_loops
 from .ir import (
     Allocate,
-    BinOp,
     Block,
     Buffer,
     Const,
@@ -21,101 +22,123 @@ from .ir import (
     Select,
     Seq,
     Stmt,
+    Store,
     Var,
 )
-from .ir import Store as StoreStmt
 from .printer import expr_text
-from .simplify import UNBOUNDED, constant_range
-from .visitor import children
+from .simplify import lower_bound, upper_bound
+from .visitor import children, free_vars, stores_of, walk_exprs
 
 Loops = tuple[tuple[Var, Expr], ...]
-Guards = tuple[BinOp, ...]
-"""Comparisons that hold where an access is made."""
+Elements = Mapping[str, tuple[Interval, ...]]
+"""For parameters by name: between which numbers their elements lie, as `Facts.elements`."""
 
 
-def check_bounds(func: PrimFunc) -> None:
-    """IRError for the first access that is not proved to lie inside its buffer, by the loops around it and by the
-    comparisons (of ``select`` and ``if``) that guard it."""
-    _statement(func.body, (), ())
+def require_bounds(func: PrimFunc, elements: Elements | None = None) -> None:
+    """What stands before code is made of a function. Schedules keep the meaning: what the function was before them,
+    where that is known, is easier to prove. BoundsError as `check_bounds`."""
+    check_bounds(func.origin or func, elements)
 
 
-def _statement(stmt: Stmt, loops: Loops, guards: Guards) -> None:
-    match stmt:
-        case For(var=var, extent=extent, body=body):
-            _expression(extent, loops, guards, f"loop {var.name!r}")
-            _statement(body, (*loops, (var, extent)), guards)
-        case Allocate(body=body):
-            _statement(body, loops, guards)
-        case Seq(body=items):
-            for item in items:
-                _statement(item, loops, guards)
-        case If(cond, then):
-            _expression(cond, loops, guards, "if")
-            _statement(then, loops, (*guards, *_conjuncts(cond)))
-        case Block(name=name, body=store):
-            _store(store, loops, guards, f"block {name!r}")
-        case StoreStmt():
-            _store(stmt, loops, guards, f"store to {stmt.buffer.name!r}")
-        case IntrinsicCall(block=block):
-            inner, store = call_loops(stmt)
-            _store(store, (*loops, *((var, Const(extent)) for var, extent in inner)), guards, f"block {block!r}")
+def check_bounds(func: PrimFunc, elements: Elements | None = None) -> None:
+    """BoundsError for the first access that is not proved to lie inside its buffer, by the loops around it and by the
+    comparisons (of ``select`` and ``if``) that guard it.
+
+    ``elements``: what is known of data that are indices, and stay as they are while the function runs.
+    """
+    written = {buffer.name for buffer, _ in stores_of(func.body)}
+    known = {name: each for name, each in (elements or {}).items() if name not in written}
+    # Nothing writes between a comparison in an expression and what it guards, so reading again gives the same.
+    _Prover(Facts(known, rereads=True), (), "the function's body", "").statement(func.body)
 
 
-def _store(store: StoreStmt, loops: Loops, guards: Guards, at: str) -> None:
-    _inside(store.buffer, store.indices, loops, guards, at)
-    for expr in (*store.indices, store.value):
-        _expression(expr, loops, guards, at)
+@dataclass(frozen=True)
+class _Prover:
+    """Looks at all accesses in a place: what is known there, the loops around it, its name, and where in the user's
+    program the stage is written."""
+
+    facts: Facts
+    loops: Loops
+    at: str
+    source: str
+
+    def statement(self, stmt: Stmt) -> None:
+        match stmt:
+            case For(var=var, extent=extent, body=body):
+                replace(self, at=f"loop {var.name!r}").expression(extent)
+                self.inside_loop(var, extent).statement(body)
+            case Allocate(body=body):
+                self.statement(body)
+            case Seq(body=items):
+                for item in items:
+                    self.statement(item)
+            case If(cond, then):
+                replace(self, at="if").expression(cond)
+                overwritten = {buffer for buffer, _ in stores_of(then)}
+                steady = not any(isinstance(node, Load) and node.buffer in overwritten for node in walk_exprs(cond))
+                (self.given(cond, True) if steady else self).statement(then)
+            case Block(name=name, body=store, source=source):
+                replace(self, at=f"block {name!r}", source=source).store(store)
+            case Store():
+                replace(self, at=f"store to {stmt.buffer.name!r}").store(stmt)
+            case IntrinsicCall(block=block):
+                inner, store = call_loops(stmt)
+                prover = replace(self, at=f"block {block!r}")
+                for var, count in inner:
+                    prover = prover.inside_loop(var, Const(count))
+                prover.store(store)
+
+    def store(self, store: Store) -> None:
+        self.access(store.buffer, store.indices)
+        for expr in (*store.indices, store.value):
+            self.expression(expr)
+
+    def expression(self, expr: Expr) -> None:
+        if isinstance(expr, Select):
+            self.expression(expr.cond)
+            self.given(expr.cond, True).expression(expr.a)
+            self.given(expr.cond, False).expression(expr.b)
+            return
+        if isinstance(expr, Load):
+            self.access(expr.buffer, expr.indices)
+        for child in children(expr):
+            self.expression(child)
+
+    def access(self, buffer: Buffer, indices: Sequence[Expr]) -> None:
+        for axis, (index, size) in enumerate(zip(indices, buffer.shape, strict=True)):
+            if not is_within(index, size - 1, self.facts, self.loops):
+                known = cases(self.facts, index)
+                low = min(each.interval(index)[0] for each in known)
+                high = max(each.interval(index)[1] for each in known)
+                values = f"{'any' if low < -EXACT else low}..{'any' if high > EXACT else high}"
+                guard = "guard the access: select(condition, access, other value)"
+                raise BoundsError(
+                    f"index {expr_text(index)!r} of {buffer.name!r} may be {values}, but axis {axis} has {size} "
+                    "elements", at=self.at, hint=f"{guard} in {self.source}" if self.source else guard,
+                )  # fmt: skip
+
+    def inside_loop(self, var: Var, extent: Expr) -> _Prover:
+        return replace(self, facts=self.facts.inside_loop(var, extent), loops=(*self.loops, (var, extent)))
+
+    def given(self, cond: Expr, holds: bool) -> _Prover:
+        return replace(self, facts=self.facts.given(cond, holds))
 
 
-def _expression(expr: Expr, loops: Loops, guards: Guards, at: str) -> None:
-    if isinstance(expr, Select):
-        _expression(expr.cond, loops, guards, at)
-        _expression(expr.a, loops, (*guards, *_conjuncts(expr.cond)), at)
-        _expression(expr.b, loops, guards, at)
-        return
-    if isinstance(expr, Load):
-        _inside(expr.buffer, expr.indices, loops, guards, at)
-    for child in children(expr):
-        _expression(child, loops, guards, at)
-
-
-def _conjuncts(cond: Expr) -> Guards:
-    """The comparisons that all hold where ``cond`` does."""
-    match cond:
-        case BinOp("and", a, b):
-            return (*_conjuncts(a), *_conjuncts(b))
-        case BinOp("lt" | "le" | "eq", a, _) if a.dtype == "int64":
-            return (cond,)
-    return ()
-
-
-def _inside(buffer: Buffer, indices: Sequence[Expr], loops: Loops, guards: Guards, at: str) -> None:
-    for axis, (index, size) in enumerate(zip(indices, buffer.shape, strict=True)):
-        low, high = _range(index, loops, guards)
-        if low <= high and (low < 0 or high >= size):  # an empty range: the guards never hold
-            values = f"{'any' if low <= -UNBOUNDED else low}..{'any' if high >= UNBOUNDED else high}"
-            raise IRError(
-                f"index {expr_text(index)!r} of {buffer.name!r} may be {values}, but axis {axis} has {size} elements",
-                at=at, hint="guard the access: select(condition, access, other value)",
-            )  # fmt: skip
-
-
-def _range(index: Expr, loops: Loops, guards: Guards) -> tuple[int, int]:
-    """Constants between which ``index`` lies. A guard ``a < b`` limits whatever differs from a or b by a constant."""
-    low, high = constant_range(index, loops)
-    for guard in guards:
-        below = 1 if guard.op == "lt" else 0
-        high = min(high, _sum(constant_range(index - guard.a, loops)[1], constant_range(guard.b, loops)[1]) - below)
-        low = max(low, _sum(constant_range(index - guard.b, loops)[0], constant_range(guard.a, loops)[0]) + below)
-        if guard.op == "eq":
-            low = max(low, _sum(constant_range(index - guard.a, loops)[0], constant_range(guard.b, loops)[0]))
-            high = min(high, _sum(constant_range(index - guard.b, loops)[1], constant_range(guard.a, loops)[1]))
-    return low, high
-
-
-def _sum(a: int, b: int) -> int:
-    """Of two limits; without limit if one of them is."""
-    for unlimited in (-UNBOUNDED, UNBOUNDED):
-        if a == unlimited or b == unlimited:
-            return unlimited
-    return a + b
+def is_within(index: Expr, last: int, facts: Facts, loops: Loops) -> bool:
+    """Whether an index lies in ``0..last``, and no part of it wraps."""
+    if isinstance(index, Var | Const):  # most are
+        low, high = facts.interval(index)
+        if low >= 0 and high <= last:
+            return True
+    known = cases(facts, index)
+    if not all(each.is_exact(node) for each in known for node in walk_exprs(index)):
+        return False
+    intervals = [each.interval(index) for each in known]
+    if all((low >= 0 and high <= last) or low > high for low, high in intervals):  # an empty one: it is never reached
+        return True
+    if any(isinstance(node, Load) for node in walk_exprs(index)):
+        return False
+    variables = free_vars(index)
+    needed = [(var, extent) for var, extent in loops if var in variables or not isinstance(extent, Const)]
+    least, most = lower_bound(index, needed), upper_bound(index, needed)
+    return isinstance(least, Const) and isinstance(most, Const) and least.value >= 0 and most.value <= last

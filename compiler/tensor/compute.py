@@ -6,6 +6,7 @@ import inspect
 import keyword
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from .errors import IRError
 from .evaluate import identity
@@ -28,6 +29,8 @@ from .ir import (
 )
 from .names import fresh_name
 from .visitor import map_exprs, substitute
+
+_COMPILER = str(Path(__file__).parents[1])
 
 
 @dataclass(frozen=True)
@@ -66,12 +69,14 @@ class Reduction:
 
 @dataclass(frozen=True)
 class Stage:
-    """How a tensor is computed. ``init`` is given for reductions, whose ``value`` contains the load of the output."""
+    """How a tensor is computed. ``init`` is given for reductions, whose ``value`` contains the load of the output.
+    ``source``: the file and line of the function that says it, for messages."""
 
     axes: tuple[Var, ...]
     reduce_axes: tuple[ReduceAxis, ...]
     value: Expr
     init: Const | None
+    source: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -165,7 +170,7 @@ def compute(shape: tuple[int, ...], fn: Callable[..., Expr | Reduction], name: s
     init = None
     if isinstance(result, Reduction):
         value, init = BinOp(result.op, Load(buffer, axes), value), result.init
-    return Tensor(buffer, Stage(axes, reduced, value, init), tuple(reads.values()))
+    return Tensor(buffer, Stage(axes, reduced, value, init, _source(fn)), tuple(reads.values()))
 
 
 def lower(outputs: Sequence[Tensor], inputs: Sequence[Tensor] | None = None, name: str = "main") -> PrimFunc:
@@ -211,7 +216,7 @@ def _nest(buffer: Buffer, stage: Stage, names: set[str]) -> Stmt:
     reduce_vars = tuple(var for var, _ in reduced)
     return loop_nest(
         [*spatial, *reduced],
-        Block(buffer.name, "reduce" if reduced else "spatial", store, reduce_vars, stage.init),
+        Block(buffer.name, "reduce" if reduced else "spatial", store, reduce_vars, stage.init, stage.source),
     )
 
 
@@ -231,6 +236,14 @@ def _identifier(name: str) -> str:
             hint="use letters, digits and _",
         )
     return name
+
+
+def _source(fn: Callable[..., object]) -> str:
+    """The file and line of a function of the user's; empty for those of the compiler, which say nothing to anybody."""
+    code = getattr(fn, "__code__", None)
+    if code is None or code.co_filename.startswith(_COMPILER):
+        return ""
+    return f"{code.co_filename}:{code.co_firstlineno}"
 
 
 def _axis_names(fn: Callable[..., object], ndim: int) -> list[str]:

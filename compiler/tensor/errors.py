@@ -13,6 +13,10 @@ class IRError(TensorError):
     """A node that no program may contain: wrong types, wrong number of indices, a value out of its range."""
 
 
+class BoundsError(IRError):
+    """An access that is not proved to lie inside its buffer: the message gives buffer, index, range and extent."""
+
+
 class ScheduleError(TensorError):
     """A schedule primitive that would not keep the meaning, or that names something that is not there."""
 

@@ -63,9 +63,17 @@ class Schedule:
     ``original`` is the function before the first."""
 
     def __init__(self, func: PrimFunc) -> None:
-        self.func = func
+        self._func = func
         self.original = func
         self.trace: Trace = ()
+
+    @property
+    def func(self) -> PrimFunc:
+        return self._func
+
+    @func.setter
+    def func(self, func: PrimFunc) -> None:
+        self._func = func.with_origin(self.original)
 
     def __str__(self) -> str:
         return function_text(self.func)
@@ -260,24 +268,29 @@ REPLAYED = frozenset(
 )
 
 
+def apply_step(schedule: Schedule, step: Step, intrinsics: Mapping[str, TensorIntrinsic] | None = None) -> None:
+    """Apply one step, whatever names it gave when it was recorded. ScheduleError if it is unknown or refused."""
+    arguments = dict(step.arguments)
+    if step.primitive not in REPLAYED:
+        raise ScheduleError(f"replay: unknown primitive {step.primitive!r}")
+    if step.primitive == "tensorize":
+        name = arguments["intrinsic"]
+        if intrinsics is None or name not in intrinsics:
+            raise ScheduleError(f"replay: intrinsic {name!r} is not among those given")
+        arguments["intrinsic"] = intrinsics[name]
+    method = getattr(schedule, step.primitive)
+    if step.primitive == "reorder":
+        method(*arguments["order"])
+    else:
+        method(**arguments)
+
+
 def replay(schedule: Schedule, trace: Trace, intrinsics: Mapping[str, TensorIntrinsic] | None = None) -> Schedule:
     """Apply recorded steps to ``schedule`` and give it back. ScheduleError if a step is unknown, is refused, or gives
     other names than it was recorded with: then the trace is of another function."""
     for step in trace:
-        arguments = dict(step.arguments)
-        if step.primitive not in REPLAYED:
-            raise ScheduleError(f"replay: unknown primitive {step.primitive!r}")
-        if step.primitive == "tensorize":
-            name = arguments["intrinsic"]
-            if intrinsics is None or name not in intrinsics:
-                raise ScheduleError(f"replay: intrinsic {name!r} is not among those given")
-            arguments["intrinsic"] = intrinsics[name]
-        method = getattr(schedule, step.primitive)
         try:
-            if step.primitive == "reorder":
-                method(*arguments["order"])
-            else:
-                method(**arguments)
+            apply_step(schedule, step, intrinsics)
         except (TypeError, KeyError) as error:
             raise ScheduleError(f"replay: step {step} has the wrong arguments") from error
         if schedule.trace[-1].results != step.results:

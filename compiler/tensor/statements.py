@@ -6,7 +6,7 @@ Loops start at 0 and step by 1; their variables are ``int64`` and unique by name
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from .errors import IRError
@@ -167,6 +167,7 @@ class Block(Stmt):
     ``reduce_vars`` are the enclosing loop variables that are reductions. Kind ``reduce`` has an ``init``: it is stored
     first, in the iteration in which all ``reduce_vars`` are 0. ``reduce-update`` is a reduction whose init is a block
     of its own (kind ``reduce-init``). ``copy`` is a ``spatial`` stage put in by cache_read or cache_write.
+    ``source``: where in the user's program the stage is written, for messages; no part of the text form.
     """
 
     name: str
@@ -174,6 +175,7 @@ class Block(Stmt):
     body: Store
     reduce_vars: tuple[Var, ...] = ()
     init: Expr | None = None
+    source: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if (self.kind == "reduce") != (self.init is not None):
@@ -184,11 +186,22 @@ class Block(Stmt):
 
 @dataclass(frozen=True)
 class PrimFunc:
-    """A function on buffers: ``params`` are given by the caller (inputs first, then outputs)."""
+    """A function on buffers: ``params`` are given by the caller (inputs first, then outputs).
+
+    ``origin``: what the function was before it was scheduled, where that is known. It computes the same, and is easier
+    to prove things of.
+    """
 
     name: str
     params: tuple[Buffer, ...]
     body: Stmt
+    origin: PrimFunc | None = field(default=None, init=False, compare=False, repr=False)
+
+    def with_origin(self, origin: PrimFunc) -> PrimFunc:
+        """The function, known to compute the same as ``origin``. Another body does not inherit that."""
+        func = PrimFunc(self.name, self.params, self.body)
+        object.__setattr__(func, "origin", origin.origin or origin)
+        return func
 
 
 def sequence(*statements: Stmt) -> Stmt:

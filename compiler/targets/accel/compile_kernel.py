@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from ...tensor.errors import TensorError
+from ...tensor.errors import BoundsError, TensorError
 from ...tensor.ir import PrimFunc
 from ...tensor.schedule import Schedule
 from ..errors import CompileError, ScratchpadFullError
@@ -90,6 +90,9 @@ def _append(
         schedules = [schedule_kernel(kernel, emitter.config, tiling) for kernel, _, tiling in parts]
         functions = [(schedule.func, dram) for schedule, (_, dram, _) in zip(schedules, parts, strict=True)]
         emitter.emit_in_turn(functions, layer)
+    except BoundsError as error:
+        raise CompileError(f"what it computes is not known to stay inside of its tensors: {error}",
+                           at=f"function {name!r}") from error  # fmt: skip
     except TensorError as error:
         raise CompileError(f"its default schedule fails: {error}", at=f"function {name!r}") from error
     for schedule, (kernel, _, _) in zip(schedules, parts, strict=True):

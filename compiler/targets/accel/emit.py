@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ....hw.config import STRIDE_BITS, CoreConfig
 from ....hw.isa import Engine, Gemm, Instruction, Load, Loop, Store, Vector
 from ....hw.memories import SCRATCHPADS, Memory
+from ...tensor.bounds import require_bounds
 from ...tensor.ir import Allocate, Block, Buffer, Expr, For, If, IntrinsicCall, PrimFunc, Seq, Stmt, Var
 from ...tensor.ir import Store as StoreStmt
 from ...tensor.visitor import statements
@@ -67,9 +68,11 @@ class Emitter:
         """Append functions that do not depend on one another, in turn: the next is the one of whose result the smallest
         share is stored.
 
-        Raises CompileError naming the stage that no instruction computes, and ScratchpadFullError naming the buffer;
-        the stream is then as it was.
+        Raises BoundsError where a function is not proved to stay inside its buffers, CompileError naming the stage that
+        no instruction computes, and ScratchpadFullError naming the buffer; the stream is then as it was.
         """
+        for function, _ in functions:
+            require_bounds(function)
         before = {scope: ring.copy() for scope, ring in self.rings.items()}
         length = len(self.issues)
         levels = {engine: dict(held) for engine, held in self.levels.items()}

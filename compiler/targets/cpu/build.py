@@ -53,7 +53,7 @@ def _kernel_object(code: KernelCode, target: Processor, threads: int) -> bytes:
 
 def _compiled(code: KernelCode, target: Processor, threads: int) -> bytes:
     module = ll.Module("kernel")
-    workspace = emit_kernel(module, parse(code.text, intrinsic_named), target, threads, code.windows)
+    workspace = emit_kernel(module, parse(code.text, intrinsic_named), target, threads, code.windows, proved=True)
     if workspace.total(threads) != code.workspace_bytes:
         raise CompileError(f"its code needs {workspace.total(threads)} bytes of workspace, not {code.workspace_bytes}",
                            at=f"kernel {code.symbol!r}")  # fmt: skip

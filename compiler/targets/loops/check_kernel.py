@@ -1,7 +1,7 @@
 """The proof that a kernel whose text came from a file does no harm: it touches its own memory only, and it ends.
 
-Every index is shown to lie inside of its buffer, by intervals (see `intervals`) or by simplification. An index that
-depends on data is refused, unless it is known between which numbers the data lie.
+Every index is shown to lie inside of its buffer (`tensor.bounds`). An index that depends on data is refused, unless it
+is known between which numbers the data lie.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from math import prod
 
 from ...model import KernelCode
+from ...tensor.bounds import is_within
 from ...tensor.errors import TensorError
 from ...tensor.evaluate import ITEM_BYTES
+from ...tensor.intervals import Facts, Interval
 from ...tensor.ir import (
     Allocate,
     BinOp,
     Block,
     Buffer,
-    Const,
     Expr,
     For,
     If,
@@ -35,11 +36,10 @@ from ...tensor.ir import (
 )
 from ...tensor.parser import parse
 from ...tensor.printer import expr_text
-from ...tensor.simplify import Linear, linear_form, lower_bound, upper_bound
+from ...tensor.simplify import Linear, linear_form
 from ...tensor.verify import verify
-from ...tensor.visitor import children, free_vars, stores_of, walk_exprs
+from ...tensor.visitor import children, stores_of, walk_exprs
 from ..errors import CompileError
-from .intervals import Facts, Interval, cases
 from .kernel_code import KERNEL, kernel_symbol, touched_bytes
 from .workspace import plan_workspace
 
@@ -219,7 +219,7 @@ class _Prover:
         for index in indices:
             self.value(index, facts, loops)
         for axis, (index, extent) in enumerate(zip(indices, buffer.shape, strict=True)):
-            if not _is_within(index, extent - 1, facts, loops):
+            if not is_within(index, extent - 1, facts, loops):
                 raise UncheckedKernelError(
                     f"an index may be outside of the {extent} elements of axis {axis}: {expr_text(index)}",
                     at=f"buffer {buffer.name!r}",
@@ -246,25 +246,9 @@ class _Prover:
         """The elements from ``position`` to ``span`` behind it."""
         strides = self.strides.get(buffer.name, buffer.strides)
         last = sum((extent - 1) * stride for extent, stride in zip(buffer.shape, strides, strict=True))
-        if not _is_within(position, last - span, facts, loops):
+        if not is_within(position, last - span, facts, loops):
             raise UncheckedKernelError(f"an index may be outside of its {last + 1} elements: {expr_text(position)}",
                                        at=f"buffer {buffer.name!r}")  # fmt: skip
-
-
-def _is_within(index: Expr, last: int, facts: Facts, loops: tuple[tuple[Var, Expr], ...]) -> bool:
-    """Whether an index lies in ``0..last``, and no part of it wraps."""
-    known = cases(facts, index)
-    if not all(each.is_exact(node) for each in known for node in walk_exprs(index)):
-        return False
-    intervals = [each.interval(index) for each in known]
-    if all(low >= 0 and high <= last for low, high in intervals):
-        return True
-    if any(isinstance(node, Load) for node in walk_exprs(index)):
-        return False
-    variables = free_vars(index)
-    needed = [(var, extent) for var, extent in loops if var in variables or not isinstance(extent, Const)]
-    least, most = lower_bound(index, needed), upper_bound(index, needed)
-    return isinstance(least, Const) and isinstance(most, Const) and least.value >= 0 and most.value <= last
 
 
 def _position(indices: tuple[Expr, ...], strides: tuple[int, ...]) -> Expr:

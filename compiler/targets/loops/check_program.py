@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from ...graph.dtypes import is_float, numpy_dtype
 from ...graph.ir import TensorType, TupleType
 from ...model import CheckStep, CopyStep, HostProgram, KernelCode, LaunchStep, NumpyStep, Place
+from ...tensor.intervals import Interval
 from ..errors import CompileError
 from ..memory_plan import ALIGNMENT
 from .check_kernel import CheckedKernel, Elements
-from .intervals import Interval
+from .known_indices import in_range, intervals_of
 
 MEMORY_AT_MOST = 1 << 42
 """Bytes of a tensor, or of the arena."""
@@ -82,7 +81,7 @@ class _Checker:
                 last = indices.shape[-1] if indices.shape else 1
                 if is_float(indices.dtype) or len(sizes) not in (1, last) or any(size < 1 for size in sizes):
                     raise UncheckedProgramError(f"sizes {sizes} do not fit the indices", at=at)
-                self.indices[indices] = tuple((-size, size - 1) for size in sizes)
+                self.indices[indices] = in_range(sizes)
 
     def _launch(self, at: str, step: LaunchStep, code: KernelCode) -> None:
         if len(step.arguments) != len(code.nbytes):
@@ -115,13 +114,10 @@ class _Checker:
 
     def _elements(self, place: Place) -> tuple[Interval, ...]:
         """Between which numbers the elements of a tensor lie, where that is known."""
-        if place.kind != "constant" or is_float(place.dtype) or place.dtype == "bool" or 0 in place.shape:
+        if place.kind != "constant":
             return self.indices.get(place, ())
         data = self.program.constants[place.offset : place.offset + place.nbytes].view(numpy_dtype(place.dtype))
-        if len(place.shape) < 2 or place.shape[-1] > 8:
-            return ((int(data.min()), int(data.max())),)
-        columns = data.reshape(-1, place.shape[-1])
-        return tuple((int(low), int(high)) for low, high in zip(np.min(columns, 0), np.max(columns, 0), strict=True))
+        return intervals_of(data.reshape(place.shape))
 
     def _agree(self, at: str, places: Sequence[Place], types: Sequence[TensorType]) -> None:
         """Each place must be inside of its memory and hold a tensor of the type."""

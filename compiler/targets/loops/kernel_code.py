@@ -16,7 +16,10 @@ KERNEL = "weft_kernel"
 
 
 def kernel_code(func: PrimFunc, windows: Mapping[str, tuple[int, ...]], threads: int) -> KernelCode:
-    """A scheduled function for a program on so many threads. ``windows``: as in `KernelCode`."""
+    """A scheduled function for a program on so many threads. ``windows``: as in `KernelCode`.
+
+    Whoever makes code of it proves it first: before this (`require_bounds`), or from its text (`check_kernel`).
+    """
     text = function_text(func)
     workspace = plan_workspace(func)
     return KernelCode(

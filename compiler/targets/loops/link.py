@@ -16,7 +16,8 @@ from ...graph.registry import call as graph_call
 from ...graph.registry import operator_of
 from ...model import CheckStep, CopyStep, HostProgram, KernelCode, LaunchStep, Layer, NumpyStep, Place, TensorSpec
 from ...operators.index import index_sizes, indices_of
-from ...tensor.errors import TensorError
+from ...tensor.bounds import Elements, require_bounds
+from ...tensor.errors import BoundsError, TensorError
 from ...tensor.ir import Buffer
 from ...tensor.view import element_type
 from ..errors import CompileError
@@ -27,6 +28,7 @@ from .halo import border_function
 from .in_place import overwritable
 from .kernel_code import KERNEL, kernel_code
 from .kernels import Array, Kernel
+from .known_indices import known_elements
 from .layouts import NO_HALO, PLAIN, Layout
 from .placement import Placement, place_groups
 from .plain import converting_kernel
@@ -118,15 +120,22 @@ class _Linker:
         kernel = kind.build(group, layouts, output, KERNEL)
         self._check_indices(group, placement)
         try:
-            text = self._launch(kernel, group.root, layouts, output)
+            text = self._launch(kernel, group.root, layouts, output, known_elements(kernel, group, layouts))
+        except BoundsError as error:
+            operators = ", ".join(str(node.op) for node in group.members)
+            raise CompileError(f"what it computes ({operators}) is not known to stay inside of its tensors: {error}",
+                               at=f"kernel {group.name!r}") from error  # fmt: skip
         except TensorError as error:
             raise CompileError(f"its default schedule fails: {error}", at=f"kernel {group.name!r}") from error
         self._describe(group, kind.name, "cpu")
         if self.dump is not None:
             self.dump(f"{len(self.layers):03}.{group.name}", text)
 
-    def _launch(self, kernel: Kernel, result: Expr, layouts: dict[Expr, Layout], layout: Layout) -> str:
-        """Let a kernel make ``result`` in ``layout``; gives its text."""
+    def _launch(
+        self, kernel: Kernel, result: Expr, layouts: dict[Expr, Layout], layout: Layout,
+        elements: Elements | None = None,
+    ) -> str:  # fmt: skip
+        """Let a kernel make ``result`` in ``layout``; gives its text. ``elements``: what is known of its indices."""
         nbytes = prod(layout.shape(result.shape)) * numpy_dtype(layout.dtype(element_type(result.dtype))).itemsize
         slot = self.slots.get((result, layout))
         sources = [self._used(self.slots[value, layouts[value]]) for value in kernel.inputs]
@@ -137,6 +146,7 @@ class _Linker:
             border = border_function(result.shape, element_type(result.dtype), layout, KERNEL)
             self._add_launch(kernel_code(border, {}, self.threads), border.params, (self._used(slot),), 0, None)
         func = kernel.schedule().func
+        require_bounds(func, elements)
         code = kernel_code(func, kernel.windows, self.threads)
         sources = [self._used(source) for source in sources]
         if new is not None:

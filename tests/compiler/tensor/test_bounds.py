@@ -63,6 +63,29 @@ def test_indices_that_are_data_need_a_guard(guarded: bool, accepted: bool) -> No
             t.check_bounds(func)
 
 
+def test_a_guard_holds_for_each_of_its_sides() -> None:
+    """``j < i`` says something of ``j`` alone, since ``i`` has a largest value."""
+    x = t.placeholder((4,), "int32", "x")
+    func = t.create_schedule(t.compute((5, 9), lambda i, j: t.select(j < i, x[j], 0), "y"), name="triangle").func
+    t.check_bounds(func)
+    short = t.create_schedule(t.compute((6, 9), lambda i, j: t.select(j < i, x[j], 0), "y"), name="triangle").func
+    with pytest.raises(t.BoundsError, match=r"index 'j' of 'x' may be 0\.\.4, but axis 0 has 4 elements"):
+        t.check_bounds(short)
+
+
+@pytest.mark.parametrize(("overwritten", "accepted"), [("y", True), ("at", False)])
+def test_a_condition_on_data_holds_until_they_are_overwritten(overwritten: str, accepted: bool) -> None:
+    x, y, at = (t.Buffer(name, (5,), "int64") for name in ("x", "y", "at"))
+    first = {"y": y, "at": at}[overwritten].store(0, t.Const(7))
+    guarded = t.If((at[0] >= 0) & (at[0] < 5), t.Seq((first, y.store(1, t.Load(x, (at[0],))))))
+    func = t.PrimFunc("late", (x, y, at), guarded)
+    if accepted:
+        t.check_bounds(func)
+    else:
+        with pytest.raises(t.BoundsError, match=r"index 'at\[0\]' of 'x' may be any\.\.any"):
+            t.check_bounds(func)
+
+
 @pytest.mark.parametrize("conv", [Conv(), Conv(stride=2), Conv(kernel=1, padding=0), Conv(height=7, padding=2)])
 def test_a_padded_convolution_is_accepted(conv: Conv) -> None:
     t.check_bounds(conv_schedule(conv).func)

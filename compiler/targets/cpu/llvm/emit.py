@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import llvmlite.ir as ll
 
+from ....tensor.bounds import require_bounds
 from ....tensor.evaluate import ITEM_BYTES
 from ....tensor.intrinsic import call_loops
 from ....tensor.ir import (
@@ -67,12 +68,16 @@ Strided = Mapping[str, tuple[int, ...]]
 
 
 def emit_kernel(
-    module: ll.Module, func: PrimFunc, target: Processor, threads: int, windows: Strided | None = None
-) -> Workspace:
+    module: ll.Module, func: PrimFunc, target: Processor, threads: int, windows: Strided | None = None, *,
+    proved: bool = False,
+) -> Workspace:  # fmt: skip
     """Add ``func`` to the module under its name; gives the workspace that its code uses.
 
-    CompileError names the loop or buffer that has no machine code.
+    ``proved``: it is the function of a `KernelCode`, which was proved when that was made or read. Otherwise BoundsError
+    names an access that may be outside of its buffer. CompileError names the loop or buffer that has no machine code.
     """
+    if not proved:
+        require_bounds(func)
     emitter = Emitter(module, func, target, threads, windows or {})
     emitter.run()
     if threads > 1 and emitter.parts != emitter.workspace.parts:

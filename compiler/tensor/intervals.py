@@ -1,4 +1,4 @@
-"""Between which numbers an integer expression of a kernel lies, given the loops, guards and data around it.
+"""Between which numbers an integer expression of a function lies, given the loops, guards and data around it.
 
 A part of an expression that the machine's arithmetic might wrap counts as any number of its type.
 """
@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from ...tensor.ir import FLOATS, INTEGER_RANGES, BinOp, Cast, Const, Expr, Load, Select, Var
-from ...tensor.simplify import Linear
-from ...tensor.visitor import walk_exprs
+from .ir import FLOATS, INTEGER_RANGES, BinOp, Cast, Const, Expr, Load, Select, Var
+from .simplify import Linear
+from .visitor import walk_exprs
 
 Interval: TypeAlias = tuple[int, int]
 Terms: TypeAlias = frozenset[tuple[Expr, int]]
@@ -74,11 +74,17 @@ class Facts:
         loads = [node for side in (a, b) for node in walk_exprs(side) if isinstance(node, Load)]
         if not self.rereads and any(load.buffer.name not in self.elements for load in loads):
             return self
-        difference = self._analysed(a)[1].add(self._analysed(b)[1], -1)
-        terms, bound = frozenset(difference.terms.items()), constant - difference.constant
-        if not terms or self.upper.get(terms, bound + 1) <= bound:
-            return self
-        return replace(self, upper={**self.upper, terms: bound}, _memo={})
+        (a_range, a_sum), (b_range, b_sum) = self._analysed(a), self._analysed(b)
+        known = dict(self.upper)
+        for total, bound in (  # the second and third say something of one side, whatever the other one is
+            (a_sum.add(b_sum, -1), constant),
+            (a_sum, b_range[1] + constant),
+            (Linear().add(b_sum, -1), constant - a_range[0]),
+        ):
+            terms, most = frozenset(total.terms.items()), bound - total.constant
+            if terms and known.get(terms, most + 1) > most:
+                known[terms] = most
+        return self if known == self.upper else replace(self, upper=known, _memo={})
 
     def interval(self, expr: Expr) -> Interval:
         """Numbers between which an integer or truth value lies."""

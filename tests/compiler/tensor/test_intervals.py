@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler import tensor as t
-from weft.compiler.targets.loops.intervals import Facts, cases
 from weft.compiler.tensor.evaluate import evaluate
+from weft.compiler.tensor.intervals import Facts, cases
 
 X, Y = t.Var("x"), t.Var("y")
 DATA = t.Buffer("data", (8,), "int64")
