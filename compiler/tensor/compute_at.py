@@ -239,7 +239,7 @@ def _touched_region(
         for indices, inner in accesses:
             first = lower_bound(indices[axis], inner, outer)
             last = upper_bound(indices[axis], inner, outer)
-            if first is None or last is None:
+            if first is None or last is None or _depends_on_data(first) or _depends_on_data(last):
                 low, high = Const(0), Const(size - 1)
                 break
             low = first if low is None else minimum(low, first)
@@ -255,6 +255,11 @@ def _touched_region(
         extents.append(extent)
         most.append(max(1, size if bound >= UNBOUNDED else min(bound, size)))
     return TouchedRegion(tuple(starts), tuple(extents), tuple(most))
+
+
+def _depends_on_data(expr: Expr) -> bool:
+    """Whether memory is read to find the value: loops cannot run so often, and buffers cannot start there."""
+    return any(isinstance(node, Load) for node in walk_exprs(expr))
 
 
 def _shifted_range(
@@ -278,6 +283,8 @@ def _shifted_range(
     if len(places) != 1 or max(map(abs, (*lowest, *highest))) >= UNBOUNDED:
         return None
     (common,) = places
+    if _depends_on_data(common):
+        return None
     if not any(isinstance(node, BinOp) and node.op in ("min", "max") for node in walk_exprs(common)):
         return None
     low, high = min(lowest), max(highest)

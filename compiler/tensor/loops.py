@@ -171,6 +171,8 @@ def fuse(func: PrimFunc, outer: Var, inner: Var) -> tuple[PrimFunc, Var]:
 
 def reorder(func: PrimFunc, order: Sequence[Var]) -> PrimFunc:
     """Put loops of one perfect nest into the given order, outermost first; the others keep their places."""
+    if not order:
+        raise ScheduleError("reorder: no loop is named", hint="name the loops in the order that they are to have")
     if len(set(order)) != len(order):
         raise ScheduleError("reorder: a loop is named twice")
     loop_paths = [find_loop(func, var) for var in order]

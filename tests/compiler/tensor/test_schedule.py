@@ -129,6 +129,20 @@ def test_compute_at_shrinks_the_loops_and_the_buffer() -> None:
     )
 
 
+def test_what_is_read_at_places_that_are_data_is_computed_whole() -> None:
+    """How much of it is needed is not known before the data are: no loop could run so often."""
+    x, at = t.placeholder((6, 4), "int32", "x"), t.placeholder((3,), "int32", "at")
+    doubled = t.compute((6, 4), lambda i, j: x[i, j] * 2, "doubled")
+    picked = t.compute((3, 4), lambda n, m: doubled[t.clamp(at[n].astype("int64"), 0, 5), m], "picked")
+    schedule = t.create_schedule(picked)
+    arrays = {"x": np.arange(24, dtype=np.int32).reshape(6, 4), "at": np.array([7, -1, 3], np.int32)}
+    expected = t.interpret(schedule.func, arrays)["picked"]
+    schedule.compute_at("doubled", "n")
+    assert "with allocate(int32[6, 4]" in str(schedule)
+    assert "for i in range(6):" in str(schedule)
+    np.testing.assert_array_equal(t.interpret(schedule.func, arrays)["picked"], expected)
+
+
 def test_reverse_compute_at_moves_the_epilogue_to_its_producer() -> None:
     schedule = padded_conv()
     schedule.split("acc_y", 2)
@@ -240,6 +254,11 @@ REFUSALS: dict[str, tuple[Callable[[], t.Schedule], Callable[[t.Schedule], Any],
         lambda s: s.fuse(*s.split("i", 4)),
         "loop 'i_i': fuse: the inner loop 'i_i' runs min(4, 13 - i_o * 4) times, which is not constant; "
         "hint: split by a factor that divides the extent",
+    ),
+    "reorder nothing": (
+        scale,
+        lambda s: s.reorder(),
+        "reorder: no loop is named; hint: name the loops in the order that they are to have",
     ),
     "reorder a tail": (
         scale,
