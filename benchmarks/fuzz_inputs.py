@@ -36,10 +36,12 @@ import numpy as np
 import typer
 import weft
 from fuzz_mutations import edit_bytes, edit_json_text, edit_model, edit_text
+from rich.console import Console
 from weft.cli import app
 from weft.cli.console import PlainConsole
 from weft.cli.errors import BROKEN, EXPECTED
 from weft.cli.errors import run as run_cli
+from weft.compiler import tensor
 from weft.compiler.frontends import read
 from weft.compiler.graph.text import constant_table, parse, to_text
 from weft.compiler.model import CompiledModel, HostStep, OpenModel
@@ -50,6 +52,7 @@ from weft.compiler.tensor.parser import parse as parse_function
 from weft.compiler.tensor.verify import verify
 from weft.hw.config import TINY, CoreConfig
 from weft.hw.isa import Opcode, instruction_layout
+from weft.progress import progress
 from weft.runtime.artifact import from_bytes, to_bytes
 from weft.runtime.index_inputs import index_inputs
 from weft.runtime.inputs import read_inputs
@@ -178,6 +181,35 @@ def use_kernel(data: bytes) -> None:
     check_kernel(kernel_code(func, {}, 1), 1, intrinsic_named)
 
 
+def product() -> tensor.Schedule:
+    """A product of matrices and what follows it."""
+    a, b = tensor.placeholder((6, 8), "int8", "a"), tensor.placeholder((5, 8), "int8", "b")
+    k = tensor.reduce_axis(8, "k")
+    c = tensor.compute((6, 5), lambda i, j: tensor.sum(a[i, k].astype("int32") * b[j, k].astype("int32"), k), "c")
+    return tensor.create_schedule(tensor.compute((6, 5), lambda i, j: tensor.maximum(c[i, j], 0), "d"))
+
+
+def traces() -> list[bytes]:
+    schedule = product()
+    schedule.cache_read("c", "a", "near")
+    schedule.tile(["d_i", "d_j"], [4, 5])
+    schedule.compute_at("c", "d_j_o")
+    schedule.split("k", 4)
+    schedule.reorder("d_j_i", "d_i_i")
+    schedule.parallel("d_i_o")
+    return [tensor.trace_to_json(schedule.trace).encode()]
+
+
+def use_trace(data: bytes) -> None:
+    """A trace that is accepted keeps the meaning."""
+    random = np.random.default_rng(0)
+    inputs = {"a": random.integers(-128, 128, (6, 8), np.int8), "b": random.integers(-128, 128, (5, 8), np.int8)}
+    scheduled = tensor.replay(product(), tensor.trace_from_json(data.decode(errors="surrogateescape")))
+    results = tensor.interpret(scheduled.func, inputs)
+    if not np.array_equal(results["d"], tensor.interpret(product().func, inputs)["d"]):
+        raise WrongResultError
+
+
 def use_config(data: bytes) -> None:
     config = CoreConfig.from_json(data.decode())
     for opcode in Opcode:
@@ -253,6 +285,7 @@ KINDS = {
     "manifest": Kind(artifacts, edit_manifest, use_artifact),
     "graph": Kind(lambda: [to_text(digits_module()).encode()], as_text(edit_text), use_graph),
     "kernel": Kind(kernel_texts, as_text(edit_text), use_kernel),
+    "trace": Kind(traces, as_text(edit_json_text), use_trace),
     "config": Kind(lambda: [TINY.to_json().encode()], as_text(edit_json_text), use_config),
     "arguments": Kind(lambda: [b"compile\0digits.onnx", b"run\0digits.weft", b"passes"], edit_arguments, use_arguments),
     "numpy": Kind(arrays, edit_bytes, use_array),
@@ -335,17 +368,19 @@ def prepare() -> None:
 
 
 def run(cases: int, seed: int, first: int = 0, kinds: tuple[str, ...] = (), keep: Path | None = None,
-        progress: Callable[[str], None] = print) -> dict[str, Counter[str]]:  # fmt: skip
-    """Outcomes by kind; each bad one is told to ``progress`` and kept."""
+        tell: Callable[[str], None] = print, step: Callable[[str], None] = lambda text: None,
+        ) -> dict[str, Counter[str]]:  # fmt: skip
+    """Outcomes by kind; each bad one is told to ``tell`` and kept. ``step`` hears how far the work is."""
     prepare()
     chosen = kinds or tuple(KINDS)
     counts: dict[str, Counter[str]] = {kind: Counter() for kind in chosen}
     for number in range(first, first + cases):
         kind = chosen[number % len(chosen)]
+        step(f"case {number - first + 1:,} of {cases:,}")
         state, text = outcome(kind, edited(kind, number, seed))
         counts[kind][state] += 1
         if state in BAD:
-            progress(f"{kind} {number}: {state}: {' '.join(text.splitlines()[-1:])[-300:]}")
+            tell(f"{kind} {number}: {state}: {' '.join(text.splitlines()[-1:])[-300:]}")
             if keep is not None:
                 keep.mkdir(parents=True, exist_ok=True)
                 (keep / f"{kind}-{number}").write_bytes(shrunk(kind, number, seed, state))
@@ -362,8 +397,10 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="folder for inputs that fail, and what they printed")
     parser.add_argument("--json", action="store_true", help="print the counts as JSON")
     options = parser.parse_args()
-    counts = run(options.cases, options.seed, options.first, tuple(options.kind or ()), options.keep,
-                 lambda text: print(text, file=sys.stderr, flush=True))  # fmt: skip
+    console = Console(stderr=True)
+    with progress("making what is damaged", console, apart=10.0) as updates:
+        counts = run(options.cases, options.seed, options.first, tuple(options.kind or ()), options.keep,
+                     lambda text: console.print(text, markup=False, highlight=False), updates.update)  # fmt: skip
     if options.json:
         print(json.dumps(counts, indent=1))
     else:

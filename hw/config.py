@@ -69,6 +69,8 @@ class CoreConfig:
             value = getattr(self, field.name)
             if field.name != "name" and (not isinstance(value, int) or isinstance(value, bool)):
                 raise ConfigError(f"{field.name} must be an integer, not {value!r}")
+        if not isinstance(self.name, str):
+            raise ConfigError(f"name must be a text, not {self.name!r}")
         self._check_powers_of_two()
         self._check_ranges()
 

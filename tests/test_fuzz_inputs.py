@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 HERE = Path(__file__).parent
-CASES = 60
+CASES = 66
 REGRESSIONS = sorted((HERE / "fuzz_inputs").iterdir())
 
 
@@ -27,7 +27,7 @@ def fuzz_inputs() -> ModuleType:
 
 def test_damaged_inputs_of_every_kind(fuzz_inputs: ModuleType) -> None:
     bad: list[str] = []
-    counts = fuzz_inputs.run(CASES, seed=7, progress=bad.append)
+    counts = fuzz_inputs.run(CASES, seed=7, tell=bad.append)
     assert not bad, "\n".join(bad)
     assert sum(sum(states.values()) for states in counts.values()) == CASES
     assert all(sum(states.values()) == CASES // len(fuzz_inputs.KINDS) for states in counts.values())

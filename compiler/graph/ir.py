@@ -9,6 +9,7 @@ exponential in the number of diamonds).
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,6 +58,10 @@ class GraphError(WeftError):
     """Something in the graph is not as it must be."""
 
 
+MOST_ELEMENTS = 1 << 40
+"""Of a tensor, without its empty dimensions: more fit no memory, and sizes stay well inside 64 bits."""
+
+
 @dataclass(frozen=True)
 class TensorType:
     """Shape and element type of a tensor; every dimension is known."""
@@ -69,6 +74,8 @@ class TensorType:
             raise GraphError(f"{self.dtype!r} is not an element type; the types are {', '.join(DTYPES)}")
         if any(size < 0 for size in self.shape):
             raise GraphError(f"a tensor cannot have the shape {self.shape}")
+        if math.prod(filter(None, self.shape)) > MOST_ELEMENTS:
+            raise GraphError(f"a tensor of shape {self.shape} has more than {MOST_ELEMENTS:,} elements")
 
     @property
     def rank(self) -> int:
@@ -76,7 +83,7 @@ class TensorType:
 
     @property
     def size(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"

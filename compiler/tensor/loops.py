@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -24,6 +25,9 @@ from .tree import (
 )
 from .visitor import free_vars, statements, substitute_stmt
 
+MOST_ITERATIONS = (1 << 31) - 1
+"""The factors of a split together."""
+
 
 def split(func: PrimFunc, loop: Var, factors: Sequence[int | None]) -> tuple[PrimFunc, tuple[Var, ...]]:
     """Split a loop into as many as there are factors, outermost first. The first factor may be None: what is left.
@@ -39,6 +43,11 @@ def split(func: PrimFunc, loop: Var, factors: Sequence[int | None]) -> tuple[Pri
         )
     if any(factor is not None and factor < 1 for factor in factors):
         raise ScheduleError(f"split: factors are {list(factors)}, but must be at least 1", at=f"loop {loop.name!r}")
+    # Sums and products of counts then stay inside int64, in which indices are computed.
+    if math.prod(factor or 1 for factor in factors) > MOST_ITERATIONS:
+        raise ScheduleError(
+            f"split: the product of the factors {list(factors)} is beyond {MOST_ITERATIONS:,}", at=f"loop {loop.name!r}"
+        )
     names = taken_names(func)
     suffixes = ("o", "i") if len(factors) == 2 else tuple(str(place) for place in range(len(factors)))
     variables = tuple(Var(fresh_name(f"{loop.name}_{suffix}", names)) for suffix in suffixes)

@@ -75,8 +75,8 @@ class _Maker:
         chance = self.chance
         if shape is None:
             shape = tuple(chance.choice(SIZES) for _ in range(chance.choice((1, 2, 2, 3))))
-        kind: DType = chance.choice(TYPES) if dtype is None else dtype
-        tensor = placeholder(shape, kind, f"x{len(self.leaves)}")
+        drawn: DType = chance.choice(TYPES)
+        tensor = placeholder(shape, dtype or drawn, f"x{len(self.leaves)}")
         self.leaves.append(tensor)
         return tensor
 

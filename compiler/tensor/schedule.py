@@ -51,11 +51,15 @@ def trace_from_json(text: str) -> Trace:
         rows = json.loads(text)
         if not isinstance(rows, list):
             raise TypeError("the outermost value is not a list")
-        return tuple(
-            Step(str(primitive), tuple(arguments.items()), tuple(results)) for primitive, arguments, results in rows
-        )
-    except (ValueError, AttributeError, TypeError) as error:
+        return tuple(_step(*row) for row in rows)
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise ScheduleError(f"this is not a schedule trace: {error}") from error
+
+
+def _step(primitive: Any, arguments: Any, results: Any) -> Step:
+    if not isinstance(primitive, str) or not all(isinstance(name, str) for name in results):
+        raise TypeError(f"a step is [name, arguments, names of results], not {[primitive, arguments, results]!r:.80}")
+    return Step(primitive, tuple(arguments.items()), tuple(results))
 
 
 class Schedule:

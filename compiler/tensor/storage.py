@@ -23,6 +23,10 @@ def set_scope(func: PrimFunc, buffer_name: str, scope: str) -> PrimFunc:
     return replace(func, body=replace_buffer(func.body, buffer, replace(buffer, scope=scope)))
 
 
+MOST_ALIGNED = 1 << 20
+"""Elements; more would be a mistake, and could ask for more memory than there is."""
+
+
 def storage_align(func: PrimFunc, buffer_name: str, axis: int, factor: int, offset: int) -> PrimFunc:
     """Leave gaps in an allocated buffer, so that neighbours along ``axis`` are ``offset`` elements apart, modulo
     ``factor``. An older alignment of the axis is replaced."""
@@ -45,6 +49,8 @@ def storage_align(func: PrimFunc, buffer_name: str, axis: int, factor: int, offs
         raise ScheduleError(
             f"storage_align: factor is {factor} and offset {offset}, but 0 <= offset < factor must hold", at=at
         )
+    if factor > MOST_ALIGNED:
+        raise ScheduleError(f"storage_align: factor is {factor}, but must be at most {MOST_ALIGNED:,}", at=at)
     _refuse_calls(func, buffer, "storage_align")
     kept = [item for item in buffer.alignments if item.axis != axis]
     alignments = sorted([*kept, Alignment(axis, factor, offset)], key=lambda item: item.axis)

@@ -31,6 +31,7 @@ def test_pynq_has_the_buffer_sizes_of_vta() -> None:
         ({"token_depth": 256}, r"token_depth must be in 1\.\.255, not 256"),
         ({"address_bits": 20}, r"address_bits must be in 32\.\.64, not 20"),
         ({"inp_depth": 2048.0}, r"inp_depth must be an integer, not 2048\.0"),
+        ({"name": {}}, r"name must be a text, not \{\}"),
         ({"block_in": 128, "block_out": 128}, r"one wgt entry would be 131072 bits wide"),
     ],
 )

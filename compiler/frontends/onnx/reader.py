@@ -19,7 +19,7 @@ from typing import Any
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from ...graph import Attrs, Call, Constant, Expr, Function, Module, Span, TensorType, Tuple, Var, calls
+from ...graph import Attrs, Call, Constant, Expr, Function, GraphError, Module, Span, TensorType, Tuple, Var, calls
 from ...graph.dtypes import DTYPES
 from ...graph.registry import operator_of
 from ..errors import ModelError
@@ -163,7 +163,12 @@ class _Reader(Scope):
             accepted = DTYPES
             if dtype not in accepted:
                 raise ModelError(f"input {value.name!r} is {dtype}, but must be one of {', '.join(accepted)}")
-            var = Var(value.name, TensorType(self._shape(value), dtype), Span((), value.name))
+            shape = self._shape(value)
+            try:
+                kind = TensorType(shape, dtype)
+            except GraphError as error:
+                raise ModelError(f"input {value.name!r}: {error.message}") from error
+            var = Var(value.name, kind, Span((), value.name))
             self.params.append(var)
             self.values[value.name] = var
 

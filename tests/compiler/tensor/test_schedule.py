@@ -419,6 +419,23 @@ def test_a_refused_step_changes_nothing() -> None:
     assert schedule.trace == ()
 
 
+@pytest.mark.parametrize("factors", [[None, 1 << 40], [None, (1 << 63) - 1], [None, 1 << 20, 1 << 20], [1 << 31, 1]])
+def test_factors_whose_sums_would_wrap_are_refused(factors: list[int | None]) -> None:
+    schedule = scale()
+    before = schedule.func
+    with pytest.raises(t.ScheduleError, match=r"the product of the factors .* is beyond 2,147,483,647"):
+        schedule.split("i", factors=factors)
+    assert schedule.func is before
+
+
+def test_an_alignment_beyond_all_memory_is_refused() -> None:
+    x = t.placeholder((6, 5), "int8", "x")
+    y = t.compute((6, 5), lambda i, j: x[i, j] + 1, "y")
+    schedule = t.create_schedule(t.compute((6, 5), lambda i, j: y[i, j] + 1, "z"))
+    with pytest.raises(t.ScheduleError, match="factor is 1099511627776, but must be at most 1,048,576"):
+        schedule.storage_align("y", 0, 1 << 40, 1)
+
+
 def test_a_trace_prints_replays_and_is_checked() -> None:
     schedule = scale()
     schedule.split("i", 4)
@@ -432,8 +449,10 @@ def test_a_trace_prints_replays_and_is_checked() -> None:
         t.replay(other, trace)
     with pytest.raises(t.ScheduleError, match="unknown primitive 'func'"):
         t.replay(scale(), (t.Step("func", ()),))
-    with pytest.raises(t.ScheduleError, match="this is not a schedule trace"):
-        t.trace_from_json("{}")
+    damaged = ("{}", "[[", "[5]", '[["split", {}]]', "[[1, {}, []]]", '[["split", [], []]]', '[["split", {}, [1]]]')
+    for text in (*damaged, '[["split", {}, 5]]', "[" * 100_000):
+        with pytest.raises(t.ScheduleError, match="this is not a schedule trace"):
+            t.trace_from_json(text)
 
 
 def test_a_copy_goes_its_own_way() -> None:

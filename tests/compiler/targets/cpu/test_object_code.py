@@ -1,12 +1,15 @@
-"""The key of kept code covers whatever may shape it."""
+"""The key of kept code covers whatever may shape it; making code leaves no memory behind."""
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import shutil
 from pathlib import Path
 
 import pytest
 from weft.compiler.targets.cpu.llvm import object_code
+from weft.compiler.targets.cpu.processor import host_target
 
 
 @pytest.fixture
@@ -40,3 +43,41 @@ def test_a_file_that_moves_gives_another_key(compiler: Path) -> None:
     (compiler / "targets" / "memory_plan.py").rename(compiler / "targets" / "loops" / "memory_plan.py")
     assert digest() != before
     object_code.sources_digest.cache_clear()
+
+
+SUM = """
+define i64 @sum(ptr %values, i64 %count) {
+start:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %start ], [ %next, %loop ]
+  %total = phi i64 [ 0, %start ], [ %added, %loop ]
+  %place = getelementptr i64, ptr %values, i64 %i
+  %value = load i64, ptr %place
+  %added = add i64 %total, %value
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %count
+  br i1 %more, label %loop, label %end
+end:
+  ret i64 %added
+}
+"""
+
+
+def test_making_code_again_and_again_takes_no_more_memory() -> None:
+    """The optimiser's passes are some 70 KiB for each module."""
+
+    def own_kib() -> int:
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+        status = Path("/proc/self/status").read_text()
+        return int(status.split("RssAnon:")[1].split()[0])
+
+    def make(times: int) -> None:
+        for _ in range(times):
+            object_code.object_code(SUM, host_target())
+
+    make(10)
+    before = own_kib()
+    make(100)
+    assert own_kib() - before < 2000
