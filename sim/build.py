@@ -139,9 +139,9 @@ def run_verilator(config: CoreConfig, verilog: str, folder: Path) -> list[Path]:
 
 
 def ports_header(config: CoreConfig, root_header: str) -> str:
-    """C++ that finds the scratchpads in the verilated core and samples its trace ports."""
+    """C++ that knows the core's limits, finds its scratchpads in the verilated core and samples its trace ports."""
     members = dict.fromkeys(re.findall(r"VlUnpacked<.*, \d+> (\w+);", root_header))
-    lines = ["#pragma once"]
+    lines = ["#pragma once", f"constexpr unsigned kBurstBeats = {config.burst_beats};"]
     lines += ["struct WeftTraceSample { bool started, retired; uint32_t started_number, retired_number, kind; };"]
     lines += ["static inline void weft_sample_trace(const Vcore& core, WeftTraceSample* samples) {"]
     for engine in Engine:
