@@ -1,12 +1,14 @@
 """Random programs on random cores: the functional simulator and the RTL must agree in every byte, fault and cycle.
 
 Compared are all of DRAM and every scratchpad, the fault record, and, where the memory is without jitter, the cycles
-with those of the timing model. Every fourth program has something wrong. Program ``n`` of core ``c`` depends on these
-two numbers alone. A failing case is shrunk, printed and stored (``--store``); the campaign goes on. ``--resume FILE``
-keeps what is done in FILE and goes on from there.
+with those of the timing model. Every fourth program has something wrong. Every third random core has the array that
+holds two products in a multiplier, as it is exported for xc7. Program ``n`` of core ``c`` depends on these two numbers
+alone. A failing case is shrunk, printed and stored (``--store``); the campaign goes on. ``--resume FILE`` keeps what is
+done in FILE and goes on from there.
 
     python benchmarks/fuzz_rtl.py --cores 44 --programs 250 --resume /tmp/fuzz.json
     python benchmarks/fuzz_rtl.py --config pynq --programs 500
+    python benchmarks/fuzz_rtl.py --config tiny --multipliers packed --set burst_beats=16
 """
 
 from __future__ import annotations
@@ -22,10 +24,11 @@ from pathlib import Path
 from common import Record, print_table, write_json
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from weft.hw.config import CoreConfig, named_config
+from weft.hw.mac_array_packed import Multipliers
 from weft.sim.fsim import FunctionalSimulator
 from weft.sim.fuzz import MEMORY_BYTES, Case, random_case, seeded
 from weft.sim.fuzz_compare import compare
-from weft.sim.fuzz_configs import campaign_config
+from weft.sim.fuzz_configs import campaign_config, campaign_multipliers
 from weft.sim.fuzz_illegal import illegal_case
 from weft.sim.fuzz_store import write_case
 from weft.sim.rtl import RtlSimulator
@@ -49,6 +52,7 @@ class Tally:
     """What has been done on one core."""
 
     config: str = ""
+    multipliers: str = Multipliers.PLAIN
     programs: int = 0
     instructions: int = 0
     timed: int = 0
@@ -95,11 +99,11 @@ class Campaign:
             unfinished.write_text(json.dumps({name: asdict(tally) for name, tally in self.tallies.items()}, indent=1))
             unfinished.rename(self.options.resume)
 
-    def run_core(self, config: CoreConfig, core: int, progress: Progress) -> None:
+    def run_core(self, config: CoreConfig, multipliers: Multipliers, core: int, progress: Progress) -> None:
         """All programs of one core that are not done yet."""
         tally = self.tallies.setdefault(config.name, Tally())
-        if tally.config != config.to_json():
-            tally = self.tallies[config.name] = Tally(config.to_json())
+        if (tally.config, tally.multipliers) != (config.to_json(), multipliers):
+            tally = self.tallies[config.name] = Tally(config.to_json(), multipliers)
         first, last = self.options.seed + tally.programs, self.options.seed + self.options.programs
         task = progress.add_task(config.name, total=self.options.programs, completed=tally.programs)
         if first >= last or len(tally.failures) >= MOST_FAILURES:
@@ -108,7 +112,9 @@ class Campaign:
         done_before = tally.seconds
         functional = FunctionalSimulator(config, MEMORY_BYTES)
         say = progress.console.print
-        rtl = RtlSimulator(config, MEMORY_BYTES, watchdog=WATCHDOG_CYCLES, progress=say, quick=True)
+        rtl = RtlSimulator(
+            config, MEMORY_BYTES, watchdog=WATCHDOG_CYCLES, progress=say, quick=True, multipliers=multipliers
+        )
         causes = Counter(tally.causes)
         for number in range(first, last):
             if time.monotonic() > self.deadline or len(tally.failures) >= MOST_FAILURES:
@@ -151,6 +157,8 @@ def records_of(tallies: dict[str, Tally]) -> list[Record]:
             "mismatches": len(tally.failures),
         }  # fmt: skip
         total.update(figures)
+        if tally.multipliers == Multipliers.PACKED:
+            total["programs on packed arrays"] += tally.programs
         records += [Record(name, "fuzz", figure, value) for figure, value in figures.items()]
         total.update({f"ended with {cause}": count for cause, count in tally.causes.items()})
     records += [Record("all", "fuzz", figure, value) for figure, value in total.items()]
@@ -162,14 +170,15 @@ def print_tallies(tallies: dict[str, Tally]) -> None:
     for name, tally in tallies.items():
         config = CoreConfig.from_json(tally.config)
         rows.append([
-            name, f"{config.batch} x {config.block_in} x {config.block_out}",
+            name, f"{config.batch} x {config.block_in} x {config.block_out} {tally.multipliers}",
             f"{config.inp_depth} {config.wgt_depth} {config.acc_depth}/{config.acc_banks} {config.out_depth}",
-            f"{config.queue_depth} {config.token_depth}", f"{config.bus_bits}", f"{tally.programs}",
+            f"{config.queue_depth} {config.token_depth}", f"{config.bus_bits}",
+            f"{config.burst_beats} {config.read_outstanding} {config.write_outstanding}", f"{tally.programs}",
             f"{tally.instructions}", f"{tally.programs - tally.causes.get('none', 0)}", f"{tally.timed}",
             f"{len(tally.failures)}", f"{tally.seconds:.0f}",
         ])  # fmt: skip
-    columns = ["core", "batch x in x out", "depths inp wgt acc/banks out", "queue token", "bus", "programs"]
-    columns += ["instructions", "faults", "cycles compared", "mismatches", "s"]
+    columns = ["core", "batch x in x out", "depths inp wgt acc/banks out", "queue token", "bus", "beats reads writes"]
+    columns += ["programs", "instructions", "faults", "cycles compared", "mismatches", "s"]
     print_table("Random programs, functional simulator against RTL", columns, rows)
 
 
@@ -179,6 +188,9 @@ def main() -> int:
     parser.add_argument("--first-core", type=int, default=0)
     parser.add_argument("--config", help="a named configuration instead of random cores")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="change a field of --config")
+    parser.add_argument(
+        "--multipliers", type=Multipliers, choices=list(Multipliers), help="form of the array of all cores"
+    )
     parser.add_argument("--programs", type=int, default=250, help="programs for each core")
     parser.add_argument("--seed", type=int, default=0, help="number of the first program")
     parser.add_argument("--instructions", type=int, default=60, help="most instructions of a legal program")
@@ -199,7 +211,8 @@ def main() -> int:
         for core, config in configs.items():
             if time.monotonic() > campaign.deadline:
                 break
-            campaign.run_core(config, core, progress)
+            chosen = Multipliers.PLAIN if options.config else campaign_multipliers(core)
+            campaign.run_core(config, options.multipliers or chosen, core, progress)
             progress.advance(cores)
     print_tallies(campaign.tallies)
     records = records_of(campaign.tallies)

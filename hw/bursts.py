@@ -15,13 +15,28 @@ OFFSET_BITS = 32
 WINDOW_BITS = OFFSET_BITS + 1
 """Width of the window's size: up to 4 GiB, inclusive."""
 
-MAX_BURST_BEATS = 64
-"""Longer bursts gain nothing on the bus and make the other clients wait."""
+LEAST_BUFFER_BEATS = 256
+"""Words that a buffer holds at least: the latency that it covers at the bus's full rate, however short the bursts."""
+
+
+def longest_burst(config: CoreConfig) -> int:
+    """Beats of the longest burst, a power of two: as configured, but not more than a page holds."""
+    return min(config.burst_beats, PAGE_BYTES // config.bus_bytes)
+
+
+def buffer_beats(config: CoreConfig) -> int:
+    """Words that the buffer of a load, or of the writes, holds: some are filled while others are emptied."""
+    return max(LEAST_BUFFER_BEATS, 4 * longest_burst(config))
+
+
+def length_bits(config: CoreConfig) -> int:
+    """Width of a burst's beats, less one."""
+    return max(1, (longest_burst(config) - 1).bit_length())
 
 
 def burst_layout(config: CoreConfig) -> data.StructLayout:
     """A burst: ``word`` is its offset into the window in bus words, ``last`` marks the end of a transfer."""
-    return data.StructLayout({"word": word_bits(config), "beats_minus_1": 6, "last": 1})
+    return data.StructLayout({"word": word_bits(config), "beats_minus_1": length_bits(config), "last": 1})
 
 
 def transfer_layout(config: CoreConfig) -> data.StructLayout:
@@ -39,13 +54,13 @@ def word_bits(config: CoreConfig) -> int:
 class BurstCutter(wiring.Component):
     """Cuts ``rows`` rows, ``row_bytes`` apart, into bursts: one a cycle, latency 2.
 
-    A burst covers all bus words that its row touches, has at most ``max_beats`` beats and lies in one block of
-    ``max_beats`` bus words, so that it never crosses a 4 KiB page. ``rows`` must not be 0.
+    A burst covers all bus words that its row touches and lies in one block of ``max_beats`` bus words (by default the
+    longest burst of the configuration), so that it is no longer and never crosses a 4 KiB page. ``rows`` must not be 0.
     """
 
-    def __init__(self, config: CoreConfig, max_beats: int = MAX_BURST_BEATS) -> None:
+    def __init__(self, config: CoreConfig, max_beats: int | None = None) -> None:
         self._config = config
-        self._beats_log2 = min(max_beats, MAX_BURST_BEATS, PAGE_BYTES // config.bus_bytes).bit_length() - 1
+        self._beats_log2 = (max_beats or longest_burst(config)).bit_length() - 1
         super().__init__(
             {
                 "transfers": In(stream.Signature(transfer_layout(config))),

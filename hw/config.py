@@ -30,6 +30,12 @@ STRIDE_BITS = 17
 REACH_BITS = 30
 """Loads and stores name bytes of the window's first GiB."""
 
+ONCE_CONSTANT = {"burst_beats": 64}
+"""Fields that configurations of before lack, and their value then.
+
+With that value they take no part in the hash, so that cores and programs of before still fit each other.
+"""
+
 
 def _is_power_of_two(value: int) -> bool:
     return value > 0 and value & (value - 1) == 0
@@ -37,6 +43,10 @@ def _is_power_of_two(value: int) -> bool:
 
 def _bits_for_index(depth: int) -> int:
     return max(1, (depth - 1).bit_length())
+
+
+def _canonical(values: dict[str, int | str]) -> str:
+    return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +73,7 @@ class CoreConfig:
     address_bits: int = 32  # AXI address width
     read_outstanding: int = 16  # read bursts in flight
     write_outstanding: int = 8  # write bursts in flight
+    burst_beats: int = 64  # of the longest burst; a 4 KiB page may hold fewer
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -88,6 +99,7 @@ class CoreConfig:
             "bus_bits": (64, 512),
             "read_outstanding": (1, 64),
             "write_outstanding": (1, 64),
+            "burst_beats": (1, 256),  # what AXI4 allows
         }
         for name, (low, high) in limits.items():
             value = getattr(self, name)
@@ -228,7 +240,7 @@ class CoreConfig:
 
     def to_json(self) -> str:
         """Canonical JSON text; :meth:`from_json` reads it back."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        return _canonical(asdict(self))
 
     @staticmethod
     def from_json(text: str) -> CoreConfig:
@@ -244,6 +256,8 @@ class CoreConfig:
             raise ConfigError(
                 f"unknown configuration field {unknown[0]!r}", hint=f"known fields: {', '.join(sorted(names))}"
             )
+        for name, before in ONCE_CONSTANT.items():
+            values.setdefault(name, before)
         if missing := sorted(names - set(values)):
             raise ConfigError(f"configuration field {missing[0]!r} is missing")
         return CoreConfig(**values)
@@ -251,7 +265,9 @@ class CoreConfig:
     @property
     def hash64(self) -> int:
         """What the core's hash register holds; the name takes no part in it."""
-        text = f"isa{ISA_VERSION}:{replace(self, name='').to_json()}"
+        values = asdict(replace(self, name=""))
+        hashed = {name: value for name, value in values.items() if ONCE_CONSTANT.get(name) != value}
+        text = f"isa{ISA_VERSION}:{_canonical(hashed)}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 

@@ -8,7 +8,7 @@ from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from .bursts import OFFSET_BITS, WINDOW_BITS, BurstCutter
+from .bursts import OFFSET_BITS, WINDOW_BITS, BurstCutter, longest_burst
 from .config import CoreConfig
 from .instruction_checksum import is_damaged
 from .interfaces import ENGINES, NUMBER_BITS, FaultSignature, command_layout
@@ -19,8 +19,13 @@ PROGRAM_ALIGNMENT = 64
 """A program starts at a multiple of this: a bus word of the widest bus."""
 
 BUFFER_WORDS = 64
-BURST_BEATS = 16
+MOST_BURST_BEATS = 16
 """Short bursts: the loads share the bus."""
+
+
+def burst_beats(config: CoreConfig) -> int:
+    """Beats of the longest burst of a program."""
+    return min(MOST_BURST_BEATS, longest_burst(config))
 
 
 class Fetch(wiring.Component):
@@ -66,7 +71,7 @@ class Fetch(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config = self._config
-        m.submodules.cutter = cutter = BurstCutter(config, max_beats=BURST_BEATS)
+        m.submodules.cutter = cutter = BurstCutter(config, burst_beats(config))
         m.submodules.buffer = buffer = ReadBuffer(config, BUFFER_WORDS)
         m.submodules.unpacker = unpacker = InstructionUnpacker(config)
         connect(m, cutter.bursts, buffer.bursts)

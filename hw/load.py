@@ -6,7 +6,7 @@ from amaranth.hdl import Array, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from .bursts import MAX_BURST_BEATS, WINDOW_BITS, BurstCutter
+from .bursts import WINDOW_BITS, BurstCutter, buffer_beats
 from .config import CoreConfig
 from .engine import EngineControl, forward_engine_ports
 from .interfaces import NUMBER_BITS, CycleClass, EngineSignature
@@ -15,9 +15,6 @@ from .layout_fifo import LayoutFifo
 from .load_writer import LoadKind, LoadTargets, LoadWriter, write_layout
 from .read_dma import ReadBuffer, ReadClientSignature
 from .transfer_plan import TransferPlanner
-
-BUFFER_WORDS = 4 * MAX_BURST_BEATS
-"""Words asked for and not yet written: covers a latency of as many cycles at the bus's full rate."""
 
 LOADS_IN_FLIGHT = 8
 """LOADs planned and not yet written, so that the bus stays busy from one to the next."""
@@ -51,7 +48,7 @@ class LoadEngine(wiring.Component):
         m.submodules.control = control = EngineControl(config)
         m.submodules.planner = planner = TransferPlanner(config, self._targets.kinds(config))
         m.submodules.cutter = cutter = BurstCutter(config)
-        m.submodules.buffer = buffer = ReadBuffer(config, BUFFER_WORDS)
+        m.submodules.buffer = buffer = ReadBuffer(config, buffer_beats(config))
         m.submodules.writer = writer = LoadWriter(config, self._targets)
         m.submodules.loads = loads = LayoutFifo(write_layout(config), LOADS_IN_FLIGHT)
         forward_engine_ports(m, config, self, control)

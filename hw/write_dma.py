@@ -7,11 +7,8 @@ from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .axi import CACHE_NORMAL, WriteMasterSignature
-from .bursts import MAX_BURST_BEATS, burst_layout
+from .bursts import buffer_beats, burst_layout, length_bits
 from .config import CoreConfig
-
-BUFFER_BEATS = 4 * MAX_BURST_BEATS
-"""Words held: enough to gather bursts while others are written."""
 
 
 def strobed_word_layout(config: CoreConfig) -> data.StructLayout:
@@ -72,14 +69,16 @@ class WriteMaster(wiring.Component):
         axi, client = self.axi, self.client
         drop = Signal()
         clear = ResetInserter(drop)
-        word_width = config.bus_bits + config.bus_bytes
-        m.submodules.words = words = clear(fifo.SyncFIFOBuffered(width=word_width, depth=BUFFER_BEATS))
+        word_width, depth = config.bus_bits + config.bus_bytes, buffer_beats(config)
+        m.submodules.words = words = clear(fifo.SyncFIFOBuffered(width=word_width, depth=depth))
         # Bursts whose address is out and whose words are not all written; and those that have no response yet.
-        m.submodules.lengths = lengths = fifo.SyncFIFOBuffered(width=6, depth=config.write_outstanding)
+        m.submodules.lengths = lengths = fifo.SyncFIFOBuffered(
+            width=length_bits(config), depth=config.write_outstanding
+        )
         m.submodules.unanswered = unanswered = fifo.SyncFIFOBuffered(width=1, depth=config.write_outstanding)
 
         # Words in the buffer that belong to no burst under way.
-        gathered = Signal(range(BUFFER_BEATS + 1))
+        gathered = Signal(range(depth + 1))
         begins = Signal()
         beats = client.bursts.payload.beats_minus_1 + 1
         put = Signal()
@@ -127,7 +126,7 @@ class WriteMaster(wiring.Component):
     def _write_words(self, m: Module, words: fifo.SyncFIFOBuffered, lengths: fifo.SyncFIFOBuffered) -> None:
         """The W channel: the words of each burst whose address is out, the last one marked."""
         axi = self.axi
-        beat_number = Signal(6)
+        beat_number = Signal(length_bits(self._config))
         word = data.View(strobed_word_layout(self._config), words.r_data)
         next_word = Signal()
         last_word = Signal()

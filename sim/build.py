@@ -22,6 +22,7 @@ from ..cache import cache_key, kept, kept_file
 from ..hw.config import CoreConfig
 from ..hw.core import memory_paths
 from ..hw.isa import ENGINE_NAMES, Engine
+from ..hw.mac_array_packed import Multipliers
 from ..hw.memories import SCRATCHPADS
 from ..hw.verilog import TOP, emit_verilog
 from .errors import BuildError
@@ -64,7 +65,12 @@ class BuildTimes:
 
 
 def build_library(
-    config: CoreConfig, *, progress: Progress | None = None, cache_root: Path | None = None, quick: bool = False
+    config: CoreConfig,
+    multipliers: Multipliers = Multipliers.PLAIN,
+    *,
+    progress: Progress | None = None,
+    cache_root: Path | None = None,
+    quick: bool = False,
 ) -> tuple[Path, BuildTimes]:
     """The shared library of a core, and what building it took: nothing if it is in the cache (``cache_root``, the
     user's by default). ``quick``: compiled without optimisation, for few cycles. :class:`BuildError` says what is
@@ -77,7 +83,7 @@ def build_library(
         nonlocal times
         started = time.monotonic()
         report(f"{config.name}: writing Verilog")
-        text = emit_verilog(config)
+        text = emit_verilog(config, multipliers)
         times = replace(times, verilog=time.monotonic() - started)
         return text
 
@@ -103,7 +109,8 @@ def build_library(
         return key.encode()
 
     # The sources of the hardware stand for the Verilog, which takes seconds to write.
-    source_key = cache_key(_source_digest(), str(config.hash64), *compiler_flags(), *["quick"] * quick)
+    shape = (str(config.hash64), multipliers)
+    source_key = cache_key(_source_digest(), *shape, *compiler_flags(), *["quick"] * quick)
     key = kept("rtl", f"{source_key}.key", library_key, accept=_is_key, root=cache_root)
     return library(key.decode()), times
 
@@ -132,9 +139,9 @@ def run_verilator(config: CoreConfig, verilog: str, folder: Path) -> list[Path]:
 
 
 def ports_header(config: CoreConfig, root_header: str) -> str:
-    """C++ that finds the scratchpads in the verilated core and samples its trace ports."""
+    """C++ that knows the core's limits, finds its scratchpads in the verilated core and samples its trace ports."""
     members = dict.fromkeys(re.findall(r"VlUnpacked<.*, \d+> (\w+);", root_header))
-    lines = ["#pragma once"]
+    lines = ["#pragma once", f"constexpr unsigned kBurstBeats = {config.burst_beats};"]
     lines += ["struct WeftTraceSample { bool started, retired; uint32_t started_number, retired_number, kind; };"]
     lines += ["static inline void weft_sample_trace(const Vcore& core, WeftTraceSample* samples) {"]
     for engine in Engine:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..hw.config import TINY, CoreConfig
+from ..hw.mac_array_packed import Multipliers
 from .fuzz import Draw, seeded
 
 MOST_MACS = 128
@@ -14,14 +15,17 @@ MOST_MACS = 128
 ENTRY_BITS = 2048
 """Widest entry of a random core."""
 
+PACKED_EACH = 3
+"""One core of so many has the array that holds two products in a multiplier."""
+
 CORNERS = (
     TINY,
     replace(
         TINY, inp_depth=8, wgt_depth=8, acc_depth=16, out_depth=8, acc_banks=4, queue_depth=2, token_depth=1,
-        read_outstanding=1, write_outstanding=1,
+        read_outstanding=1, write_outstanding=1, burst_beats=1,
     ),
     replace(TINY, batch=1, block_in=2, block_out=2, bus_bits=512),
-    replace(TINY, batch=4, block_in=8, block_out=2, bus_bits=128, acc_banks=1),
+    replace(TINY, batch=4, block_in=8, block_out=2, bus_bits=128, acc_banks=1, burst_beats=256),
     replace(TINY, batch=2, block_in=2, block_out=16, bus_bits=256, token_depth=255),
     replace(TINY, inp_depth=65536, bus_bits=512, queue_depth=2),
 )  # fmt: skip
@@ -32,6 +36,11 @@ def campaign_config(number: int) -> CoreConfig:
     """Core ``number`` of a campaign: the corners first, then random ones; each with its number as its name."""
     config = CORNERS[number] if number < len(CORNERS) else random_config(seeded(number))
     return replace(config, name=f"core-{number}")
+
+
+def campaign_multipliers(number: int) -> Multipliers:
+    """The form of the array of core ``number`` of a campaign."""
+    return Multipliers.PACKED if number % PACKED_EACH == PACKED_EACH - 1 else Multipliers.PLAIN
 
 
 def random_config(draw: Draw) -> CoreConfig:
@@ -57,6 +66,7 @@ def random_config(draw: Draw) -> CoreConfig:
             "address_bits": choose((32, 32, 36, 40, 64)),
             "read_outstanding": choose((1, 2, 4, 16, 32)),
             "write_outstanding": choose((1, 2, 8, 16)),
+            "burst_beats": choose((1, 2, 4, 8, 16, 32, 64, 128, 256)),
         }
         macs = values["batch"] * values["block_in"] * values["block_out"]
         widest = 8 * values["block_out"] * max(values["block_in"], 4 * values["batch"])

@@ -1,7 +1,7 @@
 // One simulated machine: the verilated core, an AXI4 memory and an AXI4-Lite driver.
 //
-// Python calls weft_run once a program; every cycle happens here. The generated ports.h names the core's memories and
-// trace outputs, which differ from configuration to configuration.
+// Python calls weft_run once a program; every cycle happens here. The generated ports.h has what differs from
+// configuration to configuration: the core's memories, its trace outputs and the length of its bursts.
 
 #include <algorithm>
 #include <cstdint>
@@ -261,6 +261,10 @@ class Memory {
         const unsigned bytes = (length + 1) * kBusBytes;
         if ((1u << size) != kBusBytes) fail(std::string(channel) + "SIZE is not the width of the bus");
         if (burst != 1) fail(std::string(channel) + "BURST is not INCR");
+        if (length >= kBurstBeats) {
+            fail(std::string(channel) + " burst of " + std::to_string(length + 1) + " beats, but the core may send " +
+                 std::to_string(kBurstBeats));
+        }
         if (address % kBusBytes) fail(std::string(channel) + "ADDR is not aligned to the bus");
         if (address % kPageBytes + bytes > kPageBytes) fail(std::string(channel) + " burst crosses a 4 KiB page");
     }

@@ -14,6 +14,7 @@ from ..hw.axi import PAGE_BYTES, ReadClient
 from ..hw.config import CoreConfig
 from ..hw.interfaces import CycleClass
 from ..hw.isa import Engine, Fault
+from ..hw.mac_array_packed import Multipliers
 from ..hw.memories import SCRATCHPADS, Memory
 from ..hw.registers import Control, Register, Status, class_counter
 from . import harness
@@ -41,6 +42,7 @@ class RtlSimulator:
     The simulator is built on first use of a configuration (60 to 90 s on two cores; ``progress`` gets a line for each
     step) and then comes from the user's cache folder. ``build_times`` tells what this object had to build. ``quick``
     builds in a third of the time what then runs at a tenth of the speed: for many cores with few cycles each.
+    ``multipliers``: the form of the array, of which the plain one is the fastest here.
     """
 
     def __init__(
@@ -52,10 +54,11 @@ class RtlSimulator:
         watchdog: int = WATCHDOG_CYCLES,
         progress: Progress | None = None,
         quick: bool = False,
+        multipliers: Multipliers = Multipliers.PLAIN,
     ) -> None:
         self.config = config
         self.watchdog = watchdog
-        path, self.build_times = build_library(config, progress=progress, quick=quick)
+        path, self.build_times = build_library(config, multipliers, progress=progress, quick=quick)
         self._library = _load(path)
         padded = -(-max(memory_bytes, 1) // PAGE_BYTES) * PAGE_BYTES
         self._bytes: Bytes = np.zeros(padded, np.uint8)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from ..hw import bursts, engine, fetch, gemm, load, store, transfer_plan, vector_lanes, vector_results, write_dma
-from ..hw.axi import PAGE_BYTES, ReadClient
+from ..hw import bursts, engine, fetch, gemm, load, store, transfer_plan, vector_lanes, vector_results
+from ..hw.axi import ReadClient
 from ..hw.config import LOOP_LEVELS, PYNQ, CoreConfig
 from ..hw.interfaces import CycleClass
 from ..hw.isa import HEADER, OPCODE_BITS, Engine, Opcode, Scratchpad, VectorOp, instruction_fields
@@ -46,11 +46,10 @@ def _numbers(config: CoreConfig, dram: DramModel) -> dict[str, int]:
         "loads_in_flight": load.LOADS_IN_FLIGHT,
         "stores_in_flight": store.STORES_IN_FLIGHT,
         "entries_ahead": store.ENTRIES_AHEAD,
-        "load_buffer_words": load.BUFFER_WORDS,
+        "buffer_beats": bursts.buffer_beats(config),  # of each load, and of the writes
         "fetch_buffer_words": fetch.BUFFER_WORDS,
-        "burst_beats": bursts.MAX_BURST_BEATS,
-        "fetch_burst_beats": fetch.BURST_BEATS,
-        "write_buffer_beats": write_dma.BUFFER_BEATS,
+        "burst_beats": bursts.longest_burst(config),
+        "fetch_burst_beats": fetch.burst_beats(config),
         "gemm_read": compute.read,  # from a micro-op's issue
         "gemm_write": compute.write,
         "gemm_forwards": gemm.FORWARDS,
@@ -123,7 +122,6 @@ def interface_header() -> str:
             f"constexpr unsigned kReadClients = {len(ReadClient)};",
             f"constexpr unsigned kClasses = {CLASSES};",
             f"constexpr unsigned kLevels = {LOOP_LEVELS};",
-            f"constexpr int64_t kPageBytes = {PAGE_BYTES};",
             f"constexpr uint32_t kBEntries[] = {{ {b_entries} }};  // by VectorOp",
             f"constexpr bool kAccumulates[] = {{ {accumulates} }};  // by VectorOp",
             "}  // namespace weft",

@@ -41,8 +41,7 @@ class BurstCutter {
 
     BurstCutter(const Core& core, int64_t max_beats) {
         while (core.bus_bytes >> (byte_bits_ + 1)) ++byte_bits_;
-        const int64_t beats = std::min(max_beats, kPageBytes / core.bus_bytes);
-        while (beats >> (log2_ + 1)) ++log2_;
+        while (max_beats >> (log2_ + 1)) ++log2_;
     }
     bool ready() const { return next_.rows == 0; }
     bool offers() const { return offers_; }
@@ -130,7 +129,7 @@ struct ReadMaster {
 struct WriteMaster {
     explicit WriteMaster(const Core& core)
         : core(core),
-          words(unsigned(core.write_buffer_beats)),
+          words(unsigned(core.buffer_beats)),
           lengths(unsigned(core.write_outstanding)),
           unanswered(unsigned(core.write_outstanding)) {}
     void step(Cycle now, Wakes& wakes, const Dram& dram);

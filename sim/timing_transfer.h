@@ -49,7 +49,7 @@ class Planner {
 class Load {
   public:
     Load(Shared& shared, Gemm& gemm, unsigned engine)
-        : client(shared.core, shared.core.burst_beats, shared.core.load_buffer_words),
+        : client(shared.core, shared.core.burst_beats, shared.core.buffer_beats),
           shared_(shared),
           gemm_(gemm),
           engine_(engine),

@@ -74,7 +74,7 @@ class Bench:
         Clock(dut.clk, CLOCK_NS, "ns").start()
         dut.rst.value = 1
         self.lite = BusWatch.start(dut, "s_axil", LITE_PAYLOADS, 4)
-        self.bus = BusWatch.start(dut, "m_axi", AXI4_PAYLOADS, self.config.bus_bytes)
+        self.bus = BusWatch.start(dut, "m_axi", AXI4_PAYLOADS, self.config.bus_bytes, self.config.burst_beats)
         axi = AxiBus.from_prefix(dut, "m_axi")
         self.memory = Memory(axi, dut.clk, dut.rst, base=BASE_ADDRESS, size=MEMORY_BYTES, random=random)
         self.registers = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "s_axil"), dut.clk, dut.rst)

@@ -32,6 +32,7 @@ class Rule(StrEnum):
     VALID_IN_RESET = "VALID is low in reset (A3.1.2)"
     PAGE = "a burst stays in one 4 KiB page (A3.4.1)"
     SIZE = "a beat is not wider than the bus (A3.4.1)"
+    LENGTH = "a burst is no longer than the configuration says (A3.4.1)"
     BURST_TYPE = "AxBURST is FIXED, INCR or WRAP (A3.4.1)"
     FIXED_LENGTH = "a FIXED burst has 1 to 16 beats (A3.4.1)"
     WRAP_LENGTH = "a WRAP burst has 2, 4, 8 or 16 beats (A3.4.1)"
@@ -110,9 +111,11 @@ class Burst:
         size = payload.get("size", bus_bytes.bit_length() - 1)
         return Burst(cycle, payload["addr"], payload.get("len", 0) + 1, 1 << size, payload.get("burst", INCR))
 
-    def problems(self, bus_bytes: int) -> list[tuple[Rule, str]]:
-        """Rules that the request breaks."""
+    def problems(self, bus_bytes: int, burst_beats: int) -> list[tuple[Rule, str]]:
+        """Rules that the request breaks; ``burst_beats``: the most that it may have."""
         violations = []
+        if self.beats > burst_beats:
+            violations.append((Rule.LENGTH, f"{self.beats} beats, at most {burst_beats}"))
         if self.beat_bytes > bus_bytes:
             violations.append((Rule.SIZE, f"{self.beat_bytes} bytes a beat on a bus of {bus_bytes}"))
         if self.kind not in (FIXED, INCR, WRAP):
@@ -147,6 +150,7 @@ class _Side:
     """What the read and the write side share: requests, handshakes, violations."""
 
     bus_bytes: int
+    burst_beats: int
     prefix: str = ""
     violations: list[Violation] = field(default_factory=list)
     channels: dict[str, Handshake] = field(init=False)
@@ -166,7 +170,7 @@ class _Side:
 
     def _request(self, channel: str, cycle: int, payload: Payload) -> Burst:
         burst = Burst.of(cycle, payload, self.bus_bytes)
-        for rule, detail in burst.problems(self.bus_bytes):
+        for rule, detail in burst.problems(self.bus_bytes, self.burst_beats):
             self._broken(rule, channel, cycle, detail)
         return burst
 

@@ -46,12 +46,13 @@ class BusWatch:
     transfers: dict[str, int] = field(default_factory=dict)
 
     @staticmethod
-    def start(dut: Any, prefix: str, payloads: dict[str, Sequence[str]], bus_bytes: int) -> BusWatch:
+    def start(
+        dut: Any, prefix: str, payloads: dict[str, Sequence[str]], bus_bytes: int, burst_beats: int = 1
+    ) -> BusWatch:
         """Watch the port called ``prefix`` from now on, in reset as well."""
         violations: list[Violation] = []
-        watch = BusWatch(
-            ReadChecker(bus_bytes, f"{prefix}_", violations), WriteChecker(bus_bytes, f"{prefix}_", violations)
-        )
+        limits = (bus_bytes, burst_beats, f"{prefix}_", violations)
+        watch = BusWatch(ReadChecker(*limits), WriteChecker(*limits))
         for channel, names in payloads.items():
             signals = {name: getattr(dut, f"{prefix}_{channel}{name}") for name in names}
             cocotb.start_soon(watch._follow(dut, f"{prefix}_{channel}", channel, signals))

@@ -274,7 +274,7 @@ def write_master() -> Harness:
     harness = Harness()
     m = harness.m
     config = replace(NARROW, write_outstanding=4)
-    with patch.object(write_dma, "BUFFER_BEATS", 8):
+    with patch.object(write_dma, "buffer_beats", lambda config: 8):
         unit = WriteMaster(config)
         inside = harness.add("master", unit, driven=("base",))
     rows = inside.rows("lengths.storage")

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from weft.hw.config import CoreConfig
+
 PAGE_BYTES = 4096
 
 
@@ -15,11 +17,12 @@ PAGE_BYTES = 4096
 class AxiMemory:
     """``content`` lies at bus address ``base``; bursts that touch an address in ``errors`` get an error response.
 
+    ``config``: the core's, of which the bus's width and the length of bursts are checked.
     Random latencies and stalls; responses of different IDs overtake each other and interleave.
     """
 
     content: bytearray
-    bus_bytes: int
+    config: CoreConfig
     seed: int = 0
     base: int = 0
     latency: int = 10
@@ -33,12 +36,17 @@ class AxiMemory:
     open_reads: int = 0
     open_writes: int = 0
 
+    @property
+    def bus_bytes(self) -> int:
+        return self.config.bus_bytes
+
     def address_of(self, address: int, beats: int, size: int, burst: int, channel: str) -> int:
         """Check a burst's request; return its offset in ``content``."""
         offset = address - self.base
         total = beats * self.bus_bytes
         assert (1 << size, burst) == (self.bus_bytes, 1)
         assert address % self.bus_bytes == 0
+        assert beats <= self.config.burst_beats, f"a burst of {beats} beats"
         assert address // PAGE_BYTES == (address + total - 1) // PAGE_BYTES, "burst crosses a page"
         assert 0 <= offset <= len(self.content) - total, f"{channel} outside the memory: {address:#x}"
         self.bursts.append((channel, offset, beats))

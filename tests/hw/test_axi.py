@@ -23,10 +23,10 @@ Transfer = tuple[int, int, int, int]  # first byte, bytes of a row, bytes from r
 
 
 class CutterBench:
-    """A burst cutter, built once for a bus width and run many times."""
+    """A burst cutter, built once for a bus and run many times."""
 
-    def __init__(self, bus_bits: int) -> None:
-        self.config = CoreConfig(bus_bits=bus_bits)
+    def __init__(self, bus_bits: int, burst_beats: int) -> None:
+        self.config = CoreConfig(bus_bits=bus_bits, burst_beats=burst_beats)
         self.cutter = BurstCutter(self.config)
         self.simulator = Simulator(self.cutter)
         self.simulator.add_clock(1e-6)
@@ -70,8 +70,11 @@ class CutterBench:
 
 
 @cache
-def cutter_bench(bus_bits: int) -> CutterBench:
-    return CutterBench(bus_bits)
+def cutter_bench(bus_bits: int, burst_beats: int) -> CutterBench:
+    return CutterBench(bus_bits, burst_beats)
+
+
+BUSES = [(64, 1), (64, 2), (64, 16), (64, 64), (128, 256), (512, 16), (512, 256)]
 
 
 transfers_strategy = st.lists(
@@ -81,14 +84,15 @@ transfers_strategy = st.lists(
 )
 
 
-@pytest.mark.parametrize("bus_bits", [64, 512])
-@settings(max_examples=25)
+@pytest.mark.parametrize(("bus_bits", "burst_beats"), BUSES)
+@settings(max_examples=10)
 @given(transfers=transfers_strategy)
-def test_bursts_cover_each_row_word_by_word(bus_bits: int, transfers: list[Transfer]) -> None:
-    bursts = cutter_bench(bus_bits).run(transfers)
+def test_bursts_cover_each_row_word_by_word(bus_bits: int, burst_beats: int, transfers: list[Transfer]) -> None:
+    bursts = cutter_bench(bus_bits, burst_beats).run(transfers)
     bus_bytes = bus_bits // 8
     words, lasts = [], []
     for word, beats, last in bursts:
+        assert beats <= burst_beats
         assert word * bus_bytes // PAGE_BYTES == ((word + beats) * bus_bytes - 1) // PAGE_BYTES
         words += range(word, word + beats)
         lasts += [0] * (beats - 1) + [last]
@@ -103,12 +107,18 @@ def test_bursts_cover_each_row_word_by_word(bus_bits: int, transfers: list[Trans
     assert lasts == expected_lasts
 
 
+@pytest.mark.parametrize(("bus_bits", "burst_beats"), BUSES)
+def test_pages_are_cut_into_the_longest_bursts(bus_bits: int, burst_beats: int) -> None:
+    bursts = cutter_bench(bus_bits, burst_beats).run([(PAGE_BYTES, 2 * PAGE_BYTES, 0, 1)])
+    assert {beats for _, beats, _ in bursts} == {min(burst_beats, 8 * PAGE_BYTES // bus_bits)}
+
+
 @pytest.mark.parametrize("outstanding", [1, 4])
 def test_read_master_serves_all_clients_alike(outstanding: int) -> None:
     config = CoreConfig(read_outstanding=outstanding)
     master = ReadMaster(config)
     content = random_bytes(3 * PAGE_BYTES, 7)
-    memory = AxiMemory(content, config.bus_bytes, 3, 0x8000, errors=(PAGE_BYTES,), outstanding_limit=outstanding)
+    memory = AxiMemory(content, config, 3, 0x8000, errors=(PAGE_BYTES,), outstanding_limit=outstanding)
     granted: list[ReadClient] = []
     received: dict[ReadClient, list[tuple[int, int]]] = {client: [] for client in ReadClient}
     asked: dict[ReadClient, list[int]] = {client: [] for client in ReadClient}

@@ -23,6 +23,8 @@ def test_pynq_has_the_buffer_sizes_of_vta() -> None:
         ({"block_in": 12}, r"block_in must be a power of two in 2\.\.128, not 12"),
         ({"batch": 0}, r"batch must be a power of two in 1\.\.16, not 0"),
         ({"bus_bits": 32}, r"bus_bits must be a power of two in 64\.\.512, not 32"),
+        ({"burst_beats": 24}, r"burst_beats must be a power of two in 1\.\.256, not 24"),
+        ({"burst_beats": 512}, r"burst_beats must be a power of two in 1\.\.256, not 512"),
         ({"bus_bits": 1024}, r"bus_bits must be a power of two in 64\.\.512, not 1024"),
         (
             {"acc_depth": 16, "acc_banks": 8},
@@ -48,6 +50,19 @@ def test_json_reads_back(config: CoreConfig) -> None:
 def test_json_with_an_unknown_field_is_refused() -> None:
     with pytest.raises(ConfigError, match="unknown configuration field 'colour'"):
         CoreConfig.from_json(PYNQ.to_json().replace('"batch"', '"colour"'))
+
+
+def test_json_without_a_field_is_refused() -> None:
+    with pytest.raises(ConfigError, match="configuration field 'batch' is missing"):
+        CoreConfig.from_json(PYNQ.to_json().replace('"batch":1,', ""))
+
+
+def test_a_configuration_of_before_bursts_had_a_field_is_the_same_core() -> None:
+    text = PYNQ.to_json().replace('"burst_beats":64,', "")
+    assert "burst_beats" not in text
+    assert CoreConfig.from_json(text) == PYNQ
+    assert PYNQ.hash64 == 0x0FAB5B1722B0B3EF  # as it was then
+    assert replace(PYNQ, burst_beats=16).hash64 != PYNQ.hash64
 
 
 def test_the_hash_follows_every_field_but_the_name() -> None:

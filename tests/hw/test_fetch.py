@@ -63,7 +63,7 @@ def run(
     content = bytearray(WINDOW_SIZE)
     raw = b"".join(word.to_bytes(config.instruction_bytes, "little") for word in words)
     content[offset : offset + len(raw)] = raw
-    memory = AxiMemory(content, config.bus_bytes, seed, WINDOW_BASE, errors=errors)
+    memory = AxiMemory(content, config, seed, WINDOW_BASE, errors=errors)
     fetch, master = Fetch(config), ReadMaster(config)
     m = Module()
     m.submodules.fetch = fetch
@@ -208,18 +208,16 @@ def test_programs_that_cannot_be_read_are_refused(settings: dict[str, Any], faul
     assert run(NARROW, [sync, sync, encode(NARROW, Finish())], **settings).fault == fault
 
 
-@pytest.mark.parametrize("bus_bits", [64, 512])
-@pytest.mark.parametrize("count", [4, 33])
-def test_the_program_is_read_and_nothing_else(bus_bits: int, count: int) -> None:
-    config = CoreConfig(**{**vars(NARROW), "bus_bits": bus_bits})
+@pytest.mark.parametrize(("bus_bits", "burst_beats", "longest"), [(64, 64, 16), (512, 64, 16), (64, 4, 4)])
+@pytest.mark.parametrize("count", [4, 100])
+def test_the_program_is_read_and_nothing_else(bus_bits: int, burst_beats: int, longest: int, count: int) -> None:
+    config = CoreConfig(**{**vars(NARROW), "bus_bits": bus_bits, "burst_beats": burst_beats})
     words = [encode(config, Sync(engine=Engine.GEMM))] * (count - 1) + [encode(config, Finish())]
     offset, size = 1024, config.instruction_bytes * count
-    read = [
-        start + word * config.bus_bytes
-        for start, beats in run(config, words, offset=offset).bursts
-        for word in range(beats)
-    ]
+    bursts = run(config, words, offset=offset).bursts
+    read = [start + word * config.bus_bytes for start, beats in bursts for word in range(beats)]
     assert read == list(range(offset, offset + size, config.bus_bytes))
+    assert max(beats for _, beats in bursts) == min(longest, len(read))
 
 
 def test_a_program_may_end_with_the_window() -> None:

@@ -22,9 +22,9 @@ DRAM_BYTES = 16384
 SHAPES = (
     {"block_in": 4, "block_out": 4, "bus_bits": 64},
     {"block_in": 2, "block_out": 8, "bus_bits": 512},
-    {"block_in": 16, "block_out": 16, "bus_bits": 64},
+    {"block_in": 16, "block_out": 16, "bus_bits": 64, "burst_beats": 16},
     {"batch": 2, "block_in": 8, "block_out": 2, "bus_bits": 128},
-    {"batch": 4, "block_in": 4, "block_out": 16, "bus_bits": 256, "read_outstanding": 2},
+    {"batch": 4, "block_in": 4, "block_out": 16, "bus_bits": 256, "read_outstanding": 2, "burst_beats": 2},
 )
 
 
@@ -87,7 +87,7 @@ def test_loads_do_what_the_instruction_says(number: int, engine: Engine, data: s
     expected = random_memories(config, seed)
     assert reference(expected, bytearray(content), program, DRAM_BYTES) is None
 
-    dram = AxiMemory(content, config.bus_bytes, seed, WINDOW_BASE, outstanding_limit=config.read_outstanding)
+    dram = AxiMemory(content, config, seed, WINDOW_BASE, outstanding_limit=config.read_outstanding)
     observed = bench(number, engine).run(
         random_memories(config, seed), dram, program, window_size=DRAM_BYTES, seed=seed
     )
@@ -115,7 +115,7 @@ def test_illegal_loads_are_refused_before_anything_moves(fields: dict[str, int],
     config = small_config(**SHAPES[0])
     values = {"scratchpad": Scratchpad.INP, "index": 0, "offset": 0, "rows": 1, "columns": 1} | fields
     program = [Load(scratchpad=Scratchpad.INP, index=3, offset=0, rows=0, columns=1), Load(**values)]  # type: ignore[arg-type]
-    dram = AxiMemory(random_bytes(DRAM_BYTES, 0), config.bus_bytes, base=WINDOW_BASE)
+    dram = AxiMemory(random_bytes(DRAM_BYTES, 0), config, base=WINDOW_BASE)
     observed = bench(0, Engine.LOAD).run(random_memories(config, 1), dram, program, window_size=window)
     assert observed.fault == (fault, 1)
     assert not dram.bursts
@@ -125,7 +125,7 @@ def test_illegal_loads_are_refused_before_anything_moves(fields: dict[str, int],
 def test_window_and_scratchpad_may_be_used_to_their_last_byte() -> None:
     config = small_config(**SHAPES[0])
     program = [Load(scratchpad=Scratchpad.INP, index=62, offset=100, rows=2, columns=1, stride=3)]
-    dram = AxiMemory(random_bytes(DRAM_BYTES, 0), config.bus_bytes, base=WINDOW_BASE)
+    dram = AxiMemory(random_bytes(DRAM_BYTES, 0), config, base=WINDOW_BASE)
     observed = bench(0, Engine.LOAD).run(random_memories(config, 1), dram, program, window_size=416)
     assert observed.fault is None
     assert observed.retired == [0]
@@ -136,7 +136,7 @@ def test_read_error_names_the_load_whose_data_is_bad() -> None:
     program = [
         Load(scratchpad=Scratchpad.INP, index=8 * number, offset=8 * number, rows=1, columns=8) for number in range(4)
     ]
-    dram = AxiMemory(random_bytes(DRAM_BYTES, 0), config.bus_bytes, base=WINDOW_BASE, errors=(16 * 20,))
+    dram = AxiMemory(random_bytes(DRAM_BYTES, 0), config, base=WINDOW_BASE, errors=(16 * 20,))
     observed = bench(2, Engine.LOAD).run(random_memories(config, 1), dram, program, window_size=DRAM_BYTES)
     assert observed.fault == (Fault.BUS_READ, 2)
 
@@ -151,7 +151,7 @@ def test_bad_data_that_came_early_counts_for_its_own_load() -> None:
         ),
         Load(scratchpad=Scratchpad.INP, index=60, offset=64, rows=1, columns=1),
     ]  # fmt: skip
-    dram = AxiMemory(random_bytes(DRAM_BYTES, 0), config.bus_bytes, base=WINDOW_BASE, latency=1, errors=(4 * 64,))
+    dram = AxiMemory(random_bytes(DRAM_BYTES, 0), config, base=WINDOW_BASE, latency=1, errors=(4 * 64,))
     observed = bench(0, Engine.LOAD).run(random_memories(config, 1), dram, program, window_size=DRAM_BYTES)
     assert observed.fault == (Fault.BUS_READ, 1)
     assert (observed.memories.inp[:60] == -5).all()
@@ -163,7 +163,7 @@ def test_bus_stays_busy_from_row_to_row_and_from_load_to_load() -> None:
         Load(scratchpad=Scratchpad.INP, index=0, offset=64 * number, rows=4, columns=14, stride=15)
         for number in range(8)
     ]
-    dram = AxiMemory(random_bytes(DRAM_BYTES, 0), config.bus_bytes, base=WINDOW_BASE, latency=50, stall=0.0)
+    dram = AxiMemory(random_bytes(DRAM_BYTES, 0), config, base=WINDOW_BASE, latency=50, stall=0.0)
     observed = bench(2, Engine.LOAD).run(random_memories(config, 1), dram, program, window_size=DRAM_BYTES)
     words = 8 * 4 * 14 * 2
     span = observed.write_cycles[-1] - observed.write_cycles[0] + 1

@@ -25,8 +25,8 @@ SHAPES = (
     {"block_in": 4, "block_out": 4, "bus_bits": 64},
     {"block_in": 8, "block_out": 2, "bus_bits": 512},
     {"block_in": 16, "block_out": 16, "bus_bits": 64},
-    {"batch": 2, "block_in": 8, "block_out": 8, "bus_bits": 128, "write_outstanding": 1},
-    {"batch": 4, "block_in": 4, "block_out": 16, "bus_bits": 256, "write_outstanding": 2},
+    {"batch": 2, "block_in": 8, "block_out": 8, "bus_bits": 128, "write_outstanding": 1, "burst_beats": 16},
+    {"batch": 4, "block_in": 4, "block_out": 16, "bus_bits": 256, "write_outstanding": 2, "burst_beats": 2},
 )
 
 
@@ -71,7 +71,7 @@ def test_stores_do_what_the_instruction_says(number: int, data: st.DataObject) -
     memories = random_memories(config, seed)
     expected = random_bytes(DRAM_BYTES, seed)
     limit = config.write_outstanding
-    dram = AxiMemory(bytearray(expected), config.bus_bytes, seed, WINDOW_BASE, outstanding_limit=limit)
+    dram = AxiMemory(bytearray(expected), config, seed, WINDOW_BASE, outstanding_limit=limit)
     assert reference(memories, expected, program, DRAM_BYTES) is None
 
     observed = bench(number).run(memories, dram, program, window_size=DRAM_BYTES, seed=seed)
@@ -131,7 +131,7 @@ def test_entries_wait_until_their_words_are_taken(number: int) -> None:
 def test_illegal_stores_are_refused_before_anything_moves(fields: dict[str, int], window: int, fault: Fault) -> None:
     config = small_config(**SHAPES[0])
     program = [Store(**({"index": 0, "offset": 0, "rows": 1, "columns": 1} | fields))]
-    dram = AxiMemory(random_bytes(DRAM_BYTES, 0), config.bus_bytes, base=WINDOW_BASE)
+    dram = AxiMemory(random_bytes(DRAM_BYTES, 0), config, base=WINDOW_BASE)
     observed = bench(0).run(random_memories(config, 1), dram, program, window_size=window)
     assert observed.fault == (fault, 0)
     assert not dram.bursts
@@ -140,7 +140,7 @@ def test_illegal_stores_are_refused_before_anything_moves(fields: dict[str, int]
 def test_write_error_names_a_store_under_way_and_the_bus_drains() -> None:
     config = small_config(**SHAPES[2])
     program = [Store(index=8 * number, offset=8 * number, rows=1, columns=8) for number in range(4)]
-    dram = AxiMemory(random_bytes(DRAM_BYTES, 0), config.bus_bytes, base=WINDOW_BASE, errors=(16 * 20,))
+    dram = AxiMemory(random_bytes(DRAM_BYTES, 0), config, base=WINDOW_BASE, errors=(16 * 20,))
     observed = bench(2).run(random_memories(config, 1), dram, program, window_size=DRAM_BYTES)
     assert observed.fault is not None
     cause, number = observed.fault
@@ -151,7 +151,7 @@ def test_write_error_names_a_store_under_way_and_the_bus_drains() -> None:
 def test_a_store_of_many_bursts_retires_with_the_last_answer() -> None:
     config = small_config(**SHAPES[2])
     program = [Store(index=0, offset=64 * number, rows=4, columns=14, stride=15) for number in range(2)]
-    dram = AxiMemory(random_bytes(DRAM_BYTES, 0), config.bus_bytes, base=WINDOW_BASE, latency=100)
+    dram = AxiMemory(random_bytes(DRAM_BYTES, 0), config, base=WINDOW_BASE, latency=100)
     observed = bench(2).run(random_memories(config, 1), dram, program, window_size=DRAM_BYTES)
     assert observed.answered == [4 * 14 * 2, 2 * 4 * 14 * 2]
 
@@ -159,7 +159,7 @@ def test_a_store_of_many_bursts_retires_with_the_last_answer() -> None:
 def test_bus_stays_busy_from_row_to_row_and_from_store_to_store() -> None:
     config = small_config(**SHAPES[2])
     program = [Store(index=0, offset=64 * number, rows=4, columns=14, stride=15) for number in range(8)]
-    dram = AxiMemory(random_bytes(DRAM_BYTES, 0), config.bus_bytes, base=WINDOW_BASE, latency=5, stall=0.0)
+    dram = AxiMemory(random_bytes(DRAM_BYTES, 0), config, base=WINDOW_BASE, latency=5, stall=0.0)
     observed = bench(2).run(random_memories(config, 1), dram, program, window_size=DRAM_BYTES)
     words = 8 * 4 * 14 * 2
     assert dram.write_beats == words

@@ -17,7 +17,7 @@ BASE = 0x2000
 def test_words_without_a_burst_are_dropped_after_a_stop() -> None:
     config = CoreConfig()
     master = WriteMaster(config)
-    memory = AxiMemory(bytearray(4096), config.bus_bytes, base=BASE)
+    memory = AxiMemory(bytearray(4096), config, base=BASE)
     client = master.client
 
     async def put(ctx: Any, *words: int) -> None:

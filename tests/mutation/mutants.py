@@ -46,6 +46,14 @@ MUTANTS = (
         "burst-length-plus-one", "bursts", "length + 1",
         "(end - word[:log2])[:log2]", "(end - word[:log2] + 1)[:log2]",
     ),
+    Mutant(
+        "burst-of-any-length", "bursts", "field ignored",
+        "min(config.burst_beats, PAGE_BYTES // config.bus_bytes)", "min(64, PAGE_BYTES // config.bus_bytes)",
+    ),
+    Mutant(
+        "burst-twice-as-long", "bursts", "burst too long",
+        "longest_burst(config)).bit_length() - 1", "longest_burst(config)).bit_length()",
+    ),
     Mutant("burst-last-of-each-row", "bursts", "last flag", "row_ends & last_row", "row_ends"),
     Mutant(
         "burst-row-end-stays", "bursts", "address",
@@ -130,6 +138,10 @@ MUTANTS = (
         "self.idle.eq(self.quiet & (self.halt | ledger.empty))",
     ),
     # Fetch
+    Mutant(
+        "fetch-burst-of-any-length", "fetch", "field ignored",
+        "return min(MOST_BURST_BEATS, longest_burst(config))", "return MOST_BURST_BEATS",
+    ),
     Mutant(
         "fetch-one-byte-more", "fetch", "off by one in an address",
         "transfer.final.eq(end - 1)", "transfer.final.eq(end)",

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from weft.compiler.graph import Function, Module, call, to_text
 from weft.compiler.model import CompiledModel, CoreStep, HostStep, NumpyStep
 from weft.hw import isa
-from weft.hw.config import PYNQ
+from weft.hw.config import PYNQ, TINY
 from weft.runtime.artifact import from_bytes, load, save, to_bytes
 from weft.runtime.errors import ArtifactError
 
@@ -113,6 +113,15 @@ def test_an_artifact_for_another_core_is_refused(model: CompiledModel, tmp_path:
         ArtifactError, match=r"field 'config_hash': the artifact is for 'tiny' .* but the core is 'pynq'"
     ):
         load(tmp_path / "model.weft", PYNQ)
+
+
+def test_an_artifact_of_before_bursts_had_a_field_is_for_the_same_core(model: CompiledModel, tmp_path: Path) -> None:
+    path = tmp_path / "model.weft"
+    save(model, path)
+    rewrite(path, {}, ('"burst_beats": 64,', ""))
+    core = load(path, TINY).core
+    assert core is not None
+    assert core.config == TINY
 
 
 def test_a_missing_file_is_an_artifact_error(tmp_path: Path) -> None:

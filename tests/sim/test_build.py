@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from weft.hw.config import PYNQ, TINY
+from weft.hw.mac_array_packed import Multipliers
 from weft.sim import build
 from weft.sim.errors import BuildError
 
@@ -35,9 +36,9 @@ def _install(setattr_: object, folder: Path) -> None:
             file.write(f"{name}\n")
         time.sleep(0.05)
 
-    def emit(config: object) -> str:
+    def emit(config: object, multipliers: object) -> str:
         step("verilog")
-        return f"module {config};"
+        return f"module {config} {multipliers};"
 
     def translate(config: object, verilog: str, work: Path) -> list[Path]:
         step("verilator")
@@ -63,7 +64,8 @@ def test_second_build_comes_from_the_cache(quick_steps, tmp_path):
     second, times = build.build_library(TINY, cache_root=tmp_path)
     assert (second, times.total) == (first, 0)
     build.build_library(PYNQ, cache_root=tmp_path)
-    assert quick_steps.names() == ["verilog", "verilator", "compiler"] * 2
+    build.build_library(TINY, Multipliers.PACKED, cache_root=tmp_path)
+    assert quick_steps.names() == ["verilog", "verilator", "compiler"] * 3
 
 
 def test_a_change_that_leaves_the_verilog_alone_compiles_nothing(quick_steps, tmp_path, monkeypatch):

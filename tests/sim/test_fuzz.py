@@ -12,10 +12,11 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from weft.hw.config import PYNQ, TINY, CoreConfig
 from weft.hw.isa import Engine, Fault, Store, Sync
+from weft.hw.mac_array_packed import Multipliers
 from weft.sim.fsim import FunctionalSimulator
 from weft.sim.fuzz import MEMORY_BYTES, Case, IllegalPart, random_case, seeded
 from weft.sim.fuzz_compare import compare
-from weft.sim.fuzz_configs import campaign_config
+from weft.sim.fuzz_configs import campaign_config, campaign_multipliers
 from weft.sim.fuzz_illegal import illegal_case
 from weft.sim.fuzz_store import read_case, write_case
 from weft.sim.rtl import RtlSimulator
@@ -25,6 +26,7 @@ from .programs import cases
 
 REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.json"))
 CAMPAIGN_CORES = range(44)
+SHORT_BURSTS = replace(TINY, name="short-bursts", batch=2, burst_beats=4, read_outstanding=4, write_outstanding=2)
 
 
 @settings(max_examples=200)
@@ -34,9 +36,11 @@ def test_fsim_equals_rtl(case: Case, tiny_fsim: FunctionalSimulator, tiny_rtl: R
     assert compare(case, tiny_fsim, tiny_rtl).difference == ""
 
 
-def run_seeds(config: CoreConfig, seeds: range) -> None:
+def run_seeds(
+    config: CoreConfig, seeds: range, multipliers: Multipliers = Multipliers.PLAIN, *, quick: bool = False
+) -> None:
     functional = FunctionalSimulator(config, MEMORY_BYTES)
-    rtl = RtlSimulator(config, MEMORY_BYTES, watchdog=5_000)
+    rtl = RtlSimulator(config, MEMORY_BYTES, watchdog=5_000, quick=quick, multipliers=multipliers)
     for seed in seeds:
         case = illegal_case(config, seeded(seed)) if seed % 4 == 3 else random_case(config, seeded(seed))
         assert compare(case, functional, rtl).difference == "", f"program {seed}\n{case}"
@@ -44,6 +48,10 @@ def run_seeds(config: CoreConfig, seeds: range) -> None:
 
 def test_fsim_equals_rtl_on_pynq():
     run_seeds(PYNQ, range(50))
+
+
+def test_fsim_equals_rtl_on_a_core_with_packed_multipliers_and_short_bursts():
+    run_seeds(SHORT_BURSTS, range(60), Multipliers.PACKED, quick=True)
 
 
 def test_both_stop_alike_at_what_is_wrong(tiny_fsim: FunctionalSimulator, tiny_rtl: RtlSimulator):
@@ -74,7 +82,7 @@ def test_campaign(config: CoreConfig, count: int):
 @pytest.mark.long
 @pytest.mark.parametrize("core", CAMPAIGN_CORES)
 def test_other_cores(core: int):
-    run_seeds(campaign_config(core), range(100))
+    run_seeds(campaign_config(core), range(100), campaign_multipliers(core))
 
 
 def test_the_cores_of_a_campaign_are_all_different():

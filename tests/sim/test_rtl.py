@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 from weft.hw.config import TINY
@@ -9,6 +12,8 @@ from weft.hw.interfaces import CycleClass
 from weft.hw.isa import Engine
 from weft.hw.memories import SCRATCHPADS, Memory
 from weft.hw.registers import MAGIC, Register
+from weft.hw.verilog import emit_verilog
+from weft.sim import build
 from weft.sim.dram import DramModel
 from weft.sim.errors import SimulationError
 from weft.sim.fuzz import MEMORY_BYTES
@@ -30,6 +35,12 @@ def core(tiny_rtl: RtlSimulator) -> RtlSimulator:
     tiny_rtl.set_dram(DramModel())
     tiny_rtl.dram[...] = np.random.default_rng(0).integers(0, 256, MEMORY_BYTES)
     return tiny_rtl
+
+
+@pytest.fixture(scope="module")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Kept for all tests of this file."""
+    return tmp_path_factory.mktemp("cache")
 
 
 def copied(core: RtlSimulator, start: int = 0) -> bool:
@@ -134,3 +145,26 @@ def test_two_cores_do_not_share_state(core):
 def test_dram_settings_are_checked():
     with pytest.raises(SimulationError, match="DRAM model: latency is 0, but must be at least 1"):
         DramModel(latency=0)
+
+
+@pytest.mark.parametrize(
+    ("channel", "text"),
+    [
+        ("AR", "load load scratchpad=inp index=0 offset=2048 rows=1 columns=34 stride=34\nfinish"),
+        ("AW", "store store index=0 offset=2048 rows=1 columns=34 stride=34\nfinish"),
+    ],
+)
+def test_a_burst_longer_than_the_configuration_says_is_found(
+    monkeypatch: pytest.MonkeyPatch, shared_folder: Path, channel: str, text: str
+):
+    """The core inside is one with bursts of 32, and the program moves 17 words in a row."""
+
+    def emit_another(config, multipliers):
+        return emit_verilog(replace(config, burst_beats=32), multipliers)
+
+    monkeypatch.setenv("WEFT_CACHE", str(shared_folder))  # nobody else must get this core
+    monkeypatch.setattr(build, "emit_verilog", emit_another)
+    core = RtlSimulator(replace(TINY, burst_beats=16), MEMORY_BYTES, quick=True)
+    message = f"the core broke the bus protocol: {channel} burst of 17 beats, but the core may send 16"
+    with pytest.raises(SimulationError, match=message):
+        run_text(core, text)

@@ -29,7 +29,7 @@ STALE = (
 )
 
 ONE_OF_EACH = replace(
-    TINY, name="one", acc_banks=1, queue_depth=2, token_depth=1, read_outstanding=1, write_outstanding=1
+    TINY, name="one", acc_banks=1, queue_depth=2, token_depth=1, read_outstanding=1, write_outstanding=1, burst_beats=1
 )
 UNEVEN = replace(TINY, name="uneven", batch=4, block_in=8, bus_bits=512, acc_banks=2)
 
@@ -138,6 +138,7 @@ core_shapes = st.builds(
     bus_bits=st.sampled_from([64, 128, 512]),
     read_outstanding=st.sampled_from([1, 2, 16]),
     write_outstanding=st.sampled_from([1, 2, 8]),
+    burst_beats=st.sampled_from([1, 2, 16, 256]),
 )
 
 

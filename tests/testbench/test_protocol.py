@@ -9,6 +9,7 @@ import pytest
 from weft.testbench.protocol import ReadChecker, Rule, Violation, WriteChecker
 
 BUS_BYTES = 8
+BURST_BEATS = 32
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,8 @@ def b(*, number: int = 0, resp: int = 0) -> Seen:
 def replay(trace: Sequence[Seen]) -> list[Violation]:
     """What the checkers find in a trace, one entry a cycle."""
     violations: list[Violation] = []
-    read, write = ReadChecker(BUS_BYTES, "m_axi_", violations), WriteChecker(BUS_BYTES, "m_axi_", violations)
+    limits = (BUS_BYTES, BURST_BEATS, "m_axi_", violations)
+    read, write = ReadChecker(*limits), WriteChecker(*limits)
     for cycle, seen in enumerate(trace):
         checker = read if seen.channel in ("ar", "r") else write
         checker.sample(seen.channel, cycle, seen.offer, ready=seen.ready, reset=seen.reset)
@@ -60,6 +62,7 @@ GOOD: dict[str, list[Seen]] = {
         ar(0, 2, number=0), ar(8, 2, number=1), r(last=False, number=1), r(last=False, number=0),
         r(last=True, number=1), r(last=True, number=0),
     ],
+    "the longest burst": [ar(0, 32), *[r(last=False)] * 31, r(last=True)],
     "a burst up to the end of a page": [ar(0xFC0, 8), *[r(last=False)] * 7, r(last=True)],
     "a narrow beat at an odd place": [aw(0x45, size=1), w(last=True, strb=0x20), b()],
     "data before their address": [w(last=False), w(last=True), aw(0, 2), b()],
@@ -92,6 +95,10 @@ BAD: dict[Rule, tuple[list[Seen], str]] = {
         "cycle 0, m_axi_ar: 2 beats from 0xff8 to 0x1007",
     ),
     Rule.SIZE: ([ar(0, size=4), r(last=True)], "cycle 0, m_axi_ar: 16 bytes a beat on a bus of 8"),
+    Rule.LENGTH: (
+        [aw(0, 33), *[w(last=False)] * 32, w(last=True), b()],
+        "cycle 0, m_axi_aw: 33 beats, at most 32",
+    ),
     Rule.BURST_TYPE: ([ar(0, burst=3), r(last=True)], "cycle 0, m_axi_ar: burst type 3"),
     Rule.FIXED_LENGTH: (
         [aw(0, 17, burst=0), *[w(last=False)] * 16, w(last=True), b()],
