@@ -1,12 +1,14 @@
-"""The key of kept code covers whatever may shape it."""
+"""The key of kept code covers whatever may shape it; the optimiser's memory is given back."""
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 from pathlib import Path
 
 import pytest
 from weft.compiler.targets.cpu.llvm import object_code
+from weft.compiler.targets.cpu.processor import host_target
 
 
 @pytest.fixture
@@ -40,3 +42,46 @@ def test_a_file_that_moves_gives_another_key(compiler: Path) -> None:
     (compiler / "targets" / "memory_plan.py").rename(compiler / "targets" / "loops" / "memory_plan.py")
     assert digest() != before
     object_code.sources_digest.cache_clear()
+
+
+LOOP = """
+define void @kernel(float* noalias %x, float* noalias %y, i64 %n) {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [0, %entry], [%next, %loop]
+  %from = getelementptr float, float* %x, i64 %i
+  %value = load float, float* %from
+  %twice = fadd float %value, %value
+  %to = getelementptr float, float* %y, i64 %i
+  store float %twice, float* %to
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %n
+  br i1 %more, label %loop, label %exit
+exit:
+  ret void
+}
+"""
+
+
+class Heap(ctypes.Structure):
+    """What glibc's ``mallinfo2`` gives."""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in (
+        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+    )]  # fmt: skip
+
+
+def test_a_compilation_leaves_no_memory_in_use() -> None:
+    mallinfo2 = ctypes.CDLL(None).mallinfo2
+    mallinfo2.restype = Heap
+
+    def in_use() -> int:
+        heap = mallinfo2()
+        return int(heap.uordblks + heap.hblkhd)
+
+    object_code.object_code(LOOP, host_target())
+    before = in_use()
+    for _ in range(20):
+        object_code.object_code(LOOP, host_target())
+    assert (in_use() - before) / 20 < 10_000  # 70,000 where the passes are not freed
