@@ -9,6 +9,7 @@ stderr, never a result.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import errno
 import fcntl
 import hashlib
@@ -132,6 +133,14 @@ def kept_file(kind: str, key: str, make: Callable[[Path], None], *, root: Path |
         own.unlink(missing_ok=True)
     assert path is not None  # it has just been written to
     return path
+
+
+def loaded_library(find: Callable[[], Path]) -> ctypes.CDLL:
+    """The shared library whose file ``find`` gives; it is asked once more if that is deleted before it is loaded."""
+    try:
+        return ctypes.CDLL(str(find()))
+    except OSError:
+        return ctypes.CDLL(str(find()))
 
 
 @contextmanager

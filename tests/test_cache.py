@@ -332,6 +332,24 @@ def test_no_room_while_verilog_is_written_is_an_error_with_a_name(monkeypatch: p
             run_yosys("")
 
 
+def test_a_library_that_is_deleted_before_it_is_loaded_is_made_again(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.c").write_text("int answer(void) { return 42; }\n")
+    command = ["gcc", "-shared", "-fPIC", tmp_path / "a.c", "-o"]
+    times = []
+
+    def find() -> Path:
+        path = kept_file("rtl", f"{KEY}.so", lambda target: subprocess.run([*command, target], check=True) and None)
+        times.append(path)
+        if len(times) == 1:
+            shutil.rmtree(folder)
+        return path
+
+    assert loaded_library(find).answer() == 42
+    assert len(times) == 2
+    with pytest.raises(OSError, match="cannot open shared object"):
+        loaded_library(lambda: tmp_path / "none.so")
+
+
 def test_a_folder_of_another_user_or_of_everyone_is_not_trusted(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
