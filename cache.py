@@ -9,6 +9,7 @@ stderr, never a result.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import errno
 import fcntl
 import hashlib
@@ -35,8 +36,12 @@ ENTRY = re.compile(r"weft-[0-9a-f]{32}(\.\w+)?")
 UNFINISHED = re.compile(rf"\.{ENTRY.pattern}\.(lock|[0-9a-f]+\.tmp)")
 """Names of locks and of files that are being written."""
 
+PRIVATE_PREFIX = "weft-private-"
+PRIVATE = re.compile(rf"{PRIVATE_PREFIX}[a-z0-9_]{{8}}")
+"""Names of the temporary folders of processes, as ``mkdtemp`` makes them."""
+
 ABANDONED_SECONDS = 24 * 3600
-"""Age at which an unfinished file belongs to a process that was killed."""
+"""Age at which an unfinished file, or a folder that nobody holds, belongs to a process that was killed."""
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -118,14 +123,9 @@ def kept_file(kind: str, key: str, make: Callable[[Path], None], *, root: Path |
             return path
         own = _private_folder() / kind / key
         if not own.exists():
-            with tempfile.TemporaryDirectory(dir=_private_folder()) as working:
-                working_file = Path(working) / key
-                try:
-                    make(working_file)
-                except OSError as error:
-                    if error.errno not in NO_ROOM:
-                        raise
-                    raise CacheError(str(error), hint="TMPDIR names another folder for temporary files") from error
+            with working_folder() as working:
+                working_file = working / key
+                make(working_file)
                 own.parent.mkdir(exist_ok=True)
                 working_file.replace(own)
         if not _store(path, own.read_bytes(), own.stat().st_mode & 0o700):
@@ -133,6 +133,29 @@ def kept_file(kind: str, key: str, make: Callable[[Path], None], *, root: Path |
         own.unlink(missing_ok=True)
     assert path is not None  # it has just been written to
     return path
+
+
+def loaded_library(find: Callable[[], Path]) -> ctypes.CDLL:
+    """The shared library whose file ``find`` gives; it is asked once more if that is deleted before it is loaded."""
+    try:
+        return ctypes.CDLL(str(find()))
+    except OSError:
+        return ctypes.CDLL(str(find()))
+
+
+@contextmanager
+def working_folder() -> Iterator[Path]:
+    """An empty folder that goes at the end; if the process is killed before, another removes it after a day.
+
+    :class:`CacheError` if there is no room for it, or for what is written in the block.
+    """
+    try:
+        with tempfile.TemporaryDirectory(dir=_private_folder()) as name:
+            yield Path(name)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        raise CacheError(str(error), hint="TMPDIR names another folder for temporary files") from error
 
 
 def notice(text: str) -> None:
@@ -294,9 +317,11 @@ def _make_room(stored: Path, nbytes: int) -> None:
 
 @cache
 def _private_folder() -> Path:
-    """A temporary folder of this process."""
+    """A temporary folder of this process, which holds its lock as long as it lives."""
     try:
-        folder = Path(tempfile.mkdtemp(prefix="weft-"))
+        folder = Path(tempfile.mkdtemp(prefix=PRIVATE_PREFIX))
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
     except OSError as error:
         raise CacheError(f"no folder for temporary files: {error}", hint="TMPDIR names one") from None
     process = os.getpid()
@@ -306,4 +331,22 @@ def _private_folder() -> Path:
             shutil.rmtree(folder, ignore_errors=True)
 
     atexit.register(remove)
+    with suppress(OSError):
+        _remove_abandoned(folder.parent)
     return folder
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove private folders of processes that were killed: a day old, this user's, and nobody holds their lock."""
+    for each in os.scandir(parent):
+        if not PRIVATE.fullmatch(each.name):
+            continue
+        with suppress(OSError):  # another process removes it, too; or it is not ours
+            descriptor = os.open(each, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                info = os.fstat(descriptor)
+                if info.st_uid == os.geteuid() and info.st_mtime < time.time() - ABANDONED_SECONDS:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(each, ignore_errors=True)
+            finally:
+                os.close(descriptor)

@@ -11,7 +11,6 @@ import json
 import re
 import subprocess
 import sys
-import tempfile
 import time
 import zipfile
 from collections import Counter
@@ -23,7 +22,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from ..cache import cache_key, kept, look_up
+from ..cache import cache_key, kept, look_up, working_folder
 from .config import CoreConfig
 from .core import SCRATCHPAD_CELLS
 from .errors import SynthesisError
@@ -206,13 +205,13 @@ def synthesise_verilog(
     arguments = PLACE_AND_ROUTE if target is Target.ECP5 else ()
 
     def run() -> bytes:
-        with tempfile.TemporaryDirectory(prefix="weft-synthesis-") as working:
+        with working_folder() as working:
             if target is Target.ECP5:
-                result = _run_whole(name, Path(working), inputs, target, report)
+                result = _run_whole(name, working, inputs, target, report)
             else:
-                result = _run_modules(name, Path(working), inputs, target, report, cache)
-            (Path(working) / RESULT).write_text(json.dumps(asdict(result), indent=1))
-            return _packed(Path(working))
+                result = _run_modules(name, working, inputs, target, report, cache)
+            (working / RESULT).write_text(json.dumps(asdict(result), indent=1))
+            return _packed(working)
 
     key = cache_key(target, *inputs.values(), *arguments, *_versions(target))
     with zipfile.ZipFile(io.BytesIO(kept("synthesis", f"{key}.zip", run, root=cache))) as archive:

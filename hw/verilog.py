@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
 from unittest.mock import patch
 
 from amaranth.back import rtlil
@@ -14,6 +12,7 @@ from amaranth.hdl import ValueCastable
 from amaranth.hdl._ir import PortDirection
 from amaranth.lib.wiring import In
 
+from ..cache import working_folder
 from .config import CoreConfig
 from .core import Core
 from .errors import HardwareError
@@ -65,8 +64,7 @@ def fold_repeats(verilog: str) -> str:
 
 def run_yosys(text: str) -> str:
     """Verilog of RTLIL, by the Yosys that is installed as a Python package."""
-    with tempfile.TemporaryDirectory(prefix="weft-verilog-") as name:
-        folder = Path(name)
+    with working_folder() as folder:
         (folder / "core.il").write_text(text)
         (folder / "script.ys").write_text(YOSYS_SCRIPT)
         # In a process of its own: it writes to the standard streams and sees only paths below its working folder.

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..cache import loaded_library
 from ..hw.axi import PAGE_BYTES, ReadClient
 from ..hw.config import CoreConfig
 from ..hw.interfaces import CycleClass
@@ -18,7 +19,7 @@ from ..hw.mac_array_packed import Multipliers
 from ..hw.memories import SCRATCHPADS, Memory
 from ..hw.registers import Control, Register, Status, class_counter
 from . import harness
-from .build import Progress, build_library
+from .build import BuildTimes, Progress, build_library
 from .dram import BusFault, DramModel
 from .errors import SimulationError
 from .harness import Outcome
@@ -58,8 +59,7 @@ class RtlSimulator:
     ) -> None:
         self.config = config
         self.watchdog = watchdog
-        path, self.build_times = build_library(config, multipliers, progress=progress, quick=quick)
-        self._library = _load(path)
+        self._library, self.build_times = _library(config, multipliers, quick, progress)
         padded = -(-max(memory_bytes, 1) // PAGE_BYTES) * PAGE_BYTES
         self._bytes: Bytes = np.zeros(padded, np.uint8)
         self.dram: Bytes = self._bytes[:memory_bytes]
@@ -281,23 +281,34 @@ def _halves(low: int, value: int) -> list[tuple[int, int]]:
     return [(low, value & 0xFFFF_FFFF), (low + 4, value >> 32)]
 
 
-_libraries: dict[Path, ctypes.CDLL] = {}
+_libraries: dict[tuple[CoreConfig, Multipliers, bool], ctypes.CDLL] = {}
 
 
-def _load(path: Path) -> ctypes.CDLL:
-    if path not in _libraries:
-        library = ctypes.CDLL(str(path))
-        library.weft_new.restype = ctypes.c_void_p
-        library.weft_memory.restype = ctypes.c_void_p
-        library.weft_read.restype = ctypes.c_uint32
-        library.weft_run.restype = ctypes.c_int
-        library.weft_protocol_error.restype = ctypes.c_char_p
-        library.weft_events.restype = ctypes.c_uint64
-        library.weft_activity.restype = ctypes.c_uint64
-        for name, arguments in _ARGUMENTS.items():
-            getattr(library, f"weft_{name}").argtypes = arguments
-        _libraries[path] = library
-    return _libraries[path]
+def _library(
+    config: CoreConfig, multipliers: Multipliers, quick: bool, progress: Progress | None
+) -> tuple[ctypes.CDLL, BuildTimes]:
+    """A core's simulator, and what building it took. A process that has it needs neither cache nor compiler again."""
+    key = (config, multipliers, quick)
+    if library := _libraries.get(key):
+        return library, BuildTimes()
+    times = BuildTimes()
+
+    def find() -> Path:
+        nonlocal times
+        path, times = build_library(config, multipliers, progress=progress, quick=quick)
+        return path
+
+    library = loaded_library(find)
+    library.weft_new.restype = ctypes.c_void_p
+    library.weft_memory.restype = ctypes.c_void_p
+    library.weft_read.restype = ctypes.c_uint32
+    library.weft_run.restype = ctypes.c_int
+    library.weft_protocol_error.restype = ctypes.c_char_p
+    library.weft_events.restype = ctypes.c_uint64
+    library.weft_activity.restype = ctypes.c_uint64
+    for name, arguments in _ARGUMENTS.items():
+        getattr(library, f"weft_{name}").argtypes = arguments
+    return _libraries.setdefault(key, library), times
 
 
 _ARGUMENTS: dict[str, list[type]] = {

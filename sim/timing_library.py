@@ -7,7 +7,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from ..cache import cache_key, kept_file
+from ..cache import cache_key, kept_file, loaded_library
 from .build import compiler_flags, run_compiler
 from .timing_interface import INTERFACE, interface_header
 
@@ -27,8 +27,8 @@ def timing_library() -> ctypes.CDLL:
             (library.parent / name).write_text(text)
         run_compiler([*flags, "-shared", "-o", str(library), str(library.parent / SOURCE)])
 
-    library = kept_file("timing", f"{cache_key(*flags, *texts.values())}.so", build)
-    loaded = ctypes.CDLL(str(library))
+    key = f"{cache_key(*flags, *texts.values())}.so"
+    loaded = loaded_library(lambda: kept_file("timing", key, build))
     loaded.weft_timing_predict.restype = ctypes.c_void_p
     loaded.weft_timing_predict.argtypes = [
         ctypes.c_void_p,

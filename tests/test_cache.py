@@ -21,7 +21,18 @@ from typing import Any
 
 import pytest
 from weft import cache
-from weft.cache import CacheError, cache_folder, cache_key, cache_limit, kept, kept_file, locked, look_up
+from weft.cache import (
+    CacheError,
+    cache_folder,
+    cache_key,
+    cache_limit,
+    kept,
+    kept_file,
+    loaded_library,
+    locked,
+    look_up,
+)
+from weft.hw.verilog import run_yosys
 
 ROOT = Path(__file__).parent.parent
 KEY = cache_key("something")
@@ -311,6 +322,34 @@ def test_no_room_for_temporary_files_names_the_file_and_the_variable() -> None:
         kept_file("rtl", KEY, full)
 
 
+def test_no_room_while_verilog_is_written_is_an_error_with_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full)
+        with pytest.raises(CacheError, match="No space left on device; hint: TMPDIR names another folder"):
+            run_yosys("")
+
+
+def test_a_library_that_is_deleted_before_it_is_loaded_is_made_again(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.c").write_text("int answer(void) { return 42; }\n")
+    command = ["gcc", "-shared", "-fPIC", tmp_path / "a.c", "-o"]
+    times = []
+
+    def find() -> Path:
+        path = kept_file("rtl", f"{KEY}.so", lambda target: subprocess.run([*command, target], check=True) and None)
+        times.append(path)
+        if len(times) == 1:
+            shutil.rmtree(folder)
+        return path
+
+    assert loaded_library(find).answer() == 42
+    assert len(times) == 2
+    with pytest.raises(OSError, match="cannot open shared object"):
+        loaded_library(lambda: tmp_path / "none.so")
+
+
 def test_a_folder_of_another_user_or_of_everyone_is_not_trusted(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -503,6 +542,37 @@ def test_what_killed_processes_left_goes_after_a_day(folder: Path) -> None:
     assert not [path for path in left if path.exists()]
     assert new.exists()
     assert others.exists()
+
+
+def test_temporary_folders_of_killed_processes_go_after_a_day(tmp_path: Path) -> None:
+    program = """
+import os, sys
+from weft.cache import working_folder
+with working_folder() as folder:
+    (folder / "core.v").write_text("half")
+    print(folder.parent, flush=True)
+    sys.stdin.read()
+"""
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", program]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
+    killed, recent, alive = (subprocess.Popen[str](command, **pipes) for _ in range(3))  # type: ignore[call-overload]
+    folders = [Path(process.stdout.readline().strip()) for process in (killed, recent, alive)]
+    for process in (killed, recent):
+        process.kill()
+        process.communicate()
+    others = [tmp_path / "weft-private-notes", tmp_path / "weft-notes", tmp_path / "elsewhere"]
+    for path in others:
+        path.mkdir()
+    (tmp_path / "weft-private-a_link12").symlink_to(tmp_path / "elsewhere")
+    for path in (folders[0], folders[2], *others):
+        os.utime(path, (1e9, 1e9))
+    subprocess.run([sys.executable, "-c", program], env=environment, input="", text=True, check=True)
+    assert [path.exists() for path in folders] == [False, True, True]
+    assert all(path.exists() for path in others)
+    alive.communicate("")
+    assert alive.returncode == 0
+    assert not folders[2].exists()
 
 
 # The whole

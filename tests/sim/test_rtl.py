@@ -13,6 +13,7 @@ from weft.hw.isa import Engine
 from weft.hw.memories import SCRATCHPADS, Memory
 from weft.hw.registers import MAGIC, Register
 from weft.hw.verilog import emit_verilog
+from weft.runtime.device import RtlDevice
 from weft.sim import build
 from weft.sim.dram import DramModel
 from weft.sim.errors import SimulationError
@@ -56,6 +57,17 @@ def test_scratchpads_of_a_new_core_are_zero_and_can_be_written():
         content[...] = np.arange(content.size).reshape(content.shape)
         core.write_scratchpad(name, content)
         np.testing.assert_array_equal(core.read_scratchpad(name), content)
+
+
+def test_a_process_that_has_a_simulator_needs_no_cache_for_the_next(tiny_rtl, monkeypatch, tmp_path):
+    monkeypatch.setenv("WEFT_CACHE", str(tmp_path / "empty"))
+    monkeypatch.setenv("CXX", "no-compiler")
+    device = RtlDevice(TINY)
+    device.allocate(64)
+    device.write(0, np.arange(64, dtype=np.uint8))
+    assert device.read(1, 1) == 1
+    device.allocate(0)  # as at the end of a module
+    assert not (tmp_path / "empty").exists()
 
 
 def test_identity_registers(core):
