@@ -69,6 +69,21 @@ def test_gemm_is_micro_ops_one_after_another(config, levels, zero, indices, seed
     assert_equal(actual, expected)
 
 
+@pytest.mark.parametrize("terms", [127, 128, 255, 257, 601])
+@pytest.mark.parametrize("config", [SMALL, replace(SMALL, block_in=8)], ids=["4 channels", "8 channels"])
+def test_gemm_sums_the_largest_products_exactly(config: CoreConfig, terms: int):
+    """In one matrix product, of up to 1,024 of the largest products and of more: then float32 has not all sums."""
+    actual, expected = Memories(config), Memories(config)
+    for memories in (actual, expected):
+        memories.inp[...] = memories.wgt[...] = -128
+        memories.inp[:, 0] = memories.wgt[:, 0] = -127
+    levels = [LoopLevel(extent=terms), LoopLevel(extent=4, dst_stride=1, a_stride=1)]
+    _, bad = run_gemm(actual, LoopNest(tuple(reversed(levels))), 0, 0, 0, zero=True)
+    assert bad is None
+    assert reference.gemm(expected, levels, Gemm(zero=1, levels=2, dst=0, src=0, wgt=0)) is None
+    assert_equal(actual, expected)
+
+
 @settings(max_examples=500, deadline=None)
 @given(
     config=st.sampled_from(CONFIGS),
