@@ -243,8 +243,8 @@ class State:
 
 def keys_of(mutant: Mutant) -> tuple[str, str]:
     """See :class:`State`."""
-    source = mutated_source(mutant)
-    return _digest([source]), _digest([source, *_texts({str(Path(test).parent) for test in suite_of(mutant)})])
+    source, suite = mutated_source(mutant), suite_of(mutant)
+    return _digest([source]), _digest([source, *suite, *_texts({str(Path(test).parent) for test in suite})])
 
 
 def keys_without_fault(test: str) -> tuple[str, str]:

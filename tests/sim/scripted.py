@@ -74,11 +74,11 @@ class ScriptedSimulator(RtlSimulator):
         self._library.scripted_rows.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
         self._library.scripted_beats.restype = ctypes.c_uint64
 
-    def play(self, rows: Sequence[Any], cycle_limit: int = 5000) -> list[Any]:
-        """Run the script; what was read, and the answers to what was written."""
+    def play(self, rows: Sequence[Any], cycle_limit: int = 5000, **options: Any) -> list[Any]:
+        """Run the script, with other ``options`` of a run; what was read, and the answers to what was written."""
         script = (Row * len(rows))(*rows)
         self._library.scripted_rows(ctypes.addressof(script), len(rows))
-        self.run(0, 0, cycle_limit=cycle_limit)
+        self.run(0, 0, cycle_limit=cycle_limit, **options)
         return self.beats()
 
     def beats(self) -> list[Any]:

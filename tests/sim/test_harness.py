@@ -329,6 +329,16 @@ def test_a_lost_read_has_no_beats_and_the_next_one_has_its_own(core: ScriptedSim
     assert core.injected
 
 
+def test_a_burst_that_has_begun_is_not_lost(core: ScriptedSimulator) -> None:
+    core.set_dram(DramModel(latency=10))
+    beats = core.play(
+        [address("ar", 0, 8, id=1), address("ar", 64, 2), address("ar", 128, 2), *read_beats(10)],
+        moments=(14,),
+        visit=lambda cycle: core.inject(BusFault.LOST_READ),
+    )
+    assert [beat.data for beat in beats] == [*words_of(core, 0, 8), *words_of(core, 128, 2)]
+
+
 def test_a_flipped_bit_is_in_the_next_word_of_its_reader(core: ScriptedSimulator) -> None:
     core.inject(BusFault.FLIPPED_READ, reader=ReadClient.LOADW, bit=13)
     rows = [address("ar", 0, 2, id=ReadClient.LOAD), address("ar", 64, 2, id=ReadClient.LOADW), *read_beats(4)]

@@ -119,6 +119,24 @@ def test_vector_is_micro_ops_one_after_another(config, levels, op, flags, indice
     assert_equal(actual, expected)
 
 
+@pytest.mark.parametrize(
+    "instruction", [Gemm(dst=3, src=0, wgt=0, levels=2), Vector(op=VectorOp.SUM, dst=3, a=0, levels=2)]
+)
+def test_a_micro_op_out_of_range_is_counted_from_the_first(instruction: Gemm | Vector):
+    """Thousands of them are looked at in blocks."""
+    levels = [LoopLevel(extent=1000), LoopLevel(extent=6, dst_stride=6)]
+    actual, expected = filled(SMALL, 0), filled(SMALL, 0)
+    nest = LoopNest(tuple(reversed(levels)))
+    if isinstance(instruction, Gemm):
+        _, bad = run_gemm(actual, nest, instruction.dst, instruction.src, instruction.wgt, zero=False)
+        assert reference.gemm(expected, levels, instruction) == 5000
+    else:
+        _, bad = run_vector(actual, nest, instruction)
+        assert reference.vector(expected, levels, instruction) == 5000
+    assert bad == 5000
+    assert_equal(actual, expected)
+
+
 @pytest.mark.parametrize("shift", [0, 1, 24, 62, 63])
 def test_requantise_at_the_edges_of_its_operands(shift):
     memories, expected = Memories(SMALL), Memories(SMALL)

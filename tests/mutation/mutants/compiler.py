@@ -15,7 +15,7 @@ MUTANTS = (
         "split-shifted-starts-late", "compiler/tensor/loops.py", "off by one",
         "minimum(outer * factor, node.extent - factor) + inner",
         "minimum(outer * factor, node.extent - factor + 1) + inner",
-        ("tests/compiler/tensor/test_schedule.py",),
+        ("tests/compiler/tensor/test_overlap.py",),
     ),
     Mutant(
         "fuse-swaps-quotient-and-rest", "compiler/tensor/loops.py", "swapped operands",
