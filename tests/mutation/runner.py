@@ -19,7 +19,7 @@ from pathlib import Path
 from .mutants import Mutant
 
 ROOT = Path(__file__).parents[2]
-NOT_COPIED = (".*", "build", "dist", "benchmarks", "*.onnx")
+NOT_COPIED = (".*", "build", "dist")
 
 CORE_QUICK = (
     "tests/hw/test_scratchpad.py",
