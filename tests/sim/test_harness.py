@@ -264,6 +264,8 @@ def test_a_range_with_errors_answers_whoever_touches_it(core: ScriptedSimulator)
     assert responses(BusErrors(inside, inside + 1, reads=False)) == [OKAY, OKAY, OKAY, SLVERR]
     assert responses(BusErrors(inside, inside + 1, writes=False)) == [OKAY, SLVERR, OKAY, OKAY]
     assert responses(BusErrors(64 + 2 * WORD, 64 + 3 * WORD)) == [OKAY, OKAY, SLVERR, OKAY]
+    last = 64 + 2 * WORD - 1
+    assert responses(BusErrors(last, last + 1)) == [OKAY, SLVERR, OKAY, SLVERR]
     assert responses(BusErrors(0, 64)) == [OKAY] * 4
 
 

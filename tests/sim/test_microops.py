@@ -137,14 +137,17 @@ def test_a_micro_op_out_of_range_is_counted_from_the_first(instruction: Gemm | V
     assert_equal(actual, expected)
 
 
+@pytest.mark.parametrize("zero_point", [-256, 0, 255])
 @pytest.mark.parametrize("shift", [0, 1, 24, 62, 63])
-def test_requantise_at_the_edges_of_its_operands(shift):
+def test_requantise_at_the_edges_of_its_operands(shift, zero_point):
     memories, expected = Memories(SMALL), Memories(SMALL)
     extremes = [-(2**31), 2**31 - 1, -1, 1]
     for target in (memories, expected):
         target.acc[0], target.acc[1] = extremes, [2**24 - 1, -(2**24), -1, 2**24]
         target.acc[4], target.acc[5], target.acc[6] = [1, -1, 0, 7], [-(2**24), 2**24 - 1, 1, -1], shift
-    instruction = Vector(op=VectorOp.REQUANTISE, dst=8, a=0, b=4, zero_point=-256, low=-256, high=255, left_shift=31)
+    instruction = Vector(
+        op=VectorOp.REQUANTISE, dst=8, a=0, b=4, zero_point=zero_point, low=-256, high=255, left_shift=31
+    )
     run_vector(memories, LoopNest(()), instruction)
     reference.vector(expected, [], instruction)
     assert_equal(memories, expected)

@@ -203,7 +203,7 @@ def test_legalise_a_sum_of_tensors_with_other_zero_points() -> None:
     integers = legalise(source)
     assert "requantise" in to_text(integers)
     inputs = random_inputs(source, 0)
-    assert largest_difference(evaluate(source, inputs), evaluate(integers, inputs)) <= 1
+    assert largest_difference(evaluate(source, inputs), evaluate(integers, inputs)) < 1 / 100, "more than a digit"
 
 
 REASONS = {
