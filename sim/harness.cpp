@@ -262,8 +262,8 @@ class Memory {
         if ((1u << size) != kBusBytes) fail(std::string(channel) + "SIZE is not the width of the bus");
         if (burst != 1) fail(std::string(channel) + "BURST is not INCR");
         if (length >= kBurstBeats) {
-            fail(std::string(channel) + " burst of " + std::to_string(length + 1) + " beats, but the core may send " +
-                 std::to_string(kBurstBeats));
+            fail(std::string(channel) + " burst of " + std::to_string(length + 1) + " of at most " +
+                 std::to_string(kBurstBeats) + " beats");
         }
         if (address % kBusBytes) fail(std::string(channel) + "ADDR is not aligned to the bus");
         if (address % kPageBytes + bytes > kPageBytes) fail(std::string(channel) + " burst crosses a 4 KiB page");

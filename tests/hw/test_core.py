@@ -135,7 +135,9 @@ def test_program_runs_and_every_cycle_is_in_one_class(simulator: RtlSimulator) -
     check_add_seven(simulator)
 
 
-def test_running_core_can_be_reset_at_any_time(simulator: RtlSimulator) -> None:
+@pytest.mark.parametrize("latency", [DramModel().latency, 400])
+def test_running_core_can_be_reset_at_any_time(simulator: RtlSimulator, latency: int) -> None:
+    simulator.set_dram(DramModel(latency=latency))
     for polls in range(0, 120, 5):
         start(simulator, put(simulator, stuck()))
         for _ in range(polls):
@@ -146,11 +148,11 @@ def test_running_core_can_be_reset_at_any_time(simulator: RtlSimulator) -> None:
 
 
 def check_add_seven_by_hand(simulator: RtlSimulator) -> None:
-    """Start at once, even while the bus still drains: settings are locked then, but they are the same."""
+    """Start at once, even while the bus still drains. Settings are locked then: the number of instructions may be that
+    of the program before, but FINISH ends this one."""
     simulator.dram[RESULT : RESULT + ENTRIES * TINY.out_bytes] = 0
     raw = assemble(TINY, add_seven())
     simulator.dram[PROGRAM : PROGRAM + len(raw)] = raw
-    wait_until_quiet(simulator)
     start(simulator, len(add_seven()))
     assert Status.FAULT not in wait_for(simulator, Status.DONE | Status.INTERRUPT)
     data = simulator.dram[: ENTRIES * TINY.acc_bytes].view(np.int32)

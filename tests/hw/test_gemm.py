@@ -42,6 +42,18 @@ def test_an_entry_may_be_updated_again_at_any_distance(benches: dict[str, Bench]
     assert observed.writes[-1] - observed.writes[0] == 5 * distance - 1
 
 
+@pytest.mark.parametrize("apart", [1, 2, 4, 8])
+@pytest.mark.parametrize("distance", range(1, 6))
+def test_entries_that_differ_in_one_bit_of_their_index_are_two(
+    benches: dict[str, Bench], distance: int, apart: int
+) -> None:
+    """An entry, others for a while, and then its neighbour, which must not get the entry's sum."""
+    others = [entry for entry in range(SMALL.acc_depth) if entry not in (3, 3 ^ apart)]
+    order = [3, *others[: distance - 1], 3 ^ apart]
+    program: list[Instruction] = [Gemm(dst=dst, src=dst % 8, wgt=dst) for dst in order]
+    check(benches["small"], random_memories(SMALL, distance), program)
+
+
 def _fill(config: CoreConfig) -> int:
     """Cycles from an instruction's start to its first write: start, issue, operands, array, accumulator."""
     return array_latency(config) + 4

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import runpy
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 from amaranth.hdl import Fragment, Value
 from amaranth.sim import Simulator
+from weft.hw import register_file
 from weft.hw.axi import REGISTER_BITS
 from weft.hw.config import ISA_VERSION, PYNQ, TINY, CoreConfig
 from weft.hw.interfaces import CycleClass
@@ -208,6 +211,66 @@ def test_counters_count_and_clear() -> None:
         assert await host.read(Register.CYCLES_LO) == 0
 
     simulate(PYNQ, test)
+
+
+@contextmanager
+def inside(module: Any, kind: str) -> Iterator[list[Any]]:
+    """What :mod:`weft.hw.register_file` makes of one kind, ``Signal`` or ``Memory``, while a test builds a part."""
+    made: list[Any] = []
+    make = getattr(module, kind)
+
+    def remembered(*arguments: Any, **options: Any) -> Any:
+        made.append(make(*arguments, **options))
+        return made[-1]
+
+    with patch.object(module, kind, remembered):
+        yield made
+
+
+def test_counters_go_on_beyond_32_bits() -> None:
+    """A run of a minute: each counter is set to the end of its lower half, and counts on."""
+    with inside(register_file, "Signal") as signals:
+
+        async def test(ctx: Any, registers: RegisterFile, host: Host) -> None:
+            counters = {signal.name: signal for signal in signals if signal.name in COUNTERS}
+            assert set(counters) == set(COUNTERS)
+            for start in (2**32 - 1, 2**47 - 1):
+                for counter in counters.values():
+                    ctx.set(counter, start)
+                ctx.set(registers.count, -1)
+                await ctx.tick().repeat(3)
+                ctx.set(registers.count, 0)
+                for name in COUNTERS:
+                    low = await host.read(Register[f"{name.upper()}_LO"])
+                    high = await host.read(Register[f"{name.upper()}_HI"])
+                    assert high << 32 | low == start + 3, name
+
+        simulate(PYNQ, test)
+
+
+def test_class_counters_go_on_beyond_32_bits() -> None:
+    with inside(register_file, "Memory") as memories:
+        counters = CycleCounters()
+
+        async def testbench(ctx: Any) -> None:
+            for start in (2**32 - 1, 2**47 - 1):
+                for memory in memories:
+                    ctx.set(memory.data[CycleClass.BUSY.value], start)
+                for engine in Engine:
+                    ctx.set(counters.activity[engine], CycleClass.BUSY)
+                ctx.set(counters.count, 1)
+                await ctx.tick().repeat(3)
+                ctx.set(counters.count, 0)
+                ctx.set(counters.number, CycleClass.BUSY.value)
+                for engine in Engine:
+                    ctx.set(counters.engine, engine)
+                    assert ctx.get(counters.value) == start + 3, engine
+
+        simulator = Simulator(counters)
+        simulator.add_clock(1e-6)
+        simulator.add_testbench(testbench)
+        simulator.run()
+        assert len(memories) == len(Engine)
 
 
 def test_class_counters_are_read_at_their_addresses() -> None:

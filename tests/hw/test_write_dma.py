@@ -11,11 +11,12 @@ from weft.hw.write_dma import WriteMaster
 
 from .axi_memory import AxiMemory
 
-BASE = 0x2000
+BASE = 0x5A_FFFF_F000
+"""An address of 39 bits."""
 
 
 def test_words_without_a_burst_are_dropped_after_a_stop() -> None:
-    config = CoreConfig()
+    config = CoreConfig(address_bits=40)
     master = WriteMaster(config)
     memory = AxiMemory(bytearray(4096), config, base=BASE)
     client = master.client

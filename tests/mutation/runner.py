@@ -1,4 +1,4 @@
-"""Runs the short suite on a copy of the package with one fault in it."""
+"""Runs the tests of a file on a copy of the package with one fault in that file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -19,10 +19,9 @@ from pathlib import Path
 from .mutants import Mutant
 
 ROOT = Path(__file__).parents[2]
-COPIED = ("hw", "sim", "runtime", "compiler", "docs", "tests/hw", "tests/sim")
-"""Folders that the suite needs; ``docs`` because a test compares the manual with the registers."""
+NOT_COPIED = (".*", "build", "dist")
 
-QUICK = (
+CORE_QUICK = (
     "tests/hw/test_scratchpad.py",
     "tests/hw/test_layout_fifo.py",
     "tests/hw/test_write_dma.py",
@@ -41,7 +40,18 @@ QUICK = (
     "tests/hw/test_gemm.py",
     "tests/hw/test_load.py",
     "tests/hw/test_vector.py",
+    "tests/hw/test_core_bus.py",
 )
+"""Test files that run parts of the core, or all of it, in Amaranth's simulator."""
+
+SIM_QUICK = (
+    "tests/sim/test_work.py",
+    "tests/sim/test_microops.py",
+    "tests/sim/test_fsim.py",
+    "tests/sim/test_harness.py",
+)
+"""Test files of the simulators that need no core."""
+
 BUILDING = (
     "tests/hw/test_core.py",
     "tests/sim/test_rtl.py",
@@ -49,8 +59,10 @@ BUILDING = (
     "tests/sim/test_timing.py",
     "tests/sim/test_fuzz.py",
 )
-SUITE = (*QUICK, *BUILDING)
-"""Test files that run RTL: parts of the core in Amaranth's simulator, then those for which Verilator builds a core."""
+"""Test files for which Verilator builds a core."""
+
+SUITES = {"hw": (*CORE_QUICK, *BUILDING), "sim": (*SIM_QUICK, "tests/sim/test_faults.py", "tests/sim/test_timing.py")}
+"""For the folders whose files are tested together: the test files in question, in the order of their cost."""
 
 LEFT_OUT = ("test_fsim_equals_rtl_on_pynq",)
 """Tests whose core takes a minute to build."""
@@ -73,59 +85,86 @@ class Outcome:
 
 
 def mutated_source(mutant: Mutant, root: Path = ROOT) -> str:
-    """The module's text with the fault; :class:`SuiteError` if its line is not there exactly once."""
-    path = root / "hw" / f"{mutant.module}.py"
-    source = path.read_text()
+    """The file's text with the fault; :class:`SuiteError` if its line is not there exactly once."""
+    source = (root / mutant.path).read_text()
     if (count := source.count(mutant.old)) != 1:
-        raise SuiteError(f"mutant {mutant.name!r}: {mutant.old!r} stands {count} times in {path.name}, not once")
+        raise SuiteError(f"mutant {mutant.name!r}: {mutant.old!r} stands {count} times in {mutant.path}, not once")
     return source.replace(mutant.old, mutant.new)
 
 
-def run_suite(mutant: Mutant | None, cache: Path) -> tuple[str, float]:
+def run_suite(mutant: Mutant | None, suite: Sequence[str], cache: Path) -> tuple[str, float]:
     """The first failure (empty: none) and the seconds; without a mutant the suite runs on the package as it is."""
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="weft-mutant-") as folder:
         package = Path(folder) / "weft"
-        copy_package(package)
+        copy_package(package, suite)
         if mutant is not None:
-            (package / "hw" / f"{mutant.module}.py").write_text(mutated_source(mutant))
-        caught_by = _first_failure(package, ordered_suite(mutant), cache)
+            (package / mutant.path).write_text(mutated_source(mutant))
+        caught_by = _first_failure(package, suite, cache)
     return caught_by, time.monotonic() - begin
 
 
-def copy_package(package: Path) -> None:
-    """What the suite needs, with its compiled files: they are those of unchanged sources."""
-    ignored = shutil.ignore_patterns(".*", "*.onnx")
-    for name in COPIED:
-        shutil.copytree(ROOT / name, package / name, ignore=ignored)
-    for name in ("pyproject.toml", "tests/conftest.py"):
-        shutil.copy2(ROOT / name, package / name)
-    # The package's own would import the compiler, which takes longer than most of the tests.
-    (package / "__init__.py").touch()
+def copy_package(package: Path, suite: Sequence[str]) -> None:
+    """The package with its tests and their compiled files: they are those of unchanged sources."""
+    shutil.copytree(ROOT, package, ignore=shutil.ignore_patterns(*NOT_COPIED))
+    if not needs_package(suite):
+        (package / "__init__.py").write_text("")
 
 
-def ordered_suite(mutant: Mutant | None) -> list[str]:
-    """Files that import the mutant's module, directly or not: quick ones first, of these the module's own."""
-    if mutant is None:
-        return list(SUITE)
-    able = [path for path in SUITE if ROOT / "hw" / f"{mutant.module}.py" in _imported(ROOT / path)]
-    own = {path for path in able if mutant.module.startswith(Path(path).stem.removeprefix("test_"))}
-    return sorted(able, key=lambda path: (path in BUILDING, path not in own))
+def needs_package(suite: Sequence[str]) -> bool:
+    """Whether tests may use what ``import weft`` gives. It imports the compiler, which takes longer than most tests of
+    the core and of the simulators: these do without."""
+    return any(not path.startswith(("tests/hw/", "tests/sim/")) for path in suite)
+
+
+def suite_of(mutant: Mutant) -> tuple[str, ...]:
+    """The test files for a mutant: those that it names, or those that import its file, directly or not.
+
+    Files of one folder of ``SUITES`` share its list. For others the tests lie in the folder of the same name below
+    ``tests``, and those count that import the file directly (all of them, if none does). The file's own come first.
+    """
+    if mutant.tests:
+        return mutant.tests
+    source = ROOT / mutant.path
+    modules = set(_modules_of(source))
+    stem = source.stem
+
+    def own(path: str) -> bool:
+        return stem.startswith(Path(path).stem.removeprefix("test_"))
+
+    if listed := SUITES.get(Path(mutant.path).parts[0]):
+        able = [path for path in listed if modules & imported(ROOT / path)]
+        return tuple(sorted(able, key=lambda path: (path in BUILDING, not own(path))))
+    folder = ROOT / "tests" / Path(mutant.path).parent
+    beside = sorted(str(path.relative_to(ROOT)) for path in folder.glob("test_*.py"))
+    direct = [path for path in beside if own(path) or modules & set(_imports_of(ROOT / path))]
+    return tuple(sorted(direct or beside, key=lambda path: not own(path)))
+
+
+def _modules_of(source: Path) -> list[Path]:
+    """The Python modules that stand for a file: itself, or those beside C++ that name it, because they compile it."""
+    if source.suffix == ".py":
+        return [source]
+    return [path for path in source.parent.glob("*.py") if f'"{source.name}"' in path.read_text()]
 
 
 @cache
-def _imported(path: Path) -> frozenset[Path]:
+def imported(path: Path) -> frozenset[Path]:
     """Files of the repository that the file imports, directly or not."""
     found: set[Path] = set()
     left = [path]
     while left:
-        current = left.pop()
-        for node in ast.walk(ast.parse(current.read_text())):
-            for target in _targets(current, node):
-                if target not in found:
-                    found.add(target)
-                    left.append(target)
+        for target in _imports_of(left.pop()):
+            if target not in found:
+                found.add(target)
+                left.append(target)
     return frozenset(found)
+
+
+@cache
+def _imports_of(path: Path) -> tuple[Path, ...]:
+    nodes = ast.walk(ast.parse(path.read_text()))
+    return tuple(dict.fromkeys(target for node in nodes for target in _targets(path, node)))
 
 
 def _targets(path: Path, node: ast.AST) -> list[Path]:
@@ -144,7 +183,7 @@ def _targets(path: Path, node: ast.AST) -> list[Path]:
     return [candidate for candidate in candidates if candidate.is_file()]
 
 
-def _first_failure(package: Path, suite: list[str], cache: Path) -> str:
+def _first_failure(package: Path, suite: Sequence[str], cache: Path) -> str:
     options = ["-x", "-q", "--no-header", "--tb=no", "-rfE", "-p", "no:cacheprovider", "--hypothesis-profile=mutation"]
     options += [f"--deselect=tests/sim/test_fuzz.py::{name}" for name in LEFT_OUT]
     environment = os.environ | {
@@ -177,7 +216,7 @@ def _user_cache() -> Path:
 class State:
     """Outcomes on disk, so that an interrupted campaign goes on where it was.
 
-    An outcome counts as long as the mutated module is the same and, for a survivor, the tests are too.
+    An outcome counts as long as the mutated file is the same and, for a survivor, the tests are too.
     """
 
     def __init__(self, path: Path) -> None:
@@ -204,24 +243,32 @@ class State:
 
 def keys_of(mutant: Mutant) -> tuple[str, str]:
     """See :class:`State`."""
-    source = mutated_source(mutant)
-    return _digest([source]), _digest([source, *_texts("tests/hw", "tests/sim")])
+    source, suite = mutated_source(mutant), suite_of(mutant)
+    return _digest([source]), _digest([source, *suite, *_texts({str(Path(test).parent) for test in suite})])
 
 
-def keys_of_all() -> tuple[str, str]:
-    """Keys of the run without a fault, which depends on everything."""
-    key = _digest(_texts("hw", "sim", "tests/hw", "tests/sim"))
+def keys_without_fault(test: str) -> tuple[str, str]:
+    """Keys of the run of one test file on the package as it is: it depends on all of that."""
+    key = _digest([*package_texts(), *_texts({str(Path(test).parent)})])
     return key, key
 
 
-def _texts(*folders: str) -> Iterator[str]:
-    for folder in folders:
+@cache
+def package_texts() -> tuple[str, ...]:
+    """What the package's files hold."""
+    folders = [path for path in ROOT.iterdir() if path.is_dir() and (path / "__init__.py").exists()]
+    files = [*ROOT.glob("*.py"), *(path for folder in folders for path in folder.rglob("*") if path.is_file())]
+    return tuple(path.read_text() for path in sorted(files) if path.suffix in (".py", ".h", ".cpp"))
+
+
+def _texts(folders: Iterable[str]) -> Iterator[str]:
+    for folder in sorted(folders):
         for path in sorted((ROOT / folder).iterdir()):
             if path.is_file():
                 yield f"{path.name}\n{path.read_text()}"
 
 
-def _digest(texts: Iterator[str] | list[str]) -> str:
+def _digest(texts: Iterable[str]) -> str:
     state = hashlib.sha256()
     for text in texts:
         state.update(f"{len(text)}:{text}".encode())

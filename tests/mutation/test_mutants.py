@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from . import runner
-from .mutants import MUTANTS, Mutant
-from .runner import ROOT, SUITE, State, SuiteError, mutated_source
+from .mutants import MUTANTS, PARTS, Mutant
+from .runner import BUILDING, ROOT, SUITES, State, SuiteError, mutated_source, run_suite, suite_of
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_mutant_changes_its_module_and_still_parses(mutant: Mutant) -> None:
+def test_mutant_changes_its_file_and_still_parses(mutant: Mutant) -> None:
     assert mutant.old != mutant.new
-    source = (ROOT / "hw" / f"{mutant.module}.py").read_text()
-    assert ast.dump(ast.parse(mutated_source(mutant))) != ast.dump(ast.parse(source))
+    source, changed = (ROOT / mutant.path).read_text(), mutated_source(mutant)
+    if mutant.path.endswith(".py"):
+        assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(source))
 
 
 def test_names_are_unique() -> None:
@@ -25,17 +25,35 @@ def test_names_are_unique() -> None:
 
 
 def test_every_module_with_gates_has_a_mutant() -> None:
-    with_gates = {path.stem for path in (ROOT / "hw").glob("*.py") if "def elaborate(" in path.read_text()}
-    assert {mutant.module for mutant in MUTANTS} == with_gates
+    with_gates = {f"hw/{path.name}" for path in (ROOT / "hw").glob("*.py") if "def elaborate(" in path.read_text()}
+    assert {mutant.path for mutant in PARTS["hardware"]} == with_gates
 
 
-def test_every_file_of_the_suite_exists() -> None:
-    assert [path for path in SUITE if not (ROOT / path).exists()] == []
+def test_every_part_of_the_package_has_mutants() -> None:
+    beginnings = {
+        "simulators": ("sim/",), "timing": ("sim/timing",), "harness": ("sim/harness.cpp",),
+        "compiler": ("compiler/", "runtime/"),
+    }  # fmt: skip
+    for part, allowed in beginnings.items():
+        assert all(mutant.path.startswith(allowed) for mutant in PARTS[part]), part
+    assert all(mutant.path.endswith(".py") for mutant in PARTS["simulators"])
+    folders = {mutant.path.rpartition("/")[0] for mutant in MUTANTS}
+    assert folders >= {
+        *("compiler/tensor", "compiler/targets/accel", "compiler/targets/loops", "compiler/targets/cpu/llvm"),
+        *("compiler/passes", "compiler/operators", "compiler/frontends/onnx", "runtime"),
+    }
+
+
+def test_every_file_of_a_suite_exists() -> None:
+    suites = (*SUITES.values(), *map(suite_of, MUTANTS))
+    named = {test for suite in suites for test in suite}
+    assert [path for path in named if not (ROOT / path).exists()] == []
+    assert [mutant.name for mutant in MUTANTS if not suite_of(mutant)] == []
 
 
 def test_a_stale_mutant_is_an_error() -> None:
     stale = replace(MUTANTS[0], old="no such line")
-    with pytest.raises(SuiteError, match=r"mutant 'acc-bank-of-low-bits': 'no such line' stands 0 times in acc_mem"):
+    with pytest.raises(SuiteError, match=r"mutant 'acc-bank-of-low-bits': 'no such line' stands 0 times in hw/acc_mem"):
         mutated_source(stale)
 
 
@@ -54,21 +72,21 @@ def test_outcomes_are_kept_until_what_they_depend_on_changes(tmp_path: Path) -> 
     assert again.find("unknown", ("module", "module and tests")) is None
 
 
-def test_a_fault_is_caught_in_a_copy_and_the_core_itself_passes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(runner, "SUITE", ("tests/hw/test_tokens.py",))
+def test_a_fault_is_caught_in_a_copy_and_the_core_itself_passes(tmp_path: Path) -> None:
+    suite = ["tests/hw/test_tokens.py"]
     mutant = next(mutant for mutant in MUTANTS if mutant.name == "token-depth")
-    caught_by, _ = runner.run_suite(mutant, tmp_path)
+    caught_by, _ = run_suite(mutant, suite, tmp_path)
     assert "test_tokens.py::test_tokens_are_counted_for_every_pair" in caught_by
-    assert runner.run_suite(None, tmp_path)[0] == ""
+    assert run_suite(None, suite, tmp_path)[0] == ""
 
 
-def test_only_tests_that_import_the_module_are_run_and_its_own_come_first() -> None:
-    by_module = {mutant.module: runner.ordered_suite(mutant) for mutant in MUTANTS}
-    assert by_module["store"][0] == "tests/hw/test_store.py"
-    assert by_module["load_writer"][0] == "tests/hw/test_load.py"
-    assert "tests/hw/test_registers.py" not in by_module["gemm"]
-    for module, suite in by_module.items():
-        assert "tests/hw/test_core.py" in suite, module
-        assert "tests/sim/test_fuzz.py" in suite, module
+def test_only_tests_that_import_the_file_are_run_and_its_own_come_first() -> None:
+    by_path = {mutant.path: suite_of(replace(mutant, tests=())) for mutant in MUTANTS}
+    assert by_path["hw/store.py"][0] == "tests/hw/test_store.py"
+    assert by_path["hw/load_writer.py"][0] == "tests/hw/test_load.py"
+    assert "tests/hw/test_registers.py" not in by_path["hw/gemm.py"]
+    for mutant in PARTS["hardware"]:
+        assert {*BUILDING, "tests/hw/test_core_bus.py"} <= set(by_path[mutant.path]), mutant.path
+    assert by_path["sim/harness.cpp"][0] == "tests/sim/test_harness.py"
+    assert by_path["sim/timing_memory.h"][-1] == "tests/sim/test_timing.py"
+    assert by_path["compiler/tensor/simplify.py"][0] == "tests/compiler/tensor/test_simplify.py"

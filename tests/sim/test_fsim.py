@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from weft.hw.config import TINY, CoreConfig
-from weft.hw.isa import Engine, Fault
+from weft.hw.isa import Engine, Fault, assemble
 from weft.sim.errors import RaceError, SimulationError
 from weft.sim.fsim import FunctionalSimulator
 from weft.sim.fuzz import random_case, seeded
 from weft.sim.fuzz_compare import fill as fill_case
 from weft.sim.result import FaultRecord
 
-from .programs import run_text
+from .programs import parse, run_text
 
 DATA = 4096
 """Byte offset of data in these tests; tiny has granules of 4 bytes."""
@@ -118,6 +118,25 @@ def test_order_by_full_counters_does_not_hide_a_race():
 def test_the_program_must_not_store_over_itself():
     with pytest.raises(SimulationError, match=r"instruction 0 stores to bytes 0x10..0x14, where its own program lies"):
         run_text(simulator(), "store store index=0 offset=4 rows=1 columns=1\nfinish")
+
+
+def test_nor_into_itself_from_before_its_start():
+    core = simulator()
+    program = parse("store store index=0 offset=63 rows=1 columns=2\nfinish")
+    code = assemble(TINY, program)
+    core.dram[256 : 256 + len(code)] = code
+    with pytest.raises(SimulationError, match=r"stores to bytes 0xfc..0x104, where its own program lies"):
+        core.run(256, len(program))
+
+
+def test_rows_side_by_side_in_dram_do_not_race():
+    """What is loaded ends where the row that is stored begins, and the other way round."""
+    text = """
+    load load scratchpad=inp index=0 offset=1024 rows=4 columns=2 stride=5
+    store store index=0 offset=1026 rows=4 columns=3 stride=5
+    finish
+    """
+    assert run_text(simulator(), text).fault is None
 
 
 def test_deadlock_tells_what_each_engine_waits_for():

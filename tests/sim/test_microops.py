@@ -69,6 +69,21 @@ def test_gemm_is_micro_ops_one_after_another(config, levels, zero, indices, seed
     assert_equal(actual, expected)
 
 
+@pytest.mark.parametrize("terms", [127, 128, 129, 257, 601])
+@pytest.mark.parametrize("config", [SMALL, replace(SMALL, block_in=8)], ids=["4 channels", "8 channels"])
+def test_gemm_sums_the_largest_products_exactly(config: CoreConfig, terms: int):
+    """In one matrix product, of up to 1,024 of the largest products and of more: then float32 has not all sums."""
+    actual, expected = Memories(config), Memories(config)
+    for memories in (actual, expected):
+        memories.inp[...] = memories.wgt[...] = -128
+        memories.inp[:, 0] = memories.wgt[:, 0] = -127
+    levels = [LoopLevel(extent=terms), LoopLevel(extent=4, dst_stride=1, a_stride=1)]
+    _, bad = run_gemm(actual, LoopNest(tuple(reversed(levels))), 0, 0, 0, zero=True)
+    assert bad is None
+    assert reference.gemm(expected, levels, Gemm(zero=1, levels=2, dst=0, src=0, wgt=0)) is None
+    assert_equal(actual, expected)
+
+
 @settings(max_examples=500, deadline=None)
 @given(
     config=st.sampled_from(CONFIGS),
@@ -104,14 +119,35 @@ def test_vector_is_micro_ops_one_after_another(config, levels, op, flags, indice
     assert_equal(actual, expected)
 
 
+@pytest.mark.parametrize(
+    "instruction", [Gemm(dst=3, src=0, wgt=0, levels=2), Vector(op=VectorOp.SUM, dst=3, a=0, levels=2)]
+)
+def test_a_micro_op_out_of_range_is_counted_from_the_first(instruction: Gemm | Vector):
+    """Thousands of them are looked at in blocks."""
+    levels = [LoopLevel(extent=1000), LoopLevel(extent=6, dst_stride=6)]
+    actual, expected = filled(SMALL, 0), filled(SMALL, 0)
+    nest = LoopNest(tuple(reversed(levels)))
+    if isinstance(instruction, Gemm):
+        _, bad = run_gemm(actual, nest, instruction.dst, instruction.src, instruction.wgt, zero=False)
+        assert reference.gemm(expected, levels, instruction) == 5000
+    else:
+        _, bad = run_vector(actual, nest, instruction)
+        assert reference.vector(expected, levels, instruction) == 5000
+    assert bad == 5000
+    assert_equal(actual, expected)
+
+
+@pytest.mark.parametrize("zero_point", [-256, 0, 255])
 @pytest.mark.parametrize("shift", [0, 1, 24, 62, 63])
-def test_requantise_at_the_edges_of_its_operands(shift):
+def test_requantise_at_the_edges_of_its_operands(shift, zero_point):
     memories, expected = Memories(SMALL), Memories(SMALL)
     extremes = [-(2**31), 2**31 - 1, -1, 1]
     for target in (memories, expected):
         target.acc[0], target.acc[1] = extremes, [2**24 - 1, -(2**24), -1, 2**24]
         target.acc[4], target.acc[5], target.acc[6] = [1, -1, 0, 7], [-(2**24), 2**24 - 1, 1, -1], shift
-    instruction = Vector(op=VectorOp.REQUANTISE, dst=8, a=0, b=4, zero_point=-256, low=-256, high=255, left_shift=31)
+    instruction = Vector(
+        op=VectorOp.REQUANTISE, dst=8, a=0, b=4, zero_point=zero_point, low=-256, high=255, left_shift=31
+    )
     run_vector(memories, LoopNest(()), instruction)
     reference.vector(expected, [], instruction)
     assert_equal(memories, expected)

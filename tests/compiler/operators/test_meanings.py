@@ -51,6 +51,21 @@ def test_integer_arithmetic_wraps_and_divides_towards_zero(pair: tuple[int, int,
         assert value_of("nn.modulo", x, y, truncated=True) == wrapped(a - quotient * b, dtype)
 
 
+@pytest.mark.parametrize("channels", [1024, 1025, 1100])
+def test_convolutions_sum_the_largest_products_exactly(channels: int) -> None:
+    """float32 holds a sum of 1,024 of them, and not all sums of more."""
+    x = np.full((1, channels, 1, 1), -128, np.int8)
+    x[0, 0] = -127
+    assert value_of("conv2d", x, x) == 127 * 127 + (channels - 1) * 2**14
+
+
+@pytest.mark.parametrize("zero", [0, 1, 5])
+def test_quantise_rounds_ties_to_even_before_the_zero_point(zero: int) -> None:
+    ties = np.array([-1.5, -0.5, 0.5, 1.5, 2.5], np.float32)
+    found = value_of("quantise", ties, np.array(1, np.float32), np.array(zero, np.int8))
+    assert found.tolist() == [each + zero for each in (-2, 0, 0, 2, 2)]
+
+
 @given(pairs())
 def test_shifts(pair: tuple[int, int, str]) -> None:
     a, b, dtype = pair

@@ -117,6 +117,13 @@ def test_multiply_accumulates_are_counted_without_padding(
     assert operator(op).macs(call(op, *args, **attrs)) == macs
 
 
+@pytest.mark.parametrize("weights", [(3, 2, 3, 3), (4, 1, 3, 3), (4, 4, 3, 3)])
+def test_channels_must_fit_the_groups_of_a_convolution(weights: tuple[int, ...]) -> None:
+    x, w = Var("x", TensorType((1, 4, 5, 5), "float32")), Var("w", TensorType(weights, "float32"))
+    with pytest.raises(GraphError, match=r"4 input channels and weights .* do not fit 2 groups"):
+        call("nn.conv2d", x, w, groups=2)
+
+
 def test_the_weights_of_an_operator_are_the_operand_w() -> None:
     weights = {entry.name for entry in operators() if entry.weights == 1}
     assert weights >= {"nn.conv2d", "nn.conv3d", "nn.dense", "conv2d"}

@@ -194,6 +194,18 @@ def test_legalise_a_convolution() -> None:
     assert body == wanted.main.body
 
 
+def test_legalise_a_sum_of_tensors_with_other_zero_points() -> None:
+    source = module_of(
+        "%a = dequantise(%x, float32(0.5), int8(30)) %b = dequantise(%y, float32(0.25), int8(-50)) "
+        "return quantise(nn.add(%a, %b), float32(0.5), int8(7))",
+        "%x: int8[1, 2, 4, 4], %y: int8[1, 2, 4, 4]",
+    )
+    integers = legalise(source)
+    assert "requantise" in to_text(integers)
+    inputs = random_inputs(source, 0)
+    assert largest_difference(evaluate(source, inputs), evaluate(integers, inputs)) < 1 / 100, "more than a digit"
+
+
 REASONS = {
     "sigmoid": ("nn.sigmoid(%a)", "sigmoid '' has no integer form"),
     "unquantised sum": ("nn.add(nn.clip(%a, low=0.0), %a)", "adds a tensor that is not quantised"),

@@ -283,6 +283,24 @@ REFUSALS: dict[str, tuple[Callable[[], t.Schedule], Callable[[t.Schedule], Any],
         "loop 'k': parallel: loop 'k' is a reduction of block 'product', so its iterations meet; hint: mark a "
         "loop over the block's output instead",
     ),
+    "vectorize a reduction": (
+        matmul_chain,
+        lambda s: s.vectorize("k"),
+        "loop 'k': vectorize: loop 'k' is a reduction of block 'product', so its iterations meet; hint: mark a "
+        "loop over the block's output instead",
+    ),
+    "threads of a reduction": (
+        matmul_chain,
+        lambda s: s.vthread("k"),
+        "loop 'k': vthread: loop 'k' is a reduction of block 'product', so its iterations meet; hint: mark a "
+        "loop over the block's output instead",
+    ),
+    "bind a reduction": (
+        matmul_chain,
+        lambda s: s.bind("k", "threadIdx.x"),
+        "loop 'k': bind:threadIdx.x: loop 'k' is a reduction of block 'product', so its iterations meet; hint: mark a "
+        "loop over the block's output instead",
+    ),
     "unroll a tail": (
         scale,
         lambda s: s.unroll(s.split("i", 4)[1]),

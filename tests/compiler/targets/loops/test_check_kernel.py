@@ -183,6 +183,8 @@ def test_a_window_is_bounded_by_its_own_strides() -> None:
     [
         ("y[i] = x[i] // x[i]", "the divisor x\\[i\\] may be 0"),
         ("y[i] = x[i] << x[i]", "int32 may be shifted by another amount"),
+        ("y[i] = x[i] << (i + 29).astype(int32)", "int32 may be shifted by another amount"),
+        ("y[i] = x[i] >> (i - 1).astype(int32)", "int32 may be shifted by another amount"),
         ("for j in range(1000000000000):\n            for k in range(1000000000000):\n                y[i] = x[i]",
          "it computes 4,000,000,000,000,000,000,000,000 elements"),
         ("for j in unroll(1000000):\n            y[i] = x[i]", "in 1,000,000 statements"),
@@ -195,6 +197,12 @@ def test_what_stops_the_machine_or_never_ends_is_refused(body: str, message: str
     )
     with pytest.raises(UncheckedKernelError, match=message):
         check(code_of(text))
+
+
+def test_a_shift_by_up_to_31_bits_passes() -> None:
+    text = GATHER.replace("float32", "int32").replace("x[at[i] + (at[i] < 0).astype(int64) * 5]",
+                                                      "x[i] << (i + 29).astype(int32)")  # fmt: skip
+    check(code_of(text))
 
 
 def test_a_tile_must_be_that_of_its_intrinsic() -> None:

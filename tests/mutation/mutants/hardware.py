@@ -1,407 +1,433 @@
-"""The faults: typical mistakes in RTL, each one line of one module of the core, and none of them equivalent to it."""
+"""Faults in the core: typical mistakes in RTL."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """``old``, which stands exactly once in ``hw/<module>.py``, becomes ``new``."""
-
-    name: str
-    module: str
-    kind: str
-    old: str
-    new: str
-
+from .mutant import Mutant
 
 MUTANTS = (
     # Accumulator memory
     Mutant(
-        "acc-bank-of-low-bits", "acc_memory", "bank select",
+        "acc-bank-of-low-bits", "hw/acc_memory.py", "bank select",
         "return index[bank_index_bits:]", "return index[: len(index) - bank_index_bits]",
     ),
     Mutant(
-        "acc-read-priority", "acc_memory", "arbitration", "for port in reversed(readers):", "for port in readers:",
+        "acc-read-priority", "hw/acc_memory.py", "arbitration",
+        "for port in reversed(readers):", "for port in readers:",
     ),
     Mutant(
-        "acc-write-priority", "acc_memory", "arbitration",
+        "acc-write-priority", "hw/acc_memory.py", "arbitration",
         "for position, port in reversed(list(enumerate(writers))):", "for position, port in enumerate(writers):",
     ),
     Mutant(
-        "acc-always-ready", "acc_memory", "back-pressure ignored",
+        "acc-always-ready", "hw/acc_memory.py", "back-pressure ignored",
         "m.d.comb += blocked.eq(1)", "m.d.comb += blocked.eq(0)",
     ),
     Mutant(
-        "acc-answer-one-early", "acc_memory", "pipeline stage missing",
+        "acc-answer-one-early", "hw/acc_memory.py", "pipeline stage missing",
         "m.d.sync += answering.eq(asked)", "m.d.comb += answering.eq(asked)",
     ),
     # Bursts
     Mutant(
-        "burst-not-aligned", "bursts", "burst over 4 KiB",
+        "burst-not-aligned", "hw/bursts.py", "burst over 4 KiB",
         "row_ends.eq(word[log2:] == final[log2:])", "row_ends.eq((final - word)[log2:] == 0)",
     ),
     Mutant(
-        "burst-length-plus-one", "bursts", "length + 1",
+        "burst-length-plus-one", "hw/bursts.py", "length + 1",
         "(end - word[:log2])[:log2]", "(end - word[:log2] + 1)[:log2]",
     ),
     Mutant(
-        "burst-of-any-length", "bursts", "field ignored",
+        "burst-of-any-length", "hw/bursts.py", "field ignored",
         "min(config.burst_beats, PAGE_BYTES // config.bus_bytes)", "min(64, PAGE_BYTES // config.bus_bytes)",
     ),
     Mutant(
-        "burst-twice-as-long", "bursts", "burst too long",
+        "burst-twice-as-long", "hw/bursts.py", "burst too long",
         "longest_burst(config)).bit_length() - 1", "longest_burst(config)).bit_length()",
     ),
-    Mutant("burst-last-of-each-row", "bursts", "last flag", "row_ends & last_row", "row_ends"),
+    Mutant("burst-last-of-each-row", "hw/bursts.py", "last flag", "row_ends & last_row", "row_ends"),
     Mutant(
-        "burst-row-end-stays", "bursts", "address",
+        "burst-row-end-stays", "hw/bursts.py", "address",
         "row_final.eq(row_final + row_bytes)", "row_final.eq(row_first + row_bytes)",
     ),
     # Core
     Mutant(
-        "done-before-bus-is-quiet", "core", "handshake",
+        "done-before-bus-is-quiet", "hw/core.py", "handshake",
         "control.drained.eq(drained & ~bus_busy)", "control.drained.eq(drained)",
     ),
-    Mutant("fault-not-latched", "core", "fault not latched", "faulted.eq(1),", "faulted.eq(0),"),
+    Mutant("fault-not-latched", "hw/core.py", "fault not latched", "faulted.eq(1),", "faulted.eq(0),"),
     Mutant(
-        "fault-of-highest-engine", "core", "wrong engine in record",
+        "fault-of-highest-engine", "hw/core.py", "wrong engine in record",
         "for number, body in reversed([*((int(engine), engines[engine]) for engine in Engine), (FETCH, fetch)]):",
         "for number, body in [*((int(engine), engines[engine]) for engine in Engine), (FETCH, fetch)]:",
     ),
     Mutant(
-        "watchdog-names-last-started", "core", "wrong number in record",
+        "watchdog-names-last-started", "hw/core.py", "wrong number in record",
         "self.number.eq(self.sending[engine])", "self.number.eq(running[engine])",
     ),
     Mutant(
-        "watchdog-names-held", "core", "wrong number in record",
+        "watchdog-names-held", "hw/core.py", "wrong number in record",
         "== CycleClass.MEMORY):\n                m.d.comb += [self.engine.eq(engine), self.number.eq(running[engine])]",
         "== CycleClass.MEMORY):\n                m.d.comb += [self.engine.eq(engine), self.number.eq(held[engine])]",
     ),
     Mutant(
-        "watchdog-goes-on-between-runs", "core", "watchdog not reset",
+        "watchdog-goes-on-between-runs", "hw/core.py", "watchdog not reset",
         "watchdog.progress.eq(progress | ~control.counting)", "watchdog.progress.eq(progress)",
     ),
     Mutant(
-        "tokens-survive-a-run", "core", "soft reset misses a register",
+        "tokens-survive-a-run", "hw/core.py", "soft reset misses a register",
         "m.submodules.tokens = in_run(tokens)", "m.submodules.tokens = tokens",
     ),
     Mutant(
-        "interrupt-stays", "core", "interrupt not cleared",
+        "interrupt-stays", "hw/core.py", "interrupt not cleared",
         "m.d.sync += self.interrupt.eq(0)", "m.d.sync += self.interrupt.eq(self.interrupt)",
     ),
     Mutant(
-        "interrupt-enable-ignored", "core", "interrupt",
+        "interrupt-enable-ignored", "hw/core.py", "interrupt",
         "self.interrupt.eq(control.interrupt & registers.settings.interrupt_enable)",
         "self.interrupt.eq(control.interrupt)",
     ),
     Mutant(
-        "beats-of-write-first", "core", "counters swapped",
+        "beats-of-write-first", "hw/core.py", "counters swapped",
         "Cat(control.counting, read.beat, write.beat)", "Cat(control.counting, write.beat, read.beat)",
     ),
     Mutant(
-        "idle-before-finish", "core", "counter class",
+        "idle-before-finish", "hw/core.py", "counter class",
         "(body.activity == CycleClass.INSTRUCTION) & nothing_comes", "body.activity == CycleClass.INSTRUCTION",
     ),
     Mutant(
-        "start-after-fault", "core", "state machine", "with m.If(self.start & ~faulted):", "with m.If(self.start):",
+        "start-after-fault", "hw/core.py", "state machine",
+        "with m.If(self.start & ~faulted):", "with m.If(self.start):",
     ),
     Mutant(
-        "unlocked-while-draining", "core", "lock",
+        "unlocked-while-draining", "hw/core.py", "lock",
         "registers.locked.eq(control.running | bus_busy)", "registers.locked.eq(control.running)",
     ),
     # What all engines share
     Mutant(
-        "engine-ignores-ledger", "engine", "back-pressure ignored",
+        "engine-ignores-ledger", "hw/engine.py", "back-pressure ignored",
         "held & ~missing.any() & ledger.room & ~self.halt", "held & ~missing.any() & ~self.halt",
     ),
     Mutant(
-        "engine-takes-while-it-waits", "engine", "token taken twice",
+        "engine-takes-while-it-waits", "hw/engine.py", "token taken twice",
         "self.take.eq(Mux(leave, header.wait, 0))", "self.take.eq(Mux(may_start, header.wait, 0))",
     ),
     Mutant(
-        "engine-drops-a-send", "engine", "dropped token",
+        "engine-drops-a-send", "hw/engine.py", "dropped token",
         "pending & (self.send.ready | ~sending.data.send.any())", "pending",
     ),
     Mutant(
-        "ledger-room-one-late", "engine", "queue depth",
+        "ledger-room-one-late", "hw/engine.py", "queue depth",
         "room.eq(used < IN_FLIGHT - 1)", "room.eq(used < IN_FLIGHT)",
     ),
     Mutant(
-        "wait-for-the-highest", "engine", "counter class",
+        "wait-for-the-highest", "hw/engine.py", "counter class",
         "for engine in reversed(Engine):  # the last", "for engine in Engine:  # the last",
     ),
     Mutant(
-        "idle-with-an-instruction", "engine", "state machine",
+        "idle-with-an-instruction", "hw/engine.py", "state machine",
         "self.idle.eq(self.quiet & (self.halt | (~held & ledger.empty)))",
         "self.idle.eq(self.quiet & (self.halt | ledger.empty))",
     ),
     # Fetch
     Mutant(
-        "fetch-burst-of-any-length", "fetch", "field ignored",
+        "fetch-burst-of-any-length", "hw/fetch.py", "field ignored",
         "return min(MOST_BURST_BEATS, longest_burst(config))", "return MOST_BURST_BEATS",
     ),
     Mutant(
-        "fetch-one-byte-more", "fetch", "off by one in an address",
+        "fetch-one-byte-more", "hw/fetch.py", "off by one in an address",
         "transfer.final.eq(end - 1)", "transfer.final.eq(end)",
     ),
     Mutant(
-        "fetch-window-exclusive", "fetch", "window limit off by one",
+        "fetch-window-exclusive", "hw/fetch.py", "window limit off by one",
         "m.Elif(end > self.window_size)", "m.Elif(end >= self.window_size)",
     ),
     Mutant(
-        "fetch-error-of-last-word", "fetch", "bus error lost",
+        "fetch-error-of-last-word", "hw/fetch.py", "bus error lost",
         "instructions.payload.error.eq(error | words.payload.error)",
         "instructions.payload.error.eq(words.payload.error)",
     ),
     Mutant(
-        "fetch-damaged-passes", "fetch", "check ignored", "with m.Elif(damaged):", "with m.Elif(0):",
+        "fetch-damaged-passes", "hw/fetch.py", "check ignored", "with m.Elif(damaged):", "with m.Elif(0):",
     ),
     Mutant(
-        "fetch-own-send-passes", "fetch", "illegal instruction passes",
+        "fetch-own-send-passes", "hw/fetch.py", "illegal instruction passes",
         "(tokens & own[:ENGINES]).any()", "(header.wait & own[:ENGINES]).any()",
     ),
     # Gemm
     Mutant(
-        "gemm-three-forwards", "gemm", "missing forward", "in stages[:FORWARDS])", "in stages[: FORWARDS - 1])",
+        "gemm-three-forwards", "hw/gemm.py", "missing forward", "in stages[:FORWARDS])", "in stages[: FORWARDS - 1])",
     ),
     Mutant(
-        "gemm-forward-too-new", "gemm", "wrong forward", "old.eq(results[1])", "old.eq(results[0])",
+        "gemm-forward-too-new", "hw/gemm.py", "wrong forward", "old.eq(results[1])", "old.eq(results[0])",
     ),
     Mutant(
-        "gemm-always-from-zero", "gemm", "first-iteration zero flag",
+        "gemm-always-from-zero", "hw/gemm.py", "first-iteration zero flag",
         "from_zero = zero & micro_op.first", "from_zero = zero",
     ),
     Mutant(
-        "gemm-operands-swapped", "gemm", "swapped operands",
+        "gemm-operands-swapped", "hw/gemm.py", "swapped operands",
         '"a": gemm.src, "b": gemm.wgt', '"a": gemm.wgt, "b": gemm.src',
     ),
     Mutant(
-        "gemm-retires-one-early", "gemm", "handshake",
+        "gemm-retires-one-early", "hw/gemm.py", "handshake",
         "control.retire.eq(stages[-1].valid & stages[-1].content.end)",
         "control.retire.eq(stages[-2].valid & stages[-2].content.end)",
     ),
     Mutant(
-        "gemm-wgt-bound", "gemm", "bound off by a bit",
+        "gemm-wgt-bound", "hw/gemm.py", "bound off by a bit",
         "micro_op.b[ceil_log2(config.wgt_depth) :].any()", "micro_op.b[ceil_log2(config.wgt_depth) + 1 :].any()",
     ),
     # Queue
     Mutant(
-        "queue-overflows", "layout_fifo", "back-pressure ignored",
+        "queue-overflows", "hw/layout_fifo.py", "back-pressure ignored",
         "self.input.ready.eq(queue.w_rdy)", "self.input.ready.eq(1)",
     ),
     Mutant(
-        "queue-empty-too-early", "layout_fifo", "empty flag",
+        "queue-empty-too-early", "hw/layout_fifo.py", "empty flag",
         "self.empty.eq(queue.level == 0)", "self.empty.eq(~queue.r_rdy)",
     ),
     # Load
     Mutant(
-        "load-fault-names-newest", "load", "wrong number in record",
+        "load-fault-names-newest", "hw/load.py", "wrong number in record",
         "control.failure.number.eq(Mux(writer.failed, writer.number, number))",
         "control.failure.number.eq(number)",
     ),
     Mutant(
-        "load-merges-padded-rows", "load", "padding ignored",
+        "load-merges-padded-rows", "hw/load.py", "padding ignored",
         "(pads[0] | pads[1] | pads[2] | pads[3])", "(pads[0] | pads[1] | pads[2])",
     ),
     Mutant(
-        "load-rows-without-data-vanish", "load", "corner case",
+        "load-rows-without-data-vanish", "hw/load.py", "corner case",
         "Mux(plan.moves, load.pad_top, load.pad_top + load.rows)", "load.pad_top",
     ),
     Mutant(
-        "load-pad-unsigned", "load_writer", "wrong sign",
+        "load-pad-unsigned", "hw/load_writer.py", "wrong sign",
         "pad_lane = self.pad_value.as_signed()", "pad_lane = self.pad_value",
     ),
     Mutant(
-        "load-pad-value-ignored", "load_writer", "pad value ignored",
+        "load-pad-value-ignored", "hw/load_writer.py", "pad value ignored",
         "self.pad_value.replicate(len(own_word) // 8)", "Const(0, len(own_word))",
     ),
     Mutant(
-        "load-widens-unsigned", "load_writer", "widening unsigned",
+        "load-widens-unsigned", "hw/load_writer.py", "widening unsigned",
         "word.word_select(lane, 8).as_signed()", "word.word_select(lane, 8)",
     ),
     Mutant(
-        "load-position-stays", "load_writer", "address",
+        "load-position-stays", "hw/load_writer.py", "address",
         "(load.position + load.step) & last_place", "load.position & last_place",
     ),
     Mutant(
-        "load-widened-mask", "load_writer", "write mask",
+        "load-widened-mask", "hw/load_writer.py", "write mask",
         "Const(0b1111, width) << (self.part << 2)", "Const(0b1111, width) << (self.part << 1)",
     ),
     Mutant(
-        "load-error-while-padding", "load_writer", "fault condition",
+        "load-error-while-padding", "hw/load_writer.py", "fault condition",
         "self.failed.eq(running & ~is_padding & self.words.valid", "self.failed.eq(running & self.words.valid",
     ),
     # Loops
     Mutant(
-        "loop-once-more", "loops", "loop bound", "self.at_last.eq(self.left == 1)", "self.at_last.eq(self.left == 0)",
+        "loop-once-more", "hw/loops.py", "loop bound",
+        "self.at_last.eq(self.left == 1)", "self.at_last.eq(self.left == 0)",
     ),
     Mutant(
-        "loop-strides-swapped", "loops", "swapped strides",
+        "loop-strides-swapped", "hw/loops.py", "swapped strides",
         'loop[f"{name}_stride"]', 'loop[{"dst": "dst", "a": "b", "b": "a"}[name] + "_stride"]',
     ),
     Mutant(
-        "loop-first-of-every-level", "loops", "first-iteration flag",
+        "loop-first-of-every-level", "hw/loops.py", "first-iteration flag",
         "level.used & level.reduces & ~level.at_zero", "level.used & ~level.at_zero",
     ),
     # Array
     Mutant(
-        "mac-unsigned", "mac_array", "wrong sign",
+        "mac-unsigned", "hw/mac_array.py", "wrong sign",
         "element = Signal(signed(8), name=name)", "element = Signal(8, name=name)",
     ),
     Mutant(
-        "mac-packed-borrows", "mac_array_packed", "constant missing", "(value + OFFSET)[", "(value)[",
+        "mac-packed-borrows", "hw/mac_array_packed.py", "constant missing", "(value + OFFSET)[", "(value)[",
     ),
     # Reading
     Mutant(
-        "read-credit-lost", "read_dma", "credit", "room.eq(room - beats + taken)", "room.eq(room - beats)",
+        "read-credit-lost", "hw/read_dma.py", "credit", "room.eq(room - beats + taken)", "room.eq(room - beats)",
     ),
     Mutant(
-        "read-one-burst-more", "read_dma", "queue depth",
+        "read-one-burst-more", "hw/read_dma.py", "queue depth",
         "outstanding != config.read_outstanding)", "outstanding <= config.read_outstanding)",
     ),
-    Mutant("read-id", "read_dma", "read ID", "axi.arid.eq(grant)", "axi.arid.eq(last_granted)"),
-    Mutant("read-error-bit", "read_dma", "response", "axi.rresp[1]", "axi.rresp[0]"),
+    Mutant("read-id", "hw/read_dma.py", "read ID", "axi.arid.eq(grant)", "axi.arid.eq(last_granted)"),
+    Mutant("read-error-bit", "hw/read_dma.py", "response", "axi.rresp[1]", "axi.rresp[0]"),
     Mutant(
-        "read-fixed-priority", "read_dma", "arbitration", "(last + step) % len(ReadClient)", "step % len(ReadClient)",
+        "read-fixed-priority", "hw/read_dma.py", "arbitration",
+        "(last + step) % len(ReadClient)", "step % len(ReadClient)",
     ),
-    Mutant("read-after-stop", "read_dma", "stop ignored", "wanted & ~self.stop & (", "wanted & ("),
+    Mutant("read-after-stop", "hw/read_dma.py", "stop ignored", "wanted & ~self.stop & (", "wanted & ("),
     # Registers
     Mutant(
-        "class-counter-address", "register_file", "register offset",
+        "class-counter-address", "hw/register_file.py", "register offset",
         "self.class_number.eq(offset[3:7])", "self.class_number.eq(offset[2:6])",
     ),
-    Mutant("register-strobe", "register_file", "byte strobe", "Mux(strobe[byte], ", "Mux(strobe[0], "),
+    Mutant("register-strobe", "hw/register_file.py", "byte strobe", "Mux(strobe[byte], ", "Mux(strobe[0], "),
     Mutant(
-        "class-counters-keep", "register_file", "reset misses a register",
+        "class-counters-keep", "hw/register_file.py", "reset misses a register",
         "write.en.eq(self.count | self.clear)", "write.en.eq(self.count)",
     ),
     Mutant(
-        "register-locked-too-late", "register_file", "lock",
+        "register-locked-too-late", "hw/register_file.py", "lock",
         "with m.If(~self.locked):", "with m.If(1):",
     ),
     # Scratchpad
     Mutant(
-        "scratchpad-mask", "scratchpad", "write mask", "write.en.eq(self.write.mask)", "write.en.eq(~0)",
+        "scratchpad-mask", "hw/scratchpad.py", "write mask", "write.en.eq(self.write.mask)", "write.en.eq(~0)",
     ),
     # Store
     Mutant(
-        "store-strobes-whole-words", "store", "byte strobe",
+        "store-strobes-whole-words", "hw/store.py", "byte strobe",
         "filled.eq(before | (1 << place))", "filled.eq((1 << count) - 1)",
     ),
     Mutant(
-        "store-empty-takes-an-answer", "store", "dropped token",
+        "store-empty-takes-an-answer", "hw/store.py", "dropped token",
         "ended + ends - (retire & oldest.moves)", "ended + ends - retire",
     ),
     Mutant(
-        "store-reads-too-far-ahead", "store", "back-pressure ignored",
+        "store-reads-too-far-ahead", "hw/store.py", "back-pressure ignored",
         "reading & (ahead != ENTRIES_AHEAD)", "reading",
     ),
     Mutant(
-        "store-row-end-not-flushed", "store", "last beat",
+        "store-row-end-not-flushed", "hw/store.py", "last beat",
         "complete.eq(last | (place == count - 1))", "complete.eq(place == count - 1)",
     ),
     # Tokens
-    Mutant("token-depth", "tokens", "queue depth", "count == depth)", "count == depth - 1)"),
+    Mutant("token-depth", "hw/tokens.py", "queue depth", "count == depth)", "count == depth - 1)"),
     Mutant(
-        "token-pair-swapped", "tokens", "token pair swapped",
+        "token-pair-swapped", "hw/tokens.py", "token pair swapped",
         "take = self.take[receiver][sender]", "take = self.take[sender][receiver]",
     ),
     Mutant(
-        "token-sent-while-full", "tokens", "handshake",
+        "token-sent-while-full", "hw/tokens.py", "handshake",
         "put.eq(send.valid & send.ready & send.payload[receiver])", "put.eq(send.valid & send.payload[receiver])",
     ),
     # Transfer plan
     Mutant(
-        "plan-window-exclusive", "transfer_plan", "window limit",
+        "plan-window-exclusive", "hw/transfer_plan.py", "window limit",
         "end > self.window_size", "end >= self.window_size",
     ),
     Mutant(
-        "plan-index-inclusive", "transfer_plan", "bound",
+        "plan-index-inclusive", "hw/transfer_plan.py", "bound",
         "by_kind(kind.depth for kind", "by_kind(kind.depth + 1 for kind",
     ),
     Mutant(
-        "plan-span-one-row-more", "transfer_plan", "off by one",
+        "plan-span-one-row-more", "hw/transfer_plan.py", "off by one",
         "factor_a.eq(request.rows - 1)", "factor_a.eq(request.rows)",
     ),
     Mutant(
-        "plan-cause-order", "transfer_plan", "fault cause",
+        "plan-cause-order", "hw/transfer_plan.py", "fault cause",
         "Mux(work.bad_index, Fault.INDEX, Mux(work.misaligned, Fault.ALIGNMENT, Fault.WINDOW))",
         "Mux(work.misaligned, Fault.ALIGNMENT, Mux(work.bad_index, Fault.INDEX, Fault.WINDOW))",
     ),
     # Vector
     Mutant(
-        "vector-b-wraps", "vector", "bound",
+        "vector-b-wraps", "hw/vector.py", "bound",
         "Cat(vector.b[: config.index_bits], beyond)", "vector.b[: config.index_bits]",
     ),
     Mutant(
-        "vector-illegal-op-runs", "vector", "illegal instruction passes",
+        "vector-illegal-op-runs", "hw/vector.py", "illegal instruction passes",
         "illegal=~exists | (accumulates", "illegal=(accumulates",
     ),
     Mutant(
-        "vector-parameter-hazard", "vector_fetch", "missing hazard check",
+        "vector-parameter-hazard", "hw/vector_fetch.py", "missing hazard check",
         "matches_b[1] | matches_b[2], 0))", "matches_b[1], 0))",
     ),
     Mutant(
-        "vector-stale-operand", "vector_fetch", "missing forward",
+        "vector-stale-operand", "hw/vector_fetch.py", "missing forward",
         "same_a = ~micro_op.begin & ~a.overwritten", "same_a = ~micro_op.begin",
     ),
     Mutant(
-        "vector-chains-across-instructions", "vector_fetch", "state machine",
+        "vector-chains-across-instructions", "hw/vector_fetch.py", "state machine",
         "goes_on = ~micro_op.begin & (micro_op.dst == held.dst)", "goes_on = micro_op.dst == held.dst",
     ),
     Mutant(
-        "vector-rounding-missing", "vector_lanes", "rounding add missing",
+        "vector-rounding-missing", "hw/vector_lanes.py", "rounding add missing",
         "addend = Cat(Const(1, 1), ", "addend = Cat(Const(0, 1), ",
     ),
     Mutant(
-        "vector-ties-away-from-zero", "vector_lanes", "tie rule",
+        "vector-ties-away-from-zero", "hw/vector_lanes.py", "tie rule",
         "addend = Cat(Const(1, 1), ", "addend = Cat(~saturated_9[-1], ",
     ),
     Mutant(
-        "vector-saturates-one-high", "vector_lanes", "saturation bound",
+        "vector-saturates-one-high", "hw/vector_lanes.py", "saturation bound",
         "saturated = Mux(wide[-1], -limit, limit - 1)", "saturated = Mux(wide[-1], -limit, limit)",
     ),
     Mutant(
-        "vector-clamps-low-last", "vector_lanes", "clamp order",
+        "vector-clamps-low-last", "hw/vector_lanes.py", "clamp order",
         "Mux(self.content.low > self.content.high, self.content.high, self.content.low)", "self.content.low",
     ),
     Mutant(
-        "vector-shift-wraps", "vector_lanes", "shift amount",
+        "vector-shift-wraps", "hw/vector_lanes.py", "shift amount",
         "right_amount = Mux(b[5:31].any(), 31, b[:5])", "right_amount = b[:5]",
     ),
     Mutant(
-        "vector-high-part-unsigned", "vector_lanes", "wrong sign",
+        "vector-high-part-unsigned", "hw/vector_lanes.py", "wrong sign",
         "self.x[4][LOW_BITS:].as_signed() * self.factor_4", "self.x[4][LOW_BITS:] * self.factor_4",
     ),
     Mutant(
-        "vector-max-from-int8", "vector_lanes", "max pooling initial value",
+        "vector-max-from-int8", "hw/vector_lanes.py", "max pooling initial value",
         "Const(op.identity, signed(32))", "Const(op.identity >> 24, signed(32))",
     ),
     Mutant(
-        "vector-results-overflow", "vector_results", "queue depth",
+        "vector-results-overflow", "hw/vector_results.py", "queue depth",
         "self.room.eq(count < SLOTS - 1)", "self.room.eq(count <= SLOTS)",
     ),
     Mutant(
-        "vector-write-without-ready", "vector_results", "back-pressure ignored",
+        "vector-write-without-ready", "hw/vector_results.py", "back-pressure ignored",
         "written.eq(offered & (destination.to_out | self.write_acc.ready))", "written.eq(offered)",
     ),
     # Writing
     Mutant(
-        "write-begins-one-word-early", "write_dma", "handshake", "(beats <= gathered)", "(beats - 1 <= gathered)",
+        "write-begins-one-word-early", "hw/write_dma.py", "handshake", "(beats <= gathered)", "(beats - 1 <= gathered)",
     ),
     Mutant(
-        "write-answer-always-last", "write_dma", "last flag",
+        "write-answer-always-last", "hw/write_dma.py", "last flag",
         "client.acknowledgement.last.eq(unanswered.r_data)", "client.acknowledgement.last.eq(1)",
     ),
     Mutant(
-        "write-keeps-dropped-words", "write_dma", "soft reset misses a register",
+        "write-keeps-dropped-words", "hw/write_dma.py", "soft reset misses a register",
         "drop.eq(self.stop & ~self.busy)", "drop.eq(0)",
     ),
-    Mutant("write-last-beat", "write_dma", "last beat", "axi.wlast.eq(last_word)", "axi.wlast.eq(beat_number == 0)"),
     Mutant(
-        "write-limit-ignored", "write_dma", "queue depth",
+        "write-last-beat", "hw/write_dma.py", "last beat",
+        "axi.wlast.eq(last_word)", "axi.wlast.eq(beat_number == 0)",
+    ),
+    Mutant(
+        "write-limit-ignored", "hw/write_dma.py", "queue depth",
         "                & lengths.w_rdy\n                & unanswered.w_rdy\n", "                & lengths.w_rdy\n",
+    ),
+    # The ends of widths: what needs a long run, a high address or a full counter to show
+    Mutant(
+        "start-ignores-writes-under-way", "hw/core.py", "state machine",
+        "control.bus_busy.eq(bus_busy)", "control.bus_busy.eq(read.busy)",
+    ),
+    Mutant(
+        "read-address-of-32-bits", "hw/read_dma.py", "width",
+        "axi.araddr.eq(self.base + burst.word * config.bus_bytes)",
+        "axi.araddr.eq((self.base + burst.word * config.bus_bytes)[:32])",
+    ),
+    Mutant(
+        "write-address-of-32-bits", "hw/write_dma.py", "width",
+        "axi.awaddr.eq(self.base + client.bursts.payload.word * config.bus_bytes)",
+        "axi.awaddr.eq((self.base + client.bursts.payload.word * config.bus_bytes)[:32])",
+    ),
+    Mutant(
+        "token-counter-one-bit-short", "hw/tokens.py", "width",
+        "count = Signal(range(depth + 1)", "count = Signal(range(depth)",
+    ),
+    Mutant(
+        "counters-of-32-bits", "hw/register_file.py", "width",
+        "counters = [Signal(COUNTER_BITS, name=name)", "counters = [Signal(32, name=name)",
+    ),
+    Mutant(
+        "class-counters-of-32-bits", "hw/register_file.py", "width",
+        "Memory(shape=COUNTER_BITS, depth=16", "Memory(shape=32, depth=16",
+    ),
+    Mutant(
+        "gemm-forwards-to-half-the-index", "hw/gemm.py", "wrong forward",
+        "(stage.content.dst == fresh.dst)", "(stage.content.dst[:-1] == fresh.dst[:-1])",
     ),
 )  # fmt: skip

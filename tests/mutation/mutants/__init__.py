@@ -1,0 +1,18 @@
+"""The faults: typical mistakes, each in one place of one file of the package, and none of them equivalent to it."""
+
+from __future__ import annotations
+
+from . import compiler, hardware, harness, simulators, timing
+from .mutant import Mutant
+
+PARTS: dict[str, tuple[Mutant, ...]] = {
+    "hardware": hardware.MUTANTS,
+    "simulators": simulators.MUTANTS,
+    "timing": timing.MUTANTS,
+    "harness": harness.MUTANTS,
+    "compiler": compiler.MUTANTS,
+}
+
+MUTANTS = tuple(mutant for part in PARTS.values() for mutant in part)
+
+__all__ = ["MUTANTS", "PARTS", "Mutant"]

@@ -1,0 +1,213 @@
+"""Faults in the compiler and the runtime: typical mistakes in bounds, orders, types and bookkeeping."""
+
+from __future__ import annotations
+
+from .mutant import Mutant
+
+MUTANTS = (
+    # Loops and expressions
+    Mutant(
+        "split-drops-the-tail", "compiler/tensor/loops.py", "rounding",
+        "counts.insert(0, (counts[0] + (factor - 1)) // factor)", "counts.insert(0, counts[0] // factor)",
+        ("tests/compiler/tensor/test_schedule.py",),
+    ),
+    Mutant(
+        "split-shifted-starts-late", "compiler/tensor/loops.py", "off by one",
+        "minimum(outer * factor, node.extent - factor) + inner",
+        "minimum(outer * factor, node.extent - factor + 1) + inner",
+        ("tests/compiler/tensor/test_overlap.py",),
+    ),
+    Mutant(
+        "fuse-swaps-quotient-and-rest", "compiler/tensor/loops.py", "swapped operands",
+        "{outer: fused // below.extent, inner: fused % below.extent}",
+        "{outer: fused % below.extent, inner: fused // below.extent}",
+        ("tests/compiler/tensor/test_schedule.py",),
+    ),
+    Mutant(
+        "fuse-joins-a-reduction", "compiler/tensor/loops.py", "check ignored",
+        "(outer in leaf.reduce_vars) != (inner in leaf.reduce_vars)",
+        "outer in leaf.reduce_vars and inner not in leaf.reduce_vars",
+        ("tests/compiler/tensor/test_schedule.py",),
+    ),
+    Mutant(
+        "vectorize-without-proof", "compiler/tensor/loops.py", "check ignored",
+        "if kind not in (\"unroll\", \"serial\") and node.extent",
+        "if kind not in (\"unroll\", \"serial\", \"vectorize\") and node.extent",
+        ("tests/compiler/tensor/test_schedule.py",),
+    ),
+    Mutant(
+        "less-than-at-the-edge", "compiler/tensor/simplify.py", "bound",
+        "outcome = True if high < 0 else False if low >= 0 else None",
+        "outcome = True if high <= 0 else False if low >= 0 else None",
+    ),
+    Mutant(
+        "bound-of-a-subtracted-part", "compiler/tensor/simplify.py", "wrong sign",
+        "self._eliminate(atom, var, extent, upper == (coefficient > 0))", "self._eliminate(atom, var, extent, upper)",
+    ),
+    Mutant(
+        "index-beyond-by-one", "compiler/tensor/bounds.py", "bound off by one",
+        "if not is_within(index, size - 1, self", "if not is_within(index, size, self",
+    ),
+    Mutant(
+        "variable-of-an-earlier-loop", "compiler/tensor/verify.py", "check ignored",
+        "if isinstance(node, Var) and node not in loops:", "if isinstance(node, Var) and node.name not in self.seen:",
+        ("tests/compiler/tensor/test_verify.py",),
+    ),
+    Mutant(
+        "buffer-outside-of-its-scope", "compiler/tensor/verify.py", "check ignored",
+        "if buffers.get(buffer.name) != buffer:", "if buffer.name not in self.seen:",
+        ("tests/compiler/tensor/test_verify.py",),
+    ),
+    # Stages, storage and intrinsics
+    Mutant(
+        "shifted-loop-by-minimum", "compiler/tensor/overlap.py", "condition",
+        "node.op in (\"min\", \"max\")", "node.op == \"max\"",
+        ("tests/compiler/tensor/test_overlap.py",),
+    ),
+    Mutant(
+        "tile-with-another-stride", "compiler/tensor/tensorize.py", "check ignored",
+        "if need != step:", "if need > step:",
+        ("tests/compiler/tensor/test_tensorize.py",),
+    ),
+    # Programs of the core
+    Mutant(
+        "checker-misses-writes-after-reads", "compiler/targets/accel/check.py", "missing hazard check",
+        "if other == engine or not (write or wrote):", "if other == engine or not wrote:",
+    ),
+    Mutant(
+        "checker-sends-tomorrow's-clock", "compiler/targets/accel/check.py", "vector clock",
+        "tokens.append(state.clock.copy())", "tokens.append(state.clock)",
+    ),
+    Mutant(
+        "tokens-for-writes-after-reads", "compiler/targets/accel/tokens.py", "missing hazard check",
+        "histories.latest(access, selector, engine, False, needed)", "pass",
+    ),
+    Mutant(
+        "tokens-one-more-than-fit", "compiler/targets/accel/tokens.py", "queue depth",
+        "if len(tokens) == config.token_depth:", "if len(tokens) > config.token_depth:",
+    ),
+    Mutant(
+        "early-over-what-is-read", "compiler/targets/accel/issue_early.py", "missing hazard check",
+        "int(written[memory][selector].max()), int(read[memory][selector].max()))",
+        "int(written[memory][selector].max()))",
+    ),
+    Mutant(
+        "fold-pads-swapped", "compiler/targets/accel/fold.py", "swapped operands",
+        "left, right = columns.low, columns.extent - columns.high",
+        "right, left = columns.low, columns.extent - columns.high",
+        ("tests/compiler/targets/accel/test_fold.py",),
+    ),
+    Mutant(
+        "grouped-weights-in-the-first-block", "compiler/targets/accel/packed_layout.py", "index",
+        "channel // group_in * group_in % block", "channel // group_in % block",
+        (
+            "tests/compiler/targets/accel/test_layout_kernels.py",
+            "tests/compiler/targets/accel/passes/test_pack_layout.py",
+        ),
+    ),
+    # Memory and fusion of loop nests
+    Mutant(
+        "memory-shared-at-the-last-step", "compiler/targets/memory_plan.py", "overlap",
+        "if other.last < tensor.first or tensor.last < other.first:",
+        "if other.last <= tensor.first or tensor.last < other.first:",
+        ("tests/compiler/targets/loops/test_memory.py",),
+    ),
+    Mutant(
+        "arena-forgets-a-refusal", "compiler/targets/loops/arena.py", "check ignored",
+        "            if isinstance(each, ArenaSlot) and each not in refused\n",
+        "            if isinstance(each, ArenaSlot)\n",
+        ("tests/compiler/targets/loops/test_memory.py",),
+    ),
+    Mutant(
+        "fusion-of-what-others-use", "compiler/targets/loops/fusion.py", "condition",
+        "if self.uses[arg] != inside:", "if self.uses[arg] < inside:",
+        ("tests/compiler/targets/loops/test_fusion.py",),
+    ),
+    Mutant(
+        "proof-of-a-shift-by-all-bits", "compiler/targets/loops/check_kernel.py", "bound off by one",
+        "high >= 8 * ITEM_BYTES[a.dtype]", "high > 8 * ITEM_BYTES[a.dtype]",
+        ("tests/compiler/targets/loops/test_check_kernel.py",),
+    ),
+    Mutant(
+        "program-trusts-overwritten-indices", "compiler/targets/loops/check_program.py", "overlap",
+        "if not _overlap(known, place)}", "if known != place}",
+        ("tests/compiler/targets/loops/test_check_program.py",),
+    ),
+    Mutant(
+        "interval-of-a-difference", "compiler/tensor/intervals.py", "interval",
+        "return a[0] - b[1], a[1] - b[0]", "return a[0] - b[0], a[1] - b[1]",
+        ("tests/compiler/tensor/test_intervals.py",),
+    ),
+    # Machine code
+    Mutant(
+        "divides-exactly-and-rounds-down", "compiler/targets/cpu/llvm/expressions.py", "rounding",
+        "low = builder.and_(builder.icmp_signed(\"!=\", rest, zero), differ)", "low = differ",
+        ("tests/compiler/targets/cpu/llvm/test_emit.py",),
+    ),
+    Mutant(
+        "minimum-loses-nan", "compiler/targets/cpu/llvm/expressions.py", "nan",
+        "return builder.select(builder.fcmp_unordered(\"uno\", a, a), a, chosen)", "return chosen",
+        ("tests/compiler/targets/cpu/llvm/test_emit.py",),
+    ),
+    Mutant(
+        "bfloat16-ties-away", "compiler/targets/cpu/llvm/floats.py", "tie rule",
+        "constant(I32, 0x7FFF, lanes)", "constant(I32, 0x8000, lanes)",
+        ("tests/compiler/targets/cpu/llvm/test_floats.py",),
+    ),
+    # Passes
+    Mutant(
+        "clips-of-the-wider-range", "compiler/passes/simplify.py", "condition",
+        "low = max(node.attr(\"low\"), inner.attr(\"low\"))", "low = min(node.attr(\"low\"), inner.attr(\"low\"))",
+        ("tests/compiler/passes/test_passes.py",),
+    ),
+    Mutant(
+        "sum-adds-its-zero-points", "compiler/passes/emit_integers.py", "wrong sign",
+        "correction = -sum(weight * term.zero_point", "correction = sum(weight * term.zero_point",
+        ("tests/compiler/passes/test_passes.py",),
+    ),
+    # Operators
+    Mutant(
+        "conv2d-sums-in-float32", "compiler/operators/numerics.py", "precision",
+        "_EXACT_IN_FLOAT32 = 1 << 24", "_EXACT_IN_FLOAT32 = 1 << 40",
+        ("tests/compiler/operators/test_meanings.py", "tests/compiler/operators/test_operators.py"),
+    ),
+    Mutant(
+        "outputs-in-no-whole-groups", "compiler/operators/type_rules.py", "check ignored",
+        "x.shape[1] == w.shape[1] * groups and w.shape[0] % groups == 0,", "x.shape[1] == w.shape[1] * groups,",
+        ("tests/compiler/operators/test_operators.py",),
+    ),
+    Mutant(
+        "quantise-rounds-behind-the-zero", "compiler/operators/quantise.py", "tie rule",
+        "np.clip(np.rint(ratio).astype(np.float64) + zero, low, high)",
+        "np.clip(np.rint(ratio.astype(np.float64) + zero), low, high)",
+        ("tests/compiler/operators/test_meanings.py", "tests/compiler/operators/test_operators.py"),
+    ),
+    # ONNX
+    Mutant(
+        "same-upper-is-lower", "compiler/frontends/onnx/window.py", "swapped operands",
+        "small + large if upper else large + small", "large + small if upper else small + large",
+        ("tests/compiler/frontends/onnx/test_reader.py",),
+    ),
+    Mutant(
+        "unsqueeze-counts-old-axes", "compiler/frontends/onnx/move.py", "index",
+        "rank = len(x.shape) + len(axes)", "rank = len(x.shape)",
+        ("tests/compiler/frontends/onnx/test_reader.py",),
+    ),
+    # Runtime
+    Mutant(
+        "inputs-in-the-order-given", "runtime/inputs.py", "order",
+        "return {name: _native(np.asarray(inputs[name])) for name in names}",
+        "return {name: _native(np.asarray(inputs[name])) for name in inputs}",
+        ("tests/runtime/test_inputs.py", "tests/runtime/test_module.py"),
+    ),
+    Mutant(
+        "slot-on-a-later-program", "runtime/artifact_check.py", "overlap",
+        "place = bisect_left(starts, offset + size) - 1", "place = bisect_left(starts, offset) - 1",
+        ("tests/runtime/test_artifact.py",),
+    ),
+    Mutant(
+        "layer-minus-two", "runtime/artifact_check.py", "bound off by one",
+        "if count and not -1 <= int(step.layer_of.min())", "if count and not -2 <= int(step.layer_of.min())",
+        ("tests/runtime/test_artifact.py",),
+    ),
+)  # fmt: skip

@@ -1,0 +1,87 @@
+"""Faults in the functional simulator and what it is made of: typical mistakes in index arithmetic and bookkeeping."""
+
+from __future__ import annotations
+
+from .mutant import Mutant
+
+MUTANTS = (
+    # Accumulation
+    Mutant(
+        "sum-restarts-at-the-first", "sim/accumulate.py", "first-iteration flag",
+        "last = np.maximum.reduceat(", "last = np.minimum.reduceat(",
+    ),
+    Mutant(
+        "sum-drops-what-restarts", "sim/accumulate.py", "off by one",
+        "terms[order < np.repeat(last, sizes)]", "terms[order <= np.repeat(last, sizes)]",
+    ),
+    # Gemm
+    Mutant(
+        "gemm-sums-in-float32", "sim/gemm.py", "precision",
+        "EXACT_FLOAT32 = 1024", "EXACT_FLOAT32 = 1 << 20",
+    ),
+    Mutant(
+        "gemm-fault-counted-in-its-block", "sim/gemm.py", "wrong number in record",
+        "bad = start + stop", "bad = stop",
+    ),
+    # Vector
+    Mutant(
+        "vector-fault-counted-in-its-block", "sim/vector.py", "wrong number in record",
+        "bad = begin + count", "bad = count",
+    ),
+    Mutant(
+        "requantise-shift-of-five-bits", "sim/vector.py", "width",
+        "(shift & 63, 62)", "(shift & 31, 62)",
+    ),
+    Mutant(
+        "requantise-rounds-without-shift", "sim/vector.py", "rounding",
+        "half = np.where(amount > 0,", "half = np.where(amount >= 0,",
+    ),
+    # DMA
+    Mutant(
+        "dma-granule-behind-a-row", "sim/dma.py", "off by one",
+        "(starts + transfer.row_bytes - 1) // size", "(starts + transfer.row_bytes) // size",
+    ),
+    Mutant(
+        "dma-last-granule-forgotten", "sim/dma.py", "rounding",
+        "-(-transfer.end // size)", "transfer.end // size",
+    ),
+    # Races
+    Mutant(
+        "race-of-a-write-with-reads", "sim/races.py", "missing hazard check",
+        "seen if write else seen[:1]", "seen[:1]",
+    ),
+    Mutant(
+        "race-clock-of-the-last-token", "sim/races.py", "vector clock",
+        "clock[:] = map(max, clock, other)", "clock[:] = other",
+    ),
+    # Programs
+    Mutant(
+        "fsim-one-token-more", "sim/fsim.py", "queue depth",
+        ">= self.config.token_depth", "> self.config.token_depth",
+    ),
+    Mutant(
+        "fsim-one-instruction-more", "sim/fsim.py", "queue depth",
+        "== self.config.queue_depth:", "== self.config.queue_depth + 1:",
+    ),
+    Mutant(
+        "fsim-executes-one-more", "sim/fsim.py", "queue depth",
+        "MOST_SENDING = IN_FLIGHT - 1", "MOST_SENDING = IN_FLIGHT",
+    ),
+    Mutant(
+        "fsim-stores-into-its-program", "sim/fsim.py", "overlap",
+        "transfer.start < program_end and self.offset < transfer.end", "self.offset <= transfer.start < program_end",
+    ),
+    # Bounds of work
+    Mutant(
+        "work-of-one-set-of-loops", "sim/work.py", "state shared",
+        "loops.setdefault(int(engines[number]), [1] * LOOP_LEVELS)", "loops.setdefault(0, [1] * LOOP_LEVELS)",
+    ),
+    Mutant(
+        "work-of-all-levels", "sim/work.py", "loop bound",
+        "prod(nest[: depth[Opcode(opcode)][number]])", "prod(nest)",
+    ),
+    Mutant(
+        "work-without-transfers", "sim/work.py", "bound",
+        "total += int(moved[Opcode(opcode)][number])", "total += 0",
+    ),
+)  # fmt: skip
