@@ -69,7 +69,8 @@ MUTANTS = (
     Mutant(
         "watchdog-names-held", "core", "wrong number in record",
         "== CycleClass.MEMORY):\n                m.d.comb += [self.engine.eq(engine), self.number.eq(running[engine])]",
-        "== CycleClass.MEMORY):\n                m.d.comb += [self.engine.eq(engine), self.number.eq(held[engine])]",
+        "== CycleClass.MEMORY):\n"
+        "                m.d.comb += [self.engine.eq(engine), self.number.eq(self.holding[engine])]",
     ),
     Mutant(
         "watchdog-goes-on-between-runs", "core", "watchdog not reset",
