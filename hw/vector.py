@@ -110,7 +110,7 @@ class VectorEngine(wiring.Component):
             levels=vector.levels,
             base={"dst": vector.dst, "a": vector.a, "b": Cat(vector.b[: config.index_bits], beyond)},
             illegal=~exists | (accumulates & vector.to_out) | (requantises & vector.b_immediate),
-            drained=~fetch.occupied,
+            drained=~fetch.occupied & ~loops.micro_ops.valid,
         )
         reads_b = ~vector.b_immediate & (~accumulates | (vector.op == VectorOp.MAC))
         task = Signal(task_layout(), reset_less=True)

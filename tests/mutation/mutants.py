@@ -329,6 +329,10 @@ MUTANTS = (
         "illegal=~exists | (accumulates", "illegal=(accumulates",
     ),
     Mutant(
+        "vector-refuses-too-early", "vector", "fault order",
+        "drained=~fetch.occupied & ~loops.micro_ops.valid", "drained=~fetch.occupied",
+    ),
+    Mutant(
         "vector-parameter-hazard", "vector_fetch", "missing hazard check",
         "matches_b[1] | matches_b[2], 0))", "matches_b[1], 0))",
     ),
