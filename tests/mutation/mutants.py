@@ -234,6 +234,14 @@ MUTANTS = (
         "loop-first-of-every-level", "loops", "first-iteration flag",
         "level.used & level.reduces & ~level.at_zero", "level.used & ~level.at_zero",
     ),
+    # Skid buffer
+    Mutant(
+        "skid-loses-an-item", "skid_buffer", "dropped item",
+        "full.eq(self.output.valid & ~self.output.ready)", "full.eq(self.input.valid & ~self.output.ready)",
+    ),
+    Mutant(
+        "skid-overwrites-what-waits", "skid_buffer", "back-pressure ignored", "with m.If(~full):", "with m.If(1):",
+    ),
     # Array
     Mutant(
         "mac-unsigned", "mac_array", "wrong sign",
@@ -327,6 +335,10 @@ MUTANTS = (
     Mutant(
         "vector-illegal-op-runs", "vector", "illegal instruction passes",
         "illegal=~exists | (accumulates", "illegal=(accumulates",
+    ),
+    Mutant(
+        "vector-task-of-the-next", "vector", "state machine",
+        "fetch.task.eq(skid.output.payload.task)", "fetch.task.eq(task)",
     ),
     Mutant(
         "vector-refuses-too-early", "vector", "fault order",
