@@ -74,6 +74,7 @@ class VectorEngine(wiring.Component):
             results.destination.eq(fetch.destination),
             *(results.query[query].eq(fetch.query[query]) for query in range(len(QUERIES))),
             *(fetch.matches[query].eq(results.matches[query]) for query in range(len(QUERIES))),
+            fetch.found.eq(results.found),
             fetch.freed.eq(results.freed),
             fetch.room.eq(results.room),
             results.result_valid.eq(lanes.result_valid),

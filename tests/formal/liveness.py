@@ -279,7 +279,7 @@ def vector_waits() -> Harness:
     harness = Harness()
     m = harness.m
     fetch, results = OperandFetch(NARROW), VectorResults(NARROW)
-    joined = ("room", "matches", "freed")
+    joined = ("room", "matches", "found", "freed")
     inside = harness.add("fetch", fetch, driven=joined)
     inner = harness.add("results", results, driven=("issue", "destination", "query"))
     m.d.comb += [
@@ -287,6 +287,7 @@ def vector_waits() -> Harness:
         results.destination.eq(fetch.destination),
         *(results.query[query].eq(fetch.query[query]) for query in range(len(QUERIES))),
         *(fetch.matches[query].eq(results.matches[query]) for query in range(len(QUERIES))),
+        fetch.found.eq(results.found),
         fetch.freed.eq(results.freed),
         fetch.room.eq(results.room),
     ]
@@ -325,6 +326,11 @@ def vector_waits() -> Harness:
     held = data.View(task_layout(), inside["task"])
     pending = {name: inside[f"{name}_pending"] for name in ("a", "b", "d")}
     harness.prove(~(held.b_immediate & held.b_parameters), "parameters_are_no_immediate")
+    legal = inside["occupied"] & ~inside["outside"]
+    for name, slots in blocked.items():
+        by_port = ~held.b_immediate if name == "b" else 1
+        wants = legal & pending[name] & ~slots.any() & by_port
+        harness.prove(inside[f"{name}_asks"] == wants, f"{name}_asks_for_what_it_may_read")
     harness.prove(~(held.b_parameters & pending["b"]) | (inside["parameter"] < PARAMETERS), "parameters_left")
     parameters = Mux(held.b_parameters, PARAMETERS - inside["parameter"], 1)
     reads = Signal(4)
@@ -409,7 +415,7 @@ PROOFS = [
     ),
     Proof(
         "live-vector", "a read waits only for results under way, results leave in order, then the micro-op is issued",
-        vector_waits, Mutant("vector_fetch", "operand.blocked & ~self.freed)", "operand.blocked)"),
+        vector_waits, Mutant("vector_fetch", "operand.blocked & ~self.freed", "operand.blocked"),
         depth=3, mutant_depth=12,
     ),
     Proof(

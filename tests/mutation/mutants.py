@@ -345,8 +345,16 @@ MUTANTS = (
         "drained=~fetch.occupied & ~loops.micro_ops.valid", "drained=~fetch.occupied",
     ),
     Mutant(
+        "vector-asks-too-early", "vector_fetch", "missing hazard check",
+        "d.asks.eq(inside & old & ~goes_on & ~found_d)", "d.asks.eq(inside & old & ~goes_on)",
+    ),
+    Mutant(
+        "vector-newest-not-found", "vector_results", "missing hazard check",
+        "found.eq((self.issue & newest) | older.any())", "found.eq(older.any())",
+    ),
+    Mutant(
         "vector-parameter-hazard", "vector_fetch", "missing hazard check",
-        "matches_b[1] | matches_b[2], 0))", "matches_b[1], 0))",
+        "others[0] | others[1], 0)", "others[0], 0)",
     ),
     Mutant(
         "vector-stale-operand", "vector_fetch", "missing forward",
