@@ -37,7 +37,7 @@ COMPONENTS: dict[str, tuple[Callable[[], Component], dict[str, set[str]]]] = {
         lambda: ReadMaster(TINY),
         {
             f"clients_{client}_bursts_ready": {
-                "axi_arready", "stop", *(f"clients_{other}_bursts_valid" for other in range(3)),
+                "axi_arready", "stop", *(f"clients_{other}_bursts_valid" for other in range(3) if other != client),
             }
             for client in range(3)
         },

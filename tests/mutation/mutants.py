@@ -263,7 +263,7 @@ MUTANTS = (
     Mutant(
         "read-fixed-priority", "read_dma", "arbitration", "(last + step) % len(ReadClient)", "step % len(ReadClient)",
     ),
-    Mutant("read-after-stop", "read_dma", "stop ignored", "wanted & ~self.stop & (", "wanted & ("),
+    Mutant("read-after-stop", "read_dma", "stop ignored", "may_begin.eq(~self.stop & (", "may_begin.eq(("),
     # Registers
     Mutant(
         "class-counter-address", "register_file", "register offset",
