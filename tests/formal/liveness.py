@@ -51,14 +51,14 @@ def loop_nest() -> Harness:
     taken = nest.micro_ops.valid & nest.micro_ops.ready
     left = []
     for number in range(LOOP_LEVELS):
-        level = {name: inside[f"level{number}_{name}"] for name in ("last", "single", "used", "left", "at_last")}
+        level = {name: inside[f"level{number}_{name}"] for name in ("last", "single", "used", "left", "ended")}
         left.append(Mux(level["used"], level["left"], 0))
         harness.prove(level["single"] == (level["last"] == 0), f"single_{number}")
-        harness.prove(~nest.micro_ops.valid | (level["at_last"] == (level["left"] == 0)), f"at_last_{number}")
+        harness.prove(~nest.micro_ops.valid | (level["ended"] == (left[-1] == 0)), f"ended_{number}")
     counters = Signal(sum(len(each) for each in left))
     harness.m.d.comb += counters.eq(Cat(left))
     prove_falls(harness, counters, taken & ~nest.micro_ops.payload.end)
-    harness.prove(~(nest.micro_ops.valid & (counters == 0)) | nest.micro_ops.payload.end, "the_last_is_the_end")
+    harness.prove(~nest.micro_ops.valid | (nest.micro_ops.payload.end == (counters == 0)), "the_last_is_the_end")
     waited = Signal()
     harness.m.d.sync += waited.eq(nest.micro_ops.valid & ~(taken & nest.micro_ops.payload.end))
     harness.prove(~waited | nest.micro_ops.valid, "a_micro_op_is_offered_until_the_end")

@@ -224,7 +224,7 @@ MUTANTS = (
     ),
     # Loops
     Mutant(
-        "loop-once-more", "loops", "loop bound", "self.at_last.eq(self.left == 1)", "self.at_last.eq(self.left == 0)",
+        "loop-once-more", "loops", "loop bound", "self.ended.eq(self.left == 1)", "self.ended.eq(self.left == 0)",
     ),
     Mutant(
         "loop-strides-swapped", "loops", "swapped strides",
@@ -233,6 +233,14 @@ MUTANTS = (
     Mutant(
         "loop-first-of-every-level", "loops", "first-iteration flag",
         "level.used & level.reduces & ~level.at_zero", "level.used & ~level.at_zero",
+    ),
+    Mutant(
+        "loop-end-waits-for-unused", "loops", "loop bound",
+        "self.ended.eq(self.single | ~used)", "self.ended.eq(self.single)",
+    ),
+    Mutant(
+        "loop-ends-after-one-level", "loops", "loop bound",
+        "end.eq(_all((level.number >= self.levels)", "end.eq(_all((level.number >= 1)",
     ),
     # Skid buffer
     Mutant(
