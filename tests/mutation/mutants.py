@@ -271,6 +271,9 @@ MUTANTS = (
     Mutant(
         "read-fixed-priority", "read_dma", "arbitration", "(last + step) % len(ReadClient)", "step % len(ReadClient)",
     ),
+    Mutant(
+        "read-two-at-once", "read_dma", "arbitration", "may_begin & ~before", "may_begin",
+    ),
     Mutant("read-after-stop", "read_dma", "stop ignored", "may_begin.eq(~self.stop & (", "may_begin.eq(("),
     # Registers
     Mutant(
@@ -316,6 +319,9 @@ MUTANTS = (
     Mutant(
         "token-sent-while-full", "tokens", "handshake",
         "put.eq(send.valid & send.ready & send.payload[receiver])", "put.eq(send.valid & send.payload[receiver])",
+    ),
+    Mutant(
+        "token-offered-twice", "tokens", "token taken twice", "some.eq(count != 1)", "some.eq(1)",
     ),
     # Transfer plan
     Mutant(
