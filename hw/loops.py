@@ -31,8 +31,8 @@ class LoopNest(wiring.Component):
 
     ``ready``: in this cycle ``set`` may store the LOOP instruction ``loop``, or ``start`` may begin a nest of
     ``levels`` levels at ``base``; ``micro_ops`` has its first micro-op in the next cycle. ``ready`` follows
-    ``micro_ops.ready`` in the same cycle, so that nests follow one another without a gap. Reset gives every level
-    extent 1 and strides 0.
+    ``micro_ops.ready`` in the same cycle, so that nests follow one another without a gap. ``levels`` and ``base`` may
+    be anything in a cycle without ``start``. Reset gives every level extent 1 and strides 0.
     """
 
     def __init__(self, config: CoreConfig) -> None:
@@ -79,9 +79,10 @@ class LoopNest(wiring.Component):
             micro_op.first.eq(~_any(level.used & level.reduces & ~level.at_zero for level in levels)),
         ]
 
-        with m.If(self.start):
+        # Whether a nest starts comes late, so nothing but `valid` waits for it.
+        with m.If(self.ready):
             m.d.sync += [
-                valid.eq(1),
+                valid.eq(self.start),
                 begin.eq(1),
                 end.eq(_all((level.number >= self.levels) | level.single for level in levels)),
             ]
@@ -93,7 +94,7 @@ class LoopNest(wiring.Component):
                     *(level.base[name].eq(self.base[name]) for name in INDICES),
                 ]
         with m.Elif(step):
-            m.d.sync += [valid.eq(~end), begin.eq(0)]
+            m.d.sync += begin.eq(0)
             outer_turns = 0
             ended_then = []
             for level in reversed(levels):

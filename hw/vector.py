@@ -115,7 +115,7 @@ class VectorEngine(wiring.Component):
         )
         reads_b = ~vector.b_immediate & (~accumulates | (vector.op == VectorOp.MAC))
         task = Signal(task_layout(), reset_less=True)
-        with m.If(loops.start):
+        with m.If(loops.ready):  # what does not start does not count; `loops.start` comes late
             m.d.sync += [
                 task.order.op.eq(vector.op),
                 task.order.zero_point.eq(vector.zero_point),
