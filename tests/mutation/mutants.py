@@ -145,7 +145,7 @@ MUTANTS = (
         "instructions.payload.error.eq(words.payload.error)",
     ),
     Mutant(
-        "fetch-damaged-passes", "fetch", "check ignored", "with m.Elif(damaged):", "with m.Elif(0):",
+        "fetch-damaged-passes", "fetch", "check ignored", "with m.Elif(is_damaged(parities)):", "with m.Elif(0):",
     ),
     Mutant(
         "fetch-own-send-passes", "fetch", "illegal instruction passes",
