@@ -87,7 +87,7 @@ class GemmEngine(wiring.Component):
                 | micro_op.b[ceil_log2(config.wgt_depth) :].any()
             ),
             issue.eq(loops.micro_ops.valid & ~outside & ~control.halt),
-            loops.micro_ops.ready.eq(issue),
+            loops.micro_ops.ready.eq(~outside),  # `halt` comes late; the control starts nothing then
             control.failure.valid.eq(loops.micro_ops.valid & outside & ~control.halt),
             control.failure.cause.eq(Fault.INDEX),
             control.failure.number.eq(number),

@@ -349,7 +349,7 @@ def gemm_pipeline() -> Harness:
     m = harness.m
     _, inside, loops, _ = free_gemm(harness, driven=())
     depth = gemm.ARRAY_STAGE + gemm.array_latency(NARROW) + 1
-    issues = loops.micro_ops.valid & loops.micro_ops.ready
+    issues = loops.micro_ops.valid & inside["issue"]
     refused = inside["failure__valid"]  # an index outside its memory
     harness.prove(~loops.micro_ops.valid | refused | inside["control.halt"] | issues, "nothing_waits")
     follows: Any = issues
