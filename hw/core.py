@@ -217,7 +217,9 @@ class Core(wiring.Component):
         engines: dict[Engine, Any],
     ) -> None:
         """The lowest engine's fault of this cycle; then fetch's; then the watchdog's."""
-        progress = Cat(engines[engine].progress for engine in Engine).any() | fetch.progress
+        fetch_progress = Signal()  # one cycle late, as that of the engines
+        m.d.sync += fetch_progress.eq(fetch.progress)
+        progress = Cat(engines[engine].progress for engine in Engine).any() | fetch_progress
         m.d.comb += [
             watchdog.limit.eq(registers.settings.watchdog),
             watchdog.progress.eq(progress | ~control.counting),
