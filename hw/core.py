@@ -217,7 +217,9 @@ class Core(wiring.Component):
         engines: dict[Engine, Any],
     ) -> None:
         """The lowest engine's fault of this cycle; then fetch's; then the watchdog's."""
-        progress = Cat(engines[engine].progress for engine in Engine).any() | fetch.progress
+        fetch_progress = Signal()  # one cycle late, as that of the engines
+        m.d.sync += fetch_progress.eq(fetch.progress)
+        progress = Cat(engines[engine].progress for engine in Engine).any() | fetch_progress
         m.d.comb += [
             watchdog.limit.eq(registers.settings.watchdog),
             watchdog.progress.eq(progress | ~control.counting),
@@ -227,8 +229,7 @@ class Core(wiring.Component):
             body = engines[engine]
             m.d.comb += [
                 watchdog.activity[engine].eq(body.activity),
-                watchdog.taken[engine].valid.eq(body.commands.valid & body.commands.ready),
-                watchdog.taken[engine].number.eq(body.commands.payload.number),
+                watchdog.holding[engine].eq(body.holding),
                 watchdog.started[engine].valid.eq(body.started.valid),
                 watchdog.started[engine].number.eq(body.started.number),
                 watchdog.sending[engine].eq(body.sending),
@@ -395,7 +396,7 @@ class Watchdog(wiring.Component):
                 "limit": In(32),
                 "progress": In(1),
                 "activity": In(CycleClass).array(ENGINES),
-                "taken": In(event).array(ENGINES),
+                "holding": In(NUMBER_BITS).array(ENGINES),
                 "started": In(event).array(ENGINES),
                 "sending": In(NUMBER_BITS).array(ENGINES),
                 "fetch_number": In(NUMBER_BITS),
@@ -414,12 +415,9 @@ class Watchdog(wiring.Component):
             m.d.sync += waited.eq(waited + 1)
         m.d.sync += self.expired.eq(~self.progress & (waited == self.limit) & (self.limit != 0))
 
-        held = [Signal(NUMBER_BITS, name=f"held_{ENGINE_NAMES[engine]}") for engine in Engine]
         running = [Signal(NUMBER_BITS, name=f"running_{ENGINE_NAMES[engine]}") for engine in Engine]
         m.d.comb += [self.engine.eq(FETCH), self.number.eq(self.fetch_number)]
         for engine in Engine:
-            with m.If(self.taken[engine].valid):
-                m.d.sync += held[engine].eq(self.taken[engine].number)
             with m.If(self.started[engine].valid):
                 m.d.sync += running[engine].eq(self.started[engine].number)
         for engine in reversed(Engine):
@@ -428,7 +426,7 @@ class Watchdog(wiring.Component):
         for engine in reversed(Engine):
             activity = self.activity[engine]
             with m.If(activity.as_value() >= FIRST_TOKEN_CLASS):
-                m.d.comb += [self.engine.eq(engine), self.number.eq(held[engine])]
+                m.d.comb += [self.engine.eq(engine), self.number.eq(self.holding[engine])]
             with m.Elif(activity == CycleClass.MEMORY):
                 m.d.comb += [self.engine.eq(engine), self.number.eq(running[engine])]
         return m

@@ -101,7 +101,7 @@ class EngineControl(wiring.Component):
             self.idle.eq(self.quiet & (self.halt | (~held & ledger.empty))),
         ]
         wiring.connect(m, ledger.send, flipped(self.send))
-        m.d.comb += self.sending.eq(ledger.sending)
+        m.d.comb += [self.sending.eq(ledger.sending), self.holding.eq(command.number)]
 
         with m.If(self.failure.valid | refused):
             m.d.sync += failed.eq(1)

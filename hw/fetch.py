@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .bursts import OFFSET_BITS, WINDOW_BITS, BurstCutter, longest_burst
 from .config import CoreConfig
-from .instruction_checksum import is_damaged
+from .instruction_checksum import PARTS, check_bits, is_damaged, partial_parities
 from .interfaces import ENGINES, NUMBER_BITS, FaultSignature, command_layout
 from .isa import LEGAL_ENGINES, Engine, Fault, Opcode, header_layout, instruction_layout
 from .read_dma import ReadBuffer, ReadClientSignature, word_layout
@@ -82,7 +82,7 @@ class Fetch(wiring.Component):
         end = Signal(range((1 << OFFSET_BITS) + (1 << NUMBER_BITS) * config.instruction_bytes))
         instruction = Signal(config.instruction_bits, reset_less=True)
         read_error = Signal()
-        damaged = Signal()
+        parities = Signal(PARTS * check_bits(config.instruction_bits), reset_less=True)
         legal = header_is_legal(m, config, instruction)
         header = data.View(header_layout(config), instruction)
         queue_ready = Signal()
@@ -121,7 +121,7 @@ class Fetch(wiring.Component):
                     m.d.sync += [
                         instruction.eq(unpacker.instructions.payload.data),
                         read_error.eq(unpacker.instructions.payload.error),
-                        damaged.eq(is_damaged(unpacker.instructions.payload.data)),
+                        parities.eq(partial_parities(unpacker.instructions.payload.data)),
                     ]
                     m.next = "DISPATCH"
                 with m.Else():
@@ -131,7 +131,7 @@ class Fetch(wiring.Component):
                     m.next = "DONE"
                 with m.Elif(read_error):
                     self._fail(m, Fault.BUS_READ)
-                with m.Elif(damaged):
+                with m.Elif(is_damaged(parities)):
                     self._fail(m, Fault.CORRUPT)
                 with m.Elif(~legal):
                     self._fail(m, Fault.ILLEGAL)

@@ -75,7 +75,7 @@ class GemmEngine(wiring.Component):
         gemm = instruction_layout(config, Opcode.GEMM)(control.work.payload.word)
         base = {"dst": gemm.dst, "a": gemm.src, "b": gemm.wgt}
         accept_instructions(m, control, loops, levels=gemm.levels, base=base)
-        with m.If(loops.start):
+        with m.If(loops.ready):  # what does not start does not count; `loops.start` comes late
             m.d.sync += [number.eq(control.work.payload.number), zero.eq(gemm.zero)]
 
         micro_op = loops.micro_ops.payload
@@ -87,7 +87,7 @@ class GemmEngine(wiring.Component):
                 | micro_op.b[ceil_log2(config.wgt_depth) :].any()
             ),
             issue.eq(loops.micro_ops.valid & ~outside & ~control.halt),
-            loops.micro_ops.ready.eq(issue),
+            loops.micro_ops.ready.eq(~outside),  # `halt` comes late; the control starts nothing then
             control.failure.valid.eq(loops.micro_ops.valid & outside & ~control.halt),
             control.failure.cause.eq(Fault.INDEX),
             control.failure.number.eq(number),

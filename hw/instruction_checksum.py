@@ -12,6 +12,9 @@ from functools import cache
 
 from amaranth.hdl import Cat, Value
 
+PARTS = 4
+"""Parts of a parity that are worked out in the cycle in which the word comes, late, from block RAM."""
+
 
 def check_bits(word_bits: int) -> int:
     """Check bits in a word of ``word_bits`` (a power of two) in all."""
@@ -36,8 +39,16 @@ def sealed(word: int, word_bits: int) -> int:
     return word
 
 
-def is_damaged(word: Value) -> Value:
-    """Do the check bits not fit? One tree of exclusive-ors for each, about half of the word wide."""
+def partial_parities(word: Value) -> Value:
+    """For each check bit, the parities of :data:`PARTS` parts of the bits that it checks, itself included."""
     position = len(word) - check_bits(len(word))
-    masks = enumerate(check_masks(len(word)))
-    return Cat((word & (mask | 1 << position + bit)).xor() for bit, mask in masks).any()
+    parities = []
+    for check, mask in enumerate(check_masks(len(word))):
+        checked = [bit for place, bit in enumerate(word) if (mask | 1 << position + check) >> place & 1]
+        parities += [Cat(checked[part::PARTS]).xor() for part in range(PARTS)]
+    return Cat(parities)
+
+
+def is_damaged(parities: Value) -> Value:
+    """Do the check bits not fit? ``parities``: :func:`partial_parities` of the word."""
+    return Cat(parities[first : first + PARTS].xor() for first in range(0, len(parities), PARTS)).any()

@@ -76,6 +76,8 @@ class EngineSignature(wiring.Signature):
         when all its counters have room. Must not depend combinationally on ``send.ready``.
     sending
         Number of the instruction whose mask ``send`` holds (for the watchdog).
+    holding
+        Number of the instruction that waits to start, or else of the last that did (for the watchdog).
     stop
         The core has faulted: start no new instruction, micro-op or burst; finish what the bus requires.
     idle
@@ -98,6 +100,7 @@ class EngineSignature(wiring.Signature):
                 "take": Out(ENGINES),
                 "send": Out(stream.Signature(ENGINES)),
                 "sending": Out(NUMBER_BITS),
+                "holding": Out(NUMBER_BITS),
                 "fault": Out(FaultSignature()),
                 "stop": In(1),
                 "idle": Out(1),

@@ -31,8 +31,8 @@ class LoopNest(wiring.Component):
 
     ``ready``: in this cycle ``set`` may store the LOOP instruction ``loop``, or ``start`` may begin a nest of
     ``levels`` levels at ``base``; ``micro_ops`` has its first micro-op in the next cycle. ``ready`` follows
-    ``micro_ops.ready`` in the same cycle, so that nests follow one another without a gap. Reset gives every level
-    extent 1 and strides 0.
+    ``micro_ops.ready`` in the same cycle, so that nests follow one another without a gap. ``levels`` and ``base`` may
+    be anything in a cycle without ``start``. Reset gives every level extent 1 and strides 0.
     """
 
     def __init__(self, config: CoreConfig) -> None:
@@ -53,7 +53,7 @@ class LoopNest(wiring.Component):
         m = Module()
         levels = [_Level(self.config, number) for number in range(LOOP_LEVELS)]
         valid, begin = Signal(), Signal(reset_less=True)
-        step, end = Signal(), Signal()
+        step, end = Signal(), Signal(reset_less=True)  # `end` is a register: the start of the next nest depends on it
         micro_op = self.micro_ops.payload
 
         for level in levels:
@@ -70,7 +70,6 @@ class LoopNest(wiring.Component):
                 m.d.comb += [reached[name].eq(level.base[name] + level.stride[name]) for name in INDICES]
             inner_ended = inner_ended & level.ended
         m.d.comb += [
-            end.eq(inner_ended),
             step.eq(self.micro_ops.valid & self.micro_ops.ready),
             self.ready.eq(~valid | (step & end)),
             self.micro_ops.valid.eq(valid),
@@ -80,25 +79,35 @@ class LoopNest(wiring.Component):
             micro_op.first.eq(~_any(level.used & level.reduces & ~level.at_zero for level in levels)),
         ]
 
-        with m.If(self.start):
-            m.d.sync += [valid.eq(1), begin.eq(1)]
+        # Whether a nest starts comes late, so nothing but `valid` waits for it.
+        with m.If(self.ready):
+            m.d.sync += [
+                valid.eq(self.start),
+                begin.eq(1),
+                end.eq(_all((level.number >= self.levels) | level.single for level in levels)),
+            ]
             for level in levels:
+                used = level.number < self.levels
                 m.d.sync += [
-                    *level.restart(),
-                    level.used.eq(level.number < self.levels),
+                    *level.restart(used),
+                    level.used.eq(used),
                     *(level.base[name].eq(self.base[name]) for name in INDICES),
                 ]
         with m.Elif(step):
-            m.d.sync += [valid.eq(~end), begin.eq(0)]
+            m.d.sync += begin.eq(0)
             outer_turns = 0
+            ended_then = []
             for level in reversed(levels):
+                restarted = level.single | ~level.used
+                ended_then.append(Mux(level.turn, level.left == 1, Mux(outer_turns, restarted, level.ended)))
                 with m.If(level.turn):
                     m.d.sync += level.advance()
                 with m.If(outer_turns):
-                    m.d.sync += level.restart()
+                    m.d.sync += level.restart(level.used)
                 outer_turns = outer_turns | level.turn
                 with m.If(outer_turns):
                     m.d.sync += [level.base[name].eq(reached[name]) for name in INDICES]
+            m.d.sync += end.eq(_all(ended_then))
         return m
 
 
@@ -114,17 +123,13 @@ class _Level:
         self.stride = {name: Signal(config.index_bits, name=f"{prefix}_{name}_stride") for name in INDICES}
         self.used = Signal(reset_less=True, name=f"{prefix}_used")
         self.left = Signal(config.count_bits, reset_less=True, name=f"{prefix}_left")  # iterations after this one
-        self.at_last = Signal(reset_less=True, name=f"{prefix}_at_last")  # left is 0
+        self.ended = Signal(reset_less=True, name=f"{prefix}_ended")  # left is 0, or the level is not used
         self.at_zero = Signal(reset_less=True, name=f"{prefix}_at_zero")
         # Indices at the start of this level's iteration; level 0's are the micro-op's.
         self.base = {
             name: Signal(config.index_bits + 1, reset_less=True, name=f"{prefix}_{name}_base") for name in INDICES
         }
         self.turn = Signal(name=f"{prefix}_turn")
-
-    @property
-    def ended(self) -> Any:
-        return self.at_last | ~self.used
 
     def store(self, loop: Any) -> list[Any]:
         return [
@@ -134,11 +139,11 @@ class _Level:
             *(self.stride[name].eq(loop[f"{name}_stride"]) for name in INDICES),
         ]
 
-    def restart(self) -> list[Any]:
-        return [self.left.eq(self.last), self.at_last.eq(self.single), self.at_zero.eq(1)]
+    def restart(self, used: Any) -> list[Any]:
+        return [self.left.eq(self.last), self.ended.eq(self.single | ~used), self.at_zero.eq(1)]
 
     def advance(self) -> list[Any]:
-        return [self.left.eq(self.left - 1), self.at_last.eq(self.left == 1), self.at_zero.eq(0)]
+        return [self.left.eq(self.left - 1), self.ended.eq(self.left == 1), self.at_zero.eq(0)]
 
 
 def accept_instructions(
@@ -176,3 +181,7 @@ def accept_instructions(
 
 def _any(bits: Iterable[Any]) -> Any:
     return Cat(*bits).any()
+
+
+def _all(bits: Iterable[Any]) -> Any:
+    return Cat(*bits).all()

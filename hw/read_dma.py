@@ -6,7 +6,7 @@ to wait (for a token, for a scratchpad port) never holds up the data of another.
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Module, Signal
+from amaranth.hdl import Array, Cat, Module, Signal
 from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -56,7 +56,7 @@ class ReadBuffer(wiring.Component):
         taken = Signal()
         beats = self.bursts.payload.beats_minus_1 + 1
         m.d.comb += [
-            fits.eq(beats <= room),
+            fits.eq(self.bursts.payload.beats_minus_1 < room),  # no sum: the master's choice comes behind it
             self.client.bursts.payload.eq(self.bursts.payload),
             self.client.bursts.valid.eq(self.bursts.valid & fits),
             self.bursts.ready.eq(self.client.bursts.ready & fits),
@@ -108,6 +108,7 @@ class ReadMaster(wiring.Component):
         config = self._config
         axi = self.axi
         outstanding = Signal(range(config.read_outstanding + 1))
+        may_begin = Signal()
         begins = Signal()
         ends = Signal()
         last_granted = Signal(ReadClient)
@@ -125,13 +126,22 @@ class ReadMaster(wiring.Component):
         bursts = Array(client.bursts.payload.as_value() for client in self.clients)
         burst = data.View(burst_layout(config), bursts[grant])
         m.d.comb += [
-            begins.eq(wanted & ~self.stop & (~axi.arvalid | axi.arready) & (outstanding != config.read_outstanding)),
+            may_begin.eq(~self.stop & (~axi.arvalid | axi.arready) & (outstanding != config.read_outstanding)),
+            begins.eq(wanted & may_begin),
             axi.arsize.eq(config.bus_bytes.bit_length() - 1),
             axi.arburst.eq(1),
             axi.arcache.eq(CACHE_NORMAL),
         ]
+        # The same choice seen from each client, which does not wait for the whole of it.
         for client in ReadClient:
-            m.d.comb += self.clients[client].bursts.ready.eq(begins & (grant == client))
+            before = Signal(name=f"others_before_{client.name.lower()}")
+            with m.Switch(last_granted):
+                for last in ReadClient:
+                    with m.Case(last):
+                        turns = [(last + turn) % len(ReadClient) for turn in range(1, len(ReadClient) + 1)]
+                        earlier = turns[: turns.index(client)]
+                        m.d.comb += before.eq(Cat(self.clients[other].bursts.valid for other in earlier).any())
+            m.d.comb += self.clients[client].bursts.ready.eq(may_begin & ~before)
         with m.If(begins):
             m.d.sync += [
                 last_granted.eq(grant),

@@ -78,7 +78,7 @@ tee -q -o stat.json stat -json {{liberty}}
 """
 
 PLACE_AND_ROUTE = (
-    "--85k", "--package", "CABGA756", "--speed", "8", "--freq", "80", "--seed", "1",
+    "--85k", "--package", "CABGA756", "--speed", "8", "--freq", "100", "--seed", "1",
     "--placer", "heap", "--router", "router1", "--json", "netlist.json", "--report", "report.json",
     "--lpf-allow-unconstrained", "--timing-allow-fail",
 )  # fmt: skip

@@ -43,15 +43,17 @@ class TokenMatrix(wiring.Component):
                 if receiver is sender:
                     continue
                 count = Signal(range(depth + 1), name=f"{sender.name.lower()}_to_{receiver.name.lower()}")
+                # Whether there are any: a register, because the start of an instruction begins with it.
+                some = Signal(name=f"some_{sender.name.lower()}_to_{receiver.name.lower()}")
                 put = Signal(name=f"put_{sender.name.lower()}_{receiver.name.lower()}")
                 take = self.take[receiver][sender]
                 m.d.comb += [
                     full[receiver].eq(count == depth),
                     put.eq(send.valid & send.ready & send.payload[receiver]),
-                    self.available[receiver][sender].eq(count != 0),
+                    self.available[receiver][sender].eq(some),
                 ]
                 with m.If(put & ~take):
-                    m.d.sync += count.eq(count + 1)
+                    m.d.sync += [count.eq(count + 1), some.eq(1)]
                 with m.Elif(take & ~put):
-                    m.d.sync += count.eq(count - 1)
+                    m.d.sync += [count.eq(count - 1), some.eq(count != 1)]
         return m

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Const, Module, Signal
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import Out, connect, flipped
 from amaranth.utils import ceil_log2
 
@@ -17,7 +17,8 @@ from .interfaces import (
     chunk_bits,
 )
 from .isa import Fault, Opcode, VectorOp, instruction_layout
-from .loops import LoopNest, accept_instructions
+from .loops import LoopNest, accept_instructions, micro_op_layout
+from .skid_buffer import SkidBuffer
 from .vector_fetch import OperandFetch, task_layout
 from .vector_lanes import VectorLanes
 from .vector_results import QUERIES, VectorResults
@@ -58,7 +59,6 @@ class VectorEngine(wiring.Component):
         forward_engine_ports(m, config, self, control)
         self._accept(m, control, loops, fetch)
 
-        connect(m, loops.micro_ops, fetch.micro_ops)
         for name in ("read_a", "read_b", "read_d"):
             request, port = getattr(fetch, name), getattr(self, name)
             m.d.comb += [port.enable.eq(request.enable), port.index.eq(request.index), request.ready.eq(port.ready)]
@@ -74,6 +74,7 @@ class VectorEngine(wiring.Component):
             results.destination.eq(fetch.destination),
             *(results.query[query].eq(fetch.query[query]) for query in range(len(QUERIES))),
             *(fetch.matches[query].eq(results.matches[query]) for query in range(len(QUERIES))),
+            fetch.found.eq(results.found),
             fetch.freed.eq(results.freed),
             fetch.room.eq(results.room),
             results.result_valid.eq(lanes.result_valid),
@@ -110,11 +111,11 @@ class VectorEngine(wiring.Component):
             levels=vector.levels,
             base={"dst": vector.dst, "a": vector.a, "b": Cat(vector.b[: config.index_bits], beyond)},
             illegal=~exists | (accumulates & vector.to_out) | (requantises & vector.b_immediate),
-            drained=~fetch.occupied,
+            drained=~fetch.occupied & ~loops.micro_ops.valid,
         )
         reads_b = ~vector.b_immediate & (~accumulates | (vector.op == VectorOp.MAC))
         task = Signal(task_layout(), reset_less=True)
-        with m.If(loops.start):
+        with m.If(loops.ready):  # what does not start does not count; `loops.start` comes late
             m.d.sync += [
                 task.order.op.eq(vector.op),
                 task.order.zero_point.eq(vector.zero_point),
@@ -130,4 +131,17 @@ class VectorEngine(wiring.Component):
                 task.zero.eq(vector.zero),
                 task.to_out.eq(vector.to_out),
             ]
-        m.d.comb += fetch.task.eq(task)
+        # The loops run up to one micro-op ahead of fetch, also into the next instruction: its task must not come early.
+        m.submodules.skid = skid = SkidBuffer(
+            data.StructLayout({"micro_op": micro_op_layout(config), "task": task_layout()})
+        )
+        m.d.comb += [
+            skid.input.valid.eq(loops.micro_ops.valid),
+            skid.input.payload.micro_op.eq(loops.micro_ops.payload),
+            skid.input.payload.task.eq(task),
+            loops.micro_ops.ready.eq(skid.input.ready),
+            fetch.micro_ops.valid.eq(skid.output.valid),
+            fetch.micro_ops.payload.eq(skid.output.payload.micro_op),
+            fetch.task.eq(skid.output.payload.task),
+            skid.output.ready.eq(fetch.micro_ops.ready),
+        ]

@@ -56,6 +56,9 @@ class OperandFetch(wiring.Component):
     needs in the third cycle after its issue: operands granted earlier stay, those of the next micro-op arrive later.
 
     ``load_x``, two cycles after the grant: the operand register takes what the read port shows.
+
+    The grants and the issue are the longest way through the core, so it starts at registers that say which reads are
+    asked for, and not at what decides that.
     """
 
     def __init__(self, config: CoreConfig) -> None:
@@ -82,6 +85,7 @@ class OperandFetch(wiring.Component):
                 "room": In(1),
                 "query": Out(config.index_bits).array(len(QUERIES)),
                 "matches": In(SLOTS).array(len(QUERIES)),
+                "found": In(len(QUERIES)),
                 "freed": In(SLOTS),
                 "occupied": Out(1),
                 "outside": Out(1),
@@ -101,7 +105,7 @@ class OperandFetch(wiring.Component):
         parameter = Signal(range(PARAMETERS), reset_less=True)
         b_index = Signal.like(self.read_b.index, reset_less=True)
 
-        accept, active, got_b = Signal(), Signal(), Signal()
+        accept, active = Signal(), Signal()
         m.d.comb += [
             active.eq(occupied & ~outside),
             self.issue.eq(active & ~self.halt & self.room & Cat(operand.got for operand in operands.values()).all()),
@@ -117,22 +121,25 @@ class OperandFetch(wiring.Component):
         ]
         requests = ((a, self.read_a, held.a), (b, self.read_b, b_index), (d, self.read_d, held.dst))
         for operand, request, index in requests:
+            still_blocked = operand.blocked & ~self.freed
             m.d.comb += [
-                request.enable.eq(active & operand.pending & ~operand.blocked.any()),
+                request.enable.eq(operand.asks),
                 request.index.eq(index),
-                operand.granted.eq(request.enable & request.ready),
+                operand.granted.eq(operand.asks & request.ready),
                 operand.got.eq(~operand.pending | operand.granted),
             ]
-            m.d.sync += operand.blocked.eq(operand.blocked & ~self.freed)
-            with m.If(operand.granted):
-                m.d.sync += operand.pending.eq(0)
+            m.d.sync += [
+                operand.pending.eq(~operand.got),
+                operand.blocked.eq(still_blocked),
+                operand.asks.eq(active & ~operand.got & ~still_blocked.any()),
+            ]
         with m.If(task.b_immediate):
-            m.d.comb += [self.read_b.enable.eq(0), b.granted.eq(active & b.pending)]
+            m.d.comb += b.granted.eq(active & b.pending)
+            m.d.sync += b.asks.eq(0)
         with m.If(task.b_parameters):
-            m.d.comb += got_b.eq(b.granted & (parameter == PARAMETERS - 1))
-            m.d.comb += b.got.eq(~b.pending | got_b)
+            m.d.comb += b.got.eq(~b.pending | (b.granted & (parameter == PARAMETERS - 1)))
             with m.If(b.granted):
-                m.d.sync += [b.pending.eq(~got_b), parameter.eq(parameter + 1), b_index.eq(b_index + 1)]
+                m.d.sync += [parameter.eq(parameter + 1), b_index.eq(b_index + 1)]
         # Reads do not look at `halt`, which comes late and would delay all grants; after it their data is of no use.
         m.d.comb += self.moving.eq(~self.halt & Cat(operand.granted for operand in operands.values()).any())
 
@@ -143,10 +150,10 @@ class OperandFetch(wiring.Component):
             m.d.comb += query.eq(index)
         with m.If(accept):
             m.d.sync += [occupied.eq(self.micro_ops.valid), parameter.eq(0)]
+            m.d.sync += [operand.asks.eq(0) for operand in operands.values()]
             with m.If(self.micro_ops.valid):
                 m.d.sync += [held.eq(micro_op), task.eq(self.task), b_index.eq(micro_op.b)]
-                self._plan(m, held, task, a, b, d)
-                m.d.sync += outside.eq(self._is_outside())
+                self._plan(m, held, task, a, b, d, outside)
         self._load_operands(m, operands, task, parameter)
         return m
 
@@ -161,23 +168,37 @@ class OperandFetch(wiring.Component):
             | (task.b_parameters & micro_op.b[1:acc_bits].all())  # the last entry is beyond the last but two
         )
 
-    def _plan(self, m: Module, held: Any, held_task: Any, a: _Operand, b: _Operand, d: _Operand) -> None:
+    def _plan(
+        self, m: Module, held: Any, held_task: Any, a: _Operand, b: _Operand, d: _Operand, outside: Signal
+    ) -> None:
         """What the offered micro-op has to read, seen from the one before it, and what it waits for."""
         micro_op, task = self.micro_ops.payload, self.task
+
+        def of_all_b(first: Any, *others: Any) -> Any:
+            return first | Mux(task.b_parameters, others[0] | others[1], 0)
+
         matches_a, *matches_b, matches_d = self.matches
-        writes_b = [micro_op.dst == micro_op.b + offset for offset in range(PARAMETERS)]
+        found_a, *found_b, found_d = self.found
+        inside = ~self._is_outside()
         identity = task.accumulates & task.zero & micro_op.first
         goes_on = ~micro_op.begin & (micro_op.dst == held.dst)
         old = task.accumulates & ~identity
         same_a = ~micro_op.begin & ~a.overwritten & (micro_op.a == held.a)
         same_b = ~micro_op.begin & ~b.overwritten & (micro_op.b == held.b)
+        reads_b = task.b_entry & ~same_b
         m.d.sync += [
+            outside.eq(~inside),
+            a.asks.eq(inside & ~same_a & ~found_a),
+            b.asks.eq(inside & reads_b & ~of_all_b(*found_b)),
+            d.asks.eq(inside & old & ~goes_on & ~found_d),
             a.pending.eq(~same_a),
             a.blocked.eq(matches_a),
             a.overwritten.eq(~task.to_out & (micro_op.dst == micro_op.a)),
-            b.pending.eq((task.b_entry & ~same_b) | (task.b_immediate & micro_op.begin)),
-            b.blocked.eq(matches_b[0] | Mux(task.b_parameters, matches_b[1] | matches_b[2], 0)),
-            b.overwritten.eq(~task.to_out & (writes_b[0] | (task.b_parameters & (writes_b[1] | writes_b[2])))),
+            b.pending.eq(reads_b | (task.b_immediate & micro_op.begin)),
+            b.blocked.eq(of_all_b(*matches_b)),
+            b.overwritten.eq(
+                ~task.to_out & of_all_b(*(micro_op.dst == micro_op.b + offset for offset in range(PARAMETERS)))
+            ),
             d.pending.eq(old & ~goes_on),
             d.blocked.eq(matches_d),
             held_task.order.identity.eq(identity),
@@ -211,6 +232,7 @@ class _Operand:
     def __init__(self, name: str) -> None:
         self.pending = Signal(reset_less=True, name=f"{name}_pending")
         self.blocked = Signal(SLOTS, reset_less=True, name=f"{name}_blocked")  # slots to be written first
+        self.asks = Signal(name=f"{name}_asks")  # it is pending and not blocked: the port is asked for
         self.overwritten = Signal(reset_less=True, name=f"{name}_overwritten")  # by this micro-op's own result
         self.granted = Signal(name=f"{name}_granted")
         self.got = Signal(name=f"{name}_got")

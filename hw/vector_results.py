@@ -28,6 +28,8 @@ class VectorResults(wiring.Component):
         A micro-op is issued (only while ``room``); its result comes later with ``result_valid``, in the same order.
     query, matches
         Bit ``s`` of ``matches[i]``: slot ``s`` is still to be written after this cycle, to entry ``query[i]`` of acc.
+    found
+        Bit ``i``: ``matches[i]`` is not empty.
     freed
         Bit ``s``: slot ``s`` is written in this cycle; a read in the next cycle sees it.
     retire
@@ -45,6 +47,7 @@ class VectorResults(wiring.Component):
                 "room": Out(1),
                 "query": In(config.index_bits).array(len(QUERIES)),
                 "matches": Out(SLOTS).array(len(QUERIES)),
+                "found": Out(len(QUERIES)),
                 "freed": Out(SLOTS),
                 "empty": Out(1),
                 "retire": Out(1),
@@ -79,11 +82,15 @@ class VectorResults(wiring.Component):
         ]
         m.d.comb += self.empty.eq(count == 0)
 
-        for query, matches in zip(self.query, self.matches, strict=True):
+        for query, matches, found in zip(self.query, self.matches, self.found, strict=True):
             newest = ~self.destination.to_out & (self.destination.index == query)
+            older = Signal(SLOTS)
             for number, slot in enumerate(slots):
-                older = used[number] & ~self.freed[number] & ~slot.to_out & (slot.index == query)
-                m.d.comb += matches[number].eq((filled[number] & newest) | older)
+                m.d.comb += [
+                    older[number].eq(used[number] & ~self.freed[number] & ~slot.to_out & (slot.index == query)),
+                    matches[number].eq((filled[number] & newest) | older[number]),
+                ]
+            m.d.comb += found.eq((self.issue & newest) | older.any())  # `issue` is late: not by way of `matches`
 
         offered = Signal()
         destination = Signal(self.destination_layout, reset_less=True)

@@ -145,12 +145,22 @@ class Vector {
         }
         count_.set(now, issued_ - written_);
 
-        const bool accepts = !occupied_ || issues;
-        work.ready = !loops_valid_ || (accepts && nest_.end());
+        const bool accepts = !occupied_ || issues, steps = loops_valid_ && !skid_full_;
+        work.ready = !loops_valid_ || (steps && nest_.end());
+        if (steps) {
+            skid_ = {nest_.index(), nest_.begin(), nest_.end(), nest_.first(), next_task_};
+            if (skid_.end) {
+                loops_valid_ = false;
+            } else {
+                nest_.step();
+            }
+        }
+        const bool offers = skid_full_ || steps;
+        skid_full_ = offers && !accepts;
         if (accepts) {
-            occupied_ = loops_valid_;
+            occupied_ = offers;
             parameter_ = 0;
-            if (loops_valid_) accept();
+            if (offers) accept();
         }
         return work;
     }
@@ -181,6 +191,11 @@ class Vector {
     struct Task {
         bool to_out, zero, b_immediate, accumulates;
         uint32_t b_entries;  // that are read at b
+    };
+    struct MicroOp {
+        Nest::Index index;
+        bool begin, end, first;
+        Task task;
     };
     struct Result {
         Cycle ready;  // leaves the queue of results in this cycle at the earliest
@@ -241,12 +256,12 @@ class Vector {
         return moves;
     }
 
-    // The loops' micro-op becomes the one that fetches: what it has to read, seen from the one before.
+    // The next micro-op becomes the one that fetches: what it has to read, seen from the one before.
     void accept() {
-        const Nest::Index next = nest_.index();
-        const bool begins = nest_.begin();
-        const Task& task = next_task_;
-        const bool identity = task.accumulates && task.zero && nest_.first();
+        const Nest::Index next = skid_.index;
+        const bool begins = skid_.begin;
+        const Task& task = skid_.task;
+        const bool identity = task.accumulates && task.zero && skid_.first;
         const bool same_a = !begins && !overwritten_a_ && next.a == held_.a;
         const bool same_b = !begins && !overwritten_b_ && next.b == held_.b;
         const bool goes_on = !begins && next.dst == held_.dst;
@@ -264,13 +279,8 @@ class Vector {
         blocked_d_ = writer_of(next.dst);
         held_ = next;
         b_index_ = next.b;
-        held_end_ = nest_.end();
+        held_end_ = skid_.end;
         task_ = task;
-        if (held_end_) {
-            loops_valid_ = false;
-        } else {
-            nest_.step();
-        }
     }
     // Number of the last micro-op that was issued to write this entry of acc.
     int64_t writer_of(uint32_t index) const { return index < writer_.size() ? writer_[index] : -1; }
@@ -282,6 +292,9 @@ class Vector {
     bool loops_valid_ = false;
     Nest nest_;
     Task next_task_{};
+    // The last micro-op that left the loops, and whether it still waits for fetch (hw/skid_buffer.py).
+    MicroOp skid_{};
+    bool skid_full_ = false;
     // The micro-op that fetches.
     bool occupied_ = false, held_end_ = false, busy_ = false;
     Nest::Index held_;

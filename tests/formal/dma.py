@@ -264,8 +264,9 @@ def read_master() -> Harness:
     harness.prove((begins & (begins - 1)[: len(ReadClient)]) == 0, "one_client_at_a_time")
     harness.prove(~unit.stop | ~begins.any(), "nothing_begins_after_a_stop")
     harness.prove((asked == 0) | unit.busy, "busy_while_a_burst_is_under_way")
-    # Invariant.
+    # Invariants.
     harness.prove(asked == inside["outstanding"], "counter")
+    harness.prove(inside["last_granted"] < len(ReadClient), "the_last_was_one_of_them")
     return harness
 
 

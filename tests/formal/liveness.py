@@ -51,14 +51,14 @@ def loop_nest() -> Harness:
     taken = nest.micro_ops.valid & nest.micro_ops.ready
     left = []
     for number in range(LOOP_LEVELS):
-        level = {name: inside[f"level{number}_{name}"] for name in ("last", "single", "used", "left", "at_last")}
+        level = {name: inside[f"level{number}_{name}"] for name in ("last", "single", "used", "left", "ended")}
         left.append(Mux(level["used"], level["left"], 0))
         harness.prove(level["single"] == (level["last"] == 0), f"single_{number}")
-        harness.prove(~nest.micro_ops.valid | (level["at_last"] == (level["left"] == 0)), f"at_last_{number}")
+        harness.prove(~nest.micro_ops.valid | (level["ended"] == (left[-1] == 0)), f"ended_{number}")
     counters = Signal(sum(len(each) for each in left))
     harness.m.d.comb += counters.eq(Cat(left))
     prove_falls(harness, counters, taken & ~nest.micro_ops.payload.end)
-    harness.prove(~(nest.micro_ops.valid & (counters == 0)) | nest.micro_ops.payload.end, "the_last_is_the_end")
+    harness.prove(~nest.micro_ops.valid | (nest.micro_ops.payload.end == (counters == 0)), "the_last_is_the_end")
     waited = Signal()
     harness.m.d.sync += waited.eq(nest.micro_ops.valid & ~(taken & nest.micro_ops.payload.end))
     harness.prove(~waited | nest.micro_ops.valid, "a_micro_op_is_offered_until_the_end")
@@ -279,7 +279,7 @@ def vector_waits() -> Harness:
     harness = Harness()
     m = harness.m
     fetch, results = OperandFetch(NARROW), VectorResults(NARROW)
-    joined = ("room", "matches", "freed")
+    joined = ("room", "matches", "found", "freed")
     inside = harness.add("fetch", fetch, driven=joined)
     inner = harness.add("results", results, driven=("issue", "destination", "query"))
     m.d.comb += [
@@ -287,6 +287,7 @@ def vector_waits() -> Harness:
         results.destination.eq(fetch.destination),
         *(results.query[query].eq(fetch.query[query]) for query in range(len(QUERIES))),
         *(fetch.matches[query].eq(results.matches[query]) for query in range(len(QUERIES))),
+        fetch.found.eq(results.found),
         fetch.freed.eq(results.freed),
         fetch.room.eq(results.room),
     ]
@@ -325,6 +326,11 @@ def vector_waits() -> Harness:
     held = data.View(task_layout(), inside["task"])
     pending = {name: inside[f"{name}_pending"] for name in ("a", "b", "d")}
     harness.prove(~(held.b_immediate & held.b_parameters), "parameters_are_no_immediate")
+    legal = inside["occupied"] & ~inside["outside"]
+    for name, slots in blocked.items():
+        by_port = ~held.b_immediate if name == "b" else 1
+        wants = legal & pending[name] & ~slots.any() & by_port
+        harness.prove(inside[f"{name}_asks"] == wants, f"{name}_asks_for_what_it_may_read")
     harness.prove(~(held.b_parameters & pending["b"]) | (inside["parameter"] < PARAMETERS), "parameters_left")
     parameters = Mux(held.b_parameters, PARAMETERS - inside["parameter"], 1)
     reads = Signal(4)
@@ -343,7 +349,7 @@ def gemm_pipeline() -> Harness:
     m = harness.m
     _, inside, loops, _ = free_gemm(harness, driven=())
     depth = gemm.ARRAY_STAGE + gemm.array_latency(NARROW) + 1
-    issues = loops.micro_ops.valid & loops.micro_ops.ready
+    issues = loops.micro_ops.valid & inside["issue"]
     refused = inside["failure__valid"]  # an index outside its memory
     harness.prove(~loops.micro_ops.valid | refused | inside["control.halt"] | issues, "nothing_waits")
     follows: Any = issues
@@ -409,7 +415,7 @@ PROOFS = [
     ),
     Proof(
         "live-vector", "a read waits only for results under way, results leave in order, then the micro-op is issued",
-        vector_waits, Mutant("vector_fetch", "operand.blocked & ~self.freed)", "operand.blocked)"),
+        vector_waits, Mutant("vector_fetch", "operand.blocked & ~self.freed", "operand.blocked"),
         depth=3, mutant_depth=12,
     ),
     Proof(

@@ -13,6 +13,7 @@ from weft.hw.bursts import BurstCutter
 from weft.hw.engine import EngineControl
 from weft.hw.fetch import Fetch
 from weft.hw.gemm import GemmEngine
+from weft.hw.interfaces import FIRST_TOKEN_CLASS
 from weft.hw.isa import Engine
 from weft.hw.load import LoadEngine
 from weft.hw.loops import LoopNest
@@ -47,7 +48,8 @@ def same_after_reset(make: Callable[[Harness], Component]) -> Harness:
 
 
 def _said_to_matter(flat: dict[Any, Any], path: tuple[Any, ...]) -> Value | int:
-    """A payload counts only while ``valid`` or ``enable`` beside it is 1, and what waits to be sent while it waits."""
+    """A payload counts only while ``valid`` or ``enable`` beside it is 1, what waits to be sent while it waits, and
+    what waits for a token while the engine says so."""
     if path[-1] in ("ready", "valid", "enable"):
         return 1
     for end in range(len(path) - 1, -1, -1):
@@ -56,6 +58,8 @@ def _said_to_matter(flat: dict[Any, Any], path: tuple[Any, ...]) -> Value | int:
                 return Value.cast(flat[gate][1])
     if path == ("sending",):
         return Value.cast(flat["send", "valid"][1])
+    if path == ("holding",):
+        return Value.cast(flat["activity",][1]) >= FIRST_TOKEN_CLASS
     return 1
 
 
@@ -69,6 +73,13 @@ def _proof(name: str, make: Callable[[Harness], Component], mutant: Mutant, dept
         inductive=False,
         any_state=True,
     )
+
+
+def _control(harness: Harness) -> EngineControl:
+    """Bodies wait for memory or for each other, never for a token."""
+    control = EngineControl(NARROW)
+    harness.assume(Value.cast(control.waiting) < FIRST_TOKEN_CLASS)
+    return control
 
 
 def _store(harness: Harness) -> StoreEngine:
@@ -90,7 +101,7 @@ PROOFS = [
     ),
     _proof(
         "engine",
-        lambda _: EngineControl(NARROW),
+        _control,
         Mutant("engine", "held = Signal()", "held = Signal(reset_less=True)"),
     ),
     _proof(

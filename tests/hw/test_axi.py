@@ -129,18 +129,21 @@ def test_read_master_serves_all_clients_alike(outstanding: int, base: int) -> No
         for cycle in range(4000):
             if cycle > 3000 and not ctx.get(master.busy):
                 return
-            sampled = [(port.bursts.ready, port.word_valid, port.word.data, port.word.error) for port in master.clients]
+            sampled = [
+                (port.bursts.ready & port.bursts.valid, port.word_valid, port.word.data, port.word.error)
+                for port in master.clients
+            ]
             _, _, *values = await ctx.tick().sample(*(signal for signals in sampled for signal in signals))
             for client in ReadClient:
-                ready, arrives, data, error = values[4 * client : 4 * client + 4]
+                began, arrives, data, error = values[4 * client : 4 * client + 4]
                 bursts = master.clients[client].bursts
-                if ready:
+                if began:
                     granted.append(client)
                     word = ctx.get(bursts.payload.word)
                     asked[client] += range(word, word + ctx.get(bursts.payload.beats_minus_1) + 1)
                 if arrives:
                     received[client].append((data, error))
-                if ready or cycle == 0:
+                if began or cycle == 0:
                     ctx.set(bursts.payload.word, 512 * client + random.randrange(500))
                     ctx.set(bursts.payload.beats_minus_1, random.randrange(8))
                     ctx.set(bursts.valid, 1)

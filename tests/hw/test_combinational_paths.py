@@ -26,25 +26,18 @@ START: dict[str, set[str]] = {"commands_ready": {"tokens", "stop"}, "take": {"to
 """What all engines but fetch have. An instruction starts in the cycle in which its last token is there, and takes it;
 ``stop`` is a register of the core."""
 
-ISSUE = {"read_a_ready", "read_b_ready", "read_d_ready"}
-"""A micro-op is issued in the cycle in which its last read is granted, and the next instruction may start then."""
-
 COMPONENTS: dict[str, tuple[Callable[[], Component], dict[str, set[str]]]] = {
     "load": (lambda: LoadEngine(TINY, Engine.LOAD), START),
     "loadw": (lambda: LoadEngine(TINY, Engine.LOADW), START),
     "gemm": (lambda: GemmEngine(TINY), START),
-    "vector": (
-        lambda: VectorEngine(TINY),
-        START
-        | {name: START[name] | ISSUE for name in ("commands_ready", "take")},
-    ),
+    "vector": (lambda: VectorEngine(TINY), START),
     "store": (lambda: StoreEngine(TINY), START),
     # AXI masters: the ready of a burst's address, or of a word, is handed on to the client whose burst or word it is.
     "read": (
         lambda: ReadMaster(TINY),
         {
             f"clients_{client}_bursts_ready": {
-                "axi_arready", "stop", *(f"clients_{other}_bursts_valid" for other in range(3)),
+                "axi_arready", "stop", *(f"clients_{other}_bursts_valid" for other in range(3) if other != client),
             }
             for client in range(3)
         },

@@ -108,6 +108,19 @@ def test_micro_ops_follow_the_loops(steps: list[Loop | tuple[int, ...]], pauses:
         assert cycles <= sum(map(len, wanted)) + len(steps) - starts + min(starts, 1 + len(steps) - starts)
 
 
+def test_levels_that_are_not_used_do_not_count() -> None:
+    steps = [
+        Loop(engine=Engine.GEMM, level=0, extent=3, dst_stride=1, a_stride=2),
+        Loop(engine=Engine.GEMM, level=2, extent=5, dst_stride=7, b_stride=1),
+        (1, 3, 4, 5),
+        (0, 6, 7, 8),
+        (3, 0, 1, 2),
+        (2, 9, 9, 9),
+    ]
+    produced, _ = generate(steps, 0, cycles_limit=60)
+    assert produced == expected(steps)
+
+
 def test_after_reset_all_six_levels_are_one_micro_op() -> None:
     produced, _ = generate([(LOOP_LEVELS, 3, 4, 5)], 0, cycles_limit=10)
     assert produced == [[(3, 4, 5, 1, 1)]]

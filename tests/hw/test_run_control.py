@@ -205,16 +205,15 @@ def watch(test: Callable[[Any, Watchdog], Awaitable[None]]) -> None:
 def test_watchdog_names_who_waits(stall: Stall) -> None:
     async def test(ctx: Any, watchdog: Watchdog) -> None:
         for engine in Engine:
-            for event, number in ((watchdog.started[engine], RUNNING), (watchdog.taken[engine], HELD)):
-                ctx.set(event.number, number + engine)
-                ctx.set(event.valid, 1)
+            ctx.set(watchdog.started[engine].number, RUNNING + engine)
+            ctx.set(watchdog.started[engine].valid, 1)
+            ctx.set(watchdog.holding[engine], HELD + engine)
             ctx.set(watchdog.sending[engine], SENDING + engine)
             ctx.set(watchdog.activity[engine], stall.activities.get(engine, CycleClass.IDLE))
         await ctx.tick()
         for engine in Engine:
-            for event in (watchdog.started[engine], watchdog.taken[engine]):
-                ctx.set(event.number, 0)
-                ctx.set(event.valid, 0)
+            ctx.set(watchdog.started[engine].number, 0)
+            ctx.set(watchdog.started[engine].valid, 0)
         await ctx.tick()
         assert (ctx.get(watchdog.engine), ctx.get(watchdog.number)) == (stall.engine, stall.number)
 

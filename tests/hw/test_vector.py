@@ -172,3 +172,23 @@ def test_an_illegal_instruction_stops_the_engine_after_what_came_before(
     observed = benches["small"].run(memories, [*before, instruction, Vector(op=VectorOp.SUM, dst=9, a=0)])
     assert observed.fault == (Fault.ILLEGAL, 2)
     assert (observed.memories.acc == expected.memories.acc).all()
+
+
+@pytest.mark.parametrize("extent", [1, 2, 3])
+def test_an_illegal_instruction_waits_for_the_last_micro_op_before_it(benches: dict[str, Bench], extent: int) -> None:
+    # The micro-ops need nothing that is under way: the last one may still be in the loops when fetch has none.
+    before: list[Instruction] = [
+        level(0, extent, dst=1, a=1),
+        Vector(op=VectorOp.ADD, dst=4, a=0, b=3, b_immediate=1, levels=1),
+    ]
+    memories = random_memories(SMALL, 0)
+    expected = check(benches["small"], memories, before)
+    observed = benches["small"].run(memories, [*before, Vector(op=VectorOp.ADD, dst=0, a=0, levels=7)])
+    assert observed.fault == (Fault.ILLEGAL, 2)
+    assert (observed.memories.acc == expected.memories.acc).all()
+
+
+def test_an_index_fault_comes_before_an_illegal_instruction(benches: dict[str, Bench]) -> None:
+    outside = Vector(op=VectorOp.REQUANTISE, dst=0, a=0, b=-1)
+    illegal = Vector(op=VectorOp.ADD, dst=0, a=0, levels=7)
+    assert benches["small"].run(random_memories(SMALL, 0), [outside, illegal]).fault == (Fault.INDEX, 0)

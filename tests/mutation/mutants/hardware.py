@@ -66,7 +66,8 @@ MUTANTS = (
     Mutant(
         "watchdog-names-held", "hw/core.py", "wrong number in record",
         "== CycleClass.MEMORY):\n                m.d.comb += [self.engine.eq(engine), self.number.eq(running[engine])]",
-        "== CycleClass.MEMORY):\n                m.d.comb += [self.engine.eq(engine), self.number.eq(held[engine])]",
+        "== CycleClass.MEMORY):\n"
+        "                m.d.comb += [self.engine.eq(engine), self.number.eq(self.holding[engine])]",
     ),
     Mutant(
         "watchdog-goes-on-between-runs", "hw/core.py", "watchdog not reset",
@@ -146,7 +147,7 @@ MUTANTS = (
         "instructions.payload.error.eq(words.payload.error)",
     ),
     Mutant(
-        "fetch-damaged-passes", "hw/fetch.py", "check ignored", "with m.Elif(damaged):", "with m.Elif(0):",
+        "fetch-damaged-passes", "hw/fetch.py", "check ignored", "with m.Elif(is_damaged(parities)):", "with m.Elif(0):",
     ),
     Mutant(
         "fetch-own-send-passes", "hw/fetch.py", "illegal instruction passes",
@@ -226,7 +227,7 @@ MUTANTS = (
     # Loops
     Mutant(
         "loop-once-more", "hw/loops.py", "loop bound",
-        "self.at_last.eq(self.left == 1)", "self.at_last.eq(self.left == 0)",
+        "self.ended.eq(self.left == 1)", "self.ended.eq(self.left == 0)",
     ),
     Mutant(
         "loop-strides-swapped", "hw/loops.py", "swapped strides",
@@ -235,6 +236,23 @@ MUTANTS = (
     Mutant(
         "loop-first-of-every-level", "hw/loops.py", "first-iteration flag",
         "level.used & level.reduces & ~level.at_zero", "level.used & ~level.at_zero",
+    ),
+    Mutant(
+        "loop-end-waits-for-unused", "hw/loops.py", "loop bound",
+        "self.ended.eq(self.single | ~used)", "self.ended.eq(self.single)",
+    ),
+    Mutant(
+        "loop-ends-after-one-level", "hw/loops.py", "loop bound",
+        "end.eq(_all((level.number >= self.levels)", "end.eq(_all((level.number >= 1)",
+    ),
+    # Skid buffer
+    Mutant(
+        "skid-loses-an-item", "hw/skid_buffer.py", "dropped item",
+        "full.eq(self.output.valid & ~self.output.ready)", "full.eq(self.input.valid & ~self.output.ready)",
+    ),
+    Mutant(
+        "skid-overwrites-what-waits", "hw/skid_buffer.py", "back-pressure ignored",
+        "with m.If(~full):", "with m.If(1):",
     ),
     # Array
     Mutant(
@@ -258,7 +276,10 @@ MUTANTS = (
         "read-fixed-priority", "hw/read_dma.py", "arbitration",
         "(last + step) % len(ReadClient)", "step % len(ReadClient)",
     ),
-    Mutant("read-after-stop", "hw/read_dma.py", "stop ignored", "wanted & ~self.stop & (", "wanted & ("),
+    Mutant(
+        "read-two-at-once", "hw/read_dma.py", "arbitration", "may_begin & ~before", "may_begin",
+    ),
+    Mutant("read-after-stop", "hw/read_dma.py", "stop ignored", "may_begin.eq(~self.stop & (", "may_begin.eq(("),
     # Registers
     Mutant(
         "class-counter-address", "hw/register_file.py", "register offset",
@@ -304,6 +325,9 @@ MUTANTS = (
         "token-sent-while-full", "hw/tokens.py", "handshake",
         "put.eq(send.valid & send.ready & send.payload[receiver])", "put.eq(send.valid & send.payload[receiver])",
     ),
+    Mutant(
+        "token-offered-twice", "hw/tokens.py", "token taken twice", "some.eq(count != 1)", "some.eq(1)",
+    ),
     # Transfer plan
     Mutant(
         "plan-window-exclusive", "hw/transfer_plan.py", "window limit",
@@ -332,8 +356,24 @@ MUTANTS = (
         "illegal=~exists | (accumulates", "illegal=(accumulates",
     ),
     Mutant(
+        "vector-task-of-the-next", "hw/vector.py", "state machine",
+        "fetch.task.eq(skid.output.payload.task)", "fetch.task.eq(task)",
+    ),
+    Mutant(
+        "vector-refuses-too-early", "hw/vector.py", "fault order",
+        "drained=~fetch.occupied & ~loops.micro_ops.valid", "drained=~fetch.occupied",
+    ),
+    Mutant(
+        "vector-asks-too-early", "hw/vector_fetch.py", "missing hazard check",
+        "d.asks.eq(inside & old & ~goes_on & ~found_d)", "d.asks.eq(inside & old & ~goes_on)",
+    ),
+    Mutant(
+        "vector-newest-not-found", "hw/vector_results.py", "missing hazard check",
+        "found.eq((self.issue & newest) | older.any())", "found.eq(older.any())",
+    ),
+    Mutant(
         "vector-parameter-hazard", "hw/vector_fetch.py", "missing hazard check",
-        "matches_b[1] | matches_b[2], 0))", "matches_b[1], 0))",
+        "others[0] | others[1], 0)", "others[0], 0)",
     ),
     Mutant(
         "vector-stale-operand", "hw/vector_fetch.py", "missing forward",
