@@ -89,6 +89,22 @@ def test_what_stands_behind_finish_is_read_and_dropped(tiny_rtl: RtlSimulator, b
     assert_same(tiny_rtl.run(0, len(program), trace=True), predict(TINY, code, trace=True))
 
 
+@pytest.mark.parametrize("distance", range(1, 7))
+def test_sums_that_are_forwarded_leave_their_bank_to_others(tiny_rtl: RtlSimulator, distance: int) -> None:
+    program = parse(f"""
+    loop gemm level=0 extent={distance} dst_stride=1
+    loop gemm level=1 extent=60
+    gemm gemm levels=2 dst=0 src=0 wgt=0
+    loop vector level=0 extent=50 dst_stride=1 a_stride=1
+    vector vector op=add to_out=1 b_immediate=1 levels=1 dst=0 a=8 b=1
+    finish
+    """)
+    code = assemble(TINY, program)
+    tiny_rtl.dram[: len(code)] = code
+    tiny_rtl.set_dram(DramModel())
+    assert_same(tiny_rtl.run(0, len(program), trace=True), predict(TINY, code, trace=True))
+
+
 @pytest.mark.parametrize("latency", [1, 20, 200])
 @pytest.mark.parametrize("bandwidth", [1, 4, 8, 16])
 def test_every_memory_is_followed(tiny_rtl: RtlSimulator, latency: int, bandwidth: int) -> None:
