@@ -33,6 +33,8 @@ from weft.sim.dram import DramModel
 NETWORKS = "resnet18,resnet50,mobilenet_v1,mobilenet_v2"
 MARK = "<!-- measured: everything below is written by benchmarks/board_cores.py -->\n"
 RESOURCES = ("LUT", "FF", "DSP", "BRAM36")
+SMALLEST = 64
+"""Multiply-accumulates a cycle below which no network is compiled: such a core is no candidate for a board."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def candidate(board: Board, measured: CoreConfig, networks: Sequence[str], size:
     except BoardError as error:
         refused = refused or error.message
     images = {}
-    if not refused:
+    if not refused and core.macs_per_cycle >= SMALLEST:
         for network in networks:
             # The number of address bits changes no cycle, and equal cores share their prediction.
             cycles = predicted_cycles(measured, network, size, bytes_per_cycle(board, core))

@@ -19,7 +19,7 @@ from .board import Board
 from .errors import BoardError
 
 MEASURED = Path(__file__).parent / "measured.json"
-"""Written by ``python benchmarks/synthesis.py --measured boards/measured.json``."""
+"""Written by ``benchmarks/synthesis.py --measured``; ``benchmarks/synthesis_difference.py`` adds to it."""
 
 HARDLY_MATTERS = ("name", "address_bits", "burst_beats")
 """Fields that change widths of a few registers and adders in a core; what the others change is the core."""
@@ -27,10 +27,15 @@ HARDLY_MATTERS = ("name", "address_bits", "burst_beats")
 
 @dataclass(frozen=True)
 class Measurement:
-    """What synthesis found that a core takes, by the names of :class:`~weft.boards.board.Resources`."""
+    """What synthesis found that a core takes, by the names of :class:`~weft.boards.board.Resources`.
+
+    ``base`` is empty if all modules were synthesised. Otherwise it is the name of the measured core that the figures
+    start from: only modules in which the two differ were synthesised, in both forms.
+    """
 
     core: CoreConfig
     figures: Mapping[str, float]
+    base: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,7 @@ def measurement_text(measurements: Sequence[Measurement]) -> str:
         {
             "core": {name: value for name, value in asdict(each.core).items() if value != default[name]},
             "figures": dict(each.figures),
+            **({"base": each.base} if each.base else {}),
         }
         for each in measurements
     ]
@@ -82,7 +88,7 @@ def measurement_text(measurements: Sequence[Measurement]) -> str:
 def measurements() -> tuple[Measurement, ...]:
     """All cores that were measured."""
     entries = json.loads(MEASURED.read_text())
-    return tuple(Measurement(CoreConfig(**entry["core"]), entry["figures"]) for entry in entries)
+    return tuple(Measurement(CoreConfig(**entry["core"]), entry["figures"], entry.get("base", "")) for entry in entries)
 
 
 def find_measurement(core: CoreConfig) -> tuple[Measurement, tuple[str, ...]] | None:

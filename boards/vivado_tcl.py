@@ -119,6 +119,7 @@ def _preset(design: Design) -> str:
     system = design.system
     rule = f"xilinx.com:bd_rule:{system.modtype}"
     external = f'make_external "{", ".join(system.external)}" ' if system.external else ""
+    external += 'Master "Disable" Slave "Disable" ' if system.external else ""  # no triggers between the processors
     return f"""\
 if {{$board_part eq ""}} {{
   apply_bd_automation -rule {rule} -config {{{external}apply_board_preset "0"}} [cell {SYSTEM}]
