@@ -14,6 +14,7 @@ On this machine's processor:
 """
 
 from .api import compile, load
+from .boards.device import PynqDevice
 from .build_schedule import BuiltFunction, build
 from .compiler import operators
 from .compiler.frontends import infer_types
@@ -44,6 +45,7 @@ __all__ = [
     "OpenModel",
     "OpenModule",
     "PassOptions",
+    "PynqDevice",
     "RtlDevice",
     "Target",
     "WeftError",

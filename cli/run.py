@@ -17,7 +17,7 @@ from ..compiler.targets.errors import CompileError
 from ..compiler.targets.target import Job
 from ..progress import Updates, progress
 from ..runtime.artifact import load as load_artifact
-from ..runtime.device import device_names
+from ..runtime.device import device_forms
 from ..runtime.errors import DeviceError
 from ..runtime.index_inputs import index_inputs
 from ..runtime.inputs import Array, read_inputs
@@ -67,7 +67,7 @@ def run(
     source: Annotated[Path, typer.Argument(help="What 'weft compile' wrote, or an ONNX model.")],
     device: Annotated[
         str | None,
-        typer.Option("--device", "-d", help=f"What runs the core: {', '.join(device_names())}. Default: fsim."),
+        typer.Option("--device", "-d", help=f"What runs the core: {', '.join(device_forms())}. Default: fsim."),
     ] = None,
     target: Annotated[str | None, typer.Option("--target", help="What to compile a model for. Default: accel.")] = None,
     inputs: InputOption = None,
@@ -100,7 +100,7 @@ def run(
         loaded = load(compiled, device, progress=status.update)
         module = loaded if isinstance(loaded, LoadedModule) else loaded.specialised(values)
         timed = module.model.core is not None and module.device.has_time
-        if trace is not None and not timed:
+        if trace is not None and not (timed and module.device.has_trace):
             raise _no_trace(module)
         status.update("running")
         seconds = None if module.model.core is not None else best_seconds(module, values)

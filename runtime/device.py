@@ -1,11 +1,14 @@
 """Devices: one small interface to whatever runs a program.
 
 ``null`` keeps the bytes and runs nothing (host overhead, plumbing tests), ``fsim`` is the functional simulator, ``rtl``
-the core's Verilog in Verilator. A device from outside implements `Device` and is made known by `register_device`, or by
-its package through the entry point group ``weft.devices``:
+the core's Verilog in Verilator; ``pynq://NAME`` is a board (:mod:`weft.boards.device`). A device from outside
+implements `Device` and is made known by `register_device`, or by its package through the entry point group
+``weft.devices``:
 
     [project.entry-points."weft.devices"]
     emulator = "my_package.my_module:EmulatorDevice"
+
+A kind of which there may be several has a place in its name, ``emulator://PLACE``: it implements :meth:`Device.at`.
 """
 
 from __future__ import annotations
@@ -55,8 +58,18 @@ class Device(ABC):
 
     @property
     def has_time(self) -> bool:
-        """Whether the results of runs carry cycles, and on request a trace."""
+        """Whether the results of runs carry cycles."""
         return False
+
+    @property
+    def has_trace(self) -> bool:
+        """Whether they also carry a trace on request."""
+        return self.has_time
+
+    @classmethod
+    def at(cls, place: str, config: CoreConfig, *, progress: Progress | None = None) -> Device:
+        """The device that is called ``name://place``; :class:`DeviceError` if there is no such place."""
+        raise DeviceError(f"device {cls.name!r} has no places", hint=f"call it {cls.name!r}")
 
     @abstractmethod
     def allocate(self, window_bytes: int) -> None:
@@ -197,29 +210,46 @@ class RtlDevice(LocalDevice):
 _devices: dict[str, type[Device]] = {kind.name: kind for kind in (NullDevice, FsimDevice, RtlDevice)}
 
 
-def register_device(kind: type[Device]) -> type[Device]:
-    """Make a kind of device known by its name (a decorator, too); :class:`DeviceError` if the name is another's."""
-    if kind.name in device_names():
+_places: dict[str, type[Device]] = {}
+"""Kinds that can be opened at a place alone; they are no names by themselves."""
+
+
+def register_device(kind: type[Device], *, at_places: bool = False) -> type[Device]:
+    """Make a kind of device known by its name (a decorator, too); :class:`DeviceError` if the name is another's.
+
+    ``at_places``: only as ``name://place``.
+    """
+    if kind.name in device_names() or kind.name in _places:
         raise DeviceError(f"there is a device {kind.name!r} already")
-    _devices[kind.name] = kind
+    (_places if at_places else _devices)[kind.name] = kind
     return kind
 
 
 def device_names() -> tuple[str, ...]:
-    """The names of all devices; nothing is imported for that."""
+    """The names of all devices that need no place; nothing is imported for that."""
     return (*_devices, *(name for name in plugins(GROUP) if name not in _devices))
 
 
+def device_forms() -> tuple[str, ...]:
+    """What users can write: all names, and forms such as ``pynq://NAME``."""
+    return (*device_names(), *(f"{name}://NAME" for name in _places))
+
+
 def device_kind(name: str) -> type[Device]:
-    """The device called ``name``; :class:`DeviceError` lists the known ones."""
+    """The device called ``name``, which may have a place; :class:`DeviceError` lists the known ones."""
+    name, separator, _ = name.partition("://")
+    if separator and name in _places:
+        return _places[name]
     if name not in _devices:
         point = plugins(GROUP).get(name)
         if point is None:
-            raise DeviceError(f"unknown device {name!r}", hint=f"known: {', '.join(device_names())}")
+            raise DeviceError(f"unknown device {name!r}", hint=f"known: {', '.join(device_forms())}")
         _devices[name] = load_plugin(point, "device", DeviceError)
     return _devices[name]
 
 
 def open_device(name: str, config: CoreConfig, *, progress: Progress | None = None) -> Device:
-    """A device by its name, for a core."""
-    return device_kind(name)(config, progress=progress)
+    """A device by its name, for a core. ``kind://place`` is the one at that place."""
+    kind = device_kind(name)
+    _, separator, place = name.partition("://")
+    return kind.at(place, config, progress=progress) if separator else kind(config, progress=progress)

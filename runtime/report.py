@@ -124,13 +124,14 @@ def _reason_text(record: Record) -> str:
 
 def layer_records(module: LoadedModule) -> list[Record]:
     """For each layer of a traced run: where it runs and why, MACs, cycles and utilisation of the array (None on the
-    host, and where the device has no cycles), seconds (None on the core), bytes that the core moves.
+    host, and where the device has no cycles or no trace), seconds (None on the core), bytes that the core moves.
 
     :class:`DeviceError` if the last run was not traced.
     """
     if len(module.seconds) != len(module.model.layers):
         raise DeviceError("the last run was not traced, so the time of its layers is not known", hint=HOW_TO_TRACE)
-    cycles = layer_cycles(module) if module.cycles is not None else [None] * len(module.model.layers)
+    traced = module.runs and all(run.result.trace is not None for run in module.runs)
+    cycles = layer_cycles(module) if traced else [None] * len(module.model.layers)
     return [
         {
             "layer": layer.name,
@@ -148,10 +149,14 @@ def layer_records(module: LoadedModule) -> list[Record]:
 
 
 def layer_table(module: LoadedModule) -> RenderableType:
-    """:func:`layer_records` of the core, and their sum."""
+    """:func:`layer_records` of the core, and their sum; without a trace the cycles of the whole run alone."""
     model = module.model
     records = [record for record in layer_records(module) if record["on"] == "core"]
-    total = {"layer": "total", **total_of(records, "macs", "cycles", "bytes_loaded", "bytes_stored")}
+    total = {
+        "layer": "total",
+        **total_of(records, "macs", "bytes_loaded", "bytes_stored"),
+        "cycles": module.cycles or 0,
+    }
     total["utilisation"] = utilisation(model, total["macs"], total["cycles"])
     columns = [
         words("layer"), count("macs", "MACs"), count("cycles"), share("utilisation"),

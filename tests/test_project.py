@@ -27,7 +27,10 @@ MAY_IMPORT = {
     "weft.compiler": ("weft.hw.isa", "weft.hw.assembly", "weft.hw.config", "weft.hw.memories", "weft.hw.errors"),
     # runtime runs what the compiler hands over, and host functions through the operators' own NumPy meanings.
     "weft.runtime": ("weft.sim", "weft.hw", "weft.compiler.model", "weft.compiler.graph", "weft.compiler.operators"),
-    "weft.boards": ("weft.hw",),
+    # What travels to a board; the rule below is stricter.
+    "weft.boards.link": (),
+    # A board is a device of the runtime; a virtual one is the RTL.
+    "weft.boards": ("weft.hw", "weft.sim", "weft.runtime"),
     # A test of the RTL is judged by the functional simulator.
     "weft.testbench": ("weft.hw", "weft.sim"),
     "weft.cli": ("weft",),
@@ -105,6 +108,15 @@ def test_loop_kernels_know_no_processor() -> None:
     upward = [each for each in loops if any(is_at_or_below(each.imported, name) for name in forbidden)]
     assert loops
     assert not upward, "\n".join(map(str, upward))
+
+
+def test_what_runs_on_a_board_takes_nothing_of_weft_with_it() -> None:
+    """The program for boards and the virtual board run where there is no weft."""
+    alone = ("weft.boards.link", "weft.boards.virtual")
+    found = [each for each in all_imports() for part in alone if is_at_or_below(each.module, part)]
+    foreign = [each for each in found if is_at_or_below(each.imported, "weft") and not each.imported.startswith(alone)]
+    assert found
+    assert not foreign, "\n".join(map(str, foreign))
 
 
 def test_the_package_imports_itself_relatively() -> None:

@@ -1,0 +1,359 @@
+"""Hostile frames on the link between host and board, both ways: an error or an answer, in time, and nothing else.
+
+Case ``n`` depends on ``n`` and the seed alone. The board's end is the real server and driver over a core that ends at
+once and memory between guards; the host's end is the real ``PynqDevice`` and gets what is left of good answers.
+
+    python benchmarks/fuzz_link.py --frames 10000
+    python benchmarks/fuzz_link.py --frames 1 --first 123 --side board
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from weft.boards.device import PynqDevice, _boards
+from weft.boards.hosts import Host
+from weft.boards.link.driver import Core, Driver
+from weft.boards.link.errors import KINDS, LinkError
+from weft.boards.link.frames import HEADER_BYTES, MARK, PREFIX, Header, Stream, pack
+from weft.boards.link.server import Server
+from weft.boards.remote import Link
+from weft.boards.zipapp import core_constants
+from weft.hw.config import ISA_VERSION, TINY
+from weft.hw.registers import MAGIC, Register, Status
+from weft.runtime.errors import DeviceError
+
+CASE_SECONDS = 20.0
+GUARD, GUARD_BYTES = 0xC3, 4096
+SMALL = 4096
+"""Bytes of a window in these conversations."""
+
+ODD = (
+    0, 1, -1, 63, 64, SMALL, SMALL + 1, 2**31, 2**32 - 1, 2**32, 2**63, 2**64, 10**40, 0.5, 1e308, -0.0,
+    None, True, False, "", "a", "\x00", "\x1b[2J", "x" * 5000, [], [1], [[1, 2, 3]], [None], {}, {"a": {}},
+)  # fmt: skip
+
+LOAD: Header = {
+    "do": "load", "bit": "0" * 64, "hwh": "0" * 64, "ip": None, "clock_mhz": None, "hash": f"{TINY.hash64:016x}",
+    "version": ISA_VERSION, "address_bits": 32, "bus_bytes": 8, "instruction_bytes": 16,
+}  # fmt: skip
+
+REQUESTS: tuple[tuple[Header, int], ...] = (
+    ({"do": "hello", "protocols": [1]}, 0),
+    ({"do": "file", "name": "bit", "offset": 0, "size": 64}, 64),
+    (LOAD, 0),
+    ({"do": "allocate", "size": SMALL}, 0),
+    ({"do": "write", "window": 1, "offset": 64, "size": 8}, 100),
+    ({"do": "write", "window": 1, "offset": SMALL - 100}, 100),
+    ({"do": "read", "window": 1, "offset": 0, "size": SMALL}, 0),
+    ({"do": "run", "window": 1, "offset": 0, "count": 4, "seconds": 1.0, "watchdog": 9}, 0),
+    ({"do": "state"}, 0),
+    ({"do": "free", "window": 1}, 0),
+    ({"do": "close"}, 0),
+)
+"""Questions, with the bytes of their payload; some of them wrong already."""
+
+HELLO: Header = {
+    "ok": True, "protocol": 1, "python": "3.10", "numpy": "1", "pynq": "4", "machine": "m", "user": 0, "code": "",
+}  # fmt: skip
+
+ANSWERS: tuple[tuple[Header, int], ...] = (
+    (HELLO, 0),
+    ({"ok": True}, 0),
+    ({"ok": True}, 0),
+    ({"ok": True, "address": 0xA000_0000, "clock_mhz": 100.0, "device": "x"}, 0),
+    ({"ok": True, "window": 1, "address": 0x1000_0000}, 0),
+    ({"ok": True}, 0),
+    (
+        {
+            "ok": True, "cycles": 100, "fault": None, "read_beats": 1, "write_beats": 1, "counters": [[0, 1, 100]],
+            "seconds": 0.1, "polls": 3,
+        },
+        0,
+    ),
+    ({"ok": True, "more": True}, SMALL // 2),
+    ({"ok": True, "more": False}, SMALL // 2),
+)  # fmt: skip
+"""What a good board answers to ``use_device``, in order."""
+
+
+@dataclass
+class Tally:
+    """What came of all cases: how many there were and how they ended. ``problems`` are mistakes of ours."""
+
+    cases: int = 0
+    frames: int = 0
+    ends: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+
+
+def odd_value(chance: random.Random) -> Any:
+    return chance.choice(ODD) if chance.random() < 0.8 else chance.getrandbits(chance.choice((8, 33, 65)))
+
+
+def damaged_header(chance: random.Random, header: Header) -> Header:
+    """A header with one to three fields changed, added or left out."""
+    result = dict(header)
+    for _ in range(chance.randint(1, 3)):
+        name = chance.choice([*result, "extra"])
+        if chance.random() < 0.2:
+            result.pop(name, None)
+        elif isinstance(result.get(name), list) and chance.random() < 0.5:
+            result[name] = [odd_value(chance) for _ in range(chance.randint(0, 300))]
+        else:
+            result[name] = odd_value(chance)
+    return result
+
+
+def frame(chance: random.Random, header: Header, size: int) -> bytes:
+    payload = chance.randbytes(size)
+    try:
+        return b"".join(bytes(piece) for piece in pack(header, payload))
+    except LinkError:  # over the limits: send it all the same
+        text = b'{"a":"' + b"x" * (HEADER_BYTES + 10) + b'"}'
+        return PREFIX.pack(MARK, len(text), size) + text + payload
+
+
+def damaged_frame(chance: random.Random, header: Header, size: int) -> bytes:
+    """A frame with a damaged header, a damaged prefix, damaged bytes, or a part of it missing; sometimes a good one."""
+    kind = chance.randrange(8)
+    if kind <= 2:
+        return frame(chance, damaged_header(chance, header), chance.choice((size, 0, 1, 5000)))
+    raw = bytearray(frame(chance, header, size))
+    if kind == 3:
+        lengths = [chance.choice((0, 1, len(raw), 2**16, 2**20, 2**31, 2**32 - 1)) for _ in range(2)]
+        raw[: PREFIX.size] = PREFIX.pack(MARK, *lengths)
+    elif kind == 4:
+        for _ in range(chance.randint(1, 8)):
+            raw[chance.randrange(len(raw))] = chance.randrange(256)
+    elif kind == 5:
+        del raw[chance.randrange(len(raw)) :]
+    elif kind == 6:
+        raw[:] = chance.randbytes(chance.randrange(200))
+    return bytes(raw)
+
+
+# The board's end
+
+
+CORE_REGISTERS = {
+    Register.MAGIC: MAGIC, Register.VERSION: ISA_VERSION, Register.HASH_LO: TINY.hash64 & 0xFFFF_FFFF,
+    Register.HASH_HI: TINY.hash64 >> 32, Register.STATUS: Status.IDLE | Status.DONE,
+}  # fmt: skip
+
+
+class DoneBlock:
+    """Registers of a core that ends every program at once."""
+
+    def read(self, address: int) -> int:
+        return int(CORE_REGISTERS.get(address, 0))  # type: ignore[call-overload]
+
+    def write(self, address: int, value: int) -> None:
+        if address % 4 or not 0 <= address < 4096 or not 0 <= value < 1 << 32:
+            raise AssertionError(f"register {address:#x} := {value:#x}")
+
+
+class GuardedBuffer(np.ndarray[Any, Any]):
+    """A buffer between guards."""
+
+    device_address = 0x1000_0000
+
+    def sync_to_device(self) -> None: ...
+    def sync_from_device(self) -> None: ...
+    def freebuffer(self) -> None: ...
+
+
+class GuardedServer(Server):
+    """The server over such a core; at most 1 MiB of memory."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(core_constants(), folder, folder / "lock")
+        self.arenas: list[np.ndarray[Any, Any]] = []
+
+    def _load(self, **fields: Any) -> Header:
+        if self._windows:
+            raise LinkError("range", "windows are in use")
+        sizes = (fields[name] for name in ("version", "address_bits", "bus_bytes", "instruction_bytes"))
+        core = Core(int(fields["hash"], 16), *sizes)
+        self._driver = Driver(core_constants(), core, DoneBlock(), self._guarded)
+        return {"address": 0, "clock_mhz": None, "device": ""}
+
+    def _guarded(self, size: int) -> GuardedBuffer:
+        if size > 1 << 20:
+            raise MemoryError
+        arena = np.full(size + 2 * GUARD_BYTES, GUARD, np.uint8)
+        self.arenas.append(arena)
+        return arena[GUARD_BYTES : GUARD_BYTES + size].view(GuardedBuffer)
+
+    def guards_are_whole(self) -> bool:
+        return all(
+            (arena[:GUARD_BYTES] == GUARD).all() and (arena[-GUARD_BYTES:] == GUARD).all() for arena in self.arenas
+        )
+
+
+def board_case(chance: random.Random, folder: Path, tally: Tally) -> None:
+    """A few good frames, then damaged ones, then the end of the stream."""
+    script = [frame(chance, *REQUESTS[place]) for place in (0, 2, 3)[: chance.choice((0, 1, 2, 3, 3, 3, 3))]]
+    for _ in range(chance.randint(1, 6)):
+        script.append(damaged_frame(chance, *chance.choice(REQUESTS)))
+    tally.frames += len(script)
+    near, far = socket.socketpair()
+    server = GuardedServer(folder)
+    thread = threading.Thread(target=_serve, args=(server, far), daemon=True)
+    thread.start()
+    writer = threading.Thread(target=_send_all, args=(near, b"".join(script)), daemon=True)
+    writer.start()
+    answers = Stream(near.fileno(), near.fileno(), frame_seconds=CASE_SECONDS)
+    try:
+        while True:
+            header, _ = answers.receive(seconds=CASE_SECONDS)
+            _judge_answer(header, tally)
+    except LinkError as error:
+        if error.kind != "closed":
+            tally.problems.append(f"the board's stream: {error}")
+    finally:
+        thread.join(CASE_SECONDS)
+        if thread.is_alive():
+            tally.problems.append("the server did not end")
+        if not server.guards_are_whole():
+            tally.problems.append("bytes outside of a buffer were written")
+        near.close()
+        far.close()
+
+
+def _serve(server: Server, end: socket.socket) -> None:
+    server.serve(Stream(end.fileno(), end.fileno(), frame_seconds=5))
+    end.shutdown(socket.SHUT_RDWR)
+
+
+def _send_all(end: socket.socket, raw: bytes) -> None:
+    """Send without blocking for ever, then end the stream."""
+    try:
+        rest = memoryview(raw)
+        limit = time.monotonic() + CASE_SECONDS
+        while rest and time.monotonic() < limit:
+            try:
+                rest = rest[end.send(rest) :]
+            except BlockingIOError:
+                time.sleep(0.001)
+        end.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass  # the server has ended before it read everything
+
+
+def _judge_answer(header: Header, tally: Tally) -> None:
+    if header.get("ok") is True:
+        tally.ends["answer"] += 1
+    elif header.get("kind") in KINDS and header["kind"] != "internal":
+        tally.ends[header["kind"]] += 1
+    else:
+        tally.problems.append(f"an answer that should not be: {header}")
+
+
+# The host's end
+
+
+class Canned:
+    """A far end that has said everything beforehand, and then is gone."""
+
+    usable_here = True
+
+    def __init__(self, raw: bytes) -> None:
+        self._near, self._far = socket.socketpair()
+        self._near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        self._far.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        self.source = self.sink = self._near.fileno()
+        self._far.setblocking(False)
+        self._far.send(raw)
+        self._far.shutdown(socket.SHUT_WR)
+
+    def end(self) -> None:
+        self._near.close()
+        self._far.close()
+
+    def last_words(self) -> str:
+        return ""
+
+
+def host_case(chance: random.Random, folder: Path, tally: Tally) -> None:
+    """Good answers, of which some are damaged, to a device that is loaded, run and read."""
+    damaged = {chance.randrange(len(ANSWERS)) for _ in range(chance.choice((0, 1, 1, 1, 2)))}
+    script = [
+        (damaged_frame if place in damaged else frame)(chance, header, size)
+        for place, (header, size) in enumerate(ANSWERS)
+    ]
+    tally.frames += len(script)
+    host = Host("fuzz", overlay=folder / "x.bit", installed="x", connect_seconds=2.0, run_seconds=1.0)
+    device = PynqDevice(TINY, host=host)
+    far = Canned(b"".join(script))
+    started = time.monotonic()
+    try:
+        device.board._open = lambda progress: Link(host, progress, far)  # type: ignore[method-assign]
+        device.allocate(SMALL)
+        device.write(64, np.ones(16, np.uint8))
+        device.launch(0, 4)
+        result = device.read(0, SMALL)
+        if result.size != SMALL:
+            tally.problems.append(f"{result.size} bytes were read, not {SMALL}")
+        tally.ends["result"] += 1
+    except DeviceError as error:
+        tally.ends[getattr(error, "kind", type(error).__name__)] += 1
+    finally:
+        _boards.pop(host, None)
+        far.end()
+    if time.monotonic() - started > CASE_SECONDS:
+        tally.problems.append(f"a case took {time.monotonic() - started:.1f} s")
+
+
+Case = Callable[[random.Random, Path, Tally], None]
+SIDES: dict[str, Case] = {"board": board_case, "host": host_case}
+
+
+def fuzz(side: str, frames: int, seed: int, first: int = 0) -> Tally:
+    """Cases from ``first`` on until so many frames were sent. AssertionError names the first case that went wrong."""
+    tally = Tally()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for suffix in ("bit", "hwh"):
+            (folder / f"x.{suffix}").write_bytes(b"x" * 10)
+        while tally.frames < frames:
+            number = first + tally.cases
+            try:
+                SIDES[side](random.Random(f"{seed}:{side}:{number}"), folder, tally)
+            except Exception as error:
+                tally.problems.append(f"{type(error).__name__}: {error}")
+            if tally.problems:
+                raise AssertionError(f"{side} case {number} (seed {seed}): {tally.problems}")
+            tally.cases += 1
+    return tally
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--frames", type=int, default=10_000, help="frames to each side")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0, help="number of the first case")
+    parser.add_argument("--side", choices=sorted(SIDES), action="append")
+    options = parser.parse_args()
+    for side in options.side or sorted(SIDES):
+        started = time.monotonic()
+        tally = fuzz(side, options.frames, options.seed, options.first)
+        ends = ", ".join(f"{name} {count}" for name, count in tally.ends.most_common())
+        print(f"{side}: {tally.frames} frames in {tally.cases} cases, {time.monotonic() - started:.0f} s: {ends}")
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

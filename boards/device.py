@@ -1,0 +1,213 @@
+"""``pynq://NAME``: a core on a PYNQ board as a device of the runtime."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from ..hw.config import ISA_VERSION, CoreConfig
+from ..hw.interfaces import CycleClass
+from ..hw.isa import ENGINE_NAMES, Engine, Fault
+from ..runtime.device import Bytes, Device, Progress, register_device
+from ..runtime.errors import DeviceError
+from ..sim.result import FaultRecord, RunResult
+from .hosts import Host, find_host
+from .link.frames import pieces
+from .remote import LOAD_SECONDS, SLACK_SECONDS, Link, design_files
+
+CLASSES: dict[int, CycleClass] = {int(kind.value): kind for kind in CycleClass.__members__.values()}
+
+
+class Board:
+    """The one link of this process to a board, and the design that is loaded there; devices share it."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.clock_mhz: float | None = None
+        """The clock that the core has in fact."""
+        self._lock = threading.Lock()
+        self._link: Link | None = None
+        self._loaded: int | None = None
+        self._users = 0
+
+    def link(self, config: CoreConfig, progress: Progress) -> Link:
+        """An open link to a board that holds this core; :class:`DeviceError` if that cannot be had."""
+        with self._lock:
+            if self._link is not None and self._link.dead and self._link.usable_here:
+                self._link = None
+            if self._link is None:
+                files = design_files(self.host)
+                self._link, self._loaded = self._open(progress), None
+                progress(f"{self.host.name}: sending the design")
+                self._digests = [
+                    self._link.send_file(name, content) for name, content in zip(("bit", "hwh"), files, strict=True)
+                ]
+            if self._loaded != config.hash64:
+                self._load(self._link, config, progress)
+            return self._link
+
+    def _open(self, progress: Progress) -> Link:
+        return Link(self.host, progress)
+
+    def _load(self, link: Link, config: CoreConfig, progress: Progress) -> None:
+        progress(f"{self.host.name}: programming the design")
+        self._loaded = None
+        bit, hwh = self._digests
+        answer, _ = link.ask(
+            "load", LOAD_SECONDS,
+            bit=bit, hwh=hwh, ip=self.host.ip, clock_mhz=self.host.clock_mhz,
+            hash=f"{config.hash64:016x}", version=ISA_VERSION, address_bits=config.address_bits,
+            bus_bytes=config.bus_bytes, instruction_bytes=config.instruction_bytes,
+        )  # fmt: skip
+        self.clock_mhz, self._loaded = answer["clock_mhz"], config.hash64
+
+    def enter(self) -> None:
+        """One more window of this board is in use."""
+        with self._lock:
+            self._users += 1
+
+    def leave(self) -> None:
+        """One less; the last one closes the link."""
+        with self._lock:
+            self._users -= 1
+            if self._users == 0 and self._link is not None:
+                self._link.close()
+                self._link = None
+
+
+_boards: dict[Host, Board] = {}
+
+
+def board_of(host: Host) -> Board:
+    """The same object for the same board."""
+    return _boards.setdefault(host, Board(host))
+
+
+class PynqDevice(Device):
+    """A core on a board behind ssh. Runs have cycles and counters, as the core counts them, but no trace.
+
+    All that was written to the window is kept here as well: if the board vanishes, the run in progress ends in a
+    :class:`DeviceError`, and the next one connects again and writes the window anew.
+    """
+
+    name: ClassVar[str] = "pynq"
+
+    def __init__(self, config: CoreConfig, *, host: Host, progress: Progress | None = None) -> None:
+        super().__init__(config, progress=progress)
+        self.board = board_of(host)
+        self._written: Bytes = np.zeros(0, np.uint8)
+        self._link: Link | None = None
+        self._window = 0
+
+    @classmethod
+    def at(cls, place: str, config: CoreConfig, *, progress: Progress | None = None) -> Self:
+        """The device ``pynq://place``."""
+        return cls(config, host=find_host(place), progress=progress)
+
+    @property
+    def has_time(self) -> bool:
+        return True
+
+    @property
+    def has_trace(self) -> bool:
+        return False
+
+    @property
+    def clock_mhz(self) -> float | None:
+        """The clock of the core in MHz, read back from the board; None before the first use."""
+        return self.board.clock_mhz
+
+    def allocate(self, window_bytes: int) -> None:
+        used = self._written.size
+        self._written = np.zeros(window_bytes, np.uint8)
+        if window_bytes and not used:
+            self.board.enter()
+        try:
+            if self._connected is not None:
+                self._connected.ask("free", self.board.host.connect_seconds, window=self._window)
+        finally:
+            self._link = None
+            if used and not window_bytes:
+                self.board.leave()
+        if window_bytes:
+            try:
+                self._connect()
+            except BaseException:
+                self._written = np.zeros(0, np.uint8)
+                self.board.leave()
+                raise
+
+    def write(self, offset: int, data: npt.NDArray[np.generic]) -> None:
+        raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+        self._check(offset, raw.size)
+        self._written[offset : offset + raw.size] = raw
+        if self._connected is not None:
+            self._send(self._connected, offset, raw.size)
+
+    def read(self, offset: int, size: int) -> Bytes:
+        self._check(offset, size)
+        if self._connected is None:
+            raise DeviceError(f"the board {self.board.host.name!r} was lost after the last run", hint="run again")
+        return np.frombuffer(bytearray(self._connected.read(self._window, offset, size)), np.uint8)
+
+    def execute(self, offset: int, count: int, trace: bool) -> RunResult:
+        self._check(offset, count * self.config.instruction_bytes)
+        host = self.board.host
+        link = self._connected or self._connect()
+        answer, _ = link.ask(
+            "run", host.run_seconds + host.connect_seconds + SLACK_SECONDS,
+            window=self._window, offset=offset, count=count, seconds=host.run_seconds, watchdog=host.watchdog,
+        )  # fmt: skip
+        return self._result(answer)
+
+    @property
+    def _connected(self) -> Link | None:
+        """The link on which the window exists; None if it is gone."""
+        return None if self._link is None or self._link.dead else self._link
+
+    def _connect(self) -> Link:
+        """A window on the board with all that was written."""
+        link = self.board.link(self.config, self.progress)
+        answer, _ = link.ask("allocate", self.board.host.connect_seconds, size=self._written.size)
+        self._link, self._window = link, answer["window"]
+        for start, length in pieces(self._written.size):
+            if self._written[start : start + length].any():
+                self._send(link, start, length)
+        return link
+
+    def _send(self, link: Link, offset: int, size: int) -> None:
+        data = self._written.data
+        for start, length in pieces(size):
+            first = offset + start
+            link.ask("write", self.board.host.connect_seconds, data[first : first + length],
+                     window=self._window, offset=first)  # fmt: skip
+
+    def _check(self, offset: int, size: int) -> None:
+        window = self._written.size
+        if offset < 0 or offset + size > window:
+            raise DeviceError(f"bytes {offset}..{offset + size} are outside the window of {window} bytes")
+
+    def _result(self, answer: dict[str, Any]) -> RunResult:
+        counters: dict[Engine, dict[CycleClass, int]] = {engine: {} for engine in Engine}
+        fault = None
+        try:
+            for engine, kind, cycles in answer["counters"]:
+                counters[Engine(engine)][CLASSES[kind]] = cycles
+            if answer["fault"] is not None:
+                cause, engine, number = answer["fault"]
+                fault = FaultRecord(Fault(cause), range(len(ENGINE_NAMES))[engine], number)
+        except (ValueError, KeyError, IndexError) as error:
+            raise DeviceError(f"board {self.board.host.name!r} counts what does not exist: {error}") from None
+        return RunResult(
+            cycles=answer["cycles"],
+            fault=fault,
+            bytes_read=answer["read_beats"] * self.config.bus_bytes,
+            bytes_written=answer["write_beats"] * self.config.bus_bytes,
+            counters=counters,
+        )
+
+
+register_device(PynqDevice, at_places=True)

@@ -1,0 +1,281 @@
+"""The driver: one core in a loaded design, its windows, its runs, over ``pynq``.
+
+In this order, before a core is asked for anything: the design is programmed, the core's magic number, instruction set
+and configuration are compared with what the host expects. Memory is cached on the processor's side and is synced
+explicitly: a window is one buffer, written back whole before a run and read back whole after it (since pynq 3.1 a sync
+covers the whole buffer anyway). Every wait has a deadline.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .constants import Constants
+from .errors import LinkError
+
+STOP_SECONDS = 2.0
+"""What a core may take to stop after a reset, and its bus to drain."""
+
+LONGEST_SLEEP = 0.005
+"""Seconds between two looks at the core, at most."""
+
+LOW = (1 << 32) - 1
+
+
+@dataclass(frozen=True)
+class Core:
+    """What the host expects of the core."""
+
+    hash: int
+    version: int
+    address_bits: int
+    bus_bytes: int
+    instruction_bytes: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run came to. ``fault``: cause, engine and number of the instruction; ``counters``: engine, class and
+    cycles."""
+
+    cycles: int
+    fault: tuple[int, int, int] | None
+    read_beats: int
+    write_beats: int
+    counters: list[tuple[int, int, int]]
+    seconds: float
+    polls: int
+
+
+class Window:
+    """Memory that both sides see, with its address on the bus; ``data`` is the processor's view."""
+
+    def __init__(self, buffer: Any) -> None:
+        self._buffer = buffer
+        self.address = int(buffer.device_address)
+        self.data: npt.NDArray[np.uint8] = np.asarray(buffer).view(np.ndarray)
+        self.dirty = True
+
+    def write(self, offset: int, payload: bytes) -> None:
+        """Copy bytes in; the core sees them from its next run on."""
+        self.check(offset, len(payload))
+        self.data[offset : offset + len(payload)] = np.frombuffer(payload, np.uint8)
+        self.dirty = True
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Copy bytes out: what was written last, by the host or by the core's last run."""
+        self.check(offset, size)
+        return self.data[offset : offset + size].tobytes()
+
+    def to_core(self) -> None:
+        """Make what the host wrote visible to the core."""
+        if self.dirty:
+            self._buffer.sync_to_device()
+            self.dirty = False
+
+    def from_core(self) -> None:
+        """Make what the core wrote visible to the host."""
+        self._buffer.sync_from_device()
+
+    def free(self) -> None:
+        """Give the memory back; the window is of no more use."""
+        self.data = np.zeros(0, np.uint8)
+        buffer, self._buffer = self._buffer, None
+        if buffer is not None:
+            buffer.freebuffer()
+
+    def check(self, offset: int, size: int) -> None:
+        """LinkError unless these bytes are inside."""
+        if offset < 0 or size < 0 or offset + size > self.data.size:
+            raise LinkError("range", f"bytes {offset}..{offset + size} are outside a window of {self.data.size} bytes")
+
+
+class Driver:
+    """A core whose registers ``block`` reads and writes (``read(offset)``, ``write(offset, value)``, as pynq's
+    ``DefaultIP`` does); ``allocate(size)`` makes buffers as ``pynq.allocate`` does.
+
+    LinkError if it is not the core that is expected.
+    """
+
+    def __init__(self, constants: Constants, core: Core, block: Any, allocate: Callable[[int], Any]) -> None:
+        self._constants, self._core, self._block, self._allocate = constants, core, block, allocate
+        self._registers, self._status = constants.registers, constants.status
+        self._stuck = False
+        self._check_identity()
+        self._stop()
+
+    def allocate(self, size: int) -> Window:
+        """A window of zeros that the core can reach."""
+        try:
+            window = Window(self._allocate(size))
+        except (MemoryError, RuntimeError, OSError) as error:
+            raise LinkError("memory", f"no {size} bytes of memory for the core: {error}{free_memory()}") from None
+        end = window.address + size
+        if end > 1 << self._core.address_bits or window.address % self._constants.window_alignment:
+            address = window.address
+            window.free()
+            raise LinkError(
+                "address",
+                f"the memory at {address:#x}..{end:#x} is out of the core's reach: it has {self._core.address_bits} "
+                f"address bits, and a window begins at a multiple of {self._constants.window_alignment}",
+            )
+        window.data[:] = 0
+        return window
+
+    def run(
+        self, window: Window, offset: int, count: int, *, seconds: float, watchdog: int,
+        gone: Callable[[], bool] = lambda: False,
+    ) -> Run:  # fmt: skip
+        """Run ``count`` instructions at byte ``offset`` of a window, and wait at most ``seconds``.
+
+        ``gone`` is asked now and then: if nobody wants the result any more, the core is stopped (LinkError ``closed``).
+
+        A fault is a result; the core has been reset then. LinkError of kind ``deadline`` or ``stuck`` if it does not
+        end: it has been reset, and if that did not help, nothing but loading the design again does.
+        """
+        if self._stuck:
+            raise LinkError("stuck", "the core has not stopped since an earlier run: load the design again")
+        if (
+            offset % self._constants.program_alignment
+            or offset + count * self._core.instruction_bytes > window.data.size
+        ):
+            raise LinkError("range", f"{count} instructions at byte {offset} are not a program inside the window")
+        window.to_core()
+        self._set("WINDOW_BASE_LO", window.address)
+        self._set("WINDOW_SIZE_LO", window.data.size)
+        self._write("PROGRAM_OFFSET", offset)
+        self._write("PROGRAM_COUNT", count)
+        self._write("WATCHDOG", watchdog)
+        self._write("INTERRUPT_ENABLE", 0)
+        self._write("CONTROL", self._constants.control["CLEAR_INTERRUPT"])
+        started = time.monotonic()
+        self._write("CONTROL", self._constants.control["START"])
+        ended = self._status["DONE"] | self._status["FAULT"]
+        busy = self._status["RUNNING"] | self._status["BUS_BUSY"]
+        status, polls = self._poll(lambda now: now & ended and not now & busy, seconds, gone)
+        took = time.monotonic() - started
+        if not status & ended or status & busy:
+            raise self._gave_up(status, took)
+        window.from_core()
+        fault = None
+        if status & self._status["FAULT"]:
+            fault = (self._read("FAULT_CAUSE"), self._read("FAULT_ENGINE"), self._read("FAULT_NUMBER"))
+        result = self._result(fault, took, polls)
+        if fault is not None:
+            self._stop()
+        return result
+
+    def state(self) -> tuple[int, int]:
+        """The status bits, and the cycles of the run so far."""
+        return self._read("STATUS"), self._wide(self._registers["CYCLES_LO"])
+
+    def _check_identity(self) -> None:
+        core = self._core
+        found = self._read("MAGIC")
+        if found != self._constants.magic:
+            raise LinkError(
+                "identity", f"no core answers: its first register is {found:#x}, not {self._constants.magic:#x}"
+            )
+        found = self._read("VERSION")
+        if found != core.version:
+            raise LinkError("identity", f"the core has instruction set {found}, the model's program {core.version}")
+        found = self._wide(self._registers["HASH_LO"])
+        if found != core.hash:
+            raise LinkError(
+                "identity",
+                f"the design holds the core {found:016x}, but the model is compiled for {core.hash:016x}: "
+                "load the overlay that was built for it, or compile for the overlay's core",
+            )
+
+    def _stop(self) -> None:
+        """Bring the core to rest, whatever it does."""
+        self._write("CONTROL", self._constants.control["RESET"])
+        busy = self._status["RUNNING"] | self._status["BUS_BUSY"] | self._status["FAULT"]
+        status, _ = self._poll(lambda now: not now & busy, STOP_SECONDS)
+        if status & busy:
+            self._stuck = True
+            raise LinkError("stuck", f"the core does not stop: its status is {status:#x} ({self._names(status)})")
+
+    def _gave_up(self, status: int, seconds: float) -> LinkError:
+        """Reset a core that has not ended in time; what to tell the host."""
+        message = f"the core has not ended after {seconds:.3g} s: its status is {status:#x} ({self._names(status)})"
+        try:
+            self._stop()
+        except LinkError as error:
+            return LinkError(error.kind, f"{message}; {error.message}")
+        return LinkError("deadline", message)
+
+    def _poll(
+        self, over: Callable[[int], object], seconds: float, gone: Callable[[], bool] = lambda: False
+    ) -> tuple[int, int]:
+        """Look at STATUS until ``over`` says so, the deadline has passed or nobody waits any more; the last status, and
+        how many looks.
+
+        The time between two looks is a sixteenth of the time waited so far: that much the answer may come late.
+        """
+        start = time.monotonic()
+        polls = 0
+        while True:
+            waited = time.monotonic() - start
+            status = self._read("STATUS")  # after the clock, so that the last look is at or behind the deadline
+            polls += 1
+            if over(status) or waited >= seconds:
+                return status, polls
+            if waited > 1e-3:
+                if gone():
+                    return status, polls
+                time.sleep(min(LONGEST_SLEEP, waited / 16, max(0.0, seconds - waited)))
+
+    def _result(self, fault: tuple[int, int, int] | None, seconds: float, polls: int) -> Run:
+        cycles = self._wide(self._registers["CYCLES_LO"])
+        counters: list[tuple[int, int, int]] = []
+        found: dict[int, int] = {}
+        for engine, kind, address in self._constants.counters:
+            if found.get(engine, 0) < cycles:  # the classes of an engine sum to the cycles: no need for the rest
+                count = self._wide(address) if cycles > LOW else self._block_read(address)
+                found[engine] = found.get(engine, 0) + count
+                if count:
+                    counters.append((engine, kind, count))
+        read_beats = sum(self._wide(address) for address in self._constants.read_beats)
+        write_beats = self._wide(self._registers["WRITE_BEATS_LO"])
+        return Run(cycles, fault, read_beats, write_beats, counters, seconds, polls)
+
+    def _names(self, status: int) -> str:
+        return " ".join(name for name, bit in self._status.items() if status & bit) or "nothing set"
+
+    # Registers
+
+    def _block_read(self, address: int) -> int:
+        return int(self._block.read(address)) & LOW
+
+    def _read(self, name: str) -> int:
+        return self._block_read(self._registers[name])
+
+    def _wide(self, address: int) -> int:
+        return self._block_read(address) | self._block_read(address + 4) << 32
+
+    def _write(self, name: str, value: int) -> None:
+        self._block.write(self._registers[name], int(value))  # pynq takes no integers of NumPy
+
+    def _set(self, low: str, value: int) -> None:
+        """A setting in two registers."""
+        address = self._registers[low]
+        self._block.write(address, value & LOW)
+        self._block.write(address + 4, value >> 32)
+
+
+def free_memory(path: Path = Path("/proc/meminfo")) -> str:
+    """What the kernel says of its contiguous memory, as the end of a sentence."""
+    try:
+        lines = path.read_text().splitlines()
+    except OSError:
+        return ""
+    found = [" ".join(line.split()) for line in lines if line.startswith("Cma")]
+    return f" ({', '.join(found)})" if found else ""

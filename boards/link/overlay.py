@@ -1,0 +1,122 @@
+"""All that is asked of ``pynq``: a design loaded, its block found, memory, the clock. Works with 3.1 and 4.0."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from .errors import LinkError
+
+CACHED_METADATA = "_current_metadata.pkl"
+"""pynq's own copy of the last design's description, in the folder of its module ``pl_server``."""
+
+XRT_LIBRARIES = ("/usr/lib/libxrt_core.so.2", "/usr/lib/libxrt_core.so")
+
+
+def import_pynq() -> Any:
+    """The package; LinkError if it is not there.
+
+    On an image it finds its devices only if ``XILINX_XRT`` is set, which a login shell does, but ``sudo`` and ``ssh``
+    do not.
+    """
+    if any(os.path.exists(library) for library in XRT_LIBRARIES):
+        os.environ.setdefault("XILINX_XRT", "/usr")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return importlib.import_module("pynq")
+    except Exception as error:  # whatever a package does when it is imported where it does not fit
+        raise LinkError("pynq", f"pynq cannot be imported: {type(error).__name__}: {error}") from None
+
+
+def version_of(package: str) -> str:
+    """Version of an installed package; empty if it has none."""
+    from importlib import metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+class LoadedDesign:
+    """A design in the logic. ``block`` is pynq's driver of the core's cell; it has ``read`` and ``write``."""
+
+    def __init__(self, overlay: Any, name: str) -> None:
+        self._overlay = overlay
+        self.block = getattr(overlay, name)
+        self.address = int(overlay.ip_dict[name]["phys_addr"])
+        self.device = str(getattr(overlay.device, "name", ""))
+        for what in ("read", "write"):
+            if not callable(getattr(self.block, what, None)):
+                raise LinkError("overlay", f"block {name!r} of the design has no registers")
+
+    def allocate(self, size: int) -> Any:
+        """A buffer that the core and the processor share, cached on the processor's side."""
+        import pynq
+
+        return pynq.allocate((size,), dtype="u1", target=self._overlay.device, cacheable=1)
+
+    def clock_mhz(self) -> float | None:
+        """The clock that the logic has in fact, in MHz; None if pynq cannot tell."""
+        import pynq
+
+        try:
+            return float(pynq.Clocks.fclk0_mhz)
+        except (RuntimeError, ValueError, ZeroDivisionError, AttributeError, TypeError, OSError):
+            return None
+
+
+def load_design(pynq: Any, bit: Path, types: Sequence[str], name: str | None, clock_mhz: float | None) -> LoadedDesign:
+    """Program the logic with ``bit`` (its ``.hwh`` beside it) and find the core's cell: by ``name``, or the only one
+    whose type begins with one of ``types``. LinkError of kind ``pynq`` or ``overlay`` if that fails."""
+    forget_metadata(pynq)
+    overlay = _guarded("the design cannot be loaded", lambda: pynq.Overlay(str(bit)))
+    cells = overlay.ip_dict
+    if name is None:
+        found = [cell for cell, entry in cells.items() if str(entry.get("type")).startswith(tuple(types))]
+        if len(found) != 1:
+            listed = ", ".join(f"{cell} ({entry.get('type')})" for cell, entry in cells.items())
+            raise LinkError("overlay", f"the design has {len(found)} cores, not one; its blocks: {listed or 'none'}")
+        name = str(found[0])
+    elif name not in cells:
+        raise LinkError("overlay", f"the design has no block {name!r}; it has {', '.join(cells) or 'none'}")
+    if clock_mhz is not None:
+        _guarded("the clock cannot be set", lambda: setattr(pynq.Clocks, "fclk0_mhz", clock_mhz))
+    chosen = name
+    design: LoadedDesign = _guarded("the core's block cannot be used", lambda: LoadedDesign(overlay, chosen))
+    return design
+
+
+def forget_metadata(pynq: Any) -> None:
+    """Remove pynq's pickled description of the last design.
+
+    It is found by the digest of the ``.bit`` alone: with another ``.hwh`` it would give addresses of long ago. And
+    unpickling what lies in a folder runs whatever was put there.
+    """
+    cached = Path(pynq.__file__).parent / "pl_server" / CACHED_METADATA
+    try:
+        cached.unlink(missing_ok=True)
+    except OSError as error:
+        raise LinkError("pynq", f"{cached} cannot be removed ({error.strerror}), and it may be out of date") from None
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _guarded(what: str, action: Callable[[], Any]) -> Any:
+    """The action's result; whatever pynq raises becomes a LinkError: it has no errors of its own."""
+    try:
+        return action()
+    except LinkError:
+        raise
+    except Exception as error:
+        kind = "pynq" if "No Devices Found" in str(error) else "overlay"
+        raise LinkError(kind, f"{what}: {type(error).__name__}: {error}") from error

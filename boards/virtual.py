@@ -1,0 +1,257 @@
+"""A board that is not there: ``pynq`` sees a device whose registers and memory are the core's RTL in Verilator.
+
+    python virtual.py SPEC.json -c CODE
+    python virtual.py SPEC.json FILE
+
+runs Python code as a board's Python would, with that device. It needs the real ``pynq``, unmodified, and nothing of
+weft; :mod:`.virtual_files` writes SPEC. What differs from a board is said in ``docs/boards-running.md``.
+
+* The processor's view of a buffer and the core's memory are two copies: what is not flushed or invalidated is not seen.
+* As on an image with pynq 3.1 or newer, a sync covers the whole buffer, whichever part it is asked for.
+* Time passes when the status register is read: some thousand cycles each time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import runpy
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+BIT_TEXT = "weft virtual bitstream "
+"""What a ``.bit`` for a virtual board holds, before the hash of the core's configuration."""
+
+PAGE = 4096
+GARBAGE = 0xA5
+"""What memory holds that nobody has written."""
+
+CLOCKS = {
+    0xF800_0108: 20 << 12,  # Zynq-7000: I/O PLL, 1000 MHz as pynq counts
+    0xF800_0100: 20 << 12,
+    0xF800_0104: 20 << 12,
+    **{0xF800_0170 + 16 * number: 2 << 20 | 5 << 8 for number in range(4)},
+    0xFF5E_0020: 45 << 8,  # UltraScale+: I/O PLL, 1500 MHz
+    0xFF5E_0030: 45 << 8,
+    0xFD1A_002C: 45 << 8,
+    **{0xFF5E_00C0 + 4 * number: 1 << 24 | 1 << 16 | 15 << 8 for number in range(4)},
+}
+"""Clock registers of the processing systems, as after boot: PL clocks of 100 MHz."""
+
+_SIZES = {"pointer": ctypes.c_void_p, "uint64_t": ctypes.c_uint64}
+
+
+class Machine:
+    """The RTL with its memory, as the C interface of the simulator's library has it."""
+
+    def __init__(self, library: str, spec: dict[str, Any]) -> None:
+        self._library = ctypes.CDLL(library)
+        self._library.weft_new.restype = ctypes.c_void_p
+        self._library.weft_new.argtypes = [ctypes.c_void_p]
+        self._library.weft_read.restype = ctypes.c_uint32
+        self._library.weft_read.argtypes = [ctypes.c_void_p, ctypes.c_uint32]
+        self._library.weft_write.argtypes = [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32]
+        self._library.weft_inject.argtypes = [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32]
+        self.memory = np.full(spec["memory_bytes"], GARBAGE, np.uint8)
+        layout = [(name, _SIZES[kind]) for name, kind in spec["dram_fields"]]
+        settings_type = type("Dram", (ctypes.Structure,), {"_fields_": layout})
+        self._settings = settings_type(
+            **spec["dram"], bytes=self.memory.ctypes.data, size=self.memory.size, base=spec["memory_base"]
+        )
+        self._machine = self._library.weft_new(ctypes.byref(self._settings))
+
+    def read(self, address: int) -> int:
+        return int(self._library.weft_read(self._machine, address))
+
+    def write(self, address: int, value: int) -> None:
+        self._library.weft_write(self._machine, address, value)
+
+    def inject(self, fault: int) -> None:
+        self._library.weft_inject(self._machine, fault, 0, 0)
+
+
+class Memory:
+    """Pages of the core's memory: which are in use."""
+
+    def __init__(self, base: int, size: int) -> None:
+        self._free = [(base, size)]
+        self._used: dict[int, int] = {}
+
+    def take(self, size: int) -> int:
+        """Address of so many bytes; RuntimeError in pynq's words if there are none."""
+        size = -(-max(size, 1) // PAGE) * PAGE
+        for place, (start, length) in enumerate(self._free):
+            if length >= size:
+                self._free[place] = (start + size, length - size)
+                self._used[start] = size
+                return start
+        raise RuntimeError("Failed to allocate Memory!")
+
+    def give_back(self, address: int) -> None:
+        self._free.append((address, self._used.pop(address)))
+        merged: list[tuple[int, int]] = []
+        for start, length in sorted(each for each in self._free if each[1]):
+            if merged and sum(merged[-1]) == start:
+                merged[-1] = (merged[-1][0], merged[-1][1] + length)
+            else:
+                merged.append((start, length))
+        self._free = merged
+
+
+def install(spec: dict[str, Any]) -> Any:
+    """Make the board that ``spec`` describes the active device of pynq."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pynq
+        from pynq.buffer import PynqBuffer
+        from pynqmetadata.frontends import Metadata
+
+        try:
+            from pynqmetadata.views.runtime import RuntimeMetadataParser  # pynq 4
+        except ImportError:
+            from pynq.metadata.runtime_metadata_parser import RuntimeMetadataParser
+    defects = set(spec["defects"])
+
+    class VirtualDevice(pynq.Device):  # type: ignore[misc, name-defined, unused-ignore]
+        """The device: registers, buffers, syncs, download."""
+
+        _probe_priority_ = 7
+
+        @classmethod
+        def _probe_(cls) -> list[Any]:
+            return []
+
+        def __init__(self) -> None:
+            super().__init__("weft_virtual")
+            self.name = "virtual"
+            self.arch = spec["arch"]
+            self.capabilities = {"REGISTER_RW": True}
+            self.machine: Machine | None = None
+            self.pages = Memory(spec["memory_base"], spec["memory_bytes"])
+            self.clocks = dict(CLOCKS)
+            self.hosts: dict[int, Any] = {}
+            self.core_base = 0
+            self.flushes = 0
+
+        def get_bitfile_metadata(self, bitfile_name: str, partial: bool = False) -> Any:
+            return RuntimeMetadataParser(Metadata(input=Path(bitfile_name).with_suffix(".hwh")))
+
+        def download(self, bitstream: Any, parser: Any = None) -> None:
+            content = Path(bitstream.bitfile_name).read_bytes()
+            name = content.decode("ascii", "replace").removeprefix(BIT_TEXT).strip()
+            if name not in spec["libraries"]:
+                raise RuntimeError(f"the configuration logic refuses {bitstream.bitfile_name}")
+            self.machine = Machine(spec["libraries"][name], spec)
+            if "hung_memory" in defects:
+                self.machine.inject(spec["hung"])
+            cells = [cell for cell in parser.ip_dict.values() if spec["core_type"] in str(cell.get("type"))]
+            self.core_base = int(cells[0]["phys_addr"]) if cells else 0
+            self.post_download(bitstream, parser)
+
+        def read_registers(self, address: int, length: int) -> bytes:
+            return b"".join(self._read(address + 4 * word).to_bytes(4, "little") for word in range(-(-length // 4)))[
+                :length
+            ]
+
+        def write_registers(self, address: int, data: Any) -> None:
+            raw = bytes(data)
+            for place in range(0, len(raw), 4):
+                self._write(address + place, int.from_bytes(raw[place : place + 4], "little"))
+
+        def _read(self, address: int) -> int:
+            offset = self._core_offset(address)
+            if offset is None:
+                return self.clocks.get(address, 0)
+            assert self.machine is not None
+            if "wrong_address" in defects:
+                return 0
+            if "dead_clock" in defects and offset == spec["status"]:
+                return int(spec["running"])
+            if offset == spec["status"]:
+                for _ in range(spec["reads_a_poll"]):
+                    self.machine.read(offset)
+            return self.machine.read(offset)
+
+        def _write(self, address: int, value: int) -> None:
+            offset = self._core_offset(address)
+            if offset is None:
+                self.clocks[address] = value
+                return
+            assert self.machine is not None
+            if offset == spec["control"] and value == spec["start"]:
+                if "vanish" in defects:
+                    os._exit(1)
+                if "silence" in defects:
+                    time.sleep(3600)
+            self.machine.write(offset, value)
+
+        def _core_offset(self, address: int) -> int | None:
+            """Byte offset in the core's registers; None outside of them."""
+            if self.machine is not None and self.core_base <= address < self.core_base + PAGE:
+                return address - self.core_base
+            return None
+
+        def allocate(self, shape: Any, dtype: Any = "u4", **_: Any) -> Any:
+            if "no_cma" in defects:
+                raise RuntimeError("Failed to allocate Memory!")
+            size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+            address = self.pages.take(size)
+            host = np.full(size, GARBAGE, np.uint8)
+            self.hosts[address] = host
+            buffer = PynqBuffer(
+                shape, dtype, buffer=host.data, device=self, device_address=address, bo=address, coherent=False
+            )
+            buffer.pointer, buffer.return_to, buffer.memory = address, self, self
+            return buffer
+
+        def return_pointer(self, address: int) -> None:
+            """What a buffer calls when it is freed."""
+            self.pages.give_back(address)
+            del self.hosts[address]
+
+        def flush(self, bo: int, offset: int, address: int, size: int) -> None:
+            self.flushes += 1
+            if "no_flush" in defects or ("only_first_flush" in defects and self.flushes > 1):
+                return
+            host, core = self._both(bo)
+            core[:] = host
+
+        def invalidate(self, bo: int, offset: int, address: int, size: int) -> None:
+            if "no_invalidate" not in defects:
+                host, core = self._both(bo)
+                host[:] = core
+
+        def _both(self, bo: int) -> tuple[Any, Any]:
+            """A buffer as the processor and as the core sees it."""
+            host = self.hosts[bo]
+            assert self.machine is not None
+            start = bo - spec["memory_base"]
+            return host, self.machine.memory[start : start + host.size]
+
+    device = VirtualDevice()
+    pynq.Device.active_device = device
+    return device
+
+
+def main() -> None:
+    """Run what a board's Python would be asked to run."""
+    spec = json.loads(Path(sys.argv[1]).read_text())
+    os.environ["WEFT_BOARD_LOCK"] = spec["lock"]
+    install(spec)
+    what = sys.argv[2:]
+    if what[:1] == ["-c"]:
+        sys.argv = what[:1] + what[2:]
+        exec(compile(what[1], "<string>", "exec"), {"__name__": "__main__"})
+    else:
+        sys.argv = what
+        runpy.run_path(what[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""Virtual boards from the host's side: the files that :mod:`.virtual` reads, and a :class:`Host` that reaches one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..hw.config import CoreConfig
+from ..hw.registers import Control, Register, Status
+from ..sim.build import build_library
+from ..sim.dram import BusFault, DramModel
+from ..sim.harness import Dram
+from ..sim.rtl import BASE_ADDRESS
+from . import virtual
+from .design import CORE_VLNV, Design
+from .environments import PynqVersion, pynq_python
+from .hosts import Host
+from .hwh import hwh_text
+
+READS_A_POLL = 500
+"""Reads of a register, each of some cycles, that pass when the driver looks at the core's status."""
+
+MEMORY_BYTES = 64 << 20
+
+DEFECTS = (
+    "no_flush",  # what the host writes never reaches the core's memory
+    "only_first_flush",
+    "no_invalidate",  # what the core writes never reaches the host
+    "no_cma",  # there is no memory to be had
+    "hung_memory",  # the memory answers nothing
+    "dead_clock",  # the core's status never changes
+    "wrong_address",  # something else is where the core should be
+    "vanish",  # the board disappears when a program starts
+    "silence",  # the board stops answering when a program starts
+)
+"""What a virtual board can be made to do wrong."""
+
+
+@dataclass(frozen=True)
+class VirtualBoard:
+    """A virtual board's files in ``folder``, and the Python that has its pynq."""
+
+    folder: Path
+    python: Path
+
+    @property
+    def overlay(self) -> Path:
+        return self.folder / "weft.bit"
+
+    def repair(self) -> None:
+        """Take back all defects; seen by the next link."""
+        path = self.folder / "board.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "defects": []}))
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What stands for the board's Python."""
+        return (str(self.python), "-W", "ignore", virtual.__file__ or "", str(self.folder / "board.json"))
+
+    def host(self, name: str = "virtual") -> Host:
+        """Reaches the board through a pipe, without ssh."""
+        return Host(name, overlay=self.overlay, command=("sh", "-c"), sudo=(), python=self.command)
+
+
+def write_virtual_board(
+    folder: Path,
+    design: Design,
+    pynq: PynqVersion,
+    *,
+    dram: DramModel | None = None,
+    defects: Sequence[str] = (),
+    memory_base: int = BASE_ADDRESS,
+    memory_bytes: int = MEMORY_BYTES,
+    cores: Sequence[CoreConfig] = (),
+    progress: Callable[[str], None] = lambda _: None,
+) -> VirtualBoard:
+    """Write all that a virtual board with a design needs: the RTL is built, the environment made, on first use.
+
+    ``cores``: other cores whose overlays the board takes, too.
+    """
+    if unknown := set(defects) - set(DEFECTS):
+        raise ValueError(f"no such defects: {unknown}")
+    folder.mkdir(parents=True, exist_ok=True)
+    libraries = {
+        f"{core.hash64:016x}": str(build_library(core, progress=progress)[0]) for core in (design.core, *cores)
+    }
+    model = dram or DramModel()
+    spec = {
+        "libraries": libraries,
+        "dram_fields": [
+            (name, "pointer" if name == "bytes" else "uint64_t") for name, *_ in Dram._fields_
+        ],
+        "dram": {
+            "latency": model.latency, "bytes_per_cycle": model.bytes_per_cycle, "jitter": model.jitter,
+            "seed": model.seed, "outstanding": model.outstanding, "reorder": int(model.reorder),
+        },
+        "memory_base": memory_base,
+        "memory_bytes": memory_bytes,
+        "arch": design.system.architecture,
+        "core_type": CORE_VLNV.rpartition(":")[0],
+        "status": int(Register.STATUS),
+        "control": int(Register.CONTROL),
+        "start": int(Control.START),
+        "running": int(Status.RUNNING),
+        "hung": int(BusFault.HUNG),
+        "reads_a_poll": READS_A_POLL,
+        "lock": str(folder / "lock"),
+        "defects": sorted(defects),
+    }  # fmt: skip
+    (folder / "board.json").write_text(json.dumps(spec, indent=1))
+    write_overlay(folder / "weft.bit", design)
+    return VirtualBoard(folder, pynq_python(pynq, progress))
+
+
+def write_overlay(bit: Path, design: Design) -> None:
+    """A ``.bit`` for virtual boards, with the ``.hwh`` of the same design beside it."""
+    bit.write_text(f"{virtual.BIT_TEXT}{design.core.hash64:016x}\n")
+    bit.with_suffix(".hwh").write_text(hwh_text(design))

@@ -1,0 +1,74 @@
+"""The program for the board as one zip file: :mod:`.link` and constants of the core.
+
+The same sources give the same bytes. A board gets it over the link at each connect, or
+once by hand (``docs/boards-running.md``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from functools import cache
+from importlib import resources
+
+from ..hw.interfaces import CycleClass
+from ..hw.isa import ENGINE_NAMES, Engine, Fault
+from ..hw.registers import MAGIC, WINDOW_ALIGNMENT, Control, Register, Status, class_counter
+from .design import CORE_VLNV
+from .link.constants import FILE, Constants
+
+PACKAGE = "weft_link"
+"""The package's name in the zip file."""
+
+PROGRAM_ALIGNMENT = 64
+"""What ``PROGRAM_OFFSET`` is a multiple of."""
+
+CORE_TYPES = (f"{CORE_VLNV.rpartition(':')[0]}:",)
+"""What the type of a core's cell begins with; the version follows."""
+
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_MAIN = f"from {PACKAGE}.server import main\n\nmain()\n"
+_READ_BEATS = (Register.READ_BEATS_LOAD_LO, Register.READ_BEATS_LOADW_LO, Register.READ_BEATS_FETCH_LO)
+
+
+def core_constants() -> Constants:
+    """What the driver has to know, from the one place where each is written down."""
+    classes = list(CycleClass.__members__.values())
+    return Constants(
+        magic=MAGIC,
+        registers={register.name: int(register) for register in Register},
+        control={bit.name or "": int(bit) for bit in Control},
+        status={bit.name or "": int(bit) for bit in Status},
+        read_beats=tuple(int(address) for address in _READ_BEATS),
+        counters=tuple(
+            (int(engine), int(kind.value), class_counter(engine, kind)) for engine in Engine for kind in classes
+        ),
+        engines=ENGINE_NAMES,
+        causes={int(cause): cause.name for cause in Fault},
+        window_alignment=WINDOW_ALIGNMENT,
+        program_alignment=PROGRAM_ALIGNMENT,
+        core_types=CORE_TYPES,
+    )
+
+
+@cache
+def zipapp() -> bytes:
+    """The zip file. ``python FILE`` runs it; so does :data:`weft.boards.remote.BOOT` from memory."""
+    files = {"__main__.py": _MAIN, f"{PACKAGE}/{FILE}": core_constants().to_json()}
+    for source in resources.files(__package__).joinpath("link").iterdir():
+        if source.name.endswith(".py"):
+            files[f"{PACKAGE}/{source.name}"] = source.read_text()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, text in sorted(files.items()):
+            entry = zipfile.ZipInfo(name, _EPOCH)
+            entry.external_attr = 0o644 << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, text)
+    return buffer.getvalue()
+
+
+def code_digest() -> str:
+    """What the board says that it runs, if it runs this code."""
+    return hashlib.sha256(zipapp()).hexdigest()

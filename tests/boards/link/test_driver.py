@@ -1,0 +1,207 @@
+"""The driver on the RTL in this process: no pynq, but memory of its own on each side, as a board has it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from weft.boards.link.driver import Core, Driver, Window, free_memory
+from weft.boards.link.errors import LinkError
+from weft.boards.zipapp import core_constants
+from weft.hw.config import ISA_VERSION, TINY
+from weft.hw.isa import Engine, Fault, Finish, Instruction, Load, Scratchpad, Sync, assemble
+from weft.hw.registers import Register
+from weft.sim.dram import BusFault
+from weft.sim.rtl import BASE_ADDRESS, RtlSimulator
+
+CORE = Core(TINY.hash64, ISA_VERSION, TINY.address_bits, TINY.bus_bytes, TINY.instruction_bytes)
+BYTES = 1 << 16
+
+
+class Block:
+    """The core's registers. ``wrong`` replaces what some addresses read as; a look at STATUS takes some cycles."""
+
+    def __init__(self, simulator: RtlSimulator) -> None:
+        self.simulator = simulator
+        self.wrong: dict[int, int] = {}
+        self.written: list[int] = []
+
+    def read(self, address: int) -> int:
+        if address in self.wrong:
+            return self.wrong[address]
+        for _ in range(50 * (address == Register.STATUS)):
+            self.simulator.read_register(address)
+        return self.simulator.read_register(address)
+
+    def write(self, address: int, value: int) -> None:
+        assert type(value) is int
+        assert 0 <= value < 1 << 32
+        self.written.append(address)
+        self.simulator.write_register(address, value)
+
+
+class Buffer(np.ndarray[Any, Any]):
+    """The processor's copy of a part of the core's memory."""
+
+    device_address: int
+    core: Any
+    freed = False
+
+    def sync_to_device(self) -> None:
+        self.core[:] = np.asarray(self)
+
+    def sync_from_device(self) -> None:
+        self[:] = self.core
+
+    def freebuffer(self) -> None:
+        type(self).freed = True
+
+
+def buffer(simulator: RtlSimulator, size: int, address: int = BASE_ADDRESS) -> Buffer:
+    made = np.full(size, 0xEE, np.uint8).view(Buffer)
+    made.device_address, made.core = address, simulator.dram[:size]
+    Buffer.freed = False
+    return made
+
+
+class Setup:
+    """A driver with a window that holds a program."""
+
+    def __init__(self, program: Sequence[Instruction] = (Finish(),)) -> None:
+        self.simulator = RtlSimulator(TINY, BYTES)
+        self.block = Block(self.simulator)
+        self.driver = Driver(core_constants(), CORE, self.block, lambda size: buffer(self.simulator, size))
+        self.window = self.driver.allocate(BYTES)
+        self.count = len(program)
+        self.window.write(0, assemble(TINY, program).tobytes())
+
+    def run(self, seconds: float = 20.0, watchdog: int = 0, **options: Any) -> Any:
+        return self.driver.run(self.window, 0, self.count, seconds=seconds, watchdog=watchdog, **options)
+
+
+LOST = Sync(wait=1 << Engine.STORE, engine=Engine.LOAD)
+"""Waits for a token that nobody sends."""
+
+
+def test_a_run_gives_what_the_simulator_says_of_it() -> None:
+    board = Setup()
+    first, second = board.run(), board.run()
+    expected = board.simulator.run(0, 1)
+    assert replace(first, seconds=0.0, polls=0) == replace(second, seconds=0.0, polls=0)
+    assert first.fault is None
+    assert first.cycles == expected.cycles
+    assert first.read_beats * TINY.bus_bytes == expected.bytes_read
+    counters = {engine: dict(kinds) for engine, kinds in expected.counters.items()}
+    for engine, kind, cycles in first.counters:
+        assert {each.value: count for each, count in counters[Engine(engine)].items()}[kind] == cycles
+
+
+def test_each_difference_of_identity_has_its_words() -> None:
+    simulator = RtlSimulator(TINY, BYTES)
+    for core, wrong, message in (
+        (CORE, {Register.MAGIC: 0xDEADBEEF}, "no core answers: its first register is 0xdeadbeef, not 0x54464557"),
+        (replace(CORE, version=99), {}, f"instruction set {ISA_VERSION}, the model's program 99"),
+        (replace(CORE, hash=1), {}, f"core {TINY.hash64:016x}, but the model is compiled for 0000000000000001"),
+    ):
+        block = Block(simulator)
+        block.wrong = {int(address): value for address, value in wrong.items()}
+        with pytest.raises(LinkError, match=message) as caught:
+            Driver(core_constants(), core, block, lambda size: buffer(simulator, size))
+        assert caught.value.kind == "identity"
+        assert block.written == []  # nothing is asked of a stranger
+
+
+@pytest.mark.parametrize("address", [(1 << 32) - BYTES + 4096, 1 << 35, BASE_ADDRESS + 64])
+def test_memory_out_of_reach_is_refused_and_given_back(address: int) -> None:
+    simulator = RtlSimulator(TINY, BYTES)
+    driver = Driver(core_constants(), CORE, Block(simulator), lambda size: buffer(simulator, size, address))
+    with pytest.raises(LinkError, match="out of the core's reach: it has 32 address bits") as caught:
+        driver.allocate(BYTES)
+    assert caught.value.kind == "address"
+    assert Buffer.freed
+
+
+def test_no_memory() -> None:
+    def none(size: int) -> Any:
+        raise RuntimeError("Failed to allocate Memory!")
+
+    driver = Driver(core_constants(), CORE, Block(RtlSimulator(TINY, BYTES)), none)
+    with pytest.raises(LinkError, match="no 65536 bytes of memory for the core: Failed to allocate") as caught:
+        driver.allocate(BYTES)
+    assert caught.value.kind == "memory"
+
+
+@pytest.mark.parametrize(("offset", "size"), [(-1, 1), (BYTES, 1), (BYTES - 4, 5), (1 << 40, 1)])
+def test_nothing_is_read_or_written_outside_of_a_window(offset: int, size: int) -> None:
+    window: Window = Setup().window
+    before = window.data.copy()
+    with pytest.raises(LinkError, match="outside a window of 65536 bytes"):
+        window.write(offset, bytes(size))
+    with pytest.raises(LinkError, match="outside a window of 65536 bytes"):
+        window.read(offset, size)
+    np.testing.assert_array_equal(window.data, before)
+
+
+@pytest.mark.parametrize(("offset", "count"), [(8, 1), (BYTES - 64, 5), (0, BYTES), (BYTES, 1)])
+def test_a_program_outside_of_the_window_is_not_started(offset: int, count: int) -> None:
+    board = Setup()
+    before = len(board.block.written)
+    with pytest.raises(LinkError, match="not a program inside the window"):
+        board.driver.run(board.window, offset, count, seconds=1, watchdog=0)
+    assert len(board.block.written) == before
+
+
+def test_a_fault_is_a_result_and_the_core_lives_on() -> None:
+    outside = Load(scratchpad=Scratchpad.INP, index=0, offset=1 << 20, rows=1, columns=1)
+    board = Setup([outside, Finish()])
+    assert board.run().fault == (Fault.WINDOW, Engine.LOAD, 0)
+    board.window.write(0, assemble(TINY, [Finish(), Finish()]).tobytes())
+    assert board.run().fault is None
+
+
+def test_the_watchdog_of_the_core_is_set() -> None:
+    fault = Setup([LOST, Finish()]).run(watchdog=3000).fault
+    assert fault is not None
+    assert fault[0] == Fault.WATCHDOG
+
+
+def test_a_program_that_never_ends_is_stopped_at_its_deadline() -> None:
+    board = Setup([LOST, Finish()])
+    with pytest.raises(LinkError, match=r"not ended after .* status is 0x2 \(RUNNING\)") as caught:
+        board.run(seconds=0.05)
+    assert caught.value.kind == "deadline"
+    board.window.write(0, assemble(TINY, [Finish(), Finish()]).tobytes())
+    assert board.run().fault is None
+
+
+def test_a_run_that_nobody_waits_for_is_stopped() -> None:
+    with pytest.raises(LinkError, match="not ended"):
+        Setup([LOST, Finish()]).run(seconds=60, gone=lambda: True)
+
+
+def test_a_core_that_cannot_be_stopped_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.boards.link.driver.STOP_SECONDS", 0.05)
+    board = Setup()
+    board.simulator.inject(BusFault.HUNG)
+    with pytest.raises(LinkError, match=r"does not stop: its status is 0x21 \(IDLE BUS_BUSY\)") as caught:
+        board.run(seconds=0.05)
+    assert caught.value.kind == "stuck"
+    with pytest.raises(LinkError, match="load the design again"):
+        board.run()
+
+
+def test_what_the_host_wrote_reaches_the_core_only_by_a_sync() -> None:
+    board = Setup()
+    assert board.simulator.dram[:16].tobytes() != board.window.read(0, 16)
+    board.run()
+    assert board.simulator.dram[:16].tobytes() == board.window.read(0, 16)
+
+
+def test_what_linux_says_of_contiguous_memory(tmp_path: Any) -> None:
+    info = tmp_path / "meminfo"
+    info.write_text("MemTotal:  1 kB\nCmaTotal:         131072 kB\nCmaFree:           1024 kB\n")
+    assert free_memory(info) == " (CmaTotal: 131072 kB, CmaFree: 1024 kB)"
+    assert free_memory(tmp_path / "none") == ""

@@ -1,0 +1,192 @@
+"""The real pynq, 4.0.0 and 3.1.2, drives the RTL through overlay, driver and server: same integers, same cycles."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import weft
+from weft.boards.remote import BoardLinkError
+from weft.boards.virtual_files import write_overlay
+from weft.compiler.model import CompiledModel, CoreStep
+from weft.hw.config import TINY
+from weft.hw.isa import Engine, Finish, Sync, assemble
+from weft.runtime.errors import CoreFaultError, DeviceError
+from weft.runtime.module import Array
+from weft.tests.boards.virtual_boards import BOARDS, MODEL, MakeBoard, design_of, device_on
+
+
+@pytest.mark.parametrize("board", BOARDS)
+def test_digits_on_a_board_are_those_of_the_rtl(
+    board: str, make_board: MakeBoard, digits: CompiledModel, image: Array
+) -> None:
+    device = device_on(make_board(board).host())
+    module, expected = weft.load(digits, device), weft.load(digits, "rtl")
+    for scale in (1, 2):
+        np.testing.assert_array_equal(module.run(image * scale)["logits"], expected.run(image * scale)["logits"])
+        assert module.cycles == expected.cycles
+        assert module.device.counters() == expected.device.counters()
+        for ours, theirs in zip(module.runs, expected.runs, strict=True):
+            assert ours.result.bytes_read == theirs.result.bytes_read
+            assert ours.result.bytes_written == theirs.result.bytes_written
+    assert device.clock_mhz == pytest.approx(100, abs=0.01)
+    module.close()
+
+
+def test_two_models_stay_on_one_board(make_board: MakeBoard, digits: CompiledModel, image: Array) -> None:
+    host = make_board().host()
+    first, second = weft.load(digits, device_on(host)), weft.load(digits, device_on(host))
+    expected = weft.load(digits, "fsim")
+    for module, scale in ((first, 1), (second, 2), (first, 3)):
+        np.testing.assert_array_equal(module.run(image * scale)["logits"], expected.run(image * scale)["logits"])
+    first.close()
+    np.testing.assert_array_equal(second.run(image)["logits"], expected.run(image)["logits"])
+    second.close()
+
+
+@pytest.mark.parametrize("defect", ["no_flush", "no_invalidate"])
+def test_a_forgotten_sync_does_not_go_unnoticed(
+    defect: str, make_board: MakeBoard, digits: CompiledModel, image: Array
+) -> None:
+    """Memory apart from the core's: without a sync the core runs garbage, or the host reads it."""
+    module = weft.load(digits, device_on(make_board(defects=[defect]).host()))
+    expected = weft.load(digits, "fsim").run(image)["logits"]
+    if defect == "no_flush":
+        with pytest.raises(CoreFaultError, match="fault, engine"):
+            module.run(image)
+    else:
+        assert not np.array_equal(module.run(image)["logits"], expected)
+    module.close()
+
+
+def test_data_that_was_not_flushed_gives_wrong_results(
+    make_board: MakeBoard, digits: CompiledModel, image: Array
+) -> None:
+    """The program has arrived, the next image has not."""
+    module = weft.load(digits, device_on(make_board(defects=["only_first_flush"]).host()))
+    expected = weft.load(digits, "fsim")
+    other = np.ascontiguousarray(image[..., ::-1])
+    np.testing.assert_array_equal(module.run(image)["logits"], expected.run(image)["logits"])
+    assert not np.array_equal(module.run(other)["logits"], expected.run(other)["logits"])
+    module.close()
+
+
+@pytest.mark.parametrize(
+    ("defect", "kind", "message"),
+    [
+        ("no_cma", "memory", "no .* bytes of memory for the core: Failed to allocate Memory!"),
+        ("wrong_address", "identity", "no core answers: its first register is 0x0, not 0x54464557"),
+    ],
+)
+def test_defects_that_show_while_loading(
+    defect: str, kind: str, message: str, make_board: MakeBoard, digits: CompiledModel
+) -> None:
+    with pytest.raises(BoardLinkError, match=message) as caught:
+        weft.load(digits, device_on(make_board(defects=[defect]).host()))
+    assert caught.value.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("defect", "kind", "message"),
+    [
+        ("hung_memory", "stuck", "not ended after .*RUNNING BUS_BUSY.*does not stop"),
+        ("dead_clock", "stuck", "not ended after .* status is 0x2 .*does not stop"),
+        ("vanish", "closed", "closed the link"),
+        ("silence", "deadline", "no answer before the deadline"),
+    ],
+)
+def test_a_board_that_fails_in_a_run_is_named_in_time_and_the_next_run_works(
+    defect: str, kind: str, message: str, make_board: MakeBoard, digits: CompiledModel, image: Array,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("weft.boards.device.SLACK_SECONDS", 1.0)
+    board = make_board(defects=[defect])
+    host = replace(board.host(), run_seconds=2.0, watchdog=0)
+    if defect == "silence":
+        host = replace(host, run_seconds=0.5)
+    module = weft.load(digits, device_on(replace(host, connect_seconds=60.0)))
+    module.device.board.host = replace(host, connect_seconds=2.0)  # type: ignore[attr-defined]
+    started = time.monotonic()
+    with pytest.raises(BoardLinkError, match=message) as caught:
+        module.run(image)
+    assert caught.value.kind == kind
+    assert time.monotonic() - started < 30
+    board.repair()
+    module.device.board.host = replace(host, connect_seconds=60.0, run_seconds=60.0)  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(module.run(image)["logits"], weft.load(digits, "fsim").run(image)["logits"])
+    module.close()
+
+
+def test_an_overlay_for_another_core(make_board: MakeBoard, digits: CompiledModel) -> None:
+    other = replace(TINY, queue_depth=32)
+    device = weft.PynqDevice(other, host=make_board().host())
+    with pytest.raises(BoardLinkError, match=f"{TINY.hash64:016x}.*compiled for {other.hash64:016x}") as caught:
+        weft.load(weft.compile(MODEL, other), device)
+    assert caught.value.kind == "identity"
+
+
+def test_memory_beyond_the_core_s_address_bits(make_board: MakeBoard, digits: CompiledModel) -> None:
+    with pytest.raises(BoardLinkError, match=r"memory at 0x800000000\.\..* it has 32 address bits") as caught:
+        weft.load(digits, device_on(make_board(memory_base=0x8_0000_0000).host()))
+    assert caught.value.kind == "address"
+
+
+def test_overlays_that_cannot_be_loaded(make_board: MakeBoard, digits: CompiledModel) -> None:
+    board = make_board()
+    good = board.overlay.read_bytes(), board.overlay.with_suffix(".hwh").read_bytes()
+    for bit, hwh, message in (
+        (b"something else", good[1], "the configuration logic refuses"),
+        (good[0], b"<EDKSYSTEM/>", "the design cannot be loaded"),
+        (good[0], good[1].replace(b"weft_core", b"else_core"), "the design has 0 cores, not one; its blocks: "),
+    ):
+        board.overlay.write_bytes(bit)
+        board.overlay.with_suffix(".hwh").write_bytes(hwh)
+        with pytest.raises(BoardLinkError, match=message) as caught:
+            weft.load(digits, device_on(board.host()))
+        assert caught.value.kind == "overlay"
+
+
+def test_a_fault_is_that_of_the_rtl(make_board: MakeBoard, digits: CompiledModel, image: Array) -> None:
+    step = next(step for step in digits.steps if isinstance(step, CoreStep))
+    lost = assemble(TINY, [Sync(wait=1 << Engine.STORE, engine=Engine.LOAD), Finish()])
+    steps = tuple(replace(each, program=lost) if each is step else each for each in digits.steps)
+    host = replace(make_board().host(), watchdog=5000)
+    module = weft.load(replace(digits, steps=steps), device_on(host))
+    with pytest.raises(CoreFaultError, match="device 'pynq': WATCHDOG fault, engine 'load', instruction 0"):
+        module.run(image)
+    module.close()
+
+
+def test_a_second_process_finds_the_board_in_use(make_board: MakeBoard, digits: CompiledModel, image: Array) -> None:
+    host = make_board().host()
+    module = weft.load(digits, device_on(host))
+    with pytest.raises(BoardLinkError, match="in use by process") as caught:
+        weft.load(digits, device_on(replace(host, name="again")))
+    assert caught.value.kind == "busy"
+    module.close()
+    again = weft.load(digits, device_on(replace(host, name="again")))
+    again.close()
+
+
+def test_pynq_s_description_of_an_earlier_design_is_not_believed(make_board: MakeBoard, digits: CompiledModel) -> None:
+    board = make_board()
+    packages = next((board.python.parent.parent / "lib").glob("python3.*")) / "site-packages"
+    stale = packages / "pynq" / "pl_server" / "_current_metadata.pkl"
+    stale.write_bytes(b"cos\nsystem\n(S'false'\ntR.")
+    weft.load(digits, device_on(board.host())).close()
+    assert not stale.exists()
+
+
+def test_a_run_without_a_board(digits: CompiledModel, make_board: MakeBoard, image: Array) -> None:
+    module = weft.load(digits, device_on(make_board().host()))
+    module.close()
+    with pytest.raises(DeviceError, match="closed"):
+        module.run(image)
+
+
+def test_the_overlay_of_a_design_is_two_files(tmp_path: Path) -> None:
+    write_overlay(tmp_path / "x.bit", design_of("pynq-z2"))
+    assert (tmp_path / "x.hwh").read_text().startswith("<?xml")
