@@ -60,7 +60,12 @@ from weft.runtime.inputs import read_inputs
 ROOT = Path(__file__).parent.parent
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
 MEMORY_BYTES = 4 << 30
-SECONDS = 60.0
+SECONDS = 60
+"""Of the processor, which a machine under load gives late."""
+
+WALL_SECONDS = 600.0
+"""For what waits and does not compute."""
+
 MOST_EDITS = 4
 BAD = ("traceback", "crash", "hang", "wrong")
 CODES = {0: "ok", 10: "named error", 11: "traceback", 13: "wrong"}
@@ -305,7 +310,7 @@ def outcome(kind: str, data: bytes) -> tuple[str, str]:
         os.close(reader)
         _child(kind, data, writer)
     os.close(writer)
-    said, late, ends = b"", False, time.monotonic() + SECONDS
+    said, late, ends = b"", False, time.monotonic() + WALL_SECONDS
     while (left := ends - time.monotonic()) > 0 and select.select([reader], [], [], left)[0]:
         part = os.read(reader, 1 << 16)
         if not part:
@@ -317,7 +322,7 @@ def outcome(kind: str, data: bytes) -> tuple[str, str]:
     os.close(reader)
     _, status = os.waitpid(pid, 0)
     text = said.decode(errors="replace")
-    if late:
+    if late or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU):
         return "hang", text
     if os.WIFSIGNALED(status):
         return "crash", f"signal {os.WTERMSIG(status)}\n{text}"
@@ -334,6 +339,7 @@ def _child(kind: str, data: bytes, writer: int) -> None:
         os.set_inheritable(1, False)
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))
         warnings.simplefilter("ignore")
         KINDS[kind].use(data)
     except (*EXPECTED, typer.Exit):

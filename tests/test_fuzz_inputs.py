@@ -48,16 +48,18 @@ def test_undamaged_inputs_work(fuzz_inputs: ModuleType) -> None:
 
 def test_every_bad_end_is_seen(fuzz_inputs: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     ends = {
-        b"traceback": "raise KeyError", b"crash": "import os; os.abort()", b"hang": "import time; time.sleep(60)",
-        b"wrong": "raise WrongResultError", b"memory": "bytearray(5 << 30)",
+        b"traceback": "raise KeyError", b"crash": "import os; os.abort()", b"wait": "import time; time.sleep(60)",
+        b"loop": "while True: pass", b"wrong": "raise WrongResultError", b"memory": "bytearray(5 << 30)",
     }  # fmt: skip
 
     def use(data: bytes) -> None:
         exec(ends[data], {"WrongResultError": fuzz_inputs.WrongResultError})
 
-    monkeypatch.setattr(fuzz_inputs, "SECONDS", 3.0)
+    monkeypatch.setattr(fuzz_inputs, "SECONDS", 2)
+    monkeypatch.setattr(fuzz_inputs, "WALL_SECONDS", 20.0)
     monkeypatch.setitem(fuzz_inputs.KINDS, "bad", fuzz_inputs.Kind(list, lambda data, chance: data, use))
     states = {data: fuzz_inputs.outcome("bad", data)[0] for data in ends}
     assert states == {
-        b"traceback": "traceback", b"crash": "crash", b"hang": "hang", b"wrong": "wrong", b"memory": "named error",
+        b"traceback": "traceback", b"crash": "crash", b"wait": "hang", b"loop": "hang", b"wrong": "wrong",
+        b"memory": "named error",
     }  # fmt: skip
