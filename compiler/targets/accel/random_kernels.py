@@ -32,7 +32,8 @@ def random_kernel(chance: random.Random, config: CoreConfig) -> PrimFunc:
     value = chance.choice((_dense, _dense, _wide, _pool))(chance, config, rows, groups)
     for number in range(chance.randint(0, 3)):
         value = _vector(chance, config, value, f"v{number}")
-    low, amount = chance.randint(-128, 0), chance.randint(0, 9)
+    # The highest bits of a product are where a factor of too many bits shows.
+    low, amount = chance.randint(-128, 0), chance.choice((chance.randint(0, 9), chance.randint(17, 24)))
     last: Callable[[Expr], Expr] = chance.choice((lambda x: x >> amount, lambda x: maximum(x, low), lambda x: x + low))
     out = compute(value.shape, lambda *i: last(value[i]).astype("int8"), "y")
     return lower([out], name="kernel")

@@ -31,8 +31,9 @@ def x() -> tuple[t.Tensor, t.Tensor]:
 
 
 def scheduled(value: t.Tensor, params: list[t.Tensor], **names: str) -> t.Schedule:
-    """``value`` shifted, narrowed and stored; its stages tensorized to the intrinsics of these names."""
-    out = t.compute(value.shape, lambda *i: (value[i] >> 7).astype("int8"), "y")
+    """Bits 24 to 31 of ``value``, which the factor's highest bits reach, stored; its stages tensorized to the
+    intrinsics of these names."""
+    out = t.compute(value.shape, lambda *i: (value[i] >> 24).astype("int8"), "y")
     return tensorized(t.create_schedule(out, params, "f"), y="shift_right_to_out", **names)
 
 
@@ -88,7 +89,7 @@ def sum_of_products() -> t.Schedule:
     tensor, wide = x()
     p, k = t.placeholder(SHAPE, "int32", "p"), t.reduce_axis(ROWS, "k")
     value = t.compute((1, 1, 1, 4), lambda i, *e: t.sum(wide[(k, *e)] * p[(k, *e)], k), "product")
-    out = t.compute(value.shape, lambda *i: (value[i] >> 7).astype("int8"), "y")
+    out = t.compute(value.shape, lambda *i: (value[i] >> 24).astype("int8"), "y")
     schedule = t.create_schedule(out, [tensor, p], "f")
     *_, r, n, s, reduction = schedule.get_loops("product")
     schedule.reorder(reduction, r, n, s)
