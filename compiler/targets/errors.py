@@ -13,5 +13,9 @@ class ScratchpadFullError(CompileError):
     """A buffer that finds no room beside those that are live."""
 
 
+class FactorError(CompileError):
+    """A second factor that is computed, and may have more bits than the core multiplies by."""
+
+
 class ProgramError(CompileError):
     """A finished program that the checker refuses: a race, a deadlock, a token left over, an index out of range."""

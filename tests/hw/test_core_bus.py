@@ -63,8 +63,8 @@ def simulate(config: CoreConfig, base: int, latency: int, test: Callable[[Machin
     content = bytearray(WINDOW)
     code = b"".join(encode(config, each).to_bytes(config.instruction_bytes, "little") for each in PROGRAM)
     content[: len(code)] = code
-    reads = AxiMemory(content, config.bus_bytes, base=base)
-    writes = AxiMemory(bytearray(WINDOW), config.bus_bytes, base=base, latency=latency)
+    reads = AxiMemory(content, config, base=base)
+    writes = AxiMemory(bytearray(WINDOW), config, base=base, latency=latency)
     m = Module()
     m.submodules.core = core
 

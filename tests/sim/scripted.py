@@ -69,7 +69,9 @@ class ScriptedSimulator(RtlSimulator):
     """An :class:`RtlSimulator` whose core does what it is told to."""
 
     def __init__(self) -> None:
-        with patch.object(rtl, "build_library", lambda *_, **__: (library(), BuildTimes())):
+        built = patch.object(rtl, "build_library", lambda *_, **__: (library(), BuildTimes()))
+        apart = patch.object(rtl, "_libraries", {})  # nobody else must get this core
+        with built, apart:
             super().__init__(TINY, MEMORY_BYTES)
         self._library.scripted_rows.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
         self._library.scripted_beats.restype = ctypes.c_uint64

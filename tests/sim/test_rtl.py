@@ -14,7 +14,7 @@ from weft.hw.memories import SCRATCHPADS, Memory
 from weft.hw.registers import MAGIC, Register
 from weft.hw.verilog import emit_verilog
 from weft.runtime.device import RtlDevice
-from weft.sim import build
+from weft.sim import build, rtl
 from weft.sim.dram import DramModel
 from weft.sim.errors import SimulationError
 from weft.sim.fuzz import MEMORY_BYTES
@@ -175,6 +175,7 @@ def test_a_burst_longer_than_the_configuration_says_is_found(
         return emit_verilog(replace(config, burst_beats=32), multipliers)
 
     monkeypatch.setenv("WEFT_CACHE", str(shared_folder))  # nobody else must get this core
+    monkeypatch.setattr(rtl, "_libraries", {})
     monkeypatch.setattr(build, "emit_verilog", emit_another)
     core = RtlSimulator(replace(TINY, burst_beats=16), MEMORY_BYTES, quick=True)
     message = f"the core broke the bus protocol: {channel} burst of 17 of at most 16 beats"

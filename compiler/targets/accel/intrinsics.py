@@ -5,7 +5,8 @@ emitter folds the loops around a call into one instruction. Scopes: ``global`` (
 ``out``.
 
 The second factor of MUL, MAC and REQUANTISE has 25 bits in hardware. The meanings below multiply in full: they hold for
-widened int8 data and for packed parameters, which is what compute rules put there (`docs/compiler.md`).
+widened int8 data and for packed parameters, which is what compute rules put there (`docs/compiler.md`). Of functions
+that are scheduled by hand `check_factors` refuses any other factor.
 """
 
 from __future__ import annotations

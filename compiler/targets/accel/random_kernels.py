@@ -15,6 +15,7 @@ from ...tensor.random_steps import random_step
 from ...tensor.schedule import Schedule, Step
 from ...tensor.tree import find_block
 from ...tensor.visitor import loads_of
+from .check_factors import FACTOR_RANGE
 from .intrinsics import acc_entry, inp_entry, intrinsics, wgt_entry
 
 ROWS = (1, 2, 3, 4, 6, 8, 9)
@@ -31,7 +32,8 @@ def random_kernel(chance: random.Random, config: CoreConfig) -> PrimFunc:
     value = chance.choice((_dense, _dense, _wide, _pool))(chance, config, rows, groups)
     for number in range(chance.randint(0, 3)):
         value = _vector(chance, config, value, f"v{number}")
-    low, amount = chance.randint(-128, 0), chance.randint(0, 9)
+    # The highest bits of a product are where a factor of too many bits shows.
+    low, amount = chance.randint(-128, 0), chance.choice((chance.randint(0, 9), chance.randint(17, 24)))
     last: Callable[[Expr], Expr] = chance.choice((lambda x: x >> amount, lambda x: maximum(x, low), lambda x: x + low))
     out = compute(value.shape, lambda *i: last(value[i]).astype("int8"), "y")
     return lower([out], name="kernel")
@@ -83,12 +85,31 @@ def _vector(chance: random.Random, config: CoreConfig, value: Tensor, name: str)
     combine = chance.choice(kinds)
     if chance.random() < 0.5:
         return compute(value.shape, lambda *i: combine(value[i], Const(number, "int32")), name)
-    factor = combine is kinds[2]  # of which an entry has 25 bits (`intrinsics`): it is widened from 8
-    bias = placeholder(value.shape[1:], "int8" if factor else "int32", f"{'q' if factor else 'p'}_{name}")
-    if factor:
-        bytes_ = bias
-        bias = compute(bytes_.shape, lambda *i: bytes_[i].astype("int32"), f"wide_{name}")
+    if combine is kinds[2]:
+        return _product(chance, value, name)
+    bias = placeholder(value.shape[1:], "int32", f"p_{name}")
     return compute(value.shape, lambda *i: combine(value[i], bias[i[1:]]), name)
+
+
+def _product(chance: random.Random, value: Tensor, name: str) -> Tensor:
+    """With a second factor that has 25 bits, or with one that may have more: `check_factors` refuses some of these."""
+    kind = chance.choice(("widened", "widened", "data", "data", "clamped", "computed", "itself"))
+    shape = value.shape[1:]
+    if kind == "itself":
+        return compute(value.shape, lambda *i: value[i] * value[i], name)
+    if kind == "widened":
+        source = placeholder(shape, "int8", f"q_{name}")
+        factor = compute(shape, lambda *i: source[i].astype("int32"), f"wide_{name}")
+        return compute(value.shape, lambda *i: value[i] * factor[i[1:]], name)
+    data = factor = placeholder(shape, "int32", f"p_{name}")
+    if kind != "data":
+        limits = (FACTOR_RANGE[0], FACTOR_RANGE[1] if kind == "clamped" else chance.choice((-5, FACTOR_RANGE[1])))
+        least = compute(shape, lambda *i: maximum(data[i], limits[0]), f"least_{name}")
+        factor = compute(shape, lambda *i: minimum(least[i], limits[1]), f"most_{name}")
+    if kind == "computed":
+        clamped, by = factor, chance.choice((-1, 1, 5))
+        factor = compute(shape, lambda *i: clamped[i] + by, f"moved_{name}")
+    return compute(value.shape, lambda *i: value[i] * factor[i[1:]], name)
 
 
 def random_plan(schedule: Schedule, chance: random.Random, config: CoreConfig) -> Iterator[Step]:
