@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from common import Record, print_table, write_json
+from weft.boards.fit import Measurement, measurement_text
 from weft.hw.config import NAMED, PYNQ, CoreConfig
 from weft.hw.synthesis import Synthesis, Target, synthesise
 from weft.hw.synthesis_report import LEG_COLUMNS, SHARE_LIMIT, leg_rows, over_limit, path_rows, usage_rows
@@ -105,6 +106,7 @@ def main() -> int:
     parser.add_argument("--runs", default=RUNS, help="core:target,core:target")
     parser.add_argument("--limit", type=float, default=math.inf, help="seconds that a run may take; a rerun goes on")
     parser.add_argument("--docs", type=Path, help="write the tables into this page")
+    parser.add_argument("--measured", type=Path, help="write what cores take on xc7 into this file of weft.boards")
     parser.add_argument("--json", type=Path, help="write flat records to this file")
     arguments = parser.parse_args()
 
@@ -134,6 +136,10 @@ def main() -> int:
     ]
     if arguments.json:
         write_json(arguments.json, records)
+    if arguments.measured:
+        on_xc7 = [result for result in results if result.target is Target.XC7]
+        measured = [Measurement(CORES[result.config], result.total) for result in on_xc7]
+        arguments.measured.write_text(measurement_text(measured))
     if arguments.docs:
         write_docs(arguments.docs, results, unfinished)
     if unfinished:

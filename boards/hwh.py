@@ -11,6 +11,7 @@ from enum import IntFlag
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
+from ..hw.axi import PAGE_BYTES
 from ..hw.interfaces import CycleClass
 from ..hw.isa import Engine
 from ..hw.registers import Control, Kind, Register, Status, class_counter
@@ -131,7 +132,7 @@ def _add_registers(module: Element, design: Design) -> None:
     blocks = SubElement(module, "ADDRESSBLOCKS")
     block = SubElement(
         blocks, "ADDRESSBLOCK",
-        ACCESS="read-write", INTERFACE=CONTROL_BUS, NAME="reg0", RANGE=str(design.control.bytes), USAGE="register",
+        ACCESS="read-write", INTERFACE=CONTROL_BUS, NAME="reg0", RANGE=str(PAGE_BYTES), USAGE="register",
     )  # fmt: skip
     table = SubElement(block, "REGISTERS")
     for name, address, access, meaning, bits in registers():

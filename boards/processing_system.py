@@ -33,7 +33,8 @@ class MemoryPort:
     """A port through which the logic reaches DDR memory, with all parameters that switch it on.
 
     ``width_parameter`` takes the chosen one of ``data_bits``; ``segments`` are the address segments of DDR memory in
-    rising order, ``not_memory`` those of other things that Vivado would map as well.
+    rising order, ``not_memory`` those of other things that Vivado would map as well. ``segment_owner`` is what Vivado
+    calls the port in the names of both.
     """
 
     name: str
@@ -43,6 +44,7 @@ class MemoryPort:
     clock_pin: str
     use_parameter: str
     width_parameter: str
+    segment_owner: str
     segments: tuple[str, ...]
     not_memory: tuple[str, ...] = ()
 
@@ -75,11 +77,6 @@ class ProcessingSystem:
     """What a design sets whatever the board: control port and interrupt on, the other ports off."""
     external: tuple[str, ...] = ()
     """Interfaces that are pins of the part and become ports of the block design."""
-
-    @property
-    def vlnv_pattern(self) -> str:
-        """Matches the cell's type in any version of Vivado."""
-        return self.vlnv.rpartition(":")[0] + ":*"
 
     def clock_parameters(self, clock: int, pll: str, divisors: tuple[int, int], mhz: float) -> dict[str, str]:
         """What a ``.hwh`` says about a clock that runs."""
@@ -129,6 +126,7 @@ def _high_performance_7000(number: int) -> MemoryPort:
         clock_pin=f"S_AXI_HP{number}_ACLK",
         use_parameter=f"PCW_USE_S_AXI_HP{number}",
         width_parameter=f"PCW_S_AXI_HP{number}_DATA_WIDTH",
+        segment_owner=f"S_AXI_HP{number}",
         segments=(f"HP{number}_DDR_LOWOCM",),
     )
 
@@ -143,6 +141,7 @@ def _high_performance_ultrascale(number: int) -> MemoryPort:
         clock_pin=f"saxihp{number}_fpd_aclk",
         use_parameter=f"PSU__USE__S_AXI_GP{number + 2}",
         width_parameter=f"PSU__SAXIGP{number + 2}__DATA_WIDTH",
+        segment_owner=f"SAXIGP{number + 2}",
         segments=(f"HP{number}_DDR_LOW", f"HP{number}_DDR_HIGH"),
         not_memory=(f"HP{number}_LPS_OCM", f"HP{number}_QSPI"),
     )

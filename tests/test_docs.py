@@ -121,14 +121,13 @@ def commands(text: str) -> Iterator[str]:
 
 def faults_of_command(line: str, own_options: Container[str] = ()) -> list[str]:
     """What of a line is no command of weft's, and no option of it or of a target that the page itself adds."""
-    group: Any = typer.main.get_command(app)
-    _, first, *arguments = line.split()
-    if first.startswith("-"):
-        command, arguments = group, [first]
-    elif first in group.commands:
-        command = group.commands[first]
-    else:
-        return [f"{line}: no command {first}"]
+    command: Any = typer.main.get_command(app)
+    _, *arguments = line.split()
+    while hasattr(command, "commands") and arguments and not arguments[0].startswith("-"):
+        first = arguments.pop(0)
+        if first not in command.commands:
+            return [f"{line}: no command {first}"]
+        command = command.commands[first]
     options = {option for param in command.params for option in (*param.opts, *param.secondary_opts)} | {"--help"}
     names = [argument.partition("=")[0] for argument in arguments if argument.startswith("-")]
     return [f"{line}: no option {name}" for name in names if name not in options and name not in own_options]
@@ -191,3 +190,5 @@ def test_what_does_not_exist_is_reported(tmp_path: Path) -> None:
     assert list(commands("    weft run m.onnx --gone  # so\n`weft gone`")) == ["weft run m.onnx --gone", "weft gone"]
     assert faults_of_command("weft run m.onnx --gone") == ["weft run m.onnx --gone: no option --gone"]
     assert faults_of_command("weft gone") == ["weft gone: no command gone"]
+    assert faults_of_command("weft board gone") == ["weft board gone: no command gone"]
+    assert faults_of_command("weft board list --gone") == ["weft board list --gone: no option --gone"]

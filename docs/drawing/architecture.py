@@ -21,6 +21,7 @@ PARTS = {
     "hw": (("hw",), "the core, its instructions", 0, "dram"),
     "sim": (("sim",), "functional and RTL simulator", 0, "dram"),
     "testbench": (("testbench",), "tests of the RTL in cocotb", 0, "dram"),
+    "boards": (("boards",), "boards, designs for Vivado", 1, "dram"),
     "runtime": (("runtime",), "artifacts, devices, reports", 1, "fetch"),
     "compiler/model.py": (("compiler.model",), "what is handed over", 1, "fetch"),
     "compiler/tensor": (("compiler.tensor",), "loop IR, schedules", 2, "engine"),

@@ -33,7 +33,7 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "command", ["compile", "shapes", "run", "compare", "disasm", "hw", "profile", "synth", "test-hw"]
+    "command", ["board", "compile", "shapes", "run", "compare", "disasm", "hw", "profile", "synth", "test-hw"]
 )
 def test_every_command_explains_itself(command: str, tmp_path: Path) -> None:
     result = weft(command, "--help", folder=tmp_path)

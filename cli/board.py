@@ -1,0 +1,157 @@
+"""``weft board``: boards, the cores that fit them, and what Vivado builds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from ..boards.board import Board, all_boards, find_board
+from ..boards.build import find_vivado, run_vivado, write_design
+from ..boards.design import fitted_core, make_design
+from ..boards.errors import BoardError
+from ..boards.fit import Fit, fit, measured_cores, number
+from ..hw.config import load_config
+from ..progress import progress
+from .app import app
+from .output import JsonOption, err, out, print_json, table, wide_console
+
+board_app = typer.Typer(
+    name="board",
+    help="PYNQ boards: what they are, what fits them, and building for one.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(board_app)
+
+RESOURCES = ("LUT", "FF", "BRAM36", "URAM", "DSP")
+BOARD_COLUMNS = ("board", "part", *RESOURCES, "DDR GB/s", "port", "MHz", "core", "fullest", "pynq")
+CORE_COLUMNS = ("board", "core", "array", *RESOURCES, "fits")
+
+
+@board_app.command("list")
+def list_boards(
+    cores: Annotated[bool, typer.Option("--cores", help="Every measured core on every board.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show all boards, each with its default core; shares are of the part, by synthesis (docs/synthesis.md)."""
+    boards = list(all_boards().values())
+    if as_json:
+        print_json([_board_values(board) | {"cores": _core_values(board)} for board in boards])
+    elif cores:
+        rows = [_core_row(each) for board in boards for each in _fits(board)]
+        wide_console().print(table("measured cores on boards: share of the part", CORE_COLUMNS, rows, named=1))
+    else:
+        wide_console().print(table("boards", BOARD_COLUMNS, [_board_row(board) for board in boards], named=1))
+
+
+@board_app.command()
+def build(
+    board: Annotated[str, typer.Argument(help="A name that `weft board list` shows, or a .toml file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write into.")],
+    config: Annotated[
+        str | None, typer.Option("--config", "-c", help="Core: a name, or a JSON file. Default: the board's.")
+    ] = None,
+    clock: Annotated[float | None, typer.Option(help="Highest clock in MHz. Default: the board's.")] = None,
+    vivado: Annotated[str | None, typer.Option(help="Run this Vivado: its program, or `vivado` from PATH.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Build even if synthesis says that it does not fit.")] = False,
+) -> None:
+    """Write Verilog, Tcl and manifest of a core on a board; with --vivado, build the overlay of them."""
+    chosen = find_board(board)
+    core = chosen.default_core if config is None else load_config(config)
+    found = fit(chosen, core)
+    if not force:
+        found.require()
+    design = make_design(chosen, core, mhz=clock)
+    if vivado is not None:
+        vivado = find_vivado(vivado)
+    with progress(f"writing {design.core.name} for {chosen.name}", err):
+        paths = write_design(design, output)
+    out.print(f"{design.core.name} on {chosen.title}, {design.clock.mhz:.3f} MHz, design {design.hash[:16]}")
+    for line in _remarks(found):
+        out.print(Text.assemble(("note: ", "bold yellow"), line))
+    out.print(f"wrote {len(paths)} files into {output}; {output / 'README.txt'} has the next steps")
+    if vivado is not None:
+        with progress("vivado", err) as status:
+            built = run_vivado(output, vivado, status.update)
+        out.print(f"built {output / 'overlay'}: {built['mhz']} MHz, {built['setup_slack_ns']} ns to spare")
+
+
+def _remarks(found: Fit) -> list[str]:
+    """What the user should know about how sure it is that the core fits."""
+    if not found.measured:
+        hint = f"`weft synth --config {found.core.name} --for xc7` shows what it takes"
+        return [f"nobody has synthesised this core yet, so it may not fit; {hint}"]
+    remarks = [f"does not fit: {text}" for text in found.shortages]
+    if found.differs:
+        remarks.append(f"what it takes was measured with another {' and '.join(found.differs)}, which changes little")
+    return remarks
+
+
+def _fits(board: Board) -> list[Fit]:
+    return [fit(board, fitted_core(board, core)) for core in measured_cores()]
+
+
+def _board_row(board: Board) -> list[str]:
+    resources, core = board.resources, board.default_core
+    clock = board.clock.clock()
+    shares = fit(board, core).shares
+    fullest = max(shares, key=lambda name: shares[name], default=None)
+    return [
+        board.name,
+        board.part,
+        *(number(getattr(resources, name)) for name in RESOURCES),
+        f"{board.ddr.bytes_per_second / 1e9:.1f}",
+        f"{board.memory_port}, {max(board.port.data_bits)} bits",
+        f"{clock.mhz:.1f}",
+        core.name,
+        "not measured" if fullest is None else f"{shares[fullest]:.0%} {fullest}",
+        board.software.pynq,
+    ]
+
+
+def _core_row(each: Fit) -> list[str]:
+    core = each.core
+    shares = [f"{each.shares[name]:.0%}" if name in each.shares else "" for name in RESOURCES]
+    array = f"{core.batch}x{core.block_in}x{core.block_out}"
+    return [each.board.name, core.name, array, *shares, _verdict(each)]
+
+
+def _verdict(each: Fit) -> str:
+    """``yes``, or the first thing that stands against it."""
+    if each.shortages:
+        return each.shortages[0]
+    try:
+        make_design(each.board, each.core)
+    except BoardError as error:
+        return error.message
+    return "yes"
+
+
+def _board_values(board: Board) -> dict[str, Any]:
+    clock, software = board.clock.clock(), board.software
+    return {
+        "name": board.name,
+        "title": board.title,
+        "part": board.part,
+        "processing_system": board.processing_system,
+        "architecture": board.system.architecture,
+        "resources": {name: getattr(board.resources, name) for name in RESOURCES},
+        "ddr_bytes": board.ddr.bytes,
+        "ddr_bytes_per_second": board.ddr.bytes_per_second,
+        "cma_bytes": board.cma_bytes,
+        "port": board.memory_port,
+        "protocol": board.port.protocol,
+        "mhz": clock.mhz,
+        "core": board.default_core.name,
+        "core_hash": f"{board.default_core.hash64:016x}",
+        "image": software.image,
+        "pynq": software.pynq,
+        "vivado": software.vivado,
+    }
+
+
+def _core_values(board: Board) -> list[dict[str, Any]]:
+    return [{"core": each.core.name, "shares": dict(each.shares), "verdict": _verdict(each)} for each in _fits(board)]

@@ -1,0 +1,69 @@
+"""``weft board`` as a user types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from weft.boards.board import DATA
+
+
+def weft(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run ``weft board`` in ``folder``."""
+    command = [sys.executable, "-c", "from weft.cli import main; main()", "board", *map(str, words)]
+    environment = {**os.environ, "COLUMNS": "180"}
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, env=environment)
+
+
+def test_all_boards_are_shown_with_their_cores(tmp_path: Path) -> None:
+    result = weft("list", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    for path in DATA.glob("*.toml"):
+        assert path.stem in result.stdout
+    assert "79% BRAM36" in result.stdout
+
+
+def test_cores_are_shown_with_what_is_short(tmp_path: Path) -> None:
+    result = weft("list", "--cores", folder=tmp_path)
+    assert "it needs 66,997 LUT, xc7z020clg400-1 has 53,200" in " ".join(result.stdout.replace("│", " ").split())
+
+
+def test_boards_as_json(tmp_path: Path) -> None:
+    boards = {each["name"]: each for each in json.loads(weft("list", "--json", folder=tmp_path).stdout)}
+    assert boards["pynq-z2"]["protocol"] == "AXI3"
+    assert boards["rfsoc4x2"]["core"] == "wide-rfsoc4x2"
+    verdicts = {each["core"]: each["verdict"] for each in boards["zcu104"]["cores"]}
+    assert verdicts["pynq"] == "yes"
+    assert "328.5 BRAM36" in verdicts["wide"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["pynq-z3"], "unknown board 'pynq-z3'; hint: known: kv260"),
+        (["mine.toml"], "mine.toml: No such file"),
+        (["pynq-z2", "--config", "wide"], "it needs 66,997 LUT, xc7z020clg400-1 has 53,200"),
+        (["pynq-z2", "--config", "wide", "--force"], "has a bus of 128 bits"),
+        (["pynq-z2", "--clock", "5000"], "a clock of 5000 MHz is not possible"),
+        (["pynq-z2", "--vivado", "vivado-9999"], "there is no program 'vivado-9999'"),
+    ],
+)
+def test_what_cannot_be_built_is_refused_before_anything_is_written(
+    words: list[str], message: str, tmp_path: Path
+) -> None:
+    result = weft("build", *words, "--output", "out", folder=tmp_path)
+    assert result.returncode == 1
+    assert message in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_design_is_written(tmp_path: Path) -> None:
+    result = weft("build", "pynq-z2", "--config", "tiny", "--output", "out", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "out/README.txt has the next steps" in result.stdout
+    assert json.loads((tmp_path / "out" / "core.json").read_text())["name"] == "tiny"
+    assert "module weft_core" in (tmp_path / "out" / "weft_core.v").read_text()
