@@ -38,7 +38,7 @@ BOOT = "exec(open(0,'rb',0,closefd=False).readline())"
 SLACK_SECONDS = 10.0
 """What the link may add to a deadline on the board."""
 
-LOAD_SECONDS = 60.0
+LOAD_SECONDS = 120.0
 """What programming the logic may take."""
 
 HINTS: Mapping[str, str] = {

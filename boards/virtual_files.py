@@ -24,6 +24,9 @@ READS_A_POLL = 500
 
 MEMORY_BYTES = 64 << 20
 
+BUSY_SECONDS = 300.0
+"""The deadline of a virtual board's answers: it shares a processor with whoever waits for it."""
+
 DEFECTS = (
     "no_flush",  # what the host writes never reaches the core's memory
     "only_first_flush",
@@ -61,7 +64,10 @@ class VirtualBoard:
 
     def host(self, name: str = "virtual") -> Host:
         """Reaches the board through a pipe, without ssh."""
-        return Host(name, overlay=self.overlay, command=("sh", "-c"), sudo=(), python=self.command)
+        return Host(
+            name, overlay=self.overlay, command=("sh", "-c"), sudo=(), python=self.command,
+            connect_seconds=BUSY_SECONDS, run_seconds=BUSY_SECONDS,
+        )  # fmt: skip
 
 
 def write_virtual_board(

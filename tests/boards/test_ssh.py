@@ -89,7 +89,7 @@ def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
 def hosts_text(board: VirtualBoard, daemon: Daemon, **others: object) -> str:
     settings = {
         "ssh": f"{getpass.getuser()}@127.0.0.1", "ssh_options": daemon.options, "sudo": [],
-        "python": list(board.command), "overlay": str(board.overlay), "connect_seconds": 60, **others,
+        "python": list(board.command), "overlay": str(board.overlay), "connect_seconds": 300, **others,
     }  # fmt: skip
     return "[z2]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items())
 
@@ -108,7 +108,7 @@ def test_the_command_runs_a_model_on_the_board(
     hosts.write_text(hosts_text(board, daemon))
     weft.save(digits, tmp_path / "digits.weft")
     np.savez(tmp_path / "image.npz", image=image)
-    options = ["--inputs", str(tmp_path / "image.npz")]
+    options = ["--input", str(tmp_path / "image.npz")]
     expected = weft.load(digits, "rtl")
     logits = expected.run(image)["logits"]
     said = CliRunner().invoke(app, ["run", str(tmp_path / "digits.weft"), "--device", "pynq://z2", "--json", *options])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import weft
 from weft.boards.remote import BoardLinkError
-from weft.boards.virtual_files import write_overlay
+from weft.boards.virtual_files import BUSY_SECONDS, write_overlay
 from weft.compiler.model import CompiledModel, CoreStep
 from weft.hw.config import TINY
 from weft.hw.isa import Engine, Finish, Sync, assemble
@@ -104,18 +104,17 @@ def test_a_board_that_fails_in_a_run_is_named_in_time_and_the_next_run_works(
 ) -> None:  # fmt: skip
     monkeypatch.setattr("weft.boards.device.SLACK_SECONDS", 1.0)
     board = make_board(defects=[defect])
-    host = replace(board.host(), run_seconds=2.0, watchdog=0)
+    device = device_on(replace(board.host(), run_seconds=1.0, watchdog=0))
+    module = weft.load(digits, device)
     if defect == "silence":
-        host = replace(host, run_seconds=0.5)
-    module = weft.load(digits, device_on(replace(host, connect_seconds=60.0)))
-    module.device.board.host = replace(host, connect_seconds=2.0)  # type: ignore[attr-defined]
+        device.board.host = replace(device.board.host, connect_seconds=1.0)
     started = time.monotonic()
     with pytest.raises(BoardLinkError, match=message) as caught:
         module.run(image)
     assert caught.value.kind == kind
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < BUSY_SECONDS
     board.repair()
-    module.device.board.host = replace(host, connect_seconds=60.0, run_seconds=60.0)  # type: ignore[attr-defined]
+    device.board.host = replace(board.host(), run_seconds=BUSY_SECONDS)
     np.testing.assert_array_equal(module.run(image)["logits"], weft.load(digits, "fsim").run(image)["logits"])
     module.close()
 
