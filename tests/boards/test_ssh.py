@@ -48,7 +48,8 @@ class Daemon:
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    assert SSHD is not None, "the OpenSSH daemon is missing: apt-get install openssh-server"
+    if SSHD is None:
+        pytest.skip("no OpenSSH daemon: apt-get install openssh-server")
     folder = tmp_path_factory.mktemp("sshd")
     folder.chmod(0o700)
     for key in ("server", "user"):

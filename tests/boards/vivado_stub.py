@@ -11,6 +11,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import pytest
+
 CALL, WORD = "\x1e", "\x1f"
 
 
@@ -294,7 +296,8 @@ def _evaluate(text: str) -> str:
 
 def _evaluate_outside(text: str) -> str:
     program = shutil.which("tclsh")
-    assert program is not None, "neither tkinter nor tclsh is there: apt-get install tcl"
+    if program is None:
+        pytest.skip("neither tkinter nor tclsh is there: apt-get install tcl")
     ending = "\nfconfigure stdout -encoding utf-8\n_puts -nonewline $vivado::result\n"
     result = subprocess.run([program], input=text + ending, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
