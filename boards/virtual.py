@@ -138,6 +138,7 @@ def install(spec: dict[str, Any]) -> Any:
             self.hosts: dict[int, Any] = {}
             self.core_base = 0
             self.flushes = 0
+            self.started = False
 
         def get_bitfile_metadata(self, bitfile_name: str, partial: bool = False) -> Any:
             return RuntimeMetadataParser(Metadata(input=Path(bitfile_name).with_suffix(".hwh")))
@@ -171,7 +172,7 @@ def install(spec: dict[str, Any]) -> Any:
             assert self.machine is not None
             if "wrong_address" in defects:
                 return 0
-            if "dead_clock" in defects and offset == spec["status"]:
+            if "dead_clock" in defects and self.started and offset == spec["status"]:
                 return int(spec["running"])
             if offset == spec["status"]:
                 for _ in range(spec["reads_a_poll"]):
@@ -185,6 +186,7 @@ def install(spec: dict[str, Any]) -> Any:
                 return
             assert self.machine is not None
             if offset == spec["control"] and value == spec["start"]:
+                self.started = True
                 if "vanish" in defects:
                     os._exit(1)
                 if "silence" in defects:

@@ -33,7 +33,7 @@ DEFECTS = (
     "no_invalidate",  # what the core writes never reaches the host
     "no_cma",  # there is no memory to be had
     "hung_memory",  # the memory answers nothing
-    "dead_clock",  # the core's status never changes
+    "dead_clock",  # from the first start on the core's status never changes
     "wrong_address",  # something else is where the core should be
     "vanish",  # the board disappears when a program starts
     "silence",  # the board stops answering when a program starts

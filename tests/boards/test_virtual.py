@@ -92,7 +92,7 @@ def test_defects_that_show_while_loading(
 @pytest.mark.parametrize(
     ("defect", "kind", "message"),
     [
-        ("hung_memory", "stuck", "not ended after .*RUNNING BUS_BUSY.*does not stop"),
+        ("hung_memory", "stuck", "not ended after .*BUS_BUSY RUNNING.*does not stop"),
         ("dead_clock", "stuck", "not ended after .* status is 0x2 .*does not stop"),
         ("vanish", "closed", "closed the link"),
         ("silence", "deadline", "no answer before the deadline"),
