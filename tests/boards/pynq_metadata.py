@@ -1,19 +1,14 @@
-"""The parser that pynq 4.0.0 reads a ``.hwh`` with, in an environment of its own: weft never depends on it."""
+"""The parser that pynq 4.0.0 reads a ``.hwh`` with, in the environment of virtual boards: weft never depends on it."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from weft.cache import locked
-
-ROOT = Path(__file__).parent.parent.parent
-PACKAGE = "pynqmetadata==0.2.0"
-FOLDER = ROOT / "build" / "pynq-metadata"
+from weft.boards.environments import PYNQ_4, pynq_python
 
 READ = """\
 import json, sys, warnings
@@ -36,21 +31,9 @@ json.dump(found, sys.stdout, default=str)
 """
 
 
-def environment() -> Path:
-    """The interpreter of the environment, which is made where there is none; a failure is not passed over."""
-    python, ready = FOLDER / "bin" / "python", FOLDER / "ready"
-    FOLDER.parent.mkdir(exist_ok=True)
-    with locked(FOLDER):
-        if not ready.exists() or ready.read_text() != PACKAGE:
-            _run([sys.executable, "-m", "venv", "--clear", str(FOLDER)])
-            _run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", PACKAGE])
-            ready.write_text(PACKAGE)
-    return python
-
-
 def parse(paths: Sequence[Path]) -> Mapping[str, Any]:
     """What the parser makes of each file: cores with addresses and registers, interrupts, clocks."""
-    return dict(json.loads(_run([str(environment()), "-c", READ, *map(str, paths)])))
+    return dict(json.loads(_run([str(pynq_python(PYNQ_4)), "-c", READ, *map(str, paths)])))
 
 
 def _run(command: list[str]) -> str:
