@@ -55,6 +55,7 @@ def test_frames_that_are_too_large_are_not_sent(pair: Pair) -> None:
     [
         (prefix(2, 0, b"HTTP") + b"{}", "begins with b'HTTP'"),
         (prefix(HEADER_BYTES + 1, 0), "over the limits"),
+        (prefix(2, PAYLOAD_BYTES + 1), "over the limits"),
         (prefix(2, 0xFFFF_FFFF), "over the limits"),
         (prefix(2, 0) + b"[]", "not an object"),
         (prefix(3, 0) + b"{]}", "not JSON"),
