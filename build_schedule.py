@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .compiler.model import HostProgram, LaunchStep, Layer, Place, TensorSpec
-from .compiler.targets.accel.check_factors import FACTOR_RANGE, Mask
+from .compiler.targets.accel.check_factors import Limited
 from .compiler.targets.accel.function_program import function_program
 from .compiler.targets.cpu.build import build_program
 from .compiler.targets.errors import CompileError
@@ -88,8 +88,9 @@ def build(
         How many share the ``parallel`` loops; by default 1. Only for ``"cpu"``.
 
     The function must be proved to stay inside its buffers (BoundsError names the access), and the target must have code
-    for it (CompileError names the stage, loop or buffer). A core multiplies by 25 bits: FactorError names a second
-    factor that may have more, and :meth:`BuiltFunction.run` refuses a parameter's element that has.
+    for it (CompileError names the stage, loop or buffer). A core multiplies by 25 bits and requantises with a shift
+    of 1 to 63: FactorError names an operand that may be something else, and :meth:`BuiltFunction.run` refuses a
+    parameter's element that is.
     """
     func = schedule.func if isinstance(schedule, Schedule) else schedule
     name = target.name if isinstance(target, Device) else target
@@ -177,22 +178,22 @@ class CoreFunction(BuiltFunction):
         """Cycles of the last run; None where the device does not model time."""
         return None if self.result is None else self.result.cycles
 
-    def _check_factors(self, name: str, array: Array, mask: Mask) -> None:
-        """InputError for the first element that is a factor, and has more bits than the core multiplies by."""
-        least, most = FACTOR_RANGE
-        bad = mask.reshape(array.shape) & ((array < least) | (array > most))
+    def _check_limit(self, limited: Limited, array: Array) -> None:
+        """InputError for the first element that is an operand of the core, and that it would not take whole."""
+        limit = limited.limit
+        bad = limited.mask.reshape(array.shape) & ((array < limit.least) | (array > limit.most))
         if bad.any():
             index = tuple(int(place) for place in np.unravel_index(int(np.argmax(bad)), bad.shape))
             raise InputError(
-                f"buffer {name!r} of {self.func.name!r} holds {array[index]} at {list(index)}, where it is a second "
-                f"factor, but the core multiplies by 25 bits, {least}..{most}",
-                hint="keep the data in this range, clamp them in the function, or swap the factors",
+                f"buffer {limited.param!r} of {self.func.name!r} holds {array[index]} at {list(index)}, where it is a "
+                f"{limit.operand}, but {limit}",
+                hint="keep the data in this range, or clamp them in the function",
             )
 
     def _run(self, memory: dict[str, Array]) -> None:
         program = self._program
-        for name, mask in program.factors.items():
-            self._check_factors(name, memory[name], mask)
+        for limited in program.limited:
+            self._check_limit(limited, memory[limited.param])
         self.device.write(program.program_offset, program.program)
         for name, array in memory.items():
             self.device.write(program.places[name], array)

@@ -14,7 +14,7 @@ class ScratchpadFullError(CompileError):
 
 
 class FactorError(CompileError):
-    """A second factor that is computed, and may have more bits than the core multiplies by."""
+    """A second operand that is computed, and may be a number that the core does not take whole."""
 
 
 class ProgramError(CompileError):

@@ -1,8 +1,8 @@
-"""Second factors of MUL, MAC and REQUANTISE that may have more than the 25 bits which the core multiplies by.
+"""Second operands that the core does not take whole: factors of more than 25 bits, shifts outside of 1 to 63.
 
-The meanings of the intrinsics multiply in full, so a schedule with a larger factor would run, and give other integers.
-Between which numbers a factor lies is worked out from what writes its buffer. Data from DRAM are not known here: they
-are marked, and looked at when the function runs.
+The meanings of the intrinsics of MUL, MAC and REQUANTISE multiply and shift in full, so a schedule with other numbers
+would run, and give other integers. Between which numbers an operand lies is worked out from what writes its buffer.
+Data from DRAM are not known here: they are marked, and looked at when the function runs.
 
 This stands before programs of scheduled functions (`function_program`), which are written by hand. The linker of
 networks does not ask: its factors are immediates, packed multipliers, or what was int8 before it was widened
@@ -47,10 +47,47 @@ from .intrinsics import IMMEDIATE_RANGE, EmitVector
 FACTOR_RANGE = IMMEDIATE_RANGE
 """What a second factor may be."""
 
+SHIFT_RANGE = (1, 63)
+"""What the shift of REQUANTISE may be: the core looks at six bits, and adds no half where they are 0."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What an operand is called, which numbers it may be, and the reason."""
+
+    operand: str
+    least: int
+    most: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.reason}, {self.least}..{self.most}"
+
+    def fits(self, interval: Interval) -> bool:
+        return self.least <= interval[0] and interval[1] <= self.most
+
+
+FACTOR = Limit("second factor", *FACTOR_RANGE, "the core multiplies by 25 bits")
+SHIFT = Limit("shift", *SHIFT_RANGE, "the core shifts by six bits and at least once")
+
 Mask = npt.NDArray[np.bool_]
 Marks = npt.NDArray[np.int8]
 
-_MULTIPLICATIONS = (VectorOp.MUL, VectorOp.MAC, VectorOp.REQUANTISE)
+_LIMITS: Mapping[VectorOp, Mapping[int, Limit]] = {
+    VectorOp.MUL: {0: FACTOR},
+    VectorOp.MAC: {0: FACTOR},
+    VectorOp.REQUANTISE: {1: FACTOR, 2: SHIFT},
+}
+"""Of each operation: which entries of its second operand have limits."""
+
+
+@dataclass(frozen=True)
+class Limited:
+    """Elements of a parameter whose data must lie within a limit; ``mask`` has the parameter's shape."""
+
+    param: str
+    limit: Limit
+    mask: Mask = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -74,61 +111,66 @@ class _Writer:
         return [*ranges_of(self.path), *((var, Const(extent)) for var, extent in self.loops)]
 
 
-def check_factors(func: PrimFunc) -> dict[str, Mask]:
-    """Elements of parameters, by name, that become second factors of 32 bits: their data must be in ``FACTOR_RANGE``.
+def check_factors(func: PrimFunc) -> list[Limited]:
+    """The elements of parameters that become operands with a limit, and may lie outside of it.
 
-    FactorError for a factor that the function computes, and that is not known to be in that range.
+    FactorError for an operand that the function computes, and that is not known to be within its limit.
     """
-    ranges, masks = _Ranges.of(func), dict[str, Mask]()
+    ranges, masks = _Ranges.of(func), dict[tuple[str, Limit], Mask]()
     for path in leaves(func.body):
         call = path[-1]
-        if isinstance(call, IntrinsicCall) and _multiplication(call) is not None:
-            wide = [each for each in ranges.writers(call.operand("b").buffer) if not _fits(ranges.written(each))]
-            places = _factor_places(path, call) if wide else np.zeros(0, np.int8)
+        if not isinstance(call, IntrinsicCall):
+            continue
+        for entry, limit in _limits(call).items():
+            writers = ranges.writers(call.operand("b").buffer)
+            wide = [each for each in writers if not limit.fits(ranges.written(each))]
+            places = _places(path, call, entry) if wide else np.zeros(0, np.int8)
             for writer in wide:
-                _check_writer(func, call, writer, places, ranges, masks)
-    return masks
+                _check_writer(func, call, limit, writer, places, ranges, masks)
+    return [Limited(name, limit, mask) for (name, limit), mask in masks.items()]
 
 
-def _multiplication(call: IntrinsicCall) -> VectorOp | None:
-    """The operation, if it multiplies by an entry. An immediate has 25 bits in any case."""
+def _limits(call: IntrinsicCall) -> Mapping[int, Limit]:
+    """Limits of the entries that a call reads. An immediate has 25 bits in any case."""
     emits = call.intrinsic.emits
-    found = isinstance(emits, EmitVector) and emits.entry_b and emits.op in _MULTIPLICATIONS
-    return emits.op if found else None  # type: ignore[attr-defined]
-
-
-def _fits(interval: Interval) -> bool:
-    return FACTOR_RANGE[0] <= interval[0] and interval[1] <= FACTOR_RANGE[1]
+    return _LIMITS.get(emits.op, {}) if isinstance(emits, EmitVector) and emits.entry_b else {}
 
 
 def _check_writer(
-    func: PrimFunc, call: IntrinsicCall, writer: _Writer, places: Marks, ranges: _Ranges, masks: dict[str, Mask]
+    func: PrimFunc,
+    call: IntrinsicCall,
+    limit: Limit,
+    writer: _Writer,
+    places: Marks,
+    ranges: _Ranges,
+    masks: dict[tuple[str, Limit], Mask],
 ) -> None:
-    """Mark what is copied to the places of a factor, and refuse what is computed there."""
+    """Mark what is copied to the places of an operand, and refuse what is computed there."""
     source = writer.loaded
     if source is not None:
         met = _met(writer, places, replace(source.buffer, dtype="int8"), source.indices)
-        masks[source.buffer.name] = masks.get(source.buffer.name, np.zeros_like(met)) | met
+        key = source.buffer.name, limit
+        masks[key] = masks.get(key, np.zeros_like(met)) | met
     elif _met(writer, places, Buffer(".met", (1,), "int8"), (Const(0),)).any():
-        raise _refusal(func, call, ranges, ranges.written(writer))
+        raise _refusal(func, call, limit, ranges, ranges.written(writer))
 
 
-def _factor_places(path: tuple[Stmt, ...], call: IntrinsicCall) -> Marks:
-    """1 at those elements of the second operand's buffer that are factors: of REQUANTISE's entries only the second."""
+def _places(path: tuple[Stmt, ...], call: IntrinsicCall, entry: int) -> Marks:
+    """1 at those elements of the second operand's buffer that are this entry of it."""
     region = call.operand("b")
     place, shape, strides = region.offset, region.shape, region.strides
-    if _multiplication(call) is VectorOp.REQUANTISE:
-        place, shape, strides = place + strides[0], shape[1:], strides[1:]
+    if len(_limits(call)) > 1:  # entries are the first axis
+        place, shape, strides = place + strides[0] * entry, shape[1:], strides[1:]
     loops = tuple((Var(f".{axis}"), extent) for axis, extent in enumerate(shape))
     for (var, _), stride in zip(loops, strides, strict=True):
         place = place + var * stride
     marks = replace(flat_buffer(region.buffer), dtype="int8")
     nest = _nest(path, loops, Store(marks, (place,), Const(1, "int8")))
-    return interpret(PrimFunc("factors", (marks,), nest), {marks.name: np.zeros(marks.shape, np.int8)})[marks.name]
+    return interpret(PrimFunc("places", (marks,), nest), {marks.name: np.zeros(marks.shape, np.int8)})[marks.name]
 
 
 def _met(writer: _Writer, places: Marks, target: Buffer, indices: tuple[Expr, ...]) -> Mask:
-    """The elements of ``target`` at whose ``indices`` the writer writes a factor."""
+    """The elements of ``target`` at whose ``indices`` the writer writes to one of the places."""
     marks = replace(writer.store.buffer, dtype="int8")
     value = maximum(Load(target, indices), Load(marks, writer.store.indices))
     nest = _nest(writer.path, writer.loops, Store(target, indices, value))
@@ -148,18 +190,17 @@ def _nest(path: Sequence[Stmt], loops: Sequence[tuple[Var, int]], store: Store) 
     return body
 
 
-def _refusal(func: PrimFunc, call: IntrinsicCall, ranges: _Ranges, interval: Interval) -> FactorError:
-    (least, most), a, b = FACTOR_RANGE, call.operand("a").buffer, call.operand("b").buffer
+def _refusal(func: PrimFunc, call: IntrinsicCall, limit: Limit, ranges: _Ranges, interval: Interval) -> FactorError:
+    a, b = call.operand("a").buffer, call.operand("b").buffer
     source = next(
         (node.source for node in statements((func.origin or func).body)
          if isinstance(node, Block) and node.name == call.block), "",
     )  # fmt: skip
-    hint = f"clamp it to {least}..{most} in stages of their own, a maximum and a minimum"
-    if _multiplication(call) is not VectorOp.REQUANTISE and _fits(ranges.interval(a)):
+    hint = f"clamp it to {limit.least}..{limit.most} in stages of their own, a maximum and a minimum"
+    if len(_limits(call)) == 1 and limit.fits(ranges.interval(a)):
         hint += f", or swap the factors: {a.name!r} fits"
     return FactorError(
-        f"the second factor of {call.intrinsic.name!r}, {b.name!r}, may be {interval[0]}..{interval[1]}, but the core "
-        f"multiplies by 25 bits, {least}..{most}",
+        f"the {limit.operand} of {call.intrinsic.name!r}, {b.name!r}, may be {interval[0]}..{interval[1]}, but {limit}",
         at=f"function {func.name!r}: stage {call.block!r}", hint=f"{hint}; in {source}" if source else hint,
     )  # fmt: skip
 

@@ -16,7 +16,7 @@ from ...tensor.visitor import stores_of
 from ..errors import CompileError
 from ..memory_plan import aligned
 from .check import Range, check_program
-from .check_factors import Mask, check_factors
+from .check_factors import Limited, check_factors
 from .emit import ITEM_BYTES, DramBuffer, Emitter
 from .issue_early import advance
 from .stream import Issue
@@ -26,21 +26,21 @@ from .tokens import insert_tokens
 @dataclass(frozen=True)
 class FunctionProgram:
     """``places``: offset of each parameter in the window, in bytes; ``written``: those that the program stores to;
-    ``factors``: elements of parameters whose data must be in ``FACTOR_RANGE``."""
+    ``limited``: elements of parameters whose data must lie within a limit."""
 
     program: npt.NDArray[np.uint8] = field(repr=False)
     program_offset: int
     window_bytes: int
     places: Mapping[str, int]
     written: frozenset[str]
-    factors: Mapping[str, Mask] = field(repr=False)
+    limited: Sequence[Limited] = ()
 
 
 def function_program(func: PrimFunc, config: CoreConfig) -> FunctionProgram:
     """The program of a function that is tensorized for ``config``; it has passed the checker.
 
-    CompileError names the stage that no instruction computes, or the buffer that has no place; FactorError a factor
-    that may be too large.
+    CompileError names the stage that no instruction computes, or the buffer that has no place; FactorError an
+    operand that the core may not take whole.
     """
     places: dict[str, int] = {}
     end = 0
@@ -56,13 +56,13 @@ def function_program(func: PrimFunc, config: CoreConfig) -> FunctionProgram:
     dram = {name: DramBuffer(offset, constant=name not in written) for name, offset in places.items()}
     emitter = Emitter(config)
     emitter.emit(func, dram)
-    factors = check_factors(func)
+    limited = check_factors(func)
     constants = tuple(
         Range(places[param.name], places[param.name] + param.size * ITEM_BYTES[param.dtype])
         for param in func.params if param.name not in written
     )  # fmt: skip
     _, program = finish_program(config, emitter.issues, end, constants)
-    return FunctionProgram(program, end, end + aligned(program.nbytes), places, written, factors)
+    return FunctionProgram(program, end, end + aligned(program.nbytes), places, written, limited)
 
 
 def finish_program(

@@ -1,4 +1,5 @@
-"""A second factor of more than 25 bits is refused: when the function is built, or by its data when it runs."""
+"""A second factor of more than 25 bits and a shift outside of 1 to 63 are refused: when the function is built, or by
+its data when it runs."""
 
 from __future__ import annotations
 
@@ -145,11 +146,28 @@ def test_data_of_25_bits_give_equal_integers(make: Callable[[], t.Schedule], val
     assert_equal(schedule, arrays | {"p": changed(arrays["p"], (2, 0, 0, 1), value)})
 
 
-def test_of_a_requantise_the_multiplier_alone_is_looked_at() -> None:
+def test_of_a_requantise_the_multiplier_and_the_shift_are_looked_at() -> None:
     schedule = rescaled()
     assert_equal(schedule, data(schedule, p=parameters(-(2**24))))
-    with pytest.raises(InputError, match=re.escape("'p' of 'f' holds 16777216 at [1, 0, 0, 3], where")):
+    with pytest.raises(InputError, match=re.escape("'p' of 'f' holds 16777216 at [1, 0, 0, 3], where it is a second")):
         weft.build(schedule, "fsim", config=TINY).run(data(schedule, p=parameters(2**24)))
+
+
+@pytest.mark.parametrize("shift", [1, 62, 63])
+def test_a_shift_that_the_core_takes_gives_equal_integers(shift: int) -> None:
+    schedule = rescaled()
+    assert_equal(schedule, data(schedule, p=changed(parameters(3), (2, 0, 0, 1), shift)))
+
+
+@pytest.mark.parametrize("shift", [0, -1, 64, 2**31 - 1])
+def test_a_shift_that_the_core_would_cut_is_refused_before_anything_runs(shift: int) -> None:
+    schedule = rescaled()
+    message = (
+        f"buffer 'p' of 'f' holds {shift} at [2, 0, 0, 1], where it is a shift, but the core shifts by six bits and at "
+        "least once, 1..63; hint: "
+    )
+    with pytest.raises(InputError, match=re.escape(message)):
+        weft.build(schedule, "fsim", config=TINY).run(data(schedule, p=changed(parameters(3), (2, 0, 0, 1), shift)))
 
 
 def test_elements_that_are_no_factor_may_be_anything() -> None:
@@ -208,7 +226,7 @@ def test_one_number_beyond_the_range_is_refused(more: int) -> None:
     schedule = scheduled(value, [tensor, p], wide="load_acc8", below="min_immediate", above="max_immediate",
                          more="add_immediate", product="mul")  # fmt: skip
     if not more:
-        assert check_factors(schedule.func) == {}
+        assert check_factors(schedule.func) == []
         return
     with pytest.raises(FactorError, match=rf"'more', may be {LEAST + 2}\.\.{MOST + 1}, but"):
         check_factors(schedule.func)
@@ -239,7 +257,7 @@ def of_matrix_product(inner: int) -> t.Schedule:
 def test_a_sum_has_as_many_bits_as_its_terms_can_fill() -> None:
     schedule = of_matrix_product(3)
     assert_equal(schedule, data(schedule))
-    assert check_factors(of_matrix_product(255).func) == {}
+    assert check_factors(of_matrix_product(255).func) == []
     with pytest.raises(FactorError, match=r"'acc', may be -16646144\.\.16777216, but"):
         check_factors(of_matrix_product(256).func)
 
