@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .axi import PAGE_BYTES
 from .config import CoreConfig
+from .skid_buffer import SkidBuffer
 
 OFFSET_BITS = 32
 """Width of a byte offset into the DMA window, which is at most 4 GiB."""
@@ -54,6 +55,8 @@ def word_bits(config: CoreConfig) -> int:
 class BurstCutter(wiring.Component):
     """Cuts ``rows`` rows, ``row_bytes`` apart, into bursts: one a cycle, latency 2.
 
+    Whether a bus master takes a burst is known late in the cycle: a skid buffer keeps that from the rows.
+
     A burst covers all bus words that its row touches and lies in one block of ``max_beats`` bus words (by default the
     longest burst of the configuration), so that it is no longer and never crosses a 4 KiB page. ``rows`` must not be 0.
     """
@@ -87,23 +90,29 @@ class BurstCutter(wiring.Component):
         row_ends = Signal()
         accept = Signal()
         next_row = Signal()
+        m.submodules.skid = skid = SkidBuffer(burst_layout(config))
+        burst = Signal(burst_layout(config), reset_less=True)
+        burst_valid = Signal()
+        connect(m, skid.output, flipped(self.bursts))
 
         m.d.comb += [
+            skid.input.valid.eq(burst_valid),
+            skid.input.payload.eq(burst),
             row_ends.eq(word[log2:] == final[log2:]),
-            accept.eq(~self.bursts.valid | self.bursts.ready),
+            accept.eq(~burst_valid | skid.input.ready),
             next_row.eq(~valid | (accept & row_ends)),
             self.transfers.ready.eq(rows == 0),
             self.idle.eq((rows == 0) & ~valid & ~self.bursts.valid),
         ]
         with m.If(accept):
             m.d.sync += [
-                self.bursts.valid.eq(valid),
-                self.bursts.payload.word.eq(word),
-                self.bursts.payload.last.eq(row_ends & last_row),
+                burst_valid.eq(valid),
+                burst.word.eq(word),
+                burst.last.eq(row_ends & last_row),
             ]
             with m.If(valid):
                 end = Mux(row_ends, final[:log2], (1 << log2) - 1)
-                m.d.sync += self.bursts.payload.beats_minus_1.eq((end - word[:log2])[:log2])
+                m.d.sync += burst.beats_minus_1.eq((end - word[:log2])[:log2])
                 m.d.sync += word.eq((word[log2:] + 1) << log2)
         with m.If(next_row):
             m.d.sync += valid.eq(rows != 0)

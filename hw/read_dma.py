@@ -6,7 +6,7 @@ to wait (for a token, for a scratchpad port) never holds up the data of another.
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Cat, Module, Signal
+from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -34,7 +34,11 @@ class ReadClientSignature(wiring.Signature):
 
 
 class ReadBuffer(wiring.Component):
-    """Lets bursts through as long as there is room for their beats, and holds the beats: one a cycle."""
+    """Lets bursts through as long as there is room for their beats, and holds the beats: one a cycle.
+
+    ``words.payload.error`` marks the first word that the memory refused, and all behind it. It comes from a register:
+    what is done with a word is decided before block RAM has shown it.
+    """
 
     def __init__(self, config: CoreConfig, depth: int) -> None:
         self._config = config
@@ -49,29 +53,43 @@ class ReadBuffer(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.buffer = buffer = fifo.SyncFIFOBuffered(width=self._config.bus_bits + 1, depth=self._depth)
+        m.submodules.buffer = buffer = fifo.SyncFIFOBuffered(width=self._config.bus_bits, depth=self._depth)
         room = Signal(range(self._depth + 1), init=self._depth)
         fits = Signal()
         sent = Signal()
         taken = Signal()
-        beats = self.bursts.payload.beats_minus_1 + 1
+        beats_minus_1 = self.bursts.payload.beats_minus_1
         m.d.comb += [
-            fits.eq(self.bursts.payload.beats_minus_1 < room),  # no sum: the master's choice comes behind it
+            fits.eq(beats_minus_1 < room),  # no sum: the master's choice comes behind it
             self.client.bursts.payload.eq(self.bursts.payload),
             self.client.bursts.valid.eq(self.bursts.valid & fits),
             self.bursts.ready.eq(self.client.bursts.ready & fits),
             sent.eq(self.bursts.valid & self.bursts.ready),
             buffer.w_en.eq(self.client.word_valid),
-            buffer.w_data.eq(self.client.word),
-            self.words.payload.eq(buffer.r_data),
+            buffer.w_data.eq(self.client.word.data),
+            self.words.payload.data.eq(buffer.r_data),
             self.words.valid.eq(buffer.r_rdy),
             buffer.r_en.eq(self.words.ready),
             taken.eq(self.words.valid & self.words.ready),
         ]
-        with m.If(sent):
-            m.d.sync += room.eq(room - beats + taken)
+        with m.If(sent):  # two differences, so that what comes late only chooses
+            m.d.sync += room.eq(Mux(taken, room - beats_minus_1, room - beats_minus_1 - 1))
         with m.Elif(taken):
             m.d.sync += room.eq(room + 1)
+
+        # Words ahead of the first one that was refused.
+        refused = Signal()
+        ahead = Signal(range(self._depth + 1), reset_less=True)
+        reached = Signal()
+        m.d.comb += self.words.payload.error.eq(reached)
+        with m.If(~refused):
+            m.d.sync += [
+                refused.eq(self.client.word_valid & self.client.word.error),
+                ahead.eq(buffer.level - taken),
+                reached.eq(self.client.word_valid & self.client.word.error & (buffer.level == taken)),
+            ]
+        with m.Elif(taken & ~reached):
+            m.d.sync += [ahead.eq(ahead - 1), reached.eq(ahead == 1)]
         return m
 
 

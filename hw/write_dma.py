@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, ResetInserter, Signal
+from amaranth.hdl import Module, Mux, ResetInserter, Signal
 from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -80,7 +80,7 @@ class WriteMaster(wiring.Component):
         # Words in the buffer that belong to no burst under way.
         gathered = Signal(range(depth + 1))
         begins = Signal()
-        beats = client.bursts.payload.beats_minus_1 + 1
+        beats_minus_1 = client.bursts.payload.beats_minus_1
         put = Signal()
         m.d.comb += [
             words.w_data.eq(client.words.payload),
@@ -91,13 +91,13 @@ class WriteMaster(wiring.Component):
                 client.bursts.valid
                 & ~self.stop
                 & (~axi.awvalid | axi.awready)
-                & (beats <= gathered)
+                & (beats_minus_1 < gathered)
                 & lengths.w_rdy
                 & unanswered.w_rdy
             ),
             client.bursts.ready.eq(begins),
             lengths.w_en.eq(begins),
-            lengths.w_data.eq(client.bursts.payload.beats_minus_1),
+            lengths.w_data.eq(beats_minus_1),
             unanswered.w_en.eq(begins),
             unanswered.w_data.eq(client.bursts.payload.last),
             axi.awsize.eq(config.bus_bytes.bit_length() - 1),
@@ -107,14 +107,14 @@ class WriteMaster(wiring.Component):
         ]
         with m.If(drop):
             m.d.sync += gathered.eq(0)
-        with m.Elif(begins):
-            m.d.sync += gathered.eq(gathered - beats + put)
+        with m.Elif(begins):  # two differences, so that what comes late only chooses
+            m.d.sync += gathered.eq(Mux(put, gathered - beats_minus_1, gathered - beats_minus_1 - 1))
         with m.Elif(put):
             m.d.sync += gathered.eq(gathered + 1)
         with m.If(begins):
             m.d.sync += [
                 axi.awaddr.eq(self.base + client.bursts.payload.word * config.bus_bytes),
-                axi.awlen.eq(client.bursts.payload.beats_minus_1),
+                axi.awlen.eq(beats_minus_1),
             ]
         with m.If(begins | axi.awready):
             m.d.sync += axi.awvalid.eq(begins)

@@ -44,17 +44,20 @@ class BurstCutter {
         while (max_beats >> (log2_ + 1)) ++log2_;
     }
     bool ready() const { return next_.rows == 0; }
-    bool offers() const { return offers_; }
-    const Burst& burst() const { return burst_; }
-    bool idle() const { return !next_.rows && !valid_ && !offers_; }
+    bool offers() const { return skid_full_ || offers_; }
+    const Burst& burst() const { return skid_full_ ? skid_ : burst_; }
+    bool idle() const { return !next_.rows && !valid_ && !offers(); }
 
     // One cycle; `taken`: the burst is accepted in it. True if anything has changed.
     bool step(bool taken, const Transfer* transfer) {
         const uint32_t mask = (1u << log2_) - 1;
-        const bool accept = !offers_ || taken;
+        const bool accept = !offers_ || !skid_full_;
         const bool row_ends = word_ >> log2_ == final_ >> log2_;
         const bool next_row = !valid_ || (accept && row_ends);
-        bool changed = taken || transfer;
+        const bool waits = offers() && !taken;
+        bool changed = taken || transfer || waits != skid_full_;
+        if (!skid_full_) skid_ = burst_;
+        skid_full_ = waits;
         if (accept) {
             changed |= valid_;
             offers_ = valid_;
@@ -85,6 +88,9 @@ class BurstCutter {
     bool valid_ = false, last_row_ = false, offers_ = false;
     uint32_t word_ = 0, final_ = 0;
     Burst burst_;
+    // hw/skid_buffer.py: a burst that its master has not taken.
+    Burst skid_;
+    bool skid_full_ = false;
 };
 
 // A client of the read master: its bursts, and the buffer for their words (hw/read_dma.py).

@@ -11,7 +11,7 @@ from amaranth.hdl import Cat, Mux, Signal, Value
 from amaranth.lib import data
 from weft.hw import write_dma
 from weft.hw.axi import PAGE_BYTES, ReadClient
-from weft.hw.bursts import OFFSET_BITS, BurstCutter, transfer_layout
+from weft.hw.bursts import OFFSET_BITS, BurstCutter, burst_layout, transfer_layout
 from weft.hw.fetch import Fetch
 from weft.hw.isa import Fault
 from weft.hw.read_dma import ReadMaster
@@ -154,16 +154,17 @@ def cutter() -> Harness:
     harness.prove((rows == 0) | (row_first == first_of_row), "rows_begin_where_they_should")
     harness.prove((rows == 0) | (row_final == final_of_row), "rows_end_where_they_should")
 
-    burst = unit.bursts.payload
-    begins = exact("begins", burst.word)
-    ends = exact("ends_at", begins + burst.beats_minus_1)
     limit = exact("limit", (window - 1)[: len(window)] >> bus_log2)  # last bus word of which some byte is in the window
-    page_words = PAGE_BYTES // NARROW.bus_bytes
-    harness.prove(~unit.bursts.valid | (ends <= limit), "no_word_outside_the_window")
-    harness.prove(
-        ~unit.bursts.valid | ((begins >> (page_words.bit_length() - 1)) == (ends >> (page_words.bit_length() - 1))),
-        "no_burst_over_a_page",
-    )
+    page_log2 = (PAGE_BYTES // NARROW.bus_bytes).bit_length() - 1
+    # The burst that is offered, the one that was cut, and the one that waits in the skid buffer.
+    offered = (unit.bursts.valid, unit.bursts.payload)
+    cut = (inside["burst_valid"], burst_layout(NARROW)(inside["burst"]))
+    waits = (inside["skid.full"], burst_layout(NARROW)(inside["skid.waiting"]))
+    for name, (burst_valid, burst) in {"offered": offered, "cut": cut, "waiting": waits}.items():
+        begins = exact(f"{name}_begins", burst.word)
+        ends = exact(f"{name}_ends", begins + burst.beats_minus_1)
+        harness.prove(~burst_valid | (ends <= limit), f"no_word_{name}_outside_the_window")
+        harness.prove(~burst_valid | (begins >> page_log2 == ends >> page_log2), f"no_burst_{name}_over_a_page")
     # Invariants: no row is empty, and the row being cut ends inside the window.
     harness.prove((rows == 0) | (first_of_row <= final_of_row), "rows_to_come_are_not_empty")
     harness.prove(~valid | (final <= limit), "row")
@@ -331,7 +332,7 @@ PROOFS = [
         "transfer-plan",
         "a plan covers exactly the instruction's bytes, all in the window; a refusal has the first cause",
         planner,
-        Mutant("transfer_plan", "Signal(max(OFFSET_BITS, len(span_bytes)) + 1, ", "Signal(len(span_bytes) + 1, "),
+        Mutant("transfer_plan", "Signal(max(OFFSET_BITS, len(self.span_bytes)) + 1, ", "Signal(len(self.span_bytes), "),
         depth=8,
         inductive=False,
         any_state=True,
@@ -362,7 +363,7 @@ PROOFS = [
         "write-master",
         "write addresses: in the window, no page crossed, stable; a burst's words are there before its address",
         write_master,
-        Mutant("write_dma", "(beats <= gathered)", "(beats - 1 <= gathered)"),
+        Mutant("write_dma", "(beats_minus_1 < gathered)", "(beats_minus_1 <= gathered)"),
         depth=4,
         mutant_depth=6,
     ),

@@ -13,7 +13,7 @@ from amaranth.hdl import Array, Cat, Mux, Signal, Value
 from amaranth.lib import data
 from weft.hw import gemm
 from weft.hw.axi import ReadClient
-from weft.hw.bursts import BurstCutter
+from weft.hw.bursts import BurstCutter, burst_layout
 from weft.hw.config import LOOP_LEVELS
 from weft.hw.engine import IN_FLIGHT, Ledger
 from weft.hw.isa import Engine
@@ -67,7 +67,7 @@ def loop_nest() -> Harness:
 
 
 def cutter() -> Harness:
-    """Rows to come, words left of this row, burst not yet taken: that falls whenever a burst may leave."""
+    """Rows to come, words left of this row, bursts not yet taken: that falls whenever a burst may leave."""
     harness = Harness()
     m = harness.m
     unit = BurstCutter(NARROW)
@@ -76,8 +76,11 @@ def cutter() -> Harness:
     rows, valid, word, final = (inside[name] for name in ("rows", "valid", "word", "final"))
     words = Signal(len(word) + 1)
     m.d.comb += words.eq(Mux(valid, final - word + 1, 0))
-    rank = Signal(len(rows) + len(words) + 1)
-    m.d.comb += rank.eq(Cat(burst.valid, words, rows))
+    # The burst that was cut, and one before it that waits in the skid buffer.
+    cut, waits = inside["burst_valid"], inside["skid.full"]
+    held = Signal(2)
+    rank = Signal(len(rows) + len(words) + len(held))
+    m.d.comb += [held.eq(cut + waits), rank.eq(Cat(held, words, rows))]
     accepts = transfer.valid & transfer.ready
     asked = transfer.payload
     harness.assume(~transfer.valid | ((asked.rows != 0) & (asked.first <= asked.final)))
@@ -90,7 +93,9 @@ def cutter() -> Harness:
     # Every transfer has one burst that says it is the last: what a STORE waits for.
     open_transfers = Signal(range(8))
     m.d.sync += open_transfers.eq(open_transfers + accepts - (burst.valid & burst.ready & burst.payload.last))
-    counted = (rows != 0) + (valid & inside["last_row"]) + (burst.valid & burst.payload.last)
+    bursts = [(cut, inside["burst"]), (waits, inside["skid.waiting"])]
+    last_bursts = sum(each_valid & burst_layout(NARROW)(each).last for each_valid, each in bursts)
+    counted = (rows != 0) + (valid & inside["last_row"]) + last_bursts
     harness.prove(open_transfers == counted, "each_transfer_has_one_last_burst")
     harness.prove(~valid | inside["last_row"] | (rows != 0), "the_last_row_is_marked")
     harness.prove(~(valid & inside["last_row"] & (rows != 0)) | (open_transfers >= 2), "rows_of_the_next_transfer")
@@ -405,7 +410,7 @@ PROOFS = [
     ),
     Proof(
         "live-writer", "a LOAD ends after finitely many words and grants of its port, and retires once",
-        load_writer, Mutant("load_writer", "run_left.eq(run_left - 1)]", "run_left.eq(run_left)]"),
+        load_writer, Mutant("load_writer", "part_left.eq(part_left - 1)]", "part_left.eq(part_left)]"),
         depth=3, mutant_depth=8,
     ),
     Proof(

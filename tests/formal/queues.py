@@ -107,7 +107,7 @@ PROOFS = [
         "read-buffer",
         "a client asks only for words that its buffer has room for",
         read_buffer,
-        Mutant("read_dma", "m.d.sync += room.eq(room - beats + taken)", "m.d.sync += room.eq(room - beats + 1)"),
+        Mutant("read_dma", "room.eq(Mux(taken, room - beats_minus_1, ", "room.eq(Mux(1, room - beats_minus_1, "),
         depth=8,
     ),
 ]

@@ -11,7 +11,7 @@ from weft.hw.tokens import TokenMatrix
 
 from .harness import Harness
 from .proofs import PROOFS
-from .prover import Mutant, Proof, ProverError, Verdict, prove, refute_mutant
+from .prover import ROOT, Mutant, Proof, ProverError, Verdict, prove, refute_mutant
 
 QUICK = (
     *("queue-2", "queue-8", "engine-takes", "read-buffer", "fetch-window", "reset-tokens"),
@@ -28,6 +28,12 @@ def test_property_holds(name: str) -> None:
 @pytest.mark.parametrize("name", ["queue-2", "engine-takes", "reset-loops"])
 def test_a_faulty_core_is_refuted(name: str) -> None:
     assert refute_mutant(PROOFS[name]).verdict is Verdict.REFUTED
+
+
+@pytest.mark.parametrize("name", sorted(PROOFS))
+def test_each_mutant_stands_in_its_source_once(name: str) -> None:
+    mutant = PROOFS[name].mutant
+    assert (ROOT / "hw" / f"{mutant.module}.py").read_text().count(mutant.old) == 1
 
 
 @pytest.mark.long

@@ -264,7 +264,23 @@ MUTANTS = (
     ),
     # Reading
     Mutant(
-        "read-credit-lost", "hw/read_dma.py", "credit", "room.eq(room - beats + taken)", "room.eq(room - beats)",
+        "burst-waits-and-is-overwritten", "hw/bursts.py", "back-pressure ignored",
+        "accept.eq(~burst_valid | skid.input.ready)", "accept.eq(1)",
+    ),
+    Mutant(
+        "read-credit-lost", "hw/read_dma.py", "credit", "Mux(taken, room - beats_minus_1, ",
+        "Mux(taken, room - beats_minus_1 - 1, ",
+    ),
+    Mutant(
+        "read-refusal-of-a-later-word", "hw/read_dma.py", "response", "ahead.eq(buffer.level - taken)",
+        "ahead.eq(buffer.level)",
+    ),
+    Mutant(
+        "read-refusal-of-the-only-word-lost", "hw/read_dma.py", "response",
+        "reached.eq(self.client.word_valid & self.client.word.error & (buffer.level == taken))", "reached.eq(0)",
+    ),
+    Mutant(
+        "read-refusal-forgotten", "hw/read_dma.py", "response", "with m.If(~refused):", "with m.If(1):",
     ),
     Mutant(
         "read-one-burst-more", "hw/read_dma.py", "queue depth",
@@ -421,7 +437,8 @@ MUTANTS = (
     ),
     # Writing
     Mutant(
-        "write-begins-one-word-early", "hw/write_dma.py", "handshake", "(beats <= gathered)", "(beats - 1 <= gathered)",
+        "write-begins-one-word-early", "hw/write_dma.py", "handshake", "(beats_minus_1 < gathered)",
+        "(beats_minus_1 <= gathered)",
     ),
     Mutant(
         "write-answer-always-last", "hw/write_dma.py", "last flag",
