@@ -145,8 +145,7 @@ class OperandFetch(wiring.Component):
 
         # Whether the micro-op is taken comes late in the cycle, so nothing else waits for it.
         micro_op = self.micro_ops.payload
-        entries_of_b = [micro_op.b + offset for offset in range(PARAMETERS)]
-        for query, index in zip(self.query, (micro_op.a, *entries_of_b, micro_op.dst), strict=True):
+        for query, index in zip(self.query, (micro_op.a, *[micro_op.b] * PARAMETERS, micro_op.dst), strict=True):
             m.d.comb += query.eq(index)
         with m.If(accept):
             m.d.sync += [occupied.eq(self.micro_ops.valid), parameter.eq(0)]

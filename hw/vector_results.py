@@ -17,8 +17,9 @@ SLOTS = 16
 QUEUE_CYCLES = 1
 """From a result's arrival in the queue before the write port until it can leave the queue."""
 
-QUERIES = ("a", "b", "b1", "b2", "d")
-"""Sources of a micro-op; ``b1`` and ``b2`` are the second and third parameter of REQUANTISE."""
+QUERIES = {"a": 0, "b": 0, "b1": 1, "b2": 2, "d": 0}
+"""Sources of a micro-op, and how far each lies behind the index that is asked for: ``b1`` and ``b2`` are the second and
+third parameter of REQUANTISE."""
 
 
 class VectorResults(wiring.Component):
@@ -27,7 +28,8 @@ class VectorResults(wiring.Component):
     issue, destination
         A micro-op is issued (only while ``room``); its result comes later with ``result_valid``, in the same order.
     query, matches
-        Bit ``s`` of ``matches[i]``: slot ``s`` is still to be written after this cycle, to entry ``query[i]`` of acc.
+        Bit ``s`` of ``matches[i]``: slot ``s`` is still to be written after this cycle, to the entry of acc that lies
+        as far behind ``query[i]`` as ``QUERIES`` says.
     found
         Bit ``i``: ``matches[i]`` is not empty.
     freed
@@ -66,6 +68,11 @@ class VectorResults(wiring.Component):
         # Next slot to fill, next slot whose result leaves the FIFO, slot of the result at the write ports.
         to_issue, to_take, to_write = (Signal(range(SLOTS), name=f"to_{verb}") for verb in ("issue", "take", "write"))
 
+        # What is asked for comes late, so what it is compared with is ready: each slot's index less the distances.
+        index_bits = self.config.index_bits
+        indices = {distance: [Signal(index_bits, reset_less=True) for _ in slots] for distance in set(QUERIES.values())}
+        indices[0] = [slot.index for slot in slots]
+        newest = {distance: (self.destination.index - distance)[:index_bits] for distance in indices}
         filled = Signal(SLOTS)
         with m.If(self.issue):
             m.d.comb += filled.eq(1 << to_issue)
@@ -73,6 +80,7 @@ class VectorResults(wiring.Component):
         for number, slot in enumerate(slots):
             with m.If(filled[number]):
                 m.d.sync += slot.eq(self.destination)
+                m.d.sync += [indices[distance][number].eq(newest[distance]) for distance in indices if distance]
         count = Signal(range(SLOTS + 1))
         written = Signal()
         m.d.sync += [
@@ -82,15 +90,15 @@ class VectorResults(wiring.Component):
         ]
         m.d.comb += self.empty.eq(count == 0)
 
-        for query, matches, found in zip(self.query, self.matches, self.found, strict=True):
-            newest = ~self.destination.to_out & (self.destination.index == query)
+        for distance, query, matches, found in zip(QUERIES.values(), self.query, self.matches, self.found, strict=True):
+            is_newest = ~self.destination.to_out & (newest[distance] == query)
             older = Signal(SLOTS)
-            for number, slot in enumerate(slots):
+            for number, (slot, index) in enumerate(zip(slots, indices[distance], strict=True)):
                 m.d.comb += [
-                    older[number].eq(used[number] & ~self.freed[number] & ~slot.to_out & (slot.index == query)),
-                    matches[number].eq((filled[number] & newest) | older[number]),
+                    older[number].eq(used[number] & ~self.freed[number] & ~slot.to_out & (index == query)),
+                    matches[number].eq((filled[number] & is_newest) | older[number]),
                 ]
-            m.d.comb += found.eq((self.issue & newest) | older.any())  # `issue` is late: not by way of `matches`
+            m.d.comb += found.eq((self.issue & is_newest) | older.any())  # `issue` is late: not by way of `matches`
 
         offered = Signal()
         destination = Signal(self.destination_layout, reset_less=True)
