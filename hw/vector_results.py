@@ -80,7 +80,8 @@ class VectorResults(wiring.Component):
         for number, slot in enumerate(slots):
             with m.If(filled[number]):
                 m.d.sync += slot.eq(self.destination)
-                m.d.sync += [indices[distance][number].eq(newest[distance]) for distance in indices if distance]
+                for distance in indices.keys() - {0}:
+                    m.d.sync += indices[distance][number].eq(newest[distance])
         count = Signal(range(SLOTS + 1))
         written = Signal()
         m.d.sync += [

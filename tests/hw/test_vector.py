@@ -58,6 +58,19 @@ def test_requantise_at_every_shift(benches: dict[str, Bench], shift: int) -> Non
     check(benches["small"], memories, program)
 
 
+@pytest.mark.parametrize("between", range(0, 14, 3))
+@pytest.mark.parametrize("entry", range(VectorOp.REQUANTISE.b_entries))
+def test_requantise_waits_for_each_parameter(benches: dict[str, Bench], entry: int, between: int) -> None:
+    """A parameter is written so many micro-ops before it is read."""
+    memories = random_memories(SMALL, entry)
+    memories.acc[0] = 500
+    memories.acc[8], memories.acc[9], memories.acc[10] = 0, 1, 3
+    add = Vector(op=VectorOp.ADD, b_immediate=1, dst=0, a=0, b=2)
+    order = Vector(op=VectorOp.REQUANTISE, dst=4, a=0, b=8, low=-256, high=255)
+    others = [replace(add, dst=12 + number % 4, a=1) for number in range(between)]
+    check(benches["small"], memories, [replace(add, dst=8 + entry, a=8 + entry), *others, order])
+
+
 def steady_cycles(benches: dict[str, Bench], levels: list[Loop], work: Vector) -> float:
     """Cycles per micro-op between the first and the last write."""
     config = NARROW

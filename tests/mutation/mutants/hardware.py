@@ -385,7 +385,15 @@ MUTANTS = (
     ),
     Mutant(
         "vector-newest-not-found", "hw/vector_results.py", "missing hazard check",
-        "found.eq((self.issue & newest) | older.any())", "found.eq(older.any())",
+        "found.eq((self.issue & is_newest) | older.any())", "found.eq(older.any())",
+    ),
+    Mutant(
+        "vector-last-parameter-not-found", "hw/vector_results.py", "missing hazard check",
+        '"b1": 1, "b2": 2, ', '"b1": 1, "b2": 1, ',
+    ),
+    Mutant(
+        "vector-older-parameters-not-found", "hw/vector_results.py", "missing hazard check",
+        "indices[distance][number].eq(newest[distance])", "indices[distance][number].eq(newest[0])",
     ),
     Mutant(
         "vector-parameter-hazard", "hw/vector_fetch.py", "missing hazard check",
