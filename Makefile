@@ -7,11 +7,15 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 DEMO := $(VENV)/.installed-demo
 DEV := $(VENV)/.installed-dev
 
-.PHONY: demo test test-long formal mutation lint clean
+.PHONY: demo demo-board test test-long formal mutation lint clean
 .DELETE_ON_ERROR:
 
 demo: $(DEMO)
 	$(BIN)/python examples/digits/demo.py
+
+# The first time it makes an environment with pynq (from PyPI) and builds the core's RTL.
+demo-board: $(DEMO)
+	$(BIN)/python examples/board/demo.py
 
 # Two workers on any machine: each test may itself run the C++ compiler.
 test: $(DEV)

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import getpass
 import json
-import os
-import shutil
-import signal
-import socket
-import subprocess
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 import weft
 from typer.testing import CliRunner
+from weft.boards.loopback import Daemon, daemon_missing, loopback_daemon
 from weft.boards.remote import BoardLinkError
 from weft.boards.virtual_files import VirtualBoard
 from weft.cli import app
@@ -26,70 +20,17 @@ from weft.runtime.errors import DeviceError
 from weft.runtime.module import Array
 from weft.tests.boards.virtual_boards import MakeBoard
 
-SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
-
-
-@dataclass(frozen=True)
-class Daemon:
-    """A daemon of this user on a free port, with keys of its own; nothing of the system's is touched."""
-
-    folder: Path
-    port: int
-    process: subprocess.Popen[bytes]
-
-    @property
-    def options(self) -> list[str]:
-        """What ssh must be told to reach it."""
-        return [
-            "-F", "none", "-p", str(self.port), "-i", str(self.folder / "user"), "-o", "IdentitiesOnly=yes",
-            "-o", f"UserKnownHostsFile={self.folder / 'known'}", "-o", "StrictHostKeyChecking=yes",
-        ]  # fmt: skip
-
-
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    if SSHD is None:
-        pytest.skip("no OpenSSH daemon: apt-get install openssh-server")
-    folder = tmp_path_factory.mktemp("sshd")
-    folder.chmod(0o700)
-    for key in ("server", "user"):
-        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)]
-        subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
-    (folder / "allowed").write_text((folder / "user.pub").read_text())
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    (folder / "known").write_text(f"[127.0.0.1]:{port} {(folder / 'server.pub').read_text()}")
-    (folder / "config").write_text(
-        f"ListenAddress 127.0.0.1\nPort {port}\nHostKey {folder / 'server'}\nPidFile none\n"
-        f"AuthorizedKeysFile {folder / 'allowed'}\nStrictModes no\nUsePAM no\nPermitRootLogin prohibit-password\n"
-        "PasswordAuthentication no\nKbdInteractiveAuthentication no\nAllowTcpForwarding no\nX11Forwarding no\n"
-    )
-    if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(exist_ok=True)  # where a daemon of root locks its children in; the package makes it
-    log = (folder / "log").open("wb")
-    process = subprocess.Popen([SSHD, "-D", "-e", "-f", str(folder / "config")], stderr=log, stdin=subprocess.DEVNULL)
-    try:
-        _wait_for(port, process, folder / "log")
-        yield Daemon(folder, port, process)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(10)
-        log.close()
-
-
-def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    for _ in range(200):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        assert process.poll() is None, log.read_text()
-        time.sleep(0.1)
-    raise AssertionError(log.read_text())
+    if missing := daemon_missing():
+        pytest.skip(f"no OpenSSH daemon: {missing}")
+    with loopback_daemon(tmp_path_factory.mktemp("sshd")) as running:
+        yield running
 
 
 def hosts_text(board: VirtualBoard, daemon: Daemon, **others: object) -> str:
     settings = {
-        "ssh": f"{getpass.getuser()}@127.0.0.1", "ssh_options": daemon.options, "sudo": [],
+        "ssh": f"{getpass.getuser()}@127.0.0.1", "ssh_options": list(daemon.options), "sudo": [],
         "python": list(board.command), "overlay": str(board.overlay), "connect_seconds": 300, **others,
     }  # fmt: skip
     return "[z2]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items())
@@ -142,7 +83,7 @@ def test_a_host_that_is_not_known_is_refused(
     daemon: Daemon, hosts: Path, make_board: MakeBoard, digits: CompiledModel
 ) -> None:
     board = make_board()
-    stranger = Daemon(make_board().folder, daemon.port, daemon.process)
+    stranger = Daemon(make_board().folder, daemon.port)
     (stranger.folder / "user").write_bytes((daemon.folder / "user").read_bytes())
     (stranger.folder / "user").chmod(0o600)
     hosts.write_text(hosts_text(board, stranger))
