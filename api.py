@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack, overload
 
 from .compiler.compile import compile_model, folder_dump
-from .compiler.model import CompiledModel, HostProgram, OpenModel
+from .compiler.model import CompiledModel, HostCode, HostProgram, OpenModel
 from .compiler.passes.pipeline import PassOptions
 from .compiler.targets.registry import find_target
 from .compiler.targets.target import Job, Target
@@ -122,7 +122,12 @@ def load(
 
 
 def _load(model: CompiledModel, device: Device | None, *, trusted: bool) -> LoadedModule:
-    return LoadedModule(model, device, partial(_load_host, find_target(model.target), trusted=trusted))
+    target = find_target(model.target)
+
+    def code(program: HostProgram, processor: str) -> HostCode:
+        return target.host_code(program, trusted=trusted, processor=processor)
+
+    return LoadedModule(model, device, partial(_load_host, target, trusted=trusted), code)
 
 
 def _load_host(target: Target, program: HostProgram, *, trusted: bool) -> HostExecutor:

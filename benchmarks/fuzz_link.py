@@ -10,6 +10,7 @@ once and memory between guards; the host's end is the real ``PynqDevice`` and ge
 from __future__ import annotations
 
 import argparse
+import hashlib
 import random
 import socket
 import sys
@@ -28,9 +29,13 @@ from weft.boards.hosts import Host
 from weft.boards.link.driver import Core, Driver
 from weft.boards.link.errors import KINDS, LinkError
 from weft.boards.link.frames import HEADER_BYTES, MARK, PREFIX, Header, Stream, pack
+from weft.boards.link.messages import PROTOCOL
+from weft.boards.link.plan import CoreStep, Plan, plan_text
 from weft.boards.link.server import Server
 from weft.boards.remote import Link
 from weft.boards.zipapp import core_constants
+from weft.compiler.model import CompiledModel, CorePart, HostCode, HostProgram, TensorSlot, TensorSpec
+from weft.compiler.model import CoreStep as ProgramStep
 from weft.hw.config import ISA_VERSION, TINY
 from weft.hw.registers import MAGIC, Register, Status
 from weft.runtime.errors import DeviceError
@@ -50,8 +55,16 @@ LOAD: Header = {
     "version": ISA_VERSION, "address_bits": 32, "bus_bytes": 8, "instruction_bytes": 16,
 }  # fmt: skip
 
-REQUESTS: tuple[tuple[Header, int], ...] = (
-    ({"do": "hello", "protocols": [1]}, 0),
+PLAN = plan_text(Plan((16, 32), (0,), (1,), (CoreStep(0, 4, ((0, 64),), ((1, 128),)),)))
+"""A whole model without steps on the processor."""
+
+PLAN_REQUESTS: tuple[tuple[Header, int | bytes], ...] = (
+    ({"do": "file", "name": "plan", "offset": 0, "size": len(PLAN)}, PLAN),
+    ({"do": "model", "plan": hashlib.sha256(PLAN).hexdigest(), "constants": None, "libraries": [], "window": 1}, 0),
+)
+
+REQUESTS: tuple[tuple[Header, int | bytes], ...] = (
+    ({"do": "hello", "protocols": [PROTOCOL]}, 0),
     ({"do": "file", "name": "bit", "offset": 0, "size": 64}, 64),
     (LOAD, 0),
     ({"do": "allocate", "size": SMALL}, 0),
@@ -59,6 +72,12 @@ REQUESTS: tuple[tuple[Header, int], ...] = (
     ({"do": "write", "window": 1, "offset": SMALL - 100}, 100),
     ({"do": "read", "window": 1, "offset": 0, "size": SMALL}, 0),
     ({"do": "run", "window": 1, "offset": 0, "count": 4, "seconds": 1.0, "watchdog": 9}, 0),
+    *PLAN_REQUESTS,
+    ({"do": "file", "name": "code", "offset": 0, "size": 64}, 64),
+    ({"do": "library", "digest": hashlib.sha256(b"").hexdigest()}, 0),
+    ({"do": "feed", "model": 1, "offset": 0}, 16),
+    ({"do": "infer", "model": 1, "count": 2, "seconds": 1.0, "watchdog": 9}, 32),
+    ({"do": "infer", "model": 1, "count": 1, "seconds": 1.0, "watchdog": 9}, 0),
     ({"do": "state"}, 0),
     ({"do": "free", "window": 1}, 0),
     ({"do": "close"}, 0),
@@ -66,7 +85,8 @@ REQUESTS: tuple[tuple[Header, int], ...] = (
 """Questions, with the bytes of their payload; some of them wrong already."""
 
 HELLO: Header = {
-    "ok": True, "protocol": 1, "python": "3.10", "numpy": "1", "pynq": "4", "machine": "m", "user": 0, "code": "",
+    "ok": True, "protocol": PROTOCOL, "python": "3.10", "numpy": "1", "pynq": "4", "machine": "m", "user": 0,
+    "code": "",
 }  # fmt: skip
 
 ANSWERS: tuple[tuple[Header, int], ...] = (
@@ -86,7 +106,28 @@ ANSWERS: tuple[tuple[Header, int], ...] = (
     ({"ok": True, "more": True}, SMALL // 2),
     ({"ok": True, "more": False}, SMALL // 2),
 )  # fmt: skip
-"""What a good board answers to ``use_device``, in order."""
+"""What a good board answers to a device that is loaded, run and read, in order."""
+
+RUN = {key: value for key, value in ANSWERS[6][0].items() if key != "ok"}
+INFER: Header = {"ok": True, "done": 2, "cycles": 200, "seconds": 0.2}
+WHOLE_ANSWERS: tuple[tuple[Header, int], ...] = (
+    *ANSWERS[:5],
+    ({"ok": True}, 0),
+    ({"ok": True, "model": 1}, 0),
+    ({**INFER, "run": RUN, "more": True}, 0),
+    ({**INFER, "run": None, "more": False}, 64),
+)
+"""What it answers to a device that runs a whole model for a batch of two."""
+
+
+def whole_model() -> CompiledModel:
+    """One program, an input of 16 bytes and an output of 32."""
+    step = ProgramStep(np.zeros(64, np.uint8), 0, ("x",), ("y",), np.zeros(4, np.int32), np.zeros(4, np.int32))
+    slots = {"x": TensorSlot("x", 64, (16,), "int8"), "y": TensorSlot("y", 128, (32,), "int8")}
+    return CompiledModel(
+        "fuzz", "accel", (TensorSpec("x", (16,), "int8"),), (TensorSpec("y", (32,), "int8"),), (step,), (),
+        CorePart(TINY, SMALL, slots, ()),
+    )  # fmt: skip
 
 
 @dataclass
@@ -117,8 +158,10 @@ def damaged_header(chance: random.Random, header: Header) -> Header:
     return result
 
 
-def frame(chance: random.Random, header: Header, size: int) -> bytes:
-    payload = chance.randbytes(size)
+def frame(chance: random.Random, header: Header, content: int | bytes) -> bytes:
+    """A frame with these bytes, or so many at random."""
+    payload = chance.randbytes(content) if isinstance(content, int) else content
+    size = len(payload)
     try:
         return b"".join(bytes(piece) for piece in pack(header, payload))
     except LinkError:  # over the limits: send it all the same
@@ -126,7 +169,7 @@ def frame(chance: random.Random, header: Header, size: int) -> bytes:
         return PREFIX.pack(MARK, len(text), size) + text + payload
 
 
-def damaged_frame(chance: random.Random, header: Header, size: int) -> bytes:
+def damaged_frame(chance: random.Random, header: Header, size: int | bytes) -> bytes:
     """A frame with a damaged header, a damaged prefix, damaged bytes, or a part of it missing; sometimes a good one."""
     kind = chance.randrange(8)
     if kind <= 2:
@@ -206,6 +249,8 @@ class GuardedServer(Server):
 def board_case(chance: random.Random, folder: Path, tally: Tally) -> None:
     """A few good frames, then damaged ones, then the end of the stream."""
     script = [frame(chance, *REQUESTS[place]) for place in (0, 2, 3)[: chance.choice((0, 1, 2, 3, 3, 3, 3))]]
+    if len(script) == 3 and chance.random() < 0.5:
+        script += [frame(chance, *each) for each in PLAN_REQUESTS]
     for _ in range(chance.randint(1, 6)):
         script.append(damaged_frame(chance, *chance.choice(REQUESTS)))
     tally.frames += len(script)
@@ -287,26 +332,48 @@ class Canned:
         return ""
 
 
+def use_device(device: PynqDevice, tally: Tally) -> None:
+    device.write(64, np.ones(16, np.uint8))
+    device.launch(0, 4)
+    result = device.read(0, SMALL)
+    if result.size != SMALL:
+        tally.problems.append(f"{result.size} bytes were read, not {SMALL}")
+
+
+def use_whole_model(device: PynqDevice, tally: Tally) -> None:
+    model = device.whole_model(whole_model(), no_code)
+    assert model is not None
+    made = model.run({"x": np.zeros((2, 16), np.int8)}, 2)
+    if made.outputs["y"].shape != (2, 32) or len(made.results) != 1:
+        tally.problems.append(f"a batch gave {made}")
+
+
+def no_code(program: HostProgram, processor: str) -> HostCode:
+    raise AssertionError("there is no step on the processor")
+
+
 def host_case(chance: random.Random, folder: Path, tally: Tally) -> None:
     """Good answers, of which some are damaged, to a device that is loaded, run and read."""
-    damaged = {chance.randrange(len(ANSWERS)) for _ in range(chance.choice((0, 1, 1, 1, 2)))}
+    whole = chance.random() < 0.5
+    answers = WHOLE_ANSWERS if whole else ANSWERS
+    damaged = {chance.randrange(len(answers)) for _ in range(chance.choice((0, 1, 1, 1, 2)))}
     script = [
         (damaged_frame if place in damaged else frame)(chance, header, size)
-        for place, (header, size) in enumerate(ANSWERS)
+        for place, (header, size) in enumerate(answers)
     ]
     tally.frames += len(script)
-    host = Host("fuzz", overlay=folder / "x.bit", installed="x", connect_seconds=2.0, run_seconds=1.0)
+    host = Host("fuzz", overlay=folder / "x.bit", installed="x", connect_seconds=2.0, run_seconds=1.0,
+                kernels="board" if whole else "host")  # fmt: skip
     device = PynqDevice(TINY, host=host)
     far = Canned(b"".join(script))
     started = time.monotonic()
     try:
         device.board._open = lambda progress: Link(host, progress, far)  # type: ignore[method-assign]
         device.allocate(SMALL)
-        device.write(64, np.ones(16, np.uint8))
-        device.launch(0, 4)
-        result = device.read(0, SMALL)
-        if result.size != SMALL:
-            tally.problems.append(f"{result.size} bytes were read, not {SMALL}")
+        if whole:
+            use_whole_model(device, tally)
+        else:
+            use_device(device, tally)
         tally.ends["result"] += 1
     except DeviceError as error:
         tally.ends[getattr(error, "kind", type(error).__name__)] += 1

@@ -8,12 +8,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from ..compiler.model import CompiledModel
 from ..hw.config import ISA_VERSION, CoreConfig
 from ..hw.interfaces import CycleClass
 from ..hw.isa import ENGINE_NAMES, Engine, Fault
-from ..runtime.device import Bytes, Device, Progress, register_device
+from ..runtime.device import Bytes, Device, HostCodes, Progress, WholeModel, register_device
 from ..runtime.errors import DeviceError
 from ..sim.result import FaultRecord, RunResult
+from .board_model import BoardModel
 from .hosts import Host, find_host
 from .link.frames import pieces
 from .remote import LOAD_SECONDS, SLACK_SECONDS, Link, design_files
@@ -162,6 +164,21 @@ class PynqDevice(Device):
             window=self._window, offset=offset, count=count, seconds=host.run_seconds, watchdog=host.watchdog,
         )  # fmt: skip
         return self._result(answer)
+
+    def whole_model(self, model: CompiledModel, code: HostCodes) -> WholeModel | None:
+        if self.board.host.kernels != "board":
+            return None
+        return BoardModel(model, code, self._window_there, self._counted)
+
+    def _window_there(self) -> tuple[Link, int]:
+        """A link on which the window exists, and the window's number."""
+        link = self._connected or self._connect()
+        return link, self._window
+
+    def _counted(self, answer: dict[str, Any]) -> RunResult:
+        result = self._result(answer)
+        self._counters = result.counters
+        return result
 
     @property
     def _connected(self) -> Link | None:

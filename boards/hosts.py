@@ -21,6 +21,8 @@ from ..runtime.errors import DeviceError
 HOSTS_VARIABLE = "WEFT_HOSTS"
 """Names another file."""
 
+KERNELS = ("host", "board")
+
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,200}")
 """What a board may be called, and what ssh may be called with: nothing that it would take for an option."""
 
@@ -51,6 +53,8 @@ class Host:
         Deadlines of the link and of one program.
     watchdog
         Cycles without progress after which the core gives up.
+    kernels
+        Where the steps between programs of the core run: on this machine (``"host"``) or on the board's processor.
     """
 
     name: str
@@ -66,6 +70,7 @@ class Host:
     connect_seconds: float = 30.0
     run_seconds: float = 30.0
     watchdog: int = 100_000_000
+    kernels: str = "host"
 
 
 def hosts_file() -> Path:
@@ -126,6 +131,8 @@ def _value(key: str, value: Any, place: str) -> Any:
     if key in ("clock_mhz", "connect_seconds", "run_seconds") and number and 0 < value < 1e5:
         return float(value)
     if key == "watchdog" and isinstance(value, int) and number and 0 <= value < 1 << 32:
+        return value
+    if key == "kernels" and value in KERNELS:
         return value
     if key in ("ssh", "installed", "ip") and isinstance(value, str) and "\0" not in value:
         return value

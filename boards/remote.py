@@ -48,6 +48,7 @@ HINTS: Mapping[str, str] = {
     "memory": "raise the board's contiguous memory (CMA), or compile a smaller model",
     "identity": "the overlay and the model must be made for the same core",
     "version": "use the same version of weft on both ends",
+    "code": 'kernels = "host" in the file of boards runs these steps on this machine',
     "pynq": "the setting `python` must name the Python of the board's image",
 }
 
@@ -162,6 +163,22 @@ class Link:
                 if not left:
                     return b"".join(parts)
                 answer, part = self._answer("read", self.host.connect_seconds)
+
+    def ask_many(
+        self, name: str, seconds: float, payload: bytes | memoryview, most: int, /, **fields: Any
+    ) -> list[tuple[dict[str, Any], bytes]]:
+        """One request that at most so many frames answer, each with ``more``: the fields and bytes of all."""
+        with self._lock:
+            frames = [self._ask(name, seconds, payload, fields)]
+            while frames[-1][0]["more"]:
+                if len(frames) == most:
+                    raise self._failed(LinkError("protocol", f"{name}: more than {most} frames came"))
+                frames.append(self._answer(name, self.host.connect_seconds))
+            return frames
+
+    def wrong(self, message: str) -> DeviceError:
+        """The error for an answer that cannot be; nothing more is to be had from this link."""
+        return self._failed(LinkError("protocol", message))
 
     def send_file(self, name: str, content: bytes) -> str:
         """Put a file of the design onto the board; its SHA-256."""

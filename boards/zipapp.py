@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
+from dataclasses import replace
 from functools import cache
 from importlib import resources
 
@@ -53,9 +54,13 @@ def core_constants() -> Constants:
 
 
 @cache
-def zipapp() -> bytes:
-    """The zip file. ``python FILE`` runs it; so does :data:`weft.boards.remote.BOOT` from memory."""
-    files = {"__main__.py": _MAIN, f"{PACKAGE}/{FILE}": core_constants().to_json()}
+def zipapp(*, takes_code: bool = True) -> bytes:
+    """The zip file. ``python FILE`` runs it; so does :data:`weft.boards.remote.BOOT` from memory.
+
+    ``takes_code``: whether it loads machine code that the host sends for the board's processor.
+    """
+    constants = replace(core_constants(), takes_code=takes_code)
+    files = {"__main__.py": _MAIN, f"{PACKAGE}/{FILE}": constants.to_json()}
     for source in resources.files(__package__).joinpath("link").iterdir():
         if source.name.endswith(".py"):
             files[f"{PACKAGE}/{source.name}"] = source.read_text()

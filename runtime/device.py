@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from ..compiler.model import CompiledModel, HostCode, HostProgram
 from ..hw.config import CoreConfig
 from ..hw.interfaces import CycleClass
 from ..hw.isa import Engine
@@ -37,6 +38,31 @@ Bytes = npt.NDArray[np.uint8]
 Progress = Callable[[str], None]
 
 GROUP = "weft.devices"
+
+
+HostCodes = Callable[[HostProgram, str], HostCode]
+"""Machine code of a host program for a processor by its name; CompileError if there is none."""
+
+
+@dataclass(frozen=True)
+class WholeRun:
+    """What a device made of a batch by itself. ``outputs`` by name, one item behind the other; ``results``: the
+    programs of the last item; ``cycles``: of the core, all items; ``seconds``: on the device."""
+
+    outputs: dict[str, npt.NDArray[Any]]
+    results: tuple[RunResult, ...]
+    cycles: int
+    seconds: float
+
+
+class WholeModel(Protocol):
+    """A model that a device runs by itself, its steps on a processor as well."""
+
+    def run(self, inputs: Mapping[str, npt.NDArray[Any]], count: int) -> WholeRun:
+        """A batch of ``count`` items; each input has one more axis, in front, of that size.
+
+        :class:`CoreFaultError` for the first program that ends in a fault, InputError for an index outside of its axis.
+        """
 
 
 class Device(ABC):
@@ -94,6 +120,13 @@ class Device(ABC):
         if result.fault is not None:
             raise CoreFaultError(f"device {self.name!r}: {result.fault}", result)
         return result
+
+    def whole_model(self, model: CompiledModel, code: HostCodes) -> WholeModel | None:
+        """``model`` on this device alone, the host's part on the device's own processor; None: the host does its part.
+
+        It is asked once the window holds the model's constants and programs.
+        """
+        return None
 
     def counters(self) -> Mapping[Engine, Mapping[CycleClass, int]]:
         """Cycles of each engine in each class in the last run; empty where the device does not model time."""

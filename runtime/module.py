@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ..compiler.graph.dtypes import numpy_dtype
 from ..compiler.model import CompiledModel, CoreStep, HostProgram, HostStep, TensorSlot
 from ..sim.result import RunResult
-from .device import Device
+from .device import Device, HostCodes, WholeModel, WholeRun
 from .errors import DeviceError, InputError
 from .host import HostExecutor
 from .inputs import named_inputs
@@ -69,7 +69,10 @@ class LoadedModule:
     manager, which closes it at its end.
     """
 
-    def __init__(self, model: CompiledModel, device: Device | None, load_host: LoadHost) -> None:
+    def __init__(
+        self, model: CompiledModel, device: Device | None, load_host: LoadHost, code: HostCodes | None = None
+    ) -> None:
+        """``code``: machine code for devices that do the host's part on a processor of their own."""
         if model.core is not None and device is None:
             raise DeviceError(f"{model.name!r} has programs for a core, but there is no device to run them")
         if model.core is not None and device is not None and device.config.hash64 != model.core.config.hash64:
@@ -91,11 +94,14 @@ class LoadedModule:
         self._steps = [
             _HostRun.of(step, load_host(step.program)) if isinstance(step, HostStep) else step for step in model.steps
         ]
+        self._whole: WholeModel | None = None
         if self._device is not None:
             with self._lock:
                 self._device.tenant = self
                 self._device.allocate(model.on_core.window_bytes)
                 self._write_model()
+                if code is not None:
+                    self._whole = self._device.whole_model(model, code)
 
     @property
     def device(self) -> Device:
@@ -155,6 +161,11 @@ class LoadedModule:
         results = {name: self._checked_output(name, array) for name, array in (outputs or {}).items()}
         with self._lock:
             self._refuse_if_gone()
+            if self._whole is not None and not trace and not keep:
+                made = self._run_whole({name: value[None] for name, value in values.items()}, 1).outputs
+                for name, array in results.items():
+                    array[...] = made[name][0]
+                return {name: results.get(name, made[name][0]) for name in self._outputs}
             runs: list[StepRun] = []
             seconds = [0.0] * len(self.model.layers) if trace else []
             for step in self._steps:
@@ -171,6 +182,38 @@ class LoadedModule:
                 kept = {name: self._slot(slot) for name, slot in self.model.core.slots.items() if name not in values}
                 return {**values, **kept}
         return values if keep else {name: values[name] for name in self._outputs}
+
+    def run_batch(self, inputs: Mapping[str, Array] | Array) -> dict[str, Array]:
+        """Run the model for each item of a batch: inputs and results have one more axis, in front, for the items.
+
+        A device that does the host's part itself gets as many items at a time as it takes; others one after the other.
+        ``runs`` are those of the last item. Raises as :meth:`run` does.
+        """
+        values = named_inputs(inputs, self._input_names)
+        counts = {value.shape[:1] for value in values.values()}
+        if len(counts) != 1 or not next(iter(counts)) or 0 in next(iter(counts)):
+            raise InputError("the inputs of a batch must have a first axis of one size, at least 1")
+        ((count,),) = counts
+        if self._whole is None:
+            items = [self.run({name: value[number] for name, value in values.items()}) for number in range(count)]
+            return {name: np.stack([item[name] for item in items]) for name in self._outputs}
+        self._checked({name: value[0] for name, value in values.items()})
+        with self._lock:
+            self._refuse_if_gone()
+            whole = {name: np.ascontiguousarray(value) for name, value in values.items()}
+            return self._run_whole(whole, count).outputs
+
+    def _run_whole(self, inputs: Mapping[str, Array], count: int) -> WholeRun:
+        """A batch on the device alone."""
+        assert self._whole is not None
+        try:
+            made = self._whole.run(inputs, count)
+        except BaseException:
+            self._write_model()
+            raise
+        self.runs = tuple(StepRun(*pair) for pair in zip(self.model.programs, made.results, strict=True))
+        self.seconds = ()
+        return made
 
     def _refuse_if_gone(self) -> None:
         if self._closed:

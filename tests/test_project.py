@@ -30,7 +30,7 @@ MAY_IMPORT = {
     # What travels to a board; the rule below is stricter.
     "weft.boards.link": (),
     # A board is a device of the runtime; a virtual one is the RTL.
-    "weft.boards": ("weft.hw", "weft.sim", "weft.runtime"),
+    "weft.boards": ("weft.hw", "weft.sim", "weft.runtime", "weft.compiler.model", "weft.compiler.graph.dtypes"),
     # A test of the RTL is judged by the functional simulator.
     "weft.testbench": ("weft.hw", "weft.sim"),
     "weft.cli": ("weft",),

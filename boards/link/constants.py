@@ -18,7 +18,7 @@ class Constants:
     ``registers``: byte addresses by name, wide ones by the name of their lower half. ``read_beats``: addresses of the
     counters of bus words read. ``counters``: (engine, class, address) of every counter of cycles, the classes of one
     engine together; they sum to the cycles of the run. ``engines`` and ``causes``: names by number. ``core_types``:
-    VLNV prefixes of the core's block in a design.
+    VLNV prefixes of the core's block in a design. ``takes_code``: whether the host may send machine code.
     """
 
     magic: int
@@ -32,6 +32,7 @@ class Constants:
     window_alignment: int
     program_alignment: int
     core_types: tuple[str, ...]
+    takes_code: bool = True
 
     def to_json(self) -> str:
         """Text that :meth:`from_json` reads."""

@@ -15,6 +15,8 @@ KINDS = (
     "address",  # memory that the core cannot reach
     "range",  # bytes outside of a window
     "stuck",  # the core does not stop
+    "code",  # machine code for the board's processor that it cannot load
+    "input",  # values that a model cannot take
     "internal",  # a mistake in the code on the board
 )
 

@@ -13,7 +13,7 @@ from typing import Any
 from .errors import KINDS, LinkError
 from .frames import Header
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Version of all that is in this file; raised whenever one end would misunderstand the other."""
 
 TEXT_CHARACTERS = 4000
@@ -104,7 +104,21 @@ class Maybe:
         return value is None or self.some.fits(value)
 
 
-Kind = Whole | Real | Text | OneOf | Hex | Flag | Many | Maybe
+@dataclass(frozen=True)
+class Record:
+    """An object with these fields."""
+
+    fields: Mapping[str, Kind]
+
+    def fits(self, value: object) -> bool:
+        return (
+            isinstance(value, dict)
+            and value.keys() == self.fields.keys()
+            and all(kind.fits(value[key]) for key, kind in self.fields.items())
+        )
+
+
+Kind = Whole | Real | Text | OneOf | Hex | Flag | Many | Maybe | Record
 Fields = Mapping[str, Kind]
 
 WINDOW = Whole(1, (1 << 31) - 1)
@@ -112,11 +126,32 @@ OFFSET = Whole(0, LARGEST_WINDOW)
 SIZE = Whole(0, LARGEST_WINDOW)
 COUNT = Whole(0, (1 << 63) - 1)
 
+MODEL = Whole(1, (1 << 31) - 1)
+BATCH = Whole(1, 1 << 16)
+
+RUN: Fields = {
+    "cycles": COUNT,
+    "fault": Maybe(Many(Whole(0, (1 << 32) - 1), 3, 3)),  # cause, engine, number
+    "read_beats": COUNT,
+    "write_beats": COUNT,
+    "counters": Many(Many(COUNT, 3, 3)),  # engine, class, cycles
+    "seconds": Real(),
+    "polls": COUNT,
+}
+
+FILES = (
+    "bit",
+    "hwh",
+    "code",  # a shared library for the board's processor
+    "constants",  # of all host steps of a model
+    "plan",  # how a model runs: ``link/plan.py``
+)
+
 REQUESTS: Mapping[str, Fields] = {
     # First of all: the versions of the protocol that the host speaks.
     "hello": {"protocols": Many(Whole(1, 1 << 16), least=1)},
-    # A part of a file of the design, in order; the payload is the part.
-    "file": {"name": OneOf(("bit", "hwh")), "offset": Whole(0, LARGEST_FILE), "size": Whole(1, LARGEST_FILE)},
+    # A part of a file, in order; the payload is the part.
+    "file": {"name": OneOf(FILES), "offset": Whole(0, LARGEST_FILE), "size": Whole(1, LARGEST_FILE)},
     # Load the design of those files, and check that it holds the core that the host was told of.
     "load": {
         "bit": Hex(64),  # SHA-256 of the files
@@ -142,6 +177,20 @@ REQUESTS: Mapping[str, Fields] = {
         "seconds": Real(1e-3, LONGEST_RUN),  # the deadline
         "watchdog": Whole(0, (1 << 32) - 1),  # cycles without progress until the core gives up; 0: never
     },
+    # Machine code for the board's own processor, from the file "code".
+    "library": {"digest": Hex(64)},
+    # A whole model, from the files "plan" and "constants"; it goes with its window.
+    "model": {"plan": Hex(64), "constants": Maybe(Hex(64)), "libraries": Many(MODEL), "window": WINDOW},
+    # A part of the inputs of the next batch, in order.
+    "feed": {"model": MODEL, "offset": OFFSET},
+    # Run a model for each item of a batch, whose inputs were fed, or are the payload. Answered by a frame for each of
+    # the last item's programs, then the outputs in as many frames as they take.
+    "infer": {
+        "model": MODEL,
+        "count": BATCH,
+        "seconds": Real(1e-3, LONGEST_RUN),  # of each program
+        "watchdog": Whole(0, (1 << 32) - 1),
+    },
     # What the core's registers say now, and the clock.
     "state": {},
     "close": {},
@@ -163,14 +212,16 @@ ANSWERS: Mapping[str, Fields] = {
     "free": {},
     "write": {},
     "read": {"more": Flag()},
-    "run": {
-        "cycles": COUNT,
-        "fault": Maybe(Many(Whole(0, (1 << 32) - 1), 3, 3)),  # cause, engine, number
-        "read_beats": COUNT,
-        "write_beats": COUNT,
-        "counters": Many(Many(COUNT, 3, 3)),  # engine, class, cycles
-        "seconds": Real(),
-        "polls": COUNT,
+    "run": RUN,
+    "library": {"library": MODEL},
+    "model": {"model": MODEL},
+    "feed": {},
+    "infer": {
+        "more": Flag(),
+        "run": Maybe(Record(RUN)),
+        "done": Whole(0, 1 << 16),  # items
+        "cycles": COUNT,  # of all items
+        "seconds": Real(),  # on the board, for all items
     },
     "state": {"status": Whole(0, (1 << 32) - 1), "cycles": COUNT, "clock_mhz": Maybe(Real())},
     "close": {},
@@ -178,8 +229,8 @@ ANSWERS: Mapping[str, Fields] = {
 
 FAILURE: Fields = {"kind": OneOf(KINDS), "message": Text()}
 
-PAYLOAD_TO_BOARD = ("file", "write")
-PAYLOAD_TO_HOST = ("read",)
+PAYLOAD_TO_BOARD = ("file", "write", "feed", "infer")
+PAYLOAD_TO_HOST = ("read", "infer")
 
 
 def check_request(header: Header, payload: bytes) -> tuple[str, dict[str, Any]]:
@@ -210,11 +261,16 @@ def failure(error: LinkError) -> Header:
     return {"ok": False, "kind": error.kind, "message": error.message[:TEXT_CHARACTERS]}
 
 
-def _checked(name: str, values: dict[str, Any], fields: Fields) -> dict[str, Any]:
+def check_fields(name: str, values: Mapping[str, Any], fields: Fields) -> None:
+    """LinkError unless these are the fields, each as it should be; ``name`` says what they are of."""
     if values.keys() != fields.keys():
         odd = ", ".join(sorted(values.keys() ^ fields.keys()))[:200]
         raise LinkError("protocol", f"{name}: missing or unknown fields: {odd}")
     for key, kind in fields.items():
         if not kind.fits(values[key]):
             raise LinkError("protocol", f"{name}: {key} is {str(values[key])[:80]}, not {kind}")
+
+
+def _checked(name: str, values: dict[str, Any], fields: Fields) -> dict[str, Any]:
+    check_fields(name, values, fields)
     return values

@@ -6,6 +6,7 @@ error in a request is an answer; an error in the stream itself ends the server.
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
 import platform
@@ -22,7 +23,9 @@ from .driver import Core, Driver, Window
 from .errors import LinkError
 from .frames import Header, Stream, pieces
 from .messages import LARGEST_WINDOW, PROTOCOL, check_request, failure
+from .model import BoardModel, load_library
 from .overlay import LoadedDesign, digest, import_pynq, load_design, version_of
+from .plan import read_plan
 
 LOCK_VARIABLE = "WEFT_BOARD_LOCK"
 LOCK_FILE = "/run/weft-board.lock"
@@ -33,6 +36,12 @@ OWN_SECONDS = 3.0
 
 WINDOWS = 64
 """Most windows at a time."""
+
+MODELS = 64
+"""Most whole models at a time."""
+
+LIBRARIES = 1024
+"""Most libraries; they stay until the server ends, and equal ones are loaded once."""
 
 Answer = tuple[Header, "bytes | memoryview"]
 OK: Header = {"ok": True}
@@ -49,6 +58,9 @@ class Server:
         self._driver: Driver | None = None
         self._windows: dict[int, Window] = {}
         self._next_window = 1
+        self._libraries: dict[int, tuple[str, ctypes.CDLL]] = {}  # with the digest of each
+        self._models: dict[int, tuple[BoardModel, int]] = {}  # with the window of each
+        self._next_model = 1
         self._gone: Callable[[], bool] = lambda: False
 
     def serve(self, stream: Stream) -> None:
@@ -70,6 +82,7 @@ class Server:
 
     def close(self) -> None:
         """Give back all memory, and the board."""
+        self._models.clear()
         for window in self._windows.values():
             window.free()
         self._windows.clear()
@@ -85,12 +98,13 @@ class Server:
             if name == "close":
                 stream.send(OK)
                 return False
-            if name == "read":
-                for answer in self._read(**fields):
+            if name in ("read", "infer"):
+                frames = self._read(**fields) if name == "read" else self._infer(**fields, payload=payload)
+                for answer in frames:
                     stream.send(*answer)
                 return True
             action: Callable[..., Header] = getattr(self, f"_{name}")
-            extra = {"payload": payload} if name in ("file", "write") else {}
+            extra = {"payload": payload} if name in ("file", "write", "feed") else {}
             stream.send({**OK, **action(**fields, **extra)})
         except LinkError as error:
             if error.kind == "closed":
@@ -111,7 +125,7 @@ class Server:
             "python": platform.python_version(),
             "numpy": version_of("numpy"),
             "pynq": version_of("pynq"),
-            "machine": platform.machine(),
+            "machine": machine(),
             "user": os.geteuid(),
             "code": self._code,
         }
@@ -154,6 +168,7 @@ class Server:
     def _free(self, window: int) -> Header:
         self._window(window).free()
         del self._windows[window]
+        self._models = {number: each for number, each in self._models.items() if each[1] != window}
         return {}
 
     def _write(self, window: int, offset: int, payload: bytes) -> Header:
@@ -173,6 +188,64 @@ class Server:
             self._window(window), offset, count, seconds=seconds, watchdog=watchdog, gone=self._gone
         )
         return asdict(run)
+
+    def _library(self, digest: str) -> Header:
+        if not self._constants.takes_code:
+            raise LinkError("code", "this board takes no machine code: its program was made so")
+        path = self._sent("code", digest)
+        for number, (known, _) in self._libraries.items():
+            if known == digest:
+                return {"library": number}
+        if len(self._libraries) >= LIBRARIES:
+            raise LinkError("memory", f"{LIBRARIES} libraries are loaded already")
+        number = len(self._libraries) + 1
+        own = path.rename(path.with_name(f"library-{number}.so"))  # the loader tells libraries apart by name
+        self._libraries[number] = (digest, load_library(own))
+        return {"library": number}
+
+    def _model(self, plan: str, constants: str | None, libraries: list[int], window: int) -> Header:
+        if len(self._models) >= MODELS:
+            raise LinkError("memory", f"{MODELS} models are loaded already")
+        for number in libraries:
+            if number not in self._libraries:
+                raise LinkError("range", f"there is no library {number}")
+        raw = b"" if constants is None else self._sent("constants", constants).read_bytes()
+        memory = self._window(window)
+        steps = read_plan(self._sent("plan", plan).read_bytes(), len(libraries), len(raw), memory.data.size)
+        model = BoardModel(steps, [self._libraries[number][1] for number in libraries], raw, memory)
+        number, self._next_model = self._next_model, self._next_model + 1
+        self._models[number] = (model, window)
+        return {"model": number}
+
+    def _feed(self, model: int, offset: int, payload: bytes) -> Header:
+        self._whole(model).feed(offset, payload)
+        return {}
+
+    def _infer(self, model: int, count: int, seconds: float, watchdog: int, payload: bytes) -> Iterator[Answer]:
+        """A frame for each program of the last item, then the outputs."""
+        whole = self._whole(model)
+        if payload:
+            whole.feed(0, payload)
+        batch = whole.run(self._loaded(), count, seconds=seconds, watchdog=watchdog, gone=self._gone)
+        common = {**OK, "done": batch.done, "cycles": batch.cycles, "seconds": batch.seconds}
+        parts = pieces(len(whole.outputs)) or [(0, 0)]
+        for run in batch.runs:
+            yield {**common, "run": asdict(run), "more": True}, b""
+        outputs = memoryview(whole.outputs)
+        for number, (start, length) in enumerate(parts, start=1):
+            yield {**common, "run": None, "more": number < len(parts)}, outputs[start : start + length]
+
+    def _whole(self, number: int) -> BoardModel:
+        if number not in self._models:
+            raise LinkError("range", f"there is no model {number}")
+        return self._models[number][0]
+
+    def _sent(self, name: str, expected: str) -> Path:
+        """A file that was sent; LinkError if it is not the one that was meant."""
+        path = self._folder / f"weft.{name}"
+        if not path.exists() or digest(path) != expected:
+            raise LinkError("range", f"the file {name!r} is not here, or not the one that was meant")
+        return path
 
     def _state(self) -> Header:
         status, cycles = self._loaded().state()
@@ -223,6 +296,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="weft-") as folder:
         lock = Path(os.environ.get(LOCK_VARIABLE) or LOCK_FILE)
         Server(own_constants(), Path(folder), lock, own_digest()).serve(Stream(source, sink))
+
+
+def machine() -> str:
+    """The processor's name as the kernel has it; that of 32 bits where this Python has 32."""
+    name = platform.machine()
+    return "armv7l" if name == "aarch64" and sys.maxsize < 1 << 32 else name
 
 
 def own_digest() -> str:

@@ -60,9 +60,11 @@ class Target(Protocol):
     def link(self, module: Module, options: Any, job: Job) -> CompiledModel:
         """Compile what the passes left. Raises CompileError that names the node or kernel at fault."""
 
-    def host_code(self, program: HostProgram, *, trusted: bool) -> HostCode:
-        """Machine code for a host program of one of this target's models, for the processor that this runs on. One that
-        is not trusted, since it came in a file, is checked first: CompileError if it would reach beyond its memory."""
+    def host_code(self, program: HostProgram, *, trusted: bool, processor: str = "host") -> HostCode:
+        """Machine code for a host program of one of this target's models, for the processor that this runs on, or for
+        that of a board (a name as `cpu.processor.named_target` takes it). A program that is not trusted, since it came
+        in a file, is checked first. CompileError if it would reach beyond its memory, and for a processor that the
+        target has no code for."""
 
 
 def target_options(target: Target, options: Mapping[str, Any]) -> Any:

@@ -63,9 +63,11 @@ class CTarget:
         target = LoopTarget(options.compiler, kinds=(PlainKernels(tidy),), refuses=why_not)
         return link_model(module, self.name, target, 1, job)
 
-    def host_code(self, program: HostProgram, *, trusted: bool) -> HostCode:
+    def host_code(self, program: HostProgram, *, trusted: bool, processor: str = "host") -> HostCode:
         if not trusted:
             check_host_program(program)
+        if processor != "host":
+            raise CompileError(f"target 'c' has no compiler for {processor}")
         if program.threads != 1:
             raise CompileError(f"target 'c' runs on one thread, not on {program.threads}")
         options = COptions(program.processor)

@@ -59,5 +59,5 @@ class Accel:
 
         return link(module, options.core, job, link_host, vthreads=options.vthreads)
 
-    def host_code(self, program: HostProgram, *, trusted: bool) -> HostCode:
-        return self._host.host_code(program, trusted=trusted)
+    def host_code(self, program: HostProgram, *, trusted: bool, processor: str = "host") -> HostCode:
+        return self._host.host_code(program, trusted=trusted, processor=processor)

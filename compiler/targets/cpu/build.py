@@ -34,7 +34,10 @@ def build_program(
     """
     target = processor or host_target()
     if kernels is None:
-        kernels = [_kernel_object(code, target, program.threads) for code in program.kernels]
+        kernels = [
+            _kernel_object(code, target.for_floats if "float" in code.text else target, program.threads)
+            for code in program.kernels
+        ]
     text, calls = _step_functions(program, single=False)
 
     def single_calls() -> tuple[bytes, tuple[LaunchCall, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import llvmlite.binding as llvm
 
@@ -16,6 +16,7 @@ class Processor:
 
     ``vector_bytes``: width of a vector register. ``registers``: how many there are. ``dot_product``: whether bytes are
     multiplied and added up four at a time into int32 (AVX-512 VNNI). ``fusion``: limits of what becomes one kernel.
+    ``float_features``: features for kernels with floats, where they differ from those for integers.
     """
 
     triple: str
@@ -25,6 +26,12 @@ class Processor:
     registers: int
     dot_product: bool
     fusion: FusionLimits = field(default_factory=FusionLimits)
+    float_features: str = ""
+
+    @property
+    def for_floats(self) -> Processor:
+        """What kernels with floats are compiled for."""
+        return replace(self, features=self.float_features, float_features="") if self.float_features else self
 
     @property
     def float_lanes(self) -> int:
@@ -46,6 +53,8 @@ def host_target() -> Processor:
 CROSS_TARGETS = {
     # Four parts: with three, LLVM silently takes the soft-float calling convention.
     "armv7a": ("armv7a-unknown-linux-gnueabihf", "cortex-a9", "+neon"),
+    # Floats in the scalar unit: the vectors of NEON take numbers below 1.2e-38 as 0.
+    "armv7a-ieee": ("armv7a-unknown-linux-gnueabihf", "cortex-a9", "+neon", "+vfp3,-neon"),
     "aarch64": ("aarch64-unknown-linux-gnu", "cortex-a53", "+neon"),
 }
 
@@ -59,12 +68,12 @@ def named_target(name: str) -> Processor:
     return _described(*CROSS_TARGETS[name])
 
 
-def _described(triple: str, cpu: str, features: str) -> Processor:
+def _described(triple: str, cpu: str, features: str, float_features: str = "") -> Processor:
     present = {item[1:] for item in features.split(",") if item.startswith("+")}
     if not triple.startswith("x86_64"):
         armv7 = triple.startswith("armv7")
         fusion = FusionLimits(input_bytes=32 << 20) if armv7 else FusionLimits()  # boards with 512 MiB
-        return Processor(triple, cpu, features, 16, 16 if armv7 else 32, False, fusion)
+        return Processor(triple, cpu, features, 16, 16 if armv7 else 32, False, fusion, float_features)
     if "avx512f" in present and "avx512vl" in present and "avx512bw" in present:
         # LLVM otherwise prefers 256-bit registers on some of these processors.
         wide = f"{features},-prefer-256-bit"

@@ -50,7 +50,7 @@ class Cpu:
         """The program of a module whose functions another target leaves to the host."""
         return link_program(module, loop_target(named_target(options.processor)), options.threads, job)
 
-    def host_code(self, program: HostProgram, *, trusted: bool) -> HostCode:
+    def host_code(self, program: HostProgram, *, trusted: bool, processor: str = "host") -> HostCode:
         if not trusted:
             check_host_program(program)
-        return build_program(program)
+        return build_program(program, named_target(processor))

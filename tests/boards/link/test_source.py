@@ -13,6 +13,7 @@ import pytest
 from weft.boards import link, virtual, zipapp
 from weft.boards.link.constants import Constants
 from weft.boards.link.frames import pack
+from weft.boards.link.messages import PROTOCOL
 from weft.hw.registers import MAGIC, Register, Status
 
 SOURCES = [*sorted(Path(link.__file__).parent.glob("*.py")), Path(virtual.__file__)]
@@ -55,10 +56,10 @@ def test_the_constants_are_those_of_the_core() -> None:
 def test_it_runs_where_there_is_no_weft(tmp_path: Path) -> None:
     program = tmp_path / "weft-link.pyz"
     program.write_bytes(zipapp.zipapp())
-    question = b"".join(bytes(piece) for piece in pack({"do": "hello", "protocols": [1, 99]}))
+    question = b"".join(bytes(piece) for piece in pack({"do": "hello", "protocols": [PROTOCOL, 99]}))
     answer = subprocess.run(
         [sys.executable, "-I", str(program)], input=question, capture_output=True, timeout=60, check=True
     )
-    assert b'"ok":true,"protocol":1' in answer.stdout
+    assert f'"ok":true,"protocol":{PROTOCOL}'.encode() in answer.stdout
     assert zipapp.code_digest().encode() in answer.stdout
     assert answer.stderr == b""

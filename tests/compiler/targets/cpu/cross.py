@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,7 @@ BOARDS = {
         ("binutils-arm-linux-gnueabihf", "libc6-armhf-cross", "libgcc-s1-armhf-cross"),
     ),
 }  # fmt: skip
+BOARDS["armv7a-ieee"] = replace(BOARDS["armv7a"], processor="armv7a-ieee")
 
 
 def skip_without(processor: str) -> None:
