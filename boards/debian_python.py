@@ -1,0 +1,119 @@
+"""Debian's Python and NumPy for a processor of boards, run by QEMU: what stands for a board's own Python in tests.
+
+The packages are fetched and unpacked into the user's cache folder on first use; nothing is installed, and apt's own
+lists are not touched. QEMU's speed says nothing of a board's.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..cache import cache_folder, locked
+from ..runtime.errors import DeviceError
+
+RELEASE = "bookworm"
+PYTHON = "python3.11"
+MIRROR = "http://deb.debian.org/debian"
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+PACKAGES = ("python3-numpy",)
+
+
+@dataclass(frozen=True)
+class Emulated:
+    """A processor: Debian's names for it, and QEMU's for the one on the boards."""
+
+    machine: str
+    architecture: str
+    triple: str
+    emulator: str
+    cpu: str
+
+    def command(self, root: Path, folders: tuple[Path, ...] = ()) -> tuple[str, ...]:
+        """What stands for the board's Python, with ``root`` as made by :func:`debian_python`; ``folders`` hold modules
+        that it finds."""
+        libraries = root / "usr" / "lib" / self.triple
+        where = [libraries, root / "lib" / self.triple, libraries / "blas", libraries / "lapack"]
+        path = [*folders, root / "usr" / "lib" / "python3" / "dist-packages"]
+        return (
+            self.emulator, "-cpu", self.cpu, "-L", str(root),
+            "-E", f"LD_LIBRARY_PATH={':'.join(map(str, where))}", "-E", f"PYTHONHOME={root / 'usr'}",
+            "-E", f"PYTHONPATH={':'.join(map(str, path))}", "-E", "OPENBLAS_NUM_THREADS=1",
+            str(root / "usr" / "bin" / PYTHON), "-B",
+        )  # fmt: skip
+
+
+EMULATED = {
+    each.machine: each
+    for each in (
+        Emulated("armv7l", "armhf", "arm-linux-gnueabihf", "qemu-arm", "cortex-a9"),
+        Emulated("aarch64", "arm64", "aarch64-linux-gnu", "qemu-aarch64", "cortex-a53"),
+    )
+}
+
+
+def emulation_missing(machine: str) -> str:
+    """What has to be installed to run programs for a processor; empty if all is there."""
+    needs = {EMULATED[machine].emulator: "qemu-user", "apt-get": "apt", "dpkg-deb": "dpkg"}
+    missing = sorted({package for program, package in needs.items() if shutil.which(program) is None})
+    if not KEYRING.exists():
+        missing.append("debian-archive-keyring")
+    return f"apt-get install {' '.join(missing)}" if missing else ""
+
+
+def debian_python(machine: str, progress: Callable[[str], None] = lambda _: None) -> Path:
+    """The folder that stands for the root of a board's file system. The first call fetches 35 MB from Debian.
+
+    :class:`DeviceError` says what is missing, or what apt said.
+    """
+    if missing := emulation_missing(machine):
+        raise DeviceError(f"programs for {machine} cannot be run here", hint=missing)
+    emulated = EMULATED[machine]
+    root = cache_folder("environments") / f"debian-{RELEASE}-{emulated.architecture}"
+    root.parent.mkdir(parents=True, exist_ok=True)
+    ready = root / "ready"
+    if ready.exists():
+        return root
+    with locked(root):
+        if not ready.exists():
+            shutil.rmtree(root, ignore_errors=True)  # what an interrupted call has left
+            progress(f"fetching Debian's Python and NumPy for {emulated.architecture}: a minute, once")
+            for package in _fetched(emulated, root / "apt"):
+                _run(["dpkg-deb", "--extract", str(package), str(root)])
+            shutil.rmtree(root / "apt")
+            progress(f"trying Debian's Python for {emulated.architecture}")
+            _run([*emulated.command(root), "-c", "import numpy, ctypes, platform; platform.machine()"])
+            ready.touch()
+    return root
+
+
+def _fetched(emulated: Emulated, folder: Path) -> list[Path]:
+    """The packages and all that they need, as files; apt works in ``folder`` alone."""
+    for name in ("state/lists/partial", "cache/archives/partial"):
+        (folder / name).mkdir(parents=True)
+    (folder / "status").touch()  # nothing is installed yet
+    (folder / "sources.list").write_text(f"deb [signed-by={KEYRING}] {MIRROR} {RELEASE} main\n")
+    settings = {
+        "APT::Architecture": emulated.architecture, "APT::Architectures": emulated.architecture,
+        "APT::Install-Recommends": "false", "APT::Sandbox::User": "", "Acquire::Languages": "none",
+        "Dir::State": folder / "state", "Dir::State::status": folder / "status", "Dir::Cache": folder / "cache",
+        "Dir::Etc::sourcelist": folder / "sources.list", "Dir::Etc::sourceparts": "-", "Debug::NoLocking": "true",
+        "DPkg::Post-Invoke": "", "APT::Update::Post-Invoke": "", "Acquire::Retries": "3",
+    }  # fmt: skip
+    apt = ["apt-get", "-qq", *(word for name, value in settings.items() for word in ("-o", f"{name}={value}"))]
+    _run([*apt, "update"])
+    _run([*apt, "--yes", "--download-only", "install", *PACKAGES])
+    packages = sorted((folder / "cache" / "archives").glob("*.deb"))
+    if not packages:
+        raise DeviceError("apt-get has fetched nothing", at=folder)
+    return packages
+
+
+def _run(command: list[str]) -> None:
+    result = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if result.returncode:
+        lines = (result.stderr or result.stdout).strip().splitlines()
+        raise DeviceError(f"{command[0]} failed: {' | '.join(lines[-3:])}", hint=f"is {MIRROR} in reach?")
