@@ -133,15 +133,18 @@ def main() -> int:
     core = find_board(BOARD).default_core
     started = time.monotonic()
     found: list[Comparison] = []
-    with tempfile.TemporaryDirectory(prefix="weft-board-") as name, progress("set-up") as shown:
-        with virtual_host(Path(name), core, console, shown.update) as host:
-            ready = time.monotonic()
-            digits = weft.compile(DIGITS, core, progress=lambda text: shown.update(f"digits: {text}"))
-            found.append(compare("digits", digits, host, digits_images(), shown.update))
-            path = build("resnet18", size=RESNET_SIZE, report=lambda text: shown.update(f"resnet18: {text}"))
-            resnet = weft.compile(path, core, progress=lambda text: shown.update(f"resnet18: {text}"))
-            network = f"resnet18 at {RESNET_SIZE}x{RESNET_SIZE}"
-            found.append(compare(network, resnet, host, images(1, RESNET_SIZE)[None], shown.update))
+    with (
+        tempfile.TemporaryDirectory(prefix="weft-board-") as name,
+        progress("set-up") as shown,
+        virtual_host(Path(name), core, console, shown.update) as host,
+    ):
+        ready = time.monotonic()
+        digits = weft.compile(DIGITS, core, progress=lambda text: shown.update(f"digits: {text}"))
+        found.append(compare("digits", digits, host, digits_images(), shown.update))
+        path = build("resnet18", size=RESNET_SIZE, report=lambda text: shown.update(f"resnet18: {text}"))
+        resnet = weft.compile(path, core, progress=lambda text: shown.update(f"resnet18: {text}"))
+        network = f"resnet18 at {RESNET_SIZE}x{RESNET_SIZE}"
+        found.append(compare(network, resnet, host, images(1, RESNET_SIZE)[None], shown.update))
     print_comparisons(console, found)
     console.print(f"{time.monotonic() - started:.0f} s, of these {ready - started:.0f} s to set up the board")
     return 0 if all(each.good for each in found) else 1

@@ -20,6 +20,7 @@ from weft.runtime.errors import DeviceError
 from weft.runtime.module import Array
 from weft.tests.boards.virtual_boards import MakeBoard
 
+
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     if missing := daemon_missing():
