@@ -114,8 +114,8 @@ WHOLE_ANSWERS: tuple[tuple[Header, int], ...] = (
     *ANSWERS[:5],
     ({"ok": True}, 0),
     ({"ok": True, "model": 1}, 0),
-    ({**INFER, "run": RUN, "more": True}, 0),
-    ({**INFER, "run": None, "more": False}, 64),
+    ({**INFER, "run": RUN, "more": True}, 32),
+    ({**INFER, "run": None, "more": False}, 32),
 )
 """What it answers to a device that runs a whole model for a batch of two."""
 

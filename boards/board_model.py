@@ -209,7 +209,7 @@ class BoardModel:
         expected = count * self._package.plan.output_bytes
         try:
             frames = link.ask_many(
-                "infer", deadline, raw if one_message else b"", programs + max(1, len(pieces(expected))),
+                "infer", deadline, raw if one_message else b"", programs + len(pieces(expected)),
                 model=self._number, count=count, seconds=host.run_seconds, watchdog=host.watchdog,
             )  # fmt: skip
         except BoardLinkError as error:

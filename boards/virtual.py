@@ -76,6 +76,21 @@ class Machine:
         self._library.weft_inject(self._machine, fault, 0, 0)
 
 
+class IdleMachine:
+    """In place of the RTL: a core that ends every program at once and writes nothing, to see what all else costs."""
+
+    def __init__(self, registers: dict[str, int], memory_bytes: int) -> None:
+        self._registers = {int(address): value for address, value in registers.items()}
+        self.memory = np.full(memory_bytes, GARBAGE, np.uint8)
+
+    def read(self, address: int) -> int:
+        return self._registers.get(address, 0)
+
+    def write(self, address: int, value: int) -> None: ...
+
+    def inject(self, fault: int) -> None: ...
+
+
 class Memory:
     """Pages of the core's memory: which are in use."""
 
@@ -132,7 +147,7 @@ def install(spec: dict[str, Any]) -> Any:
             self.name = "virtual"
             self.arch = spec["arch"]
             self.capabilities = {"REGISTER_RW": True}
-            self.machine: Machine | None = None
+            self.machine: Machine | IdleMachine | None = None
             self.pages = Memory(spec["memory_base"], spec["memory_bytes"])
             self.clocks = dict(CLOCKS)
             self.hosts: dict[int, Any] = {}
@@ -148,7 +163,10 @@ def install(spec: dict[str, Any]) -> Any:
             name = content.decode("ascii", "replace").removeprefix(BIT_TEXT).strip()
             if name not in spec["libraries"]:
                 raise RuntimeError(f"the configuration logic refuses {bitstream.bitfile_name}")
-            self.machine = Machine(spec["libraries"][name], spec)
+            if spec["idle"]:
+                self.machine = IdleMachine(spec["idle"], spec["memory_bytes"])
+            else:
+                self.machine = Machine(spec["libraries"][name], spec)
             if "hung_memory" in defects:
                 self.machine.inject(spec["hung"])
             cells = [cell for cell in parser.ip_dict.values() if spec["core_type"] in str(cell.get("type"))]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..hw.config import CoreConfig
-from ..hw.registers import Control, Register, Status
+from ..hw.config import ISA_VERSION, CoreConfig
+from ..hw.registers import MAGIC, Control, Register, Status
 from ..sim.build import build_library
 from ..sim.dram import BusFault, DramModel
 from ..sim.harness import Dram
@@ -80,21 +80,25 @@ def write_virtual_board(
     memory_base: int = BASE_ADDRESS,
     memory_bytes: int = MEMORY_BYTES,
     cores: Sequence[CoreConfig] = (),
+    idle: bool = False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> VirtualBoard:
     """Write all that a virtual board with a design needs: the RTL is built, the environment made, on first use.
 
-    ``cores``: other cores whose overlays the board takes, too.
+    ``cores``: other cores whose overlays the board takes, too. ``idle``: in place of the RTL a core that ends every
+    program at once, without results.
     """
     if unknown := set(defects) - set(DEFECTS):
         raise ValueError(f"no such defects: {unknown}")
     folder.mkdir(parents=True, exist_ok=True)
     libraries = {
-        f"{core.hash64:016x}": str(build_library(core, progress=progress)[0]) for core in (design.core, *cores)
+        f"{core.hash64:016x}": "" if idle else str(build_library(core, progress=progress)[0])
+        for core in (design.core, *cores)
     }
     model = dram or DramModel()
     spec = {
         "libraries": libraries,
+        "idle": idle_registers(design.core) if idle else {},
         "dram_fields": [
             (name, "pointer" if name == "bytes" else "uint64_t") for name, *_ in Dram._fields_
         ],
@@ -111,13 +115,22 @@ def write_virtual_board(
         "start": int(Control.START),
         "running": int(Status.RUNNING),
         "hung": int(BusFault.HUNG),
-        "reads_a_poll": READS_A_POLL,
+        "reads_a_poll": 0 if idle else READS_A_POLL,
         "lock": str(folder / "lock"),
         "defects": sorted(defects),
     }  # fmt: skip
     (folder / "board.json").write_text(json.dumps(spec, indent=1))
     write_overlay(folder / "weft.bit", design)
     return VirtualBoard(folder, pynq_python(pynq, progress))
+
+
+def idle_registers(core: CoreConfig) -> dict[int, int]:
+    """What the registers of a core say that has always just ended a program."""
+    low = (1 << 32) - 1
+    return {
+        int(Register.MAGIC): MAGIC, int(Register.VERSION): ISA_VERSION, int(Register.HASH_LO): core.hash64 & low,
+        int(Register.HASH_HI): core.hash64 >> 32, int(Register.STATUS): int(Status.IDLE | Status.DONE),
+    }  # fmt: skip
 
 
 def write_overlay(bit: Path, design: Design) -> None:

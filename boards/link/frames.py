@@ -85,15 +85,20 @@ class Stream:
     def send_bytes(self, *parts: bytes | memoryview) -> None:
         """Write bytes that are no frame."""
         end = time.monotonic() + self._frame_seconds
-        for part in parts:
-            rest = memoryview(part).cast("B")
-            while rest:
-                try:
-                    rest = rest[os.write(self._sink, rest) :]
-                except BlockingIOError:
-                    _wait(self._sink, select.POLLOUT, end, "nobody took what was sent")
-                except OSError as error:
-                    raise self._closed(error.strerror or "") from None
+        rest = [memoryview(part).cast("B") for part in parts if len(part)]
+        while rest:
+            try:
+                done = os.writev(self._sink, rest)  # in one piece where it can be: the other end wakes up once
+            except BlockingIOError:
+                _wait(self._sink, select.POLLOUT, end, "nobody took what was sent")
+                continue
+            except OSError as error:
+                raise self._closed(error.strerror or "") from None
+            while done:
+                taken = min(done, len(rest[0]))
+                rest[0], done = rest[0][taken:], done - taken
+                if not rest[0]:
+                    rest.pop(0)
 
     def receive(self, *, seconds: float | None = None) -> tuple[Header, bytes]:
         """Read a frame that begins within ``seconds`` (None: whenever)."""

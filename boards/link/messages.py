@@ -183,8 +183,8 @@ REQUESTS: Mapping[str, Fields] = {
     "model": {"plan": Hex(64), "constants": Maybe(Hex(64)), "libraries": Many(MODEL), "window": WINDOW},
     # A part of the inputs of the next batch, in order.
     "feed": {"model": MODEL, "offset": OFFSET},
-    # Run a model for each item of a batch, whose inputs were fed, or are the payload. Answered by a frame for each of
-    # the last item's programs, then the outputs in as many frames as they take.
+    # Run a model for each item of a batch, whose inputs were fed, or are the payload. Answered by the outputs, in as
+    # many frames as they take; the first of them has the last program's account, frames before it those of others.
     "infer": {
         "model": MODEL,
         "count": BATCH,

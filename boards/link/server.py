@@ -222,18 +222,20 @@ class Server:
         return {}
 
     def _infer(self, model: int, count: int, seconds: float, watchdog: int, payload: bytes) -> Iterator[Answer]:
-        """A frame for each program of the last item, then the outputs."""
+        """The programs of the last item, one in a frame, the last one with the first of the outputs."""
         whole = self._whole(model)
         if payload:
             whole.feed(0, payload)
         batch = whole.run(self._loaded(), count, seconds=seconds, watchdog=watchdog, gone=self._gone)
         common = {**OK, "done": batch.done, "cycles": batch.cycles, "seconds": batch.seconds}
         parts = pieces(len(whole.outputs)) or [(0, 0)]
-        for run in batch.runs:
-            yield {**common, "run": asdict(run), "more": True}, b""
+        runs: list[Header | None] = [asdict(run) for run in batch.runs] or [None]
+        for run in runs[:-1]:
+            yield {**common, "run": run, "more": True}, b""
         outputs = memoryview(whole.outputs)
         for number, (start, length) in enumerate(parts, start=1):
-            yield {**common, "run": None, "more": number < len(parts)}, outputs[start : start + length]
+            run = runs[-1] if number == 1 else None
+            yield {**common, "run": run, "more": number < len(parts)}, outputs[start : start + length]
 
     def _whole(self, number: int) -> BoardModel:
         if number not in self._models:

@@ -186,6 +186,17 @@ def test_a_run_without_a_board(digits: CompiledModel, make_board: MakeBoard, ima
         module.run(image)
 
 
+def test_a_board_without_rtl_ends_programs_at_once(make_board: MakeBoard) -> None:
+    device = device_on(make_board("pynq-z2", idle=True).host())
+    device.allocate(8192)
+    data = np.random.default_rng(0).integers(0, 256, 5000, np.uint8)
+    device.write(64, data)
+    result = device.launch(0, 1)
+    assert (result.cycles, result.fault, result.bytes_read) == (0, None, 0)
+    np.testing.assert_array_equal(device.read(64, 5000), data)
+    device.allocate(0)
+
+
 def test_the_overlay_of_a_design_is_two_files(tmp_path: Path) -> None:
     write_overlay(tmp_path / "x.bit", design_of("pynq-z2"))
     assert (tmp_path / "x.hwh").read_text().startswith("<?xml")
