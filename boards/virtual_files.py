@@ -59,8 +59,8 @@ class VirtualBoard:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """What stands for the board's Python."""
-        return (str(self.python), "-W", "ignore", virtual.__file__ or "", str(self.folder / "board.json"))
+        """What stands for the board's Python; modules of whoever calls it are none of its business."""
+        return (str(self.python), "-I", "-W", "ignore", virtual.__file__ or "", str(self.folder / "board.json"))
 
     def host(self, name: str = "virtual") -> Host:
         """Reaches the board through a pipe, without ssh."""

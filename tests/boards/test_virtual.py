@@ -186,7 +186,12 @@ def test_a_run_without_a_board(digits: CompiledModel, make_board: MakeBoard, ima
         module.run(image)
 
 
-def test_a_board_without_rtl_ends_programs_at_once(make_board: MakeBoard) -> None:
+def test_a_board_without_rtl_ends_programs_at_once(
+    make_board: MakeBoard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its Python finds its own modules, whatever this one's PYTHONPATH says."""
+    (tmp_path / "numpy.py").write_text("raise SystemExit('this is not the NumPy of the board')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     device = device_on(make_board("pynq-z2", idle=True).host())
     device.allocate(8192)
     data = np.random.default_rng(0).integers(0, 256, 5000, np.uint8)
