@@ -16,6 +16,7 @@ from weft.boards.device import PynqDevice
 from weft.boards.hosts import Host
 from weft.boards.link.driver import Window
 from weft.boards.link.errors import LinkError
+from weft.boards.link.frames import PAYLOAD_BYTES
 from weft.boards.link.model import BATCH_BYTES, BoardModel, load_library
 from weft.boards.link.plan import Call, Check, Copy, CoreStep, HostStep, Place, Plan, plan_text, read_plan
 from weft.boards.remote import BoardLinkError
@@ -31,7 +32,7 @@ from weft.hw.isa import Engine, Finish, Sync, assemble
 from weft.runtime.errors import CoreFaultError, DeviceError, InputError
 from weft.runtime.module import Array
 from weft.tests.boards.virtual_boards import MODEL, MakeBoard
-from weft.tests.boards.whole_models import module_of, on_board, packed, run_here
+from weft.tests.boards.whole_models import identity_model, module_of, on_board, packed, run_here
 from weft.tests.compiler.targets.cpu.cross import skip_without
 from weft.tests.compiler.targets.cpu.programs import compiled, program_of
 
@@ -76,6 +77,15 @@ def test_a_lost_link_and_a_fault_end_in_an_error_and_the_next_batch_is_right(
         module.run_batch(np.stack([image, image]))
     np.testing.assert_array_equal(module.run(image)["logits"], expected)  # the program was written again
     assert whole is module._whole
+    module.close()
+
+
+@pytest.mark.parametrize(("nbytes", "count"), [(3 * PAYLOAD_BYTES + 5, 3), (PAYLOAD_BYTES, 2), (100, 600), (1, 1)])
+def test_batches_of_any_size_arrive_in_order(nbytes: int, count: int, make_board: MakeBoard) -> None:
+    """More items than a message takes, and items larger than a message."""
+    module = weft.load(identity_model(TINY, nbytes), whole_device(make_board("pynq-z2", idle=True)))
+    batch = np.random.default_rng(0).integers(0, 256, (count, nbytes), np.uint8)
+    np.testing.assert_array_equal(module.run_batch(batch)["y"], batch)
     module.close()
 
 

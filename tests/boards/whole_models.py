@@ -14,7 +14,8 @@ from weft.boards.link.model import BoardModel, load_library
 from weft.boards.link.plan import plan_text, read_plan
 from weft.compiler.graph import Attrs, Expr, Function, Module, Tuple, Var
 from weft.compiler.graph.dtypes import numpy_dtype
-from weft.compiler.model import CompiledModel, HostCode, HostProgram, TensorSpec
+from weft.compiler.model import CompiledModel, CorePart, CoreStep, HostCode, HostProgram, TensorSlot, TensorSpec
+from weft.hw.config import CoreConfig
 
 Array = npt.NDArray[Any]
 
@@ -30,6 +31,17 @@ def host_code(program: HostProgram, processor: str) -> HostCode:
 
 def packed(model: CompiledModel, machine: str = "x86_64") -> Package:
     return package(model, host_code, machine)
+
+
+def identity_model(core: CoreConfig, nbytes: int) -> CompiledModel:
+    """A model for a core that does nothing: its result is its input, in the same bytes of the window."""
+    place = 64
+    slots = {name: TensorSlot(name, place, (nbytes,), "uint8") for name in ("x", "y")}
+    nothing = np.zeros(1, np.int32)
+    step = CoreStep(np.zeros(core.instruction_bytes, np.uint8), 0, ("x",), ("y",), nothing, nothing)
+    x, y = (TensorSpec(name, (nbytes,), "uint8") for name in ("x", "y"))
+    window = place + -(-nbytes // 4096) * 4096
+    return CompiledModel("identity", "accel", (x,), (y,), (step,), (), CorePart(core, window, slots, ()))
 
 
 def item_bytes(model: CompiledModel, inputs: Mapping[str, Array]) -> bytes:
