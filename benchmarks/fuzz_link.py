@@ -378,7 +378,7 @@ def host_case(chance: random.Random, folder: Path, tally: Tally) -> None:
     except DeviceError as error:
         tally.ends[getattr(error, "kind", type(error).__name__)] += 1
     finally:
-        _boards.pop(host, None)
+        _boards.pop(device.board.host, None)
         far.end()
     if time.monotonic() - started > CASE_SECONDS:
         tally.problems.append(f"a case took {time.monotonic() - started:.1f} s")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,7 +17,7 @@ from ..runtime.device import Bytes, Device, HostCodes, Progress, WholeModel, reg
 from ..runtime.errors import DeviceError
 from ..sim.result import FaultRecord, RunResult
 from .board_model import BoardModel
-from .hosts import Host, find_host
+from .hosts import KERNELS, Host, find_host
 from .link.frames import pieces
 from .remote import LOAD_SECONDS, SLACK_SECONDS, Link, design_files
 
@@ -99,7 +100,8 @@ class PynqDevice(Device):
 
     def __init__(self, config: CoreConfig, *, host: Host, progress: Progress | None = None) -> None:
         super().__init__(config, progress=progress)
-        self.board = board_of(host)
+        self.board = board_of(replace(host, kernels=KERNELS[0]))  # one link, wherever kernels run
+        self._kernels = host.kernels
         self._written: Bytes = np.zeros(0, np.uint8)
         self._link: Link | None = None
         self._window = 0
@@ -166,7 +168,7 @@ class PynqDevice(Device):
         return self._result(answer)
 
     def whole_model(self, model: CompiledModel, code: HostCodes) -> WholeModel | None:
-        if self.board.host.kernels != "board":
+        if self._kernels != "board":
             return None
         return BoardModel(model, code, self._window_there, self._counted)
 

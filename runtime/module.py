@@ -84,7 +84,7 @@ class LoadedModule:
         self.runs: tuple[StepRun, ...] = ()
         """The programs of the last run, in order."""
         self.seconds: tuple[float, ...] = ()
-        """Of each layer on the host in the last traced run; 0 for layers on the core."""
+        """Of each layer on the host in the last traced run; 0 for layers that the device ran."""
         self._device = device if model.core is not None else None
         self._lock = RunLock() if self._device is None else self._device.lock
         self._closed = False
@@ -161,8 +161,9 @@ class LoadedModule:
         results = {name: self._checked_output(name, array) for name, array in (outputs or {}).items()}
         with self._lock:
             self._refuse_if_gone()
-            if self._whole is not None and not trace and not keep:
+            if self._whole is not None and not keep and not (trace and self.device.has_trace):
                 made = self._run_whole({name: value[None] for name, value in values.items()}, 1).outputs
+                self.seconds = (0.0,) * len(self.model.layers) if trace else ()
                 for name, array in results.items():
                     array[...] = made[name][0]
                 return {name: results.get(name, made[name][0]) for name in self._outputs}

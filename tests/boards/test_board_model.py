@@ -49,6 +49,8 @@ def test_digits_in_batches_are_those_of_the_rtl(make_board: MakeBoard, digits: C
     assert module.cycles == expected.cycles
     assert module.device.counters() == expected.device.counters()
     assert [run.step for run in module.runs] == [run.step for run in expected.runs]
+    np.testing.assert_array_equal(module.run(batch[2], trace=True)["logits"], logits[2])
+    assert module.seconds == (0.0,) * len(digits.layers)  # this machine's processor did nothing
     into = np.empty_like(logits[1])
     assert module.run(batch[1], {"logits": into})["logits"] is into
     np.testing.assert_array_equal(into, logits[1])
@@ -155,7 +157,8 @@ def test_kernels_for_several_threads_run_on_one(monkeypatch: pytest.MonkeyPatch,
 def test_a_batch_of_the_wrong_size(tmp_path: Path) -> None:
     x = Var("x", TensorType((4,), "int32"))
     board = on_board(packed(compiled(module_of(call("nn.add", x, x), params=(x,)))), tmp_path)
-    board.feed(0, bytes(16))
+    board.feed(0, bytes(12))
+    board.feed(0, bytes(16))  # begins anew
     for offset, size in ((15, 1), (17, 1), (16, BATCH_BYTES)):
         with pytest.raises(LinkError, match="of inputs come after 16"):
             board.feed(offset, bytes(size))
@@ -221,6 +224,28 @@ def test_a_plan_is_read_as_it_was_written() -> None:
         with pytest.raises(LinkError) as caught:
             read_plan(plan_text(sample()), **{**LIMITS, name: value - 1})
         assert caught.value.kind == "range"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"source": Place("constant", 0, 1, 4)}, "outside of its memory"),
+        ({"source": Place("constant", 1, 0, 4)}, "outside of its memory"),
+        ({"target": Place("output", 2, 0, 4)}, "outside of its memory"),
+        ({"target": Place("output", 1, 5, 4)}, "outside of its memory"),
+        ({"target": Place("arena", 0, 61, 4)}, "outside of its memory"),
+        ({"source": Place("constant", 0, 0, 3)}, "a copy of unequal sizes"),
+        ({"target": Place("constant", 0, 0, 4)}, "constants are not written"),
+    ],
+)
+def test_copies_stay_inside(change: dict[str, Place], message: str) -> None:
+    plan = sample()
+    host = plan.steps[0]
+    assert isinstance(host, HostStep)
+    copy = replace(host.actions[2], **change)  # type: ignore[type-var, arg-type]
+    wrong = replace(plan, steps=(replace(host, actions=(copy,)),))  # type: ignore[arg-type]
+    with pytest.raises(LinkError, match=message):
+        read_plan(plan_text(wrong), **LIMITS)
 
 
 def damaged(value: Any, chance: np.random.Generator) -> Any:

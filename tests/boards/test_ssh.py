@@ -60,8 +60,11 @@ def test_the_command_runs_a_model_on_the_board(
     assert record["device"] == "pynq"
     assert record["cycles"] == expected.cycles
     assert record["results"]["logits"] == logits.tolist()
+    hosts.write_text(hosts_text(board, daemon, kernels="board"))
+    options += ["--output", str(tmp_path / "logits.npz")]
     text = CliRunner().invoke(app, ["run", str(tmp_path / "digits.weft"), "--device", "pynq://z2", *options])
     assert text.exit_code == 0, text.output
+    np.testing.assert_array_equal(np.load(tmp_path / "logits.npz")["logits"], logits)
     assert f"{expected.cycles:,}" in text.output
     assert "token" in text.output  # cycles of each engine by class
 
