@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import re
 import sys
@@ -22,10 +21,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import asdict, dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import weft
+from isolated import Broken, Isolated
 from weft.compiler.frontends.onnx.backend import ExecutingBackend, ReferenceBackend
 from weft.compiler.graph import Array, Module
 
@@ -123,41 +122,10 @@ class Suite:
 
     def run(self, cases: Iterable[Case], seconds_at_most: float = SECONDS_AT_MOST) -> Iterator[Outcome]:
         """Run tests in another process, which is replaced when it crashes or takes too long."""
-        waiting = list(cases)
-        while waiting:
-            yield from self._run_until_it_breaks(waiting, seconds_at_most)
-
-    def _run_until_it_breaks(self, waiting: list[Case], seconds_at_most: float) -> Iterator[Outcome]:
-        """Takes from ``waiting`` what has an outcome."""
-        context = multiprocessing.get_context("fork")  # the tests are loaded already
-        ours, theirs = context.Pipe(duplex=False)
-        worker = context.Process(target=self._work, args=(list(waiting), theirs), daemon=True)
-        worker.start()
-        theirs.close()
-        try:
-            while waiting:
-                case = waiting[0]
-                if not ours.poll(seconds_at_most):
-                    outcome = Outcome(case.name, case.group, "timeout", f"over {seconds_at_most:g} s", seconds_at_most)
-                    waiting.pop(0)
-                    yield outcome
-                    return
-                try:
-                    outcome = ours.recv()
-                except EOFError:
-                    worker.join()
-                    waiting.pop(0)
-                    yield Outcome(case.name, case.group, "crash", f"exit code {worker.exitcode}", 0.0)
-                    return
-                waiting.pop(0)
-                yield outcome
-        finally:
-            worker.kill()
-            worker.join()
-
-    def _work(self, cases: list[Case], results: Connection) -> None:
-        for case in cases:
-            results.send(self.run_here(case))
+        for case, result in Isolated(self.run_here, seconds_at_most).run(list(cases)):
+            if isinstance(result, Broken):
+                result = Outcome(case.name, case.group, result.state, result.message, result.seconds)
+            yield result
 
 
 def _last_words(text: str) -> str:

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
 import time
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+from .benchmark_modules import benchmark
+
 EVERY = {"reference": 10, "cpu": 20}  # of the default run's tests, one in so many
 
 
-def _onnx_suite() -> ModuleType:
-    path = Path(__file__).parent.parent.parent / "benchmarks" / "onnx_suite.py"
-    spec = importlib.util.spec_from_file_location("onnx_suite", path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"cannot load {path}")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["onnx_suite"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-onnx_suite = _onnx_suite()
+onnx_suite = benchmark("onnx_suite")
 
 
 @pytest.fixture(scope="module", params=sorted(EVERY))

@@ -1,0 +1,63 @@
+"""Runs cases in another process, which is replaced when it crashes or takes too long."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Generic, TypeVar
+
+Case = TypeVar("Case")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A case that gave no result. ``state``: "timeout" or "crash"."""
+
+    state: str
+    message: str
+    seconds: float = 0.0
+
+
+@dataclass
+class Isolated(Generic[Case, Result]):
+    """Runs ``work`` on cases, each with at most ``seconds_at_most``. The process is forked: what is loaded stays."""
+
+    work: Callable[[Case], Result]
+    seconds_at_most: float
+
+    def run(self, cases: Sequence[Case]) -> Iterator[tuple[Case, Result | Broken]]:
+        """Every case with its result, in order."""
+        waiting = list(cases)
+        while waiting:
+            yield from self._run_until_it_breaks(waiting)
+
+    def _run_until_it_breaks(self, waiting: list[Case]) -> Iterator[tuple[Case, Result | Broken]]:
+        """Takes from ``waiting`` what has a result."""
+        context = multiprocessing.get_context("fork")
+        ours, theirs = context.Pipe(duplex=False)
+        worker = context.Process(target=self._loop, args=(list(waiting), theirs), daemon=True)
+        worker.start()
+        theirs.close()
+        try:
+            while waiting:
+                if not ours.poll(self.seconds_at_most):
+                    late = Broken("timeout", f"over {self.seconds_at_most:g} s", self.seconds_at_most)
+                    yield waiting.pop(0), late
+                    return
+                try:
+                    result: Result = ours.recv()
+                except EOFError:
+                    worker.join()
+                    yield waiting.pop(0), Broken("crash", f"exit code {worker.exitcode}")
+                    return
+                yield waiting.pop(0), result
+        finally:
+            worker.kill()
+            worker.join()
+
+    def _loop(self, cases: list[Case], results: Connection) -> None:
+        for case in cases:
+            results.send(self.work(case))
