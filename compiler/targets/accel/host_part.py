@@ -33,17 +33,20 @@ def copying_module(pairs: Sequence[tuple[str, Expr]], names: Mapping[Expr, str])
 
 def with_reasons(program: HostProgram, phase: Phase) -> HostProgram:
     """The program with layers that also say why their functions are not on the core."""
-    return replace(program, layers=tuple(_with_reason(layer, phase) for layer in program.layers))
+    known = [
+        (str(inner.op), frozenset((*inner.span.nodes, *node.span.nodes)), function_of(node).host_reason)
+        for node in phase.calls for inner in calls(function_of(node).body)
+    ]  # fmt: skip
+    return replace(program, layers=tuple(_with_reason(layer, known) for layer in program.layers))
 
 
-def _with_reason(layer: Layer, phase: Phase) -> Layer:
+def _with_reason(layer: Layer, known: Sequence[tuple[str, frozenset[str], str]]) -> Layer:
+    """``known``: an operator on the host, the user's nodes that it is of, and why it is there."""
     reasons: dict[str, None] = {}
-    for node in phase.calls:
-        function = function_of(node)
-        for inner in calls(function.body):
-            same_node = bool({*inner.span.nodes, *node.span.nodes} & {*layer.nodes}) or not layer.nodes
-            if str(inner.op) in layer.operators and same_node:
-                reasons.setdefault(function.host_reason)
+    nodes, operators = set(layer.nodes), set(layer.operators)
+    for operator, own, reason in known:
+        if operator in operators and (not nodes or not nodes.isdisjoint(own)):
+            reasons.setdefault(reason)
     if layer.device == "numpy":
         reasons.setdefault(f"NumPy runs it: {layer.reason}")
     return replace(layer, reason="; ".join(reasons) or "part of a function on the host")

@@ -18,7 +18,8 @@ from ...model import CheckStep, CopyStep, HostProgram, KernelCode, LaunchStep, L
 from ...operators.index import index_sizes, indices_of
 from ...tensor.bounds import Elements, require_bounds
 from ...tensor.errors import BoundsError, TensorError
-from ...tensor.ir import Buffer
+from ...tensor.ir import Buffer, PrimFunc
+from ...tensor.printer import function_text
 from ...tensor.view import element_type
 from ..errors import CompileError
 from ..memory_plan import aligned
@@ -79,6 +80,7 @@ class _Linker:
     steps: list[Callable[[Locate], Step]] = field(default_factory=list)
     layers: list[Layer] = field(default_factory=list)
     checked: set[tuple[Expr, tuple[int, ...]]] = field(default_factory=set)  # indices, and the sizes that they fit
+    scheduled: dict[tuple[str, str], tuple[PrimFunc, KernelCode]] = field(default_factory=dict)  # by text before
 
     def run(self) -> HostProgram:
         main = self.module.main
@@ -145,9 +147,7 @@ class _Linker:
         if layout.halo != NO_HALO:
             border = border_function(result.shape, element_type(result.dtype), layout, KERNEL)
             self._add_launch(kernel_code(border, {}, self.threads), border.params, (self._used(slot),), 0, None)
-        func = kernel.schedule().func
-        require_bounds(func, elements)
-        code = kernel_code(func, kernel.windows, self.threads)
+        func, code = self._scheduled(kernel, elements)
         sources = [self._used(source) for source in sources]
         if new is not None:
             fits = overwritable(func, len(kernel.inputs), kernel.windows, kernel.offset)
@@ -160,6 +160,19 @@ class _Linker:
         slots = (*sources, *constants, self._used(slot))
         self._add_launch(code, func.params, slots, kernel.offset * item, workspace)
         return code.text
+
+    def _scheduled(self, kernel: Kernel, elements: Elements | None) -> tuple[PrimFunc, KernelCode]:
+        """The kernel's function, scheduled and proved to stay inside, and its code. Steps of a recurrence are equal
+        kernels, of which one is enough."""
+        key = (function_text(kernel.func), str(sorted(kernel.windows.items()))) if not elements else None
+        if key is not None and key in self.scheduled:
+            return self.scheduled[key]
+        func = kernel.schedule().func
+        require_bounds(func, elements)
+        result = func, kernel_code(func, kernel.windows, self.threads)
+        if key is not None:
+            self.scheduled[key] = result
+        return result
 
     def _add_launch(
         self, code: KernelCode, params: tuple[Buffer, ...], slots: tuple[Slot, ...], offset: int,
