@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..graph import Attrs, Call, Constant, Expr, Function, Module, TensorType, Tuple, TupleGet, call
+from ..graph import Array, Attrs, Call, Constant, Expr, Function, Module, TensorType, Tuple, TupleGet, call
 from ..graph.dtypes import numpy_dtype
 from ..graph.registry import apply, operator
 from ..graph.visit import Mutator, rewrite, topological_order
@@ -13,8 +13,28 @@ LARGEST_FOLDED = 1 << 30
 
 
 def is_static(node: Expr) -> bool:
-    """Whether a value depends on constants only."""
-    return all(isinstance(item, Constant) or item.children for item in topological_order(node))
+    """Whether a value depends on constants only. Most values reach a variable soon, so the search ends early."""
+    waiting, seen = [node], set()
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, Constant) or id(item) in seen:
+            continue
+        if not item.children:
+            return False
+        seen.add(id(item))
+        waiting += item.children
+    return True
+
+
+def static_value(node: Expr) -> Array:
+    """The value of an expression of constants."""
+    values: dict[int, Array] = {}
+    for item in topological_order(node):
+        if isinstance(item, Constant):
+            values[id(item)] = item.value
+        elif isinstance(item, Call):
+            values[id(item)] = apply(item, [values[id(arg)] for arg in item.args])
+    return values[id(node)]
 
 
 def fold_call(node: Call) -> Expr | None:

@@ -10,7 +10,21 @@ import numpy as np
 from ..graph import Anchor, Array, Call, Constant, Expr, Family, Span, call, operator_of
 from ..graph.visit import respan
 from ..operators.numerics import quantise_multiplier
-from .integer_form import Affine, Concatenated, Float64, Integers, Mapped, Real, Refusal, Sum, as_affine
+from .host import host_call
+from .integer_form import (
+    Affine,
+    Concatenated,
+    Float64,
+    Integers,
+    Mapped,
+    Real,
+    Refusal,
+    Sum,
+    as_affine,
+    as_image,
+    channels_in,
+    image_shape,
+)
 
 _INT32_SAFE = float(1 << 31) - 1
 _SUM_SAFE = 1 << 30
@@ -44,7 +58,19 @@ def quantised(x: Real, scale: float, zero_point: int, span: Span) -> Expr | Refu
                 if isinstance(emitted, Refusal):
                     return emitted
                 parts.append(emitted)
-            return call("concat", *parts, axis=x.axis, span=span)
+            return concatenated(parts, x.axis, x.shape, span)
+
+
+def concatenated(parts: list[Expr], axis: int, shape: tuple[int, ...], span: Span) -> Expr:
+    """int8 values one after another; channels as those of images."""
+    if axis != 1 or len(shape) == 4:
+        return call("concat", *parts, axis=axis, span=span)
+    images = [call("reshape", part, shape=_four(part.shape), span=Span(part.span.nodes)) for part in parts]
+    return call("reshape", call("concat", *images, axis=1, span=Span(span.nodes)), shape=shape, span=span)
+
+
+def _four(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return image_shape(shape) if len(shape) > 2 else (*shape, 1, 1)
 
 
 def _named(q: Expr, span: Span) -> Expr:
@@ -66,16 +92,16 @@ def _limits(low: float, high: float, scale: float, zero_point: int) -> tuple[int
 
 
 def _requantise(
-    x: Expr, bias: Array, factor: Float64, zero_point: int, limits: tuple[int, int], span: Span
+    x: Expr, bias: Array, factor: Float64, zero_point: int, limits: tuple[int, int], span: Span, host: str = ""
 ) -> Expr | Refusal:
+    """``host``: why it is on the host, where the accumulator is."""
     try:
         multiplier, shift = quantise_multiplier(factor)
     except ValueError as error:
         return Refusal(str(error))
-    return call(
-        "requantise", x, Constant(bias.astype(np.int32)), Constant(multiplier), Constant(shift),
-        zero_point=zero_point, low=limits[0], high=limits[1], span=span,
-    )  # fmt: skip
+    args = (x, Constant(bias.astype(np.int32)), Constant(multiplier), Constant(shift))
+    attrs = {"zero_point": zero_point, "low": limits[0], "high": limits[1]}
+    return host_call("requantise", args, attrs, host, span) if host else call("requantise", *args, span=span, **attrs)
 
 
 def _quantised_affine(x: Affine, scale: float, zero_point: int, span: Span) -> Expr | Refusal:
@@ -87,7 +113,7 @@ def _quantised_affine(x: Affine, scale: float, zero_point: int, span: Span) -> E
         channel = int(np.argmax(~(np.abs(bias) + x.peak < _INT32_SAFE)))
         return Refusal(f"the bias of channel {channel} does not fit 32 bits beside the accumulator")
     result = _requantise(
-        x.accumulator, bias, x.scale / scale, zero_point, _limits(x.low, x.high, scale, zero_point), span
+        x.accumulator, bias, x.scale / scale, zero_point, _limits(x.low, x.high, scale, zero_point), span, x.host
     )
     if isinstance(result, Refusal) or result.shape == x.shape:
         return result
@@ -128,8 +154,11 @@ def _with_fine_bias(x: Affine, scale: float) -> Affine:
     bits = min(wanted, room)
     if bits < 1:
         return x
-    span = x.accumulator.span
-    wide = call("multiply_immediate", x.accumulator, weight=1 << bits, span=span)
+    span, attrs = x.accumulator.span, {"weight": 1 << bits}
+    wide = (
+        host_call("multiply_immediate", (x.accumulator,), attrs, x.host, span) if x.host
+        else call("multiply_immediate", x.accumulator, span=span, **attrs)
+    )  # fmt: skip
     factor = float(1 << bits)
     return replace(x, accumulator=wide, correction=x.correction << bits, scale=x.scale / factor, peak=x.peak * factor)
 
@@ -139,7 +168,8 @@ def _quantised_sum(x: Sum, scale: float, zero_point: int, span: Span) -> Expr | 
     reference = _reference(x.terms)
     base = x.terms[reference]
     ratios = [term.scale / base.scale for term in x.terms]
-    offsets = np.broadcast_to(x.offset, (x.shape[1],)) / base.scale
+    channels = channels_in(x.shape)
+    offsets = np.broadcast_to(x.offset, (channels,)) / base.scale
     extent = 256 * sum(abs(ratio) for ratio in ratios) + float(np.max(np.abs(offsets)))
     bits = _MAX_RESIDUAL_SHIFT
     while bits >= 1 and (extent * 2**bits >= _SUM_SAFE or max(map(abs, ratios)) * 2**bits >= 1 << 24):
@@ -147,20 +177,25 @@ def _quantised_sum(x: Sum, scale: float, zero_point: int, span: Span) -> Expr | 
     if bits < 1:
         return Refusal("the scales of the added tensors, or the added constant, are too far apart for 32 bits")
     weights = [round(ratio * 2**bits) for ratio in ratios]
-    total: Expr = call("multiply_immediate", base.q, weight=weights[reference], span=span)
+    total: Expr = call("multiply_immediate", as_image(base.q), weight=weights[reference], span=span)
     for index, term in enumerate(x.terms):
         if index != reference:
-            total = call("multiply_accumulate", total, term.q, weight=weights[index], span=span)
+            total = call("multiply_accumulate", total, as_image(term.q), weight=weights[index], span=span)
     correction = -sum(weight * term.zero_point for weight, term in zip(weights, x.terms, strict=True))
     bias = np.rint(offsets * 2**bits) + correction
-    factor = np.full(x.shape[1], base.scale / (scale * 2**bits))
-    return _requantise(total, bias, factor, zero_point, _limits(x.low, x.high, scale, zero_point), span)
+    factor = np.full(channels, base.scale / (scale * 2**bits))
+    inner = span if total.shape == x.shape else Span(span.nodes)
+    result = _requantise(total, bias, factor, zero_point, _limits(x.low, x.high, scale, zero_point), inner)
+    if isinstance(result, Refusal) or result.shape == x.shape:
+        return result
+    return call("reshape", result, shape=x.shape, span=span)
 
 
 def _reference(terms: tuple[Integers, ...]) -> int:
     """The term that sets the scale: one that only this sum uses and that a convolution makes (so that the addition
     joins its kernel), unless it is much finer than another one."""
-    largest = max(range(len(terms)), key=lambda index: abs(terms[index].scale))
+    computed = [index for index, term in enumerate(terms) if not isinstance(term.q, Constant)]
+    largest = max(computed, key=lambda index: abs(terms[index].scale))
 
     def rank(index: int) -> tuple[bool, bool]:
         term = terms[index]
@@ -171,5 +206,5 @@ def _reference(terms: tuple[Integers, ...]) -> int:
                 made_by_convolution = False
         return term.exclusive, made_by_convolution
 
-    best = max(range(len(terms)), key=rank)
+    best = max(computed, key=rank)
     return best if abs(terms[best].scale) * 1024 >= abs(terms[largest].scale) else largest

@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from ..graph import Call, Constant, Expr, call
+from .cleanup import is_static, static_value
 from .manager import rule_pass
 
 
 def split_batch_norm(node: Call) -> Expr | None:
     """nn.batch_norm(x, constants)  ->  x * factor + offset"""
-    if node.op != "nn.batch_norm" or not all(isinstance(arg, Constant) for arg in node.args[1:]):
+    if node.op != "nn.batch_norm" or not all(map(is_static, node.args[1:])):
         return None
-    gamma, beta, mean, variance = (arg.value.astype(np.float64) for arg in node.args[1:] if isinstance(arg, Constant))
+    gamma, beta, mean, variance = (static_value(arg).astype(np.float64) for arg in node.args[1:])
     factor = gamma / np.sqrt(variance + node.attr("epsilon"))
     offset = beta - mean * factor
     x = node.args[0]

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..graph import UNKNOWN, Array, Expr, Span, call
+from ..graph import UNKNOWN, Array, Call, Constant, Expr, Family, Span, call
+from ..graph.registry import operator
+from .host import host_call
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -47,7 +48,8 @@ class Affine:
     """clamp((accumulator + correction) * scale + offset, low, high), channel by channel.
 
     ``accumulator``: int32 or int8, (N, C, ...); ``correction`` exact integers (C,); ``scale`` and ``offset`` real (C,);
-    ``peak`` (C,): bound of |accumulator + correction|. ``shape``: of the value, (N, C, H, W) or (N, C).
+    ``peak`` (C,): bound of |accumulator + correction|. ``shape``: of the value. ``host``: why the
+    accumulator is computed on the host; empty where it is not.
     """
 
     accumulator: Expr
@@ -59,6 +61,7 @@ class Affine:
     low: float = -math.inf
     high: float = math.inf
     span: Span = UNKNOWN
+    host: str = ""
 
     @property
     def clamped(self) -> bool:
@@ -86,12 +89,14 @@ class Sum:
 
 @dataclass(frozen=True, eq=False)
 class Mapped:
-    """An operator that commutes with quantisation (max_pool, moves), applied to ``inner``."""
+    """An operator that commutes with quantisation (max_pool, moves), applied to ``inner``. ``move``: what it does to an
+    array of any element type, where each element of the result is one of the operand."""
 
     inner: Real
     apply: Callable[[Expr], Expr]
     shape: tuple[int, ...]
     span: Span = UNKNOWN
+    move: Callable[[Array], Array] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,12 +113,41 @@ Real = Integers | Affine | Sum | Mapped | Concatenated
 IntegerForm = Real | Refusal
 
 
+def channels_in(shape: tuple[int, ...]) -> int:
+    """How many channels a tensor has: the size of axis 1; of a row its own size."""
+    return shape[1] if len(shape) > 1 else math.prod(shape)
+
+
+def image_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape (N, C) or (N, C, H, W) of the same elements in the same order, with the same `channels_in`."""
+    match len(shape):
+        case 2 | 4:
+            return shape
+        case 0 | 1:
+            return (1, channels_in(shape))
+        case 3:
+            return (*shape[:2], 1, shape[2])
+    return (*shape[:2], math.prod(shape[2:-1]), shape[-1])
+
+
+def as_image(q: Expr) -> Expr:
+    """An int8 value under its `image_shape`."""
+    shape = image_shape(q.shape)
+    return q if shape == q.shape else call("reshape", q, shape=shape, span=Span(q.span.nodes))
+
+
 def as_affine(x: Integers) -> Affine:
     """An int8 value as its own accumulator."""
-    channels = x.shape[1]
+    channels = channels_in(x.shape)
     ones = np.ones(channels)
     return Affine(
-        x.q, np.full(channels, -x.zero_point, np.int64), ones * x.scale, ones * 0.0, ones * 256.0, x.shape, span=x.span
+        as_image(x.q),
+        np.full(channels, -x.zero_point, np.int64),
+        ones * x.scale,
+        ones * 0.0,
+        ones * 256.0,
+        x.shape,
+        span=x.span,
     )
 
 
@@ -122,8 +156,57 @@ def with_span(x: Real, span: Span) -> Real:
     return replace(x, span=span.merged(x.span))
 
 
+def channels_of(x: Real) -> int:
+    """How many channels the value has below all moves: factors and offsets are one a channel of these."""
+    while isinstance(x, Mapped):
+        x = x.inner
+    return channels_in(x.shape)
+
+
+def per_channel(x: Real, value: Array) -> Float64 | None:
+    """A constant operand of ``x``, that broadcasts to its shape, as one number a channel (C,); None where it is not."""
+    channels = channels_of(x)
+    if value.size == 1:
+        return np.full(channels, float(value.reshape(())))
+    if isinstance(x, Mapped):
+        numbers = _channel_numbers(x)
+        if numbers is None:
+            return None
+        spread = np.broadcast_to(value, x.shape).astype(np.float64)
+        result = np.full(channels, float(value.reshape(-1)[0]))
+        result[numbers.reshape(-1)] = spread.reshape(-1)
+        return result if np.array_equal(result[numbers], spread) else None
+    aligned = (1,) * (len(x.shape) - value.ndim) + value.shape
+    place = min(len(aligned) - 1, 1)
+    if any(size != 1 for axis, size in enumerate(aligned) if axis != place) or aligned[place] != channels:
+        return None
+    return value.reshape(-1).astype(np.float64)
+
+
+def _channel_numbers(x: Mapped) -> Array | None:
+    """For each element of the value the channel that it comes from; None behind anything but moves."""
+    moves = []
+    inner: Real = x
+    while isinstance(inner, Mapped):
+        if inner.move is None:
+            return None
+        moves.append(inner.move)
+        inner = inner.inner
+    numbers = np.arange(channels_in(inner.shape)).reshape(_channel_axis(inner.shape))
+    result = np.ascontiguousarray(np.broadcast_to(numbers, inner.shape))
+    for move in reversed(moves):
+        result = move(result)
+    return result
+
+
+def _channel_axis(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of one number a channel beside a tensor of ``shape``."""
+    place = min(len(shape) - 1, 1)
+    return tuple(-1 if axis == place else 1 for axis in range(len(shape)))
+
+
 def scaled(x: Real, factor: Array, described_as: str) -> IntegerForm:
-    """x * factor, where factor is one number or one a channel, (C,)."""
+    """x * factor, where factor is one a channel, (C,), of `channels_of`."""
     uniform = bool(np.all(factor == factor[0]))
     first = float(factor[0])
     match x:
@@ -143,15 +226,15 @@ def scaled(x: Real, factor: Array, described_as: str) -> IntegerForm:
             terms = tuple(replace(term, scale=term.scale * first) for term in x.terms)
             return replace(x, terms=terms, offset=x.offset * first, low=limits[0], high=limits[1])
         case Mapped():
-            if not uniform or first <= 0:
-                return Refusal(f"{described_as} scales by other than one positive factor behind a pooling or a move")
-            inner = scaled(x.inner, np.full(x.inner.shape[1], first), described_as)
+            if x.move is None and (not uniform or first <= 0):
+                return Refusal(f"{described_as} scales by other than one positive factor behind a pooling")
+            inner = scaled(x.inner, factor, described_as)
             return inner if isinstance(inner, Refusal) else replace(x, inner=inner)
     return Refusal(f"{described_as} works on a concatenation that is not quantised")
 
 
 def shifted(x: Real, offset: Array, described_as: str) -> IntegerForm:
-    """x + offset, where offset is one a channel, (C,)."""
+    """x + offset, where offset is one a channel, (C,), of `channels_of`."""
     uniform = bool(np.all(offset == offset[0]))
     match x:
         case Integers():
@@ -164,9 +247,9 @@ def shifted(x: Real, offset: Array, described_as: str) -> IntegerForm:
                 x, offset=x.offset + offset
             )  # fmt: skip
         case Mapped():
-            if not uniform:
-                return Refusal(f"{described_as} shifts channels differently behind a pooling or a move")
-            inner = shifted(x.inner, np.full(x.inner.shape[1], offset[0]), described_as)
+            if x.move is None and not uniform:
+                return Refusal(f"{described_as} shifts channels differently behind a pooling")
+            inner = shifted(x.inner, offset, described_as)
             return inner if isinstance(inner, Refusal) else replace(x, inner=inner)
     return Refusal(f"{described_as} works on a concatenation that is not quantised")
 
@@ -184,15 +267,44 @@ def clipped(x: Real, low: float, high: float) -> Real:
             return replace(x, parts=tuple(clipped(part, low, high) for part in x.parts))
 
 
-def moved(x: Real, op: str, attrs: dict[str, Any], shape: tuple[int, ...], span: Span) -> IntegerForm:
-    """A reshape or a transpose of x."""
+def moved(x: Real, node: Call) -> Real:
+    """The move ``node``, whose other operands are constants, of x. The host does those that the integer contract does
+    not know."""
+    op, others, attrs = str(node.op), node.args[1:], dict(node.attrs)
+    entry = operator(op)
 
     def apply(q: Expr) -> Expr:
-        return call(op, q, span=span, **attrs)
+        if entry.family is Family.MOVE:
+            return call(op, q, *others, span=node.span, **attrs)
+        reason = f"{op} {node.span.node!r} moves data, which the accelerator does not do"
+        return host_call(op, (q, *others), attrs, reason, node.span)
 
     if isinstance(x, Integers):
         return replace(x, q=apply(x.q), exclusive=False)
-    return Mapped(x, apply, shape)
+
+    def move(array: Array) -> Array:
+        values = [other.value for other in others if isinstance(other, Constant)]
+        return np.asarray(entry.numpy(array, *values, **attrs))
+
+    return Mapped(x, apply, node.shape, move=move)
+
+
+def with_channels_at(x: Integers, axis: int) -> Mapped:
+    """``x`` as a move of a value that has the channels, which are its ``axis``, at axis 1."""
+    rank = len(x.shape)
+    if axis == rank - 1:
+        flat = (math.prod(x.shape[:-1]), x.shape[-1])
+        inner = call("reshape", x.q, shape=flat, span=Span(x.q.span.nodes))
+        back = call("reshape", inner, shape=x.shape, span=x.span)
+    else:
+        rest = [other for other in range(rank) if other != axis]
+        perm = (rest[0], axis, *rest[1:])
+        inner = call("transpose", x.q, perm=perm, span=Span(x.q.span.nodes))
+        back = call("transpose", inner, perm=tuple(int(place) for place in np.argsort(perm)), span=x.span)
+    mapped = moved(as_affine(replace(x, q=inner, exclusive=False)), back)
+    if not isinstance(mapped, Mapped):
+        raise TypeError("a move of what is no int8 value is a Mapped")
+    return mapped
 
 
 def _between(value: float, low: float, high: float) -> float:

@@ -7,46 +7,30 @@ Unused expressions are never part of the result, so all three are built eagerly.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from ..graph import (
     Call,
     Constant,
     Expr,
+    Family,
     Function,
     Module,
     Span,
     Tuple,
     Var,
     call,
+    operator,
     topological_order,
     use_counts,
 )
-from ..graph.registry import apply
-from .cleanup import is_static
-from .emit_integers import quantised
+from .cleanup import is_static, static_value
+from .describe import Describer
+from .emit_integers import concatenated, quantised
 from .host import host_call, renumber
-from .integer_form import (
-    Affine,
-    Concatenated,
-    IntegerForm,
-    Integers,
-    Mapped,
-    Real,
-    Refusal,
-    Sum,
-    as_affine,
-    clipped,
-    moved,
-    scaled,
-    shifted,
-    with_span,
-)
+from .integer_form import IntegerForm, Refusal
 from .manager import graph_pass
-
-_NO_INTEGER_FORM = "has no integer form and is computed in float32"
+from .tabulate import tabulated
 
 
 @graph_pass("legalise", stage="integer", tolerance=0.25)
@@ -62,6 +46,7 @@ class _Legaliser:
         self.described: dict[int, IntegerForm] = {}
         self.integers: dict[int, Expr] = {}
         self.floats: dict[int, Expr] = {}
+        self.describer = Describer(self.described, self.integers, self.uses)
 
     def run(self) -> Module:
         body = self.module.main.body
@@ -77,6 +62,8 @@ class _Legaliser:
         return self.module.with_main(renumber(self._output(body)))
 
     def _output(self, node: Expr) -> Expr:
+        if isinstance(node, Call) and is_static(node):
+            return Constant(static_value(node), span=node.span)
         return self._as_given(node, f"output {node.span.tensor!r} is uint8")
 
     # Host
@@ -117,6 +104,10 @@ class _Legaliser:
                 fill = int(node.attr("value")) - (128 if node.dtype == "uint8" else 0)
                 attrs = node.attrs.replace(value=fill)
                 value = call("pad", self._signed(node.args[0]), span=node.span, **attrs)
+            case Call(op=str() as op) if operator(op).family is Family.INDEX and op != "dilate":
+                reason = f"{op} moves data, which the accelerator does not do"
+                operands = (self._signed(node.args[0]), *(self._as_given(arg, reason) for arg in node.args[1:]))
+                value = self._host(op, operands, dict(node.attrs), reason, node.span)
             case Call():
                 value = self._float_on_host(node, f"{node.op} has no integer form")
                 if node.dtype == "uint8":
@@ -136,6 +127,9 @@ class _Legaliser:
         source, scale, zero_point = node.args
         offset = 128 if node.dtype == "uint8" else 0
         described = self.described[id(source)]
+        match source:
+            case Call(op="concat", args=parts) if isinstance(described, Refusal) and not scale.shape:
+                return self._quantise_parts(node, source, parts)
         if not (isinstance(scale, Constant) and isinstance(zero_point, Constant)):
             described = Refusal("its scale is computed while the model runs")
         elif scale.value.ndim:
@@ -148,7 +142,22 @@ class _Legaliser:
                 return result
             reason = result.reason
             self.floats[id(source)] = self._float_on_host(source, reason)
+        table = tabulated(node, self.integers) if all(map(is_static, (scale, zero_point))) and not scale.shape else None
+        if table is not None:
+            return table
         return self._quantise_on_host(node, self.floats[id(source)], reason)
+
+    def _quantise_parts(self, node: Call, source: Call, parts: tuple[Expr, ...]) -> Expr:
+        """A concatenation of which the host makes a part: each part is quantised where it is made."""
+        signed = []
+        for part in parts:
+            quantised_part = call("quantise", part, *node.args[1:], span=Span(node.span.nodes), **node.attrs)
+            signed.append(self._static(quantised_part) if is_static(part) else self._quantise(quantised_part))
+        span = Span(source.span.merged(node.span).nodes, node.span.tensor)
+        return concatenated(signed, source.attr("axis"), source.shape, span)
+
+    def _static(self, node: Expr) -> Expr:
+        return self._signed(Constant(static_value(node), span=node.span))
 
     def _quantise_on_host(self, node: Call, source: Expr, reason: str) -> Expr:
         scale, zero_point = node.args[1:]
@@ -158,7 +167,7 @@ class _Legaliser:
     # Real values
 
     def _real(self, node: Expr) -> None:
-        described = self._describe(node)
+        described = self.describer.describe(node)
         self.described[id(node)] = described
         match node:
             case Call(op="dequantise", args=(q, scale, zero_point)) if id(q) in self.integers:
@@ -173,246 +182,3 @@ class _Legaliser:
         reason = "converts integers to float32 for what follows"
         args = (q, self.floats[id(scale)], self._signed(zero_point))
         return self._host("dequantise", args, dict(node.attrs), reason, node.span)
-
-    def _describe(self, node: Expr) -> IntegerForm:
-        if is_static(node):
-            return Refusal("it is a constant")
-        if isinstance(node, Var):
-            return Refusal(f"input {node.name!r} is float32")
-        if not isinstance(node, Call) or isinstance(node.op, Function):
-            return Refusal("it is not an operator")
-        name = f"{node.op.removeprefix('nn.')} {node.span.node!r}"
-        described = self._describe_call(node, name)
-        return described if isinstance(described, Refusal) else with_span(described, node.span)
-
-    def _describe_call(self, node: Call, name: str) -> IntegerForm:
-        op = str(node.op)
-        match op:
-            case "dequantise":
-                return self._describe_dequantise(node, name)
-            case "nn.conv2d":
-                return self._describe_conv(node, name)
-            case "nn.dense":
-                return self._describe_dense(node, name)
-            case "nn.add" | "nn.subtract" | "nn.multiply" | "nn.divide":
-                return self._describe_binary(node, op, name)
-            case "concat":
-                return self._describe_concat(node, name)
-        x = self.described.get(id(node.args[0]), Refusal(f"{name} works on 8-bit integers as they are"))
-        if isinstance(x, Refusal):
-            return x
-        match op:
-            case "nn.clip":
-                return clipped(x, node.attr("low"), node.attr("high"))
-            case "nn.max_pool" | "nn.average_pool" if len(node.attr("kernel")) != 2:
-                return Refusal(f"{name} has a window of {len(node.attr('kernel'))} axes, not of 2")
-            case "nn.max_pool":
-                return _max_pool(x, node)
-            case "nn.average_pool":
-                return _average_pool(x, node, name)
-            case "reshape" | "transpose":
-                return moved(x, op, dict(node.attrs), node.shape, node.span)
-            case "pad":
-                return _pad(x, node, name)
-        return Refusal(f"{name} {_NO_INTEGER_FORM}")
-
-    def _describe_dequantise(self, node: Call, name: str) -> IntegerForm:
-        q, scale, zero_point = node.args
-        if id(q) not in self.integers:
-            return Refusal(f"{name} is of {q.dtype}, not of 8 bits")
-        if not isinstance(scale, Constant) or not isinstance(zero_point, Constant) or scale.value.ndim:
-            return Refusal(f"{name} has no single scale that is known at compile time")
-        zero = int(zero_point.value) - (128 if q.dtype == "uint8" else 0)
-        if not -128 <= zero <= 127:
-            return Refusal(f"{name} has a zero point outside of 8 bits")
-        exclusive = self.uses.get(q, 0) == 1 and self.uses.get(node, 0) == 1
-        return Integers(self.integers[id(q)], float(scale.value), zero, exclusive)
-
-    def _describe_conv(self, node: Call, name: str) -> IntegerForm:
-        x = self.described[id(node.args[0])]
-        if not isinstance(x, Integers):
-            return x if isinstance(x, Refusal) else Refusal(f"the input of {name} is not quantised")
-        weights = _weights(node.args[1], name)
-        if isinstance(weights, Refusal):
-            return weights
-        w, scale, w_name = weights
-        attrs = node.attrs.replace(pad_value=x.zero_point)
-        span = node.span.merged(node.args[1].span)
-        accumulator = call("conv2d", x.q, Constant(w, w_name, node.args[1].span), span=span, **attrs)
-        return _product(x, accumulator, w, scale, node.shape, span)
-
-    def _describe_dense(self, node: Call, name: str) -> IntegerForm:
-        x = self.described[id(node.args[0])]
-        if not isinstance(x, Integers):
-            return x if isinstance(x, Refusal) else Refusal(f"the input of {name} is not quantised")
-        weights = _weights(node.args[1], name)
-        if isinstance(weights, Refusal):
-            return weights
-        w, scale, w_name = weights
-        w = w.reshape(*w.shape, 1, 1)
-        image = call("reshape", x.q, shape=(*x.shape, 1, 1), span=node.span)
-        span = node.span.merged(node.args[1].span)
-        constant = Constant(w, w_name, node.args[1].span)
-        accumulator = call("conv2d", image, constant, pad_value=x.zero_point, span=span)
-        return _product(x, accumulator, w, scale, node.shape, span)
-
-    def _describe_binary(self, node: Call, op: str, name: str) -> IntegerForm:
-        a, b = node.args
-        if is_static(a) and not is_static(b):
-            if op == "nn.divide":
-                return Refusal(f"{name} divides by a computed tensor")
-            if op == "nn.subtract":
-                x = self._with_constant(self.described[id(b)], "nn.multiply", Constant(np.array(-1, np.float32)), name)
-                return self._with_constant(x, "nn.add", a, name)
-            return self._with_constant(self.described[id(b)], op, a, name)
-        if is_static(b):
-            return self._with_constant(self.described[id(a)], op, b, name)
-        x, y = self.described[id(a)], self.described[id(b)]
-        if isinstance(x, Refusal) or isinstance(y, Refusal):
-            return x if isinstance(x, Refusal) else y
-        if a.shape != b.shape:
-            return Refusal(f"{name} broadcasts a computed tensor")
-        if len(a.shape) < 2:
-            return Refusal(f"{name} works on a tensor without channels")
-        match op:
-            case "nn.add":
-                return _sum(x, y, 1.0, name)
-            case "nn.subtract":
-                return _sum(x, y, -1.0, name)
-            case "nn.multiply" if isinstance(x, Integers) and isinstance(y, Integers):
-                return _elementwise_product(x, y, node)
-        return Refusal(f"{name} of computed tensors has no integer form here")
-
-    def _with_constant(self, x: IntegerForm, op: str, constant: Expr, name: str) -> IntegerForm:
-        if isinstance(x, Refusal):
-            return x
-        value = _static_value(constant)
-        rank = len(x.shape)
-        if rank < 2:
-            return Refusal(f"{name} works on a tensor without channels")
-        shape = (1,) * (rank - value.ndim) + value.shape
-        if len(shape) != rank or any(size != 1 for i, size in enumerate(shape) if i != 1):
-            return Refusal(f"the constant operand of {name} has the shape {value.shape}, not one value a channel")
-        if shape[1] not in (1, x.shape[1]):
-            return Refusal(f"{name} broadcasts a computed tensor")
-        channel = np.broadcast_to(value.reshape(-1), (x.shape[1],)).astype(np.float64)
-        if op == "nn.divide":
-            if np.any(channel == 0):
-                return Refusal(f"{name} divides by zero")
-            return scaled(x, 1 / channel, name)
-        if op == "nn.multiply":
-            return scaled(x, channel, name)
-        return shifted(x, -channel if op == "nn.subtract" else channel, name)
-
-    def _describe_concat(self, node: Call, name: str) -> IntegerForm:
-        parts: list[Real] = []
-        for arg in node.args:
-            part = self.described[id(arg)]
-            if isinstance(part, Refusal):
-                return part
-            parts.append(part)
-        return Concatenated(tuple(parts), node.attr("axis"), node.shape)
-
-
-def _static_value(node: Expr) -> np.ndarray:
-    """The value of an expression of constants."""
-    values: dict[int, np.ndarray] = {}
-    for item in topological_order(node):
-        if isinstance(item, Constant):
-            values[id(item)] = item.value
-        elif isinstance(item, Call):
-            values[id(item)] = apply(item, [values[id(arg)] for arg in item.args])
-    return values[id(node)]
-
-
-def _weights(node: Expr, name: str) -> tuple[np.ndarray, np.ndarray, str] | Refusal:
-    """int8 weights without zero point (O, ...), their scales (O,), and their name."""
-    match node:
-        case Call(op="dequantise", args=(Constant() as q, Constant() as scale, Constant() as zero)):
-            if scale.value.ndim and node.attr("axis") != 0:
-                return Refusal(f"the weights of {name} have one scale along axis {node.attr('axis')}, not a channel")
-            shape = (-1,) + (1,) * (q.value.ndim - 1)
-            centred = q.value.astype(np.int64) - (zero.value.reshape(shape) if zero.value.ndim else zero.value)
-            if centred.min() < -128 or centred.max() > 127:
-                return Refusal(
-                    f"the weights of {name} minus their zero point are {centred.min()}..{centred.max()}, "
-                    "which does not fit int8; quantise the weights symmetrically"
-                )
-            scales = np.broadcast_to(scale.value.astype(np.float64), (q.value.shape[0],))
-            return centred.astype(np.int8), scales, q.name
-    return Refusal(f"the weights of {name} are not quantised constants")
-
-
-def _product(
-    x: Integers, accumulator: Expr, w: np.ndarray, scale: np.ndarray, shape: tuple[int, ...], span: Span
-) -> Affine:
-    axes = tuple(range(1, w.ndim))
-    total = w.astype(np.int64).sum(axis=axes)
-    peak = np.abs(w.astype(np.int64)).sum(axis=axes) * 255.0
-    return Affine(
-        accumulator, -x.zero_point * total, x.scale * scale, np.zeros(len(scale)), peak, shape,
-        span=span.merged(x.span),
-    )  # fmt: skip
-
-
-def _max_pool(x: Real, node: Call) -> Real:
-    def apply_to(q: Expr) -> Expr:
-        return call("max_pool", q, span=node.span, **node.attrs)
-
-    if isinstance(x, Integers):
-        return replace(x, q=apply_to(x.q), exclusive=False)
-    return Mapped(x, apply_to, node.shape)
-
-
-def _average_pool(x: Real, node: Call, name: str) -> IntegerForm:
-    if not isinstance(x, Integers):
-        return Refusal(f"the input of {name} is not quantised")
-    if any(node.attr("pads")) and not node.attr("count_include_pad"):
-        return Refusal(f"{name} divides by a number of elements that differs at the edges")
-    if node.attr("dilations") != (1, 1):
-        return Refusal(f"{name} is dilated")
-    attrs = {key: node.attr(key) for key in ("kernel", "strides", "pads")}
-    accumulator = call("sum_pool", x.q, pad_value=x.zero_point, span=node.span, **attrs)
-    count = int(np.prod(node.attr("kernel")))
-    channels = x.shape[1]
-    return Affine(
-        accumulator, np.full(channels, -x.zero_point * count, np.int64), np.full(channels, x.scale / count),
-        np.zeros(channels), np.full(channels, 256.0 * count), node.shape, span=x.span,
-    )  # fmt: skip
-
-
-def _pad(x: Real, node: Call, name: str) -> IntegerForm:
-    if not isinstance(x, Integers):
-        return Refusal(f"the input of {name} is not quantised")
-    value = node.attr("value") / x.scale + x.zero_point
-    if not -128.5 < value < 127.5:  # also where it is infinite or no number
-        return Refusal(f"the padding value of {name} is outside of the range of its input")
-    padded = call("pad", x.q, pads=node.attr("pads"), value=round(value), span=node.span)
-    return replace(x, q=padded, exclusive=False)
-
-
-def _sum(x: Real, y: Real, sign: float, name: str) -> IntegerForm:
-    zero = np.zeros(x.shape[1] if len(x.shape) > 1 else 1)
-    sums: list[Sum] = []
-    for value in (x, y):
-        part = Sum((value,), zero, span=value.span) if isinstance(value, Integers) else value
-        if not isinstance(part, Sum) or part.clamped:
-            return Refusal(f"{name} adds a tensor that is not quantised; quantise both operands")
-        sums.append(part)
-    terms = tuple(replace(term, scale=term.scale * sign) for term in sums[1].terms)
-    span = sums[0].span.merged(sums[1].span)
-    return Sum(sums[0].terms + terms, sums[0].offset + sign * sums[1].offset, span=span)
-
-
-def _elementwise_product(x: Integers, y: Integers, node: Call) -> Affine:
-    def centred(value: Integers) -> Expr:
-        if value.zero_point == 0:
-            return value.q
-        return call("subtract_immediate", value.q, value=value.zero_point, span=node.span)
-
-    channels = x.shape[1]
-    return replace(
-        as_affine(x), accumulator=call("multiply", centred(x), centred(y), span=node.span),
-        correction=np.zeros(channels, np.int64), scale=np.full(channels, x.scale * y.scale),
-        peak=np.full(channels, 65536.0), span=x.span.merged(y.span),
-    )  # fmt: skip

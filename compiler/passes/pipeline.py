@@ -12,6 +12,7 @@ from .diff import Change, diff_page
 from .fold_batch_norm import fold_batch_norm
 from .legalise import legalise
 from .manager import Pass, PassManager, PassRecord
+from .plain_windows import plain_windows
 from .plugins import insert_passes
 from .simplify import simplify
 
@@ -55,6 +56,6 @@ def float_passes() -> list[Pass]:
 def integer_passes() -> list[Pass]:
     """From a model as read to the integer contract."""
     return [
-        fold_constants, simplify, fold_batch_norm, fold_constants, simplify, cse, legalise, simplify, fold_constants,
-        cse, dce,
+        fold_constants, simplify, fold_batch_norm, plain_windows, fold_constants, simplify, cse, legalise, simplify,
+        fold_constants, cse, dce,
     ]  # fmt: skip

@@ -118,28 +118,62 @@ def fold_flatten_into_kernel(node: Call) -> Expr | None:
     return None
 
 
-def sink_transpose(node: Call) -> Expr | None:
-    """An integer operator on transposed tensors  ->  transpose of the operator, so that transposes meet and cancel"""
-    match node:
-        case Call(op="multiply_immediate" | "subtract_immediate", args=(Call(op="transpose", args=(x,)) as move,)):
-            return _transposed(node, (x,), move)
-        case Call(
-            op="multiply" | "multiply_accumulate",
-            args=(Call(op="transpose", args=(a,)) as move, Call(op="transpose", args=(b,)) as other),
-        ) if move.attr("perm") == other.attr("perm"):
-            return _transposed(node, (a, b), move)
-        case Call(op="requantise", args=(Call(op="transpose", args=(x,)) as move, *params)):
-            values = [param.value for param in params if isinstance(param, Constant)]
-            if len(values) == 3 and all(value.size and np.all(value == value[0]) for value in values):
-                spread = [Constant(np.full(x.shape[1], value[0], np.int32)) for value in values]
-                return _transposed(node, (x, *spread), move)
+_ARITHMETIC = ("multiply_immediate", "subtract_immediate", "multiply", "multiply_accumulate")
+
+
+def sink_move(node: Call) -> Expr | None:
+    """A requantise of arithmetic on int8 values that were all moved alike, by a transpose or a reshape  ->  the move of
+    the requantise, so that moves meet and cancel
+
+    Only as a whole: an int32 value between a requantise and what it needs cannot be moved.
+    """
+    if node.op != "requantise" or node.dtype != "int8":
+        return None
+    x, *params = node.args
+    values = [param.value for param in params if isinstance(param, Constant)]
+    if len(values) != 3 or not all(value.size and np.all(value == value[0]) for value in values):
+        return None
+    leaves = _moved_leaves(x)
+    if not leaves:
+        return None
+    first = leaves[0]
+    if not all(leaf.op == first.op and leaf.attrs == first.attrs for leaf in leaves):
+        return None
+    source = first.args[0].shape
+    if len(source) not in (2, 4) or any(leaf.args[0].shape != source for leaf in leaves):
+        return None
+    spread = [Constant(np.full(source[1], value[0], np.int32)) for value in values]
+    inner = call("requantise", _without_moves(x, first), *spread, span=Span(node.span.nodes), **node.attrs)
+    return call(str(first.op), inner, span=node.span.merged(*(leaf.span for leaf in leaves)), **first.attrs)
+
+
+def _moved_leaves(x: Expr) -> list[Call] | None:
+    """The moves that make the int8 operands of arithmetic; None where something else makes one."""
+    match x:
+        case Call(op="transpose" | "reshape") if x.dtype == "int8":
+            return [x]
+        case Call(op=str() as op) if op in _ARITHMETIC:
+            parts = [_moved_leaves(arg) for arg in x.args if not isinstance(arg, Constant)]
+            known = [part for part in parts if part is not None]
+            return [leaf for part in known for leaf in part] if len(known) == len(parts) else None
     return None
 
 
-def _transposed(node: Call, args: tuple[Expr, ...], move: Call) -> Call:
-    """The operator of ``node`` on ``args``, and the transpose behind it, which now makes the user's tensor."""
-    inner = call(str(node.op), *args, span=Span(node.span.nodes), **node.attrs)
-    return call("transpose", inner, perm=move.attr("perm"), span=node.span.merged(move.span))
+def _without_moves(x: Expr, move: Call) -> Expr:
+    """Arithmetic on what was moved, of which ``move`` is one."""
+    source = move.args[0].shape
+    match x:
+        case Constant() if move.op == "transpose":
+            back = np.argsort(np.array(move.attr("perm")))
+            return Constant(np.ascontiguousarray(x.value.transpose(back)), x.name, x.span)
+        case Constant():
+            return Constant(x.value.reshape(source), x.name, x.span)
+        case Call(op="transpose" | "reshape", args=(inner,)):
+            return inner
+        case Call():
+            args = [_without_moves(arg, move) for arg in x.args]
+            return call(x.op, *args, span=Span(x.span.nodes), **x.attrs)
+    raise ValueError(f"{x} is no arithmetic on moved values")
 
 
 def _is_all(constant: Constant, value: float) -> bool:
@@ -152,7 +186,7 @@ def _axis(node: Expr) -> object:
 
 RULES = (
     compose_transposes, transpose_as_reshape, compose_reshapes, drop_identity_move, merge_clips, drop_neutral_operand,
-    drop_requantisation_to_the_same, fold_pad, fold_flatten_into_kernel, sink_transpose,
+    drop_requantisation_to_the_same, fold_pad, fold_flatten_into_kernel, sink_move,
 )  # fmt: skip
 
 simplify = rule_pass("simplify", RULES)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...graph import Expr
 from .node import CONVERTERS, Converted, Converter, Node, converter
-from .quantised import dequantised, quantised
+from .quantised import dequantised, qlinear_unary, quantised
 
 
 class _Formula:
@@ -97,6 +97,11 @@ def _activation(formula: Callable[[Node, _Formula, Expr], Expr]) -> Converter:
 
 for _name, _formula in _FORMULAS.items():
     CONVERTERS[_name] = _activation(_formula)
+
+
+CONVERTERS["QLinearLeakyRelu"] = qlinear_unary(
+    lambda node, x: _leaky_relu(_Formula(node, x), x, node.number("alpha", 0.01))
+)
 
 
 @converter("PRelu")

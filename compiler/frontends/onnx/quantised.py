@@ -42,7 +42,9 @@ def quantisation(node: Node, scale: int, zero_point: int, dtype: str) -> tuple[E
         if known.dtype != np.float32:
             raise node.error(f"the scale must be float32, not {known.dtype.name}")
         if not np.all(np.isfinite(known)) or np.any(known <= 0):
-            raise node.error("every scale must be a finite number above 0")
+            cause = "a tensor that holds inf was quantised: leave its node out (nodes_to_exclude)"
+            hint = cause if np.isinf(known).any() else ""
+            raise node.error("every scale must be a finite number above 0", hint)
     known = known.reshape(()) if known.size == 1 and known.ndim <= 1 else known
     zero = np.broadcast_to(zero.reshape(()) if zero.size == 1 else zero, known.shape)
     return Constant(known, span=node.span), Constant(zero, span=node.span)
@@ -163,6 +165,12 @@ def qlinear_unary(function: Callable[[Node, Expr], Expr]) -> Converter:
 
 
 CONVERTERS["QLinearSigmoid"] = qlinear_unary(lambda node, x: node.call("nn.sigmoid", x))
+
+
+@converter("QLinearWhere")
+def _qlinear_where(node: Node) -> Converted:
+    x, y = dequantised(node, 1, 2, 3), dequantised(node, 4, 5, 6)
+    return quantised(node, node.call("nn.where", node.input(0), x, y), 7, 8)
 
 
 @converter("QLinearConcat")

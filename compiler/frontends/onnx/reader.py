@@ -1,7 +1,8 @@
 """The ONNX front end: `from_onnx` reads a model into the graph IR.
 
 For the accelerator (``require_quantised``) the QDQ form, the QLinear* form and the *Integer form with constant scales
-are accepted, as onnxruntime's quantiser writes them, with 8-bit activations and weights. For other targets any operator
+are accepted, as onnxruntime's quantiser writes them, with 8-bit activations and weights; parts of such a model may
+be in floating point. For other targets any operator
 with a converter, or with a definition by a function, is. What cannot be read is refused with a `ModelError` that names
 the node.
 
@@ -19,7 +20,7 @@ from typing import Any
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from ...graph import Attrs, Call, Constant, Expr, Function, GraphError, Module, Span, TensorType, Tuple, Var, calls
+from ...graph import Attrs, Expr, Family, Function, GraphError, Module, Span, TensorType, Tuple, Var, calls
 from ...graph.dtypes import DTYPES
 from ...graph.registry import operator_of
 from ..errors import ModelError
@@ -63,8 +64,8 @@ def from_onnx(
 
     ``shapes`` gives the shape of inputs whose dimensions are not fixed in the model. ``values`` gives the values of
     inputs that are known at compile time (arrays; a list of arrays for a sequence; ``None`` for an optional that is not
-    there): they are no inputs of the module. With ``require_quantised`` (the default) a convolution or a matrix product
-    with floating-point weights is refused.
+    there): they are no inputs of the module. With ``require_quantised`` (the default) a model with weights but without
+    a quantised tensor is refused.
     A result that is a sequence becomes the outputs ``name[0]``, ``name[1]``, ...
     Raises `ModelError`; its kind `NeedsValueError` has the expression whose value must be known.
     """
@@ -279,16 +280,16 @@ def _captured(node: onnx.NodeProto) -> list[str]:
 
 
 def _require_quantised(module: Module) -> None:
-    """Refuse a convolution or a matrix product whose weights are floating point."""
-    for node in calls(module.main.body):
+    """Refuse a model without any quantised tensor, in which a convolution or a matrix product has weights. What
+    quantised models leave in floating point is computed on the host."""
+    order = calls(module.main.body)
+    if any(entry.family is Family.QUANTISE for entry in map(operator_of, order) if entry is not None):
+        return
+    for node in order:
         entry = operator_of(node)
-        if entry is None or entry.weights is None:
-            continue
-        match node.args[entry.weights]:
-            case Call(op="dequantise", args=(Constant() | Call(op="quantise"), _, _)):
-                continue
-        raise ModelError(
-            "is not quantised: its weights are floating point",
-            at=node.span,
-            hint="run onnxruntime's quantize_static on the model first",
-        )
+        if entry is not None and entry.weights is not None:
+            raise ModelError(
+                "is not quantised: its weights are floating point",
+                at=node.span,
+                hint="run onnxruntime's quantize_static on the model first",
+            )

@@ -82,7 +82,7 @@ def _as_before(node: Node, x: Expr, count: int) -> Expr:
     return node.reshape(x, (*x.shape[:2], x.shape[3])) if count == 1 else x
 
 
-def _convolution(node: Node, x: Expr, w: Expr) -> Expr:
+def _convolution(node: Node, x: Expr, w: Expr, bias: Expr | None = None) -> Expr:
     images, count = _images(node, x)
     if len(w.shape) != len(x.shape):
         raise node.error(f"the weights must be (O, C/groups, KH, KW), not {w.tensor_type}")
@@ -92,14 +92,13 @@ def _convolution(node: Node, x: Expr, w: Expr) -> Expr:
         "groups": node.integer("group", 1), "pads": _window_pads(node, x.shape[2:], kernel),
     }  # fmt: skip
     op = "nn.conv3d" if count == 3 else "nn.conv2d"
-    result = node.call(op, images, _images(node, w)[0], **_for_images(attrs, count))
-    return _as_before(node, result, count)
+    result: Expr = node.call(op, images, _images(node, w)[0], **_for_images(attrs, count))
+    return _as_before(node, result if bias is None else add_bias(node, result, bias), count)
 
 
 @converter("Conv")
 def _conv(node: Node) -> Converted:
-    result = _convolution(node, node.input(0), node.input(1))
-    return add_bias(node, result, node.input(2)) if node.has(2) else result
+    return _convolution(node, node.input(0), node.input(1), node.optional(2))
 
 
 @converter("DeformConv")
@@ -127,11 +126,11 @@ def _channels_first(node: Node) -> None:
 def _qlinear_conv(node: Node) -> Converted:
     _channels_first(node)
     x, w = dequantised(node, 0, 1, 2), dequantised(node, 3, 4, 5, axis=0)
-    result = _convolution(node, x, w)
+    bias: Expr | None = None
     if node.has(8):
         scale = np.float32(node.constant(1, "the scale").reshape(())) * node.constant(4, "the scale").reshape(-1)
-        result = add_bias(node, result, integer_bias(node, node.input(8), scale))
-    return quantised(node, result, 6, 7)
+        bias = integer_bias(node, node.input(8), scale)
+    return quantised(node, _convolution(node, x, w, bias), 6, 7)
 
 
 @converter("ConvInteger")
@@ -195,8 +194,7 @@ def _conv_transpose(node: Node) -> Converted:
     result: Expr = node.call(
         op, spread, turned, dilations=dilations, groups=groups, strides=(1,) * len(kernel), pads=(0, 0) * len(kernel)
     )
-    result = _as_before(node, result, count)
-    return add_bias(node, result, node.input(2)) if node.has(2) else result
+    return _as_before(node, add_bias(node, result, node.input(2)) if node.has(2) else result, count)
 
 
 # Pooling

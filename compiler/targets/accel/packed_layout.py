@@ -30,6 +30,11 @@ PACKABLE_RANKS = (2, 4)
 """Of the tensors that have an activation layout."""
 
 
+def is_packable(x: TensorType) -> bool:
+    """Whether a tensor has an activation layout: the core works on int8 elements, of which there must be some."""
+    return x.rank in PACKABLE_RANKS and x.dtype == "int8" and 0 not in x.shape
+
+
 @dataclass(frozen=True)
 class Blocks:
     """The array's shape: one matrix product is [batch x block_in] x [block_in x block_out]."""

@@ -15,7 +15,7 @@ from ...errors import ScratchpadFullError
 from ..compile_kernel import generate
 from ..emit import DramBuffer, Emitter
 from ..lower import Kernel, lower_function
-from ..packed_layout import PACKABLE_RANKS, Blocks
+from ..packed_layout import Blocks, is_packable
 from ..tiling import Problem, entries_of, smallest_tiling
 from .pack_layout import pack_function
 
@@ -34,8 +34,8 @@ def _run(module: Module, core: CoreConfig) -> Module:
     class ToHost(Mutator):
         def rewrite_call(self, node: Call) -> Expr:
             op = node.op
-            ranks = {value.tensor_type.rank for value in (*node.args, node)}
-            if not isinstance(op, Function) or not op.is_primitive or not ranks <= set(PACKABLE_RANKS):
+            packable = all(is_packable(value.tensor_type) for value in (*node.args, node))
+            if not isinstance(op, Function) or not op.is_primitive or not packable:
                 return node
             if op not in replaced:
                 reason = why_not(op, core)

@@ -28,7 +28,7 @@ from ....passes.host import host_call, host_function, renumber
 from ....passes.manager import Pass
 from .. import packed_layout
 from ..operators import packed_form
-from ..packed_layout import PACKABLE_RANKS, Blocks
+from ..packed_layout import PACKABLE_RANKS, Blocks, is_packable
 from .place_concat import place_concat
 
 
@@ -87,7 +87,7 @@ class _Packer:
         if not function.is_primitive:
             self.plain_form[node] = call(function, *map(self.plain, node.args), span=node.span, **node.attrs)
             return
-        odd = [value for value in (*node.args, node) if value.tensor_type.rank not in PACKABLE_RANKS]
+        odd = [value for value in (*node.args, node) if not is_packable(value.tensor_type)]
         if odd:
             reason = f"the accelerator computes on (N, C) and (N, C, H, W) tensors, but this has {odd[0].type}"
             host = host_function(function, reason)
@@ -111,7 +111,8 @@ class _Packer:
         self._on_host(node, name, f"a {name} between layers moves data, which the accelerator does not do")
 
     def _concat(self, node: Call) -> None:
-        if node.attr("axis") != 1 or node.tensor_type.rank != 4 or node.dtype != "int8":
+        parts = [arg.tensor_type for arg in node.args]
+        if node.attr("axis") != 1 or node.tensor_type.rank != 4 or not all(map(is_packable, parts)):
             reason = f"only channels of (N, C, H, W) tensors are concatenated on the accelerator, not {node.type}"
             self._on_host(node, "concat", reason)
         elif all(arg.shape[1] % self.blocks.dram_block == 0 for arg in node.args[:-1]):
@@ -179,7 +180,11 @@ def _packed_call(node: Call, values: dict[int, Expr], blocks: Blocks) -> Call:
             packed = packed_layout.pack_parameters(bias.value, multiplier.value, shift.value, blocks)
             name = f"{node.span.node}.requantise" if node.span.node else "requantise"
             return _call("packed_requantise", (values[id(x)], Constant(packed, name)), attrs, node)
-    return _call(packed_form(str(node.op)), tuple(values[id(arg)] for arg in node.args), attrs, node)
+    operands = tuple(
+        _packed(arg, packed_layout.pack_activation(arg.value, blocks)) if isinstance(arg, Constant) else values[id(arg)]
+        for arg in node.args
+    )
+    return _call(packed_form(str(node.op)), operands, attrs, node)
 
 
 def _packed(w: Constant, value: Array) -> Constant:

@@ -1,0 +1,95 @@
+"""Quantised weights, with all that moves them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..graph import Array, Call, Constant, Expr, Family, topological_order
+from ..graph.registry import operator, operator_of
+from .cleanup import is_static, static_value
+from .integer_form import Float64, Refusal
+
+_MOVES = (Family.MOVE, Family.INDEX)
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Whole numbers without zero point (O, ...), int64; the scale of each output channel (O,); the constant's name."""
+
+    centred: Array
+    scale: Float64
+    name: str
+
+
+def static_weights(node: Expr, name: str) -> Weights | Refusal:
+    """The weights that an expression of constants stands for, or why it does not stand for any. ``name``: of what uses
+    them."""
+    if not is_static(node):
+        return Refusal(f"the weights of {name} are computed while the model runs")
+    match node:
+        case Call(op="dequantise", args=(Constant() as q, Constant() as scale, Constant())) if not scale.value.ndim or (
+            node.attr("axis") == 0 and not node.attr("block")
+        ):  # the usual case: no array of scales is needed
+            scales = np.broadcast_to(scale.value.astype(np.float64), (q.value.shape[0],))
+            return Weights(_centred(node), scales, q.name)
+    found = _integers_and_scales(node)
+    if found is None:
+        return Refusal(f"the weights of {name} are not quantised constants")
+    centred, scales = found
+    flat = np.where(centred == 0, np.nan, scales).reshape(len(scales), -1)
+    known = ~np.isnan(flat).all(axis=1)
+    high, low = np.ones(len(flat)), np.ones(len(flat))
+    high[known], low[known] = np.nanmax(flat[known], axis=1), np.nanmin(flat[known], axis=1)
+    if np.any(high != low):
+        return Refusal(f"the weights of {name} have more than one scale in an output channel")
+    names = [item.name for item in topological_order(node) if isinstance(item, Constant) and item.name]
+    return Weights(centred, high, names[0] if names else "")
+
+
+def _centred(node: Call) -> Array:
+    """The integers of a dequantise of constants minus their zero points."""
+    q, scale, zero = (static_value(arg) for arg in node.args)
+    zeros = _spread(zero, node) if scale.ndim else zero
+    return np.asarray(q.astype(np.int64) - np.asarray(zeros).astype(np.int64))
+
+
+def _spread(values: Array, node: Call) -> Array:
+    """One value a channel, or a block of one, of a dequantise, for each element of its operand."""
+    shape, axis, block = node.shape, node.attr("axis"), node.attr("block")
+    if block:
+        return np.repeat(values, block, axis=axis)[tuple(slice(size) for size in shape)]
+    aligned = values.reshape([-1 if i == axis else 1 for i in range(len(shape))])
+    return np.broadcast_to(aligned, shape)
+
+
+def _integers_and_scales(node: Expr) -> tuple[Array, Float64] | None:
+    """Integers without zero point, and the scale of each; None for anything but moves of a dequantise. What padding
+    adds is 0."""
+    entry = operator_of(node)
+    if not isinstance(node, Call) or entry is None:
+        return None
+    if node.op == "dequantise":
+        if node.args[0].dtype not in ("int8", "uint8", "int4", "uint4", "int2", "uint2"):
+            return None
+        scale = static_value(node.args[1]).astype(np.float64)
+        spread = _spread(scale, node) if scale.ndim else np.broadcast_to(scale, node.shape)
+        return _centred(node), spread
+    if entry.family not in _MOVES:
+        return None
+    moved = node.args if node.op == "concat" else node.args[:1]
+    parts = [_integers_and_scales(arg) for arg in moved]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    others = [static_value(arg) for arg in node.args[len(moved) :]]
+    attrs: dict[str, Any] = dict(node.attrs)
+    if node.op == "pad" and attrs["value"] != 0:
+        return None
+    compute = operator(str(node.op)).numpy
+    integers = compute(*(part[0] for part in known), *others, **attrs)
+    if node.op == "pad":
+        attrs["value"] = np.nan
+    return np.asarray(integers), np.asarray(compute(*(part[1] for part in known), *others, **attrs))

@@ -1,0 +1,112 @@
+"""Functions of one 8-bit value as tables: whatever elementwise operators make them up, 256 results say all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ..graph import Array, Call, Constant, Expr, Fusion, Span
+from ..graph.registry import apply, operator_of
+from .cleanup import is_static, static_value
+from .host import host_call
+
+MOST_TABLES = 4096
+"""Where constants differ by channel there is one table a channel; more than so many are not made."""
+
+
+def tabulated(quantise: Call, signed: Mapping[int, Expr]) -> Expr | None:
+    """The int8 result of a quantise whose operand is computed, elementwise and with constants, from one 8-bit value.
+
+    ``signed``: by id the int8 value that stands for an int8 or uint8 one. None where there is no table. Every entry is
+    what the operators' NumPy meanings give, so nothing is rounded differently.
+    """
+    source = quantise.args[0]
+    island = _island(source)
+    if island is None:
+        return None
+    root = next(node.args[0] for node in island if node.op == "dequantise")
+    constants = _broadcast_of_constants(island, len(source.shape))
+    if root.shape != source.shape or id(root) not in signed or math.prod(constants) > MOST_TABLES:
+        return None
+    offset = 128 if root.dtype == "uint8" else 0
+    inputs = np.arange(-128 + offset, 128 + offset).astype(root.dtype)
+    results = _results([*island, quantise], root, inputs)
+    shift = 128 if quantise.dtype == "uint8" else 0
+    tables = np.broadcast_to((results.astype(np.int16) - shift).astype(np.int8), (*constants, 256))
+    first = np.arange(math.prod(constants)).reshape(constants) * 256 + 128
+    return _look_up(signed[id(root)], tables, first.astype(np.int32), quantise.span.merged(source.span))
+
+
+def _look_up(x: Expr, tables: Array, first: Array, span: Span) -> Expr:
+    reason = "a function of one 8-bit value, as a table"
+    inner = Span(span.nodes)
+    wide = host_call("nn.cast", (x,), {"to": "int32"}, reason, inner)
+    place = host_call("nn.add", (wide, Constant(first if first.size > 1 else first.reshape(()))), {}, reason, inner)
+    table = Constant(np.ascontiguousarray(tables).reshape(-1))
+    return host_call("gather", (table, place), {"axis": 0}, reason, Span(span.nodes, span.tensor))
+
+
+def _island(source: Expr) -> list[Call] | None:
+    """The computed nodes that make ``source``, producers first, up to the dequantise of the only 8-bit value below
+    them; None where they are not all elementwise, or there is not one such value."""
+    found: dict[int, Call] = {}
+    roots: set[int] = set()
+    waiting = [source]
+    while waiting:
+        node = waiting.pop()
+        if id(node) in found or is_static(node):
+            continue
+        entry = operator_of(node)
+        if not isinstance(node, Call) or entry is None or entry.fusion is not Fusion.ELEMENTWISE:
+            return None
+        if node.op in ("nn.batch_norm", "quantise"):
+            return None
+        found[id(node)] = node
+        if node.op == "dequantise":
+            if node.args[0].dtype not in ("int8", "uint8") or node.args[1].shape or not is_static(node.args[1]):
+                return None
+            roots.add(id(node.args[0]))
+        else:
+            waiting += node.args
+    return _in_order(source, found) if len(roots) == 1 else None
+
+
+def _in_order(source: Expr, found: Mapping[int, Call]) -> list[Call]:
+    order: dict[int, Call] = {}
+    waiting = [source]
+    while waiting:
+        node = waiting[-1]
+        missing = [arg for arg in node.children if id(arg) in found and id(arg) not in order]
+        if missing:
+            waiting += missing
+            continue
+        waiting.pop()
+        order.setdefault(id(node), found[id(node)])
+    return list(order.values())
+
+
+def _broadcast_of_constants(island: Sequence[Call], rank: int) -> tuple[int, ...]:
+    """The shape of all constants of an island together, of the rank of its result."""
+    shapes = [arg.shape for node in island if node.op != "dequantise" for arg in node.args if is_static(arg)]
+    return np.broadcast_shapes((1,) * rank, *shapes)
+
+
+def _results(nodes: Sequence[Call], root: Expr, inputs: Array) -> Array:
+    """What the last node gives for each of ``inputs``, which become a last axis behind those of the constants."""
+    rank = len(nodes[-1].shape)
+    values: dict[int, Array] = {id(root): inputs.reshape(*(1 for _ in range(rank)), 256)}
+    for node in nodes:
+        plain = node.op in ("dequantise", "quantise")
+        operands = [
+            values[id(arg)] if id(arg) in values else static_value(arg) if plain else _aligned(static_value(arg), rank)
+            for arg in node.args
+        ]
+        values[id(node)] = apply(node, operands)
+    return values[id(nodes[-1])]
+
+
+def _aligned(value: Array, rank: int) -> Array:
+    """A constant with its axes in front of the last one."""
+    return value.reshape(*(1 for _ in range(rank - value.ndim)), *value.shape, 1)

@@ -1,0 +1,109 @@
+"""Quantised operators that need more than one step in integers: right to the last digit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from weft.compiler.graph import Function, Module, calls, evaluate, parse
+from weft.compiler.passes import PassManager, integer_passes
+from weft.compiler.passes.manager import random_inputs
+
+TENSOR = "dequantise(uint8[2, 2, 2](0, 255, 3, 9, 200, 100, 50, 25), float32(0.02), uint8(99))"
+A = "%a = dequantise(%x, float32(0.05), int8(3))"
+WIDE = "dequantise(uint8[2, 2, 1, 2](0, 255, 9, 130, 254, 3, 77, 128), float32(0.01), uint8({zero}))"
+CASES = {
+    # name: (input, expression of %a, operators that must not be left, at most so many integers off by one)
+    "weights of 9 bits": ("1, 2, 4, 4", f"nn.conv2d(%a, {WIDE.format(zero=3)})", {"nn.conv2d"}),
+    "weights of 9 bits, all positive": ("1, 2, 4, 4", f"nn.conv2d(%a, {WIDE.format(zero=0)})", {"nn.conv2d"}),
+    "weights of 9 bits in groups": (
+        "1, 4, 4, 4", f"nn.conv2d(%a, {WIDE.format(zero=40)}, groups=2)", {"nn.conv2d"},
+    ),
+    "weights scaled along the other axis, turned": (
+        "3, 2", "nn.dense(%a, transpose(dequantise(int8[2, 2](9, -7, 100, 3), float32[2](0.5, 0.25), int8[2](0, 0), "
+        "axis=1), perm=(1, 0)))", {"nn.dense"},
+    ),
+    "average at the edges": (
+        "1, 3, 5, 6", "nn.average_pool(%a, kernel=(3, 5), pads=(1, 2, 1, 2), strides=(1, 2))", {"nn.average_pool"},
+    ),
+    "mean over the last axis": ("2, 3, 7", "nn.reduce_mean(%a, axes=(2,))", {"nn.reduce_mean"}),
+    "mean over channels": ("2, 3, 4, 5", "nn.reduce_mean(%a, axes=(1,), keepdims=true)", {"nn.reduce_mean"}),
+    "sum over three axes": ("1, 3, 2, 2", "nn.reduce_sum(%a, axes=(1, 2, 3), keepdims=true)", {"nn.reduce_sum"}),
+    "largest over two axes": ("2, 3, 4, 5", "nn.reduce_max(%a, axes=(1, 3))", {"nn.reduce_max"}),
+    "least": ("2, 3, 4", "nn.reduce_min(%a, axes=(1,))", set()),
+    "channels last, a factor each": (
+        "1, 3, 4", "nn.multiply(%a, float32[4](1.0, -2.0, 0.5, 3.0))", {"nn.multiply"},
+    ),
+    "an offset along the middle axis of 5": (
+        "1, 2, 3, 2, 2", "nn.add(%a, float32[3, 1, 1](1.0, -2.0, 0.5))", {"nn.add"},
+    ),
+    "a constant tensor": (
+        "1, 2, 2, 2", f"nn.add(%a, {TENSOR})",
+        {"nn.add"},
+    ),
+    "a constant tensor as factors": (
+        "1, 2, 2, 2", f"nn.multiply({TENSOR}, %a)", {"nn.multiply"},
+    ),
+    "a row": ("5", "nn.add(%a, %a)", {"nn.add"}),
+    "a number": ("", "nn.multiply(%a, %a)", {"nn.multiply"}),
+    "broadcast product": (
+        "1, 3, 4, 4", "nn.multiply(%a, nn.max_pool(%a, kernel=(1, 1)))", {"nn.multiply"},
+    ),
+    "product of computed matrices": (
+        "2, 3, 4, 5", "nn.matmul(%a, transpose(%a, perm=(0, 1, 3, 2)))", {"nn.multiply", "dequantise"},
+    ),
+    "convolution with computed weights": (
+        "2, 2, 3, 3", "nn.conv2d(%a, %a, pads=(1, 1, 1, 1))", {"dequantise"},
+    ),
+    "table": ("1, 2, 3, 3", "nn.multiply(%a, nn.sigmoid(%a))", {"nn.sigmoid"}),
+    "table for each channel": (
+        "1, 2, 3, 3", "nn.where(nn.less(%a, float32(0.0)), nn.multiply(%a, float32[2, 1, 1](0.25, -0.5)), %a)",
+        {"nn.where"},
+    ),
+    "parts of a concatenation": ("1, 2, 3, 3", "concat(nn.sigmoid(%a), %a, axis=1)", {"nn.sigmoid"}),
+    "moves": (
+        "1, 4, 3, 3", "gather(slice(%a, starts=(0, 1, 0, 0), sizes=(1, 2, 3, 2), steps=(1, 1, 1, 1)), "
+        "int64[3](1, 0, 1), axis=1)", {"dequantise"},
+    ),
+    "negative": ("1, 2, 3, 3", "nn.negative(%a)", {"nn.negative"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("unsigned", [False, True])
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_integers_and_right(name: str, unsigned: bool) -> None:
+    shape, expression, gone = CASES[name]
+    kind, zero = ("uint8", 131) if unsigned else ("int8", 3)
+    body = A.replace("int8(3)", f"{kind}({zero})")
+    module = parse(f"fn @main(%x: {kind}[{shape}]) {{ {body} return quantise({expression}, float32(0.11), int8(-4)) }}")
+    after = PassManager(integer_passes(), check=True).run(module)
+    assert not operators_of(after) & gone, operators_of(after) & gone
+    for seed in range(3):
+        inputs = random_inputs(module, seed)
+        before, found = (next(iter(evaluate(each, inputs).values())).astype(int) for each in (module, after))
+        assert np.abs(before - found).max(initial=0) <= 1
+        assert np.mean(before == found) > 0.85
+
+
+def operators_of(module: Module) -> set[str]:
+    found = {str(node.op) for node in calls(module.main.body) if not isinstance(node.op, Function)}
+    return found | {str(node.op) for function in module.functions for node in calls(function.body)}
+
+
+def test_a_table_says_what_the_operators_say() -> None:
+    """To the bit, for all 256 values, whatever the rounding inside."""
+    module = parse("""fn @main(%x: uint8[16, 16]) {
+        %a = dequantise(%x, float32(0.037), uint8(101))
+        %b = nn.multiply(nn.multiply(%a, float32(0.5)), nn.add(nn.erf(nn.multiply(%a, float32(0.7071))), float32(1.0)))
+        return quantise(%b, float32(0.021), uint8(8)) }""")
+    after = PassManager(integer_passes()).run(module)
+    x = np.arange(256).astype(np.uint8).reshape(16, 16)
+    np.testing.assert_array_equal(*evaluate(module, {"x": x}).values(), *evaluate(after, {"x": x}).values())
+    assert "nn.erf" not in operators_of(after)
+
+
+def test_only_functions_of_one_value_are_tables() -> None:
+    module = parse("""fn @main(%x: int8[2, 3], %y: int8[2, 3]) {
+        %a = dequantise(%x, float32(0.5), int8(1))
+        %b = dequantise(%y, float32(0.5), int8(1))
+        return quantise(nn.sigmoid(nn.divide(%a, %b)), float32(0.01), int8(0)) }""")
+    assert "gather" not in operators_of(PassManager(integer_passes(), check=True).run(module))
