@@ -1,0 +1,106 @@
+"""The trial of quantised models: a sample of it, and that it notices what it is there for."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from weft.hw.config import named_config
+
+from .benchmark_modules import benchmark
+
+trial_module = benchmark("quantised_graphs")
+Case, Trial = trial_module.Case, trial_module.Trial
+SAMPLE = (3,)
+FORM = trial_module.Form("QDQ", "QInt8", "QInt8", per_channel=True)
+
+
+@pytest.fixture(scope="module")
+def trial() -> Any:
+    return Trial(named_config("pynq"))
+
+
+@pytest.mark.parametrize("number", SAMPLE)
+def test_random_graphs_are_equal(trial: Any, number: int) -> None:
+    (case,) = trial_module.random_cases(number, 1, 0)
+    outcome = trial.run(case)
+    assert outcome.state == "equal", outcome.message
+
+
+def test_a_network_is_equal_and_mostly_on_the_core(trial: Any) -> None:
+    outcome = trial.run(Case("networks", "audio-net", FORM))
+    assert outcome.state == "equal", outcome.message
+    assert outcome.on_core >= 5
+    assert not outcome.in_numpy
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", ["random", "networks"])
+def test_every_case_is_equal(trial: Any, part: str) -> None:
+    cases = trial_module.random_cases(0, 200, 1) if part == "random" else trial_module.network_cases(0)
+    bad = [f"{case}: {outcome.message}" for case in cases if not (outcome := trial.run(case)).good]
+    assert not bad, "\n".join(bad)
+
+
+def test_a_case_depends_on_its_number_and_the_seed_alone() -> None:
+    before = trial_module.random_cases(5, 3, 9)
+    assert before[2] == trial_module.random_cases(7, 1, 9)[0]
+    assert before[2] != trial_module.random_cases(7, 1, 8)[0]
+    models = [trial_module.random_model(7, 9) for _ in range(2)]
+    assert models[0][0].SerializeToString() == models[1][0].SerializeToString()
+    for one, other in zip(models[0][1], models[1][1], strict=True):
+        assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize("fault", ["graph", "onnxruntime", "refusal", "internal"])
+def test_faults_are_noticed(trial: Any, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case("networks", "prelu-net", FORM)
+    wanted = "wrong"
+    if fault == "graph":  # one integer of one layer
+        layers = trial_module.graph_layers
+
+        def changed(*arguments: Any) -> Any:
+            found, outputs = layers(*arguments)
+            found[1] = found[1].copy()
+            found[1].reshape(-1)[0] ^= 1
+            return found, outputs
+
+        monkeypatch.setattr(trial_module, "graph_layers", changed)
+    elif fault == "onnxruntime":
+        results = trial_module.onnxruntime_results
+        monkeypatch.setattr(
+            trial_module, "onnxruntime_results",
+            lambda *arguments: {name: value[:, ::-1] for name, value in results(*arguments).items()},
+        )  # fmt: skip
+    else:
+        error = trial_module.WeftError("no") if fault == "refusal" else KeyError("no")
+        wanted = "refused" if fault == "refusal" else "error"
+
+        def fails(*arguments: Any) -> Any:
+            raise error
+
+        monkeypatch.setattr(trial_module, "prepared", fails)
+    outcome = trial.run(case)
+    assert outcome.state == wanted
+    assert not outcome.good
+
+
+def test_distances_are_in_steps_of_the_result() -> None:
+    wanted = {"y": np.linspace(0, 255, 256, dtype=np.float32)}
+    assert not trial_module.far({"y": wanted["y"] + 3}, wanted, 4.0, 0.0)
+    assert "y: 5.0 steps" in trial_module.far({"y": wanted["y"] + 5}, wanted, 4.0, 0.0)
+    assert not trial_module.far({"y": wanted["y"] + 5}, wanted, 4.0, 2.0), "the model's own step is coarser"
+    indices = {"y": np.arange(8)}
+    assert "88% of the indices" in trial_module.far({"y": indices["y"] * 2}, indices, 4.0, 0.0)
+    assert "not int64[8]" in trial_module.far({"y": indices["y"][:4]}, indices, 4.0, 0.0)
+
+
+def test_forms_are_as_onnxruntime_takes_them() -> None:
+    forms = [trial_module.random_form(np.random.default_rng(seed)) for seed in range(200)]
+    assert {(form.layout, form.activation, form.weight) for form in forms} >= {
+        ("QDQ", "QInt8", "QInt8"), ("QOperator", "QUInt8", "QUInt8"),
+    }  # fmt: skip
+    assert not any(form.activation == "QInt8" and form.weight == "QUInt8" for form in forms)
+    assert len({dataclasses.astuple(form) for form in forms}) > 150
