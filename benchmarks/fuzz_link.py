@@ -79,6 +79,7 @@ REQUESTS: tuple[tuple[Header, int | bytes], ...] = (
     ({"do": "infer", "model": 1, "count": 2, "seconds": 1.0, "watchdog": 9}, 32),
     ({"do": "infer", "model": 1, "count": 1, "seconds": 1.0, "watchdog": 9}, 0),
     ({"do": "state"}, 0),
+    ({"do": "settings", "values": [[Register.PROGRAM_OFFSET, 64], [Register.WATCHDOG, 5]]}, 0),
     ({"do": "free", "window": 1}, 0),
     ({"do": "close"}, 0),
 )

@@ -165,7 +165,7 @@ class PynqDevice(Device):
             "run", host.run_seconds + host.connect_seconds + SLACK_SECONDS,
             window=self._window, offset=offset, count=count, seconds=host.run_seconds, watchdog=host.watchdog,
         )  # fmt: skip
-        return self._result(answer)
+        return run_result(self.config, host.name, answer)
 
     def whole_model(self, model: CompiledModel, code: HostCodes) -> WholeModel | None:
         if self._kernels != "board":
@@ -209,24 +209,26 @@ class PynqDevice(Device):
         if offset < 0 or offset + size > window:
             raise DeviceError(f"bytes {offset}..{offset + size} are outside the window of {window} bytes")
 
-    def _result(self, answer: dict[str, Any]) -> RunResult:
-        counters: dict[Engine, dict[CycleClass, int]] = {engine: {} for engine in Engine}
-        fault = None
-        try:
-            for engine, kind, cycles in answer["counters"]:
-                counters[Engine(engine)][CLASSES[kind]] = cycles
-            if answer["fault"] is not None:
-                cause, engine, number = answer["fault"]
-                fault = FaultRecord(Fault(cause), range(len(ENGINE_NAMES))[engine], number)
-        except (ValueError, KeyError, IndexError) as error:
-            raise DeviceError(f"board {self.board.host.name!r} counts what does not exist: {error}") from None
-        return RunResult(
-            cycles=answer["cycles"],
-            fault=fault,
-            bytes_read=answer["read_beats"] * self.config.bus_bytes,
-            bytes_written=answer["write_beats"] * self.config.bus_bytes,
-            counters=counters,
-        )
+
+def run_result(config: CoreConfig, name: str, answer: dict[str, Any]) -> RunResult:
+    """What board ``name`` answered to a run, in the words of the simulators."""
+    counters: dict[Engine, dict[CycleClass, int]] = {engine: {} for engine in Engine}
+    fault = None
+    try:
+        for engine, kind, cycles in answer["counters"]:
+            counters[Engine(engine)][CLASSES[kind]] = cycles
+        if answer["fault"] is not None:
+            cause, engine, number = answer["fault"]
+            fault = FaultRecord(Fault(cause), range(len(ENGINE_NAMES))[engine], number)
+    except (ValueError, KeyError, IndexError) as error:
+        raise DeviceError(f"board {name!r} counts what does not exist: {error}") from None
+    return RunResult(
+        cycles=answer["cycles"],
+        fault=fault,
+        bytes_read=answer["read_beats"] * config.bus_bytes,
+        bytes_written=answer["write_beats"] * config.bus_bytes,
+        counters=counters,
+    )
 
 
 register_device(PynqDevice, at_places=True)

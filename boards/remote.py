@@ -22,7 +22,7 @@ from .hosts import Host
 from .link.errors import LinkError
 from .link.frames import Stream, pieces
 from .link.messages import PROTOCOL, check_answer
-from .zipapp import PACKAGE, zipapp
+from .zipapp import OLDEST_PYTHON, PACKAGE, zipapp
 
 SSH = (
     "ssh", "-T",
@@ -49,10 +49,12 @@ HINTS: Mapping[str, str] = {
     "identity": "the overlay and the model must be made for the same core",
     "version": "use the same version of weft on both ends",
     "code": 'kernels = "host" in the file of boards runs these steps on this machine',
+    "permission": "the program must run as root: docs/boards-running.md has the line for sudo",
+    "clock": "the design's clock is off, or another than its .hwh says: load the overlay again, or build it again",
     "pynq": "the setting `python` must name the Python of the board's image",
 }
 
-_LOADER = f"""import hashlib, os, sys
+_LOADER = f"""{OLDEST_PYTHON}import hashlib, os
 size, digest = {{size}}, {{digest!r}}
 data = b""
 while len(data) < size:
@@ -229,7 +231,7 @@ class Link:
         try:
             return check_answer(name, header, payload), payload
         except LinkError as error:
-            if header.get("ok") is False and error.kind not in ("protocol", "stuck", "deadline"):
+            if header.get("ok") is False and error.kind not in ("protocol", "stuck", "clock", "deadline"):
                 raise self._error(error) from None  # the board refuses this one thing
             raise self._failed(error) from None
 
@@ -241,7 +243,7 @@ class Link:
 
     def _error(self, error: LinkError) -> DeviceError:
         hint = HINTS.get(error.kind, "")
-        return BoardLinkError(f"board {self.host.name!r}: {one_line(error.message)}", error.kind, hint=hint)
+        return BoardLinkError(self.host.name, one_line(error.message), error.kind, hint=hint)
 
     def _end(self) -> None:
         self.dead = True
@@ -249,10 +251,12 @@ class Link:
 
 
 class BoardLinkError(DeviceError):
-    """A board that cannot be reached or does not do what is asked; ``kind`` is one of :data:`.link.errors.KINDS`."""
+    """A board that cannot be reached or does not do what is asked; ``kind`` is one of :data:`.link.errors.KINDS`,
+    ``reason`` the message without the board's name."""
 
-    def __init__(self, message: str, kind: str, *, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
+    def __init__(self, board: str, reason: str, kind: str, *, hint: str = "") -> None:
+        super().__init__(f"board {board!r}: {reason}", hint=hint)
+        self.reason = reason
         self.kind = kind
 
 

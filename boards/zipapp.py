@@ -15,7 +15,7 @@ from importlib import resources
 
 from ..hw.interfaces import CycleClass
 from ..hw.isa import ENGINE_NAMES, Engine, Fault
-from ..hw.registers import MAGIC, WINDOW_ALIGNMENT, Control, Register, Status, class_counter
+from ..hw.registers import MAGIC, WINDOW_ALIGNMENT, Control, Kind, Register, Status, class_counter
 from .design import CORE_VLNV
 from .link.constants import FILE, Constants
 
@@ -29,7 +29,14 @@ CORE_TYPES = (f"{CORE_VLNV.rpartition(':')[0]}:",)
 """What the type of a core's cell begins with; the version follows."""
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-_MAIN = f"from {PACKAGE}.server import main\n\nmain()\n"
+OLDEST_PYTHON = """\
+import sys
+if sys.version_info < (3, 10):
+    sys.exit("weft needs Python 3.10 or newer on the board, and this is %d.%d" % sys.version_info[:2])
+"""
+"""What runs on the board first, in words that any Python 3 knows."""
+
+_MAIN = f"{OLDEST_PYTHON}from {PACKAGE}.server import main\n\nmain()\n"
 _READ_BEATS = (Register.READ_BEATS_LOAD_LO, Register.READ_BEATS_LOADW_LO, Register.READ_BEATS_FETCH_LO)
 
 
@@ -41,6 +48,7 @@ def core_constants() -> Constants:
         registers={register.name: int(register) for register in Register},
         control={bit.name or "": int(bit) for bit in Control},
         status={bit.name or "": int(bit) for bit in Status},
+        settings=tuple(int(register) for register in Register if register.kind is Kind.SETTING),
         read_beats=tuple(int(address) for address in _READ_BEATS),
         counters=tuple(
             (int(engine), int(kind.value), class_counter(engine, kind)) for engine in Engine for kind in classes

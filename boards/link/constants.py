@@ -16,7 +16,8 @@ class Constants:
     """All that is the same for every core.
 
     ``registers``: byte addresses by name, wide ones by the name of their lower half. ``read_beats``: addresses of the
-    counters of bus words read. ``counters``: (engine, class, address) of every counter of cycles, the classes of one
+    counters of bus words read. ``settings``: addresses that the host may write at any time without the core doing
+    anything. ``counters``: (engine, class, address) of every counter of cycles, the classes of one
     engine together; they sum to the cycles of the run. ``engines`` and ``causes``: names by number. ``core_types``:
     VLNV prefixes of the core's block in a design. ``takes_code``: whether the host may send machine code.
     """
@@ -25,6 +26,7 @@ class Constants:
     registers: Mapping[str, int]
     control: Mapping[str, int]
     status: Mapping[str, int]
+    settings: tuple[int, ...]
     read_beats: tuple[int, ...]
     counters: tuple[tuple[int, int, int], ...]
     engines: tuple[str, ...]
@@ -44,7 +46,7 @@ class Constants:
         values = json.loads(text)
         values["counters"] = tuple(tuple(each) for each in values["counters"])
         values["causes"] = {int(number): name for number, name in values["causes"].items()}
-        for name in ("read_beats", "engines", "core_types"):
+        for name in ("settings", "read_beats", "engines", "core_types"):
             values[name] = tuple(values[name])
         return Constants(**values)
 

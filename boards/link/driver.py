@@ -8,8 +8,9 @@ covers the whole buffer anyway). Every wait has a deadline.
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,10 @@ LONGEST_SLEEP = 0.005
 """Seconds between two looks at the core, at most."""
 
 LOW = (1 << 32) - 1
+
+MEMORY_VARIABLE = "WEFT_BOARD_MEMORY"
+MEMORY_FILE = "/proc/meminfo"
+"""Where the kernel says how much contiguous memory there is; :data:`MEMORY_VARIABLE` names another file."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +177,17 @@ class Driver:
             self._stop()
         return result
 
+    def try_settings(self, values: Sequence[tuple[int, int]]) -> list[int]:
+        """Write settings (address and value) in this order, then read all of them back; they do not make the core do
+        anything. LinkError for an address that is no setting, and while the core runs."""
+        if odd := [address for address, _ in values if address not in self._constants.settings]:
+            raise LinkError("range", f"register {odd[0]:#x} is no setting")
+        if self._read("STATUS") & (self._status["RUNNING"] | self._status["BUS_BUSY"]):
+            raise LinkError("range", "the core is running")
+        for address, value in values:
+            self._block.write(address, value)
+        return [self._block_read(address) for address, _ in values]
+
     def state(self) -> tuple[int, int]:
         """The status bits, and the cycles of the run so far."""
         return self._read("STATUS"), self._wide(self._registers["CYCLES_LO"])
@@ -206,11 +222,22 @@ class Driver:
     def _gave_up(self, status: int, seconds: float) -> LinkError:
         """Reset a core that has not ended in time; what to tell the host."""
         message = f"the core has not ended after {seconds:.3g} s: its status is {status:#x} ({self._names(status)})"
+        dead = status & self._status["RUNNING"] and not status & self._status["BUS_BUSY"] and not self._counts()
         try:
             self._stop()
         except LinkError as error:
-            return LinkError(error.kind, f"{message}; {error.message}")
-        return LinkError("deadline", message)
+            message, kind = f"{message}; {error.message}", error.kind
+        else:
+            kind = "deadline"
+        if dead:
+            return LinkError("clock", f"{message}; its counter of cycles stands still")
+        return LinkError(kind, message)
+
+    def _counts(self) -> bool:
+        """Whether a running core counts cycles: in a millisecond it makes thousands."""
+        before = self._wide(self._registers["CYCLES_LO"])
+        time.sleep(1e-3)
+        return self._wide(self._registers["CYCLES_LO"]) != before
 
     def _poll(
         self, over: Callable[[int], object], seconds: float, gone: Callable[[], bool] = lambda: False
@@ -271,11 +298,17 @@ class Driver:
         self._block.write(address + 4, value >> 32)
 
 
-def free_memory(path: Path = Path("/proc/meminfo")) -> str:
-    """What the kernel says of its contiguous memory, as the end of a sentence."""
+def contiguous_memory(path: Path | None = None) -> dict[str, int]:
+    """What the kernel says of its contiguous memory: ``CmaTotal`` and ``CmaFree`` in bytes; nothing if it has none."""
     try:
-        lines = path.read_text().splitlines()
+        lines = (path or Path(os.environ.get(MEMORY_VARIABLE) or MEMORY_FILE)).read_text().splitlines()
     except OSError:
-        return ""
-    found = [" ".join(line.split()) for line in lines if line.startswith("Cma")]
+        return {}
+    words = [line.replace(":", " ").split() for line in lines if line.startswith("Cma")]
+    return {each[0]: int(each[1]) << 10 for each in words if len(each) == 3 and each[1].isdigit()}
+
+
+def free_memory(path: Path | None = None) -> str:
+    """The same as the end of a sentence."""
+    found = [f"{name}: {size >> 10} kB" for name, size in contiguous_memory(path).items()]
     return f" ({', '.join(found)})" if found else ""

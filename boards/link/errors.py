@@ -9,6 +9,7 @@ KINDS = (
     "deadline",  # something took longer than it may
     "busy",  # somebody else has the board
     "pynq",  # pynq is not there, or cannot do what is asked
+    "permission",  # the program may not do on the board what it has to
     "overlay",  # the design cannot be loaded, or has no core
     "identity",  # there is a core, but another one
     "memory",  # no memory for the core
@@ -17,6 +18,7 @@ KINDS = (
     "stuck",  # the core does not stop
     "code",  # machine code for the board's processor that it cannot load
     "input",  # values that a model cannot take
+    "clock",  # the core has no clock
     "internal",  # a mistake in the code on the board
 )
 

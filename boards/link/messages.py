@@ -164,6 +164,10 @@ REQUESTS: Mapping[str, Fields] = {
         "bus_bytes": Whole(1, 128),
         "instruction_bytes": Whole(1, 256),
     },
+    # What the board has for the core: pynq's device, and the kernel's contiguous memory.
+    "system": {},
+    # Write settings of the core, each an address and a value, in this order; then read all of them back.
+    "settings": {"values": Many(Many(Whole(0, (1 << 32) - 1), 2, 2), 1)},
     # A window of zeros.
     "allocate": {"size": Whole(1, LARGEST_WINDOW)},
     "free": {"window": WINDOW},
@@ -208,6 +212,8 @@ ANSWERS: Mapping[str, Fields] = {
     },
     "file": {},
     "load": {"address": Whole(), "clock_mhz": Maybe(Real()), "device": Text(200)},
+    "system": {"pynq": Text(200), "device": Text(200), "cma_total": Maybe(COUNT), "cma_free": Maybe(COUNT)},  # bytes
+    "settings": {"values": Many(Whole(0, (1 << 32) - 1))},
     "allocate": {"window": WINDOW, "address": Whole()},
     "free": {},
     "write": {},

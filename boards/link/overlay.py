@@ -34,6 +34,12 @@ def import_pynq() -> Any:
         raise LinkError("pynq", f"pynq cannot be imported: {type(error).__name__}: {error}") from None
 
 
+def device_name(pynq: Any) -> str:
+    """What pynq calls the device that designs are loaded into; LinkError if it finds none."""
+    device = _guarded("pynq finds no device", lambda: pynq.Device.active_device)
+    return str(getattr(device, "name", ""))
+
+
 def version_of(package: str) -> str:
     """Version of an installed package; empty if it has none."""
     from importlib import metadata
@@ -119,4 +125,6 @@ def _guarded(what: str, action: Callable[[], Any]) -> Any:
         raise
     except Exception as error:
         kind = "pynq" if "No Devices Found" in str(error) else "overlay"
+        if isinstance(error, PermissionError) or "permission" in str(error).lower():  # pynq has no error for it
+            kind = "permission"
         raise LinkError(kind, f"{what}: {type(error).__name__}: {error}") from error

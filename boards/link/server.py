@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from .constants import Constants, own_constants
-from .driver import Core, Driver, Window
+from .driver import Core, Driver, Window, contiguous_memory
 from .errors import LinkError
 from .frames import Header, Stream, pieces
 from .messages import LARGEST_WINDOW, PROTOCOL, check_request, failure
 from .model import BoardModel, load_library
-from .overlay import LoadedDesign, digest, import_pynq, load_design, version_of
+from .overlay import LoadedDesign, device_name, digest, import_pynq, load_design, version_of
 from .plan import read_plan
 
 LOCK_VARIABLE = "WEFT_BOARD_LOCK"
@@ -157,6 +157,19 @@ class Server:
         self._design = design
         return {"address": design.address, "clock_mhz": design.clock_mhz(), "device": design.device}
 
+    def _system(self) -> Header:
+        pynq = import_pynq()
+        memory = contiguous_memory()
+        return {
+            "pynq": version_of("pynq"),
+            "device": device_name(pynq)[:200],
+            "cma_total": memory.get("CmaTotal"),
+            "cma_free": memory.get("CmaFree"),
+        }
+
+    def _settings(self, values: list[list[int]]) -> Header:
+        return {"values": self._loaded().try_settings([(address, value) for address, value in values])}
+
     def _allocate(self, size: int) -> Header:
         if len(self._windows) >= WINDOWS:
             raise LinkError("memory", f"{WINDOWS} windows are in use already")
@@ -270,7 +283,7 @@ class Server:
         try:
             descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         except OSError as error:
-            raise LinkError("pynq", f"{self._lock_path}: {error.strerror}: the board is root's alone") from None
+            raise LinkError("permission", f"{self._lock_path}: {error.strerror}: the board is root's alone") from None
         end = time.monotonic() + OWN_SECONDS
         while True:
             try:

@@ -13,7 +13,7 @@ from weft.boards.link.errors import LinkError
 from weft.boards.zipapp import core_constants
 from weft.hw.config import ISA_VERSION, TINY
 from weft.hw.isa import Engine, Fault, Finish, Instruction, Load, Scratchpad, Sync, assemble
-from weft.hw.registers import Register
+from weft.hw.registers import Register, Status
 from weft.sim.dram import BusFault
 from weft.sim.rtl import BASE_ADDRESS, RtlSimulator
 
@@ -180,6 +180,30 @@ def test_a_program_that_never_ends_is_stopped_at_its_deadline() -> None:
 def test_a_run_that_nobody_waits_for_is_stopped() -> None:
     with pytest.raises(LinkError, match="not ended"):
         Setup([LOST, Finish()]).run(seconds=60, gone=lambda: True)
+
+
+def test_a_core_without_a_clock_is_told_from_one_that_waits() -> None:
+    board = Setup([LOST, Finish()])
+    board.block.wrong = {int(Register.CYCLES_LO): 7, int(Register.CYCLES_HI): 0}
+    with pytest.raises(LinkError, match=r"status is 0x2 \(RUNNING\).*its counter of cycles stands still") as caught:
+        board.run(seconds=0.05)
+    assert caught.value.kind == "clock"
+
+
+def test_settings_are_written_first_and_read_afterwards() -> None:
+    board = Setup()
+    size, base = int(Register.WINDOW_SIZE_LO), int(Register.WINDOW_BASE_LO)
+    assert board.driver.try_settings([(size, 5), (base, 0x12345678), (size, 6)]) == [6, 0x12345000, 6]
+    for address in (int(Register.CONTROL), int(Register.STATUS), size + 1, 1 << 20):
+        before = len(board.block.written)
+        with pytest.raises(LinkError, match="is no setting"):
+            board.driver.try_settings([(size, 0), (address, 1)])
+        assert len(board.block.written) == before
+    board.block.wrong = {int(Register.STATUS): int(Status.RUNNING)}
+    with pytest.raises(LinkError, match="the core is running"):
+        board.driver.try_settings([(size, 0)])
+    board.block.wrong = {}
+    assert board.run().fault is None
 
 
 def test_a_core_that_cannot_be_stopped_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
