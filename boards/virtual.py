@@ -44,6 +44,14 @@ CLOCKS = {
 }
 """Clock registers of the processing systems, as after boot: PL clocks of 100 MHz."""
 
+WRONG_CLOCKS = {0xF800_0170: 4 << 20 | 5 << 8, 0xFF5E_00C0: 1 << 24 | 1 << 16 | 30 << 8}
+"""Registers of a clock of half the frequency that does not take another."""
+
+LITTLE_MEMORY = 1 << 20
+"""Bytes of contiguous memory where there is hardly any."""
+
+STUCK_LANE, STUCK_BIT = 2, 0x10
+
 _SIZES = {"pointer": ctypes.c_void_p, "uint64_t": ctypes.c_uint64}
 
 
@@ -61,9 +69,12 @@ class Machine:
         self.memory = np.full(spec["memory_bytes"], GARBAGE, np.uint8)
         layout = [(name, _SIZES[kind]) for name, kind in spec["dram_fields"]]
         settings_type = type("Dram", (ctypes.Structure,), {"_fields_": layout})
+        base, size = spec["memory_base"], self.memory.size
         self._settings = settings_type(
-            **spec["dram"], bytes=self.memory.ctypes.data, size=self.memory.size, base=spec["memory_base"]
-        )
+            **spec["dram"], bytes=self.memory.ctypes.data, size=size, base=base,
+            error_start=base, error_stop=base + size,
+            error_reads="refused_reads" in spec["defects"], error_writes="refused_writes" in spec["defects"],
+        )  # fmt: skip
         self._machine = self._library.weft_new(ctypes.byref(self._settings))
 
     def read(self, address: int) -> int:
@@ -119,6 +130,18 @@ class Memory:
         self._free = merged
 
 
+WIRES = {"swapped_read_lanes", "swapped_write_lanes", "stuck_read_bit", "stuck_write_bit"}
+"""Defects of the data lines between core and memory."""
+
+
+def swapped(values: Any) -> Any:
+    """Bytes, or what belongs to each, with two lanes of the bus exchanged."""
+    result = values.copy()
+    words = -(-result.size // 2) * 2
+    result[0:words:2], result[1:words:2] = values[1:words:2].copy(), values[0:words:2].copy()
+    return result
+
+
 def install(spec: dict[str, Any]) -> Any:
     """Make the board that ``spec`` describes the active device of pynq."""
     with warnings.catch_warnings():
@@ -150,7 +173,11 @@ def install(spec: dict[str, Any]) -> Any:
             self.machine: Machine | IdleMachine | None = None
             self.pages = Memory(spec["memory_base"], spec["memory_bytes"])
             self.clocks = dict(CLOCKS)
+            if "wrong_clock" in defects:
+                self.clocks |= WRONG_CLOCKS
             self.hosts: dict[int, Any] = {}
+            self.synced: dict[int, Any] = {}
+            self.frozen: dict[int, int] = {}
             self.core_base = 0
             self.flushes = 0
             self.started = False
@@ -159,6 +186,8 @@ def install(spec: dict[str, Any]) -> Any:
             return RuntimeMetadataParser(Metadata(input=Path(bitfile_name).with_suffix(".hwh")))
 
         def download(self, bitstream: Any, parser: Any = None) -> None:
+            if "no_permission" in defects:
+                raise OSError("Root permissions required.")  # as pynq says it
             content = Path(bitstream.bitfile_name).read_bytes()
             name = content.decode("ascii", "replace").removeprefix(BIT_TEXT).strip()
             if name not in spec["libraries"]:
@@ -190,8 +219,10 @@ def install(spec: dict[str, Any]) -> Any:
             assert self.machine is not None
             if "wrong_address" in defects:
                 return 0
-            if "dead_clock" in defects and self.started and offset == spec["status"]:
-                return int(spec["running"])
+            if "dead_clock" in defects and self.started:
+                if offset == spec["status"]:
+                    return int(spec["running"])
+                return self.frozen.setdefault(offset, self.machine.read(offset))
             if offset == spec["status"]:
                 for _ in range(spec["reads_a_poll"]):
                     self.machine.read(offset)
@@ -200,8 +231,11 @@ def install(spec: dict[str, Any]) -> Any:
         def _write(self, address: int, value: int) -> None:
             offset = self._core_offset(address)
             if offset is None:
-                self.clocks[address] = value
+                if not ("wrong_clock" in defects and address in WRONG_CLOCKS):
+                    self.clocks[address] = value
                 return
+            if "stuck_register" in defects and offset == spec["stuck_register"]:
+                value &= ~(1 << 13)
             assert self.machine is not None
             if offset == spec["control"] and value == spec["start"]:
                 self.started = True
@@ -241,11 +275,26 @@ def install(spec: dict[str, Any]) -> Any:
                 return
             host, core = self._both(bo)
             core[:] = host
+            if "swapped_read_lanes" in defects:
+                core[:] = swapped(host)
+            if "stuck_read_bit" in defects:
+                core[STUCK_LANE :: spec["bus_bytes"]] |= STUCK_BIT
+            self.synced[bo] = core.copy()
 
         def invalidate(self, bo: int, offset: int, address: int, size: int) -> None:
-            if "no_invalidate" not in defects:
-                host, core = self._both(bo)
+            if "no_invalidate" in defects:
+                return
+            host, core = self._both(bo)
+            if not WIRES & defects:
                 host[:] = core
+                return
+            written = core != self.synced[bo]  # what was only read is as the processor left it
+            values = core.copy()
+            if "stuck_write_bit" in defects:
+                values[STUCK_LANE :: spec["bus_bytes"]] |= STUCK_BIT
+            if "swapped_write_lanes" in defects:
+                values, written = swapped(values), swapped(written)
+            host[written] = values[written]
 
         def _both(self, bo: int) -> tuple[Any, Any]:
             """A buffer as the processor and as the core sees it."""
@@ -263,6 +312,11 @@ def main() -> None:
     """Run what a board's Python would be asked to run."""
     spec = json.loads(Path(sys.argv[1]).read_text())
     os.environ["WEFT_BOARD_LOCK"] = spec["lock"]
+    os.environ["WEFT_BOARD_MEMORY"] = spec["memory_file"]
+    contiguous = LITTLE_MEMORY if "little_cma" in spec["defects"] else spec["memory_bytes"]
+    Path(spec["memory_file"]).write_text(f"CmaTotal: {contiguous >> 10} kB\nCmaFree: {contiguous >> 10} kB\n")
+    user = 1000 if "no_permission" in spec["defects"] else 0
+    os.geteuid = lambda: user  # a board's program runs as root
     install(spec)
     what = sys.argv[2:]
     if what[:1] == ["-c"]:

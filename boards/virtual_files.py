@@ -35,6 +35,16 @@ DEFECTS = (
     "hung_memory",  # the memory answers nothing
     "dead_clock",  # from the first start on the core's status never changes
     "wrong_address",  # something else is where the core should be
+    "wrong_clock",  # half of the frequency that the design asks for
+    "little_cma",  # the kernel has hardly any contiguous memory
+    "no_permission",  # the program is not root
+    "stuck_register",  # a bit of a setting cannot be set
+    "refused_reads",  # the bus answers every read with an error
+    "refused_writes",
+    "swapped_read_lanes",  # bytes 0 and 1, 2 and 3, ... of what the core reads are exchanged
+    "swapped_write_lanes",
+    "stuck_read_bit",  # one data line is always 1 when the core reads
+    "stuck_write_bit",
     "vanish",  # the board disappears when a program starts
     "silence",  # the board stops answering when a program starts
 )
@@ -116,6 +126,9 @@ def write_virtual_board(
         "running": int(Status.RUNNING),
         "hung": int(BusFault.HUNG),
         "reads_a_poll": 0 if idle else READS_A_POLL,
+        "stuck_register": int(Register.PROGRAM_OFFSET),
+        "bus_bytes": design.core.bus_bytes,
+        "memory_file": str(folder / "meminfo"),
         "lock": str(folder / "lock"),
         "defects": sorted(defects),
     }  # fmt: skip
@@ -134,6 +147,7 @@ def idle_registers(core: CoreConfig) -> dict[int, int]:
 
 
 def write_overlay(bit: Path, design: Design) -> None:
-    """A ``.bit`` for virtual boards, with the ``.hwh`` of the same design beside it."""
+    """A ``.bit`` for virtual boards, with the ``.hwh`` and the manifest of the same design beside it."""
     bit.write_text(f"{virtual.BIT_TEXT}{design.core.hash64:016x}\n")
     bit.with_suffix(".hwh").write_text(hwh_text(design))
+    bit.with_suffix(".json").write_text(json.dumps(design.as_dict(), indent=1))

@@ -93,7 +93,7 @@ def test_defects_that_show_while_loading(
     ("defect", "kind", "message"),
     [
         ("hung_memory", "stuck", "not ended after .*BUS_BUSY RUNNING.*does not stop"),
-        ("dead_clock", "stuck", "not ended after .* status is 0x2 .*does not stop"),
+        ("dead_clock", "clock", "not ended after .* status is 0x2 .*its counter of cycles stands still"),
         ("vanish", "closed", "closed the link"),
         ("silence", "deadline", "no answer before the deadline"),
     ],
@@ -202,6 +202,6 @@ def test_a_board_without_rtl_ends_programs_at_once(
     device.allocate(0)
 
 
-def test_the_overlay_of_a_design_is_two_files(tmp_path: Path) -> None:
+def test_the_overlay_of_a_design_is_a_bit_with_what_belongs_to_it(tmp_path: Path) -> None:
     write_overlay(tmp_path / "x.bit", design_of("pynq-z2"))
     assert (tmp_path / "x.hwh").read_text().startswith("<?xml")
