@@ -21,6 +21,14 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+board_app = typer.Typer(
+    name="board",
+    help="PYNQ boards: what they are, what fits them, building for one, and running on one.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(board_app)
+
 
 def _show_version(wanted: bool) -> None:
     if wanted:

@@ -15,16 +15,8 @@ from ..boards.errors import BoardError
 from ..boards.fit import Fit, fit, measured_cores, number
 from ..hw.config import load_config
 from ..progress import progress
-from .app import app
+from .app import board_app
 from .output import JsonOption, err, out, print_json, table, wide_console
-
-board_app = typer.Typer(
-    name="board",
-    help="PYNQ boards: what they are, what fits them, and building for one.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-app.add_typer(board_app)
 
 RESOURCES = ("LUT", "FF", "BRAM36", "URAM", "DSP")
 BOARD_COLUMNS = ("board", "part", *RESOURCES, "DDR GB/s", "port", "MHz", "core", "fullest", "pynq")
