@@ -10,16 +10,11 @@ before a device sees anything.
 
 from __future__ import annotations
 
-import hashlib
-import io
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import ValidationError
 
 from ..compiler.graph.dtypes import DTYPES, numpy_dtype
 from ..compiler.graph.ir import Function, GraphError, Module
@@ -48,14 +43,9 @@ from ..hw.errors import ConfigError
 from . import artifact_records as records
 from .artifact_check import check_model
 from .errors import ArtifactError
+from .sealed import manifest_of, member, seal, unseal
 
 FORMAT = 2
-LARGEST_BYTES = 1 << 32
-"""More than this, unpacked, is refused."""
-
-LARGEST_MANIFEST = 1 << 28
-
-_COMMENT = b"weft sha256 "
 
 
 def save(model: CompiledModel, path: str | Path) -> None:
@@ -106,7 +96,7 @@ def to_bytes(model: CompiledModel) -> bytes:
         layers=tuple(_layer(layer) for layer in model.layers),
         statistics={name: value for name, value in model.statistics.items() if not name.endswith("seconds")},
     )
-    return _zip({"manifest.json": manifest.model_dump_json(indent=1).encode(), **members})
+    return seal({"manifest.json": manifest.model_dump_json(indent=1).encode(), **members})
 
 
 def _tensor(tensor: TensorSpec | TensorSlot) -> records.TensorRecord:
@@ -208,70 +198,16 @@ def _host_step(
             )
 
 
-def _zip(members: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in members.items():
-            info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
-            info.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(info, data, compresslevel=1)
-        archive.comment = _COMMENT + b"0" * 64
-    raw = buffer.getvalue()
-    return raw[:-64] + hashlib.sha256(raw[:-64]).hexdigest().encode()
-
-
 # Reading
 
 
 def from_bytes(raw: bytes, config: CoreConfig | None = None) -> CompiledModel:
     """The model in the bytes of an artifact, checked. :class:`ArtifactError` names the member or field at fault."""
-    if not raw.startswith(b"PK\x03\x04"):
-        raise ArtifactError("this is not a weft artifact", hint="make one with 'weft compile'")
-    if raw[-64 - len(_COMMENT) : -64] != _COMMENT or hashlib.sha256(raw[:-64]).hexdigest().encode() != raw[-64:]:
-        raise ArtifactError(
-            "the checksum of the file is wrong: it is damaged or cut off", hint="compile the model again"
-        )
-    members = _unzip(raw)
-    text = _member(members, "manifest.json")
-    if len(text) > LARGEST_MANIFEST:
-        raise ArtifactError(f"manifest.json has {len(text):,} bytes, more than the {LARGEST_MANIFEST:,} allowed")
-    try:
-        manifest = records.Manifest.model_validate_json(text)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "json_invalid":
-            raise ArtifactError(f"manifest.json: {first['msg']}") from error
-        if place == "format" or _format_of(text) != FORMAT:
-            raise ArtifactError(
-                f"field 'format' is {_format_of(text)}, but this weft reads {FORMAT}", hint="compile again"
-            ) from error
-        raise ArtifactError(f"manifest.json, field {place!r}: {first['msg']}") from error
-    if manifest.format != FORMAT:
-        raise ArtifactError(f"field 'format' is {manifest.format}, but this weft reads {FORMAT}", hint="compile again")
+    members = unseal(raw, "artifact", "make one with 'weft compile'", "compile the model again")
+    manifest = manifest_of(members, "manifest.json", records.Manifest, FORMAT, "compile again")
     model = _model(manifest, members, config)
     check_model(model)
     return model
-
-
-def _format_of(manifest: bytes) -> object:
-    try:
-        return records.FormatOnly.model_validate_json(manifest).format
-    except ValidationError:
-        return "missing"
-
-
-def _unzip(raw: bytes) -> dict[str, bytes]:
-    try:
-        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-            infos = archive.infolist()
-            if (total := sum(info.file_size for info in infos)) > LARGEST_BYTES:
-                raise ArtifactError(f"it unpacks to {total} bytes, more than the {LARGEST_BYTES} that are allowed")
-            if len({info.filename for info in infos}) != len(infos):
-                raise ArtifactError("two members have the same name")
-            return {info.filename: archive.read(info) for info in infos}
-    except (zipfile.BadZipFile, zlib.error, ValueError, RuntimeError, NotImplementedError, EOFError, OSError) as error:
-        raise ArtifactError(f"it cannot be unpacked: {error}") from error
 
 
 def _model(manifest: records.Manifest, members: dict[str, bytes], config: CoreConfig | None) -> CompiledModel:
@@ -309,15 +245,9 @@ def _read_place(place: records.PlaceRecord) -> Place:
     return Place(**place.model_dump())
 
 
-def _member(members: dict[str, bytes], name: str) -> bytes:
-    if name not in members:
-        raise ArtifactError(f"member {name!r} is missing")
-    return members[name]
-
-
 def _text(members: dict[str, bytes], name: str) -> str:
     try:
-        return _member(members, name).decode()
+        return member(members, name).decode()
     except UnicodeDecodeError as error:
         raise ArtifactError(f"member {name!r} is no text: {error}") from error
 
@@ -346,7 +276,7 @@ def _read_core(core: records.CoreRecord, members: dict[str, bytes], config: Core
     if len(slots) != len(core.slots):
         raise ArtifactError("field 'slots': two slots have the same name")
     constants = tuple(
-        ConstantSegment(each.name, each.offset, np.frombuffer(_member(members, each.member), np.uint8))
+        ConstantSegment(each.name, each.offset, np.frombuffer(member(members, each.member), np.uint8))
         for each in core.constants
     )
     return CorePart(own, core.window_bytes, slots, constants)
@@ -354,7 +284,7 @@ def _read_core(core: records.CoreRecord, members: dict[str, bytes], config: Core
 
 def _read_core_step(step: records.CoreStepRecord, members: dict[str, bytes]) -> CoreStep:
     return CoreStep(
-        program=np.frombuffer(_member(members, step.member), np.uint8),
+        program=np.frombuffer(member(members, step.member), np.uint8),
         program_offset=step.program_offset,
         inputs=step.inputs,
         outputs=step.outputs,
@@ -376,7 +306,7 @@ def _read_host(step: records.HostRecord, members: dict[str, bytes]) -> HostStep:
         ),
         steps=tuple(_read_host_step(each, members) for each in step.steps),
         layers=tuple(_read_layer(layer) for layer in step.layers),
-        constants=np.frombuffer(_member(members, step.constants), np.uint8),
+        constants=np.frombuffer(member(members, step.constants), np.uint8),
         arena_bytes=step.arena_bytes,
         memory=tuple(ArenaTensor(**each.model_dump()) for each in step.memory),
         threads=step.threads,
@@ -414,7 +344,7 @@ def _function(members: dict[str, bytes], name: str, constants: dict[str, npt.NDA
 
 def _array(members: dict[str, bytes], name: str, shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
     """An array of a member's bytes; the shape (-1,) takes them all."""
-    data = _member(members, name)
+    data = member(members, name)
     try:
         value: npt.NDArray[Any] = np.frombuffer(data, numpy_dtype(_dtype(dtype, f"member {name!r}"))).reshape(shape)
     except ValueError as error:

@@ -158,12 +158,6 @@ class CoreRecord(Record):
     constants: tuple[SegmentRecord, ...]
 
 
-class FormatOnly(BaseModel):
-    """What is read of a manifest of another version."""
-
-    format: int
-
-
 class Manifest(Record):
     format: int
     name: str
