@@ -28,6 +28,8 @@ from .runtime.artifact import save
 from .runtime.device import Device, FsimDevice, LocalDevice, NullDevice, RtlDevice, open_device, register_device
 from .runtime.module import LoadedModule
 from .runtime.open_module import OpenModule
+from .runtime.recording import Recording, RecordingDevice, load_recording, save_recording
+from .runtime.replay import replay
 from .runtime.trace import write_trace
 
 __all__ = [
@@ -46,6 +48,8 @@ __all__ = [
     "OpenModule",
     "PassOptions",
     "PynqDevice",
+    "Recording",
+    "RecordingDevice",
     "RtlDevice",
     "Target",
     "WeftError",
@@ -53,11 +57,14 @@ __all__ = [
     "compile",
     "infer_types",
     "load",
+    "load_recording",
     "named_config",
     "open_device",
     "operators",
     "register_device",
     "register_target",
+    "replay",
     "save",
+    "save_recording",
     "write_trace",
 ]

@@ -54,8 +54,11 @@ from weft.hw.config import TINY, CoreConfig
 from weft.hw.isa import Opcode, instruction_layout
 from weft.progress import progress
 from weft.runtime.artifact import from_bytes, to_bytes
+from weft.runtime.device import FsimDevice
 from weft.runtime.index_inputs import index_inputs
 from weft.runtime.inputs import read_inputs
+from weft.runtime.recording import RecordingDevice, recording_bytes, recording_from
+from weft.runtime.replay import replay
 
 ROOT = Path(__file__).parent.parent
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
@@ -154,7 +157,11 @@ def edit_member(data: bytes, chance: random.Random) -> bytes:
 
 def edit_manifest(data: bytes, chance: random.Random) -> bytes:
     def change(name: str, content: bytes) -> bytes:
-        return edit_json_text(content.decode(), chance).encode() if name == "manifest.json" else content
+        return (
+            edit_json_text(content.decode(), chance).encode()
+            if name in ("manifest.json", "recording.json")
+            else content
+        )
 
     return resealed(data, change)
 
@@ -268,6 +275,24 @@ def use_array(data: bytes) -> None:
         weft.load(model).run(read_inputs(model.inputs, Path(file.name), 0))
 
 
+@cache
+def recordings() -> list[bytes]:
+    model = compiled_digits()[0]
+    device = RecordingDevice(FsimDevice(TINY, timing=False))
+    weft.load(model, device).run(np.ones((1, 1, 8, 8), np.float32))
+    return [recording_bytes(device.recording(model)), recording_bytes(device.recording())]
+
+
+def edit_recording(data: bytes, chance: random.Random) -> bytes:
+    return chance.choice((edit_manifest, edit_manifest, edit_member))(data, chance)
+
+
+def use_recording(data: bytes) -> None:
+    recording = recording_from(data)
+    for difference in replay(recording, FsimDevice(recording.config, timing=False)):
+        str(difference)
+
+
 def use_cache(data: bytes) -> None:
     """``data``: which damage every file of a cache that is in use gets."""
     model, x = compiled_digits()[1], np.ones((1, 1, 8, 8), np.float32)
@@ -294,6 +319,7 @@ KINDS = {
     "config": Kind(lambda: [TINY.to_json().encode()], as_text(edit_json_text), use_config),
     "arguments": Kind(lambda: [b"compile\0digits.onnx", b"run\0digits.weft", b"passes"], edit_arguments, use_arguments),
     "numpy": Kind(arrays, edit_bytes, use_array),
+    "recording": Kind(recordings, edit_recording, use_recording),
     "cache": Kind(lambda: [b"cache"], edit_bytes, use_cache),
 }
 """What is damaged, by name."""

@@ -17,11 +17,12 @@ from ..compiler.targets.errors import CompileError
 from ..compiler.targets.target import Job
 from ..progress import Updates, progress
 from ..runtime.artifact import load as load_artifact
-from ..runtime.device import device_forms
+from ..runtime.device import device_forms, open_device
 from ..runtime.errors import DeviceError
 from ..runtime.index_inputs import index_inputs
 from ..runtime.inputs import Array, read_inputs
 from ..runtime.module import LoadedModule
+from ..runtime.recording import RecordingDevice, save_recording
 from ..runtime.report import engine_records, engine_table, layer_records, layer_table, placement_table
 from ..runtime.report_host import fusion_table, host_table
 from ..runtime.trace import write_trace
@@ -72,6 +73,9 @@ def run(
     target: Annotated[str | None, typer.Option("--target", help="What to compile a model for. Default: accel.")] = None,
     inputs: InputOption = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the results to a .npz file.")] = None,
+    record: Annotated[
+        Path | None, typer.Option("--record", help="Keep every program with its memory in a file, for weft replay.")
+    ] = None,
     trace: Annotated[
         Path | None, typer.Option("--trace", "-t", help="Write a Perfetto timeline (devices that know cycles).")
     ] = None,
@@ -97,14 +101,19 @@ def run(
         indices = index_inputs(compiled) if isinstance(compiled, CompiledModel) else {}
         values = read_inputs(input_specs(compiled), inputs, seed, indices)
         status.update("loading")
-        loaded = load(compiled, device, progress=status.update)
+        recorder = None if record is None else _recorder(compiled, device, status)
+        loaded = load(compiled, recorder or device, progress=status.update)
         module = loaded if isinstance(loaded, LoadedModule) else loaded.specialised(values)
         timed = module.model.core is not None and module.device.has_time
         if trace is not None and not (timed and module.device.has_trace):
             raise _no_trace(module)
         status.update("running")
         seconds = None if module.model.core is not None else best_seconds(module, values)
-        results = module.run(values, trace=True)
+        try:
+            results = module.run(values, trace=True)
+        finally:  # what failed is what one wants to look at
+            if recorder is not None and record is not None:
+                save_recording(recorder.recording(module.model), record)
     if trace is not None:
         slices = write_trace(module, trace)
     if output is not None:
@@ -130,8 +139,18 @@ def run(
         out.print(f"{name}: {value.dtype.name}{list(value.shape)}\n{text}", highlight=False, markup=False)
     if output is not None:
         out.print(f"wrote {output}", markup=False)
+    if record is not None:
+        out.print(f"wrote {record}", markup=False)
     if trace is not None:
         out.print(f"wrote {trace} ({slices:,} slices); open it at https://ui.perfetto.dev", markup=False)
+
+
+def _recorder(compiled: CompiledModel | OpenModel, device: str | None, status: Updates) -> RecordingDevice:
+    """A device that keeps what runs on it."""
+    if isinstance(compiled, OpenModel) or compiled.core is None:
+        why = f"--record keeps programs of a core, but nothing of {compiled.name!r} runs on a core"
+        raise DeviceError(why, hint="compile it with target 'accel'")
+    return RecordingDevice(open_device(device or "fsim", compiled.config, progress=status.update))
 
 
 def _no_trace(module: LoadedModule) -> DeviceError:
