@@ -110,7 +110,7 @@ def gemm_table(profile: Profile) -> RenderableType:
 def outcome_records(outcomes: Sequence[Outcome]) -> list[Record]:
     """For each hardware its cycles, whole and by layer, by the timing model; None and the reason where there is no
     figure. The first is the core as it is."""
-    base = outcomes[0].cycles
+    base = outcomes[0].cycles if outcomes else None
     return [
         {
             "hardware": outcome.name,
