@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import RenderableType
+from rich.text import Text
 
 from ..api import load
 from ..compiler.compile import compile_model
@@ -18,13 +19,14 @@ from ..compiler.targets.target import Job
 from ..hw.config import CoreConfig
 from ..progress import Updates, progress
 from ..runtime.artifact import load as load_artifact
-from ..runtime.device import RtlDevice
+from ..runtime.device import RtlDevice, open_device
 from ..runtime.errors import DeviceError
 from ..runtime.index_inputs import index_inputs
 from ..runtime.inputs import read_inputs
 from ..runtime.module import StepRun
 from ..runtime.plots import write_plots
 from ..runtime.profile import profile, write_json
+from ..runtime.profile_measured import class_records, measured_tables, program_records
 from ..runtime.profile_report import (
     bound_records,
     bound_table,
@@ -36,6 +38,7 @@ from ..runtime.profile_report import (
     outcome_table,
 )
 from ..runtime.profile_whatif import Recompile, predict_runs, what_if
+from ..runtime.tables import Record
 from ..runtime.trace import write_runs
 from ..sim.dram import DramModel
 from .app import app
@@ -43,12 +46,7 @@ from .output import JsonOption, ShapeOption, err, out, parse_shapes, print_json,
 from .run import is_artifact
 from .target_options import Chosen, options_of, refuse_options, with_target_options
 
-
-class TimedDevice(StrEnum):
-    """What knows the cycles of a program."""
-
-    rtl = "rtl"
-    model = "model"
+MODEL, RTL = "model", "rtl"
 
 
 @app.command("profile")
@@ -56,8 +54,11 @@ class TimedDevice(StrEnum):
 def profile_command(
     source: Annotated[Path, typer.Argument(help="Artifact, or quantised ONNX model.")],
     device: Annotated[
-        TimedDevice, typer.Option("--device", "-d", help="The RTL, or the timing model (fast; runs nothing).")
-    ] = TimedDevice.model,
+        str,
+        typer.Option(
+            "--device", "-d", help="model (the timing model: fast, runs nothing), rtl, or a board: pynq://NAME."
+        ),
+    ] = MODEL,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder for all results. Default: SOURCE.profile.")
     ] = None,
@@ -89,10 +90,12 @@ def profile_command(
                 return model
 
             compiled = recompile(options.get("config", "pynq"))
-        status.update(f"running on {device.value}")
-        runs = _timed_runs(compiled, device, dram, status)
-        measured = profile(compiled, runs, device.value, dram)
+        status.update(f"running on {device}")
+        runs, counted = _timed_runs(compiled, device, dram, status)
+        measured = profile(compiled, runs, device if counted is None else MODEL, dram)
         tables: list[RenderableType] = [cause_table(measured), bound_table(measured), gemm_table(measured)]
+        if counted is not None:
+            tables = [*measured_tables(counted.programs, counted.classes, counted.clock_mhz), Text(ONLY_WHOLE), *tables]
         outcomes = []
         if others:
             status.update("predicting other hardware")
@@ -108,17 +111,50 @@ def profile_command(
         except DeviceError as error:
             err.print(f"no pictures: {error}", markup=False)
     if as_json:
-        print_json({"causes": cause_records(measured), "bounds": bound_records(measured),
+        board = {} if counted is None else {"measured": {"programs": counted.programs, "engines": counted.classes,
+                                                         "clock_mhz": counted.clock_mhz}}  # fmt: skip
+        print_json({**board, "causes": cause_records(measured), "bounds": bound_records(measured),
                     "gemm": gemm_records(measured), "what_if": outcome_records(outcomes)})  # fmt: skip
         return
     wide_console().print(*tables)
     out.print(f"wrote {folder}; its trace ({slices:,} slices) opens at https://ui.perfetto.dev", markup=False)
 
 
-def _timed_runs(model: CompiledModel, device: TimedDevice, dram: DramModel, status: Updates) -> Sequence[StepRun]:
-    """Traced runs of the model's programs; on the RTL with random inputs, which no cycle depends on."""
-    if device is TimedDevice.model:
-        return predict_runs(model, dram)
-    module = load(model, RtlDevice(model.config, dram=dram, progress=status.update))
-    module.run(read_inputs(model.inputs, None, 0, index_inputs(model)), trace=True)
-    return module.runs
+@dataclass(frozen=True)
+class Counted:
+    """What a device without a trace counted: `program_records` and `class_records`."""
+
+    programs: list[Record]
+    classes: list[Record]
+    clock_mhz: float | None
+
+
+ONLY_WHOLE = (
+    "The core counts cycles by engine, not by layer: what follows is by the timing model, for the memory that "
+    "--latency and --bandwidth describe."
+)
+
+
+def _timed_runs(
+    model: CompiledModel, name: str, dram: DramModel, status: Updates
+) -> tuple[Sequence[StepRun], Counted | None]:
+    """Traced runs of the model's programs; on devices with random inputs, which no cycle depends on. Where a device has
+    no trace, those of the timing model, and what the device counted."""
+    if name == MODEL:
+        return predict_runs(model, dram), None
+    device = (
+        RtlDevice(model.config, dram=dram, progress=status.update)
+        if name == RTL
+        else open_device(name, model.config, progress=status.update)
+    )
+    if not device.has_time:
+        raise DeviceError(f"device {name!r} knows no cycles", hint=f"{MODEL}, {RTL}, or a board: pynq://NAME")
+    inputs = read_inputs(model.inputs, None, 0, index_inputs(model))
+    with load(model, device) as module:
+        module.run(inputs, trace=device.has_trace)
+        if device.has_trace:
+            return module.runs, None
+        predicted = predict_runs(model, dram)
+        clock = getattr(device, "clock_mhz", None)
+        counted = program_records(model, module.runs, predicted), class_records(module.runs, predicted)
+    return predicted, Counted(*counted, clock)
