@@ -157,11 +157,9 @@ def edit_member(data: bytes, chance: random.Random) -> bytes:
 
 def edit_manifest(data: bytes, chance: random.Random) -> bytes:
     def change(name: str, content: bytes) -> bytes:
-        return (
-            edit_json_text(content.decode(), chance).encode()
-            if name in ("manifest.json", "recording.json")
-            else content
-        )
+        if name not in ("manifest.json", "recording.json"):
+            return content
+        return edit_json_text(content.decode(errors="replace"), chance).encode(errors="replace")
 
     return resealed(data, change)
 

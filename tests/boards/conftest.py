@@ -21,6 +21,8 @@ from weft.runtime.module import Array
 from weft.tests.boards import forked_board
 from weft.tests.boards.virtual_boards import BOARDS, MODEL, MakeBoard, design_of
 
+Forked = Callable[[VirtualBoard], Host]
+
 
 @pytest.fixture(scope="session")
 def digits() -> CompiledModel:
@@ -49,7 +51,7 @@ def pynq_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def forked(pynq_process: Path) -> Callable[[VirtualBoard], Host]:
+def forked(pynq_process: Path) -> Forked:
     """Reaches a virtual board in a fork of a process that has pynq: ten times as fast as a process of its own."""
 
     def host(board: VirtualBoard) -> Host:

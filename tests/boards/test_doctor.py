@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,13 +14,12 @@ from weft.boards.doctor import NAMES, State, Verdict, core_of, examine
 from weft.boards.doctor_core import judged_rate
 from weft.boards.finding import FindingError
 from weft.boards.hosts import Host
-from weft.boards.virtual_files import DEFECTS, VirtualBoard, write_overlay
+from weft.boards.virtual_files import DEFECTS, write_overlay
 from weft.cli import app
 from weft.hw.config import TINY
 from weft.runtime.errors import DeviceError
+from weft.tests.boards.conftest import Forked
 from weft.tests.boards.virtual_boards import BOARDS, MakeBoard, design_of
-
-Forked = Callable[[VirtualBoard], Host]
 
 FOUND = {
     "no_flush": ("fetch", "what the host writes does not reach the core"),
