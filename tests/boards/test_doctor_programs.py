@@ -9,9 +9,11 @@ import pytest
 from weft.boards.doctor_core import register_masks
 from weft.boards.doctor_findings import describe_difference, exchanges, stuck_bits
 from weft.boards.doctor_programs import LOST, Trial, copies, engine_trials, of_program, single_instructions, streams
+from weft.hw.axi import PAGE_BYTES
 from weft.hw.config import PYNQ, TINY, WIDE, CoreConfig
-from weft.hw.isa import Engine, Fault, Finish, Opcode, disassemble
+from weft.hw.isa import Engine, Fault, Finish, Load, Opcode, Store, disassemble
 from weft.hw.registers import Kind, Register
+from weft.sim.dma import transfer_of
 from weft.sim.fsim import FunctionalSimulator
 from weft.sim.fuzz_configs import campaign_config
 from weft.sim.rtl import RtlSimulator
@@ -62,7 +64,16 @@ def test_every_engine_and_every_byte_lane_is_tried() -> None:
         assert (trial.expected[1] != trial.window).any()
     changed = np.flatnonzero(copies(TINY).expected[1] != copies(TINY).window)
     assert set(changed % TINY.bus_bytes) == set(range(TINY.bus_bytes))
-    assert {(address - 1) // 4096 for address in changed} != {address // 4096 for address in changed}
+    moved = [each for each in disassemble(TINY, copies(TINY).code) if isinstance(each, (Load, Store))]
+    for kind in (Load, Store):
+        transfers = [transfer_of(TINY, each) for each in moved if isinstance(each, kind)]
+        for edge in (TINY.bus_bytes, TINY.burst_beats * TINY.bus_bytes, PAGE_BYTES):
+            crossing = [each for each in transfers if each.start // edge != (each.start + each.row_bytes - 1) // edge]
+            assert any(each.start % edge and (edge < PAGE_BYTES or each.start // edge) for each in crossing), (
+                kind,
+                edge,
+            )
+        assert {each.start % TINY.bus_bytes for each in transfers} == set(range(0, TINY.bus_bytes, TINY.granule_bytes))
 
 
 def test_streams_have_bursts_of_their_length() -> None:

@@ -112,6 +112,22 @@ def test_a_difference_names_tensor_index_values_and_instruction(model: CompiledM
     assert (difference.recorded, difference.found) == (str(right), "99")
 
 
+def test_where_two_tensors_share_bytes_it_is_that_of_the_layer(model: CompiledModel) -> None:
+    core = model.on_core
+    slots = {"old": replace(core.slots["r"], name="old", shape=(24,)), **core.slots}
+    recording = replace(recorded(model), model=replace(model, core=replace(core, slots=slots)))
+    (difference,) = replay(recording, Bad(TINY))
+    assert "tensor 'r' at [0, 0]" in difference.what
+
+
+def test_a_launch_begins_with_what_the_one_before_it_left(model: CompiledModel) -> None:
+    first, second = recorded(model, runs=2).launches
+    assert first.after is not None
+    output = slice(64, 64 + 24)
+    np.testing.assert_array_equal(second.before[output], first.after[output])
+    assert second.before[output].any()
+
+
 def test_without_a_model_it_is_the_byte(model: CompiledModel) -> None:
     (difference,) = replay(replace(recorded(model), model=None), Bad(TINY))
     assert "1 bytes of the window differ, first byte 0x40 (written by instruction 3: store" in difference.what
