@@ -166,7 +166,7 @@ OLD = "import sys; sys.version_info = (3, 8, 10); sys.argv.pop(1); exec(sys.argv
         (
             replace(HERE, sudo=("sh", "-c", "echo 'sudo: a password is required' >&2; exit 1")),
             "permissions",
-            "sudo does not let the program run: the other end closed the link: sudo: a password is required",
+            "sudo: a password is required",
         ),
     ],
     ids=["silent", "key", "banner", "no-ssh", "no-python", "old-python", "no-numpy", "sudo"],
