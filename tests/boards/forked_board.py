@@ -15,6 +15,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 
 STREAMS = 3
 
@@ -58,6 +59,7 @@ def _run(link: socket.socket, module: object) -> None:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
+    threading.Thread(target=_end_with, args=(link,), daemon=True).start()
     sys.argv = ["virtual", *json.loads(raw)]
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     status = 0
@@ -76,6 +78,12 @@ def _run(link: socket.socket, module: object) -> None:
         sys.stderr.flush()
         link.send(str(status).encode())
         os._exit(status)
+
+
+def _end_with(link: socket.socket) -> None:
+    """End when the caller is gone: a board that is told to be silent would stay for an hour."""
+    link.recv(1)
+    os._exit(1)
 
 
 if __name__ == "__main__":
