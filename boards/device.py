@@ -178,7 +178,7 @@ class PynqDevice(Device):
         return link, self._window
 
     def _counted(self, answer: dict[str, Any]) -> RunResult:
-        result = self._result(answer)
+        result = run_result(self.config, self.board.host.name, answer)
         self._counters = result.counters
         return result
 
