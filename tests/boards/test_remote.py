@@ -137,6 +137,7 @@ def test_results_that_come_in_parts(
     link = Link(peer(tmp_path, frame(HELLO), b"".join(frame(*each) for each in frames), rest="time.sleep(600)"))
     if not message:
         assert link.read(1, 0, 4) == b"1234"
+        link.close()
         return
     with pytest.raises(BoardLinkError, match=message):
         link.read(1, 0, 4)
