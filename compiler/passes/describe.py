@@ -11,7 +11,7 @@ import numpy as np
 from ..graph import Array, Call, Constant, Expr, Family, Function, Span, Var, call
 from ..graph.registry import operator
 from .cleanup import is_static, static_value
-from .describe_windows import average_pool, is_reduction, max_pool, padded, reduction
+from .describe_windows import average_pool, max_pool, padded, reduction
 from .emit_integers import concatenated
 from .host import host_call
 from .integer_form import (
@@ -36,7 +36,6 @@ from .integer_form import (
 from .static_weights import Weights, static_weights
 
 _NO_INTEGER_FORM = "has no integer form and is computed in float32"
-_GATHERS = ("gather", "gather_elements", "gather_nd")
 _EXACT_IN_FLOAT32 = 1 << 24
 _LARGEST_BYTE = 255
 _INT32_SAFE = float(1 << 30)
@@ -76,8 +75,8 @@ class Describer:
                 return self._binary(node, op, name)
             case "concat":
                 return self._concat(node)
-        if op in _GATHERS and is_static(node.args[0]):
-            return self._look_up(node, name)
+            case "gather" | "gather_elements" | "gather_nd" if is_static(node.args[0]):
+                return self._look_up(node, name)
         x = self.described.get(id(node.args[0]), Refusal(f"{name} works on 8-bit integers as they are"))
         if isinstance(x, Refusal):
             return x
@@ -96,12 +95,12 @@ class Describer:
                 return padded(x, node, name)
             case "dilate":
                 return Refusal(f"{name} puts zeros between elements")
+            case "nn.reduce_mean" | "nn.reduce_sum" | "nn.reduce_max" | "nn.reduce_min":
+                return reduction(x, node, name)
         if operator(op).family in (Family.MOVE, Family.INDEX) and all(
             isinstance(arg, Constant) for arg in node.args[1:]
         ):
             return moved(x, node) if node.dtype == "float32" else Refusal(f"{name} {_NO_INTEGER_FORM}")
-        if is_reduction(op):
-            return reduction(x, node, name)
         return Refusal(f"{name} {_NO_INTEGER_FORM}")
 
     def _dequantise(self, node: Call, name: str) -> IntegerForm:

@@ -79,13 +79,6 @@ def _window_sizes(size: int, windows: int, kernel: int, stride: int, pad: int) -
     return np.asarray(np.minimum(starts + kernel, size) - np.maximum(starts, 0))
 
 
-_REDUCTIONS = ("nn.reduce_mean", "nn.reduce_sum", "nn.reduce_max", "nn.reduce_min")
-
-
-def is_reduction(op: str) -> bool:
-    return op in _REDUCTIONS
-
-
 def reduction(x: Real, node: Call, name: str) -> IntegerForm:
     """A reduction over any axes as a pooling over an image: the axes that stay are its channels."""
     if not isinstance(x, Integers):

@@ -43,8 +43,11 @@ class _Axis:
 
 def split_phases(node: Call) -> Expr | None:
     """nn.conv(dilate(x), w), a transposed convolution  ->  the phases of its result as channels of nn.conv(x), moved"""
-    if node.op not in ("nn.conv2d", "nn.conv3d") or not is_static(node.args[1]):
-        return None
+    match node.op:
+        case "nn.conv2d" | "nn.conv3d" if is_static(node.args[1]):
+            pass
+        case _:
+            return None
     strides, dilations, groups = node.attr("strides"), node.attr("dilations"), node.attr("groups")
     found = _undilated(node.args[0])
     if found is None or any(stride != 1 for stride in strides):
@@ -198,9 +201,12 @@ def average_pool3d_as_convolution(node: Call) -> Expr | None:
 
 def _is_quantised(x: Expr) -> bool:
     """Whether a value is that of small integers, moved and clipped at most."""
-    while isinstance(x, Call) and x.op in ("pad", "reshape", "transpose", "slice", "nn.clip", "gather"):
-        x = x.args[0]
-    return isinstance(x, Call) and x.op == "dequantise"
+    match x:
+        case Call(op="dequantise"):
+            return True
+        case Call(op="pad" | "reshape" | "transpose" | "slice" | "nn.clip" | "gather"):
+            return _is_quantised(x.args[0])
+    return False
 
 
 plain_windows = rule_pass(

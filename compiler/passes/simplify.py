@@ -118,9 +118,6 @@ def fold_flatten_into_kernel(node: Call) -> Expr | None:
     return None
 
 
-_ARITHMETIC = ("multiply_immediate", "subtract_immediate", "multiply", "multiply_accumulate")
-
-
 def sink_move(node: Call) -> Expr | None:
     """A requantise of arithmetic on int8 values that were all moved alike, by a transpose or a reshape  ->  the move of
     the requantise, so that moves meet and cancel
@@ -152,7 +149,7 @@ def _moved_leaves(x: Expr) -> list[Call] | None:
     match x:
         case Call(op="transpose" | "reshape") if x.dtype == "int8":
             return [x]
-        case Call(op=str() as op) if op in _ARITHMETIC:
+        case Call(op="multiply_immediate" | "subtract_immediate" | "multiply" | "multiply_accumulate"):
             parts = [_moved_leaves(arg) for arg in x.args if not isinstance(arg, Constant)]
             known = [part for part in parts if part is not None]
             return [leaf for part in known for leaf in part] if len(known) == len(parts) else None

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..graph import Array, Call, Constant, Expr, Fusion, Span
+from ..graph import Array, Call, Constant, Expr, Family, Fusion, Span
 from ..graph.registry import apply, operator_of
 from .cleanup import is_static, static_value
 from .host import host_call
@@ -36,11 +36,12 @@ def tabulated(quantise: Call, signed: Mapping[int, Expr]) -> Expr | None:
     shift = 128 if quantise.dtype == "uint8" else 0
     tables = np.broadcast_to((results.astype(np.int16) - shift).astype(np.int8), (*constants, 256))
     first = np.arange(math.prod(constants)).reshape(constants) * 256 + 128
-    return _look_up(signed[id(root)], tables, first.astype(np.int32), quantise.span.merged(source.span))
+    names = dict.fromkeys(str(node.op) for node in island if node.op != "dequantise")
+    reason = f"{', '.join(names)} of one 8-bit value, as a table"
+    return _look_up(signed[id(root)], tables, first.astype(np.int32), quantise.span.merged(source.span), reason)
 
 
-def _look_up(x: Expr, tables: Array, first: Array, span: Span) -> Expr:
-    reason = "a function of one 8-bit value, as a table"
+def _look_up(x: Expr, tables: Array, first: Array, span: Span, reason: str) -> Expr:
     inner = Span(span.nodes)
     wide = host_call("nn.cast", (x,), {"to": "int32"}, reason, inner)
     place = host_call("nn.add", (wide, Constant(first if first.size > 1 else first.reshape(()))), {}, reason, inner)
@@ -61,7 +62,7 @@ def _island(source: Expr) -> list[Call] | None:
         entry = operator_of(node)
         if not isinstance(node, Call) or entry is None or entry.fusion is not Fusion.ELEMENTWISE:
             return None
-        if node.op in ("nn.batch_norm", "quantise"):
+        if node.op == "nn.batch_norm" or (entry.family is Family.QUANTISE and node.op != "dequantise"):
             return None
         found[id(node)] = node
         if node.op == "dequantise":
@@ -98,7 +99,8 @@ def _results(nodes: Sequence[Call], root: Expr, inputs: Array) -> Array:
     rank = len(nodes[-1].shape)
     values: dict[int, Array] = {id(root): inputs.reshape(*(1 for _ in range(rank)), 256)}
     for node in nodes:
-        plain = node.op in ("dequantise", "quantise")
+        entry = operator_of(node)
+        plain = entry is not None and entry.family is Family.QUANTISE
         operands = [
             values[id(arg)] if id(arg) in values else static_value(arg) if plain else _aligned(static_value(arg), rank)
             for arg in node.args

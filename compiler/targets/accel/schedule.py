@@ -108,8 +108,10 @@ def _attach(
     stages = problem.kernel.stages
     for name in (*reversed(stages.vector), *stages.widened):
         schedule.compute_at(name, epilogue)
-    for name, buffer in stages.in_place:
-        schedule.inplace(name, buffer)
+    for name, overwritten in stages.in_place:
+        # What an earlier stage wrote over has the name of either.
+        made = find_block(schedule.func, overwritten)[-1]
+        schedule.inplace(name, made.body.buffer.name if isinstance(made, Block) else overwritten)
     chunk = None
     if stages.reduce:
         schedule.compute_at(stages.reduce, tile)

@@ -221,7 +221,7 @@ def test_legalise_a_sum_of_tensors_with_other_zero_points() -> None:
 
 
 REASONS = {
-    "sigmoid": ("nn.sigmoid(%a)", "a function of one 8-bit value, as a table"),
+    "sigmoid": ("nn.sigmoid(%a)", "nn.sigmoid of one 8-bit value, as a table"),
     "softmax": ("nn.softmax(%a)", "softmax '' has no integer form"),
     "unquantised sum": (
         "nn.add(nn.clip(%a, low=0.0), nn.max_pool(%a, kernel=(1, 1)))", "adds a tensor that is not quantised",

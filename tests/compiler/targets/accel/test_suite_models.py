@@ -78,5 +78,5 @@ def test_models_that_were_refused_by_accident_run(kind: str) -> None:
 def test_strict_says_which_operator_the_host_would_run() -> None:
     (case,) = [case for case in cases(1) if case.name == "test_tan"]
     model = quantised_around(suite_model(case))
-    with pytest.raises(CompileError, match=r"nn\.tan would run on the host: .*; hint: compile without strict"):
+    with pytest.raises(CompileError, match=r"would run on the host: nn\.tan .*; hint: compile without strict"):
         weft.compile(model, "tiny", strict=True)
