@@ -85,8 +85,10 @@ class ReadBuffer(wiring.Component):
         with m.If(~refused):
             m.d.sync += [
                 refused.eq(self.client.word_valid & self.client.word.error),
-                ahead.eq(buffer.level - taken),
-                reached.eq(self.client.word_valid & self.client.word.error & (buffer.level == taken)),
+                ahead.eq(Mux(taken, buffer.level - 1, buffer.level)),
+                reached.eq(
+                    self.client.word_valid & self.client.word.error & Mux(taken, buffer.level == 1, buffer.level == 0)
+                ),
             ]
         with m.Elif(taken & ~reached):
             m.d.sync += [ahead.eq(ahead - 1), reached.eq(ahead == 1)]

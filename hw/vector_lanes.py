@@ -85,6 +85,8 @@ class VectorLanes(wiring.Component):
             valid, content = order.valid, order.content
         m.d.sync += self.result_valid.eq(valid)
         by_stage = dict(enumerate(orders, 1))
+        with m.If(by_stage[9].valid):  # for all lanes at once, before they clamp
+            m.d.sync += by_stage[10].content.low.eq(by_stage[9].floor)
         for number in range(self.config.lanes):
             lane = _Lane(m, number, by_stage)
             part = slice(32 * number, 32 * number + 32)
@@ -234,8 +236,8 @@ class _Lane:
         addend = Cat(Const(1, 1), orders[9].content.zero_point).as_signed()  # 2 * zero_point, + 1 to round
         with m.If(orders[9].valid):
             m.d.sync += [value[10].eq(value[9]), rounded_10.eq((saturated_9 + addend)[1:])]
-        floor, high = orders[10].floor, orders[10].content.high
-        raised = Mux(rounded_10 < floor, floor, rounded_10[:CLAMP_BITS].as_signed())
+        low, high = orders[10].content.low, orders[10].content.high
+        raised = Mux(rounded_10 < low, low, rounded_10[:CLAMP_BITS].as_signed())
         with m.If(orders[10].valid):
             m.d.sync += [value[11].eq(value[10]), clamped_11.eq(Mux(rounded_10 > high, high, raised))]
         shifted = (clamped_11 << orders[11].content.left_shift)[:32].as_signed()

@@ -272,12 +272,12 @@ MUTANTS = (
         "Mux(taken, room - beats_minus_1 - 1, ",
     ),
     Mutant(
-        "read-refusal-of-a-later-word", "hw/read_dma.py", "response", "ahead.eq(buffer.level - taken)",
-        "ahead.eq(buffer.level)",
+        "read-refusal-of-a-later-word", "hw/read_dma.py", "response",
+        "ahead.eq(Mux(taken, buffer.level - 1, buffer.level))", "ahead.eq(buffer.level)",
     ),
     Mutant(
         "read-refusal-of-the-only-word-lost", "hw/read_dma.py", "response",
-        "reached.eq(self.client.word_valid & self.client.word.error & (buffer.level == taken))", "reached.eq(0)",
+        "Mux(taken, buffer.level == 1, buffer.level == 0)", "Mux(taken, 0, 0)",
     ),
     Mutant(
         "read-refusal-forgotten", "hw/read_dma.py", "response", "with m.If(~refused):", "with m.If(1):",
