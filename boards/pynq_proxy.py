@@ -14,20 +14,17 @@ from typing import Any
 
 import numpy as np
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    import pynq
-
 
 class Lender:
-    """A method for each verb."""
+    """A method for each verb; ``pynq`` is the module."""
 
-    def __init__(self) -> None:
+    def __init__(self, pynq: Any) -> None:
+        self._pynq = pynq
         self._overlay: Any = None
         self._buffers: dict[int, Any] = {}
 
     def overlay(self, path: str) -> dict[str, dict[str, Any]]:
-        self._overlay = pynq.Overlay(path)
+        self._overlay = self._pynq.Overlay(path)
         keys = ("type", "phys_addr")
         return {name: {key: cell.get(key) for key in keys} for name, cell in self._overlay.ip_dict.items()}
 
@@ -38,7 +35,7 @@ class Lender:
         getattr(self._overlay, name).write(offset, value)
 
     def allocate(self, size: int) -> tuple[int, int]:
-        buffer = pynq.allocate((size,), dtype="u1", target=self._overlay.device, cacheable=1)
+        buffer = self._pynq.allocate((size,), dtype="u1", target=self._overlay.device, cacheable=1)
         number = len(self._buffers)
         self._buffers[number] = buffer
         return number, int(buffer.device_address)
@@ -56,15 +53,19 @@ class Lender:
         self._buffers[number] = None
 
     def clock(self) -> float:
-        return float(pynq.Clocks.fclk0_mhz)
+        return float(self._pynq.Clocks.fclk0_mhz)
 
     def set_clock(self, value: float) -> None:
-        pynq.Clocks.fclk0_mhz = value
+        self._pynq.Clocks.fclk0_mhz = value
 
 
 def main() -> None:
     """Serve one program until it ends."""
-    lender = Lender()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pynq
+
+    lender = Lender(pynq)
     with Listener(sys.argv[1], "AF_UNIX") as listener, listener.accept() as near:
         while True:
             try:

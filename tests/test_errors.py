@@ -21,6 +21,7 @@ from .test_project import module_name, package_files
 INTERNAL = {
     "weft.sim.fsim._CoreStoppedError",
     "weft.testbench.memory._RefusedError",
+    "weft.boards.finding.FindingError",  # between a check of the doctor and the doctor, who makes a verdict of it
     "weft.boards.link.errors.LinkError",  # on the board there is no weft; here it becomes a BoardLinkError
 }
 """Exceptions that no user meets."""
