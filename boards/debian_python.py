@@ -12,8 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..cache import cache_folder, locked
+from ..cache import cache_folder
 from ..runtime.errors import DeviceError
+from .environments import made_once
 
 RELEASE = "bookworm"
 PYTHON = "python3.11"
@@ -73,20 +74,16 @@ def debian_python(machine: str, progress: Callable[[str], None] = lambda _: None
         raise DeviceError(f"programs for {machine} cannot be run here", hint=missing)
     emulated = EMULATED[machine]
     root = cache_folder("environments") / f"debian-{RELEASE}-{emulated.architecture}"
-    root.parent.mkdir(parents=True, exist_ok=True)
-    ready = root / "ready"
-    if ready.exists():
-        return root
-    with locked(root):
-        if not ready.exists():
-            shutil.rmtree(root, ignore_errors=True)  # what an interrupted call has left
-            progress(f"fetching Debian's Python and NumPy for {emulated.architecture}: a minute, once")
-            for package in _fetched(emulated, root / "apt"):
-                _run(["dpkg-deb", "--extract", str(package), str(root)])
-            shutil.rmtree(root / "apt")
-            progress(f"trying Debian's Python for {emulated.architecture}")
-            _run([*emulated.command(root), "-c", "import numpy, ctypes, platform; platform.machine()"])
-            ready.touch()
+
+    def make() -> None:
+        progress(f"fetching Debian's Python and NumPy for {emulated.architecture}: a minute, once")
+        for package in _fetched(emulated, root / "apt"):
+            _run(["dpkg-deb", "--extract", str(package), str(root)])
+        shutil.rmtree(root / "apt")
+        progress(f"trying Debian's Python for {emulated.architecture}")
+        _run([*emulated.command(root), "-c", "import numpy, ctypes, platform; platform.machine()"])
+
+    made_once(root, make)
     return root
 
 

@@ -47,20 +47,30 @@ def pynq_python(pynq: PynqVersion, progress: Callable[[str], None] = lambda _: N
     origin = f"{sys.base_prefix} {sys.version}" if base == Path(sys.executable) else str(base)
     key = cache_key(*pynq.requirements, origin)[:12]
     folder = cache_folder("environments") / f"pynq-{pynq.version}-{key}"
+    python = folder / "bin" / "python"
+
+    def make() -> None:
+        progress(f"making an environment with pynq {pynq.version}: half a minute, once")
+        _run([str(base), "-m", "venv", str(folder)])
+        _run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input",
+              *pynq.requirements])  # fmt: skip
+        _run([str(python), "-W", "ignore", "-c", "import pynq"])
+
+    made_once(folder, make)
+    return python
+
+
+def made_once(folder: Path, make: Callable[[], None]) -> None:
+    """Let ``make`` fill a folder unless that was done before, to its end; one process at a time."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    python, ready = folder / "bin" / "python", folder / "ready"
+    ready = folder / "ready"
     if ready.exists():
-        return python
+        return
     with locked(folder):
         if not ready.exists():
             shutil.rmtree(folder, ignore_errors=True)  # what an interrupted call has left
-            progress(f"making an environment with pynq {pynq.version}: half a minute, once")
-            _run([str(base), "-m", "venv", str(folder)])
-            _run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input",
-                  *pynq.requirements])  # fmt: skip
-            _run([str(python), "-W", "ignore", "-c", "import pynq"])
+            make()
             ready.touch()
-    return python
 
 
 def _base_python() -> Path:
