@@ -24,6 +24,7 @@ from .compiler.targets.registry import register_target
 from .compiler.targets.target import Target
 from .errors import WeftError
 from .hw.config import PYNQ, TINY, WIDE, CoreConfig, named_config
+from .hw.dram_rate import DramRate
 from .runtime.artifact import save
 from .runtime.device import Device, FsimDevice, LocalDevice, NullDevice, RtlDevice, open_device, register_device
 from .runtime.module import LoadedModule
@@ -40,6 +41,7 @@ __all__ = [
     "CompiledModel",
     "CoreConfig",
     "Device",
+    "DramRate",
     "FsimDevice",
     "LoadedModule",
     "LocalDevice",

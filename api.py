@@ -13,6 +13,7 @@ from .compiler.passes.pipeline import PassOptions
 from .compiler.targets.registry import find_target
 from .compiler.targets.target import Job, Target
 from .hw.config import CoreConfig
+from .hw.dram_rate import DramRate
 from .runtime.artifact import load as load_artifact
 from .runtime.device import Device, device_kind, open_device
 from .runtime.errors import DeviceError
@@ -24,6 +25,7 @@ from .runtime.open_module import SIZES_KEPT, OpenModule
 class TargetOptions(TypedDict, total=False):
     """The options, besides ``config``, of the targets of this package; a target refuses those of others."""
 
+    dram: DramRate | str
     vthreads: int
     threads: int
     processor: str

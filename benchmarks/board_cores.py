@@ -53,8 +53,8 @@ class Candidate:
 @cache
 def predicted_cycles(core: CoreConfig, network: str, size: int, bytes_per_cycle: int) -> int:
     """Cycles of a network of one image."""
-    model = weft.compile(packed_module(build(network, size=size), core), core)
     dram = DramModel(bytes_per_cycle=bytes_per_cycle)
+    model = weft.compile(packed_module(build(network, size=size), core), core, dram=dram)
     return sum(run.result.cycles or 0 for run in predict_runs(model, dram))
 
 

@@ -34,6 +34,7 @@ from ..runtime.profile_report import (
     cause_table,
     gemm_records,
     gemm_table,
+    memory_note,
     outcome_records,
     outcome_table,
 )
@@ -80,7 +81,8 @@ def profile_command(
             refuse_options(chosen, f"{source} is compiled already")
             compiled = load_artifact(source)
         else:
-            sizes, options = parse_shapes(shape), options_of("accel", chosen)
+            # What runs on this memory is scheduled for it, unless something else was asked for.
+            sizes, options = parse_shapes(shape), {"dram": dram, **options_of("accel", chosen)}
 
             def recompile(core: CoreConfig) -> CompiledModel:
                 job = Job(progress=status.update)
@@ -96,6 +98,8 @@ def profile_command(
         tables: list[RenderableType] = [cause_table(measured), bound_table(measured), gemm_table(measured)]
         if counted is not None:
             tables = [*measured_tables(counted.programs, counted.classes, counted.clock_mhz), Text(ONLY_WHOLE), *tables]
+        if note := memory_note(compiled, dram):
+            tables.append(Text(note))
         outcomes = []
         if others:
             status.update("predicting other hardware")

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from ..compiler.model import CompiledModel
+from ..hw.dram_rate import DramRate
 from .colours import CAUSE_NAMES
 from .profile import Profile
 from .profile_cycles import Cause
@@ -146,3 +148,22 @@ def _change(cycles: int | None, base: int | None) -> str:
     if cycles is None or not base:
         return "-"
     return f"{cycles:,} ({base / cycles:.2f}x)" if cycles else "0"
+
+
+def memory_note(model: CompiledModel, dram: DramRate) -> str:
+    """What to tell if schedules were chosen for memory of another rate than ``dram``; empty if they were not.
+
+    Artifacts of before do not say what they were scheduled for; nothing is told of them.
+    """
+    try:
+        chosen = (int(model.statistics["dram_bytes_per_cycle"]), int(model.statistics["dram_latency"]))
+    except KeyError:
+        return ""
+    bus = model.config.bus_bytes
+    if (min(chosen[0], bus), chosen[1]) == (dram.for_bus(model.config), dram.latency):
+        return ""
+    return (
+        f"Schedules were chosen for DRAM of {chosen[0]} bytes a cycle and a latency of {chosen[1]}; this one has "
+        f"{dram.bytes_per_cycle} and {dram.latency}: compiled with --dram {dram.bytes_per_cycle},{dram.latency} "
+        "it may be faster here."
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum, unique
 
+from ..hw.dram_rate import DramRate
 from .errors import SimulationError
 
 
@@ -35,13 +36,9 @@ class BusFault(IntEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DramModel:
-    """Timing and faults of the memory.
+class DramModel(DramRate):
+    """Timing and faults of the memory: latency and bandwidth of :class:`DramRate`, and
 
-    latency
-        Cycles from an accepted address to the first data beat, and from the last write beat to its response.
-    bytes_per_cycle
-        Bandwidth that reads and writes share.
     jitter
         Up to this many cycles are added to each latency at random, and handshakes stall at random; 0: none.
     seed
@@ -54,8 +51,6 @@ class DramModel:
         Part of the memory that answers with SLVERR.
     """
 
-    latency: int = 100
-    bytes_per_cycle: int = 8
     jitter: int = 0
     seed: int = 0
     outstanding: int = 32
@@ -63,7 +58,8 @@ class DramModel:
     errors: BusErrors | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("latency", 1), ("bytes_per_cycle", 1), ("jitter", 0), ("seed", 0), ("outstanding", 1)):
+        super().__post_init__()
+        for name, least in (("jitter", 0), ("seed", 0), ("outstanding", 1)):
             value = getattr(self, name)
             if value < least:
                 raise SimulationError(f"DRAM model: {name} is {value}, but must be at least {least}")

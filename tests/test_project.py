@@ -24,7 +24,14 @@ MAY_IMPORT = {
     **dict.fromkeys(BASE, ()),
     "weft.hw": (),
     "weft.sim": ("weft.hw",),
-    "weft.compiler": ("weft.hw.isa", "weft.hw.assembly", "weft.hw.config", "weft.hw.memories", "weft.hw.errors"),
+    "weft.compiler": (
+        "weft.hw.isa",
+        "weft.hw.assembly",
+        "weft.hw.config",
+        "weft.hw.dram_rate",
+        "weft.hw.memories",
+        "weft.hw.errors",
+    ),
     # runtime runs what the compiler hands over, and host functions through the operators' own NumPy meanings.
     "weft.runtime": ("weft.sim", "weft.hw", "weft.compiler.model", "weft.compiler.graph", "weft.compiler.operators"),
     # What travels to a board; the rule below is stricter.

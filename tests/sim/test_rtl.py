@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from weft.hw.config import TINY
+from weft.hw.errors import ConfigError
 from weft.hw.interfaces import CycleClass
 from weft.hw.isa import Engine
 from weft.hw.memories import SCRATCHPADS, Memory
@@ -155,8 +156,10 @@ def test_two_cores_do_not_share_state(core):
 
 
 def test_dram_settings_are_checked():
-    with pytest.raises(SimulationError, match="DRAM model: latency is 0, but must be at least 1"):
+    with pytest.raises(ConfigError, match="DRAM: latency is 0, but must be an integer of at least 1"):
         DramModel(latency=0)
+    with pytest.raises(SimulationError, match="DRAM model: outstanding is 0, but must be at least 1"):
+        DramModel(outstanding=0)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from ....hw.dram_rate import DramRate
 from ...tensor.errors import BoundsError, TensorError
 from ...tensor.ir import PrimFunc
 from ...tensor.schedule import Schedule
@@ -37,14 +38,14 @@ class Generated:
 
 
 def generate(
-    emitter: Emitter, kernel: Kernel, dram: Mapping[str, DramBuffer], *, threads: int, layer: int = 0,
+    emitter: Emitter, kernel: Kernel, dram: Mapping[str, DramBuffer], rate: DramRate, *, threads: int, layer: int = 0,
     dump: Dump | None = None,
 ) -> Generated:  # fmt: skip
-    """Append the kernel's instructions to the emitter's stream.
+    """Append the kernel's instructions to the emitter's stream, scheduled for DRAM of this rate.
 
     Raises CompileError, naming the function, if no tiling fits the scratchpads.
     """
-    problem = Problem(emitter.config, kernel, threads)
+    problem = Problem(emitter.config, kernel, threads, rate=rate)
     refusal: ScratchpadFullError | None = None
     for tiling in _attempts(problem, tilings(problem) if emitter.issues else first_tilings(problem)):
         try:
@@ -52,7 +53,7 @@ def generate(
         except ScratchpadFullError as error:
             refusal = error
     if threads > 1:  # a single thread has the scratchpads for itself
-        return generate(emitter, kernel, dram, threads=1, layer=layer, dump=dump)
+        return generate(emitter, kernel, dram, rate, threads=1, layer=layer, dump=dump)
     if refusal is not None:
         raise refusal
     raise CompileError(
@@ -63,14 +64,14 @@ def generate(
 
 
 def generate_in_turn(
-    emitter: Emitter, parts: Sequence[tuple[Kernel, Mapping[str, DramBuffer]]], *, layer: int = 0,
+    emitter: Emitter, parts: Sequence[tuple[Kernel, Mapping[str, DramBuffer]]], rate: DramRate, *, layer: int = 0,
     dump: Dump | None = None,
 ) -> list[Generated] | None:  # fmt: skip
     """Append kernels that take turns in the stream, one tile each; None if no tilings of theirs fit side by side.
 
     Each has its share of ``acc`` and ``out`` and one virtual thread: the others are what it overlaps with.
     """
-    problems = [Problem(emitter.config, kernel, 1, beside=True) for kernel, _ in parts]
+    problems = [Problem(emitter.config, kernel, 1, beside=True, rate=rate) for kernel, _ in parts]
     attempts = [_attempts(problem, tilings(problem)) for problem in problems]
     for tilings_of_parts in zip(*attempts, strict=False):
         together = [(kernel, dram, tiling) for (kernel, dram), tiling in zip(parts, tilings_of_parts, strict=True)]

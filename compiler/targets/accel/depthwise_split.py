@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from ....hw.config import CoreConfig
+from ....hw.dram_rate import DramRate
 from ...graph import Array, Call, Constant, Expr, Function, TensorType, Var, call
 from ...graph.visit import topological_order
 from . import packed_layout
@@ -48,7 +49,7 @@ class Split:
     slices: tuple[Slice, ...]
 
 
-def split(config: CoreConfig, function: Function, kernel: Kernel, threads: int) -> list[Split]:
+def split(config: CoreConfig, rate: DramRate, function: Function, kernel: Kernel, threads: int) -> list[Split]:
     """The batch groups of a depthwise function (``kernel``: all of it).
 
     Empty where the vector engine alone is as fast, or the array is not square and so has no diagonal.
@@ -56,7 +57,7 @@ def split(config: CoreConfig, function: Function, kernel: Kernel, threads: int) 
     if kernel.kind != "depthwise_conv2d" or config.block_in != config.block_out:
         return []
     groups = kernel.output.shape[1]
-    on_array = array_groups(config, function, kernel, threads)
+    on_array = array_groups(config, rate, function, kernel, threads)
     if not on_array:
         return []
     splits = []
@@ -71,14 +72,14 @@ def split(config: CoreConfig, function: Function, kernel: Kernel, threads: int) 
     return splits
 
 
-def array_groups(config: CoreConfig, function: Function, kernel: Kernel, threads: int) -> int:
+def array_groups(config: CoreConfig, rate: DramRate, function: Function, kernel: Kernel, threads: int) -> int:
     """How many channel groups of a depthwise function the array should compute: as few as make it fastest."""
     groups = kernel.output.shape[1]
     on_array = lower_function(_slice(function, 0, 0, groups, "array").function)
     outer = kernel.output.shape[0]
     alone, vector, array = (
-        _work(Problem(config, kernel, threads)), _work(Problem(config, kernel, 1, beside=True)),
-        _work(Problem(config, on_array, 1, beside=True)),
+        _work(Problem(config, kernel, threads, rate=rate)), _work(Problem(config, kernel, 1, beside=True, rate=rate)),
+        _work(Problem(config, on_array, 1, beside=True, rate=rate)),
     )  # fmt: skip
     if alone is None or vector is None or array is None:
         return 0

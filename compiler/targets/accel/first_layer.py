@@ -64,7 +64,7 @@ def _cost(problem: Problem, tiling: Tiling) -> float:
     more = {Memory.INP: 0.0, Memory.WGT: 0.0}  # what is left for the tiles behind
     for buffer in buffers_of(problem, tiling):
         if buffer.scratchpad in needed:
-            cycles = buffer.entries * buffer.entry_bytes / problem.config.bus_bytes
+            cycles = buffer.entries * buffer.entry_bytes / problem.bytes_per_cycle
             needed[buffer.scratchpad] += cycles
             more[buffer.scratchpad] += cycles * (buffer.loads - 1)
     less, most = sorted(needed, key=needed.__getitem__)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ....hw.config import CoreConfig
+from ....hw.dram_rate import DramRate
 from ....hw.isa import Load, Store
 from ...graph.ir import Call, Constant, Expr, Function, Module
 from ...graph.visit import calls
@@ -27,22 +28,25 @@ LinkHost = Callable[[Module], HostProgram]
 """Compiles a module whose functions run on the host, at stage "host"."""
 
 
-def link(module: Module, config: CoreConfig, job: Job, link_host: LinkHost, *, vthreads: int = 2) -> CompiledModel:
+def link(
+    module: Module, config: CoreConfig, rate: DramRate, job: Job, link_host: LinkHost, *, vthreads: int = 2
+) -> CompiledModel:
     """Compile every primitive function of a packed module and put the whole together.
 
-    ``vthreads``: tiles in flight at once. Tensors that are not alive at the same time share bytes of the window, unless
-    the job keeps them all. Raises CompileError that names the function, stage or buffer at fault; every program has
-    passed the checker.
+    ``rate``: of the DRAM that schedules are chosen for. ``vthreads``: tiles in flight at once. Tensors that are not
+    alive at the same time share bytes of the window, unless the job keeps them all. Raises CompileError that names the
+    function, stage or buffer at fault; every program has passed the checker.
     """
     if job.strict:
         check_strict(module)
-    return _Linker(module, config, job, link_host, vthreads).run()
+    return _Linker(module, config, rate, job, link_host, vthreads).run()
 
 
 @dataclass
 class _Linker:
     module: Module
     config: CoreConfig
+    rate: DramRate
     job: Job
     link_host: LinkHost
     vthreads: int
@@ -55,7 +59,7 @@ class _Linker:
         phases = split_phases(self.module)
         self._name_values(phases)
         slices = {
-            node: slices_of(node, self.config, self.vthreads)
+            node: slices_of(node, self.config, self.rate, self.vthreads)
             for phase in phases if phase.on_core for node in phase.calls
         }  # fmt: skip
         self._place_constants(slices)
@@ -83,6 +87,8 @@ class _Linker:
                 "program_bytes": sum(step.program.nbytes for step in programs),
                 "constant_bytes": sum(segment.data.nbytes for segment in constants),
                 "vthreads": self.vthreads,
+                "dram_latency": self.rate.latency,
+                "dram_bytes_per_cycle": self.rate.bytes_per_cycle,
             },
         )
 
@@ -201,11 +207,12 @@ class _Linker:
 
     def _generate(self, emitter: Emitter, node: Call, part: KernelSlice, layer: int) -> list[Generated]:
         turns = [(each.kernel, self._places(node, each)) for each in part.turns]
-        in_turn = generate_in_turn(emitter, turns, layer=layer, dump=self.job.dump) if turns else None
+        in_turn = generate_in_turn(emitter, turns, self.rate, layer=layer, dump=self.job.dump) if turns else None
         if in_turn is not None:
             return in_turn
         places = self._places(node, part)
-        return [generate(emitter, part.kernel, places, threads=self.vthreads, layer=layer, dump=self.job.dump)]
+        dump, threads = self.job.dump, self.vthreads
+        return [generate(emitter, part.kernel, places, self.rate, threads=threads, layer=layer, dump=dump)]
 
     def _leaves(self, value: Call) -> bool:
         """Whether a value of the core is read by the host."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from ....hw.config import CoreConfig
+from ....hw.dram_rate import DramRate
 from ...graph.ir import Call, Function, Var
 from ..errors import CompileError
 from .depthwise_split import Slice, split
@@ -31,13 +32,13 @@ class KernelSlice:
     turns: tuple[KernelSlice, ...] = ()
 
 
-def slices_of(node: Call, config: CoreConfig, threads: int) -> list[KernelSlice]:
+def slices_of(node: Call, config: CoreConfig, rate: DramRate, threads: int) -> list[KernelSlice]:
     """The kernels that compute a call of a packed primitive function."""
     function = function_of(node)
     if isinstance(function.body, Call) and function.body.op == "packed_concat":
         return list(_concat_slices(function, function.body))
     kernel = lower_function(function)
-    splits = split(config, function, kernel, threads)
+    splits = split(config, rate, function, kernel, threads)
     if splits:
         return [
             replace(_part(node, each.whole, kernel.kind), turns=tuple(_part(node, part, "") for part in each.slices))

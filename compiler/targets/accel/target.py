@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....hw.config import NAMED, CoreConfig, load_config
+from ....hw.dram_rate import DramRate, parse_dram_rate
 from ...graph.ir import Module
 from ...model import CompiledModel, HostCode, HostProgram
 from ...passes.manager import Pass
@@ -25,6 +26,9 @@ class AccelOptions:
     config: CoreConfig | str = option(
         "pynq", f"The core: {', '.join(NAMED)}, or a JSON file with the fields of CoreConfig.", short="-c"
     )
+    dram: DramRate | str = option(
+        "", "The memory to schedule for: bytes a cycle, or BYTES,LATENCY. Empty: as fast as the core's bus, 100 cycles."
+    )
     vthreads: int = option(2, "Virtual threads: tiles in flight at once, which hide latency.")
     threads: int = option(1, "Threads of the host that share the work of what the core lacks.")
 
@@ -35,6 +39,13 @@ class AccelOptions:
     @property
     def core(self) -> CoreConfig:
         return load_config(self.config) if isinstance(self.config, str) else self.config
+
+    @property
+    def rate(self) -> DramRate:
+        """The memory that schedules are chosen for."""
+        if isinstance(self.dram, DramRate):
+            return self.dram
+        return parse_dram_rate(self.dram) if self.dram else DramRate(bytes_per_cycle=self.core.bus_bytes)
 
 
 class Accel:
@@ -49,7 +60,7 @@ class Accel:
 
     def passes(self, options: AccelOptions, *, quantised: bool) -> Sequence[Pass]:
         core = options.core
-        return [*integer_passes(), *accel_passes(Blocks.of(core), core.bus_bytes, core)]
+        return [*integer_passes(), *accel_passes(Blocks.of(core), options.rate.for_bus(core), core)]
 
     def link(self, module: Module, options: AccelOptions, job: Job) -> CompiledModel:
         host = CpuOptions(threads=options.threads)
@@ -57,7 +68,7 @@ class Accel:
         def link_host(functions: Module) -> HostProgram:
             return self._host.link_functions(functions, host, job)
 
-        return link(module, options.core, job, link_host, vthreads=options.vthreads)
+        return link(module, options.core, options.rate, job, link_host, vthreads=options.vthreads)
 
     def host_code(self, program: HostProgram, *, trusted: bool, processor: str = "host") -> HostCode:
         return self._host.host_code(program, trusted=trusted, processor=processor)

@@ -12,6 +12,7 @@ from functools import cached_property
 from itertools import product
 
 from ....hw.config import CoreConfig
+from ....hw.dram_rate import USUAL_RATE, DramRate
 from ....hw.isa import VectorOp
 from ....hw.memories import SCRATCHPADS, Memory
 from .builder import Window
@@ -23,9 +24,6 @@ AXES = ("no", "cd", "y", "x")
 
 INSTRUCTION_OVERHEAD = 24
 """Cycles assumed lost where one matrix instruction follows another, tokens included."""
-
-READ_LATENCY = 100
-"""Cycles assumed from the address of a read to its data."""
 
 UNEVEN_PENALTY = 0.01
 """Share of the cost that each axis adds whose last tile is smaller: loop registers have to be set again."""
@@ -57,13 +55,19 @@ class Tiling:
 class Problem:
     """The sizes of a kernel that tiling looks at; everything in scratchpad entries.
 
-    ``beside``: other kernels run while this one waits.
+    ``beside``: other kernels run while this one waits. ``rate``: of the DRAM that the schedule is for; only costs ask.
     """
 
     config: CoreConfig
     kernel: Kernel
     threads: int
     beside: bool = False
+    rate: DramRate = USUAL_RATE
+
+    @cached_property
+    def bytes_per_cycle(self) -> int:
+        """What the core moves at most between scratchpads and DRAM."""
+        return self.rate.for_bus(self.config)
 
     @cached_property
     def output(self) -> tuple[int, int, int, int]:
@@ -134,7 +138,7 @@ class Problem:
         config = self.config
         if self.kernel.blocks.dram_block == config.block_in:
             return config.inp_bytes
-        return max(config.inp_bytes, config.bus_bytes * READ_LATENCY / config.read_outstanding)
+        return max(config.inp_bytes, self.bytes_per_cycle * self.rate.latency / config.read_outstanding)
 
     @property
     def parameter_bytes(self) -> float:
@@ -319,10 +323,10 @@ def work_of(problem: Problem, tiling: Tiling) -> Work | None:
     vector = float(pixels * len(problem.kernel.stages.vector))
     if problem.kernel.window is not None and not problem.is_matrix:
         vector += pixels * problem.taps
-    traffic = pixels * config.out_bytes / config.bus_bytes  # results; reads and writes share the memory
+    traffic = pixels * config.out_bytes / problem.bytes_per_cycle  # results; reads and writes share the memory
     exposed = 0.0
     for buffer in buffers:
-        cycles = buffer.entries * buffer.entry_bytes / config.bus_bytes
+        cycles = buffer.entries * buffer.entry_bytes / problem.bytes_per_cycle
         traffic += cycles * buffer.loads
         if buffer.loads:
             exposed += cycles  # the first load has nothing to hide behind
@@ -351,7 +355,7 @@ def _at_the_ends(problem: Problem, tiling: Tiling, tiles: int, chunks: int, vect
     threads = min(tiling.threads, tiles)
     # Virtual threads that take turns at the chunks of their reductions all finish at the same time.
     together = threads if chunks > 1 else 1
-    lost = together * tile * max(stages, config.out_bytes / config.bus_bytes)
+    lost = together * tile * max(stages, config.out_bytes / problem.bytes_per_cycle)
     if not problem.is_matrix:
         return lost
     room = problem.rooms.get("acc matrix", config.acc_depth // (2 if config.acc_banks > 1 else 1))

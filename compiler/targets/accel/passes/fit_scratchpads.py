@@ -7,6 +7,7 @@ convolution.
 from __future__ import annotations
 
 from .....hw.config import CoreConfig
+from .....hw.dram_rate import DramRate
 from ....graph import Call, Expr, Function, Module, call
 from ....graph.visit import Mutator
 from ....passes.host import host_function, renumber
@@ -69,7 +70,7 @@ def why_not(function: Function, core: CoreConfig) -> str:
 def _finds_room(kernel: Kernel, core: CoreConfig) -> bool:
     buffers = {tensor.name: DramBuffer(0) for tensor in (*kernel.inputs, kernel.output)}
     try:
-        generate(Emitter(core), kernel, buffers, threads=1)
+        generate(Emitter(core), kernel, buffers, DramRate(), threads=1)
     except ScratchpadFullError:
         return False
     return True

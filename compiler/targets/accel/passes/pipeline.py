@@ -12,15 +12,15 @@ from .pack_layout import pack_layout
 from .unfold_input import unfold_input
 
 
-def accel_passes(blocks: Blocks, bus_bytes: int = 8, core: CoreConfig | None = None) -> list[Pass]:
+def accel_passes(blocks: Blocks, bytes_per_cycle: int = 8, core: CoreConfig | None = None) -> list[Pass]:
     """From the integer contract to packed kernels, for an array of this shape and DRAM of so many bytes a cycle.
 
     ``core``: what its scratchpads are too small for goes to the host; without, they are taken to be large enough.
     """
     fit = [fit_scratchpads(core)] if core is not None else []
-    return [unfold_input(blocks, bus_bytes), fuse, *fit, pack_layout(blocks)]
+    return [unfold_input(blocks, bytes_per_cycle), fuse, *fit, pack_layout(blocks)]
 
 
-def accel_pipeline(blocks: Blocks, *, bus_bytes: int = 8, check: bool = False) -> PassManager:
+def accel_pipeline(blocks: Blocks, *, bytes_per_cycle: int = 8, check: bool = False) -> PassManager:
     """All passes, from a model as read, for an accelerator whose array has this shape."""
-    return PassManager([*integer_passes(), *accel_passes(blocks, bus_bytes)], check=check)
+    return PassManager([*integer_passes(), *accel_passes(blocks, bytes_per_cycle)], check=check)

@@ -21,9 +21,9 @@ LEAST_GAIN = 1.25
 """Unfolding has to make the layer this many times faster: it costs the host time and memory."""
 
 
-def unfold_input(blocks: Blocks, bus_bytes: int = 8) -> Pass:
-    """The pass for an array of this shape, with DRAM that moves ``bus_bytes`` a cycle."""
-    return Pass("unfold-input", lambda module: _run(module, blocks, bus_bytes), needs=("legalise",))
+def unfold_input(blocks: Blocks, bytes_per_cycle: int = 8) -> Pass:
+    """The pass for an array of this shape, with DRAM that moves ``bytes_per_cycle`` a cycle."""
+    return Pass("unfold-input", lambda module: _run(module, blocks, bytes_per_cycle), needs=("legalise",))
 
 
 @dataclass(frozen=True)
@@ -53,20 +53,20 @@ class _Cost:
     input_bytes: int
     traffic_bytes: int  # everything read and written once
 
-    def cycles(self, bus_bytes: int) -> int:
+    def cycles(self, bytes_per_cycle: int) -> int:
         """The layer's bound: computing and moving data overlap."""
-        return max(self.waves, -(-self.traffic_bytes // bus_bytes))
+        return max(self.waves, -(-self.traffic_bytes // bytes_per_cycle))
 
 
-def _run(module: Module, blocks: Blocks, bus_bytes: int) -> Module:
+def _run(module: Module, blocks: Blocks, bytes_per_cycle: int) -> Module:
     def rule(node: Call) -> Expr | None:
-        unfolding = _best(node, blocks, bus_bytes)
+        unfolding = _best(node, blocks, bytes_per_cycle)
         return None if unfolding == _PLAIN else _rewritten(node, unfolding, blocks)
 
     return module.with_main(renumber(rewrite(module.main.body, rule)))
 
 
-def _best(node: Call, blocks: Blocks, bus_bytes: int) -> _Unfolding:
+def _best(node: Call, blocks: Blocks, bytes_per_cycle: int) -> _Unfolding:
     """The fastest unfolding of a convolution, of equal ones that with the least data; `_PLAIN` for everything else."""
     if node.op != "conv2d" or node.attr("groups") != 1:
         return _PLAIN
@@ -77,8 +77,8 @@ def _best(node: Call, blocks: Blocks, bus_bytes: int) -> _Unfolding:
         choice: _cost(node, choice, blocks)
         for choice in (_Unfolding(rows, columns) for rows, columns in product((False, True), repeat=2))
     }
-    best = min(costs, key=lambda choice: (costs[choice].cycles(bus_bytes), costs[choice].input_bytes))
-    gain = costs[_PLAIN].cycles(bus_bytes) / costs[best].cycles(bus_bytes)
+    best = min(costs, key=lambda choice: (costs[choice].cycles(bytes_per_cycle), costs[choice].input_bytes))
+    gain = costs[_PLAIN].cycles(bytes_per_cycle) / costs[best].cycles(bytes_per_cycle)
     return best if gain >= LEAST_GAIN else _PLAIN
 
 

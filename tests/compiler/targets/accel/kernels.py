@@ -25,6 +25,7 @@ from weft.compiler.operators.numerics import quantise_multiplier
 from weft.compiler.targets.accel import packed_layout
 from weft.compiler.targets.accel.packed_layout import Blocks
 from weft.hw.config import TINY, CoreConfig
+from weft.hw.dram_rate import DramRate
 from weft.sim.fsim import FunctionalSimulator
 
 CONFIGS = (
@@ -93,11 +94,13 @@ class Build:
         return Function(tuple(self.params), body, Attrs({"name": name, "primitive": True}))
 
 
-def compile_function(function: Function, config: CoreConfig, vthreads: int = 2) -> CompiledModel:
+def compile_function(
+    function: Function, config: CoreConfig, vthreads: int = 2, dram: DramRate | str = ""
+) -> CompiledModel:
     """Compile one packed primitive function; inputs and output stay packed, the output is called ``output``."""
     body = call(function, *function.params, span=Span((function.name,), "result"))
     main = Function(function.params, body, Attrs({"name": function.name, "outputs": ("output",)}))
-    model = weft.compile(Module(main, "packed"), config, vthreads=vthreads)
+    model = weft.compile(Module(main, "packed"), config, vthreads=vthreads, dram=dram)
     assert isinstance(model, CompiledModel)
     return model
 

@@ -17,6 +17,7 @@ from weft.compiler.graph import Array, Attrs, Constant, Expr, Function, Module, 
 from weft.compiler.operators import numerics
 from weft.compiler.targets.accel.passes import accel_passes
 from weft.hw.config import PYNQ, TINY, CoreConfig
+from weft.hw.dram_rate import USUAL_RATE, DramRate
 from weft.runtime.device import Device
 from weft.sim.dram import DramModel
 
@@ -36,6 +37,7 @@ class Layer:
     kind: str
     config: CoreConfig = TINY
     threads: int = 2
+    rate: DramRate = USUAL_RATE
     batch: int = 1
     groups: int = 1
     channels: int = 8  # of one group
@@ -159,9 +161,9 @@ def check(layer: Layer, *devices: Device) -> None:
     inputs = layer.inputs(module)
     wanted = evaluate(module, inputs)
     packed = module
-    for item in accel_passes(blocks_of(layer.config), layer.config.bus_bytes):
+    for item in accel_passes(blocks_of(layer.config), layer.rate.for_bus(layer.config)):
         packed = item(packed)
-    model = weft.compile(replace(packed, stage="packed"), layer.config, vthreads=layer.threads)
+    model = weft.compile(replace(packed, stage="packed"), layer.config, vthreads=layer.threads, dram=layer.rate)
     assert any(item.device == "core" for item in model.layers)
     for device in devices:
         results = weft.load(model, device).run(inputs)
@@ -183,6 +185,7 @@ def layers(draw: st.DrawFn, configs: tuple[CoreConfig, ...] = CONFIGS, largest: 
         kind=kind,
         config=draw(st.sampled_from(configs)),
         threads=draw(st.integers(1, 4)),
+        rate=draw(st.builds(DramRate, latency=st.integers(1, 500), bytes_per_cycle=st.integers(1, 16))),
         batch=draw(st.integers(1, 3)),
         groups=draw(st.integers(2, 5)) if kind == "grouped" else 1,
         channels=draw(st.integers(1, 7 if kind == "grouped" else 21)),

@@ -1,0 +1,78 @@
+"""Schedules are chosen for the memory: slower DRAM gets tilings that read less, and says so in the artifact."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import weft
+from weft.compiler.graph import Function
+from weft.compiler.model import CompiledModel
+from weft.hw.config import PYNQ, WIDE, CoreConfig
+from weft.hw.dram_rate import DramRate
+from weft.hw.errors import ConfigError
+from weft.runtime.profile_report import memory_note
+from weft.runtime.profile_whatif import predict_runs
+from weft.sim.dram import DramModel
+
+from .kernels import Build, compile_function
+
+LAYERS = {
+    # channels in and out, size, kernel, stride: layers of ResNets, as large as a test may be
+    "28x28 1x1": (128, 256, 28, 1, 1),
+    "28x28 1x1, stride 2": (128, 256, 28, 1, 2),
+    "14x14 3x3": (128, 128, 14, 3, 1),
+    "7x7 3x3": (256, 256, 7, 3, 1),
+}
+
+
+def convolution(config: CoreConfig, name: str) -> Function:
+    channels, filters, size, kernel, stride = LAYERS[name]
+    build = Build(config)
+    window = {"strides": (stride, stride), "pads": (kernel // 2,) * 4, "pad_value": 0}
+    acc = build.conv(build.input(1, channels, size, size), channels, filters, (kernel, kernel), **window)
+    return build.function(build.requantise(acc, filters, 74 * 74 * (channels * kernel**2) ** 0.5), name)
+
+
+def cycles(model: CompiledModel, rate: DramRate) -> int:
+    dram = DramModel(latency=rate.latency, bytes_per_cycle=rate.bytes_per_cycle)
+    return sum(run.result.cycles or 0 for run in predict_runs(model, dram))
+
+
+@pytest.mark.parametrize("config", [PYNQ, WIDE], ids=lambda config: config.name)
+def test_a_schedule_for_the_memory_is_faster_on_it(config: CoreConfig) -> None:
+    """Half and a quarter of the bus; single layers may differ by a per cent either way, the sum may not be slower."""
+    full = DramRate(bytes_per_cycle=config.bus_bytes)
+    for part in (2, 4):
+        slow = DramRate(bytes_per_cycle=config.bus_bytes // part)
+        for_bus, for_slow = 0, 0
+        for name in LAYERS:
+            function = convolution(config, name)
+            for_bus += cycles(compile_function(function, config, dram=full), slow)
+            for_slow += cycles(compile_function(function, config, dram=slow), slow)
+        assert for_slow < 0.97 * for_bus, f"1/{part} of the bus"
+
+
+def test_memory_faster_than_the_bus_changes_nothing() -> None:
+    function = convolution(PYNQ, "14x14 3x3")
+    programs = [
+        compile_function(function, PYNQ, dram=rate).steps[0].program.tobytes()
+        for rate in ("", "8", "64", DramRate(bytes_per_cycle=1000))
+    ]
+    assert len(set(programs)) == 1
+
+
+def test_an_artifact_says_what_it_was_scheduled_for(tmp_path: Path) -> None:
+    model = compile_function(convolution(PYNQ, "7x7 3x3"), PYNQ, dram="4,250")
+    weft.save(model, tmp_path / "m.weft")
+    loaded = weft.load(tmp_path / "m.weft").model
+    assert (loaded.statistics["dram_bytes_per_cycle"], loaded.statistics["dram_latency"]) == (4, 250)
+    assert memory_note(loaded, DramRate(bytes_per_cycle=4, latency=250)) == ""
+    assert "compiled with --dram 8,100" in memory_note(loaded, DramRate())
+    fast = compile_function(convolution(PYNQ, "7x7 3x3"), PYNQ)
+    assert memory_note(fast, DramRate(bytes_per_cycle=64)) == ""  # the bus takes eight of them
+
+
+def test_a_text_that_is_no_rate_is_refused() -> None:
+    with pytest.raises(ConfigError, match="DRAM: 'fast' is no rate"):
+        compile_function(convolution(PYNQ, "7x7 3x3"), PYNQ, dram="fast")
