@@ -26,6 +26,7 @@ class TargetOptions(TypedDict, total=False):
     """The options, besides ``config``, of the targets of this package; a target refuses those of others."""
 
     dram: DramRate | str
+    tuned: str
     vthreads: int
     threads: int
     processor: str

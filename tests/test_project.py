@@ -40,6 +40,8 @@ MAY_IMPORT = {
     "weft.boards": ("weft.hw", "weft.sim", "weft.runtime", "weft.compiler.model", "weft.compiler.graph.dtypes"),
     # A test of the RTL is judged by the functional simulator.
     "weft.testbench": ("weft.hw", "weft.sim"),
+    # What is searched is the compiler's; what it costs, the timing model says.
+    "weft.tune": ("weft.compiler", "weft.hw", "weft.sim"),
     "weft.cli": ("weft",),
 }
 

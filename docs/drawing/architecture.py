@@ -29,17 +29,19 @@ PARTS = {
     "compiler/operators": (("compiler.operators",), "one entry an operator", 2, "engine"),
     "compiler/passes": (("compiler.passes",), "shared passes, manager", 2, "engine"),
     "compiler/targets": (
-        ("compiler.targets", "compiler.targets.target", "compiler.targets.errors", "compiler.targets.memory_plan"),
+        ("compiler.targets", "compiler.targets.target", "compiler.targets.errors", "compiler.targets.memory_plan",
+         "compiler.targets.sources"),
         "what a target is", 2, "engine",
     ),
     "targets/loops": (("compiler.targets.loops",), "kernels of loops", 2, "memory"),
     "targets/cpu": (("compiler.targets.cpu",), "machine code by LLVM", 2, "memory"),
     "targets/accel": (("compiler.targets.accel",), "programs for the core", 2, "memory"),
+    "compiler/tune": (("compiler.tune",), "measured schedules", 4, "engine"),
     "compiler/frontends": (("compiler.frontends",), "ONNX files to graphs", 3, "engine"),
     "compiler/compile.py": (
         ("compiler", "compiler.compile", "compiler.targets.registry"), "a model for a target", 2, "engine",
     ),
-    "weft": (("", "api", "build_schedule", "compare"), "the public functions", 2, "field"),
+    "weft": (("", "api", "build_schedule", "compare", "tune"), "public functions, tuning", 2, "field"),
     "cli": (("cli", "progress"), "the command", 2, "field"),
 }  # fmt: skip
 
@@ -110,7 +112,7 @@ def row(part: str) -> int:
 def draw() -> str:
     """The text of the picture."""
     rows = max(map(row, PARTS)) + 1
-    sheet = Sheet(2 * LEFT + 3 * COLUMN, TOP + rows * ROW + 40, "the parts of weft, and which imports which")
+    sheet = Sheet(2 * LEFT + 4 * COLUMN, TOP + rows * ROW + 40, "the parts of weft, and which imports which")
     sheet.text(16, 26, "An arrow leads from a part to one that it imports; those that follow from others are left out.",
                size=12, colour=SOFT)  # fmt: skip
 

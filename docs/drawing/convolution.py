@@ -17,6 +17,7 @@ from weft.compiler.targets.accel.passes import accel_passes
 from weft.compiler.targets.accel.tokens import insert_tokens
 from weft.hw.assembly import format_instruction
 from weft.hw.config import CoreConfig
+from weft.hw.dram_rate import USUAL_RATE
 
 from .svg import COLOURS, SOFT, Sheet, width_of
 
@@ -58,7 +59,7 @@ def stages(config: CoreConfig) -> list[tuple[str, str, list[str], str]]:
     buffers = [*kernel.inputs, *(tensor for tensor, _ in kernel.constants), kernel.output]
     emitter = Emitter(config)
     dram = {tensor.name: DramBuffer(number * WINDOW_BYTES) for number, tensor in enumerate(buffers)}
-    generated = generate(emitter, kernel, dram, threads=2)
+    generated = generate(emitter, kernel, dram, USUAL_RATE, threads=2)
     instructions = [format_instruction(issue.finished) for issue in insert_tokens(config, emitter.issues)]
     return [
         ("Graph", "as the front end reads it from a quantised model", _graph(to_text(module)), "none"),

@@ -27,7 +27,7 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_options_of_another_target() -> None:
     with pytest.raises(CompileError, match=r"'cpu' has no option 'config'; hint: its options: threads, processor$"):
         weft.compile(DIGITS, "wide", target="cpu")
-    with pytest.raises(CompileError, match="'accel' has no option 'processor'; hint: its options: config, dram, vth"):
+    with pytest.raises(CompileError, match="'accel' has no option 'processor'; hint: its options: config, dram, tuned"):
         weft.compile(DIGITS, "wide", processor="host")
 
 
@@ -62,7 +62,7 @@ MODEL, ARTIFACT = "MODEL", "ARTIFACT"
         (("passes", "--target", "cpu", "--vthreads", "4"),
          "target 'cpu' has no option --vthreads; hint: its options: --threads, --processor"),
         (("compile", MODEL, "--processor", "host"),
-         "target 'accel' has no option --processor; hint: its options: --config, --dram, --vthreads, --threads"),
+         "target 'accel' has no option --processor; hint: its options: --config, --dram, --tuned, --vthreads, --th"),
         (("run", MODEL, "--target", "gpu"), "there is no target 'gpu'; hint: known: accel, cpu"),
         (("compare", "cpu", "gpu", MODEL), "there is nothing called 'gpu' to compare; hint: choose reference, accel"),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from ....hw.dram_rate import DramRate
@@ -16,6 +16,7 @@ from .first_layer import first_tilings
 from .lower import Kernel
 from .schedule import schedule_kernel
 from .tiling import Problem, Tiling, fill, tilings
+from .tuned import Lookup
 
 ATTEMPTS = ((1.0, 6), (0.75, 6), (0.5, 6))
 """Largest share of a scratchpad that a tiling may use, and how many such tilings are tried: the less it uses, the
@@ -27,10 +28,11 @@ Dump = Callable[[str, str], None]
 
 @dataclass(frozen=True)
 class Generated:
-    """How a kernel was compiled."""
+    """How a kernel was compiled. ``origin``: where its tiling comes from, if not from the estimate."""
 
     tiling: Tiling
     schedule: Schedule
+    origin: str = ""
 
     @property
     def function(self) -> PrimFunc:
@@ -39,15 +41,24 @@ class Generated:
 
 def generate(
     emitter: Emitter, kernel: Kernel, dram: Mapping[str, DramBuffer], rate: DramRate, *, threads: int, layer: int = 0,
-    dump: Dump | None = None,
+    dump: Dump | None = None, tuned: Lookup | None = None,
 ) -> Generated:  # fmt: skip
     """Append the kernel's instructions to the emitter's stream, scheduled for DRAM of this rate.
 
-    Raises CompileError, naming the function, if no tiling fits the scratchpads.
+    ``tuned``: tilings that were measured, which come first. Raises CompileError, naming the function, if no tiling
+    fits the scratchpads.
     """
+    if tuned is not None and (found := tuned(kernel)) is not None:
+        try:
+            generated = _append(emitter, [(kernel, dram, found.tiling)], layer, dump)[0]
+        except CompileError:
+            pass  # what it finds in one piece depends on the layers before it
+        else:
+            origin = f"record {found.record} of the tuning database: {found.cycles:,} cycles alone"
+            return replace(generated, origin=origin)
     problem = Problem(emitter.config, kernel, threads, rate=rate)
     refusal: ScratchpadFullError | None = None
-    for tiling in _attempts(problem, tilings(problem) if emitter.issues else first_tilings(problem)):
+    for tiling in attempts(problem, tilings(problem) if emitter.issues else first_tilings(problem)):
         try:
             return _append(emitter, [(kernel, dram, tiling)], layer, dump)[0]
         except ScratchpadFullError as error:
@@ -72,8 +83,8 @@ def generate_in_turn(
     Each has its share of ``acc`` and ``out`` and one virtual thread: the others are what it overlaps with.
     """
     problems = [Problem(emitter.config, kernel, 1, beside=True, rate=rate) for kernel, _ in parts]
-    attempts = [_attempts(problem, tilings(problem)) for problem in problems]
-    for tilings_of_parts in zip(*attempts, strict=False):
+    tried = [attempts(problem, tilings(problem)) for problem in problems]
+    for tilings_of_parts in zip(*tried, strict=False):
         together = [(kernel, dram, tiling) for (kernel, dram), tiling in zip(parts, tilings_of_parts, strict=True)]
         try:
             return _append(emitter, together, layer, dump)
@@ -102,7 +113,7 @@ def _append(
     return [Generated(tiling, schedule) for schedule, (_, _, tiling) in zip(schedules, parts, strict=True)]
 
 
-def _attempts(problem: Problem, candidates: Sequence[Tiling]) -> Iterator[Tiling]:
+def attempts(problem: Problem, candidates: Sequence[Tiling]) -> Iterator[Tiling]:
     """Some of the ``candidates``, in their order; later ones leave more room."""
     tried: set[Tiling] = set()
     for share, count in ATTEMPTS:

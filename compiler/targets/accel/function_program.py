@@ -72,6 +72,13 @@ def finish_program(
 
     It is checked with a window that ends at ``offset``, where the program itself lies: nothing may touch it.
     """
+    stream, code = unchecked_program(config, issues)
+    check_program(config, code, offset, constants)
+    return stream, code
+
+
+def unchecked_program(config: CoreConfig, issues: Sequence[Issue]) -> tuple[list[Issue], npt.NDArray[np.uint8]]:
+    """As :func:`finish_program`, for programs that are only timed."""
     stream = insert_tokens(config, advance(config, issues))
     program: list[Instruction] = [*(issue.finished for issue in stream), Finish()]
     try:
@@ -79,5 +86,4 @@ def finish_program(
     except InstructionError as error:
         raise CompileError(f"an instruction cannot be encoded: {error.message}", at="the program",
                            hint="a smaller model or batch may fit what instructions reach") from error  # fmt: skip
-    check_program(config, code, offset, constants)
     return stream, code

@@ -22,6 +22,7 @@ from .host_part import copying_module, phase_module, with_reasons
 from .phases import Phase, check_strict, function_of, is_primitive, split_phases
 from .slices import KernelSlice, slices_of
 from .stream import Issue
+from .tuned import Lookup
 from .window import DmaWindow
 
 LinkHost = Callable[[Module], HostProgram]
@@ -29,17 +30,19 @@ LinkHost = Callable[[Module], HostProgram]
 
 
 def link(
-    module: Module, config: CoreConfig, rate: DramRate, job: Job, link_host: LinkHost, *, vthreads: int = 2
-) -> CompiledModel:
+    module: Module, config: CoreConfig, rate: DramRate, job: Job, link_host: LinkHost, *, vthreads: int = 2,
+    tuned: Lookup | None = None,
+) -> CompiledModel:  # fmt: skip
     """Compile every primitive function of a packed module and put the whole together.
 
-    ``rate``: of the DRAM that schedules are chosen for. ``vthreads``: tiles in flight at once. Tensors that are not
+    ``rate``: of the DRAM that schedules are chosen for. ``vthreads``: tiles in flight at once. ``tuned``: tilings
+    that were measured. Tensors that are not
     alive at the same time share bytes of the window, unless the job keeps them all. Raises CompileError that names the
     function, stage or buffer at fault; every program has passed the checker.
     """
     if job.strict:
         check_strict(module)
-    return _Linker(module, config, rate, job, link_host, vthreads).run()
+    return _Linker(module, config, rate, job, link_host, vthreads, tuned).run()
 
 
 @dataclass
@@ -50,6 +53,8 @@ class _Linker:
     job: Job
     link_host: LinkHost
     vthreads: int
+    tuned: Lookup | None = None
+    tuned_kernels: int = 0
     names: dict[Expr, str] = field(default_factory=dict)
     window: DmaWindow = field(default_factory=DmaWindow)
     layers: list[Layer] = field(default_factory=list)
@@ -89,6 +94,7 @@ class _Linker:
                 "vthreads": self.vthreads,
                 "dram_latency": self.rate.latency,
                 "dram_bytes_per_cycle": self.rate.bytes_per_cycle,
+                **({"tuned_kernels": self.tuned_kernels} if self.tuned is not None else {}),
             },
         )
 
@@ -165,7 +171,7 @@ class _Linker:
             generated = [
                 each for part in slices[node] for each in self._generate(emitter, node, part, first_layer + number)
             ]
-            schedules.append("\n".join("\n".join(map(str, each.schedule.trace)) for each in generated))
+            schedules.append("\n".join(map(_account, generated)))
         offset = self.window.end
         ranges = tuple(Range(each.offset, each.offset + each.data.nbytes) for each in self.window.constants.values())
         stream, code = finish_program(self.config, emitter.issues, offset, ranges)
@@ -212,7 +218,11 @@ class _Linker:
             return in_turn
         places = self._places(node, part)
         dump, threads = self.job.dump, self.vthreads
-        return [generate(emitter, part.kernel, places, self.rate, threads=threads, layer=layer, dump=dump)]
+        generated = generate(
+            emitter, part.kernel, places, self.rate, threads=threads, layer=layer, dump=dump, tuned=self.tuned
+        )
+        self.tuned_kernels += bool(generated.origin)
+        return [generated]
 
     def _leaves(self, value: Call) -> bool:
         """Whether a value of the core is read by the host."""
@@ -233,6 +243,12 @@ class _Linker:
         output = self.window.slots[self.names[node]].offset + part.output_shift
         places[part.kernel.output.name] = DramBuffer(output)
         return places
+
+
+def _account(generated: Generated) -> str:
+    """A kernel's schedule for people, and where it comes from."""
+    origin = [f"# {generated.origin}"] if generated.origin else []
+    return "\n".join([*origin, *map(str, generated.schedule.trace)])
 
 
 def _traffic(config: CoreConfig, stream: Sequence[Issue]) -> dict[int, tuple[int, int]]:

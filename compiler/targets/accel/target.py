@@ -17,6 +17,7 @@ from ..target import Job, option
 from .link import link
 from .packed_layout import Blocks
 from .passes import accel_passes
+from .tuned import tuned_tilings
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class AccelOptions:
     dram: DramRate | str = option(
         "", "The memory to schedule for: bytes a cycle, or BYTES,LATENCY. Empty: as fast as the core's bus, 100 cycles."
     )
+    tuned: str = option("", "Database of `weft tune`, whose tilings come first. Empty: none.")
     vthreads: int = option(2, "Virtual threads: tiles in flight at once, which hide latency.")
     threads: int = option(1, "Threads of the host that share the work of what the core lacks.")
 
@@ -68,7 +70,9 @@ class Accel:
         def link_host(functions: Module) -> HostProgram:
             return self._host.link_functions(functions, host, job)
 
-        return link(module, options.core, options.rate, job, link_host, vthreads=options.vthreads)
+        core, rate = options.core, options.rate
+        tuned = tuned_tilings(options.tuned, core, rate) if options.tuned else None
+        return link(module, core, rate, job, link_host, vthreads=options.vthreads, tuned=tuned)
 
     def host_code(self, program: HostProgram, *, trusted: bool, processor: str = "host") -> HostCode:
         return self._host.host_code(program, trusted=trusted, processor=processor)

@@ -371,10 +371,11 @@ def tilings(problem: Problem) -> list[Tiling]:
     _, groups, height, width = problem.output
     candidates: list[tuple[float, int, Tiling]] = []
     widths = 0
-    for columns in _sizes(width):
+    reductions = sizes_worth_trying(problem.reduction) or [0]
+    for columns in sizes_worth_trying(width):
         before = len(candidates)
         for group, row, reduction, outer in product(
-            _sizes(groups), _sizes(height), _sizes(problem.reduction) or [0], (True, False)
+            sizes_worth_trying(groups), sizes_worth_trying(height), reductions, (True, False)
         ):
             for epilogue_group, epilogue_row in _epilogues(problem, group, row, columns):
                 tiling = Tiling(group, row, columns, reduction, outer, epilogue_group, epilogue_row, problem.threads)
@@ -394,12 +395,12 @@ def _epilogues(problem: Problem, groups: int, rows: int, columns: int) -> Iterat
         yield groups, rows
         return
     half = problem.config.out_depth // (2 * problem.threads)
-    sizes = [(groups, rows), *((1, row) for row in _sizes(rows))]
+    sizes = [(groups, rows), *((1, row) for row in sizes_worth_trying(rows))]
     for group, row in sizes:
         if group * problem.parts * row * columns <= half or (group, row) == sizes[-1]:
             yield group, row
 
 
-def _sizes(extent: int) -> list[int]:
+def sizes_worth_trying(extent: int) -> list[int]:
     """Tile sizes worth trying, the largest first: the smallest for each number of tiles."""
     return sorted({-(-extent // count) for count in range(1, extent + 1)}, reverse=True)

@@ -15,9 +15,10 @@ from ..errors import CompileError
 from ..loops.check_kernel import CheckedKernel, Elements, check_kernel
 from ..loops.check_program import check_program
 from ..loops.kernel_code import KERNEL
+from ..sources import sources_digest
 from .intrinsics import intrinsic_named
 from .llvm.emit import emit_kernel
-from .llvm.object_code import cached, cached_object, code_key, object_code, sources_digest
+from .llvm.object_code import cached, cached_object, code_key, object_code
 from .llvm.step_function import emit_step
 from .llvm.threads import TEAM_BYTES, pool_text
 from .processor import Processor, host_target

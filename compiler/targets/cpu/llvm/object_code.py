@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
-from functools import cache
-from pathlib import Path
 
 import llvmlite.binding as llvm
 from llvmlite.binding.newpassmanagers import NewPassManager
 
 from .....cache import cache_key, kept
+from ...sources import sources_digest
 from ..processor import Processor
 
 llvm.initialize_all_targets()
 llvm.initialize_all_asmprinters()
-
-
-COMPILER = Path(__file__).parents[3]
-"""The folder of ``weft.compiler``."""
-
-
-@cache
-def sources_digest() -> str:
-    """Stands for the compiler itself: a digest of all its sources, since any of them may shape code."""
-    digest = hashlib.blake2b(digest_size=16)
-    for path in sorted(COMPILER.rglob("*.py")):
-        digest.update(f"{path.relative_to(COMPILER)}\n".encode() + path.read_bytes())
-    return digest.hexdigest()
 
 
 def code_key(target: Processor) -> str:

@@ -15,6 +15,7 @@ from weft.compiler.targets.accel import packed_layout
 from weft.compiler.targets.accel.depthwise_split import array_groups, split
 from weft.compiler.targets.accel.lower import lower_function
 from weft.hw.config import PYNQ, TINY, CoreConfig
+from weft.hw.dram_rate import USUAL_RATE
 from weft.hw.isa import Gemm, Store, Vector, VectorOp, disassemble
 
 from .kernels import CONFIGS, Build, check, compile_function, program_of
@@ -146,13 +147,13 @@ def test_scratchpads_that_cannot_be_shared_leave_the_layer_to_the_vector_engine(
 def test_the_share_follows_from_the_work(channels: int, size: int, stride: int, count: int) -> None:
     case = Case(config=PYNQ, channels=channels, size=(size, size), strides=(stride, stride))
     function = case.function()
-    assert array_groups(PYNQ, function, lower_function(function), 2) == count
+    assert array_groups(PYNQ, USUAL_RATE, function, lower_function(function), 2) == count
 
 
 def test_parts_know_where_they_begin() -> None:
     case = Case(config=PYNQ, channels=64, batch=2)
     function = case.function()
-    first, second = split(PYNQ, function, lower_function(function), 2)
+    first, second = split(PYNQ, USUAL_RATE, function, lower_function(function), 2)
     shape = function.params[0].type.shape
     group = 9 * 9 * 16
     assert [part.function.params[0].type.shape[1] for part in first.slices] == [2, 2]

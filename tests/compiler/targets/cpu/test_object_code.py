@@ -3,46 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import shutil
-from pathlib import Path
 
-import pytest
 from weft.compiler.targets.cpu.llvm import object_code
 from weft.compiler.targets.cpu.processor import host_target
-
-
-@pytest.fixture
-def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the compiler's sources, whose digest is taken instead."""
-    folder = tmp_path / "compiler"
-    shutil.copytree(object_code.COMPILER, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(object_code, "COMPILER", folder)
-    return folder
-
-
-def digest() -> str:
-    object_code.sources_digest.cache_clear()
-    return object_code.sources_digest()
-
-
-def test_a_change_in_any_folder_of_the_compiler_gives_another_key(compiler: Path) -> None:
-    seen = {digest()}
-    folders = sorted({path.parent for path in compiler.rglob("*.py")})
-    assert compiler / "targets" / "cpu" / "llvm" in folders
-    assert compiler / "operators" in folders
-    for number, folder in enumerate(folders, 2):
-        source = next(path for path in sorted(folder.glob("*.py")))
-        source.write_text(source.read_text() + "\n# changed\n")
-        seen.add(digest())
-        assert len(seen) == number
-
-
-def test_a_file_that_moves_gives_another_key(compiler: Path) -> None:
-    before = digest()
-    (compiler / "targets" / "memory_plan.py").rename(compiler / "targets" / "loops" / "memory_plan.py")
-    assert digest() != before
-    object_code.sources_digest.cache_clear()
-
 
 LOOP = """
 define void @kernel(float* noalias %x, float* noalias %y, i64 %n) {

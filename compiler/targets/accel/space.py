@@ -1,0 +1,115 @@
+"""All tilings of a kernel that may be worth measuring, with what the estimate thinks of each.
+
+Wider than what the default schedule chooses from: every width, smaller epilogues, one virtual thread or two, and loads
+in portions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+
+from .first_layer import PORTIONS
+from .tiling import Problem, Tiling, fill, sizes_worth_trying, work_of
+from .tiling import estimate as estimated_cycles
+
+THREADS = (1, 2)
+
+SMALLEST_TILE = 1 / 32
+"""Share of ``acc`` below which a tile is not looked at where there are larger ones: instructions would be too short."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A tiling that fits the scratchpads, and the cycles that the estimate expects."""
+
+    tiling: Tiling
+    estimate: float
+
+
+def space(problem: Problem) -> list[Candidate]:
+    """Tilings that fit in sum, the cheapest by the estimate first; ``problem.threads`` takes no part."""
+    found = []
+    for threads in THREADS:
+        threaded = replace(problem, threads=threads)
+        for tiling in _tilings(threaded):
+            cost = estimated_cycles(threaded, tiling)
+            if cost is not None:
+                found.append(Candidate(tiling, cost))
+    return sorted(found, key=lambda each: each.estimate)  # stable: equal ones stay in the order of the knobs
+
+
+def _tilings(problem: Problem) -> Iterator[Tiling]:
+    _, groups, height, width = problem.output
+    axes = [sizes_worth_trying(size) for size in (groups, height, width)]
+    reductions = sizes_worth_trying(problem.reduction) or [0]
+    least = SMALLEST_TILE * problem.config.acc_depth
+    whole = groups * height * width * problem.parts
+    for (group, row, column, reduction), outer in product(product(*axes, reductions), (True, False)):
+        if not min(least, whole) <= group * row * column * problem.parts <= problem.config.acc_depth // problem.threads:
+            continue
+        for part, part_row in _epilogues(problem, group, row, column):
+            tiling = Tiling(group, row, column, reduction, outer, part, part_row, problem.threads)
+            yield tiling
+            portion = -(-problem.reduction // PORTIONS)
+            if 0 < portion < reduction == problem.reduction:
+                yield replace(tiling, portion=portion)
+
+
+def _epilogues(problem: Problem, groups: int, rows: int, columns: int) -> list[tuple[int, int]]:
+    """Parts of a tile for the vector stages: the largest that leaves ``out`` for two a thread, and half of it."""
+    if problem.kernel.window is None:
+        return [(groups, rows)]
+    room = problem.config.out_depth // (2 * problem.threads)
+    sizes = list(dict.fromkeys([(groups, rows), *((1, row) for row in sizes_worth_trying(rows))]))
+    fitting = [(group, row) for group, row in sizes if group * problem.parts * row * columns <= room]
+    return fitting[:2] or [sizes[-1]]
+
+
+def features(problem: Problem, candidate: Candidate) -> Mapping[str, float]:
+    """What a learned ranking sees of a candidate: logarithms of sizes, work by resource, how full the scratchpads are.
+
+    No feature is a size in elements alone, so that rankings carry over to other shapes and cores.
+    """
+    tiling = candidate.tiling
+    problem = replace(problem, threads=tiling.threads)
+    work = work_of(problem, tiling)
+    if work is None:
+        raise ValueError(f"{tiling} does not fit the scratchpads")
+    outer, groups, height, width = problem.output
+    least = max(work.matrix, work.vector, 1.0)
+    tiles = math.ceil(groups / tiling.groups) * math.ceil(height / tiling.rows) * math.ceil(width / tiling.columns)
+    return {
+        "estimate": math.log2(candidate.estimate / least),
+        "matrix": math.log2(work.matrix / least + 2**-10),
+        "vector": math.log2(work.vector / least + 2**-10),
+        "traffic": math.log2(work.traffic / least + 2**-10),
+        "exposed": math.log2(work.exposed / least + 2**-10),
+        "uneven": work.uneven,
+        "tiles": math.log2(outer * tiles),
+        "tile": math.log2(tiling.groups * problem.parts * tiling.rows * tiling.columns),
+        "chunks": math.log2(math.ceil(problem.reduction / tiling.reduction)) if tiling.reduction else 0.0,
+        "taps": math.log2(problem.taps),
+        "epilogue": math.log2(tiling.epilogue_groups * tiling.epilogue_rows * tiling.columns),
+        "channels_outer": float(tiling.channels_outer),
+        "threads": math.log2(tiling.threads),
+        "portion": float(tiling.portion > 0),
+        "fill": fill(problem, tiling),
+        "bytes_per_cycle": math.log2(problem.bytes_per_cycle),
+        "macs_per_cycle": math.log2(problem.config.macs_per_cycle),
+    }
+
+
+def lower_bound(problem: Problem) -> float:
+    """Cycles that no tiling can do without: the products of the array, or every byte once over the bus."""
+    config = problem.config
+    outer, groups, height, width = problem.output
+    pixels = outer * groups * problem.parts * height * width
+    products = pixels * (problem.reduction or 1) * problem.taps if problem.is_matrix else 0
+    read = sum(math.prod(tensor.shape) * (4 if tensor.dtype == "int32" else 1) for tensor in problem.kernel.inputs)
+    if problem.kernel.window is not None and problem.kernel.window.row_step > 1:
+        read = 0  # rows that no window meets are not read
+    written = pixels * config.out_bytes
+    return max(float(products), (read + written) / problem.bytes_per_cycle)

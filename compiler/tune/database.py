@@ -1,0 +1,197 @@
+"""Measured schedules: what each point of a kernel's space costs, in one SQLite file.
+
+A record belongs to a kernel, a machine, a memory and a compiler, each as a text; its point and its features are JSON.
+Several processes may write at once. A file that is damaged is set aside under another name, with one line on stderr:
+it is neither trusted nor lost.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .errors import TuningError
+
+APPLICATION = 0x77656674
+"""SQLite's application id: the letters "weft"."""
+
+VERSION = 1
+"""Of the table."""
+
+PATIENCE_SECONDS = 30.0
+"""How long to wait for another process that is writing."""
+
+TABLE = """
+CREATE TABLE results (
+    kernel TEXT NOT NULL, machine TEXT NOT NULL, memory TEXT NOT NULL, compiler TEXT NOT NULL, point TEXT NOT NULL,
+    cost REAL, refusal TEXT NOT NULL, features TEXT NOT NULL,
+    PRIMARY KEY (kernel, machine, memory, compiler, point)
+) STRICT
+"""
+
+Point = Mapping[str, Any]
+"""Values of knobs, by name."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """What a cost belongs to: the kernel, the machine that runs it, its memory, and the compiler."""
+
+    kernel: str
+    machine: str
+    memory: str
+    compiler: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """A point that was measured. ``cost`` is None where it was refused, for the reason ``refusal``."""
+
+    point: Point
+    cost: float | None
+    refusal: str
+    features: Mapping[str, float]
+    number: int
+
+
+def point_text(point: Point) -> str:
+    """The same text for the same values."""
+    return json.dumps(dict(point), sort_keys=True, separators=(",", ":"))
+
+
+class Database:
+    """The file at ``path``, which is made if it is not there; with ``read_only`` it has to be there, and be whole.
+
+    Raises TuningError for a file of another kind or version, and for one that cannot be opened or written.
+    """
+
+    def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
+        self.path = Path(path)
+        self._read_only = read_only
+        if read_only and not self.path.exists():
+            raise TuningError(f"there is no tuning database {str(self.path)!r}", hint="make it with `weft tune`")
+        self._connection = self._open()
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            return self._connect()
+        except sqlite3.OperationalError as error:
+            raise self._error(error) from error
+        except sqlite3.DatabaseError as error:
+            if self._read_only:
+                raise self._error(error) from error
+            aside = self.path.with_name(f"{self.path.name}.damaged-{time.time_ns():x}")
+            self.path.rename(aside)
+            print(f"weft: the tuning database {self.path} is damaged ({error}); it is {aside.name} now, "
+                  "and a new one is begun", file=sys.stderr)  # fmt: skip
+        with self._errors():
+            return self._connect()
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, timeout=PATIENCE_SECONDS, isolation_level=None)
+        try:
+            ((found,),) = connection.execute("PRAGMA quick_check(1)")
+            if found != "ok":
+                raise sqlite3.DatabaseError(found)
+            connection.execute("BEGIN" if self._read_only else "BEGIN IMMEDIATE")
+            ((application,),) = connection.execute("PRAGMA application_id")
+            ((version,),) = connection.execute("PRAGMA user_version")
+            ((tables,),) = connection.execute("SELECT count(*) FROM sqlite_master")
+            if not tables and not self._read_only:
+                connection.execute(f"PRAGMA application_id = {APPLICATION}")
+                connection.execute(f"PRAGMA user_version = {VERSION}")
+                connection.execute(TABLE)
+            elif application != APPLICATION:
+                raise TuningError(f"{str(self.path)!r} is a database of another program", hint="give another path")
+            elif version != VERSION:
+                raise TuningError(
+                    f"the tuning database {str(self.path)!r} has version {version}, but this weft knows {VERSION}",
+                    hint="give another path: what it holds is measured anew",
+                )
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _error(self, error: sqlite3.Error) -> TuningError:
+        hints = {
+            "database is locked": f"another process holds it for longer than {PATIENCE_SECONDS:.0f} s",
+            "database or disk is full": "make room, or give another path",
+            "unable to open database file": "its folder must be there and writable",
+        }
+        hint = hints.get(str(error), "try another path")
+        return TuningError(f"tuning database {str(self.path)!r}: {error}", hint=hint)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._error(error) from error
+
+    def add(self, key: Key, point: Point, cost: float | None, *, refusal: str = "",
+            features: Mapping[str, float] | None = None) -> None:  # fmt: skip
+        """Keep what a point costs; what was known of it is replaced."""
+        row = (key.kernel, key.machine, key.memory, key.compiler, point_text(point), cost, refusal,
+               point_text(features or {}))  # fmt: skip
+        with self._errors():
+            self._connection.execute("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+
+    def results(self, key: Key) -> list[Result]:
+        """All that is known of a key, in the order of the points' texts."""
+        return self._select("kernel = ? AND machine = ? AND memory = ? AND compiler = ?",
+                            (key.kernel, key.machine, key.memory, key.compiler))  # fmt: skip
+
+    def best(self, machine: str, memory: str, compiler: str) -> dict[str, Result]:
+        """The cheapest point of every kernel that was measured there; of equal ones the first by its text."""
+        with self._errors():
+            rows = self._connection.execute(
+                "SELECT kernel, point, cost, refusal, features, rowid FROM results WHERE cost IS NOT NULL "
+                "AND machine = ? AND memory = ? AND compiler = ? ORDER BY kernel, cost DESC, point DESC",
+                (machine, memory, compiler),
+            ).fetchall()
+        return {kernel: _result(row) for kernel, *row in rows}
+
+    def elsewhere(self, key: Key) -> dict[str, list[Result]]:
+        """What this compiler's kernels cost other than under ``key``: lists of results, one for each other key."""
+        columns = "kernel || char(10) || machine || char(10) || memory"
+        with self._errors():
+            rows = self._connection.execute(
+                f"SELECT {columns}, point, cost, refusal, features, rowid FROM results "
+                "WHERE compiler = ? ORDER BY 1, 2",
+                (key.compiler,),
+            ).fetchall()
+        found: dict[str, list[Result]] = {}
+        for which, *row in rows:
+            if which != "\n".join((key.kernel, key.machine, key.memory)):
+                found.setdefault(which, []).append(_result(row))
+        return found
+
+    def _select(self, condition: str, values: tuple[str, ...]) -> list[Result]:
+        with self._errors():
+            rows = self._connection.execute(
+                f"SELECT point, cost, refusal, features, rowid FROM results WHERE {condition} ORDER BY point", values
+            ).fetchall()
+        return [_result(row) for row in rows]
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _result(row: Any) -> Result:
+    point, cost, refusal, features, number = row
+    return Result(json.loads(point), cost, refusal, json.loads(features), number)

@@ -1,0 +1,47 @@
+"""``weft tune``: a table, records, a database that ``weft compile`` takes; what cannot be tuned is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from weft.cli import app
+from weft.cli.errors import run
+from weft.cli.output import err
+
+DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
+
+
+def test_tuned_and_compiled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    database, artifact = str(tmp_path / "t.sqlite"), str(tmp_path / "digits.weft")
+    words = ["tune", DIGITS, "--dram", "2", "--trials", "6", "--database", database]
+    assert run(app, [*words, "--json"], err) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert {each["kernel"] for each in record["kernels"]} >= {"conv1", "conv2", "conv3", "dense"}
+    assert all(each["bound"] <= each["best"] <= each["default"] for each in record["kernels"])
+    assert any(each["best"] < each["default"] for each in record["kernels"])
+    assert run(app, words, err) == 0
+    shown = capsys.readouterr().out
+    assert "sum of the kernels: " in shown
+    assert "--tuned" in shown
+    assert run(app, ["compile", DIGITS, "--dram", "2", "--tuned", database, "-o", artifact, "--json"], err) == 0
+    assert json.loads(capsys.readouterr().out)["tuned_kernels"] > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["tune", DIGITS, "--database", "nowhere/t.sqlite"], "unable to open database file"),
+        (["tune", DIGITS, "--dram", "fast"], "DRAM: 'fast' is no rate"),
+        (["tune", DIGITS, "--processor", "host"], "target 'accel' has no option --processor"),
+        (["compile", DIGITS, "--tuned", "nowhere.sqlite"], "there is no tuning database 'nowhere.sqlite'"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(app, words, err) == 1
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert message in line

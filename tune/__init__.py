@@ -1,0 +1,1 @@
+"""Tuning: what to measure next, and by what; ``compiler/tune`` keeps what was measured."""

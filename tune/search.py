@@ -1,0 +1,188 @@
+"""Which tilings to measure: in batches, by a ranking, with some at random; more for the kernels that gain.
+
+The first batch of a kernel is what the compiler takes by itself and the best by the estimate. Every result goes to the
+database at once, so that an interrupted search loses nothing and one that is begun again does not measure twice.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..compiler.targets.accel.tuned import tiling_point
+from ..compiler.tune.database import Database, point_text
+from .judge import RefusedError, judge
+from .ranking import Choice, Measured, choose_ranking
+from .task import Task
+
+BATCH = 8
+"""Points measured before the ranking is asked again."""
+
+AT_RANDOM = 2
+"""Of a batch, those drawn from all that is left."""
+
+LOOKED_AT = 2000
+"""Candidates, the best by the estimate, among which the ranking chooses."""
+
+CLOSE_ENOUGH = 0.01
+"""Share above the bound from which on a kernel is left alone: there is not more to gain."""
+
+
+@dataclass
+class Progress:
+    """What is known of a task: costs by tiling, in the order of measurement (``curve``: the best so far)."""
+
+    task: Task
+    costs: dict[str, float] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    curve: list[float] = field(default_factory=list)
+    measured: int = 0  # in this search
+    default: float | None = None
+    gained: float = 0.0  # share of the cost that the last batch took off
+    finished: str = ""  # why no more is measured
+
+    @property
+    def best(self) -> float | None:
+        return min(self.costs.values(), default=None)
+
+    @property
+    def worth(self) -> float:
+        """What another batch may bring, in cycles of the network: what the last one brought, fading, or a little."""
+        best = self.best
+        if best is None:
+            return float("inf")
+        room = best - self.task.bound
+        return self.task.count * max(self.gained * best, 0.1 * room / (1 + self.measured / BATCH))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished, interrupted or exhausted search."""
+
+    states: Sequence[Progress]
+    choice: Choice
+    seconds: float
+    interrupted: bool = False
+
+
+Report = Callable[[Sequence[Progress]], None]
+
+
+def search(
+    tasks: Sequence[Task], database: Database, *, trials: int, seed: int = 0, minutes: float | None = None,
+    report: Report = lambda _: None,
+) -> Outcome:  # fmt: skip
+    """Measure up to ``trials`` tilings a kernel on average, or for ``minutes``; ``report`` is called after each.
+
+    The same tasks, database and seed give the same search, unless time ends it. An interruption (KeyboardInterrupt)
+    ends it as if the budget were used up.
+    """
+    started = time.monotonic()
+    draw = random.Random(seed)
+    states = [_known(task, database) for task in tasks]
+    groups = [[Measured(each.features, each.cost) for each in group if each.cost is not None and each.features]
+              for group in (database.elsewhere(tasks[0].key).values() if tasks else ())]  # fmt: skip
+    budget = trials * len(tasks)
+    choice = choose_ranking([], seed)
+    interrupted = False
+    try:
+        for state in states:
+            for own in state.task.defaults:
+                _measure(state, [own], database)
+                state.default = state.costs.get(own)
+                if state.default is not None:
+                    break
+            _finish(state)
+            report(states)
+        while budget - sum(state.measured for state in states) > 0:
+            open_states = [state for state in states if not state.finished]
+            if not open_states or (minutes is not None and time.monotonic() - started > 60 * minutes):
+                break
+            state = max(open_states, key=lambda each: each.worth)
+            choice = choose_ranking([*groups, *_groups(states)], seed)
+            before = state.best
+            batch = _batch(state, choice, draw, budget - sum(each.measured for each in states))
+            _measure(state, batch, database)
+            after = state.best
+            state.gained = 0.5 * state.gained if before is None or after is None else 1 - after / before
+            _finish(state)
+            report(states)
+    except KeyboardInterrupt:
+        interrupted = True
+    return Outcome(states, choice, time.monotonic() - started, interrupted)
+
+
+def _known(task: Task, database: Database) -> Progress:
+    """What the database has of a task."""
+    state = Progress(task)
+    for result in database.results(task.key):
+        text = point_text(result.point)
+        if result.cost is None:
+            state.refused[text] = result.refusal
+        else:
+            state.costs[text] = result.cost
+    if state.best is not None:
+        state.curve.append(state.best)
+    return state
+
+
+def _finish(state: Progress) -> None:
+    best, task = state.best, state.task
+    if best is not None and best <= (1 + CLOSE_ENOUGH) * task.bound:
+        state.finished = f"within {CLOSE_ENOUGH:.0%} of the bound"
+    elif len(state.costs) + len(state.refused) >= len(task.points):
+        state.finished = "every tiling is measured"
+
+
+def _groups(states: Sequence[Progress]) -> list[list[Measured]]:
+    """What is measured of the tasks, with features."""
+    return [
+        [
+            Measured(found, cost)
+            for text, cost in state.costs.items()
+            if text in state.task.points and (found := state.task.features(text))
+        ]
+        for state in states
+    ]
+
+
+def _batch(state: Progress, choice: Choice, draw: random.Random, room: int) -> list[str]:
+    """The best by the ranking, no two with the same tile, and some at random."""
+    task = state.task
+    left = [text for text in task.points if text not in state.costs and text not in state.refused]
+    front = [text for text in left[:LOOKED_AT] if task.features(text)]
+    values = choice.ranking.values([task.features(text) for text in front]) if front else np.zeros(0)
+    order = np.argsort(values, kind="stable").tolist()
+    chosen: dict[tuple[object, ...], str] = {}
+    for place in order:
+        tiling = task.points[front[place]].tiling
+        tile = (tiling.groups, tiling.rows, tiling.columns, tiling.reduction, tiling.channels_outer, tiling.threads)
+        chosen.setdefault(tile, front[place])
+        if len(chosen) == BATCH - AT_RANDOM:
+            break
+    picked = list(chosen.values())
+    rest = [text for text in left if text not in picked]
+    picked += draw.sample(rest, min(AT_RANDOM, len(rest)))
+    return picked[:room]
+
+
+def _measure(state: Progress, texts: Sequence[str], database: Database) -> None:
+    task = state.task
+    for text in texts:
+        if text in state.costs or text in state.refused:
+            continue
+        point, known = tiling_point(task.points[text].tiling), task.features(text)
+        state.measured += 1
+        try:
+            cost = judge(task.kernel, task.config, task.rate, task.points[text].tiling)
+        except RefusedError as error:
+            state.refused[text] = str(error)
+            database.add(task.key, point, None, refusal=str(error), features=known)
+            continue
+        state.costs[text] = float(cost)
+        database.add(task.key, point, float(cost), features=known)
+        state.curve.append(min(state.costs.values()))
