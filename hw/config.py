@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 
 from .errors import ConfigError
@@ -196,9 +197,9 @@ class CoreConfig:
     def macs_per_cycle(self) -> int:
         return self.batch * self.block_in * self.block_out
 
-    # Field widths
+    # Field widths: some are asked for at every instruction
 
-    @property
+    @cached_property
     def index_bits(self) -> int:
         """Width of every scratchpad index and loop stride."""
         return _bits_for_index(max(self.depth(memory) for memory in SCRATCHPADS))
@@ -213,7 +214,7 @@ class CoreConfig:
         """Width of a DRAM offset in granules."""
         return REACH_BITS - (self.granule_bytes.bit_length() - 1)
 
-    @property
+    @cached_property
     def largest_instruction_bits(self) -> int:
         """Bits that the widest instruction (LOAD) uses, without its check bits; see :mod:`weft.hw.isa`."""
         header, scratchpad, pad_value = 16, 2, 8
@@ -222,7 +223,7 @@ class CoreConfig:
             + STRIDE_BITS + 4 * PAD_BITS + pad_value
         )  # fmt: skip
 
-    @property
+    @cached_property
     def instruction_bits(self) -> int:
         """128, or 256 for scratchpads too deep for 128-bit instructions."""
         return 128 if self.largest_instruction_bits + check_bits(128) <= 128 else 256

@@ -14,7 +14,7 @@ from ..compiler.targets.accel.phases import split_phases
 from ..compiler.targets.accel.slices import slices_of
 from ..compiler.targets.accel.space import Candidate, features, lower_bound, space
 from ..compiler.targets.accel.tiling import Problem, tilings
-from ..compiler.targets.accel.tuned import kernel_text, point_tiling, tiling_point, tuning_key
+from ..compiler.targets.accel.tuned import point_tiling, tiling_point, tuning_key
 from ..compiler.tune.database import Key, point_text
 from ..hw.config import CoreConfig
 from ..hw.dram_rate import DramRate
@@ -81,6 +81,6 @@ def tasks_of(module: Module, config: CoreConfig, rate: DramRate, vthreads: int) 
                 if part.turns:
                     shared += 1
                 else:
-                    kernels.setdefault(kernel_text(part.kernel), []).append(part.kernel)
+                    kernels.setdefault(part.kernel.signature, []).append(part.kernel)
     tasks = [Task(found[0].name, found[0], config, rate, len(found), vthreads) for found in kernels.values()]
     return tasks, shared

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import islice
 
+from ....hw.config import CoreConfig
 from ....hw.dram_rate import DramRate
 from ...tensor.errors import BoundsError, TensorError
 from ...tensor.ir import PrimFunc
-from ...tensor.schedule import Schedule
+from ...tensor.printer import function_text
+from ...tensor.schedule import Schedule, create_schedule
 from ..errors import CompileError, ScratchpadFullError
+from .builder import Window
 from .emit import DramBuffer, Emitter
 from .first_layer import first_tilings
-from .lower import Kernel
+from .lower import Kernel, Stages
 from .schedule import schedule_kernel
 from .tiling import Problem, Tiling, fill, tilings
 from .tuned import Lookup
@@ -99,7 +103,7 @@ def _append(
     """Append kernels with these tilings, in turn. Raises ScratchpadFullError if they do not fit."""
     name = " and ".join(kernel.name for kernel, _, _ in parts)
     try:
-        schedules = [schedule_kernel(kernel, emitter.config, tiling) for kernel, _, tiling in parts]
+        schedules = [_scheduled(kernel, emitter.config, tiling) for kernel, _, tiling in parts]
         functions = [(schedule.func, dram) for schedule, (_, dram, _) in zip(schedules, parts, strict=True)]
         emitter.emit_in_turn(functions, layer)
     except BoundsError as error:
@@ -111,6 +115,37 @@ def _append(
         if dump is not None:
             dump(f"{kernel.name}.loops", str(schedule))
     return [Generated(tiling, schedule) for schedule, (_, _, tiling) in zip(schedules, parts, strict=True)]
+
+
+@dataclass(frozen=True)
+class _Alike:
+    """Kernels that have the same schedules, but for their names, are equal: their functions print the same."""
+
+    text: str
+    stages: Stages
+    window: Window | None
+    config: CoreConfig
+    tiling: Tiling
+    kernel: Kernel = field(compare=False)
+
+
+def _scheduled(kernel: Kernel, config: CoreConfig, tiling: Tiling) -> Schedule:
+    """As :func:`schedule_kernel`. Networks repeat their kernels, and the proofs of tensorize take long."""
+    unscheduled = create_schedule(kernel.output, kernel.inputs, kernel.name)
+    text = function_text(replace(unscheduled.func, name=""))
+    nameless = replace(kernel, name="", constants=())
+    try:
+        found = _schedule_once(_Alike(text, kernel.stages, kernel.window, config, tiling, nameless))
+    except (CompileError, TensorError):
+        return schedule_kernel(kernel, config, tiling)  # its error has the name
+    schedule = unscheduled.copy()
+    schedule.func, schedule.trace = replace(found.func, name=kernel.name), found.trace
+    return schedule
+
+
+@lru_cache(maxsize=256)
+def _schedule_once(alike: _Alike) -> Schedule:
+    return schedule_kernel(alike.kernel, alike.config, alike.tiling)
 
 
 def attempts(problem: Problem, candidates: Sequence[Tiling]) -> Iterator[Tiling]:

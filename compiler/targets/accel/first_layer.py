@@ -6,6 +6,7 @@ the input channels, with instructions of their own, loads and products overlap f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ....hw.memories import Memory
@@ -28,7 +29,7 @@ TILES_AT_ONCE = 3
 the tile before in another bank, and the next one begins in a third."""
 
 
-def first_tilings(problem: Problem) -> list[Tiling]:
+def first_tilings(problem: Problem) -> Sequence[Tiling]:
     """Tilings for the first layer of a program, the cheapest first. A short one may take a single virtual thread."""
     uncut = tilings(problem)
     cost = estimate(problem, uncut[0]) if uncut else None

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
 
 from ... import tensor as te
 from ...graph.ir import Array, Call, Constant, Expr, Function, Var
@@ -51,6 +54,28 @@ class Kernel:
     blocks: Blocks
     window: Window | None = None  # of the anchor, in the coordinates of its padded input
     input_groups: int = 0  # that the anchor's reduction runs over; 0: each output group reads only its own input group
+
+    @cached_property
+    def signature(self) -> str:
+        """What tilings and cycles depend on: shapes, the window, and the stages; not names, constants, nor scales or
+        zero points."""
+        names = {tensor.name: f"in{number}" for number, tensor in enumerate(self.inputs)}
+
+        def renamed(value: Any) -> Any:
+            if isinstance(value, str):
+                return names.get(value) or names.get(value.removesuffix("_wide"), value)
+            return [renamed(each) for each in value]
+
+        described = {
+            "kind": self.kind,
+            "blocks": asdict(self.blocks),
+            "inputs": [[list(tensor.shape), tensor.dtype] for tensor in self.inputs],
+            "output": list(self.output.shape),
+            "stages": {name: renamed(value) for name, value in asdict(self.stages).items()},
+            "window": asdict(self.window) if self.window is not None else None,
+            "input_groups": self.input_groups,
+        }
+        return json.dumps(described, sort_keys=True, separators=(",", ":"))
 
     @property
     def matrix_weights(self) -> str:

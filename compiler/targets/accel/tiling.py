@@ -6,9 +6,9 @@ overlap. It ranks tilings; it is no timing model.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from itertools import product
 
 from ....hw.config import CoreConfig
@@ -366,8 +366,27 @@ def _at_the_ends(problem: Problem, tiling: Tiling, tiles: int, chunks: int, vect
     return lost
 
 
-def tilings(problem: Problem) -> list[Tiling]:
+def tilings(problem: Problem) -> Sequence[Tiling]:
     """Tilings that fit, the cheapest first. Narrower tiles than the two widest that fit are not tried."""
+    config = replace(problem.config, name="")
+    return _tilings(_Alike(problem.kernel.signature, config, problem.threads, problem.beside, problem.rate, problem))
+
+
+@dataclass(frozen=True)
+class _Alike:
+    """Problems that have the same tilings, whatever their kernels' names and constants are, are equal."""
+
+    signature: str
+    config: CoreConfig
+    threads: int
+    beside: bool
+    rate: DramRate
+    problem: Problem = field(compare=False)
+
+
+@lru_cache(maxsize=512)
+def _tilings(alike: _Alike) -> Sequence[Tiling]:
+    problem = alike.problem
     _, groups, height, width = problem.output
     candidates: list[tuple[float, int, Tiling]] = []
     widths = 0
@@ -386,7 +405,7 @@ def tilings(problem: Problem) -> list[Tiling]:
         widths += len(candidates) > before
         if widths == 2:
             break
-    return [tiling for _, _, tiling in sorted(candidates, key=lambda entry: entry[:2])]
+    return tuple(tiling for _, _, tiling in sorted(candidates, key=lambda entry: entry[:2]))
 
 
 def _epilogues(problem: Problem, groups: int, rows: int, columns: int) -> Iterator[tuple[int, int]]:

@@ -28,35 +28,9 @@ class Tuned:
 Lookup = Callable[[Kernel], Tuned | None]
 
 
-def kernel_text(kernel: Kernel) -> str:
-    """What cycles depend on: shapes, the window, and the stages; not names, constants, nor scales or zero points."""
-    names = {tensor.name: f"in{number}" for number, tensor in enumerate(kernel.inputs)}
-
-    def renamed(name: str) -> str:
-        return names.get(name) or names.get(name.removesuffix("_wide"), name)
-
-    stages = asdict(kernel.stages)
-    plain = {
-        name: renamed(value) if isinstance(value, str) else [
-            [renamed(part) for part in each] if isinstance(each, tuple) else renamed(each) for each in value
-        ]
-        for name, value in stages.items()
-    }  # fmt: skip
-    described = {
-        "kind": kernel.kind,
-        "blocks": asdict(kernel.blocks),
-        "inputs": [[list(tensor.shape), tensor.dtype] for tensor in kernel.inputs],
-        "output": list(kernel.output.shape),
-        "stages": plain,
-        "window": asdict(kernel.window) if kernel.window is not None else None,
-        "input_groups": kernel.input_groups,
-    }
-    return json.dumps(described, sort_keys=True, separators=(",", ":"))
-
-
 def tuning_key(kernel: Kernel, config: CoreConfig, rate: DramRate) -> Key:
     """The key of a kernel's results on a core with this memory, by this compiler."""
-    return Key(kernel_text(kernel), *_machine(config, rate), sources_digest())
+    return Key(kernel.signature, *_machine(config, rate), sources_digest())
 
 
 def _machine(config: CoreConfig, rate: DramRate) -> tuple[str, str]:
@@ -88,7 +62,7 @@ def tuned_tilings(path: str | Path, config: CoreConfig, rate: DramRate) -> Looku
         best = database.best(*_machine(config, rate), sources_digest())
 
     def find(kernel: Kernel) -> Tuned | None:
-        result = best.get(kernel_text(kernel))
+        result = best.get(kernel.signature)
         return Tuned(point_tiling(result.point), int(result.cost or 0), result.number) if result else None
 
     return find
