@@ -211,6 +211,7 @@ class BoardModel:
             frames = link.ask_many(
                 "infer", deadline, raw if one_message else b"", programs + len(pieces(expected)),
                 model=self._number, count=count, seconds=host.run_seconds, watchdog=host.watchdog,
+                wait=host.wait,
             )  # fmt: skip
         except BoardLinkError as error:
             if error.kind == "input":

@@ -164,6 +164,7 @@ class PynqDevice(Device):
         answer, _ = link.ask(
             "run", host.run_seconds + host.connect_seconds + SLACK_SECONDS,
             window=self._window, offset=offset, count=count, seconds=host.run_seconds, watchdog=host.watchdog,
+            wait=host.wait,
         )  # fmt: skip
         return run_result(self.config, host.name, answer)
 

@@ -17,12 +17,12 @@ from .finding import Check, FindingError
 from .patient import Patient
 from .remote import BoardLinkError
 
-CLOCK_SECONDS = 0.2
-"""What the measurement of the clock takes."""
+LONG_SECONDS = 0.2
+"""What a program takes by which the clock is measured, or whose interrupt is awaited."""
 
 MEASURED_TOLERANCE = 0.1
-SIMULATED_CYCLES = 20_000
-"""What it takes on a virtual board, where nothing is measured."""
+SIMULATED_CYCLES = 50_000
+"""Cycles of such a program on a virtual board, where nothing is measured."""
 
 SLOW = 0.25
 """A port that moves less than this share of the bus's width in a cycle is slow."""
@@ -165,7 +165,7 @@ def _unreadable(patient: Patient, found: FaultRecord | None, expected: FaultReco
 def _rate(patient: Patient) -> tuple[str, dict[str, Any]]:
     """The core's cycles pass as fast as the clock says, and its watchdog stops it."""
     mhz = patient.loaded["clock_mhz"]
-    cycles = SIMULATED_CYCLES if patient.is_virtual or not mhz else int(CLOCK_SECONDS * mhz * 1e6)
+    cycles = _long(patient)
     lost = of_program("lost", patient.config, [LOST, Finish()])
     try:
         run = patient.run(lost, cycles)
@@ -179,6 +179,33 @@ def _rate(patient: Patient) -> tuple[str, dict[str, Any]]:
     if patient.is_virtual or not mhz:
         return f"the watchdog ends a program after {run.result.cycles:,} cycles; nothing to measure them by", {}
     return judged_rate(mhz, run.result.cycles or 0, run.seconds)
+
+
+def _long(patient: Patient) -> int:
+    """Cycles of a program that takes a while."""
+    mhz = patient.loaded["clock_mhz"]
+    return SIMULATED_CYCLES if patient.is_virtual or not mhz else int(LONG_SECONDS * mhz * 1e6)
+
+
+def _interrupt(patient: Patient) -> str | tuple[str, dict[str, Any]]:
+    """The interrupt comes when a program has ended, and not before; twice, as it has to be made ready again."""
+    wait, missing = patient.host.wait, patient.loaded["no_interrupt"]
+    if wait == "poll":
+        return 'not used: the file of boards says wait = "poll"'
+    remedy = 'wait = "poll" in the file of boards does without it'
+    if missing and wait == "interrupt":
+        raise FindingError(f"the core has no interrupt: {missing}", f"{remedy}; the image needs a UIO device for it")
+    if missing:
+        return f"none, so the core is looked at instead: {missing}"
+    lost = of_program("lost", patient.config, [LOST, Finish()])
+    try:
+        wakes = [patient.run(lost, _long(patient), "interrupt").wakes for _ in range(2)]
+    except BoardLinkError as error:
+        if error.kind == "interrupt":
+            wires = "the wires from the core to the interrupt controller and from there to the processor"
+            raise FindingError(error.reason, f"{wires}, and the controller's address; until then, {remedy}") from None
+        raise _hung(error) from None
+    return "it comes at the end of a program", {"wakes": wakes}
 
 
 def judged_rate(mhz: float, cycles: int, seconds: float) -> tuple[str, dict[str, Any]]:
@@ -286,6 +313,7 @@ CORE_CHECKS = (
     Check("start", _start),
     Check("fetch", _fetch),
     Check("rate", _rate),
+    Check("interrupt", _interrupt, essential=False),
     Check("copies", _copies),
     Check("bandwidth", _bandwidth, essential=False),
     *(Check(name, partial(_engine, name=name), essential=False) for name in ENGINES),

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..runtime.errors import DeviceError
+from .link.messages import WAITS
 
 HOSTS_VARIABLE = "WEFT_HOSTS"
 """Names another file."""
@@ -53,6 +54,9 @@ class Host:
         Deadlines of the link and of one program.
     watchdog
         Cycles without progress after which the core gives up.
+    wait
+        How the board learns that a program has ended: by looking at the core (``"poll"``), by its interrupt
+        (``"interrupt"``, an error where that is of no use), or by the interrupt where there is one (``"auto"``).
     kernels
         Where the steps between programs of the core run: on this machine (``"host"``) or on the board's processor.
     """
@@ -70,6 +74,7 @@ class Host:
     connect_seconds: float = 30.0
     run_seconds: float = 30.0
     watchdog: int = 100_000_000
+    wait: str = "auto"
     kernels: str = "host"
 
 
@@ -132,7 +137,7 @@ def _value(key: str, value: Any, place: str) -> Any:
         return float(value)
     if key == "watchdog" and isinstance(value, int) and number and 0 <= value < 1 << 32:
         return value
-    if key == "kernels" and value in KERNELS:
+    if value in {"kernels": KERNELS, "wait": WAITS}.get(key, ()):
         return value
     if key in ("ssh", "installed", "ip") and isinstance(value, str) and "\0" not in value:
         return value

@@ -22,10 +22,11 @@ WATCHDOG_CYCLES = 1_000_000
 
 @dataclass(frozen=True)
 class Run:
-    """A run on the board, and the seconds that it took there."""
+    """A run on the board, the seconds that it took there, and how often the core's interrupt came."""
 
     result: RunResult
     seconds: float
+    wakes: int
 
 
 class Patient:
@@ -77,15 +78,16 @@ class Patient:
         assert self.link is not None
         return np.frombuffer(self.link.read(self._window, 0, size), np.uint8)
 
-    def run(self, trial: Trial, watchdog: int = WATCHDOG_CYCLES) -> Run:
-        """Run a trial, as a fault is a result, too."""
+    def run(self, trial: Trial, watchdog: int = WATCHDOG_CYCLES, wait: str = "poll") -> Run:
+        """Run a trial, as a fault is a result, too; ``wait``: how its end is awaited."""
         self.write(trial.window)
         seconds = self.host.run_seconds
         answer = self.ask(
             "run", seconds + self.host.connect_seconds + SLACK_SECONDS,
             window=self._window, offset=0, count=trial.count, seconds=seconds, watchdog=watchdog,
+            wait=wait,
         )  # fmt: skip
-        return Run(run_result(self.config, self.host.name, answer), answer["seconds"])
+        return Run(run_result(self.config, self.host.name, answer), answer["seconds"], answer["wakes"])
 
     def close(self) -> None:
         """Give the board back."""

@@ -50,6 +50,7 @@ HINTS: Mapping[str, str] = {
     "version": "use the same version of weft on both ends",
     "code": 'kernels = "host" in the file of boards runs these steps on this machine',
     "permission": "the program must run as root: docs/boards-running.md has the line for sudo",
+    "interrupt": 'wait = "poll" in the file of boards does without it; weft board doctor looks into it',
     "clock": "the design's clock is off, or another than its .hwh says: load the overlay again, or build it again",
     "pynq": "the setting `python` must name the Python of the board's image",
 }

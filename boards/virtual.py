@@ -8,12 +8,13 @@ weft; :mod:`.virtual_files` writes SPEC. What differs from a board is said in ``
 
 * The processor's view of a buffer and the core's memory are two copies: what is not flushed or invalidated is not seen.
 * As on an image with pynq 3.1 or newer, a sync covers the whole buffer, whichever part it is asked for.
-* Time passes when the status register is read: some thousand cycles each time.
+* Time passes when the status register is read, some thousand cycles each time, and while an interrupt is awaited.
 """
 
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import json
 import os
 import runpy
@@ -55,6 +56,16 @@ STUCK_LANE, STUCK_BIT = 2, 0x10
 _SIZES = {"pointer": ctypes.c_void_p, "uint64_t": ctypes.c_uint64}
 
 
+def beside(name: str) -> Any:
+    """Another module of this folder; nobody has told this Python of the folder."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 class Machine:
     """The RTL with its memory, as the C interface of the simulator's library has it."""
 
@@ -65,6 +76,7 @@ class Machine:
         self._library.weft_read.restype = ctypes.c_uint32
         self._library.weft_read.argtypes = [ctypes.c_void_p, ctypes.c_uint32]
         self._library.weft_write.argtypes = [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32]
+        self._library.weft_wait.argtypes = [ctypes.c_void_p, ctypes.c_uint32]
         self._library.weft_inject.argtypes = [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32]
         self.memory = np.full(spec["memory_bytes"], GARBAGE, np.uint8)
         layout = [(name, _SIZES[kind]) for name, kind in spec["dram_fields"]]
@@ -83,6 +95,10 @@ class Machine:
     def write(self, address: int, value: int) -> None:
         self._library.weft_write(self._machine, address, value)
 
+    def wait(self, cycles: int) -> bool:
+        """Let cycles pass, fewer if the interrupt pin is high; whether it is."""
+        return bool(self._library.weft_wait(self._machine, cycles))
+
     def inject(self, fault: int) -> None:
         self._library.weft_inject(self._machine, fault, 0, 0)
 
@@ -98,6 +114,9 @@ class IdleMachine:
         return self._registers.get(address, 0)
 
     def write(self, address: int, value: int) -> None: ...
+
+    def wait(self, cycles: int) -> bool:
+        return False  # nobody waits for a program that has ended
 
     def inject(self, fault: int) -> None: ...
 
@@ -155,6 +174,7 @@ def install(spec: dict[str, Any]) -> Any:
         except ImportError:
             from pynq.metadata.runtime_metadata_parser import RuntimeMetadataParser
     defects = set(spec["defects"])
+    interrupts = beside("virtual_interrupt")
 
     class VirtualDevice(pynq.Device):  # type: ignore[misc, name-defined, unused-ignore]
         """The device: registers, buffers, syncs, download."""
@@ -179,8 +199,12 @@ def install(spec: dict[str, Any]) -> Any:
             self.synced: dict[int, Any] = {}
             self.frozen: dict[int, int] = {}
             self.core_base = 0
+            self.controller_base = 0
             self.flushes = 0
             self.started = False
+            wire = True if "stuck_interrupt" in defects else False if "dead_interrupt" in defects else None
+            self.interrupt = interrupts.InterruptPath(self._advance, wire)
+            interrupts.KernelFiles(spec["raw_interrupt"], spec["interrupt_driver"], self.interrupt.uio).install()
 
         def get_bitfile_metadata(self, bitfile_name: str, partial: bool = False) -> Any:
             return RuntimeMetadataParser(Metadata(input=Path(bitfile_name).with_suffix(".hwh")))
@@ -192,27 +216,54 @@ def install(spec: dict[str, Any]) -> Any:
             name = content.decode("ascii", "replace").removeprefix(BIT_TEXT).strip()
             if name not in spec["libraries"]:
                 raise RuntimeError(f"the configuration logic refuses {bitstream.bitfile_name}")
-            if spec["idle"]:
-                self.machine = IdleMachine(spec["idle"], spec["memory_bytes"])
-            else:
-                self.machine = Machine(spec["libraries"][name], spec)
-            if "hung_memory" in defects:
-                self.machine.inject(spec["hung"])
-            cells = [cell for cell in parser.ip_dict.values() if spec["core_type"] in str(cell.get("type"))]
-            self.core_base = int(cells[0]["phys_addr"]) if cells else 0
+            with self.interrupt.lock:
+                if spec["idle"]:
+                    self.machine = IdleMachine(spec["idle"], spec["memory_bytes"])
+                else:
+                    self.machine = Machine(spec["libraries"][name], spec)
+                if "hung_memory" in defects:
+                    self.machine.inject(spec["hung"])
+                self.interrupt.controller = interrupts.Controller()
+                self.core_base = self._base_of(parser, spec["core_type"])
+                self.controller_base = self._base_of(parser, spec["controller_type"])
             self.post_download(bitstream, parser)
 
+        @staticmethod
+        def _base_of(parser: Any, kind: str) -> int:
+            """Address of the first cell of a type; 0 if there is none."""
+            found = [cell["phys_addr"] for cell in parser.ip_dict.values() if kind in str(cell.get("type"))]
+            return int(found[0]) if found else 0
+
         def read_registers(self, address: int, length: int) -> bytes:
-            return b"".join(self._read(address + 4 * word).to_bytes(4, "little") for word in range(-(-length // 4)))[
-                :length
-            ]
+            with self.interrupt.lock:
+                words = [self._read(address + 4 * word).to_bytes(4, "little") for word in range(-(-length // 4))]
+                self.interrupt.settle(self._pin())
+            return b"".join(words)[:length]
 
         def write_registers(self, address: int, data: Any) -> None:
             raw = bytes(data)
-            for place in range(0, len(raw), 4):
-                self._write(address + place, int.from_bytes(raw[place : place + 4], "little"))
+            with self.interrupt.lock:
+                for place in range(0, len(raw), 4):
+                    self._write(address + place, int.from_bytes(raw[place : place + 4], "little"))
+                self.interrupt.settle(self._pin())
+
+        def _clocked(self) -> Machine | IdleMachine | None:
+            """The core, if it has a clock."""
+            return None if self.started and "dead_clock" in defects else self.machine
+
+        def _pin(self) -> bool:
+            """Level of the core's interrupt."""
+            core = self._clocked()
+            return core is not None and core.wait(0)
+
+        def _advance(self) -> tuple[bool, bool]:
+            core = self._clocked()
+            runs = core is not None and bool(core.read(spec["status"]) & spec["running"])
+            return core is not None and core.wait(spec["cycles_a_step"] if runs else 0), runs
 
         def _read(self, address: int) -> int:
+            if (there := self._controller_offset(address)) is not None:
+                return int(self.interrupt.controller.read(there))
             offset = self._core_offset(address)
             if offset is None:
                 return self.clocks.get(address, 0)
@@ -229,6 +280,9 @@ def install(spec: dict[str, Any]) -> Any:
             return self.machine.read(offset)
 
         def _write(self, address: int, value: int) -> None:
+            if (there := self._controller_offset(address)) is not None:
+                self.interrupt.controller.write(there, value)
+                return
             offset = self._core_offset(address)
             if offset is None:
                 if not ("wrong_clock" in defects and address in WRONG_CLOCKS):
@@ -250,6 +304,11 @@ def install(spec: dict[str, Any]) -> Any:
             if self.machine is not None and self.core_base <= address < self.core_base + PAGE:
                 return address - self.core_base
             return None
+
+        def _controller_offset(self, address: int) -> int | None:
+            """Byte offset in the interrupt controller's registers; None outside of them."""
+            offset = address - self.controller_base
+            return offset if self.machine is not None and 0 <= offset < interrupts.Controller.SPACE else None
 
         def allocate(self, shape: Any, dtype: Any = "u4", **_: Any) -> Any:
             if "no_cma" in defects:

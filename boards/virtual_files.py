@@ -14,6 +14,7 @@ from ..sim.dram import BusFault, DramModel
 from ..sim.harness import Dram
 from ..sim.rtl import BASE_ADDRESS
 from . import virtual
+from .block_design import INTERRUPTS, block_design
 from .design import CORE_VLNV, Design
 from .environments import PynqVersion, pynq_python
 from .hosts import Host
@@ -21,6 +22,12 @@ from .hwh import hwh_text
 
 READS_A_POLL = 500
 """Reads of a register, each of some cycles, that pass when the driver looks at the core's status."""
+
+CYCLES_A_STEP = 2000
+"""Cycles that pass at a time while an interrupt is awaited."""
+
+INTERRUPT_DRIVERS = ("uio", "other", "none")
+"""Who may have the core's interrupt in the board's kernel; pynq can wait for the first alone."""
 
 MEMORY_BYTES = 64 << 20
 
@@ -45,6 +52,8 @@ DEFECTS = (
     "swapped_write_lanes",
     "stuck_read_bit",  # one data line is always 1 when the core reads
     "stuck_write_bit",
+    "dead_interrupt",  # the wire from the core to the interrupt controller is always low
+    "stuck_interrupt",  # it is always high
     "vanish",  # the board disappears when a program starts
     "silence",  # the board stops answering when a program starts
 )
@@ -91,13 +100,16 @@ def write_virtual_board(
     memory_bytes: int = MEMORY_BYTES,
     cores: Sequence[CoreConfig] = (),
     idle: bool = False,
+    interrupt_driver: str = "uio",
     progress: Callable[[str], None] = lambda _: None,
 ) -> VirtualBoard:
     """Write all that a virtual board with a design needs: the RTL is built, the environment made, on first use.
 
     ``cores``: other cores whose overlays the board takes, too. ``idle``: in place of the RTL a core that ends every
-    program at once, without results.
+    program at once, without results. ``interrupt_driver``: one of :data:`INTERRUPT_DRIVERS`.
     """
+    if interrupt_driver not in INTERRUPT_DRIVERS:
+        raise ValueError(f"no such driver: {interrupt_driver}")
     if unknown := set(defects) - set(DEFECTS):
         raise ValueError(f"no such defects: {unknown}")
     folder.mkdir(parents=True, exist_ok=True)
@@ -120,6 +132,10 @@ def write_virtual_board(
         "memory_bytes": memory_bytes,
         "arch": design.system.architecture,
         "core_type": CORE_VLNV.rpartition(":")[0],
+        "controller_type": block_design(design).cell(INTERRUPTS).vlnv.rpartition(":")[0],
+        "raw_interrupt": design.system.raw_interrupt,
+        "interrupt_driver": interrupt_driver,
+        "cycles_a_step": CYCLES_A_STEP,
         "status": int(Register.STATUS),
         "control": int(Register.CONTROL),
         "start": int(Control.START),

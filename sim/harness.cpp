@@ -449,6 +449,12 @@ class Machine {
         return value;
     }
 
+    // Lets cycles pass, fewer if the interrupt is high; whether it is.
+    bool wait(uint32_t cycles) {
+        while (cycles-- && !interrupt()) tick();
+        return interrupt();
+    }
+
     Vcore& core() { return *core_; }
     TraceRecorder& trace() { return trace_; }
     const std::string& protocol_error() const { return memory_->protocol_error(); }
@@ -489,6 +495,7 @@ void weft_delete(void* machine) { delete static_cast<Machine*>(machine); }
 int weft_run(void* machine, WeftRun* request) { return static_cast<Machine*>(machine)->run(*request); }
 void weft_write(void* machine, uint32_t address, uint32_t value) { static_cast<Machine*>(machine)->write(address, value); }
 uint32_t weft_read(void* machine, uint32_t address) { return static_cast<Machine*>(machine)->read(address); }
+int weft_wait(void* machine, uint32_t cycles) { return static_cast<Machine*>(machine)->wait(cycles); }
 void weft_configure(void* machine, const WeftDram* dram) { static_cast<Machine*>(machine)->configure(*dram); }
 void weft_reset(void* machine, const WeftDram* dram) { static_cast<Machine*>(machine)->reset(*dram); }
 void weft_inject(void* machine, uint32_t fault, uint32_t id, uint32_t bit) {

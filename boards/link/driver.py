@@ -3,7 +3,10 @@
 In this order, before a core is asked for anything: the design is programmed, the core's magic number, instruction set
 and configuration are compared with what the host expects. Memory is cached on the processor's side and is synced
 explicitly: a window is one buffer, written back whole before a run and read back whole after it (since pynq 3.1 a sync
-covers the whole buffer anyway). Every wait has a deadline.
+covers the whole buffer anyway).
+
+The end of a run is seen by looking at the status again and again, or told by the core's interrupt; every wait has a
+deadline. The interrupt only says when to look: if it comes without cause or not at all, the status still tells.
 """
 
 from __future__ import annotations
@@ -20,12 +23,25 @@ import numpy.typing as npt
 
 from .constants import Constants
 from .errors import LinkError
+from .interrupt import InterruptLine
 
 STOP_SECONDS = 2.0
 """What a core may take to stop after a reset, and its bus to drain."""
 
 LONGEST_SLEEP = 0.005
 """Seconds between two looks at the core, at most."""
+
+BUSY_SECONDS = 2e-3
+"""What a program may take before the interrupt is asked for: setting that up and being woken takes about as long."""
+
+LONGEST_WAIT = 0.1
+"""Seconds without an interrupt after which the driver looks at the core, and whether anybody wants its result."""
+
+GRACE_SECONDS = 0.25
+"""How much later than the core's end its interrupt may come."""
+
+VAIN_WAKES = 4
+"""So often the interrupt may come while the core runs: the controller tells once more of the run before."""
 
 LOW = (1 << 32) - 1
 
@@ -48,7 +64,7 @@ class Core:
 @dataclass(frozen=True)
 class Run:
     """What a run came to. ``fault``: cause, engine and number of the instruction; ``counters``: engine, class and
-    cycles."""
+    cycles; ``polls`` and ``wakes``: how often the driver looked at the core, and how often its interrupt came."""
 
     cycles: int
     fault: tuple[int, int, int] | None
@@ -57,6 +73,7 @@ class Run:
     counters: list[tuple[int, int, int]]
     seconds: float
     polls: int
+    wakes: int
 
 
 class Window:
@@ -104,14 +121,21 @@ class Window:
 
 class Driver:
     """A core whose registers ``block`` reads and writes (``read(offset)``, ``write(offset, value)``, as pynq's
-    ``DefaultIP`` does); ``allocate(size)`` makes buffers as ``pynq.allocate`` does.
+    ``DefaultIP`` does); ``allocate(size)`` makes buffers as ``pynq.allocate`` does. ``line`` is the core's interrupt;
+    without one, ``no_interrupt`` says why.
 
     LinkError if it is not the core that is expected.
     """
 
-    def __init__(self, constants: Constants, core: Core, block: Any, allocate: Callable[[int], Any]) -> None:
+    def __init__(
+        self, constants: Constants, core: Core, block: Any, allocate: Callable[[int], Any],
+        line: InterruptLine | None = None, no_interrupt: str = "",
+    ) -> None:  # fmt: skip
         self._constants, self._core, self._block, self._allocate = constants, core, block, allocate
+        self._line, self._no_interrupt = line, no_interrupt
         self._registers, self._status = constants.registers, constants.status
+        self._ended = self._status["DONE"] | self._status["FAULT"]
+        self._busy = self._status["RUNNING"] | self._status["BUS_BUSY"]
         self._stuck = False
         self._check_identity()
         self._stop()
@@ -136,9 +160,12 @@ class Driver:
 
     def run(
         self, window: Window, offset: int, count: int, *, seconds: float, watchdog: int,
-        gone: Callable[[], bool] = lambda: False,
+        wait: str = "auto", gone: Callable[[], bool] = lambda: False,
     ) -> Run:  # fmt: skip
         """Run ``count`` instructions at byte ``offset`` of a window, and wait at most ``seconds``.
+
+        ``wait``: ``poll``, ``interrupt`` (LinkError of that kind if it is not there, does not come or comes without
+        cause), or ``auto``: by interrupt if it is of use and the program is not over at once.
 
         ``gone`` is asked now and then: if nobody wants the result any more, the core is stopped (LinkError ``closed``).
 
@@ -152,6 +179,8 @@ class Driver:
             or offset + count * self._core.instruction_bytes > window.data.size
         ):
             raise LinkError("range", f"{count} instructions at byte {offset} are not a program inside the window")
+        if wait == "interrupt" and self._line is None:
+            raise LinkError("interrupt", f"the core has no interrupt: {self._no_interrupt}")
         window.to_core()
         self._set("WINDOW_BASE_LO", window.address)
         self._set("WINDOW_SIZE_LO", window.data.size)
@@ -162,17 +191,15 @@ class Driver:
         self._write("CONTROL", self._constants.control["CLEAR_INTERRUPT"])
         started = time.monotonic()
         self._write("CONTROL", self._constants.control["START"])
-        ended = self._status["DONE"] | self._status["FAULT"]
-        busy = self._status["RUNNING"] | self._status["BUS_BUSY"]
-        status, polls = self._poll(lambda now: now & ended and not now & busy, seconds, gone)
+        status, polls, wakes = self._wait(seconds, wait, gone)
         took = time.monotonic() - started
-        if not status & ended or status & busy:
+        if not self._is_over(status):
             raise self._gave_up(status, took)
         window.from_core()
         fault = None
         if status & self._status["FAULT"]:
             fault = (self._read("FAULT_CAUSE"), self._read("FAULT_ENGINE"), self._read("FAULT_NUMBER"))
-        result = self._result(fault, took, polls)
+        result = self._result(fault, took, polls, wakes)
         if fault is not None:
             self._stop()
         return result
@@ -182,7 +209,7 @@ class Driver:
         anything. LinkError for an address that is no setting, and while the core runs."""
         if odd := [address for address, _ in values if address not in self._constants.settings]:
             raise LinkError("range", f"register {odd[0]:#x} is no setting")
-        if self._read("STATUS") & (self._status["RUNNING"] | self._status["BUS_BUSY"]):
+        if self._read("STATUS") & self._busy:
             raise LinkError("range", "the core is running")
         for address, value in values:
             self._block.write(address, value)
@@ -213,7 +240,7 @@ class Driver:
     def _stop(self) -> None:
         """Bring the core to rest, whatever it does."""
         self._write("CONTROL", self._constants.control["RESET"])
-        busy = self._status["RUNNING"] | self._status["BUS_BUSY"] | self._status["FAULT"]
+        busy = self._busy | self._status["FAULT"]
         status, _ = self._poll(lambda now: not now & busy, STOP_SECONDS)
         if status & busy:
             self._stuck = True
@@ -239,6 +266,49 @@ class Driver:
         time.sleep(1e-3)
         return self._wide(self._registers["CYCLES_LO"]) != before
 
+    def _wait(self, seconds: float, wait: str, gone: Callable[[], bool]) -> tuple[int, int, int]:
+        """Wait for the end of the run, at most so long; the last status, looks and wakes."""
+        end = time.monotonic() + seconds
+        line = None if wait == "poll" or (wait == "auto" and self._no_interrupt) else self._line
+        if line is None:
+            return (*self._poll(self._is_over, seconds, gone), 0)
+        status, polls = self._poll(self._is_over, min(seconds, BUSY_SECONDS if wait == "auto" else 0.0), gone)
+        if self._is_over(status):
+            return status, polls, 0
+        wakes = self._wait_for_interrupt(line, end, wait, gone)
+        status, more = self._poll(self._is_over, max(0.0, end - time.monotonic()), gone)
+        return status, polls + more, wakes
+
+    def _wait_for_interrupt(self, line: InterruptLine, end: float, wait: str, gone: Callable[[], bool]) -> int:
+        """Wait until the interrupt says that the run has ended, or the deadline has passed, or nobody waits any more;
+        how often it came. If it is of no use the rest of this run, and later ones, are polled; LinkError instead if
+        ``wait`` asks for it."""
+        wakes = 0
+        self._write("INTERRUPT_ENABLE", 1)
+        try:
+            while (left := end - time.monotonic()) > 0 and not gone():
+                woken = line.wait(min(LONGEST_WAIT, left))
+                wakes += woken
+                if self._read("STATUS") & self._ended:
+                    if not woken:
+                        if not line.wait(GRACE_SECONDS):
+                            raise LinkError("interrupt", "a program has ended, but its interrupt does not come")
+                        wakes += 1
+                    break
+                if wakes > VAIN_WAKES:
+                    raise LinkError("interrupt", f"the interrupt has come {wakes} times while the core ran")
+        except LinkError as error:
+            self._no_interrupt = error.message
+            if wait == "interrupt":
+                self._stop()
+                raise
+        finally:
+            self._write("INTERRUPT_ENABLE", 0)
+        return wakes
+
+    def _is_over(self, status: int) -> bool:
+        return bool(status & self._ended) and not status & self._busy
+
     def _poll(
         self, over: Callable[[int], object], seconds: float, gone: Callable[[], bool] = lambda: False
     ) -> tuple[int, int]:
@@ -260,7 +330,7 @@ class Driver:
                     return status, polls
                 time.sleep(min(LONGEST_SLEEP, waited / 16, max(0.0, seconds - waited)))
 
-    def _result(self, fault: tuple[int, int, int] | None, seconds: float, polls: int) -> Run:
+    def _result(self, fault: tuple[int, int, int] | None, seconds: float, polls: int, wakes: int) -> Run:
         cycles = self._wide(self._registers["CYCLES_LO"])
         counters: list[tuple[int, int, int]] = []
         found: dict[int, int] = {}
@@ -272,7 +342,7 @@ class Driver:
                     counters.append((engine, kind, count))
         read_beats = sum(self._wide(address) for address in self._constants.read_beats)
         write_beats = self._wide(self._registers["WRITE_BEATS_LO"])
-        return Run(cycles, fault, read_beats, write_beats, counters, seconds, polls)
+        return Run(cycles, fault, read_beats, write_beats, counters, seconds, polls, wakes)
 
     def _names(self, status: int) -> str:
         return " ".join(name for name, bit in self._status.items() if status & bit) or "nothing set"

@@ -19,6 +19,7 @@ KINDS = (
     "code",  # machine code for the board's processor that it cannot load
     "input",  # values that a model cannot take
     "clock",  # the core has no clock
+    "interrupt",  # the core's interrupt is not there, does not come, or comes without cause
     "internal",  # a mistake in the code on the board
 )
 

@@ -13,7 +13,7 @@ from typing import Any
 from .errors import KINDS, LinkError
 from .frames import Header
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Version of all that is in this file; raised whenever one end would misunderstand the other."""
 
 TEXT_CHARACTERS = 4000
@@ -137,7 +137,11 @@ RUN: Fields = {
     "counters": Many(Many(COUNT, 3, 3)),  # engine, class, cycles
     "seconds": Real(),
     "polls": COUNT,
+    "wakes": COUNT,
 }
+
+WAITS = ("auto", "poll", "interrupt")
+"""How the board may learn that a program has ended."""
 
 FILES = (
     "bit",
@@ -180,6 +184,7 @@ REQUESTS: Mapping[str, Fields] = {
         "count": Whole(0, (1 << 32) - 1),  # instructions
         "seconds": Real(1e-3, LONGEST_RUN),  # the deadline
         "watchdog": Whole(0, (1 << 32) - 1),  # cycles without progress until the core gives up; 0: never
+        "wait": OneOf(WAITS),
     },
     # Machine code for the board's own processor, from the file "code".
     "library": {"digest": Hex(64)},
@@ -194,6 +199,7 @@ REQUESTS: Mapping[str, Fields] = {
         "count": BATCH,
         "seconds": Real(1e-3, LONGEST_RUN),  # of each program
         "watchdog": Whole(0, (1 << 32) - 1),
+        "wait": OneOf(WAITS),
     },
     # What the core's registers say now, and the clock.
     "state": {},
@@ -211,7 +217,12 @@ ANSWERS: Mapping[str, Fields] = {
         "code": Text(200),  # digest of the code on the board
     },
     "file": {},
-    "load": {"address": Whole(), "clock_mhz": Maybe(Real()), "device": Text(200)},
+    "load": {
+        "address": Whole(),
+        "clock_mhz": Maybe(Real()),
+        "device": Text(200),
+        "no_interrupt": Text(200),  # why the core has no interrupt; empty if it has one
+    },
     "system": {"pynq": Text(200), "device": Text(200), "cma_total": Maybe(COUNT), "cma_free": Maybe(COUNT)},  # bytes
     "settings": {"values": Many(Whole(0, (1 << 32) - 1))},
     "allocate": {"window": WINDOW, "address": Whole()},

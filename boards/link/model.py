@@ -149,11 +149,13 @@ class BoardModel:
         self._inputs += payload
 
     def run(
-        self, driver: Driver, count: int, *, seconds: float, watchdog: int, gone: Callable[[], bool] = lambda: False
-    ) -> Batch:
+        self, driver: Driver, count: int, *, seconds: float, watchdog: int, wait: str = "auto",
+        gone: Callable[[], bool] = lambda: False,
+    ) -> Batch:  # fmt: skip
         """Run a batch of ``count`` items, whose inputs were fed; ``outputs`` are its results then, item after item.
 
-        The batch ends with the first program that ends in a fault. ``seconds`` is each program's deadline.
+        The batch ends with the first program that ends in a fault. ``seconds`` is each program's deadline, ``wait``
+        how its end is awaited.
         """
         plan = self.plan
         inputs, self._inputs, self.outputs = bytes(self._inputs), bytearray(), b""
@@ -175,7 +177,7 @@ class BoardModel:
                     for action in step.actions:
                         action()
                     continue
-                run = self._program(driver, step, seconds, watchdog, gone)
+                run = self._program(driver, step, seconds=seconds, watchdog=watchdog, wait=wait, gone=gone)
                 runs.append(run)
                 cycles += run.cycles
                 if run.fault is not None:
@@ -186,13 +188,13 @@ class BoardModel:
         self.outputs = b"".join(results)
         return Batch(count, tuple(runs), cycles, time.monotonic() - started)
 
-    def _program(self, driver: Driver, step: CoreStep, seconds: float, watchdog: int, gone: Callable[[], bool]) -> Run:
+    def _program(self, driver: Driver, step: CoreStep, **options: Any) -> Run:
         window = self._window
         for value, offset in step.writes:
             window.check(offset, self._values[value].size)
             window.data[offset : offset + self._values[value].size] = self._values[value]
             window.dirty = True
-        run = driver.run(window, step.offset, step.count, seconds=seconds, watchdog=watchdog, gone=gone)
+        run = driver.run(window, step.offset, step.count, **options)
         if run.fault is None:
             for value, offset in step.reads:
                 window.check(offset, self._values[value].size)

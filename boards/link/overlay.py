@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import importlib
 import os
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import LinkError
+from .interrupt import InterruptLine, event_loop
 
 CACHED_METADATA = "_current_metadata.pkl"
 """pynq's own copy of the last design's description, in the folder of its module ``pl_server``."""
@@ -51,13 +53,34 @@ def version_of(package: str) -> str:
 
 
 class LoadedDesign:
-    """A design in the logic. ``block`` is pynq's driver of the core's cell; it has ``read`` and ``write``."""
+    """A design in the logic. ``block`` is pynq's driver of the core's cell; it has ``read`` and ``write``. ``line`` is
+    the core's interrupt; without one, ``no_interrupt`` says why."""
 
     def __init__(self, overlay: Any, name: str) -> None:
         self._overlay = overlay
-        self.block = getattr(overlay, name)
-        self.address = int(overlay.ip_dict[name]["phys_addr"])
+        entry = overlay.ip_dict[name]
+        self.address = int(entry["phys_addr"])
         self.device = str(getattr(overlay.device, "name", ""))
+        self.line: InterruptLine | None = None
+        self.no_interrupt = ""
+        pins = list(entry.get("interrupts") or ())
+        asyncio.set_event_loop(event_loop())  # pynq takes the current one
+        try:
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                self.block = getattr(overlay, name)
+        except OSError as error:  # in the kernel's files of interrupts: all else does without them
+            import pynq
+
+            self.block = pynq.MMIO(self.address, int(entry["addr_range"]), device=overlay.device)
+            self.no_interrupt = f"{type(error).__name__}: {error}"
+        else:
+            found = [getattr(self.block, pin, None) for pin in pins]
+            if found and found[0] is not None:
+                self.line = InterruptLine(found[0])
+            else:
+                why = [str(each.message) for each in said if "Interrupt" in str(each.message)]
+                self.no_interrupt = why[0] if why else "the design does not connect it to the processor"
         for what in ("read", "write"):
             if not callable(getattr(self.block, what, None)):
                 raise LinkError("overlay", f"block {name!r} of the design has no registers")

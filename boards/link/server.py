@@ -153,9 +153,14 @@ class Server:
                 raise LinkError("overlay", f"the design's .{name} is not here, or not the one that was meant")
         core = Core(int(hash, 16), version, address_bits, bus_bytes, instruction_bytes)
         design = load_design(import_pynq(), self._folder / "weft.bit", self._constants.core_types, ip, clock_mhz)
-        self._driver = Driver(self._constants, core, design.block, design.allocate)
+        self._driver = Driver(self._constants, core, design.block, design.allocate, design.line, design.no_interrupt)
         self._design = design
-        return {"address": design.address, "clock_mhz": design.clock_mhz(), "device": design.device}
+        return {
+            "address": design.address,
+            "clock_mhz": design.clock_mhz(),
+            "device": design.device,
+            "no_interrupt": design.no_interrupt[:200],
+        }
 
     def _system(self) -> Header:
         pynq = import_pynq()
@@ -196,9 +201,9 @@ class Server:
         for number, (start, length) in enumerate(parts, start=1):
             yield {**OK, "more": number < len(parts)}, memory.read(offset + start, length)
 
-    def _run(self, window: int, offset: int, count: int, seconds: float, watchdog: int) -> Header:
+    def _run(self, window: int, offset: int, count: int, seconds: float, watchdog: int, wait: str) -> Header:
         run = self._loaded().run(
-            self._window(window), offset, count, seconds=seconds, watchdog=watchdog, gone=self._gone
+            self._window(window), offset, count, seconds=seconds, watchdog=watchdog, wait=wait, gone=self._gone
         )
         return asdict(run)
 
@@ -234,12 +239,14 @@ class Server:
         self._whole(model).feed(offset, payload)
         return {}
 
-    def _infer(self, model: int, count: int, seconds: float, watchdog: int, payload: bytes) -> Iterator[Answer]:
+    def _infer(
+        self, model: int, count: int, seconds: float, watchdog: int, wait: str, payload: bytes
+    ) -> Iterator[Answer]:
         """The programs of the last item, one in a frame, the last one with the first of the outputs."""
         whole = self._whole(model)
         if payload:
             whole.feed(0, payload)
-        batch = whole.run(self._loaded(), count, seconds=seconds, watchdog=watchdog, gone=self._gone)
+        batch = whole.run(self._loaded(), count, seconds=seconds, watchdog=watchdog, wait=wait, gone=self._gone)
         common = {**OK, "done": batch.done, "cycles": batch.cycles, "seconds": batch.seconds}
         parts = pieces(len(whole.outputs)) or [(0, 0)]
         runs: list[Header | None] = [asdict(run) for run in batch.runs] or [None]

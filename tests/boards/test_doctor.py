@@ -39,6 +39,8 @@ FOUND = {
     "swapped_write_lanes": ("copies", "byte lanes are exchanged: byte 0 of a bus word comes from byte 1, byte 1"),
     "stuck_read_bit": ("fetch", "a data line is stuck when the core reads: bit 4 of byte 2 of a bus word is always 1"),
     "stuck_write_bit": ("copies", "data lines are stuck: bit 4 of byte 2 of a bus word is always 1"),
+    "dead_interrupt": ("interrupt", "a program has ended, but its interrupt does not come"),
+    "stuck_interrupt": ("interrupt", "the interrupt has come 5 times while the core ran"),
     "vanish": ("start", "the other end closed the link"),
     "silence": ("start", "no answer before the deadline"),
 }
@@ -75,6 +77,7 @@ def test_a_board_that_is_well(
     figures = {each["check"]: each["figures"] for each in record["checks"]}
     assert figures["pynq"]["pynq"] == BOARDS[name].version
     assert figures["clock"]["mhz"] == pytest.approx(100, abs=0.01)
+    assert all(wakes >= 1 for wakes in figures["interrupt"]["wakes"])
     assert figures["bandwidth"]["reads"]["64"] > 2 * figures["bandwidth"]["reads"]["1"]
 
 
@@ -87,13 +90,29 @@ def test_a_planted_defect_is_named(
     defect: str, make_board: MakeBoard, forked: Forked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("weft.boards.patient.SLACK_SECONDS", 1.0)
-    host = replace(forked(make_board(defects=[defect])), run_seconds=1.0)
+    ends = defect.endswith("_interrupt")  # programs do, and the simulator takes its time
+    host = replace(forked(make_board(defects=[defect])), run_seconds=30.0 if ends else 1.0)
     if defect == "silence":
         host = replace(host, connect_seconds=5.0)
     check, text = FOUND[defect]
     verdict = the_ill(host)
     assert verdict.check == check
     assert text in verdict.text
+
+
+@pytest.mark.parametrize("driver", ["other", "none"])
+def test_a_kernel_that_has_no_interrupt_for_pynq(driver: str, make_board: MakeBoard, forked: Forked) -> None:
+    """That is an ill only for who asks for the interrupt."""
+    host = forked(make_board(interrupt_driver=driver))
+    words = {"auto": "none, so the core is looked at instead", "poll": "not used"}
+    for wait, text in words.items():
+        verdicts = {each.check: each for each in examine(replace(host, wait=wait), TINY)}
+        assert not [each for each in verdicts.values() if each.state is State.FAILED]
+        assert verdicts["interrupt"].text.startswith(text)
+    verdict = the_ill(replace(host, wait="interrupt"))
+    assert verdict.check == "interrupt"
+    why = {"other": "No such file or directory: '/sys/class/uio'", "none": "Could not find UIO device"}
+    assert why[driver] in verdict.text
 
 
 def test_memory_that_the_core_does_not_reach(make_board: MakeBoard, forked: Forked) -> None:

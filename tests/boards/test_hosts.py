@@ -21,6 +21,7 @@ sudo = []
 python = "python3"
 clock_mhz = 200
 kernels = "board"
+wait = "poll"
 """
 
 
@@ -36,7 +37,9 @@ def test_boards_come_from_the_file(file: Path) -> None:
     assert hosts_file() == file
     z2 = Host("z2", Path("/data/z2/weft.bit"), "xilinx@192.168.2.99", ("-p", "2222"), run_seconds=5.0, watchdog=0)
     assert find_host("z2") == z2
-    assert find_host("kria") == Host("kria", ssh="kria", sudo=(), python=("python3",), clock_mhz=200.0, kernels="board")
+    assert find_host("kria") == Host(
+        "kria", ssh="kria", sudo=(), python=("python3",), clock_mhz=200.0, kernels="board", wait="poll"
+    )
 
 
 def test_other_names_are_those_of_ssh(file: Path) -> None:
@@ -68,6 +71,7 @@ def test_names_that_ssh_could_take_for_something_else(name: str, file: Path) -> 
         ("[z2]\nwatchdog = 1.5", "watchdog cannot be 1.5"),
         ("[z2]\nclock_mhz = true", "clock_mhz cannot be True"),
         ("[z2]\nkernels = 'core'", "kernels cannot be 'core'"),
+        ("[z2]\nwait = 'interrupts'", "wait cannot be 'interrupts'"),
         ("[z2]\nname = 'x'", "unknown setting 'name'"),
     ],
 )

@@ -13,10 +13,13 @@ from weft.boards.remote import BoardLinkError
 from weft.boards.virtual_files import BUSY_SECONDS, write_overlay
 from weft.compiler.model import CompiledModel, CoreStep
 from weft.hw.config import TINY
-from weft.hw.isa import Engine, Finish, Sync, assemble
+from weft.hw.isa import Engine, Fault, Finish, Sync, assemble
 from weft.runtime.errors import CoreFaultError, DeviceError
 from weft.runtime.module import Array
 from weft.tests.boards.virtual_boards import BOARDS, MODEL, MakeBoard, design_of, device_on
+
+LOST = Sync(wait=1 << Engine.STORE, engine=Engine.LOAD)
+"""Waits for a token that nobody sends."""
 
 
 @pytest.mark.parametrize("board", BOARDS)
@@ -119,6 +122,53 @@ def test_a_board_that_fails_in_a_run_is_named_in_time_and_the_next_run_works(
     module.close()
 
 
+@pytest.mark.parametrize("board", BOARDS)
+def test_pynq_waits_for_the_core_s_interrupt(
+    board: str, make_board: MakeBoard, digits: CompiledModel, image: Array
+) -> None:
+    """``wait = "interrupt"`` takes nothing else; the polls of the link's own answers say that it did not."""
+    device = device_on(replace(make_board(board).host(), wait="interrupt"))
+    module, expected = weft.load(digits, device), weft.load(digits, "rtl")
+    for scale in (1, 2, 3):
+        np.testing.assert_array_equal(module.run(image * scale)["logits"], expected.run(image * scale)["logits"])
+        assert module.cycles == expected.cycles
+    link = device.board.link(TINY, print)
+    answer, _ = link.ask("allocate", 60, size=4096)
+    link.ask("write", 60, assemble(TINY, [LOST, Finish()]).tobytes(), window=answer["window"], offset=0)
+    request = {"window": answer["window"], "offset": 0, "count": 2, "seconds": BUSY_SECONDS, "watchdog": 200_000}
+    for _ in range(2):
+        run, _ = link.ask("run", BUSY_SECONDS, wait="interrupt", **request)
+        assert run["fault"][0] == Fault.WATCHDOG
+        assert run["wakes"] >= 1
+        assert run["polls"] == 2  # where some hundred looks would be needed
+    module.close()
+
+
+@pytest.mark.parametrize("board", BOARDS)
+@pytest.mark.parametrize("defect", ["dead_interrupt", "stuck_interrupt"])
+def test_an_interrupt_that_is_of_no_use_does_not_stop_a_run(
+    defect: str, board: str, make_board: MakeBoard, digits: CompiledModel, image: Array
+) -> None:
+    host = make_board(board, defects=[defect]).host()
+    module = weft.load(digits, device_on(host))
+    expected = weft.load(digits, "rtl")
+    started = time.monotonic()
+    for scale in (1, 2):
+        np.testing.assert_array_equal(module.run(image * scale)["logits"], expected.run(image * scale)["logits"])
+        assert module.cycles == expected.cycles
+    assert time.monotonic() - started < BUSY_SECONDS / 2
+    module.close()
+    step = next(step for step in digits.steps if isinstance(step, CoreStep))
+    lost = assemble(TINY, [LOST, Finish()])
+    steps = tuple(replace(each, program=lost) if each is step else each for each in digits.steps)
+    strict = device_on(replace(host, wait="interrupt", watchdog=100_000))
+    module = weft.load(replace(digits, steps=steps), strict)
+    with pytest.raises(BoardLinkError, match="interrupt") as caught:
+        module.run(image)
+    assert caught.value.kind == "interrupt"
+    module.close()
+
+
 def test_an_overlay_for_another_core(make_board: MakeBoard, digits: CompiledModel) -> None:
     other = replace(TINY, queue_depth=32)
     device = weft.PynqDevice(other, host=make_board().host())
@@ -150,7 +200,7 @@ def test_overlays_that_cannot_be_loaded(make_board: MakeBoard, digits: CompiledM
 
 def test_a_fault_is_that_of_the_rtl(make_board: MakeBoard, digits: CompiledModel, image: Array) -> None:
     step = next(step for step in digits.steps if isinstance(step, CoreStep))
-    lost = assemble(TINY, [Sync(wait=1 << Engine.STORE, engine=Engine.LOAD), Finish()])
+    lost = assemble(TINY, [LOST, Finish()])
     steps = tuple(replace(each, program=lost) if each is step else each for each in digits.steps)
     host = replace(make_board().host(), watchdog=5000)
     module = weft.load(replace(digits, steps=steps), device_on(host))

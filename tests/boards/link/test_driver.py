@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from weft.boards.link.driver import Core, Driver, Window, free_memory
 from weft.boards.link.errors import LinkError
+from weft.boards.link.interrupt import InterruptLine
 from weft.boards.zipapp import core_constants
 from weft.hw.config import ISA_VERSION, TINY
 from weft.hw.isa import Engine, Fault, Finish, Instruction, Load, Scratchpad, Sync, assemble
@@ -67,13 +68,32 @@ def buffer(simulator: RtlSimulator, size: int, address: int = BASE_ADDRESS) -> B
     return made
 
 
+class Line(InterruptLine):
+    """The core's interrupt; time passes while it is awaited. ``wire``: a level in place of the pin's."""
+
+    def __init__(self, simulator: RtlSimulator) -> None:
+        self.simulator = simulator
+        self.wire: bool | None = None
+        self.waits: list[float] = []
+
+    def wait(self, seconds: float) -> bool:
+        self.waits.append(seconds)
+        for _ in range(200):
+            status, enabled = map(self.simulator.read_register, (Register.STATUS, Register.INTERRUPT_ENABLE))
+            pin = bool(status & Status.INTERRUPT and enabled)
+            if pin if self.wire is None else self.wire:
+                return True
+        return False
+
+
 class Setup:
     """A driver with a window that holds a program."""
 
     def __init__(self, program: Sequence[Instruction] = (Finish(),)) -> None:
         self.simulator = RtlSimulator(TINY, BYTES)
         self.block = Block(self.simulator)
-        self.driver = Driver(core_constants(), CORE, self.block, lambda size: buffer(self.simulator, size))
+        self.line = Line(self.simulator)
+        self.driver = Driver(core_constants(), CORE, self.block, lambda size: buffer(self.simulator, size), self.line)
         self.window = self.driver.allocate(BYTES)
         self.count = len(program)
         self.window.write(0, assemble(TINY, program).tobytes())
@@ -90,7 +110,7 @@ def test_a_run_gives_what_the_simulator_says_of_it() -> None:
     board = Setup()
     first, second = board.run(), board.run()
     expected = board.simulator.run(0, 1)
-    assert replace(first, seconds=0.0, polls=0) == replace(second, seconds=0.0, polls=0)
+    assert replace(first, seconds=0.0, polls=0, wakes=0) == replace(second, seconds=0.0, polls=0, wakes=0)
     assert first.fault is None
     assert first.cycles == expected.cycles
     assert first.read_beats * TINY.bus_bytes == expected.bytes_read
@@ -188,6 +208,97 @@ def test_a_core_without_a_clock_is_told_from_one_that_waits() -> None:
     with pytest.raises(LinkError, match=r"status is 0x2 \(RUNNING\).*its counter of cycles stands still") as caught:
         board.run(seconds=0.05)
     assert caught.value.kind == "clock"
+
+
+def interrupt_enabled(board: Setup) -> bool:
+    return bool(board.simulator.read_register(Register.INTERRUPT_ENABLE))
+
+
+def test_the_end_of_a_run_is_told_by_the_interrupt() -> None:
+    board = Setup([LOST, Finish()])
+    by_interrupt, polled = board.run(watchdog=9000, wait="interrupt"), board.run(watchdog=9000, wait="poll")
+    assert by_interrupt.wakes == 1
+    assert by_interrupt.polls == 2  # before the wait and after it
+    assert polled.wakes == 0
+    assert replace(by_interrupt, seconds=0, polls=0, wakes=0) == replace(polled, seconds=0, polls=0, wakes=0)
+    assert not interrupt_enabled(board)
+
+
+def test_a_short_program_is_over_before_the_interrupt_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.boards.link.driver.BUSY_SECONDS", 5.0)
+    board = Setup([LOST, Finish()])
+    assert board.run(watchdog=9000).wakes == 0
+    assert not board.line.waits
+    monkeypatch.setattr("weft.boards.link.driver.BUSY_SECONDS", 0.0)
+    assert board.run(watchdog=9000).wakes == 1
+
+
+@pytest.mark.parametrize(
+    ("wire", "message"),
+    [(False, "a program has ended, but its interrupt does not come"), (True, "has come 5 times while the core ran")],
+)
+def test_an_interrupt_that_is_of_no_use(wire: bool, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.boards.link.driver.BUSY_SECONDS", 0.0)
+    board = Setup([LOST, Finish()])
+    board.line.wire = wire
+    program = {"watchdog": 100_000 if wire else 9000}
+    for _ in range(2):
+        with pytest.raises(LinkError, match=message) as caught:
+            board.run(wait="interrupt", **program)
+        assert caught.value.kind == "interrupt"
+        assert not interrupt_enabled(board)
+    board = Setup([LOST, Finish()])
+    board.line.wire = wire
+    assert board.run(**program).fault[0] == Fault.WATCHDOG
+    waits = len(board.line.waits)
+    assert waits > 0
+    assert board.run(**program).fault[0] == Fault.WATCHDOG
+    assert len(board.line.waits) == waits  # it is not trusted again
+    board.line.wire = None
+    assert board.run(wait="interrupt", **program).wakes == 1  # unless that is asked for
+
+
+def test_an_interrupt_may_come_late_and_tell_of_the_run_before() -> None:
+    board = Setup([LOST, Finish()])
+    told = [True, True, False, False, False, True]
+    board.line.wait = lambda seconds: board.simulator.read_register(Register.STATUS) >= 0 and told.pop(0)  # type: ignore[method-assign]
+    block, looks = board.block, iter([Status.RUNNING] * 5 + [Status.DONE | Status.IDLE] * 9)
+    read = block.read
+    block.read = lambda address: int(next(looks)) if address == Register.STATUS else read(address)  # type: ignore[method-assign]
+    run = board.run(wait="interrupt")
+    assert not told
+    assert run.wakes == 3
+
+
+@pytest.mark.parametrize("wait", ["poll", "interrupt", "auto"])
+def test_every_wait_has_a_deadline_and_ends_when_nobody_waits(wait: str) -> None:
+    for seconds, gone in ((0.1, False), (60.0, True)):
+        board = Setup([LOST, Finish()])
+        with pytest.raises(LinkError, match="not ended after") as caught:
+            board.run(seconds=seconds, wait=wait, gone=lambda gone=gone: gone)
+        assert caught.value.kind == "deadline"
+        assert not interrupt_enabled(board)
+        assert all(0 < each <= seconds for each in board.line.waits)
+
+
+def test_a_core_without_interrupt() -> None:
+    board = Setup()
+    made = core_constants(), CORE, board.block, lambda size: buffer(board.simulator, size)
+    driver = Driver(*made, None, "no wire")
+    with pytest.raises(LinkError, match="the core has no interrupt: no wire") as caught:
+        driver.run(board.window, 0, 1, seconds=1, watchdog=0, wait="interrupt")
+    assert caught.value.kind == "interrupt"
+    assert driver.run(board.window, 0, 1, seconds=20, watchdog=0).wakes == 0
+
+
+def test_what_pynq_raises_while_waiting() -> None:
+    class Gone:
+        async def wait(self) -> None:
+            raise RuntimeError("Interrupt invalidated by Overlay change")
+
+    with pytest.raises(LinkError, match="RuntimeError: Interrupt invalidated") as caught:
+        InterruptLine(Gone()).wait(1.0)
+    assert caught.value.kind == "interrupt"
 
 
 def test_settings_are_written_first_and_read_afterwards() -> None:

@@ -10,13 +10,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from weft.boards import link, virtual, zipapp
+from weft.boards import link, virtual, virtual_interrupt, zipapp
 from weft.boards.link.constants import Constants
 from weft.boards.link.frames import pack
 from weft.boards.link.messages import PROTOCOL
 from weft.hw.registers import MAGIC, Register, Status
 
-SOURCES = [*sorted(Path(link.__file__).parent.glob("*.py")), Path(virtual.__file__)]
+SOURCES = [*sorted(Path(link.__file__).parent.glob("*.py")), Path(virtual.__file__), Path(virtual_interrupt.__file__)]
 ALLOWED = {*sys.stdlib_module_names, "numpy", "pynq", "pynqmetadata"} - {"tomllib"}
 
 
