@@ -83,9 +83,14 @@ class UioDevice:
         """What ``open`` gives without a buffer."""
         return self._near.makefile("rwb", buffering=0)
 
-    def take_orders(self, seconds: float | None = 0) -> bool:
-        """See what was written, waiting for it at most so long; whether the interrupt may come."""
-        while select.select([self._far], [], [], 0 if self._unmasked else seconds)[0]:
+    def wait(self) -> None:
+        """Until the interrupt may come, or something was written."""
+        if not self._unmasked:
+            select.select([self._far], [], [])
+
+    def take_orders(self) -> bool:
+        """See what was written; whether the interrupt may come. One thread at a time."""
+        while select.select([self._far], [], [], 0)[0]:
             self._unmasked = bool(int.from_bytes(self._far.recv(4), "little"))
         return self._unmasked
 
@@ -116,10 +121,12 @@ class InterruptPath:
 
     def _run(self) -> None:
         while True:
-            self.uio.take_orders(None)
+            self.uio.wait()
+            runs = False
             with self.lock:
-                pin, runs = self._advance()
-                self.settle(pin)
+                if self.uio.take_orders():
+                    pin, runs = self._advance()
+                    self.settle(pin)
             time.sleep(BUSY_PAUSE if runs else IDLE_PAUSE)
 
 

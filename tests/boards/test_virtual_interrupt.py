@@ -41,6 +41,7 @@ def test_an_interrupt_stays_until_it_is_acknowledged_and_comes_again_while_its_l
     made.write(Controller.IAR, 1)
     assert made.output  # the level is high
     made.drive(False)
+    made.write(Controller.IAR, 2)
     assert made.output  # nobody has acknowledged it
     made.write(Controller.IAR, 1)
     assert not made.output
@@ -101,6 +102,29 @@ def test_time_passes_for_the_core_while_somebody_waits() -> None:
     assert steps - seen <= 1
 
 
+def test_each_order_brings_one_interrupt_whoever_looks_first() -> None:
+    """The thread that lets time pass and the one that uses the core see the same orders."""
+    path = InterruptPath(lambda: (True, True))
+    file = path.uio.open()
+    with path.lock:
+        for offset, value in (ON, (Controller.SIE, 1)):
+            path.controller.write(offset, value)
+        path.settle(True)
+    told = [file.read(4)]
+
+    def use() -> None:
+        for _ in range(2000):
+            file.write(bytes([0, 0, 0, 1]))
+            with path.lock:
+                path.settle(True)
+            told.append(file.read(4))
+
+    thread = threading.Thread(target=use, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert [int.from_bytes(each, "little") for each in told] == list(range(1, 2002))
+
+
 @pytest.mark.parametrize("wire", [True, False])
 def test_a_broken_wire_has_its_own_level(wire: bool) -> None:
     path = InterruptPath(lambda: (not wire, False), wire)
@@ -139,4 +163,3 @@ def test_the_kernel_s_files_are_as_pynq_reads_them() -> None:
             assert open(f"/dev/{device}", "r+b", buffering=0).fileno() > 0  # noqa: SIM115
     with open("/proc/self/stat") as other:
         assert other.read()
-    assert threading.active_count() > 0

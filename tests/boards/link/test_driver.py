@@ -272,7 +272,7 @@ def test_an_interrupt_may_come_late_and_tell_of_the_run_before() -> None:
 
 @pytest.mark.parametrize("wait", ["poll", "interrupt", "auto"])
 def test_every_wait_has_a_deadline_and_ends_when_nobody_waits(wait: str) -> None:
-    for seconds, gone in ((0.1, False), (60.0, True)):
+    for seconds, gone in ((0.05, False), (60.0, True)):
         board = Setup([LOST, Finish()])
         with pytest.raises(LinkError, match="not ended after") as caught:
             board.run(seconds=seconds, wait=wait, gone=lambda gone=gone: gone)
