@@ -15,7 +15,7 @@ from weft.boards.hosts import Host
 from weft.boards.remote import Link
 from weft.boards.zipapp import code_digest, zipapp
 from weft.cli import app
-from weft.compiler.model import CompiledModel
+from weft.compiler.model import CompiledModel, CoreStep
 from weft.hw.config import TINY
 from weft.runtime.device import RtlDevice
 from weft.runtime.module import Array
@@ -97,6 +97,30 @@ def test_what_ran_on_a_board_runs_on_the_rtl(
     recording = recording_from(recording_bytes(device.recording(digits)))
     assert recording.device == "pynq"
     assert recording.clock_mhz == pytest.approx(100, abs=0.01)
+    assert replay(recording, RtlDevice(TINY)) == []
+
+
+def test_a_run_is_recorded_wherever_its_kernels_would_run(
+    host: Host, tmp_path: Path, digits: CompiledModel, image: Array
+) -> None:
+    """A recording sees every program, so the steps between them are this machine's."""
+    hosts = tmp_path / "hosts.toml"
+    hosts.write_text(f'{hosts.read_text()}kernels = "board"\n')
+    weft.save(digits, tmp_path / "digits.weft")
+    np.savez(tmp_path / "image.npz", image=image)
+    source, seen = tmp_path / "digits.weft", tmp_path / "seen.wrec"
+    options = ["--device", "pynq://it", "--input", tmp_path / "image.npz", "--json"]
+    recorded = json.loads(weft_says("run", source, *options, "--record", seen))
+    on_board = json.loads(weft_says("run", source, *options))
+    expected = weft.load(digits, "rtl")
+    logits = expected.run(image)["logits"].tolist()
+    for record in (recorded, on_board):
+        assert (record["results"]["logits"], record["cycles"]) == (logits, expected.cycles)
+    recording = weft.load_recording(seen)
+    programs = [step for step in digits.steps if isinstance(step, CoreStep)]
+    assert [each.count for each in recording.launches] == [
+        step.program.size // TINY.instruction_bytes for step in programs
+    ]
     assert replay(recording, RtlDevice(TINY)) == []
 
 
