@@ -49,17 +49,19 @@ def package(model: CompiledModel, code: HostCodes, machine: str) -> Package:
     libraries: list[bytes] = []
     constants = b""
     wanted = _wanted_on_host(model)
+    threads, team_bytes = 1, 0
     for step in model.steps:
         if isinstance(step, CoreStep):
             steps.append(_core_step(model, step, values, wanted))
             continue
         compiled = code(step.program, processor.name)
+        threads, team_bytes = step.program.threads, compiled.team_bytes  # the same in all steps
         raw = step.program.constants.tobytes()
         steps.append(_host_step(model, step, compiled, values, len(libraries), (len(constants), len(raw))))
         libraries.append(shared_library(compiled.objects, processor))
         constants += raw
     inputs, outputs = ([values.number(each.name) for each in tensors] for tensors in (model.inputs, model.outputs))
-    whole = plan.Plan(tuple(values.sizes), tuple(inputs), tuple(outputs), tuple(steps))
+    whole = plan.Plan(tuple(values.sizes), tuple(inputs), tuple(outputs), tuple(steps), threads, team_bytes)
     return Package(whole, tuple(libraries), constants)
 
 

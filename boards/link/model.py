@@ -20,6 +20,7 @@ import numpy.typing as npt
 from .driver import Driver, Run, Window
 from .errors import LinkError
 from .plan import CONSTANT, INPUT, OUTPUT, Call, Check, Copy, CoreStep, HostStep, Place, Plan
+from .team import Team, address_of
 
 ALIGNMENT = 64
 BATCH_BYTES = 1 << 28
@@ -64,7 +65,9 @@ def aligned(nbytes: int) -> Bytes:
 class _HostPart:
     """One step on the processor, with the addresses that its functions get."""
 
-    def __init__(self, step: HostStep, library: ctypes.CDLL, values: Sequence[Bytes], constants: Bytes) -> None:
+    def __init__(
+        self, step: HostStep, library: ctypes.CDLL, values: Sequence[Bytes], constants: Bytes, team: Team | None
+    ) -> None:
         offset, size = step.constants
         self._arena = aligned(step.arena_bytes)
         self._constants = aligned(size)
@@ -84,16 +87,16 @@ class _HostPart:
         addresses += [array.ctypes.data for array in (self._constants, self._arena, self._counters)]
         self._table = (ctypes.c_void_p * len(addresses))(*addresses)
         self._kept = tables
+        self._team = team
         self.actions: list[Callable[[], object]] = [self._action(action, library) for action in step.actions]
 
     def _action(self, action: Call | Copy | Check, library: ctypes.CDLL) -> Callable[[], object]:
         if isinstance(action, Call):
-            try:
-                address = ctypes.cast(getattr(library, action.symbol), ctypes.c_void_p).value
-            except AttributeError:
-                raise LinkError("code", f"the model's machine code has no function {action.symbol!r}") from None
-            call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(address or 0)
+            address = address_of(library, action.symbol)
             table, counters = ctypes.addressof(self._table), self._counters[: action.counter_bytes]
+            if (team := self._team) is not None:
+                return lambda: team.run(address, table, counters)
+            call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(address)
 
             def run() -> None:
                 counters[:] = 0
@@ -133,12 +136,22 @@ class BoardModel:
         self.plan, self._window = plan, window
         self._values = [aligned(size) for size in plan.values]
         raw = np.frombuffer(constants, np.uint8)
+        self._team = None
+        if plan.threads > 1 and libraries:
+            self._team = Team(libraries[0], plan.threads, aligned(plan.team_bytes))
         self._steps: list[CoreStep | _HostPart] = [
-            step if isinstance(step, CoreStep) else _HostPart(step, libraries[step.library], self._values, raw)
+            step
+            if isinstance(step, CoreStep)
+            else _HostPart(step, libraries[step.library], self._values, raw, self._team)
             for step in plan.steps
         ]
         self._inputs = bytearray()
         self.outputs = b""
+
+    def close(self) -> None:
+        """End the model's threads."""
+        if self._team is not None:
+            self._team.end()
 
     def feed(self, offset: int, payload: bytes) -> None:
         """A part of the next batch's inputs; the first begins at 0, others where the last ended."""

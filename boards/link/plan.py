@@ -16,6 +16,7 @@ from .errors import LinkError
 from .messages import LARGEST_WINDOW, Kind, Many, OneOf, Text, Whole, check_fields
 
 MOST_STEPS = 1 << 14
+MOST_THREADS = 64
 ARENA, CONSTANT, INPUT, OUTPUT = PLACES = ("arena", "constant", "input", "output")
 INTEGERS = {f"{sign}int{bits}": bits // 8 for sign in ("", "u") for bits in (8, 16, 32, 64)}
 """Types of indices, and their bytes."""
@@ -83,12 +84,15 @@ class CoreStep:
 
 @dataclass(frozen=True)
 class Plan:
-    """``values``: bytes of each value; ``inputs`` and ``outputs``: those of the model, in its order."""
+    """``values``: bytes of each value; ``inputs`` and ``outputs``: those of the model, in its order. ``threads`` share
+    the work of each function; for that they need ``team_bytes`` of memory."""
 
     values: tuple[int, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     steps: tuple[HostStep | CoreStep, ...]
+    threads: int = 1
+    team_bytes: int = 0
 
     @property
     def input_bytes(self) -> int:
@@ -112,7 +116,8 @@ _PAIR = Many(_BYTES, 2, 2)
 _TRANSFERS = Many(_PAIR, most=MOST_STEPS)
 _PLACE: Mapping[str, Kind] = {"kind": OneOf(PLACES), "number": _NUMBER, "offset": _BYTES, "nbytes": _BYTES}
 _FIELDS: Mapping[str, Mapping[str, Kind | None]] = {  # None: an object or a list of objects, checked on its own
-    "Plan": {"values": Many(_BYTES, most=MOST_STEPS), "inputs": _NUMBERS, "outputs": _NUMBERS, "steps": None},
+    "Plan": {"values": Many(_BYTES, most=MOST_STEPS), "inputs": _NUMBERS, "outputs": _NUMBERS, "steps": None,
+             "threads": Whole(1, MOST_THREADS), "team_bytes": Whole(0, 1 << 16)},
     "HostStep": {"library": _NUMBER, "inputs": _NUMBERS, "outputs": _NUMBERS, "constants": _PAIR,
                  "arena_bytes": _BYTES, "actions": None},
     "CoreStep": {"offset": _BYTES, "count": Whole(0, (1 << 32) - 1), "writes": _TRANSFERS, "reads": _TRANSFERS},
@@ -146,7 +151,7 @@ def read_plan(raw: bytes, libraries: int, constant_bytes: int, window_bytes: int
     fields = _object(value, "Plan")
     plan = Plan(
         tuple(fields["values"]), tuple(fields["inputs"]), tuple(fields["outputs"]),
-        tuple(_step(each) for each in _list(fields["steps"], "steps")),
+        tuple(_step(each) for each in _list(fields["steps"], "steps")), fields["threads"], fields["team_bytes"],
     )  # fmt: skip
     _inside(plan, libraries, constant_bytes, window_bytes)
     return plan

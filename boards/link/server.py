@@ -82,6 +82,8 @@ class Server:
 
     def close(self) -> None:
         """Give back all memory, and the board."""
+        for model, _ in self._models.values():
+            model.close()
         self._models.clear()
         for window in self._windows.values():
             window.free()
@@ -186,7 +188,8 @@ class Server:
     def _free(self, window: int) -> Header:
         self._window(window).free()
         del self._windows[window]
-        self._models = {number: each for number, each in self._models.items() if each[1] != window}
+        for number in [number for number, each in self._models.items() if each[1] == window]:
+            self._models.pop(number)[0].close()
         return {}
 
     def _write(self, window: int, offset: int, payload: bytes) -> Header:

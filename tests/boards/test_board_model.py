@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from weft.boards.link.errors import LinkError
 from weft.boards.link.frames import PAYLOAD_BYTES
 from weft.boards.link.model import BATCH_BYTES, BoardModel, load_library
 from weft.boards.link.plan import Call, Check, Copy, CoreStep, HostStep, Place, Plan, plan_text, read_plan
+from weft.boards.link.team import Team
 from weft.boards.remote import BoardLinkError
 from weft.boards.shared_library import PROCESSORS, processor_of, shared_library
 from weft.boards.virtual_files import VirtualBoard
@@ -142,16 +145,52 @@ def test_values_that_are_needed_twice_are_copied(tmp_path: Path) -> None:
         np.testing.assert_array_equal(array, expected[name])
 
 
-def test_kernels_for_several_threads_run_on_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Their counters are zeroed before each run."""
+def several_threads(monkeypatch: pytest.MonkeyPatch) -> CompiledModel:
+    """Squares of 16 x 33 numbers, by three threads."""
     monkeypatch.setattr("weft.compiler.targets.cpu.kernels.WORK_WORTH_THREADS", 0)
     x = Var("x", TensorType((16, 33), "int32"))
-    module = module_of(call("nn.multiply", x, x), params=(x,))
-    model = compiled(module, threads=3)
+    model = compiled(module_of(call("nn.multiply", x, x), params=(x,)), threads=3)
     assert program_of(model).threads == 3
+    return model
+
+
+def test_kernels_for_several_threads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Their counters are zeroed before each run, and the threads end with the model."""
+    model = several_threads(monkeypatch)
+    board = on_board(packed(model), tmp_path)
+    before = threading.active_count()
     items = [{"x": np.full((16, 33), value, np.int32)} for value in (3, 5)]
-    for item, found in zip(items, run_here(model, items, tmp_path), strict=True):
-        np.testing.assert_array_equal(found["out0"], item["x"] ** 2)
+    for _ in range(20):
+        board.feed(0, b"".join(item["x"].tobytes() for item in items))
+        board.run(None, 2, seconds=1, watchdog=0)  # type: ignore[arg-type]
+        found = np.frombuffer(board.outputs, np.int32).reshape(2, 16, 33)
+        np.testing.assert_array_equal(found, [item["x"] ** 2 for item in items])
+    board.close()
+    assert threading.active_count() == before - 2
+
+
+def test_all_threads_of_a_team_take_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "model.so"
+    path.write_bytes(packed(several_threads(monkeypatch)).libraries[0])
+    team = Team(load_library(path), 3, np.zeros(1024, np.uint8))
+    together, seen = threading.Barrier(3), []
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+    def job(table: int, thread: int) -> None:
+        together.wait(30)  # for the others
+        seen.append((table, thread))
+
+    counters = np.full(64, 7, np.uint8)
+    team.run(ctypes.cast(job, ctypes.c_void_p).value or 0, 1234, counters)
+    assert sorted(seen) == [(1234, 0), (1234, 1), (1234, 2)]
+    assert not counters.any()
+    team.end()
+
+
+def test_a_library_without_threads(tmp_path: Path) -> None:
+    with pytest.raises(LinkError, match="has no function 'weft_run'") as caught:
+        Team(ctypes.CDLL("libm.so.6"), 2, np.zeros(1024, np.uint8))
+    assert caught.value.kind == "code"
 
 
 def test_a_batch_of_the_wrong_size(tmp_path: Path) -> None:

@@ -134,6 +134,27 @@ def test_random_graphs_agree_with_this_machine(machine: str, tmp_path: Path) -> 
     assert integers > 1000
 
 
+def test_threads_share_the_work(machine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code of the threads is right there as well: every kernel is shared, however small."""
+    monkeypatch.setattr("weft.compiler.targets.cpu.kernels.WORK_WORTH_THREADS", 0)
+    models = []
+    for seed in range(8):
+        graph = random_graph(seed, 6)
+        model = compiled(graph.module, threads=3)
+        if not any(isinstance(step, NumpyStep) for step in program_of(model).steps):
+            models.append((model, graph.inputs))
+    digits = compiled(MODEL, threads=3)
+    models.append((digits, {"image": np.random.default_rng(1).random((1, 1, 8, 8)).astype(np.float32)}))
+    assert len(models) > 3
+    for (model, inputs), found in zip(models, run_emulated(models, machine, tmp_path), strict=True):
+        for name, array in weft.load(model).run(inputs).items():
+            if array.dtype.kind in "iub":
+                np.testing.assert_array_equal(found[name], array, err_msg=name)
+            else:
+                wide = [each.astype(np.float64) for each in (found[name], array)]
+                np.testing.assert_allclose(*wide, rtol=1e-2, atol=1e-2, err_msg=name)
+
+
 def test_quantised_models_and_single_float_operations_are_the_host_s_to_the_bit(machine: str, tmp_path: Path) -> None:
     generator = np.random.default_rng(3)
     digits = compiled(MODEL)
