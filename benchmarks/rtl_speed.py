@@ -15,7 +15,20 @@ from pathlib import Path
 import numpy as np
 from common import Record, print_table, write_json
 from weft.hw.config import CoreConfig, named_config
-from weft.hw.isa import Engine, Finish, Gemm, Instruction, Load, Loop, Scratchpad, Store, Vector, VectorOp, assemble
+from weft.hw.isa import (
+    Engine,
+    Finish,
+    Gemm,
+    Instruction,
+    Load,
+    Loop,
+    Scratchpad,
+    Store,
+    Vector,
+    VectorOp,
+    VectorTarget,
+    assemble,
+)
 from weft.sim.build import build_library
 from weft.sim.fsim import FunctionalSimulator
 from weft.sim.rtl import RtlSimulator
@@ -104,7 +117,7 @@ def c2_program(config: CoreConfig) -> list[Instruction]:
         program.append(
             Vector(
                 op=VectorOp.REQUANTISE,
-                to_out=1,
+                target=VectorTarget.OUT,
                 levels=1,
                 dst=0,
                 a=half,

@@ -14,7 +14,21 @@ import numpy.typing as npt
 
 from ..hw.axi import PAGE_BYTES
 from ..hw.config import LOOP_LEVELS, STRIDE_BITS, CoreConfig
-from ..hw.isa import Engine, Finish, Gemm, Instruction, Load, Loop, Scratchpad, Store, Sync, Vector, VectorOp, assemble
+from ..hw.isa import (
+    Engine,
+    Finish,
+    Gemm,
+    Instruction,
+    Load,
+    Loop,
+    Scratchpad,
+    Store,
+    Sync,
+    Vector,
+    VectorOp,
+    VectorTarget,
+    assemble,
+)
 from ..sim.dma import transfer_of
 from ..sim.fsim import FunctionalSimulator
 from ..sim.fuzz import add_tokens, seeded
@@ -165,7 +179,7 @@ def _copy(
     entries = rows * columns
     yield Load(scratchpad=Scratchpad.ACC8, index=0, offset=source // granule, rows=rows, columns=columns, stride=stride)
     yield Loop(engine=Engine.VECTOR, level=0, extent=entries, dst_stride=1, a_stride=1)
-    yield Vector(op=VectorOp.ADD, levels=1, to_out=1, b_immediate=1, dst=0, a=0)
+    yield Vector(op=VectorOp.ADD, levels=1, target=VectorTarget.OUT, b_immediate=1, dst=0, a=0)
     yield Store(index=0, offset=target // granule, rows=rows, columns=columns, stride=stride)
 
 
@@ -198,7 +212,7 @@ def _dump(config: CoreConfig, first: int, entries: int, slot: int) -> Iterator[I
     part_bytes = -(-DUMPED * config.out_bytes // config.bus_bytes) * config.bus_bytes
     yield Loop(engine=Engine.VECTOR, level=0, extent=entries, dst_stride=1, a_stride=1)
     for byte in range(4):
-        yield Vector(op=VectorOp.SHR, levels=1, to_out=1, b_immediate=1, b=8 * byte, dst=0, a=first)
+        yield Vector(op=VectorOp.SHR, levels=1, target=VectorTarget.OUT, b_immediate=1, b=8 * byte, dst=0, a=first)
         target = target_of(config) + (4 * slot + byte) * part_bytes
         yield Store(index=0, offset=target // config.granule_bytes, rows=1, columns=entries, stride=0)
 
@@ -251,7 +265,7 @@ def _stores(config: CoreConfig) -> Iterator[Instruction]:
     columns, rows = 2, 3
     yield Load(scratchpad=Scratchpad.ACC8, index=0, offset=_at(config, 0), rows=1, columns=columns * rows)
     yield Loop(engine=Engine.VECTOR, level=0, extent=columns * rows, dst_stride=1, a_stride=1)
-    yield Vector(op=VectorOp.ADD, levels=1, to_out=1, b_immediate=1, dst=0, a=0, b=1)
+    yield Vector(op=VectorOp.ADD, levels=1, target=VectorTarget.OUT, b_immediate=1, dst=0, a=0, b=1)
     for slot, stride in enumerate((columns, columns + 3, columns - 1)):
         target = target_of(config) + slot * rows * (columns + 3) * config.out_bytes
         yield Store(index=0, offset=target // config.granule_bytes, rows=rows, columns=columns, stride=stride)

@@ -10,12 +10,11 @@ from typing import TypeVar
 from .errors import InstructionError
 from .isa import (
     ENGINE_NAMES,
+    ENUMERATED,
     INSTRUCTION_TYPES,
     Engine,
     Instruction,
     Opcode,
-    Scratchpad,
-    VectorOp,
     engine_mask,
     mask_engines,
 )
@@ -58,8 +57,8 @@ def parse_instruction(text: str) -> Instruction:
             raise InstructionError(f"{words[0]} has no field {word!r}", hint=_one_of(names))
         if name in ("wait", "send"):
             values[name] = engine_mask(_parse_member(Engine, part) for part in value.split(","))
-        elif name in ("scratchpad", "op"):
-            values[name] = _parse_member(Scratchpad if name == "scratchpad" else VectorOp, value)
+        elif name in ENUMERATED:
+            values[name] = _parse_member(ENUMERATED[name], value)
         else:
             try:
                 values[name] = int(value, 0)

@@ -16,7 +16,7 @@ from .errors import ConfigError
 from .instruction_checksum import check_bits
 from .memories import SCRATCHPADS, Memory
 
-ISA_VERSION = 2
+ISA_VERSION = 3
 """Part of the configuration's hash: raised whenever an instruction's layout or meaning changes."""
 
 LOOP_LEVELS = 6
@@ -32,10 +32,7 @@ REACH_BITS = 30
 """Loads and stores name bytes of the window's first GiB."""
 
 ONCE_CONSTANT = {"burst_beats": 64}
-"""Fields that configurations of before lack, and their value then.
-
-With that value they take no part in the hash, so that cores and programs of before still fit each other.
-"""
+"""Fields that configurations of before lack, and their value then."""
 
 
 def _is_power_of_two(value: int) -> bool:
@@ -185,6 +182,11 @@ class CoreConfig:
         return max(self.block_in, self.block_out)
 
     @property
+    def inp_takes_results(self) -> bool:
+        """True where an ``out`` entry is an ``inp`` entry, lane by lane: the vector engine may write ``inp``."""
+        return self.block_in == self.block_out
+
+    @property
     def granule_bytes(self) -> int:
         """Unit of the DRAM offsets in instructions: the smallest entry."""
         return min(self.inp_bytes, self.out_bytes)
@@ -267,8 +269,7 @@ class CoreConfig:
     def hash64(self) -> int:
         """What the core's hash register holds; the name takes no part in it."""
         values = asdict(replace(self, name=""))
-        hashed = {name: value for name, value in values.items() if ONCE_CONSTANT.get(name) != value}
-        text = f"isa{ISA_VERSION}:{_canonical(hashed)}"
+        text = f"isa{ISA_VERSION}:{_canonical(values)}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 

@@ -68,7 +68,7 @@ class Users:
 
 
 MEMORY_USERS: dict[Memory, Users] = {
-    Memory.INP: Users((Engine.LOAD,), (Engine.GEMM,)),
+    Memory.INP: Users((Engine.LOAD, Engine.VECTOR), (Engine.GEMM,)),
     Memory.WGT: Users((Engine.LOADW,), (Engine.GEMM,)),
     # gemm reads only entries that it writes as well
     Memory.ACC: Users((Engine.LOAD, Engine.LOADW, Engine.GEMM, Engine.VECTOR), (Engine.VECTOR,)),
@@ -141,6 +141,33 @@ ACCUMULATES_BIT = 3
 
 
 @unique
+class VectorTarget(IntEnum):
+    """Where the results of a VECTOR go: its number, and the memory."""
+
+    memory: Memory
+
+    def __new__(cls, number: int, memory: Memory) -> VectorTarget:
+        member = int.__new__(cls, number)
+        member._value_ = number
+        member.memory = memory
+        return member
+
+    ACC = 0, Memory.ACC
+    OUT = 1, Memory.OUT  # the low 8 bits
+    INP = 2, Memory.INP  # the low 8 bits
+
+
+VECTOR_TARGET_BITS = 2
+
+
+def vector_targets(config: CoreConfig, op: VectorOp) -> tuple[VectorTarget, ...]:
+    """Where the results of ``op`` may go on a core: every other target is ILLEGAL."""
+    if op.accumulates:
+        return (VectorTarget.ACC,)
+    return tuple(target for target in VectorTarget if target is not VectorTarget.INP or config.inp_takes_results)
+
+
+@unique
 class Fault(IntEnum):
     """Cause in the fault record."""
 
@@ -202,7 +229,7 @@ def instruction_fields(config: CoreConfig, opcode: Opcode) -> tuple[Field, ...]:
         case Opcode.VECTOR:
             return (
                 ("op", 4, False), ("zero", 1, False), ("levels", 3, False),
-                ("to_out", 1, False), ("b_immediate", 1, False),
+                ("target", VECTOR_TARGET_BITS, False), ("b_immediate", 1, False),
                 ("dst", index, False), ("a", index, False), ("b", IMMEDIATE_BITS, True),
                 ("zero_point", CLAMP_BITS, True), ("low", CLAMP_BITS, True), ("high", CLAMP_BITS, True),
                 ("left_shift", 5, False),
@@ -325,7 +352,7 @@ class Vector(Instruction):
     op: VectorOp
     zero: int = 0
     levels: int = 0
-    to_out: int = 0
+    target: VectorTarget = VectorTarget.ACC
     b_immediate: int = 0
     dst: int
     a: int
@@ -339,11 +366,6 @@ class Vector(Instruction):
     def b_entries(self) -> int:
         """Consecutive ``acc`` entries that each micro-op reads at ``b``."""
         return 0 if self.b_immediate else self.op.b_entries
-
-    @property
-    def target(self) -> Memory:
-        """The memory that the results go to."""
-        return Memory.OUT if self.to_out else Memory.ACC
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -383,12 +405,15 @@ LEGAL_SCRATCHPADS: dict[Engine, tuple[Scratchpad, ...]] = {
 
 OPCODES = {int(opcode): opcode for opcode in Opcode}
 
-ENUMERATED: dict[str, dict[int, Engine | Scratchpad | VectorOp]] = {
-    "engine": {int(engine): engine for engine in Engine},
-    "scratchpad": {int(target): target for target in Scratchpad},
-    "op": {int(op): op for op in VectorOp},
+ENUMERATED: dict[str, type[Engine | Scratchpad | VectorOp | VectorTarget]] = {
+    "engine": Engine,
+    "scratchpad": Scratchpad,
+    "op": VectorOp,
+    "target": VectorTarget,
 }
 """Fields whose values have names."""
+
+_MEMBERS = {name: {int(member): member for member in kind} for name, kind in ENUMERATED.items()}
 
 
 def header_problem(instruction: Instruction) -> str:
@@ -403,7 +428,7 @@ def header_problem(instruction: Instruction) -> str:
     return ""
 
 
-def body_problem(instruction: Instruction) -> str:
+def body_problem(config: CoreConfig, instruction: Instruction) -> str:
     """Why the engine refuses the instruction (cause ILLEGAL), or an empty string."""
     match instruction:
         case Loop(level=level) if level >= LOOP_LEVELS:
@@ -414,8 +439,13 @@ def body_problem(instruction: Instruction) -> str:
             return f"engine {ENGINE_NAMES[engine]!r} cannot write scratchpad {scratchpad.name}"
         case Gemm(levels=levels) | Vector(levels=levels) if levels > LOOP_LEVELS:
             return f"{levels} loop levels, but there are {LOOP_LEVELS}"
-        case Vector(op=op, to_out=1) if op.accumulates:
-            return f"{op.name} accumulates and cannot write to out"
+        case Vector(op=op, target=target) if target not in vector_targets(config, op):
+            if op.accumulates:
+                return f"{op.name} accumulates and cannot write to {target.memory}"
+            return (
+                f"results cannot go to {target.memory}: its entries have {config.block_in} channels, "
+                f"those of results {config.block_out}"
+            )
         case Vector(op=VectorOp.REQUANTISE, b_immediate=1):
             return "REQUANTISE takes its parameters from acc, not from an immediate"
     return ""
@@ -423,7 +453,7 @@ def body_problem(instruction: Instruction) -> str:
 
 def encode(config: CoreConfig, instruction: Instruction) -> int:
     """The instruction as an integer; :class:`InstructionError` names a field whose value does not fit."""
-    if problem := header_problem(instruction) or body_problem(instruction):
+    if problem := header_problem(instruction) or body_problem(config, instruction):
         raise InstructionError(f"{type(instruction).__name__}: {problem}")
     return encode_unchecked(config, instruction)
 
@@ -461,13 +491,13 @@ def decode(config: CoreConfig, word: int) -> Instruction:
     if word >> position & (1 << config.instruction_bits - config.check_bits - position) - 1:
         raise InstructionError(f"{opcode.name}: reserved bits are set")
     del values["opcode"]
-    for name, members in ENUMERATED.items():
+    for name, members in _MEMBERS.items():
         if name in values:
             if values[name] not in members:
                 raise InstructionError(f"{opcode.name}: {name} is {values[name]}, which does not exist")
             values[name] = members[values[name]]
     instruction = INSTRUCTION_TYPES[opcode](**values)  # type: ignore[arg-type]
-    if problem := header_problem(instruction) or body_problem(instruction):
+    if problem := header_problem(instruction) or body_problem(config, instruction):
         raise InstructionError(f"{opcode.name}: {problem}")
     return instruction
 

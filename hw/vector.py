@@ -16,7 +16,7 @@ from .interfaces import (
     WritePortSignature,
     chunk_bits,
 )
-from .isa import Fault, Opcode, VectorOp, instruction_layout
+from .isa import Fault, Opcode, VectorOp, VectorTarget, instruction_layout
 from .loops import LoopNest, accept_instructions, micro_op_layout
 from .skid_buffer import SkidBuffer
 from .vector_fetch import OperandFetch, task_layout
@@ -110,7 +110,10 @@ class VectorEngine(wiring.Component):
             loops,
             levels=vector.levels,
             base={"dst": vector.dst, "a": vector.a, "b": Cat(vector.b[: config.index_bits], beyond)},
-            illegal=~exists | (accumulates & vector.to_out) | (requantises & vector.b_immediate),
+            illegal=~exists
+            | (accumulates & vector.target.any())
+            | (vector.target > VectorTarget.OUT)
+            | (requantises & vector.b_immediate),
             drained=~fetch.occupied & ~loops.micro_ops.valid,
         )
         reads_b = ~vector.b_immediate & (~accumulates | (vector.op == VectorOp.MAC))
@@ -129,7 +132,7 @@ class VectorEngine(wiring.Component):
                 task.b_parameters.eq(requantises),
                 task.accumulates.eq(accumulates),
                 task.zero.eq(vector.zero),
-                task.to_out.eq(vector.to_out),
+                task.to_out.eq(vector.target == VectorTarget.OUT),
             ]
         # The loops run up to one micro-op ahead of fetch, also into the next instruction: its task must not come early.
         m.submodules.skid = skid = SkidBuffer(

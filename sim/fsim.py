@@ -330,7 +330,7 @@ class _Execution:
         access, bad = run_vector(self.core.memories, self._nest(number, instruction), instruction)
         if self.core.races is not None:
             self.core.races.access(Engine.VECTOR, Memory.ACC, access.read, write=False)
-            self.core.races.access(Engine.VECTOR, instruction.target, access.written, write=True)
+            self.core.races.access(Engine.VECTOR, instruction.target.memory, access.written, write=True)
         self._check_index(Engine.VECTOR, number, bad)
 
     def _nest(self, number: int, instruction: Gemm | Vector) -> LoopNest:

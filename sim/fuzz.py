@@ -27,6 +27,7 @@ from ..hw.isa import (
     Sync,
     Vector,
     VectorOp,
+    VectorTarget,
     encode,
     encode_unchecked,
     seal,
@@ -238,10 +239,10 @@ def random_gemm(config: CoreConfig, draw: Draw, loops: Sequence[LoopLevel]) -> G
 def random_vector(config: CoreConfig, draw: Draw, loops: Sequence[LoopLevel]) -> Vector:
     """A VECTOR whose indices are legal while ``loops`` are set."""
     op = list(VectorOp)[draw(0, len(VectorOp) - 1)]
-    to_out = 0 if op.accumulates else draw(0, 1)
+    target = VectorTarget.ACC if op.accumulates else (VectorTarget.ACC, VectorTarget.OUT)[draw(0, 1)]
     b_immediate = 0 if op is VectorOp.REQUANTISE else draw(0, 1)
     b_entries = 0 if b_immediate else op.b_entries
-    depths = {"dst": config.out_depth if to_out else config.acc_depth, "a": config.acc_depth}
+    depths = {"dst": config.depth(target.memory), "a": config.acc_depth}
     if b_entries:
         depths["b"] = config.acc_depth - b_entries + 1
     levels, nest = _levels(draw, loops, lambda nest: all(nest.largest(0, x) < depths[x] for x in depths))
@@ -253,7 +254,7 @@ def random_vector(config: CoreConfig, draw: Draw, loops: Sequence[LoopLevel]) ->
         op=op,
         zero=draw(0, 1),
         levels=levels,
-        to_out=to_out,
+        target=target,
         b_immediate=b_immediate,
         dst=_index(draw, nest, "dst", depths["dst"]),
         a=_index(draw, nest, "a", depths["a"]),
@@ -364,7 +365,7 @@ def touched(config: CoreConfig, plain: Sequence[Instruction]) -> list[Touched]:
                 entries[Memory.WGT][0].update((b + instruction.wgt).tolist())
             case Vector():
                 dst, a, b = _offsets(loops[Engine.VECTOR], instruction.levels)
-                entries[instruction.target][1].update((dst + instruction.dst).tolist())
+                entries[instruction.target.memory][1].update((dst + instruction.dst).tolist())
                 entries[Memory.ACC][0].update((a + instruction.a).tolist())
                 for k in range(instruction.b_entries):
                     entries[Memory.ACC][0].update((b + instruction.b + k).tolist())

@@ -23,6 +23,7 @@ from ..hw.isa import (
     Sync,
     Vector,
     VectorOp,
+    VectorTarget,
     instruction_fields,
     mask_engines,
 )
@@ -134,7 +135,7 @@ def _bodies(case: Case, draw: Draw) -> Case | None:
         Loop(engine=compute, level=0, extent=0),
         Gemm(levels=7, dst=0, src=0, wgt=0),
         Vector(op=VectorOp.ADD, levels=7, dst=0, a=0),
-        Vector(op=accumulate, to_out=1, dst=0, a=0),
+        Vector(op=accumulate, target=VectorTarget.OUT, dst=0, a=0),
         Vector(op=unknown, dst=0, a=0),  # type: ignore[arg-type]
         requantise,
         replace(nothing, scratchpad=Scratchpad.WGT),
@@ -199,7 +200,7 @@ def _compute_index(case: Case, draw: Draw) -> Case | None:
         names = (("dst", "dst", config.acc_depth), ("src", "a", config.inp_depth), ("wgt", "b", config.wgt_depth))
     else:
         compute = random_vector(config, draw, loops)
-        names = (("dst", "dst", config.out_depth if compute.to_out else config.acc_depth), ("a", "a", config.acc_depth))
+        names = (("dst", "dst", config.depth(compute.target.memory)), ("a", "a", config.acc_depth))
     field, operand, depth = names[draw(0, len(names) - 1)]
     nest = LoopNest(tuple(reversed(loops[: compute.levels])))
     first, last = max(0, depth - nest.largest(0, operand)), (1 << config.index_bits) - 1

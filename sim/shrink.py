@@ -98,7 +98,7 @@ def is_sound(case: Case) -> bool:
     """Are all instructions but those that are meant to be wrong legal, and away from the program?"""
     config = case.config
     for instruction in case.plain:
-        if body_problem(instruction):
+        if body_problem(config, instruction):
             return False
         try:
             encode(config, instruction)

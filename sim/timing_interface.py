@@ -9,7 +9,7 @@ from ..hw import bursts, engine, fetch, gemm, load, store, transfer_plan, vector
 from ..hw.axi import ReadClient
 from ..hw.config import LOOP_LEVELS, PYNQ, CoreConfig
 from ..hw.interfaces import CycleClass
-from ..hw.isa import HEADER, OPCODE_BITS, Engine, Opcode, Scratchpad, VectorOp, instruction_fields
+from ..hw.isa import HEADER, OPCODE_BITS, Engine, Opcode, Scratchpad, VectorOp, VectorTarget, instruction_fields
 from ..hw.load_writer import LoadKind, LoadTargets
 from .c_interface import ACTIVITY, EVENT, CField, CStruct, enumeration, fields, header
 from .dram import DramModel
@@ -115,6 +115,7 @@ def interface_header() -> str:
             enumeration("Opcode", "uint8_t", "kOp", Opcode.__members__),
             enumeration("Field", "unsigned", "kField", {name: number for number, name in enumerate(FIELDS)}),
             enumeration("VectorOp", "uint8_t", "kOp", VectorOp.__members__),
+            enumeration("VectorTarget", "uint8_t", "kTarget", VectorTarget.__members__),
             enumeration("Scratchpad", "uint32_t", "kPad", Scratchpad.__members__),
             enumeration("LoadKind", "unsigned", "kWrite", LoadKind.__members__),
             enumeration("Class", "uint8_t", "k", {name: each.value for name, each in CycleClass.__members__.items()}),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..hw.isa import IMMEDIATE_BITS, Vector, VectorOp
+from ..hw.isa import IMMEDIATE_BITS, Vector, VectorOp, VectorTarget
 from .accumulate import accumulate
 from .loops import Indices, LoopNest
 from .state import Int32, Memories
@@ -27,7 +27,7 @@ _ACCUMULATE: dict[VectorOp, np.ufunc] = {
 
 @dataclass(frozen=True)
 class VectorAccess:
-    """Entries that a VECTOR touched: read from ``acc``, written to ``acc`` or ``out``."""
+    """Entries that a VECTOR touched: read from ``acc``, written to its target."""
 
     read: Indices
     written: Indices
@@ -36,7 +36,7 @@ class VectorAccess:
 def run_vector(memories: Memories, nest: LoopNest, instruction: Vector) -> tuple[VectorAccess, int | None]:
     """Execute all micro-ops; returns what they touched and, when one is out of range, its place (it has no effect)."""
     config = memories.config
-    dst_depth = config.depth(instruction.target)
+    dst_depth = config.depth(instruction.target.memory)
     b_entries = instruction.b_entries
     reads: list[Indices] = []
     writes: list[Indices] = []
@@ -54,7 +54,8 @@ def run_vector(memories: Memories, nest: LoopNest, instruction: Vector) -> tuple
         sources = np.stack([a, *(b + i for i in range(b_entries))], axis=1)[:count]
         start = 0
         while start < count:
-            stop = count if instruction.to_out else start + _independent(d[start:count], sources[start:])
+            to_acc = instruction.target is VectorTarget.ACC
+            stop = start + _independent(d[start:count], sources[start:]) if to_acc else count
             part = slice(start, stop)
             _run_part(memories, instruction, d[part], a[part], b[part], first[part])
             start = stop
@@ -96,10 +97,8 @@ def _run_part(
     else:
         result = wrap32(_binary(instruction.op, left, right))
     # NumPy assigns repeated indices in order: the last micro-op stays.
-    if instruction.to_out:
-        memories.out[dst] = result.astype(np.int8)
-    else:
-        acc[dst] = result
+    target = memories.array(instruction.target.memory)
+    target[dst] = result.astype(target.dtype)
 
 
 def _binary(op: VectorOp, left: Int64, right: Int64 | int) -> Int64:

@@ -25,6 +25,7 @@ from ..hw.isa import (
     Sync,
     Vector,
     VectorOp,
+    VectorTarget,
 )
 from ..hw.memories import SCRATCHPADS, Memory
 from ..sim.dma import transfer_of
@@ -143,10 +144,10 @@ def _flag_points() -> Iterator[str]:
     yield from (f"STORE {shape}" for shape in COPY_SHAPES)
     for zero, levels in product((0, 1), range(LOOP_LEVELS + 1)):
         yield from flags_of(Gemm(zero=zero, levels=levels, dst=0, src=0, wgt=0))
-    for op, zero, to_out, immediate in product(VectorOp, (0, 1), (0, 1), (0, 1)):
-        if (op.accumulates and to_out) or (op is VectorOp.REQUANTISE and immediate):
+    for op, zero, target, immediate in product(VectorOp, (0, 1), VectorTarget, (0, 1)):
+        if (op.accumulates and target) or (op is VectorOp.REQUANTISE and immediate):
             continue
-        yield from flags_of(Vector(op=op, zero=zero, to_out=to_out, b_immediate=immediate, dst=0, a=0, left_shift=1))
+        yield from flags_of(Vector(op=op, zero=zero, target=target, b_immediate=immediate, dst=0, a=0, left_shift=1))
     for op, levels in product(VectorOp, range(LOOP_LEVELS + 1)):
         yield from flags_of(Vector(op=op, levels=levels, dst=0, a=0))
     for engine in Engine:
@@ -170,7 +171,7 @@ def flags_of(instruction: Instruction) -> Iterator[str]:
             yield f"{name} zero={instruction.zero} levels={instruction.levels}"
         case Vector():
             name = f"{name} {instruction.op.name}"
-            yield (f"{name} zero={instruction.zero} to_out={instruction.to_out} b_immediate={instruction.b_immediate}")
+            yield f"{name} zero={instruction.zero} {instruction.target.name} b_immediate={instruction.b_immediate}"
             yield f"{name} levels={instruction.levels}"
             if instruction.op is VectorOp.REQUANTISE and instruction.left_shift:
                 yield f"{name} left_shift"
@@ -241,7 +242,7 @@ def operand_distances(program: Sequence[Instruction]) -> list[set[str]]:
         match instruction:
             case Gemm():
                 operands = {"gemm dst after dst": dst}
-            case Vector(to_out=0):
+            case Vector(target=VectorTarget.ACC):
                 operands = {"vector a after dst": a}
                 if not instruction.b_immediate:
                     operands["vector b after dst"] = b
@@ -278,7 +279,7 @@ def order_relations(config: CoreConfig, program: Sequence[Instruction]) -> list[
             case Gemm():
                 begins, ends = (Memory.ACC, dst[0]), (Memory.ACC, dst[-1])
             case Vector():
-                begins, ends = (Memory.ACC, a[0]), (instruction.target, dst[-1])
+                begins, ends = (Memory.ACC, a[0]), (instruction.target.memory, dst[-1])
         before = ended.get(instruction.engine)
         if begins is not None and before is not None and before[0] == begins[0]:
             distance = abs(begins[1] - before[1])

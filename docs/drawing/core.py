@@ -38,7 +38,7 @@ def draw(config: CoreConfig) -> str:
     rate = f"{config.batch} x {config.block_in} x {config.block_out} int8 multiply-accumulates a cycle"
     sheet.text(24, 58, f"{rate}, {config.lanes} vector lanes, a bus of {config.bus_bits} bits", colour=SOFT)
     sheet.box(136, 80, 828, 448, "#fbfcfd", "#8b98a8", dashed=True)
-    _paths(sheet)
+    _paths(sheet, config)
     _boxes(sheet, config)
     _tokens(sheet, config)
     return sheet.svg()
@@ -79,7 +79,7 @@ def _queue(sheet: Sheet, x: float, y: float) -> None:
         sheet.box(x + 8 * slot, y, 7, 10, fill, edge, radius=1)
 
 
-def _paths(sheet: Sheet) -> None:
+def _paths(sheet: Sheet, config: CoreConfig) -> None:
     def middle(place: Engine | Memory) -> float:
         return PLACES[place][1] + PLACES[place][3] / 2
 
@@ -107,6 +107,9 @@ def _paths(sheet: Sheet) -> None:
     sheet.line([(left(Engine.STORE), y), (dram, y)], arrow=True)
     sheet.line([(left(Memory.OUT), y), (right(Engine.STORE), y)], arrow=True)
     sheet.line([(left(Engine.VECTOR), y), (right(Memory.OUT), y)], arrow=True)
+    if config.inp_takes_results:
+        x, inp = (left(Engine.VECTOR) + right(Memory.INP)) / 2, PLACES[Memory.INP]
+        sheet.line([(x, PLACES[Engine.VECTOR][1]), (x, inp[1] + inp[3])], arrow=True)
     sheet.line([(left(Memory.ACC), y), (right(Engine.VECTOR), y)], both=True)
     sheet.line([(left(Engine.GEMM), y), (right(Memory.ACC), y)], both=True)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 from weft.hw.config import CoreConfig
-from weft.hw.isa import Engine, Gemm, Instruction, Loop, Sync, Vector, VectorOp
+from weft.hw.isa import Engine, Gemm, Instruction, Loop, Sync, Vector, VectorOp, vector_targets
 from weft.sim.state import Memories
 
 from .engine_bench import random_memories
@@ -67,7 +67,7 @@ def vectors(draw: Any, config: CoreConfig) -> Instruction:
         op=op,
         zero=draw(flags),
         levels=draw(levels),
-        to_out=0 if op.accumulates else draw(flags),
+        target=draw(st.sampled_from(vector_targets(config, op)[:2])),
         b_immediate=immediate,
         dst=draw(st.integers(0, min(config.acc_depth, config.out_depth) // 2)),
         a=draw(st.integers(0, config.acc_depth // 2)),

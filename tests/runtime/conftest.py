@@ -20,7 +20,7 @@ from weft.compiler.model import (
 )
 from weft.hw import isa
 from weft.hw.config import TINY
-from weft.hw.isa import Engine, Scratchpad, VectorOp
+from weft.hw.isa import Engine, Scratchpad, VectorOp, VectorTarget
 
 ENTRIES = 6
 SHAPE = (ENTRIES, TINY.lanes)
@@ -32,7 +32,9 @@ def add_one_program() -> list[isa.Instruction]:
     return [
         isa.Load(scratchpad=Scratchpad.ACC8, index=0, offset=0, rows=1, columns=ENTRIES, send=vector),
         isa.Loop(engine=Engine.VECTOR, level=0, extent=ENTRIES, dst_stride=1, a_stride=1),
-        isa.Vector(op=VectorOp.ADD, levels=1, to_out=1, b_immediate=1, dst=0, a=0, b=1, wait=load, send=store),
+        isa.Vector(
+            op=VectorOp.ADD, levels=1, target=VectorTarget.OUT, b_immediate=1, dst=0, a=0, b=1, wait=load, send=store
+        ),
         isa.Store(index=0, offset=64 // TINY.granule_bytes, rows=1, columns=ENTRIES, wait=vector),
         isa.Finish(),
     ]

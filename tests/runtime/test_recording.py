@@ -147,8 +147,8 @@ def test_the_first_difference_is_the_one_that_was_made_first() -> None:
     program = [
         isa.Load(scratchpad=isa.Scratchpad.ACC8, index=0, offset=64, rows=1, columns=2, send=1 << Engine.VECTOR),
         isa.Loop(engine=Engine.VECTOR, level=0, extent=2, dst_stride=1, a_stride=1),
-        isa.Vector(op=isa.VectorOp.ADD, levels=1, to_out=1, b_immediate=1, dst=0, a=0, wait=1 << Engine.LOAD,
-                   send=1 << Engine.STORE),
+        isa.Vector(op=isa.VectorOp.ADD, levels=1, target=isa.VectorTarget.OUT, b_immediate=1, dst=0, a=0,
+                   wait=1 << Engine.LOAD, send=1 << Engine.STORE),
         isa.Store(index=0, offset=100, rows=1, columns=1, wait=1 << Engine.VECTOR),
         isa.Store(index=1, offset=80, rows=1, columns=1),
         Finish(),

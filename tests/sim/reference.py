@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 from weft.hw.config import CoreConfig
-from weft.hw.isa import Gemm, Vector, VectorOp
+from weft.hw.isa import Gemm, Vector, VectorOp, VectorTarget
 from weft.sim.loops import LoopLevel
 from weft.sim.state import Memories
 
@@ -111,7 +111,7 @@ def vector(memories: Memories, levels: Sequence[LoopLevel], instruction: Vector)
     for place, (d, ao, bo, first) in enumerate(iterations(levels[: instruction.levels])):
         dst, a, b = instruction.dst + d, instruction.a + ao, instruction.b + bo
         last_b = b + (2 if op is VectorOp.REQUANTISE else 0)
-        depth = config.out_depth if instruction.to_out else config.acc_depth
+        depth = config.depth(instruction.target.memory)
         if dst >= depth or a >= config.acc_depth or (uses_b and not (b >= 0 and last_b < config.acc_depth)):
             return place
         entries: npt.NDArray[np.int32] = memories.acc.copy()
@@ -121,8 +121,11 @@ def vector(memories: Memories, levels: Sequence[LoopLevel], instruction: Vector)
             shift = int(entries[last_b, lane]) if op is VectorOp.REQUANTISE else 0
             multiplier = int(entries[b + 1, lane]) if op is VectorOp.REQUANTISE else 0
             result = vector_lane(instruction, int(entries[a, lane]), right, old, shift, multiplier)
-            if instruction.to_out:
-                memories.out[dst, lane] = wrap(result, 8)
-            else:
-                memories.acc[dst, lane] = result
+            match instruction.target:
+                case VectorTarget.ACC:
+                    memories.acc[dst, lane] = result
+                case VectorTarget.OUT:
+                    memories.out[dst, lane] = wrap(result, 8)
+                case VectorTarget.INP:
+                    memories.inp[dst, lane] = wrap(result, 8)
     return None

@@ -22,6 +22,7 @@ from weft.hw.isa import (
     Sync,
     Vector,
     VectorOp,
+    VectorTarget,
     encode_unchecked,
     seal,
 )
@@ -92,7 +93,7 @@ SCENARIOS = [
     ),
     Scenario(
         "accumulation into out",
-        [word(Vector(op=VectorOp.MAC, to_out=1, dst=0, a=0)), FINISH],
+        [word(Vector(op=VectorOp.MAC, target=VectorTarget.OUT, dst=0, a=0)), FINISH],
         Fault.ILLEGAL,
         Engine.VECTOR,
         0,
@@ -157,7 +158,9 @@ SCENARIOS = [
         Engine.GEMM,
         1,
     ),
-    Scenario("vector beyond out", ["vector vector op=add to_out=1 dst=128 a=0", FINISH], Fault.INDEX, Engine.VECTOR, 0),
+    Scenario(
+        "vector beyond out", ["vector vector op=add target=out dst=128 a=0", FINISH], Fault.INDEX, Engine.VECTOR, 0
+    ),
     Scenario(
         "vector with b below zero", ["vector vector op=add dst=0 a=0 b=-1", FINISH], Fault.INDEX, Engine.VECTOR, 0
     ),
@@ -283,7 +286,7 @@ loop gemm level=0 extent=4 a_stride=1 b_stride=1
 loop gemm level=1 extent=2 dst_stride=1 a_stride=4
 gemm gemm zero=1 levels=2 dst=4 src=0 wgt=0 wait=load,loadw send=vector
 loop vector level=0 extent=2 dst_stride=1 a_stride=1
-vector vector op=shr to_out=1 b_immediate=1 levels=1 dst=0 a=4 b=6 wait=gemm send=store
+vector vector op=shr target=out b_immediate=1 levels=1 dst=0 a=4 b=6 wait=gemm send=store
 store store index=0 offset={DATA // 4 + 512} rows=1 columns=2 wait=vector
 finish
 """

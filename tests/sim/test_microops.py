@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.hw.config import TINY, CoreConfig
-from weft.hw.isa import Gemm, Vector, VectorOp, body_problem
+from weft.hw.isa import Gemm, Vector, VectorOp, VectorTarget, body_problem
 from weft.hw.memories import SCRATCHPADS
 from weft.sim.gemm import run_gemm
 from weft.sim.loops import LoopLevel, LoopNest
@@ -89,19 +89,19 @@ def test_gemm_sums_the_largest_products_exactly(config: CoreConfig, terms: int):
     config=st.sampled_from(CONFIGS),
     levels=loop_levels(largest_stride=5),
     op=st.sampled_from(list(VectorOp)),
-    flags=st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(0, 1)),
+    flags=st.tuples(st.integers(0, 1), st.sampled_from(list(VectorTarget)), st.integers(0, 1)),
     indices=st.tuples(st.integers(0, 15), st.integers(0, 15), st.integers(-1, 15)),
     immediate=st.one_of(st.integers(-40, 40), st.sampled_from([-(2**24), 2**24 - 1])),
     limits=st.tuples(st.integers(-256, 255), st.integers(-256, 255), st.integers(-256, 255), st.integers(0, 31)),
     seed=st.integers(0, 99),
 )
 def test_vector_is_micro_ops_one_after_another(config, levels, op, flags, indices, immediate, limits, seed):
-    zero, to_out, b_immediate = flags
+    zero, target, b_immediate = flags
     instruction = Vector(
         op=op,
         zero=zero,
         levels=len(levels),
-        to_out=to_out,
+        target=target,
         b_immediate=b_immediate,
         dst=indices[0],
         a=indices[1],
@@ -111,7 +111,7 @@ def test_vector_is_micro_ops_one_after_another(config, levels, op, flags, indice
         high=limits[2],
         left_shift=limits[3],
     )
-    if body_problem(instruction):
+    if body_problem(config, instruction):
         return
     actual, expected = filled(config, seed), filled(config, seed)
     _, bad = run_vector(actual, LoopNest(tuple(reversed(levels))), instruction)

@@ -26,7 +26,7 @@ from .programs import run_text
 COPY = """
 load load scratchpad=acc8 index=0 offset=2048 rows=8 columns=16 stride=16 send=vector
 loop vector level=0 extent=128 dst_stride=1 a_stride=1
-vector vector op=add to_out=1 b_immediate=1 levels=1 dst=0 a=0 wait=load send=store
+vector vector op=add target=out b_immediate=1 levels=1 dst=0 a=0 wait=load send=store
 store store index=0 offset=4096 rows=8 columns=16 stride=16 wait=vector
 finish
 """

@@ -37,7 +37,7 @@ COUNTED = """
 loop gemm level=0 extent=9 dst_stride=1
 gemm gemm levels=1 zero=1 dst=0 src=0 wgt=0 send=vector
 loop vector level=0 extent=9 dst_stride=1 a_stride=1
-vector vector op=add b_immediate=1 levels=1 dst=0 a=0 b=1 to_out=1 wait=gemm send=store
+vector vector op=add b_immediate=1 levels=1 dst=0 a=0 b=1 target=out wait=gemm send=store
 store store index=0 offset=1024 rows=3 columns=3 stride=5 wait=vector
 finish
 """
@@ -96,7 +96,7 @@ def test_sums_that_are_forwarded_leave_their_bank_to_others(tiny_rtl: RtlSimulat
     loop gemm level=1 extent=60
     gemm gemm levels=2 dst=0 src=0 wgt=0
     loop vector level=0 extent=50 dst_stride=1 a_stride=1
-    vector vector op=add to_out=1 b_immediate=1 levels=1 dst=0 a=8 b=1
+    vector vector op=add target=out b_immediate=1 levels=1 dst=0 a=8 b=1
     finish
     """)
     code = assemble(TINY, program)

@@ -182,7 +182,7 @@ class _Checker:
                 if instruction.b_entries:
                     shape = (*_shape(levels, 3), (instruction.b_entries, 1))
                     self.touch(number, Memory.ACC, instruction.b, shape, write=False)
-                self.touch(number, instruction.target, instruction.dst, _shape(levels, 1), write=True)
+                self.touch(number, instruction.target.memory, instruction.dst, _shape(levels, 1), write=True)
             case Load():
                 self.load(number, instruction)
             case Store():

@@ -316,12 +316,12 @@ class _Walk:
             to_d, to_a, to_b = offsets or (0, 0, 0)
             b = firsts[2] + to_b if emits.entry_b else immediate
             instruction = Vector(
-                op=emits.op, zero=int(starts and at_start), levels=len(folded.levels), to_out=int(emits.to_out),
+                op=emits.op, zero=int(starts and at_start), levels=len(folded.levels), target=emits.target,
                 b_immediate=int(not emits.entry_b), dst=firsts[0] + to_d, a=firsts[1] + to_a, b=b,
                 low=fields.get("low", 0), high=fields.get("high", 0), zero_point=fields.get("zero_point", 0),
                 left_shift=fields.get("left_shift", 0),
             )  # fmt: skip
-            written = _access(instruction.target, instruction.dst, folded.levels, 0)
+            written = _access(instruction.target.memory, instruction.dst, folded.levels, 0)
             reads = [_access(Memory.ACC, instruction.a, folded.levels, 1)]
             if emits.entry_b:
                 reads.append(_access(Memory.ACC, b, folded.levels, 2, instruction.b_entries))

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from ....hw.config import CoreConfig
-from ....hw.isa import CLAMP_BITS, IMMEDIATE_BITS, Engine, Scratchpad, VectorOp
+from ....hw.isa import CLAMP_BITS, IMMEDIATE_BITS, Engine, Scratchpad, VectorOp, VectorTarget
+from ....hw.memories import Memory
 from ...operators.integer import requantised
 from ...tensor.intrinsic import scalar, tensor_intrinsic, tile
 from ...tensor.ir import (
@@ -48,7 +49,7 @@ class EmitVector:
     """One VECTOR micro-op: result ``d``, operands ``a`` and ``b`` (an entry, or scalar ``immediate``)."""
 
     op: VectorOp
-    to_out: bool = False
+    target: VectorTarget = VectorTarget.ACC
     entry_b: bool = False
     immediate: bool = False  # the scalar of that name is the second operand
     negate: bool = False  # the immediate is negated: a left shift is a SHR by a negative amount
@@ -206,9 +207,10 @@ def _vector(
 ) -> TensorIntrinsic:  # fmt: skip
     """A vector operation. ``formula`` takes d (accumulating operations), a, b (entries), then the scalars."""
     shape = acc_entry(config)
-    target: tuple[DType, str] = ("int8", "out") if emits.to_out else ("int32", "acc")
+    memory = emits.target.memory
+    dtype: DType = "int32" if memory is Memory.ACC else "int8"
     mode: OperandMode = "inout" if emits.op.accumulates else "out"
-    operands: list[Operand] = [tile("d", shape, *target, mode), tile("a", shape, "int32", "acc", "in")]
+    operands: list[Operand] = [tile("d", shape, dtype, memory, mode), tile("a", shape, "int32", "acc", "in")]
     if b_entries == 1:
         operands.append(tile("b", shape, "int32", "acc", "in"))
     elif b_entries:
@@ -221,7 +223,7 @@ def _vector(
         if b is not None:
             values += [b[index]] if b_entries == 1 else [b[(entry, *index)] for entry in range(b_entries)]
         values += [scalar_values[param.name] for param in scalars]
-        return d.store(index, formula(*values).astype(target[0]))
+        return d.store(index, formula(*values).astype(dtype))
 
     return tensor_intrinsic(
         name,
@@ -248,21 +250,28 @@ _ACCUMULATING: dict[VectorOp, Formula] = {
 }
 
 
+_TARGETS = (VectorTarget.ACC, VectorTarget.OUT)
+
+
+def _suffix(target: VectorTarget) -> str:
+    return "" if target is VectorTarget.ACC else f"_to_{target.memory}"
+
+
 def vector_operations(config: CoreConfig) -> list[TensorIntrinsic]:
     """All VECTOR operations but REQUANTISE: with an entry or an immediate, to ``acc`` or narrowed to ``out``."""
     immediate = scalar("immediate", "int32", *IMMEDIATE_RANGE)
     amount = scalar("immediate", "int32", 0, 31)
     operations = []
-    for to_out in (False, True):
-        suffix = "_to_out" if to_out else ""
+    for target in _TARGETS:
+        suffix = _suffix(target)
         for op, formula in _BINARY.items():
             name = f"{op.name.lower()}{suffix}"
-            operations.append(_vector(name, config, formula, EmitVector(op, to_out, entry_b=True), (), 1))
-            emits = EmitVector(op, to_out, immediate=True)
+            operations.append(_vector(name, config, formula, EmitVector(op, target, entry_b=True), (), 1))
+            emits = EmitVector(op, target, immediate=True)
             operations.append(_vector(f"{name}_immediate", config, formula, emits, (immediate,)))
-        right = EmitVector(VectorOp.SHR, to_out, immediate=True)
+        right = EmitVector(VectorOp.SHR, target, immediate=True)
         operations.append(_vector(f"shift_right{suffix}", config, lambda a, b: a >> b, right, (amount,)))
-        left = EmitVector(VectorOp.SHR, to_out, immediate=True, negate=True)
+        left = EmitVector(VectorOp.SHR, target, immediate=True, negate=True)
         operations.append(_vector(f"shift_left{suffix}", config, lambda a, b: a << b, left, (amount,)))
     mac = EmitVector(VectorOp.MAC, entry_b=True)
     operations.append(_vector("multiply_accumulate", config, lambda d, a, b: d + a * b, mac, (), 1))
@@ -291,9 +300,9 @@ def requantises(config: CoreConfig) -> list[TensorIntrinsic]:
         return requantised(a, bias, multiplier, shift, zero_point, low, high, *left)
 
     variants = []
-    for to_out in (False, True):
+    for target in _TARGETS:
         for scalars in (clamps, (*clamps, left_shift)):
-            name = "requantise" + ("_to_out" if to_out else "") + ("_left_shift" if left_shift in scalars else "")
-            emits = EmitVector(VectorOp.REQUANTISE, to_out, True, clamps=tuple(param.name for param in scalars))
+            name = "requantise" + _suffix(target) + ("_left_shift" if left_shift in scalars else "")
+            emits = EmitVector(VectorOp.REQUANTISE, target, True, clamps=tuple(param.name for param in scalars))
             variants.append(_vector(name, config, formula, emits, scalars, VectorOp.REQUANTISE.b_entries))
     return variants

@@ -5,7 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from weft.hw.engine import IN_FLIGHT
-from weft.hw.isa import Engine, Finish, Gemm, Instruction, Load, Loop, Scratchpad, Store, Sync, Vector, VectorOp
+from weft.hw.isa import (
+    Engine,
+    Finish,
+    Gemm,
+    Instruction,
+    Load,
+    Loop,
+    Scratchpad,
+    Store,
+    Sync,
+    Vector,
+    VectorOp,
+    VectorTarget,
+)
 from weft.sim.fuzz import random_case
 from weft.testbench.bench import Bench, core_test
 from weft.testbench.memory import Timing
@@ -20,7 +33,17 @@ async def adds_seven(bench: Bench) -> None:
     program = [
         Load(scratchpad=Scratchpad.ACC, index=0, offset=0, rows=1, columns=ENTRIES, send=TO_VECTOR),
         Loop(engine=Engine.VECTOR, level=0, extent=ENTRIES, dst_stride=1, a_stride=1),
-        Vector(op=VectorOp.ADD, levels=1, to_out=1, b_immediate=1, dst=0, a=0, b=7, wait=TO_LOAD, send=TO_STORE),
+        Vector(
+            op=VectorOp.ADD,
+            levels=1,
+            target=VectorTarget.OUT,
+            b_immediate=1,
+            dst=0,
+            a=0,
+            b=7,
+            wait=TO_LOAD,
+            send=TO_STORE,
+        ),
         Store(index=0, offset=0x4000 // bench.config.granule_bytes, rows=1, columns=ENTRIES, wait=TO_VECTOR),
         Finish(),
     ]

@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 from weft.hw.config import LOOP_LEVELS
-from weft.hw.isa import Engine, Fault, Finish, Instruction, Loop, Sync, Vector, VectorOp
+from weft.hw.isa import Engine, Fault, Finish, Instruction, Loop, Sync, Vector, VectorOp, VectorTarget
 from weft.hw.memories import Memory
 from weft.testbench.bench import Bench, core_test
 from weft.testbench.memory import Timing
@@ -18,9 +18,9 @@ ADD = Vector(op=VectorOp.ADD, dst=0, a=0, b=1)
 
 def flags(op: VectorOp) -> Iterator[dict[str, int]]:
     """Every legal combination of an operation's flags."""
-    for zero, to_out, b_immediate in product((0, 1), repeat=3):
-        if not (op.accumulates and to_out) and not (op is VectorOp.REQUANTISE and b_immediate):
-            yield {"zero": zero, "to_out": to_out, "b_immediate": b_immediate}
+    for zero, target, b_immediate in product((0, 1), (VectorTarget.ACC, VectorTarget.OUT), (0, 1)):
+        if not (op.accumulates and target) and not (op is VectorOp.REQUANTISE and b_immediate):
+            yield {"zero": zero, "target": target, "b_immediate": b_immediate}
 
 
 def loops(bench: Bench, most: int = 3) -> list[Instruction]:
@@ -84,8 +84,8 @@ async def reaches_both_ends_of_its_scratchpads(bench: Bench) -> None:
     program = [
         replace(ADD, dst=acc, a=acc, b=0),
         replace(ADD, dst=0, a=0, b=acc),
-        replace(ADD, to_out=1, dst=0, a=acc),
-        replace(ADD, to_out=1, dst=out, a=0),
+        replace(ADD, target=VectorTarget.OUT, dst=0, a=acc),
+        replace(ADD, target=VectorTarget.OUT, dst=out, a=0),
         Vector(op=VectorOp.REQUANTISE, dst=1, a=acc, b=acc - 2, low=-128, high=127),
     ]
     await bench.check([*program, Finish()])
@@ -102,7 +102,7 @@ async def stops_exactly_at_a_bad_index(bench: Bench) -> None:
         replace(ADD, levels=1, a=config.acc_depth - 1),
         replace(ADD, levels=1, b=config.acc_depth),
         replace(ADD, levels=1, b=-1),
-        replace(ADD, levels=1, to_out=1, dst=config.out_depth - 2),
+        replace(ADD, levels=1, target=VectorTarget.OUT, dst=config.out_depth - 2),
         replace(requantise, b=config.acc_depth - 4),
     ):
         fault = await bench.check_fault([loop, ADD, bad, ADD, Finish()], precise=True)
@@ -114,7 +114,7 @@ async def stops_exactly_at_a_bad_index(bench: Bench) -> None:
 @core_test()
 async def refuses_operations_without_a_meaning(bench: Bench) -> None:
     for bad in (
-        Vector(op=VectorOp.MAC, to_out=1, dst=0, a=0),
+        Vector(op=VectorOp.MAC, target=VectorTarget.OUT, dst=0, a=0),
         Vector(op=VectorOp.REQUANTISE, b_immediate=1, dst=0, a=0),
         Vector(op=7, dst=0, a=0),  # type: ignore[arg-type]
         Vector(op=15, dst=0, a=0),  # type: ignore[arg-type]

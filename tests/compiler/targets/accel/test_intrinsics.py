@@ -60,7 +60,7 @@ def run_instruction(config: CoreConfig, name: str, values: dict[str, np.ndarray]
     simulator.dram[: len(code)] = code
     result = simulator.run(0, 2)
     assert result.fault is None, str(result.fault)
-    memory = simulator.read_scratchpad(instruction.target)
+    memory = simulator.read_scratchpad(instruction.target.memory)
     return memory[instruction.dst].reshape(acc_entry(config))
 
 

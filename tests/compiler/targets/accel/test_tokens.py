@@ -23,6 +23,7 @@ from weft.hw.isa import (
     Sync,
     Vector,
     VectorOp,
+    VectorTarget,
     assemble,
     mask_engines,
 )
@@ -44,9 +45,9 @@ def gemm(dst: int, src: int, wgt: int) -> Issue:
     return Issue(Gemm(dst=dst, src=src, wgt=wgt), reads, (target,))
 
 
-def vector(dst: int, a: int, to_out: int = 1) -> Issue:
-    instruction = Vector(op=VectorOp.ADD, b_immediate=1, to_out=to_out, dst=dst, a=a)
-    return Issue(instruction, (Access(Memory.ACC, a, (), ()),), (Access(instruction.target, dst, (), ()),))
+def vector(dst: int, a: int, target: VectorTarget = VectorTarget.OUT) -> Issue:
+    instruction = Vector(op=VectorOp.ADD, b_immediate=1, target=target, dst=dst, a=a)
+    return Issue(instruction, (Access(Memory.ACC, a, (), ()),), (Access(instruction.target.memory, dst, (), ()),))
 
 
 def store(index: int, offset: int) -> Issue:
@@ -60,7 +61,7 @@ issues = st.one_of(
     st.builds(load, few, few, st.just(Engine.LOADW), st.just(Scratchpad.WGT)),
     st.builds(load, few, few, st.just(Engine.LOADW), st.just(Scratchpad.ACC8)),
     st.builds(gemm, few, few, few),
-    st.builds(vector, few, few, st.integers(0, 1)),
+    st.builds(vector, few, few, st.sampled_from(VectorTarget)),
     st.builds(store, few, few),
 )
 streams = st.lists(issues, max_size=60)
