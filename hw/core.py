@@ -22,6 +22,7 @@ from .read_dma import ReadMaster
 from .register_file import CycleCounters, RegisterFile
 from .registers import Status
 from .scratchpad import Scratchpad
+from .shared_write import SharedWrite
 from .store import StoreEngine
 from .tokens import TokenMatrix
 from .vector import VectorEngine
@@ -32,6 +33,7 @@ CLEAR_CYCLES = 16
 
 
 SCRATCHPAD_PORTS = (
+    (Engine.VECTOR, "write_inp", Memory.INP, "write"),  # if the core's results may go there
     (Engine.LOAD, "own", Memory.INP, "write"),
     (Engine.LOADW, "own", Memory.WGT, "write"),
     (Engine.GEMM, "read_inp", Memory.INP, "read"),
@@ -47,7 +49,13 @@ SCRATCHPAD_PORTS = (
     (Engine.LOAD, "acc", Memory.ACC, "load_write"),
     (Engine.LOADW, "acc", Memory.ACC, "loadw_write"),
 )
-"""Which port of which engine is wired to which port of a scratchpad."""
+"""Which port of which engine is wired to which port of a scratchpad; of two, the first goes first."""
+
+
+def scratchpad_ports(config: CoreConfig) -> list[tuple[Engine, str, Memory, str]]:
+    """The rows of :data:`SCRATCHPAD_PORTS` that a core has."""
+    vector_writes_inp = (Engine.VECTOR, Memory.INP)
+    return [row for row in SCRATCHPAD_PORTS if config.inp_takes_results or (row[0], row[2]) != vector_writes_inp]
 
 
 def memory_paths(config: CoreConfig, memory: Memory) -> list[tuple[str, ...]]:
@@ -204,8 +212,20 @@ class Core(wiring.Component):
             memories[memory] = Scratchpad(config.depth(memory), 8 * entry_bytes, chunk)
             m.submodules[memory] = memories[memory]
         m.submodules[Memory.ACC] = memories[Memory.ACC]
-        for engine, engine_port, memory, memory_port in SCRATCHPAD_PORTS:
-            connect(m, getattr(engines[engine], engine_port), getattr(memories[memory], memory_port))
+        users: dict[tuple[Memory, str], list[Any]] = {}
+        for engine, engine_port, memory, memory_port in scratchpad_ports(config):
+            users.setdefault((memory, memory_port), []).append(getattr(engines[engine], engine_port))
+        for (memory, name), (user, *second) in users.items():
+            port = getattr(memories[memory], name)
+            if not second:
+                connect(m, user, port)
+                continue
+            m.submodules[f"{memory}_{name}"] = shared = SharedWrite(
+                len(port.index), len(port.data), len(port.data) // len(port.mask)
+            )
+            connect(m, user, shared.first)
+            connect(m, *second, shared.second)
+            connect(m, shared.port, port)
 
     def _connect_faults(
         self,

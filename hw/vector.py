@@ -16,12 +16,12 @@ from .interfaces import (
     WritePortSignature,
     chunk_bits,
 )
-from .isa import Fault, Opcode, VectorOp, VectorTarget, instruction_layout
+from .isa import VECTOR_TARGET_BITS, Fault, Opcode, VectorOp, VectorTarget, instruction_layout, vector_targets
 from .loops import LoopNest, accept_instructions, micro_op_layout
 from .skid_buffer import SkidBuffer
 from .vector_fetch import OperandFetch, task_layout
 from .vector_lanes import VectorLanes
-from .vector_results import QUERIES, VectorResults
+from .vector_results import QUERIES, VectorResults, narrow_write_ports
 
 
 class VectorEngine(wiring.Component):
@@ -35,7 +35,6 @@ class VectorEngine(wiring.Component):
     def __init__(self, config: CoreConfig) -> None:
         self.config = config
         acc_index, acc_bits = ceil_log2(config.acc_depth), 8 * config.acc_bytes
-        out_bits = 8 * config.out_bytes
         read = ArbitratedReadPortSignature(acc_index, acc_bits)
         super().__init__(
             {
@@ -44,7 +43,7 @@ class VectorEngine(wiring.Component):
                 "read_b": Out(read),
                 "read_d": Out(read),
                 "write_acc": Out(WritePortSignature(acc_index, acc_bits, chunk_bits(config, config.acc_bytes))),
-                "write_out": Out(WritePortSignature(ceil_log2(config.out_depth), out_bits, out_bits)),
+                **narrow_write_ports(config),
             }
         )
 
@@ -90,17 +89,19 @@ class VectorEngine(wiring.Component):
         with m.If(fetch.occupied & ~control.halt):
             m.d.comb += control.waiting.eq(CycleClass.CONFLICT)
         connect(m, results.write_acc, flipped(self.write_acc))
-        connect(m, results.write_out, flipped(self.write_out))
+        for port_name in narrow_write_ports(config):
+            connect(m, getattr(results, port_name), flipped(getattr(self, port_name)))
         return m
 
     def _accept(self, m: Module, control: EngineControl, loops: LoopNest, fetch: OperandFetch) -> None:
         config = self.config
         vector = instruction_layout(config, Opcode.VECTOR)(control.work.payload.word)
-        requantises, accumulates, exists = Signal(), Signal(), Signal()
+        requantises, accumulates, targets = Signal(), Signal(), Signal(1 << VECTOR_TARGET_BITS)
         with m.Switch(vector.op):
             for op in VectorOp:
                 with m.Case(op):
-                    m.d.comb += [exists.eq(1), accumulates.eq(int(op.accumulates))]
+                    legal = sum(1 << target for target in vector_targets(config, op))
+                    m.d.comb += [targets.eq(legal), accumulates.eq(int(op.accumulates))]
         m.d.comb += requantises.eq(vector.op == VectorOp.REQUANTISE)
         # An entry number that the index cannot hold, or a negative one, is beyond every memory: the guard bit says so.
         beyond = vector.b[config.index_bits :].any() if config.index_bits < len(vector.b) else Const(0)
@@ -110,10 +111,7 @@ class VectorEngine(wiring.Component):
             loops,
             levels=vector.levels,
             base={"dst": vector.dst, "a": vector.a, "b": Cat(vector.b[: config.index_bits], beyond)},
-            illegal=~exists
-            | (accumulates & vector.target.any())
-            | (vector.target > VectorTarget.OUT)
-            | (requantises & vector.b_immediate),
+            illegal=~targets.bit_select(vector.target, 1) | (requantises & vector.b_immediate),
             drained=~fetch.occupied & ~loops.micro_ops.valid,
         )
         reads_b = ~vector.b_immediate & (~accumulates | (vector.op == VectorOp.MAC))
@@ -132,7 +130,8 @@ class VectorEngine(wiring.Component):
                 task.b_parameters.eq(requantises),
                 task.accumulates.eq(accumulates),
                 task.zero.eq(vector.zero),
-                task.to_out.eq(vector.target == VectorTarget.OUT),
+                task.to_acc.eq(vector.target == VectorTarget.ACC),
+                task.to_inp.eq(vector.target == VectorTarget.INP),
             ]
         # The loops run up to one micro-op ahead of fetch, also into the next instruction: its task must not come early.
         m.submodules.skid = skid = SkidBuffer(

@@ -13,8 +13,9 @@ from .config import CoreConfig
 from .interfaces import NUMBER_BITS
 from .isa import IMMEDIATE_BITS, VectorOp
 from .loops import micro_op_layout
+from .memories import Memory
 from .vector_lanes import order_layout
-from .vector_results import QUERIES, SLOTS
+from .vector_results import QUERIES, SLOTS, destination_layout, target_members
 
 PARAMETERS = VectorOp.REQUANTISE.b_entries
 """Consecutive entries that REQUANTISE reads at ``b``: bias, multiplier, shift."""
@@ -32,7 +33,7 @@ def task_layout() -> data.StructLayout:
             "b_parameters": 1,  # ... and so are the two entries after it
             "accumulates": 1,
             "zero": 1,
-            "to_out": 1,
+            **target_members(),
         }
     )
 
@@ -81,7 +82,7 @@ class OperandFetch(wiring.Component):
                 "immediate": Out(signed(IMMEDIATE_BITS)),
                 "issue": Out(1),
                 "order": Out(order_layout()),
-                "destination": Out(data.StructLayout({"index": config.index_bits, "to_out": 1, "end": 1})),
+                "destination": Out(destination_layout(config)),
                 "room": In(1),
                 "query": Out(config.index_bits).array(len(QUERIES)),
                 "matches": In(SLOTS).array(len(QUERIES)),
@@ -115,7 +116,8 @@ class OperandFetch(wiring.Component):
             self.outside.eq(occupied & outside),
             self.number.eq(task.number),
             self.destination.index.eq(held.dst),
-            self.destination.to_out.eq(task.to_out),
+            self.destination.to_acc.eq(task.to_acc),
+            self.destination.to_inp.eq(task.to_inp),
             self.destination.end.eq(held.end),
             self.order.eq(task.order),
         ]
@@ -159,9 +161,12 @@ class OperandFetch(wiring.Component):
     def _is_outside(self) -> Any:
         """An index that the offered micro-op uses is not in its memory."""
         micro_op, task = self.micro_ops.payload, self.task
-        acc_bits, out_bits = ceil_log2(self.config.acc_depth), ceil_log2(self.config.out_depth)
+        acc_bits, inp_bits, out_bits = (
+            ceil_log2(self.config.depth(memory)) for memory in (Memory.ACC, Memory.INP, Memory.OUT)
+        )
+        beyond_inp, beyond_out = micro_op.dst[inp_bits:].any(), micro_op.dst[out_bits:].any()
         return (
-            Mux(task.to_out, micro_op.dst[out_bits:].any(), micro_op.dst[acc_bits:].any())
+            Mux(task.to_acc, micro_op.dst[acc_bits:].any(), Mux(task.to_inp, beyond_inp, beyond_out))
             | micro_op.a[acc_bits:].any()
             | (task.b_entry & micro_op.b[acc_bits:].any())
             | (task.b_parameters & micro_op.b[1:acc_bits].all())  # the last entry is beyond the last but two
@@ -192,11 +197,11 @@ class OperandFetch(wiring.Component):
             d.asks.eq(inside & old & ~goes_on & ~found_d),
             a.pending.eq(~same_a),
             a.blocked.eq(matches_a),
-            a.overwritten.eq(~task.to_out & (micro_op.dst == micro_op.a)),
+            a.overwritten.eq(task.to_acc & (micro_op.dst == micro_op.a)),
             b.pending.eq(reads_b | (task.b_immediate & micro_op.begin)),
             b.blocked.eq(of_all_b(*matches_b)),
             b.overwritten.eq(
-                ~task.to_out & of_all_b(*(micro_op.dst == micro_op.b + offset for offset in range(PARAMETERS)))
+                task.to_acc & of_all_b(*(micro_op.dst == micro_op.b + offset for offset in range(PARAMETERS)))
             ),
             d.pending.eq(old & ~goes_on),
             d.blocked.eq(matches_d),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Module, Signal
+from typing import Any
+
+from amaranth.hdl import Array, Cat, Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
@@ -20,6 +22,26 @@ QUEUE_CYCLES = 1
 QUERIES = {"a": 0, "b": 0, "b1": 1, "b2": 2, "d": 0}
 """Sources of a micro-op, and how far each lies behind the index that is asked for: ``b1`` and ``b2`` are the second and
 third parameter of REQUANTISE."""
+
+
+def target_members() -> dict[str, int]:
+    """Where a result goes, as members of a layout: ``acc``, ``inp``, or neither (``out``)."""
+    return {"to_acc": 1, "to_inp": 1}
+
+
+def destination_layout(config: CoreConfig) -> data.StructLayout:
+    """Where the result of a micro-op goes, and whether it is the last of its instruction."""
+    return data.StructLayout({"index": config.index_bits, **target_members(), "end": 1})
+
+
+def narrow_write_ports(config: CoreConfig) -> dict[str, Any]:
+    """Members of a component that writes results as int8: ``write_out``, and ``write_inp`` where that is possible."""
+    bits = 8 * config.out_bytes
+    ports = {"write_out": Out(WritePortSignature(ceil_log2(config.out_depth), bits, bits))}
+    if config.inp_takes_results:
+        chunk = chunk_bits(config, config.inp_bytes)
+        ports["write_inp"] = Out(WritePortSignature(ceil_log2(config.inp_depth), bits, chunk))
+    return ports
 
 
 class VectorResults(wiring.Component):
@@ -40,12 +62,11 @@ class VectorResults(wiring.Component):
 
     def __init__(self, config: CoreConfig) -> None:
         self.config = config
-        acc_index, acc_bits, out_bits = ceil_log2(config.acc_depth), 8 * config.acc_bytes, 8 * config.out_bytes
-        self.destination_layout = data.StructLayout({"index": config.index_bits, "to_out": 1, "end": 1})
+        acc_index, acc_bits = ceil_log2(config.acc_depth), 8 * config.acc_bytes
         super().__init__(
             {
                 "issue": In(1),
-                "destination": In(self.destination_layout),
+                "destination": In(destination_layout(config)),
                 "room": Out(1),
                 "query": In(config.index_bits).array(len(QUERIES)),
                 "matches": Out(SLOTS).array(len(QUERIES)),
@@ -56,14 +77,15 @@ class VectorResults(wiring.Component):
                 "result_valid": In(1),
                 "result": In(acc_bits),
                 "write_acc": Out(WritePortSignature(acc_index, acc_bits, chunk_bits(config, config.acc_bytes))),
-                "write_out": Out(WritePortSignature(ceil_log2(config.out_depth), out_bits, out_bits)),
+                **narrow_write_ports(config),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.waiting = waiting = SyncFIFO(width=8 * self.config.acc_bytes, depth=SLOTS)
-        slots = [Signal(self.destination_layout, reset_less=True, name=f"slot{number}") for number in range(SLOTS)]
+        layout = destination_layout(self.config)
+        slots = [Signal(layout, reset_less=True, name=f"slot{number}") for number in range(SLOTS)]
         used = Signal(SLOTS)
         # Next slot to fill, next slot whose result leaves the FIFO, slot of the result at the write ports.
         to_issue, to_take, to_write = (Signal(range(SLOTS), name=f"to_{verb}") for verb in ("issue", "take", "write"))
@@ -92,23 +114,23 @@ class VectorResults(wiring.Component):
         m.d.comb += self.empty.eq(count == 0)
 
         for distance, query, matches, found in zip(QUERIES.values(), self.query, self.matches, self.found, strict=True):
-            is_newest = ~self.destination.to_out & (newest[distance] == query)
+            is_newest = self.destination.to_acc & (newest[distance] == query)
             older = Signal(SLOTS)
             for number, (slot, index) in enumerate(zip(slots, indices[distance], strict=True)):
                 m.d.comb += [
-                    older[number].eq(used[number] & ~self.freed[number] & ~slot.to_out & (index == query)),
+                    older[number].eq(used[number] & ~self.freed[number] & slot.to_acc & (index == query)),
                     matches[number].eq((filled[number] & is_newest) | older[number]),
                 ]
             m.d.comb += found.eq((self.issue & is_newest) | older.any())  # `issue` is late: not by way of `matches`
 
         offered = Signal()
-        destination = Signal(self.destination_layout, reset_less=True)
+        destination = Signal(layout, reset_less=True)
         result = Signal(8 * self.config.acc_bytes, reset_less=True)
         take = Signal()
         m.d.comb += [
             waiting.w_en.eq(self.result_valid),
             waiting.w_data.eq(self.result),
-            written.eq(offered & (destination.to_out | self.write_acc.ready)),
+            written.eq(offered & (~destination.to_acc | self.write_acc.ready)),
             take.eq(waiting.r_rdy & (~offered | written)),
             waiting.r_en.eq(take),
             self.retire.eq(written & destination.end),
@@ -127,16 +149,15 @@ class VectorResults(wiring.Component):
             m.d.comb += self.freed.eq(1 << to_write)
 
         m.d.comb += [
-            self.write_acc.enable.eq(offered & ~destination.to_out),
+            self.write_acc.enable.eq(offered & destination.to_acc),
             self.write_acc.index.eq(destination.index),
             self.write_acc.mask.eq(~0),
             self.write_acc.data.eq(result),
-            self.write_out.enable.eq(offered & destination.to_out),
-            self.write_out.index.eq(destination.index),
-            self.write_out.mask.eq(~0),
-            *(
-                self.write_out.data[8 * lane : 8 * lane + 8].eq(result[32 * lane : 32 * lane + 8])
-                for lane in range(self.config.lanes)
-            ),
+            self.write_out.enable.eq(offered & ~destination.to_acc & ~destination.to_inp),
         ]
+        if self.config.inp_takes_results:
+            m.d.comb += self.write_inp.enable.eq(offered & destination.to_inp)
+        narrow = Cat(result[32 * lane : 32 * lane + 8] for lane in range(self.config.lanes))
+        for port in (getattr(self, name) for name in narrow_write_ports(self.config)):
+            m.d.comb += [port.index.eq(destination.index), port.mask.eq(~0), port.data.eq(narrow)]
         return m

@@ -27,10 +27,10 @@ from ..hw.isa import (
     Sync,
     Vector,
     VectorOp,
-    VectorTarget,
     encode,
     encode_unchecked,
     seal,
+    vector_targets,
 )
 from ..hw.memories import Memory
 from .dma import granules, transfer_of
@@ -239,7 +239,8 @@ def random_gemm(config: CoreConfig, draw: Draw, loops: Sequence[LoopLevel]) -> G
 def random_vector(config: CoreConfig, draw: Draw, loops: Sequence[LoopLevel]) -> Vector:
     """A VECTOR whose indices are legal while ``loops`` are set."""
     op = list(VectorOp)[draw(0, len(VectorOp) - 1)]
-    target = VectorTarget.ACC if op.accumulates else (VectorTarget.ACC, VectorTarget.OUT)[draw(0, 1)]
+    targets = vector_targets(config, op)
+    target = targets[draw(0, len(targets) - 1)]
     b_immediate = 0 if op is VectorOp.REQUANTISE else draw(0, 1)
     b_entries = 0 if b_immediate else op.b_entries
     depths = {"dst": config.depth(target.memory), "a": config.acc_depth}

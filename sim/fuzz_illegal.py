@@ -10,6 +10,7 @@ from ..hw.config import LOOP_LEVELS, CoreConfig
 from ..hw.fetch import PROGRAM_ALIGNMENT
 from ..hw.isa import (
     HEADER,
+    VECTOR_TARGET_BITS,
     Engine,
     Fault,
     Finish,
@@ -23,9 +24,9 @@ from ..hw.isa import (
     Sync,
     Vector,
     VectorOp,
-    VectorTarget,
     instruction_fields,
     mask_engines,
+    vector_targets,
 )
 from .dma import transfer_of, transfer_problem
 from .dram import BusErrors
@@ -128,14 +129,15 @@ def _bodies(case: Case, draw: Draw) -> Case | None:
     requantise = Vector(op=VectorOp.REQUANTISE, b_immediate=1, dst=0, a=0)
     nothing = Load(scratchpad=Scratchpad.INP, index=0, offset=0, rows=0, columns=0)
     compute = (Engine.GEMM, Engine.VECTOR)[draw(0, 1)]
-    accumulate = (VectorOp.MAC, VectorOp.SUM, VectorOp.MIN_ACCUMULATE, VectorOp.MAX_ACCUMULATE)[draw(0, 3)]
+    op = list(VectorOp)[draw(0, len(VectorOp) - 1)]
+    refused = [target for target in range(1 << VECTOR_TARGET_BITS) if target not in vector_targets(case.config, op)]
     unknown = (7, 12, 13, 14, 15)[draw(0, 4)]
     choices: list[Instruction] = [
         Loop(engine=compute, level=draw(LOOP_LEVELS, 7), extent=1),
         Loop(engine=compute, level=0, extent=0),
         Gemm(levels=7, dst=0, src=0, wgt=0),
         Vector(op=VectorOp.ADD, levels=7, dst=0, a=0),
-        Vector(op=accumulate, target=VectorTarget.OUT, dst=0, a=0),
+        Vector(op=op, target=refused[draw(0, len(refused) - 1)], dst=0, a=0),  # type: ignore[arg-type]
         Vector(op=unknown, dst=0, a=0),  # type: ignore[arg-type]
         requantise,
         replace(nothing, scratchpad=Scratchpad.WGT),

@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ..hw.config import CoreConfig
-from ..hw.isa import INSTRUCTION_TYPES, Engine, Instruction, Opcode, Scratchpad, VectorOp
+from ..hw.isa import ENUMERATED, INSTRUCTION_TYPES, Instruction, Opcode
 from .dram import BusErrors, DramModel
 from .fuzz import Case, IllegalPart
-
-KINDS = {"engine": Engine, "scratchpad": Scratchpad, "op": VectorOp}
 
 
 def write_case(path: Path, case: Case, note: str) -> None:
@@ -52,7 +50,7 @@ def _instruction_record(instruction: Instruction) -> dict[str, int | str]:
 def _instruction(record: dict[str, Any]) -> Instruction:
     values = dict(record)
     kind = INSTRUCTION_TYPES[Opcode[values.pop("opcode")]]
-    for name, enumeration in KINDS.items():
-        if name in values and values[name] in enumeration._value2member_map_:
-            values[name] = enumeration(values[name])
+    for name, enumeration in ENUMERATED.items():
+        if name in values:
+            values[name] = enumeration._value2member_map_.get(values[name], values[name])
     return kind(**values)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
+from enum import IntEnum
 from typing import Any
 
 from ..hw.errors import InstructionError
-from ..hw.isa import Engine, Instruction, Load, Scratchpad, Store, VectorOp, body_problem, encode
+from ..hw.isa import Instruction, Load, Store, body_problem, encode
 from ..hw.memories import SCRATCHPADS, Memory
 from .dma import transfer_of, transfer_problem
 from .dram import DramModel
@@ -71,7 +72,7 @@ def _simpler(instruction: Instruction) -> Iterator[tuple[str, int]]:
     """Fields and simpler values for them: the least ones, or half of what they are."""
     for field in fields(instruction):
         value = getattr(instruction, field.name)
-        if field.name in ("wait", "send") or isinstance(value, Engine | Scratchpad | VectorOp):
+        if field.name in ("wait", "send") or isinstance(value, IntEnum):
             continue
         for candidate in dict.fromkeys((0, 1, value // 2)):
             if abs(candidate) < abs(value):

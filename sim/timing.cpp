@@ -67,7 +67,7 @@ Instruction decode(const Core& core, const uint8_t* word) {
             w.b = number(gemm ? kFieldWgt : kFieldB);
             if (gemm) break;
             w.op = uint8_t(field(kFieldOp));
-            w.to_out = field(kFieldTarget) == kTargetOut;
+            w.target = VectorTarget(field(kFieldTarget));
             w.b_immediate = field(kFieldBImmediate);
             break;
         }

@@ -35,8 +35,9 @@ struct Instruction {
     } transfer;
     struct {
         uint32_t levels = 0, dst = 0, a = 0, b = 0;
-        bool zero = false, to_out = false, b_immediate = false;
+        bool zero = false, b_immediate = false;
         uint8_t op = 0;
+        VectorTarget target = kTargetAcc;
     } work;
 };
 

@@ -139,9 +139,9 @@ class Vector {
         }
         work.busy = busy_ = moves || issues;
         if (issues) {
-            if (!task_.to_out && held_.dst < writer_.size()) writer_[held_.dst] = issued_;
+            if (task_.target == kTargetAcc && held_.dst < writer_.size()) writer_[held_.dst] = issued_;
             ++issued_;
-            results_.push({now + core.vector_result, held_.dst, task_.to_out, held_end_});
+            results_.push({now + core.vector_result, held_.dst, task_.target, held_end_});
         }
         count_.set(now, issued_ - written_);
 
@@ -172,7 +172,7 @@ class Vector {
         const auto& work = instruction.work;
         nest_ = Nest(levels_, instruction);
         loops_valid_ = true;
-        next_task_.to_out = work.to_out;
+        next_task_.target = work.target;
         next_task_.zero = work.zero;
         next_task_.b_immediate = work.b_immediate;
         next_task_.accumulates = kAccumulates[work.op];
@@ -189,7 +189,8 @@ class Vector {
 
   private:
     struct Task {
-        bool to_out, zero, b_immediate, accumulates;
+        VectorTarget target;
+        bool zero, b_immediate, accumulates;
         uint32_t b_entries;  // that are read at b
     };
     struct MicroOp {
@@ -200,7 +201,8 @@ class Vector {
     struct Result {
         Cycle ready;  // leaves the queue of results in this cycle at the earliest
         uint32_t dst;
-        bool to_out, end;
+        VectorTarget target;
+        bool end;
     };
 
     // The result at the write port, and the next one behind it; true if an instruction's last is written.
@@ -208,11 +210,13 @@ class Vector {
         bool written = false, retires = false;
         if (offered_) {
             written = true;
-            if (!offer_.to_out) {
+            shared_.ports.begin(now);
+            if (offer_.target == kTargetAcc) {
                 const int bank = shared_.bank(offer_.dst);
-                shared_.ports.begin(now);
                 shared_.ports.vector_write = bank;
                 written = gemm_.write_bank(now) != bank;
+            } else {
+                shared_.ports.vector_writes_inp = offer_.target == kTargetInp;
             }
             if (written) {
                 ++written_;
@@ -267,13 +271,14 @@ class Vector {
         const bool goes_on = !begins && next.dst == held_.dst;
         pending_a_ = !same_a;
         blocked_a_ = writer_of(next.a);
-        overwritten_a_ = !task.to_out && next.dst == next.a;
+        const bool to_acc = task.target == kTargetAcc;
+        overwritten_a_ = to_acc && next.dst == next.a;
         pending_b_ = (task.b_entries && !same_b) || (task.b_immediate && begins);
         blocked_b_ = writer_of(next.b);
-        overwritten_b_ = !task.to_out && next.dst == next.b;
+        overwritten_b_ = to_acc && next.dst == next.b;
         for (uint32_t i = 1; i < task.b_entries; ++i) {
             blocked_b_ = std::max(blocked_b_, writer_of(next.b + i));
-            overwritten_b_ |= !task.to_out && next.dst == next.b + i;
+            overwritten_b_ |= to_acc && next.dst == next.b + i;
         }
         pending_d_ = task.accumulates && !identity && !goes_on;
         blocked_d_ = writer_of(next.dst);

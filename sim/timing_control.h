@@ -56,12 +56,13 @@ class Tokens {
     unsigned changed_ = 0;
 };
 
-// Who uses which bank of acc in this cycle, apart from gemm; -1: nobody.
-struct AccPorts {
+// Who writes in this cycle, apart from gemm: banks of acc (-1: none), and whether vector writes inp.
+struct WritePorts {
     Cycle cycle = -1;
     int vector_write = -1, load_write = -1;
+    bool vector_writes_inp = false;
     void begin(Cycle now) {
-        if (cycle != now) *this = {now, -1, -1};
+        if (cycle != now) *this = {now, -1, -1, false};
     }
 };
 
@@ -77,7 +78,7 @@ struct Shared {
     const std::vector<Instruction>& program;
     Tokens tokens;
     Wakes wakes;
-    AccPorts ports;
+    WritePorts ports;
     int64_t bank_entries;
     unsigned bank_log2 = 0;
     bool finished = false;  // fetch has reached FINISH

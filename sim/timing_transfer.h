@@ -123,16 +123,18 @@ class Load {
     // The load writer and its register; true if anything has changed.
     bool write(Cycle now, Work& work) {
         bool port_free = true;
+        WritePorts& ports = shared_.ports;
+        ports.begin(now);
         if (register_acc_) {
             const int bank = shared_.bank(register_index_);
-            AccPorts& ports = shared_.ports;
-            ports.begin(now);
             port_free = gemm_.write_bank(now) != bank && ports.vector_write != bank;
             if (engine_ == kLoad) {
                 ports.load_write = bank;
             } else {
                 port_free &= ports.load_write != bank;
             }
+        } else if (register_inp_) {
+            port_free = !ports.vector_writes_inp;
         }
         const bool advance = !register_full_ || port_free;
         work.retires = register_full_ && register_last_ && advance;
@@ -169,6 +171,7 @@ class Load {
         if (advance) {
             register_full_ = steps || nothing;
             register_acc_ = steps && load_.kind != kWriteOwn;
+            register_inp_ = steps && load_.kind == kWriteOwn && engine_ == kLoad;
             if (register_full_) {
                 register_last_ = nothing || load_ends;
                 register_index_ = index;
@@ -247,7 +250,7 @@ class Load {
     Part run_ = Part::kLeft;
     uint32_t run_left_ = 0, part_ = 0, place_ = 0, last_part_ = 0, last_place_ = 0;
     bool pad_row_ = false;
-    bool register_full_ = false, register_acc_ = false, register_last_ = false;
+    bool register_full_ = false, register_acc_ = false, register_inp_ = false, register_last_ = false;
     uint32_t register_index_ = 0;
 };
 

@@ -34,6 +34,7 @@ VISIBLE = (
     (f"{TOP}.*_queue", ("empty", "input__ready")),
     (f"{TOP}.tokens*", ("*_to_*",)),
     (f"{TOP}.*.buffer", ("room",)),
+    (f"{TOP}.inp_write", ("first__enable", "second__enable")),
     (f"{TOP}.write.words", ("w_rdy", "r_rdy")),
 )
 """Signals of the core that tests may read and write: module and names of the exported Verilog, with wildcards."""

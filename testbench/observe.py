@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 import cocotb
-from cocotb.triggers import FallingEdge, RisingEdge, ValueChange
+from cocotb.triggers import FallingEdge, First, RisingEdge, ValueChange
 
 from ..hw.config import CoreConfig
 from ..hw.errors import InstructionError
@@ -16,6 +16,7 @@ from ..hw.isa import ENGINE_NAMES, Engine, Fault, Finish, Instruction, Opcode, d
 from ..sim.result import FaultRecord
 from .coverage import Coverage
 from .points import (
+    PORT_OF_INP,
     core_points,
     fault_point,
     flags_of,
@@ -47,6 +48,8 @@ class Observer:
             cocotb.start_soon(self._follow_room(room, f"{name} read buffer", int(room.value)))
         cocotb.start_soon(self._count(FallingEdge(dut.write.words.w_rdy), "queue", "write buffer: full"))
         cocotb.start_soon(self._count(FallingEdge(dut.write.words.r_rdy), "queue", "write buffer: empty again"))
+        if config.inp_takes_results:
+            cocotb.start_soon(self._follow_port_of_inp(dut.inp_write))
         # Yosys adds a number to the name, which a signal of the core has already.
         tokens = next(child for child in dut if child._name.lstrip("\\").startswith("tokens"))
         for sender, receiver in product(Engine, Engine):
@@ -119,6 +122,14 @@ class Observer:
         while True:
             await trigger
             self.coverage.hit(group, point)
+
+    async def _follow_port_of_inp(self, port: Any) -> None:
+        vector, load = port.first__enable, port.second__enable
+        vector_comes, load_comes = RisingEdge(vector), RisingEdge(load)
+        while True:
+            await First(vector_comes, load_comes)
+            if vector.value and load.value:
+                self.coverage.hit("shared ports", PORT_OF_INP)
 
     async def _follow_room(self, room: Any, name: str, size: int) -> None:
         change = ValueChange(room)

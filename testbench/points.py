@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -26,6 +27,7 @@ from ..hw.isa import (
     Vector,
     VectorOp,
     VectorTarget,
+    vector_targets,
 )
 from ..hw.memories import SCRATCHPADS, Memory
 from ..sim.dma import transfer_of
@@ -62,13 +64,15 @@ PORTS = tuple(
 )
 """Which engine reads and writes which scratchpad."""
 
+PORT_OF_INP = "inp: load waits for vector"
+
 BUFFERS = ("load read buffer", "loadw read buffer", "fetch read buffer", "write buffer")
 
 
 def core_points(config: CoreConfig) -> Points:
     """All points of a core."""
     return {
-        "instruction x flags": list(dict.fromkeys(_flag_points())),
+        "instruction x flags": list(dict.fromkeys(_flag_points(config))),
         "fault": [
             f"{cause.name} by {ENGINE_NAMES[engine]}"
             for cause in Fault
@@ -91,6 +95,7 @@ def core_points(config: CoreConfig) -> Points:
             for memory, what, engine in PORTS
             for end in ("first", "last")
         ],
+        "shared ports": [PORT_OF_INP] if config.inp_takes_results else [],
         "operand x distance": [
             f"{operand}: {distance}{' or more' if distance == DISTANCES[-1] else ''}"
             for operand in ("gemm dst after dst", "vector a after dst", "vector b after dst", "vector dst after dst")
@@ -113,6 +118,10 @@ def unreachable(config: CoreConfig) -> tuple[Unreachable, ...]:
             for relation in RELATIONS
         ),
     ]
+    if not config.inp_takes_results:
+        why = "an entry of results is not an entry of inp"
+        ends = (f"{Memory.INP} written by vector: {end}" for end in ("first", "last"))
+        points += [Unreachable("ends of scratchpads", end, why) for end in ends]
     if min(config.out_bytes, config.bus_bytes) <= config.granule_bytes:
         points.append(Unreachable("fault", "ALIGNMENT by store", "any offset is the start of an entry of out"))
     return tuple(points)
@@ -133,7 +142,7 @@ def stall_name(kind: int) -> str:
 # Flags
 
 
-def _flag_points() -> Iterator[str]:
+def _flag_points(config: CoreConfig) -> Iterator[str]:
     for engine in (Engine.GEMM, Engine.VECTOR):
         for level in range(LOOP_LEVELS):
             yield from flags_of(Loop(engine=engine, level=level, extent=1))
@@ -144,10 +153,12 @@ def _flag_points() -> Iterator[str]:
     yield from (f"STORE {shape}" for shape in COPY_SHAPES)
     for zero, levels in product((0, 1), range(LOOP_LEVELS + 1)):
         yield from flags_of(Gemm(zero=zero, levels=levels, dst=0, src=0, wgt=0))
-    for op, zero, target, immediate in product(VectorOp, (0, 1), VectorTarget, (0, 1)):
-        if (op.accumulates and target) or (op is VectorOp.REQUANTISE and immediate):
+    for op, zero, immediate in product(VectorOp, (0, 1), (0, 1)):
+        if op is VectorOp.REQUANTISE and immediate:
             continue
-        yield from flags_of(Vector(op=op, zero=zero, target=target, b_immediate=immediate, dst=0, a=0, left_shift=1))
+        vector = Vector(op=op, zero=zero, b_immediate=immediate, dst=0, a=0, left_shift=1)
+        for target in vector_targets(config, op):
+            yield from flags_of(replace(vector, target=target))
     for op, levels in product(VectorOp, range(LOOP_LEVELS + 1)):
         yield from flags_of(Vector(op=op, levels=levels, dst=0, a=0))
     for engine in Engine:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from . import dma, forwarding, liveness, queues, reset, tokens
+from . import dma, forwarding, liveness, queues, reset, tokens, write_ports
 from .prover import Proof
 
 PROOFS: dict[str, Proof] = {
-    proof.name: proof for module in (tokens, queues, dma, forwarding, liveness, reset) for proof in module.PROOFS
+    proof.name: proof
+    for module in (tokens, queues, write_ports, dma, forwarding, liveness, reset)
+    for proof in module.PROOFS
 }

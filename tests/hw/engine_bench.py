@@ -19,10 +19,14 @@ from weft.hw.isa import Fault, Gemm, Instruction, Loop, Vector, encode_unchecked
 from weft.hw.memories import SCRATCHPADS, Memory
 from weft.hw.scratchpad import Scratchpad
 from weft.hw.vector import VectorEngine
+from weft.hw.vector_results import narrow_write_ports
 from weft.sim.gemm import run_gemm
 from weft.sim.loops import LoopLevel, LoopNest
 from weft.sim.state import Memories
 from weft.sim.vector import run_vector
+
+WRITTEN = (Memory.INP, Memory.ACC, Memory.OUT)
+"""What the engines write."""
 
 
 @dataclass
@@ -36,7 +40,7 @@ class Observed:
     sent: list[int] = field(default_factory=list)
     classes: dict[str, int] = field(default_factory=dict)
     cycles: int = 0
-    writes: list[int] = field(default_factory=list)  # cycles with a write to acc or out
+    writes: list[int] = field(default_factory=list)  # cycles with a write
 
     @property
     def span(self) -> int:
@@ -108,8 +112,11 @@ class Bench:
             wiring.connect(m, engine.write_acc, acc.gemm_write)
         else:
             bits = 8 * config.out_bytes
-            m.submodules.out = self.pads[Memory.OUT] = pad = Scratchpad(config.out_depth, bits, bits)
-            wiring.connect(m, engine.write_out, pad.write)
+            for name in narrow_write_ports(config):
+                memory = Memory(name.removeprefix("write_"))
+                pad = Scratchpad(config.depth(memory), bits, bits // len(getattr(engine, name).mask))
+                m.submodules[memory] = self.pads[memory] = pad
+                wiring.connect(m, getattr(engine, name), pad.write)
             for name in ("a", "b", "d"):
                 wiring.connect(m, getattr(engine, f"read_{name}"), getattr(acc, f"vector_{name}"))
             wiring.connect(m, engine.write_acc, acc.vector_write)
@@ -191,7 +198,7 @@ class Bench:
         else:
             raise AssertionError(f"the engine is not idle after {cycles_limit} cycles: {observed}")
         observed.cycles = cycle
-        for name in (Memory.ACC, Memory.OUT):
+        for name in WRITTEN:
             array = observed.memories.array(name)
             for memory, entries in self._banks(name):
                 part = array[entries]
@@ -210,7 +217,9 @@ class Bench:
             observed.fault = (Fault(ctx.get(engine.fault.cause)), ctx.get(engine.fault.number))
         name = ctx.get(engine.activity).name
         observed.classes[name] = observed.classes.get(name, 0) + 1
-        ports = [engine.write_acc] + ([engine.write_out] if isinstance(engine, VectorEngine) else [])
+        ports = [engine.write_acc]
+        if isinstance(engine, VectorEngine):
+            ports += [getattr(engine, name) for name in narrow_write_ports(self.config)]
         if any(ctx.get(port.enable) and ctx.get(port.ready) for port in ports):
             observed.writes.append(cycle)
 
@@ -250,6 +259,6 @@ def check(
 
 
 def assert_same(observed: Memories, expected: Memories) -> None:
-    for name in (Memory.ACC, Memory.OUT):
+    for name in WRITTEN:
         actual: npt.NDArray[Any] = observed.array(name)
         np.testing.assert_array_equal(actual, expected.array(name), err_msg=f"scratchpad {name}")

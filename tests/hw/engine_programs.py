@@ -27,7 +27,12 @@ ONE_BANK = CoreConfig(
     block_in=4, block_out=4, inp_depth=16, wgt_depth=8, acc_depth=16, out_depth=8, acc_banks=1, queue_depth=4
 )
 
-CONFIGS = {"small": SMALL, "narrow": NARROW, "one-bank": ONE_BANK}
+UNLIKE = CoreConfig(
+    block_in=2, block_out=2, inp_depth=32, wgt_depth=8, acc_depth=16, out_depth=8, acc_banks=2, queue_depth=4
+)
+"""Results may go to ``inp`` as well, and every memory that they go to is of another depth."""
+
+CONFIGS = {"small": SMALL, "narrow": NARROW, "one-bank": ONE_BANK, "unlike": UNLIKE}
 
 levels = st.sampled_from((0, 0, 1, 2, 3, 4, 6))
 strides = st.sampled_from((0, 0, 1, 1, 2, 3))
@@ -67,9 +72,9 @@ def vectors(draw: Any, config: CoreConfig) -> Instruction:
         op=op,
         zero=draw(flags),
         levels=draw(levels),
-        target=draw(st.sampled_from(vector_targets(config, op)[:2])),
+        target=draw(st.sampled_from(vector_targets(config, op))),
         b_immediate=immediate,
-        dst=draw(st.integers(0, min(config.acc_depth, config.out_depth) // 2)),
+        dst=draw(st.integers(0, min(config.acc_depth, config.out_depth, config.inp_depth) // 2)),
         a=draw(st.integers(0, config.acc_depth // 2)),
         b=draw(_immediates() if immediate else _entries_of_b(config)),
         zero_point=draw(limits),

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 from weft.hw.config import TINY
-from weft.hw.core import SCRATCHPAD_PORTS
+from weft.hw.core import scratchpad_ports
 from weft.hw.interfaces import CycleClass
 from weft.hw.isa import (
     MEMORY_USERS,
@@ -136,7 +136,7 @@ def stuck() -> list[Instruction]:
 
 
 def test_the_scratchpads_are_wired_to_the_engines_that_use_them() -> None:
-    wired = {(memory, engine) for engine, _, memory, _ in SCRATCHPAD_PORTS}
+    wired = {(memory, engine) for engine, _, memory, _ in scratchpad_ports(TINY)}
     users = {memory: MEMORY_USERS[memory] for memory in SCRATCHPADS}
     assert wired == {(memory, engine) for memory, of in users.items() for engine in (*of.writers, *of.readers)}
 

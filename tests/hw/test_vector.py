@@ -12,7 +12,7 @@ from weft.hw.isa import Engine, Fault, Instruction, Loop, Vector, VectorOp, Vect
 from weft.hw.vector import VectorEngine
 
 from .engine_bench import Bench, check, random_memories
-from .engine_programs import CONFIGS, NARROW, SMALL, programs, varied_memories
+from .engine_programs import CONFIGS, NARROW, ONE_BANK, SMALL, UNLIKE, programs, varied_memories
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +122,41 @@ def test_results_that_wait_long_for_their_bank_are_not_lost(benches: dict[str, B
     check(benches["narrow"], random_memories(NARROW, seed), program, seed=seed, disturb=0.95)
 
 
+RESULTS_TO_INP = Vector(op=VectorOp.ADD, target=VectorTarget.INP, dst=0, a=0, b=-3, b_immediate=1, levels=1)
+
+
+def test_results_go_to_inp_one_a_cycle(benches: dict[str, Bench]) -> None:
+    """As if its port were always free; nothing waits for what goes there, whatever its index."""
+    program: list[Instruction] = [
+        level(0, 16, 1, 1),
+        RESULTS_TO_INP,
+        Vector(op=VectorOp.REQUANTISE, target=VectorTarget.INP, dst=0, a=0, b=5, low=-128, high=127, levels=1),
+        level(0, 8, 1, 1),
+        replace(RESULTS_TO_INP, target=VectorTarget.OUT),
+    ]
+    observed = check(benches["one-bank"], random_memories(ONE_BANK, 0), program)
+    first, last = observed.writes[0], observed.writes[15]
+    assert last - first == 15
+
+
+@pytest.mark.parametrize("target", [VectorTarget.ACC, VectorTarget.OUT, VectorTarget.INP])
+@pytest.mark.parametrize("beyond", [False, True])
+def test_each_target_ends_where_its_memory_ends(benches: dict[str, Bench], target: VectorTarget, beyond: bool) -> None:
+    """The memories have 16, 32 and 8 entries."""
+    depth = UNLIKE.depth(target.memory)
+    program = [level(0, 3, 1), replace(RESULTS_TO_INP, target=target, dst=depth - (2 if beyond else 3))]
+    observed = check(benches["unlike"], random_memories(UNLIKE, 0), program)
+    assert observed.fault == ((Fault.INDEX, 1) if beyond else None)
+    assert len(observed.writes) == (2 if beyond else 3)
+
+
+@pytest.mark.parametrize("op", [op for op in VectorOp if op.accumulates])
+def test_what_accumulates_cannot_go_to_inp(benches: dict[str, Bench], op: VectorOp) -> None:
+    observed = benches["one-bank"].run(random_memories(ONE_BANK, 0), [replace(RESULTS_TO_INP, op=op)])
+    assert observed.fault == (Fault.ILLEGAL, 0)
+    assert not observed.writes
+
+
 @pytest.mark.parametrize("cycle", [4, 12, 22, 30])
 def test_a_stopped_core_gets_what_was_issued_and_no_more(benches: dict[str, Bench], cycle: int) -> None:
     program: list[Instruction] = [
@@ -169,6 +204,8 @@ def test_an_operand_that_is_not_used_is_not_checked(benches: dict[str, Bench]) -
     [
         Vector(op=VectorOp.ADD, dst=0, a=0, levels=7),
         Vector(op=VectorOp.SUM, dst=0, a=0, target=VectorTarget.OUT),
+        Vector(op=VectorOp.ADD, dst=0, a=0, target=VectorTarget.INP),  # entries of another size
+        Vector(op=VectorOp.ADD, dst=0, a=0, target=3),  # type: ignore[arg-type]
         Vector(op=VectorOp.REQUANTISE, dst=0, a=0, b_immediate=1),
         Vector(op=7, dst=0, a=0),  # type: ignore[arg-type]
         Vector(op=15, dst=0, a=0),  # type: ignore[arg-type]

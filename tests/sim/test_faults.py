@@ -85,6 +85,20 @@ SCENARIOS = [
         1,
     ),
     Scenario(
+        "vector that accumulates in inp",
+        [word(Vector(op=VectorOp.SUM, target=VectorTarget.INP, dst=0, a=0)), FINISH],
+        Fault.ILLEGAL,
+        Engine.VECTOR,
+        0,
+    ),
+    Scenario(
+        "vector with a target that does not exist",
+        [word(Vector(op=VectorOp.ADD, target=3, dst=0, a=0)), FINISH],  # type: ignore[arg-type]
+        Fault.ILLEGAL,
+        Engine.VECTOR,
+        0,
+    ),
+    Scenario(
         "vector op that does not exist",
         [word(Vector(op=7, dst=0, a=0)), FINISH],  # type: ignore[arg-type]
         Fault.ILLEGAL,
@@ -156,6 +170,13 @@ SCENARIOS = [
         ["loop gemm level=0 extent=9 dst_stride=1", "gemm gemm levels=1 dst=250 src=0 wgt=0", FINISH],
         Fault.INDEX,
         Engine.GEMM,
+        1,
+    ),
+    Scenario(
+        "vector beyond inp",
+        ["loop vector level=0 extent=4 dst_stride=1", "vector vector op=add target=inp levels=1 dst=509 a=0", FINISH],
+        Fault.INDEX,
+        Engine.VECTOR,
         1,
     ),
     Scenario(

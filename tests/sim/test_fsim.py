@@ -86,6 +86,49 @@ def test_race_names_both_instructions_and_the_entry():
     assert caught.value.__notes__[0].startswith("instruction 1: load load scratchpad=acc index=2")
 
 
+TO_INP = "vector vector op=add target=inp b_immediate=1 levels=1 dst=7 a=40 b=1"
+
+
+@pytest.mark.parametrize(
+    ("other", "what"),
+    [
+        ("gemm gemm dst=200 src=9 wgt=0", r"\(gemm\) reads it"),
+        ("load load scratchpad=inp index=9 offset=1024 rows=1 columns=1", r"\(load\) writes it"),
+    ],
+)
+@pytest.mark.parametrize("first", [False, True])
+def test_results_in_inp_race_with_gemm_and_load(other: str, what: str, first: bool):
+    lines = [other, TO_INP] if first else [TO_INP, other]
+    sender, receiver = (line.split()[1] for line in lines)
+    loop = "loop vector level=0 extent=3 dst_stride=1 a_stride=1\n"
+    with pytest.raises(RaceError, match=f"race on inp entry 9: .*{what}"):
+        run_text(simulator(), f"{loop}{lines[0]}\n{lines[1]}\nfinish")
+    ordered = f"{loop}{lines[0]} send={receiver}\n{lines[1]} wait={sender}\nfinish"
+    assert run_text(simulator(), ordered).fault is None
+
+
+def test_a_layer_reads_from_inp_what_the_one_before_has_put_there():
+    core = simulator()
+    random = np.random.default_rng(0)
+    for memory in (core.memories.inp, core.memories.wgt):
+        memory[...] = random.integers(-9, 10, memory.shape)
+    inp, wgt = core.memories.inp[:8].astype(int), core.memories.wgt.reshape(-1, 4, 4).astype(int)
+    run_text(
+        core,
+        """
+        loop gemm level=0 extent=8 dst_stride=1 a_stride=1
+        gemm gemm levels=1 zero=1 dst=0 src=0 wgt=3 send=vector
+        loop vector level=0 extent=8 dst_stride=1 a_stride=1
+        vector vector op=shr target=inp b_immediate=1 levels=1 dst=100 a=0 b=2 wait=gemm send=gemm
+        gemm gemm levels=1 zero=1 dst=20 src=100 wgt=5 wait=vector
+        finish
+        """,
+    )
+    between = (inp @ wgt[3].T >> 2).astype(np.int8)
+    np.testing.assert_array_equal(core.memories.inp[100:108], between)
+    np.testing.assert_array_equal(core.memories.acc[20:28], between.astype(int) @ wgt[5].T)
+
+
 def test_race_through_dram():
     with pytest.raises(
         RaceError, match=r"race on dram granule 1025: instruction 0 \(load\) reads .* 1 \(store\) writes"

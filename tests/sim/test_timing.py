@@ -105,6 +105,39 @@ def test_sums_that_are_forwarded_leave_their_bank_to_others(tiny_rtl: RtlSimulat
     assert_same(tiny_rtl.run(0, len(program), trace=True), predict(TINY, code, trace=True))
 
 
+@pytest.mark.parametrize("delay", [0, 1, 2, 3, 30])
+@pytest.mark.parametrize("a_stride", [0, 1])
+def test_a_load_waits_while_results_go_to_inp(tiny_rtl: RtlSimulator, delay: int, a_stride: int) -> None:
+    """Results that come every cycle hold it up, those that come at times let it through; those for out do not count."""
+    lines = [
+        "load load scratchpad=inp index=0 offset=64 rows=4 columns=9 stride=11 pad_left=1 pad_bottom=2 pad_value=3",
+        "load load scratchpad=inp index=100 offset=64 rows=1 columns=90",
+        "load loadw scratchpad=wgt index=0 offset=256 rows=1 columns=60",
+        *["sync vector"] * delay,
+        f"loop vector level=0 extent=60 dst_stride=1 a_stride={a_stride} b_stride=1",
+        "vector vector op=add levels=1 target=inp dst=300 a=0 b=64",
+        "vector vector op=sub levels=1 dst=128 a=0 b=0",
+        "loop vector level=1 extent=3",
+        "vector vector op=shr b_immediate=1 levels=2 target=inp dst=300 a=8 b=1",
+        "finish",
+    ]
+    text = "\n".join(lines)
+    counters = []
+    for program in (parse(text), parse(text.replace("target=inp dst=300", "target=out dst=20"))):
+        code = assemble(TINY, program)
+        tiny_rtl.dram[: len(code)] = code
+        tiny_rtl.set_dram(DramModel(latency=3, bytes_per_cycle=16))
+        dram = DramModel(latency=3, bytes_per_cycle=16)
+        predicted = predict(TINY, code, dram, trace=True)
+        assert_same(tiny_rtl.run(0, len(program), trace=True), predicted)
+        counters.append(predicted.counters)
+    beside, alone = counters
+    conflicts = {engine: [each[engine].get(CycleClass.CONFLICT, 0) for each in (beside, alone)] for engine in Engine}
+    assert conflicts[Engine.LOAD][0] > conflicts[Engine.LOAD][1] + 10
+    for engine in (Engine.VECTOR, Engine.LOADW):
+        assert conflicts[engine][0] == conflicts[engine][1]
+
+
 @pytest.mark.parametrize("latency", [1, 20, 200])
 @pytest.mark.parametrize("bandwidth", [1, 4, 8, 16])
 def test_every_memory_is_followed(tiny_rtl: RtlSimulator, latency: int, bandwidth: int) -> None:

@@ -64,6 +64,31 @@ async def random_programs(bench: Bench) -> None:
         )
 
 
+@core_test()
+async def results_go_to_inp_beside_loads(bench: Bench) -> None:
+    """Vector and load write other entries of ``inp`` at the same time; gemm reads both behind their tokens."""
+    if not bench.config.inp_takes_results:
+        return
+    to_gemm, count = 1 << Engine.GEMM, 60
+    for timing in (Timing(), Timing(latency=(2, 30), stall=0.3)):
+        bench.memory.set_timing(timing)
+        first = bench.random.randrange(100)
+        loop = Loop(engine=Engine.VECTOR, level=0, extent=count, dst_stride=1, a_stride=1)
+        add = Vector(op=VectorOp.ADD, b_immediate=1, b=9, levels=1, target=VectorTarget.INP, dst=first, a=0)
+        await bench.check(
+            [
+                loop,
+                Load(scratchpad=Scratchpad.INP, index=first + count, offset=0, rows=3, columns=40, stride=41),
+                add,
+                replace(add, a=3, send=to_gemm),
+                Load(scratchpad=Scratchpad.INP, index=first + 4 * count, offset=8, rows=1, columns=50, send=to_gemm),
+                Loop(engine=Engine.GEMM, level=0, extent=3 * count, dst_stride=1, a_stride=1),
+                Gemm(levels=1, zero=1, dst=0, src=first, wgt=0, wait=1 << Engine.LOAD | TO_VECTOR),
+                Finish(),
+            ]
+        )
+
+
 def chain(engine: Engine, step: int, count: int) -> list[Instruction]:
     """Instructions of one engine, each of which begins ``step`` entries after the one before has ended."""
     copy = {"rows": 1, "columns": 4}

@@ -7,8 +7,20 @@ from dataclasses import replace
 from itertools import product
 
 import numpy as np
-from weft.hw.config import LOOP_LEVELS
-from weft.hw.isa import Engine, Fault, Finish, Instruction, Loop, Sync, Vector, VectorOp, VectorTarget
+from weft.hw.config import LOOP_LEVELS, CoreConfig
+from weft.hw.isa import (
+    VECTOR_TARGET_BITS,
+    Engine,
+    Fault,
+    Finish,
+    Instruction,
+    Loop,
+    Sync,
+    Vector,
+    VectorOp,
+    VectorTarget,
+    vector_targets,
+)
 from weft.hw.memories import Memory
 from weft.testbench.bench import Bench, core_test
 from weft.testbench.memory import Timing
@@ -16,10 +28,10 @@ from weft.testbench.memory import Timing
 ADD = Vector(op=VectorOp.ADD, dst=0, a=0, b=1)
 
 
-def flags(op: VectorOp) -> Iterator[dict[str, int]]:
+def flags(config: CoreConfig, op: VectorOp) -> Iterator[dict[str, int]]:
     """Every legal combination of an operation's flags."""
-    for zero, target, b_immediate in product((0, 1), (VectorTarget.ACC, VectorTarget.OUT), (0, 1)):
-        if not (op.accumulates and target) and not (op is VectorOp.REQUANTISE and b_immediate):
+    for zero, target, b_immediate in product((0, 1), vector_targets(config, op), (0, 1)):
+        if not (op is VectorOp.REQUANTISE and b_immediate):
             yield {"zero": zero, "target": target, "b_immediate": b_immediate}
 
 
@@ -55,7 +67,7 @@ async def every_operation_with_every_flag_and_level(bench: Bench) -> None:
         acc[: len(acc) // 2] = np.random.default_rng(bench.random.getrandbits(32)).integers(-40, 41, acc[::2].shape)
         bench.write_scratchpad(Memory.ACC, acc)
         program = loops(bench)
-        for levels, choice in product(range(LOOP_LEVELS + 1), flags(op)):
+        for levels, choice in product(range(LOOP_LEVELS + 1), flags(bench.config, op)):
             b = bench.random.randint(-40, 40) if choice["b_immediate"] else bench.random.randrange(8)
             program.append(
                 Vector(op=op, levels=levels, dst=levels, a=bench.random.randrange(9), b=b, **choice, **operands(bench))
@@ -88,6 +100,9 @@ async def reaches_both_ends_of_its_scratchpads(bench: Bench) -> None:
         replace(ADD, target=VectorTarget.OUT, dst=out, a=0),
         Vector(op=VectorOp.REQUANTISE, dst=1, a=acc, b=acc - 2, low=-128, high=127),
     ]
+    if bench.config.inp_takes_results:
+        to_inp = replace(ADD, target=VectorTarget.INP)
+        program += [to_inp, replace(to_inp, dst=bench.config.inp_depth - 1)]
     await bench.check([*program, Finish()])
 
 
@@ -103,6 +118,10 @@ async def stops_exactly_at_a_bad_index(bench: Bench) -> None:
         replace(ADD, levels=1, b=config.acc_depth),
         replace(ADD, levels=1, b=-1),
         replace(ADD, levels=1, target=VectorTarget.OUT, dst=config.out_depth - 2),
+        *(
+            replace(ADD, levels=1, target=VectorTarget.INP, dst=config.inp_depth - 2)
+            for _ in range(config.inp_takes_results)
+        ),
         replace(requantise, b=config.acc_depth - 4),
     ):
         fault = await bench.check_fault([loop, ADD, bad, ADD, Finish()], precise=True)
@@ -113,8 +132,10 @@ async def stops_exactly_at_a_bad_index(bench: Bench) -> None:
 
 @core_test()
 async def refuses_operations_without_a_meaning(bench: Bench) -> None:
+    targets = range(1 << VECTOR_TARGET_BITS)
+    refused = ((op, target) for op in VectorOp for target in targets if target not in vector_targets(bench.config, op))
     for bad in (
-        Vector(op=VectorOp.MAC, target=VectorTarget.OUT, dst=0, a=0),
+        *(Vector(op=op, target=target, dst=0, a=0) for op, target in refused),  # type: ignore[arg-type]
         Vector(op=VectorOp.REQUANTISE, b_immediate=1, dst=0, a=0),
         Vector(op=7, dst=0, a=0),  # type: ignore[arg-type]
         Vector(op=15, dst=0, a=0),  # type: ignore[arg-type]

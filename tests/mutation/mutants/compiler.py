@@ -75,6 +75,11 @@ MUTANTS = (
         "if other == engine or not (write or wrote):", "if other == engine or not wrote:",
     ),
     Mutant(
+        "checker-misses-races-in-inp", "compiler/targets/accel/check.py", "missing hazard check",
+        "self.touch(number, instruction.target.memory, instruction.dst",
+        "self.touch(number, Memory.OUT, instruction.dst",
+    ),
+    Mutant(
         "checker-sends-tomorrow's-clock", "compiler/targets/accel/check.py", "vector clock",
         "tokens.append(state.clock.copy())", "tokens.append(state.clock)",
     ),

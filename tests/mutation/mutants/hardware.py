@@ -369,7 +369,7 @@ MUTANTS = (
     ),
     Mutant(
         "vector-illegal-op-runs", "hw/vector.py", "illegal instruction passes",
-        "illegal=~exists | (accumulates", "illegal=(accumulates",
+        "illegal=~targets.bit_select(vector.target, 1) | ", "illegal=",
     ),
     Mutant(
         "vector-task-of-the-next", "hw/vector.py", "state machine",
@@ -441,7 +441,47 @@ MUTANTS = (
     ),
     Mutant(
         "vector-write-without-ready", "hw/vector_results.py", "back-pressure ignored",
-        "written.eq(offered & (destination.to_out | self.write_acc.ready))", "written.eq(offered)",
+        "written.eq(offered & (~destination.to_acc | self.write_acc.ready))", "written.eq(offered)",
+    ),
+    Mutant(
+        "vector-inp-waits-for-acc", "hw/vector_results.py", "back-pressure of another port",
+        "written.eq(offered & (~destination.to_acc | self.write_acc.ready))",
+        "written.eq(offered & (~(destination.to_acc | destination.to_inp) | self.write_acc.ready))",
+    ),
+    Mutant(
+        "vector-inp-counts-as-acc", "hw/vector_results.py", "hazard where there is none",
+        "& slot.to_acc & (index == query)", "& (slot.to_acc | slot.to_inp) & (index == query)",
+    ),
+    Mutant(
+        "vector-writes-out-as-well", "hw/vector_results.py", "write enable",
+        "self.write_out.enable.eq(offered & ~destination.to_acc & ~destination.to_inp)",
+        "self.write_out.enable.eq(offered & ~destination.to_acc)",
+    ),
+    Mutant(
+        "vector-inp-as-deep-as-out", "hw/vector_fetch.py", "bound",
+        "beyond_inp, beyond_out = micro_op.dst[inp_bits:]", "beyond_inp, beyond_out = micro_op.dst[out_bits:]",
+    ),
+    Mutant(
+        "vector-inp-overwrites-operand", "hw/vector_fetch.py", "hazard where there is none",
+        "a.overwritten.eq(task.to_acc & ", "a.overwritten.eq((task.to_acc | task.to_inp) & ",
+    ),
+    Mutant(
+        "vector-target-without-meaning", "hw/vector.py", "check missing",
+        "illegal=~targets.bit_select(vector.target, 1) | ", "illegal=~targets.any() | ",
+    ),
+    # The port of inp
+    Mutant(
+        "load-does-not-wait-at-inp", "hw/shared_write.py", "back-pressure ignored",
+        "second.ready.eq(~first.enable)", "second.ready.eq(1)",
+    ),
+    Mutant(
+        "vector-loses-to-load-at-inp", "hw/shared_write.py", "priority",
+        "port.data.eq(Mux(first.enable, first.data, second.data))",
+        "port.data.eq(Mux(second.enable, second.data, first.data))",
+    ),
+    Mutant(
+        "mask-of-load-at-inp", "hw/shared_write.py", "write mask",
+        "port.mask.eq(Mux(first.enable, first.mask, second.mask))", "port.mask.eq(second.mask)",
     ),
     # Writing
     Mutant(

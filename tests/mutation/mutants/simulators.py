@@ -36,6 +36,10 @@ MUTANTS = (
         "requantise-rounds-without-shift", "sim/vector.py", "rounding",
         "half = np.where(amount > 0,", "half = np.where(amount >= 0,",
     ),
+    Mutant(
+        "vector-targets-as-deep-as-acc", "sim/vector.py", "bound",
+        "config.depth(instruction.target.memory)", "config.acc_depth",
+    ),
     # DMA
     Mutant(
         "dma-granule-behind-a-row", "sim/dma.py", "off by one",
@@ -66,6 +70,11 @@ MUTANTS = (
     Mutant(
         "fsim-executes-one-more", "sim/fsim.py", "queue depth",
         "MOST_SENDING = IN_FLIGHT - 1", "MOST_SENDING = IN_FLIGHT",
+    ),
+    Mutant(
+        "fsim-misses-races-in-inp", "sim/fsim.py", "missing hazard check",
+        "Engine.VECTOR, instruction.target.memory, access.written, write=True",
+        "Engine.VECTOR, Memory.OUT, access.written, write=True",
     ),
     Mutant(
         "fsim-stores-into-its-program", "sim/fsim.py", "overlap",

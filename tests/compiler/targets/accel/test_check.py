@@ -22,6 +22,7 @@ from weft.hw.isa import (
     Sync,
     Vector,
     VectorOp,
+    VectorTarget,
     assemble,
     disassemble,
     engine_mask,
@@ -48,6 +49,17 @@ def test_a_race_names_both_instructions_and_the_unit() -> None:
         r"instruction 0 \(load load .*\) writes it, with no tokens between them",
     ):
         check(load(columns=4), Gemm(dst=0, src=3, wgt=0))
+
+
+@pytest.mark.parametrize("other", [Gemm(dst=9, src=3, wgt=0), load(index=1, columns=3)])
+@pytest.mark.parametrize("first", [False, True])
+def test_results_in_inp_need_tokens(other: Instruction, first: bool) -> None:
+    result = Vector(op=VectorOp.ADD, target=VectorTarget.INP, dst=3, a=0)
+    program = [other, result] if first else [result, other]
+    with pytest.raises(ProgramError, match=r"race: .* unit 3 of 'inp' and .* with no tokens between them"):
+        check(*program)
+    sender, receiver = program
+    check(replace(sender, send=engine_mask([receiver.engine])), replace(receiver, wait=engine_mask([sender.engine])))
 
 
 def test_a_race_in_dram_is_found() -> None:
@@ -100,6 +112,7 @@ def test_a_token_left_over_is_refused() -> None:
     [
         (load(index=510, columns=3), r"instruction 0 .* reaches unit 512 of 'inp', which has 512"),
         (Store(index=127, offset=0, rows=2, columns=1), r"reaches unit 128 of 'out', which has 128"),
+        (Vector(op=VectorOp.ADD, target=VectorTarget.OUT, dst=200, a=0), r"reaches unit 200 of 'out'"),
         (Vector(op=VectorOp.REQUANTISE, dst=0, a=0, b=254), r"reaches unit 256 of 'acc', which has 256"),
         (load(offset=250, columns=7), r"ends at granule 257, but the window has 256"),
         (load(offset=240, rows=3, columns=1, stride=8), r"ends at granule 257"),
@@ -114,6 +127,9 @@ def test_loop_levels_count_towards_the_reach() -> None:
     loop = Loop(engine=Engine.GEMM, level=0, extent=10, dst_stride=30)
     with pytest.raises(ProgramError, match=r"reaches unit 270 of 'acc'"):
         check(loop, Gemm(dst=0, src=0, wgt=0, levels=1))
+    loop = Loop(engine=Engine.VECTOR, level=0, extent=30, dst_stride=1)
+    with pytest.raises(ProgramError, match=r"reaches unit 519 of 'inp'"):
+        check(loop, Vector(op=VectorOp.ADD, target=VectorTarget.INP, dst=490, a=0, levels=1))
 
 
 def test_writing_constants_is_refused() -> None:
