@@ -1,4 +1,4 @@
-"""Scratchpad with one writer and one reader: ``inp``, ``wgt`` and ``out``."""
+"""Scratchpad with one write and one read port: ``inp``, ``wgt`` and ``out``."""
 
 from __future__ import annotations
 

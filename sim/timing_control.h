@@ -1,4 +1,4 @@
-// What every engine has around it (hw/engine.py, hw/tokens.py), the accumulator's ports (hw/acc_memory.py), and fetch.
+// What every engine has around it (hw/engine.py, hw/tokens.py), who writes where (hw/acc_memory.py, hw/shared_write.py), and fetch.
 
 #pragma once
 

@@ -125,18 +125,33 @@ def test_results_that_wait_long_for_their_bank_are_not_lost(benches: dict[str, B
 RESULTS_TO_INP = Vector(op=VectorOp.ADD, target=VectorTarget.INP, dst=0, a=0, b=-3, b_immediate=1, levels=1)
 
 
-def test_results_go_to_inp_one_a_cycle(benches: dict[str, Bench]) -> None:
-    """As if its port were always free; nothing waits for what goes there, whatever its index."""
-    program: list[Instruction] = [
-        level(0, 16, 1, 1),
-        RESULTS_TO_INP,
-        Vector(op=VectorOp.REQUANTISE, target=VectorTarget.INP, dst=0, a=0, b=5, low=-128, high=127, levels=1),
-        level(0, 8, 1, 1),
-        replace(RESULTS_TO_INP, target=VectorTarget.OUT),
-    ]
-    observed = check(benches["one-bank"], random_memories(ONE_BANK, 0), program)
-    first, last = observed.writes[0], observed.writes[15]
-    assert last - first == 15
+@pytest.mark.parametrize(
+    ("loop", "work"),
+    [
+        (level(0, 7, 1, 1), RESULTS_TO_INP),
+        (level(0, 7, 1, 1), replace(RESULTS_TO_INP, dst=1)),  # each reads at the index that the one before writes
+        (
+            level(0, 7, 1, b=1),
+            replace(RESULTS_TO_INP, a=3, b=1, b_immediate=0),
+        ),  # one writes at the index that all read
+        (level(0, 7, 1, a=1), replace(RESULTS_TO_INP, op=VectorOp.REQUANTISE, dst=1, b=3, b_immediate=0, high=99)),
+    ],
+)
+def test_inp_costs_what_out_costs(benches: dict[str, Bench], loop: Loop, work: Vector) -> None:
+    """Its port never makes vector wait, and its indices have nothing to do with those of ``acc``."""
+    spans = []
+    for target in (VectorTarget.INP, VectorTarget.OUT):
+        program = [loop, replace(work, target=target), replace(work, target=target)]
+        spans.append(check(benches["one-bank"], random_memories(ONE_BANK, 0), program).span)
+    assert spans[0] == spans[1]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_results_for_inp_do_not_wait_for_a_bank_of_acc(benches: dict[str, Bench], seed: int) -> None:
+    """Another writer has the only bank nearly always."""
+    program: list[Instruction] = [level(0, 8, dst=1), RESULTS_TO_INP]  # one read
+    observed = check(benches["one-bank"], random_memories(ONE_BANK, seed), program, seed=seed, disturb=0.95)
+    assert observed.writes[-1] - observed.writes[0] == 7
 
 
 @pytest.mark.parametrize("target", [VectorTarget.ACC, VectorTarget.OUT, VectorTarget.INP])

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from weft.compiler.graph import Function, Module, call, to_text
 from weft.compiler.model import CompiledModel, CoreStep, HostStep, NumpyStep
 from weft.hw import isa
-from weft.hw.config import PYNQ, TINY
+from weft.hw.config import ISA_VERSION, PYNQ, TINY
 from weft.runtime.artifact import from_bytes, load, save, to_bytes
 from weft.runtime.errors import ArtifactError
 
@@ -134,7 +134,11 @@ def test_a_missing_file_is_an_artifact_error(tmp_path: Path) -> None:
     [
         (('"format": 2', '"format": 3'), "field 'format' is 3, but this weft reads 2"),
         (('"format": 2,\n', '"format": 1,\n "window": 3,\n'), "field 'format' is 1, but this weft reads 2"),
-        (('"isa_version": 2', '"isa_version": 9'), "field 'isa_version' is 9"),
+        ((f'"isa_version": {ISA_VERSION}', '"isa_version": 9'), "field 'isa_version' is 9"),
+        (
+            (f'"isa_version": {ISA_VERSION}', '"isa_version": 2'),
+            f"is 2, but this weft has {ISA_VERSION}; hint: compile again",
+        ),
         (('"window_bytes": 1024', '"window_bytes": 70'), "slot 'r' ends at byte 88, outside the window of 70 bytes"),
         (('"window_bytes": 1024', '"window_bytes": -1'), r"manifest\.json, field 'core\.window_bytes'"),
         (('"offset": 512', '"offset": 1020'), "constant 'unused' ends at byte 1036, outside the window"),

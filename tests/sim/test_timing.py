@@ -115,15 +115,15 @@ def test_a_load_waits_while_results_go_to_inp(tiny_rtl: RtlSimulator, delay: int
         "load loadw scratchpad=wgt index=0 offset=256 rows=1 columns=60",
         *["sync vector"] * delay,
         f"loop vector level=0 extent=60 dst_stride=1 a_stride={a_stride} b_stride=1",
-        "vector vector op=add levels=1 target=inp dst=300 a=0 b=64",
+        "vector vector op=add levels=1 target=inp dst=192 a=190 b=64",
         "vector vector op=sub levels=1 dst=128 a=0 b=0",
         "loop vector level=1 extent=3",
-        "vector vector op=shr b_immediate=1 levels=2 target=inp dst=300 a=8 b=1",
+        "vector vector op=shr b_immediate=1 levels=2 target=inp dst=192 a=8 b=1",
         "finish",
     ]
     text = "\n".join(lines)
     counters = []
-    for program in (parse(text), parse(text.replace("target=inp dst=300", "target=out dst=20"))):
+    for program in (parse(text), parse(text.replace("target=inp dst=192", "target=out dst=20"))):
         code = assemble(TINY, program)
         tiny_rtl.dram[: len(code)] = code
         tiny_rtl.set_dram(DramModel(latency=3, bytes_per_cycle=16))

@@ -77,7 +77,7 @@ MUTANTS = (
     Mutant(
         "checker-misses-races-in-inp", "compiler/targets/accel/check.py", "missing hazard check",
         "self.touch(number, instruction.target.memory, instruction.dst",
-        "self.touch(number, Memory.OUT, instruction.dst",
+        "self.touch(number, Memory.OUT if instruction.target else Memory.ACC, instruction.dst",
     ),
     Mutant(
         "checker-sends-tomorrow's-clock", "compiler/targets/accel/check.py", "vector clock",

@@ -74,7 +74,7 @@ MUTANTS = (
     Mutant(
         "fsim-misses-races-in-inp", "sim/fsim.py", "missing hazard check",
         "Engine.VECTOR, instruction.target.memory, access.written, write=True",
-        "Engine.VECTOR, Memory.OUT, access.written, write=True",
+        "Engine.VECTOR, Memory.OUT if instruction.target else Memory.ACC, access.written, write=True",
     ),
     Mutant(
         "fsim-stores-into-its-program", "sim/fsim.py", "overlap",
