@@ -231,7 +231,10 @@ def _load_acc(config: CoreConfig, engine: Engine) -> Iterator[Instruction]:
 
 
 def _products(config: CoreConfig) -> Iterator[Instruction]:
-    """Two rows of outputs, each a sum over four pairs of inputs and weights; then once more, added to these."""
+    """Two rows of outputs, each a sum over four pairs of inputs and weights; then once more, added to these.
+
+    Where results may be inputs, one more output is made of them.
+    """
     inputs, weights, outputs = 8, 4, 4
     yield Load(scratchpad=Scratchpad.INP, index=0, offset=_at(config, 0), rows=1, columns=inputs)
     yield Load(engine=Engine.LOADW, scratchpad=Scratchpad.WGT, index=0, offset=_at(config, 1024), rows=1,
@@ -243,6 +246,11 @@ def _products(config: CoreConfig) -> Iterator[Instruction]:
     yield Loop(engine=Engine.GEMM, level=1, extent=1)
     yield Gemm(levels=2, dst=1, src=2, wgt=0)
     yield from _dump(config, 0, outputs, 1)
+    if config.inp_takes_results:
+        yield Loop(engine=Engine.VECTOR, level=0, extent=outputs, dst_stride=1, a_stride=1)
+        yield Vector(op=VectorOp.SHR, levels=1, target=VectorTarget.INP, b_immediate=1, b=4, dst=1, a=0)
+        yield Gemm(zero=1, levels=2, dst=outputs, src=1, wgt=0)
+        yield from _dump(config, outputs, 1, 2)
 
 
 def _vectors(config: CoreConfig) -> Iterator[Instruction]:

@@ -11,7 +11,7 @@ from weft.boards.doctor_findings import describe_difference, exchanges, stuck_bi
 from weft.boards.doctor_programs import LOST, Trial, copies, engine_trials, of_program, single_instructions, streams
 from weft.hw.axi import PAGE_BYTES
 from weft.hw.config import PYNQ, TINY, WIDE, CoreConfig
-from weft.hw.isa import Engine, Fault, Finish, Load, Opcode, Store, disassemble
+from weft.hw.isa import Engine, Fault, Finish, Load, Opcode, Store, Vector, VectorTarget, disassemble
 from weft.hw.registers import Kind, Register
 from weft.sim.dma import transfer_of
 from weft.sim.fsim import FunctionalSimulator
@@ -62,6 +62,9 @@ def test_every_engine_and_every_byte_lane_is_tried() -> None:
         used = {each.engine for each in disassemble(TINY, trial.code) if each.opcode is not Opcode.FINISH}
         assert Engine[trial.name.upper()] in used
         assert (trial.expected[1] != trial.window).any()
+    (products,) = (trial for trial in engine_trials(TINY) if trial.name == "gemm")
+    vectors = [each for each in disassemble(TINY, products.code) if isinstance(each, Vector)]
+    assert VectorTarget.INP in {each.target for each in vectors}
     changed = np.flatnonzero(copies(TINY).expected[1] != copies(TINY).window)
     assert set(changed % TINY.bus_bytes) == set(range(TINY.bus_bytes))
     moved = [each for each in disassemble(TINY, copies(TINY).code) if isinstance(each, (Load, Store))]
