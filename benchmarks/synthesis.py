@@ -20,12 +20,13 @@ from weft.hw.config import NAMED, PYNQ, CoreConfig
 from weft.hw.synthesis import Synthesis, Target, synthesise
 from weft.hw.synthesis_report import LEG_COLUMNS, SHARE_LIMIT, leg_rows, over_limit, path_rows, usage_rows
 
-EIGHT = replace(PYNQ, name="8x8", block_in=8, block_out=8)
+EIGHT = replace(PYNQ, name="8x8", block_in=8, block_out=8, depthwise=0)
 CORES: dict[str, CoreConfig] = NAMED | {
     "8x8": replace(EIGHT, inp_depth=1024, wgt_depth=512, acc_depth=512, acc_banks=2, out_depth=512, queue_depth=8),
-    "pynq, 32 KiB of weights": replace(PYNQ, name="pynq, 32 KiB of weights", wgt_depth=128),
+    "pynq, 32 KiB of weights": replace(PYNQ, name="pynq, 32 KiB of weights", wgt_depth=128, depthwise=0),
+    "pynq, no depthwise mode": replace(PYNQ, name="pynq, no depthwise mode", depthwise=0),
 }
-RUNS = "tiny:xc7,pynq:xc7,pynq, 32 KiB of weights:xc7,wide:xc7,8x8:ecp5,tiny:asic"
+RUNS = "tiny:xc7,pynq, no depthwise mode:xc7,pynq, 32 KiB of weights:xc7,wide:xc7,8x8:ecp5,tiny:asic"
 MUST_FIT = "pynq"
 """The core that has to leave room on its part."""
 

@@ -31,8 +31,8 @@ NEW: dict[str, CoreConfig] = (
     CORES
     | {
         "wide, 512 KiB of weights": replace(WIDE, wgt_depth=512),
-        "32x16": replace(PYNQ, block_in=32, inp_depth=1024, wgt_depth=512, bus_bits=128),
-        "1x16x32": replace(PYNQ, block_out=32, wgt_depth=512, acc_depth=1024, acc_banks=2, bus_bits=128),
+        "32x16": replace(PYNQ, block_in=32, inp_depth=1024, wgt_depth=512, bus_bits=128, depthwise=0),
+        "1x16x32": replace(PYNQ, block_out=32, wgt_depth=512, acc_depth=1024, acc_banks=2, bus_bits=128, depthwise=0),
     }
     | {board.default_core.name: board.default_core for board in all_boards().values()}
 )

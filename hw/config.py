@@ -31,7 +31,13 @@ STRIDE_BITS = 17
 REACH_BITS = 30
 """Loads and stores name bytes of the window's first GiB."""
 
-ONCE_CONSTANT = {"burst_beats": 64}
+DEPTHWISE_OUTPUTS = 16
+"""Outputs of the smallest array with a depthwise mode: the three rows of taps begin at outputs 0, 4 and 8."""
+
+INP_BANKS = 4
+"""Banks of ``inp`` on a core with the depthwise mode: an odd distance puts three entries in different ones."""
+
+ONCE_CONSTANT = {"burst_beats": 64, "depthwise": 0}
 """Fields that configurations of before lack, and their value then."""
 
 
@@ -72,6 +78,7 @@ class CoreConfig:
     read_outstanding: int = 16  # read bursts in flight
     write_outstanding: int = 8  # write bursts in flight
     burst_beats: int = 64  # of the longest burst; a 4 KiB page may hold fewer
+    depthwise: int = 0  # 1: GEMM has a depthwise mode, and inp has banks
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -115,6 +122,14 @@ class CoreConfig:
                 "but a bank needs 4",
                 hint="use fewer banks or a deeper accumulator memory",
             )
+        if self.depthwise not in (0, 1):
+            raise ConfigError(f"depthwise must be 0 or 1, not {self.depthwise}")
+        if self.depthwise and (self.batch > 1 or self.block_in != self.block_out or self.block_out < DEPTHWISE_OUTPUTS):
+            raise ConfigError(
+                f"depthwise=1 needs batch=1 and block_in = block_out >= {DEPTHWISE_OUTPUTS}, not batch={self.batch}, "
+                f"block_in={self.block_in}, block_out={self.block_out}",
+                hint="a core of this shape has depthwise=0",
+            )
         if self.granule_bytes < 2:
             raise ConfigError(
                 f"the smallest entry has {self.granule_bytes} bytes, but 2 are needed",
@@ -135,8 +150,19 @@ class CoreConfig:
         return int(getattr(self, f"{memory}_depth"))
 
     def banks(self, memory: Memory) -> int:
-        """Consecutive ranges of a scratchpad that have ports of their own."""
+        """Parts of a scratchpad that have ports of their own; :meth:`bank_entries` says which entries each holds."""
+        if memory is Memory.INP and self.depthwise:
+            return INP_BANKS
         return self.acc_banks if memory is Memory.ACC else 1
+
+    def bank_entries(self, memory: Memory, bank: int) -> slice:
+        """Entries of one bank, in its order: of ``acc`` consecutive ones, of ``inp`` those with the bank's number as
+        their lowest bits."""
+        banks = self.banks(memory)
+        if memory is Memory.INP:
+            return slice(bank, None, banks)
+        size = self.depth(memory) // banks
+        return slice(bank * size, (bank + 1) * size)
 
     def entry_bytes(self, memory: Memory) -> int:
         """Bytes of one entry of a scratchpad."""
@@ -276,7 +302,7 @@ class CoreConfig:
 TINY = CoreConfig(
     name="tiny", block_in=4, block_out=4, inp_depth=512, wgt_depth=256, acc_depth=256, out_depth=128, queue_depth=16
 )
-PYNQ = CoreConfig(name="pynq")
+PYNQ = CoreConfig(name="pynq", depthwise=1)
 WIDE = CoreConfig(name="wide", block_in=32, block_out=32, bus_bits=128)
 
 NAMED: dict[str, CoreConfig] = {config.name: config for config in (TINY, PYNQ, WIDE)}

@@ -13,6 +13,7 @@ from .axi import MasterSignature, ReadClient, RegisterSlaveSignature
 from .config import CoreConfig
 from .fetch import Fetch
 from .gemm import GemmEngine
+from .inp_memory import InpMemory
 from .interfaces import ENGINES, FIRST_TOKEN_CLASS, NUMBER_BITS, CycleClass, EventSignature, chunk_bits, command_layout
 from .isa import ENGINE_BITS, ENGINE_NAMES, FETCH, Engine, Fault
 from .layout_fifo import LayoutFifo
@@ -60,13 +61,17 @@ def scratchpad_ports(config: CoreConfig) -> list[tuple[Engine, str, Memory, str]
 
 def memory_paths(config: CoreConfig, memory: Memory) -> list[tuple[str, ...]]:
     """Where in the core's hierarchy the banks of a scratchpad are, as ``("acc", "bank_0", "memory")``."""
-    if memory is Memory.ACC:
+    if memory is Memory.ACC or config.banks(memory) > 1:
         return [(memory, f"bank_{bank}", "memory") for bank in range(config.banks(memory))]
     return [(memory, "memory")]
 
 
-SCRATCHPAD_CELLS = tuple(f"{memory}.bank_*" if memory is Memory.ACC else str(memory) for memory in SCRATCHPADS)
-"""Patterns of the cells that hold the scratchpads' memories."""
+SCRATCHPAD_CELLS = tuple(
+    cell
+    for memory in SCRATCHPADS
+    for cell in {Memory.ACC: ("acc.bank_*",), Memory.INP: ("inp", "inp.bank_*")}.get(memory, (str(memory),))
+)
+"""Patterns of the cells that hold the scratchpads' memories: ``inp`` has banks on some cores."""
 
 
 class TraceSignature(wiring.Signature):
@@ -209,7 +214,10 @@ class Core(wiring.Component):
         for memory in (Memory.INP, Memory.WGT, Memory.OUT):
             entry_bytes = config.entry_bytes(memory)
             chunk = 8 * entry_bytes if memory is Memory.OUT else chunk_bits(config, entry_bytes)
-            memories[memory] = Scratchpad(config.depth(memory), 8 * entry_bytes, chunk)
+            if config.banks(memory) > 1:
+                memories[memory] = InpMemory(config)
+            else:
+                memories[memory] = Scratchpad(config.depth(memory), 8 * entry_bytes, chunk)
             m.submodules[memory] = memories[memory]
         m.submodules[Memory.ACC] = memories[Memory.ACC]
         users: dict[tuple[Memory, str], list[Any]] = {}

@@ -8,7 +8,7 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .config import CoreConfig
-from .isa import Engine, Fault
+from .isa import TAP_ROWS, Engine, Fault
 
 NUMBER_BITS = 24
 """Width of an instruction's number in its program."""
@@ -117,6 +117,23 @@ class ReadPortSignature(wiring.Signature):
 
     def __init__(self, index_bits: int, data_bits: int) -> None:
         super().__init__({"enable": Out(1), "index": Out(index_bits), "data": In(data_bits)})
+
+
+class RowsReadPortSignature(wiring.Signature):
+    """Like :class:`ReadPortSignature`; with ``all_rows``, ``above`` has two entries more when ``data`` has its one.
+
+    They are those at ``index - 2*pitch`` and ``index - pitch``, in this order. ``pitch`` is odd then.
+    """
+
+    def __init__(self, index_bits: int, data_bits: int) -> None:
+        super().__init__(
+            {
+                **ReadPortSignature(index_bits, data_bits).members,
+                "all_rows": Out(1),
+                "pitch": Out(index_bits),
+                "above": In(data_bits).array(TAP_ROWS - 1),
+            }
+        )
 
 
 class ArbitratedReadPortSignature(wiring.Signature):

@@ -183,6 +183,15 @@ class Fault(IntEnum):
     CORRUPT = 9  # an instruction's check bits do not fit its other bits
 
 
+TAP_ROWS = 3
+"""Rows of taps of a depthwise GEMM: entries of ``inp`` that it reads at once."""
+
+TAP_COLUMNS = 3
+"""Columns of taps of a depthwise GEMM."""
+
+TAP_ROW_OUTPUTS = 4
+"""Distance, in a ``wgt`` entry, of the outputs that hold the taps of two rows."""
+
 IMMEDIATE_BITS = 25
 """Width of an immediate, and of the second factor of MUL, MAC and REQUANTISE: one DSP48 operand."""
 
@@ -222,10 +231,13 @@ def instruction_fields(config: CoreConfig, opcode: Opcode) -> tuple[Field, ...]:
                 ("rows", count, False), ("columns", count, False), ("stride", STRIDE_BITS, False),
             )  # fmt: skip
         case Opcode.GEMM:
-            return (
+            product: tuple[Field, ...] = (
                 ("zero", 1, False), ("levels", 3, False),
                 ("dst", index, False), ("src", index, False), ("wgt", index, False),
             )  # fmt: skip
+            if not config.depthwise:
+                return product
+            return (*product, ("depthwise", 1, False), ("row_pitch", index, False), ("column_pitch", index, False))
         case Opcode.VECTOR:
             return (
                 ("op", 4, False), ("zero", 1, False), ("levels", 3, False),
@@ -332,7 +344,10 @@ class Store(Instruction):
 
 @dataclass(frozen=True, kw_only=True)
 class Gemm(Instruction):
-    """``acc[dst] += inp[src] x wgt[wgt]`` for each iteration of the innermost ``levels`` loops."""
+    """``acc[dst] += inp[src] x wgt[wgt]`` for each iteration of the innermost ``levels`` loops.
+
+    With ``depthwise`` each micro-op gives one output of nine taps for each channel (``docs/isa.md``, "GEMM").
+    """
 
     opcode: ClassVar[Opcode] = Opcode.GEMM
     engine: Engine = Engine.GEMM
@@ -341,6 +356,17 @@ class Gemm(Instruction):
     dst: int
     src: int
     wgt: int
+    depthwise: int = 0  # each channel meets nine taps of its own; only on cores that have the mode
+    row_pitch: int = 0  # entries of inp from one row of taps to the next; odd
+    column_pitch: int = 0  # and from one column to the next
+
+    @property
+    def src_offsets(self) -> tuple[int, ...]:
+        """Entries of ``inp`` that each micro-op reads, counted from its ``src``; of taps, row by row."""
+        if not self.depthwise:
+            return (0,)
+        columns = [column * self.column_pitch for column in range(TAP_COLUMNS)]
+        return tuple(row * self.row_pitch + column for row in range(TAP_ROWS) for column in columns)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -446,6 +472,8 @@ def body_problem(config: CoreConfig, instruction: Instruction) -> str:
                 f"results cannot go to {target.memory}: its entries have {config.block_in} channels, "
                 f"those of results {config.block_out}"
             )
+        case Gemm(depthwise=1, row_pitch=pitch) if pitch % 2 == 0:
+            return f"row_pitch is {pitch}, but must be odd: rows in the same bank of inp cannot be read at once"
         case Vector(op=VectorOp.REQUANTISE, b_immediate=1):
             return "REQUANTISE takes its parameters from acc, not from an immediate"
     return ""
@@ -460,6 +488,10 @@ def encode(config: CoreConfig, instruction: Instruction) -> int:
 
 def encode_unchecked(config: CoreConfig, instruction: Instruction) -> int:
     """Like :func:`encode`, but lets instructions through that fit their fields and that the core calls illegal."""
+    if isinstance(instruction, Gemm) and instruction.depthwise and not config.depthwise:
+        raise InstructionError(
+            f"Gemm: core {config.name!r} has no depthwise mode", hint="a configuration with depthwise=1 has it"
+        )
     word = 0
     position = 0
     for name, width, sign in HEADER + instruction_fields(config, instruction.opcode):

@@ -33,6 +33,9 @@ class LoopNest(wiring.Component):
     ``levels`` levels at ``base``; ``micro_ops`` has its first micro-op in the next cycle. ``ready`` follows
     ``micro_ops.ready`` in the same cycle, so that nests follow one another without a gap. ``levels`` and ``base`` may
     be anything in a cycle without ``start``. Reset gives every level extent 1 and strides 0.
+
+    ``inner_goes_on``: what follows the micro-op is the next iteration of level 0. ``inner_stride``: its strides, of
+    which a nest that starts in this cycle has those that it will have.
     """
 
     def __init__(self, config: CoreConfig) -> None:
@@ -46,6 +49,8 @@ class LoopNest(wiring.Component):
                 "levels": In(range(LOOP_LEVELS + 1)),
                 "base": In(data.StructLayout(dict.fromkeys(INDICES, config.index_bits + 1))),
                 "micro_ops": Out(stream.Signature(micro_op_layout(config))),
+                "inner_goes_on": Out(1),
+                "inner_stride": Out(data.StructLayout(dict.fromkeys(INDICES, config.index_bits))),
             }
         )
 
@@ -76,6 +81,8 @@ class LoopNest(wiring.Component):
             *(micro_op[name].eq(levels[0].base[name]) for name in INDICES),
             micro_op.begin.eq(begin),
             micro_op.end.eq(end),
+            self.inner_goes_on.eq(~levels[0].ended),
+            *(self.inner_stride[name].eq(levels[0].stride[name]) for name in INDICES),
             micro_op.first.eq(~_any(level.used & level.reduces & ~level.at_zero for level in levels)),
         ]
 

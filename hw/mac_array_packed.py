@@ -13,10 +13,9 @@ from .mac_array import (
     MacArray,
     PlainMacArray,
     element,
+    factor_row,
     input_lane,
     load_registers,
-    output_lane,
-    pipelined_sum,
     stage_valids,
 )
 
@@ -40,33 +39,35 @@ class PackedMacArray(MacArray):
         m = Module()
         config = self.config
         valids = stage_valids(m, config, self.valid)
-        inp = [element(m, self.inp, lane, f"inp_{lane}") for lane in range(config.inp_bytes)]
+        factors = self._factors(m)
         wgt = [element(m, self.wgt, lane, f"wgt_{lane}") for lane in range(config.wgt_bytes)]
-        inp = load_registers(m, inp, valids[0], "factor")
+        factors = [load_registers(m, row, valids[0], f"factor_{number}") for number, row in enumerate(factors)]
+        products: list[list[list[Any]]] = [[] for _ in range(config.batch)]
         for output in range(0, config.block_out, 2):
             columns = [
                 wgt[number * config.block_in : (number + 1) * config.block_in] for number in (output, output + 1)
             ]
             pairs = [Cat(Const(0, PRODUCT_BITS), high).as_signed() + low for low, high in zip(*columns, strict=True)]
             pairs = load_registers(m, pairs, valids[0], f"pair_{output}")
+            inp = factors[factor_row(factors, output)]
             for row in range(config.batch):
                 inputs = [inp[input_lane(config, row, channel)] for channel in range(config.block_in)]
-                self._two_sums(m, row, output, pairs, inputs, valids)
+                products[row] += _two_outputs(m, f"row_{row}_outputs_{output}", pairs, inputs, valids)
+        self._add_up(m, products, valids, MULTIPLY_STAGES)
         return m
 
-    def _two_sums(
-        self, m: Module, row: int, output: int, pairs: list[Any], inputs: list[Any], valids: list[Signal]
-    ) -> None:
-        name = f"row_{row}_outputs_{output}"
-        values = [pair * value for pair, value in zip(pairs, inputs, strict=True)]
-        values = load_registers(m, values, valids[1], f"{name}_product")
-        values = [(value + OFFSET)[: 2 * PRODUCT_BITS] for value in values]
-        values = load_registers(m, values, valids[2], f"{name}_offset")
-        lows = [Cat(value[: PRODUCT_BITS - 1], ~value[PRODUCT_BITS - 1]).as_signed() for value in values]
-        highs = [value[PRODUCT_BITS:].as_signed() for value in values]
-        for number, products in enumerate((lows, highs)):
-            lane = output_lane(self.config, row, output + number)
-            m.d.comb += self.sums[lane].eq(pipelined_sum(m, products, valids, MULTIPLY_STAGES, f"lane_{lane}"))
+
+def _two_outputs(
+    m: Module, name: str, pairs: list[Any], inputs: list[Any], valids: list[Signal]
+) -> tuple[list[Any], list[Any]]:
+    """Products of two outputs for each channel, the lower output's first."""
+    values = [pair * value for pair, value in zip(pairs, inputs, strict=True)]
+    values = load_registers(m, values, valids[1], f"{name}_product")
+    values = [(value + OFFSET)[: 2 * PRODUCT_BITS] for value in values]
+    values = load_registers(m, values, valids[2], f"{name}_offset")
+    lows = [Cat(value[: PRODUCT_BITS - 1], ~value[PRODUCT_BITS - 1]).as_signed() for value in values]
+    highs = [value[PRODUCT_BITS:].as_signed() for value in values]
+    return lows, highs
 
 
 class Multipliers(StrEnum):

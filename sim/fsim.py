@@ -312,14 +312,7 @@ class _Execution:
         self.bytes_written += transfer.bytes
 
     def _gemm(self, number: int, instruction: Gemm) -> None:
-        access, bad = run_gemm(
-            self.core.memories,
-            self._nest(number, instruction),
-            instruction.dst,
-            instruction.src,
-            instruction.wgt,
-            zero=bool(instruction.zero),
-        )
+        access, bad = run_gemm(self.core.memories, self._nest(number, instruction), instruction)
         if self.core.races is not None:
             self.core.races.access(Engine.GEMM, Memory.INP, access.inp, write=False)
             self.core.races.access(Engine.GEMM, Memory.WGT, access.wgt, write=False)

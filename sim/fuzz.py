@@ -230,10 +230,22 @@ def _index(draw: Draw, nest: LoopNest, operand: str, depth: int) -> int:
 
 def random_gemm(config: CoreConfig, draw: Draw, loops: Sequence[LoopLevel]) -> Gemm:
     """A GEMM whose indices are legal while ``loops`` are set."""
-    depths = {"dst": config.acc_depth, "a": config.inp_depth, "b": config.wgt_depth}
+    gemm = Gemm(dst=0, src=0, wgt=0)
+    if config.depthwise and draw(0, 1):
+        gemm = _with_taps(config, draw, gemm, loops[0])
+    depths = {"dst": config.acc_depth, "a": config.inp_depth - max(gemm.src_offsets), "b": config.wgt_depth}
     levels, nest = _levels(draw, loops, lambda nest: all(nest.largest(0, x) < depths[x] for x in depths))
     dst, src, wgt = (_index(draw, nest, operand, depth) for operand, depth in depths.items())
-    return Gemm(zero=draw(0, 1), levels=levels, dst=dst, src=src, wgt=wgt)
+    return replace(gemm, zero=draw(0, 1), levels=levels, dst=dst, src=src, wgt=wgt)
+
+
+def _with_taps(config: CoreConfig, draw: Draw, gemm: Gemm, inner: LoopLevel) -> Gemm:
+    """A depthwise GEMM whose taps have room in ``inp``; often the innermost loop goes on along a row."""
+    most = (config.inp_depth - 1) // 2  # what the two pitches may be together
+    column_pitch = (inner.a_stride, inner.a_stride // 2, draw(0, 3), draw(0, 15))[draw(0, 3)]
+    column_pitch = min(column_pitch, most - 1)
+    row_pitch = draw(0, most - column_pitch - 1 if draw(0, 5) == 5 else min(most - column_pitch - 1, NEAR))
+    return replace(gemm, depthwise=1, column_pitch=column_pitch, row_pitch=row_pitch | 1)
 
 
 def random_vector(config: CoreConfig, draw: Draw, loops: Sequence[LoopLevel]) -> Vector:
@@ -362,7 +374,8 @@ def touched(config: CoreConfig, plain: Sequence[Instruction]) -> list[Touched]:
             case Gemm():
                 dst, a, b = _offsets(loops[Engine.GEMM], instruction.levels)
                 entries[Memory.ACC][1].update((dst + instruction.dst).tolist())
-                entries[Memory.INP][0].update((a + instruction.src).tolist())
+                for offset in instruction.src_offsets:
+                    entries[Memory.INP][0].update((a + instruction.src + offset).tolist())
                 entries[Memory.WGT][0].update((b + instruction.wgt).tolist())
             case Vector():
                 dst, a, b = _offsets(loops[Engine.VECTOR], instruction.levels)

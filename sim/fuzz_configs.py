@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..hw.config import TINY, CoreConfig
+from ..hw.config import DEPTHWISE_OUTPUTS, TINY, CoreConfig
 from ..hw.mac_array_packed import Multipliers
 from .fuzz import Draw, seeded
 
@@ -18,6 +18,9 @@ ENTRY_BITS = 2048
 PACKED_EACH = 3
 """One core of so many has the array that holds two products in a multiplier."""
 
+DEPTHWISE_EACH = 11
+"""One core of so many has the smallest array with the depthwise mode."""
+
 CORNERS = (
     TINY,
     replace(
@@ -28,6 +31,7 @@ CORNERS = (
     replace(TINY, batch=4, block_in=8, block_out=2, bus_bits=128, acc_banks=1, burst_beats=256),
     replace(TINY, batch=2, block_in=2, block_out=16, bus_bits=256, token_depth=255),
     replace(TINY, inp_depth=65536, bus_bits=512, queue_depth=2),
+    replace(TINY, block_in=16, block_out=16, inp_depth=64, wgt_depth=16, acc_depth=64, depthwise=1),
 )  # fmt: skip
 """Cores at the ends of the space: everything smallest, the widest bus, 256-bit instructions, ..."""
 
@@ -35,6 +39,8 @@ CORNERS = (
 def campaign_config(number: int) -> CoreConfig:
     """Core ``number`` of a campaign: the corners first, then random ones; each with its number as its name."""
     config = CORNERS[number] if number < len(CORNERS) else random_config(seeded(number))
+    if number >= len(CORNERS) and number % DEPTHWISE_EACH == DEPTHWISE_EACH - 1:
+        config = replace(config, batch=1, block_in=DEPTHWISE_OUTPUTS, block_out=DEPTHWISE_OUTPUTS, depthwise=1)
     return replace(config, name=f"core-{number}")
 
 

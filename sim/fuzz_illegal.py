@@ -143,6 +143,8 @@ def _bodies(case: Case, draw: Draw) -> Case | None:
         replace(nothing, scratchpad=Scratchpad.WGT),
         replace(nothing, engine=Engine.LOADW),
     ]
+    if case.config.depthwise:
+        choices.append(Gemm(dst=0, src=0, wgt=0, depthwise=1, row_pitch=2 * draw(0, 8)))
     return _with(case, draw, choices[draw(0, len(choices) - 1)])
 
 
@@ -199,7 +201,8 @@ def _compute_index(case: Case, draw: Draw) -> Case | None:
     compute: Gemm | Vector
     if engine is Engine.GEMM:
         compute = random_gemm(config, draw, loops)
-        names = (("dst", "dst", config.acc_depth), ("src", "a", config.inp_depth), ("wgt", "b", config.wgt_depth))
+        inp_depth = config.inp_depth - max(compute.src_offsets)
+        names = (("dst", "dst", config.acc_depth), ("src", "a", inp_depth), ("wgt", "b", config.wgt_depth))
     else:
         compute = random_vector(config, draw, loops)
         names = (("dst", "dst", config.depth(compute.target.memory)), ("a", "a", config.acc_depth))

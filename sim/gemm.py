@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..hw.config import CoreConfig
+from ..hw.isa import TAP_COLUMNS, TAP_ROW_OUTPUTS, TAP_ROWS, Gemm
 from .accumulate import accumulate
 from .loops import Indices, LoopLevel, LoopNest, affine
 from .state import Int32, Memories
@@ -33,11 +34,13 @@ class GemmAccess:
     wgt: Indices
 
 
-def run_gemm(
-    memories: Memories, nest: LoopNest, dst: int, src: int, wgt: int, *, zero: bool
-) -> tuple[GemmAccess, int | None]:
+def run_gemm(memories: Memories, nest: LoopNest, instruction: Gemm) -> tuple[GemmAccess, int | None]:
     """Execute all micro-ops; returns what they touched and, when one is out of range, its place (it has no effect)."""
     config = memories.config
+    dst, src, wgt, zero = instruction.dst, instruction.src, instruction.wgt, bool(instruction.zero)
+    if instruction.depthwise:
+        offsets = np.array(instruction.src_offsets)
+        return _run_blocks(memories, nest, dst, src, wgt, zero=zero, offsets=offsets)
     in_range = (
         nest.largest(dst, "dst") < config.acc_depth
         and nest.largest(src, "a") < config.inp_depth
@@ -97,29 +100,53 @@ def _product(memories: Memories, dst: Indices, src: Indices, wgt: Indices) -> No
 
 
 def _run_blocks(
-    memories: Memories, nest: LoopNest, dst: int, src: int, wgt: int, *, zero: bool
+    memories: Memories,
+    nest: LoopNest,
+    dst: int,
+    src: int,
+    wgt: int,
+    *,
+    zero: bool,
+    offsets: Indices | None = None,
 ) -> tuple[GemmAccess, int | None]:
-    """Any indices, in order; stops before the first micro-op that is out of range."""
+    """Any indices, in order; stops before the first micro-op that is out of range.
+
+    ``offsets``: where the entries of the taps lie from ``src`` on, of a depthwise GEMM.
+    """
     config = memories.config
+    reach = 0 if offsets is None else int(offsets.max())
     touched: list[GemmAccess] = []
     bad: int | None = None
     for start in range(0, nest.count, BLOCK):
         d, a, b, first = nest.part(start, min(start + BLOCK, nest.count))
         d, a, b = d + dst, a + src, b + wgt
-        outside = (d >= config.acc_depth) | (a >= config.inp_depth) | (b >= config.wgt_depth)
+        outside = (d >= config.acc_depth) | (a + reach >= config.inp_depth) | (b >= config.wgt_depth)
         if outside.any():
             stop = int(np.argmax(outside))
             bad = start + stop
             d, a, b, first = d[:stop], a[:stop], b[:stop], first[:stop]
-        touched.append(GemmAccess(np.unique(d), np.unique(a), np.unique(b)))
-        left = _matrix_rows(config, memories.inp[a], config.block_in).astype(np.float32)
-        right = memories.wgt[b].reshape(-1, config.block_out, config.block_in).astype(np.float32)
-        products = np.matmul(left, right.swapaxes(1, 2)).astype(np.int32)
-        accumulate(memories.acc, d, _lanes(config, products), first if zero else None, np.add, 0)
+        read = a if offsets is None else a[:, None] + offsets
+        touched.append(GemmAccess(np.unique(d), np.unique(read), np.unique(b)))
+        if offsets is None:
+            left = _matrix_rows(config, memories.inp[a], config.block_in).astype(np.float32)
+            right = memories.wgt[b].reshape(-1, config.block_out, config.block_in).astype(np.float32)
+            sums = _lanes(config, np.matmul(left, right.swapaxes(1, 2)).astype(np.int32))
+        else:
+            sums = _tap_sums(config, memories.inp[read], memories.wgt[b])
+        accumulate(memories.acc, d, sums, first if zero else None, np.add, 0)
         if bad is not None:
             break
     merged = GemmAccess(*(np.concatenate([getattr(part, name) for part in touched]) for name in ("acc", "inp", "wgt")))
     return merged, bad
+
+
+def _tap_sums(config: CoreConfig, inputs: npt.NDArray[np.int8], weights: npt.NDArray[np.int8]) -> Int32:
+    """Each channel's sum over nine taps, ``(count, block_in)``; ``inputs`` are ``(count, 9, block_in)``."""
+    outputs = weights.reshape(-1, config.block_out, config.block_in)
+    rows = [outputs[:, TAP_ROW_OUTPUTS * row :][:, :TAP_COLUMNS] for row in range(TAP_ROWS)]
+    taps = np.concatenate(rows, axis=1).astype(np.int32)
+    sums: Int32 = (inputs * taps).sum(axis=1, dtype=np.int32)
+    return sums
 
 
 def _matrix_rows(config: CoreConfig, entries: npt.NDArray[np.int8], channels: int) -> npt.NDArray[np.int8]:

@@ -90,15 +90,16 @@ class RtlSimulator:
 
     def read_scratchpad(self, memory: Memory) -> Int8 | Int32:
         """Copy of a scratchpad: ``(depth, elements)``."""
-        banks: list[Any] = list(self._banks(memory))
-        content: Int8 | Int32 = np.concatenate(banks)
+        banks = self._banks(memory)
+        content: Int8 | Int32 = np.empty((self.config.depth(memory), banks[0].shape[1]), banks[0].dtype)
+        for number, bank in enumerate(banks):
+            content[self.config.bank_entries(memory, number)] = bank
         return content
 
     def write_scratchpad(self, memory: Memory, values: Int8 | Int32) -> None:
         """Replace a scratchpad's content."""
-        banks = self._banks(memory)
-        for bank, part in zip(banks, np.split(values, len(banks)), strict=True):
-            bank[...] = part
+        for number, bank in enumerate(self._banks(memory)):
+            bank[...] = values[self.config.bank_entries(memory, number)]
 
     def read_register(self, address: int) -> int:
         """A 32-bit register, through AXI4-Lite."""

@@ -65,7 +65,11 @@ Instruction decode(const Core& core, const uint8_t* word) {
             w.dst = number(kFieldDst);
             w.a = number(gemm ? kFieldSrc : kFieldA);
             w.b = number(gemm ? kFieldWgt : kFieldB);
-            if (gemm) break;
+            if (gemm) {
+                w.depthwise = field(kFieldDepthwise);  // 0 on cores without the field
+                w.column_pitch = number(kFieldColumnPitch);
+                break;
+            }
             w.op = uint8_t(field(kFieldOp));
             w.target = VectorTarget(field(kFieldTarget));
             w.b_immediate = field(kFieldBImmediate);

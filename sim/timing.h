@@ -35,9 +35,10 @@ struct Instruction {
     } transfer;
     struct {
         uint32_t levels = 0, dst = 0, a = 0, b = 0;
-        bool zero = false, b_immediate = false;
+        bool zero = false, b_immediate = false, depthwise = false;
         uint8_t op = 0;
         VectorTarget target = kTargetAcc;
+        uint32_t column_pitch = 0;
     } work;
 };
 
@@ -165,6 +166,7 @@ class Nest {
         seek(0);
     }
     uint64_t count() const { return count_; }
+    const Level& inner() const { return levels_[0]; }
     uint64_t number() const { return number_; }
     const Index& index() const { return base_[0]; }
     bool first() const { return !turned_; }  // iteration 0 at every level with dst stride 0

@@ -32,8 +32,9 @@ class Gemm {
             ++dropped_;
         }
         const Nest nest(levels_, instruction);
-        const Cycle last = now + Cycle(nest.count());
-        runs_.push({now + 1, last, nest, instruction.work.zero});
+        const Waves waves(nest, instruction);
+        const Cycle last = now + Cycle(waves.count());
+        runs_.push({now + 1, last, nest, waves, instruction.work.zero});
         retirements_.push(last + shared_.core.gemm_write);
         last_issue_ = last;
     }
@@ -63,9 +64,40 @@ class Gemm {
     }
 
   private:
+    // Cycles of one GEMM: a wave each. A micro-op writes in its last one; without depthwise it has no other.
+    class Waves {
+      public:
+        Waves() = default;
+        Waves(const Nest& nest, const Instruction& instruction) : row_(nest.inner().extent), outer_(nest.count() / row_) {
+            if (!instruction.work.depthwise) return;
+            const Level& inner = nest.inner();
+            const uint64_t pitch = instruction.work.column_pitch;
+            fresh_ = further_ = kTapColumns;
+            if (inner.b == 0 && inner.a == pitch) {
+                further_ = 1;
+            } else if (inner.b == 0 && inner.a == 2 * pitch) {
+                further_ = 2;
+            }
+        }
+        uint64_t count() const { return outer_ * in_row(); }
+        // Whether wave `number` is its micro-op's last, and which that is.
+        bool writes(uint64_t number, uint64_t& micro_op) const {
+            const uint64_t place = number % in_row();
+            micro_op = number / in_row() * row_;
+            if (place < fresh_) return place + 1 == fresh_;
+            micro_op += 1 + (place - fresh_) / further_;
+            return (place - fresh_) % further_ + 1 == further_;
+        }
+
+      private:
+        uint64_t in_row() const { return fresh_ + (row_ - 1) * further_; }
+        uint64_t row_ = 1, outer_ = 1;             // micro-ops of one turn of level 0, and turns
+        uint64_t fresh_ = 1, further_ = 1;         // waves of the first micro-op of a turn, and of each other
+    };
     struct Run {
-        Cycle first, last;  // issue of its micro-ops
+        Cycle first, last;  // issue of its waves
         Nest nest;
+        Waves waves;
         bool zero;
     };
     struct MicroOp {
@@ -73,7 +105,7 @@ class Gemm {
         uint32_t dst = 0;
     };
 
-    // Finds the micro-op issued in a cycle; quick if the cycles asked for follow each other.
+    // Finds the micro-op that writes, issued in a cycle; quick if the cycles asked for follow each other.
     struct Walker {
         uint64_t run = 0;  // number of the run, the dropped ones counted
         bool loaded = false;
@@ -85,8 +117,9 @@ class Gemm {
             if (run - dropped == runs.size()) return {};
             const Run& current = runs[run - dropped];
             if (issue < current.first) return {};
+            uint64_t number;
+            if (!current.waves.writes(uint64_t(issue - current.first), number)) return {};
             if (!loaded) nest = current.nest, loaded = true;
-            const uint64_t number = uint64_t(issue - current.first);
             if (number == nest.number() + 1) {
                 nest.step();
             } else if (number != nest.number()) {

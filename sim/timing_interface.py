@@ -9,7 +9,17 @@ from ..hw import bursts, engine, fetch, gemm, load, store, transfer_plan, vector
 from ..hw.axi import ReadClient
 from ..hw.config import LOOP_LEVELS, PYNQ, CoreConfig
 from ..hw.interfaces import CycleClass
-from ..hw.isa import HEADER, OPCODE_BITS, Engine, Opcode, Scratchpad, VectorOp, VectorTarget, instruction_fields
+from ..hw.isa import (
+    HEADER,
+    OPCODE_BITS,
+    TAP_COLUMNS,
+    Engine,
+    Opcode,
+    Scratchpad,
+    VectorOp,
+    VectorTarget,
+    instruction_fields,
+)
 from ..hw.load_writer import LoadKind, LoadTargets
 from .c_interface import ACTIVITY, EVENT, CField, CStruct, enumeration, fields, header
 from .dram import DramModel
@@ -123,6 +133,7 @@ def interface_header() -> str:
             f"constexpr unsigned kReadClients = {len(ReadClient)};",
             f"constexpr unsigned kClasses = {CLASSES};",
             f"constexpr unsigned kLevels = {LOOP_LEVELS};",
+            f"constexpr unsigned kTapColumns = {TAP_COLUMNS};",
             f"constexpr uint32_t kBEntries[] = {{ {b_entries} }};  // by VectorOp",
             f"constexpr bool kAccumulates[] = {{ {accumulates} }};  // by VectorOp",
             "}  // namespace weft",

@@ -334,6 +334,10 @@ def core_test(**options: Any) -> Callable[[Callable[[Bench], Awaitable[None]]], 
 
 def _entries(dut: Any, config: CoreConfig, name: memories.Memory) -> list[Any]:
     """Handles of a scratchpad's entries."""
-    banks = [reduce(getattr, path, dut) for path in memory_paths(config, name)]
-    depth = config.depth(name) // len(banks)
-    return [memory[index] for memory in banks for index in range(depth)]
+    handles: list[Any] = [None] * config.depth(name)
+    for number, path in enumerate(memory_paths(config, name)):
+        memory = reduce(getattr, path, dut)
+        entries = range(len(handles))[config.bank_entries(name, number)]
+        for index, entry in enumerate(entries):
+            handles[entry] = memory[index]
+    return handles

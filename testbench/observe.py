@@ -18,6 +18,7 @@ from .coverage import Coverage
 from .points import (
     PORT_OF_INP,
     core_points,
+    depthwise_points,
     fault_point,
     flags_of,
     operand_distances,
@@ -79,6 +80,7 @@ class Observer:
         ends = scratchpad_ends(self.config, program)
         distances = operand_distances(program)
         relations = order_relations(self.config, program)
+        columns = depthwise_points(program)
         for number, stall in self.started:
             instruction = program[number]
             for point in flags_of(instruction):
@@ -87,6 +89,8 @@ class Observer:
                 self.coverage.hit("ends of scratchpads", point)
             for point in distances[number]:
                 self.coverage.hit("operand x distance", point)
+            for point in columns[number]:
+                self.coverage.hit("depthwise", point)
             if (relation := relations[number]) is not None:
                 name = ENGINE_NAMES[instruction.engine]
                 self.coverage.hit("relation x stall", f"{name}: {relation}, {stall}")

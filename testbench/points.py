@@ -8,13 +8,14 @@ from itertools import product
 
 import numpy as np
 
-from ..hw.config import LOOP_LEVELS, CoreConfig
+from ..hw.config import INP_BANKS, LOOP_LEVELS, CoreConfig
 from ..hw.interfaces import CycleClass
 from ..hw.isa import (
     ENGINE_NAMES,
     FETCH,
     LEGAL_SCRATCHPADS,
     MEMORY_USERS,
+    TAP_COLUMNS,
     Engine,
     Fault,
     Finish,
@@ -66,6 +67,14 @@ PORTS = tuple(
 
 PORT_OF_INP = "inp: load waits for vector"
 
+DEPTHWISE_POINTS = (
+    *(f"{count} columns further along a row" for count in range(1, TAP_COLUMNS + 1)),
+    "other taps along a row", "no row", "another row", "the same columns again", "rows side by side",
+    *(f"last column of taps in bank {bank}" for bank in range(INP_BANKS)),
+    *("product after it", "product before it"),
+)  # fmt: skip
+"""How the micro-ops of a depthwise GEMM follow one another, and what else the array does."""
+
 BUFFERS = ("load read buffer", "loadw read buffer", "fetch read buffer", "write buffer")
 
 
@@ -73,6 +82,7 @@ def core_points(config: CoreConfig) -> Points:
     """All points of a core."""
     return {
         "instruction x flags": list(dict.fromkeys(_flag_points(config))),
+        **({"depthwise": list(DEPTHWISE_POINTS)} if config.depthwise else {}),
         "fault": [
             f"{cause.name} by {ENGINE_NAMES[engine]}"
             for cause in Fault
@@ -151,8 +161,8 @@ def _flag_points(config: CoreConfig) -> Iterator[str]:
             name = f"LOAD {ENGINE_NAMES[engine]} {scratchpad.name}"
             yield from (f"{name} {what}" for what in (*COPY_SHAPES, *PADS))
     yield from (f"STORE {shape}" for shape in COPY_SHAPES)
-    for zero, levels in product((0, 1), range(LOOP_LEVELS + 1)):
-        yield from flags_of(Gemm(zero=zero, levels=levels, dst=0, src=0, wgt=0))
+    for zero, levels, depthwise in product((0, 1), range(LOOP_LEVELS + 1), range(config.depthwise + 1)):
+        yield from flags_of(Gemm(zero=zero, levels=levels, dst=0, src=0, wgt=0, depthwise=depthwise))
     for op, zero, immediate in product(VectorOp, (0, 1), (0, 1)):
         if op is VectorOp.REQUANTISE and immediate:
             continue
@@ -179,6 +189,7 @@ def flags_of(instruction: Instruction) -> Iterator[str]:
         case Store():
             yield f"{name} {_copy_shape(instruction)}"
         case Gemm():
+            name = f"{name} depthwise" if instruction.depthwise else name
             yield f"{name} zero={instruction.zero} levels={instruction.levels}"
         case Vector():
             name = f"{name} {instruction.op.name}"
@@ -242,6 +253,40 @@ def micro_ops(program: Sequence[Instruction]) -> list[tuple[list[int], list[int]
                 moved = (dst + instruction.dst, a + first, b + second)
                 indices = (moved[0].tolist(), moved[1].tolist(), moved[2].tolist())
         result.append(indices)
+    return result
+
+
+def depthwise_points(program: Sequence[Instruction]) -> list[set[str]]:
+    """For each instruction its entries of :data:`DEPTHWISE_POINTS`."""
+    inner, before = LoopLevel(), None
+    result = []
+    for instruction, (_, a, _) in zip(program, micro_ops(program), strict=True):
+        points = set()
+        match instruction:
+            case Loop(engine=Engine.GEMM, level=0):
+                inner = level_of(instruction)
+            case Gemm(depthwise=1):
+                along = inner.extent > 1 and instruction.levels > 0
+                if not along:
+                    points.add("no row")
+                elif inner.b_stride:
+                    points.add("other taps along a row")
+                elif inner.a_stride == 0:
+                    points.add("the same columns again")
+                else:
+                    further, rest = divmod(inner.a_stride, instruction.column_pitch or 1)
+                    points.add(f"{TAP_COLUMNS if rest else min(further, TAP_COLUMNS)} columns further along a row")
+                if along and len(a) > inner.extent:
+                    points.add("another row")
+                if instruction.row_pitch == 1:
+                    points.add("rows side by side")
+                reach = 2 * (instruction.row_pitch + instruction.column_pitch)
+                points |= {f"last column of taps in bank {(src + reach) % INP_BANKS}" for src in a}
+        if isinstance(instruction, Gemm):
+            if isinstance(before, Gemm) and instruction.depthwise != before.depthwise:
+                points.add("product before it" if instruction.depthwise else "product after it")
+            before = instruction
+        result.append(points)
     return result
 
 

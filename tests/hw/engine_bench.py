@@ -15,6 +15,7 @@ from amaranth.sim import Simulator
 from weft.hw.acc_memory import AccMemory
 from weft.hw.config import LOOP_LEVELS, CoreConfig
 from weft.hw.gemm import GemmEngine
+from weft.hw.inp_memory import InpMemory
 from weft.hw.isa import Fault, Gemm, Instruction, Loop, Vector, encode_unchecked
 from weft.hw.memories import SCRATCHPADS, Memory
 from weft.hw.scratchpad import Scratchpad
@@ -78,9 +79,7 @@ def reference(memories: Memories, program: Sequence[Instruction]) -> tuple[Fault
                 continue
             case Gemm():
                 nest = LoopNest(tuple(reversed(loops[: instruction.levels])))
-                _, bad = run_gemm(
-                    memories, nest, instruction.dst, instruction.src, instruction.wgt, zero=bool(instruction.zero)
-                )
+                _, bad = run_gemm(memories, nest, instruction)
             case Vector():
                 nest = LoopNest(tuple(reversed(loops[: instruction.levels])))
                 _, bad = run_vector(memories, nest, instruction)
@@ -101,11 +100,12 @@ class Bench:
         m = Module()
         m.submodules.engine = engine
         m.submodules.acc = acc
-        self.pads: dict[Memory, Scratchpad] = {}
+        self.pads: dict[Memory, Scratchpad | InpMemory] = {}
         if isinstance(engine, GemmEngine):
             for name in (Memory.INP, Memory.WGT):
                 bits = 8 * config.entry_bytes(name)
-                pad = Scratchpad(config.depth(name), bits, bits)
+                banked = config.banks(name) > 1
+                pad = InpMemory(config) if banked else Scratchpad(config.depth(name), bits, bits)
                 m.submodules[name] = self.pads[name] = pad
                 wiring.connect(m, getattr(engine, f"read_{name}"), pad.read)
             wiring.connect(m, engine.read_acc, acc.gemm_read)
@@ -151,14 +151,13 @@ class Bench:
         self.simulator.run()
         return self.observed
 
-    def _banks(self, name: str) -> list[tuple[Any, slice]]:
+    def _banks(self, name: Memory) -> list[tuple[Any, slice]]:
         """Simulated memories behind a scratchpad, with the entries each one holds."""
-        if name is not Memory.ACC:
-            return [(self.pads[name].memory.data, slice(None))] if name in self.pads else []
-        size = self.config.acc_depth // self.config.acc_banks
-        return [
-            (bank.memory.data, slice(number * size, (number + 1) * size)) for number, bank in enumerate(self.acc.banks)
-        ]
+        if name is not Memory.ACC and name not in self.pads:
+            return []
+        pad = self.acc if name is Memory.ACC else self.pads[name]
+        banks = [pad] if isinstance(pad, Scratchpad) else pad.banks
+        return [(bank.memory.data, self.config.bank_entries(name, number)) for number, bank in enumerate(banks)]
 
     async def _testbench(self, ctx: Any) -> None:
         program, seed, disturb, stop_at, cycles_limit = self.job

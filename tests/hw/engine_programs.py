@@ -27,12 +27,19 @@ ONE_BANK = CoreConfig(
     block_in=4, block_out=4, inp_depth=16, wgt_depth=8, acc_depth=16, out_depth=8, acc_banks=1, queue_depth=4
 )
 
+DEPTHWISE = CoreConfig(
+    block_in=16, block_out=16, inp_depth=64, wgt_depth=8, acc_depth=32, out_depth=8, acc_banks=2, queue_depth=4,
+    depthwise=1,
+)  # fmt: skip
+"""With the depthwise mode. The vector engine has nothing to do with it."""
+
 UNLIKE = CoreConfig(
     block_in=2, block_out=2, inp_depth=32, wgt_depth=8, acc_depth=16, out_depth=8, acc_banks=2, queue_depth=4
 )
 """Results may go to ``inp`` as well, and every memory that they go to is of another depth."""
 
 CONFIGS = {"small": SMALL, "narrow": NARROW, "one-bank": ONE_BANK, "unlike": UNLIKE}
+GEMM_CONFIGS = CONFIGS | {"depthwise": DEPTHWISE}
 
 levels = st.sampled_from((0, 0, 1, 2, 3, 4, 6))
 strides = st.sampled_from((0, 0, 1, 1, 2, 3))
@@ -53,6 +60,10 @@ def loops(engine: Engine) -> st.SearchStrategy[Instruction]:
 
 
 def gemms(config: CoreConfig) -> st.SearchStrategy[Instruction]:
+    taps: dict[str, Any] = {}
+    if config.depthwise:
+        rows = st.sampled_from((1, 3, 5, 7, 9, 11))
+        taps = {"depthwise": flags, "row_pitch": rows, "column_pitch": st.sampled_from((0, 1, 1, 1, 2, 3))}
     return st.builds(
         Gemm,
         zero=flags,
@@ -60,6 +71,7 @@ def gemms(config: CoreConfig) -> st.SearchStrategy[Instruction]:
         dst=st.integers(0, config.acc_depth // 2),
         src=st.integers(0, config.inp_depth // 2),
         wgt=st.integers(0, config.wgt_depth // 2),
+        **taps,
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 from weft.hw.config import TINY
+from weft.sim.fuzz_configs import CORNERS
 from weft.testbench.build import Waves
 from weft.testbench.coverage import Coverage, read_hits
 from weft.testbench.errors import BenchError
@@ -18,6 +19,8 @@ from weft.testbench.runner import RunOutcome, Settings, random_seed, run_and_kee
 FOLDER = Path(__file__).parent / "cocotb"
 PARTS = sorted(path.stem for path in FOLDER.glob("*.py"))
 GUIDE = Path(__file__).parents[2] / "docs" / "testing.md"
+
+DEPTHWISE = next(core for core in CORNERS if core.depthwise)
 
 Run = Callable[[str], RunOutcome]
 
@@ -48,7 +51,7 @@ def check(outcome: RunOutcome) -> None:
 
 
 def test_there_is_a_file_for_every_engine() -> None:
-    assert set(PARTS) == {"core", "fetch", "gemm", "load", "registers", "store", "tokens", "vector"}
+    assert set(PARTS) == {"core", "depthwise", "fetch", "gemm", "load", "registers", "store", "tokens", "vector"}
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -63,6 +66,16 @@ def test_no_point_of_the_coverage_stays_open(run: Run, coverage_file: Path) -> N
     Console(width=180).print(coverage.table(unreachable(TINY)))
     assert not coverage.open_points(unreachable(TINY))
     assert not coverage.hit_though_unreachable(unreachable(TINY))
+
+
+@pytest.mark.long
+def test_the_depthwise_mode(tmp_path: Path) -> None:
+    """On a core that has it; one without refuses it above."""
+    file = tmp_path / "coverage.json"
+    check(run_file(FOLDER / "depthwise.py", Settings(config=DEPTHWISE, seed=1, coverage=file), tmp_path / "run"))
+    coverage = Coverage(core_points(DEPTHWISE), read_hits(file))
+    Console(width=180).print(coverage.table(unreachable(DEPTHWISE)))
+    assert {group for group, _ in coverage.open_points(unreachable(DEPTHWISE))}.isdisjoint({"depthwise"})
 
 
 @pytest.mark.long

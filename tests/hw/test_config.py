@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from weft.hw.config import NAMED, PYNQ, CoreConfig, named_config
 from weft.hw.errors import ConfigError
+from weft.hw.memories import SCRATCHPADS
 
 
 def test_pynq_has_the_buffer_sizes_of_vta() -> None:
@@ -35,6 +36,10 @@ def test_pynq_has_the_buffer_sizes_of_vta() -> None:
         ({"inp_depth": 2048.0}, r"inp_depth must be an integer, not 2048\.0"),
         ({"name": {}}, r"name must be a text, not \{\}"),
         ({"block_in": 128, "block_out": 128}, r"one wgt entry would be 131072 bits wide"),
+        ({"depthwise": 2}, "depthwise must be 0 or 1, not 2"),
+        ({"batch": 2}, "depthwise=1 needs batch=1 .* not batch=2, .*; hint: a core of this shape has depthwise=0"),
+        ({"block_in": 32}, "depthwise=1 needs .* block_in = block_out >= 16, not .*, block_in=32, block_out=16"),
+        ({"block_in": 8, "block_out": 8}, "depthwise=1 needs .* block_in=8, block_out=8"),
     ],
 )
 def test_an_illegal_combination_is_refused_with_its_reason(change: dict[str, object], message: str) -> None:
@@ -58,9 +63,28 @@ def test_json_without_a_field_is_refused() -> None:
 
 
 def test_a_configuration_of_before_bursts_had_a_field_is_the_same_core() -> None:
-    text = PYNQ.to_json().replace('"burst_beats":64,', "")
+    core = replace(PYNQ, depthwise=0)
+    text = core.to_json().replace('"burst_beats":64,', "")
     assert "burst_beats" not in text
-    assert CoreConfig.from_json(text) == PYNQ
+    assert CoreConfig.from_json(text) == core
+
+
+def test_a_configuration_of_before_the_depthwise_mode_is_a_core_without_it() -> None:
+    text = PYNQ.to_json().replace('"depthwise":1,', "")
+    assert "depthwise" not in text
+    core = CoreConfig.from_json(text)
+    assert core == replace(PYNQ, depthwise=0)
+    assert core.hash64 == 0x0FAB5B1722B0B3EF  # so its programs run on it, and only on it
+    assert core.hash64 != PYNQ.hash64
+
+
+@pytest.mark.parametrize("config", [PYNQ, replace(PYNQ, depthwise=0)], ids=["depthwise", "plain"])
+def test_the_banks_of_a_scratchpad_hold_each_entry_once(config: CoreConfig) -> None:
+    for memory in SCRATCHPADS:
+        entries = range(config.depth(memory))
+        held = [entries[config.bank_entries(memory, bank)] for bank in range(config.banks(memory))]
+        assert sorted(entry for bank in held for entry in bank) == list(entries)
+        assert len({len(bank) for bank in held}) == 1
 
 
 def test_the_hash_follows_every_field_but_the_name() -> None:

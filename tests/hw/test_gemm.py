@@ -13,19 +13,19 @@ from weft.hw.mac_array import array_latency
 from weft.hw.verilog import run_yosys
 
 from .engine_bench import Bench, check, random_memories
-from .engine_programs import CONFIGS, SMALL, programs
+from .engine_programs import DEPTHWISE, GEMM_CONFIGS, SMALL, programs
 
 
 @pytest.fixture(scope="module")
 def benches() -> dict[str, Bench]:
-    return {name: Bench(config, GemmEngine) for name, config in CONFIGS.items()}
+    return {name: Bench(config, GemmEngine) for name, config in GEMM_CONFIGS.items()}
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", GEMM_CONFIGS)
 @settings(max_examples=60)
 @given(data=st.data())
 def test_any_program_has_its_meaning(benches: dict[str, Bench], name: str, data: st.DataObject) -> None:
-    config = CONFIGS[name]
+    config = GEMM_CONFIGS[name]
     program = data.draw(programs(config, Engine.GEMM))
     seed = data.draw(st.one_of(st.none(), st.integers(0, 1000)))
     check(benches[name], random_memories(config, data.draw(st.integers(0, 1000))), program, seed=seed)
@@ -113,6 +113,98 @@ def test_a_stopped_core_gets_what_was_issued_and_no_more(benches: dict[str, Benc
     assert done == min(max(0, cycle - 3), 12)  # the first issue is in cycle 3
     assert (observed.memories.acc[:done] == expected.memories.acc[:done]).all()
     assert (observed.memories.acc[done:] == memories.acc[done:]).all()
+
+
+TAPS = {"depthwise": 1, "row_pitch": 13, "column_pitch": 1}
+
+
+def row_of(count: int, **strides: int) -> Loop:
+    return Loop(engine=Engine.GEMM, level=0, extent=count, dst_stride=1, **strides)
+
+
+@pytest.mark.parametrize(
+    ("strides", "column_pitch", "cycles"),
+    [
+        ({"a_stride": 1}, 1, 1),
+        ({"a_stride": 2}, 1, 2),
+        ({"a_stride": 3}, 1, 3),
+        ({"a_stride": 2}, 2, 1),
+        ({"a_stride": 4}, 2, 2),
+        ({"a_stride": 1}, 2, 3),
+        ({}, 1, 3),
+        ({}, 0, 1),
+        ({"a_stride": 1, "b_stride": 1}, 1, 3),  # other taps: the sums so far are of no use
+    ],
+)
+def test_a_row_of_depthwise_outputs_reads_each_column_once(
+    benches: dict[str, Bench], strides: dict[str, int], column_pitch: int, cycles: int
+) -> None:
+    count, rows = 5, 3
+    program: list[Instruction] = [
+        row_of(count, **strides),
+        Loop(engine=Engine.GEMM, level=1, extent=rows, dst_stride=count, a_stride=7),
+        Gemm(dst=0, src=0, wgt=1, levels=2, zero=1, **TAPS | {"column_pitch": column_pitch}),
+        Gemm(dst=20, src=40, wgt=0),
+    ]
+    observed = check(benches["depthwise"], random_memories(DEPTHWISE, 0), program)
+    row = 3 + (count - 1) * cycles
+    first = observed.writes[0]
+    assert observed.writes == [
+        *(first + row * y + cycles * x for y in range(rows) for x in range(count)),
+        first + rows * row - 2,  # the product follows at once; what came first was two cycles late
+    ]
+    assert first - observed.started[2][0] == _fill(DEPTHWISE) + 2
+
+
+def test_only_the_innermost_level_is_a_row(benches: dict[str, Bench]) -> None:
+    program: list[Instruction] = [
+        Loop(engine=Engine.GEMM, level=1, extent=6, dst_stride=1, a_stride=1),
+        Gemm(dst=0, src=0, wgt=1, levels=2, **TAPS),
+    ]
+    observed = check(benches["depthwise"], random_memories(DEPTHWISE, 0), program)
+    assert observed.writes[-1] - observed.writes[0] == 5 * 3
+
+
+def test_a_depthwise_sum_is_added_to_one_that_is_not_yet_written(benches: dict[str, Bench]) -> None:
+    """Kernels larger than three by three: the same outputs again, in rows of one to six."""
+    for count in range(1, 7):
+        program: list[Instruction] = [
+            row_of(count, a_stride=1),
+            Loop(engine=Engine.GEMM, level=1, extent=4, a_stride=3, b_stride=1),
+            Gemm(dst=3, src=0, wgt=1, levels=2, **TAPS),
+            Gemm(dst=3, src=9, wgt=4, levels=1, **TAPS),
+            Gemm(dst=3, src=9, wgt=4, levels=1),
+            Gemm(dst=3, src=2, wgt=0, levels=2, zero=1, **TAPS),
+        ]
+        check(benches["depthwise"], random_memories(DEPTHWISE, count), program)
+
+
+@pytest.mark.parametrize(("row_pitch", "column_pitch"), [(1, 0), (13, 1), (1, 13), (31, 0), (63, 63), (3, 63)])
+@pytest.mark.parametrize("inside", [0, 1, 3])
+def test_the_last_of_nine_entries_is_checked(
+    benches: dict[str, Bench], row_pitch: int, column_pitch: int, inside: int
+) -> None:
+    src = max(0, DEPTHWISE.inp_depth - 2 * (row_pitch + column_pitch) - inside)
+    program: list[Instruction] = [
+        row_of(6, a_stride=1),
+        Gemm(dst=1, src=1, wgt=0),
+        Gemm(dst=3, src=src, wgt=0, levels=1, depthwise=1, row_pitch=row_pitch, column_pitch=column_pitch),
+    ]
+    observed = check(benches["depthwise"], random_memories(DEPTHWISE, 0), program)
+    fits = max(0, DEPTHWISE.inp_depth - src - 2 * (row_pitch + column_pitch))
+    assert observed.fault == (Fault.INDEX, 2)
+    assert len(observed.writes) == 1 + fits
+
+
+def test_rows_in_one_bank_are_refused(benches: dict[str, Bench]) -> None:
+    for pitch in (0, 2, 4):
+        program = [Gemm(dst=0, src=0, wgt=0), Gemm(dst=1, src=0, wgt=0, **TAPS | {"row_pitch": pitch})]
+        memories = random_memories(DEPTHWISE, 0)
+        expected = check(benches["depthwise"], memories, program[:1])
+        observed = benches["depthwise"].run(memories, program)
+        assert observed.fault == (Fault.ILLEGAL, 1)
+        assert (observed.memories.acc == expected.memories.acc).all()
+    check(benches["depthwise"], random_memories(DEPTHWISE, 0), [Gemm(dst=0, src=0, wgt=0, row_pitch=2)])
 
 
 @pytest.mark.parametrize("operand", ["dst", "src", "wgt"])

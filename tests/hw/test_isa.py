@@ -18,7 +18,13 @@ from weft.hw.memories import SCRATCHPADS, Memory
 
 PAGE = Path(__file__).parents[2] / "docs" / "isa.md"
 
-CONFIGS = [TINY, PYNQ, WIDE, replace(PYNQ, inp_depth=65536), replace(PYNQ, batch=2, block_in=8, bus_bits=512)]
+CONFIGS = [
+    TINY,
+    PYNQ,
+    WIDE,
+    replace(PYNQ, inp_depth=65536),
+    replace(PYNQ, batch=2, block_in=8, bus_bits=512, depthwise=0),
+]
 
 
 @st.composite
@@ -40,6 +46,8 @@ def instructions(draw: st.DrawFn, config: CoreConfig) -> isa.Instruction:
             values["scratchpad"] = draw(st.sampled_from(isa.LEGAL_SCRATCHPADS[engine]))
         case Opcode.GEMM:
             values["levels"] %= isa.LOOP_LEVELS + 1
+            if values.get("depthwise"):
+                values["row_pitch"] |= 1
         case Opcode.VECTOR:
             values["levels"] %= isa.LOOP_LEVELS + 1
             values["op"] = draw(st.sampled_from(list(VectorOp)))
@@ -94,6 +102,10 @@ def test_any_word_decodes_or_is_refused(config: CoreConfig, number: int) -> None
     [
         (isa.Gemm(dst=2048, src=0, wgt=0), r"Gemm: dst is 2048, but must be in 0\.\.2047"),
         (isa.Gemm(dst=0, src=0, wgt=0, levels=7), "Gemm: 7 loop levels, but there are 6"),
+        (
+            isa.Gemm(dst=0, src=0, wgt=0, depthwise=1, row_pitch=6),
+            "Gemm: row_pitch is 6, but must be odd: rows in the same bank of inp cannot be read at once",
+        ),
         (isa.Gemm(dst=0, src=0, wgt=0, wait=4), "Gemm: wait names the instruction's own engine 'gemm'"),
         (isa.Loop(engine=Engine.LOAD, level=0, extent=1), "Loop: LOOP cannot run on engine 'load'"),
         (isa.Loop(engine=Engine.GEMM, level=6, extent=1), "Loop: loop level 6 does not exist; there are 6"),
@@ -117,6 +129,23 @@ def test_any_word_decodes_or_is_refused(config: CoreConfig, number: int) -> None
 def test_an_illegal_instruction_is_refused_by_name(instruction: isa.Instruction, message: str) -> None:
     with pytest.raises(InstructionError, match=message):
         isa.encode(PYNQ, instruction)
+
+
+def test_a_core_without_the_depthwise_mode_has_none_of_its_fields() -> None:
+    gemm = isa.Gemm(dst=3, src=4, wgt=5, zero=1, depthwise=1, row_pitch=7, column_pitch=1)
+    with pytest.raises(InstructionError, match="core 'tiny' has no depthwise mode; hint: a configuration with"):
+        isa.encode(TINY, gemm)
+    plain = replace(gemm, depthwise=0, row_pitch=0, column_pitch=0)
+    without = replace(PYNQ, depthwise=0)
+    assert isa.encode(PYNQ, plain) == isa.encode(without, plain)  # programs of before are what they were
+    with pytest.raises(InstructionError, match="GEMM: reserved bits are set"):
+        isa.decode(without, isa.encode(PYNQ, gemm))
+
+
+def test_a_depthwise_gemm_reads_nine_entries() -> None:
+    gemm = isa.Gemm(dst=0, src=0, wgt=0, depthwise=1, row_pitch=15, column_pitch=2)
+    assert gemm.src_offsets == (0, 2, 4, 15, 17, 19, 30, 32, 34)
+    assert replace(gemm, depthwise=0).src_offsets == (0,)
 
 
 @pytest.mark.parametrize(

@@ -42,10 +42,19 @@ def gemm(memories: Memories, levels: Sequence[LoopLevel], instruction: Gemm) -> 
     config = memories.config
     for place, (d, a, b, first) in enumerate(iterations(levels[: instruction.levels])):
         dst, src, wgt = instruction.dst + d, instruction.src + a, instruction.wgt + b
-        if dst >= config.acc_depth or src >= config.inp_depth or wgt >= config.wgt_depth:
+        last = src + 2 * (instruction.row_pitch + instruction.column_pitch) if instruction.depthwise else src
+        if dst >= config.acc_depth or last >= config.inp_depth or wgt >= config.wgt_depth:
             return place
         if instruction.zero and first:
             memories.acc[dst] = 0
+        if instruction.depthwise:
+            for k in range(config.block_in):
+                total = 0
+                for kh, kw in product(range(3), range(3)):
+                    value = memories.inp[src + kh * instruction.row_pitch + kw * instruction.column_pitch, k]
+                    total += int(value) * int(memories.wgt[wgt, (4 * kh + kw) * config.block_in + k])
+                memories.acc[dst, k] = wrap(int(memories.acc[dst, k]) + total)
+            continue
         for row in range(config.batch):
             for out in range(config.block_out):
                 total = sum(

@@ -188,7 +188,7 @@ core_shapes = st.builds(
     read_outstanding=st.sampled_from([1, 2, 16]),
     write_outstanding=st.sampled_from([1, 2, 8]),
     burst_beats=st.sampled_from([1, 2, 16, 256]),
-)
+) | st.just(replace(PYNQ, name="any", inp_depth=64, acc_depth=64))
 
 
 @settings(max_examples=60, deadline=None)
@@ -200,6 +200,29 @@ def test_what_is_skipped_does_not_matter(config: CoreConfig, seed: int) -> None:
     slow = predict_details(config, code, case.dram, offset=case.program_offset, trace=True, every_cycle=True)
     assert_same(slow.result, quick.result)
     assert quick.evaluated <= slow.evaluated
+
+
+@pytest.mark.parametrize(
+    ("strides", "further"),
+    [("a_stride=1", 1), ("a_stride=2", 2), ("a_stride=3", 3), ("", 3), ("a_stride=1 b_stride=1", 3)],
+)
+def test_a_depthwise_row_takes_a_cycle_for_each_column(strides: str, further: int) -> None:
+    """Rows of 30: the columns of the first output, and what each further one does not share."""
+
+    def cycles(gemm: str) -> int:
+        program = parse(f"""
+        loop gemm level=0 extent=30 dst_stride=1 {strides}
+        loop gemm level=1 extent=20 dst_stride=30 a_stride=40
+        {gemm}
+        finish
+        """)
+        total = predict(PYNQ, assemble(PYNQ, program)).cycles
+        assert total is not None
+        return total
+
+    depthwise = cycles("gemm gemm levels=2 dst=0 src=0 wgt=0 depthwise=1 row_pitch=41 column_pitch=1")
+    product = cycles("gemm gemm levels=2 dst=0 src=0 wgt=0")
+    assert depthwise - product == 20 * (3 + 29 * further) - 20 * 30
 
 
 def test_long_work_is_not_looked_at_cycle_by_cycle() -> None:

@@ -18,6 +18,8 @@ from ....hw.config import LOOP_LEVELS, CoreConfig
 from ....hw.errors import InstructionError
 from ....hw.isa import (
     ENGINE_NAMES,
+    TAP_COLUMNS,
+    TAP_ROWS,
     Engine,
     Finish,
     Gemm,
@@ -173,7 +175,10 @@ class _Checker:
                 self.levels[instruction.engine][instruction.level] = (instruction.extent, *strides)
             case Gemm():
                 levels = self.levels[Engine.GEMM][: instruction.levels]
-                self.touch(number, Memory.INP, instruction.src, _shape(levels, 2), write=False)
+                read = _shape(levels, 2)
+                if instruction.depthwise:
+                    read = (*read, (TAP_ROWS, instruction.row_pitch), (TAP_COLUMNS, instruction.column_pitch))
+                self.touch(number, Memory.INP, instruction.src, read, write=False)
                 self.touch(number, Memory.WGT, instruction.wgt, _shape(levels, 3), write=False)
                 self.touch(number, Memory.ACC, instruction.dst, _shape(levels, 1), write=True)
             case Vector():

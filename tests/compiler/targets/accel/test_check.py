@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler.targets.accel.check import Range, check_program
 from weft.compiler.targets.errors import ProgramError
-from weft.hw.config import TINY
+from weft.hw.config import PYNQ, TINY
 from weft.hw.isa import (
     Engine,
     Finish,
@@ -60,6 +60,27 @@ def test_results_in_inp_need_tokens(other: Instruction, first: bool) -> None:
         check(*program)
     sender, receiver = program
     check(replace(sender, send=engine_mask([receiver.engine])), replace(receiver, wait=engine_mask([sender.engine])))
+
+
+def test_a_race_of_any_tap_of_a_depthwise_product_is_found() -> None:
+    taps = {6 + 5 * row + 2 * column for row in range(3) for column in range(3)}
+    gemm = Gemm(dst=0, src=6, wgt=0, depthwise=1, row_pitch=5, column_pitch=2)
+    for entry in range(24):
+        code = assemble(PYNQ, [load(index=entry), gemm, Finish()])
+        if entry in taps:
+            with pytest.raises(
+                ProgramError, match=f"gemm dst=0 src=6 .* reads unit {entry} of 'inp' and instruction 0"
+            ):
+                check_program(PYNQ, code, WINDOW)
+        else:
+            check_program(PYNQ, code, WINDOW)
+
+
+def test_the_last_tap_of_a_depthwise_product_has_to_be_in_its_memory() -> None:
+    gemm = Gemm(dst=0, src=PYNQ.inp_depth - 19, wgt=0, depthwise=1, row_pitch=7, column_pitch=2)
+    check_program(PYNQ, assemble(PYNQ, [gemm, Finish()]), WINDOW)
+    with pytest.raises(ProgramError, match=f"reaches unit {PYNQ.inp_depth + 3} of 'inp'"):
+        check_program(PYNQ, assemble(PYNQ, [replace(gemm, row_pitch=9), Finish()]), WINDOW)
 
 
 def test_a_race_in_dram_is_found() -> None:
