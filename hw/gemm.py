@@ -233,7 +233,7 @@ class _Columns:
     """
 
     def __init__(self, m: Module, config: CoreConfig, loops: LoopNest, gemm: Any) -> None:
-        self.depthwise = Signal(name="depthwise", reset_less=True)
+        self.depthwise = Signal(name="is_depthwise", reset_less=True)
         self.row_pitch, self.column_pitch = (
             Signal(config.index_bits, name=name, reset_less=True) for name in ("row_pitch", "column_pitch")
         )
@@ -241,7 +241,7 @@ class _Columns:
         self.illegal = gemm.depthwise & ~gemm.row_pitch[0]
         self.last = Signal(name="last_column")
         self.back = Signal(config.index_bits + 1, name="back")
-        column = Signal(range(TAP_COLUMNS))
+        column = Signal(range(TAP_COLUMNS), reset_less=True)
         known = Signal(range(TAP_COLUMNS), reset_less=True)  # columns that the next micro-op of a row shares
         stride, step = loops.inner_stride, gemm.column_pitch
         entry = gemm.src + Mux(gemm.depthwise, (gemm.row_pitch + gemm.column_pitch) << 1, 0)

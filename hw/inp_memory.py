@@ -47,19 +47,14 @@ class InpMemory(wiring.Component):
         ]
         for number, bank in enumerate(self.banks):
             m.submodules[f"bank_{number}"] = bank
+            upper = Mux(_bank_of(places[1]) == number, places[1][BANK_BITS:], places[0][BANK_BITS:])
             m.d.comb += [
                 bank.write.enable.eq(write.enable & (_bank_of(write.index) == number)),
                 bank.write.index.eq(write.index[BANK_BITS:]),
                 bank.write.data.eq(write.data),
                 bank.write.mask.eq(write.mask),
                 bank.read.enable.eq(read.enable & (read.all_rows | (_bank_of(read.index) == number))),
-                bank.read.index.eq(
-                    Mux(
-                        _bank_of(places[2]) == number,
-                        places[2][BANK_BITS:],
-                        Mux(_bank_of(places[1]) == number, places[1][BANK_BITS:], places[0][BANK_BITS:]),
-                    )
-                ),
+                bank.read.index.eq(Mux(_bank_of(places[2]) == number, places[2][BANK_BITS:], upper)),
             ]
         arriving = Signal()
         m.d.sync += arriving.eq(read.enable)

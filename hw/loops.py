@@ -34,8 +34,8 @@ class LoopNest(wiring.Component):
     ``micro_ops.ready`` in the same cycle, so that nests follow one another without a gap. ``levels`` and ``base`` may
     be anything in a cycle without ``start``. Reset gives every level extent 1 and strides 0.
 
-    ``inner_goes_on``: what follows the micro-op is the next iteration of level 0. ``inner_stride``: its strides, of
-    which a nest that starts in this cycle has those that it will have.
+    ``inner_goes_on``: there is a micro-op, and what follows it is the next iteration of level 0. ``inner_stride``: the
+    strides of level 0, which a nest that starts in this cycle will have.
     """
 
     def __init__(self, config: CoreConfig) -> None:
@@ -81,7 +81,7 @@ class LoopNest(wiring.Component):
             *(micro_op[name].eq(levels[0].base[name]) for name in INDICES),
             micro_op.begin.eq(begin),
             micro_op.end.eq(end),
-            self.inner_goes_on.eq(~levels[0].ended),
+            self.inner_goes_on.eq(valid & ~levels[0].ended),
             *(self.inner_stride[name].eq(levels[0].stride[name]) for name in INDICES),
             micro_op.first.eq(~_any(level.used & level.reduces & ~level.at_zero for level in levels)),
         ]

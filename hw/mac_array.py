@@ -70,16 +70,13 @@ class MacArray(wiring.Component):
 
     def _factors(self, m: Module) -> list[list[Signal]]:
         """Bytes of what meets the outputs with row 0 of taps, row 1, and so on; the last meets all others."""
-        lanes = range(self.config.inp_bytes)
-        inp = [element(m, self.inp, lane, f"inp_{lane}") for lane in lanes]
-        factors = []
+        entries = [self.inp]
         for row in range(TAP_ROWS - 1) if self.config.depthwise else ():
-            chosen = [Signal(signed(8), name=f"row_{row}_{lane}") for lane in lanes]
-            for lane in lanes:
-                above = element(m, self.above[row], lane, f"above_{row}_{lane}")
-                m.d.comb += chosen[lane].eq(Mux(self.depthwise, above, inp[lane]))
-            factors.append(chosen)
-        return [*factors, inp]
+            chosen = Signal.like(self.inp, name=f"row_{row}")  # whole entries: quick in simulation
+            m.d.comb += chosen.eq(Mux(self.depthwise, self.above[row], self.inp))
+            entries.insert(row, chosen)
+        lanes = range(self.config.inp_bytes)
+        return [[element(m, entry, lane, f"{entry.name}_{lane}") for lane in lanes] for entry in entries]
 
     def _add_up(self, m: Module, products: list[list[list[Any]]], valids: list[Signal], first: int) -> None:
         """Sums of registered ``products[row][output][channel]``, from register stage ``first`` on."""

@@ -21,6 +21,7 @@ from weft.hw.store import StoreEngine
 from weft.hw.tokens import TokenMatrix
 from weft.hw.vector import VectorEngine
 
+from .depthwise import DEPTHWISE, GemmWithoutProducts
 from .harness import Harness
 from .prover import Mutant, Proof
 from .queues import NARROW
@@ -119,6 +120,12 @@ PROOFS = [
         "gemm",
         lambda _: GemmEngine(NARROW),
         Mutant("loops", "valid, begin = Signal(), ", "valid, begin = Signal(reset_less=True), "),
+        depth=6,
+    ),
+    _proof(
+        "depthwise",
+        lambda _: GemmWithoutProducts(DEPTHWISE),
+        Mutant("gemm", 'name=f"wave{stage}_valid")', 'name=f"wave{stage}_valid", reset_less=True)'),
         depth=6,
     ),
     _proof(

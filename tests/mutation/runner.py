@@ -23,6 +23,7 @@ NOT_COPIED = (".*", "build", "dist")
 
 CORE_QUICK = (
     "tests/hw/test_scratchpad.py",
+    "tests/hw/test_inp_memory.py",
     "tests/hw/test_layout_fifo.py",
     "tests/hw/test_skid_buffer.py",
     "tests/hw/test_write_dma.py",

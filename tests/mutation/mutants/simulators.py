@@ -20,6 +20,14 @@ MUTANTS = (
         "EXACT_FLOAT32 = 1024", "EXACT_FLOAT32 = 1 << 20",
     ),
     Mutant(
+        "depthwise-only-src-is-checked", "sim/gemm.py", "bound",
+        "a + reach >= config.inp_depth", "a >= config.inp_depth", ("tests/sim/test_microops.py",),
+    ),
+    Mutant(
+        "depthwise-reads-only-src", "sim/gemm.py", "race set", "np.unique(read)", "np.unique(a)",
+        ("tests/sim/test_microops.py",),
+    ),
+    Mutant(
         "gemm-fault-counted-in-its-block", "sim/gemm.py", "wrong number in record",
         "bad = start + stop", "bad = stop",
     ),

@@ -31,4 +31,8 @@ MUTANTS = (
         "model-waits-for-results-in-inp", "sim/timing_compute.h", "hazard where there is none",
         "if (task_.target == kTargetAcc && held_.dst", "if (task_.target != kTargetOut && held_.dst",
     ),
+    Mutant(
+        "model-other-taps-share", "sim/timing_compute.h", "columns that are read again",
+        "if (inner.b == 0 && inner.a == pitch)", "if (inner.a == pitch)", ("tests/sim/test_timing.py",),
+    ),
 )  # fmt: skip
