@@ -156,7 +156,6 @@ class GemmEngine(wiring.Component):
             with m.If(wave):
                 m.d.sync += [index["inp"].eq(micro_op.a - columns.back), pitch.eq(columns.row_pitch)]
             m.d.comb += [
-                self.read_inp.all_rows.eq(depthwise[0]),
                 self.read_inp.pitch.eq(pitch),
                 array.depthwise.eq(depthwise[-1]),
                 *(entry.eq(read) for entry, read in zip(array.above, self.read_inp.above, strict=True)),

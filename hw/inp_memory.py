@@ -19,8 +19,8 @@ BANK_BITS = ceil_log2(INP_BANKS)
 class InpMemory(wiring.Component):
     """Like a :class:`~weft.hw.scratchpad.Scratchpad`; the lowest bits of an index are the number of its bank.
 
-    A read with ``all_rows`` gives three entries, ``pitch`` apart: as that is odd, each lies in a bank of its own.
-    Latency and order of reads and writes are those of the banks.
+    A read gives three entries, ``pitch`` apart: where that is odd, each lies in a bank of its own. Latency and order of
+    reads and writes are those of the banks. All banks read at once, whatever is wanted, as a single memory would.
     """
 
     def __init__(self, config: CoreConfig) -> None:
@@ -53,7 +53,7 @@ class InpMemory(wiring.Component):
                 bank.write.index.eq(write.index[BANK_BITS:]),
                 bank.write.data.eq(write.data),
                 bank.write.mask.eq(write.mask),
-                bank.read.enable.eq(read.enable & (read.all_rows | (_bank_of(read.index) == number))),
+                bank.read.enable.eq(read.enable),
                 bank.read.index.eq(Mux(_bank_of(places[2]) == number, places[2][BANK_BITS:], upper)),
             ]
         arriving = Signal()

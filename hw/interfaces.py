@@ -120,16 +120,15 @@ class ReadPortSignature(wiring.Signature):
 
 
 class RowsReadPortSignature(wiring.Signature):
-    """Like :class:`ReadPortSignature`; with ``all_rows``, ``above`` has two entries more when ``data`` has its one.
+    """Like :class:`ReadPortSignature`; ``above`` has the entries at ``index - 2*pitch`` and ``index - pitch``.
 
-    They are those at ``index - 2*pitch`` and ``index - pitch``, in this order. ``pitch`` is odd then.
+    Where ``pitch`` is even, only ``data`` means anything.
     """
 
     def __init__(self, index_bits: int, data_bits: int) -> None:
         super().__init__(
             {
                 **ReadPortSignature(index_bits, data_bits).members,
-                "all_rows": Out(1),
                 "pitch": Out(index_bits),
                 "above": In(data_bits).array(TAP_ROWS - 1),
             }

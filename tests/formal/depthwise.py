@@ -25,7 +25,6 @@ def rows_at_once() -> Harness:
     memory = InpMemory(DEPTHWISE)
     inside = harness.add("memory", memory)
     read, write = memory.read, memory.write
-    harness.assume(~read.all_rows | read.pitch[0])
 
     entry = harness.constant("entry", len(read.index))
     content = Signal(len(write.data))
@@ -50,7 +49,7 @@ def rows_at_once() -> Harness:
         place = Signal(len(read.index), name=f"row_{row}_place")
         m.d.comb += [
             place.eq(read.index - read.pitch * Const(back, 2)),
-            wanted.eq(read.enable & (place == entry) & ~writes & (read.all_rows | (back == 0))),
+            wanted.eq(read.enable & (place == entry) & ~writes & (read.pitch[0] | (back == 0))),
         ]
         m.d.sync += [taken.eq(wanted), value.eq(content)]
         with m.If(arriving):

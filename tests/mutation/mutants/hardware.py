@@ -250,10 +250,6 @@ MUTANTS = (
         "inp-answer-one-early", "hw/inp_memory.py", "pipeline stage missing",
         "m.d.sync += asked.eq(_bank_of(place))", "m.d.comb += asked.eq(_bank_of(place))", INP_TESTS,
     ),
-    Mutant(
-        "inp-rows-read-one-bank", "hw/inp_memory.py", "enable",
-        "(read.all_rows | (_bank_of(read.index) == number))", "(_bank_of(read.index) == number)", INP_TESTS,
-    ),
     # Queue
     Mutant(
         "queue-overflows", "hw/layout_fifo.py", "back-pressure ignored",
