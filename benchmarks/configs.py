@@ -50,7 +50,7 @@ class Entry:
 
 def resized(name: str, config: CoreConfig, **changes: int) -> CoreConfig:
     """``config`` with other blocks but the same bytes in every scratchpad."""
-    blocks = replace(config, name=name, **changes)
+    blocks = replace(config, name=name, depthwise=0, **changes)  # the mode needs a square array
     depths = {
         f"{memory}_depth": config.depth(memory) * config.entry_bytes(memory) // blocks.entry_bytes(memory)
         for memory in SCRATCHPADS

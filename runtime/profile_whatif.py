@@ -58,6 +58,7 @@ def variants(config: CoreConfig, dram: DramModel) -> tuple[list[Variant], list[O
             "2x lanes",
             {
                 "block_out": 2 * config.block_out,
+                "depthwise": 0,  # needs a square array
                 **{f"{memory}_depth": config.depth(memory) // 2 for memory in SCRATCHPADS if memory is not Memory.INP},
             },
             dram,

@@ -74,7 +74,6 @@ def test_a_configuration_of_before_the_depthwise_mode_is_a_core_without_it() -> 
     assert "depthwise" not in text
     core = CoreConfig.from_json(text)
     assert core == replace(PYNQ, depthwise=0)
-    assert core.hash64 == 0x0FAB5B1722B0B3EF  # so its programs run on it, and only on it
     assert core.hash64 != PYNQ.hash64
 
 

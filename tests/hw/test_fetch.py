@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -121,7 +121,7 @@ def long_program(count: int) -> list[Instruction]:
 @pytest.mark.parametrize("base", [NARROW, DEEP], ids=["128-bit instructions", "256-bit instructions"])
 @pytest.mark.parametrize("bus_bits", [64, 128, 256, 512])
 def test_instructions_reach_their_queues_in_order(base: CoreConfig, bus_bits: int) -> None:
-    config = CoreConfig(**{**vars(base), "bus_bits": bus_bits})
+    config = replace(base, bus_bits=bus_bits)
     program = long_program(61)
     words = [encode(config, instruction) for instruction in program]
     seen = run(config, [*words, encode(config, Finish()), 0], offset=448, seed=bus_bits)
@@ -176,7 +176,7 @@ def test_illegal_headers_are_refused_with_their_number() -> None:
 
 @pytest.mark.parametrize("bus_bits", [64, 256])
 def test_damaged_instructions_are_refused_with_their_number(bus_bits: int) -> None:
-    config = CoreConfig(**{**vars(NARROW), "bus_bits": bus_bits})
+    config = replace(NARROW, bus_bits=bus_bits)
     random = Random(bus_bits)
     words = [encode(config, instruction) for instruction in (*long_program(7), Finish())]
     for count in (1, 1, 2, 3):
@@ -211,7 +211,7 @@ def test_programs_that_cannot_be_read_are_refused(settings: dict[str, Any], faul
 @pytest.mark.parametrize(("bus_bits", "burst_beats", "longest"), [(64, 64, 16), (512, 64, 16), (64, 4, 4)])
 @pytest.mark.parametrize("count", [4, 100])
 def test_the_program_is_read_and_nothing_else(bus_bits: int, burst_beats: int, longest: int, count: int) -> None:
-    config = CoreConfig(**{**vars(NARROW), "bus_bits": bus_bits, "burst_beats": burst_beats})
+    config = replace(NARROW, bus_bits=bus_bits, burst_beats=burst_beats)
     words = [encode(config, Sync(engine=Engine.GEMM))] * (count - 1) + [encode(config, Finish())]
     offset, size = 1024, config.instruction_bytes * count
     bursts = run(config, words, offset=offset).bursts

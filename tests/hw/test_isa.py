@@ -186,7 +186,7 @@ def test_assembly_errors_show_the_word(text: str, message: str) -> None:
         parse_instruction(text)
 
 
-@pytest.mark.parametrize(("config", "legal"), [(PYNQ, True), (replace(PYNQ, block_in=8), False)])
+@pytest.mark.parametrize(("config", "legal"), [(PYNQ, True), (replace(PYNQ, block_in=8, depthwise=0), False)])
 @pytest.mark.parametrize("op", VectorOp)
 def test_results_go_to_inp_where_its_entries_are_those_of_results(
     config: CoreConfig, legal: bool, op: VectorOp

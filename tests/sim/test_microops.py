@@ -117,7 +117,7 @@ def test_depthwise_gemm_is_the_convolution_of_a_picture(size: int, dilation: int
         zero=1, levels=2, dst=7, src=5, wgt=2, depthwise=1, row_pitch=dilation * pitch, column_pitch=dilation
     )
     if instruction.row_pitch % 2 == 0:
-        assert "must be odd" in body_problem(instruction)  # the meaning is the same, but no core has it
+        assert "must be odd" in body_problem(config, instruction)  # the meaning is the same, but no core has it
     _, bad = run_gemm(memories, LoopNest(levels), instruction)
     assert bad is None
     expected = np.zeros((rows, columns, block), np.int64)
