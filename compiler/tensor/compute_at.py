@@ -30,7 +30,7 @@ from .ir import (
     sequence,
 )
 from .printer import expr_text
-from .simplify import UNBOUNDED, Linear, Simplifier, constant_range, linear_form, lower_bound, upper_bound
+from .simplify import UNBOUNDED, Linear, constant_range, linear_form, lower_bound, simplifier_of, upper_bound
 from .tree import (
     drop_allocation,
     find_allocation,
@@ -223,7 +223,7 @@ def _read_region(
 def _touched_region(
     buffer: Buffer, accesses: list[tuple[tuple[Expr, ...], list[tuple[Var, Expr]]]], outer: list[tuple[Var, Expr]]
 ) -> TouchedRegion:
-    simplifier = Simplifier(outer)
+    simplifier = simplifier_of(outer)
     starts: list[Expr] = []
     extents: list[Expr] = []
     most: list[int] = []
@@ -268,7 +268,7 @@ def _shifted_range(
     """First index and count of what is accessed around a common place that is a minimum, as ``split_shifted`` makes
     it: the place need not be known, since it cancels in the count. None if there is no such place, or if it might be
     outside of the dimension."""
-    simplifier = Simplifier(outer)
+    simplifier = simplifier_of(outer)
     places: set[Expr] = set()
     lowest: list[int] = []
     highest: list[int] = []
@@ -352,7 +352,7 @@ def _written_region(
     """What one iteration of the loop writes. ScheduleError unless it is a box that is complete after the iteration."""
     at = f"block {block!r}"
     accesses = []
-    simplifier = Simplifier(outer)
+    simplifier = simplifier_of(outer)
     write_paths = writers(target[-1], buffer)
     for path in write_paths:
         leaf = plain_block(path, "reverse_compute_at")

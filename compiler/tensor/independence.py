@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from .errors import ScheduleError
 from .ir import Allocate, Block, Buffer, Expr, For, IntrinsicCall, Load, Stmt, Store, Var, row_major_strides
-from .simplify import Linear, Simplifier, linear_form
+from .simplify import Linear, linear_form, simplifier_of
 from .tree import leaves, ranges_of, reduction_vars
 from .visitor import free_vars, statements, stores_of, walk_exprs
 
@@ -94,7 +94,7 @@ def _stride_tells_apart(
     lowest: list[int] = []
     highest: list[int] = []
     for access in accesses:
-        simplifier = Simplifier([*outer, *access.inner])
+        simplifier = simplifier_of([*outer, *access.inner])
         total = Linear()
         for index, stride in zip(access.indices[axes], strides, strict=True):
             total = total.add(linear_form(simplifier.simplify(index)), stride)

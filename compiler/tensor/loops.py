@@ -13,7 +13,7 @@ from .ir import Allocate, Block, Const, Expr, For, IntrinsicCall, PrimFunc, Stmt
 from .names import fresh_name, taken_names
 from .overlap import check_no_overlap
 from .printer import expr_text as text
-from .simplify import Simplifier
+from .simplify import simplifier_of
 from .tree import (
     find_loop,
     loops_of,
@@ -94,7 +94,7 @@ def split_shifted(func: PrimFunc, loop: Var, factor: int) -> tuple[PrimFunc, tup
             at=at,
             hint="use split",
         )
-    simplifier = Simplifier(ranges_of(path[:-1]))
+    simplifier = simplifier_of(ranges_of(path[:-1]))
     least = simplifier.range_of(node.extent)[0]
     if least < factor:
         raise ScheduleError(

@@ -25,22 +25,22 @@ UNBOUNDED = 1 << 62
 
 def simplify(expr: Expr, loops: Loops = ()) -> Expr:
     """An equal expression in canonical form, given that each variable of ``loops`` is in ``0 .. extent-1``."""
-    return Simplifier(loops).simplify(expr)
+    return _simplifier(tuple(loops)).simplify(expr)
 
 
 def constant_range(expr: Expr, loops: Loops) -> tuple[int, int]:
     """Constants between which the ``int64`` expression lies; ``UNBOUNDED`` where none is known."""
-    return Simplifier(loops).range_of(expr)
+    return _simplifier(tuple(loops)).range_of(expr)
 
 
 def lower_bound(expr: Expr, inner: Loops, outer: Loops = ()) -> Expr | None:
     """Smallest value over the ``inner`` loops as an expression of the outer variables; None if none is known."""
-    return Simplifier([*outer, *inner]).eliminate(expr, inner, upper=False)
+    return _simplifier((*outer, *inner)).eliminate(expr, inner, upper=False)
 
 
 def upper_bound(expr: Expr, inner: Loops, outer: Loops = ()) -> Expr | None:
     """Largest value over the ``inner`` loops as an expression of the outer variables; None if none is known."""
-    return Simplifier([*outer, *inner]).eliminate(expr, inner, upper=True)
+    return _simplifier((*outer, *inner)).eliminate(expr, inner, upper=True)
 
 
 def is_zero(expr: Expr) -> bool:
@@ -125,6 +125,18 @@ class Simplifier:
         for var, extent in self.loops:
             self._ranges[var] = (0, max(0, self.interval(self.simplify(extent))[1] - 1))
         self._memos = {False: {}, True: {}}
+
+    def inside(self, var: Var, extent: Expr) -> Simplifier:
+        """The simplifier of one more loop, the innermost. What is known of the others is not worked out again, and who
+        asks again gets the same one."""
+        return _inside(self, var, extent)
+
+    def _inside(self, var: Var, extent: Expr) -> Simplifier:
+        inner = Simplifier(())
+        inner.loops = [*self.loops, (var, extent)]
+        inner._uneven = self._uneven or not isinstance(extent, Const)
+        inner._ranges = {**self._ranges, var: (0, max(0, self.interval(self.simplify(extent))[1] - 1))}
+        return inner
 
     def simplify(self, expr: Expr) -> Expr:
         """An equal expression in canonical form."""
@@ -343,6 +355,28 @@ class Simplifier:
     def extent(self, expr: Expr) -> Expr:
         """A loop extent in its shortest form: a constant, or a min of linear expressions where possible."""
         return self._push(expr)
+
+
+@lru_cache(maxsize=1024)
+def _inside(outer: Simplifier, var: Var, extent: Expr) -> Simplifier:
+    return outer._inside(var, extent)
+
+
+@lru_cache(maxsize=64)
+def _simplifier(loops: tuple[tuple[Var, Expr], ...]) -> Simplifier:
+    """One for several questions about the same loops: what it has found for one it need not find again."""
+    return simplifier_of(loops)
+
+
+def simplifier_of(loops: Loops) -> Simplifier:
+    """The simplifier of these loops, which may be one that was asked before."""
+    simplifier = _OUTERMOST
+    for var, extent in loops:
+        simplifier = simplifier.inside(var, extent)
+    return simplifier
+
+
+_OUTERMOST = Simplifier(())
 
 
 def _limit(value: int) -> int:

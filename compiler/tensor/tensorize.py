@@ -35,7 +35,7 @@ from .ir import (
     Var,
 )
 from .printer import expr_text
-from .simplify import Linear, Simplifier, linear_form
+from .simplify import Linear, Simplifier, linear_form, simplifier_of
 from .tree import find_loop, ranges_of, rewrite
 from .visitor import free_vars, map_exprs, substitute, walk_exprs
 
@@ -107,7 +107,7 @@ def tensorize(func: PrimFunc, loop: Var, intrinsic: TensorIntrinsic) -> PrimFunc
     _check_extents(tile_loops, own_loops, intrinsic, loop)
 
     failure = _Failure()
-    simplifier = Simplifier([*ranges_of(path[:-1]), *((each.var, each.extent) for each in nest)])
+    simplifier = simplifier_of([*ranges_of(path[:-1]), *((each.var, each.extent) for each in nest)])
     for order in permutations(tile_loops):
         if [extent for _, extent in order] != [extent for _, extent in own_loops]:
             continue

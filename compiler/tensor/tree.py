@@ -23,7 +23,7 @@ from .ir import (
     Store,
     Var,
 )
-from .simplify import Simplifier
+from .simplify import Simplifier, simplifier_of
 from .visitor import children, loads_of, map_children, rebuild, statements, stores_of
 
 Leaf = Block | IntrinsicCall | Store
@@ -192,17 +192,20 @@ def map_leaves(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
 
 def simplify_tree(stmt: Stmt, loops: Sequence[tuple[Var, Expr]] = ()) -> Stmt:
     """The tree with all indices, conditions and extents simplified. The arithmetic on the data stays as written."""
-    simplifier = Simplifier(loops)
+    return _simplified(stmt, simplifier_of(loops))
+
+
+def _simplified(stmt: Stmt, simplifier: Simplifier) -> Stmt:
     match stmt:
         case For(var=var, extent=extent, body=body):
             extent = simplifier.extent(extent)
-            return replace(stmt, extent=extent, body=simplify_tree(body, [*loops, (var, extent)]))
+            return replace(stmt, extent=extent, body=_simplified(body, simplifier.inside(var, extent)))
         case Allocate(buffer, body):
-            return Allocate(buffer, simplify_tree(body, loops))
+            return Allocate(buffer, _simplified(body, simplifier))
         case If(cond, then):
-            return If(simplifier.simplify(cond), simplify_tree(then, loops))
+            return If(simplifier.simplify(cond), _simplified(then, simplifier))
         case Seq(body):
-            return Seq(tuple(simplify_tree(child, loops) for child in body))
+            return Seq(tuple(_simplified(child, simplifier) for child in body))
         case Store():
             return _simplify_store(stmt, simplifier)
         case Block(body=store):

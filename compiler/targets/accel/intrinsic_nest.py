@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...tensor.ir import BinOp, Buffer, Cast, Const, Expr, For, IntrinsicCall, Region, Select, Stmt, Var
-from ...tensor.simplify import Linear, Simplifier, linear_form
+from ...tensor.simplify import Linear, linear_form, simplifier_of
 from ...tensor.visitor import free_vars
 from ..errors import CompileError
 
@@ -107,7 +107,7 @@ def analyse_nest(stmt: Stmt, outer: list[tuple[Var, Expr]]) -> IntrinsicNest:
     if not isinstance(stmt, IntrinsicCall):
         raise CompileError("a leaf is loops around one intrinsic call")
     call = stmt
-    simplifier = Simplifier([*outer, *nest])
+    simplifier = simplifier_of([*outer, *nest])
     inside_nest = {var for var, _ in nest}
     extents = {var: simplifier.simplify(extent) for var, extent in nest}
     offsets = [linear_form(simplifier.simplify(region.offset)) for region in call.operands]
