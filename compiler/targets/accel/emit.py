@@ -8,7 +8,7 @@ in turn, which weaves the threads into one stream. Nothing here knows any operat
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ....hw.config import STRIDE_BITS, CoreConfig
 from ....hw.isa import Engine, Gemm, Instruction, Load, Loop, Store, Vector
@@ -18,9 +18,10 @@ from ...tensor.ir import Allocate, Block, Buffer, Expr, For, If, IntrinsicCall, 
 from ...tensor.ir import Store as StoreStmt
 from ...tensor.visitor import statements
 from ..errors import CompileError
-from .fold import CopyLoop, NestLoop, Rectangle, fold_copies, fold_levels, iterate
+from .fold import CopyLoop, NestLoop, Ranges, Rectangle, boxes, fold_copies, fold_levels, iterate
 from .intrinsic_nest import Environment, Evaluator, IntrinsicNest, analyse_nest, compile_expr, nest_call
 from .intrinsics import EmitFill, EmitGemm, EmitLoad, EmitStore, EmitVector
+from .pipelined import find_nest, is_pipelined, turns
 from .scratchpads import Ring, Zone, accumulator_zones
 from .stream import Access, Issue
 
@@ -180,19 +181,22 @@ class _Walk:
 
     def _allocate(self, stmt: Allocate, contexts: list[Context], outer: list[tuple[Var, Expr]]) -> Steps:
         buffer = stmt.buffer
+        for context in contexts:
+            context.bases[buffer.name] = self._take(buffer)
+        yield from self.steps(stmt.body, contexts, outer)
+        for context in contexts:
+            self.stream.rings[Memory(buffer.scope)].release(context.bases.pop(buffer.name))
+
+    def _take(self, buffer: Buffer) -> int:
+        """The first entry of room for a buffer."""
         if buffer.scope not in SCRATCHPADS:
             raise CompileError(
                 f"buffer {buffer.name!r} has scope {buffer.scope!r}, which the accelerator does not have",
                 hint=f"the scopes are global (parameters only), {', '.join(SCRATCHPADS)}",
             )
         memory = Memory(buffer.scope)
-        ring = self.stream.rings[memory]
         entries = -(-buffer.size // self.config.entry_elements(memory))
-        for context in contexts:
-            context.bases[buffer.name] = ring.take(entries, buffer.name, self._zones_of(buffer))
-        yield from self.steps(stmt.body, contexts, outer)
-        for context in contexts:
-            ring.release(context.bases.pop(buffer.name))
+        return self.stream.rings[memory].take(entries, buffer.name, self._zones_of(buffer))
 
     def _zones_of(self, buffer: Buffer) -> tuple[Zone, ...]:
         return self._zones.get(self._filled_by.get(buffer.name, ""), ()) if buffer.scope == Memory.ACC else ()
@@ -208,6 +212,10 @@ class _Walk:
         return threads
 
     def _serial(self, loop: For, contexts: list[Context], outer: list[tuple[Var, Expr]]) -> Steps:
+        if is_pipelined(loop):
+            for context in contexts:
+                yield from self._pipelined(loop, context, outer[:-1])
+            return
         extent = self._evaluator(loop.extent)
         extents = [extent(context.environment) for context in contexts]
         for index in range(max(extents, default=0)):
@@ -215,6 +223,27 @@ class _Walk:
             for context in active:
                 context.environment[loop.var.name] = index
             yield from self.steps(loop.body, active, outer)
+
+    def _pipelined(self, loop: For, context: Context, outer: list[tuple[Var, Expr]]) -> Steps:
+        """The iterations of a nest of loops, overlapped; each is a tile."""
+        nest = find_nest(loop, outer)
+        extents = [self._evaluator(each.extent)(context.environment) for each in nest.loops]
+        bases: dict[tuple[str, tuple[int, ...]], int] = {}
+        inside = Context(dict(context.environment), dict(context.bases), context.tile)
+        first_tile = self.stream.tiles
+        for turn in turns(nest, extents):
+            for each, value in zip(nest.loops, turn.index, strict=True):
+                inside.environment[each.var.name] = value
+            for allocate, index in turn.first:
+                bases[allocate.buffer.name, index] = self._take(allocate.buffer)
+            for name in turn.stage.reads | turn.stage.writes:
+                if name in nest.buffers:
+                    inside.bases[name] = bases[name, turn.index[: nest.buffers[name][1]]]
+            inside.tile = first_tile + turn.number
+            self.stream.tiles = max(self.stream.tiles, inside.tile)
+            yield from self.steps(turn.stage.stmt, [inside], list(turn.stage.outer))
+            for name, index in turn.last:
+                self.stream.rings[Memory(nest.buffers[name][0].buffer.scope)].release(bases.pop((name, index)))
 
     def _emit_nest(self, nest: IntrinsicNest, context: Context, depth: int = 0) -> None:
         if depth < len(nest.iterated):
@@ -309,9 +338,26 @@ class _Walk:
             self._check_identity(nest, emits.op.identity)
         scalars = {name: value(context.environment) for name, value in nest.scalars.items()}
         immediate = scalars.get("immediate", 0) * (-1 if emits.negate else 1)
+        fields = {name: scalars[name] for name in emits.clamps}
+        if not emits.padded:
+            self._emit_vector_nest(firsts, loops, starts, immediate, fields, context, emits)
+            return
+        inside, borders = boxes(loops, self._inside(nest, context, extents))
+        if inside is not None:
+            self._emit_vector_nest(inside.starts(firsts), inside.loops, False, immediate, fields, context, emits)
+        # Clamped to one number, whatever it is made of: the first entry of what would be requantised.
+        constant = {**fields, "zero_point": 0, "low": scalars["pad"], "high": scalars["pad"], "left_shift": 0}
+        sources = [context.bases[nest.call.operand(name).buffer.name] for name in operands]
+        for border in borders:
+            still = tuple(replace(loop, strides=(loop.strides[0], 0, 0)) for loop in border.loops)
+            self._emit_vector_nest([border.starts(firsts)[0], *sources[1:]], still, False, 0, constant, context, emits)
+
+    def _emit_vector_nest(
+        self, firsts: list[int], loops: tuple[NestLoop, ...], starts: bool, immediate: int, fields: dict[str, int],
+        context: Context, emits: EmitVector,
+    ) -> None:  # fmt: skip
         folded = fold_levels(loops, starts, self._largest_stride)
         self._set_levels(Engine.VECTOR, folded.levels, context)
-        fields = {name: scalars[name] for name in emits.clamps}
         for offsets, at_start in iterate(folded.outer):
             to_d, to_a, to_b = offsets or (0, 0, 0)
             b = firsts[2] + to_b if emits.entry_b else immediate
@@ -337,6 +383,18 @@ class _Walk:
                 at=f"stage {nest.call.block!r}",
             )
 
+    def _inside(self, nest: IntrinsicNest, context: Context, extents: list[int]) -> Ranges | None:
+        """The part of each folded loop in which the nest's conditions hold; None if they hold nowhere."""
+        ranges = [(0, extent) for extent in extents]
+        for bound in nest.bounds:
+            low, high = ranges[bound.loop] if bound.loop >= 0 else (0, 1)
+            low, high = bound.limit(context.environment, low, high)
+            if high <= low:
+                return None
+            if bound.loop >= 0:
+                ranges[bound.loop] = (low, high)
+        return ranges
+
     # Copies: load and store
 
     def _rectangles(
@@ -348,15 +406,10 @@ class _Walk:
         position = nest.positions[place]
         item = ITEM_BYTES[position.buffer.dtype]
         loops = []
-        ranges = [(0, extent) for extent in extents]
-        empty = False
-        for bound in nest.bounds:
-            low, high = ranges[bound.loop] if bound.loop >= 0 else (0, 1)
-            low, high = bound.limit(context.environment, low, high)
-            empty = empty or high <= low
-            if bound.loop >= 0:
-                ranges[bound.loop] = (low, high)
-        for extent, stride, source, (low, high) in zip(extents, strides, position.strides, ranges, strict=True):
+        ranges = self._inside(nest, context, extents)
+        empty = ranges is None
+        full = [(0, extent) for extent in extents]
+        for extent, stride, source, (low, high) in zip(extents, strides, position.strides, ranges or full, strict=True):
             if source * item % entry_bytes:
                 raise CompileError(
                     f"DRAM stride of {source * item} bytes is no multiple of the entry's {entry_bytes}",
@@ -442,6 +495,12 @@ def _filled_by(function: PrimFunc) -> dict[str, str]:
                         case _:
                             kind = "vector"
                     kinds.setdefault(operand.buffer.name, kind)
+    # Data of a depthwise layer are read together with its weights: they lie where loaded data do.
+    for stmt in statements(function.body):
+        if isinstance(stmt, IntrinsicCall) and isinstance(stmt.intrinsic.emits, EmitVector):
+            emits, data = stmt.intrinsic.emits, stmt.operand("a").buffer.name
+            if emits.op.accumulates and emits.entry_b and kinds.get(data) == "vector":
+                kinds[data] = "load"
     return kinds
 
 

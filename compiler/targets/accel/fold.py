@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ....hw.config import LOOP_LEVELS, PAD_BITS
@@ -73,6 +73,43 @@ def iterate(loops: tuple[NestLoop, ...]) -> Iterator[tuple[Strides, bool]]:
         for offsets, at_start in iterate(rest):
             total = tuple(a + b for a, b in zip(shift, offsets, strict=True)) if offsets else shift
             yield total, at_start and not (first.starts and index)
+
+
+Ranges = list[tuple[int, int]]
+"""Of each loop of a nest, the first iteration and the one behind the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A part of a nest: ``loops`` as far as they run in it, from the iterations ``first``."""
+
+    loops: tuple[NestLoop, ...]
+    first: tuple[int, ...]
+
+    def starts(self, entries: list[int]) -> list[int]:
+        """The operands' first entries in this part, from those of the nest."""
+        return [
+            entry + sum(first * loop.strides[operand] for first, loop in zip(self.first, self.loops, strict=True))
+            for operand, entry in enumerate(entries)
+        ]
+
+
+def boxes(nest: tuple[NestLoop, ...], inside: Ranges | None) -> tuple[Box | None, list[Box]]:
+    """A nest in boxes that do not overlap: what lies ``inside`` (None: nothing does), and all else."""
+
+    def box(ranges: Ranges) -> Box:
+        loops = (replace(loop, extent=stop - start) for loop, (start, stop) in zip(nest, ranges, strict=True))
+        return Box(tuple(loops), tuple(start for start, _ in ranges))
+
+    full = [(0, loop.extent) for loop in nest]
+    if inside is None:
+        return None, [box(full)]
+    borders = []
+    for place, (low, high) in enumerate(inside):
+        for start, stop in ((0, low), (high, nest[place].extent)):
+            if start < stop:
+                borders.append(box([*inside[:place], (start, stop), *full[place + 1 :]]))
+    return box(inside), borders
 
 
 @dataclass(frozen=True, slots=True)

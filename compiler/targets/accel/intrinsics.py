@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 
 from ....hw.config import CoreConfig
-from ....hw.isa import CLAMP_BITS, IMMEDIATE_BITS, Engine, Scratchpad, VectorOp, VectorTarget
+from ....hw.isa import CLAMP_BITS, IMMEDIATE_BITS, Engine, Scratchpad, VectorOp, VectorTarget, vector_targets
 from ....hw.memories import Memory
 from ...operators.integer import requantised
 from ...tensor.intrinsic import scalar, tensor_intrinsic, tile
@@ -54,6 +55,7 @@ class EmitVector:
     immediate: bool = False  # the scalar of that name is the second operand
     negate: bool = False  # the immediate is negated: a left shift is a SHR by a negative amount
     clamps: tuple[str, ...] = ()  # scalars that go into fields of their own name
+    padded: bool = False  # a requantise that gives scalar ``pad`` where scalar ``inside`` does not hold
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ class EmitStore:
 
 IMMEDIATE_RANGE = (-(1 << IMMEDIATE_BITS - 1), (1 << IMMEDIATE_BITS - 1) - 1)
 CLAMP_RANGE = (-(1 << CLAMP_BITS - 1), (1 << CLAMP_BITS - 1) - 1)
+PAD_RANGE = (-128, 127)
 
 
 def inp_entry(config: CoreConfig) -> Shape:
@@ -184,7 +187,7 @@ def fills(config: CoreConfig) -> list[TensorIntrinsic]:
         tensor_intrinsic(
             f"load_fill_{scope}",
             operands=[tile("dst", shape, dtype, scope, "out")],
-            scalars=[scalar("pad", dtype, -128, 127)],
+            scalars=[scalar("pad", dtype, *PAD_RANGE)],
             loops={"i0": shape[0], "i1": shape[1], "i2": shape[2]},
             meaning=lambda dst, pad, i0, i1, i2: dst.store((i0, i1, i2), pad),
             emits=EmitFill(scratchpad),
@@ -223,12 +226,13 @@ def _vector(
         if b is not None:
             values += [b[index]] if b_entries == 1 else [b[(entry, *index)] for entry in range(b_entries)]
         values += [scalar_values[param.name] for param in scalars]
-        return d.store(index, formula(*values).astype(dtype))
+        result = formula(*values).astype(dtype)
+        return d.store(index, select(scalar_values["inside"], result, scalar_values["pad"]) if emits.padded else result)
 
     return tensor_intrinsic(
         name,
         operands=operands,
-        scalars=scalars,
+        scalars=(*scalars, scalar("inside", "bool"), scalar("pad", dtype, *PAD_RANGE)) if emits.padded else scalars,
         loops={"ro": shape[0], "n": shape[1], "so": shape[2]},
         meaning=meaning,
         emits=emits,
@@ -283,9 +287,11 @@ def vector_operations(config: CoreConfig) -> list[TensorIntrinsic]:
 
 
 def requantises(config: CoreConfig) -> list[TensorIntrinsic]:
-    """REQUANTISE with its three parameter entries (bias, multiplier, shift >= 1), to ``acc`` or narrowed to ``out``.
+    """REQUANTISE with its three parameter entries (bias, multiplier, shift >= 1), to ``acc`` or narrowed to ``out`` or
+    ``inp``, where a core has a way there.
 
-    A shift by 0 is not written down in an expression: hence variants with and without ``left_shift``.
+    A shift by 0 is not written down in an expression: hence variants with and without ``left_shift``. What the next
+    layer of a chain reads has a padded form: the border of its tile that lies outside of the picture is ``pad``.
     """
     clamps = (
         scalar("zero_point", "int64", *CLAMP_RANGE),
@@ -300,9 +306,13 @@ def requantises(config: CoreConfig) -> list[TensorIntrinsic]:
         return requantised(a, bias, multiplier, shift, zero_point, low, high, *left)
 
     variants = []
-    for target in _TARGETS:
-        for scalars in (clamps, (*clamps, left_shift)):
-            name = "requantise" + _suffix(target) + ("_left_shift" if left_shift in scalars else "")
-            emits = EmitVector(VectorOp.REQUANTISE, target, True, clamps=tuple(param.name for param in scalars))
+    for target in vector_targets(config, VectorOp.REQUANTISE):
+        for padded, scalars in product((False, True), (clamps, (*clamps, left_shift))):
+            if padded and target is VectorTarget.OUT:
+                continue
+            name = f"requantise{_suffix(target)}{'_left_shift' if left_shift in scalars else ''}"
+            fields = tuple(param.name for param in scalars)
+            emits = EmitVector(VectorOp.REQUANTISE, target, True, clamps=fields, padded=padded)
+            name = f"{name}_padded" if padded else name
             variants.append(_vector(name, config, formula, emits, scalars, VectorOp.REQUANTISE.b_entries))
     return variants

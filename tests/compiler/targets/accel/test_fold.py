@@ -6,7 +6,7 @@ from itertools import product
 
 from hypothesis import given
 from hypothesis import strategies as st
-from weft.compiler.targets.accel.fold import CopyLoop, NestLoop, fold_copies, fold_levels, iterate
+from weft.compiler.targets.accel.fold import CopyLoop, NestLoop, boxes, fold_copies, fold_levels, iterate
 from weft.hw.config import LOOP_LEVELS
 
 LARGEST = 255
@@ -103,3 +103,33 @@ def test_a_padded_picture_is_one_rectangle() -> None:
 def test_whole_rows_without_padding_become_one_run() -> None:
     (piece,) = fold_copies((CopyLoop(3, 35, 35, 0, 3), CopyLoop(5, 7, 7, 0, 5), CopyLoop(7, 1, 1, 0, 7)), 1000)
     assert (piece.rows, piece.columns) == (1, 105)
+
+
+@given(nests(), st.data())
+def test_boxes_are_the_nest_in_parts_and_the_first_is_what_lies_inside(
+    nest: tuple[NestLoop, ...], data: st.DataObject
+) -> None:
+    inside = []
+    for loop in nest:
+        low = data.draw(st.integers(0, loop.extent - 1))
+        inside.append((low, data.draw(st.integers(low + 1, loop.extent))))
+    kept, borders = boxes(nest, inside)
+    assert kept is not None
+    found = []
+    for box in (kept, *borders):
+        parts = [range(first, first + loop.extent) for first, loop in zip(box.first, box.loops, strict=True)]
+        found.append(set(product(*parts)))
+        assert box.starts([5, 7, 9]) == [
+            start + sum(part[0] * loop.strides[operand] for part, loop in zip(parts, nest, strict=True))
+            for operand, start in enumerate((5, 7, 9))
+        ]
+    assert sum(map(len, found)) == len(set().union(*found))
+    assert set().union(*found) == set(product(*(range(loop.extent) for loop in nest)))
+    assert found[0] == set(product(*(range(low, high) for low, high in inside)))
+
+
+def test_where_nothing_is_inside_all_is_border() -> None:
+    nest = (NestLoop(4, (1, 1, 0)), NestLoop(2, (4, 4, 0)))
+    kept, (border,) = boxes(nest, None)
+    assert kept is None
+    assert border.loops == nest

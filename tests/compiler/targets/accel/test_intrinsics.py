@@ -17,12 +17,20 @@ from weft.hw.memories import Memory
 from weft.sim.fsim import FunctionalSimulator
 
 CONFIG = replace(TINY, batch=2, block_in=2, block_out=8)
-VECTOR = [name for name, intrinsic in intrinsics(CONFIG).items() if isinstance(intrinsic.emits, EmitVector)]
+SQUARE = replace(TINY, name="tiny-batch2", batch=2)
+"""A core whose results can become inputs."""
 
-SCALARS = {"immediate": -77, "low": -100, "high": 90, "zero_point": -5, "left_shift": 3}
+VECTOR = [
+    (config, name, inside)
+    for config in (CONFIG, SQUARE)
+    for name, intrinsic in intrinsics(config).items() if isinstance(intrinsic.emits, EmitVector)
+    for inside in ((True, False) if intrinsic.emits.padded else (True,))
+]  # fmt: skip
+
+SCALARS = {"immediate": -77, "low": -100, "high": 90, "zero_point": -5, "left_shift": 3, "pad": -19}
 
 
-def call(intrinsic: TensorIntrinsic) -> tuple[IntrinsicCall, dict[str, Buffer]]:
+def call(intrinsic: TensorIntrinsic, inside: bool = True) -> tuple[IntrinsicCall, dict[str, Buffer]]:
     """The intrinsic on buffers of one tile each."""
     buffers = {item.name: Buffer(item.name, item.shape, item.dtype, item.scope) for item in intrinsic.operands}
     regions = tuple(
@@ -31,15 +39,15 @@ def call(intrinsic: TensorIntrinsic) -> tuple[IntrinsicCall, dict[str, Buffer]]:
     )
     scalars = []
     for param in intrinsic.scalars:
-        value = 9 if param.name == "immediate" and param.high == 31 else SCALARS[param.name]
+        value = 9 if param.name == "immediate" and param.high == 31 else {**SCALARS, "inside": inside}[param.name]
         scalars.append((param.name, Const(value, param.dtype)))
     return IntrinsicCall(intrinsic, regions, tuple(scalars), "stage"), buffers
 
 
-def run_instruction(config: CoreConfig, name: str, values: dict[str, np.ndarray]) -> np.ndarray:
+def run_instruction(config: CoreConfig, name: str, inside: bool, values: dict[str, np.ndarray]) -> np.ndarray:
     """Emit the one call, put the operands into the accumulator memory, run, and read the result."""
     intrinsic = intrinsics(config)[name]
-    node, buffers = call(intrinsic)
+    node, buffers = call(intrinsic, inside)
     body: Stmt = node
     for buffer in buffers.values():
         body = Allocate(buffer, body)
@@ -64,11 +72,11 @@ def run_instruction(config: CoreConfig, name: str, values: dict[str, np.ndarray]
     return memory[instruction.dst].reshape(acc_entry(config))
 
 
-@pytest.mark.parametrize("name", VECTOR)
-def test_a_vector_instruction_computes_its_meaning(name: str) -> None:
+@pytest.mark.parametrize(("config", "name", "inside"), VECTOR, ids=str)
+def test_a_vector_instruction_computes_its_meaning(config: CoreConfig, name: str, inside: bool) -> None:
     random = np.random.default_rng(sum(map(ord, name)))
-    intrinsic = intrinsics(CONFIG)[name]
-    node, buffers = call(intrinsic)
+    intrinsic = intrinsics(config)[name]
+    node, buffers = call(intrinsic, inside)
     values = {}
     for operand in intrinsic.operands:
         numbers = random.integers(-(2**31), 2**31, operand.shape)
@@ -79,7 +87,13 @@ def test_a_vector_instruction_computes_its_meaning(name: str) -> None:
         values[operand.name] = numbers.astype(np.dtype(operand.dtype))
     function = PrimFunc("meaning", tuple(buffers.values()), node)
     expected = interpret(function, {key: value.copy() for key, value in values.items()})["d"]
-    np.testing.assert_array_equal(run_instruction(CONFIG, name, values), expected)
+    np.testing.assert_array_equal(run_instruction(config, name, inside, values), expected)
+
+
+def test_results_become_inputs_only_where_entries_are_alike() -> None:
+    written = {config.name: {each.operands[0].scope for each in intrinsics(config).values()
+                             if isinstance(each.emits, EmitVector)} for config in (CONFIG, SQUARE)}  # fmt: skip
+    assert written == {CONFIG.name: {"acc", "out"}, SQUARE.name: {"acc", "out", "inp"}}
 
 
 def test_every_vector_operation_of_the_instruction_set_is_declared() -> None:
