@@ -7,6 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, overload
 
+import numpy as np
+import numpy.typing as npt
+
 from .compiler.compile import compile_model, folder_dump
 from .compiler.model import CompiledModel, HostCode, HostProgram, OpenModel
 from .compiler.passes.pipeline import PassOptions
@@ -20,6 +23,8 @@ from .runtime.errors import DeviceError
 from .runtime.host import HostExecutor
 from .runtime.module import LoadedModule
 from .runtime.open_module import SIZES_KEPT, OpenModule
+from .sim.dram import DramModel
+from .sim.timing import predict
 
 
 class TargetOptions(TypedDict, total=False):
@@ -73,8 +78,14 @@ def compile(
     chosen: dict[str, Any] = {**options}
     if config is not None:
         chosen["config"] = config
-    job = Job(strict, keep, progress or (lambda _: None), None if dump is None else folder_dump(dump))
+    job = Job(strict, keep, progress or (lambda _: None), None if dump is None else folder_dump(dump), _cycles)
     return compile_model(model, target, chosen, shapes=shapes, passes=passes, job=job)
+
+
+def _cycles(config: CoreConfig, rate: DramRate, program: npt.NDArray[np.uint8], offset: int) -> int:
+    """Cycles of a program by the timing model."""
+    dram = DramModel(latency=rate.latency, bytes_per_cycle=rate.bytes_per_cycle)
+    return predict(config, program, dram, offset=offset).cycles or 0
 
 
 @overload

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -39,6 +39,8 @@ def placement_records(model: CompiledModel) -> list[Record]:
             "reason": layer.reason,
             "macs": layer.macs,
             "share": layer.macs / total,
+            "not_fused": list(layer.boundaries),
+            "saved_bytes": layer.saved_bytes,
         }
         for layer in model.layers
     ]
@@ -110,7 +112,19 @@ def placement_report(title: str, placements: Sequence[Record], verbose: bool) ->
         reasons = [f"{each['layer']} runs on {each['on']}: {each['reason']}" for each in placements if each["reason"]]
     else:
         reasons = [_reason_text(record) for record in reason_records(placements)]
-    return Group(table, *map(Text, reasons))
+    return Group(table, *map(Text, (*reasons, *_chain_texts(placements, verbose))))
+
+
+def _chain_texts(placements: Sequence[Record], verbose: bool) -> Iterator[str]:
+    """What chains of layers on the core save; with ``verbose`` also why the other layers are in none."""
+    on_core = [record for record in placements if record["on"] == "core"]
+    chains = [record for record in on_core if record["saved_bytes"]]
+    if chains:
+        saved = sum(record["saved_bytes"] for record in chains)
+        many = "1 chain keeps its" if len(chains) == 1 else f"{len(chains)} chains keep their"
+        yield f"{many} results between layers on the core, which saves {saved:,} bytes of DRAM traffic"
+    for record in on_core if verbose else ():
+        yield from (f"{record['layer']} is in no chain: {reason}" for reason in record["not_fused"])
 
 
 def _reason_text(record: Record) -> str:

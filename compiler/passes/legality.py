@@ -16,6 +16,7 @@ class Stage:
     families: frozenset[Family]
     primitive_families: frozenset[Family]
     host_functions: bool
+    chains: bool = False  # primitive functions that call primitive functions
 
 
 STAGES: dict[str, Stage] = {
@@ -24,7 +25,7 @@ STAGES: dict[str, Stage] = {
         Stage("source", AS_READ, frozenset(), False),
         Stage("integer", frozenset({Family.INTEGER, Family.MOVE}), frozenset(), True),
         Stage("fused", frozenset({Family.MOVE}), frozenset({Family.INTEGER}), True),
-        Stage("packed", frozenset(), frozenset({Family.PACKED}), True),
+        Stage("packed", frozenset(), frozenset({Family.PACKED}), True, chains=True),
         Stage("host", frozenset(), frozenset(), True),
         Stage("operators", frozenset(Family) - {Family.PACKED}, frozenset(), False),
     )
@@ -47,7 +48,9 @@ def check_stage(module: Module, stage: str = "") -> None:
 def _check_function(node: Call, function: Function, table: Stage) -> None:
     if function.is_primitive:
         for inner in calls(function.body):
-            if isinstance(inner.op, Function) or operator(inner.op).family not in table.primitive_families:
+            if isinstance(inner.op, Function) and inner.op.is_primitive and table.chains:
+                _check_function(inner, inner.op, table)
+            elif isinstance(inner.op, Function) or operator(inner.op).family not in table.primitive_families:
                 raise GraphError(
                     f"{inner.op} is not legal in the primitive function {function.name!r} at stage {table.name!r}",
                     at=inner.span,

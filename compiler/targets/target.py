@@ -10,6 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
+from ...hw.config import CoreConfig
+from ...hw.dram_rate import DramRate
 from ..graph.ir import Module
 from ..model import CompiledModel, HostCode, HostProgram
 from ..passes.manager import Pass
@@ -19,6 +24,9 @@ Progress = Callable[[str], None]
 Dump = Callable[[str, str], None]
 """Takes the name of a kernel and its text."""
 
+Measure = Callable[[CoreConfig, DramRate, npt.NDArray[np.uint8], int], int]
+"""Cycles of a program for a core with such memory; the program lies at an offset of the core's window."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -26,13 +34,14 @@ class Job:
 
     ``strict``: refuse a model of which the target cannot compile every operator. ``keep``: every layer's result can be
     read after a run. ``progress``: called with a line of text at each step. ``dump``: called with each kernel's name
-    and loop IR.
+    and loop IR. ``measure``: cycles of a program on a core; without it nothing is decided by them.
     """
 
     strict: bool = False
     keep: bool = False
     progress: Progress = lambda _: None
     dump: Dump | None = None
+    measure: Measure | None = None
 
 
 def option(default: Any, help_text: str, *, short: str = "") -> Any:

@@ -57,11 +57,15 @@ class Window:
 
 @dataclass
 class PackedBuilder(Builder):
-    """Collects the stages of one kernel on packed tensors. ``narrow``: whether the operator that is lowered now makes
-    the kernel's result, so int8."""
+    """Collects the stages of one layer on packed tensors. ``narrow``: whether the operator that is lowered now makes
+    the layer's result, so int8. ``stays``: that result is read by the next layer of a chain, and by nothing else.
+    ``links``: such results of the layers before. They are no stages: whoever reads one computes it where it is needed,
+    with the padding that it needs."""
 
     blocks: Blocks = field(kw_only=True)
     narrow: bool = False
+    stays: bool = False
+    links: dict[str, Formula] = field(default_factory=dict)
     data: str = ""
     widened: list[str] = field(default_factory=list)
     weights: str = ""
@@ -84,6 +88,8 @@ class PackedBuilder(Builder):
         """The tensor as int32 in the accumulator layout; one from DRAM is widened by a copy of its own."""
         if tensor.dtype == "int32":
             return tensor
+        if tensor.name in self.links:
+            raise NotLoweredError(f"{tensor.name!r} does not leave the core, so only a window can read it")
         if tensor.name not in self._widened:
             shape = self.accumulator_shape(tensor.shape)
             source = activation_reader(tensor, self.blocks.output_rows)
@@ -93,9 +99,12 @@ class PackedBuilder(Builder):
         return self._widened[tensor.name]
 
     def stage(self, shape: tuple[int, ...], formula: Formula, wish: str, *, narrow: bool) -> te.Tensor:
-        """An arithmetic stage; with ``narrow`` its result is int8."""
+        """An arithmetic stage; with ``narrow`` its result is int8, and perhaps a link."""
         name = self.name(wish)
         self.vector.append(name)
+        if narrow and self.stays:
+            self.links[name] = formula
+            return te.placeholder(shape, "int8", name)
         dtype: tir.DType = "int8" if narrow else "int32"
         return te.compute(shape, lambda *index: formula(index).astype(dtype), name)
 
@@ -138,7 +147,8 @@ def padded_copy(
 ) -> te.Tensor:
     """The activation with its padding, in groups of ``rows`` rows, as ``dtype``.
 
-    Index (no, group, y, x, ...) holds the input's row ``y * step - top`` and column ``x - left``, or ``pad_value``.
+    Index (no, group, y, x, ...) holds the input's row ``y * step - top`` and column ``x - left``, or ``pad_value``. A
+    link is computed here.
     """
     height, width = tensor.shape[2:4]
     top, left, bottom, right = window.pads
@@ -146,7 +156,10 @@ def padded_copy(
     parts = tensor.shape[4] // rows
     padded = ((height + top + bottom - 1) // step + 1, width + left + right)
     shape = (tensor.shape[0], tensor.shape[1] * parts, *padded, rows, *tensor.shape[5:])
-    read = activation_reader(tensor, rows)
+    link = builder.links.get(tensor.name)
+    if link is not None and parts != 1:
+        raise NotLoweredError("results become inputs on the core only where block_in and block_out are equal")
+    read = link or activation_reader(tensor, rows)
 
     def value(no: tir.Expr, g: tir.Expr, y: tir.Expr, x: tir.Expr, r: tir.Expr, n: tir.Expr, s: tir.Expr) -> tir.Expr:
         row, column = y * step - top, x - left
@@ -158,9 +171,11 @@ def padded_copy(
         source = read((no, g, row, column, r, n, s))
         if isinstance(inside, tir.Const):
             return source.astype(dtype)
+        if link is not None:
+            return tir.select(_without_true(inside), source.astype(dtype), tir.Const(pad_value, dtype))
         return tir.select(_without_true(inside), source, tir.Const(pad_value, "int8")).astype(dtype)
 
-    builder.data, builder.window = builder.name("data"), window
+    builder.data, builder.window = builder.name("data") if link is None else tensor.name, window
     return te.compute(shape, value, builder.data)
 
 

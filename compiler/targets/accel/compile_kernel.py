@@ -14,12 +14,13 @@ from ...tensor.ir import PrimFunc
 from ...tensor.printer import function_text
 from ...tensor.schedule import Schedule, create_schedule
 from ..errors import CompileError, ScratchpadFullError
-from .builder import Window
+from .chain_tiling import chain_tilings
 from .emit import DramBuffer, Emitter
 from .first_layer import first_tilings
-from .lower import Kernel, Stages
+from .lower import Kernel, Section
 from .schedule import schedule_kernel
-from .tiling import Problem, Tiling, fill, tilings
+from .slices import KernelSlice
+from .tiling import ChainTiling, Problem, Tiling, fill, tilings
 from .tuned import Lookup
 
 ATTEMPTS = ((1.0, 6), (0.75, 6), (0.5, 6))
@@ -52,22 +53,22 @@ def generate(
     ``tuned``: tilings that were measured, which come first. Raises CompileError, naming the function, if no tiling
     fits the scratchpads.
     """
-    if tuned is not None and (found := tuned(kernel)) is not None:
+    if tuned is not None and not kernel.producers and (found := tuned(kernel)) is not None:
         try:
-            generated = _append(emitter, [(kernel, dram, found.tiling)], layer, dump)[0]
+            generated = append(emitter, [(kernel, dram, found.tiling)], layer, dump)[0]
         except CompileError:
             pass  # what it finds in one piece depends on the layers before it
         else:
             origin = f"record {found.record} of the tuning database: {found.cycles:,} cycles alone"
             return replace(generated, origin=origin)
-    problem = Problem(emitter.config, kernel, threads, rate=rate)
+    problem = Problem(emitter.config, kernel, 1 if kernel.producers else threads, rate=rate)
     refusal: ScratchpadFullError | None = None
-    for tiling in attempts(problem, tilings(problem) if emitter.issues else first_tilings(problem)):
+    for tiling in _tilings(problem, first=not emitter.issues):
         try:
-            return _append(emitter, [(kernel, dram, tiling)], layer, dump)[0]
+            return append(emitter, [(kernel, dram, tiling)], layer, dump)[0]
         except ScratchpadFullError as error:
             refusal = error
-    if threads > 1:  # a single thread has the scratchpads for itself
+    if problem.threads > 1:  # a single thread has the scratchpads for itself
         return generate(emitter, kernel, dram, rate, threads=1, layer=layer, dump=dump)
     if refusal is not None:
         raise refusal
@@ -91,13 +92,13 @@ def generate_in_turn(
     for tilings_of_parts in zip(*tried, strict=False):
         together = [(kernel, dram, tiling) for (kernel, dram), tiling in zip(parts, tilings_of_parts, strict=True)]
         try:
-            return _append(emitter, together, layer, dump)
+            return append(emitter, together, layer, dump)
         except ScratchpadFullError:
             continue
     return None
 
 
-def _append(
+def append(
     emitter: Emitter, parts: Sequence[tuple[Kernel, Mapping[str, DramBuffer], Tiling]], layer: int, dump: Dump | None
 ) -> list[Generated]:
     """Append kernels with these tilings, in turn. Raises ScratchpadFullError if they do not fit."""
@@ -122,8 +123,7 @@ class _Alike:
     """Kernels that have the same schedules, but for their names, are equal: their functions print the same."""
 
     text: str
-    stages: Stages
-    window: Window | None
+    sections: tuple[Section, ...]
     config: CoreConfig
     tiling: Tiling
     kernel: Kernel = field(compare=False)
@@ -135,7 +135,7 @@ def _scheduled(kernel: Kernel, config: CoreConfig, tiling: Tiling) -> Schedule:
     text = function_text(replace(unscheduled.func, name=""))
     nameless = replace(kernel, name="", constants=())
     try:
-        found = _schedule_once(_Alike(text, kernel.stages, kernel.window, config, tiling, nameless))
+        found = _schedule_once(_Alike(text, kernel.sections, config, tiling, nameless))
     except (CompileError, TensorError):
         return schedule_kernel(kernel, config, tiling)  # its error has the name
     schedule = unscheduled.copy()
@@ -146,6 +146,32 @@ def _scheduled(kernel: Kernel, config: CoreConfig, tiling: Tiling) -> Schedule:
 @lru_cache(maxsize=256)
 def _schedule_once(alike: _Alike) -> Schedule:
     return schedule_kernel(alike.kernel, alike.config, alike.tiling)
+
+
+def generate_slice(
+    emitter: Emitter, part: KernelSlice, places: Callable[[KernelSlice], Mapping[str, DramBuffer]], *, threads: int,
+    rate: DramRate, layer: int, dump: Dump | None, tuned: Lookup | None = None,
+) -> list[Generated]:  # fmt: skip
+    """Append a part of a function, as slices in turn where it has such and they find room. ``places``: of its tensors
+    in DRAM. Raises as :func:`generate`."""
+    turns = [(each.kernel, places(each)) for each in part.turns]
+    in_turn = generate_in_turn(emitter, turns, rate, layer=layer, dump=dump) if turns else None
+    if in_turn is not None:
+        return in_turn
+    return [
+        generate(emitter, part.kernel, places(part), rate, threads=threads, layer=layer, dump=dump, tuned=tuned)
+    ]  # fmt: skip
+
+
+def _tilings(problem: Problem, *, first: bool) -> Iterator[Tiling]:
+    """What is tried for a kernel, which may be the first of its program."""
+    kernel = problem.kernel
+    if not kernel.producers:
+        yield from attempts(problem, first_tilings(problem) if first else tilings(problem))
+        return
+    if kernel.tiling:
+        yield ChainTiling(*kernel.tiling)
+    yield from chain_tilings(problem)
 
 
 def attempts(problem: Problem, candidates: Sequence[Tiling]) -> Iterator[Tiling]:

@@ -74,6 +74,22 @@ def split(config: CoreConfig, rate: DramRate, function: Function, kernel: Kernel
 
 def array_groups(config: CoreConfig, rate: DramRate, function: Function, kernel: Kernel, threads: int) -> int:
     """How many channel groups of a depthwise function the array should compute: as few as make it fastest."""
+    cycles = _cycles_by_groups(config, rate, function, kernel, threads)
+    best = min(range(len(cycles)), key=cycles.__getitem__, default=0)
+    return best if best and cycles[best] < (1 - LEAST_GAIN) * cycles[0] else 0
+
+
+def split_estimate(config: CoreConfig, rate: DramRate, function: Function, kernel: Kernel, threads: int) -> float:
+    """Cycles of a function whose channel groups both engines share, roughly; infinite where they cannot."""
+    if kernel.kind != "depthwise_conv2d" or config.block_in != config.block_out:
+        return float("inf")
+    return min(_cycles_by_groups(config, rate, function, kernel, threads), default=float("inf"))
+
+
+def _cycles_by_groups(
+    config: CoreConfig, rate: DramRate, function: Function, kernel: Kernel, threads: int
+) -> list[float]:
+    """The estimate for each number of channel groups on the array; empty if nothing fits."""
     groups = kernel.output.shape[1]
     on_array = lower_function(_slice(function, 0, 0, groups, "array").function)
     outer = kernel.output.shape[0]
@@ -82,7 +98,7 @@ def array_groups(config: CoreConfig, rate: DramRate, function: Function, kernel:
         _work(Problem(config, on_array, 1, beside=True, rate=rate)),
     )  # fmt: skip
     if alone is None or vector is None or array is None:
-        return 0
+        return []
 
     def cycles(count: int) -> float:
         if not count:
@@ -94,8 +110,7 @@ def array_groups(config: CoreConfig, rate: DramRate, function: Function, kernel:
             (1 - share) * vector.traffic + share * outer * array.traffic,
         )
 
-    best = min(range(groups + 1), key=cycles)
-    return best if cycles(best) < (1 - LEAST_GAIN) * cycles(0) else 0
+    return [cycles(count) for count in range(groups + 1)]
 
 
 def _together(*cycles: float) -> float:
@@ -107,17 +122,24 @@ def _work(problem: Problem) -> Work | None:
     return next((work_of(problem, tiling) for tiling in tilings(problem)), None)
 
 
-def _slice(function: Function, batch_group: int, start: int, stop: int, engine: str = "") -> Slice:
+def on_array(function: Function) -> Function:
+    """A depthwise function, all of it, for the array."""
+    groups = function.body.shape[1]
+    return _slice(function, None, 0, groups, "array").function
+
+
+def _slice(function: Function, batch_group: int | None, start: int, stop: int, engine: str = "") -> Slice:
     """Every operator of a depthwise function keeps channels apart, so a slice of it is the same on fewer of them."""
     values: dict[Expr, Expr] = {}
     for node in topological_order(function.body):
         match node:
             case Var():
-                values[node] = Var(node.name, TensorType((1, stop - start, *node.shape[2:]), node.dtype))
+                outer = node.shape[0] if batch_group is None else 1
+                values[node] = Var(node.name, TensorType((outer, stop - start, *node.shape[2:]), node.dtype))
             case Constant():
                 own: tuple[slice, ...] = (slice(start, stop),)
                 if node.tensor_type.rank == function.body.tensor_type.rank:  # an activation
-                    own = (slice(batch_group, batch_group + 1), *own)
+                    own = (slice(None), *own) if batch_group is None else (slice(batch_group, batch_group + 1), *own)
                 values[node] = Constant(node.value[own], node.name, node.span)
             case Call(op=str() as op):
                 args = tuple(values[arg] for arg in node.args)
@@ -126,7 +148,7 @@ def _slice(function: Function, batch_group: int, start: int, stop: int, engine: 
                 values[node] = call(op, *args, span=node.span, **node.attrs)
     params = tuple(param for param in (values[param] for param in function.params) if isinstance(param, Var))
     attrs = function.attrs.replace(name=f"{function.name}.{engine}" if engine else function.name)
-    return Slice(Function(params, values[function.body], attrs, function.span), batch_group, start)
+    return Slice(Function(params, values[function.body], attrs, function.span), batch_group or 0, start)
 
 
 def _diagonal(weights: Expr, blocks: Blocks) -> Constant:

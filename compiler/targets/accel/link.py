@@ -15,7 +15,7 @@ from ...graph.visit import calls
 from ...model import CompiledModel, CorePart, CoreStep, HostProgram, HostStep, Layer, TensorSpec
 from ..target import Job
 from .check import Range
-from .compile_kernel import Generated, generate, generate_in_turn
+from .compile_kernel import Generated, generate_slice
 from .emit import DramBuffer, Emitter
 from .function_program import finish_program
 from .host_part import copying_module, phase_module, with_reasons
@@ -205,24 +205,21 @@ class _Linker:
             output=self.names[node],
             shape=tuple(int(str(size)) for size in shape) if isinstance(shape, tuple) else node.shape,
             macs=int(str(function.attrs.get("macs", 0))),
-            operators=tuple(str(inner.op) for inner in calls(function.body)),
+            operators=operators_of(function),
+            boundaries=(str(function.attrs["not_chained"]),) if "not_chained" in function.attrs else (),
+            saved_bytes=int(str(function.attrs.get("saved_bytes", 0))),
             bytes_loaded=loaded,
             bytes_stored=stored,
             schedule=schedule,
         )
 
     def _generate(self, emitter: Emitter, node: Call, part: KernelSlice, layer: int) -> list[Generated]:
-        turns = [(each.kernel, self._places(node, each)) for each in part.turns]
-        in_turn = generate_in_turn(emitter, turns, self.rate, layer=layer, dump=self.job.dump) if turns else None
-        if in_turn is not None:
-            return in_turn
-        places = self._places(node, part)
-        dump, threads = self.job.dump, self.vthreads
-        generated = generate(
-            emitter, part.kernel, places, self.rate, threads=threads, layer=layer, dump=dump, tuned=self.tuned
-        )
-        self.tuned_kernels += bool(generated.origin)
-        return [generated]
+        generated = generate_slice(
+            emitter, part, lambda each: self._places(node, each), threads=self.vthreads, rate=self.rate, layer=layer,
+            dump=self.job.dump, tuned=self.tuned,
+        )  # fmt: skip
+        self.tuned_kernels += sum(bool(each.origin) for each in generated)
+        return generated
 
     def _leaves(self, value: Call) -> bool:
         """Whether a value of the core is read by the host."""
@@ -249,6 +246,14 @@ def _account(generated: Generated) -> str:
     """A kernel's schedule for people, and where it comes from."""
     origin = [f"# {generated.origin}"] if generated.origin else []
     return "\n".join([*origin, *map(str, generated.schedule.trace)])
+
+
+def operators_of(function: Function) -> tuple[str, ...]:
+    """What a function computes, also inside of functions that it calls."""
+    names: list[str] = []
+    for node in calls(function.body):
+        names += operators_of(node.op) if isinstance(node.op, Function) else [str(node.op)]
+    return tuple(names)
 
 
 def _traffic(config: CoreConfig, stream: Sequence[Issue]) -> dict[int, tuple[int, int]]:

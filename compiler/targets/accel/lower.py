@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -14,9 +14,9 @@ from ...graph.registry import Family, operator_of
 from ...graph.visit import topological_order
 from ...operators.lowering import lower_call
 from ...tensor import ir as tir
-from ...tensor.view import NotLoweredError, View
+from ...tensor.view import Builder, NotLoweredError, View
 from ..errors import CompileError
-from .builder import PackedBuilder, Window
+from .builder import Formula, PackedBuilder, Window
 from .operators import plain_form
 from .packed_layout import Blocks, blocks_of
 
@@ -28,7 +28,8 @@ class Stages:
     ``data``: the anchor's padded input. ``widened``: other activations from DRAM as int32. ``weights``: widened weights
     from DRAM. ``reduce``: the anchor's reduction. ``vector``: arithmetic in the accumulator layout in the order of
     execution, the last of which narrows. ``in_place``: of these, (stage, tensor to overwrite). ``parameters``:
-    (stage, packed tensor that it reads from DRAM). ``output`` copies to DRAM. Without an anchor its names are empty.
+    (stage, packed tensor that it reads from DRAM). ``output`` copies to DRAM; empty where the result stays on the core.
+    Without an anchor its names are empty.
     """
 
     data: str
@@ -42,18 +43,42 @@ class Stages:
 
 
 @dataclass(frozen=True)
+class Section:
+    """One layer of a kernel: its anchor, if it has one, with what stands before and behind it.
+
+    ``kind``: of the anchor, or "elementwise". ``output``: the packed shape of its result. ``window``: of the anchor, in
+    the coordinates of its padded input. ``input_groups``: that the anchor's reduction runs over; 0 where each output
+    group reads only its own input group.
+    """
+
+    kind: str
+    stages: Stages
+    output: tuple[int, ...]
+    window: Window | None = None
+    input_groups: int = 0
+
+    @property
+    def matrix_weights(self) -> str:
+        """The packed tensor of weights that the anchor's reduction multiplies entries with, as matrices; or empty."""
+        return next((name for stage, name in self.stages.parameters if stage == self.stages.reduce), "")
+
+
+@dataclass(frozen=True)
 class Kernel:
-    """A fused function as tensor expressions. ``inputs`` are the function's parameters, then its constants."""
+    """A fused function as tensor expressions. ``inputs`` are the function's parameters, then its constants.
+
+    ``section`` makes its result. A chain has ``producers`` too, the first layer first: the last vector stage of each is
+    the ``data`` of the next one. ``tiling``: the fields of the tiling that was chosen for it already, or nothing.
+    """
 
     name: str
-    kind: str
     inputs: tuple[te.Tensor, ...]
     constants: tuple[tuple[te.Tensor, Array], ...]
     output: te.Tensor
-    stages: Stages
+    section: Section
     blocks: Blocks
-    window: Window | None = None  # of the anchor, in the coordinates of its padded input
-    input_groups: int = 0  # that the anchor's reduction runs over; 0: each output group reads only its own input group
+    producers: tuple[Section, ...] = ()
+    tiling: tuple[Any, ...] = ()
 
     @cached_property
     def signature(self) -> str:
@@ -66,21 +91,53 @@ class Kernel:
                 return names.get(value) or names.get(value.removesuffix("_wide"), value)
             return [renamed(each) for each in value]
 
+        def layer(section: Section) -> dict[str, Any]:
+            return {
+                "stages": {name: renamed(value) for name, value in asdict(section.stages).items()},
+                "window": asdict(section.window) if section.window is not None else None,
+                "input_groups": section.input_groups,
+            }
+
         described = {
             "kind": self.kind,
             "blocks": asdict(self.blocks),
             "inputs": [[list(tensor.shape), tensor.dtype] for tensor in self.inputs],
             "output": list(self.output.shape),
-            "stages": {name: renamed(value) for name, value in asdict(self.stages).items()},
-            "window": asdict(self.window) if self.window is not None else None,
-            "input_groups": self.input_groups,
+            **layer(self.section),
+            **({"producers": [layer(each) for each in self.producers]} if self.producers else {}),
         }
         return json.dumps(described, sort_keys=True, separators=(",", ":"))
 
     @property
+    def kind(self) -> str:
+        """Of the anchor, or "chain"."""
+        return "chain" if self.producers else self.section.kind
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        """All layers, the first one first."""
+        return (*self.producers, self.section)
+
+    @property
+    def stages(self) -> Stages:
+        return self.section.stages
+
+    @property
+    def window(self) -> Window | None:
+        return self.section.window
+
+    @property
+    def input_groups(self) -> int:
+        return self.section.input_groups
+
+    @property
     def matrix_weights(self) -> str:
-        """The packed tensor of weights that the anchor's reduction multiplies entries with, as matrices; or empty."""
-        return next((name for stage, name in self.stages.parameters if stage == self.stages.reduce), "")
+        return self.section.matrix_weights
+
+
+def is_chain(function: Function) -> bool:
+    """Whether a primitive function calls others, the layers of a chain, instead of operators."""
+    return isinstance(function.body, Call) and isinstance(function.body.op, Function)
 
 
 def lower_function(function: Function) -> Kernel:
@@ -88,43 +145,82 @@ def lower_function(function: Function) -> Kernel:
 
     Raises CompileError naming the operator that has no compute rule.
     """
-    calls = [node for node in topological_order(function.body) if isinstance(node, Call)]
-    place = f"function {function.name!r}"
-    if not calls:
-        raise CompileError("it computes nothing", at=place)
-    builder = PackedBuilder(blocks=blocks_of(calls[0].attrs["blocks"]))
-    values: dict[Expr, te.Tensor] = {}
-    constants: list[tuple[te.Tensor, Array]] = []
-    for param in function.params:
-        values[param] = te.placeholder(param.shape, _dtype(param), builder.name(param.name))
-    for node in topological_order(function.body):
-        match node:
-            case Var() if node not in values:
-                raise CompileError(f"variable {node.name!r} is no parameter", at=place)
-            case Constant():
-                tensor = te.placeholder(node.shape, _dtype(node), builder.name(f"constant{len(constants)}"))
-                constants.append((tensor, node.value))
-                values[node] = tensor
-            case Call():
-                builder.narrow = node is function.body
-                values[node] = _lowered(builder, node, tuple(values[arg] for arg in node.args), place)
-    result = values[function.body]
-    if result.dtype != "int8":
-        result = builder.stage(result.shape, result.__getitem__, "narrow", narrow=True)
-    output = _to_activation(builder, result)
-    anchor = builder.anchor
-    return Kernel(
-        function.name,
-        plain_form(str(anchor.op)) if anchor is not None else "elementwise",
-        (*(values[param] for param in function.params), *(tensor for tensor, _ in constants)),
-        tuple(constants),
-        output,
-        Stages(builder.data, tuple(builder.widened), builder.weights, builder.reduce, tuple(builder.vector),
-               tuple(builder.in_place), tuple(builder.parameters), output.name),
-        builder.blocks,
-        builder.window,
-        builder.input_groups,
-    )  # fmt: skip
+    return _Lowering(function).run()
+
+
+@dataclass
+class _Lowering:
+    """The tensor expressions of one function, layer by layer. Names and links are shared by all layers."""
+
+    function: Function
+    taken: set[str] = field(default_factory=set)
+    links: dict[str, Formula] = field(default_factory=dict)
+    constants: list[tuple[te.Tensor, Array]] = field(default_factory=list)
+
+    def run(self) -> Kernel:
+        function = self.function
+        params = [self._placeholder(param, param.name) for param in function.params]
+        if not is_chain(function):
+            output, section = self._layer(function, params, stays=False)
+            return self._kernel(params, [section], output)
+        values: dict[Expr, te.Tensor] = dict(zip(function.params, params, strict=True))
+        sections = []
+        for node in topological_order(function.body):
+            if isinstance(node, Call) and isinstance(node.op, Function):
+                operands = [values[arg] for arg in node.args]
+                values[node], section = self._layer(node.op, operands, stays=node is not function.body)
+                sections.append(section)
+        return self._kernel(params, sections, values[function.body])
+
+    def _kernel(self, params: list[te.Tensor], sections: list[Section], output: te.Tensor) -> Kernel:
+        inputs = (*params, *(tensor for tensor, _ in self.constants))
+        *producers, last = sections
+        blocks = self._builder(self.function).blocks
+        tiling = self.function.attrs.get("tiling", ())
+        return Kernel(
+            self.function.name, inputs, tuple(self.constants), output, last, blocks, tuple(producers),
+            tiling if isinstance(tiling, tuple) else (),
+        )  # fmt: skip
+
+    def _placeholder(self, node: Var | Constant, wish: str) -> te.Tensor:
+        return te.placeholder(node.shape, _dtype(node), Builder(_taken=self.taken).name(wish))
+
+    def _builder(self, function: Function) -> PackedBuilder:
+        first = next((node for node in topological_order(function.body) if isinstance(node, Call)), None)
+        if first is None:
+            raise CompileError("it computes nothing", at=f"function {function.name!r}")
+        if isinstance(first.op, Function):
+            return self._builder(first.op)
+        return PackedBuilder(blocks=blocks_of(first.attrs["blocks"]), links=self.links, _taken=self.taken)
+
+    def _layer(self, function: Function, operands: list[te.Tensor], *, stays: bool) -> tuple[te.Tensor, Section]:
+        """A layer's result, and what it consists of. With ``stays`` the result is a link, else it is in DRAM."""
+        place = f"function {function.name!r}"
+        builder = self._builder(function)
+        values: dict[Expr, te.Tensor] = dict(zip(function.params, operands, strict=True))
+        for node in topological_order(function.body):
+            match node:
+                case Var() if node not in values:
+                    raise CompileError(f"variable {node.name!r} is no parameter", at=place)
+                case Constant():
+                    values[node] = self._placeholder(node, f"constant{len(self.constants)}")
+                    self.constants.append((values[node], node.value))
+                case Call():
+                    builder.narrow = node is function.body
+                    builder.stays = stays and builder.narrow
+                    values[node] = _lowered(builder, node, tuple(values[arg] for arg in node.args), place)
+        result = values[function.body]
+        if stays and result.name not in self.links:
+            raise CompileError("its result cannot stay on the core: no requantise makes it", at=place)
+        if result.dtype != "int8":
+            result = builder.stage(result.shape, result.__getitem__, "narrow", narrow=True)
+        output = result if stays else _to_activation(builder, result)
+        stages = Stages(
+            builder.data, tuple(builder.widened), builder.weights, builder.reduce, tuple(builder.vector),
+            tuple(builder.in_place), tuple(builder.parameters), "" if stays else output.name,
+        )  # fmt: skip
+        kind = plain_form(str(builder.anchor.op)) if builder.anchor is not None else "elementwise"
+        return output, Section(kind, stages, output.shape, builder.window, builder.input_groups)
 
 
 def copy_kernel(name: str, shape: tuple[int, ...], blocks: object) -> Kernel:
@@ -134,7 +230,7 @@ def copy_kernel(name: str, shape: tuple[int, ...], blocks: object) -> Kernel:
     wide = builder.in_accumulator(source)
     output = _to_activation(builder, builder.stage(wide.shape, wide.__getitem__, "narrow", narrow=True))
     stages = Stages("", tuple(builder.widened), "", "", tuple(builder.vector), (), (), output.name)
-    return Kernel(name, "elementwise", (source,), (), output, stages, builder.blocks)
+    return Kernel(name, (source,), (), output, Section("elementwise", stages, output.shape), builder.blocks)
 
 
 def _dtype(node: Expr) -> tir.DType:

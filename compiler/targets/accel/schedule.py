@@ -18,11 +18,10 @@ from ...tensor.legality import COMPUTED, SCHEDULED, Legality, check_legal
 from ...tensor.schedule import Schedule, create_schedule
 from ...tensor.tree import find_block
 from ..errors import CompileError
+from .chain_schedule import Caches, attach_chain, attach_vector, order_reduction
 from .intrinsics import EmitGemm, EmitLoad, EmitVector, intrinsics
 from .lower import Kernel
-from .tiling import AXES, CHANNEL_AXES, Problem, Tiling, home_axis, thread_axis, tile_loops
-
-Caches = dict[tuple[str, str], str]
+from .tiling import AXES, CHANNEL_AXES, ChainTiling, Problem, Tiling, home_axis, thread_axis, tile_loops
 
 
 def tensorized(config: CoreConfig) -> Legality:
@@ -47,6 +46,8 @@ def schedule_kernel(kernel: Kernel, config: CoreConfig, tiling: Tiling) -> Sched
     CompileError names a stage for which there is no intrinsic; IRError, what is not legal behind ``compute``, before
     tensorize or behind it.
     """
+    if bool(kernel.producers) != isinstance(tiling, ChainTiling):
+        raise TypeError("a chain, and nothing else, takes a ChainTiling")
     problem = Problem(config, kernel, tiling.threads)
     schedule = create_schedule(kernel.output, kernel.inputs, kernel.name)
     check_legal(schedule.func, COMPUTED)
@@ -54,7 +55,7 @@ def schedule_kernel(kernel: Kernel, config: CoreConfig, tiling: Tiling) -> Sched
     homes, tile, epilogue = _tile_output(schedule, problem, tiling)
     _attach(schedule, problem, tiling, caches, homes, tile, epilogue)
     check_legal(schedule.func, SCHEDULED)
-    constants = {*caches.values(), kernel.stages.weights}
+    constants = {*caches.values(), *(section.stages.weights for section in kernel.sections)}
     for block in schedule.blocks():
         _tensorize(schedule, config, block, constant=block in constants)
     check_legal(schedule.func, tensorized(config))
@@ -63,17 +64,21 @@ def schedule_kernel(kernel: Kernel, config: CoreConfig, tiling: Tiling) -> Sched
 
 def _place_buffers(schedule: Schedule, kernel: Kernel) -> Caches:
     """Scopes of all stages, and copies of parameters and weights: (reading stage, parameter) -> copying stage."""
-    stages = kernel.stages
-    for name in (*stages.widened, stages.weights, stages.reduce, *stages.vector[:-1]):
-        if name:
-            schedule.set_scope(name, "acc")
-    schedule.set_scope(stages.vector[-1], "out")
-    if stages.data:
-        schedule.set_scope(stages.data, "inp" if kernel.matrix_weights else "acc")
-    return {
-        (stage, parameter): schedule.cache_read(stage, parameter, "wgt" if stage == stages.reduce else "acc")
-        for stage, parameter in stages.parameters
-    }
+    caches: Caches = {}
+    for section in kernel.sections:
+        stages = section.stages
+        for name in (*stages.widened, stages.weights, stages.reduce, *stages.vector[:-1]):
+            if name:
+                schedule.set_scope(name, "acc")
+        if stages.data:
+            schedule.set_scope(stages.data, "inp" if section.matrix_weights else "acc")
+    schedule.set_scope(kernel.stages.vector[-1], "out")
+    for section in kernel.sections:
+        stages = section.stages
+        for stage, parameter in stages.parameters:
+            scope = "wgt" if stage == stages.reduce else "acc"
+            caches[stage, parameter] = schedule.cache_read(stage, parameter, scope)
+    return caches
 
 
 def _tile_output(schedule: Schedule, problem: Problem, tiling: Tiling) -> tuple[dict[str, Var], Var, Var]:
@@ -106,17 +111,19 @@ def _attach(
     epilogue: Var,
 ) -> None:  # fmt: skip
     stages = problem.kernel.stages
-    for name in (*reversed(stages.vector), *stages.widened):
-        schedule.compute_at(name, epilogue)
-    for name, overwritten in stages.in_place:
-        # What an earlier stage wrote over has the name of either.
-        made = find_block(schedule.func, overwritten)[-1]
-        schedule.inplace(name, made.body.buffer.name if isinstance(made, Block) else overwritten)
+    attach_vector(schedule, stages, stages.vector, epilogue)
     chunk = None
     if stages.reduce:
         schedule.compute_at(stages.reduce, tile)
-        chunk = _order_reduction(schedule, problem, tiling)
+        chunk = order_reduction(schedule, problem.kernel.section, tiling)
         data_home = home_axis(problem, tiling, problem.data_axes) if problem.is_matrix else ""
+        if isinstance(tiling, ChainTiling):
+            loops = [
+                *(homes[loop.axis] for loop in tile_loops(problem, tiling)),
+                *([chunk] if chunk is not None else []),
+            ]
+            attach_chain(schedule, problem, tiling, caches, loops)
+            return
         if chunk is not None:
             schedule.compute_at(stages.data, chunk)
         elif not problem.is_matrix:
@@ -144,26 +151,6 @@ def _load_in_portions(schedule: Schedule, portion: int, data: str, weights: str)
         portions, inside = schedule.split(channels, portion)
         schedule.reorder(portions, outer, inside)
         schedule.unroll(portions)
-
-
-def _order_reduction(schedule: Schedule, problem: Problem, tiling: Tiling) -> Var | None:
-    """Bring the reduction's loops into the order of a matrix or vector instruction; gives the loop over chunks."""
-    loops = schedule.get_loops(problem.kernel.stages.reduce)
-    if not problem.is_matrix:
-        no, ko, y, x, ro, n, so, kh, kw = loops[-9:]
-        schedule.reorder(no, ko, y, x, kh, kw, ro, n, so)
-        return None
-    if not problem.reduction:
-        no, ko, y, x, ro, n, so, kh, kw, rk, sk = loops[-11:]
-        schedule.reorder(no, ko, y, x, kh, kw, ro, n, so, rk, sk)
-        return None
-    no, ko, y, x, ro, n, so, kc, kh, kw, rk, sk = loops[-12:]
-    outer, inner = schedule.split(kc, tiling.portion or tiling.reduction)
-    schedule.reorder(no, outer, ko, y, x, inner, kh, kw, ro, n, so, rk, sk)
-    if tiling.portion:
-        schedule.unroll(outer)
-        return None
-    return outer if tiling.reduction < problem.reduction else None
 
 
 def _tensorize(schedule: Schedule, config: CoreConfig, name: str, *, constant: bool) -> None:

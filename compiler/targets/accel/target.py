@@ -17,6 +17,7 @@ from ..target import Job, option
 from .link import link
 from .packed_layout import Blocks
 from .passes import accel_passes
+from .passes.chain import chain
 from .tuned import tuned_tilings
 
 
@@ -72,6 +73,8 @@ class Accel:
 
         core, rate = options.core, options.rate
         tuned = tuned_tilings(options.tuned, core, rate) if options.tuned else None
+        if job.measure is not None and not job.keep:
+            module = chain(module, core, rate, job.measure, threads=options.vthreads, tuned=tuned)
         return link(module, core, rate, job, link_host, vthreads=options.vthreads, tuned=tuned)
 
     def host_code(self, program: HostProgram, *, trusted: bool, processor: str = "host") -> HostCode:

@@ -52,6 +52,19 @@ class Tiling:
 
 
 @dataclass(frozen=True)
+class ChainTiling(Tiling):
+    """Of a chain: its last layer's tiles, and how all layers go through them.
+
+    ``resident``: weights and parameters are loaded once, not with each tile. ``skewed``: each layer is an iteration
+    later than the one before it. ``ahead``: inputs are loaded an iteration before they are used.
+    """
+
+    resident: bool = True
+    skewed: bool = True
+    ahead: bool = False
+
+
+@dataclass(frozen=True)
 class Problem:
     """The sizes of a kernel that tiling looks at; everything in scratchpad entries.
 
@@ -396,7 +409,7 @@ def _tilings(alike: _Alike) -> Sequence[Tiling]:
         for group, row, reduction, outer in product(
             sizes_worth_trying(groups), sizes_worth_trying(height), reductions, (True, False)
         ):
-            for epilogue_group, epilogue_row in _epilogues(problem, group, row, columns):
+            for epilogue_group, epilogue_row in epilogues(problem, group, row, columns):
                 tiling = Tiling(group, row, columns, reduction, outer, epilogue_group, epilogue_row, problem.threads)
                 cost = estimate(problem, tiling)
                 if cost is not None:
@@ -408,7 +421,7 @@ def _tilings(alike: _Alike) -> Sequence[Tiling]:
     return tuple(tiling for _, _, tiling in sorted(candidates, key=lambda entry: entry[:2]))
 
 
-def _epilogues(problem: Problem, groups: int, rows: int, columns: int) -> Iterator[tuple[int, int]]:
+def epilogues(problem: Problem, groups: int, rows: int, columns: int) -> Iterator[tuple[int, int]]:
     """Parts of a tile for the vector stages, the largest first."""
     if problem.kernel.window is None:
         yield groups, rows

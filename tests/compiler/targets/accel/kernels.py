@@ -27,6 +27,7 @@ from weft.compiler.targets.accel.packed_layout import Blocks
 from weft.hw.config import TINY, CoreConfig
 from weft.hw.dram_rate import DramRate
 from weft.sim.fsim import FunctionalSimulator
+from weft.sim.rtl import RtlSimulator
 
 CONFIGS = (
     TINY,
@@ -111,16 +112,23 @@ def program_of(model: CompiledModel) -> CoreStep:
     return step
 
 
+def write_model(simulator: FunctionalSimulator | RtlSimulator, model: CompiledModel, inputs: dict[str, Array]) -> None:
+    """Put the constants, the program and the inputs of a model of one step into a simulator's memory."""
+    step = program_of(model)
+    pieces = [(constant.offset, constant.data) for constant in model.core.constants]
+    pieces.append((step.program_offset, step.program))
+    pieces += [
+        (model.core.slots[name].offset, np.frombuffer(value.tobytes(), np.uint8)) for name, value in inputs.items()
+    ]
+    for offset, data in pieces:
+        simulator.dram[offset : offset + len(data)] = data
+
+
 def run_on_fsim(model: CompiledModel, inputs: dict[str, Array]) -> dict[str, Array]:
     """What the program of a model of one step leaves in its output slots, with the simulator's own checks on."""
     simulator = FunctionalSimulator(model.config, model.core.window_bytes)
-    for constant in model.core.constants:
-        simulator.dram[constant.offset : constant.offset + len(constant.data)] = constant.data
+    write_model(simulator, model, inputs)
     step = program_of(model)
-    simulator.dram[step.program_offset : step.program_offset + len(step.program)] = step.program
-    for name, value in inputs.items():
-        slot = model.core.slots[name]
-        simulator.dram[slot.offset : slot.offset + slot.nbytes] = np.frombuffer(value.tobytes(), np.uint8)
     result = simulator.run(step.program_offset, len(step.program) // model.config.instruction_bytes)
     assert result.fault is None, str(result.fault)
     assert not result.tokens_left

@@ -8,7 +8,7 @@ from weft.hw.config import TINY
 from weft.sim.dram import DramModel
 from weft.sim.rtl import RtlSimulator
 
-from .kernels import compile_function, program_of, run_on_fsim
+from .kernels import compile_function, program_of, run_on_fsim, write_model
 from .test_kernels import KINDS, Case
 
 
@@ -19,12 +19,8 @@ def test_a_kernel_gives_the_same_integers_on_the_core(kind: str) -> None:
     random = np.random.default_rng(7)
     inputs = {param.name: random.integers(-128, 128, param.type.shape).astype(np.int8) for param in function.params}
     simulator = RtlSimulator(TINY, model.core.window_bytes, dram=DramModel(latency=30, jitter=20, seed=5, reorder=True))
+    write_model(simulator, model, inputs)
     step = program_of(model)
-    pieces = [(constant.offset, constant.data) for constant in model.core.constants]
-    pieces.append((step.program_offset, step.program))
-    pieces += [(model.core.slots[name].offset, value.view(np.uint8).ravel()) for name, value in inputs.items()]
-    for offset, data in pieces:
-        simulator.dram[offset : offset + len(data)] = data
     count = len(step.program) // TINY.instruction_bytes
     result = simulator.run(step.program_offset, count, window_bytes=model.core.window_bytes)
     assert result.fault is None, str(result.fault)

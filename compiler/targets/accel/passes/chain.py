@@ -1,0 +1,373 @@
+"""Chains: layers that become one function, because tile by tile they are faster than one after another.
+
+Results of a chain's layers stay in the scratchpads; only the last goes to DRAM. A layer joins the one that reads its
+result if nothing else does. Which of the layers in a row become chains an estimate proposes; programs decide: that of a
+chain must be faster than that of its layers apart, by ``Measure``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, field, replace
+from functools import partial
+from math import prod
+
+from .....hw.config import CoreConfig
+from .....hw.dram_rate import DramRate
+from ....graph import Attrs, Call, Constant, Expr, Function, Module, Span, Var, call, calls
+from ....graph.visit import topological_order, use_counts, with_children
+from ...errors import CompileError
+from ...memory_plan import aligned
+from ...target import Measure
+from ..chain_tiling import chain_estimate, chain_tilings
+from ..compile_kernel import append, generate_slice
+from ..depthwise_split import on_array, split_estimate
+from ..emit import ITEM_BYTES, DramBuffer, Emitter
+from ..function_program import unchecked_program
+from ..lower import Kernel, lower_function
+from ..operators import packed_form
+from ..slices import KernelSlice, slices_of
+from ..tiling import ChainTiling, Problem, estimate, tilings
+from ..tuned import Lookup
+
+LONGEST = 3
+"""Layers in a chain."""
+
+TRIED = 3
+"""Tilings of which programs are made until one finds room: for each form of a chain, the best by the estimate."""
+
+WINDOWS = 2
+"""Layers of a chain whose windows overlap. The bounds of what tiles need become long with each."""
+
+HOPE = 0.9
+"""Chains are measured whose estimate is at most so many times that of their layers: it leaves out what makes engines
+wait for each other."""
+
+LEAST_GAIN = 0.02
+"""A chain must save this share of its layers' cycles: what stands beside it in the program may cost as much."""
+
+SURE = 0.15
+"""Where a chain takes this share more than the estimate of its layers, no program of these is made."""
+
+ANCHORS = tuple(packed_form(op) for op in ("conv2d", "depthwise_conv2d", "grouped_conv2d"))
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A chain that was made or measured. ``saved_bytes``: of DRAM traffic."""
+
+    function: Function
+    cycles: int
+    apart: int
+    saved_bytes: int
+
+
+def chain(
+    module: Module, config: CoreConfig, rate: DramRate, measure: Measure, *, threads: int, tuned: Lookup | None = None
+) -> Module:
+    """The packed module with its chains. Functions that were considered and stay alone say why (``not_chained``).
+
+    ``threads``, ``tuned``: how layers apart are compiled.
+    """
+    return _Chainer(module, config, rate, measure, threads, tuned).run()
+
+
+@dataclass
+class _Chainer:
+    module: Module
+    config: CoreConfig
+    rate: DramRate
+    measure: Measure
+    threads: int
+    tuned: Lookup | None = None
+    _estimates: dict[object, float] = field(default_factory=dict)
+    _measured: dict[object, tuple[ChainTiling, bool, int, int] | str] = field(default_factory=dict)
+    _reasons: dict[Expr, str] = field(default_factory=dict)
+
+    def run(self) -> Module:
+        if not self.config.inp_takes_results:
+            return self.module
+        made_of: dict[Call, tuple[Chain, Sequence[Call]]] = {}
+        for path in self._paths():
+            parts = self._parts(path)
+            alone = [node for node in path if not any(node in part for part in parts)]
+            self._reasons |= dict.fromkeys(alone, "by the estimate a chain would not be faster")
+            for part in parts:
+                made = self._made(part)
+                if isinstance(made, Chain):
+                    made_of[part[-1]] = made, part
+                else:
+                    self._reasons |= dict.fromkeys(part, made)
+        return self._rewritten(made_of) if made_of or self._reasons else self.module
+
+    def _rewritten(self, made_of: Mapping[Call, tuple[Chain, Sequence[Call]]]) -> Module:
+        body = self.module.main.body
+        values: dict[Expr, Expr] = {}
+        for node in topological_order(body):
+            if isinstance(node, Call) and node in made_of:
+                made, part = made_of[node]
+                first, *others = part
+                span = Span(first.span.merged(*(each.span for each in others)).nodes, node.span.tensor)
+                values[node] = call(made.function, *(values[arg] for arg in outside(part)), span=span)
+                continue
+            new = with_children(node, tuple(values[child] for child in node.children))
+            if isinstance(new, Call) and isinstance(new.op, Function) and node in self._reasons:
+                function = replace(new.op, attrs=new.op.attrs.replace(not_chained=self._reasons[node]))
+                new = call(function, *new.args, span=new.span, **new.attrs)
+            values[node] = new
+        return self.module.with_main(values[body])
+
+    def _paths(self) -> Iterator[list[Call]]:
+        """Layers in a row, each of which alone reads the result of the one before."""
+        body = self.module.main.body
+        uses = use_counts(body)
+        layers = [node for node in calls(body) if isinstance(node.op, Function) and node.op.is_primitive]
+        before: dict[Call, Call] = {}
+        for node in layers:
+            for place, arg in enumerate(node.args):
+                if isinstance(arg, Call) and isinstance(arg.op, Function) and arg.op.is_primitive:
+                    reason = why_not(arg, node, place, uses[arg])
+                    if reason:
+                        self._reasons.setdefault(arg, reason)
+                    else:
+                        before[node] = arg
+        after = {first: second for second, first in before.items()}
+        for node in layers:
+            if node not in before and node in after:
+                path = [node]
+                while path[-1] in after:
+                    path.append(after[path[-1]])
+                yield path
+
+    def _parts(self, path: Sequence[Call]) -> list[Sequence[Call]]:
+        """Where the estimate would cut a row of layers; single layers are left out."""
+        best: list[tuple[float, list[Sequence[Call]]]] = [(0.0, [])]
+        for stop in range(1, len(path) + 1):
+            options = []
+            for length in range(1, min(LONGEST, stop) + 1):
+                part = path[stop - length : stop]
+                cost = self._apart(part[0]) if length == 1 else self._together(part)
+                before, parts = best[stop - length]
+                options.append((before + cost, parts if length == 1 else [*parts, part]))
+            best.append(min(options, key=lambda option: option[0]))
+        return best[-1][1]
+
+    def _apart(self, node: Call) -> float:
+        function = _function(node)
+        key = ("apart", signature(function))
+        if key not in self._estimates:
+            kernel = lower_function(function)
+            problem = Problem(self.config, kernel, self.threads, rate=self.rate)
+            found = next(iter(tilings(problem)), None)
+            cost = float("inf") if found is None else estimate(problem, found) or float("inf")
+            self._estimates[key] = min(cost, split_estimate(self.config, self.rate, function, kernel, self.threads))
+        return self._estimates[key]
+
+    def _together(self, part: Sequence[Call]) -> float:
+        anchor = _anchor(_function(part[-1]))
+        if anchor is None or anchor.op != packed_form("conv2d"):
+            return float("inf")  # only a dense layer can read the others' results group by group
+        if sum(_has_window(_function(node)) for node in part) > WINDOWS:
+            return float("inf")
+        key = ("together", *map(signature, map(_function, part)))
+        if key not in self._estimates:
+            costs = [cost for _, _, cost in self._candidates(part)]
+            hoped = min(costs, default=float("inf")) / HOPE
+            self._estimates[key] = hoped
+        return self._estimates[key]
+
+    def _candidates(self, part: Sequence[Call]) -> list[tuple[bool, ChainTiling, float]]:
+        """Whether depthwise layers run on the array, and how the chain is tiled; its estimate."""
+        found = []
+        for array in self._forms(part):
+            problem = Problem(self.config, lower_function(merged(part, array=array)), 1, rate=self.rate)
+            for tiling in chain_tilings(problem)[:TRIED]:
+                found.append((array, tiling, chain_estimate(problem, tiling) or float("inf")))
+        return found
+
+    def _forms(self, part: Sequence[Call]) -> tuple[bool, ...]:
+        return (False, True) if any(is_depthwise(_function(node)) for node in part) else (False,)
+
+    def _made(self, part: Sequence[Call]) -> Chain | str:
+        """The chain of these layers, or why it is none."""
+        key = tuple(signature(_function(node)) for node in part)
+        if key not in self._measured:
+            self._measured[key] = self._decide(part)
+        decided = self._measured[key]
+        if isinstance(decided, str):
+            return decided
+        tiling, array, cycles, apart = decided
+        saved = 2 * sum(prod(node.shape) for node in part[:-1])
+        attrs = {"tiling": astuple(tiling), "saved_bytes": saved}
+        return Chain(merged(part, array=array, **attrs), cycles, apart, saved)
+
+    def _decide(self, part: Sequence[Call]) -> tuple[ChainTiling, bool, int, int] | str:
+        best: tuple[int, ChainTiling, bool] | None = None
+        refusals: list[str] = []
+        candidates = self._candidates(part)
+        for form in self._forms(part):
+            for tiling in (tiling for array, tiling, _ in candidates if array == form):
+                try:
+                    cycles = self._cycles_together(merged(part, array=form), tiling)
+                except CompileError as error:
+                    refusals.append(error.message)
+                    continue
+                if best is None or cycles < best[0]:
+                    best = cycles, tiling, form
+                break
+        if best is None:
+            return f"no tile of all layers is compiled: {refusals[0] if refusals else 'none fits the scratchpads'}"
+        cycles, tiling, array = best
+        apart = round(sum(map(self._apart, part)))
+        if cycles < (1 + SURE) * apart:
+            apart = self._cycles_apart(part)
+        if cycles > (1 - LEAST_GAIN) * apart:
+            return f"a chain would take {cycles:,} cycles, its layers apart take {apart:,}"
+        return tiling, array, cycles, apart
+
+    def _cycles_together(self, function: Function, tiling: ChainTiling) -> int:
+        kernel = lower_function(function)
+        places = _Places()
+        emitter = Emitter(self.config)
+        append(emitter, [(kernel, places.of(kernel), tiling)], 0, None)
+        return self._cycles(emitter, places.end)
+
+    def _cycles_apart(self, part: Sequence[Call]) -> int:
+        emitter = Emitter(self.config)
+        places = _Places()
+        for number, node in enumerate(part):
+            at = partial(places.of_slice, node)
+            for each in slices_of(node, self.config, self.rate, self.threads):
+                generate_slice(
+                    emitter, each, at, threads=self.threads, rate=self.rate, layer=number, dump=None, tuned=self.tuned
+                )
+        return self._cycles(emitter, places.end)
+
+    def _cycles(self, emitter: Emitter, end: int) -> int:
+        _, code = unchecked_program(self.config, emitter.issues)
+        return self.measure(self.config, self.rate, code, end)
+
+
+class _Places:
+    """Somewhere for every tensor of a program that is measured."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        self._known: dict[object, int] = {}
+
+    def of(self, kernel: Kernel) -> dict[str, DramBuffer]:
+        """Of a kernel by itself."""
+        constants = {tensor.name for tensor, _ in kernel.constants}
+        places = {
+            each.name: DramBuffer(
+                self._at(each.name, prod(each.shape) * ITEM_BYTES[each.dtype]), each.name in constants
+            )
+            for each in kernel.inputs
+        }
+        return {**places, kernel.output.name: DramBuffer(self._at(kernel.output.name, prod(kernel.output.shape)))}
+
+    def of_slice(self, node: Call, part: KernelSlice) -> dict[str, DramBuffer]:
+        """Of a part of a call."""
+        places = {
+            tensor.name: DramBuffer(self._at((node, tensor.name, part.output_shift), value.nbytes), constant=True)
+            for tensor, value in part.kernel.constants
+        }
+        for name, (operand, shift) in part.inputs.items():
+            arg = node.args[operand]
+            places[name] = DramBuffer(self._at(arg, prod(arg.shape)) + shift, constant=isinstance(arg, Constant))
+        return {**places, part.kernel.output.name: DramBuffer(self._at(node, prod(node.shape)) + part.output_shift)}
+
+    def _at(self, key: object, nbytes: int) -> int:
+        if key not in self._known:
+            self._known[key] = self.end
+            self.end += aligned(nbytes)
+        return self._known[key]
+
+
+def why_not(value: Call, reader: Call, place: int, uses: int) -> str:
+    """Why the result of a layer cannot stay on the core for the layer that reads it as its operand ``place``; empty if
+    it can."""
+    made, reads = _function(value), _function(reader)
+    if uses != 1:
+        return f"{uses} layers or outputs read its result"
+    if not (isinstance(made.body, Call) and made.body.op == packed_form("requantise")):
+        return "its result is not requantised"
+    anchor, other = _anchor(made), _anchor(reads)
+    if anchor is None or other is None:
+        return "only convolutions are chained"
+    param = reads.params[place]
+    if other.args[0] != param or use_counts(reads.body)[param] != 1:
+        return "the layer that reads it adds it to its own result"
+    if any(isinstance(arg, Constant) for node in (value, reader) for arg in node.args):
+        return "a constant is among its inputs"
+    return ""
+
+
+def outside(part: Sequence[Call]) -> list[Expr]:
+    """What layers of a chain read that none of them makes."""
+    return list(dict.fromkeys(arg for node in part for arg in node.args if arg not in part))
+
+
+def merged(part: Sequence[Call], *, array: bool = False, **attrs: object) -> Function:
+    """The function of a chain. ``array``: depthwise layers run on the array."""
+    values: dict[Expr, Expr] = {}
+    params = []
+    for number, arg in enumerate(outside(part)):
+        params.append(Var(f"x{number}", arg.tensor_type))
+        values[arg] = params[-1]
+    for node in part:
+        function = _function(node)
+        if array and is_depthwise(function):
+            function = on_array(function)
+        values[node] = call(function, *(values[arg] for arg in node.args), span=node.span)
+    functions = [_function(node) for node in part]
+    own = {
+        "name": "+".join(function.name for function in functions),
+        "primitive": True,
+        "anchor": "chain",
+        "shape": functions[-1].attrs.get("shape", part[-1].shape),
+        "macs": sum(int(str(function.attrs.get("macs", 0))) for function in functions),
+    }
+    return Function(tuple(params), values[part[-1]], Attrs({**own, **attrs}))
+
+
+def signature(function: Function) -> tuple[object, ...]:
+    """Of functions that take the same instructions but for numbers in them."""
+    numbers: dict[Expr, int] = {}
+    lines: list[object] = []
+    for node in topological_order(function.body):
+        numbers[node] = len(numbers)
+        match node:
+            case Call(op=str() as op):
+                sizes = tuple((name, value) for name, value in node.attrs.items() if name not in NUMBERS)
+                lines.append((op, sizes, tuple(numbers[arg] for arg in node.args), node.type))
+            case _:
+                lines.append((type(node).__name__, node.type))
+    return tuple(lines)
+
+
+NUMBERS = ("zero_point", "low", "high", "left_shift", "pad_value", "weight", "value")
+"""Attributes that only go into fields of instructions."""
+
+
+def is_depthwise(function: Function) -> bool:
+    anchor = _anchor(function)
+    return anchor is not None and anchor.op == packed_form("depthwise_conv2d")
+
+
+def _has_window(function: Function) -> bool:
+    anchor = _anchor(function)
+    if anchor is None:
+        return False
+    start = 2 if anchor.op == packed_form("conv2d") else 1
+    return anchor.args[1].shape[start : start + 2] != (1, 1)
+
+
+def _anchor(function: Function) -> Call | None:
+    return next((node for node in calls(function.body) if node.op in ANCHORS), None)
+
+
+def _function(node: Call) -> Function:
+    if not isinstance(node.op, Function):
+        raise TypeError(f"{node.op} is no function")
+    return node.op

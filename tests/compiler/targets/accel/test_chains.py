@@ -1,0 +1,143 @@
+"""Chains of layers on the core: NumPy's integers for any shapes, tiles and cores, on the simulator and on the RTL."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import astuple, replace
+
+import numpy as np
+import pytest
+from weft.compiler.graph import evaluate_function
+from weft.compiler.targets.accel.chain_tiling import chain_tilings
+from weft.compiler.targets.accel.compile_kernel import append
+from weft.compiler.targets.accel.emit import DramBuffer, Emitter
+from weft.compiler.targets.accel.lower import lower_function
+from weft.compiler.targets.accel.schedule import schedule_kernel
+from weft.compiler.targets.accel.tiling import ChainTiling, Problem
+from weft.compiler.targets.errors import CompileError
+from weft.compiler.tensor import interpret
+from weft.hw.config import TINY, CoreConfig
+from weft.hw.isa import Gemm, Store, Vector, VectorTarget, disassemble
+from weft.sim.dram import DramModel
+from weft.sim.rtl import RtlSimulator
+from weft.sim.timing import predict
+
+from .chains import SQUARE, ChainCase, LayerCase, chain_function, random_case
+from .kernels import check, compile_function, program_of, write_model
+
+BLOCK = ChainCase(
+    (1, 8, 9, 8),
+    (
+        LayerCase("dense", 12),
+        LayerCase("depthwise", 12, (3, 3), pads=(1, 1, 1, 1)),
+        LayerCase("dense", 8, residual=True),
+    ),
+)
+"""An inverted residual block."""
+
+TILING = ChainTiling(2, 4, 4, 1, False, 2, 4, 1)
+
+
+def random_tiling(case: ChainCase, config: CoreConfig) -> ChainTiling | None:
+    """One that should fit, as likely bad as good."""
+    chance = random.Random(case.seed)
+    found = chain_tilings(Problem(config, lower_function(chain_function(case, config)), 1))
+    if not found:
+        return None
+    chosen = found[chance.randrange(len(found))]
+    return replace(chosen, resident=chance.random() < 0.5, skewed=chance.random() < 0.7, ahead=chance.random() < 0.5)
+
+
+def cases(count: int) -> list[tuple[ChainCase, CoreConfig, ChainTiling]]:
+    """Chains for which there is a tile, by seed."""
+    found = []
+    for seed in range(count):
+        case, config = random_case(seed), SQUARE[seed % len(SQUARE)]
+        tiling = random_tiling(case, config)
+        if tiling is not None:
+            found.append((case, config, tiling))
+    return found
+
+
+@pytest.mark.parametrize(("case", "config", "tiling"), cases(24), ids=str)
+def test_a_chain_of_any_layers_equals_numpy(case: ChainCase, config: CoreConfig, tiling: ChainTiling) -> None:
+    model = check(chain_function(case, config, tiling=astuple(tiling)), config)
+    assert model.layers[-1].kind == "chain"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("case", "config", "tiling"), cases(200)[24:], ids=str)
+def test_many_chains_equal_numpy(case: ChainCase, config: CoreConfig, tiling: ChainTiling) -> None:
+    check(chain_function(case, config, tiling=astuple(tiling)), config)
+
+
+@pytest.mark.parametrize(("case", "config", "tiling"), [(BLOCK, TINY, TILING), *cases(12)[::4]], ids=str)
+def test_the_rtl_gives_the_same_in_the_predicted_cycles(
+    case: ChainCase, config: CoreConfig, tiling: ChainTiling
+) -> None:
+    function = chain_function(case, config, tiling=astuple(tiling))
+    model = compile_function(function, config)
+    chance = np.random.default_rng(case.seed)
+    arrays = [chance.integers(-128, 128, param.type.shape).astype(np.int8) for param in function.params]
+    inputs = {param.name: array for param, array in zip(function.params, arrays, strict=True)}
+    dram, step = DramModel(latency=30), program_of(model)
+    simulator = RtlSimulator(config, model.core.window_bytes, dram=dram)
+    write_model(simulator, model, inputs)
+    count = len(step.program) // config.instruction_bytes
+    result = simulator.run(step.program_offset, count, window_bytes=model.core.window_bytes)
+    assert result.fault is None, str(result.fault)
+    (name,) = step.outputs
+    slot = model.core.slots[name]
+    found = simulator.dram[slot.offset : slot.offset + slot.nbytes].view(slot.dtype).reshape(slot.shape)
+    np.testing.assert_array_equal(found, evaluate_function(function, arrays))
+    assert predict(config, step.program, dram, offset=step.program_offset).cycles == result.cycles
+
+
+@pytest.mark.parametrize("resident", [False, True])
+@pytest.mark.parametrize("skewed", [False, True])
+@pytest.mark.parametrize("ahead", [False, True])
+def test_every_way_through_a_block_equals_numpy(resident: bool, skewed: bool, ahead: bool) -> None:
+    tiling = replace(TILING, resident=resident, skewed=skewed, ahead=ahead)
+    check(chain_function(BLOCK, TINY, tiling=astuple(tiling)), TINY)
+
+
+def test_the_loops_of_a_chain_mean_the_same_before_they_are_instructions() -> None:
+    function = chain_function(BLOCK, TINY)
+    kernel = lower_function(function)
+    schedule = schedule_kernel(kernel, TINY, TILING)
+    x = np.random.default_rng(0).integers(-128, 128, function.params[0].type.shape).astype(np.int8)
+    arrays = {tensor.name: np.asarray(value) for tensor, value in kernel.constants}
+    arrays |= {kernel.inputs[0].name: x, kernel.output.name: np.zeros(kernel.output.shape, np.int8)}
+    result = interpret(schedule.func, arrays)[kernel.output.name]
+    np.testing.assert_array_equal(result, evaluate_function(function, [x]))
+
+
+def test_nothing_between_the_layers_goes_to_dram() -> None:
+    model = check(chain_function(BLOCK, TINY, tiling=astuple(TILING)), TINY)
+    program = disassemble(TINY, program_of(model).program)
+    stored = sum(each.rows * each.columns for each in program if isinstance(each, Store))
+    assert stored == 9 * 8 * 2  # the result: two groups of four channels
+    assert {each.target for each in program if isinstance(each, Vector)} == set(VectorTarget)
+
+
+def tiles_in_order(tiling: ChainTiling) -> list[int]:
+    """Of the products and the vector work, in the order of the stream."""
+    kernel = lower_function(chain_function(BLOCK, TINY))
+    emitter = Emitter(TINY)
+    places = {tensor.name: DramBuffer(0) for tensor in (*kernel.inputs, kernel.output)}
+    append(emitter, [(kernel, places, tiling)], 0, None)
+    return [each.tile for each in emitter.issues if isinstance(each.instruction, Gemm | Vector)]
+
+
+def test_layers_of_neighbouring_tiles_stand_side_by_side() -> None:
+    skewed, plain = (tiles_in_order(replace(TILING, skewed=skewed)) for skewed in (True, False))
+    assert plain == sorted(plain)
+    assert sorted(skewed) == plain
+    assert skewed != plain
+
+
+def test_what_does_not_fit_the_core_is_refused() -> None:
+    wide = replace(TINY, name="tiny-wide-in", block_in=8)
+    layers = (LayerCase("dense", 12), LayerCase("dense", 8))
+    with pytest.raises(CompileError, match="only where block_in and block_out are equal"):
+        lower_function(chain_function(ChainCase((1, 8, 4, 4), layers), wide))
