@@ -102,6 +102,44 @@ MUTANTS = (
         "right, left = columns.low, columns.extent - columns.high",
         ("tests/compiler/targets/accel/test_fold.py",),
     ),
+    # Chains of layers
+    Mutant(
+        "pipeline-reads-before-it-writes", "compiler/targets/accel/pipelined.py", "missing hazard check",
+        "if (used if writes else written) > now:", "if written > now:",
+        ("tests/compiler/targets/accel/test_pipelined.py",),
+    ),
+    Mutant(
+        "pipeline-frees-what-is-read-later", "compiler/targets/accel/pipelined.py", "lifetime",
+        "last.setdefault(end, [])", "last.setdefault(begin, [])",
+        ("tests/compiler/targets/accel/test_pipelined.py",),
+    ),
+    Mutant(
+        "border-is-shifted", "compiler/targets/accel/emit.py", "wrong field",
+        "\"high\": scalars[\"pad\"], \"left_shift\": 0}", "\"high\": scalars[\"pad\"]}",
+        ("tests/compiler/targets/accel/test_intrinsics.py",),
+    ),
+    Mutant(
+        "border-over-what-lies-inside", "compiler/targets/accel/fold.py", "bound off by one",
+        "for start, stop in ((0, low), (high, nest[place].extent)):",
+        "for start, stop in ((0, low), (high - 1, nest[place].extent)):",
+        ("tests/compiler/targets/accel/test_fold.py",),
+    ),
+    Mutant(
+        "link-without-its-padding", "compiler/targets/accel/builder.py", "wrong constant",
+        "tir.select(_without_true(inside), source.astype(dtype), tir.Const(pad_value, dtype))",
+        "tir.select(_without_true(inside), source.astype(dtype), tir.Const(0, dtype))",
+        ("tests/compiler/targets/accel/test_chains.py",),
+    ),
+    Mutant(
+        "chain-over-a-result-of-the-network", "compiler/targets/accel/passes/chain.py", "check ignored",
+        "if uses != 1:", "if uses > 2:",
+        ("tests/compiler/targets/accel/passes/test_chain.py",),
+    ),
+    Mutant(
+        "chain-where-layers-apart-are-faster", "compiler/targets/accel/passes/chain.py", "wrong sign",
+        "if cycles > (1 - LEAST_GAIN) * apart:", "if cycles < (1 - LEAST_GAIN) * apart:",
+        ("tests/compiler/targets/accel/passes/test_chain.py",),
+    ),
     Mutant(
         "grouped-weights-in-the-first-block", "compiler/targets/accel/packed_layout.py", "index",
         "channel // group_in * group_in % block", "channel // group_in % block",
