@@ -18,7 +18,9 @@ from .boards.device import PynqDevice
 from .build_schedule import BuiltFunction, build
 from .compiler import operators
 from .compiler.frontends import infer_types
+from .compiler.graph.gradient import CustomGradient
 from .compiler.model import CompiledModel, OpenModel
+from .compiler.passes.gradient import grad, lift_constants
 from .compiler.passes.pipeline import PassOptions
 from .compiler.targets.registry import register_target
 from .compiler.targets.target import Target
@@ -40,6 +42,7 @@ __all__ = [
     "BuiltFunction",
     "CompiledModel",
     "CoreConfig",
+    "CustomGradient",
     "Device",
     "DramRate",
     "FsimDevice",
@@ -57,7 +60,9 @@ __all__ = [
     "WeftError",
     "build",
     "compile",
+    "grad",
     "infer_types",
+    "lift_constants",
     "load",
     "load_recording",
     "named_config",

@@ -25,9 +25,8 @@ Written by `python docs/operators.py` from the operators' entries (`compiler/ope
 
 Types: *floats* are {floats}; *numbers* are those and the integers of 8 to 64 bits; *small types* are {small}; *any* is
 all of them and bool. "Lowering" tells what becomes loops: **loops**, or why not.
+"Gradient" is **rule** ([gradients.md](gradients.md)), **0** (the result is piecewise constant), or why there is none.
 An operand with a `*` stands for any number of them. Attributes are shown with their defaults.
-
-Missing gradients: {gradients}.
 """
 
 
@@ -45,25 +44,32 @@ def _signature(entry: Operator) -> str:
 def row(entry: Operator) -> tuple[str, ...]:
     """The cells of one operator."""
     lowering = entry.lower.reason if isinstance(entry.lower, Unsupported) else "loops"
-    return _signature(entry), _types(entry), entry.fusion.value, entry.doc.replace("|", "\\|"), lowering
+    return (
+        _signature(entry),
+        _types(entry),
+        entry.fusion.value,
+        entry.doc.replace("|", "\\|"),
+        gradient(entry),
+        lowering,
+    )
+
+
+def gradient(entry: Operator) -> str:
+    """What there is of a gradient."""
+    if not isinstance(entry.gradient, Unsupported):
+        return "rule"
+    return "0" if entry.gradient.is_zero else entry.gradient.reason
 
 
 def page() -> str:
     """The text of the page."""
-    reasons: dict[str, int] = {}
-    for entry in operators():
-        if isinstance(entry.gradient, Unsupported):
-            reasons[entry.gradient.reason] = reasons.get(entry.gradient.reason, 0) + 1
-    lines = [_HEAD.format(
-        floats=", ".join(dtypes.FLOATS), small=", ".join(dtypes.STORAGE),
-        gradients="; ".join(f"{reason} ({count})" for reason, count in reasons.items()),
-    )]  # fmt: skip
+    lines = [_HEAD.format(floats=", ".join(dtypes.FLOATS), small=", ".join(dtypes.STORAGE))]
     kinds = list(Fusion)
     for family in Family:
         mine = [entry for entry in operators() if entry.family is family]
         mine.sort(key=lambda entry: kinds.index(entry.fusion))
         lines += [f"## {family.value}", ""]
-        lines += ["| operator | types | fusion | meaning | lowering |", "|---|---|---|---|---|"]
+        lines += ["| operator | types | fusion | meaning | gradient | lowering |", "|---|---|---|---|---|---|"]
         lines += [f"| {' | '.join(row(entry))} |" for entry in mine]
         lines.append("")
     return "\n".join(lines)

@@ -23,7 +23,10 @@ from .ir import Call as _Call
 TypeRule = Callable[[Sequence[TensorType], Attrs], Type]
 NumpyRule = Callable[..., Any]
 Gradient = Callable[[Expr, _Call], tuple[Expr | None, ...]]
-"""From the gradient of the result and the call: the gradient of each operand, None for one that has none."""
+"""From the gradient of the result and the call: the gradient of each operand, None for one that has none.
+
+A gradient may have the shape to which its operand was broadcast: it is summed. The call is the forward value itself, so
+a rule that uses it or its operands computes nothing twice. Raises `NoGradientError` for a use without a rule."""
 
 Lowering = Callable[[Builder, _Call, tuple[View, ...]], View]
 """From the builder of a kernel, the call and its operands to the result, as tensor expressions."""
@@ -83,11 +86,19 @@ class Accuracy(enum.Enum):
     JUMPS = "jumps"  # equal operands give the same bits, but close ones may give something else
 
 
+class NoGradientError(GraphError):
+    """This use of an operator has no gradient. The message is the reason."""
+
+
 @dataclass(frozen=True)
 class Unsupported:
-    """A rule that an operator does not have, and why."""
+    """A rule that an operator does not have, and why.
+
+    ``is_zero``: of a gradient that is 0 wherever there is one, so that nothing is lost without a rule.
+    """
 
     reason: str
+    is_zero: bool = False
 
 
 def unsupported(reason: str) -> Unsupported:

@@ -4,12 +4,14 @@ What is exported here is all that an entry from another package needs: see docs/
 """
 
 from ..graph.chooser import Chooser
+from ..graph.gradient import through
 from ..graph.registry import (
     REQUIRED,
     Accuracy,
     Anchor,
     Family,
     Fusion,
+    NoGradientError,
     Operator,
     Unsupported,
     operators,
@@ -38,8 +40,8 @@ from .samples import sample_of
 from .type_rules import broadcasting, require, require_dtype
 
 __all__ = [
-    "REQUIRED", "Accuracy", "Anchor", "Builder", "Chooser", "Family", "Fusion", "NotLoweredError", "Operator",
-    "Unsupported", "View", "arithmetic", "broadcasting", "cast", "contract", "convolution", "elementwise", "formula",
-    "functions", "index", "integer", "interpolate", "matrix", "move", "nn", "norm", "operators", "pooling",
-    "quantise", "reduce", "register", "require", "require_dtype", "sample_of", "unsupported",
+    "REQUIRED", "Accuracy", "Anchor", "Builder", "Chooser", "Family", "Fusion", "NoGradientError", "NotLoweredError",
+    "Operator", "Unsupported", "View", "arithmetic", "broadcasting", "cast", "contract", "convolution", "elementwise",
+    "formula", "functions", "index", "integer", "interpolate", "matrix", "move", "nn", "norm", "operators", "pooling",
+    "quantise", "reduce", "register", "require", "require_dtype", "sample_of", "through", "unsupported",
 ]  # fmt: skip

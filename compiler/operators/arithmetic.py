@@ -7,15 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.dtypes import ARITHMETIC, INTEGERS, NUMBERS
-from ..graph.ir import Array, Attrs, Call, TensorType
-from ..graph.registry import Accuracy, call, register
+from ..graph.dtypes import ARITHMETIC, FLOATS, INTEGERS, NUMBERS
+from ..graph.ir import Array, Attrs, Call, Expr, TensorType
+from ..graph.registry import Accuracy, Gradient, Unsupported, call, register
 from ..tensor import ir as tir
 from ..tensor.view import Builder, NotLoweredError, View
+from .build import nn
+from .derivatives import like, times, where
 from .elementwise_entry import FLOAT_ONLY, INTEGER_ONLY, SIGNED, Formula, elementwise, formula, function, zero
 from .functions import bitwise_not
 from .meanings import Meaning
-from .reasons import INTEGER_HAS_NO_GRADIENT, NO_GRADIENT_YET, NOT_DIFFERENTIABLE
+from .reasons import INTEGER_HAS_NO_GRADIENT, PIECEWISE_CONSTANT
 from .samples import variable
 from .type_rules import broadcast_shape, broadcasting, flag, require_dtype
 
@@ -113,28 +115,79 @@ def shift_right(a: tir.Expr, b: tir.Expr) -> tir.Expr:
     return tir.select(inside, a >> tir.select(inside, b, zero(b)), beyond)
 
 
+def _multiply_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    a, b = node.args
+    return nn.multiply(upstream, b), nn.multiply(upstream, a)
+
+
+def _divide_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    first = nn.divide(upstream, node.args[1])
+    return first, nn.negative(nn.multiply(first, node))
+
+
+def _extreme_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    """All of it goes to the operand that is the result; equal ones get half each."""
+    a, b = node.args
+    shared = nn.equal(a, b)
+    half = times(upstream, 0.5)
+
+    def of(x: Expr) -> Expr:
+        return nn.where(shared, half, where(nn.equal(x, node), upstream))
+
+    return of(a), of(b)
+
+
+def _modulo_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    """a - b * quotient, whose quotient is a whole number."""
+    a, b = node.args
+    quotient = nn.divide(a, b)
+    whole = nn.floor(quotient)
+    if node.attr("truncated"):
+        whole = nn.where(nn.less(quotient, like(a, 0)), nn.ceil(quotient), whole)
+    return upstream, nn.negative(nn.multiply(upstream, whole))
+
+
+def _power_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    """Of x ** 0 it is 0 for the base; for the exponent it is 0 where the base is not above 0."""
+    base, given = node.args
+    exponent: Expr = given if given.dtype == base.dtype else nn.cast(given, to=base.dtype)
+    less = nn.power(base, nn.subtract(exponent, like(base, 1)))
+    slope = nn.where(nn.equal(exponent, like(base, 0)), like(base, 0), nn.multiply(exponent, less))
+    above = nn.less(like(base, 0), base)
+    grows = where(above, nn.multiply(node, nn.log(nn.where(above, base, like(base, 1)))))
+    of_exponent: Expr = nn.multiply(upstream, grows)
+    if given.dtype != base.dtype and given.dtype in FLOATS:
+        of_exponent = nn.cast(of_exponent, to=given.dtype)
+    return nn.multiply(upstream, slope), of_exponent if given.dtype in FLOATS else None
+
+
 def _binary(
     name: str, dtypes: tuple[str, ...], numpy: Meaning, of_elements: Formula, doc: str,
-    lowered: tuple[tir.DType, ...] = (), **facts: Any,
+    lowered: tuple[tir.DType, ...] = (), gradient: Gradient | Unsupported = INTEGER_HAS_NO_GRADIENT, **facts: Any,
 ) -> None:  # fmt: skip
     """An operator on two operands of one type of ``dtypes``, of which ``lowered`` become loops."""
-    if "gradient" not in facts:
-        facts["gradient"] = NO_GRADIENT_YET if "float32" in dtypes else INTEGER_HAS_NO_GRADIENT
     types = facts.pop("types", None) or broadcasting(dtypes)
-    register(elementwise(name, "a b", doc, types=types, numpy=numpy, lower=formula(of_elements, lowered), **facts))
+    register(elementwise(name, "a b", doc, types=types, numpy=numpy, lower=formula(of_elements, lowered),
+                         gradient=gradient, **facts))  # fmt: skip
 
 
 def _comparison(name: str, numpy: Meaning, of_elements: Formula, doc: str) -> None:
     _binary(name, ARITHMETIC, numpy, of_elements, doc, types=broadcasting(ARITHMETIC, "bool"),
-            gradient=NOT_DIFFERENTIABLE, accuracy=Accuracy.JUMPS)  # fmt: skip
+            gradient=PIECEWISE_CONSTANT, accuracy=Accuracy.JUMPS)  # fmt: skip
 
 
-_binary("nn.add", NUMBERS, lambda a, b: a + b, lambda a, b: a + b, "Sum, with broadcasting.")
-_binary("nn.subtract", NUMBERS, lambda a, b: a - b, lambda a, b: a - b, "Difference, with broadcasting.")
-_binary("nn.multiply", NUMBERS, lambda a, b: a * b, lambda a, b: a * b, "Product, with broadcasting.")
-_binary("nn.divide", NUMBERS, _divide, divide, "Quotient, with broadcasting; integers towards zero, and x / 0 = 0.")
-_binary("nn.minimum", NUMBERS, np.minimum, tir.minimum, "The smaller operand; NaN wins.", accuracy=Accuracy.EXACT)
-_binary("nn.maximum", NUMBERS, np.maximum, tir.maximum, "The larger operand; NaN wins.", accuracy=Accuracy.EXACT)
+_binary("nn.add", NUMBERS, lambda a, b: a + b, lambda a, b: a + b, "Sum, with broadcasting.",
+        gradient=lambda upstream, node: (upstream, upstream))  # fmt: skip
+_binary("nn.subtract", NUMBERS, lambda a, b: a - b, lambda a, b: a - b, "Difference, with broadcasting.",
+        gradient=lambda upstream, node: (upstream, nn.negative(upstream)))  # fmt: skip
+_binary("nn.multiply", NUMBERS, lambda a, b: a * b, lambda a, b: a * b, "Product, with broadcasting.",
+        gradient=_multiply_gradient)  # fmt: skip
+_binary("nn.divide", NUMBERS, _divide, divide, "Quotient, with broadcasting; integers towards zero, and x / 0 = 0.",
+        gradient=_divide_gradient)  # fmt: skip
+_binary("nn.minimum", NUMBERS, np.minimum, tir.minimum, "The smaller operand; NaN wins.", accuracy=Accuracy.EXACT,
+        gradient=_extreme_gradient)  # fmt: skip
+_binary("nn.maximum", NUMBERS, np.maximum, tir.maximum, "The larger operand; NaN wins.", accuracy=Accuracy.EXACT,
+        gradient=_extreme_gradient)  # fmt: skip
 _comparison("nn.equal", np.equal, lambda a, b: a.eq(b), "a = b.")
 _comparison("nn.less", np.less, lambda a, b: a < b, "a < b.")
 _comparison("nn.less_equal", np.less_equal, lambda a, b: a <= b, "a <= b.")
@@ -152,8 +205,9 @@ _binary("nn.shift_right", INTEGERS, _shift_right, shift_right,
 register(elementwise(
     "nn.modulo", "a b", "Remainder: of the sign of b, or of a when truncated.", types=_modulo_type, numpy=_modulo,
     lower=_lower_modulo, accuracy=Accuracy.JUMPS, defaults={"truncated": False},
+    gradient=_modulo_gradient,
 ))  # fmt: skip
 register(elementwise(
     "nn.power", "base exponent", "base ** exponent, in the type of the base.", types=_power_type, numpy=_power,
-    lower=formula(function("pow"), FLOAT_ONLY), cost=64, sample=_sample_power,
+    lower=formula(function("pow"), FLOAT_ONLY), cost=64, sample=_sample_power, gradient=_power_gradient,
 ))  # fmt: skip

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..graph.chooser import Chooser
-from ..graph.dtypes import ARITHMETIC, INTEGERS, STORAGE, is_float, numpy_dtype
+from ..graph.dtypes import ARITHMETIC, FLOATS, INTEGERS, STORAGE, is_float, numpy_dtype
 from ..graph.dtypes import limits as limits_of
 from ..graph.ir import Array, Attrs, Call, Expr, TensorType
-from ..graph.registry import REQUIRED, Accuracy, Family, Fusion, Operator, call, register
+from ..graph.registry import REQUIRED, Accuracy, Family, Fusion, Operator, call, register, unsupported
 from ..tensor.view import Builder, View, element_type
-from .reasons import NO_GRADIENT_YET, NOT_DIFFERENTIABLE, NOT_LOWERED
+from .build import nn
+from .reasons import NOT_LOWERED
 from .samples import sample_of, variable
 from .type_rules import require, target_dtype
 
@@ -100,16 +101,23 @@ def _sample_bitcast(dtype: str) -> Call:
     return call("nn.bitcast", variable(dtype, 2, 3), to=pairs.get(dtype, dtype))
 
 
+def _cast_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    """Rounding to another float counts as none; an integer or truth value is constant between its jumps."""
+    source = node.args[0].dtype
+    return (nn.cast(upstream, to=source) if source in FLOATS else None,)
+
+
 register(Operator(
     "nn.cast", "x", family=Family.SOURCE, types=_cast_type, numpy=cast,
     defaults={"to": REQUIRED, "saturate": True, "rounding": "nearest"},
-    gradient=NO_GRADIENT_YET, lower=_lower_cast, fusion=Fusion.ELEMENTWISE, accuracy=Accuracy.EXACT,
+    gradient=_cast_gradient, lower=_lower_cast, fusion=Fusion.ELEMENTWISE, accuracy=Accuracy.EXACT,
     sample=sample_of("nn.cast", (2, 3), to="float32"), draw=_draw_cast,
     doc="x in another element type: to integers by truncation (NaN to 0) and, as to 8-bit floats, with saturation; "
     "integers wrap; to bool by x != 0.",
 ))  # fmt: skip
 register(Operator(
     "nn.bitcast", "x", family=Family.SOURCE, types=_bitcast_type, numpy=lambda x, to: x.view(numpy_dtype(to)),
-    defaults={"to": REQUIRED}, gradient=NOT_DIFFERENTIABLE, lower=NOT_LOWERED, fusion=Fusion.ELEMENTWISE,
+    defaults={"to": REQUIRED}, gradient=unsupported("what bits mean as another type is no smooth function"),
+    lower=NOT_LOWERED, fusion=Fusion.ELEMENTWISE,
     accuracy=Accuracy.JUMPS, sample=_sample_bitcast, doc="The same bits read as another type of the same width.",
 ))  # fmt: skip

@@ -19,9 +19,9 @@ from ..graph.registry import Anchor, Draw, Family, Fusion, Operator, Sample, Typ
 from ..tensor import ir as tir
 from ..tensor.view import Builder, NotLoweredError, View
 from . import numerics
-from .reasons import NO_GRADIENT_YET
 from .samples import IMAGE, WEIGHTS, sample_of
 from .type_rules import conv_type, require_dtype
+from .window_gradients import convolution_gradient
 from .windows import drawn_window, met, padded_read, window_axes
 
 
@@ -83,7 +83,7 @@ def _register(rank: int, sample: Sample, draw: Draw | None) -> None:
     register(Operator(
         f"nn.conv{rank}d", "x w", family=Family.SOURCE, types=_conv_type(rank), numpy=_conv, lower=convolution,
         defaults={"strides": (1,) * rank, "pads": (0, 0) * rank, "dilations": (1,) * rank, "groups": 1},
-        gradient=NO_GRADIENT_YET, fusion=Fusion.ANCHOR, anchor=Anchor.CONVOLUTION, macs=convolution_macs,
+        gradient=convolution_gradient, fusion=Fusion.ANCHOR, anchor=Anchor.CONVOLUTION, macs=convolution_macs,
         sample=sample, draw=draw,
         doc=f"Convolution without bias over {rank} axes; pads: before each axis, then after.",
     ))  # fmt: skip

@@ -13,7 +13,6 @@ from ..graph.registry import Family, Fusion, Lowering, Operator, TypeRule, Unsup
 from ..tensor import ir as tir
 from ..tensor.view import Builder, NotLoweredError, View, broadcast, element_type
 from .meanings import Meaning, rounded_once
-from .reasons import NO_GRADIENT_YET
 from .samples import sample_of
 
 Formula = Callable[..., tir.Expr]
@@ -40,9 +39,10 @@ def formula(of_elements: Formula, dtypes: tuple[tir.DType, ...] = ()) -> Lowerin
 def elementwise(
     name: str, operands: str, doc: str, *, types: TypeRule, numpy: Meaning, lower: Lowering | Unsupported, **facts: Any
 ) -> Operator:
-    """An entry; its sample has operands of one type that broadcast. ``facts``: more fields of `Operator`."""
+    """An entry; its sample has operands of one type that broadcast. ``facts``: more fields of `Operator`, its gradient
+    among them."""
     shapes = [(2, 3), (3,)][: len(operands.split())]
-    usual: dict[str, Any] = {"gradient": NO_GRADIENT_YET, "sample": sample_of(name, *shapes)}
+    usual: dict[str, Any] = {"sample": sample_of(name, *shapes)}
     return Operator(
         name, operands, family=Family.SOURCE, types=types, numpy=rounded_once(numpy), lower=lower,
         fusion=Fusion.ELEMENTWISE, doc=doc, **(usual | facts),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,14 @@ from ..graph.chooser import Chooser
 from ..graph.dtypes import FLOATS, INTEGERS, NUMBERS
 from ..graph.dtypes import SIGNED as SIGNED_INTEGERS
 from ..graph.ir import Array, Attrs, Call, Expr, TensorType
-from ..graph.registry import Accuracy, call, register
+from ..graph.registry import Accuracy, Gradient, Unsupported, call, register
 from ..tensor import ir as tir
 from ..tensor.view import Builder, NotLoweredError, View
+from .build import nn
+from .derivatives import like, of_operand, reciprocal, square, times, where
 from .elementwise_entry import FLOAT_ONLY, INTEGER_ONLY, SIGNED, Formula, elementwise, formula, function, zero
 from .meanings import Meaning
-from .reasons import INTEGER_HAS_NO_GRADIENT, NO_GRADIENT_YET, NOT_DIFFERENTIABLE
+from .reasons import INTEGER_HAS_NO_GRADIENT, PIECEWISE_CONSTANT
 from .samples import sample_of, variable
 from .type_rules import broadcast_shape, broadcasting, require, require_dtype
 
@@ -92,36 +94,65 @@ def _draw_where(choose: Chooser) -> Expr:
     return call("nn.where", condition, x, choose.like(x))
 
 
-def _smooth(name: str, numpy: Meaning, doc: str, cost: int = 64, lower: Formula | None = None) -> None:
-    """A function of floats that has a derivative."""
+def _where_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    condition, zero = node.args[0], like(upstream, 0)
+    return None, nn.where(condition, upstream, zero), nn.where(condition, zero, upstream)
+
+
+def _clip_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    """1 inside of the limits; 0 outside, and at them."""
+    x, low, high = node.args[0], node.attr("low"), node.attr("high")
+    if low > -math.inf:
+        upstream = where(nn.less(like(x, low), x), upstream)
+    if high < math.inf:
+        upstream = where(nn.less(x, like(x, high)), upstream)
+    return (upstream,)
+
+
+def _plus(x: Expr, number: float) -> Expr:
+    return nn.add(x, like(x, number))
+
+
+def _one_minus(x: Expr) -> Expr:
+    return nn.subtract(like(x, 1), x)
+
+
+def _smooth(
+    name: str, numpy: Meaning, doc: str, derivative: Callable[[Expr, Expr], Expr], cost: int = 64,
+    lower: Formula | None = None,
+) -> None:  # fmt: skip
+    """A function of floats; ``derivative``: from its operand and its result."""
     rule = formula(lower or function(name), FLOAT_ONLY)
-    register(elementwise(f"nn.{name}", "x", doc, types=broadcasting(FLOATS), numpy=numpy, lower=rule, cost=cost))
+    register(elementwise(f"nn.{name}", "x", doc, types=broadcasting(FLOATS), numpy=numpy, lower=rule, cost=cost,
+                         gradient=of_operand(derivative)))  # fmt: skip
 
 
 def _step(name: str, numpy: Meaning, doc: str) -> None:
     """A function of floats whose values are whole numbers."""
     register(elementwise(f"nn.{name}", "x", doc, types=broadcasting(FLOATS), numpy=numpy, accuracy=Accuracy.JUMPS,
-                         lower=formula(function(name), FLOAT_ONLY)))  # fmt: skip
+                         lower=formula(function(name), FLOAT_ONLY), gradient=PIECEWISE_CONSTANT))  # fmt: skip
 
 
-_smooth("exp", np.exp, "e to the power of x.", 16)
-_smooth("log", np.log, "Natural logarithm; NaN below 0.")
-_smooth("sqrt", np.sqrt, "Square root; NaN below 0.", 1)
-_smooth("sin", np.sin, "Sine of x radians.")
-_smooth("cos", np.cos, "Cosine of x radians.")
-_smooth("tan", np.tan, "Tangent of x radians.")
-_smooth("asin", np.arcsin, "Angle whose sine is x.")
-_smooth("acos", np.arccos, "Angle whose cosine is x.")
-_smooth("atan", np.arctan, "Angle whose tangent is x.")
-_smooth("sinh", np.sinh, "Hyperbolic sine.", 16)
-_smooth("cosh", np.cosh, "Hyperbolic cosine.", 16)
-_smooth("tanh", np.tanh, "Hyperbolic tangent.", 16)
-_smooth("asinh", np.arcsinh, "Inverse of sinh.")
-_smooth("acosh", np.arccosh, "Inverse of cosh.")
-_smooth("atanh", np.arctanh, "Inverse of tanh.")
+_smooth("exp", np.exp, "e to the power of x.", lambda x, y: y, 16)
+_smooth("log", np.log, "Natural logarithm; NaN below 0.", lambda x, y: reciprocal(x))
+_smooth("sqrt", np.sqrt, "Square root; NaN below 0.", lambda x, y: nn.divide(like(x, 0.5), y), 1)
+_smooth("sin", np.sin, "Sine of x radians.", lambda x, y: nn.cos(x))
+_smooth("cos", np.cos, "Cosine of x radians.", lambda x, y: nn.negative(nn.sin(x)))
+_smooth("tan", np.tan, "Tangent of x radians.", lambda x, y: _plus(square(y), 1))
+_smooth("asin", np.arcsin, "Angle whose sine is x.", lambda x, y: reciprocal(nn.sqrt(_one_minus(square(x)))))
+_smooth("acos", np.arccos, "Angle whose cosine is x.",
+        lambda x, y: nn.negative(reciprocal(nn.sqrt(_one_minus(square(x))))))  # fmt: skip
+_smooth("atan", np.arctan, "Angle whose tangent is x.", lambda x, y: reciprocal(_plus(square(x), 1)))
+_smooth("sinh", np.sinh, "Hyperbolic sine.", lambda x, y: nn.cosh(x), 16)
+_smooth("cosh", np.cosh, "Hyperbolic cosine.", lambda x, y: nn.sinh(x), 16)
+_smooth("tanh", np.tanh, "Hyperbolic tangent.", lambda x, y: _one_minus(square(y)), 16)
+_smooth("asinh", np.arcsinh, "Inverse of sinh.", lambda x, y: reciprocal(nn.sqrt(_plus(square(x), 1))))
+_smooth("acosh", np.arccosh, "Inverse of cosh.", lambda x, y: reciprocal(nn.sqrt(_plus(square(x), -1))))
+_smooth("atanh", np.arctanh, "Inverse of tanh.", lambda x, y: reciprocal(_one_minus(square(x))))
 _smooth("erf", lambda x: np.asarray(_erf(x), x.dtype),
-        "The error function, 2/sqrt(pi) times the integral of exp(-t*t).")  # fmt: skip
-_smooth("sigmoid", _sigmoid, "1 / (1 + exp(-x)).", 16, sigmoid)
+        "The error function, 2/sqrt(pi) times the integral of exp(-t*t).",
+        lambda x, y: times(nn.exp(nn.negative(square(x))), 2 / math.sqrt(math.pi)))  # fmt: skip
+_smooth("sigmoid", _sigmoid, "1 / (1 + exp(-x)).", lambda x, y: nn.multiply(y, _one_minus(y)), 16, sigmoid)
 _step("floor", np.floor, "The largest integer that is not above x.")
 _step("ceil", np.ceil, "The smallest integer that is not below x.")
 _step("round", np.rint, "The nearest integer, halves to even.")
@@ -129,33 +160,35 @@ _step("round", np.rint, "The nearest integer, halves to even.")
 
 def _unary(
     name: str, dtypes: tuple[str, ...], numpy: Meaning, of_elements: Formula, doc: str,
-    lowered: tuple[tir.DType, ...] = (), result: str = "", **facts: Any,
+    lowered: tuple[tir.DType, ...] = (), result: str = "",
+    gradient: Gradient | Unsupported = INTEGER_HAS_NO_GRADIENT, **facts: Any,
 ) -> None:  # fmt: skip
     """An operator on one operand of a type of ``dtypes``, of which ``lowered`` become loops."""
-    smooth = NO_GRADIENT_YET if "float32" in dtypes else INTEGER_HAS_NO_GRADIENT
     register(elementwise(
         f"nn.{name}", "x", doc, types=broadcasting(dtypes, result), numpy=numpy, lower=formula(of_elements, lowered),
-        gradient=NOT_DIFFERENTIABLE if result else smooth, **facts,
+        gradient=gradient, **facts,
     ))  # fmt: skip
 
 
-_unary("abs", NUMBERS, np.abs, absolute, "Magnitude.", accuracy=Accuracy.EXACT)
-_unary("negative", SIGNED_INTEGERS + FLOATS, np.negative, lambda x: -x, "-x.", SIGNED, accuracy=Accuracy.EXACT)
-_unary("sign", NUMBERS, np.sign, sign, "-1, 0 or 1.", accuracy=Accuracy.JUMPS)
+_unary("abs", NUMBERS, np.abs, absolute, "Magnitude.", accuracy=Accuracy.EXACT,
+       gradient=of_operand(lambda x, y: nn.sign(x)))  # fmt: skip
+_unary("negative", SIGNED_INTEGERS + FLOATS, np.negative, lambda x: -x, "-x.", SIGNED, accuracy=Accuracy.EXACT,
+       gradient=lambda upstream, node: (nn.negative(upstream),))  # fmt: skip
+_unary("sign", NUMBERS, np.sign, sign, "-1, 0 or 1.", accuracy=Accuracy.JUMPS, gradient=PIECEWISE_CONSTANT)
 _unary("not", ("bool",), np.logical_not, _logical_not, "The other truth value.")
 _unary("bitwise_not", INTEGERS, np.bitwise_not, bitwise_not, "Every bit inverted.", INTEGER_ONLY)
 _unary("is_nan", FLOATS, np.isnan, lambda x: x.ne(x), "x is not a number.", FLOAT_ONLY, "bool",
-       accuracy=Accuracy.JUMPS)  # fmt: skip
+       accuracy=Accuracy.JUMPS, gradient=PIECEWISE_CONSTANT)  # fmt: skip
 _unary("is_infinite", FLOATS, np.isinf, lambda x: absolute(x).eq(tir.Const(math.inf, x.dtype)), "x is inf or -inf.",
-       FLOAT_ONLY, "bool", accuracy=Accuracy.JUMPS)  # fmt: skip
+       FLOAT_ONLY, "bool", accuracy=Accuracy.JUMPS, gradient=PIECEWISE_CONSTANT)  # fmt: skip
 
 register(elementwise(
     "nn.clip", "x", "Limit to low..high; Relu is low = 0, high = inf.", types=broadcasting(FLOATS), numpy=_clip,
     lower=_lower_clip, defaults={"low": -math.inf, "high": math.inf}, accuracy=Accuracy.EXACT, draw=_draw_clip,
-    sample=sample_of("nn.clip", (2, 3), low=-0.5, high=0.75),
+    sample=sample_of("nn.clip", (2, 3), low=-0.5, high=0.75), gradient=_clip_gradient,
 ))  # fmt: skip
 register(elementwise(
     "nn.where", "condition x y", "x where the condition holds, y elsewhere.", types=_where_type,
     numpy=lambda condition, x, y: np.asarray(np.where(condition, x, y)), lower=formula(tir.select),
-    accuracy=Accuracy.EXACT, sample=_sample_where, draw=_draw_where,
+    accuracy=Accuracy.EXACT, sample=_sample_where, draw=_draw_where, gradient=_where_gradient,
 ))  # fmt: skip

@@ -3,18 +3,37 @@ end of its axis."""
 
 from __future__ import annotations
 
+import functools
+import math
+import operator
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from .. import tensor as te
 from ..graph.chooser import Chooser
-from ..graph.dtypes import NUMBERS
+from ..graph.dtypes import NUMBERS, numpy_dtype
+from ..graph.gradient import zeros
 from ..graph.ir import Array, Attrs, Call, Constant, Expr, TensorType
-from ..graph.registry import REQUIRED, Accuracy, Family, Fusion, Operator, call, operator_of, register
+from ..graph.registry import (
+    REQUIRED,
+    Accuracy,
+    Family,
+    Fusion,
+    NoGradientError,
+    Operator,
+    call,
+    operator_of,
+    register,
+)
 from ..tensor import ir as tir
 from ..tensor.view import Builder, Index, NotLoweredError, View
-from .reasons import NO_GRADIENT_YET, NOT_DIFFERENTIABLE, NOT_LOWERED
+from .build import contract, nn
+from .derivatives import nothing_like, reshaped, transposed, where
+from .move import unflatten
+from .reasons import NOT_LOWERED, PIECEWISE_CONSTANT
 from .samples import indices as constant_indices
 from .samples import sample_at, sample_of
 from .type_rules import flag, integer, require, require_dtype
@@ -84,11 +103,49 @@ def _draw_gather(choose: Chooser) -> Expr:
     return call("gather", x, constant_indices(picked), axis=axis)
 
 
+def _gather_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    """What was picked more than once gets the sum."""
+    (x, indices), axis = node.args, node.attr("axis")
+    count, rank = prod(indices.shape), len(x.shape)
+    slices = reshaped(upstream, (*x.shape[:axis], count, *x.shape[axis + 1 :]))
+    order = (axis, *(i for i in range(rank) if i != axis))
+    turned = transposed(slices, order)
+    target = zeros(TensorType((x.shape[axis], *turned.shape[1:]), x.dtype))
+    placed = contract.scatter_nd(target, reshaped(indices, (count, 1)), turned, reduction="add")
+    return transposed(placed, [order.index(i) for i in range(rank)]), None
+
+
+def _gather_elements_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    x, indices = node.args
+    placed = contract.scatter_elements(nothing_like(x), indices, upstream, axis=node.attr("axis"), reduction="add")
+    return placed, None
+
+
+def _with_batch(node: Call) -> Expr:
+    """The indices of a gather_nd, with the places along its batch axes as further coordinates."""
+    indices, batch = node.args[1], node.attr("batch_dims")
+    if not batch:
+        return indices
+    outer = indices.shape[:-1]
+    dtype = numpy_dtype(indices.dtype)
+    places = np.stack(np.broadcast_arrays(*(
+        np.arange(size, dtype=dtype).reshape([-1 if i == axis else 1 for i in range(len(outer))])
+        for axis, size in enumerate(outer[:batch])
+    )), -1)  # fmt: skip
+    spread = np.broadcast_to(places, (*outer, batch))
+    return contract.concat(Constant(spread), indices, axis=len(outer))
+
+
+def _gather_nd_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    return contract.scatter_nd(nothing_like(node.args[0]), _with_batch(node), upstream, reduction="add"), None
+
+
 _PICK: dict[str, Any] = {
-    "family": Family.INDEX, "gradient": NO_GRADIENT_YET, "fusion": Fusion.LAYOUT, "accuracy": Accuracy.EXACT,
+    "family": Family.INDEX, "fusion": Fusion.LAYOUT, "accuracy": Accuracy.EXACT,
 }  # fmt: skip
 register(Operator(
     "gather", "x indices", types=_gather_type, numpy=lambda x, indices, axis: np.take(x, indices, axis), lower=_gather,
+    gradient=_gather_gradient,
     defaults={"axis": 0}, index_sizes=_along_axis, **_PICK,
     sample=sample_at("gather", constant_indices([[0, -1], [2, 2]]), axis=0), draw=_draw_gather,
     doc="Slices of x along axis: the axis is replaced by those of the indices.",
@@ -128,6 +185,7 @@ def _lower_gather_elements(builder: Builder, call: Call, operands: tuple[View, .
 
 register(Operator(
     "gather_elements", "x indices", types=_gather_elements_type, numpy=_gather_elements, lower=_lower_gather_elements,
+    gradient=_gather_elements_gradient,
     defaults={"axis": 0}, index_sizes=_along_axis, **_PICK,
     sample=sample_at("gather_elements", constant_indices([[0, -1], [2, 1]]), axis=1),
     doc="result[i, j, ...] = x[i, indices[i, j, ...], ...], for axis 1.",
@@ -170,6 +228,7 @@ def _lower_gather_nd(builder: Builder, call: Call, operands: tuple[View, ...]) -
 
 register(Operator(
     "gather_nd", "x indices", types=_gather_nd_type, numpy=_gather_nd, lower=_lower_gather_nd,
+    gradient=_gather_nd_gradient,
     defaults={"batch_dims": 0}, index_sizes=_along_batch, **_PICK,
     sample=sample_at("gather_nd", constant_indices([[0, 1], [2, -1]])),
     doc="x at the coordinates that the last axis of the indices holds, behind batch_dims common axes.",
@@ -214,12 +273,134 @@ def _scatter_elements(x: Array, indices: Array, updates: Array, axis: int, reduc
     return _place(x, _element_places(indices, axis, x.shape[axis]), updates, reduction)
 
 
+PLACES_SEARCHED = 1024
+"""Updates among which a kernel looks for those of an element. Where there are more, NumPy is faster: it goes through
+the updates, and not through the elements."""
+
+
+def _combined(builder: Builder, reduction: str, x: View, matches: Callable[[Index], tir.Expr],
+              updates: Callable[[Index], tir.Expr], searched: list[te.ReduceAxis]) -> View:  # fmt: skip
+    """``x`` with the updates that match an element, of all places in ``searched``."""
+    if x.dtype == "bool":
+        raise NotLoweredError("a scatter of bool")
+    if prod(axis.extent for axis in searched) > PLACES_SEARCHED:
+        raise NotLoweredError(f"a scatter of more than {PLACES_SEARCHED} updates of an element")
+    least = -math.inf if x.dtype in tir.FLOATS else tir.INTEGER_RANGES[x.dtype][0]
+    most = math.inf if x.dtype in tir.FLOATS else tir.INTEGER_RANGES[x.dtype][1]
+    how: dict[str, tuple[Callable[..., te.Reduction], float, Callable[[tir.Expr, tir.Expr], tir.Expr]]] = {
+        "add": (te.sum, 0, operator.add), "multiply": (te.product, 1, operator.mul),
+        "maximum": (te.max, least, tir.maximum), "minimum": (te.min, most, tir.minimum),
+    }  # fmt: skip
+    reducer, neutral, combine = how[reduction]
+
+    def value(*index: tir.Expr) -> te.Reduction:
+        return reducer(tir.select(matches(index), updates(index), tir.Const(neutral, x.dtype)), searched)
+
+    found = builder.reduction(x.shape, value, "found")
+    return View(x.shape, x.dtype, lambda index: combine(x[index], found[index]))
+
+
+def _last(builder: Builder, x: View, matches: Callable[[Index], tir.Expr], searched: list[te.ReduceAxis]) -> View:
+    """For each element of ``x`` the last place in ``searched``, in row-major order, that matches it; -1 without one."""
+    if prod(axis.extent for axis in searched) > PLACES_SEARCHED:
+        raise NotLoweredError(f"a scatter of more than {PLACES_SEARCHED} updates of an element")
+    position: tir.Expr = tir.Const(0)
+    for axis in searched:
+        position = position * axis.extent + axis
+
+    def value(*index: tir.Expr) -> te.Reduction:
+        return te.max(tir.select(matches(index), position, tir.Const(-1)), searched)
+
+    return builder.reduction(x.shape, value, "last")
+
+
+def _lower_scatter_elements(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    (x, indices, updates), axis = operands, call.attr("axis")
+    place, r = _read_place(call, indices), builder.axis(indices.shape[axis], "r")
+    shorter = [i for i, size in enumerate(indices.shape) if i != axis and size < x.shape[i]]
+
+    def at(index: Index, found: tir.Expr) -> Index:
+        """Where the update ``found`` of an element stands."""
+        inside = [tir.minimum(each, indices.shape[i] - 1) if i in shorter else each for i, each in enumerate(index)]
+        return (*inside[:axis], found, *inside[axis + 1 :])
+
+    def matches(index: Index) -> tir.Expr:
+        same = place(at(index, r), x.shape[axis]).eq(index[axis])
+        for i in shorter:
+            same = same & (index[i] < indices.shape[i])
+        return same
+
+    if call.attr("reduction") != "none":
+        return _combined(builder, call.attr("reduction"), x, matches, lambda index: updates[at(index, r)], [r])
+    last = _last(builder, x, matches, [r])
+
+    def read(index: Index) -> tir.Expr:
+        found = tir.clamp(last[index], 0, indices.shape[axis] - 1)
+        return tir.select(last[index] < 0, x[index], updates[at(index, found)])
+
+    return View(x.shape, x.dtype, read)
+
+
+def _lower_scatter_nd(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    x, indices, updates = operands
+    outer, depth = indices.shape[:-1], indices.shape[-1]
+    if not outer or not depth:
+        raise NotLoweredError("a scatter of one update")
+    place, searched = _read_place(call, indices), [builder.axis(size, f"r{axis}") for axis, size in enumerate(outer)]
+
+    def matches(index: Index) -> tir.Expr:
+        return functools.reduce(operator.and_, (
+            place((*searched, tir.Const(number)), x.shape[number]).eq(index[number]) for number in range(depth)
+        ))  # fmt: skip
+
+    if call.attr("reduction") != "none":
+        return _combined(builder, call.attr("reduction"), x, matches,
+                         lambda index: updates[(*searched, *index[depth:])], searched)  # fmt: skip
+    last = _last(builder, x, matches, searched)
+
+    def read(index: Index) -> tir.Expr:
+        found = unflatten(tir.clamp(last[index], 0, prod(outer) - 1), outer)
+        return tir.select(last[index] < 0, x[index], updates[(*found, *index[depth:])])
+
+    return View(x.shape, x.dtype, read)
+
+
+def _scatter_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    """For a scatter of either kind. Where one place is set more than once, the last update has set it; where several
+    elements are the extreme one, they share its gradient."""
+    x, indices, updates = node.args
+    elements, reduction = node.op == "scatter_elements", node.attr("reduction")
+
+    def picked(value: Expr) -> Expr:
+        return contract.gather_elements(value, indices, axis=node.attr("axis")) if elements else (
+            contract.gather_nd(value, indices)
+        )  # fmt: skip
+
+    def placed(target: Expr, value: Expr, how: str) -> Expr:
+        axis = {"axis": node.attr("axis")} if elements else {}
+        return call(str(node.op), target, indices, value, reduction=how, **axis)
+
+    if reduction == "add":
+        return upstream, None, picked(upstream)
+    if reduction == "none":
+        order = np.arange(updates.tensor_type.size, dtype=np.int64).reshape(updates.shape)
+        nobody = zeros(TensorType(x.shape, "int64"))
+        last = nn.equal(picked(placed(nobody, Constant(order), "maximum")), Constant(order))
+        return placed(upstream, nothing_like(updates), "none"), None, where(last, picked(upstream))
+    if reduction == "multiply":
+        raise NoGradientError("products of elements at computed places have no rule")
+    kept, taken = nn.equal(x, node), nn.equal(updates, picked(node))
+    count = placed(nn.cast(kept, to=x.dtype), nn.cast(taken, to=x.dtype), "add")
+    share = nn.divide(upstream, count)
+    return where(kept, share), None, where(taken, picked(share))
+
+
 _PLACE: dict[str, Any] = {
-    "family": Family.INDEX, "gradient": NO_GRADIENT_YET, "lower": NOT_LOWERED, "fusion": Fusion.OPAQUE,
+    "family": Family.INDEX, "gradient": _scatter_gradient, "fusion": Fusion.OPAQUE,
 }  # fmt: skip
 register(Operator(
     "scatter_elements", "x indices updates", types=_scatter_elements_type, numpy=_scatter_elements,
-    defaults={"axis": 0, "reduction": "none"}, index_sizes=_along_axis, **_PLACE,
+    defaults={"axis": 0, "reduction": "none"}, index_sizes=_along_axis, lower=_lower_scatter_elements, **_PLACE,
     sample=sample_at("scatter_elements", constant_indices([[0, 3], [2, 1]]), updates=(2, 2), axis=1),
     doc="A copy of x whose elements that gather_elements would pick are set, or combined.",
 ))  # fmt: skip
@@ -240,6 +421,7 @@ def _scatter_nd(x: Array, indices: Array, updates: Array, reduction: str) -> Arr
 
 register(Operator(
     "scatter_nd", "x indices updates", types=_scatter_nd_type, numpy=_scatter_nd, defaults={"reduction": "none"},
+    lower=_lower_scatter_nd,
     index_sizes=lambda node: node.args[0].shape[: node.args[1].shape[-1]],
     sample=sample_at("scatter_nd", constant_indices([[2], [0]]), updates=(2, 4)), **_PLACE,
     doc="A copy of x whose slices that gather_nd would pick are set, or combined.",
@@ -266,7 +448,7 @@ def _top_k(x: Array, k: int, axis: int, largest: bool) -> Array:
 
 register(Operator(
     "top_k", "x", family=Family.INDEX, types=_top_k_type, numpy=_top_k,
-    defaults={"k": REQUIRED, "axis": REQUIRED, "largest": True}, gradient=NOT_DIFFERENTIABLE, lower=NOT_LOWERED,
+    defaults={"k": REQUIRED, "axis": REQUIRED, "largest": True}, gradient=PIECEWISE_CONSTANT, lower=NOT_LOWERED,
     fusion=Fusion.OPAQUE, accuracy=Accuracy.JUMPS, sample=sample_of("top_k", (3, 4), k=2, axis=1),
     doc="Indices of the k largest (or smallest) elements along axis, in order; of equal ones the first comes first.",
 ))  # fmt: skip

@@ -10,10 +10,10 @@ import numpy as np
 
 from ..graph.dtypes import FLOATS
 from ..graph.ir import Array, Attrs, Call, TensorType
-from ..graph.registry import REQUIRED, Family, Fusion, Operator, call, register
+from ..graph.registry import REQUIRED, Family, Fusion, Operator, call, register, unsupported
 from .convolution import convolution_macs
 from .meanings import rounded_once
-from .reasons import NO_GRADIENT_YET, NOT_LOWERED
+from .reasons import NOT_LOWERED
 from .samples import IMAGE, indices, sample_of, variable
 from .type_rules import conv_type, integer, ints, require, require_dtype
 
@@ -214,7 +214,8 @@ def _sample_roi_align(dtype: str) -> Call:
 
 
 _SAMPLED: dict[str, Any] = {
-    "family": Family.SOURCE, "gradient": NO_GRADIENT_YET, "lower": NOT_LOWERED, "fusion": Fusion.OPAQUE,
+    "family": Family.SOURCE, "gradient": unsupported("no rule is written for places that are computed"),
+    "lower": NOT_LOWERED, "fusion": Fusion.OPAQUE,
 }  # fmt: skip
 register(Operator(
     "nn.deform_conv2d", "x w offset mask", types=_deform_conv_type, numpy=_deform_conv,

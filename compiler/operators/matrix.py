@@ -5,23 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from math import prod
+from string import ascii_letters
 from typing import Any
 
 import numpy as np
 
 from .. import tensor as te
 from ..graph.chooser import Chooser
-from ..graph.dtypes import FLOATS, NUMBERS
-from ..graph.ir import Array, Attrs, Call, Expr, TensorType
+from ..graph.dtypes import FLOATS, NUMBERS, numpy_dtype
+from ..graph.ir import Array, Attrs, Call, Constant, Expr, TensorType
 from ..graph.registry import REQUIRED, Anchor, Family, Fusion, Operator, call, register
 from ..tensor import ir as tir
 from ..tensor.view import Builder, Index, NotLoweredError, View, broadcast
+from .build import nn
+from .derivatives import expanded, reshaped, transposed
 from .meanings import rounded_once
-from .reasons import NO_GRADIENT_YET, NOT_LOWERED
+from .reasons import NOT_LOWERED
 from .samples import sample_of
 from .type_rules import broadcast_shape, require, require_dtype
 
-_PRODUCT: dict[str, Any] = {"family": Family.SOURCE, "gradient": NO_GRADIENT_YET, "fusion": Fusion.ANCHOR}
+_PRODUCT: dict[str, Any] = {"family": Family.SOURCE, "fusion": Fusion.ANCHOR}
 
 
 def _dense_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
@@ -47,9 +50,26 @@ def _depth_macs(node: Call) -> int:
     return node.tensor_type.size * node.args[0].shape[-1]
 
 
+def _turned(x: Expr) -> Expr:
+    """The matrices in the last two axes, transposed."""
+    rank = len(x.shape)
+    return transposed(x, (*range(rank - 2), rank - 1, rank - 2))
+
+
+def _dense_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    x, w = node.args
+    return nn.matmul(upstream, w), nn.matmul(_turned(upstream), x)
+
+
+def _matmul_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    a, b = node.args
+    return nn.matmul(upstream, _turned(b)), nn.matmul(_turned(a), upstream)
+
+
 register(Operator(
-    "nn.dense", "x w", types=_dense_type, numpy=_dense, lower=_lower_dense, anchor=Anchor.PRODUCT, macs=_depth_macs,
-    sample=sample_of("nn.dense", (3, 4), (5, 4)), **_PRODUCT, doc="x (N, C) times weights (O, C), transposed.",
+    "nn.dense", "x w", types=_dense_type, numpy=_dense, lower=_lower_dense, gradient=_dense_gradient,
+    anchor=Anchor.PRODUCT, macs=_depth_macs, sample=sample_of("nn.dense", (3, 4), (5, 4)), **_PRODUCT,
+    doc="x (N, C) times weights (O, C), transposed.",
 ))  # fmt: skip
 
 
@@ -86,7 +106,8 @@ def _draw_matmul(choose: Chooser) -> Expr:
 
 register(Operator(
     "nn.matmul", "a b", types=_matmul_type, numpy=rounded_once(lambda a, b: np.matmul(a, b)), lower=_matmul,
-    anchor=Anchor.PRODUCT, macs=_depth_macs, sample=sample_of("nn.matmul", (2, 1, 3, 4), (3, 4, 2)), draw=_draw_matmul,
+    gradient=_matmul_gradient, anchor=Anchor.PRODUCT, macs=_depth_macs,
+    sample=sample_of("nn.matmul", (2, 1, 3, 4), (3, 4, 2)), draw=_draw_matmul,
     **_PRODUCT, doc="Product of two computed matrices; axes before the last two broadcast.",
 ))  # fmt: skip
 
@@ -143,8 +164,37 @@ def _einsum_macs(node: Call) -> int:
     return prod(sizes.values()) if len(terms) == 2 else 0
 
 
+def _einsum_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    inputs, result = node.attr("equation").split("->")
+    terms = inputs.split(",")
+
+    def of(place: int) -> Expr:
+        """Upstream times all other operands, summed to the axes of this one. An axis that it alone names was summed:
+        all along it is alike. Of an axis that it names twice only the diagonal was read."""
+        term, x = terms[place], node.args[place]
+        others = [(terms[i], arg) for i, arg in enumerate(node.args) if i != place]
+        known = set(result).union(*(each for each, _ in others))
+        letters = "".join(dict.fromkeys(term))
+        kept = "".join(letter for letter in letters if letter in known)
+        names = ",".join([result, *(each for each, _ in others)])
+        value: Expr = nn.einsum(upstream, *(arg for _, arg in others), equation=f"{names}->{kept}")
+        sizes = dict(zip(term, x.shape, strict=True))
+        value = reshaped(value, [sizes[letter] if letter in kept else 1 for letter in letters])
+        value = expanded(value, [sizes[letter] for letter in letters])
+        for axis, letter in enumerate(term):
+            if letter in term[:axis]:
+                fresh = next(each for each in ascii_letters if each not in letters + term)
+                eye = Constant(np.eye(sizes[letter], dtype=numpy_dtype(x.dtype)))
+                value = nn.einsum(value, eye, equation=f"{letters},{letter}{fresh}->{letters}{fresh}")
+                letters, term = letters + fresh, term[:axis] + fresh + term[axis + 1 :]
+        return transposed(value, [letters.index(letter) for letter in term])
+
+    return tuple(of(place) for place in range(len(terms)))
+
+
 register(Operator(
     "nn.einsum", "x*", types=_einsum_type, numpy=rounded_once(_einsum), lower=_lower_einsum, macs=_einsum_macs,
+    gradient=_einsum_gradient,
     defaults={"equation": REQUIRED}, sample=sample_of("nn.einsum", (2, 3), (3, 4), equation="ij,jk->ki"), **_PRODUCT,
     doc="Products summed over the axes that the result does not name: 'ij,jk->ik' is the product of matrices.",
 ))  # fmt: skip
@@ -157,8 +207,41 @@ def _determinant_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorTyp
     return TensorType(x.shape[:-2], x.dtype)
 
 
+def _inverse(x: Array) -> Array:
+    """NaN where a matrix has none."""
+    found = np.full_like(x, np.nan)
+    for place in np.ndindex(x.shape[:-2]):
+        try:
+            found[place] = np.linalg.inv(x[place])
+        except np.linalg.LinAlgError:
+            continue
+    return found
+
+
+def _inverse_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    _determinant_type(operands, attrs)
+    return operands[0]
+
+
+def _inverse_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    turned = _turned(node)
+    return (nn.negative(nn.matmul(nn.matmul(turned, upstream), turned)),)
+
+
+def _determinant_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    """NaN where the matrix has no inverse."""
+    factor = reshaped(nn.multiply(upstream, node), (*node.shape, 1, 1))
+    return (nn.multiply(factor, _turned(nn.inverse(node.args[0]))),)
+
+
+register(Operator(
+    "nn.inverse", "x", family=Family.SOURCE, types=_inverse_type, numpy=rounded_once(_inverse),
+    gradient=_inverse_gradient, lower=NOT_LOWERED, fusion=Fusion.OPAQUE, sample=sample_of("nn.inverse", (2, 3, 3)),
+    doc="Inverse of the matrices in the last two axes; NaN where there is none.",
+))  # fmt: skip
 register(Operator(
     "nn.determinant", "x", family=Family.SOURCE, types=_determinant_type,
-    numpy=rounded_once(lambda x: np.linalg.det(x)), gradient=NO_GRADIENT_YET, lower=NOT_LOWERED, fusion=Fusion.OPAQUE,
-    sample=sample_of("nn.determinant", (2, 3, 3)), doc="Determinant of the matrices in the last two axes.",
+    numpy=rounded_once(lambda x: np.linalg.det(x)), gradient=_determinant_gradient, lower=NOT_LOWERED,
+    fusion=Fusion.OPAQUE, sample=sample_of("nn.determinant", (2, 3, 3)),
+    doc="Determinant of the matrices in the last two axes.",
 ))  # fmt: skip

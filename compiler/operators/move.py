@@ -12,16 +12,17 @@ from typing import Any
 import numpy as np
 
 from ..graph.chooser import Chooser
+from ..graph.gradient import summed_to, zeros
 from ..graph.ir import Array, Attrs, Call, Expr, TensorType
 from ..graph.registry import REQUIRED, Accuracy, Family, Fusion, Operator, call, register
 from ..tensor import ir as tir
 from ..tensor.view import Builder, Index, View, broadcast
-from . import numerics
-from .reasons import NO_GRADIENT_YET
+from . import derivatives, numerics
+from .build import contract
 from .samples import sample_of
 from .type_rules import integer, ints, require, tuple_of_ints
 
-_MOVE: dict[str, Any] = {"gradient": NO_GRADIENT_YET, "fusion": Fusion.LAYOUT, "accuracy": Accuracy.EXACT}
+_MOVE: dict[str, Any] = {"fusion": Fusion.LAYOUT, "accuracy": Accuracy.EXACT}
 
 
 def _reshape_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
@@ -83,8 +84,8 @@ def _draw_reshape(choose: Chooser) -> Expr:
 
 register(Operator(
     "reshape", "x", family=Family.MOVE, types=_reshape_type, numpy=lambda x, shape: x.reshape(shape), **_MOVE,
-    lower=_reshape, defaults={"shape": REQUIRED}, passive=True,
-    sample=sample_of("reshape", (3, 4), shape=(2, 6)), draw=_draw_reshape,
+    gradient=lambda upstream, node: (derivatives.reshaped(upstream, node.args[0].shape),), lower=_reshape,
+    defaults={"shape": REQUIRED}, passive=True, sample=sample_of("reshape", (3, 4), shape=(2, 6)), draw=_draw_reshape,
     doc="The same elements in row-major order under another shape.",
 ))  # fmt: skip
 
@@ -109,10 +110,15 @@ def _draw_transpose(choose: Chooser) -> Expr:
     return call("transpose", x, perm=tuple(perm))
 
 
+def _transpose_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    perm = node.attr("perm")
+    return (derivatives.transposed(upstream, [perm.index(axis) for axis in range(len(perm))]),)
+
+
 register(Operator(
     "transpose", "x", family=Family.MOVE, types=_transpose_type,
     numpy=lambda x, perm: np.ascontiguousarray(x.transpose(perm)), **_MOVE,
-    lower=_transpose, defaults={"perm": REQUIRED}, passive=True,
+    gradient=_transpose_gradient, lower=_transpose, defaults={"perm": REQUIRED}, passive=True,
     sample=sample_of("transpose", (2, 3, 4), perm=(2, 0, 1)), draw=_draw_transpose,
     doc="Axes in another order: axis i of the result is axis perm[i] of x.",
 ))  # fmt: skip
@@ -156,9 +162,18 @@ def _draw_concat(choose: Chooser) -> Expr:
     return call("concat", x, y, axis=choose.whole(0, len(x.shape) - 1))
 
 
+def _concat_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    axis, start, parts = node.attr("axis"), 0, []
+    for arg in node.args:
+        parts.append(derivatives.part(upstream, [start if i == axis else 0 for i in range(len(arg.shape))], arg.shape))
+        start += arg.shape[axis]
+    return tuple(parts)
+
+
 register(Operator(
     "concat", "x*", family=Family.MOVE, types=_concat_type, numpy=lambda *xs, axis: np.concatenate(xs, axis), **_MOVE,
-    lower=_concat, defaults={"axis": 1}, sample=sample_of("concat", (2, 3), (2, 4), axis=1), draw=_draw_concat,
+    gradient=_concat_gradient, lower=_concat, defaults={"axis": 1},
+    sample=sample_of("concat", (2, 3), (2, 4), axis=1), draw=_draw_concat,
     doc="Tensors one after another along axis.",
 ))  # fmt: skip
 
@@ -202,9 +217,15 @@ def _draw_pad(choose: Chooser) -> Expr:
     return call("pad", x, pads=pads, value=float(choose.whole(0, 1)))
 
 
+def _pad_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    x, pads = node.args[0], node.attr("pads")
+    before = (*(0 for _ in range(len(x.shape) - len(pads) // 2)), *pads[: len(pads) // 2])
+    return (derivatives.part(upstream, before, x.shape),)
+
+
 register(Operator(
     "pad", "x", family=Family.MOVE, types=_pad_type, numpy=numerics.pad_spatial, **_MOVE, lower=_pad,
-    defaults={"pads": REQUIRED, "value": 0.0},
+    gradient=_pad_gradient, defaults={"pads": REQUIRED, "value": 0.0},
     sample=sample_of("pad", (2, 3, 2), pads=(1, 0, 2, 1), value=1.0), draw=_draw_pad,
     doc="Surround the last axes by value; pads: before each axis, then after (images: top, left, bottom, right).",
 ))  # fmt: skip
@@ -251,8 +272,24 @@ def _draw_slice(choose: Chooser) -> Expr:
     return call("slice", x, starts=starts, sizes=sizes, steps=steps)
 
 
+def _slice_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    """Zeros between what was picked, and around it."""
+    x, starts, steps = node.args[0], node.attr("starts"), node.attr("steps")
+    if 0 in upstream.shape:
+        return (zeros(x.tensor_type),)
+    value = derivatives.flipped(upstream, [axis for axis, step in enumerate(steps) if step < 0])
+    factors = tuple(abs(step) if size > 1 else 1 for step, size in zip(steps, upstream.shape, strict=True))
+    value = contract.dilate(value, factors=factors) if any(factor > 1 for factor in factors) else value
+    before = [
+        start + min(step, 0) * (size - 1) for start, size, step in zip(starts, upstream.shape, steps, strict=True)
+    ]
+    after = [size - first - have for size, first, have in zip(x.shape, before, value.shape, strict=True)]
+    return (derivatives.padded(value, before, after),)
+
+
 register(Operator(
     "slice", "x", family=Family.INDEX, types=_slice_type, numpy=_slice, **_MOVE, lower=_lower_slice,
+    gradient=_slice_gradient,
     defaults={"starts": REQUIRED, "sizes": REQUIRED, "steps": REQUIRED},
     sample=sample_of("slice", (5, 4), starts=(4, 1), sizes=(3, 2), steps=(-2, 1)), draw=_draw_slice,
     doc="Element i of an axis is element start + i * step of x; steps may be negative.",
@@ -277,8 +314,9 @@ def _draw_expand(choose: Chooser) -> Expr:
 
 
 register(Operator(
-    "expand", "x", family=Family.INDEX, types=_expand_type, numpy=lambda x, shape: np.broadcast_to(x, shape), **_MOVE,
-    lower=_expand, defaults={"shape": REQUIRED}, sample=sample_of("expand", (3, 1), shape=(2, 3, 4)), draw=_draw_expand,
+    "expand", "x", family=Family.INDEX, types=_expand_type, numpy=lambda x, shape: np.broadcast_to(x, shape),
+    **_MOVE, gradient=lambda upstream, node: (summed_to(upstream, node.args[0].shape),), lower=_expand,
+    defaults={"shape": REQUIRED}, sample=sample_of("expand", (3, 1), shape=(2, 3, 4)), draw=_draw_expand,
     doc="Repeat along axes of size 1 and new axes in front.",
 ))  # fmt: skip
 
@@ -320,8 +358,15 @@ def _lower_dilate(builder: Builder, call: Call, operands: tuple[View, ...]) -> V
     return View(call.shape, x.dtype, read)
 
 
+def _dilate_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    x, factors = node.args[0], node.attr("factors")
+    steps = (1,) * (len(x.shape) - len(factors)) + tuple(factors)
+    return (contract.slice(upstream, starts=(0,) * len(x.shape), sizes=x.shape, steps=steps),)
+
+
 register(Operator(
     "dilate", "x", family=Family.INDEX, types=_dilate_type, numpy=_dilate, **_MOVE, lower=_lower_dilate,
+    gradient=_dilate_gradient,
     defaults={"factors": REQUIRED}, sample=sample_of("dilate", (2, 3, 2), factors=(2, 3)),
     doc="Put factor - 1 zeros between neighbours, along each of the last axes.",
 ))  # fmt: skip

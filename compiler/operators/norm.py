@@ -13,8 +13,9 @@ from ..graph.ir import Array, Attrs, Call, Expr, TensorType
 from ..graph.registry import Family, Fusion, Operator, call, register
 from ..tensor import ir as tir
 from ..tensor.view import Builder, NotLoweredError, View
+from .build import nn
+from .derivatives import like, reshaped, times
 from .meanings import rounded_once
-from .reasons import NO_GRADIENT_YET
 from .reduce import index_1, reduced
 from .samples import sample_of
 from .type_rules import integer, require, require_dtype
@@ -50,9 +51,28 @@ def _lower_batch_norm(builder: Builder, call: Call, operands: tuple[View, ...]) 
     return View(call.shape, x.dtype, read)
 
 
+def _batch_norm_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    """All operands are computed values: with the statistics of x itself, as in training, they get their part."""
+    x, gamma, _, mean, variance = node.args
+    axes = tuple(axis for axis in range(len(x.shape)) if axis != 1)
+    inverse = nn.divide(like(x, 1), nn.sqrt(nn.add(variance, like(x, node.attr("epsilon")))))
+    factor = nn.multiply(gamma, inverse)
+
+    def channel(values: Expr) -> Expr:
+        return reshaped(values, [x.shape[1] if axis == 1 else 1 for axis in range(len(x.shape))])
+
+    total = nn.reduce_sum(upstream, axes=axes)
+    centred = nn.subtract(x, channel(mean))
+    of_gamma = nn.multiply(nn.reduce_sum(nn.multiply(upstream, centred), axes=axes), inverse)
+    of_variance = times(nn.multiply(nn.multiply(of_gamma, factor), inverse), -0.5)
+    return (
+        nn.multiply(upstream, channel(factor)), of_gamma, total, nn.negative(nn.multiply(total, factor)), of_variance,
+    )  # fmt: skip
+
+
 register(Operator(
     "nn.batch_norm", "x gamma beta mean variance", family=Family.SOURCE, types=_batch_norm_type, numpy=_batch_norm,
-    lower=_lower_batch_norm, defaults={"epsilon": 1e-5}, gradient=NO_GRADIENT_YET, fusion=Fusion.ELEMENTWISE,
+    lower=_lower_batch_norm, defaults={"epsilon": 1e-5}, gradient=_batch_norm_gradient, fusion=Fusion.ELEMENTWISE,
     sample=sample_of("nn.batch_norm", (1, 3, 2, 2), (3,), (3,), (3,), (3,)),
     doc="(x - mean) / sqrt(variance + epsilon) * gamma + beta, per channel.",
 ))  # fmt: skip
@@ -83,6 +103,14 @@ def _lower_softmax(builder: Builder, call: Call, operands: tuple[View, ...]) -> 
     return View(x.shape, x.dtype, lambda index: powers[index] / total[index_1(index, axis)])
 
 
+def _softmax_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    if not node.shape:
+        return (None,)  # it is 1
+    weighted = nn.multiply(upstream, node)
+    total = nn.reduce_sum(weighted, axes=(node.attr("axis"),), keepdims=True)
+    return (nn.subtract(weighted, nn.multiply(node, total)),)
+
+
 def _draw_softmax(choose: Chooser) -> Expr:
     x = choose.operand(lambda node: len(node.shape) > 0 and 0 not in node.shape, FLOATS)
     return call("nn.softmax", x, axis=choose.whole(0, len(x.shape) - 1))
@@ -90,6 +118,6 @@ def _draw_softmax(choose: Chooser) -> Expr:
 
 register(Operator(
     "nn.softmax", "x", family=Family.SOURCE, types=_softmax_type, numpy=rounded_once(_softmax), lower=_lower_softmax,
-    defaults={"axis": 1}, gradient=NO_GRADIENT_YET, fusion=Fusion.REDUCTION, cost=16, passive=True,
+    defaults={"axis": 1}, gradient=_softmax_gradient, fusion=Fusion.REDUCTION, cost=16, passive=True,
     sample=sample_of("nn.softmax", (3, 4), axis=1), draw=_draw_softmax, doc="exp(x) / sum(exp(x)) along axis.",
 ))  # fmt: skip

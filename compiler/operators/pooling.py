@@ -13,15 +13,18 @@ import numpy as np
 from .. import tensor as te
 from ..graph.chooser import Chooser
 from ..graph.dtypes import FLOATS, NUMBERS
-from ..graph.ir import Array, Attrs, Call, Expr, TensorType
+from ..graph.ir import Array, Attrs, Call, Constant, Expr, TensorType
 from ..graph.registry import REQUIRED, Accuracy, Anchor, Draw, Family, Fusion, Operator, TypeRule, call, register
 from ..tensor import ir as tir
 from ..tensor.view import Builder, Index, NotLoweredError, View
 from . import numerics
-from .reasons import NO_GRADIENT_YET, NOT_DIFFERENTIABLE, NOT_LOWERED
-from .samples import IMAGE, WINDOW, sample_of
-from .type_rules import pool_type, require, require_dtype
-from .windows import clamped_read, drawn_window, padded_read, pooled, windows_meet_input
+from .meanings import rounded_once
+from .move import unflatten
+from .reasons import PIECEWISE_CONSTANT
+from .samples import IMAGE, WINDOW, sample_of, variable
+from .type_rules import pool_type, require, require_dtype, tuple_of_ints
+from .window_gradients import average_pool_gradient, max_pool_gradient, unpool_gradient
+from .windows import clamped_read, drawn_window, met, padded_read, pooled, window_axes, windows_meet_input
 
 
 def _spatial(x: TensorType) -> int:
@@ -68,7 +71,7 @@ _DEFAULTS: dict[str, Any] = {"kernel": REQUIRED, "strides": (1, 1), "pads": (0, 
 _POOL: dict[str, Any] = {"family": Family.SOURCE, "fusion": Fusion.ANCHOR, "anchor": Anchor.POOL}
 register(Operator(
     "nn.max_pool", "x", types=_max_pool_type(), numpy=_max_pool, lower=max_pool, defaults=_DEFAULTS, **_POOL,
-    gradient=NO_GRADIENT_YET, accuracy=Accuracy.EXACT, sample=sample_of("nn.max_pool", IMAGE, **WINDOW),
+    gradient=max_pool_gradient, accuracy=Accuracy.EXACT, sample=sample_of("nn.max_pool", IMAGE, **WINDOW),
     draw=_draw_pool("nn.max_pool"), doc="Maximum over windows of 2 or 3 axes; padding never wins.",
 ))  # fmt: skip
 
@@ -97,16 +100,120 @@ def _max_pool_indices(
         if best is None:
             best, result = value.copy(), place.copy()
             continue
-        better = (value > best) | (result < 0)
+        better = (value > best) | ((value != value) & (best == best)) | (result < 0)
         best, result = np.where(better, value, best), np.where(better, place, result)
     return result.astype(np.int64)
 
 
+def _flat_strides(shape: tuple[int, ...], column_major: bool) -> tuple[int, ...]:
+    """Of the elements of (N, C, ...); column-major only behind the channels."""
+    spatial = shape[2:]
+    inner = tir.row_major_strides(spatial[::-1])[::-1] if column_major else tir.row_major_strides(spatial)
+    plane = math.prod(spatial)
+    return (shape[1] * plane, plane, *inner)
+
+
+def _lower_max_pool_indices(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    """The maximum first, then the first place in the window at which it stands; not-a-number is a maximum."""
+    x, pads, dilations = operands[0], call.attr("pads"), call.attr("dilations")
+    kernel, count = call.attr("kernel"), len(call.attr("kernel"))
+    lowest = tir.Const(-math.inf if x.dtype in tir.FLOATS else tir.INTEGER_RANGES[x.dtype][0], x.dtype)
+    read = padded_read(x, pads, lowest)
+    largest = pooled(builder, call, read, te.max)
+    strides, nowhere = _flat_strides(x.shape, call.attr("column_major")), math.prod(kernel)
+    window = window_axes(builder, kernel)
+
+    def spot(index: Index) -> te.Reduction:
+        """The number of the window's place: its order is that in which places are looked at."""
+        met_at = (*index[:2], *met(index, window, call.attr("strides"), dilations))
+        value = read(met_at)
+        fits = value.eq(largest[index])
+        fits = fits | value.ne(value) if x.dtype in tir.FLOATS else fits
+        for axis, place in enumerate(met_at[2:]):
+            if pads[axis]:
+                fits = fits & (tir.Const(pads[axis]) <= place)
+            if pads[count + axis]:
+                fits = fits & (place < x.shape[2 + axis] + pads[axis])
+        number: tir.Expr = tir.Const(0)
+        for size, axis_place in zip(kernel, window, strict=True):
+            number = number * size + axis_place
+        return te.min(tir.select(fits, number, tir.Const(nowhere)), window)
+
+    first = builder.reduction(call.shape, lambda *index: spot(index), "first")
+
+    def position(index: Index) -> tir.Expr:
+        offsets = unflatten(first[index], kernel)
+        flat = index[0] * strides[0] + index[1] * strides[1]
+        for axis, offset in enumerate(offsets):
+            place = index[2 + axis] * call.attr("strides")[axis] + offset * dilations[axis] - pads[axis]
+            flat = flat + place * strides[2 + axis]
+        return tir.select(first[index].eq(nowhere), tir.Const(-1), flat)
+
+    return View(call.shape, "int64", position)
+
+
 register(Operator(
-    "nn.max_pool_indices", "x", types=_max_pool_type("int64"), numpy=_max_pool_indices, lower=NOT_LOWERED,
-    defaults={"column_major": False, **_DEFAULTS}, **_POOL, gradient=NOT_DIFFERENTIABLE, accuracy=Accuracy.JUMPS,
+    "nn.max_pool_indices", "x", types=_max_pool_type("int64"), numpy=_max_pool_indices, lower=_lower_max_pool_indices,
+    defaults={"column_major": False, **_DEFAULTS}, **_POOL, gradient=PIECEWISE_CONSTANT, accuracy=Accuracy.JUMPS,
     sample=sample_of("nn.max_pool_indices", IMAGE, **WINDOW),
-    doc="Where in x, flattened, each window's first maximum stands.",
+    doc="Where in x, flattened, each window's first maximum stands; -1 for a window of padding alone.",
+))  # fmt: skip
+
+
+def _unpool_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    x, indices = operands
+    require_dtype(x, "the input", *NUMBERS)
+    require_dtype(indices, "the indices", "int64")
+    result = TensorType(tuple_of_ints(attrs, "shape"), x.dtype)
+    wanted = pool_type(result, attrs, x.dtype, _spatial(result))
+    require(x == wanted and indices.shape == x.shape,
+            f"a pooling of {result} gives {wanted}, but there are {x} and indices {indices}")  # fmt: skip
+    return result
+
+
+def _unpool(x: Array, indices: Array, shape: Sequence[int], **window: Any) -> Array:
+    result, inside = np.zeros(math.prod(shape), x.dtype), indices >= 0
+    np.add.at(result, indices[inside], x[inside])
+    return result.reshape(shape)
+
+
+def _lower_unpool(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    """Each element looks for itself in the windows that it is in."""
+    (x, indices), shape, pads = operands, call.shape, call.attr("pads")
+    window, strides = window_axes(builder, call.attr("kernel")), call.attr("strides")
+    flat_strides = _flat_strides(shape, False)
+
+    def value(*index: tir.Expr) -> te.Reduction:
+        own: tir.Expr = tir.Const(0)
+        for place, stride in zip(index, flat_strides, strict=True):
+            own = own + place * stride
+        places, fits = [], []
+        for axis, offset in enumerate(window):
+            start = index[2 + axis] + pads[axis] - offset * call.attr("dilations")[axis]
+            places.append(tir.clamp(start // strides[axis], 0, x.shape[2 + axis] - 1))
+            fits += [(start % strides[axis]).eq(0)] if strides[axis] > 1 else []
+            fits += [tir.Const(0) <= start, start < x.shape[2 + axis] * strides[axis]]
+        at = (*index[:2], *places)
+        here = functools.reduce(operator.and_, fits) & indices[at].eq(own)
+        return te.sum(tir.select(here, x[at], tir.Const(0, x.dtype)), window)
+
+    return builder.reduction(shape, value, "spread")
+
+
+_WINDOWED = {**WINDOW, "dilations": (1, 1)}
+
+
+def _sample_unpool(dtype: str) -> Call:
+    values = np.random.default_rng(0).normal(size=IMAGE)
+    places = Constant(_max_pool_indices(values, column_major=False, **_WINDOWED))
+    return call("nn.unpool", variable(dtype, *places.shape), places, shape=IMAGE, **WINDOW)
+
+
+register(Operator(
+    "nn.unpool", "x indices", types=_unpool_type, numpy=rounded_once(_unpool), lower=_lower_unpool,
+    gradient=unpool_gradient, defaults={"shape": REQUIRED, **_DEFAULTS}, family=Family.SOURCE,
+    fusion=Fusion.REDUCTION, sample=_sample_unpool,
+    doc="Zeros of shape, where each element of x is added at its index: one that nn.max_pool_indices gave its window.",
 ))  # fmt: skip
 
 
@@ -163,7 +270,7 @@ def _lower_average_pool(builder: Builder, call: Call, operands: tuple[View, ...]
 
 register(Operator(
     "nn.average_pool", "x", types=_average_pool_type, numpy=_average_pool, lower=_lower_average_pool,
-    defaults={"count_include_pad": False, **_DEFAULTS}, **_POOL, gradient=NO_GRADIENT_YET,
+    defaults={"count_include_pad": False, **_DEFAULTS}, **_POOL, gradient=average_pool_gradient,
     sample=sample_of("nn.average_pool", IMAGE, **WINDOW), draw=_draw_pool("nn.average_pool"),
     doc="Mean over windows of 2 or 3 axes; count_include_pad tells whether padding counts.",
 ))  # fmt: skip

@@ -13,12 +13,25 @@ import numpy as np
 from .. import tensor as te
 from ..graph.dtypes import INTEGERS, SMALL_FLOATS, SMALL_INTEGERS, is_float
 from ..graph.dtypes import limits as limits_of
-from ..graph.ir import Array, Attrs, Call, Constant, TensorType
-from ..graph.registry import Accuracy, Family, Fusion, Lowering, Operator, TypeRule, call, register, unsupported
+from ..graph.ir import Array, Attrs, Call, Constant, Expr, TensorType
+from ..graph.registry import (
+    Accuracy,
+    Family,
+    Fusion,
+    Lowering,
+    NoGradientError,
+    Operator,
+    TypeRule,
+    call,
+    register,
+    unsupported,
+)
 from ..tensor import ir as tir
 from ..tensor.view import Builder, Index, NotLoweredError, View, along, element_type
+from .build import nn
 from .cast import cast
-from .reasons import NO_GRADIENT_YET
+from .derivatives import reshaped
+from .reasons import INTEGER_HAS_NO_GRADIENT
 from .samples import sample_of, variable
 from .type_rules import integer, require, require_dtype
 
@@ -50,6 +63,7 @@ def _along(values: Array, shape: Sequence[int], axis: int, block: int) -> Array:
     return values.reshape([-1 if i == axis else 1 for i in range(len(shape))])
 
 
+ROUNDS = unsupported("rounding to integers has a derivative of 0, which trains nothing")
 SHORT = ("int8", "uint8", "int16", "uint16")
 """Integers that single precision computes with exactly."""
 
@@ -99,7 +113,7 @@ def _sample_quantise(dtype: str) -> Call:
 register(Operator(
     "quantise", "x scale zero_point", family=Family.QUANTISE, types=_quantise_type, numpy=_quantise,
     lower=_lower_quantise, defaults={"axis": 1, "block": 0, "saturate": True}, fusion=Fusion.ELEMENTWISE,
-    gradient=unsupported("rounding has no useful derivative"), accuracy=Accuracy.JUMPS, passive=True,
+    gradient=ROUNDS, accuracy=Accuracy.JUMPS, passive=True,
     sample=_sample_quantise,
     doc="ONNX QuantizeLinear: saturate(round_half_even(x / scale) + zero_point), in the zero point's type.",
 ))  # fmt: skip
@@ -142,10 +156,22 @@ def _sample_dequantise(dtype: str) -> Call:
     return call("dequantise", variable(dtype, 2, 3), scale, variable(dtype, name="zero_point"))
 
 
+def _dequantise_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    """For the scale; the quantised values are no floats, and no operator that makes them has a gradient."""
+    x, scale, zero_point = node.args
+    if node.attr("block"):
+        raise NoGradientError("a scale of each block has no rule")
+    axes = tuple(axis for axis in range(len(x.shape)) if not scale.shape or axis != node.attr("axis"))
+    shape = [1 if axis in axes else size for axis, size in enumerate(x.shape)] if scale.shape else []
+    zero = reshaped(nn.cast(zero_point, to=scale.dtype), shape)
+    products = nn.multiply(upstream, nn.subtract(nn.cast(x, to=scale.dtype), zero))
+    return None, nn.reduce_sum(products, axes=axes), None
+
+
 register(Operator(
     "dequantise", "x scale zero_point", family=Family.QUANTISE, types=_dequantise_type, numpy=_dequantise,
-    lower=_lower_dequantise, defaults={"axis": 1, "block": 0}, fusion=Fusion.ELEMENTWISE, gradient=NO_GRADIENT_YET,
-    folds=False,  # folding it would lose the integers of the weights
+    lower=_lower_dequantise, defaults={"axis": 1, "block": 0}, fusion=Fusion.ELEMENTWISE,
+    gradient=_dequantise_gradient, folds=False,  # folding it would lose the integers of the weights
     passive=True, sample=_sample_dequantise, doc="ONNX DequantizeLinear: (x - zero_point) * scale.",
 ))  # fmt: skip
 
@@ -169,7 +195,7 @@ def _shifted(source: tir.DType, target: tir.DType) -> Lowering:
     return rule
 
 
-_EDGE: dict[str, Any] = {"family": Family.HOST, "fusion": Fusion.ELEMENTWISE, "gradient": NO_GRADIENT_YET}
+_EDGE: dict[str, Any] = {"family": Family.HOST, "fusion": Fusion.ELEMENTWISE, "gradient": INTEGER_HAS_NO_GRADIENT}
 register(Operator(
     "to_signed", "x", types=_signed_type("uint8", "int8"), numpy=lambda x: (x.astype(np.int16) - 128).astype(np.int8),
     lower=_shifted("uint8", "int8"), sample=sample_of("to_signed", (2, 3)), **_EDGE, doc="x - 128, as int8.",

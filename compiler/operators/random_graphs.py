@@ -182,6 +182,20 @@ def _from_sample(maker: _Maker, entry: Operator) -> Expr:
     return call(entry.name, *(maker.typed(arg) for arg in sample.args), **sample.attrs)
 
 
+def random_call(entry: Operator, seed: int) -> tuple[Call, dict[str, Array]]:
+    """A random call of an operator that draws itself, on inputs and constants, and values for the inputs.
+
+    Raises `GraphError` when nothing that fits was drawn.
+    """
+    if entry.draw is None:
+        raise GraphError(f"{entry.name} does not draw itself")
+    maker = _Maker(np.random.default_rng(seed))
+    node = entry.draw(maker)
+    if not isinstance(node, Call):
+        raise GraphError("only calls are drawn")
+    return node, maker.inputs
+
+
 def random_graph(seed: int, nodes: int = 12) -> RandomGraph:
     """A graph of up to ``nodes`` operators; the same for the same arguments. Its last values are its outputs."""
     maker = _Maker(np.random.default_rng(seed))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ..graph.registry import unsupported
+from ..graph.registry import Unsupported, unsupported
 
-NO_GRADIENT_YET = unsupported("training is not part of the stack yet")
-NOT_DIFFERENTIABLE = unsupported("the result is piecewise constant")
+PIECEWISE_CONSTANT = Unsupported("the result is piecewise constant", is_zero=True)
 INTEGER_HAS_NO_GRADIENT = unsupported("integer arithmetic is not differentiable; train the float model")
 NOT_LOWERED = unsupported("runs on the host through its NumPy meaning")

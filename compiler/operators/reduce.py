@@ -12,10 +12,24 @@ from .. import tensor as te
 from ..graph.chooser import Chooser
 from ..graph.dtypes import FLOATS, HALVES, NUMBERS
 from ..graph.ir import Array, Attrs, Call, Expr, TensorType
-from ..graph.registry import REQUIRED, Accuracy, Anchor, Family, Fusion, Lowering, Operator, TypeRule, call, register
+from ..graph.registry import (
+    REQUIRED,
+    Accuracy,
+    Anchor,
+    Family,
+    Fusion,
+    Gradient,
+    Lowering,
+    Operator,
+    TypeRule,
+    call,
+    register,
+)
 from ..tensor import ir as tir
 from ..tensor.view import Builder, Index, NotLoweredError, View
-from .reasons import NO_GRADIENT_YET, NOT_DIFFERENTIABLE, NOT_LOWERED
+from .build import nn
+from .derivatives import expanded, like, reshaped, times, where
+from .reasons import NOT_LOWERED, PIECEWISE_CONSTANT
 from .samples import sample_of
 from .type_rules import flag, integer, require, require_dtype, tuple_of_ints
 
@@ -119,27 +133,63 @@ def _draw_reduce(name: str, dtypes: tuple[str, ...]) -> Callable[[Chooser], Expr
     return draw
 
 
+def _kept(value: Expr, node: Call) -> Expr:
+    """A value of the result's shape with the reduced axes as axes of size 1."""
+    axes = node.attr("axes")
+    return reshaped(value, [1 if axis in axes else size for axis, size in enumerate(node.args[0].shape)])
+
+
+def _sum_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    return (expanded(_kept(upstream, node), node.args[0].shape),)
+
+
+def _mean_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    count = math.prod(node.args[0].shape[axis] for axis in node.attr("axes"))
+    return _sum_gradient(times(upstream, 1 / max(count, 1)), node)
+
+
+def _product_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    """The product of all others: without a division where an element is 0. Second derivatives at a 0 lack a part."""
+    x, axes = node.args[0], node.attr("axes")
+    is_zero = nn.equal(x, like(x, 0))
+    zeros = nn.reduce_sum(where(is_zero, like(x, 1)), axes=axes, keepdims=True)
+    safe = nn.where(is_zero, like(x, 1), x)
+    product = nn.reduce_product(safe, axes=axes, keepdims=True)
+    alone = where(is_zero, nn.where(nn.equal(zeros, like(x, 1)), product, like(x, 0)))
+    others = nn.where(nn.equal(zeros, like(x, 0)), nn.divide(product, safe), alone)
+    return (nn.multiply(_kept(upstream, node), others),)
+
+
+def _extreme_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    """Elements that share the extreme value share its gradient."""
+    x = node.args[0]
+    extreme = nn.equal(x, _kept(node, node))
+    count = nn.reduce_sum(where(extreme, like(x, 1)), axes=node.attr("axes"), keepdims=True)
+    return (where(extreme, nn.divide(_kept(upstream, node), count)),)
+
+
 def _reduction(
-    name: str, dtypes: tuple[str, ...], numpy: Callable[..., Array], lower: Lowering, doc: str,
+    name: str, dtypes: tuple[str, ...], numpy: Callable[..., Array], lower: Lowering, gradient: Gradient, doc: str,
     drawn: tuple[str, ...] = NUMBERS, accuracy: Accuracy = Accuracy.ROUNDED,
 ) -> None:  # fmt: skip
     """A reduction along the attribute ``axes``; random graphs have it of the types ``drawn``."""
     register(Operator(
         name, "x", family=Family.SOURCE, types=_reduce_type(dtypes), numpy=numpy, lower=lower,
-        defaults={"axes": REQUIRED, "keepdims": False}, gradient=NO_GRADIENT_YET, fusion=Fusion.REDUCTION,
+        defaults={"axes": REQUIRED, "keepdims": False}, gradient=gradient, fusion=Fusion.REDUCTION,
         anchor=Anchor.REDUCTION, accuracy=accuracy, sample=sample_of(name, (2, 3, 4), axes=(0, 2)),
         draw=_draw_reduce(name, drawn), doc=doc,
     ))  # fmt: skip
 
 
-_reduction("nn.reduce_sum", NUMBERS, _accumulated(np.sum), _reduce(te.sum), "Sum along axes; of nothing it is 0.")
-_reduction("nn.reduce_product", NUMBERS, _accumulated(np.prod), _reduce(te.product),
+_reduction("nn.reduce_sum", NUMBERS, _accumulated(np.sum), _reduce(te.sum), _sum_gradient,
+           "Sum along axes; of nothing it is 0.")  # fmt: skip
+_reduction("nn.reduce_product", NUMBERS, _accumulated(np.prod), _reduce(te.product), _product_gradient,
            "Product along axes; of nothing it is 1.")  # fmt: skip
-_reduction("nn.reduce_mean", NUMBERS, _accumulated(_mean), _lower_mean, "Mean along axes; integers towards zero.",
-           drawn=FLOATS)  # fmt: skip
-_reduction("nn.reduce_max", ("bool", *NUMBERS), _extreme(np.max, True), _reduce(te.max),
+_reduction("nn.reduce_mean", NUMBERS, _accumulated(_mean), _lower_mean, _mean_gradient,
+           "Mean along axes; integers towards zero.", drawn=FLOATS)  # fmt: skip
+_reduction("nn.reduce_max", ("bool", *NUMBERS), _extreme(np.max, True), _reduce(te.max), _extreme_gradient,
            "Largest along axes; of nothing -inf or least.", accuracy=Accuracy.EXACT)  # fmt: skip
-_reduction("nn.reduce_min", ("bool", *NUMBERS), _extreme(np.min, False), _reduce(te.min),
+_reduction("nn.reduce_min", ("bool", *NUMBERS), _extreme(np.min, False), _reduce(te.min), _extreme_gradient,
            "Least along axes; of nothing inf or largest.", accuracy=Accuracy.EXACT)  # fmt: skip
 
 
@@ -195,7 +245,7 @@ for _name, _pick, _reducer, _what, _attrs in (
 ):
     register(Operator(
         _name, "x", family=Family.SOURCE, types=_arg_type, numpy=_arg(_pick), lower=_lower_arg(_reducer),
-        defaults={"axis": REQUIRED, "keepdims": False, "last": False}, gradient=NOT_DIFFERENTIABLE,
+        defaults={"axis": REQUIRED, "keepdims": False, "last": False}, gradient=PIECEWISE_CONSTANT,
         fusion=Fusion.REDUCTION, accuracy=Accuracy.JUMPS, sample=sample_of(_name, (3, 4), **_attrs),
         doc=f"Index of the {_what} element along axis; of equal ones the first, or the last.",
     ))  # fmt: skip
@@ -224,13 +274,36 @@ def _cumulative(accumulate: Callable[..., Any], neutral: int) -> Callable[..., A
     return run
 
 
-for _name, _accumulate, _neutral, _what, _attrs in (
-    ("nn.cumulative_sum", np.cumsum, 0, "Sums", {"axis": 0, "reverse": True}),
-    ("nn.cumulative_product", np.cumprod, 1, "Products", {"axis": 1, "exclusive": True}),
+def _turned_sum(x: Expr, node: Call) -> Expr:
+    """For each element the sum of all whose result contains it."""
+    return nn.cumulative_sum(x, axis=node.attr("axis"), exclusive=node.attr("exclusive"),
+                             reverse=not node.attr("reverse"))  # fmt: skip
+
+
+def _cumulative_sum_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    return (_turned_sum(upstream, node),)
+
+
+def _cumulative_product_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    """The results that contain an element, divided by it. For the first 0, whose results are 0, they are computed
+    without it; behind it the gradient is 0. Second derivatives at a 0 lack a part."""
+    x = node.args[0]
+    is_zero = nn.equal(x, like(x, 0))
+    safe = nn.where(is_zero, like(x, 1), x)
+    so_far = nn.cumulative_sum(where(is_zero, like(x, 1)), axis=node.attr("axis"), reverse=node.attr("reverse"))
+    first = nn.and_(is_zero, nn.equal(so_far, like(x, 1)))
+    without = call("nn.cumulative_product", nn.where(first, like(x, 1), x), span=node.span, **node.attrs)
+    usual = nn.divide(_turned_sum(nn.multiply(upstream, node), node), safe)
+    return (nn.where(is_zero, where(first, _turned_sum(nn.multiply(upstream, without), node)), usual),)
+
+
+for _name, _accumulate, _neutral, _gradient, _what, _attrs in (
+    ("nn.cumulative_sum", np.cumsum, 0, _cumulative_sum_gradient, "Sums", {"axis": 0, "reverse": True}),
+    ("nn.cumulative_product", np.cumprod, 1, _cumulative_product_gradient, "Products", {"axis": 1, "exclusive": True}),
 ):
     register(Operator(
         _name, "x", family=Family.SOURCE, types=_cumulative_type, numpy=_cumulative(_accumulate, _neutral),
-        defaults={"axis": REQUIRED, "exclusive": False, "reverse": False}, gradient=NO_GRADIENT_YET, lower=NOT_LOWERED,
+        defaults={"axis": REQUIRED, "exclusive": False, "reverse": False}, gradient=_gradient, lower=NOT_LOWERED,
         fusion=Fusion.OPAQUE, sample=sample_of(_name, (3, 4), **_attrs),
         doc=f"{_what} of the elements up to each one along axis; exclusive: without itself; reverse: from the end.",
     ))  # fmt: skip

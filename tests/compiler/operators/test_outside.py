@@ -112,7 +112,7 @@ def test_its_gradient_is_that_of_its_meaning(softsign: ModuleType) -> None:
 
 def test_the_manual_lists_it(softsign: ModuleType) -> None:
     page = executed(ROOT / "docs" / "operators.py", "operators_page").page()
-    assert "| `my.softsign(x)` | floats | elementwise | x / (1 + \\|x\\|). | loops |" in page
+    assert "| `my.softsign(x)` | floats | elementwise | x / (1 + \\|x\\|). | rule | loops |" in page
 
 
 def test_the_manual_shows_this_very_file() -> None:

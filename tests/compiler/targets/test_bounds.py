@@ -11,8 +11,7 @@ import pytest
 import weft
 from weft.compiler import tensor as t
 from weft.compiler.graph import Attrs, Call, Expr, Function, Module, TensorType, Var, call, registry
-from weft.compiler.graph.registry import Family, Fusion, Operator, register
-from weft.compiler.operators.reasons import NO_GRADIENT_YET
+from weft.compiler.graph.registry import Family, Fusion, Operator, register, unsupported
 from weft.compiler.operators.samples import sample_of
 from weft.compiler.targets.accel.emit import DramBuffer, Emitter
 from weft.compiler.targets.accel.function_program import function_program
@@ -86,7 +85,8 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 def unary(name: str, lower: Callable[..., View]) -> None:
     register(Operator(
         name, "x", family=Family.SOURCE, types=lambda operands, attrs: operands[0], numpy=lambda x: np.asarray(x),
-        lower=lower, gradient=NO_GRADIENT_YET, fusion=Fusion.LAYOUT, sample=sample_of(name, (3, 5)), doc="A test.",
+        lower=lower, gradient=unsupported("a test"), fusion=Fusion.LAYOUT,
+        sample=sample_of(name, (3, 5)), doc="A test.",
     ))  # fmt: skip
 
 
@@ -99,7 +99,7 @@ def picking(name: str, place: Callable[[t.Expr], t.Expr], sizes: Callable[[Call]
 
     register(Operator(
         name, "x at", family=Family.INDEX, types=lambda operands, attrs: TensorType(operands[1].shape, "float32"),
-        numpy=lambda x, at: np.asarray(x[np.clip(at, 0, len(x) - 1)]), lower=lower, gradient=NO_GRADIENT_YET,
+        numpy=lambda x, at: np.asarray(x[np.clip(at, 0, len(x) - 1)]), lower=lower, gradient=unsupported("a test"),
         fusion=Fusion.LAYOUT, index_sizes=sizes, sample=sample_of(name, (5,), (3,)), doc="A test.",
     ))  # fmt: skip
 
