@@ -149,7 +149,7 @@ def _lower_max_pool_indices(builder: Builder, call: Call, operands: tuple[View, 
             flat = flat + place * strides[2 + axis]
         return tir.select(first[index].eq(nowhere), tir.Const(-1), flat)
 
-    return View(call.shape, "int64", position)
+    return builder.stored(View(call.shape, "int64", position), "position")  # long, and what reads it may read it often
 
 
 register(Operator(
