@@ -13,6 +13,7 @@ On this machine's processor:
 ``weft.save`` writes a compiled model into a file, which ``weft.load`` takes, too.
 """
 
+from . import train
 from .api import compile, load
 from .boards.device import PynqDevice
 from .build_schedule import BuiltFunction, build
@@ -73,5 +74,6 @@ __all__ = [
     "replay",
     "save",
     "save_recording",
+    "train",
     "write_trace",
 ]

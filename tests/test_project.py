@@ -38,6 +38,8 @@ MAY_IMPORT = {
     "weft.boards.link": (),
     # A board is a device of the runtime; a virtual one is the RTL.
     "weft.boards": ("weft.hw", "weft.sim", "weft.runtime", "weft.compiler.model", "weft.compiler.graph.dtypes"),
+    # Losses, optimisers and steps of training are graphs; whoever runs them is given.
+    "weft.train": ("weft.compiler.graph", "weft.compiler.operators", "weft.compiler.passes"),
     # A test of the RTL is judged by the functional simulator.
     "weft.testbench": ("weft.hw", "weft.sim"),
     # What is searched is the compiler's; what it costs, the timing model says.

@@ -22,6 +22,7 @@ PARTS = {
     "sim": (("sim",), "functional and RTL simulator", 0, "dram"),
     "testbench": (("testbench",), "tests of the RTL in cocotb", 0, "dram"),
     "boards": (("boards",), "boards, designs for Vivado", 1, "dram"),
+    "train": (("train",), "losses, optimisers, steps", 3, "engine"),
     "runtime": (("runtime",), "artifacts, devices, reports", 1, "fetch"),
     "compiler/model.py": (("compiler.model",), "what is handed over", 1, "fetch"),
     "compiler/tensor": (("compiler.tensor",), "loop IR, schedules", 2, "engine"),

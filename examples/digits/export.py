@@ -18,8 +18,8 @@ OPSET = 17
 IR_VERSION = 9  # the oldest that every supported onnxruntime reads
 
 
-def float_model(parameters: Parameters) -> onnx.ModelProto:
-    """The network with batch 1: ``image`` (1, 1, 8, 8) float -> ``logits`` (1, 10) float."""
+def float_model(parameters: Parameters, batch: int = 1) -> onnx.ModelProto:
+    """The network: ``image`` (batch, 1, 8, 8) float -> ``logits`` (batch, 10) float."""
     nodes = [
         _convolution("conv1", "image"),
         helper.make_node("Relu", ["conv1"], ["relu1"], "relu1"),
@@ -36,8 +36,8 @@ def float_model(parameters: Parameters) -> onnx.ModelProto:
     graph = helper.make_graph(
         nodes,
         "digits",
-        inputs=[helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 1, 8, 8])],
-        outputs=[helper.make_tensor_value_info("logits", TensorProto.FLOAT, [1, CLASSES])],
+        inputs=[helper.make_tensor_value_info("image", TensorProto.FLOAT, [batch, 1, 8, 8])],
+        outputs=[helper.make_tensor_value_info("logits", TensorProto.FLOAT, [batch, CLASSES])],
         initializer=[numpy_helper.from_array(value, name) for name, value in parameters.items()],
     )
     model = helper.make_model(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+import weft
+from weft.compiler.frontends import from_onnx
 from weft.examples.digits.data import TEST_IMAGES, split_digits
 from weft.examples.digits.network import initial_parameters, loss_and_gradients
 
@@ -60,3 +63,24 @@ def test_the_stored_model_reads_the_held_out_digits() -> None:
     _, test = split_digits()
     answers = [session.run(None, {"image": image[np.newaxis]})[0].argmax() for image in test.images]
     assert np.mean(np.asarray(answers) == test.labels) >= 0.98
+
+
+def test_compiled_steps_have_the_gradients_of_the_network_and_train_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step with rate 1 and nothing else moves a parameter by its gradient, which `network` computes by hand."""
+    train_digits, _ = split_digits()
+    start = initial_parameters(np.random.default_rng(1))
+    chosen = {"image": train_digits.images[:16], "labels": train_digits.labels[:16]}
+    monkeypatch.syspath_prepend(str(MODEL_PATH.parent))  # the example's files import each other as scripts do
+    onnx_model = import_module("export").float_model(start, 16)
+    module, _ = weft.lift_constants(from_onnx(onnx_model, require_quantised=False), list(start))
+    step = weft.train.sgd(weft.train.cross_entropy(module), list(start))
+    model = weft.load(weft.compile(step.module, target="cpu", strict=True))
+    training = weft.train.Training(step, start, model)
+    loss, gradients = loss_and_gradients(start, chosen["image"], chosen["labels"])
+    assert float(training.step(chosen, 1.0)["loss"]) == pytest.approx(loss, rel=1e-5)
+    for name, after in training.parameters.items():
+        gradient = gradients[name]
+        assert np.abs(start[name] - after - gradient).max() < 1e-4 * max(1.0, float(np.abs(gradient).max())), name
+    again = weft.train.Training(step, start, model)
+    losses = [float(again.step(chosen, 0.1)["loss"]) for _ in range(30)]
+    assert losses[-1] < 0.9 * losses[0]

@@ -1,0 +1,14 @@
+"""Training: plain functions over the graph IR, and what runs a step again and again. See docs/gradients.md.
+
+>>> module, start = weft.lift_constants(module)                       # the model's weights become inputs
+>>> module = weft.train.cross_entropy(module)                         # an input labels, an output loss
+>>> step = weft.train.sgd(module, list(start), momentum=0.9)          # forward, backward and update as one graph
+>>> training = weft.train.Training(step, start, weft.load(weft.compile(step.module, target="cpu")))
+>>> training.step({"image": images, "labels": labels}, rate=0.1)["loss"]
+"""
+
+from .losses import cross_entropy
+from .optimisers import RATE, Step, sgd
+from .training import Training, TrainingError
+
+__all__ = ["RATE", "Step", "Training", "TrainingError", "cross_entropy", "sgd"]
