@@ -28,7 +28,7 @@ import numpy as np
 import weft
 from common import Record, print_table, write_json
 from rich.progress import track
-from weft.compiler.graph import Array, GraphError, Module, evaluate, topological_order
+from weft.compiler.graph import Array, GraphError, Module, Unsupported, evaluate, operators, topological_order
 from weft.compiler.graph.dtypes import FLOATS, is_float, numpy_dtype, step
 from weft.compiler.graph.ir import TensorType
 from weft.compiler.operators.gradient_cases import (
@@ -51,10 +51,10 @@ AGAINST_PYTORCH = 1e-9
 
 RELAX = {
     "add": "nn.add", "subtract": "nn.subtract", "multiply": "nn.multiply", "divide": "nn.divide", "power": "nn.power",
-    "maximum": "nn.maximum", "minimum": "nn.minimum", "equal": "Equal", "not_equal": "Equal", "less": "Less",
-    "less_equal": "LessOrEqual", "greater": "Greater", "greater_equal": "GreaterOrEqual", "zeros": "expand",
-    "ones": "expand", "zeros_like": "expand", "ones_like": "expand", "full_like": "expand", "triu": "Trilu",
-    "tril": "Trilu", "abs": "nn.abs", "cos": "nn.cos", "exp": "nn.exp", "log": "nn.log", "negative": "nn.negative",
+    "maximum": "nn.maximum", "minimum": "nn.minimum", "equal": "nn.equal", "not_equal": "nn.equal", "less": "nn.less",
+    "less_equal": "nn.less_equal", "greater": "nn.less", "greater_equal": "nn.less_equal", "zeros": "expand",
+    "ones": "expand", "zeros_like": "expand", "ones_like": "expand", "full_like": "expand", "triu": "nn.where",
+    "tril": "nn.where", "abs": "nn.abs", "cos": "nn.cos", "exp": "nn.exp", "log": "nn.log", "negative": "nn.negative",
     "sigmoid": "nn.sigmoid", "sin": "nn.sin", "sqrt": "nn.sqrt", "tanh": "nn.tanh", "sum": "nn.reduce_sum",
     "mean": "nn.reduce_mean", "variance": "MeanVarianceNormalization", "cumsum": "nn.cumulative_sum",
     "where": "nn.where", "permute_dims": "transpose", "concat": "concat", "split": "Split", "reshape": "reshape",
@@ -302,11 +302,13 @@ def _quiet() -> bool:
 
 
 def missing(tally: Tally) -> list[str]:
-    """What a run of all parts has to have met, and has not."""
+    """What a run of all parts has to have met, and has not. Comparisons have the gradient 0, and need none."""
+    is_zero = {
+        entry.name for entry in operators() if isinstance(entry.gradient, Unsupported) and entry.gradient.is_zero
+    }
     lacking = [f"rule of {entry.name} was not met" for entry in differentiable() if entry.name not in tally.met]
-    lacking += [
-        f"relax.{name} has no counterpart that was met" for name, ours in RELAX.items() if ours not in tally.met
-    ]
+    known = tally.met | is_zero
+    lacking += [f"relax.{name}: {ours} was not met" for name, ours in RELAX.items() if ours not in known]
     if tally.counts["forms"] < WANTED_FORMS:
         lacking.append(f"{tally.counts['forms']} forms of operators are fewer than {WANTED_FORMS}")
     return lacking

@@ -64,6 +64,15 @@ def _reduced(run: Callable[..., T]) -> Callable[..., T]:
     return lambda x, axes, keepdims: run(x, dim=axes, keepdim=keepdims) if axes else x
 
 
+def _extreme(run: Callable[..., T]) -> Callable[..., T]:
+    def meaning(x: T, axes: Any, keepdims: bool) -> T:
+        if any(x.shape[axis] == 0 for axis in axes):
+            raise NotComparedError("the extreme of nothing")
+        return _reduced(run)(x, axes, keepdims)
+
+    return meaning
+
+
 def _product(x: T, axes: Any, keepdims: bool) -> T:
     for axis in sorted(axes, reverse=True):
         x = torch.prod(x, dim=axis, keepdim=keepdims)
@@ -165,8 +174,8 @@ MEANINGS: dict[str, Callable[..., T]] = {
     "nn.ceil": torch.ceil, "nn.round": torch.round, "nn.abs": torch.abs, "nn.negative": torch.neg,
     "nn.sign": torch.sign, "nn.clip": lambda x, low, high: torch.clamp(x, low, high), "nn.where": torch.where,
     "nn.cast": lambda x, to, saturate, rounding: x.to(TYPES[to]),
-    "nn.reduce_sum": _reduced(torch.sum), "nn.reduce_mean": _reduced(torch.mean), "nn.reduce_max": _reduced(torch.amax),
-    "nn.reduce_min": _reduced(torch.amin), "nn.reduce_product": _product,
+    "nn.reduce_sum": _reduced(torch.sum), "nn.reduce_mean": _reduced(torch.mean), "nn.reduce_max": _extreme(torch.amax),
+    "nn.reduce_min": _extreme(torch.amin), "nn.reduce_product": _product,
     "nn.cumulative_sum": _cumulative(torch.cumsum, 0), "nn.cumulative_product": _cumulative(torch.cumprod, 1),
     "nn.dense": lambda x, w: x @ w.T, "nn.matmul": torch.matmul,
     "nn.einsum": lambda *xs, equation: torch.einsum(equation, *xs), "nn.determinant": torch.linalg.det,

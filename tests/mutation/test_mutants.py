@@ -32,7 +32,7 @@ def test_every_module_with_gates_has_a_mutant() -> None:
 def test_every_part_of_the_package_has_mutants() -> None:
     beginnings = {
         "simulators": ("sim/",), "timing": ("sim/timing",), "harness": ("sim/harness.cpp",),
-        "compiler": ("compiler/", "runtime/"),
+        "compiler": ("compiler/", "runtime/"), "gradients": ("compiler/", "train/"),
     }  # fmt: skip
     for part, allowed in beginnings.items():
         assert all(mutant.path.startswith(allowed) for mutant in PARTS[part]), part

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import compiler, hardware, harness, simulators, timing
+from . import compiler, gradients, hardware, harness, simulators, timing
 from .mutant import Mutant
 
 PARTS: dict[str, tuple[Mutant, ...]] = {
@@ -11,6 +11,7 @@ PARTS: dict[str, tuple[Mutant, ...]] = {
     "timing": timing.MUTANTS,
     "harness": harness.MUTANTS,
     "compiler": compiler.MUTANTS,
+    "gradients": gradients.MUTANTS,
 }
 
 MUTANTS = tuple(mutant for part in PARTS.values() for mutant in part)

@@ -1,0 +1,86 @@
+"""Faults in gradients and training: rules, the sweep, and what makes them fast."""
+
+from __future__ import annotations
+
+from .mutant import Mutant
+
+RULES = ("tests/compiler/operators/test_gradients.py",)
+GRAD = ("tests/compiler/passes/test_gradient.py",)
+TRAIN = ("tests/train/test_training.py",)
+
+MUTANTS = (
+    Mutant(
+        "gradient-of-one-use-alone", "compiler/graph/gradient.py", "forgotten part",
+        "for part in parts[1:]:", "for part in parts[2:]:", GRAD,
+    ),
+    Mutant(
+        "broadcast-is-not-undone", "compiler/graph/gradient.py", "condition",
+        "if size == 1 and x.shape[axis] != 1)", "if size == 1 and x.shape[axis] == 0)", (*RULES, *GRAD),
+    ),
+    Mutant(
+        "missing-rules-stop-at-the-first", "compiler/graph/gradient.py", "forgotten part",
+        "self.given.setdefault(arg, []).append(zeros(arg.tensor_type))", "self.given.setdefault(arg, [])", GRAD,
+    ),
+    Mutant(
+        "integers-lead-nowhere", "compiler/graph/gradient.py", "check ignored",
+        "elif isinstance(node, Call) and (parts or node in self.integers):", "elif isinstance(node, Call) and parts:",
+        GRAD,
+    ),
+    Mutant(
+        "seed-of-another-output", "compiler/passes/gradient.py", "check ignored",
+        "if unknown or missing:", "if unknown:", GRAD,
+    ),
+    Mutant(
+        "slice-backwards-is-whole", "compiler/passes/simplify_gradients.py", "condition",
+        "step < 0 and size > 1", "step < -1 and size > 1", GRAD,
+    ),
+    Mutant(
+        "clip-passes-at-its-end", "compiler/operators/functions.py", "tie rule",
+        "upstream = where(nn.less(like(x, low), x), upstream)",
+        "upstream = where(nn.less_equal(like(x, low), x), upstream)",
+        RULES,
+    ),
+    Mutant(
+        "kernel-of-the-data-not-turned", "compiler/operators/window_gradients.py", "order",
+        "flipped(w, range(2, len(w.shape)))", "flipped(w, range(3, len(w.shape)))", RULES,
+    ),
+    Mutant(
+        "steps-and-dilations-stay", "compiler/operators/window_gradients.py", "swapped operands",
+        "strides=node.attr(\"dilations\"), dilations=node.attr(\"strides\")",
+        "strides=node.attr(\"strides\"), dilations=node.attr(\"dilations\")", RULES,
+    ),
+    Mutant(
+        "padding-counts-always", "compiler/operators/window_gradients.py", "condition",
+        "if any(pads) and not node.attr(\"count_include_pad\"):", "if any(pads) and node.attr(\"count_include_pad\"):",
+        RULES,
+    ),
+    Mutant(
+        "last-maximum-of-a-window", "compiler/operators/pooling.py", "tie rule",
+        "return te.min(tir.select(fits, number, tir.Const(nowhere)), window)",
+        "return te.max(tir.select(fits, number, tir.Const(-1)), window)",
+        ("tests/compiler/operators/test_lowerings.py",),
+    ),
+    Mutant(
+        "first-update-has-set-it", "compiler/operators/index.py", "tie rule",
+        "Constant(order), \"maximum\")", "Constant(order[::-1]), \"maximum\")", RULES,
+    ),
+    Mutant(
+        "product-behind-a-zero", "compiler/operators/reduce.py", "edge",
+        "nn.equal(zeros, like(x, 1)), product", "nn.less(zeros, like(x, 1)), product", RULES,
+    ),
+    Mutant(
+        "windows-met-without-dilation", "compiler/targets/loops/computed_kernels.py", "forgotten factor",
+        "for place in product(*map(range, kernel))]) * dilation", "for place in product(*map(range, kernel))])",
+        ("tests/compiler/targets/loops/test_computed_kernels.py",),
+    ),
+    Mutant(
+        "decay-without-momentum", "train/optimisers.py", "order",
+        "direction = nn.add(gradient, nn.multiply(direction, number(value, momentum)))",
+        "direction = nn.multiply(direction, number(value, momentum))", TRAIN,
+    ),
+    Mutant(
+        "bad-step-is-kept", "train/training.py", "order",
+        "        self._state, self._next = self._next, self._state\n        self.steps += 1\n        return",
+        "        self.steps += 1\n        return", TRAIN,
+    ),
+)  # fmt: skip
