@@ -141,7 +141,7 @@ def widened(module: Module) -> Module:
 def slope_error(module: Module, gradients: Module, seed: int = 0, values: dict[str, Array] | None = None) -> float:
     """How much the gradients of ``module`` that ``gradients`` computes (with an input ``seed_...`` for each output that
     is differentiated, and an output ``grad_...`` for each input) differ from central differences along a random
-    direction, beyond what rounding of the results takes from those: relative to the sum of the magnitudes of the
+    direction, beyond what rounding of inputs and results takes from those: relative to the sum of the magnitudes of the
     gradient's elements, or to 1. Infinity where nothing can be compared.
 
     ``values``: of all inputs of ``gradients``; random ones by default.
@@ -170,6 +170,7 @@ def slope_error(module: Module, gradients: Module, seed: int = 0, values: dict[s
             float(np.abs(ends[0][output].astype(np.float64) * values[f"seed_{output}"]).sum())
             for output in module.main.output_names if f"seed_{output}" in values
         ) * _coarsest(module) / width  # fmt: skip
+        lost += float(np.abs(wide * value).sum()) * _coarsest(module) / width  # of what the inputs are moved by
         error = abs(slope - float((wide * direction).sum())) - lost
         error /= max(1.0, float(np.abs(wide).sum()))
         worst = max(worst, error if math.isfinite(error) else math.inf)
