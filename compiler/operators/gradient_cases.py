@@ -170,7 +170,8 @@ def slope_error(module: Module, gradients: Module, seed: int = 0, values: dict[s
             float(np.abs(ends[0][output].astype(np.float64) * values[f"seed_{output}"]).sum())
             for output in module.main.output_names if f"seed_{output}" in values
         ) * _coarsest(module) / width  # fmt: skip
-        lost += float(np.abs(wide * value).sum()) * _coarsest(module) / width  # of what the inputs are moved by
+        finite = np.where(np.isfinite(value), value, 0)
+        lost += float(np.abs(wide * finite).sum()) * _coarsest(module) / width  # of what the inputs are moved by
         error = abs(slope - float((wide * direction).sum())) - lost
         error /= max(1.0, float(np.abs(wide).sum()))
         worst = max(worst, error if math.isfinite(error) else math.inf)
