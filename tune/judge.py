@@ -12,13 +12,14 @@ from ..compiler.targets.accel.tiling import Tiling
 from ..compiler.targets.errors import CompileError
 from ..compiler.targets.memory_plan import aligned
 from ..compiler.tensor.errors import TensorError
+from ..compiler.tune.errors import TuningError
 from ..hw.config import CoreConfig
 from ..hw.dram_rate import DramRate
 from ..sim.dram import DramModel
 from ..sim.timing import predict
 
 
-class RefusedError(Exception):
+class RefusedError(TuningError):
     """The compiler does not take a tiling; the text says why."""
 
 
