@@ -78,12 +78,12 @@ def compile(
     chosen: dict[str, Any] = {**options}
     if config is not None:
         chosen["config"] = config
-    job = Job(strict, keep, progress or (lambda _: None), None if dump is None else folder_dump(dump), _cycles)
+    job = Job(strict, keep, progress or (lambda _: None), None if dump is None else folder_dump(dump), program_cycles)
     return compile_model(model, target, chosen, shapes=shapes, passes=passes, job=job)
 
 
-def _cycles(config: CoreConfig, rate: DramRate, program: npt.NDArray[np.uint8], offset: int) -> int:
-    """Cycles of a program by the timing model."""
+def program_cycles(config: CoreConfig, rate: DramRate, program: npt.NDArray[np.uint8], offset: int) -> int:
+    """Cycles of a program by the timing model: what a compilation may ask for, as ``Job.measure``."""
     dram = DramModel(latency=rate.latency, bytes_per_cycle=rate.bytes_per_cycle)
     return predict(config, program, dram, offset=offset).cycles or 0
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..api import program_cycles
 from ..compiler.compile import compile_model, folder_dump
 from ..compiler.model import CompiledModel, OpenModel
 from ..compiler.passes import PassRecord, installed_passes, load_pass
@@ -89,7 +90,8 @@ def compile_command(
     options = options_of(target, chosen)
     own: list[PassRecord] = []
     with progress("compiling", err) as status:
-        job = Job(strict=strict, progress=status.update, dump=None if dump is None else folder_dump(dump))
+        folder = None if dump is None else folder_dump(dump)
+        job = Job(strict=strict, progress=status.update, dump=folder, measure=program_cycles)
         compiled = compile_model(
             model, target, options, shapes=parse_shapes(shape), passes=pass_options(added, own, check, diff), job=job
         )

@@ -11,7 +11,7 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from ..api import load
+from ..api import load, program_cycles
 from ..compiler.compile import compile_model
 from ..compiler.model import CompiledModel, OpenModel
 from ..compiler.targets.errors import CompileError
@@ -85,7 +85,7 @@ def profile_command(
             sizes, options = parse_shapes(shape), {"dram": dram, **options_of("accel", chosen)}
 
             def recompile(core: CoreConfig) -> CompiledModel:
-                job = Job(progress=status.update)
+                job = Job(progress=status.update, measure=program_cycles)
                 model = compile_model(source, "accel", {**options, "config": core}, shapes=sizes, job=job)
                 if isinstance(model, OpenModel):
                     raise CompileError("a model with open sizes cannot be profiled", hint="fix its sizes by --shape")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from ..api import load
+from ..api import load, program_cycles
 from ..compiler.compile import compile_model
 from ..compiler.model import CompiledModel, OpenModel, TensorSpec
 from ..compiler.passes import PassRecord
@@ -58,7 +58,12 @@ def compiled_source(
     passes = pass_options(added, own)
     options = options_of(name, chosen)
     return compile_model(
-        source, name, options, shapes=parse_shapes(shape), passes=passes, job=Job(progress=status.update)
+        source,
+        name,
+        options,
+        shapes=parse_shapes(shape),
+        passes=passes,
+        job=Job(progress=status.update, measure=program_cycles),
     )
 
 

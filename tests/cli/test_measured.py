@@ -1,0 +1,31 @@
+"""The commands compile as ``weft.compile`` does: the timing model judges where the compiler asks for cycles."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import weft
+from weft.api import program_cycles
+from weft.cli import app
+from weft.cli.errors import run
+from weft.cli.output import err
+from weft.compiler.targets.errors import CompileError
+from weft.compiler.targets.target import Job
+
+DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
+
+
+@pytest.mark.parametrize("command", ["compile", "run", "profile"])
+def test_cycles_can_be_asked_for(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def noted(*_: object, job: Job, **__: object) -> None:
+        asked.append(job.measure)
+        raise CompileError("enough is seen")
+
+    monkeypatch.setattr(importlib.import_module(f"weft.cli.{command}"), "compile_model", noted)
+    assert run(app, [command, str(DIGITS)], err) == 1
+    assert asked == [program_cycles]
