@@ -18,7 +18,7 @@ from ..progress import progress
 from ..tune.search import Outcome, Progress, search
 from ..tune.task import tasks_of
 from .app import app
-from .output import JsonOption, ShapeOption, err, out, parse_shapes, print_json, table
+from .output import JsonOption, ShapeOption, err, out, parse_shapes, print_json, table, wide_console
 from .target_options import Chosen, options_of, with_target_options
 
 
@@ -59,7 +59,7 @@ def tune_command(
                     "ranking": found.choice.ranking.name, "why": found.choice.why, "interrupted": found.interrupted,
                     "seconds": found.seconds})  # fmt: skip
         return
-    out.print(_table(records))
+    wide_console().print(_table(records))
     _print_summary(found, shared, database)
 
 
