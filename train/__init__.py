@@ -7,8 +7,13 @@
 >>> training.step({"image": images, "labels": labels}, rate=0.1)["loss"]
 """
 
+from .checkpoint import CheckpointError
 from .losses import cross_entropy
-from .optimisers import RATE, Step, sgd
+from .optimisers import adam, adamw, lamb, sgd
+from .step import RATE, Learning, Step, step_of
 from .training import Training, TrainingError
 
-__all__ = ["RATE", "Step", "Training", "TrainingError", "cross_entropy", "sgd"]
+__all__ = [
+    "RATE", "CheckpointError", "Learning", "Step", "Training", "TrainingError", "adam", "adamw", "cross_entropy",
+    "lamb", "sgd", "step_of",
+]  # fmt: skip

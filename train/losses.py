@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from ..compiler.graph import Attrs, Constant, Expr, Function, GraphError, Module, TensorType, Tuple, Var
-from ..compiler.graph.dtypes import FLOATS, numpy_dtype
+from ..compiler.graph import Attrs, Expr, Function, GraphError, Module, TensorType, Tuple, Var
+from ..compiler.graph.dtypes import FLOATS
 from ..compiler.operators import contract, nn
 
 
@@ -36,8 +34,3 @@ def cross_entropy(module: Module, *, scores: str | None = None, labels: str = "l
     mean: Expr = nn.reduce_mean(nn.subtract(logarithm, chosen), axes=(0, 1))
     attrs = Attrs(main.attrs).replace(outputs=(*main.output_names, loss))
     return Module(Function((*main.params, given), Tuple((*main.results, mean)), attrs, main.span), module.stage)
-
-
-def number(x: Expr, value: float) -> Constant:
-    """A number of the element type of ``x``."""
-    return Constant(np.array(value, numpy_dtype(x.dtype)))

@@ -1,98 +1,154 @@
-"""Optimisers: a module with a loss becomes one step of training, which one call of compiled code runs."""
+"""Optimisers: a module with a loss becomes one step of training, which one call of compiled code runs.
+
+Arguments that all of them have:
+
+parameters
+    Names of inputs of the module that are trained: those that ``weft.lift_constants`` made.
+loss
+    The output that is made smaller; a scalar.
+weight_decay
+    A number for all parameters, or a number for each that has one: ``{name: number}``.
+clip_norm, custom
+    As for `step_of`.
+
+The step's module gets inputs for what an optimiser keeps, which start with zeros, and outputs ``next_<input>`` of what
+changes. All raise `GraphError` for numbers that make no sense, and what `step_of` raises.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from ..compiler.graph import Attrs, Expr, Function, GraphError, Module, TensorType, Tuple, Var
+from ..compiler.graph import Expr, GraphError, Module, Var
 from ..compiler.graph.gradient import CustomGradient
-from ..compiler.operators import contract, nn
-from ..compiler.passes.gradient import grad, tidied
-from .losses import number
+from ..compiler.operators import nn
+from .step import Learning, Rule, Step, number, square_sum, step_of
 
-RATE = "rate"
-"""The input of a step that holds the learning rate, a scalar of the parameters' type."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """Forward, backward and update as one module.
-
-    ``module``: its inputs are those of the model, the state, and `RATE`. ``state``: the input of each tensor that lives
-    from step to step, and the output that holds its next value; those of ``parameters`` come first.
-    """
-
-    module: Module
-    parameters: tuple[str, ...]
-    state: Mapping[str, str]
+Decay = float | Mapping[str, float]
 
 
 def sgd(
-    module: Module, parameters: Sequence[str], *, loss: str = "loss", momentum: float = 0.0, weight_decay: float = 0.0,
-    nesterov: bool = False, custom: Sequence[CustomGradient] = (),
+    module: Module, parameters: Sequence[str], *, loss: str = "loss", momentum: float = 0.0, weight_decay: Decay = 0.0,
+    nesterov: bool = False, clip_norm: float | None = None, custom: Sequence[CustomGradient] = (),
 ) -> Step:  # fmt: skip
     """Stochastic gradient descent with momentum, as PyTorch's ``SGD`` with dampening 0::
 
-        velocity = momentum * velocity + gradient + weight_decay * parameter
-        parameter = parameter - rate * velocity          (nesterov: gradient + ... + momentum * velocity in its place)
-
-    parameters
-        Names of inputs of the module that are trained: those that ``weft.lift_constants`` made.
-    loss
-        The output that is made smaller; a scalar.
-    custom
-        Gradients of subgraphs, as for ``weft.grad``.
-
-    The module gets an input ``velocity_<parameter>`` for each (not without momentum), which starts with zeros, and
-    outputs ``next_<input>`` of what changes. Raises `GraphError` for numbers that make no sense, and what
-    ``weft.grad`` raises.
+    velocity = momentum * velocity + gradient + weight_decay * parameter
+    parameter = parameter - rate * velocity          (nesterov: gradient + ... + momentum * velocity in its place)
     """
-    if not 0 <= momentum < 1:
-        raise GraphError(f"momentum is {momentum}, but must be at least 0 and below 1")
-    if not 0 <= weight_decay < float("inf"):
-        raise GraphError(f"weight_decay is {weight_decay}, but must be at least 0 and finite")
+    _check_share("momentum", momentum)
     if nesterov and not momentum:
         raise GraphError("nesterov needs momentum", hint="give a momentum such as 0.9")
-    if not parameters:
-        raise GraphError("there is no parameter to train", hint="weft.lift_constants makes inputs of a model's weights")
-    taken = {param.name for param in module.main.params}
-    new = [RATE, *(f"velocity_{name}" for name in parameters if momentum)]
-    clash = [name for name in new if name in taken]
-    if clash:
-        raise GraphError(f"an input has the name {clash[0]!r} already", hint="rename it")
-    differentiated = grad(module, wrt=list(parameters), of=loss, custom=custom)
-    main = differentiated.main
-    inputs = {param.name: param for param in main.params}
-    gradients = dict(zip(parameters, main.results[len(module.main.results) :], strict=True))
-    types = {inputs[name].dtype for name in parameters}
-    if len(types) > 1:
-        raise GraphError(f"the parameters are of several types: {', '.join(sorted(types))}")
-    rate = Var(RATE, TensorType((), types.pop()))
-    velocities: list[Var] = []
-    results: dict[str, Expr] = {}
-    for name, gradient in gradients.items():
-        value = inputs[name]
-        if weight_decay:
-            gradient = nn.add(gradient, nn.multiply(value, number(value, weight_decay)))
+    decay = _decays(weight_decay, parameters)
+
+    def rule(at: Learning) -> Expr:
+        gradient = _decayed(at.gradient, at.value, decay)
         direction = gradient
         if momentum:
-            velocity = Var(f"velocity_{name}", value.type)
-            velocities.append(velocity)
-            results[velocity.name] = direction = nn.add(nn.multiply(velocity, number(value, momentum)), gradient)
+            direction = at.keep("velocity", lambda velocity: nn.add(_scaled(velocity, momentum), gradient))
             if nesterov:
-                direction = nn.add(gradient, nn.multiply(direction, number(value, momentum)))
-        results[name] = nn.subtract(value, nn.multiply(direction, rate))
-    state = {name: f"next_{name}" for name in (*parameters, *(each.name for each in velocities))}
-    outputs = [*module.main.output_names, *state.values()]
-    if len(set(outputs)) < len(outputs):
-        raise GraphError("an output of the model has the name of a next value", hint="rename outputs named next_...")
-    body = Tuple((*main.results[: len(module.main.results)], *(_own(results[name], inputs) for name in state)))
-    attrs = Attrs(main.attrs).replace(outputs=tuple(outputs))
-    whole = Module(Function((*main.params, *velocities, rate), body, attrs, main.span), module.stage)
-    return Step(tidied(whole), tuple(parameters), state)
+                direction = nn.add(gradient, _scaled(direction, momentum))
+        return nn.subtract(at.value, nn.multiply(direction, at.rate))
+
+    return step_of(module, parameters, rule, loss=loss, clip_norm=clip_norm, custom=custom)
 
 
-def _own(value: Expr, inputs: Mapping[str, Var]) -> Expr:
-    """The value, or a copy of an input that would be handed back as it is."""
-    return contract.reshape(value, shape=value.shape) if value in inputs.values() else value
+def adam(
+    module: Module, parameters: Sequence[str], *, loss: str = "loss", betas: tuple[float, float] = (0.9, 0.999),
+    epsilon: float = 1e-8, weight_decay: Decay = 0.0, clip_norm: float | None = None,
+    custom: Sequence[CustomGradient] = (),
+) -> Step:  # fmt: skip
+    """Adam (Kingma and Ba, 2015), weight decay as a part of the gradient, as PyTorch's ``Adam``."""
+    direction = _adam_rule(betas, epsilon)
+    decay = _decays(weight_decay, parameters)
+
+    def rule(at: Learning) -> Expr:
+        at.gradient = _decayed(at.gradient, at.value, decay)
+        return nn.subtract(at.value, nn.multiply(direction(at), at.rate))
+
+    return step_of(module, parameters, rule, loss=loss, clip_norm=clip_norm, custom=custom)
+
+
+def adamw(
+    module: Module, parameters: Sequence[str], *, loss: str = "loss", betas: tuple[float, float] = (0.9, 0.999),
+    epsilon: float = 1e-8, weight_decay: Decay = 0.01, clip_norm: float | None = None,
+    custom: Sequence[CustomGradient] = (),
+) -> Step:  # fmt: skip
+    """Adam with decoupled weight decay (Loshchilov and Hutter, 2019), as PyTorch's ``AdamW``."""
+    direction = _adam_rule(betas, epsilon)
+    decay = _decays(weight_decay, parameters)
+
+    def rule(at: Learning) -> Expr:
+        return nn.subtract(at.value, nn.multiply(_decayed(direction(at), at.value, decay), at.rate))
+
+    return step_of(module, parameters, rule, loss=loss, clip_norm=clip_norm, custom=custom)
+
+
+def lamb(
+    module: Module, parameters: Sequence[str], *, loss: str = "loss", betas: tuple[float, float] = (0.9, 0.999),
+    epsilon: float = 1e-6, weight_decay: Decay = 0.01, clip_norm: float | None = None,
+    custom: Sequence[CustomGradient] = (),
+) -> Step:  # fmt: skip
+    """LAMB (You et al., 2020): AdamW's direction, made as long as the parameter; where one of them is 0, as it is."""
+    direction = _adam_rule(betas, epsilon)
+    decay = _decays(weight_decay, parameters)
+
+    def rule(at: Learning) -> Expr:
+        towards = _decayed(direction(at), at.value, decay)
+        lengths = nn.sqrt(square_sum(at.value)), nn.sqrt(square_sum(towards))
+        zero, one = number(at.value, 0.0), number(at.value, 1.0)
+        own, other = (nn.where(nn.less(zero, length), length, one) for length in lengths)
+        trust = nn.where(nn.equal(nn.minimum(*lengths), zero), one, nn.divide(own, other))
+        return nn.subtract(at.value, nn.multiply(nn.multiply(towards, trust), at.rate))
+
+    return step_of(module, parameters, rule, loss=loss, clip_norm=clip_norm, custom=custom)
+
+
+def _adam_rule(betas: tuple[float, float], epsilon: float) -> Rule:
+    """Both moments, each without the weight of the zeros that it starts with: mean / (sqrt(square) + epsilon)."""
+    for place, beta in enumerate(betas):
+        _check_share(f"betas[{place}]", beta)
+    if not 0 < epsilon < float("inf"):
+        raise GraphError(f"epsilon is {epsilon}, but must be above 0 and finite")
+    first, second = betas
+
+    def direction(at: Learning) -> Expr:
+        gradient, one = at.gradient, number(at.value, 1.0)
+        mean = at.keep("mean", lambda before: _towards(before, gradient, first))
+        square = at.keep("square", lambda before: _towards(before, nn.multiply(gradient, gradient), second))
+        # 1 - beta ** steps, without the digits that this form loses while it is small.
+        mean_seen = at.keep("mean_seen", lambda before: _towards(before, one, first), shared=True)
+        square_seen = at.keep("square_seen", lambda before: _towards(before, one, second), shared=True)
+        root = nn.add(nn.sqrt(nn.divide(square, square_seen)), number(at.value, epsilon))
+        return nn.divide(nn.divide(mean, mean_seen), root)
+
+    return direction
+
+
+def _towards(before: Expr, new: Expr, share: float) -> Expr:
+    return nn.add(_scaled(before, share), _scaled(new, 1 - share))
+
+
+def _scaled(x: Expr, factor: float) -> Expr:
+    return nn.multiply(x, number(x, factor))
+
+
+def _decayed(gradient: Expr, value: Var, decay: Mapping[str, float]) -> Expr:
+    share = decay[value.name]
+    return nn.add(gradient, _scaled(value, share)) if share else gradient
+
+
+def _decays(weight_decay: Decay, parameters: Sequence[str]) -> dict[str, float]:
+    """The decay of each parameter."""
+    given = weight_decay if isinstance(weight_decay, Mapping) else dict.fromkeys(parameters, weight_decay)
+    if unknown := sorted(set(given) - set(parameters)):
+        raise GraphError(f"weight_decay names {unknown[0]!r}, which is no parameter")
+    for value in given.values():
+        if not 0 <= value < float("inf"):
+            raise GraphError(f"weight_decay is {value}, but must be at least 0 and finite")
+    return dict.fromkeys(parameters, 0.0) | dict(given)
+
+
+def _check_share(name: str, value: float) -> None:
+    if not 0 <= value < 1:
+        raise GraphError(f"{name} is {value}, but must be at least 0 and below 1")

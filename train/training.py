@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,7 +11,8 @@ import numpy as np
 from ..compiler.graph import Array
 from ..compiler.graph.dtypes import FLOATS, numpy_dtype
 from ..errors import WeftError
-from .optimisers import RATE, Step
+from . import checkpoint
+from .step import RATE, Step
 
 
 class TrainingError(WeftError):
@@ -62,6 +64,17 @@ class Training:
     def parameters(self) -> dict[str, Array]:
         """A copy of each parameter."""
         return {name: self._state[name].copy() for name in self._step.parameters}
+
+    def save(self, path: str | Path) -> None:
+        """Write a checkpoint: what `restore` goes on from, to the bit. A file that is there stays until the new one is
+        whole. Raises OSError."""
+        checkpoint.save(Path(path), self._step, checkpoint.Checkpoint(self.steps, self._state))
+
+    def restore(self, path: str | Path) -> None:
+        """Take the state of a checkpoint. Raises `CheckpointError` for a damaged one and for one of another training,
+        and OSError; the state is then as before."""
+        found = checkpoint.load(Path(path), self._step)
+        self._state, self.steps = {name: np.array(value, order="C") for name, value in found.state.items()}, found.steps
 
     def step(self, inputs: Mapping[str, Array], rate: float) -> dict[str, Array]:
         """One step on a batch; the model's own outputs, its loss among them, as they were before it.

@@ -1,71 +1,15 @@
-"""Losses, optimisers and steps: against their definitions in NumPy, and what is refused."""
+"""Losses and steps: what they compute, and what is refused."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pytest
 import weft
-from weft.compiler.graph import (
-    Array,
-    Attrs,
-    Constant,
-    Expr,
-    Function,
-    GraphError,
-    Module,
-    TensorType,
-    Tuple,
-    Var,
-    evaluate,
-)
+from weft.compiler.graph import GraphError, Module, TensorType, Var, evaluate
 from weft.compiler.operators import nn
 from weft.train import RATE, Step, Training, TrainingError, cross_entropy, sgd
 
-
-class InNumpy:
-    """Runs a module in NumPy as a loaded one would."""
-
-    def __init__(self, module: Module) -> None:
-        self.module = module
-
-    def run(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array] | None = None) -> Mapping[str, Array]:
-        found = evaluate(self.module, inputs)
-        for name, array in (outputs or {}).items():
-            array[...] = found[name]
-        return found
-
-
-def module_of(*results: Expr, params: tuple[Var, ...], names: tuple[str, ...]) -> Module:
-    body = results[0] if len(results) == 1 else Tuple(results)
-    return Module(Function(params, body, Attrs({"name": "main", "outputs": names})))
-
-
-def classifier(dtype: str = "float64") -> tuple[Module, dict[str, Array]]:
-    """Scores of 6 rows of 3 numbers in 4 classes, with its weights as inputs, and values for them."""
-    generator = np.random.default_rng(0)
-    x = Var("x", TensorType((6, 3), dtype))
-    w, b = (Constant(generator.normal(size=shape).astype(dtype), name) for shape, name in (((3, 4), "w"), ((4,), "b")))
-    return weft.lift_constants(module_of(nn.add(nn.matmul(x, w), b), params=(x,), names=("scores",)))
-
-
-def batch(dtype: str = "float64", seed: int = 1) -> dict[str, Array]:
-    generator = np.random.default_rng(seed)
-    return {"x": generator.normal(size=(6, 3)).astype(dtype), "labels": generator.integers(0, 4, 6)}
-
-
-def loss_and_gradients(state: Mapping[str, Array], given: Mapping[str, Array]) -> tuple[float, dict[str, Array]]:
-    """Of the classifier, by hand."""
-    scores = given["x"] @ state["w"] + state["b"]
-    chances = np.exp(scores - scores.max(1, keepdims=True))
-    chances /= chances.sum(1, keepdims=True)
-    rows = np.arange(len(scores))
-    loss = -np.log(chances[rows, given["labels"]]).mean()
-    chances[rows, given["labels"]] -= 1
-    chances /= len(scores)
-    return float(loss), {"w": given["x"].T @ chances, "b": chances.sum(0)}
+from .classifier import InNumpy, batch, classifier, loss_and_gradients, module_of
 
 
 def test_the_cross_entropy_is_its_definition_also_of_large_scores() -> None:
@@ -76,32 +20,6 @@ def test_the_cross_entropy_is_its_definition_also_of_large_scores() -> None:
     assert evaluate(with_loss, given)["loss"] == pytest.approx(loss_and_gradients(start, given)[0])
     large = {**given, "w": start["w"] * 1e4}
     assert np.isfinite(evaluate(with_loss, large)["loss"])
-
-
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
-@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
-@pytest.mark.parametrize("nesterov", [False, True])
-def test_steps_are_those_of_the_definition(momentum: float, weight_decay: float, nesterov: bool) -> None:
-    if nesterov and not momentum:
-        return
-    module, start = classifier()
-    step = sgd(cross_entropy(module), ["w", "b"], momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
-    training = Training(step, start, InNumpy(step.module))
-    state = {name: value.copy() for name, value in start.items()}
-    velocity = {name: np.zeros_like(value) for name, value in start.items()}
-    for number in range(4):
-        given, rate = batch(seed=number), 0.5 / (number + 1)
-        loss, gradients = loss_and_gradients(state, given)
-        found = training.step(given, rate)
-        assert set(found) == {"scores", "loss"}
-        assert float(found["loss"]) == pytest.approx(loss)
-        for name, gradient in gradients.items():
-            gradient = gradient + weight_decay * state[name]
-            velocity[name] = momentum * velocity[name] + gradient
-            direction = gradient + momentum * velocity[name] if nesterov else velocity[name]
-            state[name] = state[name] - rate * direction
-            np.testing.assert_allclose(training.parameters[name], state[name], rtol=1e-12, atol=1e-14)
-    assert training.steps == 4
 
 
 def test_one_step_is_one_call_of_machine_code_and_the_same_bits_each_time() -> None:
@@ -175,34 +93,6 @@ def scores_of(kind: TensorType, name: str = "scores") -> Module:
 def test_losses_of_what_has_no_scores_are_refused(module: Module, arguments: dict[str, str], message: str) -> None:
     with pytest.raises(GraphError, match=message):
         cross_entropy(module, **arguments)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"momentum": 1.0}, r"momentum is 1\.0, but must be at least 0 and below 1"),
-        ({"momentum": -0.1}, r"momentum is -0\.1"), ({"weight_decay": -1.0}, r"weight_decay is -1\.0"),
-        ({"nesterov": True}, r"nesterov needs momentum"), ({"loss": "scores"}, r"only one number has a gradient"),
-        ({"parameters": []}, r"there is no parameter to train"), ({"parameters": ["labels"]}, r"only floats"),
-        ({"parameters": ["q"]}, r"there is no input 'q'"),
-    ],
-)  # fmt: skip
-def test_steps_that_make_no_sense_are_refused(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(GraphError, match=message):
-        sgd(cross_entropy(classifier()[0]), **{"parameters": ["w", "b"], **arguments})
-
-
-def test_names_of_the_state_must_be_free() -> None:
-    x, rate = Var("x", TensorType((), "float64")), Var("rate", TensorType((), "float64"))
-    with pytest.raises(GraphError, match=r"an input has the name 'rate' already"):
-        sgd(module_of(nn.multiply(x, rate), params=(x, rate), names=("loss",)), ["x"])
-    twice = module_of(nn.exp(x), nn.sin(x), params=(x,), names=("loss", "next_x"))
-    with pytest.raises(GraphError, match=r"an output of the model has the name of a next value"):
-        sgd(twice, ["x"])
-    y = Var("y", TensorType((), "float32"))
-    mixed = module_of(nn.multiply(x, nn.cast(y, to="float64")), params=(x, y), names=("loss",))
-    with pytest.raises(GraphError, match=r"the parameters are of several types: float32, float64"):
-        sgd(mixed, ["x", "y"])
 
 
 def test_a_parameter_that_does_not_change_keeps_its_value() -> None:

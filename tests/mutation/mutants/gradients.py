@@ -7,6 +7,7 @@ from .mutant import Mutant
 RULES = ("tests/compiler/operators/test_gradients.py",)
 GRAD = ("tests/compiler/passes/test_gradient.py",)
 TRAIN = ("tests/train/test_training.py",)
+OPTIMISERS = ("tests/train/test_optimisers.py",)
 
 MUTANTS = (
     Mutant(
@@ -75,8 +76,26 @@ MUTANTS = (
     ),
     Mutant(
         "decay-without-momentum", "train/optimisers.py", "order",
-        "direction = nn.add(gradient, nn.multiply(direction, number(value, momentum)))",
-        "direction = nn.multiply(direction, number(value, momentum))", TRAIN,
+        "direction = nn.add(gradient, _scaled(direction, momentum))",
+        "direction = _scaled(direction, momentum)", OPTIMISERS,
+    ),
+    Mutant(
+        "moment-not-corrected", "train/optimisers.py", "forgotten factor",
+        "nn.sqrt(nn.divide(square, square_seen))", "nn.sqrt(square)", OPTIMISERS,
+    ),
+    Mutant(
+        "decay-with-the-moments", "train/optimisers.py", "order",
+        "nn.multiply(_decayed(direction(at), at.value, decay), at.rate)", "nn.multiply(direction(at), at.rate)",
+        OPTIMISERS,
+    ),
+    Mutant(
+        "trust-of-nothing", "train/optimisers.py", "edge",
+        "nn.where(nn.equal(nn.minimum(*lengths), zero), one, nn.divide(own, other))", "nn.divide(own, other)",
+        OPTIMISERS,
+    ),
+    Mutant(
+        "short-gradients-made-longer", "train/step.py", "edge",
+        "nn.maximum(norm, number(norm, longest))", "nn.maximum(norm, number(norm, 1e-30))", OPTIMISERS,
     ),
     Mutant(
         "bad-step-is-kept", "train/training.py", "order",

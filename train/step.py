@@ -1,0 +1,136 @@
+"""One step of training as one module: forward, backward, and the update that an optimiser's rule makes of gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..compiler.graph import Attrs, Constant, Expr, Function, GraphError, Module, TensorType, Tuple, Var
+from ..compiler.graph.dtypes import numpy_dtype
+from ..compiler.graph.gradient import CustomGradient
+from ..compiler.operators import contract, nn
+from ..compiler.passes.gradient import grad, tidied
+
+RATE = "rate"
+"""The input of a step that holds the learning rate, a scalar of the parameters' type."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Forward, backward and update as one module.
+
+    ``module``: its inputs are those of the model, the state, and `RATE`. ``state``: the input of each tensor that lives
+    from step to step, and the output that holds its next value; those of ``parameters`` come first, all others start
+    with zeros.
+    """
+
+    module: Module
+    parameters: tuple[str, ...]
+    state: Mapping[str, str]
+
+
+@dataclass
+class Learning:
+    """One parameter, as an optimiser's rule sees it: its value, its gradient, the rate, and what is kept for it."""
+
+    value: Var
+    gradient: Expr
+    rate: Var
+    kept: dict[Var, Expr] = field(default_factory=dict)
+
+    def keep(self, name: str, following: Callable[[Expr], Expr], *, shared: bool = False) -> Expr:
+        """The next value of a tensor that is kept from step to step, made of the one before, which starts with zeros.
+
+        It is like the parameter, or a number that all parameters share.
+        """
+        kind = TensorType((), self.value.dtype) if shared else self.value.type
+        before = Var(name if shared else f"{name}_{self.value.name}", kind)
+        self.kept[before] = following(before)
+        return self.kept[before]
+
+
+Rule = Callable[[Learning], Expr]
+"""From a parameter and its gradient to the parameter's next value."""
+
+
+def step_of(
+    module: Module, parameters: Sequence[str], rule: Rule, *, loss: str, clip_norm: float | None = None,
+    custom: Sequence[CustomGradient] = (),
+) -> Step:  # fmt: skip
+    """The step that makes the scalar output ``loss`` smaller by a rule.
+
+    parameters
+        Names of inputs of the module that are trained: those that ``weft.lift_constants`` made.
+    clip_norm
+        If the gradients of all parameters together are a longer vector than this, they are shortened to it.
+    custom
+        Gradients of subgraphs, as for ``weft.grad``.
+
+    Raises `GraphError` for names that clash, parameters of several types, and what ``weft.grad`` raises.
+    """
+    if not parameters:
+        raise GraphError("there is no parameter to train", hint="weft.lift_constants makes inputs of a model's weights")
+    if clip_norm is not None and not 0 < clip_norm < float("inf"):
+        raise GraphError(f"clip_norm is {clip_norm}, but must be above 0 and finite")
+    differentiated = grad(module, wrt=list(parameters), of=loss, custom=custom)
+    main = differentiated.main
+    own_results = main.results[: len(module.main.results)]
+    inputs = {param.name: param for param in main.params}
+    values = [inputs[name] for name in parameters]
+    types = {value.dtype for value in values}
+    if len(types) > 1:
+        raise GraphError(f"the parameters are of several types: {', '.join(sorted(types))}")
+    gradients: Sequence[Expr] = main.results[len(own_results) :]
+    if clip_norm is not None:
+        gradients = shortened(gradients, clip_norm)
+    rate = Var(RATE, TensorType((), types.pop()))
+    following: dict[Var, Expr] = {}
+    kept: dict[Var, Expr] = {}
+    for value, gradient in zip(values, gradients, strict=True):
+        learning = Learning(value, gradient, rate)
+        following[value] = rule(learning)
+        kept |= learning.kept
+    following |= kept
+    clash = [var.name for var in (rate, *kept) if var.name in inputs]
+    if clash:
+        raise GraphError(f"an input has the name {clash[0]!r} already", hint="rename it")
+    state = {var.name: f"next_{var.name}" for var in following}
+    outputs = (*module.main.output_names, *state.values())
+    if len(set(outputs)) < len(outputs):
+        raise GraphError("an output of the model has the name of a next value", hint="rename outputs named next_...")
+    body = Tuple((*own_results, *(_own(value, inputs) for value in following.values())))
+    attrs = Attrs(main.attrs).replace(outputs=outputs)
+    whole = Module(Function((*main.params, *kept, rate), body, attrs, main.span), module.stage)
+    return Step(tidied(whole), tuple(parameters), state)
+
+
+def shortened(gradients: Sequence[Expr], longest: float) -> list[Expr]:
+    """Gradients times min(1, longest / norm), of the Euclidean norm of all their elements."""
+    norm = nn.sqrt(_total([square_sum(each) for each in gradients]))
+    factor = nn.divide(number(norm, longest), nn.maximum(norm, number(norm, longest)))
+    return [nn.multiply(each, factor) for each in gradients]
+
+
+def square_sum(x: Expr) -> Expr:
+    """The sum of the squares of all elements, a scalar."""
+    squares = nn.multiply(x, x)
+    return nn.reduce_sum(squares, axes=tuple(range(len(x.shape)))) if x.shape else squares
+
+
+def number(x: Expr, value: float) -> Constant:
+    """A number of the element type of ``x``."""
+    return Constant(np.array(value, numpy_dtype(x.dtype)))
+
+
+def _total(parts: Sequence[Expr]) -> Expr:
+    total = parts[0]
+    for part in parts[1:]:
+        total = nn.add(total, part)
+    return total
+
+
+def _own(value: Expr, inputs: Mapping[str, Var]) -> Expr:
+    """The value, or a copy of an input that would be handed back as it is."""
+    return contract.reshape(value, shape=value.shape) if value in inputs.values() else value
