@@ -41,7 +41,7 @@ def test_every_choice_changes_the_hash(name: str) -> None:
     design = make_design(board)
     others = [
         make_design(board, mhz=50),
-        make_design(board, replace(board.default_core, wgt_depth=512)),
+        make_design(board, replace(board.default_core, wgt_depth=256)),
         replace(design, control=Range(design.control.base + 0x40000, design.control.bytes)),
         replace(design, board=replace(board, part="other")),
     ]
