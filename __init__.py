@@ -13,7 +13,7 @@ On this machine's processor:
 ``weft.save`` writes a compiled model into a file, which ``weft.load`` takes, too.
 """
 
-from . import train
+from . import quantise, train
 from .api import compile, load
 from .boards.device import PynqDevice
 from .build_schedule import BuiltFunction, build
@@ -69,6 +69,7 @@ __all__ = [
     "named_config",
     "open_device",
     "operators",
+    "quantise",
     "register_device",
     "register_target",
     "replay",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +10,8 @@ import typer
 
 from ..api import program_cycles
 from ..compiler.compile import compile_model, folder_dump
+from ..compiler.frontends import read
+from ..compiler.graph import Module
 from ..compiler.model import CompiledModel, OpenModel
 from ..compiler.passes import PassRecord, installed_passes, load_pass
 from ..compiler.passes.pipeline import PassOptions
@@ -19,6 +21,10 @@ from ..compiler.targets.errors import CompileError
 from ..compiler.targets.registry import find_target, target_names
 from ..compiler.targets.target import Job, target_options
 from ..progress import progress
+from ..quantise.examples import read_examples
+from ..quantise.insert import quantised
+from ..quantise.plan import plan
+from ..quantise.ranges import Method, calibrate
 from ..runtime.artifact import save
 from ..runtime.report import placement_records, placement_table
 from .app import app
@@ -33,6 +39,13 @@ CheckOption = Annotated[
     bool, typer.Option("--check", help="Run the model before and after each pass; name the first one that differs.")
 ]
 DiffOption = Annotated[Path | None, typer.Option(help="Write a web page with the graph before and after each pass.")]
+CalibrateOption = Annotated[
+    Path | None,
+    typer.Option("--calibrate", metavar="FILE", help="Quantise a float model by the examples in FILE (.npz or .npy)."),
+]
+RangesOption = Annotated[
+    Method, typer.Option("--ranges", help="With --calibrate: what of the values that were seen 8 bits cover.")
+]
 
 
 def pass_options(
@@ -73,6 +86,8 @@ def compile_command(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Artifact; default: MODEL.weft.")] = None,
     shape: ShapeOption = None,
     strict: Annotated[bool, typer.Option(help="Refuse a model that the target cannot compile as a whole.")] = False,
+    calibrate_with: CalibrateOption = None,
+    ranges: RangesOption = "minmax",
     dump: Annotated[Path | None, typer.Option(help="Folder for the loop IR of every kernel, as text.")] = None,
     objects: Annotated[
         Path | None, typer.Option(help="Also a folder of object files for the processor (target cpu): docs/cpu.md.")
@@ -92,8 +107,10 @@ def compile_command(
     with progress("compiling", err) as status:
         folder = None if dump is None else folder_dump(dump)
         job = Job(strict=strict, progress=status.update, dump=folder, measure=program_cycles)
+        shapes = parse_shapes(shape)
+        whole = model if calibrate_with is None else _quantised(model, shapes, calibrate_with, ranges, status.update)
         compiled = compile_model(
-            model, target, options, shapes=parse_shapes(shape), passes=pass_options(added, own, check, diff), job=job
+            whole, target, options, shapes=shapes, passes=pass_options(added, own, check, diff), job=job
         )
         if isinstance(compiled, OpenModel):
             open_sizes = ", ".join(f"{each.name}={each}" for each in compiled.inputs)
@@ -110,6 +127,17 @@ def compile_command(
     out.print(placement_table(compiled, verbose=verbose))
     out.print(_summary(compiled))
     out.print(f"wrote {path} ({path.stat().st_size:,} bytes)", markup=False)
+
+
+def _quantised(
+    model: Path, shapes: Mapping[str, Sequence[int]], examples: Path, ranges: Method, report: Callable[[str], None]
+) -> Module:
+    """A float model in 8 bits, by examples in a file."""
+    report("reading the model")
+    module = read(model).module(shapes, takes_floats=True)
+    places = plan(module)
+    found = calibrate(places, read_examples(examples, module), method=ranges, progress=report)
+    return quantised(places, found)
 
 
 def artifact_record(model: CompiledModel, path: Path) -> dict[str, Any]:

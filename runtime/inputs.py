@@ -48,7 +48,7 @@ def read_inputs(
     if path is None:
         generator = np.random.default_rng(seed)
         return {each.name: _random(generator, each, (indices or {}).get(each.name, ())) for each in tensors}
-    arrays = _arrays(path)
+    arrays = arrays_in(path)
     if isinstance(arrays, dict):
         return arrays
     if len(tensors) != 1:
@@ -57,8 +57,8 @@ def read_inputs(
     return {tensors[0].name: arrays}
 
 
-def _arrays(path: Path) -> Array | dict[str, Array]:
-    """The array of a .npy file, or those of a .npz file by name."""
+def arrays_in(path: Path) -> Array | dict[str, Array]:
+    """The array of a .npy file, or those of a .npz file by name; :class:`InputError` for what is neither."""
     with path.open("rb") as file:
         try:
             loaded = np.load(file, allow_pickle=False)

@@ -39,7 +39,15 @@ MAY_IMPORT = {
     # A board is a device of the runtime; a virtual one is the RTL.
     "weft.boards": ("weft.hw", "weft.sim", "weft.runtime", "weft.compiler.model", "weft.compiler.graph.dtypes"),
     # Losses, optimisers and steps of training are graphs; whoever runs them is given.
-    "weft.train": ("weft.compiler.graph", "weft.compiler.operators", "weft.compiler.passes"),
+    "weft.train": (
+        "weft.compiler.graph",
+        "weft.compiler.operators",
+        "weft.compiler.passes",
+        "weft.runtime.sealed",
+        "weft.runtime.errors",
+    ),
+    # Ranges of values come from a model that is compiled and run.
+    "weft.quantise": ("weft.api", "weft.compiler", "weft.runtime"),
     # A test of the RTL is judged by the functional simulator.
     "weft.testbench": ("weft.hw", "weft.sim"),
     # What is searched is the compiler's; what it costs, the timing model says.

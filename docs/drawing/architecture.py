@@ -42,7 +42,7 @@ PARTS = {
     "compiler/compile.py": (
         ("compiler", "compiler.compile", "compiler.targets.registry"), "a model for a target", 2, "engine",
     ),
-    "weft": (("", "api", "build_schedule", "compare", "tune"), "public functions, tuning", 2, "field"),
+    "weft": (("", "api", "build_schedule", "compare", "quantise", "tune"), "public functions, tuning", 2, "field"),
     "cli": (("cli", "progress"), "the command", 2, "field"),
 }  # fmt: skip
 

@@ -84,3 +84,17 @@ def test_compiled_steps_have_the_gradients_of_the_network_and_train_it(monkeypat
     again = weft.train.Training(step, start, model)
     losses = [float(again.step(chosen, 0.1)["loss"]) for _ in range(30)]
     assert losses[-1] < 0.9 * losses[0]
+
+
+def test_the_road_from_floats_to_the_core_has_equal_integers_at_its_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The script itself, with little training; it ends with an error where the core's scores differ."""
+    monkeypatch.syspath_prepend(str(MODEL_PATH.parent))
+    monkeypatch.setattr("sys.argv", ["train_quantised.py", "--epochs", "6", "--more", "1", "--images", "40"])
+    import_module("train_quantised").main()
+    shown = capsys.readouterr().out
+    assert "the core's scores are those of the CPU, to the bit" in shown
+    shares = [float(line.split("%")[0].split()[-1]) for line in shown.splitlines() if "%" in line]
+    assert len(shares) == 4
+    assert min(shares) > 80

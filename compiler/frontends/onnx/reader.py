@@ -291,5 +291,5 @@ def _require_quantised(module: Module) -> None:
             raise ModelError(
                 "is not quantised: its weights are floating point",
                 at=node.span,
-                hint="run onnxruntime's quantize_static on the model first",
+                hint="give examples of its inputs with --calibrate, or run onnxruntime's quantize_static on it",
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import compiler, gradients, hardware, harness, simulators, timing
+from . import compiler, gradients, hardware, harness, quantisation, simulators, timing
 from .mutant import Mutant
 
 PARTS: dict[str, tuple[Mutant, ...]] = {
@@ -12,6 +12,7 @@ PARTS: dict[str, tuple[Mutant, ...]] = {
     "harness": harness.MUTANTS,
     "compiler": compiler.MUTANTS,
     "gradients": gradients.MUTANTS,
+    "quantisation": quantisation.MUTANTS,
 }
 
 MUTANTS = tuple(mutant for part in PARTS.values() for mutant in part)

@@ -1,0 +1,149 @@
+"""How large values become: the model runs on examples, and each place gets the range that its 8 bits cover."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from ..api import compile as compile_model
+from ..api import load
+from ..compiler.graph import Array, Attrs, Expr, Function, Module, Tuple, Var
+from ..compiler.model import CompiledModel
+from ..runtime.module import LoadedModule
+from .errors import QuantiseError
+from .plan import Plan
+
+Method = Literal["minmax", "percentile", "mse"]
+
+BINS = 4096
+"""Of the histogram that a range is cut by."""
+
+CUTS = np.linspace(1.0, 0.2, 81)
+"""Shares of the whole range that ``mse`` tries."""
+
+LEVELS = 255
+"""Steps between the smallest and the largest of 8 bits."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """What 8 bits cover: ``low`` <= 0 <= ``high``."""
+
+    low: float
+    high: float
+
+    @property
+    def scale(self) -> float:
+        """Of one step, a float32; 1 for a place that has always been 0."""
+        return float(np.float32((self.high - self.low) / LEVELS)) or 1.0
+
+    @property
+    def zero_point(self) -> int:
+        """The int8 that stands for 0."""
+        return int(np.clip(round(-128 - self.low / self.scale), -128, 127))
+
+
+def calibrate(
+    plan: Plan, examples: Iterable[Mapping[str, Array]], *, method: Method = "minmax", percentile: float = 99.99,
+    progress: Callable[[str], None] = lambda _: None,
+) -> dict[str, Range]:  # fmt: skip
+    """The range of every place of a plan, by name.
+
+    examples
+        Inputs of the model, by name, one batch each. They are read twice unless the method is ``minmax``.
+    method
+        ``minmax``: all that was seen. ``percentile``: so many per cent of what was seen lie inside. ``mse``: the part
+        of it with the least mean square error of rounding and cutting off.
+    progress
+        Called with a line of text for each batch.
+
+    Raises `QuantiseError` without examples and for values that are not finite, which it names; what the model raises
+    for inputs that do not fit.
+    """
+    if method not in ("minmax", "percentile", "mse"):
+        raise QuantiseError(f"there is no method {method!r}", hint="minmax, percentile or mse")
+    if not 50 < percentile <= 100:
+        raise QuantiseError(f"percentile is {percentile}, but must be above 50 and at most 100")
+    batches = list(examples) if method != "minmax" else examples
+    observed = _Observed(plan)
+    seen: dict[str, tuple[float, float]] = {}
+    count = 0
+    for count, batch in enumerate(batches, 1):
+        progress(f"ranges: batch {count}")
+        for name, value in observed.values(batch).items():
+            if value.size and not np.isfinite(value).all():
+                raise QuantiseError(f"{name!r} has values that are not finite", hint="look at the examples")
+            low, high = (float(value.min()), float(value.max())) if value.size else (0.0, 0.0)
+            before = seen.get(name, (0.0, 0.0))
+            seen[name] = min(before[0], low), max(before[1], high)
+    if not count:
+        raise QuantiseError("there are no examples to calibrate with")
+    ranges = {name: Range(*limits) for name, limits in seen.items()}
+    if method == "minmax":
+        return ranges
+    histograms = {name: np.zeros(BINS) for name in ranges}
+    for number, batch in enumerate(batches, 1):
+        progress(f"histograms: batch {number} of {count}")
+        for name, value in observed.values(batch).items():
+            span = ranges[name]
+            if span.high > span.low:
+                histograms[name] += np.histogram(value, BINS, (span.low, span.high))[0]
+    cut = _least_error if method == "mse" else lambda counts, span: _inside(counts, span, percentile / 100)
+    return {name: cut(histograms[name], span) for name, span in ranges.items()}
+
+
+class _Observed:
+    """The model on the CPU with all places as outputs."""
+
+    def __init__(self, plan: Plan) -> None:
+        main = plan.module.main
+        self.inputs = {name: value for name, value in plan.values.items() if isinstance(value, Var)}
+        computed: dict[str, Expr] = {name: value for name, value in plan.values.items() if name not in self.inputs}
+        outputs = {f"value{number}": name for number, name in enumerate(computed)}
+        self.names: dict[str, str] = outputs
+        attrs = Attrs(main.attrs).replace(outputs=tuple(outputs))
+        module = Module(Function(main.params, Tuple(tuple(computed.values())), attrs, main.span), plan.module.stage)
+        model = compile_model(module, target="cpu")
+        assert isinstance(model, CompiledModel)  # all sizes are known
+        loaded = load(model)
+        assert isinstance(loaded, LoadedModule)
+        self.module = loaded
+
+    def values(self, batch: Mapping[str, Array]) -> dict[str, Array]:
+        found = self.module.run(batch)
+        given = {name: np.asarray(batch[var.name]) for name, var in self.inputs.items() if isinstance(var, Var)}
+        return given | {self.names[name]: value for name, value in found.items()}
+
+
+def _inside(counts: Array, span: Range, share: float) -> Range:
+    """The range without the outermost elements at each end."""
+    if not counts.any():
+        return span
+    below = np.cumsum(counts) / counts.sum()
+    edges = np.linspace(span.low, span.high, len(counts) + 1)
+    low = edges[int(np.searchsorted(below, 1 - share, side="right"))]
+    high = edges[int(np.searchsorted(below, share)) + 1]
+    return Range(min(0.0, float(low)), max(0.0, float(high)))
+
+
+def _least_error(counts: Array, span: Range) -> Range:
+    """Of ranges that are parts of the whole one, that whose 8 bits lose least of what a histogram shows."""
+    if not counts.any():
+        return span
+    edges = np.linspace(span.low, span.high, len(counts) + 1)
+    centres = (edges[1:] + edges[:-1]) / 2
+    candidates = [Range(span.low * share, span.high * share) for share in CUTS]
+    return candidates[int(np.argmin([_error(centres, counts, each) for each in candidates]))]
+
+
+def _error(values: Array, counts: Array, span: Range) -> float:
+    rounded = np.clip(np.rint(values / span.scale) + span.zero_point, -128, 127) - span.zero_point
+    return float((counts * (rounded * span.scale - values) ** 2).sum())
+
+
+def merged(ranges: Sequence[Range]) -> Range:
+    """The range that covers all of these."""
+    return Range(min(each.low for each in ranges), max(each.high for each in ranges))
