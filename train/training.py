@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..compiler.graph import Array
+from ..compiler.graph import Array, Attrs, Call, Constant, Expr, Function, Module, Var, evaluate
 from ..compiler.graph.dtypes import FLOATS, numpy_dtype
 from ..errors import WeftError
 from . import checkpoint
@@ -79,7 +79,8 @@ class Training:
     def step(self, inputs: Mapping[str, Array], rate: float) -> dict[str, Array]:
         """One step on a batch; the model's own outputs, its loss among them, as they were before it.
 
-        Raises `TrainingError` when an output that is one number is not finite; the state is then that before the step.
+        Raises `TrainingError` when an output that is one number is not finite, with the node that it comes from; the
+        state is then that before the step.
         What the module raises for inputs that do not fit leaves the state as it is, too.
         """
         state = {**self._state, RATE: np.array(rate, self._rate)}
@@ -91,8 +92,39 @@ class Training:
         for name in self._losses:
             value = found[name]
             if value.size == 1 and value.dtype.name in FLOATS and not np.isfinite(value.astype(np.float64)).all():
-                raise TrainingError(f"{name} is {float(value.reshape(())):g} at step {self.steps}",
+                cause = _first_not_finite(self._step.module, name, {**inputs, **state})
+                raise TrainingError(f"{name} is {float(value.reshape(())):g} at step {self.steps}: {cause}",
                                     hint="the parameters are those before it; try a smaller rate")  # fmt: skip
         self._state, self._next = self._next, self._state
         self.steps += 1
         return {name: found[name] for name in self._losses}
+
+
+def _first_not_finite(module: Module, output: str, inputs: Mapping[str, Array]) -> str:
+    """Where the first value of those that an output is computed from was not a number, or else infinite."""
+    main = module.main
+    result = main.results[main.output_names.index(output)]
+    part = Module(Function(main.params, result, Attrs(main.attrs).replace(outputs=(output,)), main.span), module.stage)
+    bad: dict[str, Expr] = {}
+
+    def observe(node: Expr, value: object) -> None:
+        if isinstance(value, np.ndarray) and value.dtype.name in FLOATS and not isinstance(node, Constant):
+            wide = value.astype(np.float64)
+            if np.isnan(wide).any():
+                bad.setdefault("not a number", node)
+            elif np.isinf(wide).any():
+                bad.setdefault("infinite", node)
+
+    with np.errstate(all="ignore"):
+        evaluate(part, inputs, observe)
+    for what in ("not a number", "infinite"):
+        if what in bad:
+            return f"{_described(bad[what])} is the first that is {what}"
+    return "but not when NumPy computes it"
+
+
+def _described(node: Expr) -> str:
+    if isinstance(node, Var):
+        return f"input {node.name!r}"
+    op = node.op if isinstance(node, Call) and isinstance(node.op, str) else "a function"
+    return f"the result of {op} ({node.span})" if node.span else f"the result of {op}"

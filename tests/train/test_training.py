@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import weft
-from weft.compiler.graph import GraphError, Module, TensorType, Var, evaluate
+from weft.compiler.graph import Constant, GraphError, Module, Span, TensorType, Var, call, evaluate
 from weft.compiler.operators import nn
 from weft.train import RATE, Step, Training, TrainingError, cross_entropy, sgd
 
@@ -47,11 +47,38 @@ def test_a_loss_that_is_not_finite_stops_with_the_last_good_state() -> None:
     training = Training(step, start, InNumpy(step.module))
     training.step(batch(), 0.1)
     before = training.parameters
-    with pytest.raises(TrainingError, match=r"loss is nan at step 1; hint: the parameters are those before it"):
+    with pytest.raises(
+        TrainingError, match=r"loss is nan at step 1: input 'x' is the first that is not a number; hint: the p"
+    ):
         training.step({**batch(), "x": np.full((6, 3), np.nan)}, 0.1)
     assert all(np.array_equal(training.parameters[name], value) for name, value in before.items())
     training.step(batch(), 0.1)
     assert training.steps == 2
+
+
+def test_the_node_that_made_a_bad_loss_is_named() -> None:
+    """Behind a mask of infinities, which are meant; with and without a name of the user's."""
+    x = Var("x", TensorType((3,), "float64"))
+    mask = Constant(np.array([0.0, -np.inf, 0.0]))
+    for named in (True, False):
+        root = call("nn.sqrt", x, span=Span(("root",), "r") if named else Span())
+        chances = nn.exp(nn.add(root, mask))
+        module = module_of(nn.reduce_sum(chances, axes=(0,)), params=(x,), names=("loss",))
+        step = sgd(module, ["x"])
+        training = Training(step, {"x": np.array([1.0, 1.0, -1.0])}, InNumpy(step.module))
+        where = r"nn.sqrt \(node 'root'\)" if named else "nn.sqrt"
+        with (
+            np.errstate(all="ignore"),
+            pytest.raises(TrainingError, match=f"{where} is the first that is not a number"),
+        ):
+            training.step({}, 0.1)
+    step = sgd(module_of(nn.reduce_sum(nn.exp(x), axes=(0,)), params=(x,), names=("loss",)), ["x"])
+    large = Training(step, {"x": np.full(3, 1e3)}, InNumpy(step.module))
+    with (
+        np.errstate(all="ignore"),
+        pytest.raises(TrainingError, match=r"result of nn.exp is the first that is infinite"),
+    ):
+        large.step({}, 0.1)
 
 
 def test_what_does_not_fit_is_refused() -> None:
