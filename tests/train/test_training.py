@@ -69,14 +69,14 @@ def test_the_node_that_made_a_bad_loss_is_named() -> None:
         where = r"nn.sqrt \(node 'root'\)" if named else "nn.sqrt"
         with (
             np.errstate(all="ignore"),
-            pytest.raises(TrainingError, match=f"{where} is the first that is not a number"),
+            pytest.raises(TrainingError, match=f"{where} is the first that is not a"),
         ):
             training.step({}, 0.1)
     step = sgd(module_of(nn.reduce_sum(nn.exp(x), axes=(0,)), params=(x,), names=("loss",)), ["x"])
     large = Training(step, {"x": np.full(3, 1e3)}, InNumpy(step.module))
     with (
         np.errstate(all="ignore"),
-        pytest.raises(TrainingError, match=r"result of nn.exp is the first that is infinite"),
+        pytest.raises(TrainingError, match="result of nn.exp is the first that is inf"),
     ):
         large.step({}, 0.1)
 

@@ -10,10 +10,6 @@ TRAINING = ("tests/quantise/test_training.py",)
 
 MUTANTS = (
     Mutant(
-        "offset-behind-a-second-reader", "quantise/plan.py", "condition",
-        " or len(self.users[operand]) > 1 or node.shape != operand.shape:", " or node.shape != operand.shape:", WHOLE,
-    ),
-    Mutant(
         "functions-in-parts", "quantise/plan.py", "condition",
         "            if self.forms[arg] is not Form.FUNCTION:\n                self._settle(arg)\n        sources",
         "            self._settle(arg)\n        sources", WHOLE,
