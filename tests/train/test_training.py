@@ -76,7 +76,7 @@ def test_the_node_that_made_a_bad_loss_is_named() -> None:
     large = Training(step, {"x": np.full(3, 1e3)}, InNumpy(step.module))
     with (
         np.errstate(all="ignore"),
-        pytest.raises(TrainingError, match="result of nn.exp is the first that is inf"),
+        pytest.raises(TrainingError, match=r"result of nn.exp is the first that is inf"),
     ):
         large.step({}, 0.1)
 
