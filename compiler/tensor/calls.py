@@ -42,8 +42,9 @@ OperandMode: TypeAlias = Literal["in", "out", "inout"]
 class Operand:
     """A tile that an intrinsic reads or writes.
 
-    ``strides`` (elements) are row-major unless declared. ``align`` (elements) is what the tile's flat position must be
-    a multiple of; by default the size of the tile, for memories that are addressed in whole entries.
+    ``strides`` (elements) are row-major unless declared; None: any that is a positive multiple of ``align``, which the
+    call says. ``align`` (elements) is what the tile's flat position must be a multiple of; by default the size of the
+    tile, for memories that are addressed in whole entries.
     """
 
     name: str
@@ -51,7 +52,7 @@ class Operand:
     dtype: DType
     scope: str
     mode: OperandMode
-    strides: tuple[int, ...]
+    strides: tuple[int | None, ...]
     align: int
 
     @property

@@ -59,9 +59,19 @@ class TouchedRegion:
     extent: tuple[Expr, ...]
     most: tuple[int, ...]
 
+    def with_whole(self, shape: tuple[int, ...], count: int) -> TouchedRegion:
+        """The region with all of the last ``count`` dimensions of a buffer of this shape."""
+        kept, sizes = len(shape) - count, shape[len(shape) - count :]
+        return TouchedRegion(
+            (*self.start[:kept], *(Const(0) for _ in sizes)),
+            (*self.extent[:kept], *map(Const, sizes)),
+            (*self.most[:kept], *sizes),
+        )
 
-def compute_at(func: PrimFunc, block: str, loop: Var) -> PrimFunc:
-    """Compute ``block`` inside ``loop``, just what each iteration of it reads, before everything else there."""
+
+def compute_at(func: PrimFunc, block: str, loop: Var, whole: int = 0) -> PrimFunc:
+    """Compute ``block`` inside ``loop``, just what each iteration of it reads, before everything else there; of the
+    last ``whole`` dimensions everything."""
     path = find_block(func, block)
     leaf = plain_block(path, "compute_at")
     target = find_loop(func, loop)
@@ -83,6 +93,8 @@ def compute_at(func: PrimFunc, block: str, loop: Var) -> PrimFunc:
             hint="compute_at before decompose_reduction and inplace",
         )
     _check_common_loops(path[:nest_position], target, block, "compute_at")
+    if not 0 <= whole <= buffer.ndim:
+        raise ScheduleError(f"compute_at: whole is {whole}, but {buffer.name!r} has {buffer.ndim} dimensions", at=at)
     users = readers(func.body, buffer)
     if not users:
         raise ScheduleError(f"compute_at: nothing reads {buffer.name!r}", at=at)
@@ -96,7 +108,7 @@ def compute_at(func: PrimFunc, block: str, loop: Var) -> PrimFunc:
     check_inputs_available(func, leaf, path, [target], "compute_at")
 
     outer = ranges_of(target)
-    region = _read_region(buffer, users, target, outer)
+    region = _read_region(buffer, users, target, outer).with_whole(buffer.shape, whole)
     axes = plain_axes(leaf, "compute_at")
     around = {node.var for node in loops_of(path[:nest_position])}
     for axis in axes:

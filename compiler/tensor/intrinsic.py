@@ -32,10 +32,14 @@ def tile(
     scope: str,
     mode: OperandMode,
     *,
-    strides: tuple[int, ...] | None = None,
+    strides: tuple[int | None, ...] | None = None,
     align: int | None = None,
 ) -> Operand:
-    """An operand. ``strides`` default to row-major, ``align`` to the tile's size (all counted in elements)."""
+    """An operand. ``strides`` default to row-major, ``align`` to the tile's size (all counted in elements).
+
+    A stride of None is a field of the instruction: the tile's steps along that dimension, which is indexed with one
+    loop variable, are those of the buffer.
+    """
     strides = row_major_strides(shape) if strides is None else strides
     if len(strides) != len(shape):
         raise IRError(f"operand {name!r} has {len(shape)} dimensions, but {len(strides)} strides")
@@ -102,6 +106,16 @@ def _check_modes(intrinsic: TensorIntrinsic) -> None:
                 f"operand {operand.name!r} of intrinsic {intrinsic.name!r} is declared {operand.mode!r}, "
                 f"but its meaning {'does not use it' if mode is None else f'uses it as {mode!r}'}"
             )
+    loops = {var for var, _ in intrinsic.loops}
+    loads = [(node.buffer, node.indices) for node in walk_exprs(store.value) if isinstance(node, Load)]
+    for buffer, indices in [(store.buffer, store.indices), *loads]:
+        operand = next(each for each in intrinsic.operands if each.name == buffer.name)
+        for stride, index in zip(operand.strides, indices, strict=True):
+            if stride is None and index not in loops:
+                raise IRError(
+                    f"operand {operand.name!r} of intrinsic {intrinsic.name!r} has a dimension without a stride, "
+                    "which is not indexed with a loop variable"
+                )
     addressed = {var for index in store.indices for var in free_vars(index)}
     repeated = [var.name for var, extent in intrinsic.loops if extent > 1 and var not in addressed]
     if repeated and store.buffer.name not in read:

@@ -182,10 +182,11 @@ class Schedule:
         """Put an allocated buffer into another memory."""
         self._record(storage.set_scope(self.func, buffer, scope), "set_scope", [], buffer=buffer, scope=scope)
 
-    def compute_at(self, block: str, loop: Loop) -> None:
-        """Compute a producer inside ``loop``, just what each iteration needs."""
-        func = compute_at.compute_at(self.func, block, _var(loop))
-        self._record(func, "compute_at", [], block=block, loop=_name(loop))
+    def compute_at(self, block: str, loop: Loop, whole: int = 0) -> None:
+        """Compute a producer inside ``loop``, just what each iteration needs; of its last ``whole`` dimensions, which
+        an instruction may take as they are, everything."""
+        func = compute_at.compute_at(self.func, block, _var(loop), whole)
+        self._record(func, "compute_at", [], block=block, loop=_name(loop), **({"whole": whole} if whole else {}))
 
     def reverse_compute_at(self, block: str, loop: Loop) -> None:
         """Compute a consumer inside ``loop`` of its producer, just what each iteration completes."""

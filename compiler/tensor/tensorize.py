@@ -318,7 +318,6 @@ class _Matcher:
         indices: tuple[Expr, ...],
         progress: int,
     ) -> Region | None:
-        tile = _position(own, operand.strides)
         simple = tuple(self.simplifier.simplify(index) for index in indices)
         linear = linear_form(self.simplifier.simplify(_position(simple, buffer.strides).to_expr()))
         tile_vars = set(self.pairs.values())
@@ -329,6 +328,10 @@ class _Matcher:
                     f"{what} would walk {buffer.name!r} at {expr_text(atom)}, which is not linear in the tile's loops",
                 )
                 return None
+        strides = self._strides(operand, what, own, buffer, linear, progress)
+        if strides is None:
+            return None
+        tile = _position(own, strides)
         for loop, var in self.pairs.items():
             need, step = tile.terms.get(loop, 0), linear.terms.get(var, 0)
             if need != step:
@@ -353,7 +356,25 @@ class _Matcher:
                 "split the loops so that tiles are whole entries",
             )
             return None
-        return Region(buffer, tuple(base), operand.shape, operand.strides)
+        return Region(buffer, tuple(base), operand.shape, strides)
+
+    def _strides(
+        self, operand: Operand, what: str, own: tuple[Expr, ...], buffer: Buffer, linear: Linear, progress: int
+    ) -> tuple[int, ...] | None:
+        """The strides of a tile, with those that it leaves open as the nest's loops walk the buffer."""
+        strides = []
+        for stride, index in zip(operand.strides, own, strict=True):
+            if stride is None:
+                stride = linear.terms.get(self.pairs[index], 0) if isinstance(index, Var) else operand.align
+                if stride < 1 or stride % operand.align:
+                    self.failure.note(
+                        progress + 5,
+                        f"{what} would step by {stride} elements in {buffer.name!r}, "
+                        f"but can only step by multiples of {operand.align}",
+                    )
+                    return None
+            strides.append(stride)
+        return tuple(strides)
 
 
 def _some_value(param: ScalarParam) -> Const:

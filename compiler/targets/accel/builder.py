@@ -75,6 +75,7 @@ class PackedBuilder(Builder):
     parameters: list[tuple[str, str]] = field(default_factory=list)
     window: Window | None = None
     input_groups: int = 0
+    tapped: bool = False
     anchor: Call | None = None
     _widened: dict[str, te.Tensor] = field(default_factory=dict)
 

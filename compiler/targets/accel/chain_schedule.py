@@ -17,6 +17,9 @@ from .lower import Section, Stages
 from .pipelined import pipeline
 from .tiling import ChainTiling, Problem, Tiling, tile_loops
 
+MATRIX_DIMENSIONS = 2
+"""Dimensions of an entry of ``wgt``, which is copied whole: the depthwise mode leaves some of its rows unused."""
+
 Caches = dict[tuple[str, str], str]
 """Copies of parameters and weights: (reading stage, parameter) -> copying stage."""
 
@@ -38,6 +41,10 @@ def order_reduction(schedule: Schedule, section: Section, tiling: Tiling | None)
     if not section.matrix_weights:
         no, ko, y, x, ro, n, so, kh, kw = loops[-9:]
         schedule.reorder(no, ko, y, x, kh, kw, ro, n, so)
+        return None
+    if section.tapped:  # the micro-ops of a row share columns of taps
+        no, ko, y, x, ro, n, so, th, tw, kh, kw = loops[-11:]
+        schedule.reorder(no, ko, th, tw, y, x, ro, n, so, kh, kw)
         return None
     if not section.input_groups:
         no, ko, y, x, ro, n, so, kh, kw, rk, sk = loops[-11:]
@@ -77,7 +84,8 @@ def attach_chain(
         for stage, name in _constants(section, caches):
             if not tiling.resident:
                 own = section is not kernel.section or stage == section.stages.reduce
-                schedule.compute_at(name, at[place] if own else loops[picture + 1])
+                whole = MATRIX_DIMENSIONS if stage == section.stages.reduce else 0
+                schedule.compute_at(name, at[place] if own else loops[picture + 1], whole)
                 late[name] = late[section.stages.reduce]
     pipeline(schedule, loops, late)
 

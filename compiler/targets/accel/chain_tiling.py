@@ -16,6 +16,7 @@ from ....hw.isa import VectorOp
 from ....hw.memories import SCRATCHPADS, Memory
 from .builder import Window
 from .chain_schedule import innermost
+from .depthwise_mode import row_cycles, row_pitch
 from .lower import Kernel, Section
 from .tiling import INSTRUCTION_OVERHEAD, ChainTiling, Problem, epilogues, sizes_worth_trying
 
@@ -54,8 +55,7 @@ class Layer:
 
     @property
     def taps(self) -> int:
-        window = self.section.window
-        return window.kernel[0] * window.kernel[1] if window else 1
+        return self.section.taps
 
     @property
     def made(self) -> int:
@@ -65,7 +65,16 @@ class Layer:
     @property
     def read(self) -> int:
         """Entries of the largest tile of the input, for one group."""
-        return max(self.rows.read) * max(self.columns.read)
+        columns = max(self.columns.read)
+        return max(self.rows.read) * (row_pitch(columns) if self.section.tapped else columns)
+
+    @property
+    def products(self) -> int:
+        """Cycles of the array for the result."""
+        if not self.section.tapped or self.section.window is None:
+            return self.all_made * self.groups * (self.section.input_groups or 1) * self.taps
+        row = sum(row_cycles(self.section.window, columns) for columns in self.columns.made)
+        return self.section.output[0] * self.groups * sum(self.rows.made) * row * self.taps
 
     @property
     def all_made(self) -> int:
@@ -182,7 +191,7 @@ def chain_estimate(problem: Problem, tiling: ChainTiling) -> float | None:
         stages = layer.section.stages
         entries = layer.all_made * layer.groups
         if layer.section.matrix_weights:
-            matrix += entries * (layer.section.input_groups or 1) * layer.taps
+            matrix += layer.products
         else:
             vector += entries * layer.taps
         last = number == len(layers) - 1

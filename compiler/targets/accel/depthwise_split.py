@@ -15,9 +15,10 @@ from ....hw.dram_rate import DramRate
 from ...graph import Array, Call, Constant, Expr, Function, TensorType, Var, call
 from ...graph.visit import topological_order
 from . import packed_layout
+from .depthwise_mode import in_depthwise_mode
 from .lower import Kernel, lower_function
 from .packed_layout import Blocks, blocks_of
-from .tiling import Problem, Work, tilings, work_of
+from .tiling import Problem, Work, estimate, tilings, work_of
 
 NOT_OVERLAPPED = 0.1
 """Share of the work beside the slowest resource's that is assumed to add to it."""
@@ -77,6 +78,34 @@ def array_groups(config: CoreConfig, rate: DramRate, function: Function, kernel:
     cycles = _cycles_by_groups(config, rate, function, kernel, threads)
     best = min(range(len(cycles)), key=cycles.__getitem__, default=0)
     return best if best and cycles[best] < (1 - LEAST_GAIN) * cycles[0] else 0
+
+
+def fastest_in_mode(
+    config: CoreConfig, rate: DramRate, function: Function, kernel: Kernel, threads: int
+) -> Kernel | None:
+    """The kernel of a depthwise function (``kernel``: on the vector engine) in the array's depthwise mode, where that
+    is no slower than what the two engines do otherwise."""
+    in_mode = in_depthwise_mode(config, function)
+    if in_mode is None:
+        return None
+    tapped = lower_function(in_mode)
+    others = min(_estimate(config, rate, kernel, threads), split_estimate(config, rate, function, kernel, threads))
+    return tapped if _estimate(config, rate, tapped, threads) <= others else None
+
+
+def estimate_apart(config: CoreConfig, rate: DramRate, function: Function, kernel: Kernel, threads: int) -> float:
+    """Cycles of a function by itself, roughly, in its fastest form; infinite where nothing fits."""
+    in_mode = in_depthwise_mode(config, function)
+    return min(
+        _estimate(config, rate, kernel, threads), split_estimate(config, rate, function, kernel, threads),
+        _estimate(config, rate, lower_function(in_mode), threads) if in_mode is not None else float("inf"),
+    )  # fmt: skip
+
+
+def _estimate(config: CoreConfig, rate: DramRate, kernel: Kernel, threads: int) -> float:
+    problem = Problem(config, kernel, threads, rate=rate)
+    found = next(iter(tilings(problem)), None)
+    return float("inf") if found is None else estimate(problem, found) or float("inf")
 
 
 def split_estimate(config: CoreConfig, rate: DramRate, function: Function, kernel: Kernel, threads: int) -> float:

@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ....hw.config import STRIDE_BITS, CoreConfig
-from ....hw.isa import Engine, Gemm, Instruction, Load, Loop, Store, Vector
+from ....hw.isa import TAP_COLUMNS, TAP_ROWS, Engine, Gemm, Instruction, Load, Loop, Store, Vector
 from ....hw.memories import SCRATCHPADS, Memory
 from ...tensor.bounds import require_bounds
 from ...tensor.ir import Allocate, Block, Buffer, Expr, For, If, IntrinsicCall, PrimFunc, Seq, Stmt, Var
 from ...tensor.ir import Store as StoreStmt
 from ...tensor.visitor import statements
 from ..errors import CompileError
-from .fold import CopyLoop, NestLoop, Ranges, Rectangle, boxes, fold_copies, fold_levels, iterate
+from .fold import CopyLoop, Gap, NestLoop, Ranges, Rectangle, boxes, fold_copies, fold_levels, iterate, over_gaps
 from .intrinsic_nest import Environment, Evaluator, IntrinsicNest, analyse_nest, compile_expr, nest_call
 from .intrinsics import EmitFill, EmitGemm, EmitLoad, EmitStore, EmitVector
 from .pipelined import find_nest, is_pipelined, turns
@@ -256,8 +256,8 @@ class _Walk:
         if min(extents, default=1) < 1:
             return
         match nest.call.intrinsic.emits:
-            case EmitGemm():
-                self._emit_gemm(nest, context, extents)
+            case EmitGemm() as emits:
+                self._emit_gemm(nest, context, extents, emits)
             case EmitVector() as emits:
                 self._emit_vector(nest, context, extents, emits)
             case EmitLoad() as emits:
@@ -315,9 +315,10 @@ class _Walk:
                 loop = Loop(engine=engine, level=number, extent=level.extent, dst_stride=dst, a_stride=a, b_stride=b)
                 self._add(loop, context)
 
-    def _emit_gemm(self, nest: IntrinsicNest, context: Context, extents: list[int]) -> None:
+    def _emit_gemm(self, nest: IntrinsicNest, context: Context, extents: list[int], emits: EmitGemm) -> None:
         (dst, src, wgt), loops, starts = self._operand_loops(nest, context, extents, ("acc", "inp", "wgt"))
         self._check_identity(nest, 0)
+        row, column = self._tap_pitches(nest) if emits.depthwise else (0, 0)
         folded = fold_levels(loops, starts, self._largest_stride)
         self._set_levels(Engine.GEMM, folded.levels, context)
         for offsets, at_start in iterate(folded.outer):
@@ -325,11 +326,29 @@ class _Walk:
             instruction = Gemm(
                 zero=int(starts and at_start), levels=len(folded.levels),
                 dst=dst + to_dst, src=src + to_src, wgt=wgt + to_wgt,
+                depthwise=int(emits.depthwise), row_pitch=row, column_pitch=column,
             )  # fmt: skip
             written = _access(Memory.ACC, instruction.dst, folded.levels, 0)
             source = _access(Memory.INP, instruction.src, folded.levels, 1)
+            if emits.depthwise:
+                pitches = (instruction.row_pitch, instruction.column_pitch)
+                source = replace(source, extents=(*source.extents, TAP_ROWS, TAP_COLUMNS),
+                                 strides=(*source.strides, *pitches))  # fmt: skip
             weights = _access(Memory.WGT, instruction.wgt, folded.levels, 2)
             self._add(instruction, context, (source, weights, written), (written,))
+
+    def _tap_pitches(self, nest: IntrinsicNest) -> tuple[int, int]:
+        """Entries of ``inp`` from one row of taps to the next, and from one column to the next."""
+        region = nest.call.operand("inp")
+        row, column = (stride // self.config.entry_elements(Memory.INP) for stride in region.strides[:2])
+        if row % 2 == 0:
+            raise CompileError(
+                f"rows of taps lie {row} entries apart in {region.buffer.name!r}, but an odd number is needed to read "
+                "three of them at once",
+                at=f"stage {nest.call.block!r}",
+                hint="storage_align the buffer's rows, and dilate them by an odd number",
+            )
+        return row, column
 
     def _emit_vector(self, nest: IntrinsicNest, context: Context, extents: list[int], emits: EmitVector) -> None:
         operands = ("d", "a", "b") if emits.entry_b else ("d", "a")
@@ -418,8 +437,20 @@ class _Walk:
             loops.append(CopyLoop(extent, stride, source * item // entry_bytes, low, high))
         if empty:
             loops.append(CopyLoop(1, 1, 1, 0, 0))
+        if scratchpad == "dst":
+            loops = over_gaps(loops, self._gaps(nest.call.operand(scratchpad).buffer))
         start = self.dram[position.buffer.name].offset + position.base(context.environment) * item
         return index, start, fold_copies(tuple(loops), (1 << STRIDE_BITS) - 1)
+
+    def _gaps(self, buffer: Buffer) -> list[Gap]:
+        """Gaps that alignment leaves in a buffer, in entries."""
+        elements = self.config.entry_elements(Memory(buffer.scope))
+        gaps = []
+        for item in buffer.alignments:
+            pitch, step = buffer.strides[item.axis : item.axis + 2]
+            if step % elements == 0 and pitch % step == 0 and pitch > step * buffer.shape[item.axis + 1]:
+                gaps.append(Gap(step // elements, buffer.shape[item.axis + 1], pitch // step))
+        return gaps
 
     def _offset(self, position: int) -> int:
         granule = self.config.granule_bytes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -121,6 +121,26 @@ class CopyLoop:
     dram_stride: int
     low: int
     high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Behind ``columns`` entries, ``step`` apart, nothing is used until the next row begins, ``pitch`` columns on."""
+
+    step: int
+    columns: int
+    pitch: int
+
+
+def over_gaps(nest: list[CopyLoop], gaps: Sequence[Gap]) -> list[CopyLoop]:
+    """A nest that writes padding into gaps between whole rows, so that rows can be one instruction."""
+    closed = list(nest)
+    for gap in gaps:
+        for place, loop in enumerate(nest):
+            rows = any(each.scratchpad_stride == gap.step * gap.pitch and each.extent > 1 for each in nest[:place])
+            if rows and (loop.scratchpad_stride, loop.extent) == (gap.step, gap.columns):
+                closed[place] = replace(loop, extent=gap.pitch)
+    return closed
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
+from math import prod
 
 from ....hw.config import CoreConfig
-from ....hw.isa import CLAMP_BITS, IMMEDIATE_BITS, Engine, Scratchpad, VectorOp, VectorTarget, vector_targets
+from ....hw.isa import (
+    CLAMP_BITS,
+    IMMEDIATE_BITS,
+    TAP_COLUMNS,
+    TAP_ROW_OUTPUTS,
+    TAP_ROWS,
+    Engine,
+    Scratchpad,
+    VectorOp,
+    VectorTarget,
+    vector_targets,
+)
 from ....hw.memories import Memory
 from ...operators.integer import requantised
 from ...tensor.intrinsic import scalar, tensor_intrinsic, tile
@@ -34,6 +46,7 @@ from ...tensor.ir import (
     Var,
     maximum,
     minimum,
+    row_major_strides,
     select,
 )
 
@@ -42,7 +55,10 @@ Shape = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class EmitGemm:
-    """One GEMM micro-op on operands ``acc``, ``inp``, ``wgt``."""
+    """One GEMM micro-op on operands ``acc``, ``inp``, ``wgt``. ``depthwise``: nine taps of each channel, whose pitches
+    are the strides of ``inp``."""
+
+    depthwise: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,7 +119,8 @@ def wgt_entry(config: CoreConfig) -> tuple[int, int]:
 def intrinsics(config: CoreConfig) -> dict[str, TensorIntrinsic]:
     """Every intrinsic of the core, by name."""
     all_intrinsics = [
-        gemm(config), store(config), *loads(config), *fills(config), *vector_operations(config), *requantises(config),
+        gemm(config), *([depthwise_gemm(config)] if config.depthwise else []),
+        store(config), *loads(config), *fills(config), *vector_operations(config), *requantises(config),
     ]  # fmt: skip
     return {intrinsic.name: intrinsic for intrinsic in all_intrinsics}
 
@@ -128,6 +145,31 @@ def gemm(config: CoreConfig) -> TensorIntrinsic:
         meaning=meaning,
         emits=EmitGemm(),
     )
+
+
+def depthwise_gemm(config: CoreConfig) -> TensorIntrinsic:
+    """``acc[n, k] += sum over kh, kw of inp[kh, kw, n, k] * wgt[4 * kh + kw, k]``: three rows by three columns of
+    entries, as far apart as they are in the buffer."""
+    out, entry = acc_entry(config), inp_entry(config)
+    size = prod(entry)
+
+    def meaning(acc: Buffer, inp: Buffer, wgt: Buffer, ro: Var, n: Var, so: Var, kh: Var, kw: Var) -> Store:
+        weight = wgt[kh * TAP_ROW_OUTPUTS + kw, so]
+        product = Cast("int32", inp[kh, kw, ro, n, so]) * Cast("int32", weight)
+        return acc.store((ro, n, so), acc[ro, n, so] + product)
+
+    return tensor_intrinsic(
+        "depthwise_gemm",
+        operands=[
+            tile("acc", out, "int32", "acc", "inout"),
+            tile("inp", (TAP_ROWS, TAP_COLUMNS, *entry), "int8", "inp", "in",
+                 strides=(None, None, *row_major_strides(entry)), align=size),
+            tile("wgt", wgt_entry(config), "int8", "wgt", "in"),
+        ],
+        loops={"ro": out[0], "n": out[1], "so": out[2], "kh": TAP_ROWS, "kw": TAP_COLUMNS},
+        meaning=meaning,
+        emits=EmitGemm(depthwise=True),
+    )  # fmt: skip
 
 
 def _copy(

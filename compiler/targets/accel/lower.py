@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
+from ....hw.isa import TAP_COLUMNS, TAP_ROWS
 from ... import tensor as te
 from ...graph.ir import Array, Call, Constant, Expr, Function, Var
 from ...graph.registry import Family, operator_of
@@ -48,7 +49,8 @@ class Section:
 
     ``kind``: of the anchor, or "elementwise". ``output``: the packed shape of its result. ``window``: of the anchor, in
     the coordinates of its padded input. ``input_groups``: that the anchor's reduction runs over; 0 where each output
-    group reads only its own input group.
+    group reads only its own input group. ``tapped``: the array takes nine taps of a channel at a time, in its depthwise
+    mode.
     """
 
     kind: str
@@ -56,6 +58,16 @@ class Section:
     output: tuple[int, ...]
     window: Window | None = None
     input_groups: int = 0
+    tapped: bool = False
+
+    @property
+    def taps(self) -> int:
+        """Weights of a channel, or matrices of a channel group, that make one output; in the depthwise mode, matrices
+        of nine taps."""
+        if self.window is None:
+            return 1
+        height, width = self.window.kernel
+        return (height // TAP_ROWS) * (width // TAP_COLUMNS) if self.tapped else height * width
 
     @property
     def matrix_weights(self) -> str:
@@ -96,6 +108,7 @@ class Kernel:
                 "stages": {name: renamed(value) for name, value in asdict(section.stages).items()},
                 "window": asdict(section.window) if section.window is not None else None,
                 "input_groups": section.input_groups,
+                **({"tapped": True} if section.tapped else {}),
             }
 
         described = {
@@ -220,7 +233,7 @@ class _Lowering:
             tuple(builder.in_place), tuple(builder.parameters), "" if stays else output.name,
         )  # fmt: skip
         kind = plain_form(str(builder.anchor.op)) if builder.anchor is not None else "elementwise"
-        return output, Section(kind, stages, output.shape, builder.window, builder.input_groups)
+        return output, Section(kind, stages, output.shape, builder.window, builder.input_groups, builder.tapped)
 
 
 def copy_kernel(name: str, shape: tuple[int, ...], blocks: object) -> Kernel:

@@ -9,6 +9,8 @@ With bs = min(block_in, block_out), bd = max(block_in, block_out), n = batch:
 - weights of groups within a block (block_in = block_out) are (Ko, KH, KW, block_out, block_in): of every channel block
   the matrix with its groups on the diagonal;
 - depthwise weights are (Ko, KH, KW, ro, n, bs), repeated over n;
+- those of the depthwise mode (batch 1, block_in = block_out) are (Ko, TH, TW, block_out, block_in): for each three rows
+  by three columns of taps a matrix whose row 4*kh + kw has tap (kh, kw) of all channels;
 - the parameters of a requantise are one array (Ko, 3, ro, n, bs) int32: bias, multiplier, shift, repeated over n.
 
 So the last axes of every array are one entry of a scratchpad, and int8 always means the activation layout and int32
@@ -24,6 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....hw.config import CoreConfig
+from ....hw.isa import TAP_COLUMNS, TAP_ROW_OUTPUTS, TAP_ROWS
 from ...graph.ir import Array, GraphError, TensorType
 
 PACKABLE_RANKS = (2, 4)
@@ -219,6 +222,26 @@ def unpack_depthwise_weights(w: Array) -> Array:
     """(Ko, KH, KW, ro, n, bs) -> (C, 1, KH, KW) with padding."""
     ko, kh, kw, rows, _, lanes = w.shape
     return w[..., 0, :].transpose(0, 3, 4, 1, 2).reshape(ko * rows * lanes, 1, kh, kw)
+
+
+def pack_depthwise_taps(w: Array, blocks: Blocks) -> Array:
+    """(C, 1, KH, KW) -> (Ko, TH, TW, block_out, block_in), zero padded: of each channel three rows by three columns of
+    taps, of which tap (kh, kw) is row ``4 * kh + kw``."""
+    split = _pad_axis(w[:, 0], 0, blocks.block_in)
+    split = _pad_axis(_pad_axis(split, 1, TAP_ROWS), 2, TAP_COLUMNS)
+    _, kernel_h, kernel_w = split.shape
+    split = split.reshape(-1, blocks.block_in, kernel_h // TAP_ROWS, TAP_ROWS, kernel_w // TAP_COLUMNS, TAP_COLUMNS)
+    split = _pad_axis(split.transpose(0, 2, 4, 3, 5, 1), 4, TAP_ROW_OUTPUTS)
+    taps = split.reshape(*split.shape[:3], TAP_ROWS * TAP_ROW_OUTPUTS, blocks.block_in)
+    return np.pad(taps, [*[(0, 0)] * 3, (0, blocks.block_out - taps.shape[3]), (0, 0)])
+
+
+def unpack_depthwise_taps(w: Array) -> Array:
+    """(Ko, TH, TW, block_out, block_in) -> (C, 1, 3*TH, 3*TW) with padding."""
+    groups, rows, columns, _, block_in = w.shape
+    taps = w[:, :, :, : TAP_ROWS * TAP_ROW_OUTPUTS].reshape(groups, rows, columns, TAP_ROWS, TAP_ROW_OUTPUTS, block_in)
+    plain = taps[..., :TAP_COLUMNS, :].transpose(0, 5, 1, 3, 2, 4)
+    return plain.reshape(groups * block_in, 1, rows * TAP_ROWS, columns * TAP_COLUMNS)
 
 
 def pack_parameters(bias: Array, multiplier: Array, shift: Array, blocks: Blocks) -> Array:

@@ -18,7 +18,7 @@ from ...tensor.legality import COMPUTED, SCHEDULED, Legality, check_legal
 from ...tensor.schedule import Schedule, create_schedule
 from ...tensor.tree import find_block
 from ..errors import CompileError
-from .chain_schedule import Caches, attach_chain, attach_vector, order_reduction
+from .chain_schedule import MATRIX_DIMENSIONS, Caches, attach_chain, attach_vector, order_reduction
 from .intrinsics import EmitGemm, EmitLoad, EmitVector, intrinsics
 from .lower import Kernel
 from .tiling import AXES, CHANNEL_AXES, ChainTiling, Problem, Tiling, home_axis, thread_axis, tile_loops
@@ -72,6 +72,9 @@ def _place_buffers(schedule: Schedule, kernel: Kernel) -> Caches:
                 schedule.set_scope(name, "acc")
         if stages.data:
             schedule.set_scope(stages.data, "inp" if section.matrix_weights else "acc")
+        if section.tapped:  # three rows are read at once, from different banks: they are an odd number of entries apart
+            entry = kernel.blocks.batch * kernel.blocks.block_in
+            schedule.storage_align(stages.data, axis=2, factor=2 * entry, offset=entry)
     schedule.set_scope(kernel.stages.vector[-1], "out")
     for section in kernel.sections:
         stages = section.stages
@@ -132,10 +135,11 @@ def _attach(
             schedule.compute_at(stages.data, homes[data_home])
     channel_home = home_axis(problem, tiling, CHANNEL_AXES)
     for (stage, _), copy in caches.items():
+        whole = MATRIX_DIMENSIONS if stage == stages.reduce else 0
         if chunk is not None and stage == stages.reduce:
-            schedule.compute_at(copy, chunk)
+            schedule.compute_at(copy, chunk, whole)
         elif channel_home:
-            schedule.compute_at(copy, homes[channel_home])
+            schedule.compute_at(copy, homes[channel_home], whole)
     if stages.weights and channel_home:
         schedule.compute_at(stages.weights, homes[channel_home])
     if tiling.portion:

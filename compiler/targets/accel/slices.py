@@ -11,7 +11,7 @@ from ....hw.config import CoreConfig
 from ....hw.dram_rate import DramRate
 from ...graph.ir import Call, Function, Var
 from ..errors import CompileError
-from .depthwise_split import Slice, split
+from .depthwise_split import Slice, fastest_in_mode, split
 from .lower import Kernel, copy_kernel, lower_function
 from .phases import function_of
 
@@ -38,13 +38,16 @@ def slices_of(node: Call, config: CoreConfig, rate: DramRate, threads: int) -> l
     if isinstance(function.body, Call) and function.body.op == "packed_concat":
         return list(_concat_slices(function, function.body))
     kernel = lower_function(function)
+    inputs = {tensor.name: (place, 0) for place, tensor in enumerate(kernel.inputs[: len(function.params)])}
+    tapped = fastest_in_mode(config, rate, function, kernel, threads)
+    if tapped is not None:
+        return [KernelSlice(tapped, kernel.kind, inputs)]
     splits = split(config, rate, function, kernel, threads)
     if splits:
         return [
             replace(_part(node, each.whole, kernel.kind), turns=tuple(_part(node, part, "") for part in each.slices))
             for each in splits
         ]
-    inputs = {tensor.name: (place, 0) for place, tensor in enumerate(kernel.inputs[: len(function.params)])}
     return [KernelSlice(kernel, kernel.kind, inputs)]
 
 

@@ -16,6 +16,7 @@ from ....hw.dram_rate import USUAL_RATE, DramRate
 from ....hw.isa import VectorOp
 from ....hw.memories import SCRATCHPADS, Memory
 from .builder import Window
+from .depthwise_mode import row_cycles, row_pitch
 from .lower import Kernel
 from .scratchpads import has_zones_in_turn
 
@@ -120,10 +121,9 @@ class Problem:
                 rooms |= {"acc matrix": bank, "acc load": config.acc_depth - 2 * bank, "acc vector": bank // 2}
         return rooms
 
-    @cached_property
+    @property
     def taps(self) -> int:
-        window = self.kernel.window
-        return window.kernel[0] * window.kernel[1] if window else 1
+        return self.kernel.section.taps
 
     @cached_property
     def vector_buffers(self) -> int:
@@ -245,7 +245,8 @@ def buffers_of(problem: Problem, tiling: Tiling) -> Iterator[_Buffer]:
     chunks = _chunks(problem, tiling)
     read = tiling.reduction or tiling.groups
     data_copies, data_loads = placed(problem.data_axes) if chunks == 1 else (threads, tiles * chunks)
-    yield _Buffer(Memory.INP, read * height * width, data_copies, data_loads, problem.input_bytes * inside)
+    pitch = row_pitch(width) if kernel.section.tapped else width
+    yield _Buffer(Memory.INP, read * height * pitch, data_copies, data_loads, problem.input_bytes * inside)
     wgt_copies, wgt_loads = placed(CHANNEL_AXES) if chunks == 1 else (threads, tiles * chunks)
     matrices = groups * (tiling.reduction or 1) * problem.taps
     yield _Buffer(Memory.WGT, matrices, wgt_copies, wgt_loads, config.wgt_bytes)
@@ -331,7 +332,11 @@ def work_of(problem: Problem, tiling: Tiling) -> Work | None:
         tiles *= loop.extent
     chunks = _chunks(problem, tiling)
     matrix = float(INSTRUCTION_OVERHEAD * tiles * chunks)
-    if problem.is_matrix:
+    if problem.kernel.section.tapped and problem.kernel.window is not None:
+        parts = [min(tiling.columns, width - start) for start in range(0, width, tiling.columns)]
+        row = sum(row_cycles(problem.kernel.window, part) for part in parts)
+        matrix += outer * groups * height * row * problem.taps
+    elif problem.is_matrix:
         matrix += pixels * (problem.reduction or 1) * problem.taps
     vector = float(pixels * len(problem.kernel.stages.vector))
     if problem.kernel.window is not None and not problem.is_matrix:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ....hw.isa import TAP_COLUMNS, TAP_ROW_OUTPUTS, TAP_ROWS
 from ... import tensor as te
 from ...graph.ir import Array, Attrs, Call, TensorType
 from ...graph.registry import REQUIRED, Anchor, Fusion, Operator, TypeRule, register
@@ -194,6 +195,58 @@ register(Operator(
         blocks=_SQUARE,
     ),
     doc="conv2d whose groups lie within channel blocks, on packed tensors, weights (Ko, KH, KW, block_out, block_in).",
+))  # fmt: skip
+
+
+def _tapped_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    x, w = operands
+    blocks = _convolution_blocks(x, w, attrs)
+    require(blocks.batch == 1 and blocks.block_in == blocks.block_out >= TAP_ROWS * TAP_ROW_OUTPUTS,
+            f"an array of {blocks} has no depthwise mode")  # fmt: skip
+    wanted = (x.shape[1], blocks.block_out, blocks.block_in)
+    require(w.rank == 5 and (w.shape[0], *w.shape[3:]) == wanted, f"weights {w} do not fit {x} and {blocks}")
+    out_h, out_w = _convolution_outputs(x, (TAP_ROWS * w.shape[1], TAP_COLUMNS * w.shape[2]), attrs)
+    shape = accumulator_shape(x, blocks)
+    return TensorType((*shape[:2], out_h, out_w, *shape[4:]), "int32")
+
+
+def _tapped(x: Array, w: Array, blocks: Sequence[int], **attrs: Any) -> Array:
+    plain = packed_layout.unpack_padded(x)
+    result = numerics.conv2d(plain, packed_layout.unpack_depthwise_taps(w), groups=plain.shape[1], **attrs)
+    return packed_layout.pack_accumulator(result, blocks_of(blocks))
+
+
+def _lower_tapped(builder: PackedBuilder, call: Call, operands: tuple[te.Tensor, ...]) -> te.Tensor:
+    x, w = operands
+    _, rows, columns, _, _ = w.shape
+    window = window_of(call.attrs, (TAP_ROWS * rows, TAP_COLUMNS * columns))
+    data = padded_copy(builder, x, window, 1, call.attr("pad_value"), "int8")
+    axes = [te.reduce_axis(rows, "th"), te.reduce_axis(columns, "tw"),
+            te.reduce_axis(TAP_ROWS, "kh"), te.reduce_axis(TAP_COLUMNS, "kw")]  # fmt: skip
+    th, tw, kh, kw = axes
+
+    def product(
+        no: tir.Expr, ko: tir.Expr, y: tir.Expr, x: tir.Expr, ro: tir.Expr, n: tir.Expr, so: tir.Expr
+    ) -> te.Reduction:
+        value = data[(no, ko, *window.place(y, x, th * TAP_ROWS + kh, tw * TAP_COLUMNS + kw), ro, n, so)]
+        weight = w[ko, th, tw, kh * TAP_ROW_OUTPUTS + kw, so]
+        return te.sum(value.astype("int32") * weight.astype("int32"), axes)
+
+    builder.anchor, builder.reduce, builder.tapped = call, builder.name("acc"), True
+    builder.parameters.append((builder.reduce, w.name))
+    return te.compute(call.shape, product, builder.reduce)
+
+
+_TAPPED = Blocks(1, 16, 16)
+
+register(Operator(
+    "packed_tapped_conv2d", "x w", types=_tapped_type, numpy=_tapped, lower=packed(_lower_tapped), **_CONVOLUTION,
+    sample=packed_sample(
+        "packed_tapped_conv2d", packed_layout.pack_depthwise_taps(sample_values((9, 1, 3, 2)), _TAPPED),
+        blocks=_TAPPED, strides=(2, 1), pads=(0, 1, 0, 1),
+    ),
+    doc="Depthwise conv2d in the array's depthwise mode, on packed tensors, weights (Ko, TH, TW, block_out, block_in): "
+        "windows of 3*TH x 3*TW.",
 ))  # fmt: skip
 
 

@@ -7,7 +7,7 @@ chain must be faster than that of its layers apart, by ``Measure``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from functools import partial
 from math import prod
@@ -21,13 +21,14 @@ from ...memory_plan import aligned
 from ...target import Measure
 from ..chain_tiling import chain_estimate, chain_tilings
 from ..compile_kernel import append, generate_slice
-from ..depthwise_split import on_array, split_estimate
+from ..depthwise_mode import in_depthwise_mode
+from ..depthwise_split import estimate_apart, on_array
 from ..emit import ITEM_BYTES, DramBuffer, Emitter
 from ..function_program import unchecked_program
 from ..lower import Kernel, lower_function
 from ..operators import packed_form
 from ..slices import KernelSlice, slices_of
-from ..tiling import ChainTiling, Problem, estimate, tilings
+from ..tiling import ChainTiling, Problem
 from ..tuned import Lookup
 
 LONGEST = 3
@@ -50,6 +51,15 @@ SURE = 0.15
 """Where a chain takes this share more than the estimate of its layers, no program of these is made."""
 
 ANCHORS = tuple(packed_form(op) for op in ("conv2d", "depthwise_conv2d", "grouped_conv2d"))
+
+
+Form = Callable[[Function], Function | None]
+"""From a depthwise function to what computes it."""
+
+
+def on_vector_engine(function: Function) -> Function:
+    """The form that depthwise functions have from the start."""
+    return function
 
 
 @dataclass(frozen=True)
@@ -81,7 +91,7 @@ class _Chainer:
     threads: int
     tuned: Lookup | None = None
     _estimates: dict[object, float] = field(default_factory=dict)
-    _measured: dict[object, tuple[ChainTiling, bool, int, int] | str] = field(default_factory=dict)
+    _measured: dict[object, tuple[ChainTiling, Form, int, int] | str] = field(default_factory=dict)
     _reasons: dict[Expr, str] = field(default_factory=dict)
 
     def run(self) -> Module:
@@ -157,10 +167,7 @@ class _Chainer:
         key = ("apart", signature(function))
         if key not in self._estimates:
             kernel = lower_function(function)
-            problem = Problem(self.config, kernel, self.threads, rate=self.rate)
-            found = next(iter(tilings(problem)), None)
-            cost = float("inf") if found is None else estimate(problem, found) or float("inf")
-            self._estimates[key] = min(cost, split_estimate(self.config, self.rate, function, kernel, self.threads))
+            self._estimates[key] = estimate_apart(self.config, self.rate, function, kernel, self.threads)
         return self._estimates[key]
 
     def _together(self, part: Sequence[Call]) -> float:
@@ -176,17 +183,24 @@ class _Chainer:
             self._estimates[key] = hoped
         return self._estimates[key]
 
-    def _candidates(self, part: Sequence[Call]) -> list[tuple[bool, ChainTiling, float]]:
-        """Whether depthwise layers run on the array, and how the chain is tiled; its estimate."""
+    def _candidates(self, part: Sequence[Call]) -> list[tuple[Form, ChainTiling, float]]:
+        """How depthwise layers are computed, and how the chain is tiled; its estimate."""
         found = []
-        for array in self._forms(part):
-            problem = Problem(self.config, lower_function(merged(part, array=array)), 1, rate=self.rate)
+        for form in self._forms(part):
+            problem = Problem(self.config, lower_function(merged(part, form)), 1, rate=self.rate)
             for tiling in chain_tilings(problem)[:TRIED]:
-                found.append((array, tiling, chain_estimate(problem, tiling) or float("inf")))
+                found.append((form, tiling, chain_estimate(problem, tiling) or float("inf")))
         return found
 
-    def _forms(self, part: Sequence[Call]) -> tuple[bool, ...]:
-        return (False, True) if any(is_depthwise(_function(node)) for node in part) else (False,)
+    def _forms(self, part: Sequence[Call]) -> tuple[Form, ...]:
+        """How depthwise layers can be computed. Matrices are no way where the array has a mode for them."""
+        depthwise = [_function(node) for node in part if is_depthwise(_function(node))]
+        if not depthwise:
+            return (on_vector_engine,)
+        return (on_vector_engine, self._in_mode if all(map(self._in_mode, depthwise)) else on_array)
+
+    def _in_mode(self, function: Function) -> Function | None:
+        return in_depthwise_mode(self.config, function)
 
     def _made(self, part: Sequence[Call]) -> Chain | str:
         """The chain of these layers, or why it is none."""
@@ -196,19 +210,19 @@ class _Chainer:
         decided = self._measured[key]
         if isinstance(decided, str):
             return decided
-        tiling, array, cycles, apart = decided
+        tiling, form, cycles, apart = decided
         saved = 2 * sum(prod(node.shape) for node in part[:-1])
         attrs = {"tiling": astuple(tiling), "saved_bytes": saved}
-        return Chain(merged(part, array=array, **attrs), cycles, apart, saved)
+        return Chain(merged(part, form, **attrs), cycles, apart, saved)
 
-    def _decide(self, part: Sequence[Call]) -> tuple[ChainTiling, bool, int, int] | str:
-        best: tuple[int, ChainTiling, bool] | None = None
+    def _decide(self, part: Sequence[Call]) -> tuple[ChainTiling, Form, int, int] | str:
+        best: tuple[int, ChainTiling, Form] | None = None
         refusals: list[str] = []
         candidates = self._candidates(part)
         for form in self._forms(part):
-            for tiling in (tiling for array, tiling, _ in candidates if array == form):
+            for tiling in (tiling for of, tiling, _ in candidates if of == form):
                 try:
-                    cycles = self._cycles_together(merged(part, array=form), tiling)
+                    cycles = self._cycles_together(merged(part, form), tiling)
                 except CompileError as error:
                     refusals.append(error.message)
                     continue
@@ -217,13 +231,13 @@ class _Chainer:
                 break
         if best is None:
             return f"no tile of all layers is compiled: {refusals[0] if refusals else 'none fits the scratchpads'}"
-        cycles, tiling, array = best
+        cycles, tiling, form = best
         apart = round(sum(map(self._apart, part)))
         if cycles < (1 + SURE) * apart:
             apart = self._cycles_apart(part)
         if cycles > (1 - LEAST_GAIN) * apart:
             return f"a chain would take {cycles:,} cycles, its layers apart take {apart:,}"
-        return tiling, array, cycles, apart
+        return tiling, form, cycles, apart
 
     def _cycles_together(self, function: Function, tiling: ChainTiling) -> int:
         kernel = lower_function(function)
@@ -308,8 +322,8 @@ def outside(part: Sequence[Call]) -> list[Expr]:
     return list(dict.fromkeys(arg for node in part for arg in node.args if arg not in part))
 
 
-def merged(part: Sequence[Call], *, array: bool = False, **attrs: object) -> Function:
-    """The function of a chain. ``array``: depthwise layers run on the array."""
+def merged(part: Sequence[Call], form: Form = on_vector_engine, **attrs: object) -> Function:
+    """The function of a chain whose depthwise layers have this form."""
     values: dict[Expr, Expr] = {}
     params = []
     for number, arg in enumerate(outside(part)):
@@ -317,8 +331,8 @@ def merged(part: Sequence[Call], *, array: bool = False, **attrs: object) -> Fun
         values[arg] = params[-1]
     for node in part:
         function = _function(node)
-        if array and is_depthwise(function):
-            function = on_array(function)
+        if is_depthwise(function):
+            function = form(function) or function
         values[node] = call(function, *(values[arg] for arg in node.args), span=node.span)
     functions = [_function(node) for node in part]
     own = {

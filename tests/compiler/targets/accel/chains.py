@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, replace
 
 from weft.compiler.graph import Attrs, Call, Expr, Function, Module, Span, Var, call
-from weft.compiler.targets.accel.passes.chain import WINDOWS, merged
+from weft.compiler.targets.accel.passes.chain import WINDOWS, Form, merged, on_vector_engine
 from weft.hw.config import TINY, CoreConfig
 
 from .kernels import Build
@@ -119,10 +119,10 @@ def layers_of(case: ChainCase, config: CoreConfig) -> tuple[list[Var], list[Call
     return inputs, nodes
 
 
-def chain_function(case: ChainCase, config: CoreConfig, **attrs: object) -> Function:
-    """All layers in one function."""
+def chain_function(case: ChainCase, config: CoreConfig, form: Form = on_vector_engine, **attrs: object) -> Function:
+    """All layers in one function, depthwise ones in this form."""
     _, nodes = layers_of(case, config)
-    return merged(nodes, **attrs)
+    return merged(nodes, form, **attrs)
 
 
 def apart(case: ChainCase, config: CoreConfig) -> Module:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import random
 from dataclasses import astuple, replace
+from functools import partial
 
 import numpy as np
 import pytest
-from weft.compiler.graph import evaluate_function
+from weft.compiler.graph import Function, evaluate_function
 from weft.compiler.targets.accel.chain_tiling import chain_tilings
 from weft.compiler.targets.accel.compile_kernel import append
+from weft.compiler.targets.accel.depthwise_mode import in_depthwise_mode
 from weft.compiler.targets.accel.emit import DramBuffer, Emitter
 from weft.compiler.targets.accel.lower import lower_function
+from weft.compiler.targets.accel.passes.chain import Form, on_vector_engine
 from weft.compiler.targets.accel.schedule import schedule_kernel
 from weft.compiler.targets.accel.tiling import ChainTiling, Problem
 from weft.compiler.targets.errors import CompileError
@@ -24,6 +27,7 @@ from weft.sim.timing import predict
 
 from .chains import SQUARE, ChainCase, LayerCase, chain_function, random_case
 from .kernels import check, compile_function, program_of, write_model
+from .test_depthwise_mode import MODES
 
 BLOCK = ChainCase(
     (1, 8, 9, 8),
@@ -38,10 +42,10 @@ BLOCK = ChainCase(
 TILING = ChainTiling(2, 4, 4, 1, False, 2, 4, 1)
 
 
-def random_tiling(case: ChainCase, config: CoreConfig) -> ChainTiling | None:
+def random_tiling(case: ChainCase, config: CoreConfig, form: Form = on_vector_engine) -> ChainTiling | None:
     """One that should fit, as likely bad as good."""
     chance = random.Random(case.seed)
-    found = chain_tilings(Problem(config, lower_function(chain_function(case, config)), 1))
+    found = chain_tilings(Problem(config, lower_function(chain_function(case, config, form)), 1))
     if not found:
         return None
     chosen = found[chance.randrange(len(found))]
@@ -65,6 +69,41 @@ def test_a_chain_of_any_layers_equals_numpy(case: ChainCase, config: CoreConfig,
     assert model.layers[-1].kind == "chain"
 
 
+def mode_cases(seeds: range) -> list[tuple[ChainCase, CoreConfig, ChainTiling]]:
+    """Chains with depthwise layers, on cores that have a mode for them."""
+    found = []
+    for seed in seeds:
+        case, config = random_case(seed), MODES[seed % len(MODES)]
+        windows = [each for each in case.layers if each.kind == "depthwise" and each.dilations[0] % 2]
+        tiling = random_tiling(case, config, in_mode(config)) if windows else None
+        if tiling is not None:
+            found.append((case, config, tiling))
+    return found
+
+
+def in_mode(config: CoreConfig) -> Form:
+    return partial(in_depthwise_mode, config)
+
+
+@pytest.mark.parametrize(("case", "config", "tiling"), mode_cases(range(24)), ids=str)
+def test_a_chain_in_the_depthwise_mode_equals_numpy(case: ChainCase, config: CoreConfig, tiling: ChainTiling) -> None:
+    function = chain_function(case, config, in_mode(config), tiling=astuple(tiling))
+    program = disassemble(config, program_of(check(function, config)).program)
+    assert any(each.depthwise for each in program if isinstance(each, Gemm))
+    plain = chain_function(case, config)
+    chance = np.random.default_rng(case.seed)
+    arrays = [chance.integers(-128, 128, param.type.shape).astype(np.int8) for param in function.params]
+    np.testing.assert_array_equal(evaluate_function(function, arrays), evaluate_function(plain, arrays))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("case", "config", "tiling"), mode_cases(range(24, 300)), ids=str)
+def test_many_chains_in_the_depthwise_mode_equal_numpy(
+    case: ChainCase, config: CoreConfig, tiling: ChainTiling
+) -> None:
+    check(chain_function(case, config, in_mode(config), tiling=astuple(tiling)), config)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(("case", "config", "tiling"), cases(200)[24:], ids=str)
 def test_many_chains_equal_numpy(case: ChainCase, config: CoreConfig, tiling: ChainTiling) -> None:
@@ -75,7 +114,16 @@ def test_many_chains_equal_numpy(case: ChainCase, config: CoreConfig, tiling: Ch
 def test_the_rtl_gives_the_same_in_the_predicted_cycles(
     case: ChainCase, config: CoreConfig, tiling: ChainTiling
 ) -> None:
-    function = chain_function(case, config, tiling=astuple(tiling))
+    equal_on_the_rtl(case, config, chain_function(case, config, tiling=astuple(tiling)))
+
+
+@pytest.mark.parametrize(("case", "config", "tiling"), mode_cases(range(16))[::3], ids=str)
+def test_the_rtl_gives_the_same_in_the_depthwise_mode(case: ChainCase, config: CoreConfig, tiling: ChainTiling) -> None:
+    equal_on_the_rtl(case, config, chain_function(case, config, in_mode(config), tiling=astuple(tiling)))
+
+
+def equal_on_the_rtl(case: ChainCase, config: CoreConfig, function: Function) -> None:
+    """NumPy's integers, in the cycles that the timing model predicts."""
     model = compile_function(function, config)
     chance = np.random.default_rng(case.seed)
     arrays = [chance.integers(-128, 128, param.type.shape).astype(np.int8) for param in function.params]
