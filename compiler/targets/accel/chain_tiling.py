@@ -147,6 +147,7 @@ def chain_tilings(problem: Problem) -> list[ChainTiling]:
     if kernel.section.input_groups:
         chunks.append(kernel.section.input_groups)
     candidates: list[tuple[float, int, ChainTiling]] = []
+    ways = WAYS_IN_MODE if any(section.tapped for section in kernel.sections) else WAYS
     widths = 0
     for columns in sizes_worth_trying(width):
         before = len(candidates)
@@ -157,7 +158,7 @@ def chain_tilings(problem: Problem) -> list[ChainTiling]:
                 continue  # what is read in chunks would be computed again for each tile of channels
             for epilogue_group, epilogue_row in epilogues(problem, group, rows, columns):
                 fits = False
-                for resident, skewed, ahead in ((True, True, True), (True, True, False), (False, True, False)):
+                for resident, skewed, ahead in ways:
                     tiling = ChainTiling(group, rows, columns, reduction, False, epilogue_group, epilogue_row, 1,
                                     resident=resident, skewed=skewed, ahead=ahead)  # fmt: skip
                     cost = chain_estimate(problem, tiling)
@@ -173,6 +174,11 @@ def chain_tilings(problem: Problem) -> list[ChainTiling]:
     return [tiling for _, _, tiling in sorted(candidates, key=lambda entry: entry[:2])]
 
 
+WAYS = ((True, True, True), (True, True, False), (False, True, False))
+WAYS_IN_MODE = (*WAYS[:2], (False, True, True), WAYS[2])
+"""Whether tilings are resident, skewed and ahead; the first that fits is taken. In the depthwise mode products are so
+short that inputs come ahead of weights that stream, too."""
+
 CHUNKS = (1, 2)
 """Input channel groups of the last layer that are computed at a time, if not all."""
 
@@ -181,7 +187,8 @@ def chain_estimate(problem: Problem, tiling: ChainTiling) -> float | None:
     """Cycles, roughly; None if the tiling does not fit the scratchpads."""
     config = problem.config
     layers = layers_of(problem, tiling)
-    fill = max(entries / config.depth(memory) for memory, entries in _used(config, problem, tiling, layers).items())
+    used = _used(config, problem, tiling, layers)
+    fill = max(entries / config.depth(memory) for memory, entries in used.items())
     if fill > 1:
         return None
     tiles = len(layers[0].rows.made) * len(layers[0].columns.made) * problem.output[0]
@@ -205,10 +212,16 @@ def chain_estimate(problem: Problem, tiling: ChainTiling) -> float | None:
     traffic += layers[-1].all_made * layers[-1].groups * config.out_bytes
     matrix += INSTRUCTION_OVERHEAD * instructions
     cycles = max(matrix, vector, traffic / problem.bytes_per_cycle)
-    first = (layers[0].read * layers[0].read_groups * config.inp_bytes + layers[0].matrices * config.wgt_bytes) / (
-        problem.bytes_per_cycle
-    )
-    return (cycles + first + (matrix + vector) / (2 * instructions)) * (1 + TIGHT_PENALTY * (fill > ROOMY))
+    weights = float(layers[0].matrices)
+    loading = layers[0].read * layers[0].read_groups * config.inp_bytes / problem.bytes_per_cycle
+    waiting = 0.0
+    if any(layer.section.tapped for layer in layers):  # otherwise depthwise products are long enough to load beside
+        if not tiling.ahead and used[Memory.INP] + _held(layers[0], tiling) > config.inp_depth:
+            waiting = (tiles - 1) * loading
+        if not tiling.resident:
+            weights /= _turns(layers[1], tiling, problem)  # they are loaded where their result is read
+    waiting += loading + weights * config.wgt_bytes / problem.bytes_per_cycle
+    return (cycles + waiting + (matrix + vector) / (2 * instructions)) * (1 + TIGHT_PENALTY * (fill > ROOMY))
 
 
 def _turns(layer: Layer, tiling: ChainTiling, problem: Problem) -> int:
@@ -226,15 +239,24 @@ def _used(config: CoreConfig, problem: Problem, tiling: ChainTiling, layers: lis
     return used
 
 
+def _inner_groups(tiling: ChainTiling) -> int:
+    """Groups of what is read in the innermost loop."""
+    return tiling.reduction or tiling.groups
+
+
+def _held(layer: Layer, tiling: ChainTiling) -> int:
+    """Entries of a layer's input that are there at once."""
+    return layer.read * (min(_inner_groups(tiling), layer.read_groups) if layer.inner else layer.read_groups)
+
+
 def _buffers(problem: Problem, tiling: ChainTiling, layers: list[Layer]) -> Iterator[tuple[Memory, int]]:
     """What is in the scratchpads at once."""
     last = layers[-1]
-    inner_groups = tiling.reduction or tiling.groups  # of what is read in the innermost loop
+    inner_groups = _inner_groups(tiling)
     for number, layer in enumerate(layers):
         stages = layer.section.stages
         copies = 2 if (tiling.skewed if number else tiling.ahead) else 1
-        held = min(inner_groups, layer.read_groups) if layer.inner else layer.read_groups
-        yield (Memory.INP if layer.section.matrix_weights else Memory.ACC), held * layer.read * copies
+        yield (Memory.INP if layer.section.matrix_weights else Memory.ACC), _held(layer, tiling) * copies
         if layer is last:
             made = tiling.groups
         else:

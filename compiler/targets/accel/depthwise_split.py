@@ -26,6 +26,9 @@ NOT_OVERLAPPED = 0.1
 LEAST_GAIN = 0.03
 """Use the array only if it saves at least this share of the cycles."""
 
+DRAW = 0.02
+"""Estimates that differ by this share are both those of the memory; then the mode, which is done sooner, wins."""
+
 ANCHOR = "packed_depthwise_conv2d"
 
 
@@ -83,14 +86,14 @@ def array_groups(config: CoreConfig, rate: DramRate, function: Function, kernel:
 def fastest_in_mode(
     config: CoreConfig, rate: DramRate, function: Function, kernel: Kernel, threads: int
 ) -> Kernel | None:
-    """The kernel of a depthwise function (``kernel``: on the vector engine) in the array's depthwise mode, where that
-    is no slower than what the two engines do otherwise."""
+    """The kernel of a depthwise function (``kernel``: on the vector engine) in the array's depthwise mode, where the
+    estimate does not say that this is slower than what the two engines do otherwise."""
     in_mode = in_depthwise_mode(config, function)
     if in_mode is None:
         return None
     tapped = lower_function(in_mode)
     others = min(_estimate(config, rate, kernel, threads), split_estimate(config, rate, function, kernel, threads))
-    return tapped if _estimate(config, rate, tapped, threads) <= others else None
+    return tapped if _estimate(config, rate, tapped, threads) <= (1 + DRAW) * others else None
 
 
 def estimate_apart(config: CoreConfig, rate: DramRate, function: Function, kernel: Kernel, threads: int) -> float:

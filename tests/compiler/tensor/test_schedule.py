@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from weft.compiler import tensor as t
+from weft.compiler.tensor.tree import find_buffer
 
 from .programs import matmul_chain, padded_conv, strided_pools
 
@@ -97,6 +98,24 @@ def test_fuse_and_reorder() -> None:
     assert "x[c, y * 2 + kh_kw // 2, z + kh_kw % 2]" in str(schedule)
     assert fused == t.Var("kh_kw")
     assert "over=[kh_kw]" in str(schedule)
+
+
+def test_compute_at_leaves_trailing_dimensions_whole() -> None:
+    a = t.placeholder((6, 4, 5), "int32", "a")
+    k = t.reduce_axis(3, "k")
+    c = t.compute((6,), lambda i: t.sum(a[i, k, 0], k), "c")
+    for whole, shape in ((0, (1, 3, 1)), (1, (1, 3, 5)), (2, (1, 4, 5)), (3, (6, 4, 5))):
+        schedule = t.create_schedule(c)
+        copied = schedule.cache_read("c", "a", "near")
+        schedule.compute_at(copied, "i", whole)
+        buffer = find_buffer(schedule.func, copied)
+        assert buffer.shape == shape
+        data = {"a": np.arange(120, dtype=np.int32).reshape(6, 4, 5), "c": np.zeros(6, np.int32)}
+        np.testing.assert_array_equal(t.interpret(schedule.func, data)["c"], data["a"][:, :3, 0].sum(axis=1))
+    schedule = t.create_schedule(c)
+    copied = schedule.cache_read("c", "a", "near")
+    with pytest.raises(t.ScheduleError, match="whole is 4, but 'a_near' has 3 dimensions"):
+        schedule.compute_at(copied, "i", 4)
 
 
 def test_compute_at_shrinks_the_loops_and_the_buffer() -> None:

@@ -317,3 +317,58 @@ def test_declarations_that_contradict_themselves_are_refused() -> None:
         )
     with pytest.raises(t.IRError, match="operand 'src' has 1 dimensions, but 2 strides"):
         declare("out", strides=(1, 1))
+
+
+def windows(step: int, gap: int, lanes: int = 4) -> t.Schedule:
+    """c[y, j] = sum over three rows of a[y + step * k, j], whose rows lie ``gap`` elements further apart."""
+    a = t.placeholder((12, lanes), "int8", "a")
+    k = t.reduce_axis(3, "k")
+    c = t.compute((4, lanes), lambda y, j: t.sum(a[y + k * step, j].astype("int32"), k), "c")
+    schedule = t.create_schedule(c)
+    copied = schedule.cache_read("c", "a", "inp")
+    schedule.cache_write("c", "acc")
+    if gap:
+        schedule.storage_align(copied, axis=0, factor=lanes + gap, offset=0)
+    y, j, k_loop = schedule.get_loops("c")
+    schedule.reorder(y, j, k_loop)
+    return schedule
+
+
+def three_rows(lanes: int = 4, align: int = 4) -> t.TensorIntrinsic:
+    """A sum of three entries whose distance is a field of the instruction."""
+    return t.tensor_intrinsic(
+        "three_rows",
+        operands=[
+            t.tile("d", (lanes,), "int32", "acc", "inout"),
+            t.tile("s", (3, lanes), "int8", "inp", "in", strides=(None, 1), align=align),
+        ],
+        loops={"j": lanes, "k": 3},
+        meaning=lambda d, s, j, k: d.store((j,), d[j] + s[k, j].astype("int32")),
+    )
+
+
+@pytest.mark.parametrize(("step", "gap", "stride"), [(1, 0, 4), (2, 0, 8), (1, 4, 8), (3, 4, 24)])
+def test_a_stride_that_is_left_open_is_the_buffer_s(step: int, gap: int, stride: int) -> None:
+    schedule = windows(step, gap)
+    loop = schedule.get_loops("c")[1]
+    call = same_after(schedule, lambda: schedule.tensorize(loop, three_rows()))
+    assert call.operand("s").strides == (stride, 1)
+
+
+def test_an_open_stride_is_a_multiple_of_the_alignment() -> None:
+    schedule = windows(1, 0)
+    message = refusal(schedule, schedule.get_loops("c")[1].name, three_rows(align=8))
+    assert "would step by 4 elements in 'a_inp', but can only step by multiples of 8" in message
+
+
+def test_an_open_stride_stands_under_one_loop() -> None:
+    with pytest.raises(t.IRError, match="has a dimension without a stride, which is not indexed with a loop variable"):
+        t.tensor_intrinsic(
+            "twice",
+            operands=[
+                t.tile("d", (4,), "int32", "acc", "inout"),
+                t.tile("s", (8, 4), "int32", "acc", "in", strides=(None, 1), align=4),
+            ],
+            loops={"j": 4, "k": 3},
+            meaning=lambda d, s, j, k: d.store((j,), d[j] + s[k * 2, j]),
+        )

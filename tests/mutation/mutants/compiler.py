@@ -225,6 +225,54 @@ MUTANTS = (
         "np.clip(np.rint(ratio.astype(np.float64) + zero), low, high)",
         ("tests/compiler/operators/test_meanings.py", "tests/compiler/operators/test_operators.py"),
     ),
+    # The depthwise mode
+    Mutant(
+        "open-stride-as-declared", "compiler/tensor/tensorize.py", "wrong value",
+        "stride = linear.terms.get(self.pairs[index], 0) if isinstance(index, Var) else operand.align",
+        "stride = operand.align",
+        ("tests/compiler/tensor/test_tensorize.py",),
+    ),
+    Mutant(
+        "open-stride-of-any-size", "compiler/tensor/tensorize.py", "check ignored",
+        "if stride < 1 or stride % operand.align:", "if stride < 1:",
+        ("tests/compiler/tensor/test_tensorize.py",),
+    ),
+    Mutant(
+        "taps-columns-first", "compiler/targets/accel/packed_layout.py", "swapped operands",
+        "split.transpose(0, 2, 4, 3, 5, 1)", "split.transpose(0, 2, 4, 5, 3, 1)",
+        ("tests/compiler/targets/accel/test_depthwise_mode.py",),
+    ),
+    Mutant(
+        "taps-of-dense-rows", "compiler/targets/accel/schedule.py", "check ignored",
+        "factor=2 * entry, offset=entry", "factor=entry, offset=0",
+        ("tests/compiler/targets/accel/test_depthwise_mode.py",),
+    ),
+    Mutant(
+        "even-rows-of-taps", "compiler/targets/accel/depthwise_mode.py", "check ignored",
+        "if dilation_h % 2 == 0:", "if dilation_h == 0:",
+        ("tests/compiler/targets/accel/test_depthwise_mode.py",),
+    ),
+    Mutant(
+        "rounded-kernel-without-padding", "compiler/targets/accel/depthwise_mode.py", "off by one",
+        "-kernel_w % TAP_COLUMNS * dilation_w", "0",
+        ("tests/compiler/targets/accel/test_depthwise_mode.py",),
+    ),
+    Mutant(
+        "gap-over-part-of-a-row", "compiler/targets/accel/fold.py", "check ignored",
+        "if rows and (loop.scratchpad_stride, loop.extent) == (gap.step, gap.columns):",
+        "if rows and loop.scratchpad_stride == gap.step:",
+        ("tests/compiler/targets/accel/test_fold.py",),
+    ),
+    Mutant(
+        "taps-read-one-row", "compiler/targets/accel/emit.py", "off by one",
+        "extents=(*source.extents, TAP_ROWS, TAP_COLUMNS)", "extents=(*source.extents, 1, TAP_COLUMNS)",
+        ("tests/compiler/targets/accel/test_depthwise_mode.py",),
+    ),
+    Mutant(
+        "row-costs-a-cycle-less", "compiler/targets/accel/depthwise_mode.py", "off by one",
+        "return columns + TAP_COLUMNS - 1", "return columns + TAP_COLUMNS - 2",
+        ("tests/compiler/targets/accel/test_depthwise_mode.py",),
+    ),
     # ONNX
     Mutant(
         "same-upper-is-lower", "compiler/frontends/onnx/window.py", "swapped operands",

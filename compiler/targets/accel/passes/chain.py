@@ -37,10 +37,17 @@ LONGEST = 3
 TRIED = 3
 """Tilings of which programs are made until one finds room: for each form of a chain, the best by the estimate."""
 
+TRIED_IN_MODE = 6
+"""In the depthwise mode, which fills the scratchpads more: until two find room."""
+
+NEAR = 1.05
+"""The second of these is tried where its estimate is at most so many times that of the first."""
+
 WINDOWS = 2
 """Layers of a chain whose windows overlap. The bounds of what tiles need become long with each."""
 
 HOPE = 0.9
+HOPE_IN_MODE = 0.95
 """Chains are measured whose estimate is at most so many times that of their layers: it leaves out what makes engines
 wait for each other."""
 
@@ -178,9 +185,10 @@ class _Chainer:
             return float("inf")
         key = ("together", *map(signature, map(_function, part)))
         if key not in self._estimates:
-            costs = [cost for _, _, cost in self._candidates(part)]
-            hoped = min(costs, default=float("inf")) / HOPE
-            self._estimates[key] = hoped
+            costs = [
+                cost / (HOPE_IN_MODE if form == self._in_mode else HOPE) for form, _, cost in self._candidates(part)
+            ]
+            self._estimates[key] = min(costs, default=float("inf"))
         return self._estimates[key]
 
     def _candidates(self, part: Sequence[Call]) -> list[tuple[Form, ChainTiling, float]]:
@@ -188,16 +196,16 @@ class _Chainer:
         found = []
         for form in self._forms(part):
             problem = Problem(self.config, lower_function(merged(part, form)), 1, rate=self.rate)
-            for tiling in chain_tilings(problem)[:TRIED]:
+            for tiling in chain_tilings(problem)[: TRIED_IN_MODE if form == self._in_mode else TRIED]:
                 found.append((form, tiling, chain_estimate(problem, tiling) or float("inf")))
         return found
 
     def _forms(self, part: Sequence[Call]) -> tuple[Form, ...]:
-        """How depthwise layers can be computed. Matrices are no way where the array has a mode for them."""
+        """How depthwise layers can be computed: in the mode that the array may have for them, or on either engine."""
         depthwise = [_function(node) for node in part if is_depthwise(_function(node))]
         if not depthwise:
             return (on_vector_engine,)
-        return (on_vector_engine, self._in_mode if all(map(self._in_mode, depthwise)) else on_array)
+        return (self._in_mode,) if all(map(self._in_mode, depthwise)) else (on_vector_engine, on_array)
 
     def _in_mode(self, function: Function) -> Function | None:
         return in_depthwise_mode(self.config, function)
@@ -220,15 +228,22 @@ class _Chainer:
         refusals: list[str] = []
         candidates = self._candidates(part)
         for form in self._forms(part):
-            for tiling in (tiling for of, tiling, _ in candidates if of == form):
+            left, near = (2, NEAR) if form == self._in_mode else (1, float("inf"))
+            best_estimate = float("inf")
+            for tiling, cost in ((tiling, cost) for of, tiling, cost in candidates if of == form):
+                if cost > near * best_estimate:
+                    break
                 try:
                     cycles = self._cycles_together(merged(part, form), tiling)
                 except CompileError as error:
                     refusals.append(error.message)
                     continue
+                best_estimate = min(cost, best_estimate)
                 if best is None or cycles < best[0]:
                     best = cycles, tiling, form
-                break
+                left -= 1
+                if not left:
+                    break
         if best is None:
             return f"no tile of all layers is compiled: {refusals[0] if refusals else 'none fits the scratchpads'}"
         cycles, tiling, form = best

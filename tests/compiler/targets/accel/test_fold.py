@@ -6,7 +6,16 @@ from itertools import product
 
 from hypothesis import given
 from hypothesis import strategies as st
-from weft.compiler.targets.accel.fold import CopyLoop, NestLoop, boxes, fold_copies, fold_levels, iterate
+from weft.compiler.targets.accel.fold import (
+    CopyLoop,
+    Gap,
+    NestLoop,
+    boxes,
+    fold_copies,
+    fold_levels,
+    iterate,
+    over_gaps,
+)
 from weft.hw.config import LOOP_LEVELS
 
 LARGEST = 255
@@ -133,3 +142,13 @@ def test_where_nothing_is_inside_all_is_border() -> None:
     kept, (border,) = boxes(nest, None)
     assert kept is None
     assert border.loops == nest
+
+
+def test_padding_goes_into_gaps_between_whole_rows_only() -> None:
+    rows, gap = CopyLoop(4, 11, 30, 1, 4), Gap(step=1, columns=10, pitch=11)
+    whole, part, one = CopyLoop(10, 1, 1, 1, 9), CopyLoop(9, 1, 1, 0, 9), CopyLoop(1, 11, 30, 0, 1)
+    assert over_gaps([rows, whole], [gap]) == [rows, CopyLoop(11, 1, 1, 1, 9)]
+    assert len(fold_copies(tuple(over_gaps([rows, whole], [gap])), LARGEST)) == 1
+    for untouched in ([rows, part], [one, whole], [whole]):  # other columns, or nothing behind the row, may be in use
+        assert over_gaps(untouched, [gap]) == untouched
+    assert over_gaps([rows, whole], []) == [rows, whole]

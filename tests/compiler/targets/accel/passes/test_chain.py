@@ -175,3 +175,46 @@ def test_a_chain_means_what_its_layers_mean() -> None:
     whole = evaluate_function(Function((x,), nodes[-1]), [value])
     for array in (False, True):
         np.testing.assert_array_equal(evaluate_function(merged(nodes, array=array), [value]), whole)
+
+
+WITH_MODE = replace(ROOMY, name="sixteens-with-the-mode", depthwise=1)
+
+
+def anchors(function: Function) -> set[str]:
+    """Operators of all layers of a chain."""
+    return {
+        str(node.op) for each in calls(function.body) if isinstance(each.op, Function) for node in calls(each.op.body)
+    }
+
+
+def test_depthwise_layers_of_a_chain_take_the_mode() -> None:
+    module = apart(BLOCK, WITH_MODE)
+    (made,) = functions(chain(module, WITH_MODE, DramRate(), measured(1, 2, 10**6), threads=2))
+    assert "packed_tapped_conv2d" in anchors(made)
+    assert not anchors(made) & {"packed_depthwise_conv2d", "packed_grouped_conv2d"}
+
+
+@pytest.mark.parametrize(("cycles", "other"), [((7, 5, 10**6), True), ((5, 7, 10**6), False)])
+def test_of_two_programs_in_the_mode_the_faster_is_taken(cycles: tuple[int, ...], other: bool) -> None:
+    module = apart(BLOCK, WITH_MODE)
+    (made,) = functions(chain(module, WITH_MODE, DramRate(), measured(*cycles), threads=2))
+    (first,) = functions(chain(module, WITH_MODE, DramRate(), measured(1, 2, 10**6), threads=2))
+    assert (made.attrs["tiling"] != first.attrs["tiling"]) == other
+
+
+def test_what_the_mode_cannot_compute_keeps_its_forms() -> None:
+    dilated = replace(LAYERS[1], dilations=(2, 1), pads=(2, 1, 2, 1))
+    module = apart(replace(BLOCK, layers=(LAYERS[0], dilated, LAYERS[2])), WITH_MODE)
+    (made,) = functions(chain(module, WITH_MODE, DramRate(), measured(2, 1, 10**6), threads=2))
+    assert "packed_grouped_conv2d" in anchors(made)
+
+
+def test_a_network_in_the_mode_gives_the_integers_of_its_layers() -> None:
+    for case in (BLOCK, replace(BLOCK, layers=(replace(LAYERS[1], channels=8), replace(LAYERS[0], kernel=(1, 1))))):
+        module = apart(case, WITH_MODE)
+        model = compile_model(module, "accel", {"config": WITH_MODE}, job=Job(measure=measured(1, 1, 10**6)))
+        assert isinstance(model, CompiledModel)
+        assert model.layers[-1].kind == "chain"
+        x = np.random.default_rng(5).integers(-128, 128, module.main.params[0].tensor_type.shape).astype(np.int8)
+        (found,) = run_on_fsim(model, {module.main.params[0].name: x}).values()
+        np.testing.assert_array_equal(found, evaluate_function(module.main, [x]))
