@@ -264,11 +264,6 @@ MUTANTS = (
         ("tests/compiler/targets/accel/test_fold.py",),
     ),
     Mutant(
-        "taps-read-one-row", "compiler/targets/accel/emit.py", "off by one",
-        "extents=(*source.extents, TAP_ROWS, TAP_COLUMNS)", "extents=(*source.extents, 1, TAP_COLUMNS)",
-        ("tests/compiler/targets/accel/test_depthwise_mode.py",),
-    ),
-    Mutant(
         "row-costs-a-cycle-less", "compiler/targets/accel/depthwise_mode.py", "off by one",
         "return columns + TAP_COLUMNS - 1", "return columns + TAP_COLUMNS - 2",
         ("tests/compiler/targets/accel/test_depthwise_mode.py",),
