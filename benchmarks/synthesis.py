@@ -25,7 +25,23 @@ CORES: dict[str, CoreConfig] = NAMED | {
     "8x8": replace(EIGHT, inp_depth=1024, wgt_depth=512, acc_depth=512, acc_banks=2, out_depth=512, queue_depth=8),
     "pynq, 32 KiB of weights": replace(PYNQ, name="pynq, 32 KiB of weights", wgt_depth=128, depthwise=0),
     "pynq, no depthwise mode": replace(PYNQ, name="pynq, no depthwise mode", depthwise=0),
-}
+    # Small ones that differ in batch, in the sides of the array, in bus, banks, bursts and queues: for the area model
+    "2x8x8": replace(
+        EIGHT, name="2x8x8", batch=2, inp_depth=1024, wgt_depth=1024, acc_depth=512, out_depth=256, queue_depth=16,
+        bus_bits=128, burst_beats=32,
+    ),
+    "16x8": replace(
+        EIGHT, name="16x8", block_in=16, acc_depth=1024, acc_banks=8, bus_bits=256, read_outstanding=8, burst_beats=16
+    ),
+    "4x16": replace(
+        EIGHT, name="4x16", block_in=4, block_out=16, inp_depth=4096, wgt_depth=2048, acc_depth=512, acc_banks=2,
+        queue_depth=8, token_depth=7, write_outstanding=4,
+    ),
+    "8x32": replace(
+        EIGHT, name="8x32", block_out=32, wgt_depth=512, acc_depth=1024, out_depth=512, bus_bits=128, queue_depth=64,
+        read_outstanding=32,
+    ),
+}  # fmt: skip
 RUNS = "tiny:xc7,pynq, no depthwise mode:xc7,pynq, 32 KiB of weights:xc7,wide:xc7,8x8:ecp5,tiny:asic"
 MUST_FIT = "pynq"
 """The core that has to leave room on its part."""

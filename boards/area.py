@@ -1,0 +1,220 @@
+"""What a core takes on 7-series, without synthesis: DSP and block RAM in closed form, LUT by a model of its modules.
+
+DSP48E1 and BRAM36 follow from the arithmetic and from how Yosys maps memories; tests compare them with every core that
+was synthesised. LUT are a sum over the core's modules of a few figures of the configuration each (bits of its ports,
+multipliers, lanes, words of its buffers), fitted to synthesised cores (``measured_modules.json``).
+``benchmarks/area.py`` prints how far the model is off for cores that it was not fitted to.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ..hw.bursts import buffer_beats
+from ..hw.config import CoreConfig
+from ..hw.interfaces import chunk_bits
+from ..hw.memories import SCRATCHPADS, Memory
+
+MEASURED_MODULES = Path(__file__).parent / "measured_modules.json"
+"""Written by ``benchmarks/area.py --measured``: for each core the figures of its modules, as the RTL is now."""
+
+LUTRAM_DEPTH = 64
+"""Memories of at most so many words are made of LUTs."""
+
+UNIT_BITS = 9
+"""Bits of block RAM that one write enable covers."""
+
+BLOCK_RAMS = (
+    # words of each shape, units of 9 bits that are written at once, share of a BRAM36
+    (512, 8, 1.0), (1024, 4, 1.0), (2048, 2, 1.0), (4096, 1, 1.0), (512, 4, 0.5), (1024, 2, 0.5), (2048, 1, 0.5),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Area:
+    """Figures by the names of :class:`~weft.boards.board.Resources`."""
+
+    LUT: float
+    DSP: float
+    BRAM36: float
+
+
+@dataclass(frozen=True)
+class MeasuredModules:
+    """A core, and what synthesis found for its modules: LUT, FF, DSP and BRAM36 of each, all below it included."""
+
+    core: CoreConfig
+    modules: Mapping[str, Mapping[str, float]]
+
+    def of(self, *modules: str) -> float:
+        """LUT of some modules; a core need not have all of them."""
+        return sum(self.modules[name]["LUT"] for name in modules if name in self.modules)
+
+    @property
+    def total(self) -> Mapping[str, float]:
+        return self.modules["core"]
+
+
+def block_rams(words: int, bits: int, chunk: int) -> float:
+    """BRAM36 of a memory with one write and one read port, whose writes are masked in chunks of bits."""
+    if words <= LUTRAM_DEPTH:
+        return 0.0
+    units = bits // chunk * math.ceil(chunk / UNIT_BITS)
+    return min(math.ceil(words / depth) * math.ceil(units / width) * share for depth, width, share in BLOCK_RAMS)
+
+
+def bram36_of(config: CoreConfig) -> float:
+    """Of the scratchpads, of the buffers of both load engines and of the write master, and of deep queues."""
+    total = 0.0
+    for memory in SCRATCHPADS:
+        bits = 8 * config.entry_bytes(memory)
+        chunk = bits if memory is Memory.OUT else chunk_bits(config, config.entry_bytes(memory))
+        banks = config.banks(memory)
+        total += banks * block_rams(config.depth(memory) // banks, bits, chunk)
+    beats, word = buffer_beats(config) - 1, config.bus_bits
+    total += 2 * block_rams(beats, word, word) + block_rams(beats, word + config.bus_bytes, word + config.bus_bytes)
+    return total
+
+
+def dsp_of(config: CoreConfig) -> int:
+    """Two products of the array in one, two for the multiplier of each lane, one in each of the three DMA engines."""
+    return config.macs_per_cycle // 2 + 2 * config.lanes + 3
+
+
+# LUT
+
+
+def _mux_luts(ways: int) -> int:
+    """LUTs of six inputs for a bit chosen from a power of two of others, as Yosys makes them."""
+    return {1: 0, 2: 1, 4: 1}.get(ways, ways // 2 - 1)
+
+
+def _lutram(words: int, bits: int) -> float:
+    """LUTs of a memory: four of them hold 64 words of three bits, or 32 words of six."""
+    if words > LUTRAM_DEPTH:
+        return 0.0
+    return 4 * math.ceil(bits / (3 if words > LUTRAM_DEPTH // 2 else 6))
+
+
+def _acc_features(config: CoreConfig) -> list[float]:
+    bits, banks = 8 * config.acc_bytes, config.acc_banks
+    data = bits * (banks + 4 * _mux_luts(banks)) + banks * _lutram(config.acc_depth // banks, bits)
+    return [data, banks]
+
+
+def _gemm_features(config: CoreConfig) -> list[float]:
+    return [1, config.macs_per_cycle, config.lanes, config.depthwise * config.macs_per_cycle]
+
+
+def _vector_features(config: CoreConfig) -> list[float]:
+    return [1, config.lanes]
+
+
+def _loads_features(config: CoreConfig) -> list[float]:
+    return [1, math.log2(config.bus_bits), config.index_bits]
+
+
+def _fetch_features(config: CoreConfig) -> list[float]:
+    return [1, config.bus_bits, config.instruction_bits]
+
+
+def _queues_features(config: CoreConfig) -> list[float]:
+    return [1, _lutram(config.queue_depth - 1, config.instruction_bits)]
+
+
+def _inp_features(config: CoreConfig) -> list[float]:
+    return [config.depthwise * 8 * config.inp_bytes, config.inp_takes_results * 8 * config.inp_bytes]
+
+
+def _rest_features(config: CoreConfig) -> list[float]:
+    return [1, config.bus_bits, config.out_bytes]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Modules whose LUTs are modelled together, and what they are fitted to."""
+
+    modules: tuple[str, ...]
+    features: Callable[[CoreConfig], list[float]]
+
+
+PARTS: Mapping[str, Part] = {
+    "acc": Part(("acc",), _acc_features),
+    "gemm": Part(("gemm",), _gemm_features),
+    "vector": Part(("vector",), _vector_features),
+    "loads": Part(("load", "loadw"), _loads_features),
+    "fetch": Part(("fetch",), _fetch_features),
+    "queues": Part(tuple(f"{name}_queue" for name in ("gemm", "load", "loadw", "store", "vector")), _queues_features),
+    "inp": Part(("inp", "inp_write"), _inp_features),
+}
+"""All that is left is modelled as one, by :func:`_rest_features`."""
+
+
+class LutModel:
+    """LUT by part, fitted to measured cores by least squares; each core's error counts relative to its size."""
+
+    def __init__(self, cores: Sequence[MeasuredModules]) -> None:
+        named = [module for part in PARTS.values() for module in part.modules]
+        targets = {name: [core.of(*part.modules) for core in cores] for name, part in PARTS.items()}
+        targets["rest"] = [core.total["LUT"] - core.of(*named) for core in cores]
+        self._weights = {
+            name: _fitted([_features(name)(each.core) for each in cores], values) for name, values in targets.items()
+        }
+
+    def parts(self, config: CoreConfig) -> Mapping[str, float]:
+        """LUT of each part."""
+        return {name: float(np.dot(_features(name)(config), weights)) for name, weights in self._weights.items()}
+
+    def luts(self, config: CoreConfig) -> float:
+        return sum(self.parts(config).values())
+
+
+def _features(name: str) -> Callable[[CoreConfig], list[float]]:
+    return PARTS[name].features if name in PARTS else _rest_features
+
+
+def _fitted(rows: Sequence[Sequence[float]], values: Sequence[float]) -> npt.NDArray[np.float64]:
+    matrix, target = np.asarray(rows, np.float64), np.asarray(values, np.float64)
+    scale = 1 / np.maximum(np.sqrt(np.maximum(target, 1)), 1)
+    size = np.maximum(np.abs(matrix).max(axis=0), 1)  # columns of one size, so that small ones are not lost
+    found = np.linalg.lstsq(matrix / size * scale[:, None], target * scale, rcond=1e-9)[0] / size
+    return np.asarray(found, np.float64)
+
+
+@cache
+def measured_modules() -> tuple[MeasuredModules, ...]:
+    """All cores whose modules were measured."""
+    entries = json.loads(MEASURED_MODULES.read_text())
+    return tuple(MeasuredModules(CoreConfig(**entry["core"]), entry["modules"]) for entry in entries)
+
+
+def modules_text(cores: Sequence[MeasuredModules]) -> str:
+    """The text of :data:`MEASURED_MODULES`. Only what differs from the default core is kept of a configuration."""
+    default = asdict(CoreConfig())
+    entries = [
+        {
+            "core": {name: value for name, value in asdict(each.core).items() if value != default[name]},
+            "modules": {name: dict(figures) for name, figures in each.modules.items()},
+        }
+        for each in cores
+    ]
+    return json.dumps(entries, indent=1) + "\n"
+
+
+@cache
+def lut_model() -> LutModel:
+    """Fitted to all measured cores."""
+    return LutModel(measured_modules())
+
+
+def area_of(config: CoreConfig) -> Area:
+    """What a core takes on 7-series, with the address bits that it has."""
+    return Area(round(lut_model().luts(config)), dsp_of(config), bram36_of(config))
