@@ -146,7 +146,8 @@ class PassManager:
 
     ``check``: run the module before and after each pass on the same random inputs and refuse a difference; the error
     names the pass and the first tensor. ``show``: called with (record, text before, text after) for every pass that
-    changes the module. ``report``: called with the record of every pass.
+    changes the module. ``report``: called with the record of every pass. ``ran``: names of passes that the module has
+    been through already.
     """
 
     passes: Sequence[Pass]
@@ -155,9 +156,10 @@ class PassManager:
     seed: int = 0
     report: Callable[[PassRecord], None] = lambda _: None
     records: list[PassRecord] = field(default_factory=list)
+    ran: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        ran: set[str] = set()
+        ran = set(self.ran)
         for item in self.passes:
             missing = [need for need in item.needs if need not in ran]
             if missing:

@@ -10,10 +10,15 @@ COMPILER = Path(__file__).parents[1]
 """The folder of ``weft.compiler``."""
 
 
+SUFFIXES = (".py", ".cpp", ".h")
+
+
 @cache
-def sources_digest() -> str:
-    """Stands for the compiler itself: a digest of all its sources, since any of them may shape code."""
+def sources_digest(folder: Path | None = None) -> str:
+    """Stands for the compiler itself: a digest of all its sources, since any of them may shape code. Or for another
+    part of weft that results follow from."""
+    folder = folder or COMPILER
     digest = hashlib.blake2b(digest_size=16)
-    for path in sorted(COMPILER.rglob("*.py")):
-        digest.update(f"{path.relative_to(COMPILER)}\n".encode() + path.read_bytes())
+    for path in sorted(path for suffix in SUFFIXES for path in folder.rglob(f"*{suffix}")):
+        digest.update(f"{path.relative_to(folder)}\n".encode() + path.read_bytes())
     return digest.hexdigest()

@@ -57,7 +57,7 @@ class Result:
     point: Point
     cost: float | None
     refusal: str
-    features: Mapping[str, float]
+    features: Mapping[str, Any]
     number: int
 
 
@@ -138,7 +138,7 @@ class Database:
             raise self._error(error) from error
 
     def add(self, key: Key, point: Point, cost: float | None, *, refusal: str = "",
-            features: Mapping[str, float] | None = None) -> None:  # fmt: skip
+            features: Mapping[str, Any] | None = None) -> None:  # fmt: skip
         """Keep what a point costs; what was known of it is replaced."""
         row = (key.kernel, key.machine, key.memory, key.compiler, point_text(point), cost, refusal,
                point_text(features or {}))  # fmt: skip

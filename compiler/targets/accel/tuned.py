@@ -30,10 +30,11 @@ Lookup = Callable[[Kernel], Tuned | None]
 
 def tuning_key(kernel: Kernel, config: CoreConfig, rate: DramRate) -> Key:
     """The key of a kernel's results on a core with this memory, by this compiler."""
-    return Key(kernel.signature, *_machine(config, rate), sources_digest())
+    return Key(kernel.signature, *machine_texts(config, rate), sources_digest())
 
 
-def _machine(config: CoreConfig, rate: DramRate) -> tuple[str, str]:
+def machine_texts(config: CoreConfig, rate: DramRate) -> tuple[str, str]:
+    """What stands for a core and for its memory in keys; a core's name takes no part."""
     core = {name: value for name, value in asdict(config).items() if name != "name"}
     memory = {"bytes_per_cycle": rate.for_bus(config), "latency": rate.latency}
     return json.dumps(core, sort_keys=True), json.dumps(memory, sort_keys=True)
@@ -59,7 +60,7 @@ def point_tiling(point: Point) -> Tiling:
 def tuned_tilings(path: str | Path, config: CoreConfig, rate: DramRate) -> Lookup:
     """The best tilings of the database at ``path``. TuningError if there is none, or it cannot be read."""
     with Database(path, read_only=True) as database:
-        best = database.best(*_machine(config, rate), sources_digest())
+        best = database.best(*machine_texts(config, rate), sources_digest())
 
     def find(kernel: Kernel) -> Tuned | None:
         result = best.get(kernel.signature)

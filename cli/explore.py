@@ -1,0 +1,169 @@
+"""``weft explore``: cores, memories and compiler knobs searched together, for cycles that equal the RTL's."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..compiler.tune.database import Database
+from ..explore.errors import ExploreError
+from ..explore.measure import open_network
+from ..explore.outcome import Outcome, record_of
+from ..explore.page import explore_page
+from ..explore.space import Space, load_space
+from ..explore.study import Study, explore
+from ..explore.validate import validate
+from ..files import write_atomically
+from ..progress import progress
+from .app import app
+from .output import JsonOption, err, out, print_json, table, wide_console
+
+FORMATS = {"cycles": ",.0f", "energy": ".3f", "area": ".1%", "throughput_per_area": ".2f", "LUT": ",.0f", "DSP": ",.0f",
+           "BRAM36": ",g"}  # fmt: skip
+"""How each figure is shown."""
+
+
+@app.command("explore")
+def explore_command(
+    space_file: Annotated[Path, typer.Argument(metavar="SPACE", help="TOML file with axes, constraints, search.")],
+    networks: Annotated[list[Path], typer.Option("--networks", "-n", help="Quantised ONNX model; repeat for more.")],
+    more: Annotated[list[Path] | None, typer.Argument(metavar="[NETWORK]...", help="More networks.")] = None,
+    database: Annotated[Path, typer.Option("--database", help="File of results; it grows.")] = Path("explore.sqlite"),
+    workers: Annotated[
+        int | None, typer.Option(min=0, help="Processes; 0: this one alone. Default: one for each processor.")
+    ] = None,
+    trials: Annotated[int | None, typer.Option(min=1, help="Points to measure, instead of the file's.")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0, help="Stop after so many minutes.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option("--point-seconds", min=1, help="A network that takes longer fails at the point.")
+    ] = None,
+    retry: Annotated[bool, typer.Option(help="Measure points again that have failed.")] = False,
+    page: Annotated[Path | None, typer.Option(help="Write a web page with all points.")] = None,
+    results: Annotated[
+        Path | None, typer.Option("--results", "-o", help="Write all points: a .json or .csv file.")
+    ] = None,
+    validated: Annotated[
+        Path | None, typer.Option("--validate", metavar="NETWORK", help="Run it on the RTL of each core of the front.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure points of a space of cores, memories and compiler knobs; print those that no other one beats."""
+    if results is not None and results.suffix not in (".json", ".csv"):
+        raise ExploreError("results are written as .json or .csv", at=results)
+    space = load_space(space_file)
+    files = [*networks, *(more or ())]
+    known = [open_network(each) for each in files]
+    checked = None if validated is None else open_network(validated)
+    count = os.cpu_count() or 1 if workers is None else workers
+    with progress("starting", err) as status, Database(database) as kept:
+        study = explore(
+            space, known, kept, workers=count, trials=trials, minutes=minutes, point_seconds=seconds, retry=retry,
+            report=lambda each: status.update(_line(each)),
+        )  # fmt: skip
+    if results is not None:
+        write_atomically(results, _results(study, results.suffix).encode())
+    if page is not None:
+        write_atomically(page, explore_page(study).encode())
+    checks = []
+    if checked is not None:
+        with progress("validating", err) as status:
+            checks = validate([study.points[place] for place in study.front()], checked, status.update)
+    if as_json:
+        print_json(_document(study, database) | ({"validated": [vars(each) for each in checks]} if checks else {}))
+    else:
+        _print(study, database)
+        for check in checks:
+            out.print(str(check), highlight=False, markup=False)
+    wrong = [check for check in checks if not check.good]
+    if wrong:
+        raise ExploreError(f"{len(wrong)} of {len(checks)} points of the front differ on the RTL: {wrong[0]}")
+
+
+def _line(study: Study) -> str:
+    budget = study.space.search.trials or study.space.size
+    parts = [f"{len(study.outcomes)} of {budget} points, {study.measured} measured, {study.reused} known"]
+    for name in ("refused", "failed"):
+        if count := study.count(name):
+            parts.append(f"{count} {name}")
+    points = [each for each in study.points if each.status == "measured"]
+    if points:
+        best = [f"{name} {min((each.cost([name])[0], each.figures[name]) for each in points)[1]:{FORMATS[name]}}"
+                for name in study.objectives]  # fmt: skip
+        parts.append(f"best {', '.join(best)}")
+    return "; ".join(parts)
+
+
+def shown_axes(space: Space) -> list[str]:
+    """Axes with more than one value."""
+    return [name for name, values in space.axes.items() if len(values) > 1]
+
+
+def _print(study: Study, database: Path) -> None:
+    front = study.front()
+    axes, points = shown_axes(study.space), study.points
+    names = [network.name for network in study.networks]
+    others = [name for name in ("LUT", "DSP", "BRAM36") if name not in study.objectives]
+    columns = ["point", *(name.partition(".")[2] for name in axes), *study.objectives, *others,
+               *(f"{name}: cycles, used" for name in names)]  # fmt: skip
+    rows = [_row(place, points[place], axes, [*study.objectives, *others], names) for place in front]
+    rows.sort(key=lambda row: points[int(row[0])].cost(study.objectives))
+    wide_console().print(table("Pareto front", columns, rows))
+    counts = ", ".join(f"{study.count(name)} {name}" for name in ("measured", "refused", "failed"))
+    out.print(f"{len(points)} of {study.space.size:,} points: {counts}; {study.seconds:.0f} s", highlight=False)
+    for reason, count in _reasons(points)[:5]:
+        out.print(f"  {count} x {reason}", highlight=False, markup=False, soft_wrap=True)
+    if study.interrupted:
+        out.print("interrupted; what was measured is kept, and the same command goes on from there")
+    out.print(f"results are in {database}", markup=False, highlight=False)
+
+
+def _row(place: int, point: Outcome, axes: Sequence[str], figures: Sequence[str], names: Sequence[str]) -> list[str]:
+    assert point.design is not None  # points of the front were measured
+    macs = point.design.config.macs_per_cycle
+    used = [
+        f"{each.cycles_per_image:,.0f}, {each.macs / (each.cycles * macs):.0%}"
+        for each in (point.measures[name] for name in names)
+    ]
+    return [str(place), *(str(point.assignment[name]) for name in axes),
+            *(f"{point.figures[name]:{FORMATS[name]}}" for name in figures), *used]  # fmt: skip
+
+
+def _reasons(points: Sequence[Outcome]) -> list[tuple[str, int]]:
+    """Why points have no figures, the most frequent first; numbers in the text do not make another reason."""
+    counts: dict[str, list[str]] = {}
+    for each in points:
+        if each.status != "measured":
+            key = "".join("#" if letter.isdigit() else letter for letter in each.reason)
+            counts.setdefault(key, []).append(f"{each.status}: {each.reason}")
+    return sorted(((texts[0], len(texts)) for texts in counts.values()), key=lambda item: -item[1])
+
+
+def _document(study: Study, database: Path) -> dict[str, Any]:
+    return {
+        "space": study.space.model_dump(), "objectives": study.objectives,
+        "networks": [vars(network) for network in study.networks], "database": str(database),
+        "front": study.front(), "points": [record_of(each) for each in study.points],
+        "measured": study.measured, "reused": study.reused, "seconds": study.seconds, "interrupted": study.interrupted,
+    }  # fmt: skip
+
+
+def _results(study: Study, suffix: str) -> str:
+    if suffix == ".json":
+        return json.dumps(_document(study, Path()), indent=1) + "\n"
+    axes, names, text = list(study.space.axes), [network.name for network in study.networks], io.StringIO()
+    front, writer = set(study.front()), csv.writer(text, lineterminator="\n")
+    writer.writerow(["point", *axes, "status", "reason", "front", *FORMATS, *(f"{name} cycles" for name in names)])
+    for place, each in enumerate(study.points):
+        writer.writerow([
+            place, *(each.assignment[name] for name in axes), each.status, each.reason, int(place in front),
+            *(each.figures.get(name, "") for name in FORMATS),
+            *(each.measures[name].cycles if name in each.measures else "" for name in names),
+        ])  # fmt: skip
+    return text.getvalue()

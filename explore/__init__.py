@@ -1,0 +1,1 @@
+"""Design-space exploration: cores, compiler and memory together, by cycles that equal those of the RTL."""

@@ -1,0 +1,60 @@
+"""An estimate of energy: events that the timing model counts, times published energies of each.
+
+The energies are of M. Horowitz, "Computing's energy problem (and what we can do about it)", ISSCC 2014, figure 1.1.9:
+45 nm, 0.9 V. They are of a chip, not of an FPGA, and leave out leakage, clock and control: the figure orders designs
+of one technology, and is no prediction of a board's power. Every micro-op of the array counts as full.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..hw.config import CoreConfig
+from ..hw.memories import Memory
+from .measure import Measure
+
+INT8_MULTIPLY_PJ = 0.2
+INT32_MULTIPLY_PJ = 3.1
+INT32_ADD_PJ = 0.1
+SRAM_64_BITS_PJ = ((8 * 1024, 10.0), (32 * 1024, 20.0), (1024 * 1024, 100.0))
+"""Bytes of a memory, and what one access of 64 bits takes."""
+
+DRAM_64_BITS_PJ = (1300.0 + 2600.0) / 2
+"""The middle of the published range of 1.3 to 2.6 nJ."""
+
+
+def sram_pj(capacity: float) -> float:
+    """An access of 64 bits to a memory of ``capacity`` bytes: a line through the published ones, in logarithms."""
+    points = [(math.log(size), math.log(energy)) for size, energy in SRAM_64_BITS_PJ]
+    x = math.log(capacity)
+    low, high = (points[0], points[1]) if x < points[1][0] else (points[1], points[2])
+    slope = (high[1] - low[1]) / (high[0] - low[0])
+    return math.exp(low[1] + slope * (x - low[0]))
+
+
+def entry_pj(config: CoreConfig, memory: Memory) -> float:
+    """Reading or writing an entry of a scratchpad: slices of 64 bits, each a memory as deep as a bank."""
+    words = math.ceil(config.entry_bytes(memory) / 8)
+    return words * sram_pj(8 * config.depth(memory) / config.banks(memory))
+
+
+def energy_pj(config: CoreConfig, measure: Measure) -> dict[str, float]:
+    """Picojoules of one run, by where they go: ``array``, ``vector``, ``scratchpads``, ``dram``.
+
+    A micro-op of the array reads an entry of inp and of wgt, and reads and writes one of acc. A cycle of the vector
+    engine reads and writes an entry of acc, and multiplies and adds on every lane. What comes from DRAM is written into
+    a scratchpad, what goes there is read from ``out``, whose entries the vector engine wrote.
+    """
+    gemm_pj = config.macs_per_cycle * (INT8_MULTIPLY_PJ + INT32_ADD_PJ)
+    vector_pj = config.lanes * (INT32_MULTIPLY_PJ + INT32_ADD_PJ)
+    acc = entry_pj(config, Memory.ACC)
+    gemm_entries = entry_pj(config, Memory.INP) + entry_pj(config, Memory.WGT) + 2 * acc
+    loaded = entry_pj(config, Memory.WGT) / config.entry_bytes(Memory.WGT)
+    stored = 2 * entry_pj(config, Memory.OUT) / config.entry_bytes(Memory.OUT)
+    return {
+        "array": measure.array * gemm_pj,
+        "vector": measure.vector * vector_pj,
+        "scratchpads": measure.array * gemm_entries + measure.vector * 2 * acc
+        + measure.bytes_read * loaded + measure.bytes_written * stored,
+        "dram": (measure.bytes_read + measure.bytes_written) / 8 * DRAM_64_BITS_PJ,
+    }  # fmt: skip

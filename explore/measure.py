@@ -1,0 +1,166 @@
+"""What a network costs on a design: compiled, timed by the timing model, accounted for layer by layer."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from ..api import program_cycles
+from ..cache import cache_key
+from ..compiler.compile import compile_model
+from ..compiler.frontends import read
+from ..compiler.graph import Module
+from ..compiler.model import CompiledModel
+from ..compiler.passes.manager import PassManager
+from ..compiler.passes.pipeline import integer_passes
+from ..compiler.targets.accel.target import AccelOptions
+from ..compiler.targets.accel.tuned import machine_texts
+from ..compiler.targets.registry import find_target
+from ..compiler.targets.sources import COMPILER, sources_digest
+from ..compiler.targets.target import Job
+from ..compiler.tune.database import Key
+from ..runtime.profile import profile
+from ..runtime.profile_whatif import predict_runs
+from ..sim.dram import DramModel
+from .errors import ExploreError
+from .space import Design
+
+LAYER_FIELDS = ("name", "kind", "cycles", "macs", "array", "vector", "memory", "dram_bytes", "verdict")
+"""Of one layer: ``array``, ``vector`` and ``memory`` are its bounds in cycles."""
+
+SHAPED_BY = ("hw", "sim", "runtime")
+"""Parts of weft beside the compiler that cycles and accounts of layers follow from."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """An ONNX file; ``digest`` is of its bytes."""
+
+    name: str
+    path: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A network on a design: ``cycles`` of one run with ``batch`` images; bytes on the bus; ``array``: micro-ops of the
+    array, ``vector``: cycles of the vector engine's work; a row of LAYER_FIELDS for each layer."""
+
+    cycles: int
+    batch: int
+    macs: int
+    array: int
+    vector: int
+    bytes_read: int
+    bytes_written: int
+    layers: tuple[tuple[Any, ...], ...]
+
+    @property
+    def cycles_per_image(self) -> float:
+        return self.cycles / self.batch
+
+    def to_values(self) -> dict[str, Any]:
+        return {**vars(self), "layers": [list(layer) for layer in self.layers]}
+
+    @staticmethod
+    def from_values(values: Mapping[str, Any]) -> Measure:
+        """What :meth:`to_values` described; ExploreError where it is no measure, as a stranger's file may hold."""
+        try:
+            layers = tuple(tuple(layer) for layer in values["layers"])
+            found = Measure(**{**values, "layers": layers})
+            if any(len(layer) != len(LAYER_FIELDS) for layer in layers) or found.cycles < 1 or found.batch < 1:
+                raise ValueError("figures out of range")
+        except (TypeError, KeyError, ValueError) as error:
+            raise ExploreError(f"a database holds a measurement that is none: {error}", hint="make it anew") from error
+        return found
+
+
+def open_network(path: str | Path) -> Network:
+    """The network in a file, which is read now and again by every worker."""
+    path = Path(path)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ExploreError(f"cannot be read: {error.strerror or error}", at=path) from error
+    read(content)
+    return Network(path.stem, str(path), hashlib.sha256(content).hexdigest()[:32])
+
+
+def with_batch(content: bytes, batch: int) -> bytes:
+    """The ONNX model for ``batch`` images at once: what it knew of inner shapes is forgotten."""
+    model = onnx.load_from_string(content)
+    constants = {each.name for each in model.graph.initializer}
+    for value in (*model.graph.input, *model.graph.output):
+        sizes = value.type.tensor_type.shape.dim
+        if value.name in constants or not sizes:
+            continue
+        if sizes[0].dim_value > 1:
+            raise ExploreError(
+                f"{value.name!r} has a batch of {sizes[0].dim_value}, so a core with a batch of {batch} cannot be told",
+                hint="export the network with a batch of 1 or an open one",
+            )
+        sizes[0].dim_value = batch
+    del model.graph.value_info[:]
+    return bytes(model.SerializeToString())
+
+
+@lru_cache(maxsize=16)
+def integer_module(path: str, digest: str, batch: int) -> Module:
+    """A network after the passes that know nothing of a core."""
+    content = Path(path).read_bytes()
+    if hashlib.sha256(content).hexdigest()[:32] != digest:
+        raise ExploreError("the file has changed since the exploration began", at=path, hint="begin again")
+    module = read(with_batch(content, batch)).module({}, takes_floats=False)
+    return PassManager(integer_passes()).run(module)
+
+
+def compiled(design: Design, network: Network) -> CompiledModel:
+    """A network compiled for a design."""
+    options = AccelOptions(design.config, design.rate, vthreads=design.vthreads)
+    module = integer_module(network.path, network.digest, design.config.batch)
+    before = [each.name for each in integer_passes()]
+    passes = find_target("accel").passes(options, quantised=True)[len(before) :]
+    packed = PassManager(passes, ran=before).run(module)
+    job = Job(measure=program_cycles if design.chains else None)
+    chosen = {"config": design.config, "dram": design.rate, "vthreads": design.vthreads}
+    model = compile_model(packed, "accel", chosen, job=job)
+    assert isinstance(model, CompiledModel)  # the accelerator takes no open sizes
+    return model
+
+
+def measure(design: Design, network: Network) -> Measure:
+    """Compile a network for a design and time it. Raises what the compiler raises, a WeftError where it refuses."""
+    model = compiled(design, network)
+    dram = DramModel(latency=design.rate.latency, bytes_per_cycle=design.rate.bytes_per_cycle)
+    runs = predict_runs(model, dram)
+    found = profile(model, runs, "model", dram)
+    layers = tuple(
+        (
+            each.layer.name, each.layer.kind, each.cycles, each.layer.macs, each.bounds.array, each.bounds.vector,
+            each.bounds.memory, each.dram_bytes, each.verdict,
+        )
+        for each in found.layers
+    )  # fmt: skip
+    return Measure(
+        cycles=found.cycles,
+        batch=design.config.batch,
+        macs=found.macs,
+        array=sum(each.bounds.array for each in found.layers),
+        vector=sum(each.bounds.vector for each in found.layers),
+        bytes_read=sum(run.result.bytes_read for run in runs),
+        bytes_written=sum(run.result.bytes_written for run in runs),
+        layers=layers,
+    )
+
+
+def measure_key(design: Design, network: Network) -> Key:
+    """Where the database keeps what a network costs on a core with a memory, whatever the compiler's knobs."""
+    digests = [sources_digest(), *(sources_digest(COMPILER.parent / part) for part in SHAPED_BY)]
+    compiler = cache_key(*digests, Path(__file__).read_text())
+    return Key(f"network {network.digest}", *machine_texts(design.config, design.rate), compiler)

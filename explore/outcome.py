@@ -1,0 +1,135 @@
+"""What is known of a point of the space, and the figures by which points are compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from ..boards.area import Area, area_of
+from ..boards.board import Board, all_boards
+from ..hw.errors import ConfigError
+from ..hw.synthesis_report import SHARE_LIMIT
+from .energy import energy_pj
+from .errors import ExploreError
+from .front import pareto_front
+from .measure import Measure
+from .space import Assignment, Constraints, Design, Space
+
+Status = Literal["measured", "refused", "failed"]
+
+HIGHER_IS_BETTER = ("throughput_per_area",)
+
+REFERENCE_PART = "xc7z020"
+"""The part that ``area`` is a share of where the space names none."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A point: its design and area where there is such a core, what each network costs, and its figures.
+
+    ``refused``: the space's constraints, the configuration or the compiler say no; ``failed``: something broke. The
+    reason is in ``reason``. ``figures`` has every objective of a point that was measured.
+    """
+
+    assignment: Assignment
+    design: Design | None = None
+    area: Area | None = None
+    status: Status = "measured"
+    reason: str = ""
+    measures: Mapping[str, Measure] = field(default_factory=dict)
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+    def cost(self, objectives: Sequence[str]) -> tuple[float, ...]:
+        """The objectives, each to be minimised."""
+        return tuple(-self.figures[name] if name in HIGHER_IS_BETTER else self.figures[name] for name in objectives)
+
+
+def part_board(constraints: Constraints) -> Board:
+    """The board whose part is meant. ExploreError lists what is known."""
+    wanted = constraints.part or REFERENCE_PART
+    for name, board in sorted(all_boards().items()):
+        if wanted == name or board.part.startswith(wanted):
+            return board
+    known = ", ".join(sorted({*all_boards(), *(board.part for board in all_boards().values())}))
+    raise ExploreError(f"there is no part {wanted!r}", at="constraints.part", hint=f"known: {known}")
+
+
+def design_of(space: Space, assignment: Assignment) -> Outcome:
+    """The point before anything is compiled: refused where there is no such core, or it breaks a constraint on area."""
+    try:
+        design = space.design(assignment)
+    except ConfigError as error:
+        return Outcome(assignment, status="refused", reason=str(error))
+    area = area_of(design.config)
+    shortage = "; ".join(_shortages(space.constraints, area))
+    return Outcome(assignment, design, area, status="refused" if shortage else "measured", reason=shortage)
+
+
+def _shortages(constraints: Constraints, area: Area) -> list[str]:
+    limits: dict[str, tuple[float, str]] = {}
+    if constraints.part:
+        board = part_board(constraints)
+        for name in ("LUT", "DSP", "BRAM36"):
+            limits[name] = SHARE_LIMIT * getattr(board.resources, name), f"{SHARE_LIMIT:.0%} of {board.part}"
+    for name in ("LUT", "DSP", "BRAM36"):
+        own = getattr(constraints, name)
+        if own is not None and own < limits.get(name, (math.inf, ""))[0]:
+            limits[name] = own, "the constraint"
+    return [
+        f"takes {getattr(area, name):,.0f} {name}, more than {limit:,.0f} ({what})"
+        for name, (limit, what) in limits.items() if getattr(area, name) > limit
+    ]  # fmt: skip
+
+
+def with_measures(space: Space, point: Outcome, measures: Mapping[str, Measure]) -> Outcome:
+    """The point with what its networks cost; refused where one takes more cycles than the constraint allows."""
+    assert point.design is not None  # only designs are measured
+    assert point.area is not None
+    config, count = point.design.config, len(measures)
+    cycles = math.exp(sum(math.log(each.cycles_per_image) for each in measures.values()) / count)
+    energy = math.exp(
+        sum(math.log(sum(energy_pj(config, each).values()) / each.batch) for each in measures.values()) / count
+    )
+    resources = part_board(space.constraints).resources
+    figures = {
+        "cycles": cycles,
+        "energy": energy * 1e-6,
+        "area": max(getattr(point.area, name) / getattr(resources, name) for name in ("LUT", "DSP", "BRAM36")),
+        "throughput_per_area": 1e9 / cycles / (point.area.LUT / 1e3),
+        "LUT": point.area.LUT,
+        "DSP": point.area.DSP,
+        "BRAM36": point.area.BRAM36,
+    }
+    limit = space.constraints.cycles
+    slow = [f"{name}: {each.cycles_per_image:,.0f} cycles an image, more than {limit:,.0f}"
+            for name, each in measures.items() if limit is not None and each.cycles_per_image > limit]  # fmt: skip
+    status: Status = "refused" if slow else "measured"
+    return Outcome(point.assignment, point.design, point.area, status, "; ".join(slow), measures, figures)
+
+
+def front_of(outcomes: Sequence[Outcome], objectives: Sequence[str]) -> list[int]:
+    """Indices of the measured points that no other one beats in all objectives."""
+    places = [place for place, each in enumerate(outcomes) if each.status == "measured"]
+    return [places[each] for each in pareto_front([outcomes[place].cost(objectives) for place in places])]
+
+
+def record_of(outcome: Outcome, *, layers: bool = True) -> dict[str, Any]:
+    """The point as JSON values."""
+    design = outcome.design
+    return {
+        "assignment": dict(outcome.assignment),
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "config": {} if design is None else asdict(design.config),
+        "dram": None if design is None else f"{design.rate.bytes_per_cycle},{design.rate.latency}",
+        "knobs": {} if design is None else dict(design.knobs),
+        "area": None if outcome.area is None else vars(outcome.area),
+        "figures": dict(outcome.figures),
+        "networks": {
+            name: {key: value for key, value in each.to_values().items() if layers or key != "layers"}
+            | ({"energy_pj": energy_pj(design.config, each)} if design else {})
+            for name, each in outcome.measures.items()
+        },
+    }  # fmt: skip

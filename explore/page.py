@@ -1,0 +1,107 @@
+"""One web page with all points of an exploration: no network, no server, everything is inside."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from .measure import LAYER_FIELDS
+from .outcome import HIGHER_IS_BETTER, Outcome
+from .study import Study
+
+PARTS = Path(__file__).parent
+"""Where the page's frame, style and script are."""
+
+LAYER_ROWS = 40_000
+"""Layers that a page holds: those of the front first, then of other points in their order."""
+
+UNITS = {
+    "cycles": "an image, geometric mean", "energy": "µJ an image, estimate", "area": "largest share of the part",
+    "throughput_per_area": "images per Gcycle and kLUT", "LUT": "model", "BRAM36": "exact", "DSP": "exact",
+}  # fmt: skip
+
+
+def explore_page(study: Study) -> str:
+    """The page. Points without figures are counted, with their reasons, and not drawn."""
+    frame, style, script = ((PARTS / f"page.{kind}").read_text(encoding="utf-8") for kind in ("html", "css", "js"))
+    title = escape(study.space.name)
+    # A "<" in the data could end the script that holds it.
+    data = json.dumps(page_data(study), separators=(",", ":")).replace("<", "\\u003c")
+    for mark, text in (("TITLE", title), ("STYLE", style), ("SCRIPT", script), ("DATA", data)):
+        frame = frame.replace(f"@{mark}@", text)
+    return frame
+
+
+def page_data(study: Study) -> dict[str, Any]:
+    """What the script draws."""
+    points, front = study.points, study.front()
+    axes = [name for name, values in study.space.axes.items() if len(values) > 1]
+    known = next((each for each in points if each.status == "measured"), None)
+    layers, room = {}, LAYER_ROWS
+    for place in dict.fromkeys([*front, *range(len(points))]):
+        each = points[place]
+        size = sum(len(found.layers) for found in each.measures.values())
+        if each.status == "measured" and size <= room:
+            room -= size
+            layers[place] = {name: found.layers for name, found in each.measures.items()}
+    counts = ", ".join(f"{study.count(name):,} {name}" for name in ("measured", "refused", "failed"))
+    return {
+        "summary": f"{len(points):,} of {study.space.size:,} points: {counts}. {len(front)} on the front of "
+        f"{', '.join(study.objectives)}.",
+        "objectives": study.objectives,
+        "figures": list(known.figures) if known else study.objectives,
+        "units": UNITS,
+        "higher": HIGHER_IS_BETTER,
+        "axes": axes,
+        "networks": [network.name for network in study.networks],
+        "layer_fields": LAYER_FIELDS,
+        "front": front,
+        "layers": layers,
+        "points": [_point(study, place, each, axes) for place, each in enumerate(points)],
+    }
+
+
+def _point(study: Study, place: int, each: Outcome, axes: Sequence[str]) -> dict[str, Any]:
+    measured = each.status == "measured" and each.design is not None
+    design = each.design
+    return {
+        "assignment": [each.assignment[name] for name in axes],
+        "status": each.status,
+        "reason": each.reason,
+        "figures": {name: float(f"{value:.6g}") for name, value in each.figures.items()} if measured else {},
+        "cycles": {name: found.cycles_per_image for name, found in each.measures.items()},
+        "config": design.config.to_json() if measured and design else "",
+        "macs_per_cycle": design.config.macs_per_cycle if design else 0,
+        "space": _space_text(study, each) if measured else "",
+        "commands": _commands(study, place, each) if measured else [],
+    }
+
+
+def _commands(study: Study, place: int, each: Outcome) -> list[str]:
+    """What measures the point again, and what shows its layers; its configuration and its space are files."""
+    assert each.design is not None  # it was measured
+    paths, rate, knobs = [network.path for network in study.networks], each.design.rate, each.design.knobs
+    again = [shlex.join(["weft", "explore", f"point-{place}.toml", "--networks", *paths])]
+    if not knobs["chains"]:
+        return again  # `weft profile` compiles with chains
+    return again + [
+        shlex.join([
+            "weft", "profile", path, "--config", f"point-{place}.json", "--bandwidth", str(rate.bytes_per_cycle),
+            "--latency", str(rate.latency), "--vthreads", str(knobs["vthreads"]),
+        ])
+        for path in paths
+    ]  # fmt: skip
+
+
+def _space_text(study: Study, each: Outcome) -> str:
+    """A space file with this point alone."""
+    tables: dict[str, list[str]] = {}
+    for axis, value in each.assignment.items():
+        table, _, name = axis.partition(".")
+        tables.setdefault(table, []).append(f"{name} = {json.dumps(value)}")
+    parts = [f"base = {json.dumps(study.space.base)}\n"]
+    return "\n".join([*parts, *("\n".join([f"[{table}]", *lines]) + "\n" for table, lines in tables.items())])

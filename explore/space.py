@@ -1,0 +1,227 @@
+"""The space: axes over the fields of a core, memories and compiler knobs; constraints, objectives and the search.
+
+A space is one TOML file (``docs/explore.md``). An assignment gives every axis one value; :meth:`Space.design` makes of
+it what is compiled for, or says why there is no such core.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+
+from ..hw.config import CoreConfig, load_config
+from ..hw.dram_rate import DramRate
+from ..hw.errors import ConfigError
+from ..hw.memories import SCRATCHPADS
+from .errors import ExploreError
+
+Assignment = Mapping[str, Any]
+"""A value for each axis, by its name such as ``core.block_in``."""
+
+CORE_FIELDS = tuple(field.name for field in fields(CoreConfig) if field.name != "name")
+KIB = {f"{memory}_kib": memory for memory in SCRATCHPADS}
+"""Axes of a core that are no fields: the size of a scratchpad in KiB, whatever its entries are."""
+
+BUS = "bus"
+"""A memory as fast as the core's bus."""
+
+
+def _listed(value: object) -> object:
+    """A single value is an axis with one."""
+    return value if isinstance(value, list) else [value]
+
+
+def _distinct(values: list[Any]) -> list[Any]:
+    if len({json.dumps(value) for value in values}) < len(values):
+        raise ValueError("has a value twice")
+    return values
+
+
+_Strict = ConfigDict(extra="forbid", strict=True, frozen=True)
+Integers = Annotated[list[Annotated[int, Field(ge=0)]], BeforeValidator(_listed), Field(min_length=1)]
+Positive = Annotated[list[Annotated[int, Field(ge=1)]], BeforeValidator(_listed), Field(min_length=1)]
+Rates = Annotated[
+    list[Annotated[int, Field(ge=1)] | Literal["bus"]], BeforeValidator(_listed), Field(min_length=1)
+]  # fmt: skip
+Flags = Annotated[list[bool], BeforeValidator(_listed), Field(min_length=1)]
+
+Objective = Literal["cycles", "energy", "area", "throughput_per_area", "LUT", "DSP", "BRAM36"]
+Algorithm = Literal["grid", "random", "tpe", "nsga2"]
+
+
+class MemoryAxes(BaseModel):
+    """DRAM rates: bytes a cycle, or "bus", and latencies in cycles."""
+
+    model_config = _Strict
+    bytes_per_cycle: Rates = ["bus"]
+    latency: Positive = [100]
+
+
+class CompilerAxes(BaseModel):
+    """Knobs of the compiler: virtual threads, and whether it may make chains of layers (slower to compile)."""
+
+    model_config = _Strict
+    vthreads: Positive = [2]
+    chains: Flags = [True]
+
+
+class Constraints(BaseModel):
+    """What a point may take. ``part``: a board, or the first letters of its part; ``cycles``: of an image, at most."""
+
+    model_config = _Strict
+    part: str | None = None
+    LUT: Annotated[float, Field(gt=0)] | None = None
+    DSP: Annotated[float, Field(gt=0)] | None = None
+    BRAM36: Annotated[float, Field(gt=0)] | None = None
+    cycles: Annotated[float, Field(gt=0)] | None = None
+
+
+class SearchPlan(BaseModel):
+    """How points are chosen. ``batch`` points are chosen at a time: the seed decides them, not who is done first."""
+
+    model_config = _Strict
+    algorithm: Algorithm = "grid"
+    trials: Annotated[int, Field(ge=1)] | None = None
+    seed: Annotated[int, Field(ge=0)] = 0
+    batch: Annotated[int, Field(ge=1, le=256)] = 8
+    objectives: Annotated[list[Objective], Field(min_length=1)] = ["cycles", "area"]
+
+
+@dataclass(frozen=True)
+class Design:
+    """A core with its memory and the compiler's knobs: what networks are compiled for."""
+
+    config: CoreConfig
+    rate: DramRate
+    vthreads: int
+    chains: bool
+
+    @property
+    def knobs(self) -> Mapping[str, Any]:
+        """The compiler's knobs by name."""
+        return {"chains": self.chains, "vthreads": self.vthreads}
+
+
+class Space(BaseModel):
+    """A space file. ``core``: the axes by field of CoreConfig (or ``inp_kib`` and the like); ``base``: the core whose
+    other fields are kept."""
+
+    model_config = _Strict
+    name: Annotated[str, StringConstraints(min_length=1, max_length=80)] = "exploration"
+    base: str = "pynq"
+    core: dict[str, Integers] = Field(default_factory=dict)
+    memory: MemoryAxes = MemoryAxes()
+    compiler: CompilerAxes = CompilerAxes()
+    constraints: Constraints = Constraints()
+    search: SearchPlan = SearchPlan()
+
+    @field_validator("core")
+    @classmethod
+    def _known_fields(cls, axes: dict[str, list[int]]) -> dict[str, list[int]]:
+        for name in axes:
+            if name not in CORE_FIELDS and name not in KIB:
+                raise ValueError(f"there is no field {name!r}; known: {', '.join((*CORE_FIELDS, *KIB))}")
+            _distinct(axes[name])
+            if name in KIB and f"{KIB[name]}_depth" in axes:
+                raise ValueError(f"{name} and {KIB[name]}_depth say the same: give one of them")
+        return axes
+
+    @cached_property
+    def axes(self) -> dict[str, list[Any]]:
+        """The values of every axis by its name, axes with a single value included."""
+        tables: dict[str, Mapping[str, Sequence[Any]]] = {
+            "core": self.core, "memory": self.memory.model_dump(), "compiler": self.compiler.model_dump(),
+        }  # fmt: skip
+        return {f"{table}.{name}": list(values) for table, axes in tables.items() for name, values in axes.items()}
+
+    @property
+    def size(self) -> int:
+        """Assignments that there are."""
+        return math.prod(len(values) for values in self.axes.values())
+
+    def assignments(self) -> Iterator[dict[str, Any]]:
+        """All, the last axis fastest."""
+        for values in itertools.product(*self.axes.values()):
+            yield dict(zip(self.axes, values, strict=True))
+
+    @cached_property
+    def base_config(self) -> CoreConfig:
+        return load_config(self.base)
+
+    def design(self, assignment: Assignment) -> Design:
+        """What an assignment means. ConfigError says why there is no such core."""
+        core = {name.removeprefix("core."): value for name, value in assignment.items() if name.startswith("core.")}
+        kib = {memory: core.pop(name) for name, memory in KIB.items() if name in core}
+        values = {name: getattr(self.base_config, name) for name in CORE_FIELDS} | core
+        for memory in kib:  # any depth will do to ask for the bytes of an entry
+            values[f"{memory}_depth"] = 1024
+        config = CoreConfig(**values) if not kib else _sized(values, kib)
+        config = replace(config, name=f"{config.batch}x{config.block_in}x{config.block_out}-{config.hash64:016x}"[:24])
+        rate = assignment["memory.bytes_per_cycle"]
+        return Design(
+            config,
+            DramRate(latency=assignment["memory.latency"], bytes_per_cycle=config.bus_bytes if rate == BUS else rate),
+            assignment["compiler.vthreads"],
+            assignment["compiler.chains"],
+        )
+
+
+def _sized(values: Mapping[str, Any], kib: Mapping[Any, int]) -> CoreConfig:
+    """The configuration whose scratchpads have these sizes in KiB."""
+    any_depths = CoreConfig(**values)
+    depths: dict[str, Any] = {}
+    for memory, size in kib.items():
+        entry = any_depths.entry_bytes(memory)
+        if size * 1024 % entry or size * 1024 < entry:
+            raise ConfigError(f"{memory}_kib = {size} holds no whole number of entries of {entry} bytes")
+        depths[f"{memory}_depth"] = size * 1024 // entry
+    return replace(any_depths, **depths)
+
+
+def assignment_text(assignment: Assignment) -> str:
+    """The same text for the same values."""
+    return json.dumps(dict(assignment), sort_keys=True, separators=(",", ":"))
+
+
+def load_space(path: str | Path) -> Space:
+    """Read a space file. ExploreError names the table and the field at fault, and what would be right."""
+    path = Path(path)
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ExploreError(f"cannot be read: {error.strerror or error}", at=path) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ExploreError(f"not TOML: {error}", at=path) from error
+    try:
+        space = Space.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("list[", "constrained")))
+        known = _known_at(first["loc"]) if first["type"] == "extra_forbidden" else ""
+        message = first["msg"].removeprefix("Value error, ")
+        raise ExploreError(f"{message} (it is {first['input']!r:.80})", at=f"{path}: {place}", hint=known) from None
+    try:
+        _ = space.base_config
+    except (ConfigError, OSError) as error:
+        raise ExploreError(str(error), at=f"{path}: base") from error
+    return space
+
+
+def _known_at(place: Sequence[Any]) -> str:
+    """The names that a table knows."""
+    model: type[BaseModel] = Space
+    for part in place[:-1]:
+        inner = model.model_fields[str(part)].annotation if str(part) in model.model_fields else None
+        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
+            return ""
+        model = inner
+    return f"known: {', '.join(model.model_fields)}"

@@ -1,0 +1,166 @@
+"""The run: proposed points are measured by workers, everything that comes of one is kept at once.
+
+What the database has is not measured again, so that the same command goes on after an interruption, and takes the same
+way: the seed and what was measured decide the next points, not the time that each takes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..compiler.tune.database import Database, Key, point_text
+from .errors import ExploreError
+from .measure import Measure, Network, measure, measure_key
+from .outcome import Outcome, design_of, front_of, part_board, with_measures
+from .proposals import Proposer, proposer_for
+from .space import Design, Space, assignment_text
+from .workers import Done, Failure, Workers
+
+FAILED = "failed"
+"""In the features of a database's record: the point broke something, it was not refused."""
+
+
+@dataclass
+class Study:
+    """What came of an exploration so far: points in the order in which they were proposed."""
+
+    space: Space
+    networks: Sequence[Network]
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    measured: int = 0  # networks compiled and timed in this run
+    reused: int = 0  # those that the database had
+    seconds: float = 0.0
+    interrupted: bool = False
+
+    @property
+    def points(self) -> list[Outcome]:
+        return list(self.outcomes.values())
+
+    @property
+    def objectives(self) -> list[str]:
+        return list(self.space.search.objectives)
+
+    def front(self) -> list[int]:
+        return front_of(self.points, self.objectives)
+
+    def count(self, status: str) -> int:
+        return sum(each.status == status for each in self.outcomes.values())
+
+
+Report = Callable[[Study], None]
+Measurer = Callable[[Design, Network], Measure]
+
+
+def explore(
+    space: Space, networks: Sequence[Network], database: Database, *, workers: int = 1, trials: int | None = None,
+    minutes: float | None = None, point_seconds: float | None = None, retry: bool = False,
+    report: Report = lambda _: None, measurer: Measurer = measure,
+) -> Study:  # fmt: skip
+    """Measure points of a space until the search ends, ``trials`` points were measured, or ``minutes`` are over.
+
+    ``point_seconds``: a network that takes longer at a point fails there. ``retry``: measure again what has failed;
+    what was refused stays refused. A KeyboardInterrupt ends the run as if the budget were used up. Raises ExploreError
+    for a space or networks that make no sense, TuningError for a database that cannot be used.
+    """
+    names = [network.name for network in networks]
+    if not networks or len(set(names)) < len(names):
+        raise ExploreError(f"networks must have names of their own, not {', '.join(names) or 'none'}",
+                           hint="one file for each network, of different names")  # fmt: skip
+    part_board(space.constraints)  # an unknown part is told now
+    study = Study(space, networks)
+    proposer, budget = proposer_for(space), trials or space.search.trials or space.size
+    started = time.monotonic()
+    with Workers(measurer, workers, point_seconds) as pool:
+        run = _Run(study, database, pool, retry, report)
+        try:
+            while (left := budget - run.counted) > 0:
+                if minutes is not None and time.monotonic() - started > 60 * minutes:
+                    break
+                if not _step(run, proposer, min(left, space.search.batch)):
+                    break
+        except KeyboardInterrupt:
+            study.interrupted = True
+    study.seconds = time.monotonic() - started
+    return study
+
+
+def _step(run: _Run, proposer: Proposer, count: int) -> bool:
+    """One batch of proposals; False where there are no more."""
+    points = [design_of(run.study.space, each) for each in proposer.propose(count)]
+    run.measure([point for point in points if point.status == "measured"])
+    outcomes = run.study.outcomes
+    for point in points:  # in the order of the proposals, whoever was done first
+        text = assignment_text(point.assignment)
+        outcomes[text] = outcomes.pop(text, point)
+    proposer.tell([outcomes[assignment_text(point.assignment)] for point in points])
+    run.report(run.study)
+    return bool(points)
+
+
+@dataclass
+class _Run:
+    study: Study
+    database: Database
+    pool: Workers
+    retry: bool
+    report: Report
+    counted: int = 0  # points that were measured, or failed: those that the budget is for
+
+    def measure(self, points: Sequence[Outcome]) -> None:
+        """Measure points that satisfy the constraints so far."""
+        results: dict[str, dict[str, Measure | Failure]] = {assignment_text(each.assignment): {} for each in points}
+        designs = dict(zip(results, points, strict=True))
+        jobs: list[tuple[str, Design, Network, Key]] = []
+        for text, point in designs.items():
+            assert point.design is not None  # what satisfies the constraints is a design
+            for network in self.study.networks:
+                key = measure_key(point.design, network)
+                known = self._known(key, point.design.knobs)
+                if known is None:
+                    jobs.append((text, point.design, network, key))
+                else:
+                    results[text][network.name] = known
+                    self.study.reused += 1
+        for text in results:
+            self._finish(designs[text], results[text])
+        for done in self.pool.run([(design, network) for _, design, network, _ in jobs]):
+            text, design, network, key = jobs[done.number]
+            results[text][network.name] = self._keep(done, key, design)
+            self.study.measured += 1
+            self._finish(designs[text], results[text])
+            self.report(self.study)
+
+    def _finish(self, point: Outcome, results: Mapping[str, Measure | Failure]) -> None:
+        """The point's outcome, if all its networks have one."""
+        if len(results) < len(self.study.networks):
+            return
+        self.counted += 1
+        measures = {name: each for name, each in results.items() if isinstance(each, Measure)}
+        failures = {name: each for name, each in results.items() if isinstance(each, Failure)}
+        if failures:
+            reason = "; ".join(f"{name}: {each.reason}" for name, each in failures.items())
+            refused = all(each.refused for each in failures.values())
+            outcome = Outcome(point.assignment, point.design, point.area, "refused" if refused else "failed", reason,
+                              measures)  # fmt: skip
+        else:
+            outcome = with_measures(self.study.space, point, measures)
+        self.study.outcomes[assignment_text(point.assignment)] = outcome
+
+    def _known(self, key: Key, knobs: Mapping[str, object]) -> Measure | Failure | None:
+        for result in self.database.results(key):
+            if point_text(result.point) == point_text(knobs):
+                if result.cost is not None:
+                    return Measure.from_values(result.features)
+                if not (self.retry and result.features.get(FAILED)):
+                    return Failure(result.refusal, refused=not result.features.get(FAILED))
+        return None
+
+    def _keep(self, done: Done, key: Key, design: Design) -> Measure | Failure:
+        result: Measure | Failure = done.result
+        if isinstance(result, Failure):
+            self.database.add(key, design.knobs, None, refusal=result.reason, features={FAILED: not result.refused})
+        else:
+            self.database.add(key, design.knobs, float(result.cycles), features=result.to_values())
+        return result

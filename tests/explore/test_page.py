@@ -1,0 +1,235 @@
+"""The page of an exploration: what it holds, and that a browser shows it, filters, compares and stays fluid."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import weft
+from weft.compiler.tune.database import Database
+from weft.explore.measure import Measure, Network
+from weft.explore.page import explore_page, page_data
+from weft.explore.space import Design, Space
+from weft.explore.study import Study, explore
+
+NETWORK = Network("net", "a net.onnx", "1" * 32)
+AXES = {"block_in": [8, 16, 32], "block_out": [8, 16], "bus_bits": [64, 128], "queue_depth": [8, 16, 32, 64]}
+
+
+def fake(design: Design, network: Network) -> Measure:
+    config = design.config
+    cycles = 10**9 // config.macs_per_cycle + 10**7 // config.bus_bits + 10**6 // config.queue_depth
+    layers = tuple(
+        (f"conv{number}", "conv2d", cycles // 4, cycles * number, cycles // 5, 10, 20 * number, 3000, "array-bound")
+        for number in range(4)
+    )
+    return Measure(cycles, config.batch, cycles * 6, cycles // 2, 10, 10**6, 10**5, layers)
+
+
+def study_of(folder: Path, name: str = "a <study> of </script> tags", **core: Any) -> Study:
+    space = Space.model_validate({"name": name, "core": {"depthwise": [0], **(core or AXES)}})
+    with Database(folder / "e.sqlite") as database:
+        return explore(space, [NETWORK], database, workers=0, measurer=fake)
+
+
+def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
+    page = explore_page(study_of(tmp_path))
+    assert "<title>a &lt;study&gt; of &lt;/script&gt; tags</title>" in page
+    assert not re.search(r"(src|href)\s*=|https?://|@import|url\(", page)
+    assert page.count("</script>") == 2
+    assert not re.search(r"@[A-Z]+@", page)
+
+
+def test_every_point_can_be_reproduced(tmp_path: Path) -> None:
+    study = study_of(tmp_path)
+    data = page_data(study)
+    assert len(data["points"]) == len(study.points)
+    for place, (shown, point) in enumerate(zip(data["points"], study.points, strict=True)):
+        space = Space.model_validate(tomllib.loads(shown["space"]))
+        (assignment,) = space.assignments()
+        assert assignment == point.assignment
+        assert space.design(assignment) == point.design
+        assert weft.CoreConfig.from_json(shown["config"]) == space.design(assignment).config
+        again, profile = shown["commands"]
+        assert again == f"weft explore point-{place}.toml --networks 'a net.onnx'"
+        assert profile.startswith(f"weft profile 'a net.onnx' --config point-{place}.json --bandwidth ")
+    assert set(data["layers"]) == set(range(len(study.points)))
+
+
+def test_a_large_page_holds_the_layers_of_the_front(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.explore.page.LAYER_ROWS", 40)
+    study = study_of(tmp_path)
+    kept = set(page_data(study)["layers"])
+    assert set(study.front()) <= kept
+    assert len(kept) == 10
+
+
+def test_a_study_without_a_measured_point_has_a_page(tmp_path: Path) -> None:
+    data = page_data(study_of(tmp_path, block_in=[12]))
+    assert data["summary"].startswith("1 of 1 points: 0 measured, 1 refused")
+    assert data["points"][0]["reason"].startswith("block_in must be a power of two")
+
+
+def shown_by_browser(page: str, probe: str, folder: Path, *flags: str) -> Any:
+    """What ``probe``, the body of an async function, returns in the page."""
+    browser = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chrome"))), None)
+    if browser is None:
+        pytest.skip("no browser: apt-get install chromium")
+    report = f"""<script>
+      addEventListener("error", event => {{ document.title = "error " + event.message; }});
+      (async () => {{ {probe} }})().then(found => {{
+        const node = document.createElement("pre"); node.id = "probe"; node.textContent = JSON.stringify(found);
+        document.body.append(node);
+      }}, error => {{ document.title = "error " + error; }});
+    </script>"""
+    path = folder / "page.html"
+    head, _, tail = page.rpartition("</html>")
+    path.write_text(head + report + "</html>" + tail)
+    common = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}"]
+    done = subprocess.run(
+        [browser, *common, *flags, "--virtual-time-budget=4000", "--dump-dom", path.as_uri()],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    found = re.search(r'<pre id="probe">(.*?)</pre>', done.stdout, re.DOTALL)
+    assert found, re.search(r"<title>.*?</title>", done.stdout)
+    return json.loads(found[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+
+
+DRAWN = """
+  const drawn = id => {
+    const canvas = document.getElementById(id), pen = canvas.getContext("2d");
+    const bytes = pen.getImageData(0, 0, canvas.width, canvas.height).data;
+    let count = 0;
+    for (let place = 3; place < bytes.length; place += 4) count += bytes[place] > 0;
+    return count;
+  };
+"""
+
+
+def test_a_browser_shows_filters_and_compares(tmp_path: Path) -> None:
+    study = study_of(tmp_path)
+    front = study.front()
+    probe = (
+        DRAWN
+        + """
+      const rows = () => [...document.querySelectorAll("#table tbody tr")], count = () => find("count").textContent;
+      const found = { all: count(), rows: rows().length, scatter: drawn("scatter"), parallel: drawn("parallel") };
+      const groups = [...document.querySelectorAll("#axes fieldset")];
+      const bus = groups.find(box => box.textContent.startsWith("core.bus_bits"));
+      bus.querySelector("input").click();
+      found.without64 = count(); found.buses = [...new Set(rows().map(row => row.cells[3].textContent))];
+      find("reset").click();
+      found.reset = count();
+      find("only-front").click();
+      found.front = rows().map(row => Number(row.dataset.point));
+      find("only-front").click();
+      const limit = document.querySelector("#limits input[name=cycles]");
+      limit.value = 3000000; limit.dispatchEvent(new Event("input"));
+      found.cycles = rows().map(row => points[row.dataset.point].figures.cycles);
+      find("reset").click();
+      document.querySelectorAll("#table th")[5].click();
+      found.sorted = rows().map(row => points[row.dataset.point].figures[figures[0]]);
+      const canvas = find("scatter"), press = key => canvas.dispatchEvent(new KeyboardEvent("keydown", { key }));
+      press("ArrowRight"); press("Enter");
+      const heading = () => document.querySelector("#detail h2").textContent;
+      const layerRows = () => [...[...document.querySelectorAll("#detail table")].at(-1).rows];
+      found.a = state.a; found.hovered = find("hovered").textContent; found.heading = heading();
+      found.layers = layerRows().length;
+      press("ArrowRight"); press("ArrowRight"); press("b");
+      found.b = state.b; found.compared = heading();
+      found.head = [...layerRows()[0].cells].map(cell => cell.textContent);
+      found.difference = layerRows().at(-1).cells[4].textContent;
+      found.expected = number(data.layers[state.b].net[3][2] - data.layers[state.a].net[3][2]);
+      found.config = JSON.parse(document.querySelector("#detail pre").textContent).block_in;
+      found.title = document.title;
+      found.wide = getComputedStyle(document.querySelector("main")).gridTemplateColumns.split(" ").length;
+      found.overflow = document.documentElement.scrollWidth > innerWidth;
+      return found;
+    """
+    )
+    found = shown_by_browser(explore_page(study), probe, tmp_path, "--window-size=1300,1000")
+    assert found["all"] == found["reset"] == "48 of 48 points"
+    assert found["rows"] == 48
+    assert min(found["scatter"], found["parallel"]) > 2000
+    assert (found["without64"], found["buses"]) == ("24 of 48 points", ["128"])
+    assert sorted(found["front"]) == front
+    assert 0 < len(found["cycles"]) < 48
+    assert max(found["cycles"]) <= 3_000_000
+    assert found["sorted"] in (sorted(found["sorted"]), sorted(found["sorted"], reverse=True))
+    assert found["a"] in range(48)
+    assert found["hovered"].startswith("point ")
+    assert (found["heading"], found["layers"]) == ("Point", 5)
+    assert found["b"] not in (None, found["a"])
+    assert found["compared"] == "Two points"
+    assert found["head"][2:6] == ["cycles A", "cycles B", "B - A", "B / A"]
+    assert found["difference"] == found["expected"]
+    assert found["config"] == study.points[found["a"]].assignment["core.block_in"]
+    assert found["title"] == "a <study> of </script> tags"
+    assert (found["wide"], found["overflow"]) == (2, False)
+
+
+def test_a_range_is_dragged_on_an_axis(tmp_path: Path) -> None:
+    probe = """
+      const canvas = find("parallel"), box = canvas.getBoundingClientRect();
+      canvas.setPointerCapture = () => {};
+      const level = share => box.top + box.height - 12 - share * (box.height - 46);
+      const at = share => ({ clientX: box.left + across(0, box.width), clientY: level(share), pointerId: 1 });
+      const drag = (from, to) => {
+        canvas.dispatchEvent(new PointerEvent("pointerdown", at(from)));
+        canvas.dispatchEvent(new PointerEvent("pointerup", at(to)));
+      };
+      drag(.8, 1);
+      const kept = [...new Set(state.shown.map(index => points[index].assignment[0]))];
+      drag(.5, .5);
+      return [kept, state.shown.length];
+    """
+    assert shown_by_browser(explore_page(study_of(tmp_path)), probe, tmp_path, "--window-size=1300,1000") == [[32], 48]
+
+
+@pytest.mark.parametrize(
+    ("flags", "dark"), [((), False), (("--force-dark-mode", "--enable-features=WebUIDarkMode"), True)]
+)
+def test_a_narrow_screen_and_a_dark_one(flags: tuple[str, ...], dark: bool, tmp_path: Path) -> None:
+    probe = (
+        DRAWN
+        + """
+      choose(state.shown[0], false); choose(state.shown[1], true);
+      const ground = getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0];
+      return { dark: matchMedia("(prefers-color-scheme: dark)").matches, ground, drawn: drawn("scatter") > 1000,
+        columns: getComputedStyle(document.querySelector("main")).gridTemplateColumns.split(" ").length,
+        overflow: document.documentElement.scrollWidth > innerWidth, width: innerWidth };
+    """
+    )
+    found = shown_by_browser(explore_page(study_of(tmp_path)), probe, tmp_path, "--window-size=500,900", *flags)
+    assert found["dark"] == dark
+    assert (found["ground"] < 60) == dark
+    assert found["columns"] == 1
+    assert not found["overflow"]
+    assert found["drawn"]
+
+
+def test_ten_thousand_points_stay_fluid(tmp_path: Path) -> None:
+    study = study_of(tmp_path, **AXES)
+    data = json.loads(json.dumps(page_data(study)))
+    data["points"] = [data["points"][place % 48] for place in range(10_000)]
+    page = explore_page(study)
+    before, mark, rest = page.partition('id="data">')
+    text = json.dumps(data).replace("<", "\\u003c")
+    page = before + mark + text + rest[rest.index("</script>") :]
+    probe = """
+      const started = performance.now();
+      update();
+      const drawn = performance.now();
+      for (let step = 0; step < 20; step += 1) hover(step);
+      return [state.shown.length, drawn - started, (performance.now() - drawn) / 20];
+    """
+    shown, update, hover = shown_by_browser(page, probe, tmp_path, "--window-size=1300,1000")
+    assert shown == 10_000
+    assert update < 3000  # on a shared machine without a GPU: tens of milliseconds on a desk
+    assert hover < 300

@@ -1,0 +1,191 @@
+"""Runs: every point has an outcome, an interrupted run goes on, the seed decides what is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import weft
+from weft.compiler.targets.errors import CompileError
+from weft.compiler.tune.database import Database
+from weft.explore.errors import ExploreError
+from weft.explore.measure import LAYER_FIELDS, Measure, Network, measure, open_network
+from weft.explore.outcome import record_of
+from weft.explore.space import Design, Space, assignment_text
+from weft.explore.study import Study, explore
+from weft.runtime.profile_whatif import predict_runs
+from weft.sim.dram import DramModel
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
+NETWORKS = (Network("a", "a.onnx", "1" * 32), Network("b", "b.onnx", "2" * 32))
+
+
+def space_of(**tables: Any) -> Space:
+    core = {"block_in": [4, 8, 16, 32], "block_out": [4, 8, 16, 32], "depthwise": [0]}
+    return Space.model_validate({"core": core, **tables})
+
+
+class FakeMeasure:
+    """Cycles that follow from the shape; it counts, and can be told to fail or to be interrupted."""
+
+    def __init__(self, interrupt_after: int = 1 << 30) -> None:
+        self.calls: list[tuple[str, str]] = []
+        self.interrupt_after = interrupt_after
+        self.broken = True
+
+    def __call__(self, design: Design, network: Network) -> Measure:
+        if len(self.calls) == self.interrupt_after:
+            raise KeyboardInterrupt
+        config = design.config
+        self.calls.append((config.name, network.name))
+        if config.block_in == 32 and config.block_out == 4:
+            raise CompileError("no room for a tile")
+        if config.block_in == 4 and config.block_out == 32 and self.broken:
+            raise RuntimeError("a mistake in the compiler")
+        cycles = 1_000_000 // (config.block_in * min(config.block_out, 16)) + config.block_out
+        return Measure(cycles, config.batch, 500, cycles // 2, 10, 1000, 1000, ())
+
+
+def run(space: Space, path: Path, fake: FakeMeasure, networks: Sequence[Network] = NETWORKS, **how: Any) -> Study:
+    with Database(path) as database:
+        return explore(space, networks, database, workers=0, measurer=fake, **how)
+
+
+def summary(study: Study) -> list[tuple[str, str, str, dict[str, float]]]:
+    return [(assignment_text(each.assignment), each.status, each.reason, dict(each.figures)) for each in study.points]
+
+
+def test_every_point_of_the_grid_has_an_outcome(tmp_path: Path) -> None:
+    study = run(space_of(constraints={"DSP": 400, "cycles": 50_000}), tmp_path / "e.sqlite", FakeMeasure())
+    by_shape = {(p.assignment["core.block_in"], p.assignment["core.block_out"]): p for p in study.points}
+    assert len(by_shape) == 16
+    assert by_shape[32, 4].status == "refused"
+    assert by_shape[32, 4].reason == "a: no room for a tile; b: no room for a tile"
+    assert by_shape[4, 32].status == "failed"
+    assert "a: RuntimeError: a mistake in the compiler (test_study.py:" in by_shape[4, 32].reason
+    assert "takes 579 DSP, more than 400 (the constraint)" in by_shape[32, 32].reason
+    assert by_shape[4, 4].reason.startswith("a: 62,504 cycles an image, more than 50,000")
+    front = {(study.points[place].assignment["core.block_in"], study.points[place].assignment["core.block_out"])
+             for place in study.front()}  # fmt: skip
+    assert (32, 16) in front
+    assert not front & {(32, 4), (4, 32), (32, 32), (4, 4)}
+    for place in study.front():
+        mine = study.points[place].cost(study.objectives)
+        assert not any(
+            all(a < b for a, b in zip(each.cost(study.objectives), mine, strict=True))
+            for each in study.points if each.status == "measured"
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("algorithm", ["grid", "random", "tpe", "nsga2"])
+def test_an_interrupted_run_goes_on_and_ends_as_if_it_was_not(algorithm: str, tmp_path: Path) -> None:
+    space = space_of(search={"algorithm": algorithm, "trials": 10, "seed": 5, "batch": 4})
+    whole = run(space, tmp_path / "whole.sqlite", FakeMeasure())
+    cut = run(space, tmp_path / "cut.sqlite", first := FakeMeasure(interrupt_after=7))
+    assert cut.interrupted
+    assert len(cut.outcomes) < len(whole.outcomes)
+    rest = run(space, tmp_path / "cut.sqlite", second := FakeMeasure())
+    assert summary(rest) == summary(whole)
+    assert len(first.calls) + len(second.calls) == whole.measured
+    again = run(space, tmp_path / "cut.sqlite", third := FakeMeasure())
+    assert not third.calls
+    assert again.reused == whole.measured
+    assert summary(again) == summary(whole)
+
+
+@pytest.mark.parametrize("algorithm", ["random", "tpe", "nsga2"])
+def test_the_seed_decides(algorithm: str, tmp_path: Path) -> None:
+    found = [
+        summary(run(space_of(search={"algorithm": algorithm, "trials": 8, "seed": seed}), tmp_path / f"{n}.sqlite",
+                    FakeMeasure()))
+        for n, seed in enumerate((1, 1, 2))
+    ]  # fmt: skip
+    assert found[0] == found[1] != found[2]
+    texts = [text for text, *_ in found[0]]
+    assert len(set(texts)) == len(texts)
+
+
+@pytest.mark.parametrize("algorithm", ["tpe", "nsga2"])
+def test_a_sampler_ends_when_the_space_does(algorithm: str, tmp_path: Path) -> None:
+    space = space_of(core={"block_in": [4, 8], "block_out": [8, 12], "depthwise": [0]},
+                     search={"algorithm": algorithm, "trials": 50})  # fmt: skip
+    study = run(space, tmp_path / "e.sqlite", FakeMeasure())
+    assert len(study.outcomes) == 4
+    assert study.count("refused") == 2
+
+
+def test_what_failed_is_kept_until_it_is_asked_for_again(tmp_path: Path) -> None:
+    path, space = tmp_path / "e.sqlite", space_of()
+    assert run(space, path, FakeMeasure()).count("failed") == 1
+    kept = run(space, path, FakeMeasure())
+    assert (kept.count("failed"), kept.measured) == (1, 0)
+    mended = FakeMeasure()
+    mended.broken = False
+    again = run(space, path, mended, retry=True)
+    assert (again.count("failed"), again.measured) == (0, 2)
+    assert again.count("refused") == 1  # not asked again
+
+
+def test_another_network_measures_only_itself(tmp_path: Path) -> None:
+    path, space = tmp_path / "e.sqlite", space_of()
+    run(space, path, FakeMeasure(), NETWORKS[:1])
+    study = run(space, path, FakeMeasure())
+    assert study.measured == study.reused == 16
+
+
+def test_networks_need_names_of_their_own(tmp_path: Path) -> None:
+    for networks in ((), (NETWORKS[0], NETWORKS[0])):
+        with pytest.raises(ExploreError, match="names of their own"):
+            run(space_of(), tmp_path / "e.sqlite", FakeMeasure(), networks)
+    with pytest.raises(ExploreError, match="there is no part 'xc9'; hint: known: kv260"):
+        run(space_of(constraints={"part": "xc9"}), tmp_path / "e.sqlite", FakeMeasure())
+
+
+def test_a_measure_is_what_compile_and_the_timing_model_say(tmp_path: Path) -> None:
+    space = Space.model_validate({"base": "tiny", "memory": {"bytes_per_cycle": [2], "latency": [60]}})
+    (assignment,) = space.assignments()
+    design, network = space.design(assignment), open_network(DIGITS)
+    found = measure(design, network)
+    model = weft.compile(DIGITS, design.config, dram="2,60")
+    assert isinstance(model, weft.CompiledModel)
+    runs = predict_runs(model, DramModel(bytes_per_cycle=2, latency=60))
+    assert found.cycles == sum(run.result.cycles or 0 for run in runs)
+    assert found.macs == sum(layer.macs for layer in model.layers)
+    rows = [dict(zip(LAYER_FIELDS, row, strict=True)) for row in found.layers]
+    assert sum(row["cycles"] for row in rows) <= found.cycles
+    assert all(0 <= row["macs"] <= row["array"] * design.config.macs_per_cycle for row in rows)
+    assert sum(row["memory"] for row in rows) < found.cycles
+    assert Measure.from_values(found.to_values()) == found
+
+
+def test_a_core_for_several_images_gets_them() -> None:
+    space = Space.model_validate({"base": "tiny", "core": {"batch": [2]}})
+    (assignment,) = space.assignments()
+    found = measure(space.design(assignment), open_network(DIGITS))
+    single = measure(Space(base="tiny").design({**assignment, "core.batch": 1}), open_network(DIGITS))
+    assert found.batch == 2
+    assert found.macs == 2 * single.macs
+    assert found.cycles_per_image < single.cycles
+
+
+NOTHING = {"cycles": 0, "batch": 1, "macs": 0, "array": 0, "vector": 0, "bytes_read": 0, "bytes_written": 0}
+
+
+@pytest.mark.parametrize("values", [{}, {"cycles": 1}, {**NOTHING, "layers": []}])
+def test_a_measure_from_a_strange_database_is_refused(values: dict[str, Any]) -> None:
+    with pytest.raises(ExploreError, match="a database holds a measurement that is none"):
+        Measure.from_values(values)
+
+
+def test_records_hold_all_that_reproduces_a_point(tmp_path: Path) -> None:
+    study = run(space_of(), tmp_path / "e.sqlite", FakeMeasure())
+    for outcome in study.points:
+        record = record_of(outcome)
+        assert record["status"] == outcome.status
+        if outcome.status == "measured":
+            assert outcome.design is not None
+            assert weft.CoreConfig(**record["config"]) == outcome.design.config
+            assert set(record["networks"]) == {"a", "b"}
+            assert sum(record["networks"]["a"]["energy_pj"].values()) > 0

@@ -1,0 +1,80 @@
+"""Worker processes: results, refusals, exceptions, deaths and jobs without end."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from weft.explore.errors import ExploreError
+from weft.explore.workers import Failure, Workers
+
+FUNCTIONS = """
+import os, signal, time
+from pathlib import Path
+from weft.errors import WeftError
+
+def work(what: str, value: int) -> int:
+    if what == "refuse":
+        raise WeftError("no room", hint="more")
+    if what == "break":
+        raise KeyError("missing")
+    if what == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if what == "leave":
+        os._exit(3)
+    if what == "hang":
+        time.sleep(60)
+    return value * value
+
+
+def die_once(path: str, value: int) -> int:
+    if not Path(path).exists():
+        Path(path).write_text("died")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return value
+"""
+"""A module of its own: a worker imports the function that it runs by name, and tests are no such modules."""
+
+
+@pytest.fixture
+def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    name = f"functions_of_{tmp_path.name}"
+    (tmp_path / f"{name}.py").write_text(FUNCTIONS)
+    monkeypatch.syspath_prepend(tmp_path)
+    return importlib.import_module(name)
+
+
+def test_everything_ends_and_nothing_is_lost(functions: Any) -> None:
+    jobs = [("square", 3), ("die", 0), ("refuse", 0), ("break", 0), ("leave", 0), ("hang", 0), *(
+        ("square", number) for number in range(10)
+    )]  # fmt: skip
+    with Workers(functions.work, 2, seconds=8.0) as workers:
+        done = {each.number: each.result for each in workers.run(jobs)}
+        assert sorted(done) == list(range(len(jobs)))
+        assert done[0] == 9
+        assert done[1] == Failure("the worker process ended by signal SIGKILL", refused=False)
+        assert done[2] == Failure("no room; hint: more", refused=True)
+        assert done[3].reason.startswith("KeyError: 'missing' (functions_of_")
+        assert done[4] == Failure("the worker process ended with status 3", refused=False)
+        assert done[5] == Failure("stopped after 8 s", refused=False)
+        assert [done[6 + number] for number in range(10)] == [number**2 for number in range(10)]
+        assert [each.result for each in workers.run([("square", 5)])] == [25]  # and they still work
+
+
+def test_a_worker_that_dies_is_given_another_chance(functions: Any, tmp_path: Path) -> None:
+    with Workers(functions.die_once, 1) as workers:
+        assert [each.result for each in workers.run([(str(tmp_path / "mark"), 7)])] == [7]
+
+
+def test_without_processes(functions: Any) -> None:
+    with Workers(functions.work, 0) as workers:
+        assert [each.result for each in workers.run([("square", 2), ("square", 4)])] == [4, 16]
+        (broken,) = workers.run([("break", 0)])
+        assert not broken.result.refused
+
+
+def test_a_negative_number_is_refused() -> None:
+    with pytest.raises(ExploreError, match="-1 workers are not possible"):
+        Workers(abs, -1)
