@@ -80,7 +80,7 @@ def explore_command(
     else:
         _print(study, database)
         for check in checks:
-            out.print(str(check), highlight=False, markup=False)
+            out.print(str(check), highlight=False, markup=False, soft_wrap=True)
     wrong = [check for check in checks if not check.good]
     if wrong:
         raise ExploreError(f"{len(wrong)} of {len(checks)} points of the front differ on the RTL: {wrong[0]}")

@@ -77,7 +77,7 @@ function drawScatter() {
   const x = scaleFor(state.x, 64, width - 16, all), y = scaleFor(state.y, height - 36, 12, all);
   pen.fillStyle = colour("--quiet"); pen.strokeStyle = colour("--line"); pen.lineWidth = 1;
   pen.textAlign = "center";
-  for (const tick of x.ticks) { line(pen, x.at(tick), 12, x.at(tick), height - 36); pen.fillText(number(tick, 3), x.at(tick), height - 20); }
+  for (const tick of x.ticks) { line(pen, x.at(tick), 12, x.at(tick), height - 36); tickLabel(pen, tick, x.at(tick), width, height - 20); }
   pen.fillText(label(state.x), (width + 48) / 2, height - 4);
   pen.textAlign = "right";
   for (const tick of y.ticks) { line(pen, 64, y.at(tick), width - 16, y.at(tick)); pen.fillText(number(tick, 3), 60, y.at(tick) + 4); }
@@ -93,6 +93,10 @@ function drawScatter() {
     pen.beginPath(); pen.arc(found[1], found[2], 8, 0, 7); pen.stroke();
   }
 }
+function tickLabel(pen, tick, x, width, y) {
+  const text = number(tick, 3), half = pen.measureText(text).width / 2;
+  pen.fillText(text, Math.min(x, width - half - 2), y);
+}
 function line(pen, x1, y1, x2, y2) { pen.beginPath(); pen.moveTo(x1, y1); pen.lineTo(x2, y2); pen.stroke(); }
 function dot(pen, x, y, radius) { pen.beginPath(); pen.arc(x, y, radius, 0, 7); pen.fill(); }
 function label(column) { return column in data.units ? `${column} (${data.units[column]})` : column; }
@@ -107,6 +111,7 @@ const positions = new Map(columns.map(column => {
   return [column, scaleFor(column, 0, 1, measured).at];
 }));
 const position = (column, point) => positions.get(column)(valueOf(point, column));
+find("parallel").style.minWidth = `${100 + 62 * (columns.length - 1)}px`;
 const across = (place, width) => 50 + place * (width - 100) / Math.max(1, columns.length - 1);
 function drawParallel() {
   const { pen, width, height } = canvasOf("parallel"), top = 34, bottom = height - 12;
@@ -127,7 +132,7 @@ function drawParallel() {
   columns.forEach((column, place) => {
     const x = across(place, width);
     pen.strokeStyle = colour("--quiet"); line(pen, x, top, x, bottom);
-    pen.fillStyle = colour("--text"); pen.fillText(column, x, place % 2 ? 12 : 26);
+    pen.fillStyle = colour("--text"); pen.fillText(column.split(".").pop(), x, place % 2 ? 12 : 26);
     if (state.ranges.has(column)) {
       const [low, high] = state.ranges.get(column);
       pen.fillStyle = colour("--front"); pen.globalAlpha = .35; pen.fillRect(x - 6, level(high), 12, level(low) - level(high)); pen.globalAlpha = 1;

@@ -149,7 +149,7 @@ def test_a_browser_shows_filters_and_compares(tmp_path: Path) -> None:
       found.config = JSON.parse(document.querySelector("#detail pre").textContent).block_in;
       found.title = document.title;
       found.wide = getComputedStyle(document.querySelector("main")).gridTemplateColumns.split(" ").length;
-      found.overflow = document.documentElement.scrollWidth > innerWidth;
+      found.overflow = document.documentElement.scrollWidth > document.documentElement.clientWidth;
       return found;
     """
     )
@@ -203,7 +203,7 @@ def test_a_narrow_screen_and_a_dark_one(flags: tuple[str, ...], dark: bool, tmp_
       const ground = getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0];
       return { dark: matchMedia("(prefers-color-scheme: dark)").matches, ground, drawn: drawn("scatter") > 1000,
         columns: getComputedStyle(document.querySelector("main")).gridTemplateColumns.split(" ").length,
-        overflow: document.documentElement.scrollWidth > innerWidth, width: innerWidth };
+        overflow: document.documentElement.scrollWidth > document.documentElement.clientWidth, width: innerWidth };
     """
     )
     found = shown_by_browser(explore_page(study_of(tmp_path)), probe, tmp_path, "--window-size=500,900", *flags)

@@ -1,0 +1,44 @@
+"""The estimate of energy: the published figures, and what follows from counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from weft.explore.energy import DRAM_64_BITS_PJ, SRAM_64_BITS_PJ, energy_pj, entry_pj, sram_pj
+from weft.explore.measure import Measure
+from weft.hw.config import PYNQ
+from weft.hw.memories import Memory
+
+NOTHING = Measure(1, 1, 0, 0, 0, 0, 0, ())
+
+
+@pytest.mark.parametrize(("capacity", "energy"), SRAM_64_BITS_PJ)
+def test_published_memories_cost_what_was_published(capacity: int, energy: float) -> None:
+    assert sram_pj(capacity) == pytest.approx(energy)
+
+
+def test_larger_memories_cost_more() -> None:
+    found = [sram_pj(2**bits) for bits in range(8, 24)]
+    assert found == sorted(found)
+    assert sram_pj(2 * 8192) == pytest.approx(10 * 2**0.5)  # half way between 8 and 32 KiB, in logarithms
+
+
+def test_an_entry_is_slices_of_64_bits() -> None:
+    assert entry_pj(PYNQ, Memory.WGT) == pytest.approx(32 * 10.0)  # 2,048 bits, 1,024 entries of 8 bytes each
+    assert entry_pj(replace(PYNQ, acc_banks=1), Memory.ACC) > entry_pj(PYNQ, Memory.ACC)
+
+
+def test_energy_is_what_the_counts_say() -> None:
+    assert sum(energy_pj(PYNQ, NOTHING).values()) == 0
+    array = energy_pj(PYNQ, replace(NOTHING, array=1000))
+    assert array["array"] == pytest.approx(1000 * 256 * (0.2 + 0.1))
+    assert array["vector"] == array["dram"] == 0
+    gemm_entries = entry_pj(PYNQ, Memory.INP) + entry_pj(PYNQ, Memory.WGT) + 2 * entry_pj(PYNQ, Memory.ACC)
+    assert array["scratchpads"] == pytest.approx(1000 * gemm_entries)
+    vector = energy_pj(PYNQ, replace(NOTHING, vector=10))
+    assert vector["vector"] == pytest.approx(10 * 16 * (3.1 + 0.1))
+    assert vector["scratchpads"] == pytest.approx(10 * 2 * entry_pj(PYNQ, Memory.ACC))
+    moved = energy_pj(PYNQ, replace(NOTHING, bytes_read=64, bytes_written=16))
+    assert moved["dram"] == pytest.approx(10 * DRAM_64_BITS_PJ)
+    assert moved["scratchpads"] > 0
