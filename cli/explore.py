@@ -87,8 +87,10 @@ def explore_command(
 
 
 def _line(study: Study) -> str:
-    budget = study.space.search.trials or study.space.size
-    parts = [f"{len(study.outcomes)} of {budget} points, {study.measured} measured, {study.reused} known"]
+    done, of = len(study.outcomes), study.space.size
+    if study.budget < of:  # what is refused takes nothing off the budget
+        done, of = done - study.count("refused"), study.budget
+    parts = [f"{done} of {of} points, {study.measured} measured, {study.reused} known"]
     for name in ("refused", "failed"):
         if count := study.count(name):
             parts.append(f"{count} {name}")

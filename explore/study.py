@@ -28,6 +28,7 @@ class Study:
 
     space: Space
     networks: Sequence[Network]
+    budget: int = 0  # points to measure at most
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     measured: int = 0  # networks compiled and timed in this run
     reused: int = 0  # those that the database had
@@ -69,13 +70,13 @@ def explore(
         raise ExploreError(f"networks must have names of their own, not {', '.join(names) or 'none'}",
                            hint="one file for each network, of different names")  # fmt: skip
     part_board(space.constraints)  # an unknown part is told now
-    study = Study(space, networks)
-    proposer, budget = proposer_for(space), trials or space.search.trials or space.size
+    study = Study(space, networks, trials or space.search.trials or space.size)
+    proposer = proposer_for(space)
     started = time.monotonic()
     with Workers(measurer, workers, point_seconds) as pool:
         run = _Run(study, database, pool, retry, report)
         try:
-            while (left := budget - run.counted) > 0:
+            while (left := study.budget - run.counted) > 0:
                 if minutes is not None and time.monotonic() - started > 60 * minutes:
                     break
                 if not _step(run, proposer, min(left, space.search.batch)):

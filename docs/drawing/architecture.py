@@ -43,6 +43,7 @@ PARTS = {
         ("compiler", "compiler.compile", "compiler.targets.registry"), "a model for a target", 2, "engine",
     ),
     "weft": (("", "api", "build_schedule", "compare", "quantise", "tune"), "public functions, tuning", 2, "field"),
+    "explore": (("explore",), "spaces, points, fronts", 3, "field"),
     "cli": (("cli", "progress"), "the command", 2, "field"),
 }  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import compiler, gradients, hardware, harness, quantisation, simulators, timing
+from . import compiler, exploration, gradients, hardware, harness, quantisation, simulators, timing
 from .mutant import Mutant
 
 PARTS: dict[str, tuple[Mutant, ...]] = {
@@ -13,6 +13,7 @@ PARTS: dict[str, tuple[Mutant, ...]] = {
     "compiler": compiler.MUTANTS,
     "gradients": gradients.MUTANTS,
     "quantisation": quantisation.MUTANTS,
+    "exploration": exploration.MUTANTS,
 }
 
 MUTANTS = tuple(mutant for part in PARTS.values() for mutant in part)

@@ -1,0 +1,88 @@
+"""Faults in exploration: spaces, points, workers, fronts, figures of area and energy."""
+
+from __future__ import annotations
+
+from .mutant import Mutant
+
+SPACE = ("tests/explore/test_space.py",)
+STUDY = ("tests/explore/test_study.py",)
+FRONT = ("tests/explore/test_front.py",)
+WORKERS = ("tests/explore/test_workers.py",)
+ENERGY = ("tests/explore/test_energy.py",)
+AREA = ("tests/boards/test_area.py",)
+PAGE = ("tests/explore/test_page.py",)
+
+MUTANTS = (
+    Mutant(
+        "front-keeps-equal-points", "explore/front.py", "bound",
+        "np.all(values[kept] <= values[place], axis=1)", "np.all(values[kept] < values[place], axis=1)", FRONT,
+    ),
+    Mutant(
+        "volume-of-the-first-slice-alone", "explore/front.py", "off by one",
+        "_volume(values[order[: place + 1], :-1], limit[:-1])", "_volume(values[order[:1], :-1], limit[:-1])", FRONT,
+    ),
+    Mutant(
+        "scratchpads-in-kib-of-another-entry", "explore/space.py", "forgotten part",
+        "entry = any_depths.entry_bytes(memory)", "entry = CoreConfig().entry_bytes(memory)", SPACE,
+    ),
+    Mutant(
+        "memory-always-as-fast-as-the-bus", "explore/space.py", "check ignored",
+        "config.bus_bytes if rate == BUS else rate", "config.bus_bytes", SPACE,
+    ),
+    Mutant(
+        "cycles-of-all-images", "explore/measure.py", "forgotten part",
+        "return self.cycles / self.batch", "return self.cycles", STUDY,
+    ),
+    Mutant(
+        "knobs-take-no-part-in-what-is-known", "explore/study.py", "check ignored",
+        "if point_text(result.point) == point_text(knobs):", "if result.point:", STUDY,
+    ),
+    Mutant(
+        "what-failed-counts-as-refused", "explore/study.py", "flag",
+        "features={FAILED: not result.refused}", "features={FAILED: False}", STUDY,
+    ),
+    Mutant(
+        "order-of-ends-instead-of-proposals", "explore/study.py", "order",
+        "outcomes[text] = outcomes.pop(text, point)", "outcomes.setdefault(text, point)", STUDY,
+    ),
+    Mutant(
+        "limit-of-cycles-ignored", "explore/outcome.py", "check ignored",
+        'status: Status = "refused" if slow else "measured"', 'status: Status = "measured"', STUDY,
+    ),
+    Mutant(
+        "part-is-full-at-all-of-it", "explore/outcome.py", "constant",
+        "SHARE_LIMIT * getattr(board.resources, name), f", "getattr(board.resources, name), f", STUDY,
+    ),
+    Mutant(
+        "samplers-propose-again", "explore/proposals.py", "check ignored",
+        "if text in self._known:", "if text in found:", STUDY,
+    ),
+    Mutant(
+        "a-job-whose-worker-died-is-lost", "explore/workers.py", "forgotten part",
+        "waiting.append((number, everything[number]))", "pass", WORKERS,
+    ),
+    Mutant(
+        "dead-workers-are-given-jobs", "explore/workers.py", "forgotten part",
+        "self._workers.remove(worker)", "pass", WORKERS,
+    ),
+    Mutant(
+        "accumulators-are-read-once", "explore/energy.py", "forgotten part",
+        "entry_pj(config, Memory.WGT) + 2 * acc", "entry_pj(config, Memory.WGT) + acc", ENERGY,
+    ),
+    Mutant(
+        "one-product-in-each-dsp", "boards/area.py", "constant",
+        "config.macs_per_cycle // 2 + 2 * config.lanes + 3", "config.macs_per_cycle + 2 * config.lanes + 3", AREA,
+    ),
+    Mutant(
+        "enables-cost-no-block-ram", "boards/area.py", "rounding",
+        "bits // chunk * math.ceil(chunk / UNIT_BITS)", "math.ceil(bits / UNIT_BITS)", AREA,
+    ),
+    Mutant(
+        "banks-of-acc-take-no-luts", "boards/area.py", "forgotten part",
+        "data = bits * (banks + 4 * _mux_luts(banks))", "data = bits * (2 + 4 * _mux_luts(2))", AREA,
+    ),
+    Mutant(
+        "data-may-end-its-script", "explore/page.py", "check ignored",
+        '.replace("<", "\\\\u003c")', "", PAGE,
+    ),
+)  # fmt: skip
