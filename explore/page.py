@@ -72,7 +72,7 @@ def _point(study: Study, place: int, each: Outcome, axes: Sequence[str]) -> dict
         "assignment": [each.assignment[name] for name in axes],
         "status": each.status,
         "reason": each.reason,
-        "figures": {name: float(f"{value:.6g}") for name, value in each.figures.items()} if measured else {},
+        "figures": {name: float(f"{value:.12g}") for name, value in each.figures.items()} if measured else {},
         "cycles": {name: found.cycles_per_image for name, found in each.measures.items()},
         "config": design.config.to_json() if measured and design else "",
         "macs_per_cycle": design.config.macs_per_cycle if design else 0,

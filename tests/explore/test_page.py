@@ -18,7 +18,7 @@ from weft.explore.page import explore_page, page_data
 from weft.explore.space import Design, Space
 from weft.explore.study import Study, explore
 
-NETWORK = Network("net", "a net.onnx", "1" * 32)
+NETWORK = Network("net", "</script>.onnx", "1" * 32)
 AXES = {"block_in": [8, 16, 32], "block_out": [8, 16], "bus_bits": [64, 128], "queue_depth": [8, 16, 32, 64]}
 
 
@@ -57,8 +57,9 @@ def test_every_point_can_be_reproduced(tmp_path: Path) -> None:
         assert space.design(assignment) == point.design
         assert weft.CoreConfig.from_json(shown["config"]) == space.design(assignment).config
         again, profile = shown["commands"]
-        assert again == f"weft explore point-{place}.toml --networks 'a net.onnx'"
-        assert profile.startswith(f"weft profile 'a net.onnx' --config point-{place}.json --bandwidth ")
+        assert again == f"weft explore point-{place}.toml --networks '</script>.onnx'"
+        assert profile.startswith(f"weft profile '</script>.onnx' --config point-{place}.json --bandwidth ")
+        assert shown["figures"]["cycles"] == pytest.approx(point.figures["cycles"], rel=1e-11)
     assert set(data["layers"]) == set(range(len(study.points)))
 
 

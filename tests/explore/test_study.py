@@ -12,7 +12,7 @@ from weft.compiler.targets.errors import CompileError
 from weft.compiler.tune.database import Database
 from weft.explore.errors import ExploreError
 from weft.explore.measure import LAYER_FIELDS, Measure, Network, measure, open_network
-from weft.explore.outcome import record_of
+from weft.explore.outcome import design_of, record_of
 from weft.explore.space import Design, Space, assignment_text
 from weft.explore.study import Study, explore
 from weft.runtime.profile_whatif import predict_runs
@@ -61,6 +61,7 @@ def test_every_point_of_the_grid_has_an_outcome(tmp_path: Path) -> None:
     study = run(space_of(constraints={"DSP": 400, "cycles": 50_000}), tmp_path / "e.sqlite", FakeMeasure())
     by_shape = {(p.assignment["core.block_in"], p.assignment["core.block_out"]): p for p in study.points}
     assert len(by_shape) == 16
+    assert [each.assignment for each in study.points] == list(study.space.assignments())
     assert by_shape[32, 4].status == "refused"
     assert by_shape[32, 4].reason == "a: no room for a tile; b: no room for a tile"
     assert by_shape[4, 32].status == "failed"
@@ -135,6 +136,21 @@ def test_another_network_measures_only_itself(tmp_path: Path) -> None:
     assert study.measured == study.reused == 16
 
 
+def test_what_is_known_is_known_for_its_knobs_and_memory_alone(tmp_path: Path) -> None:
+    space = space_of(core={}, compiler={"vthreads": [1, 2, 4]}, memory={"bytes_per_cycle": [2, 4], "latency": [50, 60]})
+    assert run(space, tmp_path / "e.sqlite", FakeMeasure(), NETWORKS[:1]).measured == 12
+    assert run(space, tmp_path / "e.sqlite", FakeMeasure(), NETWORKS[:1]).reused == 12
+
+
+@pytest.mark.parametrize(
+    ("out_kib", "reason"), [(16, ""), (32, "takes 123 BRAM36, more than 119 (85% of xc7z020clg400-1)")]
+)
+def test_a_part_is_full_before_its_end(out_kib: int, reason: str) -> None:
+    space = Space.model_validate({"core": {"inp_kib": [64], "out_kib": [out_kib]}, "constraints": {"part": "pynq-z2"}})
+    (assignment,) = space.assignments()
+    assert design_of(space, assignment).reason == reason
+
+
 def test_networks_need_names_of_their_own(tmp_path: Path) -> None:
     for networks in ((), (NETWORKS[0], NETWORKS[0])):
         with pytest.raises(ExploreError, match="names of their own"):
@@ -167,6 +183,7 @@ def test_a_core_for_several_images_gets_them() -> None:
     single = measure(Space(base="tiny").design({**assignment, "core.batch": 1}), open_network(DIGITS))
     assert found.batch == 2
     assert found.macs == 2 * single.macs
+    assert found.cycles_per_image == found.cycles / 2
     assert found.cycles_per_image < single.cycles
 
 
