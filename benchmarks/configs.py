@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnx
 import weft
 from common import Record, print_table, write_json
 from networks import graph_layers, misplaced, packed_module
@@ -29,6 +28,7 @@ from weft.compiler.model import CompiledModel
 from weft.examples.digits.data import split_digits
 from weft.examples.models.build import build
 from weft.examples.models.images import images
+from weft.explore.measure import with_batch
 from weft.hw.config import PYNQ, WIDE, CoreConfig
 from weft.hw.memories import SCRATCHPADS
 from weft.runtime.profile_whatif import predict_runs
@@ -102,15 +102,6 @@ class Measured:
         return self.equal is not False and self.rtl_equal is not False and not self.misplaced
 
 
-def with_batch(path: Path, batch: int) -> bytes:
-    """The ONNX model for ``batch`` images at once."""
-    model = onnx.load(path)
-    for value in (*model.graph.input, *model.graph.output):
-        value.type.tensor_type.shape.dim[0].dim_value = batch
-    del model.graph.value_info[:]
-    return bytes(model.SerializeToString())
-
-
 def same_on_graph(model: CompiledModel, expected: Mapping[str, Array], image: Array, device: weft.Device) -> bool:
     """Whether the model's outputs on ``device`` are those expected."""
     results = weft.load(model, device).run(image)
@@ -119,7 +110,7 @@ def same_on_graph(model: CompiledModel, expected: Mapping[str, Array], image: Ar
 
 def check_digits(config: CoreConfig, dram: DramModel) -> bool:
     """The digits network on the RTL against the graph."""
-    packed = packed_module(with_batch(DIGITS, config.batch), config)
+    packed = packed_module(with_batch(DIGITS.read_bytes(), config.batch), config)
     image = split_digits()[1].images[: config.batch]
     _, expected = graph_layers(packed, image)
     model = weft.compile(packed, config)
@@ -130,7 +121,7 @@ def measure(entry: Entry, device: str, size: int, *, integers: bool, digits: boo
     """Compile the network for the core, run it, compare."""
     config = entry.config
     dram = DramModel(bytes_per_cycle=config.bus_bytes)
-    packed = packed_module(with_batch(build(entry.network, size=size), config.batch), config)
+    packed = packed_module(with_batch(build(entry.network, size=size).read_bytes(), config.batch), config)
     started = time.perf_counter()
     model = weft.compile(packed, config)
     seconds = time.perf_counter() - started

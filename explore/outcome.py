@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from ..boards.area import Area, area_of
 from ..boards.board import Board, all_boards
+from ..boards.fit import number
 from ..hw.errors import ConfigError
 from ..hw.synthesis_report import SHARE_LIMIT
 from .energy import energy_pj
@@ -78,7 +79,7 @@ def _shortages(constraints: Constraints, area: Area) -> list[str]:
         if own is not None and own < limits.get(name, (math.inf, ""))[0]:
             limits[name] = own, "the constraint"
     return [
-        f"takes {getattr(area, name):,.0f} {name}, more than {limit:,.0f} ({what})"
+        f"takes {number(getattr(area, name))} {name}, more than {number(limit)} ({what})"
         for name, (limit, what) in limits.items() if getattr(area, name) > limit
     ]  # fmt: skip
 
