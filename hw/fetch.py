@@ -192,7 +192,8 @@ def header_is_legal(m: Module, config: CoreConfig, instruction: Value) -> Value:
 
 
 class InstructionUnpacker(wiring.Component):
-    """Turns bus words into instructions, whichever is wider; ``error`` is that of any word of the instruction."""
+    """Turns bus words into instructions, whichever is wider; ``error`` is that of the instruction's last word: behind a
+    word that the memory refused all are marked (`ReadBuffer`)."""
 
     def __init__(self, config: CoreConfig) -> None:
         self._config = config
@@ -219,19 +220,17 @@ class InstructionUnpacker(wiring.Component):
             return m
         parts = wide // bus
         gathered = Signal(wide - bus, reset_less=True)
-        error = Signal()
         part = Signal(range(parts))
         last = part == parts - 1
         m.d.comb += [
             instructions.payload.data.eq(Cat(gathered, words.payload.data)),
-            instructions.payload.error.eq(error | words.payload.error),
+            instructions.payload.error.eq(words.payload.error),
             instructions.valid.eq(words.valid & last),
             words.ready.eq(instructions.ready | ~last),
         ]
         with m.If(words.valid & words.ready):
             m.d.sync += [
                 gathered.eq(Cat(gathered, words.payload.data)[bus:]),
-                error.eq(~last & (error | words.payload.error)),
                 part.eq(part + 1),
             ]
         return m

@@ -146,9 +146,9 @@ MUTANTS = (
         "m.Elif(end > self.window_size)", "m.Elif(end >= self.window_size)",
     ),
     Mutant(
-        "fetch-error-of-last-word", "hw/fetch.py", "bus error lost",
-        "instructions.payload.error.eq(error | words.payload.error)",
-        "instructions.payload.error.eq(words.payload.error)",
+        "fetch-error-lost", "hw/fetch.py", "bus error lost",
+        "error.eq(words.payload.error),\n            instructions.valid.eq(words.valid & last)",
+        "error.eq(0),\n            instructions.valid.eq(words.valid & last)",
     ),
     Mutant(
         "fetch-damaged-passes", "hw/fetch.py", "check ignored", "with m.Elif(is_damaged(parities)):", "with m.Elif(0):",
