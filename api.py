@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .compiler.compile import compile_model, folder_dump
-from .compiler.model import CompiledModel, HostCode, HostProgram, OpenModel
+from .compiler.model import CompiledModel, GpuCode, HostCode, HostProgram, OpenModel
 from .compiler.passes.pipeline import PassOptions
 from .compiler.targets.registry import find_target
 from .compiler.targets.target import Job, Target
@@ -20,7 +20,10 @@ from .hw.dram_rate import DramRate
 from .runtime.artifact import load as load_artifact
 from .runtime.device import Device, device_kind, open_device
 from .runtime.errors import DeviceError
+from .runtime.gpu.executor import GpuExecutor
+from .runtime.gpu.opencl import open_opencl
 from .runtime.host import HostExecutor
+from .runtime.host_steps import Executor
 from .runtime.module import LoadedModule
 from .runtime.open_module import SIZES_KEPT, OpenModule
 from .sim.dram import DramModel
@@ -35,6 +38,7 @@ class TargetOptions(TypedDict, total=False):
     vthreads: int
     threads: int
     processor: str
+    gpu: str
 
 
 def compile(
@@ -126,38 +130,44 @@ def load(
     Raises ArtifactError for a file that is damaged or does not fit, DeviceError for a device that there is not.
     """
     if isinstance(model, OpenModel):
-        if device is not None:
-            raise _no_core(model.name, device)
-        return OpenModule(model, lambda sized: _load(sized, None, trusted=True), kept)
+        return OpenModule(model, lambda sized: _load(sized, device, progress, trusted=True), kept)
     if isinstance(model, CompiledModel):
-        return _load(model, _device_for(model, device, progress), trusted=True)
+        return _load(model, device, progress, trusted=True)
     compiled = load_artifact(model, device.config if isinstance(device, Device) else None)
-    return _load(compiled, _device_for(compiled, device, progress), trusted=False)
+    return _load(compiled, device, progress, trusted=False)
 
 
-def _load(model: CompiledModel, device: Device | None, *, trusted: bool) -> LoadedModule:
+def _load(
+    model: CompiledModel, device: str | Device | None, progress: Callable[[str], None] | None, *, trusted: bool
+) -> LoadedModule:
     target = find_target(model.target)
 
     def code(program: HostProgram, processor: str) -> HostCode:
-        return target.host_code(program, trusted=trusted, processor=processor)
+        made = target.host_code(program, trusted=trusted, processor=processor)
+        if isinstance(made, GpuCode):
+            raise DeviceError(f"target {target.name!r} makes code for GPUs, not for the processor of a board")
+        return made
 
-    return LoadedModule(model, device, partial(_load_host, target, trusted=trusted), code)
-
-
-def _load_host(target: Target, program: HostProgram, *, trusted: bool) -> HostExecutor:
-    return HostExecutor(program, target.host_code(program, trusted=trusted))
-
-
-def _device_for(
-    model: CompiledModel, device: str | Device | None, progress: Callable[[str], None] | None
-) -> Device | None:
     if model.core is None:
-        if device is not None:
-            raise _no_core(model.name, device)
-        return None
-    if isinstance(device, Device):
-        return device
-    return open_device(device or "fsim", model.core.config, progress=progress)
+        load_host = partial(_load_host, target, name=model.name, device=device, trusted=trusted)
+        return LoadedModule(model, None, load_host)
+    opened = device if isinstance(device, Device) else open_device(device or "fsim", model.core.config,
+                                                                   progress=progress)  # fmt: skip
+    return LoadedModule(model, opened, partial(_load_host, target, name=model.name, device=None, trusted=trusted), code)
+
+
+def _load_host(
+    target: Target, program: HostProgram, *, name: str, device: str | Device | None, trusted: bool
+) -> Executor:
+    """A program that runs on this machine. ``device``: the number of a GPU, where its code is for one."""
+    if device is not None and not (isinstance(device, str) and device.isdecimal()):
+        raise _no_core(name, device)
+    code = target.host_code(program, trusted=trusted)
+    if isinstance(code, GpuCode):
+        return GpuExecutor(program, code, open_opencl(device))
+    if device is not None:
+        raise _no_core(name, device)
+    return HostExecutor(program, code)
 
 
 def _no_core(name: str, device: str | Device) -> DeviceError:

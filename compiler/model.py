@@ -40,6 +40,10 @@ class TensorSpec:
         return tensor_bytes(self.shape, self.dtype)
 
 
+LayerDevice = Literal["core", "cpu", "gpu", "numpy"]
+"""What runs a layer."""
+
+
 @dataclass(frozen=True)
 class Layer:
     """One kernel, one NumPy operator or one fused function on the core, for tables and traces."""
@@ -47,7 +51,7 @@ class Layer:
     name: str
     nodes: tuple[str, ...]  # the user's nodes that it does the work of
     kind: str  # of kernel: "conv2d", "depthwise_conv2d" and so on; "convolution", "blocked", "plain"; "numpy"
-    device: Literal["core", "cpu", "numpy"]
+    device: LayerDevice
     output: str  # name of the value that it makes; empty for a change of layout
     shape: tuple[int, ...]  # logical shape of the output
     macs: int  # useful multiply-accumulates of the model, no padding counted
@@ -98,6 +102,16 @@ class KernelCode:
     nbytes: tuple[int, ...]
     workspace_bytes: int
     parts: int
+
+    @property
+    def windows_text(self) -> str:
+        """The windows as text, for keys."""
+        return windows_text(self.windows)
+
+
+def windows_text(windows: Mapping[str, tuple[int, ...]]) -> str:
+    """Windows (as in `KernelCode`) as text that is the same for equal ones."""
+    return str(sorted((name, list(strides)) for name, strides in windows.items()))
 
 
 @dataclass(frozen=True)
@@ -210,6 +224,32 @@ class HostCode:
     calls: tuple[LaunchCall, ...]
     single_calls: Callable[[], tuple[bytes, tuple[LaunchCall, ...]]] = field(repr=False, compare=False)
     team_bytes: int
+
+
+@dataclass(frozen=True)
+class GridCall:
+    """A launch of a function on a GPU, in ``groups`` along x, y and z, each of so many ``threads``.
+
+    ``params``: the numbers of the kernel's parameters that are its arguments, in order; ``uses_workspace``: whether the
+    kernel's workspace follows them.
+    """
+
+    function: str
+    groups: tuple[int, int, int]
+    threads: int
+    params: tuple[int, ...]
+    uses_workspace: bool
+
+
+@dataclass(frozen=True)
+class GpuCode:
+    """A host program's kernels for a GPU: one ``text`` in a language that its driver compiles, and for each kernel, by
+    symbol, the launches that are one run of it. An argument of a function is a tensor's memory and the byte in it at
+    which the tensor starts."""
+
+    language: Literal["opencl"]
+    text: str = field(repr=False)
+    calls: Mapping[str, tuple[GridCall, ...]]
 
 
 # The core's part

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..compiler.model import LayerDevice
+
 Offset = Annotated[int, Field(ge=0, lt=1 << 40)]
 Size = Annotated[int, Field(ge=0, lt=1 << 31)]
 Index = Annotated[int, Field(ge=0, lt=1 << 24)]
@@ -96,7 +98,7 @@ class LayerRecord(Record):
     name: str
     nodes: tuple[str, ...]
     kind: str
-    device: Literal["core", "cpu", "numpy"]
+    device: LayerDevice
     output: str
     shape: Shape
     macs: Count

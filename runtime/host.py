@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..compiler.graph.dtypes import numpy_dtype
-from ..compiler.graph.evaluate import evaluate_function
-from ..compiler.model import CheckStep, CopyStep, HostCode, HostProgram, LaunchStep, NumpyStep, Place, TensorSpec
+from ..compiler.model import CheckStep, CopyStep, HostCode, HostProgram, LaunchStep, NumpyStep, Place
 from .errors import InputError
+from .host_steps import check_arrays, check_indices, results_of
 from .run_lock import RunLock
 
 Array = npt.NDArray[Any]
@@ -42,8 +42,6 @@ class HostExecutor:
         self._arena = _aligned(program.arena_bytes)
         self._constants = _aligned(program.constants.size)
         self._constants[:] = program.constants
-        self._input_dtypes = [numpy_dtype(tensor.dtype) for tensor in program.inputs]
-        self._output_dtypes = [numpy_dtype(tensor.dtype) for tensor in program.outputs]
         self._inputs = (ctypes.c_void_p * max(1, len(program.inputs)))()
         self._outputs = (ctypes.c_void_p * max(1, len(program.outputs)))()
         self._team = _Team(self._engine, program.threads, code.team_bytes)
@@ -74,13 +72,13 @@ class HostExecutor:
 
         Raises `InputError` for an array that does not fit, and for an index that is outside of its axis.
         """
-        self._check(inputs, outputs)
+        check_arrays(self.program, inputs, outputs)
         with self._lock:
             self.execute(inputs, outputs)
 
     def run_timed(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> tuple[float, ...]:
         """As `run`; gives the seconds of each of the program's layers. Copies and checks of indices are in none."""
-        self._check(inputs, outputs)
+        check_arrays(self.program, inputs, outputs)
         with self._lock:
             return self.execute_timed(inputs, outputs)
 
@@ -115,18 +113,6 @@ class HostExecutor:
         self._engine.finalize_object()
         self._single = {call.first: self._engine.get_function_address(call.symbol) for call in calls}
 
-    def _check(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        program = self.program
-        if len(inputs) != len(program.inputs) or len(outputs) != len(program.outputs):
-            raise InputError(f"the program takes {len(program.inputs)} inputs and {len(program.outputs)} outputs, "
-                             f"not {len(inputs)} and {len(outputs)}")  # fmt: skip
-        for tensor, dtype, array in zip(program.inputs, self._input_dtypes, inputs, strict=True):
-            if array.shape != tensor.shape or array.dtype != dtype or not array.flags.c_contiguous:
-                raise _mismatch("input", tensor, array)
-        for tensor, dtype, array in zip(program.outputs, self._output_dtypes, outputs, strict=True):
-            if array.shape != tensor.shape or array.dtype != dtype or not array.flags.carray:
-                raise _mismatch("output", tensor, array)
-
     def _prepare(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Before a run: threads, which do not outlive a fork, and where the inputs and outputs are."""
         if self._team.process != os.getpid():
@@ -144,11 +130,10 @@ class HostExecutor:
 
         match step:
             case NumpyStep():
-                value = _evaluated(step, [array(place) for place in step.inputs])
-                for place, part in zip(step.outputs, value if isinstance(value, tuple) else (value,), strict=True):
+                for place, part in zip(step.outputs, results_of(step, [*map(array, step.inputs)]), strict=True):
                     array(place)[...] = part
             case CheckStep():
-                _check_indices(array(step.indices), step)
+                check_indices(array(step.indices), step)
             case CopyStep(source, target):
                 array(target)[...] = array(source)
 
@@ -165,34 +150,6 @@ class HostExecutor:
                 memory = self._constants
         view: Array = memory[place.offset : place.offset + place.nbytes].view(numpy_dtype(place.dtype))
         return view.reshape(place.shape)
-
-
-def _mismatch(what: str, tensor: TensorSpec, array: Array) -> InputError:
-    contiguous = "contiguous " if what == "output" or not array.flags.c_contiguous else ""
-    return InputError(
-        f"{what} {tensor.name!r} must be {contiguous}{tensor.dtype}{list(tensor.shape)}, "
-        f"not {array.dtype.name}{list(array.shape)}"
-    )
-
-
-def _evaluated(step: NumpyStep, inputs: Sequence[Array]) -> Any:
-    """The result of a step's operator; InputError where these values have none."""
-    try:
-        return evaluate_function(step.function, inputs)
-    except (IndexError, ValueError, OverflowError) as error:
-        raise InputError(f"it has no result for these inputs: {error}", at=step.function.body.span,
-                         hint="are indices and sizes inside of their tensors?") from error  # fmt: skip
-
-
-def _check_indices(indices: Array, step: CheckStep) -> None:
-    """InputError for the first index that is not inside its axis."""
-    sizes = np.broadcast_to(np.array(step.sizes), indices.shape or (1,))
-    values = indices.reshape(sizes.shape)
-    outside = (values < -sizes) | (values >= sizes)
-    if outside.any():
-        index, size = int(values[outside][0]), int(sizes[outside][0])
-        raise InputError(f"index {index} is outside of an axis of {size} elements", at=step.node,
-                         hint=f"it must be in -{size}..{size - 1}")  # fmt: skip
 
 
 class _Team:

@@ -14,12 +14,12 @@ from ..compiler.model import CompiledModel, CoreStep, HostProgram, HostStep, Ten
 from ..sim.result import RunResult
 from .device import Device, HostCodes, WholeModel, WholeRun
 from .errors import DeviceError, InputError
-from .host import HostExecutor
+from .host_steps import Executor
 from .inputs import named_inputs
 from .run_lock import RunLock
 
 Array = npt.NDArray[Any]
-LoadHost = Callable[[HostProgram], HostExecutor]
+LoadHost = Callable[[HostProgram], Executor]
 
 HOW_TO_TRACE = "run(..., trace=True) on a device with time, such as 'fsim' or 'rtl'"
 
@@ -36,13 +36,13 @@ class StepRun:
 class _HostRun:
     """A step on the host, ready to run. ``outputs``: name, shape and type of each; ``layers``: its own."""
 
-    executor: HostExecutor
+    executor: Executor
     inputs: tuple[str, ...]
     outputs: tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...]
     layers: slice
 
     @staticmethod
-    def of(step: HostStep, executor: HostExecutor) -> _HostRun:
+    def of(step: HostStep, executor: Executor) -> _HostRun:
         tensors = zip(step.outputs, step.program.outputs, strict=True)
         outputs = tuple((name, tensor.shape, numpy_dtype(tensor.dtype)) for name, tensor in tensors)
         layers = slice(step.first_layer, step.first_layer + len(step.program.layers))

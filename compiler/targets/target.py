@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ...hw.config import CoreConfig
 from ...hw.dram_rate import DramRate
 from ..graph.ir import Module
-from ..model import CompiledModel, HostCode, HostProgram
+from ..model import CompiledModel, GpuCode, HostCode, HostProgram
 from ..passes.manager import Pass
 from .errors import CompileError
 
@@ -69,11 +69,11 @@ class Target(Protocol):
     def link(self, module: Module, options: Any, job: Job) -> CompiledModel:
         """Compile what the passes left. Raises CompileError that names the node or kernel at fault."""
 
-    def host_code(self, program: HostProgram, *, trusted: bool, processor: str = "host") -> HostCode:
-        """Machine code for a host program of one of this target's models, for the processor that this runs on, or for
-        that of a board (a name as `cpu.processor.named_target` takes it). A program that is not trusted, since it came
-        in a file, is checked first. CompileError if it would reach beyond its memory, and for a processor that the
-        target has no code for."""
+    def host_code(self, program: HostProgram, *, trusted: bool, processor: str = "host") -> HostCode | GpuCode:
+        """Code for a host program of one of this target's models: machine code for the processor that this runs on, or
+        for that of a board (a name as `cpu.processor.named_target` takes it); or text for a GPU's driver. A program
+        that is not trusted, since it came in a file, is checked first. CompileError if it would reach beyond its
+        memory, and for a processor that the target has no code for."""
 
 
 def target_options(target: Target, options: Mapping[str, Any]) -> Any:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from itertools import groupby
 
 import llvmlite.ir as ll
 
 from ...model import HostCode, HostProgram, KernelCode, LaunchCall, LaunchStep
-from ...tensor.ir import Buffer
 from ...tensor.parser import parse
 from ..errors import CompileError
-from ..loops.check_kernel import CheckedKernel, Elements, check_kernel
-from ..loops.check_program import check_program
+from ..loops.kept_proofs import prove_program
 from ..loops.kernel_code import KERNEL
-from ..sources import sources_digest
 from .intrinsics import intrinsic_named
 from .llvm.emit import emit_kernel
 from .llvm.object_code import cached, cached_object, code_key, object_code
@@ -50,8 +46,7 @@ def build_program(
 
 
 def _kernel_object(code: KernelCode, target: Processor, threads: int) -> bytes:
-    windows = sorted((name, list(strides)) for name, strides in code.windows.items())
-    key = f"{code_key(target)}\n{code.symbol}\n{threads}\n{windows}\n{code.text}"
+    key = f"{code_key(target)}\n{code.symbol}\n{threads}\n{code.windows_text}\n{code.text}"
     return cached(key, lambda: _compiled(code, target, threads))
 
 
@@ -85,18 +80,4 @@ def check_host_program(program: HostProgram) -> None:
 
     CompileError names what is refused.
     """
-    check_program(program, _proved)
-
-
-def _proved(code: KernelCode, threads: int, elements: Elements) -> CheckedKernel:
-    def prove() -> bytes:
-        kernel = check_kernel(code, threads, intrinsic_named, elements)
-        params = [(buffer.name, buffer.shape, buffer.dtype, buffer.scope) for buffer in kernel.params]
-        return json.dumps([params, kernel.written]).encode()
-
-    windows = sorted((name, list(strides)) for name, strides in code.windows.items())
-    sizes = f"{code.nbytes} {code.workspace_bytes} {code.parts} {threads} {sorted(elements.items())}"
-    key = f"checked {sources_digest()}\n{code.symbol}\n{sizes}\n{windows}\n{code.text}"
-    params, written = json.loads(cached(key, prove))
-    buffers = tuple(Buffer(name, tuple(shape), dtype, scope) for name, shape, dtype, scope in params)
-    return CheckedKernel(buffers, tuple(written))
+    prove_program(program, intrinsic_named)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-from ...model import KernelCode
+from ...model import KernelCode, windows_text
 from ...tensor.evaluate import ITEM_BYTES
 from ...tensor.ir import Buffer, PrimFunc
 from ...tensor.printer import function_text
@@ -31,7 +31,7 @@ def kernel_code(func: PrimFunc, windows: Mapping[str, tuple[int, ...]], threads:
 
 def kernel_symbol(text: str, windows: Mapping[str, tuple[int, ...]]) -> str:
     """The name of a kernel in a program, which stands for its content."""
-    key = f"{sorted((name, list(strides)) for name, strides in windows.items())}\n{text}"
+    key = f"{windows_text(windows)}\n{text}"
     return f"weft_{hashlib.blake2b(key.encode(), digest_size=12).hexdigest()}"
 
 

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
-from typing import Literal
 
 import numpy as np
 
@@ -14,7 +13,18 @@ from ...graph.dtypes import numpy_dtype
 from ...graph.ir import Attrs, Call, Constant, Expr, Function, Module, TensorType, TupleGet, TupleType, Var
 from ...graph.registry import call as graph_call
 from ...graph.registry import operator_of
-from ...model import CheckStep, CopyStep, HostProgram, KernelCode, LaunchStep, Layer, NumpyStep, Place, TensorSpec
+from ...model import (
+    CheckStep,
+    CopyStep,
+    HostProgram,
+    KernelCode,
+    LaunchStep,
+    Layer,
+    LayerDevice,
+    NumpyStep,
+    Place,
+    TensorSpec,
+)
 from ...operators.index import index_sizes, indices_of
 from ...tensor.bounds import Elements, require_bounds
 from ...tensor.errors import BoundsError, TensorError
@@ -129,7 +139,7 @@ class _Linker:
                                at=f"kernel {group.name!r}") from error  # fmt: skip
         except TensorError as error:
             raise CompileError(f"its default schedule fails: {error}", at=f"kernel {group.name!r}") from error
-        self._describe(group, kind.name, "cpu")
+        self._describe(group, kind.name, self.target.device)
         if self.dump is not None:
             self.dump(f"{len(self.layers):03}.{group.name}", text)
 
@@ -261,7 +271,7 @@ class _Linker:
         kernel = converting_kernel(value, source, layout, KERNEL, self.target)
         self._launch(kernel, value, {value: source}, layout)
         name = f"{value.span.node or value.span.tensor or 'input'}: layout"
-        self.layers.append(Layer(name, value.span.nodes, "convert", "cpu", "", value.shape, 0))
+        self.layers.append(Layer(name, value.span.nodes, "convert", self.target.device, "", value.shape, 0))
 
     # Memory
 
@@ -284,7 +294,7 @@ class _Linker:
 
     # The whole
 
-    def _describe(self, group: FusedGroup, kind: str, device: Literal["cpu", "numpy"]) -> None:
+    def _describe(self, group: FusedGroup, kind: str, device: LayerDevice) -> None:
         operators = tuple(str(node.op) for node in group.members)
         shape = group.root.shape if isinstance(group.root.type, TensorType) else ()
         self.layers.append(Layer(

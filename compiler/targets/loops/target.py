@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ... import tensor as te
 from ...graph.ir import Expr
+from ...model import LayerDevice
 from .fusion import FusedGroup, FusionLimits, Refuses, accepts_all, group_calls
 from .nests import tidy
 from .placement import KernelKind
@@ -25,7 +26,8 @@ class LoopTarget:
     asked; the last fits any group. ``refuses``: why it has no kernel for an operator, which NumPy then runs.
     ``arrange_plain``, ``arrange_blocked``: schedules of kernels that only move elements, with a plain or a blocked
     result; the second takes the names of stages that reduce.
-    ``shared_work``: multiply-accumulates and elements below which a model runs on one thread.
+    ``shared_work``: multiply-accumulates and elements below which a model runs on one thread. ``device``: what its
+    kernels run on.
     """
 
     processor: str
@@ -35,6 +37,7 @@ class LoopTarget:
     arrange_plain: Callable[[te.Schedule], None] = tidy
     arrange_blocked: Callable[[te.Schedule, Sequence[str]], None] = plain_blocks
     shared_work: int = 0
+    device: LayerDevice = "cpu"
 
     def groups(self, body: Expr) -> list[FusedGroup]:
         """The kernels of a graph of operators, producers first, and the operators that NumPy runs."""

@@ -1,0 +1,41 @@
+"""What the compiler knows of GPUs: limits that schedules keep to, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import CompileError
+
+
+@dataclass(frozen=True)
+class GpuDescription:
+    """A kind of device. ``group_threads``: of a group, at most; ``shared_bytes``: memory that a group may have;
+    ``groups``: along x, y and z, at most. ``warp``: threads that run in step (1: none is relied on). ``threads``: of a
+    group that schedules make, where there is enough to do."""
+
+    name: str
+    summary: str
+    group_threads: int
+    shared_bytes: int
+    groups: tuple[int, int, int]
+    warp: int
+    threads: int
+
+
+_X, _YZ = (1 << 31) - 1, (1 << 16) - 1
+
+DEVICES = {
+    each.name: each
+    for each in (
+        # OpenCL 1.2 promises a full device 32 KiB of local memory; 256 threads are what all of today's have.
+        GpuDescription("generic", "any device with OpenCL 1.2", 256, 32 << 10, (_X, _YZ, _YZ), 1, 128),
+    )
+}
+"""By name."""
+
+
+def named_device(name: str) -> GpuDescription:
+    """The description of this name; CompileError says what there is."""
+    if name not in DEVICES:
+        raise CompileError(f"there is no description of a GPU {name!r}", hint=f"choose {', '.join(DEVICES)}")
+    return DEVICES[name]

@@ -1,0 +1,16 @@
+"""A GPU as a target of loop kernels: its kinds of kernels and their schedules."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ..loops.plain import PlainKernels
+from ..loops.target import LoopTarget
+from .devices import GpuDescription
+from .schedules import schedule_plain
+
+
+def loop_target(device: GpuDescription) -> LoopTarget:
+    """What the linker of loop kernels needs to know of a device. All tensors lie plain."""
+    plain = partial(schedule_plain, device=device)
+    return LoopTarget(device.name, (PlainKernels(plain),), arrange_plain=plain, device="gpu")

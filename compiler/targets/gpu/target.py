@@ -1,0 +1,47 @@
+"""GPUs, and whatever else has a driver for OpenCL, as a target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...graph.ir import Module
+from ...model import CompiledModel, GpuCode, HostProgram
+from ...passes.manager import Pass
+from ..errors import CompileError
+from ..loops.model import link_model
+from ..loops.prepare import host_passes
+from ..target import Job, option
+from .build import build_opencl, check_gpu_program
+from .devices import DEVICES, named_device
+from .kernels import loop_target
+
+
+@dataclass(frozen=True)
+class OpenClOptions:
+    """What only compilation for a GPU asks for."""
+
+    gpu: str = option("generic", f"The kind of device that schedules are made for: {', '.join(DEVICES)}.")
+
+
+class OpenCl:
+    """Any device with OpenCL 1.2, by kernels in OpenCL C that its driver compiles (``docs/gpu.md``)."""
+
+    name = "opencl"
+    summary = "GPUs, and other devices with a driver for OpenCL"
+    options = OpenClOptions
+    takes_floats = True
+    takes_open_sizes = True
+
+    def passes(self, options: OpenClOptions, *, quantised: bool) -> Sequence[Pass]:
+        return host_passes(quantised=quantised)
+
+    def link(self, module: Module, options: OpenClOptions, job: Job) -> CompiledModel:
+        return link_model(module, self.name, loop_target(named_device(options.gpu)), 1, job)
+
+    def host_code(self, program: HostProgram, *, trusted: bool, processor: str = "host") -> GpuCode:
+        if processor != "host":
+            raise CompileError(f"target 'opencl' has no code for the processor {processor!r} of a board")
+        if not trusted:
+            check_gpu_program(program)
+        return build_opencl(program)

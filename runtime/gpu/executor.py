@@ -1,0 +1,144 @@
+"""Running a host program on a GPU: kernels there, NumPy here for what has none."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from ...compiler.graph.dtypes import numpy_dtype
+from ...compiler.model import CheckStep, CopyStep, GpuCode, GridCall, HostProgram, LaunchStep, NumpyStep, Place
+from ..errors import DeviceError
+from ..host_steps import Array, check_arrays, check_indices, results_of
+from ..run_lock import RunLock
+from .gpu import Gpu, Launch, Memory, Program
+
+
+class GpuExecutor:
+    """A host program on a device, ready to run as often as wanted, from any thread.
+
+    Constants, tensors between kernels, inputs and outputs have memory on the device, which is kept between runs. One
+    run at a time, others wait; runs of several executors overlap. In a forked process it refuses: drivers do not
+    outlive a fork.
+    """
+
+    def __init__(self, program: HostProgram, code: GpuCode, gpu: Gpu) -> None:
+        """``code`` must be of this program. Raises `DeviceError` where the device cannot hold or compile it."""
+        self.program, self.gpu = program, gpu
+        self._process = os.getpid()
+        self._memory: dict[tuple[str, int], Memory] = {
+            ("arena", 0): gpu.allocate(program.arena_bytes),
+            ("constant", 0): gpu.allocate(program.constants.size),
+        }
+        for kind, tensors in (("input", program.inputs), ("output", program.outputs)):
+            for number, tensor in enumerate(tensors):
+                self._memory[kind, number] = gpu.allocate(tensor.nbytes)
+        if program.constants.size:
+            gpu.write(self._memory["constant", 0], 0, program.constants)
+        loaded = gpu.load(code)
+        self._launches = {
+            number: [self._prepared(loaded, step, call) for call in code.calls[step.symbol]]
+            for number, step in enumerate(program.steps) if isinstance(step, LaunchStep)
+        }  # fmt: skip
+        gpu.synchronise()
+        self._lock = RunLock()
+
+    def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Run the program once. Inputs and outputs are contiguous arrays of the program's shapes and types, in its
+        order.
+
+        Raises `InputError` for an array that does not fit, and for an index that is outside of its axis; `DeviceError`
+        for what the device reports, with the kernel and the user's node.
+        """
+        check_arrays(self.program, inputs, outputs)
+        with self._lock:
+            self.execute(inputs, outputs)
+
+    def execute(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """As `run`, for a caller that has checked the arrays and lets in one run at a time."""
+        self._write_inputs(inputs)
+        for number, step in enumerate(self.program.steps):
+            if isinstance(step, LaunchStep):
+                with self._named(step):
+                    for launch in self._launches[number]:
+                        self.gpu.launch(launch)
+            else:
+                self._host_step(step, inputs)
+        self._read_outputs(outputs)
+
+    def execute_timed(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> tuple[float, ...]:
+        """As `execute`; gives the seconds of each of the program's layers: those that the device counted, for what it
+        runs. Copies and checks of indices are in none."""
+        self._write_inputs(inputs)
+        seconds = [0.0] * len(self.program.layers)
+        for number, step in enumerate(self.program.steps):
+            if isinstance(step, LaunchStep):
+                with self._named(step):
+                    seconds[step.layer] += sum(map(self.gpu.timed, self._launches[number]))
+                continue
+            started = time.perf_counter()
+            self._host_step(step, inputs)
+            if isinstance(step, NumpyStep):
+                seconds[step.layer] += time.perf_counter() - started
+        self._read_outputs(outputs)
+        return tuple(seconds)
+
+    # Steps
+
+    def _prepared(self, loaded: Program, step: LaunchStep, call: GridCall) -> Launch:
+        places = [step.arguments[number] for number in call.params]
+        arguments = [(self._memory[place.kind, place.number], place.offset) for place in places]
+        if call.uses_workspace:
+            arguments.append((self._memory["arena", 0], step.workspace or 0))
+        with self._named(step):
+            return self.gpu.prepare(loaded, call, arguments)
+
+    @contextmanager
+    def _named(self, step: LaunchStep) -> Iterator[None]:
+        """Says of the device's errors in which kernel and node they came up."""
+        try:
+            yield
+        except DeviceError as error:
+            node = self.program.layers[step.layer].name
+            raise DeviceError(error.message, at=f"kernel {step.symbol!r} of {node!r}", hint=error.hint) from error
+
+    def _host_step(self, step: NumpyStep | CopyStep | CheckStep, inputs: Sequence[Array]) -> None:
+        match step:
+            case NumpyStep():
+                values = [self._fetched(place, inputs) for place in step.inputs]
+                for place, value in zip(step.outputs, results_of(step, values), strict=True):
+                    data = np.ascontiguousarray(value, numpy_dtype(place.dtype))
+                    if place.nbytes:
+                        self.gpu.write(self._memory[place.kind, place.number], place.offset, data)
+            case CheckStep(indices):
+                check_indices(self._fetched(indices, inputs), step)
+            case CopyStep(source, target):
+                if source.nbytes:
+                    self.gpu.copy(self._memory[source.kind, source.number], source.offset,
+                                  self._memory[target.kind, target.number], target.offset, source.nbytes)  # fmt: skip
+
+    def _fetched(self, place: Place, inputs: Sequence[Array]) -> Array:
+        """The tensor at a place, on the host."""
+        if place.kind == "input" and not place.offset:
+            return inputs[place.number].reshape(place.shape)
+        data = np.empty(place.shape, numpy_dtype(place.dtype))
+        if place.nbytes:
+            self.gpu.read(self._memory[place.kind, place.number], place.offset, data)
+        return data
+
+    def _write_inputs(self, inputs: Sequence[Array]) -> None:
+        if os.getpid() != self._process:
+            raise DeviceError("the model was loaded before this process was forked, which no driver of a GPU outlives",
+                              hint="load the model in this process")  # fmt: skip
+        for number, array in enumerate(inputs):
+            if array.nbytes:
+                self.gpu.write(self._memory["input", number], 0, array)
+
+    def _read_outputs(self, outputs: Sequence[Array]) -> None:
+        for number, array in enumerate(outputs):
+            if array.nbytes:
+                self.gpu.read(self._memory["output", number], 0, array)
+        self.gpu.synchronise()
