@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import weft
@@ -38,8 +39,8 @@ in_numpy: list[str] = []
 """Why operators of the test that runs were left to NumPy by a compiler, one line each."""
 
 
-def _compile_and_run(module: Module, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
-    model = weft.compile(module, target="cpu")
+def _compile_and_run(module: Module, inputs: Mapping[str, Array], target: str) -> Mapping[str, Array]:
+    model = weft.compile(module, target=target)
     in_numpy.extend(layer.reason for layer in model.layers if layer.device == "numpy")
     return weft.load(model).run(inputs)
 
@@ -47,10 +48,18 @@ def _compile_and_run(module: Module, inputs: Mapping[str, Array]) -> Mapping[str
 class CpuBackend(ExecutingBackend):
     """Compiles for this machine's processor."""
 
-    execute = staticmethod(_compile_and_run)
+    execute = staticmethod(partial(_compile_and_run, target="cpu"))
 
 
-BACKENDS: dict[str, type[ExecutingBackend]] = {"reference": ReferenceBackend, "cpu": CpuBackend}
+class OpenClBackend(ExecutingBackend):
+    """Compiles for the device with OpenCL that weft chooses by itself."""
+
+    execute = staticmethod(partial(_compile_and_run, target="opencl"))
+
+
+BACKENDS: dict[str, type[ExecutingBackend]] = {
+    "reference": ReferenceBackend, "cpu": CpuBackend, "opencl": OpenClBackend,
+}  # fmt: skip
 """The backends by name."""
 
 

@@ -3,7 +3,7 @@ convolutions and poolings share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import tensor as te
@@ -53,7 +53,7 @@ def window_axes(builder: Builder, kernel: tuple[int, ...]) -> list[te.ReduceAxis
 
 
 def met(
-    index: Index, window: list[te.ReduceAxis], strides: tuple[int, ...], dilations: tuple[int, ...]
+    index: Index, window: Sequence[tir.Expr], strides: tuple[int, ...], dilations: tuple[int, ...]
 ) -> tuple[tir.Expr, ...]:
     """Where a place of the window meets the padded input, for a result at ``index``: its axes after the channel."""
     return tuple(

@@ -52,6 +52,9 @@ SIGNS = {
 }  # fmt: skip
 LARGEST_INT = (1 << 31) - 1
 
+GUARDED_AT_MOST = 8
+"""A loop that runs at most so often, but not always, is written as one that does, with a condition in it."""
+
 
 @dataclass(frozen=True)
 class KernelText:
@@ -219,16 +222,24 @@ class _Printer:
     def loop(self, loop: For) -> None:
         name = self.named(loop.var.name)
         outer = self.facts
-        if loop.extent == Const(1):
+        most = outer.interval(loop.extent)[1]
+        if most > LARGEST_INT:
+            raise CompileError("it runs more often than an int can count", at=f"loop {loop.var.name!r}")
+        extent = self.value(loop.extent)
+        self.facts = outer.inside_loop(loop.var, loop.extent)
+        if most <= 1 and loop.extent == Const(1):
             self.say(f"{{ const int {name} = 0;")
+            self.inside(loop.body)
+        elif most <= GUARDED_AT_MOST and not isinstance(loop.extent, Const):
+            # Indices that a compiler knows keep arrays of a thread in registers.
+            self.say("#pragma unroll")
+            self.say(f"for (int {name} = 0; {name} < {most}; {name}++) if ({name} < {extent}) {{")
+            self.inside(loop.body)
         else:
             if loop.kind in ("unroll", "vectorize"):
                 self.say("#pragma unroll")
-            if outer.interval(loop.extent)[1] > LARGEST_INT:
-                raise CompileError("it runs more often than an int can count", at=f"loop {loop.var.name!r}")
-            self.say(f"for (int {name} = 0; {name} < {self.value(loop.extent)}; {name}++) {{")
-        self.facts = outer.inside_loop(loop.var, loop.extent)
-        self.inside(loop.body)
+            self.say(f"for (int {name} = 0; {name} < {extent}; {name}++) {{")
+            self.inside(loop.body)
 
     def block(self, block: Block) -> None:
         store = block.body

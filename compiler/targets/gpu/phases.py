@@ -352,9 +352,9 @@ def _after(stmt: Stmt, pending: _Pending) -> tuple[Stmt, _Pending]:
                 item, pending = _after(item, pending)
                 done.append(item)
             return sequence(*done), pending
-        case For(body=body):
+        case For(extent=extent, body=body):
             around = pending
-            for phase in _phases(body):  # what the iteration before left behind
+            for phase in _phases(body) if extent != Const(1) else ():  # what the iteration before left behind
                 around = around.union(_accesses(phase.body))
             inner, after = _after(body, around)
             return replace(stmt, body=inner), pending.union(after)

@@ -1,0 +1,46 @@
+"""Small graphs on OpenCL, and what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import weft
+from weft.compiler.graph import Attrs, Expr, Function, Module, TensorType, Tuple, Var, dtypes, evaluate
+from weft.compiler.targets.loops.prepare import prepare
+
+
+def variable(name: str, dtype: str, *shape: int) -> Var:
+    return Var(name, TensorType(shape, dtype))
+
+
+def module_of(params: Sequence[Var], *results: Expr) -> Module:
+    names = tuple(f"y{number}" for number in range(len(results)))
+    body = results[0] if len(results) == 1 else Tuple(tuple(results))
+    return prepare(Module(Function(tuple(params), body, Attrs({"name": "main", "outputs": names}))))
+
+
+def values_for(module: Module, seed: int = 0) -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    values = {}
+    for param in module.main.params:
+        dtype, shape = param.type.dtype, param.type.shape
+        data = generator.normal(size=shape) if dtypes.is_float(dtype) else generator.integers(-9, 9, shape)
+        values[param.name] = np.asarray(data).astype(dtypes.numpy_dtype(dtype))
+    return values
+
+
+def check(module: Module, tolerance: float = 1e-5) -> weft.CompiledModel:
+    """Run the module on the device: integers are equal to the bit, floats within ``tolerance`` of the largest."""
+    model = weft.compile(module, target="opencl", strict=True)
+    assert isinstance(model, weft.CompiledModel)
+    values = values_for(module)
+    wanted = evaluate(module, values)
+    for name, result in weft.load(model).run(values).items():
+        if dtypes.is_float(result.dtype.name):
+            scale = np.abs(wanted[name].astype(np.float64)).max(initial=1.0)
+            difference = np.abs(result.astype(np.float64) - wanted[name].astype(np.float64)).max(initial=0.0)
+            assert difference <= tolerance * scale, name
+        else:
+            np.testing.assert_array_equal(result, wanted[name], err_msg=name)
+    return model
