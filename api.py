@@ -54,7 +54,7 @@ def compile(
     passes: PassOptions | None = None,
     **options: Unpack[TargetOptions],
 ) -> CompiledModel | OpenModel:
-    """Compile a model for a target: ``"accel"``, ``"cpu"``, or one that was registered.
+    """Compile a model for a target: ``"accel"``, ``"cpu"``, ``"opencl"``, or one that was registered.
 
     model
         An ONNX file (path, bytes or ``ModelProto``), or a module of the graph IR at any stage.
@@ -121,7 +121,8 @@ def load(
 
     device
         What runs the programs for a core: ``"fsim"`` (the default), ``"rtl"``, another name of
-        `runtime.device.device_names`, or a :class:`Device`. A model without such programs takes none.
+        `runtime.device.device_names`, or a :class:`Device`. For a model with kernels for a GPU, the number of the GPU,
+        such as ``"0"``; by default that in ``WEFT_OPENCL_DEVICE``, else the first. Other models take none.
     progress
         Called with a line of text at each step: the first use of a core on ``"rtl"`` compiles it.
     kept
@@ -171,6 +172,9 @@ def _load_host(
 
 
 def _no_core(name: str, device: str | Device) -> DeviceError:
+    if isinstance(device, str) and device.isdecimal():
+        return DeviceError(f"nothing of {name!r} runs on a GPU, so device {device!r} has nothing to do",
+                           hint="load it without a device, or compile it with target 'opencl'")  # fmt: skip
     what = device_kind(device).name if isinstance(device, str) else device.name
     return DeviceError(f"nothing of {name!r} runs on a core, so device {what!r} has nothing to do",
                        hint="load it without a device, or compile it with target 'accel'")  # fmt: skip

@@ -1,13 +1,14 @@
-"""Random typed graphs on the CPU: machine code must agree with the meaning of every operator, whatever passes run.
+"""Random typed graphs on a target: its code must agree with the meaning of every operator, whatever passes run.
 
-Graph ``n`` depends on the number ``n`` alone. Each is evaluated in NumPy, then compiled with all passes and again with
-every single pass left out (variants that the passes turn into the same graph are run once). Integers must be equal;
-floats may differ by ``TOLERANCE`` steps of the coarsest type that they were computed from, relative to the largest
-element. A failing graph is shrunk and printed as text with its inputs. ``--resume FILE`` keeps what is done in FILE and
-goes on from there.
+Graph ``n`` depends on the number ``n`` alone. Each is evaluated in NumPy, then compiled with all passes and, for the
+CPU, again with every single pass left out (variants that the passes turn into the same graph are run once). Integers
+must be equal; floats may differ by ``TOLERANCE`` steps of the coarsest type that they were computed from, relative to
+the largest element. A failing graph is shrunk and printed as text with its inputs. ``--resume FILE`` keeps what is done
+in FILE and goes on from there.
 
     python benchmarks/fuzz_graphs.py --graphs 2000 --resume /tmp/graphs.json
     python benchmarks/fuzz_graphs.py --first 1234 --graphs 1
+    python benchmarks/fuzz_graphs.py --target opencl --graphs 1000
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -61,9 +63,11 @@ def variants(module: Module) -> Iterator[tuple[str, Module]]:
             yield f"without {left_out}" if left_out else "all passes", after
 
 
-def compiled(module: Module, inputs: Mapping[str, Array], tally: Tally | None = None) -> Mapping[str, Array]:
-    """The module's outputs from machine code; an input that the passes dropped is not given."""
-    model = weft.compile(prepare(module), target="cpu")
+def compiled(
+    module: Module, inputs: Mapping[str, Array], tally: Tally | None = None, target: str = "cpu"
+) -> Mapping[str, Array]:
+    """The module's outputs from a target; an input that the passes dropped is not given."""
+    model = weft.compile(prepare(module), target=target)
     if tally is not None:
         tally.variants += 1
         tally.in_numpy += sum(layer.device == "numpy" for layer in model.layers)
@@ -96,12 +100,12 @@ def difference(wanted: Mapping[str, Array], found: Mapping[str, Array], allowed:
     return ""
 
 
-def fault(module: Module, inputs: Mapping[str, Array], tally: Tally | None = None) -> str:
-    """What is wrong with a graph on the CPU, in words; empty if nothing is."""
+def fault(module: Module, inputs: Mapping[str, Array], tally: Tally | None = None, target: str = "cpu") -> str:
+    """What is wrong with a graph on a target, in words; empty if nothing is."""
     wanted, allowed = evaluate(module, inputs), steps(module)
-    for name, after in variants(module):
+    for name, after in islice(variants(module), None if target == "cpu" else 1):
         try:
-            wrong = difference(wanted, compiled(after, inputs, tally), allowed)
+            wrong = difference(wanted, compiled(after, inputs, tally, target), allowed)
         except Exception as error:  # whatever it raises is a finding; the campaign goes on
             wrong = f"{type(error).__name__}: {error}"
         if wrong:
@@ -109,7 +113,7 @@ def fault(module: Module, inputs: Mapping[str, Array], tally: Tally | None = Non
     return ""
 
 
-def check(seed: int, nodes: int, tally: Tally) -> str:
+def check(seed: int, nodes: int, tally: Tally, target: str = "cpu") -> str:
     """Run graph ``seed``; the text of what is wrong, with the smallest graph that shows it."""
     graph = random_graph(seed, nodes)
     found = calls(graph.module.main.body)
@@ -117,10 +121,10 @@ def check(seed: int, nodes: int, tally: Tally) -> str:
     tally.operators += len(found)
     for node in found:
         tally.dtypes[node.dtype] = tally.dtypes.get(node.dtype, 0) + 1
-    wrong = fault(graph.module, graph.inputs, tally)
+    wrong = fault(graph.module, graph.inputs, tally, target)
     if not wrong:
         return ""
-    small, inputs = shrink(graph.module, graph.inputs, lambda module, given: bool(fault(module, given)))
+    small, inputs = shrink(graph.module, graph.inputs, lambda module, given: bool(fault(module, given, target=target)))
     return f"graph {seed}, {wrong}\n{describe(small, inputs)}"
 
 
@@ -129,6 +133,7 @@ def main() -> int:
     parser.add_argument("--graphs", type=int, default=2000, help="how many")
     parser.add_argument("--first", type=int, default=0, help="number of the first")
     parser.add_argument("--nodes", type=int, default=12, help="operators of a graph, at most")
+    parser.add_argument("--target", choices=("cpu", "opencl"), default="cpu")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
     parser.add_argument("--resume", type=Path, help="keep what is done in this file, and go on from there")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
@@ -143,7 +148,7 @@ def main() -> int:
         task = progress.add_task("", total=options.graphs, completed=tally.graphs)
         while tally.graphs < options.graphs and time.monotonic() - started < options.seconds:
             seed = options.first + tally.graphs
-            wrong = check(seed, options.nodes, tally)
+            wrong = check(seed, options.nodes, tally, options.target)
             tally.seconds = before + time.monotonic() - started
             if wrong:
                 tally.failures[str(seed)] = wrong
@@ -160,9 +165,15 @@ def main() -> int:
         "kernels that NumPy ran": tally.in_numpy, "failures": len(tally.failures), "seconds": round(tally.seconds),
         **{f"operators of {name}": count for name, count in sorted(tally.dtypes.items())},
     }  # fmt: skip
-    print_table("Random graphs, CPU against NumPy", ("figure", "value"), [(k, f"{v:,}") for k, v in figures.items()])
+    print_table(
+        f"Random graphs, {options.target} against NumPy",
+        ("figure", "value"),
+        [(k, f"{v:,}") for k, v in figures.items()],
+    )
     if options.json:
-        write_json(options.json, (Record("cpu", "random graphs", name, value) for name, value in figures.items()))
+        write_json(
+            options.json, (Record(options.target, "random graphs", name, value) for name, value in figures.items())
+        )
     return 1 if tally.failures else 0
 
 

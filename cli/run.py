@@ -73,7 +73,9 @@ def run(
     source: Annotated[Path, typer.Argument(help="What 'weft compile' wrote, or an ONNX model.")],
     device: Annotated[
         str | None,
-        typer.Option("--device", "-d", help=f"What runs the core: {', '.join(device_forms())}. Default: fsim."),
+        typer.Option(
+            "--device", "-d", help=f"What runs the core: {', '.join(device_forms())}; or a GPU's number. Default: fsim."
+        ),
     ] = None,
     target: Annotated[str | None, typer.Option("--target", help="What to compile a model for. Default: accel.")] = None,
     inputs: InputOption = None,

@@ -22,6 +22,9 @@ from .gpu import Array, Launch, Memory, Program
 DEVICE_VARIABLE = "WEFT_OPENCL_DEVICE"
 """Environment variable with the number of the device that is used where none is asked for."""
 
+OPTIONS_VARIABLE = "WEFT_OPENCL_OPTIONS"
+"""Environment variable with further options for the driver's compiler; with -cl-opt-disable it is done sooner."""
+
 INSTALL = "pip install 'weft[opencl]'"
 DRIVER = "install the driver of the GPU's vendor; for this machine's processor: apt-get install pocl-opencl-icd"
 
@@ -39,6 +42,7 @@ def _pyopencl() -> Any:
 def opencl_devices() -> list[Any]:
     """All devices of all drivers, in the order of their numbers, as pyopencl gives them. DeviceError says what is
     missing."""
+    _refuse_after_fork()
     cl = _pyopencl()
     try:
         platforms = cl.get_platforms()
@@ -84,38 +88,47 @@ class _Context:
 
     def __init__(self, device: Any) -> None:
         self.cl = _pyopencl()
+        self.process = os.getpid()
         self.device = device
         self.context = self.cl.Context([device])
-        self._programs: dict[str, Any] = {}
+        self._programs: dict[tuple[str, tuple[str, ...]], Any] = {}
         self._lock = threading.Lock()
         config = device.single_fp_config
         exact = config & self.cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
         self._options = ["-cl-fp32-correctly-rounded-divide-sqrt"] if exact else []
 
     def program(self, text: str) -> Any:
+        options = (*self._options, *os.environ.get(OPTIONS_VARIABLE, "").split())
         with self._lock:
-            if text not in self._programs:
-                self._programs[text] = self._built(text)
-            return self._programs[text]
+            if (text, options) not in self._programs:
+                self._programs[text, options] = self._built(text, options)
+            return self._programs[text, options]
 
-    def _built(self, text: str) -> Any:
+    def _built(self, text: str, options: tuple[str, ...]) -> Any:
         try:
-            return self.cl.Program(self.context, text).build(options=self._options, cache_dir=False)
+            return self.cl.Program(self.context, text).build(options=list(options), cache_dir=False)
         except self.cl.Error as error:
             raise DeviceError(f"the driver of {describe(self.device)} refuses the kernels: {_first_lines(error)}",
                               hint="is the driver of this device current?") from error  # fmt: skip
 
 
-_contexts: dict[tuple[int, int], _Context] = {}
+_contexts: dict[int, _Context] = {}
 _contexts_lock = threading.Lock()
 
 
 def _context_of(device: Any) -> _Context:
-    key = os.getpid(), device.int_ptr
     with _contexts_lock:
-        if key not in _contexts:
-            _contexts[key] = _Context(device)
-        return _contexts[key]
+        if device.int_ptr not in _contexts:
+            _contexts[device.int_ptr] = _Context(device)
+        return _contexts[device.int_ptr]
+
+
+def _refuse_after_fork() -> None:
+    """DeviceError in a process that was forked from one that had a device open: its driver's threads are not there, and
+    whoever calls it may wait for ever."""
+    if any(each.process != os.getpid() for each in list(_contexts.values())):
+        raise DeviceError("this process was forked from one that used OpenCL, which no driver outlives",
+                          hint="start processes by 'spawn', or fork before the first model is loaded")  # fmt: skip
 
 
 class OpenClGpu:

@@ -1,0 +1,77 @@
+"""Whole networks on OpenCL, against the CPU target: integers to the bit, floats to 1e-5 of the largest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import weft
+from weft.examples.models.build import build
+from weft.runtime.gpu.opencl import OPTIONS_VARIABLE
+
+from ....onnx.benchmark_modules import benchmark
+from ...onnx_models import quantise
+
+DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
+SMALL = {"size": 64, "width": 0.25}
+FULL = {"size": 64, "width": 1.0}
+
+
+def results(model: Path | bytes) -> tuple[weft.CompiledModel, dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """The model compiled for OpenCL, its results, and those of the CPU target."""
+    ours, theirs = (weft.compile(model, target=target, strict=True) for target in ("opencl", "cpu"))
+    assert isinstance(ours, weft.CompiledModel)
+    generator = np.random.default_rng(0)
+    inputs = {each.name: generator.normal(size=each.shape).astype(each.dtype) for each in ours.inputs}
+    return ours, weft.load(ours).run(inputs), weft.load(theirs).run(inputs)
+
+
+def check(model: Path | bytes, *, exact: bool) -> weft.CompiledModel:
+    compiled, found, wanted = results(model)
+    for name, value in wanted.items():
+        if exact:
+            np.testing.assert_array_equal(found[name], value, err_msg=name)
+        else:
+            np.testing.assert_allclose(found[name], value, rtol=0, atol=1e-5 * np.abs(value).max(), err_msg=name)
+    assert {layer.device for layer in compiled.layers} == {"gpu"}
+    return compiled
+
+
+def test_the_digits_network_with_optimised_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(OPTIONS_VARIABLE)
+    model = check(DIGITS, exact=True)
+    assert {layer.kind for layer in model.layers} == {"plain", "tiled"}
+
+
+@pytest.mark.parametrize("form", ["float", "qdq"])
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2"])
+def test_image_networks(name: str, form: str) -> None:
+    check(build(name, form=form, **SMALL), exact=form == "qdq")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("form", ["float", "qdq"])
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2"])
+def test_image_networks_with_all_channels(name: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(OPTIONS_VARIABLE)
+    check(build(name, form=form, **FULL), exact=form == "qdq")
+
+
+@pytest.fixture(scope="module")
+def transformer() -> onnx.ModelProto:
+    model, _ = benchmark("quantised_networks").network("vit-block")
+    return model
+
+
+def test_a_transformer(transformer: onnx.ModelProto) -> None:
+    model = check(transformer.SerializeToString(), exact=False)
+    assert "nn.softmax" in {name for layer in model.layers for name in layer.operators}
+
+
+def test_a_quantised_transformer(transformer: onnx.ModelProto, tmp_path: Path) -> None:
+    """Between its integers it has floats (softmax, norms), which may be rounded to another integer now and then."""
+    _, found, wanted = results(quantise(transformer, tmp_path).SerializeToString())
+    for name, value in wanted.items():
+        assert np.abs(found[name] - value).max() <= 0.02 * np.abs(value).max()

@@ -1,0 +1,22 @@
+"""Random graphs on OpenCL, in the short form of `benchmarks/fuzz_graphs.py --target opencl`."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+
+
+def test_kernels_agree_with_numpy(campaign: ModuleType) -> None:
+    tally = campaign.Tally()
+    for seed in range(8):
+        assert campaign.check(seed, 12, tally, "opencl") == ""
+    assert tally.operators > 40
+    assert tally.in_numpy < tally.operators / 2
+
+
+@pytest.mark.long
+def test_a_thousand_graphs(campaign: ModuleType) -> None:
+    tally = campaign.Tally()
+    found = [wrong for seed in range(1000) if (wrong := campaign.check(seed, 12, tally, "opencl"))]
+    assert not found, "\n".join(found[:5])
