@@ -9,7 +9,7 @@ from ... import tensor as te
 from ...tensor.errors import ScheduleError
 from ...tensor.ir import Block, Load, Var
 from ...tensor.tree import find_block, find_buffer
-from ...tensor.visitor import free_vars, walk_exprs
+from ...tensor.visitor import free_vars
 from ..loops.nests import (
     ANY_ORDER,
     REGISTER,
@@ -17,6 +17,7 @@ from ..loops.nests import (
     largest_divisor,
     own_loops,
     position_of,
+    reduces_neighbours,
     split_loops,
     tidy,
     unroll_lanes,
@@ -93,7 +94,7 @@ def _reduce_row(schedule: te.Schedule, name: str) -> None:
     reduced, kept = split_loops(schedule, name)
     schedule.reorder(*kept, *reduced)
     schedule.decompose_reduction(name, reduced[0])
-    if isinstance(block, Block) and _along(block, reduced[-1]):
+    if isinstance(block, Block) and reduces_neighbours(block, reduced[-1]):
         schedule.annotate(reduced[-1], *ANY_ORDER)
 
 
@@ -112,7 +113,7 @@ def _plain_reduction(schedule: te.Schedule, name: str, block: Block) -> None:
     loops = schedule.get_loops(name)
     reduced = [loop for loop in loops if loop in block.reduce_vars]
     kept = [loop for loop in loops if loop not in block.reduce_vars]
-    if kept and _along(block, reduced[-1]) and extent_of(schedule, reduced[-1]) >= SHORTEST_ROW:
+    if kept and reduces_neighbours(block, reduced[-1]) and extent_of(schedule, reduced[-1]) >= SHORTEST_ROW:
         _reduce_rows(schedule, name)
         return
     wide = bool(kept) and extent_of(schedule, kept[-1]) >= 4
@@ -165,18 +166,6 @@ def transpose_squares(schedule: te.Schedule, candidates: Sequence[Var]) -> bool:
         schedule.parallel(loop)
     schedule.tensorize(row, step)
     return True
-
-
-def _along(block: Block, loop: Var) -> bool:
-    """Whether neighbours in memory are neighbours along a reduction's loop, in all that the block reads there."""
-    steps = []
-    for node in walk_exprs(block.body.value):
-        if isinstance(node, Load) and node.buffer != block.body.buffer:
-            position = position_of(node.buffer, node.indices)
-            if any(loop in free_vars(atom) for atom in position.terms if atom != loop):
-                return False
-            steps.append(position.terms.get(loop, 0))
-    return 1 in steps and set(steps) <= {0, 1}
 
 
 def _reduce_rows(schedule: te.Schedule, name: str) -> None:

@@ -6,20 +6,22 @@ element of a result, neighbours in memory by neighbours in a group.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 
 from ... import tensor as te
 from ...tensor.errors import ScheduleError
-from ...tensor.ir import Block, Var
+from ...tensor.ir import Block
 from ...tensor.tree import find_block, find_buffer
 from ..loops.nests import REGISTER, extent_of, split_loops, tidy
 from .devices import GpuDescription
-from .phases import BLOCK_AXES, THREAD
+from .elements import bind_elements
+from .rows import schedule_rows
 
 
 def schedule_plain(schedule: te.Schedule, device: GpuDescription) -> None:
-    """Any kernel: a thread for each element of each stage."""
+    """Any kernel: a group for each row that is reduced, or a thread for each element of each stage."""
+    if schedule_rows(schedule, device):
+        return
     tidy(schedule)
     *stages, output = schedule.blocks()
     inside = _move_into_elements(schedule)
@@ -30,7 +32,7 @@ def schedule_plain(schedule: te.Schedule, device: GpuDescription) -> None:
             _reduce_by_element(schedule, name, device)
         else:
             bind_elements(schedule, schedule.get_loops(name), device)
-    bind_elements(schedule, _outer_loops(schedule, output, inside), device)
+    bind_elements(schedule, schedule.get_loops(output), device)
 
 
 def _is_reduction(schedule: te.Schedule, name: str) -> bool:
@@ -62,10 +64,6 @@ def _move_into_elements(schedule: te.Schedule) -> set[str]:
     return moved
 
 
-def _outer_loops(schedule: te.Schedule, output: str, inside: set[str]) -> list[Var]:
-    return schedule.get_loops(output)
-
-
 def _reduce_in_register(schedule: te.Schedule, name: str) -> None:
     """A reduction to one element, inside of the loops of who reads it."""
     reduced, kept = split_loops(schedule, name)
@@ -84,30 +82,3 @@ def _reduce_by_element(schedule: te.Schedule, name: str, device: GpuDescription)
     schedule.compute_at(name, rows[-1])
     _reduce_in_register(schedule, name)
     bind_elements(schedule, rows, device)
-
-
-def bind_elements(schedule: te.Schedule, loops: Sequence[Var], device: GpuDescription) -> None:
-    """Threads for the innermost of ``loops``, which are directly nested, groups for the others."""
-    threads: list[Var] = []
-    left = device.threads
-    rest = list(loops)
-    while rest and left > 1:
-        loop = rest.pop()
-        extent = extent_of(schedule, loop)
-        if extent <= left:
-            threads.insert(0, loop)
-            left //= max(1, extent)
-            continue
-        outer, inner = schedule.split(loop, _part(extent, left))
-        rest.append(outer)
-        threads.insert(0, inner)
-        break
-    for loop in rest:
-        schedule.bind(loop, BLOCK_AXES[0])
-    for loop in threads:
-        schedule.bind(loop, THREAD)
-
-
-def _part(extent: int, most: int) -> int:
-    """Iterations of a loop for one group: a divisor that is at least half of ``most``, if there is one."""
-    return next((size for size in range(most, most // 2, -1) if extent % size == 0), most)

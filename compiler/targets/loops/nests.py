@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ... import tensor as te
-from ...tensor.ir import Block, Buffer, Const, Expr, PrimFunc, Var
+from ...tensor.ir import Block, Buffer, Const, Expr, Load, PrimFunc, Var
 from ...tensor.simplify import Linear, linear_form
 from ...tensor.tree import find_block, find_loop, simplify_tree
+from ...tensor.visitor import free_vars, walk_exprs
 
 REGISTER = "register"
 """Scope of a buffer on the stack of which every index is constant, so that it is held in registers."""
@@ -63,3 +64,15 @@ def own_loops(schedule: te.Schedule, name: str) -> list[Var]:
     loops = schedule.get_loops(name)
     others = [set(schedule.get_loops(other)) for other in schedule.blocks() if other != name]
     return [loop for loop in loops if not any(loop in other for other in others)]
+
+
+def reduces_neighbours(block: Block, loop: Var) -> bool:
+    """Whether neighbours in memory are neighbours along a reduction's loop, in all that the block reads there."""
+    steps = []
+    for node in walk_exprs(block.body.value):
+        if isinstance(node, Load) and node.buffer != block.body.buffer:
+            position = position_of(node.buffer, node.indices)
+            if any(loop in free_vars(atom) for atom in position.terms if atom != loop):
+                return False
+            steps.append(position.terms.get(loop, 0))
+    return 1 in steps and set(steps) <= {0, 1}
