@@ -36,6 +36,7 @@ PARTS = {
     ),
     "targets/loops": (("compiler.targets.loops",), "kernels of loops", 2, "memory"),
     "targets/cpu": (("compiler.targets.cpu",), "machine code by LLVM", 2, "memory"),
+    "targets/gpu": (("compiler.targets.gpu",), "OpenCL C for GPUs", 3, "memory"),
     "targets/accel": (("compiler.targets.accel",), "programs for the core", 2, "memory"),
     "compiler/tune": (("compiler.tune",), "measured schedules", 4, "engine"),
     "compiler/frontends": (("compiler.frontends",), "ONNX files to graphs", 3, "engine"),

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
+from weft.runtime.gpu.opencl import OPTIONS_VARIABLE
 
-from .benchmark_modules import benchmark
+from .benchmark_modules import BENCHMARKS, benchmark
 
 EVERY = {"reference": 10, "cpu": 20}  # of the default run's tests, one in so many
+EVERY_ON_OPENCL = 60
 
 
 onnx_suite = benchmark("onnx_suite")
@@ -30,6 +35,23 @@ def check(suite: Any, cases: list[Any]) -> None:
 
 def test_a_sample_of_the_suite(suite: Any) -> None:
     check(suite, [case for case in suite.cases() if case.group != "Real"][:: EVERY[suite.backend]])
+
+
+def on_opencl(*arguments: str, options: str = "") -> None:
+    """The suite runs its tests in a forked process, which no driver of OpenCL outlives: so it has one to itself."""
+    command = [sys.executable, Path(BENCHMARKS, "onnx_suite.py"), "--backend", "opencl", *arguments]
+    environment = {**os.environ, OPTIONS_VARIABLE: options}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_sample_of_the_suite_on_opencl() -> None:
+    on_opencl("--every", str(EVERY_ON_OPENCL), options="-cl-opt-disable")
+
+
+@pytest.mark.long
+def test_the_whole_suite_on_opencl() -> None:
+    on_opencl()
 
 
 @pytest.mark.long

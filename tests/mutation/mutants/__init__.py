@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import compiler, exploration, gradients, hardware, harness, quantisation, simulators, timing
+from . import compiler, exploration, gpu, gradients, hardware, harness, quantisation, simulators, timing
 from .mutant import Mutant
 
 PARTS: dict[str, tuple[Mutant, ...]] = {
@@ -14,6 +14,7 @@ PARTS: dict[str, tuple[Mutant, ...]] = {
     "gradients": gradients.MUTANTS,
     "quantisation": quantisation.MUTANTS,
     "exploration": exploration.MUTANTS,
+    "gpu": gpu.MUTANTS,
 }
 
 MUTANTS = tuple(mutant for part in PARTS.values() for mutant in part)

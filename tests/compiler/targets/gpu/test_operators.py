@@ -11,7 +11,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import weft
-from weft.compiler.graph import Attrs, Call, Function, Module, Span, Tuple, Var, dtypes, evaluate, topological_order
+from weft.compiler.graph import (
+    Attrs,
+    Call,
+    Function,
+    Module,
+    Span,
+    TensorType,
+    Tuple,
+    Var,
+    call,
+    dtypes,
+    evaluate,
+    topological_order,
+)
 from weft.compiler.graph.visit import respan, substitute
 from weft.compiler.operators.samples import all_samples
 from weft.compiler.targets.loops.fusion import why_not_compiled
@@ -93,3 +106,40 @@ def test_operators_are_to_the_bit_or_step_what_they_mean(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", sorted(set(dtypes.DTYPES) - {"float32", "int8"}))
 def test_operators_of_all_other_types(dtype: str) -> None:
     check(dtype, [usual, awkward, awkward])
+
+
+EDGES = (
+    -129,
+    -128,
+    -1,
+    -0.5,
+    0,
+    0.5,
+    127,
+    127.5,
+    128,
+    255,
+    256,
+    32767,
+    32768,
+    65536,
+    2**31,
+    2**32,
+    2**63,
+    2**64,
+    -(2**31),
+)
+"""Numbers at which some integer type ends, all exact in single precision."""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_floats_at_the_ends_of_integers_become_the_nearest_that_fits(dtype: str) -> None:
+    x = Var("x", TensorType((len(EDGES),), dtype))
+    integers = dtypes.INTEGERS
+    nodes = tuple(respan(call("nn.cast", x, to=name), Span(tensor=name)) for name in integers)
+    module = Module(Function((x,), Tuple(nodes), Attrs({"name": "main", "outputs": integers})), "operators")
+    with np.errstate(all="ignore"):
+        values = {"x": np.array(EDGES).astype(dtype)}
+        wanted = evaluate(module, values)
+    for name, result in weft.load(weft.compile(module, target="opencl", strict=True)).run(values).items():
+        np.testing.assert_array_equal(result, wanted[name], err_msg=name)

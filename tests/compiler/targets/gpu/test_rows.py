@@ -64,3 +64,11 @@ def test_a_row_of_a_long_product_with_one_row() -> None:
     (grid,) = launches(module_of([x, w], call("nn.dense", x, w)))
     assert grid.groups == (20, 1, 1)
     assert grid.threads == 128
+
+
+def test_a_workspace_lies_beside_what_is_alive() -> None:
+    """The partial sums are made while the product, which is read again later, is in the arena."""
+    x, w = variable("x", "float32", 40, 64), variable("w", "float32", 64, 64)
+    product = call("nn.matmul", x, w)
+    total = call("nn.reduce_sum", product, axes=(0, 1), keepdims=True)
+    assert any(grid.workspace for grid in launches(module_of([x, w], call("nn.add", product, total))))
