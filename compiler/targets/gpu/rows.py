@@ -104,6 +104,7 @@ def _lanes(schedule: te.Schedule, loop: Var, most: int) -> tuple[Var, Var, bool]
 
 def _reduce_together(schedule: te.Schedule, name: str, most: int, device: GpuDescription) -> None:
     """Each of ``most`` threads a part of a reduction, then fewer and fewer the results of all."""
+    alone = most > device.threads  # no group is around: loops that run once are bound, too
     reduced, kept = split_loops(schedule, name)
     schedule.reorder(*kept, *reduced)
     while len(reduced) > 1:
@@ -117,7 +118,7 @@ def _reduce_together(schedule: te.Schedule, name: str, most: int, device: GpuDes
         schedule.reorder(*kept, *reduced)
         if reduced:
             schedule.decompose_reduction(part, reduced[0])
-        bind_elements(schedule, kept[-1:], device)
+        bind_elements(schedule, kept if alone else kept[-1:], device)
         most = device.threads if most > device.threads else LAST_SUMS // 2
         reduced, _ = split_loops(schedule, name)
     schedule.decompose_reduction(name, reduced[0])
