@@ -307,7 +307,7 @@ class CoreStep:
 # The whole
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CompiledModel:
     """A model compiled for one target. ``core`` is None where nothing runs on an accelerator."""
 
@@ -319,6 +319,14 @@ class CompiledModel:
     layers: tuple[Layer, ...]
     core: CorePart | None = None
     statistics: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """A line: its layers alone would fill pages."""
+        ends = [
+            ", ".join(f"{each.name}: {each.dtype}[{', '.join(map(str, each.shape))}]" for each in specs)
+            for specs in (self.inputs, self.outputs)
+        ]
+        return f"CompiledModel({self.name!r}, {self.target!r}, {len(self.layers)} layers, {ends[0]} -> {ends[1]})"
 
     @property
     def on_core(self) -> CorePart:

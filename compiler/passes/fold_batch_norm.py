@@ -11,15 +11,15 @@ from .manager import rule_pass
 
 def split_batch_norm(node: Call) -> Expr | None:
     """nn.batch_norm(x, constants)  ->  x * factor + offset"""
-    if node.op != "nn.batch_norm" or not all(map(is_static, node.args[1:])):
-        return None
+    if node.op != "nn.batch_norm" or not all(map(is_static, node.args[1:])) or node.dtype not in ("float32", "float64"):
+        return None  # of smaller floats a factor would be rounded, and the result twice
     gamma, beta, mean, variance = (static_value(arg).astype(np.float64) for arg in node.args[1:])
     factor = gamma / np.sqrt(variance + node.attr("epsilon"))
     offset = beta - mean * factor
     x = node.args[0]
     shape = (1, -1) + (1,) * (len(x.shape) - 2)
-    scaled = call("nn.multiply", x, Constant(factor.astype(np.float32).reshape(shape)), span=node.span)
-    return call("nn.add", scaled, Constant(offset.astype(np.float32).reshape(shape)), span=node.span)
+    scaled = call("nn.multiply", x, Constant(factor.astype(node.dtype).reshape(shape)), span=node.span)
+    return call("nn.add", scaled, Constant(offset.astype(node.dtype).reshape(shape)), span=node.span)
 
 
 def scale_float_weights(node: Call) -> Expr | None:

@@ -178,6 +178,15 @@ def test_fold_batch_norm() -> None:
         f"return nn.multiply(nn.conv2d(%x, {w}), float32[1, 2, 1, 1](3.0, 5.0))",
         f"return nn.conv2d(%x, {scaled})",
     )
+    ones, twos = one.replace("32", "64"), two.replace("32", "64")
+    check(
+        fold_batch_norm,
+        "%x: float64[1, 2, 3, 3]",
+        f"return nn.batch_norm(%x, {twos}, {ones}, {ones}, {twos}, epsilon=2.0)",
+        "return nn.add(nn.multiply(%x, float64[1, 2, 1, 1](1.0, 1.0)), float64[1, 2, 1, 1](0.0, 0.0))",
+    )
+    halves = [text.replace("float32", "bfloat16") for text in (one, two)]
+    silent(fold_batch_norm, "%x: bfloat16[1, 2, 3, 3]", f"return nn.batch_norm(%x, {', '.join([*halves, *halves])})")
     params = "%x: float32[1, 2, 3, 3], %m: float32[2]"
     silent(fold_batch_norm, params, f"return nn.batch_norm(%x, {two}, {one}, %m, {two})")
 
