@@ -115,6 +115,7 @@ DRAWN: dict[str, Callable[[_Draw], Any]] = {
     "factors": _Draw.factors,
     "axis": lambda draw: draw.chance.randint(0, 3),
     "offset": lambda draw: draw.chance.randint(0, 3),
+    "whole": lambda draw: draw.chance.randint(0, 3),
     "scope": lambda draw: draw.chance.choice(draw.scopes),
     "key": lambda draw: "note",
     "value": lambda draw: draw.chance.choice((7, "text")),
