@@ -25,6 +25,9 @@ DEVICE_VARIABLE = "WEFT_OPENCL_DEVICE"
 OPTIONS_VARIABLE = "WEFT_OPENCL_OPTIONS"
 """Environment variable with further options for the driver's compiler; with -cl-opt-disable it is done sooner."""
 
+POCL = "Portable Computing Language"
+"""The platform that runs on a CPU. Its optimiser (3.1) ends the process over some barriers in loops: it is left out."""
+
 INSTALL = "pip install 'weft[opencl]'"
 DRIVER = "install the driver of the GPU's vendor; for this machine's processor: apt-get install pocl-opencl-icd"
 
@@ -96,6 +99,8 @@ class _Context:
         config = device.single_fp_config
         exact = config & self.cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
         self._options = ["-cl-fp32-correctly-rounded-divide-sqrt"] if exact else []
+        if device.platform.name.strip() == POCL:
+            self._options.append("-cl-opt-disable")
 
     def program(self, text: str) -> Any:
         options = (*self._options, *os.environ.get(OPTIONS_VARIABLE, "").split())
