@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import weft
-from weft.compiler.graph import Array, Call, Constant, Module, calls, evaluate
-from weft.compiler.operators import nn
+from weft.compiler.graph import Array, Call, Constant, Module, TensorType, Var, calls, evaluate
+from weft.compiler.operators import contract, nn
 from weft.hw.config import PYNQ
 from weft.quantise import Plan, QuantiseError, Range, calibrate, plan, quantised
 
@@ -74,6 +74,19 @@ def test_functions_of_one_value_are_one_place() -> None:
     assert kinds == [
         "nn.add", "nn.multiply", "nn.reduce_mean", "nn.clip", "nn.add", "nn.sigmoid", "nn.multiply", "nn.add",
     ]  # fmt: skip
+
+
+def test_offsets_join_a_product_whose_channels_were_moved() -> None:
+    """To the front, and from the last axis: perm and its inverse differ."""
+    w, x = Weights(), Var("x", TensorType((6, 8), "float32"))
+    stack = contract.reshape(nn.dense(x, w(5, 8)), shape=(1, 6, 5))
+    module = module_of(nn.add(contract.transpose(stack, perm=(2, 0, 1)), w(5, 1, 1)), params=(x,))
+    found, eight = in_eight_bits(module)
+    assert [value.op for value in found.values.values() if isinstance(value, Call)] == ["nn.add"]
+    inputs = examples(module, 1)[0]
+    result = weft.load(weft.compile(eight, PYNQ)).run(inputs)["y0"]
+    assert noise(evaluate(module, inputs)["y0"], result) > 30
+    np.testing.assert_array_equal(result, weft.load(weft.compile(eight, target="cpu")).run(inputs)["y0"])
 
 
 def test_normalisations_stay_in_floats() -> None:
