@@ -23,7 +23,7 @@ def quantised(plan: Plan, ranges: Mapping[str, Range]) -> Module:
     output channel. Offsets stay floats; the integer form rounds them to the accumulator's unit. Raises `QuantiseError`
     for a place without a range.
     """
-    return inserted(plan, lambda name: _constants(_range(ranges, name)), lambda weight: eight_bits(weight))
+    return inserted(plan, lambda name: _constants(range_of(ranges, name)), eight_bits)
 
 
 def inserted(
@@ -92,7 +92,8 @@ def _constants(span: Range) -> tuple[Expr, Expr]:
     return Constant(np.array(span.scale, np.float32)), Constant(np.array(span.zero_point, np.int8))
 
 
-def _range(ranges: Mapping[str, Range], name: str) -> Range:
+def range_of(ranges: Mapping[str, Range], name: str) -> Range:
+    """That of a place; `QuantiseError` if it has none."""
     if name not in ranges:
         raise QuantiseError(f"{name!r} has no range", hint="calibrate the plan that is inserted")
     return ranges[name]

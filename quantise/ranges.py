@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -142,8 +142,3 @@ def _least_error(counts: Array, span: Range) -> Range:
 def _error(values: Array, counts: Array, span: Range) -> float:
     rounded = np.clip(np.rint(values / span.scale) + span.zero_point, -128, 127) - span.zero_point
     return float((counts * (rounded * span.scale - values) ** 2).sum())
-
-
-def merged(ranges: Sequence[Range]) -> Range:
-    """The range that covers all of these."""
-    return Range(min(each.low for each in ranges), max(each.high for each in ranges))

@@ -19,7 +19,7 @@ from ..compiler.graph.gradient import CustomGradient, summed_to
 from ..compiler.graph.pattern import Match, any_value, constant, op
 from ..compiler.operators import contract, nn
 from .errors import QuantiseError
-from .insert import LARGEST, fake_quantised, inserted, weight_scale
+from .insert import LARGEST, fake_quantised, inserted, range_of, weight_scale
 from .plan import Plan, Weight
 from .ranges import Range
 
@@ -52,10 +52,9 @@ def trainable(plan: Plan, ranges: Mapping[str, Range], *, power_of_two: bool = F
     parts = _Parts(power_of_two)
 
     def steps(name: str) -> tuple[Expr, Expr]:
-        if name not in ranges:
-            raise QuantiseError(f"{name!r} has no range", hint="calibrate the plan that is trained")
-        zero_point = Constant(np.array(ranges[name].zero_point, np.int8))
-        return parts.scale(name, np.array(ranges[name].scale, np.float32)), zero_point
+        span = range_of(ranges, name)
+        zero_point = Constant(np.array(span.zero_point, np.int8))
+        return parts.scale(name, np.array(span.scale, np.float32)), zero_point
 
     def weight(of: Weight) -> Expr:
         scale = weight_scale(of.value.value, of.axis)
