@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -159,8 +159,13 @@ def measure(design: Design, network: Network) -> Measure:
     )
 
 
+@cache
+def measured_by() -> str:
+    """A digest of the sources that a measurement follows from."""
+    digests = [sources_digest(), *(sources_digest(COMPILER.parent / part) for part in SHAPED_BY)]
+    return cache_key(*digests, Path(__file__).read_text())
+
+
 def measure_key(design: Design, network: Network) -> Key:
     """Where the database keeps what a network costs on a core with a memory, whatever the compiler's knobs."""
-    digests = [sources_digest(), *(sources_digest(COMPILER.parent / part) for part in SHAPED_BY)]
-    compiler = cache_key(*digests, Path(__file__).read_text())
-    return Key(f"network {network.digest}", *machine_texts(design.config, design.rate), compiler)
+    return Key(f"network {network.digest}", *machine_texts(design.config, design.rate), measured_by())

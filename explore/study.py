@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from ..compiler.tune.database import Database, Key, point_text
@@ -15,8 +16,9 @@ from .errors import ExploreError
 from .measure import Measure, Network, measure, measure_key
 from .outcome import Outcome, design_of, front_of, part_board, with_measures
 from .proposals import Proposer, proposer_for
+from .ray_workers import RayWorkers
 from .space import Design, Space, assignment_text
-from .workers import Done, Failure, Workers
+from .workers import Done, Failure, Pool, Workers
 
 FAILED = "failed"
 """In the features of a database's record: the point broke something, it was not refused."""
@@ -55,12 +57,13 @@ Measurer = Callable[[Design, Network], Measure]
 
 
 def explore(
-    space: Space, networks: Sequence[Network], database: Database, *, workers: int = 1, trials: int | None = None,
-    minutes: float | None = None, point_seconds: float | None = None, retry: bool = False,
+    space: Space, networks: Sequence[Network], database: Database, *, workers: int = 1, cluster: str | None = None,
+    trials: int | None = None, minutes: float | None = None, point_seconds: float | None = None, retry: bool = False,
     report: Report = lambda _: None, measurer: Measurer = measure,
 ) -> Study:  # fmt: skip
     """Measure points of a space until the search ends, ``trials`` points were measured, or ``minutes`` are over.
 
+    ``workers``: processes of this machine; ``cluster``: the address of a Ray cluster, whose processors work instead.
     ``point_seconds``: a network that takes longer at a point fails there. ``retry``: measure again what has failed;
     what was refused stays refused. A KeyboardInterrupt ends the run as if the budget were used up. Raises ExploreError
     for a space or networks that make no sense, TuningError for a database that cannot be used.
@@ -73,8 +76,12 @@ def explore(
     study = Study(space, networks, trials or space.search.trials or space.size)
     proposer = proposer_for(space)
     started = time.monotonic()
-    with Workers(measurer, workers, point_seconds) as pool:
-        run = _Run(study, database, pool, retry, report)
+    if cluster is None:
+        pool: AbstractContextManager[Pool] = Workers(measurer, workers, point_seconds)
+    else:
+        pool = RayWorkers(measurer, cluster, networks, point_seconds)
+    with pool as running:
+        run = _Run(study, database, running, retry, report)
         try:
             while (left := study.budget - run.counted) > 0:
                 if minutes is not None and time.monotonic() - started > 60 * minutes:
@@ -104,7 +111,7 @@ def _step(run: _Run, proposer: Proposer, count: int) -> bool:
 class _Run:
     study: Study
     database: Database
-    pool: Workers
+    pool: Pool
     retry: bool
     report: Report
     counted: int = 0  # points that were measured, or failed: those that the budget is for

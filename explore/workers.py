@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from ..errors import WeftError
 from .errors import ExploreError
@@ -36,6 +36,13 @@ class Done:
     number: int
     result: Any | Failure
     seconds: float
+
+
+class Pool(Protocol):
+    """What runs jobs, here or elsewhere."""
+
+    def run(self, jobs: Iterable[tuple[Any, ...]]) -> Iterator[Done]:
+        """What comes of each tuple of arguments, in the order in which they end."""
 
 
 def attempt(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any | Failure:

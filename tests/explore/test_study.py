@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import weft
 from weft.compiler.targets.errors import CompileError
 from weft.compiler.tune.database import Database
+from weft.compiler.tune.errors import TuningError
 from weft.explore.errors import ExploreError
 from weft.explore.measure import LAYER_FIELDS, Measure, Network, measure, open_network
 from weft.explore.outcome import design_of, record_of
@@ -94,6 +96,36 @@ def test_an_interrupted_run_goes_on_and_ends_as_if_it_was_not(algorithm: str, tm
     assert not third.calls
     assert again.reused == whole.measured
     assert summary(again) == summary(whole)
+
+
+@pytest.mark.parametrize("fault", ["full", "locked"])
+def test_a_database_that_cannot_be_written_loses_nothing(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run(space_of(), tmp_path / "whole.sqlite", FakeMeasure())
+    path = tmp_path / "cut.sqlite"
+    monkeypatch.setattr("weft.compiler.tune.database.PATIENCE_SECONDS", 0.2)
+    other = sqlite3.connect(path, isolation_level=None)
+
+    class Spoiling(FakeMeasure):
+        def __call__(self, design: Design, network: Network) -> Measure:
+            if len(self.calls) == 9 and fault == "locked":
+                other.execute("BEGIN IMMEDIATE")  # another run is writing, and does not end
+            if len(self.calls) == 9 and fault == "full":
+                database._connection.execute("PRAGMA max_page_count = 1")  # what a full disk does to it
+
+            return super().__call__(design, network)
+
+    with Database(path) as database:
+        first = Spoiling()
+        with pytest.raises(TuningError, match=rf"database (or disk )?is {fault}; hint"):
+            explore(space_of(), NETWORKS, database, workers=0, measurer=first)
+    if fault == "locked":
+        other.execute("ROLLBACK")
+    rest = run(space_of(), path, second := FakeMeasure())
+    assert summary(rest) == summary(whole)
+    assert rest.reused >= 9
+    assert not {*first.calls[: rest.reused]} & {*second.calls}
 
 
 @pytest.mark.parametrize("algorithm", ["random", "tpe", "nsga2"])

@@ -10,40 +10,11 @@ import pytest
 from weft.explore.errors import ExploreError
 from weft.explore.workers import Failure, Workers
 
-FUNCTIONS = """
-import os, signal, time
-from pathlib import Path
-from weft.errors import WeftError
-
-def work(what: str, value: int) -> int:
-    if what == "refuse":
-        raise WeftError("no room", hint="more")
-    if what == "break":
-        raise KeyError("missing")
-    if what == "die":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if what == "leave":
-        os._exit(3)
-    if what == "hang":
-        time.sleep(60)
-    return value * value
-
-
-def die_once(path: str, value: int) -> int:
-    if not Path(path).exists():
-        Path(path).write_text("died")
-        os.kill(os.getpid(), signal.SIGKILL)
-    return value
-"""
-"""A module of its own: a worker imports the function that it runs by name, and tests are no such modules."""
-
 
 @pytest.fixture
-def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    name = f"functions_of_{tmp_path.name}"
-    (tmp_path / f"{name}.py").write_text(FUNCTIONS)
-    monkeypatch.syspath_prepend(tmp_path)
-    return importlib.import_module(name)
+def functions(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(Path(__file__).parent / "functions")
+    return importlib.import_module("worker_functions")
 
 
 def test_everything_ends_and_nothing_is_lost(functions: Any) -> None:
@@ -56,7 +27,7 @@ def test_everything_ends_and_nothing_is_lost(functions: Any) -> None:
         assert done[0] == 9
         assert done[1] == Failure("the worker process ended by signal SIGKILL", refused=False)
         assert done[2] == Failure("no room; hint: more", refused=True)
-        assert done[3].reason.startswith("KeyError: 'missing' (functions_of_")
+        assert done[3].reason.startswith("KeyError: 'missing' (worker_functions.py:")
         assert done[4] == Failure("the worker process ended with status 3", refused=False)
         assert done[5] == Failure("stopped after 8 s", refused=False)
         assert [done[6 + number] for number in range(10)] == [number**2 for number in range(10)]
