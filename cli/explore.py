@@ -7,6 +7,7 @@ import io
 import json
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ import typer
 
 from ..compiler.tune.database import Database
 from ..explore.errors import ExploreError
+from ..explore.live import LivePage
 from ..explore.measure import open_network
 from ..explore.outcome import Outcome, record_of
 from ..explore.page import explore_page
@@ -39,6 +41,10 @@ def explore_command(
     workers: Annotated[
         int | None, typer.Option(min=0, help="Processes; 0: this one alone. Default: one for each processor.")
     ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--ray", metavar="ADDRESS", help="Processors of a Ray cluster, host:port or auto, instead."),
+    ] = None,
     trials: Annotated[int | None, typer.Option(min=1, help="Points to measure, instead of the file's.")] = None,
     minutes: Annotated[float | None, typer.Option(min=0, help="Stop after so many minutes.")] = None,
     seconds: Annotated[
@@ -48,6 +54,9 @@ def explore_command(
     page: Annotated[Path | None, typer.Option(help="Write a web page with all points.")] = None,
     results: Annotated[
         Path | None, typer.Option("--results", "-o", help="Write all points: a .json or .csv file.")
+    ] = None,
+    serve: Annotated[
+        int | None, typer.Option(min=0, max=65535, metavar="PORT", help="Show the page of the run at this local port.")
     ] = None,
     validated: Annotated[
         Path | None, typer.Option("--validate", metavar="NETWORK", help="Run it on the RTL of each core of the front.")
@@ -62,10 +71,21 @@ def explore_command(
     known = [open_network(each) for each in files]
     checked = None if validated is None else open_network(validated)
     count = os.cpu_count() or 1 if workers is None else workers
-    with progress("starting", err) as status, Database(database) as kept:
+    with ExitStack() as stack:
+        kept = stack.enter_context(Database(database))
+        live = None if serve is None else stack.enter_context(LivePage(serve))
+        if live is not None:
+            err.print(f"the run is shown at {live.url}", highlight=False)
+        status = stack.enter_context(progress("starting", err))
+
+        def report(study: Study) -> None:
+            status.update(_line(study))
+            if live is not None:
+                live.update(study)
+
         study = explore(
-            space, known, kept, workers=count, trials=trials, minutes=minutes, point_seconds=seconds, retry=retry,
-            report=lambda each: status.update(_line(each)),
+            space, known, kept, workers=count, cluster=cluster, trials=trials, minutes=minutes, point_seconds=seconds,
+            retry=retry, report=report,
         )  # fmt: skip
     if results is not None:
         write_atomically(results, _results(study, results.suffix).encode())

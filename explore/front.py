@@ -31,6 +31,18 @@ def hypervolume(points: Sequence[Sequence[float]], reference: Sequence[float]) -
     return _volume(values[pareto_front(values.tolist())], limit)
 
 
+def growing_hypervolume(points: Floats, counts: Sequence[int], reference: Sequence[float]) -> list[float]:
+    """The hypervolume of the first so many points, for each of some increasing numbers."""
+    front, found, place = np.empty((0, len(reference))), [], 0
+    for count in counts:
+        for point in points[place:count]:
+            if not np.any(np.all(front <= point, axis=1)):
+                front = np.vstack([front[~np.all(point <= front, axis=1)], point])
+        place = count
+        found.append(hypervolume(front.tolist(), reference))
+    return found
+
+
 def _volume(values: Floats, limit: Floats) -> float:
     """By slices along the last dimension."""
     if not len(values):

@@ -44,7 +44,7 @@ function update() {
   draw();
   showTable();
 }
-function draw() { drawScatter(); drawParallel(); }
+function draw() { drawScatter(); drawParallel(); drawConvergence(); }
 
 // Pictures
 
@@ -140,6 +140,22 @@ function drawParallel() {
   });
 }
 
+function drawConvergence() {
+  const { pen, width, height } = canvasOf("convergence"), counts = data.convergence.counts, last = counts.at(-1) || 1;
+  const x = count => 64 + (width - 80) * count / last, y = share => height - 24 - (height - 36) * share;
+  pen.strokeStyle = colour("--line"); pen.fillStyle = colour("--quiet"); pen.lineWidth = 1;
+  for (const share of [0, .5, 1]) {
+    pen.textAlign = "right"; line(pen, 64, y(share), width - 16, y(share)); pen.fillText(`${100 * share} %`, 60, y(share) + 4);
+    pen.textAlign = "center"; tickLabel(pen, Math.round(share * last), x(share * last), width, height - 6);
+  }
+  pen.lineWidth = 2;
+  for (const [shares, name] of [[data.convergence.shuffled, "--dot"], [data.convergence.measured, "--front"]]) {
+    pen.strokeStyle = colour(name); pen.beginPath();
+    counts.forEach((count, place) => pen.lineTo(x(count), y(shares[place])));
+    pen.stroke();
+  }
+}
+
 // Table and details
 
 function showTable() {
@@ -195,16 +211,53 @@ function side(index, name) {
     row.append(make("td", `${network}: cycles an image`), make("td", number(point.cycles[network])));
     list.append(row);
   }
-  box.append(list, copyable("Configuration", point.config), copyable(`This point alone, as point-${index}.toml`, point.space));
+  box.append(list);
+  return box;
+}
+function texts(index, name) {
+  const point = points[index], box = make("div");
+  box.append(make("h3", `${name}: to make it again`, { className: `${name.toLowerCase()}-colour` }), copyable("Configuration", point.config),
+    copyable(`This point alone, as point-${index}.toml`, point.space));
   for (const command of point.commands) box.append(copyable("Command", command));
   return box;
 }
 function layersOf(index, network) { return ((data.layers[index] || {})[network] || []).map(row => Object.fromEntries(data.layer_fields.map((name, place) => [name, row[place]]))); }
 function showDetail() {
-  const box = find("detail"), sides = make("div", undefined, { className: "sides" });
-  sides.append(side(state.a, "A"), ...(state.b === null ? [] : [side(state.b, "B")]));
-  box.replaceChildren(make("h2", state.b === null ? "Point" : "Two points"), sides);
-  for (const network of networks) box.append(layerTable(network));
+  const box = find("detail"), chosen = [[state.a, "A"], ...(state.b === null ? [] : [[state.b, "B"]])];
+  const besides = show => {
+    const sides = make("div", undefined, { className: "sides" });
+    sides.append(...chosen.map(([index, name]) => show(index, name)));
+    return sides;
+  };
+  box.replaceChildren(make("h2", state.b === null ? "Point" : "Two points"), besides(side));
+  for (const network of networks) box.append(timelines(network, chosen), layerTable(network));
+  box.append(besides(texts));
+}
+function timelines(network, sides) {
+  const box = make("div");
+  const layers = sides.map(([index]) => layersOf(index, network));
+  const lengths = layers.map(all => all.reduce((sum, layer) => sum + layer.cycles, 0)), longest = Math.max(1, ...lengths);
+  if (!layers[0].length) return box;
+  box.append(make("p", `${network} in time; how much of it array, vector engine and memory work at least, from top to bottom`, { className: "quiet" }));
+  sides.forEach(([index, name], side) => {
+    const line = make("div", undefined, { className: "timeline", role: "img" });
+    line.setAttribute("aria-label", `${name}: ${number(lengths[side])} cycles, layer by layer; the table below has the figures`);
+    line.style.width = `${100 * lengths[side] / longest}%`;
+    let begun = 0;
+    for (const layer of layers[side]) {
+      const part = make("div", undefined, { title: `${layer.name}: from cycle ${number(begun)}, ${number(layer.cycles)} cycles, ${layer.verdict}` });
+      part.style.flex = `${layer.cycles} 0 0`;
+      for (const bound of ["array", "vector", "memory"]) {
+        const lane = make("i");
+        lane.style.opacity = Math.min(1, layer[bound] / (layer.cycles || 1)).toFixed(3);
+        part.append(lane);
+      }
+      line.append(part);
+      begun += layer.cycles;
+    }
+    box.append(make("b", name, { className: `${name.toLowerCase()}-colour` }), line);
+  });
+  return box;
 }
 function layerTable(network) {
   const box = make("div", undefined, { className: "scroll" }), a = layersOf(state.a, network);
@@ -298,8 +351,8 @@ function connect() {
   for (const axis of axes) {
     const group = make("fieldset"), place = axes.indexOf(axis);
     group.append(make("legend", axis));
-    for (const value of [...new Set(points.map(point => point.assignment[place]))]) {
-      const box = make("input", undefined, { type: "checkbox", checked: true }), text = make("label");
+    for (const value of [...new Set(points.map(point => point.assignment[place]))].sort((one, other) => one - other || String(one).localeCompare(other))) {
+      const box = make("input", undefined, { type: "checkbox", checked: true, name: `${axis}=${value}` }), text = make("label");
       box.onchange = () => { state.dropped.get(axis)[box.checked ? "delete" : "add"](String(value)); update(); };
       text.append(box, ` ${value}`);
       group.append(text);
@@ -327,6 +380,40 @@ function connect() {
   new ResizeObserver(draw).observe(scatter);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 }
+
+// A run that goes on: the page is loaded again where there is more, and looks as it did
+
+const controls = () => [...document.querySelectorAll("#filters input, #x, #y")];
+const keyOf = index => index === null ? null : JSON.stringify(points[index].assignment);
+function remember() {
+  const values = Object.fromEntries(controls().map(box => [box.name || box.id, box.type === "checkbox" ? box.checked : box.value]));
+  const kept = { values, sort: state.sort, down: state.down, ranges: [...state.ranges], a: keyOf(state.a), b: keyOf(state.b) };
+  sessionStorage.setItem("weft", JSON.stringify(kept));
+}
+function recall() {
+  const kept = JSON.parse(sessionStorage.getItem("weft") || "null");
+  if (!kept) return;
+  for (const box of controls()) {
+    const value = kept.values[box.name || box.id];
+    if (value === undefined) continue;
+    if (box.type === "checkbox") box.checked = value; else box.value = value;
+    (box.oninput || box.onchange)();
+  }
+  Object.assign(state, { sort: kept.sort, down: kept.down, ranges: new Map(kept.ranges) });
+  const places = new Map(points.map((_, index) => [keyOf(index), index])), a = places.get(kept.a), b = places.get(kept.b);
+  if (a !== undefined) choose(a, false);
+  if (b !== undefined) choose(b, true);
+  update();
+}
+async function follow() {
+  try {
+    const version = Number(await (await fetch("version")).text()), typing = document.activeElement?.type === "number";
+    find("live").textContent = "The run goes on, and this page follows it.";
+    if (version !== data.version && !typing) { remember(); location.reload(); return; }
+  } catch { find("live").textContent = "The run has ended; this is the last that was seen of it."; return; }
+  setTimeout(follow, 2000);
+}
 find("summary").textContent = data.summary;
 connect();
 update();
+if (data.version !== null) { recall(); follow(); }

@@ -9,6 +9,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from .front import growing_hypervolume
 from .measure import LAYER_FIELDS
 from .outcome import HIGHER_IS_BETTER, Outcome
 from .study import Study
@@ -25,13 +28,22 @@ UNITS = {
 }  # fmt: skip
 
 
-def explore_page(study: Study) -> str:
-    """The page. Points without figures are counted, with their reasons, and not drawn."""
+CONVERGENCE_PLACES = 60
+"""Numbers of points at which the page shows the hypervolume."""
+
+SHUFFLES = 20
+"""Random orders that the search is compared with."""
+
+
+def explore_page(study: Study, version: int | None = None) -> str:
+    """The page. Points without figures are counted, with their reasons, and not drawn. With a ``version``, it asks its
+    server now and then whether there is another one."""
     frame, style, script = ((PARTS / f"page.{kind}").read_text(encoding="utf-8") for kind in ("html", "css", "js"))
     title = escape(study.space.name)
     # A "<" in the data could end the script that holds it.
-    data = json.dumps(page_data(study), separators=(",", ":")).replace("<", "\\u003c")
-    for mark, text in (("TITLE", title), ("STYLE", style), ("SCRIPT", script), ("DATA", data)):
+    data = json.dumps(page_data(study) | {"version": version}, separators=(",", ":")).replace("<", "\\u003c")
+    connect = "'none'" if version is None else "'self'"
+    for mark, text in (("CONNECT", connect), ("TITLE", title), ("STYLE", style), ("SCRIPT", script), ("DATA", data)):
         frame = frame.replace(f"@{mark}@", text)
     return frame
 
@@ -60,9 +72,28 @@ def page_data(study: Study) -> dict[str, Any]:
         "networks": [network.name for network in study.networks],
         "layer_fields": LAYER_FIELDS,
         "front": front,
+        "convergence": _convergence(study),
         "layers": layers,
         "points": [_point(study, place, each, axes) for place, each in enumerate(points)],
     }
+
+
+def _convergence(study: Study) -> dict[str, Any]:
+    """How much of its last hypervolume the front had after some of the points, and in random orders of them."""
+    costs = np.array([each.cost(study.objectives) for each in study.points if each.status == "measured"])
+    counts = sorted({round(each) for each in np.linspace(1, len(costs), CONVERGENCE_PLACES)}) if len(costs) else []
+    if not counts:
+        return {"counts": [], "measured": [], "shuffled": []}
+    low, high = costs.min(axis=0), costs.max(axis=0)
+    places = (costs - low) / np.where(high > low, high - low, 1)  # all figures count alike
+    reference = [1.1] * len(study.objectives)
+    measured = np.array(growing_hypervolume(places, counts, reference))
+    draw = np.random.default_rng(0)
+    shuffled = np.mean(
+        [growing_hypervolume(draw.permutation(places), counts, reference) for _ in range(SHUFFLES)], axis=0
+    )
+    whole = measured[-1]
+    return {"counts": counts, "measured": (measured / whole).tolist(), "shuffled": (shuffled / whole).tolist()}
 
 
 def _point(study: Study, place: int, each: Outcome, axes: Sequence[str]) -> dict[str, Any]:

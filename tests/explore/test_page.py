@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 import weft
 from weft.compiler.tune.database import Database
+from weft.explore.live import LivePage
 from weft.explore.measure import Measure, Network
 from weft.explore.page import explore_page, page_data
 from weft.explore.space import Design, Space
@@ -77,11 +79,28 @@ def test_a_study_without_a_measured_point_has_a_page(tmp_path: Path) -> None:
     assert data["points"][0]["reason"].startswith("block_in must be a power of two")
 
 
+def test_convergence_ends_at_the_whole(tmp_path: Path) -> None:
+    found = page_data(study_of(tmp_path))["convergence"]
+    assert found["counts"] == list(range(1, 49))
+    for name in ("measured", "shuffled"):
+        assert found[name] == sorted(found[name])
+        assert found[name][-1] == pytest.approx(1)
+    assert found["shuffled"][0] != found["measured"][0]
+    assert page_data(study_of(tmp_path, block_in=[12]))["convergence"]["counts"] == []
+
+
+HEADLESS = ("--headless", "--no-sandbox", "--disable-gpu")
+
+
+def browser() -> str:
+    found = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chrome"))), None)
+    if found is None:
+        pytest.skip("no browser: apt-get install chromium")
+    return found
+
+
 def shown_by_browser(page: str, probe: str, folder: Path, *flags: str) -> Any:
     """What ``probe``, the body of an async function, returns in the page."""
-    browser = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chrome"))), None)
-    if browser is None:
-        pytest.skip("no browser: apt-get install chromium")
     report = f"""<script>
       addEventListener("error", event => {{ document.title = "error " + event.message; }});
       (async () => {{ {probe} }})().then(found => {{
@@ -92,9 +111,9 @@ def shown_by_browser(page: str, probe: str, folder: Path, *flags: str) -> Any:
     path = folder / "page.html"
     head, _, tail = page.rpartition("</html>")
     path.write_text(head + report + "</html>" + tail)
-    common = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}"]
+    profile = f"--user-data-dir={folder / 'profile'}"
     done = subprocess.run(
-        [browser, *common, *flags, "--virtual-time-budget=4000", "--dump-dom", path.as_uri()],
+        [browser(), *HEADLESS, profile, *flags, "--virtual-time-budget=4000", "--dump-dom", path.as_uri()],
         capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
     found = re.search(r'<pre id="probe">(.*?)</pre>', done.stdout, re.DOTALL)
@@ -147,6 +166,10 @@ def test_a_browser_shows_filters_and_compares(tmp_path: Path) -> None:
       found.head = [...layerRows()[0].cells].map(cell => cell.textContent);
       found.difference = layerRows().at(-1).cells[4].textContent;
       found.expected = number(data.layers[state.b].net[3][2] - data.layers[state.a].net[3][2]);
+      const widths = line => [...line.children].map(each => each.clientWidth);
+      found.timelines = [...document.querySelectorAll(".timeline")].map(widths);
+      found.lanes = [...document.querySelectorAll(".timeline div")[1].children].map(lane => Number(lane.style.opacity));
+      found.convergence = drawn("convergence");
       found.config = JSON.parse(document.querySelector("#detail pre").textContent).block_in;
       found.title = document.title;
       found.wide = getComputedStyle(document.querySelector("main")).gridTemplateColumns.split(" ").length;
@@ -170,9 +193,57 @@ def test_a_browser_shows_filters_and_compares(tmp_path: Path) -> None:
     assert found["compared"] == "Two points"
     assert found["head"][2:6] == ["cycles A", "cycles B", "B - A", "B / A"]
     assert found["difference"] == found["expected"]
+    lengths = [study.points[found[side]].figures["cycles"] for side in "ab"]
+    for widths, cycles in zip(found["timelines"], lengths, strict=True):
+        assert max(widths) - min(widths) <= 1  # four layers of the same length
+        assert sum(widths) / sum(found["timelines"][0]) == pytest.approx(cycles / lengths[0], rel=0.02)
+    assert found["lanes"] == [0.8, 0, 0]  # of the second layer: the array works for four fifths of it
+    assert found["convergence"] > 500
     assert found["config"] == study.points[found["a"]].assignment["core.block_in"]
     assert found["title"] == "a <study> of </script> tags"
     assert (found["wide"], found["overflow"]) == (2, False)
+
+
+def test_a_page_that_follows_a_run_looks_as_it_did(tmp_path: Path) -> None:
+    study = study_of(tmp_path)
+    probe = """
+      document.querySelector("#axes input[name='core.bus_bits=64']").click();
+      const limit = document.querySelector("#limits input[name=cycles]");
+      limit.value = 9000000; limit.dispatchEvent(new Event("input"));
+      find("y").value = "DSP"; find("y").dispatchEvent(new Event("change"));
+      document.querySelectorAll("#table th")[5].click();
+      choose(7, false); choose(5, true);
+      const look = () =>
+        [find("count").textContent, state.shown.join(), state.x, state.y, state.sort, state.down, state.a, state.b];
+      const before = look();
+      remember();
+      find("reset").click();
+      Object.assign(state, { sort: "LUT", down: false, a: null, b: null, y: "cycles" });
+      recall();
+      await new Promise(done => setTimeout(done, 500));
+      return [before, look(), find("live").textContent];
+    """
+    before, after, text = shown_by_browser(explore_page(study, version=3), probe, tmp_path)
+    assert before == after
+    assert before[0] == f"{len(before[1].split(','))} of 48 points"
+    assert text == "The run has ended; this is the last that was seen of it."  # no server answers
+
+
+def test_a_browser_follows_a_run(tmp_path: Path) -> None:
+    profile = f"--user-data-dir={tmp_path / 'profile'}"
+    with LivePage(0) as live:
+        live.update(study_of(tmp_path, block_in=[8]))
+        command = [browser(), *HEADLESS, profile, "--remote-debugging-port=0", live.url]  # the port keeps it running
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+            try:
+                for version in (1, 2, 3):
+                    end = time.monotonic() + 60
+                    while live.fetched < version and time.monotonic() < end:
+                        time.sleep(0.1)
+                    assert live.fetched == version
+                    live.update(study_of(tmp_path))
+            finally:
+                running.kill()
 
 
 def test_a_range_is_dragged_on_an_axis(tmp_path: Path) -> None:
