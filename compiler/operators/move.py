@@ -19,7 +19,7 @@ from ..tensor import ir as tir
 from ..tensor.view import Builder, Index, View, broadcast
 from . import derivatives, numerics
 from .build import contract
-from .samples import sample_of
+from .samples import sample_of, variable
 from .type_rules import integer, ints, require, tuple_of_ints
 
 _MOVE: dict[str, Any] = {"fusion": Fusion.LAYOUT, "accuracy": Accuracy.EXACT}
@@ -87,6 +87,21 @@ register(Operator(
     gradient=lambda upstream, node: (derivatives.reshaped(upstream, node.args[0].shape),), lower=_reshape,
     defaults={"shape": REQUIRED}, passive=True, sample=sample_of("reshape", (3, 4), shape=(2, 6)), draw=_draw_reshape,
     doc="The same elements in row-major order under another shape.",
+))  # fmt: skip
+
+
+def _barrier_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    require(bool(operands), "there is no tensor to hand on")
+    return operands[0]
+
+
+register(Operator(
+    "barrier", "x*", family=Family.MOVE, types=_barrier_type, numpy=lambda x, *after: x, **_MOVE,
+    gradient=lambda upstream, node: (upstream, *(None for _ in node.args[1:])),
+    lower=lambda builder, node, operands: operands[0], passive=True,
+    sample=lambda dtype: call("barrier", variable(dtype, 3, 4), variable(dtype, 2, name="after")), folds=False,
+    doc="The first operand, once the others are computed: what is made of it is not merged with what is made of the "
+        "operand itself, so that it is computed again, and then.",
 ))  # fmt: skip
 
 

@@ -121,7 +121,7 @@ class _Linker:
             self._numpy(group, placement)
             return
         if group.root in placement.aliases:
-            self.slots[group.root, PLAIN] = self._plain(group.inputs[0], placement)
+            self._alias(group.root, group.root.args[0], placement)
             return
         layouts = {value: placement.layout(value) for value in group.inputs}
         if group.root in placement.data and group.anchor is not None:
@@ -142,6 +142,13 @@ class _Linker:
         self._describe(group, kind.name, self.target.device)
         if self.dump is not None:
             self.dump(f"{len(self.layers):03}.{group.name}", text)
+
+    def _alias(self, result: Call, value: Expr, placement: Placement) -> None:
+        """The memory of ``value`` is that of ``result``, too."""
+        if result.op == "barrier":  # in all layouts in which it is there
+            self.slots |= {(result, layout): slot for (present, layout), slot in self.slots.items() if present == value}
+        else:
+            self.slots[result, PLAIN] = self._plain(value, placement)
 
     def _launch(
         self, kernel: Kernel, result: Expr, layouts: dict[Expr, Layout], layout: Layout,

@@ -55,8 +55,16 @@ class Placement:
         """Whether the anchor of some reader needs ``value`` in blocks."""
         anchors = [group.anchor for group in self.readers.get(value, []) if group.anchor is not None]
         return any(
-            anchor.args[0] == value and any(kind.needs_blocks(anchor) for kind in self.kinds) for anchor in anchors
+            held(anchor.args[0]) == value and any(kind.needs_blocks(anchor) for kind in self.kinds)
+            for anchor in anchors
         )
+
+
+def held(value: Expr) -> Expr:
+    """What a barrier hands on; any other value itself."""
+    while isinstance(value, Call) and value.op == "barrier":
+        value = value.args[0]
+    return value
 
 
 def place_groups(groups: Sequence[FusedGroup], outputs: Sequence[Expr], kinds: Sequence[KernelKind]) -> Placement:
@@ -67,7 +75,7 @@ def place_groups(groups: Sequence[FusedGroup], outputs: Sequence[Expr], kinds: S
     readers: dict[Expr, list[FusedGroup]] = {}
     for group in groups:
         for value in group.inputs:
-            readers.setdefault(value, []).append(group)
+            readers.setdefault(held(value), []).append(group)
     placement = Placement(kinds, readers)
     for group in groups:
         if _is_alias(group, outputs):
@@ -80,17 +88,20 @@ def place_groups(groups: Sequence[FusedGroup], outputs: Sequence[Expr], kinds: S
         if layout is None or group.anchor is None:
             continue
         placement.data[group.root] = layout
-        data = group.anchor.args[0]
+        data = held(group.anchor.args[0])
         own = placement.layout(data)
         if own.block == layout.block and (NO_HALO in (own.halo, layout.halo) or own.fill == layout.fill):
             placement.native[data] = own.merged(layout)
+    for alias in placement.aliases:
+        if held(alias) != alias:  # in whatever layout the value itself is
+            placement.native[alias] = placement.layout(held(alias))
     return placement
 
 
 def _is_alias(group: FusedGroup, outputs: Sequence[Expr]) -> bool:
-    """Whether the result has the elements of the one input in the same order."""
-    alone = len(group.members) == 1 and len(group.inputs) == 1 and not group.reason
-    return alone and group.root.op == "reshape" and group.root not in outputs
+    """Whether the result has the elements of the first input in the same order."""
+    alone = len(group.members) == 1 and not group.reason and group.root not in outputs
+    return alone and (group.root.op == "barrier" or (group.root.op == "reshape" and len(group.inputs) == 1))
 
 
 def _choose_kind(group: FusedGroup, placement: Placement) -> None:
