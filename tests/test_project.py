@@ -38,8 +38,10 @@ MAY_IMPORT = {
     "weft.boards.link": (),
     # A board is a device of the runtime; a virtual one is the RTL.
     "weft.boards": ("weft.hw", "weft.sim", "weft.runtime", "weft.compiler.model", "weft.compiler.graph.dtypes"),
-    # Losses, optimisers and steps of training are graphs; whoever runs them is given.
+    # Losses, optimisers and steps of training are graphs; whoever runs them is given. What they take is planned.
     "weft.train": (
+        "weft.compiler.compile",
+        "weft.compiler.model",
         "weft.compiler.graph",
         "weft.compiler.operators",
         "weft.compiler.passes",

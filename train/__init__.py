@@ -9,11 +9,12 @@
 
 from .checkpoint import CheckpointError
 from .losses import cross_entropy
+from .memory import within
 from .optimisers import adam, adamw, lamb, sgd
 from .step import RATE, Learning, Step, step_of
 from .training import Training, TrainingError
 
 __all__ = [
     "RATE", "CheckpointError", "Learning", "Step", "Training", "TrainingError", "adam", "adamw", "cross_entropy",
-    "lamb", "sgd", "step_of",
+    "lamb", "sgd", "step_of", "within",
 ]  # fmt: skip

@@ -97,10 +97,12 @@ def step_of(
     if clash:
         raise GraphError(f"an input has the name {clash[0]!r} already", hint="rename it")
     state = {var.name: f"next_{var.name}" for var in following}
-    outputs = (*module.main.output_names, *state.values())
+    # Results are computed in their order: the last layer's gradients are there first, and need not wait for all others.
+    changed = dict(reversed(following.items()))
+    outputs = (*module.main.output_names, *(state[var.name] for var in changed))
     if len(set(outputs)) < len(outputs):
         raise GraphError("an output of the model has the name of a next value", hint="rename outputs named next_...")
-    body = Tuple((*own_results, *(_own(value, inputs) for value in following.values())))
+    body = Tuple((*own_results, *(_own(value, inputs) for value in changed.values())))
     attrs = Attrs(main.attrs).replace(outputs=outputs)
     whole = Module(Function((*main.params, *kept, rate), body, attrs, main.span), module.stage)
     return Step(tidied(whole), tuple(parameters), state)

@@ -1,0 +1,68 @@
+"""A step of training within a bound of memory: forward values are computed again rather than kept, as far as needed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from ..compiler.compile import compile_model
+from ..compiler.graph import GraphError, Module
+from ..compiler.model import CompiledModel
+from ..compiler.passes.recompute import Passes, recomputed
+from .step import Step
+
+UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
+
+SEGMENTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
+"""Numbers of segments that are tried. Fewer mean less arithmetic: the last one is never computed again."""
+
+
+def bytes_of(memory: int | str) -> int:
+    """A number of bytes, also as a text such as "512MiB". GraphError for anything else."""
+    if isinstance(memory, int) and memory > 0:
+        return memory
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", str(memory))
+    if match is None or (match[2].upper() or "B") not in UNITS or not float(match[1]):
+        raise GraphError(f"{memory!r} is no size of memory", hint='give bytes, or a text such as "512MiB"')
+    return int(float(match[1]) * UNITS[match[2].upper() or "B"])
+
+
+def within(
+    step: Step, memory: int | str, *, target: str = "cpu", progress: Callable[[str], None] = lambda _: None,
+    **options: Any,
+) -> Step:  # fmt: skip
+    """The step with so much computed again that a target plans at most ``memory`` for what lives between its kernels.
+
+    The promise is about ``statistics["arena_bytes"]`` of the step, as ``weft.compile(step.module, target=target,
+    **options)`` makes it: what is allocated beside parameters, state, inputs and outputs. The cheapest way that fits is
+    taken: nothing; what is made element by element; all but what crosses a few places.
+    Raises GraphError for a bound that cannot be met, with the least that was found, and for texts that are no size.
+    """
+    bound = bytes_of(memory)
+    least = None
+    for what, module in _ways(step):
+        compiled = compile_model(module, target, options)
+        if not isinstance(compiled, CompiledModel):
+            raise GraphError("a step with open sizes has no bound", hint="compile it for one size of batch")
+        planned = compiled.statistics["arena_bytes"]
+        progress(f"{what}: {planned:,} bytes")
+        if planned <= bound:
+            return replace(step, module=module)
+        least = planned if least is None else min(least, planned)
+    raise GraphError(f"{bound:,} bytes are too few: the least that was found is {least:,}",
+                     hint="allow as much, or take a smaller batch")  # fmt: skip
+
+
+def _ways(step: Step) -> Iterator[tuple[str, Module]]:
+    """Modules of the same meaning, the cheapest first."""
+    yield "all is kept", step.module
+    passes = Passes(step.module, len(step.module.main.output_names) - len(step.state))
+    for cheap, what in ((True, "elementwise operators"), (False, "all operators")):
+        tried = set()
+        for segments in SEGMENTS:
+            cuts = tuple(passes.cuts(segments))
+            if cuts and cuts not in tried:
+                tried.add(cuts)
+                yield f"{what} of {len(cuts)} segments again", recomputed(passes, segments, cheap=cheap)
