@@ -11,10 +11,11 @@ from .checkpoint import CheckpointError
 from .losses import cross_entropy
 from .memory import within
 from .optimisers import adam, adamw, lamb, sgd
+from .random import dropout, random_bits
 from .step import RATE, Learning, Step, step_of
 from .training import Training, TrainingError
 
 __all__ = [
     "RATE", "CheckpointError", "Learning", "Step", "Training", "TrainingError", "adam", "adamw", "cross_entropy",
-    "lamb", "sgd", "step_of", "within",
+    "dropout", "lamb", "random_bits", "sgd", "step_of", "within",
 ]  # fmt: skip

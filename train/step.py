@@ -61,6 +61,8 @@ def step_of(
 ) -> Step:  # fmt: skip
     """The step that makes the scalar output ``loss`` smaller by a rule.
 
+    An input ``x`` of the module beside an output ``next_x`` is kept from step to step, too, and starts with zeros.
+
     parameters
         Names of inputs of the module that are trained: those that ``weft.lift_constants`` made.
     clip_norm
@@ -76,13 +78,13 @@ def step_of(
         raise GraphError(f"clip_norm is {clip_norm}, but must be above 0 and finite")
     differentiated = grad(module, wrt=list(parameters), of=loss, custom=custom)
     main = differentiated.main
-    own_results = main.results[: len(module.main.results)]
+    own = dict(zip(module.main.output_names, main.results, strict=False))
     inputs = {param.name: param for param in main.params}
     values = [inputs[name] for name in parameters]
     types = {value.dtype for value in values}
     if len(types) > 1:
         raise GraphError(f"the parameters are of several types: {', '.join(sorted(types))}")
-    gradients: Sequence[Expr] = main.results[len(own_results) :]
+    gradients: Sequence[Expr] = main.results[len(own) :]
     if clip_norm is not None:
         gradients = shortened(gradients, clip_norm)
     rate = Var(RATE, TensorType((), types.pop()))
@@ -93,16 +95,18 @@ def step_of(
         following[value] = rule(learning)
         kept |= learning.kept
     following |= kept
+    following |= {param: own.pop(f"next_{name}") for name, param in inputs.items()
+                  if param not in following and f"next_{name}" in own}  # fmt: skip
     clash = [var.name for var in (rate, *kept) if var.name in inputs]
     if clash:
         raise GraphError(f"an input has the name {clash[0]!r} already", hint="rename it")
     state = {var.name: f"next_{var.name}" for var in following}
     # Results are computed in their order: the last layer's gradients are there first, and need not wait for all others.
     changed = dict(reversed(following.items()))
-    outputs = (*module.main.output_names, *(state[var.name] for var in changed))
+    outputs = (*own, *(state[var.name] for var in changed))
     if len(set(outputs)) < len(outputs):
         raise GraphError("an output of the model has the name of a next value", hint="rename outputs named next_...")
-    body = Tuple((*own_results, *(_own(value, inputs) for value in changed.values())))
+    body = Tuple((*own.values(), *(_own(value, inputs) for value in changed.values())))
     attrs = Attrs(main.attrs).replace(outputs=outputs)
     whole = Module(Function((*main.params, *kept, rate), body, attrs, main.span), module.stage)
     return Step(tidied(whole), tuple(parameters), state)
