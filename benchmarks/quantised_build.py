@@ -176,10 +176,11 @@ class Net:
     def swish(self, x: str) -> str:
         return self.node("Mul", x, self.node("Sigmoid", x))
 
-    def squeeze_excite(self, x: str, *, hard: bool = True) -> str:
-        """Every channel times a gate between 0 and 1 that depends on the means of all channels."""
+    def squeeze_excite(self, x: str, squeezed: int = 0, *, hard: bool = True) -> str:
+        """Every channel times a gate between 0 and 1 that depends on the means of all channels, through ``squeezed``
+        channels (0: a quarter of them)."""
         channels = self.shapes[x][1]
-        gate = self.node("Relu", self.conv(self.node("GlobalAveragePool", x), max(channels // 4, 1), 1))
+        gate = self.node("Relu", self.conv(self.node("GlobalAveragePool", x), squeezed or max(channels // 4, 1), 1))
         gate = self.conv(gate, channels, 1)
         return self.node("Mul", x, self.node("HardSigmoid", gate) if hard else self.node("Sigmoid", gate))
 
