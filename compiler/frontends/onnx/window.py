@@ -146,7 +146,9 @@ def _transpose_pads(node: Node, size: Ints, extent: Ints, strides: Ints, output_
     wanted = node.integers("output_shape")
     auto_pad = node.string("auto_pad", "NOTSET")
     if wanted is None and auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-        wanted = tuple(n * s for n, s in zip(size, strides, strict=True))
+        # Never more than without padding, as onnx's shape inference and onnxruntime have it.
+        most = (s * (n - 1) + o + e for n, s, e, o in zip(size, strides, extent, output_padding, strict=True))
+        wanted = tuple(min(n * s, m) for n, s, m in zip(size, strides, most, strict=True))
     if wanted is None:
         pads = _given_pads(node, count)
         return list(pads[:count]), list(pads[count:])

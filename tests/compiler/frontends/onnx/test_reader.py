@@ -55,6 +55,10 @@ FLOAT_OPERATORS: dict[str, Callable[[FloatModel], str]] = {
         "ConvTranspose", "x", m.weight("w", np.arange(72, dtype=np.float32).reshape(4, 2, 3, 3)), group=2,
         strides=[2, 1], pads=[1, 0, 2, 1], output_padding=[1, 0], dilations=[1, 2],
     ),
+    "conv_transpose_same_shorter_than_its_stride": lambda m: m.op(
+        "ConvTranspose", "x", m.weight("w", np.arange(16, dtype=np.float32).reshape(4, 4, 1, 1)), strides=[2, 1],
+        auto_pad="SAME_LOWER",
+    ),
     "resize": lambda m: m.op(
         "Resize", "x", "", m.weight("scales", np.array([1, 1, 1.7, 0.6], np.float32)), mode="cubic",
     ),
