@@ -208,6 +208,25 @@ def _accumulator_type(name: str) -> TypeRule:
     return rule
 
 
+def _multiply_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    a, b = operands
+    for operand in operands:
+        require_dtype(operand, "an operand", "int8", "int32")
+    repeated = (*a.shape[:2], *(1 for _ in a.shape[2:]))
+    require(b.shape in (a.shape, repeated), f"{b} is neither of the shape of {a} nor one number a channel")
+    return TensorType(a.shape, "int32")
+
+
+def _multiply(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    a, b = operands
+
+    def read(index: Index) -> tir.Expr:
+        place = tuple(tir.Const(0) if size == 1 else each for each, size in zip(index, b.shape, strict=True))
+        return a[index].astype("int32") * b[place].astype("int32")
+
+    return View(call.shape, "int32", read)
+
+
 def _multiply_accumulate_type(operands: Sequence[TensorType], attrs: Attrs) -> Any:
     require_dtype(operands[0], "the accumulator", "int32")
     return _accumulator_type("weight")(operands, attrs)
@@ -229,9 +248,9 @@ def _wrapping(formula: Callable[..., tir.Expr]) -> Lowering:
 _PLANES = (1, 2, 3)
 _ARITHMETIC: dict[str, Any] = {**_COMMON, "fusion": Fusion.ELEMENTWISE}
 register(Operator(
-    "multiply", "a b", types=_accumulator_type(""), numpy=lambda a, b: numerics.wrap_int32(_wide(a) * _wide(b)),
-    lower=_wrapping(lambda call, a, b: a * b), sample=sample_of("multiply", _PLANES, _PLANES), **_ARITHMETIC,
-    doc="a * b, int32.",
+    "multiply", "a b", types=_multiply_type, numpy=lambda a, b: numerics.wrap_int32(_wide(a) * _wide(b)),
+    lower=_multiply, sample=sample_of("multiply", _PLANES, (1, 2, 1)), **_ARITHMETIC,
+    doc="a * b, int32. b may be one number a channel, (N, C, 1, 1).",
 ))  # fmt: skip
 register(Operator(
     "multiply_immediate", "x", types=_accumulator_type("weight"), defaults={"weight": REQUIRED},

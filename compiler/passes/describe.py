@@ -71,6 +71,8 @@ class Describer:
                 return self._weighted(node, name)
             case "nn.matmul" | "nn.conv3d":
                 return self._product_of_computed(node, name)
+            case "nn.maximum" | "nn.minimum":
+                return self._bounded(node, op, name)
             case "nn.add" | "nn.subtract" | "nn.multiply" | "nn.divide":
                 return self._binary(node, op, name)
             case "concat":
@@ -183,7 +185,22 @@ class Describer:
         x, y = self.described[id(a)], self.described[id(b)]
         if isinstance(x, Refusal) or isinstance(y, Refusal):
             return x if isinstance(x, Refusal) else y
+        if op == "nn.multiply" and isinstance(x, Integers) and isinstance(y, Integers):
+            gated = _gated(x, y, node) or _gated(y, x, node)
+            if gated is not None:
+                return gated
         return _arithmetic(_expanded(x, node), _expanded(y, node), node, op, name)
+
+    def _bounded(self, node: Call, op: str, name: str) -> IntegerForm:
+        """The larger or the smaller of a value and one number: a clip with one end."""
+        constants = [arg for arg in node.args if is_static(arg)]
+        computed = [arg for arg in node.args if not is_static(arg)]
+        if len(constants) != 1 or math.prod(constants[0].shape) != 1:
+            return Refusal(f"{name} {_NO_INTEGER_FORM}")
+        x, bound = self.described[id(computed[0])], float(static_value(constants[0]).reshape(()))
+        if isinstance(x, Refusal) or math.isnan(bound) or computed[0].shape != node.shape:
+            return x if isinstance(x, Refusal) else Refusal(f"{name} {_NO_INTEGER_FORM}")
+        return clipped(x, bound, math.inf) if op == "nn.maximum" else clipped(x, -math.inf, bound)
 
     def _with_constant(self, x: Expr, op: str, constant: Expr, node: Call, name: str) -> IntegerForm:
         described = self.described[id(x)]
@@ -292,6 +309,14 @@ def _expanded(x: Real, node: Call) -> Real:
     return replace(x, q=q, exclusive=False)
 
 
+def _gated(x: Integers, gate: Integers, node: Call) -> Affine | None:
+    """``x`` times one number a channel, (N, C, 1, 1): the gates of squeeze and excite. None for other shapes."""
+    wanted = (*x.shape[:2], *(1 for _ in x.shape[2:]))
+    if len(x.shape) < 3 or x.shape != node.shape or gate.shape != wanted or gate.shape == x.shape:
+        return None
+    return _elementwise_product(x, gate, node)
+
+
 def _arithmetic(x: Real, y: Real, node: Call, op: str, name: str) -> IntegerForm:
     """A sum, a difference or a product of two values."""
     if x.shape != y.shape:
@@ -357,13 +382,12 @@ def _elementwise_product(x: Integers, y: Integers, node: Call) -> Affine:
         q = as_image(value.q)
         return q if value.zero_point == 0 else call("subtract_immediate", q, value=value.zero_point, span=node.span)
 
-    if isinstance(x.q, Constant):
+    if isinstance(x.q, Constant) and y.shape == x.shape:
         x, y = y, x
     channels = channels_in(x.shape)
     correction = np.zeros(channels, np.int64)
-    if (
-        isinstance(y.q, Constant) and y.zero_point
-    ):  # x * (q - zero), with q as it is: the core reads constants of 8 bits
+    if y.zero_point and (isinstance(y.q, Constant) or y.shape != x.shape):
+        # x * (q - zero), with q as it is: the core reads constants of 8 bits, and repeats only what it reads
         product: Expr = call("multiply", centred(x), as_image(y.q), span=node.span)
         product = call("multiply_accumulate", product, as_image(x.q), weight=-y.zero_point, span=node.span)
         correction += y.zero_point * x.zero_point

@@ -159,9 +159,29 @@ def _wide(x: Array, blocks: Sequence[int]) -> Array:
     return _as_accumulator(x, blocks_of(blocks)).astype(np.int64)
 
 
+def _multiply_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    blocks, shapes = blocks_of(attrs["blocks"]), []
+    for operand in operands:
+        require_dtype(operand, "an operand", "int8", "int32")
+        require_packed(operand, "operand", blocks)
+        shapes.append(accumulator_shape(operand, blocks))
+    a, b = shapes
+    repeated = (*a[:2], 1, 1, *a[4:])
+    require(b in (a, repeated), f"{operands[1]} has neither the shape of {operands[0]} nor one entry a channel group")
+    return TensorType(a, "int32")
+
+
 def _multiply(builder: PackedBuilder, call: Call, operands: tuple[te.Tensor, ...]) -> te.Tensor:
     a, b = (builder.in_accumulator(operand) for operand in operands)
-    return builder.stage(a.shape, lambda index: a[index] * b[index], "product", narrow=builder.narrow)
+
+    def formula(index: Index) -> tir.Expr:
+        place = tuple(
+            tir.Const(0) if size == 1 and other > 1 else each
+            for each, size, other in zip(index, b.shape, a.shape, strict=True)
+        )
+        return a[index] * b[place]
+
+    return builder.stage(a.shape, formula, "product", narrow=builder.narrow)
 
 
 def _immediate(attribute: str, formula: Callable[[tir.Expr, int], tir.Expr]) -> PackedRule:
@@ -183,9 +203,9 @@ def _multiply_accumulate(builder: PackedBuilder, call: Call, operands: tuple[te.
 
 
 register(Operator(
-    "packed_multiply", "a b", types=_accumulator_type(""), **_ARITHMETIC, defaults={"blocks": REQUIRED},
+    "packed_multiply", "a b", types=_multiply_type, **_ARITHMETIC, defaults={"blocks": REQUIRED},
     numpy=lambda a, b, blocks: numerics.wrap_int32(_wide(a, blocks) * _wide(b, blocks)), lower=packed(_multiply),
-    sample=packed_sample("packed_multiply", operands=2), doc="a * b, int32.",
+    sample=packed_sample("packed_multiply", operands=2), doc="a * b, int32; b may have one entry a channel group.",
 ))  # fmt: skip
 register(Operator(
     "packed_multiply_immediate", "x", types=_accumulator_type("weight"), **_ARITHMETIC,

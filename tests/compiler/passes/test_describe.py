@@ -11,6 +11,7 @@ from weft.compiler.passes.manager import random_inputs
 TENSOR = "dequantise(uint8[2, 2, 2](0, 255, 3, 9, 200, 100, 50, 25), float32(0.02), uint8(99))"
 A = "%a = dequantise(%x, float32(0.05), int8(3))"
 WIDE = "dequantise(uint8[2, 2, 1, 2](0, 255, 9, 130, 254, 3, 77, 128), float32(0.01), uint8({zero}))"
+GATE = "nn.reduce_max(%a, axes=({axes}), keepdims=true)"
 CASES = {
     # name: (input, expression of %a, operators that must not be left, at most so many integers off by one)
     "weights of 9 bits": ("1, 2, 4, 4", f"nn.conv2d(%a, {WIDE.format(zero=3)})", {"nn.conv2d"}),
@@ -47,6 +48,22 @@ CASES = {
     "a number": ("", "nn.multiply(%a, %a)", {"nn.multiply"}),
     "broadcast product": (
         "1, 3, 4, 4", "nn.multiply(%a, nn.max_pool(%a, kernel=(1, 1)))", {"nn.multiply"},
+    ),
+    "a gate for each channel": (
+        "2, 3, 4, 4", f"nn.multiply(%a, {GATE.format(axes='2, 3')})", {"nn.multiply", "expand"},
+    ),
+    "a gate in front, of rows": (
+        "1, 5, 7", f"nn.multiply({GATE.format(axes='2,')}, %a)", {"nn.multiply", "expand"},
+    ),
+    "hard sigmoid": (
+        "1, 2, 3, 3", "nn.minimum(nn.maximum(nn.add(nn.multiply(%a, float32(0.2)), float32(0.5)), float32(0.0)), "
+        "float32(1.0))", {"nn.maximum", "nn.minimum", "gather"},
+    ),
+    "the larger of a number and a value": (
+        "1, 2, 3, 3", "nn.maximum(float32[1, 1](-1.5), nn.minimum(%a, float32(1.0)))", {"nn.maximum", "nn.minimum"},
+    ),
+    "the larger of numbers that differ": (
+        "1, 2, 3, 3", "nn.maximum(%a, float32[3](-1.5, 0.0, 1.0))", {"nn.maximum"},
     ),
     "product of computed matrices": (
         "2, 3, 4, 5", "nn.matmul(%a, transpose(%a, perm=(0, 1, 3, 2)))", {"nn.multiply", "dequantise"},

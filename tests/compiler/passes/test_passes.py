@@ -235,7 +235,9 @@ REASONS = {
     "unquantised sum": (
         "nn.add(nn.clip(%a, low=0.0), nn.max_pool(%a, kernel=(1, 1)))", "adds a tensor that is not quantised",
     ),
-    "broadcast": ("nn.multiply(%a, nn.max_pool(%a, kernel=(4, 4)))", "repeats a computed tensor along an axis"),
+    "broadcast": (
+        "nn.multiply(%a, nn.reduce_max(%a, axes=(3,), keepdims=true))", "repeats a computed tensor along an axis",
+    ),
     "windows in the padding": ("nn.average_pool(%a, kernel=(1, 1), pads=(1, 1, 1, 1))", "windows without an element"),
     "average of a sum": (
         "nn.average_pool(nn.add(%a, %a), kernel=(2, 2))", "the input of average_pool '' is not quantised",

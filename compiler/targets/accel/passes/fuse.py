@@ -141,6 +141,8 @@ class _Fuser:
             return f"{what}: it is the input of {consumer.op}, which reads it from memory"
         if consumer.op == "multiply_accumulate":
             return f"{what}: it is the added operand, which is read from memory"
+        if value.shape != consumer.shape:
+            return f"{what}: {consumer.op} repeats it, so it is read from memory"
         if value.op != "requantise":
             return f"{what}: only a requantise joins its consumer"
         if self.uses[value] != 1:

@@ -14,7 +14,7 @@ from weft.hw.config import PYNQ, TINY, CoreConfig
 
 from .kernels import CONFIGS, Build, check, compile_function, program_of
 
-KINDS = ("conv", "residual", "depthwise", "max_pool", "sum_pool", "add", "mul", "requantise")
+KINDS = ("conv", "residual", "depthwise", "max_pool", "sum_pool", "add", "mul", "gate", "requantise")
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,11 @@ class Case:
         a = build.op("subtract_immediate", x, value=5)
         b = build.op("subtract_immediate", build.like(a), value=-7)
         return build.requantise(build.op("multiply", a, b), self.channels, 8000)
+
+    def _gate(self, build: Build, x: Expr) -> Expr:
+        product = build.op("multiply", x, build.input(self.batch, self.channels, 1, 1))
+        product = build.op("multiply_accumulate", product, x, weight=-77)
+        return build.requantise(product, self.channels, 8000)
 
     def _requantise(self, build: Build, x: Expr) -> Expr:
         return build.requantise(x, self.channels, 128, low=-100, high=90)

@@ -24,9 +24,10 @@ from weft.sim.dram import DramModel
 from .kernels import CONFIGS, blocks_of
 
 KINDS = (
-    "convolution", "grouped", "depthwise", "dense", "max_pool", "sum_pool", "residual", "add", "multiply", "requantise",
+    "convolution", "grouped", "depthwise", "dense", "max_pool", "sum_pool", "residual", "add", "multiply", "gate",
+    "requantise",
 )  # fmt: skip
-POINTWISE = ("dense", "add", "multiply", "requantise")
+POINTWISE = ("dense", "add", "multiply", "gate", "requantise")
 UNSTEADY = DramModel(latency=30, jitter=20, seed=3, reorder=True)
 
 
@@ -150,6 +151,10 @@ class _Builder:
         a = call("subtract_immediate", x, value=5)
         b = call("subtract_immediate", self._input(x.shape), value=-7)
         return self._narrow(call("multiply", a, b), 8000)
+
+    def _gate(self, x: Expr) -> Expr:
+        a = call("subtract_immediate", x, value=5)
+        return self._narrow(call("multiply", a, self._input((*x.shape[:2], 1, 1))), 8000)
 
     def _requantise(self, x: Expr) -> Expr:
         return self._narrow(x, 128, low=-100, high=90)
