@@ -112,6 +112,45 @@ register(Operator(
 ))  # fmt: skip
 
 
+def _product_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    x, w = operands
+    require_dtype(x, "the input", "int8")
+    require_dtype(w, "the other operand", "int8")
+    require(x.rank == 4 and (w.rank, w.shape[0], w.shape[1], w.shape[3:]) == (4, *x.shape[:2], (1,)),
+            f"{w} is not (N, C, outputs, 1) beside {x}")  # fmt: skip
+    outputs = integer(attrs, "outputs", 1, w.shape[2])
+    integer(attrs, "depth", 1, x.shape[1])
+    return TensorType((x.shape[0], outputs, *x.shape[2:]), "int32")
+
+
+def product_of_images(x: Array, w: Array, outputs: int) -> Array:
+    """The meaning of ``product``, in float64, which holds its sums."""
+    sums = np.einsum("nchw,nco->nohw", x.astype(np.float64), w[:, :, :outputs, 0].astype(np.float64), optimize=True)
+    return numerics.wrap_int32(sums.astype(np.int64))
+
+
+def _product(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    x, w = operands
+    channel = builder.axis(x.shape[1], "c")
+
+    def value(*index: tir.Expr) -> te.Reduction:
+        image, output, row, column = index
+        factor = w[(image, channel, output, tir.Const(0))].astype("int32")
+        return te.sum(x[(image, channel, row, column)].astype("int32") * factor, channel)
+
+    return builder.reduction(call.shape, value, "product")
+
+
+register(Operator(
+    "product", "x w", types=_product_type, numpy=lambda x, w, depth, outputs: product_of_images(x, w, outputs),
+    lower=_product, fusion=Fusion.ANCHOR, macs=lambda node: node.tensor_type.size * int(str(node.attr("depth"))),
+    **_COMMON, defaults={"depth": REQUIRED, "outputs": REQUIRED},
+    sample=sample_of("product", (2, 5, 3, 2), (2, 5, 4, 1), depth=4, outputs=3),
+    doc="Of two computed tensors, for each image: sum over c of x[n, c, h, w] * w[n, c, o, 0], int32 "
+        "(N, outputs, H, W). depth: channels that count as work, the others are padding or zero points.",
+))  # fmt: skip
+
+
 REQUANTISE: dict[str, Any] = {"zero_point": 0, "low": -128, "high": 127, "left_shift": 0, "out": "int8"}
 """The attributes of a requantise, with their defaults."""
 

@@ -11,6 +11,7 @@ import numpy as np
 from ..graph import Array, Call, Constant, Expr, Family, Function, Span, Var, call
 from ..graph.registry import operator
 from .cleanup import is_static, static_value
+from .computed_product import computed_product
 from .describe_windows import average_pool, max_pool, padded, reduction
 from .emit_integers import concatenated
 from .host import host_call
@@ -44,11 +45,13 @@ _INT32_SAFE = float(1 << 30)
 @dataclass(frozen=True)
 class Describer:
     """``described``: the values below the one that is described, by id. ``integers``: for each int8 or uint8 value the
-    int8 one that stands for it. ``uses``: of every value."""
+    int8 one that stands for it. ``uses``: of every value. ``block``: of the array that multiplies computed matrices; 0
+    where the host does."""
 
     described: Mapping[int, IntegerForm]
     integers: Mapping[int, Expr]
     uses: Mapping[Expr, int]
+    block: int = 0
 
     def describe(self, node: Expr) -> IntegerForm:
         """A real value in integers, or why it has to be computed in floating point."""
@@ -157,6 +160,8 @@ class Describer:
         peak = float(_LARGEST_BYTE**2 * depth)
         if peak > _INT32_SAFE:
             return Refusal(f"the sums of {name} may not fit 32 bits")
+        if self.block and node.op == "nn.matmul" and a.shape[:-2] == b.shape[:-2] and 0 not in (*a.shape, *b.shape):
+            return computed_product(a, b, self.block, node.span)
         reason = f"{name} multiplies two computed tensors"
         dtype = "float32" if peak < _EXACT_IN_FLOAT32 else "float64"
         whole = [_whole(x, dtype, reason, node.span) for x in operands]

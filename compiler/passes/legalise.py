@@ -29,24 +29,27 @@ from .describe import Describer
 from .emit_integers import concatenated, quantised
 from .host import host_call, renumber
 from .integer_form import IntegerForm, Refusal
-from .manager import graph_pass
+from .manager import Pass
 from .tabulate import tabulated
 
 
-@graph_pass("legalise", stage="integer", tolerance=0.25)
-def legalise(module: Module) -> Module:
-    """The module in integer arithmetic; every host function says why it is one."""
-    return _Legaliser(module).run()
+def legalise_for(block: int) -> Pass:
+    """The pass for an array that multiplies computed matrices, ``block`` channels at a time; 0: the host does."""
+    return Pass("legalise", lambda module: _Legaliser(module, block).run(), stage="integer", tolerance=0.25)
+
+
+legalise = legalise_for(0)
+"""The module in integer arithmetic; every host function says why it is one."""
 
 
 class _Legaliser:
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, block: int = 0) -> None:
         self.module = module
         self.uses = use_counts(module.main.body)
         self.described: dict[int, IntegerForm] = {}
         self.integers: dict[int, Expr] = {}
         self.floats: dict[int, Expr] = {}
-        self.describer = Describer(self.described, self.integers, self.uses)
+        self.describer = Describer(self.described, self.integers, self.uses, block)
 
     def run(self) -> Module:
         body = self.module.main.body

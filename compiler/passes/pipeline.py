@@ -10,7 +10,7 @@ from ..graph import Module
 from .cleanup import cse, dce, fold_constants
 from .diff import Change, diff_page
 from .fold_batch_norm import fold_batch_norm
-from .legalise import legalise
+from .legalise import legalise_for
 from .manager import Pass, PassManager, PassRecord
 from .plain_windows import plain_windows
 from .plugins import insert_passes
@@ -53,9 +53,10 @@ def float_passes() -> list[Pass]:
     return [fold_constants, simplify, fold_batch_norm, fold_constants, simplify, cse, dce]
 
 
-def integer_passes() -> list[Pass]:
-    """From a model as read to the integer contract."""
+def integer_passes(block: int = 0) -> list[Pass]:
+    """From a model as read to the integer contract, for an array that multiplies computed matrices, ``block`` channels
+    at a time; 0: the host does."""
     return [
-        fold_constants, simplify, fold_batch_norm, plain_windows, fold_constants, simplify, cse, legalise, simplify,
-        fold_constants, cse, dce,
+        fold_constants, simplify, fold_batch_norm, plain_windows, fold_constants, simplify, cse, legalise_for(block),
+        simplify, fold_constants, cse, dce,
     ]  # fmt: skip

@@ -76,6 +76,7 @@ class PackedBuilder(Builder):
     window: Window | None = None
     input_groups: int = 0
     tapped: bool = False
+    own_matrices: bool = False
     anchor: Call | None = None
     _widened: dict[str, te.Tensor] = field(default_factory=dict)
 

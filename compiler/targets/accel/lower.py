@@ -12,13 +12,13 @@ from ....hw.isa import TAP_COLUMNS, TAP_ROWS
 from ... import tensor as te
 from ...graph.ir import Array, Call, Constant, Expr, Function, Var
 from ...graph.registry import Family, operator_of
-from ...graph.visit import topological_order
+from ...graph.visit import calls, topological_order
 from ...operators.lowering import lower_call
 from ...tensor import ir as tir
 from ...tensor.view import Builder, NotLoweredError, View
 from ..errors import CompileError
 from .builder import Formula, PackedBuilder, Window
-from .operators import plain_form
+from .operators import packed_form, plain_form
 from .packed_layout import Blocks, blocks_of
 
 
@@ -50,7 +50,7 @@ class Section:
     ``kind``: of the anchor, or "elementwise". ``output``: the packed shape of its result. ``window``: of the anchor, in
     the coordinates of its padded input. ``input_groups``: that the anchor's reduction runs over; 0 where each output
     group reads only its own input group. ``tapped``: the array takes nine taps of a channel at a time, in its depthwise
-    mode.
+    mode. ``own_matrices``: each image has weights of its own, which are computed.
     """
 
     kind: str
@@ -59,6 +59,7 @@ class Section:
     window: Window | None = None
     input_groups: int = 0
     tapped: bool = False
+    own_matrices: bool = False
 
     @property
     def taps(self) -> int:
@@ -109,6 +110,7 @@ class Kernel:
                 "window": asdict(section.window) if section.window is not None else None,
                 "input_groups": section.input_groups,
                 **({"tapped": True} if section.tapped else {}),
+                **({"own_matrices": True} if section.own_matrices else {}),
             }
 
         described = {
@@ -172,7 +174,11 @@ class _Lowering:
 
     def run(self) -> Kernel:
         function = self.function
-        params = [self._placeholder(param, param.name) for param in function.params]
+        matrices = [node.args[1] for node in calls(function.body) if node.op == packed_form("product")]
+        params = [
+            self._matrices(param) if param in matrices else self._placeholder(param, param.name)
+            for param in function.params
+        ]
         if not is_chain(function):
             output, section = self._layer(function, params, stays=False)
             return self._kernel(params, [section], output)
@@ -197,6 +203,12 @@ class _Lowering:
 
     def _placeholder(self, node: Var | Constant, wish: str) -> te.Tensor:
         return te.placeholder(node.shape, _dtype(node), Builder(_taken=self.taken).name(wish))
+
+    def _matrices(self, node: Var) -> te.Tensor:
+        """An activation (N, C groups, outputs, 1, 1, 1, block_in) as the matrices that its bytes are."""
+        images, groups, outputs, *_, block = node.shape
+        wish = Builder(_taken=self.taken).name(node.name)
+        return te.placeholder((images, groups, outputs // block, block, block), _dtype(node), wish)
 
     def _builder(self, function: Function) -> PackedBuilder:
         first = next((node for node in topological_order(function.body) if isinstance(node, Call)), None)
@@ -233,7 +245,9 @@ class _Lowering:
             tuple(builder.in_place), tuple(builder.parameters), "" if stays else output.name,
         )  # fmt: skip
         kind = plain_form(str(builder.anchor.op)) if builder.anchor is not None else "elementwise"
-        return output, Section(kind, stages, output.shape, builder.window, builder.input_groups, builder.tapped)
+        return output, Section(
+            kind, stages, output.shape, builder.window, builder.input_groups, builder.tapped, builder.own_matrices
+        )
 
 
 def copy_kernel(name: str, shape: tuple[int, ...], blocks: object) -> Kernel:

@@ -78,6 +78,12 @@ class Blocks:
         return self.block_out // self.sub_block
 
     @property
+    def product_block(self) -> int:
+        """Channels at a time of a product of two computed tensors, where so many pixels of so many channels, as they
+        lie, are a matrix; 0 where they are none."""
+        return self.block_in if self.batch == 1 and self.block_in == self.block_out else 0
+
+    @property
     def sizes(self) -> tuple[int, int, int]:
         """(batch, block_in, block_out): the attribute ``blocks`` of packed operators."""
         return self.batch, self.block_in, self.block_out

@@ -6,7 +6,7 @@ by trying those that write to the stage's scratchpad: ``tensorize`` proves the o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ....hw.config import CoreConfig
@@ -134,24 +134,29 @@ def _attach(
         elif data_home:
             schedule.compute_at(stages.data, homes[data_home])
     channel_home = home_axis(problem, tiling, CHANNEL_AXES)
+    matrix_home = home_axis(problem, tiling, problem.matrix_axes)
     for (stage, _), copy in caches.items():
-        whole = MATRIX_DIMENSIONS if stage == stages.reduce else 0
+        whole, home = (MATRIX_DIMENSIONS, matrix_home) if stage == stages.reduce else (0, channel_home)
         if chunk is not None and stage == stages.reduce:
             schedule.compute_at(copy, chunk, whole)
-        elif channel_home:
-            schedule.compute_at(copy, homes[channel_home], whole)
+        elif home:
+            schedule.compute_at(copy, homes[home], whole)
     if stages.weights and channel_home:
         schedule.compute_at(stages.weights, homes[channel_home])
     if tiling.portion:
-        _load_in_portions(schedule, tiling.portion, stages.data, caches[stages.reduce, problem.kernel.matrix_weights])
+        weights = caches[stages.reduce, problem.kernel.matrix_weights]
+        of_weights = schedule.get_loops(weights)
+        channels = of_weights[-5:-3] if problem.kernel.section.own_matrices else of_weights[-6:-4]
+        _load_in_portions(schedule, tiling.portion, [schedule.get_loops(stages.data)[-7:-5], channels])
     axis = thread_axis(problem, tiling)
     if axis:
         schedule.vthread(homes[axis])
 
 
-def _load_in_portions(schedule: Schedule, portion: int, data: str, weights: str) -> None:
-    """Let ``portion`` input channel groups at a time have loads of their own, in the order of the products."""
-    for outer, channels in (schedule.get_loops(data)[-7:-5], schedule.get_loops(weights)[-6:-4]):
+def _load_in_portions(schedule: Schedule, portion: int, loads: Sequence[Sequence[Var]]) -> None:
+    """Let ``portion`` input channel groups at a time have loads of their own, in the order of the products. ``loads``:
+    of each, the loop over the groups and the one around it."""
+    for outer, channels in loads:
         portions, inside = schedule.split(channels, portion)
         schedule.reorder(portions, outer, inside)
         schedule.unroll(portions)

@@ -63,7 +63,10 @@ class Accel:
 
     def passes(self, options: AccelOptions, *, quantised: bool) -> Sequence[Pass]:
         core = options.core
-        return [*integer_passes(), *accel_passes(Blocks.of(core), options.rate.for_bus(core), core)]
+        return [
+            *integer_passes(Blocks.of(core).product_block),
+            *accel_passes(Blocks.of(core), options.rate.for_bus(core), core),
+        ]
 
     def link(self, module: Module, options: AccelOptions, job: Job) -> CompiledModel:
         host = CpuOptions(threads=options.threads)

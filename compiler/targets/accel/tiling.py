@@ -108,6 +108,11 @@ class Problem:
         """Axes on which the anchor's input depends."""
         return DATA_AXES if self.reduction else DATA_AXES | CHANNEL_AXES
 
+    @property
+    def matrix_axes(self) -> frozenset[str]:
+        """Axes on which the matrices in ``wgt`` depend."""
+        return CHANNEL_AXES | IMAGE_AXES if self.kernel.section.own_matrices else CHANNEL_AXES
+
     @cached_property
     def rooms(self) -> dict[str, int]:
         """Entries of each scratchpad that the kernel may fill; ``beside`` another also of the zones of ``acc``."""
@@ -190,6 +195,7 @@ def home_axis(problem: Problem, tiling: Tiling, depends: frozenset[str]) -> str:
 
 DATA_AXES = frozenset({"no", "y", "x"})
 CHANNEL_AXES = frozenset({"cd"})
+IMAGE_AXES = frozenset({"no"})
 
 
 @dataclass(frozen=True)
@@ -247,7 +253,7 @@ def buffers_of(problem: Problem, tiling: Tiling) -> Iterator[_Buffer]:
     data_copies, data_loads = placed(problem.data_axes) if chunks == 1 else (threads, tiles * chunks)
     pitch = row_pitch(width) if kernel.section.tapped else width
     yield _Buffer(Memory.INP, read * height * pitch, data_copies, data_loads, problem.input_bytes * inside)
-    wgt_copies, wgt_loads = placed(CHANNEL_AXES) if chunks == 1 else (threads, tiles * chunks)
+    wgt_copies, wgt_loads = placed(problem.matrix_axes) if chunks == 1 else (threads, tiles * chunks)
     matrices = groups * (tiling.reduction or 1) * problem.taps
     yield _Buffer(Memory.WGT, matrices, wgt_copies, wgt_loads, config.wgt_bytes)
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from ....hw.isa import TAP_COLUMNS, TAP_ROW_OUTPUTS, TAP_ROWS
 from ... import tensor as te
-from ...graph.ir import Array, Attrs, Call, TensorType
-from ...graph.registry import REQUIRED, Anchor, Fusion, Operator, TypeRule, register
+from ...graph.ir import Array, Attrs, Call, TensorType, Var
+from ...graph.registry import REQUIRED, Anchor, Fusion, Operator, TypeRule, call, register
 from ...operators import numerics
+from ...operators.integer import product_of_images
 from ...operators.type_rules import integer, ints, pool_type, require, require_dtype, window_type
 from ...tensor import ir as tir
 from ...tensor.view import Index
@@ -35,14 +36,19 @@ _CONVOLUTION: dict[str, Any] = {
 _POOL: dict[str, Any] = {**PACKED, "fusion": Fusion.ANCHOR, "anchor": Anchor.POOL}
 
 
-def _convolution_blocks(x: TensorType, w: TensorType, attrs: Attrs) -> Blocks:
-    """The blocks of a packed convolution, after the checks that its three forms share."""
+def _product_blocks(x: TensorType, w: TensorType, attrs: Attrs) -> Blocks:
+    """The blocks of what multiplies packed entries with weights."""
     blocks = blocks_of(attrs["blocks"])
     require_dtype(x, "the input", "int8")
     require_dtype(w, "the weights", "int8")
     require_packed(x, "the input", blocks)
-    integer(attrs, "pad_value", -128, 127)
     return blocks
+
+
+def _convolution_blocks(x: TensorType, w: TensorType, attrs: Attrs) -> Blocks:
+    """The blocks of a packed convolution, after the checks that its three forms share."""
+    integer(attrs, "pad_value", -128, 127)
+    return _product_blocks(x, w, attrs)
 
 
 def _convolution_outputs(x: TensorType, kernel: tuple[int, ...], attrs: Attrs) -> tuple[int, ...]:
@@ -95,6 +101,62 @@ register(Operator(
     sample=packed_sample("packed_conv2d", packed_layout.pack_weights(sample_values((6, 9, 3, 2)), SAMPLE_BLOCKS),
                          pads=(1, 0, 1, 1), pad_value=3),
     doc="conv2d on packed tensors, weights (Ko, Kc, KH, KW, block_out, block_in).",
+))  # fmt: skip
+
+
+def _product_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    x, w = operands
+    blocks = _product_blocks(x, w, attrs)
+    require_packed(w, "the other operand", blocks)
+    require(blocks.batch == 1 and blocks.block_in == blocks.block_out,
+            f"a product of computed tensors needs a square array and a batch of 1, not {blocks}")  # fmt: skip
+    fits = w.shape[:2] == x.shape[:2] and w.shape[3] == 1 and w.shape[2] % blocks.block_out == 0
+    require(fits, f"{w} is no operand of a product with {x}: (N, C, a multiple of {blocks.block_out}, 1)")
+    groups = -(-integer(attrs, "outputs", 1, w.shape[2]) // blocks.block_out)
+    return TensorType((x.shape[0], groups, *x.shape[2:]), "int32")
+
+
+def _product(x: Array, w: Array, blocks: Sequence[int], depth: int, outputs: int) -> Array:
+    sizes = blocks_of(blocks)
+    groups = -(-outputs // sizes.block_out) * sizes.block_out
+    plain = product_of_images(packed_layout.unpack_padded(x), packed_layout.unpack_padded(w), groups)
+    return packed_layout.pack_accumulator(plain, sizes)
+
+
+def _lower_product(builder: PackedBuilder, call: Call, operands: tuple[te.Tensor, ...]) -> te.Tensor:
+    """``w`` is seen as matrices: (N, C groups, output groups, block_out, block_in), the same bytes."""
+    x, w = operands
+    window = Window((1, 1), (1, 1), (0, 0, 0, 0), (1, 1))
+    data = padded_copy(builder, x, window, 1, 0, "int8")
+    axes = [te.reduce_axis(w.shape[1], "kc"), te.reduce_axis(1, "kh"), te.reduce_axis(1, "kw"),
+            te.reduce_axis(1, "rk"), te.reduce_axis(builder.blocks.block_in, "sk")]  # fmt: skip
+    k, kh, kw, rk, sk = axes
+
+    def product(
+        no: tir.Expr, ko: tir.Expr, y: tir.Expr, x: tir.Expr, ro: tir.Expr, n: tir.Expr, so: tir.Expr
+    ) -> te.Reduction:
+        value = data[(no, k, *window.place(y, x, kh, kw), rk, n, sk)]
+        weight = w[no, k, ko, ro * builder.blocks.block_out + so, rk * builder.blocks.block_in + sk]
+        return te.sum(value.astype("int32") * weight.astype("int32"), axes)
+
+    builder.anchor, builder.reduce, builder.input_groups = call, builder.name("acc"), w.shape[1]
+    builder.own_matrices = True
+    builder.parameters.append((builder.reduce, w.name))
+    return te.compute(call.shape, product, builder.reduce)
+
+
+_IMAGES = Blocks(1, 4, 4)
+
+register(Operator(
+    "packed_product", "x w", types=_product_type, numpy=_product, lower=packed(_lower_product), **PACKED,
+    fusion=Fusion.ANCHOR, anchor=Anchor.CONVOLUTION,
+    defaults={"blocks": REQUIRED, "depth": REQUIRED, "outputs": REQUIRED},
+    sample=lambda dtype: call(
+        "packed_product", *(Var(name, _IMAGES.packed_type(TensorType(shape, "int8")))
+                            for name, shape in (("x", (2, 7, 3, 2)), ("w", (2, 7, 8, 1)))),
+        blocks=_IMAGES.sizes, depth=7, outputs=6,
+    ),
+    doc="product on packed tensors; w has whole matrices, so a multiple of block_out outputs.",
 ))  # fmt: skip
 
 

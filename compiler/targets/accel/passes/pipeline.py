@@ -23,4 +23,4 @@ def accel_passes(blocks: Blocks, bytes_per_cycle: int = 8, core: CoreConfig | No
 
 def accel_pipeline(blocks: Blocks, *, bytes_per_cycle: int = 8, check: bool = False) -> PassManager:
     """All passes, from a model as read, for an accelerator whose array has this shape."""
-    return PassManager([*integer_passes(), *accel_passes(blocks, bytes_per_cycle)], check=check)
+    return PassManager([*integer_passes(blocks.product_block), *accel_passes(blocks, bytes_per_cycle)], check=check)
