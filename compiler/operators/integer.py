@@ -247,28 +247,55 @@ def _accumulator_type(name: str) -> TypeRule:
     return rule
 
 
-def _multiply_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
-    a, b = operands
-    for operand in operands:
-        require_dtype(operand, "an operand", "int8", "int32")
-    repeated = (*a.shape[:2], *(1 for _ in a.shape[2:]))
-    require(b.shape in (a.shape, repeated), f"{b} is neither of the shape of {a} nor one number a channel")
-    return TensorType(a.shape, "int32")
-
-
-def _multiply(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
-    a, b = operands
-
-    def read(index: Index) -> tir.Expr:
-        place = tuple(tir.Const(0) if size == 1 else each for each, size in zip(index, b.shape, strict=True))
-        return a[index].astype("int32") * b[place].astype("int32")
-
-    return View(call.shape, "int32", read)
-
-
 def _multiply_accumulate_type(operands: Sequence[TensorType], attrs: Attrs) -> Any:
     require_dtype(operands[0], "the accumulator", "int32")
     return _accumulator_type("weight")(operands, attrs)
+
+
+def repeats(x: TensorType, into: TensorType) -> bool:
+    """Whether ``x``, (N, c, ...), may stand beside ``into``, (N, C, ...): the same shape, or c channels that repeat, or
+    one number for all behind the channels."""
+    if x.rank != into.rank or x.rank < 2:
+        return x == into or x.shape == into.shape
+    rest = tuple(1 for _ in into.shape[2:])
+    return x.shape[0] == into.shape[0] and 0 < x.shape[1] <= into.shape[1] and x.shape[2:] in (into.shape[2:], rest)
+
+
+def repeated(x: Array, shape: Sequence[int]) -> Array:
+    """``x`` as often as `repeats` says."""
+    if x.shape == tuple(shape):
+        return x
+    return np.broadcast_to(x[:, np.arange(shape[1]) % x.shape[1]], tuple(shape))
+
+
+def _repeated_view(x: View, shape: Sequence[int]) -> View:
+    if x.shape == tuple(shape):
+        return x
+
+    def read(index: Index) -> tir.Expr:
+        image, channel, *rest = index
+        place = [tir.Const(0) if size == 1 else each for each, size in zip(rest, x.shape[2:], strict=True)]
+        return x[(image, channel % x.shape[1] if x.shape[1] < shape[1] else channel, *place)]
+
+    return View(tuple(shape), x.dtype, read)
+
+
+def _repeating_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    a, b = operands
+    for operand in operands:
+        require_dtype(operand, "an operand", "int8", "int32")
+    require(repeats(b, a), f"{b} does not repeat into {a}")
+    return TensorType(a.shape, "int32")
+
+
+def _repeating(formula: Callable[..., tir.Expr]) -> Lowering:
+    """Arithmetic in int32, which wraps, of an operand and one that repeats; they may be int8."""
+
+    def rule(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+        a, b = operands[0], _repeated_view(operands[1], call.shape)
+        return View(call.shape, "int32", lambda i: formula(call, a[i].astype("int32"), b[i].astype("int32")))
+
+    return rule
 
 
 def _wide(x: Array) -> Array:
@@ -287,9 +314,16 @@ def _wrapping(formula: Callable[..., tir.Expr]) -> Lowering:
 _PLANES = (1, 2, 3)
 _ARITHMETIC: dict[str, Any] = {**_COMMON, "fusion": Fusion.ELEMENTWISE}
 register(Operator(
-    "multiply", "a b", types=_multiply_type, numpy=lambda a, b: numerics.wrap_int32(_wide(a) * _wide(b)),
-    lower=_multiply, sample=sample_of("multiply", _PLANES, (1, 2, 1)), **_ARITHMETIC,
-    doc="a * b, int32. b may be one number a channel, (N, C, 1, 1).",
+    "multiply", "a b", types=_repeating_type,
+    numpy=lambda a, b: numerics.wrap_int32(_wide(a) * _wide(repeated(b, a.shape))),
+    lower=_repeating(lambda call, a, b: a * b), sample=sample_of("multiply", _PLANES, (1, 2, 1)), **_ARITHMETIC,
+    doc="a * b, int32. b may be one number a channel, (N, C, 1, 1), or have fewer channels, which repeat.",
+))  # fmt: skip
+register(Operator(
+    "add", "a b", types=_repeating_type,
+    numpy=lambda a, b: numerics.wrap_int32(_wide(a) + _wide(repeated(b, a.shape))),
+    lower=_repeating(lambda call, a, b: a + b), sample=sample_of("add", (1, 4, 3), (1, 2, 3)), **_ARITHMETIC,
+    doc="a + b, int32. b may repeat as in multiply.",
 ))  # fmt: skip
 register(Operator(
     "multiply_immediate", "x", types=_accumulator_type("weight"), defaults={"weight": REQUIRED},

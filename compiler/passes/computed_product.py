@@ -11,30 +11,32 @@ from .host import host_call
 from .integer_form import Affine, Integers, Mapped
 
 _LARGEST_BYTE = 255
+_SUMS = "sums one operand of a product for the other's zero point"
 
 
 def computed_product(a: Integers, b: Integers, block: int, span: Span) -> Mapped:
     """(..., M, K) times (..., K, N) as ``product``: images with K channels, of which ``block`` are taken at a time.
 
-    Zero points take channels of their own: the sum of ``(a - za) * (b - zb)`` is that of ``a * b``, of ``a * -zb`` and
-    of ``-za * b``, and a constant. What is beside the operands, and zeros up to whole blocks, the host puts there.
+    The sum of ``(a - za) * (b - zb)`` is that of ``a * b``, a constant, and sums over one operand, times the other's
+    zero point: these the host computes, and the accumulator takes them as digits of 8 bits, one number a column or row.
     """
     *lead, rows, depth = a.shape
     columns, images = b.shape[-1], math.prod(lead)
     rank, inner = len(a.shape), Span(span.nodes)
     turn = (*range(rank - 2), rank - 1, rank - 2)
-    x: Expr = call("reshape", call("transpose", a.q, perm=turn, span=inner), shape=(images, depth, rows, 1), span=inner)
-    w = _filled(call("reshape", b.q, shape=(images, depth, columns, 1), span=inner), 2, block, inner)
-    left: list[Expr] = [x]
-    right: list[Expr] = [w]
-    for piece in _pieces(-b.zero_point):
-        left.append(x)
-        right.append(_constant(w, piece))
-    for piece in _pieces(-a.zero_point):
-        left.append(_constant(x, piece))
-        right.append(w)
-    x, w = (_filled(_beside(parts, inner), 1, block, inner) for parts in (left, right))
-    accumulator = call("product", x, w, depth=depth, outputs=columns, span=span)
+    x = call("reshape", call("transpose", a.q, perm=turn, span=inner), shape=(images, depth, rows, 1), span=inner)
+    w = call("reshape", b.q, shape=(images, depth, columns, 1), span=inner)
+    accumulator: Expr = call(
+        "product", _filled(x, 1, block, inner), _filled(_filled(w, 2, block, inner), 1, block, inner), depth=depth,
+        outputs=columns, span=span,
+    )  # fmt: skip
+    lanes = min(block, columns)
+    sums: tuple[tuple[Expr, int, tuple[int, ...]], ...] = (
+        (w, a.zero_point, (images, columns, 1, 1)), (x, b.zero_point, (images, 1, rows, 1)),
+    )  # fmt: skip
+    for operand, other, shape in sums:
+        if other:
+            accumulator = call("add", accumulator, _scaled_sum(operand, -other, shape, lanes, inner), span=span)
     result = Affine(
         accumulator, np.full(columns, depth * a.zero_point * b.zero_point, np.int64),
         np.full(columns, a.scale * b.scale), np.zeros(columns), np.full(columns, float(_LARGEST_BYTE**2 * depth)),
@@ -51,22 +53,37 @@ def computed_product(a: Integers, b: Integers, block: int, span: Span) -> Mapped
     return Mapped(result, apply, (*lead, rows, columns), move=move)
 
 
-def _pieces(value: int) -> tuple[int, ...]:
-    """A number as a sum of int8 ones: none for 0."""
-    if value == 0:
-        return ()
-    return (value,) if value <= 127 else (value // 2, value - value // 2)
+def _scaled_sum(x: Expr, factor: int, shape: tuple[int, ...], lanes: int, span: Span) -> Expr:
+    """The sums of an int8 image over its channels under another shape, times ``factor``; one number a pixel stands in
+    ``lanes`` channels."""
+    images = []
+    for digit in _digits_of_sum(x, span):
+        image: Expr = call("reshape", digit, shape=shape, span=span)
+        if shape[1] < lanes:
+            image = host_call("expand", (image,), {"shape": (shape[0], lanes, *shape[2:])}, _SUMS, span)
+        images.append(image)
+    total = call("multiply_immediate", images[0], weight=factor, span=span)
+    for place, image in enumerate(images[1:], 1):
+        total = call("multiply_accumulate", total, image, weight=factor << 8 * place, span=span)
+    return total
 
 
-def _constant(like: Expr, value: int) -> Constant:
-    return Constant(np.full(like.shape, value, np.int8))
+def _digits_of_sum(x: Expr, span: Span) -> list[Expr]:
+    """The sums of an int8 image over its channels, (N, 1, H, W), as int8 digits of base 256, the lowest first."""
 
+    def on_host(op: str, *args: Expr, **attrs: object) -> Expr:
+        return host_call(op, args, attrs, _SUMS, span)
 
-def _beside(parts: list[Expr], span: Span) -> Expr:
-    if len(parts) == 1:
-        return parts[0]
-    reason = "puts the zero points of a product beside its operands"
-    return host_call("concat", tuple(parts), {"axis": 1}, reason, span)
+    largest = 128 * x.shape[1]
+    rest = on_host("nn.reduce_sum", on_host("nn.cast", x, to="int32"), axes=(1,), keepdims=True)
+    digits = []
+    while True:
+        digits.append(on_host("nn.cast", rest, to="int8"))  # integers wrap
+        if largest <= 127:
+            return digits
+        back = on_host("nn.cast", digits[-1], to="int32")
+        rest = on_host("nn.divide", on_host("nn.subtract", rest, back), Constant(np.array(256, np.int32)))
+        largest = largest // 256 + 1
 
 
 def _filled(x: Expr, axis: int, block: int, span: Span) -> Expr:

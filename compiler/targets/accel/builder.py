@@ -79,6 +79,7 @@ class PackedBuilder(Builder):
     own_matrices: bool = False
     anchor: Call | None = None
     _widened: dict[str, te.Tensor] = field(default_factory=dict)
+    _shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def accumulator_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Accumulator layout of a packed tensor of either layout."""
@@ -100,10 +101,21 @@ class PackedBuilder(Builder):
             self.widened.append(name)
         return self._widened[tensor.name]
 
+    def repeated(self, shape: tuple[int, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """The stages that have one entry for several of a layer's result, of accumulator ``shape``, each with the axes
+        along which it has."""
+        shapes = {tensor.name: tensor.shape for tensor in self._widened.values()} | self._shapes
+        found = []
+        for name, own in shapes.items():
+            axes = tuple(axis for place, axis in enumerate(("cd", "y", "x"), 1) if own[place] == 1 < shape[place])
+            found += [(name, axes)] if axes else []
+        return tuple(found)
+
     def stage(self, shape: tuple[int, ...], formula: Formula, wish: str, *, narrow: bool) -> te.Tensor:
         """An arithmetic stage; with ``narrow`` its result is int8, and perhaps a link."""
         name = self.name(wish)
         self.vector.append(name)
+        self._shapes[name] = shape
         if narrow and self.stays:
             self.links[name] = formula
             return te.placeholder(shape, "int8", name)

@@ -50,7 +50,8 @@ class Section:
     ``kind``: of the anchor, or "elementwise". ``output``: the packed shape of its result. ``window``: of the anchor, in
     the coordinates of its padded input. ``input_groups``: that the anchor's reduction runs over; 0 where each output
     group reads only its own input group. ``tapped``: the array takes nine taps of a channel at a time, in its depthwise
-    mode. ``own_matrices``: each image has weights of its own, which are computed.
+    mode. ``own_matrices``: each image has weights of its own, which are computed. ``repeated``:
+    stages that have one entry for several of the result, with the axes ("cd", "y", "x") along which they have.
     """
 
     kind: str
@@ -60,6 +61,7 @@ class Section:
     input_groups: int = 0
     tapped: bool = False
     own_matrices: bool = False
+    repeated: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
     def taps(self) -> int:
@@ -111,6 +113,7 @@ class Kernel:
                 "input_groups": section.input_groups,
                 **({"tapped": True} if section.tapped else {}),
                 **({"own_matrices": True} if section.own_matrices else {}),
+                **({"repeated": section.repeated} if section.repeated else {}),
             }
 
         described = {
@@ -246,7 +249,14 @@ class _Lowering:
         )  # fmt: skip
         kind = plain_form(str(builder.anchor.op)) if builder.anchor is not None else "elementwise"
         return output, Section(
-            kind, stages, output.shape, builder.window, builder.input_groups, builder.tapped, builder.own_matrices
+            kind,
+            stages,
+            output.shape,
+            builder.window,
+            builder.input_groups,
+            builder.tapped,
+            builder.own_matrices,
+            builder.repeated(result.shape),
         )
 
 

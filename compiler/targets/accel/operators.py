@@ -35,7 +35,7 @@ from ...operators.type_rules import integer, ints, require, require_dtype
 from ...tensor import ir as tir
 from ...tensor.view import Builder, Index, View
 from . import packed_layout
-from .builder import PackedBuilder, PackedRule, packed
+from .builder import Formula, PackedBuilder, PackedRule, packed
 from .packed_layout import Blocks, blocks_of
 
 
@@ -159,29 +159,35 @@ def _wide(x: Array, blocks: Sequence[int]) -> Array:
     return _as_accumulator(x, blocks_of(blocks)).astype(np.int64)
 
 
-def _multiply_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+def _repeating_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     blocks, shapes = blocks_of(attrs["blocks"]), []
     for operand in operands:
         require_dtype(operand, "an operand", "int8", "int32")
         require_packed(operand, "operand", blocks)
         shapes.append(accumulator_shape(operand, blocks))
     a, b = shapes
-    repeated = (*a[:2], 1, 1, *a[4:])
-    require(b in (a, repeated), f"{operands[1]} has neither the shape of {operands[0]} nor one entry a channel group")
+    fits = (b[0], *b[4:]) == (a[0], *a[4:]) and b[1] in (1, a[1]) and b[2:4] in ((1, 1), a[2:4])
+    require(fits, f"{operands[1]} does not repeat into {operands[0]}")
     return TensorType(a, "int32")
 
 
-def _multiply(builder: PackedBuilder, call: Call, operands: tuple[te.Tensor, ...]) -> te.Tensor:
-    a, b = (builder.in_accumulator(operand) for operand in operands)
+def _repeated(x: te.Tensor, shape: Sequence[int]) -> Formula:
+    """Reads ``x``, of which some axes have one entry for all of ``shape``."""
 
-    def formula(index: Index) -> tir.Expr:
-        place = tuple(
-            tir.Const(0) if size == 1 and other > 1 else each
-            for each, size, other in zip(index, b.shape, a.shape, strict=True)
-        )
-        return a[index] * b[place]
+    def read(index: Index) -> tir.Expr:
+        sizes = zip(index, x.shape, shape, strict=True)
+        return x[tuple(tir.Const(0) if size == 1 < whole else each for each, size, whole in sizes)]
 
-    return builder.stage(a.shape, formula, "product", narrow=builder.narrow)
+    return read
+
+
+def _combined(wish: str, combine: Callable[[tir.Expr, tir.Expr], tir.Expr]) -> PackedRule:
+    def rule(builder: PackedBuilder, call: Call, operands: tuple[te.Tensor, ...]) -> te.Tensor:
+        a, b = (builder.in_accumulator(operand) for operand in operands)
+        read = _repeated(b, a.shape)
+        return builder.stage(a.shape, lambda index: combine(a[index], read(index)), wish, narrow=builder.narrow)
+
+    return rule
 
 
 def _immediate(attribute: str, formula: Callable[[tir.Expr, int], tir.Expr]) -> PackedRule:
@@ -203,9 +209,17 @@ def _multiply_accumulate(builder: PackedBuilder, call: Call, operands: tuple[te.
 
 
 register(Operator(
-    "packed_multiply", "a b", types=_multiply_type, **_ARITHMETIC, defaults={"blocks": REQUIRED},
-    numpy=lambda a, b, blocks: numerics.wrap_int32(_wide(a, blocks) * _wide(b, blocks)), lower=packed(_multiply),
-    sample=packed_sample("packed_multiply", operands=2), doc="a * b, int32; b may have one entry a channel group.",
+    "packed_multiply", "a b", types=_repeating_type, **_ARITHMETIC, defaults={"blocks": REQUIRED},
+    numpy=lambda a, b, blocks: numerics.wrap_int32(_wide(a, blocks) * _wide(b, blocks)),
+    lower=packed(_combined("product", lambda a, b: a * b)),
+    sample=packed_sample("packed_multiply", operands=2),
+    doc="a * b, int32; b may have one entry for all pixels, or for all channel groups.",
+))  # fmt: skip
+register(Operator(
+    "packed_add", "a b", types=_repeating_type, **_ARITHMETIC, defaults={"blocks": REQUIRED},
+    numpy=lambda a, b, blocks: numerics.wrap_int32(_wide(a, blocks) + _wide(b, blocks)),
+    lower=packed(_combined("sum", lambda a, b: a + b)), sample=packed_sample("packed_add", operands=2),
+    doc="a + b, int32; b may repeat as in packed_multiply.",
 ))  # fmt: skip
 register(Operator(
     "packed_multiply_immediate", "x", types=_accumulator_type("weight"), **_ARITHMETIC,

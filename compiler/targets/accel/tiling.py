@@ -6,6 +6,7 @@ overlap. It ranks tilings; it is no timing model.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -133,8 +134,15 @@ class Problem:
     @cached_property
     def vector_buffers(self) -> int:
         """Accumulator-sized buffers of the vector stages, beside the anchor's."""
-        stages = self.kernel.stages
-        return len(stages.vector) - 1 - len(stages.in_place) + len(stages.widened)
+        stages, small = self.kernel.stages, dict(self.kernel.section.repeated)
+        in_place = sum(stage not in small for stage, _ in stages.in_place)
+        return self.vector_stages - 1 - in_place + sum(stage not in small for stage in stages.widened)
+
+    @cached_property
+    def vector_stages(self) -> int:
+        """Vector stages that compute every entry of the result."""
+        small = dict(self.kernel.section.repeated)
+        return sum(stage not in small for stage in self.kernel.stages.vector)
 
     @cached_property
     def parameters(self) -> int:
@@ -233,10 +241,17 @@ def buffers_of(problem: Problem, tiling: Tiling) -> Iterator[_Buffer]:
     epilogue = tiling.epilogue_groups * parts * tiling.epilogue_rows * tiling.columns
     epilogues = -(-tiling.groups // tiling.epilogue_groups) * -(-tiling.rows // tiling.epilogue_rows) * tiles
     yield _Buffer(Memory.OUT, epilogue, threads, 0)
-    widened = len(kernel.stages.widened)
-    if widened:
-        yield _Buffer(Memory.ACC, epilogue * widened, threads, epilogues, config.out_bytes, "load")
-    yield _Buffer(Memory.ACC, epilogue * (problem.vector_buffers - widened), threads, 0, zone="vector")
+    sizes = {"cd": tiling.epilogue_groups * parts, "y": tiling.epilogue_rows, "x": tiling.columns}
+    small = {
+        stage: math.prod(size for axis, size in sizes.items() if axis not in axes)
+        for stage, axes in kernel.section.repeated
+    }
+    for stage in kernel.stages.widened:
+        yield _Buffer(Memory.ACC, small.get(stage, epilogue), threads, epilogues, config.out_bytes, "load")
+    written = {stage for stage, _ in kernel.stages.in_place}
+    computed = sum(entries for stage, entries in small.items() if stage not in (*kernel.stages.widened, *written))
+    whole = problem.vector_buffers - sum(stage not in small for stage in kernel.stages.widened)
+    yield _Buffer(Memory.ACC, epilogue * whole + computed, threads, 0, zone="vector")
     if problem.parameters:
         copies, loads = placed(CHANNEL_AXES)
         yield _Buffer(Memory.ACC, groups * problem.parameters, copies, loads, problem.parameter_bytes, "vector")
@@ -344,7 +359,7 @@ def work_of(problem: Problem, tiling: Tiling) -> Work | None:
         matrix += outer * groups * height * row * problem.taps
     elif problem.is_matrix:
         matrix += pixels * (problem.reduction or 1) * problem.taps
-    vector = float(pixels * len(problem.kernel.stages.vector))
+    vector = float(pixels * problem.vector_stages)
     if problem.kernel.window is not None and not problem.is_matrix:
         vector += pixels * problem.taps
     traffic = pixels * config.out_bytes / problem.bytes_per_cycle  # results; reads and writes share the memory
@@ -375,7 +390,7 @@ def _at_the_ends(problem: Problem, tiling: Tiling, tiles: int, chunks: int, vect
     """Cycles lost because a tile's results keep the next tile, or the end, waiting."""
     config = problem.config
     tile = tiling.groups * problem.parts * tiling.rows * tiling.columns
-    stages = len(problem.kernel.stages.vector)
+    stages = problem.vector_stages
     threads = min(tiling.threads, tiles)
     # Virtual threads that take turns at the chunks of their reductions all finish at the same time.
     together = threads if chunks > 1 else 1

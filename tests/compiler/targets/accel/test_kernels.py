@@ -14,7 +14,7 @@ from weft.hw.config import PYNQ, TINY, CoreConfig
 
 from .kernels import CONFIGS, Build, check, compile_function, program_of
 
-KINDS = ("conv", "residual", "depthwise", "max_pool", "sum_pool", "add", "mul", "gate", "requantise")
+KINDS = ("conv", "residual", "depthwise", "max_pool", "sum_pool", "add", "mul", "gate", "shifted", "requantise")
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,18 @@ class Case:
         product = build.op("multiply", x, build.input(self.batch, self.channels, 1, 1))
         product = build.op("multiply_accumulate", product, x, weight=-77)
         return build.requantise(product, self.channels, 8000)
+
+    def _shifted(self, build: Build, x: Expr) -> Expr:
+        """A number for each channel, and where a pixel is one accumulator entry, one for each pixel."""
+        acc = build.conv(x, self.channels, self.filters, self.kernel, dilations=self.dilations, pad_value=5,
+                         **self._window())  # fmt: skip
+        small = build.op("multiply_immediate", build.input(self.batch, self.filters, 1, 1), weight=-300)
+        small = build.op("multiply_accumulate", small, build.like(small), weight=70)
+        acc = build.op("add", acc, small)
+        if self.config.block_in <= self.config.block_out:
+            rows = build.input(self.batch, 1, *acc.shape[2:4])
+            acc = build.op("add", acc, build.op("multiply_immediate", rows, weight=123))
+        return build.requantise(acc, self.filters, self._spread())
 
     def _requantise(self, build: Build, x: Expr) -> Expr:
         return build.requantise(x, self.channels, 128, low=-100, high=90)
