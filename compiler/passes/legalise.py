@@ -49,6 +49,7 @@ class _Legaliser:
         self.described: dict[int, IntegerForm] = {}
         self.integers: dict[int, Expr] = {}
         self.floats: dict[int, Expr] = {}
+        self.tables: set[int] = set()
         self.describer = Describer(self.described, self.integers, self.uses, block)
 
     def run(self) -> Module:
@@ -137,6 +138,11 @@ class _Legaliser:
             described = Refusal("its scale is computed while the model runs")
         elif scale.value.ndim:
             described = Refusal("activations with one scale a channel")
+        known = is_static(scale) and is_static(zero_point) and not scale.shape
+        table = tabulated(node, self.integers, self.tables) if known and self.tables else None
+        if table is not None:  # the host makes a part of it anyway
+            self.tables.add(id(node))
+            return table
         reason = described.reason if isinstance(described, Refusal) else ""
         if isinstance(scale, Constant) and isinstance(zero_point, Constant) and not isinstance(described, Refusal):
             zero = int(zero_point.value) - offset
@@ -145,8 +151,9 @@ class _Legaliser:
                 return result
             reason = result.reason
             self.floats[id(source)] = self._float_on_host(source, reason)
-        table = tabulated(node, self.integers) if all(map(is_static, (scale, zero_point))) and not scale.shape else None
+        table = tabulated(node, self.integers) if known else None
         if table is not None:
+            self.tables.add(id(node))
             return table
         return self._quantise_on_host(node, self.floats[id(source)], reason)
 

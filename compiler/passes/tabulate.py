@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -16,17 +16,19 @@ MOST_TABLES = 4096
 """Where constants differ by channel there is one table a channel; more than so many are not made."""
 
 
-def tabulated(quantise: Call, signed: Mapping[int, Expr]) -> Expr | None:
+def tabulated(quantise: Call, signed: Mapping[int, Expr], tables: Collection[int] = ()) -> Expr | None:
     """The int8 result of a quantise whose operand is computed, elementwise and with constants, from one 8-bit value.
 
-    ``signed``: by id the int8 value that stands for an int8 or uint8 one. None where there is no table. Every entry is
-    what the operators' NumPy meanings give, so nothing is rounded differently.
+    ``signed``: by id the int8 value that stands for an int8 or uint8 one. ``tables``: ids of quantise nodes that are
+    tables themselves; where some are given, one of them has to be between, and the result is a table of both. None
+    where there is no table. Every entry is what the operators' NumPy meanings give, so nothing is rounded differently.
     """
     source = quantise.args[0]
-    island = _island(source)
-    if island is None:
+    island = _island(source, tables)
+    if island is None or (tables and not any(id(node) in tables for node in island)):
         return None
-    root = next(node.args[0] for node in island if node.op == "dequantise")
+    inside = set(map(id, island))
+    root = next(node.args[0] for node in island if node.op == "dequantise" and id(node.args[0]) not in inside)
     constants = _broadcast_of_constants(island, len(source.shape))
     if root.shape != source.shape or id(root) not in signed or math.prod(constants) > MOST_TABLES:
         return None
@@ -36,7 +38,7 @@ def tabulated(quantise: Call, signed: Mapping[int, Expr]) -> Expr | None:
     shift = 128 if quantise.dtype == "uint8" else 0
     tables = np.broadcast_to((results.astype(np.int16) - shift).astype(np.int8), (*constants, 256))
     first = np.arange(math.prod(constants)).reshape(constants) * 256 + 128
-    names = dict.fromkeys(str(node.op) for node in island if node.op != "dequantise")
+    names = dict.fromkeys(str(node.op) for node in island if node.op not in ("dequantise", "quantise"))
     reason = f"{', '.join(names)} of one 8-bit value, as a table"
     return _look_up(signed[id(root)], tables, first.astype(np.int32), quantise.span.merged(source.span), reason)
 
@@ -49,9 +51,9 @@ def _look_up(x: Expr, tables: Array, first: Array, span: Span, reason: str) -> E
     return host_call("gather", (table, place), {"axis": 0}, reason, Span(span.nodes, span.tensor))
 
 
-def _island(source: Expr) -> list[Call] | None:
+def _island(source: Expr, tables: Collection[int]) -> list[Call] | None:
     """The computed nodes that make ``source``, producers first, up to the dequantise of the only 8-bit value below
-    them; None where they are not all elementwise, or there is not one such value."""
+    them that is not in ``tables``; None where they are not all elementwise, or there is not one such value."""
     found: dict[int, Call] = {}
     roots: set[int] = set()
     waiting = [source]
@@ -62,13 +64,17 @@ def _island(source: Expr) -> list[Call] | None:
         entry = operator_of(node)
         if not isinstance(node, Call) or entry is None or entry.fusion is not Fusion.ELEMENTWISE:
             return None
-        if node.op == "nn.batch_norm" or (entry.family is Family.QUANTISE and node.op != "dequantise"):
+        passed = node.op == "dequantise" or id(node) in tables
+        if node.op == "nn.batch_norm" or (entry.family is Family.QUANTISE and not passed):
             return None
         found[id(node)] = node
         if node.op == "dequantise":
             if node.args[0].dtype not in ("int8", "uint8") or node.args[1].shape or not is_static(node.args[1]):
                 return None
-            roots.add(id(node.args[0]))
+            if id(node.args[0]) in tables:
+                waiting.append(node.args[0])
+            else:
+                roots.add(id(node.args[0]))
         else:
             waiting += node.args
     return _in_order(source, found) if len(roots) == 1 else None
@@ -90,7 +96,8 @@ def _in_order(source: Expr, found: Mapping[int, Call]) -> list[Call]:
 
 def _broadcast_of_constants(island: Sequence[Call], rank: int) -> tuple[int, ...]:
     """The shape of all constants of an island together, of the rank of its result."""
-    shapes = [arg.shape for node in island if node.op != "dequantise" for arg in node.args if is_static(arg)]
+    scales = ("dequantise", "quantise")
+    shapes = [arg.shape for node in island if node.op not in scales for arg in node.args if is_static(arg)]
     return np.broadcast_shapes((1,) * rank, *shapes)
 
 

@@ -72,6 +72,14 @@ CASES = {
         "2, 2, 3, 3", "nn.conv2d(%a, %a, pads=(1, 1, 1, 1))", {"dequantise"},
     ),
     "table": ("1, 2, 3, 3", "nn.multiply(%a, nn.sigmoid(%a))", {"nn.sigmoid"}),
+    "a table through a value of 8 bits": (
+        "1, 2, 3, 3", "nn.multiply(%a, dequantise(quantise(nn.sigmoid(%a), float32(0.004), int8(-128)), "
+        "float32(0.004), int8(-128)))", {"nn.sigmoid", "multiply"},
+    ),
+    "a table of one value beside another": (
+        "1, 2, 3, 3", "nn.multiply(nn.max_pool(%a, kernel=(3, 3), pads=(1, 1, 1, 1)), dequantise(quantise("
+        "nn.sigmoid(%a), float32(0.004), int8(-128)), float32(0.004), int8(-128)))", {"nn.sigmoid"},
+    ),
     "table for each channel": (
         "1, 2, 3, 3", "nn.where(nn.less(%a, float32(0.0)), nn.multiply(%a, float32[2, 1, 1](0.25, -0.5)), %a)",
         {"nn.where"},
