@@ -190,7 +190,7 @@ def main() -> int:
     done = []
     for name in options.names or ARCHITECTURES:
         done.append(measure(name, config, dram, options.device))
-        print(f"{name} done", file=sys.stderr, flush=True)
+        print(", ".join(row_of(done[-1])), file=sys.stderr, flush=True)
     source = "the timing model" if options.device == "model" else "the RTL"
     print_table(f"other networks on {config.name}, cycles by {source}", COLUMNS, map(row_of, done))
     print_host(done)

@@ -26,7 +26,7 @@ from ....graph import (
     use_counts,
 )
 from ....graph.visit import rewrite, with_children
-from ....operators.numerics import MAX_LEFT_SHIFT
+from ....operators.numerics import INT9, MAX_LEFT_SHIFT
 from ....passes.manager import Pass
 
 
@@ -63,6 +63,18 @@ def fold_left_shift(node: Call) -> Expr | None:
             shift = weight.bit_length() - 1
             if weight == 1 << max(shift, 0) and 0 < shift <= MAX_LEFT_SHIFT and inner.attr("left_shift") == 0:
                 attrs = inner.attrs.replace(left_shift=shift, out="int32")
+                return call("requantise", *params, span=inner.span.merged(node.span), **attrs)
+    return None
+
+
+def fold_subtraction(node: Call) -> Expr | None:
+    """subtract_immediate(requantise(x), value)  ->  requantise(x) with another zero point, where nine bits hold that"""
+    match node:
+        case Call(op="subtract_immediate", args=(Call(op="requantise", args=params) as inner,)):
+            moved = {name: inner.attr(name) - node.attr("value") for name in ("zero_point", "low", "high")}
+            lowest, highest = INT9
+            if inner.attr("left_shift") == 0 and all(lowest <= value <= highest for value in moved.values()):
+                attrs = inner.attrs.replace(**moved, out="int32")
                 return call("requantise", *params, span=inner.span.merged(node.span), **attrs)
     return None
 
@@ -178,7 +190,7 @@ class _Fuser:
                 attrs = attrs.replace(out="int32")  # inside a function the value stays in the accumulator memory
             inner[id(node)] = call(node.op, *args, span=node.span, **attrs)
             members.append(node)
-        body = rewrite(inner[id(group.root)], fold_left_shift)
+        body = rewrite(rewrite(inner[id(group.root)], fold_left_shift), fold_subtraction)
         span = _span(body, group.root)
         anchor = next((str(node.op) for node in members if _kind(node) is Fusion.ANCHOR), "elementwise")
         attrs = Attrs({"name": self._name(span, anchor), "primitive": True, "anchor": anchor})
