@@ -19,6 +19,7 @@ from ..compiler.graph import Module
 from ..compiler.model import CompiledModel
 from ..compiler.passes.manager import PassManager
 from ..compiler.passes.pipeline import integer_passes
+from ..compiler.targets.accel.packed_layout import Blocks
 from ..compiler.targets.accel.target import AccelOptions
 from ..compiler.targets.accel.tuned import machine_texts
 from ..compiler.targets.registry import find_target
@@ -111,20 +112,21 @@ def with_batch(content: bytes, batch: int) -> bytes:
 
 
 @lru_cache(maxsize=16)
-def integer_module(path: str, digest: str, batch: int) -> Module:
-    """A network after the passes that know nothing of a core."""
+def integer_module(path: str, digest: str, batch: int, block: int) -> Module:
+    """A network after the passes that know no more of a core than the ``block`` of its products of computed matrices."""
     content = Path(path).read_bytes()
     if hashlib.sha256(content).hexdigest()[:32] != digest:
         raise ExploreError("the file has changed since the exploration began", at=path, hint="begin again")
     module = read(with_batch(content, batch)).module({}, takes_floats=False)
-    return PassManager(integer_passes()).run(module)
+    return PassManager(integer_passes(block)).run(module)
 
 
 def compiled(design: Design, network: Network) -> CompiledModel:
     """A network compiled for a design."""
     options = AccelOptions(design.config, design.rate, vthreads=design.vthreads)
-    module = integer_module(network.path, network.digest, design.config.batch)
-    before = [each.name for each in integer_passes()]
+    block = Blocks.of(design.config).product_block
+    module = integer_module(network.path, network.digest, design.config.batch, block)
+    before = [each.name for each in integer_passes(block)]
     passes = find_target("accel").passes(options, quantised=True)[len(before) :]
     packed = PassManager(passes, ran=before).run(module)
     job = Job(measure=program_cycles if design.chains else None)

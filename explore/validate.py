@@ -47,7 +47,7 @@ def validate(points: Sequence[Outcome], network: Network, report: Callable[[str]
         model = compiled(design, network)
         dram = DramModel(latency=design.rate.latency, bytes_per_cycle=design.rate.bytes_per_cycle)
         predicted = sum(run.result.cycles or 0 for run in predict_runs(model, dram))
-        module = integer_module(network.path, network.digest, design.config.batch)
+        module = integer_module(network.path, network.digest, design.config.batch, 0)
         inputs = random_inputs(module, 0)
         loaded = load(model, RtlDevice(design.config, dram=dram))
         results = loaded.run(inputs)
