@@ -1,9 +1,9 @@
 """The ``weft`` command."""
 
-from . import board, board_bench, compare, compile, doctor, explore, hardware, inspect, profile, replay, run, tune
+from . import board, board_bench, compare, compile, doctor, explore, gpu, hardware, inspect, profile, replay, run, tune
 from .app import app, main
 
 __all__ = [
-    "app", "board", "board_bench", "compare", "compile", "doctor", "explore", "hardware", "inspect", "main", "profile",
-    "replay", "run", "tune",
+    "app", "board", "board_bench", "compare", "compile", "doctor", "explore", "gpu", "hardware", "inspect", "main",
+    "profile", "replay", "run", "tune",
 ]  # fmt: skip

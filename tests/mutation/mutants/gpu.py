@@ -7,6 +7,9 @@ from .mutant import Mutant
 PHASES, TEXT, FUNCTIONS = (f"compiler/targets/gpu/{name}.py" for name in ("phases", "opencl", "opencl_functions"))
 FORMS = ("tests/compiler/targets/gpu/test_phases.py",)
 TILES = ("tests/compiler/targets/gpu/test_tiled.py",)
+WATCH, MACHINE, COPIES = (f"sim/ptx/{name}.py" for name in ("watch", "machine", "instructions/copies"))
+MATRICES, COUNTS = "sim/ptx/instructions/matrices.py", "sim/ptx/counts.py"
+MEMORY, CONTROL, WARPS = (f"tests/sim/ptx/test_{name}.py" for name in ("memory", "control", "warps"))
 OPERATORS = ("tests/compiler/targets/gpu/test_operators.py",)
 
 MUTANTS = (
@@ -55,5 +58,34 @@ MUTANTS = (
     Mutant(
         "exponential-of-a-nan", FUNCTIONS, "special value",
         "return x != x ? x : value *", "return value *", OPERATORS,
+    ),
+    Mutant(
+        "ptx-reads-race-with-nothing", WATCH, "check ignored",
+        "            self._reader[at] = np.where(others, _SEVERAL, me)\n", "            self._reader[at] = 0\n",
+        (MEMORY,),
+    ),
+    Mutant(
+        "ptx-barriers-order-blocks", WATCH, "check ignored",
+        "~((when // EPOCHS == now // EPOCHS) & (when < now))", "~(when < now)", (MEMORY,),
+    ),
+    Mutant(
+        "ptx-copies-land-a-group-early", COPIES, "off by one",
+        "copy.group < state.committed[copy.lanes] - left", "copy.group <= state.committed[copy.lanes] - left",
+        (MEMORY,),
+    ),
+    Mutant(
+        "ptx-different-barriers-meet", MACHINE, "check ignored",
+        "        if wrong.any():\n            raise KernelFaultError(\n",
+        "        if False:\n            raise KernelFaultError(\n",
+        (CONTROL,),
+    ),
+    Mutant(
+        "ptx-rows-of-a-fragment-swapped", MATRICES, "wrong order",
+        "reshape(warps, words, halves, 8, 4).transpose(0, 2, 3, 1, 4)",
+        "reshape(warps, halves, words, 8, 4).transpose(0, 1, 3, 2, 4)", (WARPS,),
+    ),
+    Mutant(
+        "ptx-a-word-counted-twice", COUNTS, "check ignored",
+        "    new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]\n", "    new[:, 1:] = True\n", (CONTROL,),
     ),
 )  # fmt: skip
