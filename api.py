@@ -21,7 +21,7 @@ from .runtime.artifact import load as load_artifact
 from .runtime.device import Device, device_kind, open_device
 from .runtime.errors import DeviceError
 from .runtime.gpu.executor import GpuExecutor
-from .runtime.gpu.opencl import open_opencl
+from .runtime.gpu.open import is_gpu, open_gpu
 from .runtime.host import HostExecutor
 from .runtime.host_steps import Executor
 from .runtime.module import LoadedModule
@@ -54,7 +54,7 @@ def compile(
     passes: PassOptions | None = None,
     **options: Unpack[TargetOptions],
 ) -> CompiledModel | OpenModel:
-    """Compile a model for a target: ``"accel"``, ``"cpu"``, ``"opencl"``, or one that was registered.
+    """Compile a model for a target: ``"accel"``, ``"cpu"``, ``"opencl"``, ``"cuda"``, or one that was registered.
 
     model
         An ONNX file (path, bytes or ``ModelProto``), or a module of the graph IR at any stage.
@@ -122,7 +122,8 @@ def load(
     device
         What runs the programs for a core: ``"fsim"`` (the default), ``"rtl"``, another name of
         `runtime.device.device_names`, or a :class:`Device`. For a model with kernels for a GPU, the number of the GPU,
-        such as ``"0"``; by default that in ``WEFT_OPENCL_DEVICE``, else the first. Other models take none.
+        such as ``"0"``; by default that in ``WEFT_OPENCL_DEVICE``, else the first. Kernels in PTX take
+        ``"emulated"``. Other models take none.
     progress
         Called with a line of text at each step: the first use of a core on ``"rtl"`` compiles it.
     kept
@@ -160,21 +161,21 @@ def _load(
 def _load_host(
     target: Target, program: HostProgram, *, name: str, device: str | Device | None, trusted: bool
 ) -> Executor:
-    """A program that runs on this machine. ``device``: the number of a GPU, where its code is for one."""
-    if device is not None and not (isinstance(device, str) and device.isdecimal()):
+    """A program that runs on this machine. ``device``: the GPU, where its code is for one."""
+    if device is not None and not (isinstance(device, str) and is_gpu(device)):
         raise _no_core(name, device)
     code = target.host_code(program, trusted=trusted)
     if isinstance(code, GpuCode):
-        return GpuExecutor(program, code, open_opencl(device))
+        return GpuExecutor(program, code, open_gpu(code, device))
     if device is not None:
         raise _no_core(name, device)
     return HostExecutor(program, code)
 
 
 def _no_core(name: str, device: str | Device) -> DeviceError:
-    if isinstance(device, str) and device.isdecimal():
+    if isinstance(device, str) and is_gpu(device):
         return DeviceError(f"nothing of {name!r} runs on a GPU, so device {device!r} has nothing to do",
-                           hint="load it without a device, or compile it with target 'opencl'")  # fmt: skip
+                           hint="load it without a device, or compile it with target 'opencl' or 'cuda'")  # fmt: skip
     what = device_kind(device).name if isinstance(device, str) else device.name
     return DeviceError(f"nothing of {name!r} runs on a core, so device {what!r} has nothing to do",
                        hint="load it without a device, or compile it with target 'accel'")  # fmt: skip

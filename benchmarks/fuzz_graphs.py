@@ -63,6 +63,10 @@ def variants(module: Module) -> Iterator[tuple[str, Module]]:
             yield f"without {left_out}" if left_out else "all passes", after
 
 
+DEVICES = {"cuda": "emulated"}
+"""What runs the code of a target, where that is not its own default."""
+
+
 def compiled(
     module: Module, inputs: Mapping[str, Array], tally: Tally | None = None, target: str = "cpu"
 ) -> Mapping[str, Array]:
@@ -71,7 +75,7 @@ def compiled(
     if tally is not None:
         tally.variants += 1
         tally.in_numpy += sum(layer.device == "numpy" for layer in model.layers)
-    return weft.load(model).run({param.name: inputs[param.name] for param in module.main.params})
+    return weft.load(model, DEVICES.get(target)).run({param.name: inputs[param.name] for param in module.main.params})
 
 
 def steps(module: Module) -> dict[str, float]:
@@ -133,7 +137,7 @@ def main() -> int:
     parser.add_argument("--graphs", type=int, default=2000, help="how many")
     parser.add_argument("--first", type=int, default=0, help="number of the first")
     parser.add_argument("--nodes", type=int, default=12, help="operators of a graph, at most")
-    parser.add_argument("--target", choices=("cpu", "opencl"), default="cpu")
+    parser.add_argument("--target", choices=("cpu", "opencl", "cuda"), default="cpu")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
     parser.add_argument("--resume", type=Path, help="keep what is done in this file, and go on from there")
     parser.add_argument("--json", type=Path, help="write the figures to this file")

@@ -40,10 +40,14 @@ in_numpy: list[str] = []
 """Why operators of the test that runs were left to NumPy by a compiler, one line each."""
 
 
+DEVICES = {"cuda": "emulated"}
+"""What runs the code of a target, where that is not its own default."""
+
+
 def _compile_and_run(module: Module, inputs: Mapping[str, Array], target: str) -> Mapping[str, Array]:
     model = weft.compile(module, target=target)
     in_numpy.extend(layer.reason for layer in model.layers if layer.device == "numpy")
-    return weft.load(model).run(inputs)
+    return weft.load(model, DEVICES.get(target)).run(inputs)
 
 
 class CpuBackend(ExecutingBackend):
@@ -58,8 +62,14 @@ class OpenClBackend(ExecutingBackend):
     execute = staticmethod(partial(_compile_and_run, target="opencl"))
 
 
+class CudaBackend(ExecutingBackend):
+    """Compiles to PTX, which the interpreter runs."""
+
+    execute = staticmethod(partial(_compile_and_run, target="cuda"))
+
+
 BACKENDS: dict[str, type[ExecutingBackend]] = {
-    "reference": ReferenceBackend, "cpu": CpuBackend, "opencl": OpenClBackend,
+    "reference": ReferenceBackend, "cpu": CpuBackend, "opencl": OpenClBackend, "cuda": CudaBackend,
 }  # fmt: skip
 """The backends by name."""
 

@@ -74,7 +74,9 @@ def run(
     device: Annotated[
         str | None,
         typer.Option(
-            "--device", "-d", help=f"What runs the core: {', '.join(device_forms())}; or a GPU's number. Default: fsim."
+            "--device",
+            "-d",
+            help=f"What runs the core: {', '.join(device_forms())}; or a GPU's number, or emulated. Default: fsim.",
         ),
     ] = None,
     target: Annotated[str | None, typer.Option("--target", help="What to compile a model for. Default: accel.")] = None,

@@ -247,7 +247,7 @@ class GpuCode:
     symbol, the launches that are one run of it. An argument of a function is a tensor's memory and the byte in it at
     which the tensor starts."""
 
-    language: Literal["opencl"]
+    language: Literal["opencl", "ptx"]
     text: str = field(repr=False)
     calls: Mapping[str, tuple[GridCall, ...]]
 

@@ -35,7 +35,7 @@ def test_a_difference_is_measured_and_judged_by_the_tensors_magnitude() -> None:
 
 
 def test_an_unknown_target_is_refused_with_those_there_are() -> None:
-    known = "reference, accel, cpu, opencl, null, fsim, rtl"
+    known = "reference, accel, cpu, opencl, cuda, null, fsim, rtl"
     with pytest.raises(GraphError, match=f"nothing called 'gpu' to compare; hint: choose {known}"):
         compare(from_onnx(MODEL), "gpu", "cpu", IMAGE)
 

@@ -133,6 +133,14 @@ def test_loop_kernels_know_no_processor() -> None:
     assert not upward, "\n".join(map(str, upward))
 
 
+def test_what_targets_share_of_llvm_knows_no_processor() -> None:
+    shared = [each for each in all_imports() if is_at_or_below(each.module, "weft.compiler.targets.llvm")]
+    forbidden = [f"weft.compiler.targets.{name}" for name in ("cpu", "gpu", "accel")]
+    upward = [each for each in shared if any(is_at_or_below(each.imported, name) for name in forbidden)]
+    assert shared
+    assert not upward, "\n".join(map(str, upward))
+
+
 def test_what_runs_on_a_board_takes_nothing_of_weft_with_it() -> None:
     """The program for boards and the virtual board run where there is no weft."""
     alone = ("weft.boards.link", "weft.boards.virtual")

@@ -12,12 +12,12 @@ from ...plugins import load_plugin, plugins
 from .accel.target import Accel
 from .cpu.target import Cpu
 from .errors import CompileError
-from .gpu.target import OpenCl
+from .gpu.target import Cuda, OpenCl
 from .target import Target
 
 GROUP = "weft.targets"
 
-_targets: dict[str, Target] = {target.name: target for target in (Accel(), Cpu(), OpenCl())}
+_targets: dict[str, Target] = {target.name: target for target in (Accel(), Cpu(), OpenCl(), Cuda())}
 
 
 def register_target(target: Target) -> None:

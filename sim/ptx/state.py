@@ -26,6 +26,9 @@ Operand: TypeAlias = Callable[[Lanes], Array]
 SHARED_WINDOW, LOCAL_WINDOW = 1 << 40, 1 << 41
 """Generic addresses of shared and local memory are these and the byte; others are of global memory."""
 
+PARAMETER_BYTES = 16
+"""From a parameter to the next, in the space of parameters."""
+
 _SPECIAL = {f"%{name}.{axis}": (name, place) for name in ("tid", "ntid", "ctaid", "nctaid")
             for place, axis in enumerate("xyz")}  # fmt: skip
 _ADDRESS = re.compile(r"\[\s*([%\w$.]+)\s*(?:\+\s*(-?(?:0x)?[0-9a-fA-F]+))?\s*\]")
@@ -48,6 +51,11 @@ class State:
             each.name: _parameter_bytes(value, each.type)
             for each, value in zip(kernel.parameters, arguments, strict=True)
         }
+        self.parameter_places = {each.name: PARAMETER_BYTES * number for number, each in enumerate(kernel.parameters)}
+        self.parameter_space = np.zeros(max(1, len(kernel.parameters)) * PARAMETER_BYTES, np.uint8)
+        for name, value in self.parameters.items():
+            place = self.parameter_places[name]
+            self.parameter_space[place : place + value.nbytes] = value.view(np.uint8)
         shared_granule, global_granule = _granules(kernel)
         self._shared_granule = shared_granule
         self.global_watch = Watch(memory.bytes.size, global_granule, starts_unknown=False) if watched else None
@@ -170,7 +178,7 @@ class State:
 
     def variable(self, name: str) -> int | None:
         """The address of a variable in its memory space."""
-        for known in (self.kernel.shared, self.kernel.local, self.tables):
+        for known in (self.kernel.shared, self.kernel.local, self.tables, self.parameter_places):
             if name in known:
                 return known[name]
         return None

@@ -204,7 +204,7 @@ def test_an_artifact_loads_where_the_target_is_and_nowhere_else(installed: Path,
     wanted = weft.load(model).run({"x": random((4, 6))})["y"]
     np.testing.assert_array_equal(np.load(tmp_path / "y.npz")["y"], wanted)
     assert without.returncode == 1
-    message = "there is no target 'c'; hint: known: accel, cpu, opencl, or install the package that adds it"
+    message = "there is no target 'c'; hint: known: accel, cpu, opencl, cuda, or install the package that adds it"
     assert message in " ".join(without.stderr.split())
 
 

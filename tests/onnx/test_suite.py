@@ -14,7 +14,7 @@ from weft.runtime.gpu.opencl import OPTIONS_VARIABLE
 
 from .benchmark_modules import BENCHMARKS, benchmark
 
-EVERY = {"reference": 10, "cpu": 20}  # of the default run's tests, one in so many
+EVERY = {"reference": 10, "cpu": 20, "cuda": 120}  # of the default run's tests, one in so many
 EVERY_ON_OPENCL = 60
 
 

@@ -1,9 +1,14 @@
-"""Code of a host program for a GPU: each kernel's text is parsed, taken apart into launches and printed."""
+"""Code of a host program for a GPU: each kernel's text is parsed, taken apart into launches and printed or compiled."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
+from typing import Any
+
+import llvmlite.binding as llvm
 
 from ....cache import cache_key, kept
 from ...model import GpuCode, GridCall, HostProgram, KernelCode
@@ -13,9 +18,10 @@ from ...tensor.parser import parse
 from ..errors import CompileError
 from ..loops.kept_proofs import prove_program
 from ..sources import sources_digest
-from .devices import GpuDescription, named_device
+from .devices import GpuDescription, named_device, nvidia_device
+from .nvptx import joined, ptx_text
 from .opencl import KernelText, kernel_text, program_text
-from .phases import grids_of
+from .phases import Grid, grids_of
 
 
 def build_opencl(program: HostProgram) -> GpuCode:
@@ -32,33 +38,75 @@ def build_opencl(program: HostProgram) -> GpuCode:
     return GpuCode("opencl", program_text(texts), calls)
 
 
+def build_ptx(program: HostProgram) -> GpuCode:
+    """The kernels of a program as PTX, as `build_opencl`."""
+    device = nvidia_device(program.processor)
+    texts: list[str] = []
+    calls: dict[str, tuple[GridCall, ...]] = {}
+    for code in program.kernels:
+        text, calls[code.symbol] = _ptx_kernel(code, device)
+        texts.append(text)
+    return GpuCode("ptx", joined(texts), calls)
+
+
+def _ptx_kernel(code: KernelCode, device: GpuDescription) -> tuple[str, tuple[GridCall, ...]]:
+    def make() -> bytes:
+        with _named(code):
+            func = parse(code.text, no_intrinsic)
+            grids = grids_of(func, device)
+            text = ptx_text(code.symbol, func, grids, code.windows, device)
+        record = (text, [asdict(_call(code, number, grid)) for number, grid in enumerate(grids)])
+        return json.dumps(record).encode()
+
+    compiler = ".".join(map(str, llvm.llvm_version_info))
+    text, calls = json.loads(kept("ptx", f"{cache_key(_key(code, device, f'ptx llvm{compiler}'))}.json", make))
+    return text, tuple(map(_read_call, calls))
+
+
 def _kernel(code: KernelCode, device: GpuDescription) -> tuple[list[KernelText], tuple[GridCall, ...]]:
     """The functions of a kernel and their launches; what was printed before is looked up on disk."""
 
     def make() -> bytes:
-        try:
+        with _named(code):
             made = _printed(code, device)
-        except CompileError as error:
-            raise CompileError(f"{error.at}: {error.message}", at=f"kernel {code.symbol!r}", hint=error.hint) from error
         record = [(text.text, sorted(text.functions), asdict(call)) for text, call in made]
         return json.dumps(record).encode()
 
-    key = f"opencl {sources_digest()} {device}\n{code.symbol}\n{code.windows_text}\n{code.text}"
     texts, calls = [], []
-    for text, functions, call in json.loads(kept("opencl", f"{cache_key(key)}.json", make)):
+    for text, functions, call in json.loads(kept("opencl", f"{cache_key(_key(code, device, 'opencl'))}.json", make)):
         texts.append(KernelText(text, frozenset(functions)))
-        calls.append(GridCall(call["function"], tuple(call["groups"]), call["threads"], tuple(call["params"]),
-                              call["uses_workspace"]))  # fmt: skip
+        calls.append(_read_call(call))
     return texts, tuple(calls)
+
+
+def _key(code: KernelCode, device: GpuDescription, language: str) -> str:
+    return f"{language} {sources_digest()} {device}\n{code.symbol}\n{code.windows_text}\n{code.text}"
+
+
+@contextmanager
+def _named(code: KernelCode) -> Iterator[None]:
+    """Says of errors in which kernel they came up."""
+    try:
+        yield
+    except CompileError as error:
+        raise CompileError(f"{error.at}: {error.message}", at=f"kernel {code.symbol!r}", hint=error.hint) from error
+
+
+def _call(code: KernelCode, number: int, grid: Grid) -> GridCall:
+    return GridCall(f"{code.symbol}_{number}", grid.groups, grid.threads, grid.params, bool(grid.workspace))
+
+
+def _read_call(call: dict[str, Any]) -> GridCall:
+    return GridCall(call["function"], tuple(call["groups"]), call["threads"], tuple(call["params"]),
+                    call["uses_workspace"])  # fmt: skip
 
 
 def _printed(code: KernelCode, device: GpuDescription) -> list[tuple[KernelText, GridCall]]:
     func = parse(code.text, no_intrinsic)
     made = []
     for number, grid in enumerate(grids_of(func, device)):
-        name = f"{code.symbol}_{number}"
-        call = GridCall(name, grid.groups, grid.threads, grid.params, bool(grid.workspace))
-        made.append((kernel_text(name, func, grid, code.windows), call))
+        call = _call(code, number, grid)
+        made.append((kernel_text(call.function, func, grid, code.windows), call))
     return made
 
 

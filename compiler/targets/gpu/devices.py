@@ -11,7 +11,8 @@ from ..errors import CompileError
 class GpuDescription:
     """A kind of device. ``group_threads``: of a group, at most; ``shared_bytes``: memory that a group may have;
     ``groups``: along x, y and z, at most. ``warp``: threads that run in step (1: none is relied on). ``threads``: of a
-    group that schedules make, where there is enough to do."""
+    group that schedules make, where there is enough to do. ``architecture``: LLVM's name of it, for devices that take
+    PTX."""
 
     name: str
     summary: str
@@ -20,6 +21,7 @@ class GpuDescription:
     groups: tuple[int, int, int]
     warp: int
     threads: int
+    architecture: str = ""
 
 
 _X, _YZ = (1 << 31) - 1, (1 << 16) - 1
@@ -29,9 +31,25 @@ DEVICES = {
     for each in (
         # OpenCL 1.2 promises a full device 32 KiB of local memory; 256 threads are what all of today's have.
         GpuDescription("generic", "any device with OpenCL 1.2", 256, 32 << 10, (_X, _YZ, _YZ), 1, 128),
+        # 48 KiB is what a kernel of NVIDIA's has without asking for more.
+        *(GpuDescription(name, f"NVIDIA {names}", 1024, 48 << 10, (_X, _YZ, _YZ), 32, 128, name) for name, names in (
+            ("sm_75", "Turing: T4, RTX 20"), ("sm_80", "Ampere: A100"), ("sm_89", "Ada: RTX 40, L4"),
+            ("sm_90", "Hopper: H100, H200"), ("sm_120", "Blackwell: RTX 50"),
+        )),
     )
-}
+}  # fmt: skip
 """By name."""
+
+
+NVIDIA = tuple(each.name for each in DEVICES.values() if each.architecture)
+"""Names of the devices that take PTX."""
+
+
+def nvidia_device(name: str) -> GpuDescription:
+    """The description of a device that takes PTX; CompileError says which there are."""
+    if name not in NVIDIA:
+        raise CompileError(f"there is no description of an NVIDIA GPU {name!r}", hint=f"choose {', '.join(NVIDIA)}")
+    return DEVICES[name]
 
 
 def named_device(name: str) -> GpuDescription:

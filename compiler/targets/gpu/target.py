@@ -12,8 +12,8 @@ from ..errors import CompileError
 from ..loops.model import link_model
 from ..loops.prepare import host_passes
 from ..target import Job, option
-from .build import build_opencl, check_gpu_program
-from .devices import DEVICES, named_device
+from .build import build_opencl, build_ptx, check_gpu_program
+from .devices import DEVICES, NVIDIA, named_device, nvidia_device
 from .kernels import loop_target
 
 
@@ -45,3 +45,33 @@ class OpenCl:
         if not trusted:
             check_gpu_program(program)
         return build_opencl(program)
+
+
+@dataclass(frozen=True)
+class CudaOptions:
+    """What only compilation for a GPU of NVIDIA asks for."""
+
+    gpu: str = option("sm_80", f"The GPU's architecture, or an older one: {', '.join(NVIDIA)}.")
+
+
+class Cuda:
+    """NVIDIA's GPUs, by kernels in PTX, which their driver takes (``docs/gpu.md``)."""
+
+    name = "cuda"
+    summary = "NVIDIA's GPUs, without a toolkit"
+    options = CudaOptions
+    takes_floats = True
+    takes_open_sizes = True
+
+    def passes(self, options: CudaOptions, *, quantised: bool) -> Sequence[Pass]:
+        return host_passes(quantised=quantised)
+
+    def link(self, module: Module, options: CudaOptions, job: Job) -> CompiledModel:
+        return link_model(module, self.name, loop_target(nvidia_device(options.gpu)), 1, job)
+
+    def host_code(self, program: HostProgram, *, trusted: bool, processor: str = "host") -> GpuCode:
+        if processor != "host":
+            raise CompileError(f"target 'cuda' has no code for the processor {processor!r} of a board")
+        if not trusted:
+            check_gpu_program(program)
+        return build_ptx(program)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..errors import PtxSyntaxError
 from ..parser import Instruction
 from ..state import LOCAL_WINDOW, SHARED_WINDOW, Lanes, State
 from ..types import BITS, COMPUTED, STORED, Array, is_signed
@@ -93,11 +92,28 @@ def _load(state: State, instruction: Instruction, counted: bool) -> Step:
 
 def _load_parameter(state: State, instruction: Instruction) -> Step:
     registers, name = registers_of(instruction.operands[0]), instruction.operands[1].strip("[] ")
-    if len(registers) != 1 or name not in state.parameters:
-        raise PtxSyntaxError(f"there is no parameter {name!r} of one number", at=instruction.place)
+    if len(registers) != 1:
+        raise unknown(instruction, "several numbers at once")
+    if name not in state.parameters:
+        return _load_chosen_parameter(state, instruction, registers[0])
     value = state.parameters[name].view(STORED[BITS[_parameter_type(state, name)]])
     dtype = STORED[BITS[instruction.type]]
     return lambda lanes: state.put(registers[0], lanes, value.astype(dtype))
+
+
+def _load_chosen_parameter(state: State, instruction: Instruction, register: str) -> Step:
+    """From an address that was computed: compilers choose between two parameters so."""
+    address, dtype = state.address(instruction.operands[1], instruction), STORED[BITS[instruction.type]]
+
+    def run(lanes: Lanes) -> None:
+        places = address(lanes)
+        state.aligned(places, dtype.itemsize, lanes, instruction)
+        wrong = (places < 0) | (places + dtype.itemsize > state.parameter_space.size)
+        if wrong.any():
+            state.refuse("it is outside of the parameters", wrong, places, lanes, instruction)
+        state.put(register, lanes, state.parameter_space.view(dtype)[places // dtype.itemsize])
+
+    return run
 
 
 def _parameter_type(state: State, name: str) -> str:

@@ -183,17 +183,21 @@ MUTANTS = (
     ),
     # Machine code
     Mutant(
-        "divides-exactly-and-rounds-down", "compiler/targets/cpu/llvm/expressions.py", "rounding",
+        "vector-loop-without-its-rest", "compiler/targets/cpu/llvm/emit.py", "bound",
+        "        while done < extent:\n", "        while False:\n", ("tests/compiler/targets/cpu/llvm/test_emit.py",),
+    ),
+    Mutant(
+        "divides-exactly-and-rounds-down", "compiler/targets/llvm/expressions.py", "rounding",
         "low = builder.and_(builder.icmp_signed(\"!=\", rest, zero), differ)", "low = differ",
         ("tests/compiler/targets/cpu/llvm/test_emit.py",),
     ),
     Mutant(
-        "minimum-loses-nan", "compiler/targets/cpu/llvm/expressions.py", "nan",
+        "minimum-loses-nan", "compiler/targets/llvm/expressions.py", "nan",
         "return builder.select(builder.fcmp_unordered(\"uno\", a, a), a, chosen)", "return chosen",
         ("tests/compiler/targets/cpu/llvm/test_emit.py",),
     ),
     Mutant(
-        "bfloat16-ties-away", "compiler/targets/cpu/llvm/floats.py", "tie rule",
+        "bfloat16-ties-away", "compiler/targets/llvm/floats.py", "tie rule",
         "constant(I32, 0x7FFF, lanes)", "constant(I32, 0x8000, lanes)",
         ("tests/compiler/targets/cpu/llvm/test_floats.py",),
     ),

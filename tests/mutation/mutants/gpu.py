@@ -7,6 +7,8 @@ from .mutant import Mutant
 PHASES, TEXT, FUNCTIONS = (f"compiler/targets/gpu/{name}.py" for name in ("phases", "opencl", "opencl_functions"))
 FORMS = ("tests/compiler/targets/gpu/test_phases.py",)
 TILES = ("tests/compiler/targets/gpu/test_tiled.py",)
+NVPTX, DOUBLES = "compiler/targets/gpu/nvptx.py", "compiler/targets/llvm/double_functions.py"
+DOUBLE_TESTS = ("tests/compiler/targets/llvm/test_double_functions.py",)
 WATCH, MACHINE, COPIES = (f"sim/ptx/{name}.py" for name in ("watch", "machine", "instructions/copies"))
 MATRICES, COUNTS = "sim/ptx/instructions/matrices.py", "sim/ptx/counts.py"
 MEMORY, CONTROL, WARPS = (f"tests/sim/ptx/test_{name}.py" for name in ("memory", "control", "warps"))
@@ -87,5 +89,26 @@ MUTANTS = (
     Mutant(
         "ptx-a-word-counted-twice", COUNTS, "check ignored",
         "    new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]\n", "    new[:, 1:] = True\n", (CONTROL,),
+    ),
+    Mutant(
+        "ptx-digit-without-guard", NVPTX, "check ignored",
+        "            if digit.is_guarded:\n", "            if False:\n", TILES,
+    ),
+    Mutant(
+        "ptx-no-barriers", NVPTX, "check ignored",
+        "            case Barrier():\n", "            case Barrier() if False:\n",
+        TILES,
+    ),
+    Mutant(
+        "ptx-short-loop-runs-too-far", NVPTX, "bound", 'icmp_signed("<", i64(value), extent)',
+        'icmp_signed("<=", i64(value), extent)', TILES,
+    ),
+    Mutant(
+        "power-without-the-rest", DOUBLES, "rounding", "result = _exp(product, rest.where(bounded, 0.0))",
+        "result = _exp(product)", DOUBLE_TESTS,
+    ),
+    Mutant(
+        "quarter-turn-without-carry", DOUBLES, "off by one",
+        "builder.add(builder.add(low[0], high[1]), carry)", "builder.add(low[0], high[1])", DOUBLE_TESTS,
     ),
 )  # fmt: skip

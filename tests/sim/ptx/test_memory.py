@@ -76,6 +76,18 @@ def test_tables_and_numbers_as_parameters() -> None:
     np.testing.assert_array_equal(found, np.array([7, 16, 3, 0]) * -3 + 2)
 
 
+def test_parameters_by_an_address_that_is_chosen() -> None:
+    lines = """mov.b64 %rd30, p1; mov.b64 %rd31, p0; setp.lt.u32 %p1, %thread, 9; selp.b64 %rd32, %rd30, %rd31, %p1;
+        ld.param.b64 %rd33, [%rd32]; ld.param.b64 %rd34, [%rd31+16]; sub.s64 %rd35, %rd33, %rd34;
+        cvt.u32.u64 D0, %rd35;"""
+    (found,) = run(lines, [np.zeros(32, np.uint32)], [np.uint32])
+    assert len(set(found[:9])) == len(set(found[9:])) == 1
+    assert found[0] == 0
+    assert found[9] > 1 << 31  # the first parameter lies below the second
+    with pytest.raises(KernelFaultError, match="outside of the parameters"):
+        run("mov.b64 %rd30, p0; ld.param.b64 %rd31, [%rd30+32]; mov.u32 D0, 0;", [np.zeros(32)], [np.uint32])
+
+
 def test_atomic_updates_are_no_races() -> None:
     text = kernel(
         """red.global.add.u32 [%rd0], 1; atom.global.max.u32 %r1, [%rd0+4], %thread;

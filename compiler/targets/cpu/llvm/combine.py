@@ -9,9 +9,9 @@ import llvmlite.ir as ll
 from ....tensor.evaluate import ITEM_BYTES
 from ....tensor.ir import Block, Const, Expr, For, Load
 from ....tensor.visitor import accumulation, walk_exprs
+from ...llvm.expressions import Lanes, vectorisable
+from ...llvm.llvm_types import I32, Int, Value, add, lanes_of, multiply, splat
 from ...loops.nests import ANY_ORDER
-from .expressions import Lanes, vectorisable
-from .llvm_types import I32, Int, Value, add, lanes_of, multiply, splat
 from .loop_emitter import LoopEmitter
 
 REGISTERS = 4

@@ -33,13 +33,9 @@ from ....tensor.ir import (
 )
 from ....tensor.visitor import statements, walk_exprs
 from ...errors import CompileError
-from ...loops.workspace import Workspace, plan_workspace
-from ...memory_plan import ALIGNMENT
-from ..intrinsics import MicroKernel
-from ..processor import Processor
-from .combine import combine_by_lanes
-from .expressions import Expressions, Lanes, Memory, vectorisable
-from .llvm_types import (
+from ...llvm.control import emit_first, emit_loop
+from ...llvm.expressions import Expressions, Lanes, Memory, vectorisable
+from ...llvm.llvm_types import (
     I8,
     I64,
     MEMORY_TYPES,
@@ -52,6 +48,12 @@ from .llvm_types import (
     intrinsic,
     multiply,
 )
+from ...loops.workspace import Workspace, plan_workspace
+from ...memory_plan import ALIGNMENT
+from ..intrinsics import MicroKernel
+from ..processor import Processor
+from .combine import combine_by_lanes
+from .libm import call_libm
 from .micro_kernels import emit_micro_kernel
 from .threads import DONE_OFFSET, PART_BYTES
 
@@ -99,7 +101,7 @@ class Emitter:
         memory: dict[str, Memory] = {}
         for buffer, pointer in zip(func.params, params, strict=True):
             memory[buffer.name] = Memory(pointer, windows.get(buffer.name, buffer.strides))
-        self.expressions = Expressions(self.builder, memory)
+        self.expressions = Expressions(self.builder, memory, call_libm)
         self.workspace = plan_workspace(func)
         allocations = (node for node in statements(func.body) if isinstance(node, Allocate))
         self._places = {id(node): place for node, place in zip(allocations, self.workspace.places, strict=True)}
@@ -237,48 +239,13 @@ class Emitter:
 
     def loop(self, var: Var, begin: Int, end: Int, body: Callable[[], None]) -> None:
         """``body`` for every value of ``var`` from ``begin`` to before ``end``."""
-        if isinstance(begin, int) and isinstance(end, int) and end - begin == 1:
-            self.expressions.env[var] = begin
-            body()
-            return
-        builder = self.builder
-        before = builder.block
-        head, inside, after = (builder.append_basic_block(f"{var.name}.{name}") for name in ("head", "body", "end"))
-        builder.branch(head)
-        builder.position_at_end(head)
-        count = builder.phi(I64, name=var.name)
-        count.add_incoming(i64(begin), before)
-        builder.cbranch(builder.icmp_signed("<", count, i64(end)), inside, after)
-        builder.position_at_end(inside)
-        self.expressions.env[var] = count
-        body()
-        count.add_incoming(builder.add(count, ll.Constant(I64, 1), flags=["nsw"]), builder.block)
-        builder.branch(head)
-        builder.position_at_end(after)
+        emit_loop(self.expressions, var, begin, end, body)
 
     def _block(self, block: Block, store: Store) -> None:
         if block.init is not None:
-            self._first(block.reduce_vars, lambda: self.emit(Store(store.buffer, store.indices, _init(block))))
+            first = Store(store.buffer, store.indices, _init(block))
+            emit_first(self.expressions, block.reduce_vars, lambda: self.emit(first))
         self.emit(store)
-
-    def _first(self, variables: tuple[Var, ...], body: Callable[[], None]) -> None:
-        """``body`` in the iteration in which all variables are 0."""
-        unknown: list[Value] = []
-        for var in variables:
-            value = self.expressions.env[var]
-            if isinstance(value, int):
-                if value:
-                    return
-            else:
-                unknown.append(self.builder.icmp_signed("==", value, ll.Constant(I64, 0)))
-        if not unknown:
-            body()
-            return
-        condition = unknown[0]
-        for other in unknown[1:]:
-            condition = self.builder.and_(condition, other)
-        with self.builder.if_then(condition):
-            body()
 
     # Vectors
 

@@ -8,9 +8,9 @@ from typing import Protocol
 import llvmlite.ir as ll
 
 from ....tensor.ir import Var
+from ...llvm.expressions import Expressions
+from ...llvm.llvm_types import Int, Value
 from ..processor import Processor
-from .expressions import Expressions
-from .llvm_types import Int, Value
 
 
 class LoopEmitter(Protocol):

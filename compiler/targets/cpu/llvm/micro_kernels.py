@@ -12,12 +12,12 @@ from functools import partial
 import llvmlite.ir as ll
 
 from ....tensor.ir import IntrinsicCall
+from ...llvm.llvm_types import FLOAT, I8, I32, Value, add, declared, splat
+from ...llvm.math_functions import multiply_add
 from ...loops.layouts import QUAD
 from ..intrinsics import MicroKernel
 from ..tiles import pieces
-from .llvm_types import FLOAT, I8, I32, Value, add, declared, splat
 from .loop_emitter import LoopEmitter
-from .math_functions import multiply_add
 
 VNNI_LANES = (4, 8, 16)
 """Lanes for which AVX-512 VNNI has an instruction."""

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import llvmlite.binding as llvm
-from llvmlite.binding.newpassmanagers import NewPassManager
 
 from .....cache import cache_key, kept
+from ...llvm.optimise import optimised
 from ...sources import sources_digest
 from ..processor import Processor
-
-llvm.initialize_all_targets()
-llvm.initialize_all_asmprinters()
 
 
 def code_key(target: Processor) -> str:
@@ -30,32 +27,7 @@ def machine(target: Processor) -> llvm.TargetMachine:
 
 def optimise(text: str, target: Processor) -> llvm.ModuleRef:
     """The module of this LLVM IR, optimised for ``target``."""
-    # LLVM keeps a context's types and constants as long as the context, and the global one for ever.
-    module = llvm.parse_assembly(text, llvm.create_context())
-    module.triple = target.triple
-    generator = machine(target)
-    module.data_layout = str(generator.target_data)
-    module.verify()
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
-    options.loop_vectorization = True
-    options.slp_vectorization = False
-    options.loop_unrolling = True
-    builder = llvm.create_pass_builder(generator, options)
-    manager = builder.getModulePassManager()
-    try:
-        manager.run(module, builder)
-    finally:
-        _free(manager)
-    return module
-
-
-def _free(manager: llvm.ModulePassManager) -> None:
-    """Free a pass manager with what its passes remember, half a MiB for a large kernel.
-
-    llvmlite 0.50 never does: of the two bases of the class, the first has a ``_dispose`` that does nothing.
-    """
-    NewPassManager._dispose(manager)
-    manager.detach()
+    return optimised(text, machine(target), target.triple, vectorise=True)
 
 
 def object_code(text: str, target: Processor) -> bytes:

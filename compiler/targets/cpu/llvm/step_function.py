@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import llvmlite.ir as ll
 
 from ....model import LaunchStep, Place
-from .llvm_types import I8, I64, POINTER, Value, declared, i64
+from ...llvm.llvm_types import I8, I64, POINTER, Value, declared, i64
 from .threads import PART_BYTES
 
 BASES = ("input", "output", "constant", "arena", "counters")

@@ -248,7 +248,9 @@ def test_a_small_model_runs_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_an_unknown_target_is_refused_with_those_there_are() -> None:
-    with pytest.raises(CompileError, match="there is no target 'gpu'; hint: known: accel, cpu, opencl, or install"):
+    with pytest.raises(
+        CompileError, match="there is no target 'gpu'; hint: known: accel, cpu, opencl, cuda, or install"
+    ):
         weft.compile("model.onnx", target="gpu")
 
 

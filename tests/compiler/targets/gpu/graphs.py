@@ -1,4 +1,4 @@
-"""Small graphs on OpenCL, and what they mean."""
+"""Small graphs on OpenCL and as PTX, and what they mean."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import numpy as np
 import weft
 from weft.compiler.graph import Attrs, Expr, Function, Module, TensorType, Tuple, Var, dtypes, evaluate
 from weft.compiler.targets.loops.prepare import prepare
+
+DEVICES = {"opencl": None, "cuda": "emulated"}
+"""What runs the code of each target."""
 
 
 def variable(name: str, dtype: str, *shape: int) -> Var:
@@ -31,12 +34,20 @@ def values_for(module: Module, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def check(module: Module, tolerance: float = 1e-5) -> weft.CompiledModel:
-    """Run the module on the device: integers are equal to the bit, floats within ``tolerance`` of the largest."""
-    model = weft.compile(module, target="opencl", strict=True)
-    assert isinstance(model, weft.CompiledModel)
+    """Run the module on the devices: integers are equal to the bit, floats within ``tolerance`` of the largest. Gives
+    what it is compiled to for OpenCL."""
     values = values_for(module)
     wanted = evaluate(module, values)
-    for name, result in weft.load(model).run(values).items():
+    models = [check_on(target, module, values, wanted, tolerance) for target in DEVICES]
+    return models[0]
+
+
+def check_on(
+    target: str, module: Module, values: dict[str, np.ndarray], wanted: dict[str, np.ndarray], tolerance: float
+) -> weft.CompiledModel:
+    model = weft.compile(module, target=target, strict=True)
+    assert isinstance(model, weft.CompiledModel)
+    for name, result in weft.load(model, DEVICES[target]).run(values).items():
         if dtypes.is_float(result.dtype.name):
             scale = np.abs(wanted[name].astype(np.float64)).max(initial=1.0)
             difference = np.abs(result.astype(np.float64) - wanted[name].astype(np.float64)).max(initial=0.0)

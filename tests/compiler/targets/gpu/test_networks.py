@@ -1,4 +1,4 @@
-"""Whole networks on OpenCL, against the CPU target: integers to the bit, floats to 1e-5 of the largest."""
+"""Whole networks on OpenCL and as PTX, against the CPU target: integers to the bit, floats to 1e-5 of the largest."""
 
 from __future__ import annotations
 
@@ -13,23 +13,26 @@ from weft.runtime.gpu.opencl import OPTIONS_VARIABLE
 
 from ....onnx.benchmark_modules import benchmark
 from ...onnx_models import quantise
+from .graphs import DEVICES
 
 DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
 SMALL = {"size": 64, "width": 0.25}
 FULL = {"size": 64, "width": 1.0}
 
 
-def results(model: Path | bytes) -> tuple[weft.CompiledModel, dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """The model compiled for OpenCL, its results, and those of the CPU target."""
-    ours, theirs = (weft.compile(model, target=target, strict=True) for target in ("opencl", "cpu"))
+def results(
+    model: Path | bytes, target: str = "opencl"
+) -> tuple[weft.CompiledModel, dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """The compiled model, its results, and those of the CPU target."""
+    ours, theirs = (weft.compile(model, target=each, strict=True) for each in (target, "cpu"))
     assert isinstance(ours, weft.CompiledModel)
     generator = np.random.default_rng(0)
     inputs = {each.name: generator.normal(size=each.shape).astype(each.dtype) for each in ours.inputs}
-    return ours, weft.load(ours).run(inputs), weft.load(theirs).run(inputs)
+    return ours, weft.load(ours, DEVICES[target]).run(inputs), weft.load(theirs).run(inputs)
 
 
-def check(model: Path | bytes, *, exact: bool) -> weft.CompiledModel:
-    compiled, found, wanted = results(model)
+def check(model: Path | bytes, *, exact: bool, target: str = "opencl") -> weft.CompiledModel:
+    compiled, found, wanted = results(model, target)
     for name, value in wanted.items():
         if exact:
             np.testing.assert_array_equal(found[name], value, err_msg=name)
@@ -51,6 +54,23 @@ def test_image_networks(name: str, form: str) -> None:
     check(build(name, form=form, **SMALL), exact=form == "qdq")
 
 
+def test_the_digits_network_as_ptx() -> None:
+    model = check(DIGITS, exact=True, target="cuda")
+    assert {layer.kind for layer in model.layers} == {"plain", "tiled"}
+
+
+@pytest.mark.parametrize("form", ["float", "qdq"])
+def test_an_image_network_as_ptx(form: str) -> None:
+    check(build("mobilenet_v2", form=form, size=32, width=0.25), exact=form == "qdq", target="cuda")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("form", ["float", "qdq"])
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2"])
+def test_image_networks_as_ptx(name: str, form: str) -> None:
+    check(build(name, form=form, **SMALL), exact=form == "qdq", target="cuda")
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("form", ["float", "qdq"])
 @pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2"])
@@ -65,8 +85,9 @@ def transformer() -> onnx.ModelProto:
     return model
 
 
-def test_a_transformer(transformer: onnx.ModelProto) -> None:
-    model = check(transformer.SerializeToString(), exact=False)
+@pytest.mark.parametrize("target", DEVICES)
+def test_a_transformer(transformer: onnx.ModelProto, target: str) -> None:
+    model = check(transformer.SerializeToString(), exact=False, target=target)
     assert "nn.softmax" in {name for layer in model.layers for name in layer.operators}
 
 

@@ -1,4 +1,4 @@
-"""Every operator on a real driver of OpenCL means there what it means in the graph.
+"""Every operator means on a real driver of OpenCL, and as PTX in the interpreter, what it means in the graph.
 
 All samples of an element type are one model, so that the driver compiles one program.
 """
@@ -28,6 +28,8 @@ from weft.compiler.graph import (
 from weft.compiler.graph.visit import respan, substitute
 from weft.compiler.operators.samples import all_samples
 from weft.compiler.targets.loops.fusion import why_not_compiled
+
+from .graphs import DEVICES
 
 SPECIAL = (0, -0.0, 1, -1, 2, 3, 100, 0.5, -0.25, 1e30, np.inf, -np.inf, np.nan)
 STEPS = 20
@@ -71,14 +73,14 @@ def awkward(param: Var, generator: np.random.Generator) -> np.ndarray:
     return np.asarray(generator.choice(ends, shape)).astype(dtypes.numpy_dtype(dtype))
 
 
-def check(dtype: str, makers: Sequence[Callable[[Var, np.random.Generator], np.ndarray]]) -> None:
+def check(target: str, dtype: str, makers: Sequence[Callable[[Var, np.random.Generator], np.ndarray]]) -> None:
     nodes = samples(dtype)
     module = as_one_module(nodes)
-    model = weft.compile(module, target="opencl", strict=True)
+    model = weft.compile(module, target=target, strict=True)
     assert isinstance(model, weft.CompiledModel)
     assert {layer.device for layer in model.layers} == {"gpu"}
     assert {name for layer in model.layers for name in layer.operators} >= {str(node.op) for node in nodes}
-    generator, loaded = np.random.default_rng(0), weft.load(model)
+    generator, loaded = np.random.default_rng(0), weft.load(model, DEVICES[target])
     for make in makers:
         values = {param.name: make(param, generator) for param in module.main.params}
         with np.errstate(all="ignore"):
@@ -96,16 +98,18 @@ def check(dtype: str, makers: Sequence[Callable[[Var, np.random.Generator], np.n
                 np.testing.assert_array_equal(result, wanted[name], err_msg=name)
 
 
+@pytest.mark.parametrize("target", DEVICES)
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
-def test_operators_are_to_the_bit_or_step_what_they_mean(dtype: str) -> None:
+def test_operators_are_to_the_bit_or_step_what_they_mean(dtype: str, target: str) -> None:
     assert len(samples(dtype)) > 50
-    check(dtype, [usual, awkward, awkward])
+    check(target, dtype, [usual, awkward, awkward])
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("dtype", sorted(set(dtypes.DTYPES) - {"float32", "int8"}))
-def test_operators_of_all_other_types(dtype: str) -> None:
-    check(dtype, [usual, awkward, awkward])
+@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("dtype", [each for each in dtypes.DTYPES if each not in ("float32", "int8") and samples(each)])
+def test_operators_of_all_other_types(dtype: str, target: str) -> None:
+    check(target, dtype, [usual, awkward, awkward])
 
 
 EDGES = (
@@ -132,8 +136,9 @@ EDGES = (
 """Numbers at which some integer type ends, all exact in single precision."""
 
 
+@pytest.mark.parametrize("target", DEVICES)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
-def test_floats_at_the_ends_of_integers_become_the_nearest_that_fits(dtype: str) -> None:
+def test_floats_at_the_ends_of_integers_become_the_nearest_that_fits(dtype: str, target: str) -> None:
     x = Var("x", TensorType((len(EDGES),), dtype))
     integers = dtypes.INTEGERS
     nodes = tuple(respan(call("nn.cast", x, to=name), Span(tensor=name)) for name in integers)
@@ -141,5 +146,6 @@ def test_floats_at_the_ends_of_integers_become_the_nearest_that_fits(dtype: str)
     with np.errstate(all="ignore"):
         values = {"x": np.array(EDGES).astype(dtype)}
         wanted = evaluate(module, values)
-    for name, result in weft.load(weft.compile(module, target="opencl", strict=True)).run(values).items():
+    loaded = weft.load(weft.compile(module, target=target, strict=True), DEVICES[target])
+    for name, result in loaded.run(values).items():
         np.testing.assert_array_equal(result, wanted[name], err_msg=name)

@@ -1,4 +1,4 @@
-"""Random graphs on OpenCL, in the short form of `benchmarks/fuzz_graphs.py --target opencl`."""
+"""Random graphs on OpenCL and as PTX, in the short form of `benchmarks/fuzz_graphs.py --target opencl`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from types import ModuleType
 import pytest
 
 
-def test_kernels_agree_with_numpy(campaign: ModuleType) -> None:
+@pytest.mark.parametrize("target", ["opencl", "cuda"])
+def test_kernels_agree_with_numpy(campaign: ModuleType, target: str) -> None:
     tally = campaign.Tally()
     for seed in (*range(7), 1008):  # the last sums up everything, with axes of 1 around
-        assert campaign.check(seed, 12, tally, "opencl") == ""
+        assert campaign.check(seed, 12, tally, target) == ""
     assert tally.operators > 40
     assert tally.in_numpy < tally.operators / 2
 

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import llvmlite.ir as ll
 
-from ....tensor.ir import DType
+from ...tensor.ir import DType
 
 Value: TypeAlias = Any
 """A value of llvmlite, which has no types."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import llvmlite.ir as ll
 
-from ....tensor.ir import DType
+from ...tensor.ir import DType
 from .llvm_types import DOUBLE, FLOAT, HALF, I16, I32, Value, constant, lanes_of, with_lanes
 
 HALVES: tuple[DType, ...] = ("float16", "bfloat16")

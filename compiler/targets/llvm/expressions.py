@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 import llvmlite.ir as ll
 
-from ....tensor.evaluate import ITEM_BYTES, OPERATOR_VALUES, wrap
-from ....tensor.ir import FLOATS, BinOp, Buffer, Call, Cast, Const, DType, Expr, Load, Select, Var
-from ....tensor.simplify import Linear, linear_form
-from ....tensor.visitor import free_vars, walk_exprs
-from ...errors import CompileError
+from ...tensor.evaluate import ITEM_BYTES, OPERATOR_VALUES, wrap
+from ...tensor.ir import FLOATS, BinOp, Buffer, Call, Cast, Const, DType, Expr, Load, Select, Var
+from ...tensor.simplify import Linear, linear_form
+from ...tensor.visitor import free_vars, walk_exprs
+from ..errors import CompileError
 from .floats import convert_float, from_memory, rounded, to_memory
 from .llvm_types import (
     I8,
@@ -30,7 +30,7 @@ from .llvm_types import (
     type_suffix,
     with_lanes,
 )
-from .math_functions import emit_function
+from .math_functions import OtherFunction, emit_function
 
 _FOLDED = frozenset({"add", "sub", "mul", "floordiv", "mod", "min", "max"})
 ARITHMETIC = ("add", "sub", "mul", "div")
@@ -57,10 +57,12 @@ class Lanes:
 
 @dataclass
 class Expressions:
-    """Emits expressions at the builder's position. ``env`` holds the loop variables, ``memory`` the buffers."""
+    """Emits expressions at the builder's position. ``env`` holds the loop variables, ``memory`` the buffers;
+    ``otherwise`` makes the functions that targets do not share."""
 
     builder: ll.IRBuilder
     memory: dict[str, Memory]
+    otherwise: OtherFunction
     env: dict[Var, Int] = field(default_factory=dict)
     lanes: Lanes | None = None
 
@@ -162,7 +164,8 @@ class Expressions:
             case Cast(_, x):
                 return self.convert(self.value(x), x.dtype, expr.dtype)
             case Call(function, args):
-                result = emit_function(self.builder, function, self._together([self.value(arg) for arg in args]))
+                values = self._together([self.value(arg) for arg in args])
+                result = emit_function(self.builder, function, values, self.otherwise)
                 return rounded(self.builder, result, expr.dtype)
             case Select(cond, a, b):
                 return self._select(cond, a, b)

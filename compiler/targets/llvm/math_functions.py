@@ -1,30 +1,34 @@
-"""Functions of floats on vectors. In single precision exponential and hyperbolic tangent are polynomials, which all
-targets share; the rest, and all in double precision, goes through libm."""
+"""Functions of floats, of scalars or vectors. In single precision exponential and hyperbolic tangent are polynomials,
+which all targets share; the rest, and all in double precision, each target has its own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import llvmlite.ir as ll
 
-from ...loops.polynomials import EXP, EXP_LARGEST, EXP_SMALLEST, LOG2, LOG2_HIGH, LOG2_LOW, TANH, TANH_SMALL
-from .llvm_types import DOUBLE, FLOAT, I32, Value, constant, declared, intrinsic, lanes_of, with_lanes
+from ..loops.polynomials import EXP, EXP_LARGEST, EXP_SMALLEST, LOG2, LOG2_HIGH, LOG2_LOW, TANH, TANH_SMALL
+from .llvm_types import DOUBLE, FLOAT, I32, Value, constant, intrinsic, lanes_of, with_lanes
 
 EXACT = {"floor": "llvm.floor", "ceil": "llvm.ceil", "round": "llvm.roundeven", "sqrt": "llvm.sqrt"}
 
 
-def emit_function(builder: ll.IRBuilder, name: str, arguments: Sequence[Value]) -> Value:
-    """The value of a function of the loop IR, for scalars or vectors."""
+OtherFunction: TypeAlias = Callable[[ll.IRBuilder, str, Sequence[Value]], Value]
+"""Emits a function of the loop IR, by name, of floats or doubles."""
+
+
+def emit_function(builder: ll.IRBuilder, name: str, arguments: Sequence[Value], otherwise: OtherFunction) -> Value:
+    """The value of a function of the loop IR, for scalars or vectors; by ``otherwise`` where targets differ."""
     kind = arguments[0].type
     if name in EXACT:
         return intrinsic(builder, EXACT[name], kind, list(arguments))
-    if with_lanes(DOUBLE, lanes_of(arguments[0])) == kind:
-        return _libm(builder, name, DOUBLE, arguments)
-    if name == "exp":
+    single = with_lanes(DOUBLE, lanes_of(arguments[0])) != kind
+    if single and name == "exp":
         return _exp(builder, arguments[0])
-    if name == "tanh":
+    if single and name == "tanh":
         return _tanh(builder, arguments[0])
-    return _libm(builder, f"{name}f", FLOAT, arguments)
+    return otherwise(builder, name, arguments)
 
 
 def multiply_add(builder: ll.IRBuilder, a: Value, b: Value, c: Value) -> Value:
@@ -76,17 +80,3 @@ def _tanh(builder: ll.IRBuilder, x: Value) -> Value:
     far = builder.fsub(one, builder.fdiv(two, builder.fadd(_exp(builder, builder.fmul(size, two)), one)))
     far = intrinsic(builder, "llvm.copysign", x.type, [far, x])
     return builder.select(builder.fcmp_ordered("<", size, constant(FLOAT, TANH_SMALL, lanes)), near, far)
-
-
-def _libm(builder: ll.IRBuilder, name: str, kind: ll.Type, arguments: Sequence[Value]) -> Value:
-    """A call of the C library, once a lane."""
-    function = declared(builder.module, name, ll.FunctionType(kind, [kind] * len(arguments)))
-    lanes = lanes_of(arguments[0])
-    if not lanes:
-        return builder.call(function, list(arguments))
-    result = ll.Constant(arguments[0].type, ll.Undefined)
-    for lane in range(lanes):
-        place = ll.Constant(I32, lane)
-        single = builder.call(function, [builder.extract_element(argument, place) for argument in arguments])
-        result = builder.insert_element(result, single, place)
-    return result
