@@ -113,7 +113,7 @@ def with_batch(content: bytes, batch: int) -> bytes:
 
 @lru_cache(maxsize=16)
 def integer_module(path: str, digest: str, batch: int, block: int) -> Module:
-    """A network after the passes that know no more of a core than the ``block`` of its products of computed matrices."""
+    """A network after the passes that know of a core only the ``block`` of its products of computed matrices."""
     content = Path(path).read_bytes()
     if hashlib.sha256(content).hexdigest()[:32] != digest:
         raise ExploreError("the file has changed since the exploration began", at=path, hint="begin again")
