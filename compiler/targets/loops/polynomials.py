@@ -5,11 +5,18 @@ last place of single precision, and rounding adds about as much again. Coefficie
 
 - exp(x) is ``2**n * EXP(x - n log 2)`` with n the nearest whole number to ``x / log 2``. ``LOG2_HIGH`` has the 16
   leading bits of log 2, so that its multiples up to ``2**8`` are exact; ``LOG2_LOW`` is the rest.
+- erf(x) is ``x + x * ERF(x * x)`` below ``ERF_SMALL``, and ``1 - exp(LOG_ERFCX(|x| - ERF_MIDDLE) - x * x)`` with the
+  sign of x elsewhere; from ``ERF_LARGEST`` on it is 1.
+- log(x) for ``x = 2**n * (1 + f)``, with 1 + f between sqrt(1/2) and sqrt(2), is
+  ``n log 2 + f - f * f / 2 + f**3 * LOG(f)``.
+- log2(x) in double precision, for powers, is ``n + LOG2_ATANH(s * s) * s`` with ``s = f / (2 + f)``, and 2**r between
+  -1/2 and 1/2 is ``EXP2(r)``: exact to 2e-12 and 5e-12, so that 150 bits of exponent leave single precision intact.
 - tanh(x) is ``x * TANH(x * x)`` below ``TANH_SMALL``, and ``1 - 2 / (exp(2 |x|) + 1)`` with the sign of x elsewhere.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -23,6 +30,9 @@ EXP_LARGEST, EXP_SMALLEST = 88.72283935546875, -104.0
 """Beyond these exp is infinite, or 0."""
 
 TANH_SMALL = 0.625
+ERF_SMALL, ERF_LARGEST = 0.921875, 4.0
+ERF_MIDDLE = (ERF_SMALL + ERF_LARGEST) / 2
+SQRT_HALF = float(np.sqrt(0.5))
 
 _Array = npt.NDArray[np.float64]
 
@@ -38,5 +48,31 @@ def _tanh_over_x(square: _Array) -> _Array:
     return np.asarray(np.tanh(root) / root)
 
 
+def _erf_over_x(square: _Array) -> _Array:
+    """``erf(x) / x - 1``."""
+    root = np.sqrt(np.maximum(square, 1e-30))
+    return np.array([math.erf(x) / x - 1 for x in root])
+
+
+def _log_erfcx(offset: _Array) -> _Array:
+    """The logarithm of ``exp(x * x) * erfc(x)``."""
+    return np.array([math.log(math.erfc(x)) + x * x for x in offset + ERF_MIDDLE])
+
+
+def _log_rest(f: _Array) -> _Array:
+    """``(log(1 + f) - f + f * f / 2) / f**3``, by its series: the difference has few digits near 0."""
+    return np.array([math.fsum((-x) ** k / (k + 3) for k in range(80)) for x in f])
+
+
+def _log2_atanh(square: _Array) -> _Array:
+    """``log2((1 + s) / (1 - s)) / s``."""
+    return np.array([2 / LOG2 * math.fsum(x**k / (2 * k + 1) for k in range(40)) for x in square])
+
+
 EXP = _fit(np.exp, -LOG2 / 2, LOG2 / 2, 6)
 TANH = _fit(_tanh_over_x, 0.0, TANH_SMALL**2, 5)
+ERF = _fit(_erf_over_x, 0.0, ERF_SMALL**2, 6)
+LOG_ERFCX = _fit(_log_erfcx, ERF_SMALL - ERF_MIDDLE, ERF_LARGEST - ERF_MIDDLE, 8)
+LOG = _fit(_log_rest, SQRT_HALF - 1, 2 * SQRT_HALF - 1, 8)
+LOG2_ATANH = _fit(_log2_atanh, 0.0, (3 - 2 * math.sqrt(2)) ** 2, 6)
+EXP2 = _fit(np.exp2, -0.5, 0.5, 9)
