@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 import llvmlite.ir as ll
 
 from ...tensor.evaluate import ITEM_BYTES, OPERATOR_VALUES, wrap
-from ...tensor.ir import FLOATS, BinOp, Buffer, Call, Cast, Const, DType, Expr, Load, Select, Var
+from ...tensor.ir import FLOATS, INTEGER_RANGES, BinOp, Buffer, Call, Cast, Const, DType, Expr, Load, Select, Var
 from ...tensor.simplify import Linear, linear_form
 from ...tensor.visitor import free_vars, walk_exprs
 from ..errors import CompileError
 from .floats import convert_float, from_memory, rounded, to_memory
 from .llvm_types import (
+    FLOAT,
     I8,
     I32,
     MEMORY_TYPES,
@@ -290,6 +291,8 @@ class Expressions:
             return builder.fcmp_unordered("!=", x, zero) if source in FLOATS else builder.icmp_signed("!=", x, zero)
         if source in FLOATS and target in FLOATS:
             return convert_float(builder, x, source, target)
+        if source in FLOATS and ITEM_BYTES[target] <= 2 and source != "float64":
+            return _to_short(builder, x, INTEGER_RANGES[target], kind)
         if source in FLOATS:
             name = "llvm.fptoui.sat" if target in UNSIGNED else "llvm.fptosi.sat"
             return saturating(builder, name, x, kind)
@@ -303,6 +306,16 @@ class Expressions:
         if after == before:
             return x
         return builder.zext(x, kind) if source in UNSIGNED else builder.sext(x, kind)
+
+
+def _to_short(builder: ll.IRBuilder, x: Value, limits: tuple[int, int], kind: ll.Type) -> Value:
+    """The nearest integer of 8 or 16 bits. (LLVM's own conversion to one takes a vector apart, lane by lane.)"""
+    lanes = lanes_of(x)
+    low, high = (constant(FLOAT, float(each), lanes) for each in limits)
+    x = builder.select(builder.fcmp_unordered("uno", x, x), constant(FLOAT, 0.0, lanes), x)
+    x = builder.select(builder.fcmp_ordered(">", x, low), x, low)
+    x = builder.select(builder.fcmp_ordered("<", x, high), x, high)
+    return builder.trunc(builder.fptosi(x, with_lanes(I32, lanes)), kind)
 
 
 def saturating(builder: ll.IRBuilder, name: str, x: Value, kind: ll.Type) -> Value:

@@ -1,5 +1,5 @@
-"""Functions of floats, of scalars or vectors. In single precision exp, tanh, log, erf and pow are polynomials, which all
-targets share; the rest, and all in double precision, each target has its own."""
+"""Functions of floats, of scalars or vectors. In single precision exp, tanh, log, erf and pow are polynomials, which
+all targets share; the rest, and all in double precision, each target has its own."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from ...tensor import ir as tir
 from ...tensor.view import Builder, View, element_type
 from .fusion import FusedGroup
 from .layouts import Layout, view_of
+from .narrow_requantise import narrow_requantise
 
 Array = np.ndarray[Any, Any]
 
@@ -107,13 +109,18 @@ def lower_members(
     for node in group.members:
         if node in known:
             continue
-        views: list[View] = []
-        for place, arg in enumerate(node.args):
+
+        def view(place: int, arg: Expr, node: Call = node) -> View:
             if isinstance(arg, Constant):
-                views.append(constant(node, place, arg))
-            else:
-                views.append(known[arg] if arg in known else operands.view(arg))
-        known[node] = lower_call(operands.builder, node, views)
+                return constant(node, place, arg)
+            return known[arg] if arg in known else operands.view(arg)
+
+        narrow = None
+        if node.op == "requantise":
+            narrow = narrow_requantise(node, view(0, node.args[0]), partial(constant, node))
+        if narrow is None:
+            narrow = lower_call(operands.builder, node, [view(place, arg) for place, arg in enumerate(node.args)])
+        known[node] = narrow
     return known[group.root]
 
 

@@ -1,0 +1,59 @@
+"""Requantising with constants in 32 bits: half the steps of what the contract writes down, and the same integers.
+
+The contract is ``(x + bias) * multiplier + half >> shift``, plus the zero point, with a product of up to 55 bits. Here the
+multiplier is ``2**SPARE`` larger, and so is the shift: it is above 32 then, and of the product the upper 32 bits are
+enough, since the lower ones of ``half`` are 0. Zero point and half are one constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ...graph.ir import Call, Constant
+from ...operators.integer import requantise_scalars
+from ...tensor import ir as tir
+from ...tensor.view import View
+
+SPARE = 7
+"""Bits that a product of 55 leaves free in 64, less a sign and the one that a sum may need."""
+
+LOWEST_SHIFT, HIGHEST_SHIFT = 33 - SPARE, 61 - SPARE
+LARGEST_OFFSET = 1 << 30
+
+Parameter = Callable[[int, Constant], View]
+"""The view of a constant operand, at its position."""
+
+
+def narrow_requantise(call: Call, x: View, parameter: Parameter) -> View | None:
+    """A requantise in this form; None where its parameters are not constant, or no shift fits."""
+    if call.op != "requantise" or not all(isinstance(arg, Constant) for arg in call.args[1:]):
+        return None
+    bias, multiplier, shift = (arg.value.astype(np.int64) for arg in call.args[1:] if isinstance(arg, Constant))
+    zero_point, low, high, left_shift = requantise_scalars(call)
+    if shift.min() < LOWEST_SHIFT or shift.max() > HIGHEST_SHIFT or np.abs(multiplier).max() >> 24:
+        return None
+    rest = shift + SPARE - 32
+    offset = (1 << (rest - 1)) + (zero_point << rest)
+    if np.abs(offset).max() >= LARGEST_OFFSET:
+        return None
+    values = (bias, multiplier << SPARE, offset, rest)
+    places = (1, 2, 2, 3)
+    views = [parameter(place, _one_if_same(value)) for place, value in zip(places, values, strict=True)]
+    target: tir.DType = "int32" if call.attr("out") == "int32" else "int8"
+
+    def read(index: tuple[tir.Expr, ...]) -> tir.Expr:
+        channel = index[1]
+        b, m, o, s = (each[(tir.Const(0) if each.shape == (1,) else channel,)] for each in views)
+        upper = ((x[index].astype("int32") + b).astype("int64") * m.astype("int64")) >> 32
+        value = tir.clamp((upper.astype("int32") + o) >> s, low, high)
+        return (value << left_shift if left_shift else value).astype(target)
+
+    return View(call.shape, target, read)
+
+
+def _one_if_same(value: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> Constant:
+    """The parameter, as one number where all channels have the same: it becomes part of the code."""
+    same = bool((value == value[0]).all())
+    return Constant((value[:1] if same else value).astype(np.int32))
