@@ -26,6 +26,14 @@ class CpuConvolutions:
     def grouped_tile(self, width: int, block: int) -> Tile:
         return grouped_tile(width, block, self.target)
 
+    def arrange_copied(self, schedule: te.Schedule, task: ConvolutionTask, stage: str) -> None:
+        """As `arrange`, after a ``stage`` that copies the data."""
+        self.arrange(schedule, task)
+        *rows, last = schedule.get_loops(stage)
+        for loop in rows:
+            schedule.parallel(loop)
+        schedule.vectorize(last)
+
     def arrange(self, schedule: te.Schedule, task: ConvolutionTask) -> None:
         tidy(schedule)
         n, o, g, y, x, lane = schedule.get_loops(schedule.blocks()[-1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..loops.blocked import BlockedKernels
+from ..loops.byte_product import ByteProductKernels
 from ..loops.convolution import ConvolutionKernels
 from ..loops.plain import PlainKernels
 from ..loops.product import ProductKernels
@@ -19,8 +20,9 @@ WORK_WORTH_THREADS = 4_000_000
 def loop_target(processor: Processor) -> LoopTarget:
     """What the linker of loop kernels needs to know of a processor."""
     kinds = (
-        ProductKernels(CpuProducts(processor)), ConvolutionKernels(CpuConvolutions(processor)),
-        BlockedKernels(schedule_blocked), PlainKernels(schedule_plain),
+        ProductKernels(CpuProducts(processor)), ByteProductKernels(CpuConvolutions(processor)),
+        ConvolutionKernels(CpuConvolutions(processor)), BlockedKernels(schedule_blocked),
+        PlainKernels(schedule_plain),
     )  # fmt: skip
     return LoopTarget(
         processor.name, kinds, fusion=processor.fusion, arrange_plain=schedule_plain, arrange_blocked=schedule_blocked,

@@ -11,6 +11,13 @@ FMA_CHAINS = 8
 WEIGHT_LOAD_CYCLES = 1.25
 """Cycles to load a register of weights: some loads miss the first-level cache."""
 
+SPLIT_LOAD = 2
+"""By how much loads take longer where rows of weights are no whole registers, so that most loads meet two lines."""
+
+LOADS_FELT = 0.5
+"""Part of the cycles of loads that add to those of the units: weights of a tile come from the second-level cache, and a
+processor with two units is done with their work in half the cycles."""
+
 LARGEST_TILE_LANES = 256
 
 
@@ -22,10 +29,12 @@ def convolution_tile(width: int, channels: int, block: int, target: Processor) -
         if channels % lanes:
             continue
         parts = len(pieces(lanes, target.float_lanes))
+        load = WEIGHT_LOAD_CYCLES * (SPLIT_LOAD if lanes > block and lanes % target.float_lanes else 1)
         for rows in range(1, min(width, target.registers) + 1):
             if rows * parts + min(parts, 2) + 1 > target.registers:
                 break
-            cycles = max(rows * parts, rows / 2 + parts * WEIGHT_LOAD_CYCLES, FMA_CHAINS) + 0.5
+            loads = rows / 2 + parts * load
+            cycles = max(rows * parts, loads, FMA_CHAINS) + LOADS_FELT * loads
             rated = (-(-width // rows) * cycles / lanes, -rows, Tile(rows, lanes))
             if best is None or rated[:2] < best[:2]:
                 best = rated

@@ -291,8 +291,8 @@ class Expressions:
             return builder.fcmp_unordered("!=", x, zero) if source in FLOATS else builder.icmp_signed("!=", x, zero)
         if source in FLOATS and target in FLOATS:
             return convert_float(builder, x, source, target)
-        if source in FLOATS and ITEM_BYTES[target] <= 2 and source != "float64":
-            return _to_short(builder, x, INTEGER_RANGES[target], kind)
+        if source in FLOATS and source != "float64" and (ITEM_BYTES[target] <= 2 or target == "int32"):
+            return _to_signed(builder, x, INTEGER_RANGES[target], kind)
         if source in FLOATS:
             name = "llvm.fptoui.sat" if target in UNSIGNED else "llvm.fptosi.sat"
             return saturating(builder, name, x, kind)
@@ -308,14 +308,24 @@ class Expressions:
         return builder.zext(x, kind) if source in UNSIGNED else builder.sext(x, kind)
 
 
-def _to_short(builder: ll.IRBuilder, x: Value, limits: tuple[int, int], kind: ll.Type) -> Value:
-    """The nearest integer of 8 or 16 bits. (LLVM's own conversion to one takes a vector apart, lane by lane.)"""
+_BELOW_INT32 = float((1 << 31) - 128)
+"""The largest float32 that an int32 holds."""
+
+
+def _to_signed(builder: ll.IRBuilder, x: Value, limits: tuple[int, int], kind: ll.Type) -> Value:
+    """The nearest integer of 8, 16 or 32 bits. (LLVM's own conversion takes a vector apart, lane by lane.)"""
     lanes = lanes_of(x)
-    low, high = (constant(FLOAT, float(each), lanes) for each in limits)
-    x = builder.select(builder.fcmp_unordered("uno", x, x), constant(FLOAT, 0.0, lanes), x)
-    x = builder.select(builder.fcmp_ordered(">", x, low), x, low)
-    x = builder.select(builder.fcmp_ordered("<", x, high), x, high)
-    return builder.trunc(builder.fptosi(x, with_lanes(I32, lanes)), kind)
+    low, high = limits
+    largest = min(float(high), _BELOW_INT32)
+    smallest, most = constant(FLOAT, float(low), lanes), constant(FLOAT, largest, lanes)
+    number = builder.select(builder.fcmp_unordered("uno", x, x), constant(FLOAT, 0.0, lanes), x)
+    number = builder.select(builder.fcmp_ordered(">", number, smallest), number, smallest)
+    number = builder.select(builder.fcmp_ordered("<", number, most), number, most)
+    wide = with_lanes(I32, lanes)
+    value = builder.fptosi(number, wide)
+    if largest < high:
+        value = builder.select(builder.fcmp_ordered(">", x, most), constant(I32, high, lanes), value)
+    return builder.trunc(value, kind) if kind != wide else value
 
 
 def saturating(builder: ll.IRBuilder, name: str, x: Value, kind: ll.Type) -> Value:

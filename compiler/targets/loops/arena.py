@@ -37,7 +37,15 @@ class OutputAt:
     index: int
 
 
-Slot = ArenaSlot | ConstantAt | InputAt | OutputAt
+@dataclass(frozen=True)
+class PartOf:
+    """A part of a tensor in the arena, from this byte on."""
+
+    whole: ArenaSlot
+    offset: int
+
+
+Slot = ArenaSlot | PartOf | ConstantAt | InputAt | OutputAt
 """The memory of one tensor."""
 
 
@@ -70,6 +78,8 @@ class Arena:
 
     def use(self, slot: Slot, step: int) -> None:
         """``step`` uses a slot, which may be elsewhere."""
+        if isinstance(slot, PartOf):
+            slot = slot.whole
         if isinstance(slot, ArenaSlot):
             self.allocations[slot.number].last = step
 

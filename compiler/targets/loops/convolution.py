@@ -32,8 +32,19 @@ def is_matrix_convolution(call: Call) -> bool:
     return (
         is_convolution(call) and not any(_padding(call)[1]) and isinstance(call.args[1], Constant)
         and call.args[0].dtype in ("float32", "int8") and not isinstance(call.args[0], Constant)
-        and result_block(call) > 0
+        and result_block(call) > 0 and not is_token_product(call)
     )  # fmt: skip
+
+
+def is_token_product(call: Call) -> bool:
+    """Whether a call is a convolution of a batch of single pixels of bytes with constant weights, all as wide as the
+    kernel: a product of matrices, of which the batch has the rows."""
+    if not is_convolution(call) or not isinstance(call.args[1], Constant) or isinstance(call.args[0], Constant):
+        return False
+    single = all(size == 1 for each in (call.args[0], call.args[1], call) for size in each.shape[2:])
+    plain = call.attr("groups") == 1 and not any(call.attr("pads"))
+    block = channel_block(call.shape[1])
+    return call.args[0].dtype == "int8" and single and plain and call.shape[0] > 1 and block in PREFERRED_BLOCKS
 
 
 def _padding(call: Call) -> tuple[tuple[int, int, int, int], tuple[int, ...]]:

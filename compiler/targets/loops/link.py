@@ -33,10 +33,11 @@ from ...tensor.printer import function_text
 from ...tensor.view import element_type
 from ..errors import CompileError
 from ..memory_plan import aligned
-from .arena import Arena, ArenaSlot, ConstantAt, InputAt, OutputAt, Slot, memory_figures
+from .arena import Arena, ArenaSlot, ConstantAt, InputAt, OutputAt, PartOf, Slot, memory_figures
 from .fusion import FusedGroup
 from .halo import border_function
 from .in_place import overwritable
+from .joins import parts_of
 from .kernel_code import KERNEL, kernel_code
 from .kernels import Array, Kernel
 from .known_indices import known_elements
@@ -123,6 +124,9 @@ class _Linker:
         if group.root in placement.aliases:
             self._alias(group.root, group.root.args[0], placement)
             return
+        if group.root in placement.joins:
+            self._join(group, placement)
+            return
         layouts = {value: placement.layout(value) for value in group.inputs}
         if group.root in placement.data and group.anchor is not None:
             data = group.anchor.args[0]
@@ -132,6 +136,7 @@ class _Linker:
         kernel = kind.build(group, layouts, output, KERNEL)
         self._check_indices(group, placement)
         try:
+            self._prepare_part(group.root, placement)
             text = self._launch(kernel, group.root, layouts, output, known_elements(kernel, group, layouts))
         except BoundsError as error:
             operators = ", ".join(str(node.op) for node in group.members)
@@ -150,17 +155,50 @@ class _Linker:
         else:
             self.slots[result, PLAIN] = self._plain(value, placement)
 
+    def _join(self, group: FusedGroup, placement: Placement) -> None:
+        """A concatenation: operands that are not in its memory already are copied there."""
+        root = group.root
+        layout = placement.layout(root)
+        whole = self._prepare_part(root, placement) or self._whole(root, layout)
+        for value, byte in parts_of(root, layout):
+            if placement.parts.get(value, (None,))[0] == root:
+                continue
+            source = placement.layout(value)
+            kernel = converting_kernel(value, source, layout, KERNEL, self.target)
+            self._launch(kernel, value, {value: source}, layout, slot=_part(whole, byte))
+            name = f"{value.span.node or value.span.tensor or 'input'}: part"
+            self.layers.append(Layer(name, value.span.nodes, "convert", self.target.device, "", value.shape, 0))
+
+    def _prepare_part(self, value: Expr, placement: Placement) -> Slot | None:
+        """The slot of a value that is written into a concatenation; None of others."""
+        if value not in placement.parts:
+            return None
+        key = value, placement.layout(value)
+        if key not in self.slots:
+            result, byte = placement.parts[value]
+            whole = self._prepare_part(result, placement) or self._whole(result, placement.layout(result))
+            self.slots[key] = _part(whole, byte)
+        return self.slots[key]
+
+    def _whole(self, value: Expr, layout: Layout) -> Slot:
+        """The memory of a value that is made in parts."""
+        key = value, layout
+        if key not in self.slots:
+            self.slots[key] = self._allocate(_name(value), _nbytes(value, layout))
+        return self.slots[key]
+
     def _launch(
         self, kernel: Kernel, result: Expr, layouts: dict[Expr, Layout], layout: Layout,
-        elements: Elements | None = None,
+        elements: Elements | None = None, slot: Slot | None = None,
     ) -> str:  # fmt: skip
-        """Let a kernel make ``result`` in ``layout``; gives its text. ``elements``: what is known of its indices."""
-        nbytes = prod(layout.shape(result.shape)) * numpy_dtype(layout.dtype(element_type(result.dtype))).itemsize
-        slot = self.slots.get((result, layout))
+        """Let a kernel make ``result`` in ``layout``; gives its text. ``elements``: what is known of its indices;
+        ``slot``: where else than where the value is."""
+        slot = slot or self.slots.get((result, layout))
         sources = [self._used(self.slots[value, layouts[value]]) for value in kernel.inputs]
         new: ArenaSlot | None = None
         if slot is None:
-            slot = new = self.slots[result, layout] = self._allocate(_name(result), nbytes)
+            slot = new = self._allocate(_name(result), _nbytes(result, layout))
+            self.slots[result, layout] = new
         if layout.halo != NO_HALO:
             border = border_function(result.shape, element_type(result.dtype), layout, KERNEL)
             self._add_launch(kernel_code(border, {}, self.threads), border.params, (self._used(slot),), 0, None)
@@ -314,6 +352,8 @@ class _Linker:
 
         def locate(slot: Slot, shape: tuple[int, ...], dtype: str, byte: int) -> Place:
             match slot:
+                case PartOf(whole, first):
+                    return locate(whole, shape, dtype, first + byte)
                 case ArenaSlot(number):
                     return Place("arena", 0, memory[number].offset + byte, shape, dtype)
                 case ConstantAt(offset):
@@ -335,6 +375,20 @@ class _Linker:
 
 def _located(locate: Locate, slot: Slot, kind: TensorType) -> Place:
     return locate(slot, kind.shape, kind.dtype, 0)
+
+
+def _nbytes(value: Expr, layout: Layout) -> int:
+    return prod(layout.shape(value.shape)) * numpy_dtype(layout.dtype(element_type(value.dtype))).itemsize
+
+
+def _part(slot: Slot, byte: int) -> Slot:
+    """The part of a tensor that begins at this byte of it."""
+    match slot:
+        case PartOf(whole, first):
+            return PartOf(whole, first + byte)
+        case ArenaSlot():
+            return PartOf(slot, byte)
+    raise CompileError("only tensors in the arena are made in parts")
 
 
 def _name(value: Expr) -> str:

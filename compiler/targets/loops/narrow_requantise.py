@@ -1,8 +1,8 @@
 """Requantising with constants in 32 bits: half the steps of what the contract writes down, and the same integers.
 
-The contract is ``(x + bias) * multiplier + half >> shift``, plus the zero point, with a product of up to 55 bits. Here the
-multiplier is ``2**SPARE`` larger, and so is the shift: it is above 32 then, and of the product the upper 32 bits are
-enough, since the lower ones of ``half`` are 0. Zero point and half are one constant.
+The contract is ``(x + bias) * multiplier + half >> shift``, plus the zero point, with a product of up to 55 bits. Here
+the multiplier is ``2**SPARE`` larger, and so is the shift: it is above 32 then, and of the product the upper 32 bits
+are enough, since the lower ones of ``half`` are 0. Zero point and half are one constant.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from typing import Protocol
 from ...graph.ir import Call, Expr
 from ..errors import CompileError
 from .fusion import FusedGroup
+from .joins import joined_block, written_in_place
 from .kernels import Kernel
 from .layouts import NO_HALO, PLAIN, Layout
 
@@ -39,6 +40,7 @@ class Placement:
 
     ``kernels``: the kind of each group that is compiled. ``aliases``: groups whose result is an input's memory.
     ``native``: the layout in which each value is made; ``data``: the layout that a group needs its anchor's data in.
+    ``joins``: concatenations into which operands are written; ``parts``: those operands, with the result and the byte.
     """
 
     kinds: Sequence[KernelKind]
@@ -47,6 +49,8 @@ class Placement:
     aliases: set[Expr] = field(default_factory=set)
     native: dict[Expr, Layout] = field(default_factory=dict)
     data: dict[Expr, Layout] = field(default_factory=dict)
+    joins: dict[Expr, None] = field(default_factory=dict)
+    parts: dict[Expr, tuple[Expr, int]] = field(default_factory=dict)
 
     def layout(self, value: Expr) -> Layout:
         return self.native.get(value, PLAIN)
@@ -80,6 +84,9 @@ def place_groups(groups: Sequence[FusedGroup], outputs: Sequence[Expr], kinds: S
     for group in groups:
         if _is_alias(group, outputs):
             placement.aliases.add(group.root)
+        elif block := joined_block(group, placement.layout, outputs):
+            placement.joins[group.root] = None
+            placement.native[group.root] = Layout(block)
         elif not group.reason:
             _choose_kind(group, placement)
     for group in groups:
@@ -92,6 +99,8 @@ def place_groups(groups: Sequence[FusedGroup], outputs: Sequence[Expr], kinds: S
         own = placement.layout(data)
         if own.block == layout.block and (NO_HALO in (own.halo, layout.halo) or own.fill == layout.fill):
             placement.native[data] = own.merged(layout)
+    made = lambda value: value in placement.kernels or value in placement.joins  # noqa: E731
+    placement.parts = written_in_place(placement.joins, placement.native, made)
     for alias in placement.aliases:
         if held(alias) != alias:  # in whatever layout the value itself is
             placement.native[alias] = placement.layout(held(alias))
