@@ -231,6 +231,34 @@ register(Operator(
 ))  # fmt: skip
 
 
+LOOK_UP_ENTRIES = 256
+"""Of a table: one for each value of an int8."""
+
+
+def _look_up_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    x, table = operands
+    require_dtype(x, "the input", "int8")
+    require(table == TensorType((LOOK_UP_ENTRIES,), "int8"), f"the table must be int8[{LOOK_UP_ENTRIES}], not {table}")
+    return x
+
+
+def _lower_look_up(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    x, table = operands
+    return View(call.shape, "int8", lambda index: table[(x[index].astype("int64") + LOOK_UP_ENTRIES // 2,)])
+
+
+def _sample_look_up(dtype: str) -> Call:
+    values = np.random.default_rng(0).integers(-128, 127, LOOK_UP_ENTRIES, np.int8, endpoint=True)
+    return call("look_up", variable(dtype, 2, 3, 4), Constant(values))
+
+
+register(Operator(
+    "look_up", "x table", **(_COMMON | {"family": Family.HOST}), types=_look_up_type, lower=_lower_look_up,
+    numpy=lambda x, table: np.asarray(table[x.astype(np.int64) + LOOK_UP_ENTRIES // 2]), fusion=Fusion.ELEMENTWISE,
+    sample=_sample_look_up, cost=4, doc="The entry of the table for each int8, of which the least has the first.",
+))  # fmt: skip
+
+
 WEIGHT_RANGE = (-(1 << 24), (1 << 24) - 1)
 """Of the numbers that arithmetic on accumulators takes as attributes."""
 

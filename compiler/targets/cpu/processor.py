@@ -34,6 +34,11 @@ class Processor:
         return replace(self, features=self.float_features, float_features="") if self.float_features else self
 
     @property
+    def permutes_bytes(self) -> bool:
+        """Whether one instruction picks bytes out of two registers of 64 (AVX-512 VBMI)."""
+        return self.vector_bytes == 64 and "+avx512vbmi," in f"{self.features},"
+
+    @property
     def float_lanes(self) -> int:
         """float32 or int32 values in a register."""
         return self.vector_bytes // 4

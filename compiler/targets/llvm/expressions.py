@@ -23,6 +23,7 @@ from .llvm_types import (
     Value,
     add,
     constant,
+    declared,
     i64,
     intrinsic,
     lanes_of,
@@ -32,6 +33,9 @@ from .llvm_types import (
     with_lanes,
 )
 from .math_functions import OtherFunction, emit_function
+
+TABLE_BYTES, BYTES_PERMUTED = 256, 64
+"""Bytes of a table of one value of eight bits, and of a register that holds a part of it."""
 
 _FOLDED = frozenset({"add", "sub", "mul", "floordiv", "mod", "min", "max"})
 ARITHMETIC = ("add", "sub", "mul", "div")
@@ -59,13 +63,15 @@ class Lanes:
 @dataclass
 class Expressions:
     """Emits expressions at the builder's position. ``env`` holds the loop variables, ``memory`` the buffers;
-    ``otherwise`` makes the functions that targets do not share."""
+    ``otherwise`` makes the functions that targets do not share. ``permutes_bytes``: whether the processor picks bytes
+    out of two registers (AVX-512 VBMI)."""
 
     builder: ll.IRBuilder
     memory: dict[str, Memory]
     otherwise: OtherFunction
     env: dict[Var, Int] = field(default_factory=dict)
     lanes: Lanes | None = None
+    permutes_bytes: bool = False
 
     # Integers that address memory
 
@@ -118,6 +124,8 @@ class Expressions:
         return pointer
 
     def load(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
+        if is_table_of_bytes(buffer, indices) and self._varies(indices[0]):
+            return self._looked_up(buffer, indices[0])
         start, known, step = self.position(buffer, indices)
         kind = MEMORY_TYPES[buffer.dtype]
         size = ITEM_BYTES[buffer.dtype]
@@ -150,6 +158,19 @@ class Expressions:
             for lane in range(self.lanes.count):
                 single = self.builder.extract_element(value, ll.Constant(I32, lane))
                 self.builder.store(single, self.address(buffer, start, known + lane * step), align=size)
+
+    def _looked_up(self, buffer: Buffer, index: Expr) -> Value:
+        """An entry of a table for each lane."""
+        place = self.value(index)
+        pointer = self.memory[buffer.name].pointer
+        if self.permutes_bytes and lanes_of(place) <= BYTES_PERMUTED:
+            return look_up_by_permutation(self.builder, pointer, place)
+        result = ll.Constant(ll.VectorType(I8, lanes_of(place)), ll.Undefined)
+        for lane in range(lanes_of(place)):
+            number = ll.Constant(I32, lane)
+            entry = self.builder.gep(pointer, [self.builder.extract_element(place, number)], True, source_etype=I8)
+            result = self.builder.insert_element(result, self.builder.load(entry, align=1, typ=I8), number)
+        return result
 
     # Values
 
@@ -353,11 +374,38 @@ def _guards(expr: Expr) -> bool:
     )  # fmt: skip
 
 
+def is_table_of_bytes(buffer: Buffer, indices: tuple[Expr, ...]) -> bool:
+    """Whether a load is of a table of 256 bytes, at a place that is data."""
+    return buffer.dtype == "int8" and buffer.shape == (TABLE_BYTES,) and _reads(indices[0])
+
+
+def look_up_by_permutation(builder: ll.IRBuilder, table: Value, place: Value) -> Value:
+    """Bytes of a table of four registers at places 0 to 255: two permutations of two, the highest bit chooses."""
+    lanes = lanes_of(place)
+    wide = ll.VectorType(I8, BYTES_PERMUTED)
+    parts = [
+        builder.load(builder.gep(table, [i64(number * BYTES_PERMUTED)], True, source_etype=I8), align=1, typ=wide)
+        for number in range(TABLE_BYTES // BYTES_PERMUTED)
+    ]
+    index = builder.trunc(place, ll.VectorType(I8, lanes))
+    spread = ll.Constant(
+        ll.VectorType(I32, BYTES_PERMUTED), [ll.Constant(I32, lane % lanes) for lane in range(BYTES_PERMUTED)]
+    )
+    index = builder.shuffle_vector(index, ll.Constant(index.type, ll.Undefined), spread)
+    name = "llvm.x86.avx512.vpermi2var.qi.512"
+    permute = declared(builder.module, name, ll.FunctionType(wide, [wide] * 3))
+    lower, upper = (builder.call(permute, [parts[first], index, parts[first + 1]]) for first in (0, 2))
+    negative = builder.icmp_signed("<", index, constant(I8, 0, BYTES_PERMUTED))
+    chosen = builder.select(negative, upper, lower)
+    kept = ll.Constant(ll.VectorType(I32, lanes), [ll.Constant(I32, lane) for lane in range(lanes)])
+    return builder.shuffle_vector(chosen, ll.Constant(wide, ll.Undefined), kept)
+
+
 def vectorisable(expr: Expr, var: Var) -> bool:
-    """Whether all lanes of a loop over ``var`` can be computed at once: they walk memory with constant steps, and none
-    is guarded from another."""
+    """Whether all lanes of a loop over ``var`` can be computed at once: they walk memory with constant steps, or pick
+    from a table of bytes, and none is guarded from another."""
     for node in walk_exprs(expr):
-        if isinstance(node, Load):
+        if isinstance(node, Load) and not is_table_of_bytes(node.buffer, node.indices):
             for index in node.indices:
                 if any(var in free_vars(atom) and atom != var for atom in linear_form(index).terms):
                     return False

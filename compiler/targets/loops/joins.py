@@ -32,7 +32,7 @@ def joined_block(group: FusedGroup, layout: Callable[[Expr], Layout], outputs: C
             return 0
         block = layout(arg).block
         channels[block] = channels.get(block, 0) + arg.shape[1]
-    block = max(channels, key=lambda each: channels[each])
+    block = max(channels, key=lambda each: (channels[each] if each else 0, each))
     whole = block in PREFERRED_BLOCKS and all(arg.shape[1] % block == 0 for arg in root.args)
     return block if whole and 2 * channels[block] >= root.shape[1] else 0
 

@@ -15,17 +15,20 @@ from ...passes.pipeline import float_passes, integer_passes
 from .computed_kernels import as_product_of_columns
 from .einsums import as_matrix_product
 from .rewrite_convolutions import as_plain_images
+from .tables import as_look_up
 
 
 def loop_passes() -> list[Pass]:
     """The passes before linking: all operators stand in ``main``, none works on empty tensors or constants alone, sums
-    of products are products of matrices, and convolutions go over images without gaps, with kernels that are known."""
+    of products are products of matrices, tables of bytes are elementwise, and convolutions go over images without
+    gaps, with kernels that are known."""
     return [
         Pass(
             "inline-functions", lambda module: module.with_main(inline_functions(module.main.body)), stage="operators"
         ),
         Pass("remove-empty-tensors", lambda module: module.with_main(without_empty_tensors(module.main.body))),
         _rewriting("fold-known-values", known_value),
+        _rewriting("tables-to-look-ups", as_look_up),
         _rewriting("einsum-to-matmul", as_matrix_product, tolerance=1e-5),
         _rewriting("plain-convolutions", as_plain_images, tolerance=1e-5),
         _rewriting("computed-kernels", as_product_of_columns, tolerance=1e-5),

@@ -101,7 +101,7 @@ class Emitter:
         memory: dict[str, Memory] = {}
         for buffer, pointer in zip(func.params, params, strict=True):
             memory[buffer.name] = Memory(pointer, windows.get(buffer.name, buffer.strides))
-        self.expressions = Expressions(self.builder, memory, call_libm)
+        self.expressions = Expressions(self.builder, memory, call_libm, permutes_bytes=target.permutes_bytes)
         self.workspace = plan_workspace(func)
         allocations = (node for node in statements(func.body) if isinstance(node, Allocate))
         self._places = {id(node): place for node, place in zip(allocations, self.workspace.places, strict=True)}

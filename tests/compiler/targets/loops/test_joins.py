@@ -62,6 +62,15 @@ def test_a_value_in_two_results_is_copied_into_one_of_them() -> None:
     assert sum("part" in layer.name for layer in model.layers) == 3
 
 
+def test_half_of_the_result_in_blocks_is_enough() -> None:
+    x = image()
+    turned = call("transpose", x, perm=(0, 1, 3, 2))
+    moved = call("reshape", turned, shape=x.shape)
+    model = check(module_of(conv(concat(moved, conv(x, 16)), 16, 3), params=(x,)))
+    assert sum("part" in layer.name for layer in model.layers) == 1
+    assert not any("concat" in layer.operators for layer in model.layers)
+
+
 def test_readers_with_other_paddings_get_a_tensor_of_their_own() -> None:
     x = image("int8")
     a, b = conv(x, 16), conv(x, 16)
