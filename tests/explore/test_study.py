@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 import weft
 from weft.compiler.targets.errors import CompileError
@@ -17,6 +18,7 @@ from weft.explore.measure import LAYER_FIELDS, Measure, Network, measure, open_n
 from weft.explore.outcome import design_of, record_of
 from weft.explore.space import Design, Space, assignment_text
 from weft.explore.study import Study, explore
+from weft.runtime.errors import DeviceError
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
 
@@ -191,12 +193,41 @@ def test_networks_need_names_of_their_own(tmp_path: Path) -> None:
         run(space_of(constraints={"part": "xc9"}), tmp_path / "e.sqlite", FakeMeasure())
 
 
-def test_a_measure_is_what_compile_and_the_timing_model_say(tmp_path: Path) -> None:
-    space = Space.model_validate({"base": "tiny", "memory": {"bytes_per_cycle": [2], "latency": [60]}})
+def product_model(path: Path) -> Path:
+    """A quantised product of two computed matrices: which passes it takes depends on the core's array."""
+    constant = [onnx.helper.make_tensor("scale", onnx.TensorProto.FLOAT, (), [0.05]),
+                onnx.helper.make_tensor("zero", onnx.TensorProto.INT8, (), [3])]  # fmt: skip
+    nodes = []
+    for name in ("x", "y"):
+        nodes.append(onnx.helper.make_node("QuantizeLinear", [name, "scale", "zero"], [f"q{name}"]))
+        nodes.append(onnx.helper.make_node("DequantizeLinear", [f"q{name}", "scale", "zero"], [f"d{name}"]))
+    nodes.append(onnx.helper.make_node("MatMul", ["dx", "dy"], ["product"]))
+    nodes.append(onnx.helper.make_node("QuantizeLinear", ["product", "scale", "zero"], ["q"]))
+    nodes.append(onnx.helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["z"]))
+    values = {name: onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+              for name, shape in (("x", (1, 12, 20)), ("y", (1, 20, 8)), ("z", (1, 12, 8)))}  # fmt: skip
+    graph = onnx.helper.make_graph(nodes, "product", [values["x"], values["y"]], [values["z"]], constant)
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9), path)
+    return path
+
+
+def test_a_network_of_which_nothing_runs_on_a_core_is_refused_there(tmp_path: Path) -> None:
+    """An array that is not square does not multiply computed matrices."""
+    space = Space.model_validate({"base": "tiny", "core": {"block_in": 4, "block_out": 8, "depthwise": 0}})
     (assignment,) = space.assignments()
-    design, network = space.design(assignment), open_network(DIGITS)
+    with pytest.raises(DeviceError, match="has no program on the core"):
+        measure(space.design(assignment), open_network(product_model(tmp_path / "product.onnx")))
+
+
+@pytest.mark.parametrize(("kind", "block_out"), [("digits", 4), ("digits", 8), ("product", 4)])
+def test_a_measure_is_what_compile_and_the_timing_model_say(kind: str, block_out: int, tmp_path: Path) -> None:
+    path = DIGITS if kind == "digits" else product_model(tmp_path / "product.onnx")
+    core = {"block_in": 4, "block_out": block_out, "depthwise": 0}
+    space = Space.model_validate({"base": "tiny", "core": core, "memory": {"bytes_per_cycle": [2], "latency": [60]}})
+    (assignment,) = space.assignments()
+    design, network = space.design(assignment), open_network(path)
     found = measure(design, network)
-    model = weft.compile(DIGITS, design.config, dram="2,60")
+    model = weft.compile(path, design.config, dram="2,60")
     assert isinstance(model, weft.CompiledModel)
     runs = predict_runs(model, DramModel(bytes_per_cycle=2, latency=60))
     assert found.cycles == sum(run.result.cycles or 0 for run in runs)
