@@ -38,7 +38,7 @@ def tabulated(quantise: Call, signed: Mapping[int, Expr], tables: Collection[int
     shift = 128 if quantise.dtype == "uint8" else 0
     tables = np.broadcast_to((results.astype(np.int16) - shift).astype(np.int8), (*constants, 256))
     first = np.arange(math.prod(constants)).reshape(constants) * 256 + 128
-    names = dict.fromkeys(str(node.op) for node in island if node.op not in ("dequantise", "quantise"))
+    names = dict.fromkeys(str(node.op) for node in island if not _changes_scale(node))
     reason = f"{', '.join(names)} of one 8-bit value, as a table"
     return _look_up(signed[id(root)], tables, first.astype(np.int32), quantise.span.merged(source.span), reason)
 
@@ -94,10 +94,13 @@ def _in_order(source: Expr, found: Mapping[int, Call]) -> list[Call]:
     return list(order.values())
 
 
+def _changes_scale(node: Call) -> bool:
+    return node.op == "dequantise" or node.op == "quantise"
+
+
 def _broadcast_of_constants(island: Sequence[Call], rank: int) -> tuple[int, ...]:
     """The shape of all constants of an island together, of the rank of its result."""
-    scales = ("dequantise", "quantise")
-    shapes = [arg.shape for node in island if node.op not in scales for arg in node.args if is_static(arg)]
+    shapes = [arg.shape for node in island if not _changes_scale(node) for arg in node.args if is_static(arg)]
     return np.broadcast_shapes((1,) * rank, *shapes)
 
 

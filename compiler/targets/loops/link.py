@@ -150,7 +150,7 @@ class _Linker:
 
     def _alias(self, result: Call, value: Expr, placement: Placement) -> None:
         """The memory of ``value`` is that of ``result``, too."""
-        if result.op == "barrier":  # in all layouts in which it is there
+        if result.op == "barrier" and not isinstance(value, Constant):  # in all layouts in which it is there
             self.slots |= {(result, layout): slot for (present, layout), slot in self.slots.items() if present == value}
         else:
             self.slots[result, PLAIN] = self._plain(value, placement)

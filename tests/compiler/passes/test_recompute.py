@@ -5,7 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import weft
-from weft.compiler.graph import Call, Module, evaluate, parse, topological_order
+from weft.compiler.graph import (
+    Attrs,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    Module,
+    TensorType,
+    Var,
+    call,
+    evaluate,
+    parse,
+    topological_order,
+)  # fmt: skip
+from weft.compiler.operators import nn
 from weft.compiler.passes.cleanup import cse
 from weft.compiler.passes.gradient import tidied
 from weft.compiler.passes.manager import random_inputs
@@ -92,6 +106,27 @@ def test_a_segment_waits_for_the_gradients_that_enter_it() -> None:
     last = [node for node in order[: barriers[0]] if node.op == "nn.tanh"]
     assert len(last) == 9
     assert set(first.args[1:]) <= set(order[: barriers[0]])
+
+
+def _operands() -> dict[str, Expr]:
+    x, y = Var("x", TensorType((4,), "float32")), Var("y", TensorType((2,), "float32"))
+    values = {"an input": x, "a result": nn.exp(x), "a constant": Constant(np.arange(4, dtype=np.float32)),
+              "a barrier": call("barrier", x, y)}  # fmt: skip
+    return {name: call("barrier", value, y) for name, value in values.items()}
+
+
+@pytest.mark.parametrize("value", _operands())
+@pytest.mark.parametrize("use", ["as it is", "elementwise", "reduced"])
+def test_a_barrier_hands_on_whatever_it_is_given(value: str, use: str) -> None:
+    found = _operands()[value]
+    x = Var("x", TensorType((4,), "float32"))
+    result = {"as it is": found, "elementwise": nn.add(found, x), "reduced": nn.reduce_sum(found, axes=(0,))}[use]
+    params = (x, Var("y", TensorType((2,), "float32")))
+    module = Module(Function(params, result, Attrs({"name": "main", "outputs": ("out",)})))
+    inputs = random_inputs(module, 0)
+    expected = evaluate(module, inputs)["out"]
+    compiled = weft.load(weft.compile(module, target="cpu")).run(inputs)["out"]
+    np.testing.assert_allclose(compiled, expected, rtol=1e-6)
 
 
 def test_a_module_that_is_too_small_to_cut_stays() -> None:
