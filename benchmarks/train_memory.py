@@ -1,0 +1,117 @@
+"""Memory and time of a step of training within bounds: what computing forward values again costs and saves.
+
+For each network the step is planned with all values kept, then within shares of that. Peak memory is what is allocated
+between kernels (`arena_bytes`); parameters, their velocities, inputs and outputs come on top and are the same for all.
+Steps take turns in one process; time is the median of the ratios to the step that keeps all. Losses after the steps
+must agree to 1e-4. It ends with 1 where memory does not fall with the bound, or losses differ.
+
+    python benchmarks/train_memory.py                       # ResNet-18 and ResNet-50 at 64x64
+    python benchmarks/train_memory.py resnet18 --batch 32 --share 0.7 --share 0.5
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import onnx
+import weft
+from common import Record, print_table, write_json
+from weft.compiler.frontends import read
+from weft.compiler.graph import GraphError
+from weft.examples.models.build import build
+from weft.train import Step, Training, cross_entropy, sgd, within
+
+SHARES = (0.9, 0.8, 0.7, 0.6, 0.5)
+LOSS_TOLERANCE = 1e-4
+
+
+def with_batch(path: Path, batch: int) -> bytes:
+    """The model for so many images."""
+    model = onnx.load(path)
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_value = batch
+    del model.graph.value_info[:]
+    return bytes(model.SerializeToString())
+
+
+def training_step(path: Path, batch: int) -> tuple[Step, dict[str, np.ndarray]]:
+    module, start = weft.lift_constants(read(with_batch(path, batch)).module({}, takes_floats=True))
+    return sgd(cross_entropy(module), list(start), momentum=0.9), start
+
+
+def bounded_steps(step: Step, shares: list[float]) -> dict[str, Step]:
+    """The steps by what they are called; those that can be met."""
+    whole = weft.compile(step.module, target="cpu").statistics["arena_bytes"]
+    found = {"all is kept": step}
+    for share in sorted(shares, reverse=True):
+        try:
+            found[f"{share:.0%}"] = within(step, int(share * whole))
+        except GraphError as error:
+            print(f"{share:.0%}: {error}")
+            break
+    return found
+
+
+def measure(name: str, size: int, batch: int, shares: list[float], rounds: int) -> list[Record]:
+    path = build(name, form="float", size=size)
+    step, start = training_step(path, batch)
+    draw = np.random.default_rng(0)
+    image = next(param for param in step.module.main.params if param.name not in start)
+    given = {image.name: draw.normal(size=image.type.shape).astype("float32"), "labels": draw.integers(0, 1000, batch)}
+    records, runs = [], {}
+    workload = f"{name} {size}x{size}, batch {batch}"
+    for what, each in bounded_steps(step, shares).items():
+        model = weft.compile(each.module, target="cpu", threads=1)
+        records.append(Record(what, workload, "planned peak, bytes", model.statistics["arena_bytes"]))
+        runs[what] = Training(each, start, weft.load(model))
+    seconds: dict[str, list[float]] = {what: [] for what in runs}
+    losses: dict[str, float] = {}
+    for _ in range(rounds):
+        for what, run in runs.items():
+            started = time.perf_counter()
+            losses[what] = float(run.step(given, 1e-3)["loss"])
+            seconds[what].append(time.perf_counter() - started)
+    first = next(iter(runs))
+    for what in runs:
+        ratio = statistics.median(a / b for a, b in zip(seconds[what], seconds[first], strict=True))
+        records.append(Record(what, workload, "time of a step, ratio", round(ratio, 3)))
+        records.append(Record(what, workload, "loss after the steps", losses[what], losses[first]))
+    return records
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("networks", nargs="*", default=["resnet18", "resnet50"])
+    parser.add_argument("--size", type=int, default=64)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--share", type=float, action="append", help="of the memory with all values kept")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", type=Path, help="write flat records to this file")
+    arguments = parser.parse_args()
+    failed, records = False, []
+    for name in arguments.networks:
+        found = measure(name, arguments.size, arguments.batch, arguments.share or list(SHARES), arguments.rounds)
+        records += found
+        figures = {(each.config, each.figure): each.value for each in found}
+        ways = list(dict.fromkeys(each.config for each in found))
+        peaks = [int(figures[way, "planned peak, bytes"]) for way in ways]
+        failed |= peaks != sorted(peaks, reverse=True)
+        rows = []
+        for way, peak in zip(ways, peaks, strict=True):
+            loss, first = float(figures[way, "loss after the steps"]), float(figures[ways[0], "loss after the steps"])
+            failed |= abs(loss - first) > LOSS_TOLERANCE * abs(first)
+            ratio = figures[way, "time of a step, ratio"]
+            rows.append([way, f"{peak / 2**20:.1f}", f"{peak / peaks[0]:.0%}", f"{ratio:.2f}", f"{loss:.6f}"])
+        print_table(found[0].workload, ["bound", "peak, MiB", "of all kept", "time", "loss"], rows)
+    if arguments.json:
+        write_json(arguments.json, records)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
