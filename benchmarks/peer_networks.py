@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import onnx
 from quantised_build import Net
+from whole_networks import efficientnet_b0, vit
 
 Builder = Callable[[Net], tuple[str, ...]]
 
@@ -24,22 +25,6 @@ def vgg(net: Net) -> tuple[str, ...]:
         x = net.node("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
     x = net.node("Relu", net.dense(net.node("Flatten", x), 1024))
     return (net.dense(x, 1000),)
-
-
-def efficientnet(net: Net) -> tuple[str, ...]:
-    """Squeeze-excite: EfficientNet-B0, depthwise kernels of 3 and 5."""
-    x = net.swish(_normed(net, net.input("x", (1, 3, 224, 224)), 32, strides=[2, 2]))
-    for expand, filters, count, stride, kernel in (
-        (1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 40, 2, 2, 5), (6, 80, 3, 2, 3), (6, 112, 3, 1, 5), (6, 192, 4, 2, 5),
-        (6, 320, 1, 1, 3),
-    ):  # fmt: skip
-        for number in range(count):
-            wide = net.shapes[x][1] * expand
-            y = net.swish(_normed(net, x, wide, 1)) if expand > 1 else x
-            y = net.swish(_normed(net, y, wide, kernel, group=wide, strides=[1 if number else stride] * 2))
-            y = _normed(net, net.squeeze_excite(y, hard=False), filters, 1)
-            x = net.node("Add", x, y) if number else y
-    return _classified(net, net.swish(_normed(net, x, 1280, 1)))
 
 
 def resnext(net: Net) -> tuple[str, ...]:
@@ -176,19 +161,6 @@ def detector(net: Net) -> tuple[str, ...]:
     return (net.node("Concat", box, net.node("Sigmoid", rest), axis=2),)
 
 
-def vit(net: Net) -> tuple[str, ...]:
-    """ViT-Tiny (197 tokens of 192), four layers."""
-    patches = net.conv(net.input("x", (1, 3, 224, 224)), 192, 16, strides=[16, 16], pads=[0] * 4)
-    x = net.node("Transpose", net.reshape(patches, 1, 192, 196), perm=[0, 2, 1])
-    x = net.node("Concat", net.normal((1, 1, 192), 0.5), x, axis=1)
-    x = net.node("Add", x, net.normal((1, 197, 192), 0.2))
-    for _ in range(4):
-        x = net.node("Add", x, net.attention(net.layer_norm(x), 3))
-        x = net.node("Add", x, net.dense(net.gelu(net.dense(net.layer_norm(x), 768)), 192))
-    first = net.node("Gather", net.layer_norm(x), net.constant(np.array(0, np.int64)), axis=1)
-    return (net.dense(first, 1000),)
-
-
 def mixer(net: Net) -> tuple[str, ...]:
     """Mixer-S/16 (196 tokens), narrower: 256 channels, four layers."""
     patches = net.conv(net.input("x", (1, 3, 224, 224)), 256, 16, strides=[16, 16], pads=[0] * 4)
@@ -257,10 +229,9 @@ def _classified(net: Net, x: str) -> tuple[str, ...]:
 NETWORKS: dict[str, Builder] = {
     builder.__name__: builder
     for builder in (
-        vgg, efficientnet, resnext, densenet, googlenet, squeezenet, shufflenet, unet, detector, vit, mixer, bert, lstm,
-        tcn, video,
+        vgg, resnext, densenet, googlenet, squeezenet, shufflenet, unet, detector, vit, mixer, bert, lstm, tcn, video,
     )
-}  # fmt: skip
+} | {"efficientnet": efficientnet_b0}  # fmt: skip
 
 
 def network(name: str) -> tuple[onnx.ModelProto, list[dict[str, np.ndarray]]]:
