@@ -196,7 +196,7 @@ def test_random_graphs(processor: str, campaign: ModuleType, monkeypatch: pytest
     """Small ones, with all passes and with each left out; those that are machine code throughout are run."""
     runs = 0
 
-    def run_there(module: Module, inputs: Run, _: object = None) -> Run:
+    def run_there(module: Module, inputs: Run, *_: object) -> Run:
         nonlocal runs
         model = compiled(prepare(module), processor=processor)
         if any(isinstance(step, NumpyStep) for step in program_of(model).steps):
