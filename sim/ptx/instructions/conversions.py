@@ -25,6 +25,8 @@ def _convert(state: State, instruction: Instruction, counted: bool) -> Step:
     saturate, flush = "sat" in modifiers, "ftz" in modifiers
     if is_float(source) and not is_float(target) and way is None:
         raise unknown(instruction, "without a way to round")
+    if target == "tf32" and "rna" not in modifiers:
+        raise unknown(instruction, "to tf32 without rna")
     wide = STORED[state.kernel.registers[register]]
     signed = np.dtype(f"i{wide.itemsize}")
 
@@ -38,7 +40,7 @@ def _convert(state: State, instruction: Instruction, counted: bool) -> Step:
         elif is_float(target):
             if way is not None:
                 values = way(values)
-            result = float_of(values, target, rounds_away="rna" in modifiers)
+            result = float_of(values, target)
             if saturate:
                 result = np.where(np.isnan(result), 0, np.clip(result, 0, 1)).astype(result.dtype)
             if flush:
@@ -67,11 +69,9 @@ def integer_of(whole: Array, source: str, target: str) -> Array:
     return found
 
 
-def float_of(values: Array, target: str, *, rounds_away: bool = False) -> Array:
-    """Numbers as floats of a type, rounded once."""
+def float_of(values: Array, target: str) -> Array:
+    """Numbers as floats of a type, rounded once: to even at ties, but of tf32 away from zero."""
     if target == "tf32":
-        if not rounds_away:
-            raise NotImplementedError("tf32 is rounded away from zero at ties")
         bits = values.astype(np.float32).view(np.uint32)
         finite = np.isfinite(values)
         return np.where(finite, (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000), bits).view(np.float32)

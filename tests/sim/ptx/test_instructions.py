@@ -440,6 +440,7 @@ def test_tf32_rounds_to_ten_bits() -> None:
 @pytest.mark.parametrize(
     "line",
     [
+        "cvt.rn.tf32.f32 D0, A0;",
         "frobnicate.b32 D0, A0;", "add.rz.f64 %rd9, %rd8, %rd8;", "cvt.rz.f16.f32 %h1, A0;",
         "fma.rn.relu.f16 %h1, %h1, %h1, %h1;",
         "shfl.sync.bfly.b32 D0, A0, 1, 31, 0xff;",
