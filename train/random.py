@@ -96,6 +96,10 @@ def dropout(module: Module, rates: Mapping[str, float], *, seed: int = 0) -> Mod
         raise GraphError(f"no value of floats has the name {missing[0]!r}",
                          hint="names are those of the model's nodes, or of the tensors that they make")  # fmt: skip
     streams = {id(last[name]): (place, name) for place, name in enumerate(rates)}
+    twice = [name for name in rates if streams[id(last[name])][1] != name]
+    if twice:
+        other = streams[id(last[twice[0]])][1]
+        raise GraphError(f"{twice[0]!r} and {other!r} are names of the same value", hint="give one rate for it")
     memo: dict[int, Expr] = {}
     for node in order:
         value = with_children(node, tuple(memo[id(child)] for child in node.children))

@@ -133,7 +133,8 @@ def test_a_training_with_dropout_goes_on_to_the_bit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rates", "message"),
     [({"hidden": 1.0}, "rate for 'hidden' is 1.0"), ({"nowhere": 0.5}, "no value of floats has the name 'nowhere'"),
-     ({"x": 0.5}, "no value of floats has the name 'x'")],
+     ({"x": 0.5}, "no value of floats has the name 'x'"),
+     ({"hidden": 0.1, "h": 0.5}, "'hidden' and 'h' are names of the same value")],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused(rates: dict[str, float], message: str) -> None:
     module, _ = network()
