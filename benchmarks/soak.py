@@ -141,9 +141,10 @@ class Soak:
         self.lives.append(life)
 
     def environment(self) -> dict[str, str]:
-        """Of workers: everything that weft writes lies on the disk; freed memory is not kept for each thread."""
+        """Of workers: everything that weft writes lies on the disk; what is freed is given back, not kept for each
+        thread or in Python's pools of 1 MiB, which a single object holds whole."""
         own = {"WEFT_CACHE": str(self.disk.cache), "TMPDIR": str(self.disk.temporary), "MALLOC_ARENA_MAX": "2"}
-        return os.environ | own | {"PYTHONDONTWRITEBYTECODE": "1"}
+        return os.environ | own | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONMALLOC": "malloc"}
 
     def _hear(self, life: Life, name: int) -> None:
         """Take in what a worker says."""
