@@ -17,7 +17,7 @@ from .counts import Counts
 from .errors import KernelFaultError, PtxError, PtxSyntaxError
 from .instructions import COMPILERS
 from .memory import DeviceMemory
-from .parser import Instruction, Kernel, parse
+from .parser import MOST_THREADS, Instruction, Kernel, parse
 from .state import Lanes, State
 from .types import Array
 
@@ -92,6 +92,9 @@ def _three(sizes: Sequence[int]) -> tuple[int, int, int]:
 
 def _check_launch(kernel: Kernel, block: tuple[int, ...], arguments: int, dynamic_shared: int) -> None:
     threads = prod(block)
+    if threads > MOST_THREADS:
+        raise PtxError(f"a block of {threads} threads, but no device has more than {MOST_THREADS}",
+                       at=f"kernel {kernel.name!r}")  # fmt: skip
     if kernel.threads is not None and (threads > kernel.threads or (kernel.exact and threads != kernel.threads)):
         raise PtxError(f"a block of {threads} threads, but it takes {kernel.threads}", at=f"kernel {kernel.name!r}")
     if arguments != len(kernel.parameters):

@@ -17,6 +17,15 @@ from .errors import PtxSyntaxError
 from .types import BITS, STORED
 
 WARP = 32
+MOST_THREADS = 1024
+"""Of a block, on every device."""
+
+MOST_REGISTERS = 65536
+"""Of one name; a device has no more of them for a whole block."""
+
+LARGEST_VARIABLE = 1 << 30
+"""In bytes."""
+
 _ENDS = ("bra", "ret", "exit", "bar", "barrier")  # a block of instructions ends behind one of these
 _LINES = (".version", ".target", ".address_size", ".file", ".loc")  # directives without a semicolon
 
@@ -215,13 +224,18 @@ class _Parser:
             raise PtxSyntaxError(f"there is no type {kind!r}", at=f"line {line}")
         each = max(1, BITS[kind] // 8)
         sizes = re.findall(r"\[(\d*)\]", match["sizes"])
-        nbytes = each * prod(int(size or 0) for size in sizes)
+        nbytes = each * prod(_count(size or "0", LARGEST_VARIABLE, line) for size in sizes)
+        if nbytes > LARGEST_VARIABLE:
+            raise PtxSyntaxError(f"a variable of {nbytes} bytes", at=f"line {line}")
         if match["space"] in ("global", "const"):
             self.constants[name] = _initial(match["values"], kind, nbytes, line)
             return
         if "" in sizes:
             self.dynamic = True
-        space.declare(name, nbytes, int(match["align"] or each))
+        align = _count(match["align"] or str(each), LARGEST_VARIABLE, line)
+        if align.bit_count() != 1:
+            raise PtxSyntaxError(f"aligned to {align} bytes, which is no power of 2", at=f"line {line}")
+        space.declare(name, nbytes, align)
 
     # Kernels
 
@@ -240,7 +254,7 @@ class _Parser:
             raise PtxSyntaxError(f"it is no head of a kernel: {head[:60]!r}", at=f"line {line}")
         name, parameters, rest = match[1], match[2] or "", match[3]
         bounds = re.search(r"\.(maxntid|reqntid)\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?", rest)
-        threads = prod(int(each) for each in bounds.groups()[1:] if each) if bounds else None
+        threads = prod(_count(each, MOST_THREADS, line) for each in bounds.groups()[1:] if each) if bounds else None
         if not self.blocks[-1]:
             self.blocks.pop()
         self.kernels[name] = Kernel(
@@ -280,7 +294,8 @@ class _Parser:
             raise PtxSyntaxError(f"it declares no registers: {text!r}", at=f"line {line}")
         for name in match[2].split(","):
             counted = re.fullmatch(r"([\w%$]+)<(\d+)>", name.strip())
-            names = [f"{counted[1]}{each}" for each in range(int(counted[2]))] if counted else [name.strip()]
+            many = _count(counted[2], MOST_REGISTERS, line) if counted else 0
+            names = [f"{counted[1]}{each}" for each in range(many)] if counted else [name.strip()]
             self.registers.update(dict.fromkeys(names, BITS[match[1]]))
 
 
@@ -307,12 +322,21 @@ def _instruction(text: str, line: int) -> Instruction:
     return Instruction(text, operation, tuple(modifiers), split_operands(operands), predicate, line)
 
 
+def _count(digits: str, most: int, line: int) -> int:
+    if len(digits) > len(str(most)) or int(digits) > most:
+        raise PtxSyntaxError(f"{digits[:20]} is more than the {most} that are known", at=f"line {line}")
+    return int(digits)
+
+
 def _initial(values: str | None, kind: str, nbytes: int, line: int) -> bytes:
     """The bytes of a table; zeros where nothing is said."""
     if not values:
         return bytes(nbytes)
     texts = [each.strip().rstrip("U") for each in values.strip("{} ").split(",") if each.strip()]
-    numbers = [int(each[2:], 16) if each[:2] in ("0f", "0d") else int(each, 0) for each in texts]
+    try:
+        numbers = [int(each[2:], 16) if each[:2] in ("0f", "0d") else int(each, 0) for each in texts]
+    except ValueError:
+        raise PtxSyntaxError(f"a table of other things than numbers: {values[:60]!r}", at=f"line {line}") from None
     if BITS[kind] not in STORED:
         raise PtxSyntaxError(f"a table of {kind}", at=f"line {line}")
     mask = (1 << BITS[kind]) - 1

@@ -19,6 +19,9 @@ Compute: TypeAlias = Callable[..., Array]
 COMPILERS: dict[str, Compiler] = {}
 """By operation."""
 
+_WITHOUT_RESULT = {"bar", "barrier", "cp", "fence", "membar", "prefetch", "prefetchu", "red", "st", "trap"}
+"""Operations whose first operand is not what they set."""
+
 _SMALLEST_NORMAL = np.float32(2.0**-126)
 
 
@@ -32,8 +35,10 @@ def operation(*names: str, modifiers: str = "") -> Callable[[Compiler], Compiler
             if strange:
                 raise unknown(instruction, strange[0])
             try:
+                if instruction.operation not in _WITHOUT_RESULT:
+                    _check_result(state, instruction)
                 return make(state, instruction, counted)
-            except (IndexError, ValueError, KeyError) as error:
+            except (IndexError, ValueError, KeyError, TypeError) as error:
                 raise unknown(instruction, "in this form") from error
 
         for name in names:
@@ -41,6 +46,13 @@ def operation(*names: str, modifiers: str = "") -> Callable[[Compiler], Compiler
         return make
 
     return registered
+
+
+def _check_result(state: State, instruction: Instruction) -> None:
+    for text in registers_of(instruction.operands[0]):
+        for register in text.split("|"):
+            if register != "_" and register not in state.kernel.registers:
+                raise PtxSyntaxError(f"there is no register {register!r}", at=instruction.place)
 
 
 def unknown(instruction: Instruction, what: str) -> PtxSyntaxError:
@@ -68,6 +80,8 @@ def computed(state: State, instruction: Instruction, compute: Compute, result: s
     sources = [state.operand(each, kind, instruction) for each in instruction.operands[1:]]
     target, dtype = instruction.operands[0], COMPUTED[result or kind]
     flush, saturate = "ftz" in instruction.modifiers, "sat" in instruction.modifiers and is_float(kind)
+    with np.errstate(all="ignore"):
+        compute(*(np.zeros(1, COMPUTED[kind]) for _ in sources))  # TypeError for another number of operands
 
     def run(lanes: Lanes) -> None:
         values = [source(lanes) for source in sources]
@@ -87,6 +101,8 @@ def pairs(state: State, instruction: Instruction, compute: Compute) -> Step:
     """The step of an instruction on pairs of halves."""
     half = COMPUTED[instruction.type.removesuffix("x2")]
     sources = [state.operand(each, "b32", instruction) for each in instruction.operands[1:]]
+
+    compute(*(np.zeros(2, half) for _ in sources))
 
     def run(lanes: Lanes) -> None:
         values = np.broadcast_arrays(*(source(lanes) for source in sources))
