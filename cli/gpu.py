@@ -1,7 +1,8 @@
-"""``weft gpu``: kernels for GPUs, looked at without one."""
+"""``weft gpu``: the GPUs of this machine, and kernels looked at without one."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,12 +10,18 @@ import numpy as np
 import typer
 
 from ..errors import WeftError
+from ..runtime.errors import DeviceError
+from ..runtime.gpu.cuda import cuda_devices
+from ..runtime.gpu.opencl import describe, opencl_devices
 from ..sim.ptx import Counts, DeviceMemory, Kernel, Program, PtxError
 from .app import app
 from .output import JsonOption, out, print_json
 
 gpu_app = typer.Typer(
-    name="gpu", help="Kernels for GPUs, looked at without one.", no_args_is_help=True, rich_markup_mode=None
+    name="gpu",
+    help="GPUs of this machine, and kernels looked at without one.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 app.add_typer(gpu_app)
 
@@ -23,7 +30,37 @@ _TYPES = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint6
 
 @gpu_app.callback()
 def gpu() -> None:
-    """Kernels for GPUs, looked at without one."""
+    """GPUs of this machine, and kernels looked at without one."""
+
+
+@gpu_app.command("devices")
+def devices(as_json: JsonOption = False) -> None:
+    """List the GPUs that this machine has a driver for, with the number that --device takes."""
+    found = {target: _found(listed) for target, listed in _LISTS.items()}
+    if as_json:
+        print_json({target: lines if isinstance(lines, list) else [] for target, lines in found.items()})
+        return
+    for target, lines in found.items():
+        if isinstance(lines, DeviceError):
+            out.print(f"{target}: {lines}", markup=False, soft_wrap=True)
+            continue
+        for number, line in enumerate(lines):
+            out.print(f"{target} {number}: {line}", markup=False, soft_wrap=True)
+
+
+def _found(listed: Callable[[], Sequence[str]]) -> list[str] | DeviceError:
+    """The devices of a driver, or what is missing."""
+    try:
+        return list(listed())
+    except DeviceError as error:
+        return error
+
+
+_LISTS: dict[str, Callable[[], Sequence[str]]] = {
+    "cuda": lambda: [str(each) for each in cuda_devices()],
+    "opencl": lambda: [describe(each) for each in opencl_devices()],
+}
+"""What lists the devices of a target."""
 
 
 @gpu_app.command("check")

@@ -67,6 +67,9 @@ class EmulatedGpu:
         addresses = tuple(_address(memory) + offset for memory, offset in arguments)
         return Launch(_Launch(_of(program, PtxProgram), call, addresses, tuple(memory for memory, _ in arguments)))
 
+    def joined(self, launches: Sequence[Launch]) -> None:
+        """Each is launched by itself."""
+
     def launch(self, launch: Launch) -> None:
         made = _of(launch, _Launch)
         call = made.call

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeAlias
 
 import numpy as np
 
@@ -15,6 +17,8 @@ from ..errors import DeviceError
 from ..host_steps import Array, check_arrays, check_indices, results_of
 from ..run_lock import RunLock
 from .gpu import Gpu, Launch, Memory, Program
+
+_Numbered: TypeAlias = tuple[int, LaunchStep | NumpyStep | CopyStep | CheckStep]
 
 
 class GpuExecutor:
@@ -44,6 +48,8 @@ class GpuExecutor:
             for number, step in enumerate(program.steps) if isinstance(step, LaunchStep)
         }  # fmt: skip
         gpu.synchronise()
+        groups = itertools.groupby(enumerate(program.steps), lambda each: isinstance(each[1], LaunchStep))
+        self._work = [self._joined(list(group)) for _, group in groups]
         self._lock = RunLock()
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
@@ -60,13 +66,17 @@ class GpuExecutor:
     def execute(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """As `run`, for a caller that has checked the arrays and lets in one run at a time."""
         self._write_inputs(inputs)
-        for number, step in enumerate(self.program.steps):
-            if isinstance(step, LaunchStep):
-                with self._named(step):
-                    for launch in self._launches[number]:
-                        self.gpu.launch(launch)
-            else:
-                self._host_step(step, inputs)
+        for launch, steps in self._work:
+            if launch is not None:
+                self.gpu.launch(launch)
+                continue
+            for number, step in steps:
+                if isinstance(step, LaunchStep):
+                    with self._named(step):
+                        for each in self._launches[number]:
+                            self.gpu.launch(each)
+                else:
+                    self._host_step(step, inputs)
         self._read_outputs(outputs)
 
     def execute_timed(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> tuple[float, ...]:
@@ -95,6 +105,11 @@ class GpuExecutor:
             arguments.append((self._memory["arena", 0], step.workspace or 0))
         with self._named(step):
             return self.gpu.prepare(loaded, call, arguments)
+
+    def _joined(self, steps: list[_Numbered]) -> tuple[Launch | None, list[_Numbered]]:
+        """Neighbouring steps of one kind, and what launches them all where the device can."""
+        launches = [each for number, _ in steps for each in self._launches.get(number, ())]
+        return (self.gpu.joined(launches) if len(launches) > 1 else None), steps
 
     @contextmanager
     def _named(self, step: LaunchStep) -> Iterator[None]:

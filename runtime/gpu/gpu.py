@@ -48,6 +48,10 @@ class Gpu(Protocol):
     def prepare(self, program: Program, call: GridCall, arguments: Sequence[tuple[Memory, int]]) -> Launch:
         """A launch of a function; each argument is a memory and a byte in it."""
 
+    def joined(self, launches: Sequence[Launch]) -> Launch | None:
+        """Launches as one that runs them in this order, with less to do for the host; None where the driver has no
+        such thing."""
+
     def launch(self, launch: Launch) -> None:
         """Run it, after all before."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from ...compiler.model import GpuCode
-from ...shown import one_line
 from ..errors import DeviceError
+from .cuda import open_cuda
 from .emulated import EmulatedGpu
 from .gpu import Gpu
 from .opencl import open_opencl
@@ -30,9 +30,4 @@ def open_gpu(code: GpuCode, device: str | None) -> Gpu:
             raise DeviceError("no device for OpenCL is emulated", hint="compile the model with target 'cuda'")
         return open_opencl(device)
     wanted = device if device is not None else os.environ.get(CUDA_VARIABLE, "")
-    if wanted == EMULATED:
-        return EmulatedGpu()
-    raise DeviceError(
-        f"PTX runs on the emulated device alone: weft has no use of NVIDIA's driver yet (asked for: "
-        f"{one_line(wanted) or 'any device'!r})", hint=f"choose device {EMULATED!r}, or set {CUDA_VARIABLE}={EMULATED}",
-    )  # fmt: skip
+    return EmulatedGpu() if wanted == EMULATED else open_cuda(wanted)

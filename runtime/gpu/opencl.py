@@ -188,6 +188,9 @@ class OpenClGpu:
         x, y, z = call.groups
         return Launch((kernel, (x * call.threads, y, z), (call.threads, 1, 1)))
 
+    def joined(self, launches: Sequence[Launch]) -> None:
+        """Each is launched by itself."""
+
     def launch(self, launch: Launch) -> None:
         with self._errors("launching fails"):
             self._enqueued(launch)

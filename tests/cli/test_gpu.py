@@ -1,4 +1,4 @@
-"""``weft gpu check``: kernels of PTX files."""
+"""``weft gpu``: the devices that there are, and kernels of PTX files."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 from weft.cli import app
 from weft.errors import WeftError
+from weft.runtime.gpu.cuda_driver import DRIVER_VARIABLE
 
 GOLDEN = Path(__file__).parents[1] / "sim" / "ptx" / "golden" / "kernels.ptx"
 
@@ -20,6 +21,16 @@ def run(*arguments: str) -> str:
         raise result.exception
     assert result.exit_code == 0, result.output
     return result.output
+
+
+def test_devices_are_listed_and_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(DRIVER_VARIABLE, "libnone.so")
+    text = CliRunner().invoke(app, ["gpu", "devices"]).output
+    assert "cuda: NVIDIA's driver cannot be used: libnone.so" in text
+    assert [line.split(":")[1] for line in text.splitlines() if line.startswith("opencl 0: ")]
+    facts = json.loads(CliRunner().invoke(app, ["gpu", "devices", "--json"]).output)
+    assert facts["cuda"] == []
+    assert len(facts["opencl"]) >= 1
 
 
 def test_kernels_are_listed() -> None:

@@ -13,6 +13,7 @@ from weft.compiler.targets.gpu.devices import NVIDIA
 from weft.compiler.targets.gpu.nvptx import joined
 from weft.compiler.targets.registry import find_target
 from weft.runtime.errors import DeviceError
+from weft.runtime.gpu.cuda_driver import DRIVER_VARIABLE
 from weft.runtime.gpu.open import CUDA_VARIABLE
 from weft.sim.ptx import parse
 
@@ -75,7 +76,8 @@ def test_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         code(PRODUCT, gpu="generic")
     model, _ = code(PRODUCT)
     monkeypatch.delenv(CUDA_VARIABLE, raising=False)
-    with pytest.raises(DeviceError, match=f"no use of NVIDIA's driver yet.*hint: .*{CUDA_VARIABLE}=emulated"):
+    monkeypatch.setenv(DRIVER_VARIABLE, "libnone.so")
+    with pytest.raises(DeviceError, match=r"NVIDIA's driver cannot be used: libnone\.so.*choose device 'emulated'"):
         weft.load(model)
     monkeypatch.setenv(CUDA_VARIABLE, "emulated")
     assert weft.load(model) is not None

@@ -1,0 +1,281 @@
+"""GPUs of NVIDIA's, through their driver: PTX is compiled by it, and kept by its text as long as the process lives.
+
+The driver keeps what it compiled on disk itself. All users of a device share its primary context, as other libraries in
+the process do; each has a stream.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from ctypes import byref, c_float, c_int, c_uint64, c_void_p
+from dataclasses import dataclass
+from typing import Any
+
+from ...compiler.model import GpuCode, GridCall
+from ...shown import one_line
+from ..errors import DeviceError
+from . import cuda_driver
+from .cuda_driver import Driver
+from .gpu import Array, Launch, Memory, Program
+
+NAME_BYTES = 256
+SYNCHRONOUS = "CUDA_LAUNCH_BLOCKING=1 makes the driver report it at its kernel"
+
+_TARGET = re.compile(r"^\.target\s+sm_(\d+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class CudaDevice:
+    """A GPU: its number, what it is, and the ``capability`` that PTX is made for, 80 for 8.0."""
+
+    number: int
+    name: str
+    capability: int
+    mebibytes: int
+    block_threads: int
+
+    def __str__(self) -> str:
+        return f"{self.name} (sm_{self.capability}, {self.mebibytes:,} MiB)"
+
+
+def cuda_devices() -> list[CudaDevice]:
+    """All GPUs of NVIDIA's, in the order of their numbers. DeviceError says what is missing."""
+    _refuse_after_fork()
+    driver = cuda_driver.driver()
+    count = driver.number("cuDeviceGetCount")
+    if not count:
+        raise DeviceError("there is no GPU of NVIDIA's", hint=cuda_driver.MISSING)
+    return [_described(driver, number) for number in range(count)]
+
+
+def _described(driver: Driver, number: int) -> CudaDevice:
+    name = ctypes.create_string_buffer(NAME_BYTES)
+    device = driver.number("cuDeviceGet", number)
+    driver.call("cuDeviceGetName", name, NAME_BYTES, device)
+
+    def attribute(which: int) -> int:
+        return driver.number("cuDeviceGetAttribute", which, device)
+
+    capability = 10 * attribute(cuda_driver.CAPABILITY_MAJOR) + attribute(cuda_driver.CAPABILITY_MINOR)
+    return CudaDevice(number, name.value.decode(errors="replace"), capability,
+                      driver.number("cuDeviceTotalMem_v2", device) >> 20,
+                      attribute(cuda_driver.THREADS_PER_BLOCK))  # fmt: skip
+
+
+def open_cuda(number: str = "") -> CudaGpu:
+    """A GPU by its number; the first where none is asked for. DeviceError where there is none."""
+    devices = cuda_devices()
+    if not number:
+        return CudaGpu(devices[0])
+    if not number.isdecimal() or int(number) >= len(devices):
+        known = "; ".join(f"{each.number}: {each}" for each in devices)
+        raise DeviceError(f"there is no GPU {one_line(number)!r}", hint=f"the GPUs: {known}")
+    return CudaGpu(devices[int(number)])
+
+
+class _Context:
+    """What all users of a GPU share: its primary context, and modules by their text."""
+
+    def __init__(self, device: CudaDevice) -> None:
+        self.process = os.getpid()
+        self.device = device
+        self.driver = cuda_driver.driver()
+        self._context = self.driver.handle("cuDevicePrimaryCtxRetain", self.driver.number("cuDeviceGet", device.number),
+                                           what=f"{device} cannot be opened")  # fmt: skip
+        self._modules: dict[str, c_void_p] = {}
+        self._lock = threading.Lock()
+
+    def call(self, name: str, *arguments: Any, what: str = "") -> None:
+        """Call the driver for this GPU, from any thread."""
+        self.driver.call("cuCtxSetCurrent", self._context)
+        self.driver.call(name, *arguments, what=what)
+
+    def handle(self, name: str, *arguments: Any, what: str = "") -> c_void_p:
+        """What the driver makes."""
+        self.driver.call("cuCtxSetCurrent", self._context)
+        return self.driver.handle(name, *arguments, what=what)
+
+    def module(self, text: str) -> c_void_p:
+        with self._lock:
+            if text not in self._modules:
+                self._modules[text] = self._compiled(text)
+            return self._modules[text]
+
+    def _compiled(self, text: str) -> c_void_p:
+        target = _TARGET.search(text)
+        if target and int(target[1]) > self.device.capability:
+            raise DeviceError(f"the model is compiled for sm_{target[1]}, but this is {self.device}",
+                              hint=f"compile it with --gpu sm_{self.device.capability}, or an older one")  # fmt: skip
+        log = ctypes.create_string_buffer(cuda_driver.LOG_BYTES)
+        options = (c_int * 2)(cuda_driver.ERROR_LOG, cuda_driver.ERROR_LOG_BYTES)
+        values = (c_void_p * 2)(ctypes.cast(log, c_void_p), cuda_driver.LOG_BYTES)
+        try:
+            return self.handle("cuModuleLoadDataEx", text.encode(), 2, options, values,
+                               what=f"the driver of {self.device} refuses the kernels")  # fmt: skip
+        except DeviceError as error:
+            said = log.value.decode(errors="replace").strip()
+            raise DeviceError("; ".join(filter(None, (error.message, one_line(said)))), hint=error.hint) from error
+
+
+_contexts: dict[int, _Context] = {}
+_contexts_lock = threading.Lock()
+
+
+def _context_of(device: CudaDevice) -> _Context:
+    with _contexts_lock:
+        if device.number not in _contexts:
+            _contexts[device.number] = _Context(device)
+        return _contexts[device.number]
+
+
+def _refuse_after_fork() -> None:
+    if any(each.process != os.getpid() for each in list(_contexts.values())):
+        raise DeviceError("this process was forked from one that used a GPU, which its driver does not outlive",
+                          hint="start processes by 'spawn', or fork before the first model is loaded")  # fmt: skip
+
+
+class _Bytes:
+    """Memory of the GPU, which is given back with this object."""
+
+    def __init__(self, context: _Context, nbytes: int) -> None:
+        address = cuda_driver.Address()
+        context.call("cuMemAlloc_v2", byref(address), max(1, nbytes), what=f"{nbytes:,} bytes cannot be allocated")
+        self.address = int(address.value)
+        weakref.finalize(self, _quietly, context, "cuMemFree_v2", self.address)
+
+
+def _quietly(context: _Context, name: str, handle: Any) -> None:
+    """Give something back; a driver that has failed before has said so."""
+    if context.process == os.getpid():
+        try:
+            context.call(name, handle)
+        except DeviceError:
+            return
+
+
+class _Kernel:
+    """A function with its arguments, in the form in which the driver takes them."""
+
+    def __init__(self, function: c_void_p, call: GridCall, arguments: Sequence[tuple[Memory, int]]) -> None:
+        self.function, self.call = function, call
+        self._kept = tuple(memory for memory, _ in arguments)
+        self._addresses = (c_uint64 * len(arguments))(*(_address(memory) + offset for memory, offset in arguments))
+        first = ctypes.addressof(self._addresses)
+        self.pointers = (c_void_p * len(arguments))(*(first + 8 * number for number in range(len(arguments))))
+
+
+class _Graph:
+    """Launches that the driver takes as one."""
+
+    def __init__(self, context: _Context, handle: c_void_p, kernels: Sequence[_Kernel]) -> None:
+        self.handle, self._kept = handle, tuple(kernels)
+        weakref.finalize(self, _quietly, context, "cuGraphExecDestroy", handle)
+
+
+class CudaGpu:
+    """One user's stream on a GPU; see `Gpu`.
+
+    A kernel that fails does so after its launch: the error comes with the next call that waits, and the context of the
+    whole process is of no use from then on, as the driver has it.
+    """
+
+    def __init__(self, device: CudaDevice) -> None:
+        self.device, self.name = device, str(device)
+        self._context = _context_of(device)
+        self._stream = self._context.handle("cuStreamCreate", cuda_driver.NON_BLOCKING_STREAM)
+        weakref.finalize(self, _quietly, self._context, "cuStreamDestroy_v2", self._stream)
+
+    def allocate(self, nbytes: int) -> Memory:
+        return Memory(_Bytes(self._context, nbytes))
+
+    def write(self, memory: Memory, offset: int, data: Array) -> None:
+        self._context.call("cuMemcpyHtoDAsync_v2", _address(memory) + offset, data.ctypes.data, data.nbytes,
+                           self._stream, what="writing fails")  # fmt: skip
+        self.synchronise()
+
+    def read(self, memory: Memory, offset: int, data: Array) -> None:
+        self._context.call("cuMemcpyDtoHAsync_v2", data.ctypes.data, _address(memory) + offset, data.nbytes,
+                           self._stream, what="reading fails")  # fmt: skip
+        self.synchronise()
+
+    def copy(self, source: Memory, source_offset: int, target: Memory, target_offset: int, nbytes: int) -> None:
+        self._context.call("cuMemcpyDtoDAsync_v2", _address(target) + target_offset, _address(source) + source_offset,
+                           nbytes, self._stream, what="copying fails")  # fmt: skip
+
+    def load(self, code: GpuCode) -> Program:
+        if code.language != "ptx":
+            raise DeviceError(f"the model is compiled to {code.language}, but the driver takes PTX")
+        return Program(self._context.module(code.text) if code.calls else None)
+
+    def prepare(self, program: Program, call: GridCall, arguments: Sequence[tuple[Memory, int]]) -> Launch:
+        if call.threads > self.device.block_threads:
+            raise DeviceError(f"a block has {call.threads} threads, but {self.name} takes "
+                              f"{self.device.block_threads} at most")  # fmt: skip
+        function = self._context.handle("cuModuleGetFunction", program, call.function.encode())
+        return Launch(_Kernel(function, call, arguments))
+
+    def joined(self, launches: Sequence[Launch]) -> Launch:
+        """As one graph of the driver's, which a single call starts."""
+        kernels, graph = [_of(each, _Kernel) for each in launches], c_void_p()
+        self._context.call("cuStreamBeginCapture_v2", self._stream, cuda_driver.THREAD_CAPTURE)
+        try:
+            for kernel in kernels:
+                self._start(kernel)
+        finally:
+            self._context.call("cuStreamEndCapture", self._stream, byref(graph))
+        try:
+            return Launch(_Graph(self._context, self._context.handle("cuGraphInstantiateWithFlags", graph, 0), kernels))
+        finally:
+            self._context.call("cuGraphDestroy", graph)
+
+    def launch(self, launch: Launch) -> None:
+        if isinstance(launch, _Graph):
+            self._context.call("cuGraphLaunch", launch.handle, self._stream, what="launching fails")
+        else:
+            self._start(_of(launch, _Kernel))
+
+    def _start(self, kernel: _Kernel) -> None:
+        call = kernel.call
+        self._context.call("cuLaunchKernel", kernel.function, *call.groups, call.threads, 1, 1, 0, self._stream,
+                           kernel.pointers, None, what=f"launching {call.function} fails")  # fmt: skip
+
+    def timed(self, launch: Launch) -> float:
+        with self._event() as first, self._event() as last:
+            self._context.call("cuEventRecord", first, self._stream)
+            self.launch(launch)
+            self._context.call("cuEventRecord", last, self._stream)
+            self._context.call("cuEventSynchronize", last, what="a kernel fails")
+            milliseconds = c_float()
+            self._context.call("cuEventElapsedTime", byref(milliseconds), first, last)
+        return float(milliseconds.value) * 1e-3
+
+    @contextmanager
+    def _event(self) -> Iterator[c_void_p]:
+        event = self._context.handle("cuEventCreate", 0)
+        try:
+            yield event
+        finally:
+            _quietly(self._context, "cuEventDestroy_v2", event)
+
+    def synchronise(self) -> None:
+        try:
+            self._context.call("cuStreamSynchronize", self._stream, what="a kernel fails")
+        except DeviceError as error:
+            raise DeviceError(error.message, hint="; ".join(filter(None, (error.hint, SYNCHRONOUS)))) from error
+
+
+def _address(memory: Memory) -> int:
+    address: int = _of(memory, _Bytes).address
+    return address
+
+
+def _of(thing: Any, kind: type[Any]) -> Any:
+    if not isinstance(thing, kind):
+        raise DeviceError(f"{type(thing).__name__} is not of NVIDIA's driver")
+    return thing

@@ -1,0 +1,223 @@
+"""Models on a GPU of NVIDIA's, whose driver is a stand-in that gives PTX to the interpreter."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import weft
+from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, TensorType, Var, call, evaluate
+from weft.compiler.targets.loops.prepare import prepare
+from weft.runtime.errors import DeviceError, InputError
+from weft.runtime.gpu import cuda, cuda_driver
+from weft.runtime.gpu.open import CUDA_VARIABLE
+from weft.sim.ptx import KernelFaultError, Program
+
+from .cuda_standin import StandIn, build
+
+X = Var("x", TensorType((6, 40), "float32"))
+WEIGHTS = np.random.default_rng(3).normal(size=(40, 24)).astype(np.float32)
+
+
+Opened = Callable[..., StandIn]
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("driver"))
+
+
+@pytest.fixture
+def opened(library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
+    """Puts a stand-in of its own in the driver's place."""
+    monkeypatch.setenv(cuda_driver.DRIVER_VARIABLE, str(library))
+    monkeypatch.delenv(CUDA_VARIABLE, raising=False)
+    monkeypatch.setattr(cuda, "_contexts", {})
+    cuda_driver._opened.cache_clear()
+    kept = []  # the library calls what is in it
+
+    def stand_in(**options: Any) -> StandIn:
+        kept.append(StandIn(library, **options))
+        return kept[-1]
+
+    yield stand_in
+    cuda_driver._opened.cache_clear()
+
+
+def module_of(body: Expr, *params: Var) -> Module:
+    return prepare(Module(Function(params, body, Attrs({"name": "main", "outputs": ("y",)}))))
+
+
+PRODUCT = module_of(call("nn.softmax", call("nn.matmul", X, Constant(WEIGHTS, "w")), axis=1), X)
+
+
+def compiled(module: Module = PRODUCT, **options: Any) -> weft.CompiledModel:
+    model = weft.compile(module, target="cuda", **options)
+    assert isinstance(model, weft.CompiledModel)
+    return model
+
+
+def numbers(seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(6, 40)).astype(np.float32)
+
+
+def test_a_model_runs_through_the_driver(opened: Opened) -> None:
+    driver = opened()
+    loaded = weft.load(compiled())
+    for seed in range(3):
+        (found,) = loaded.run({"x": numbers(seed)}).values()
+        np.testing.assert_allclose(found, evaluate(PRODUCT, {"x": numbers(seed)})["y"], rtol=1e-5, atol=1e-6)
+    assert driver.calls.count("cuModuleLoadDataEx") == 1
+    del loaded
+    assert not driver.sizes, "memory is given back"
+
+
+def test_many_kernels_are_started_by_one_call(opened: Opened) -> None:
+    driver = opened()
+    loaded = weft.load(compiled())
+    driver.calls.clear()
+    loaded.run({"x": numbers()})
+    assert driver.calls.count("cuGraphLaunch") == 1
+    assert "cuLaunchKernel" not in driver.calls
+
+
+def test_the_kernels_of_a_text_are_compiled_once(opened: Opened) -> None:
+    driver = opened()
+    first, second = (weft.load(compiled()) for _ in range(2))
+    np.testing.assert_array_equal(first.run(numbers())["y"], second.run(numbers())["y"])
+    assert driver.calls.count("cuModuleLoadDataEx") == 1
+
+
+def test_what_has_no_kernel_runs_in_numpy_between_kernels(opened: Opened) -> None:
+    opened()
+    matrix = Var("x", TensorType((2, 3, 3), "float32"))
+    module = module_of(call("nn.exp", call("nn.inverse", call("nn.abs", matrix))), matrix)
+    x = np.random.default_rng(1).normal(size=(2, 3, 3)).astype(np.float32) + 3 * np.eye(3, dtype=np.float32)
+    found = weft.load(compiled(module)).run({"x": x})["y"]
+    np.testing.assert_allclose(found, evaluate(module, {"x": x})["y"], rtol=1e-4)
+
+
+def test_runs_from_several_threads_do_not_meet(opened: Opened) -> None:
+    opened()
+    modules = [weft.load(compiled()) for _ in range(2)]
+    wanted = [evaluate(PRODUCT, {"x": numbers(seed)})["y"] for seed in range(4)]
+    failures: list[object] = []
+
+    def work(seed: int) -> None:
+        try:
+            for turn in range(4):
+                found = modules[turn % 2].run({"x": numbers(seed)})["y"]
+                if not np.allclose(found, wanted[seed], atol=1e-6):
+                    failures.append(seed)
+        except weft.WeftError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_times_are_those_of_the_device(opened: Opened) -> None:
+    opened()
+    loaded = weft.load(compiled())
+    result = loaded.run({"x": numbers()}, trace=True)
+    assert result is not None
+
+
+def test_a_gpu_is_chosen_by_its_number(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened(devices=3)
+    assert [each.name for each in cuda.cuda_devices()] == ["Stand-in 0", "Stand-in 1", "Stand-in 2"]
+    assert str(cuda.open_cuda("2").device) == "Stand-in 2 (sm_80, 1,024 MiB)"
+    assert cuda.open_cuda().device.number == 0
+    with pytest.raises(DeviceError, match="there is no GPU '3'; hint: the GPUs: 0: Stand-in 0"):
+        weft.load(compiled(), "3")
+    monkeypatch.setenv(CUDA_VARIABLE, "many")
+    with pytest.raises(DeviceError, match="there is no GPU 'many'"):
+        weft.load(compiled())
+
+
+def test_what_is_missing_is_said(
+    library: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    opened(devices=0)
+    with pytest.raises(DeviceError, match="there is no GPU of NVIDIA's; hint: install NVIDIA's driver, or choose"):
+        weft.load(compiled())
+    monkeypatch.setenv(cuda_driver.DRIVER_VARIABLE, str(tmp_path / "none.so"))
+    with pytest.raises(DeviceError, match=r"driver cannot be used: .*none\.so.*hint: install NVIDIA's driver"):
+        weft.load(compiled())
+    monkeypatch.setenv(cuda_driver.DRIVER_VARIABLE, "libm.so.6")
+    with pytest.raises(DeviceError, match="has no cuInit; hint: it is too old"):
+        weft.load(compiled())
+
+
+def test_a_gpu_that_is_too_old_for_the_model(opened: Opened) -> None:
+    opened(capability=75)
+    with pytest.raises(DeviceError, match=r"for sm_80, but this is Stand-in 0 \(sm_75.*hint: .* --gpu sm_75"):
+        weft.load(compiled())
+    (found,) = weft.load(compiled(gpu="sm_75")).run({"x": numbers()}).values()
+    np.testing.assert_allclose(found, evaluate(PRODUCT, {"x": numbers()})["y"], rtol=1e-5, atol=1e-6)
+
+
+def test_too_little_memory(opened: Opened) -> None:
+    driver = opened(room=1000)
+    with pytest.raises(DeviceError, match=r"1,280 bytes cannot be allocated.*CUDA_ERROR_OUT_OF_MEMORY.*nvidia-smi"):
+        weft.load(compiled())
+    assert not driver.sizes
+
+
+def test_what_the_compiler_of_the_driver_says_is_shown(opened: Opened) -> None:
+    opened()
+    gpu = cuda.open_cuda()
+    with pytest.raises(DeviceError, match=r"refuses the kernels: CUDA_ERROR_INVALID_PTX .*; ptxas : "):
+        gpu._context.module(".version 7.0\n.target sm_80\nnonsense;")
+
+
+def test_a_fault_comes_with_the_wait_and_stays(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened()
+    loaded = weft.load(compiled())
+
+    def fail(*_: object, **__: object) -> None:
+        raise KernelFaultError("nothing is there")
+
+    monkeypatch.setattr(Program, "launch", fail)
+    for _ in range(2):  # the driver's context is of no use any more
+        with pytest.raises(DeviceError, match=r"CUDA_ERROR_ILLEGAL_ADDRESS.*please report this.*proved to stay"):
+            loaded.run({"x": numbers()})
+
+
+def test_wrong_inputs_leave_the_module_usable(opened: Opened) -> None:
+    opened()
+    loaded = weft.load(compiled())
+    with pytest.raises(InputError):
+        loaded.run({"x": numbers()[:2]})
+    assert loaded.run({"x": numbers()})["y"].shape == (6, 24)
+
+
+def test_a_forked_process_is_refused(opened: Opened) -> None:
+    opened()
+    loaded = weft.load(compiled())
+    context = multiprocessing.get_context("fork")
+    said = context.Queue()
+
+    def child() -> None:
+        for use in (lambda: loaded.run({"x": numbers()}), lambda: weft.load(compiled())):
+            try:
+                use()
+                said.put("ran")
+            except weft.WeftError as error:
+                said.put(str(error))
+
+    process = context.Process(target=child)
+    process.start()
+    texts = [said.get(timeout=60) for _ in range(2)]
+    process.join()
+    assert "loaded before this process was forked" in texts[0]
+    assert "forked from one that used a GPU" in texts[1]
