@@ -55,8 +55,9 @@ class StandIn:
     """What the functions of a built library do. ``devices``: how many GPUs there are; ``calls``: the names of all
     calls; ``room``: bytes that can be allocated."""
 
-    def __init__(self, library: Path, *, devices: int = 1, capability: int = 80, room: int = 1 << 30) -> None:
-        self.devices, self.capability, self.room = devices, capability, room
+    def __init__(self, library: Path, *, devices: int = 1, capability: int = 80, room: int = 1 << 30,
+                 block_threads: int = 1024) -> None:  # fmt: skip
+        self.devices, self.capability, self.room, self.block_threads = devices, capability, room, block_threads
         self.calls: list[str] = []
         self.memory = DeviceMemory()
         self.sizes: dict[int, int] = {}
@@ -119,6 +120,11 @@ class StandIn:
         where = self._of(stream, _Stream)
         (where.waiting if where.captured is None else where.captured).append(work)
 
+    def left(self) -> list[type[Any]]:
+        """Kinds of what was made and not given back; modules and functions stay as long as the context."""
+        return [type(thing) for thing in self.things.values() if not isinstance(thing, Program) and thing is not None
+                and not (isinstance(thing, tuple) and isinstance(thing[0], Program))]  # fmt: skip
+
     # Devices
 
     def cuInit(self, flags: int) -> None:  # noqa: N802 - the driver's names
@@ -148,7 +154,7 @@ class StandIn:
         ctypes.memmove(name, text + b"\0", len(text) + 1)
 
     def cuDeviceGetAttribute(self, value: Any, attribute: int, device: int) -> None:  # noqa: N802
-        known = {1: 1024, 75: self.capability // 10, 76: self.capability % 10}
+        known = {1: self.block_threads, 75: self.capability // 10, 76: self.capability % 10}
         if attribute not in known or not DEVICE <= device < DEVICE + self.devices:
             raise _RefusedError(INVALID_VALUE)
         value[0] = known[attribute]
@@ -237,8 +243,11 @@ class StandIn:
 
     def cuMemcpyHtoDAsync_v2(self, to: int, source: int, nbytes: int, stream: int) -> None:  # noqa: N802
         self._checked(to, nbytes)
-        data = np.frombuffer(ctypes.string_at(source, nbytes), np.uint8)
-        self._later(stream, lambda: self.memory.write(to, data))
+
+        def work() -> None:  # as of pinned memory, which is read when its turn comes
+            self.memory.write(to, np.frombuffer(ctypes.string_at(source, nbytes), np.uint8))
+
+        self._later(stream, work)
 
     def cuMemcpyDtoHAsync_v2(self, to: int, source: int, nbytes: int, stream: int) -> None:  # noqa: N802
         self._checked(source, nbytes)
@@ -281,7 +290,7 @@ class StandIn:
     def cuLaunchKernel(self, function: int, *rest: Any) -> None:  # noqa: N802
         *sizes, shared, stream, parameters, extra = rest
         program, name = self._of(function, tuple)
-        if extra or not all(sizes) or sizes[3] * sizes[4] * sizes[5] > 1024:
+        if extra or not all(sizes) or sizes[3] * sizes[4] * sizes[5] > self.block_threads:
             raise _RefusedError(INVALID_VALUE)
         count = len(program.kernels[name].parameters)
         values = [ctypes.c_uint64.from_address(parameters[number]).value for number in range(count)]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import threading
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +15,12 @@ import numpy as np
 import pytest
 import weft
 from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, TensorType, Var, call, evaluate
+from weft.compiler.model import GpuCode, GridCall, HostStep
 from weft.compiler.targets.loops.prepare import prepare
+from weft.compiler.targets.registry import find_target
 from weft.runtime.errors import DeviceError, InputError
 from weft.runtime.gpu import cuda, cuda_driver
+from weft.runtime.gpu.executor import GpuExecutor
 from weft.runtime.gpu.open import CUDA_VARIABLE
 from weft.sim.ptx import KernelFaultError, Program
 
@@ -24,6 +30,22 @@ X = Var("x", TensorType((6, 40), "float32"))
 WEIGHTS = np.random.default_rng(3).normal(size=(40, 24)).astype(np.float32)
 
 
+DOUBLED = """
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry doubled(.param .u64 x)
+{
+    .reg .b64 %rd<2>;
+    .reg .f32 %f<3>;
+    ld.param.u64 %rd1, [x];
+    ld.global.f32 %f1, [%rd1];
+    add.f32 %f2, %f1, %f1;
+    st.global.f32 [%rd1], %f2;
+    ret;
+}
+"""
+CALL = GridCall("doubled", (1, 1, 1), 1, (0,), False)
 Opened = Callable[..., StandIn]
 
 
@@ -74,7 +96,9 @@ def test_a_model_runs_through_the_driver(opened: Opened) -> None:
         np.testing.assert_allclose(found, evaluate(PRODUCT, {"x": numbers(seed)})["y"], rtol=1e-5, atol=1e-6)
     assert driver.calls.count("cuModuleLoadDataEx") == 1
     del loaded
+    gc.collect()
     assert not driver.sizes, "memory is given back"
+    assert not driver.left(), "so are streams and graphs"
 
 
 def test_many_kernels_are_started_by_one_call(opened: Opened) -> None:
@@ -125,11 +149,32 @@ def test_runs_from_several_threads_do_not_meet(opened: Opened) -> None:
     assert not failures
 
 
-def test_times_are_those_of_the_device(opened: Opened) -> None:
+def test_bytes_of_memories_are_written_copied_and_read(opened: Opened) -> None:
     opened()
-    loaded = weft.load(compiled())
-    result = loaded.run({"x": numbers()}, trace=True)
-    assert result is not None
+    gpu = cuda.open_cuda()
+    first, second = gpu.allocate(64), gpu.allocate(64)
+    data = np.arange(8, dtype=np.float32)
+    gpu.write(first, 16, data)
+    wanted = data.copy()
+    data[...] = -1
+    gpu.copy(first, 20, second, 8, 12)
+    found = np.zeros(3, np.float32)
+    gpu.read(second, 8, found)
+    np.testing.assert_array_equal(found, wanted[1:4])
+
+
+def test_layers_have_the_times_of_their_kernels(opened: Opened) -> None:
+    driver = opened()
+    model = compiled()
+    (step,) = model.steps
+    assert isinstance(step, HostStep)
+    executor = GpuExecutor(step.program, find_target("cuda").host_code(step.program, trusted=True), cuda.open_cuda())
+    x, y = numbers(), np.zeros((6, 24), np.float32)
+    started = time.perf_counter()
+    seconds = executor.execute_timed([x], [y])
+    assert 0 < sum(seconds) < time.perf_counter() - started
+    np.testing.assert_allclose(y, evaluate(PRODUCT, {"x": x})["y"], rtol=1e-5, atol=1e-6)
+    assert dict not in driver.left(), "events are given back"
 
 
 def test_a_gpu_is_chosen_by_its_number(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,6 +209,23 @@ def test_a_gpu_that_is_too_old_for_the_model(opened: Opened) -> None:
         weft.load(compiled())
     (found,) = weft.load(compiled(gpu="sm_75")).run({"x": numbers()}).values()
     np.testing.assert_allclose(found, evaluate(PRODUCT, {"x": numbers()})["y"], rtol=1e-5, atol=1e-6)
+
+
+def test_a_launch_keeps_its_memory_and_fits_the_device(opened: Opened) -> None:
+    driver = opened(block_threads=64)
+    gpu, memory = cuda.open_cuda(), cuda.open_cuda().allocate(4)
+    program = gpu.load(GpuCode("ptx", DOUBLED, {"doubled": (CALL,)}))
+    launch = gpu.prepare(program, CALL, [(memory, 0)])
+    gpu.write(memory, 0, np.array([1.5], np.float32))
+    found, address = np.zeros(1, np.float32), next(iter(driver.sizes))
+    gpu.launch(launch)
+    gpu.read(memory, 0, found)
+    assert found == 3.0
+    del memory
+    gc.collect()
+    assert address in driver.sizes
+    with pytest.raises(DeviceError, match=r"a block has 65 threads, but .* takes 64 at most"):
+        gpu.prepare(program, replace(CALL, threads=65), [])
 
 
 def test_too_little_memory(opened: Opened) -> None:
