@@ -2,16 +2,18 @@
 
 A record belongs to a kernel, a machine, a memory and a compiler, each as a text; its point and its features are JSON.
 Several processes may write at once. A file that is damaged is set aside under another name, with one line on stderr:
-it is neither trusted nor lost.
+it is neither trusted nor lost. A record has a checksum: one that was changed is passed over, with one line, and
+measured anew.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +24,7 @@ from .errors import TuningError
 APPLICATION = 0x77656674
 """SQLite's application id: the letters "weft"."""
 
-VERSION = 1
+VERSION = 2
 """Of the table."""
 
 PATIENCE_SECONDS = 30.0
@@ -31,10 +33,12 @@ PATIENCE_SECONDS = 30.0
 TABLE = """
 CREATE TABLE results (
     kernel TEXT NOT NULL, machine TEXT NOT NULL, memory TEXT NOT NULL, compiler TEXT NOT NULL, point TEXT NOT NULL,
-    cost REAL, refusal TEXT NOT NULL, features TEXT NOT NULL,
+    cost REAL, refusal TEXT NOT NULL, features TEXT NOT NULL, checksum TEXT NOT NULL,
     PRIMARY KEY (kernel, machine, memory, compiler, point)
 ) STRICT
 """
+
+COLUMNS = "kernel, machine, memory, compiler, point, cost, refusal, features, checksum"
 
 Point = Mapping[str, Any]
 """Values of knobs, by name."""
@@ -75,6 +79,7 @@ class Database:
     def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
         self.path = Path(path)
         self._read_only = read_only
+        self._noticed = False
         if read_only and not self.path.exists():
             raise TuningError(f"there is no tuning database {str(self.path)!r}", hint="make it with `weft tune`")
         self._connection = self._open()
@@ -140,47 +145,46 @@ class Database:
     def add(self, key: Key, point: Point, cost: float | None, *, refusal: str = "",
             features: Mapping[str, Any] | None = None) -> None:  # fmt: skip
         """Keep what a point costs; what was known of it is replaced."""
-        row = (key.kernel, key.machine, key.memory, key.compiler, point_text(point), cost, refusal,
+        number = None if cost is None else float(cost)
+        row = (key.kernel, key.machine, key.memory, key.compiler, point_text(point), number, refusal,
                point_text(features or {}))  # fmt: skip
         with self._errors():
-            self._connection.execute("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+            self._connection.execute("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                                     (*row, _checksum(row)))  # fmt: skip
 
     def results(self, key: Key) -> list[Result]:
         """All that is known of a key, in the order of the points' texts."""
-        return self._select("kernel = ? AND machine = ? AND memory = ? AND compiler = ?",
-                            (key.kernel, key.machine, key.memory, key.compiler))  # fmt: skip
+        rows = self._select("kernel = ? AND machine = ? AND memory = ? AND compiler = ?",
+                            (key.kernel, key.machine, key.memory, key.compiler), order="point")  # fmt: skip
+        return [result for _, result in rows]
 
     def best(self, machine: str, memory: str, compiler: str) -> dict[str, Result]:
         """The cheapest point of every kernel that was measured there; of equal ones the first by its text."""
-        with self._errors():
-            rows = self._connection.execute(
-                "SELECT kernel, point, cost, refusal, features, rowid FROM results WHERE cost IS NOT NULL "
-                "AND machine = ? AND memory = ? AND compiler = ? ORDER BY kernel, cost DESC, point DESC",
-                (machine, memory, compiler),
-            ).fetchall()
-        return {kernel: _result(row) for kernel, *row in rows}
+        rows = self._select("cost IS NOT NULL AND machine = ? AND memory = ? AND compiler = ?",
+                            (machine, memory, compiler), order="kernel, cost DESC, point DESC")  # fmt: skip
+        return {key.kernel: result for key, result in rows}
 
     def elsewhere(self, key: Key) -> dict[str, list[Result]]:
         """What this compiler's kernels cost other than under ``key``: lists of results, one for each other key."""
-        columns = "kernel || char(10) || machine || char(10) || memory"
-        with self._errors():
-            rows = self._connection.execute(
-                f"SELECT {columns}, point, cost, refusal, features, rowid FROM results "
-                "WHERE compiler = ? ORDER BY 1, 2",
-                (key.compiler,),
-            ).fetchall()
         found: dict[str, list[Result]] = {}
-        for which, *row in rows:
-            if which != "\n".join((key.kernel, key.machine, key.memory)):
-                found.setdefault(which, []).append(_result(row))
+        for other, result in self._select("compiler = ?", (key.compiler,), order="kernel, machine, memory, point"):
+            if other != key:
+                found.setdefault("\n".join((other.kernel, other.machine, other.memory)), []).append(result)
         return found
 
-    def _select(self, condition: str, values: tuple[str, ...]) -> list[Result]:
+    def _select(self, condition: str, values: tuple[str, ...], order: str) -> list[tuple[Key, Result]]:
+        """Whole records alone."""
         with self._errors():
             rows = self._connection.execute(
-                f"SELECT point, cost, refusal, features, rowid FROM results WHERE {condition} ORDER BY point", values
+                f"SELECT rowid, {COLUMNS} FROM results WHERE {condition} ORDER BY {order}", values
             ).fetchall()
-        return [_result(row) for row in rows]
+        whole = [row for row in rows if row[-1] == _checksum(row[1:-1])]
+        if len(whole) < len(rows) and not self._noticed:
+            self._noticed = True
+            print(f"weft: records of the tuning database {self.path} were changed: {len(rows) - len(whole)} are passed "
+                  "over", file=sys.stderr)  # fmt: skip
+        return [(Key(*row[1:5]), Result(json.loads(row[5]), row[6], row[7], json.loads(row[8]), row[0]))
+                for row in whole]  # fmt: skip
 
     def close(self) -> None:
         self._connection.close()
@@ -192,6 +196,6 @@ class Database:
         self.close()
 
 
-def _result(row: Any) -> Result:
-    point, cost, refusal, features, number = row
-    return Result(json.loads(point), cost, refusal, json.loads(features), number)
+def _checksum(row: Sequence[Any]) -> str:
+    """Of a record's columns but its checksum."""
+    return hashlib.sha256(json.dumps(row).encode()).hexdigest()[:16]

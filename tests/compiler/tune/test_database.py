@@ -106,6 +106,26 @@ def test_a_damaged_file_is_set_aside(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert len(database.results(KEY)) == 1
 
 
+@pytest.mark.parametrize("column", ["cost = 0.5", "point = '{}'", "refusal = 'x'", "features = '[]'", "kernel = 'k'"])
+def test_a_record_that_was_changed_is_passed_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], column: str
+) -> None:
+    path = tmp_path / "t.sqlite"
+    with Database(path) as database:
+        for number in range(3):
+            database.add(KEY, {"tile": number}, 1.0 + number)
+        database.add(KEY, {"tile": 3}, None, refusal="too large")
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"UPDATE results SET {column} WHERE point = '{{\"tile\":1}}'")
+    with Database(path) as database:
+        everything = [*database.results(KEY), *(each for group in database.elsewhere(KEY).values() for each in group)]
+        assert [each.point for each in everything] == [{"tile": 0}, {"tile": 2}, {"tile": 3}]
+        assert database.best(KEY.machine, KEY.memory, KEY.compiler)[KEY.kernel].cost == 1.0
+        database.add(KEY, {"tile": 1}, 2.0)
+        assert sum(each.cost == 2.0 for each in database.results(KEY)) == 1
+    assert capsys.readouterr().err.count("records of the tuning database") == 1
+
+
 def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "bookmarks.sqlite"
     with sqlite3.connect(path) as connection:
@@ -121,7 +141,7 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
     Database(path).close()
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(TuningError, match="has version 99, but this weft knows 1"):
+    with pytest.raises(TuningError, match="has version 99, but this weft knows 2"):
         Database(path)
 
 
