@@ -13,6 +13,7 @@ WATCH, MACHINE, COPIES = (f"sim/ptx/{name}.py" for name in ("watch", "machine", 
 MATRICES, COUNTS = "sim/ptx/instructions/matrices.py", "sim/ptx/counts.py"
 MEMORY, CONTROL, WARPS = (f"tests/sim/ptx/test_{name}.py" for name in ("memory", "control", "warps"))
 OPERATORS = ("tests/compiler/targets/gpu/test_operators.py",)
+CUDA, DRIVER = "runtime/gpu/cuda.py", ("tests/runtime/gpu/test_cuda.py",)
 
 MUTANTS = (
     Mutant(
@@ -110,5 +111,35 @@ MUTANTS = (
     Mutant(
         "quarter-turn-without-carry", DOUBLES, "off by one",
         "builder.add(builder.add(low[0], high[1]), carry)", "builder.add(low[0], high[1])", DOUBLE_TESTS,
+    ),
+    Mutant(
+        "context-of-another-thread", CUDA, "missing call",
+        'from any thread."""\n        self.driver.call("cuCtxSetCurrent", self._context)',
+        'from any thread."""', DRIVER,
+    ),
+    Mutant(
+        "read-without-a-wait", CUDA, "missing call",
+        'what="reading fails")  # fmt: skip\n        self.synchronise()', 'what="reading fails")  # fmt: skip', DRIVER,
+    ),
+    Mutant(
+        "write-without-a-wait", CUDA, "missing call",
+        'what="writing fails")  # fmt: skip\n        self.synchronise()', 'what="writing fails")  # fmt: skip', DRIVER,
+    ),
+    Mutant(
+        "copy-the-other-way", CUDA, "operands swapped",
+        "_address(target) + target_offset, _address(source) + source_offset",
+        "_address(source) + source_offset, _address(target) + target_offset", DRIVER,
+    ),
+    Mutant(
+        "arguments-without-their-offsets", CUDA, "wrong address", "(_address(memory) + offset for memory",
+        "(_address(memory) for memory", DRIVER,
+    ),
+    Mutant(
+        "launch-without-its-memory", CUDA, "lifetime", "self._kept = tuple(memory for memory, _ in arguments)",
+        "self._kept = ()", DRIVER,
+    ),
+    Mutant(
+        "too-old-a-gpu", CUDA, "check ignored", "if target and int(target[1]) > self.device.capability:",
+        "if target and int(target[1]) < self.device.capability:", DRIVER,
     ),
 )  # fmt: skip
