@@ -203,8 +203,11 @@ _WORDS = """
     cpu accel --device fsim --config tiny pynq -o out.weft --output --json --seed 0 -1 99999999999999999999 --shape
     image=1x1x8x8 image=0 image=-1x1x8x8 image=x --strict --report --input -i --dump ir --trace t --threads --vthreads
     10 --processor host --latency --bandwidth --pass --check --tolerance nan reference . / [red]
+    gpu check devices half.ptx --grid 2 --block 0 --argument float32:64 float32:-1 q8:1 --kernel half --shared --write
+    --limit board list show --calibrate --tuned results.sqlite cuda opencl emulated space.toml explore replay hw
 """
 ARGUMENTS = (*_WORDS.split(), "\x1b[31m")
+COMMANDS = [b"compile\0digits.onnx", b"run\0digits.weft", b"passes", b"gpu\0check\0half.ptx\0--grid\x002"]
 
 
 def edit_arguments(data: bytes, chance: random.Random) -> bytes:
@@ -221,6 +224,8 @@ def use_arguments(data: bytes) -> None:
         os.chdir(folder)
         Path("digits.onnx").write_bytes(DIGITS.read_bytes())
         Path("digits.weft").write_bytes(artifacts()[0])
+        Path("half.ptx").write_text(HALF)
+        Path("space.toml").write_bytes(SPACE.read_bytes())
         np.save("x.npy", np.zeros((1, 1, 8, 8), np.float32))
         status = run_cli(app, words, PlainConsole(file=sys.stderr))
     if status == BROKEN:
@@ -416,7 +421,7 @@ KINDS = {
     "kernel": Kind(kernel_texts, as_text(edit_text), use_kernel),
     "trace": Kind(traces, as_text(edit_json_text), use_trace),
     "config": Kind(lambda: [TINY.to_json().encode()], as_text(edit_json_text), use_config),
-    "arguments": Kind(lambda: [b"compile\0digits.onnx", b"run\0digits.weft", b"passes"], edit_arguments, use_arguments),
+    "arguments": Kind(lambda: COMMANDS, edit_arguments, use_arguments),
     "numpy": Kind(arrays, edit_bytes, use_array),
     "recording": Kind(recordings, edit_sealed, use_recording),
     "ptx": Kind(ptx_texts, as_text(edit_text), use_ptx),
