@@ -17,7 +17,7 @@ from .counts import Counts
 from .errors import KernelFaultError, PtxError, PtxSyntaxError
 from .instructions import COMPILERS
 from .memory import DeviceMemory
-from .parser import MOST_THREADS, Instruction, Kernel, parse
+from .parser import MOST_BLOCKS, MOST_THREADS, Instruction, Kernel, parse
 from .state import Lanes, State
 from .types import Array
 
@@ -61,7 +61,7 @@ class Program:
         if kernel is None:
             raise PtxError(f"there is no kernel {name!r}", hint=f"the kernels: {', '.join(self.kernels) or 'none'}")
         blocks, threads = _three(grid), _three(block)
-        _check_launch(kernel, threads, len(arguments), dynamic_shared)
+        _check_launch(kernel, blocks, threads, len(arguments), dynamic_shared)
         for table, data in kernel.constants.items():
             if table not in self._tables:
                 self._tables[table] = self.memory.put(np.frombuffer(data, np.uint8))
@@ -90,8 +90,13 @@ def _three(sizes: Sequence[int]) -> tuple[int, int, int]:
     return x, y, z
 
 
-def _check_launch(kernel: Kernel, block: tuple[int, ...], arguments: int, dynamic_shared: int) -> None:
+def _check_launch(
+    kernel: Kernel, grid: tuple[int, ...], block: tuple[int, ...], arguments: int, dynamic_shared: int
+) -> None:
     threads = prod(block)
+    if any(size > most for size, most in zip(grid, MOST_BLOCKS, strict=True)):
+        raise PtxError(f"a grid of {grid} blocks, but no device has more than {MOST_BLOCKS}",
+                       at=f"kernel {kernel.name!r}")  # fmt: skip
     if threads > MOST_THREADS:
         raise PtxError(f"a block of {threads} threads, but no device has more than {MOST_THREADS}",
                        at=f"kernel {kernel.name!r}")  # fmt: skip

@@ -20,6 +20,9 @@ WARP = 32
 MOST_THREADS = 1024
 """Of a block, on every device."""
 
+MOST_BLOCKS = ((1 << 31) - 1, (1 << 16) - 1, (1 << 16) - 1)
+"""Of a grid, along x, y and z."""
+
 MOST_REGISTERS = 65536
 """Of one name; a device has no more of them for a whole block."""
 

@@ -162,6 +162,12 @@ def test_launches_that_do_not_fit() -> None:
     ):  # fmt: skip
         with pytest.raises(PtxError, match=wanted):
             launch(text, (1,), (block,), arguments, memory, name)
+    for grid, block, wanted in (
+        ((1 << 40,), 32, "no device has more than"),
+        ((1,), 2048, "no device has more than 1024"),
+    ):
+        with pytest.raises(PtxError, match=wanted):
+            launch(text, grid, (block,), [0], memory, "k")
     limited = text.replace("p0)\n{", "p0) .maxntid 64, 1, 1\n{")
     assert parse(limited)["k"].threads == 64
     with pytest.raises(PtxError, match="a block of 96 threads, but it takes 64"):
