@@ -188,19 +188,20 @@ class BinOp(Expr):
     def __post_init__(self) -> None:
         if self.op not in OPERATORS:
             raise IRError(f"unknown operator {self.op!r}", hint=f"the operators are {', '.join(OPERATORS)}")
-        if self.a.dtype != self.b.dtype:
+        dtype = self.a.dtype
+        if dtype != self.b.dtype:
             raise IRError(
-                f"{self.op!r} of {self.a.dtype} and {self.b.dtype}: both operands must have one type",
+                f"{self.op!r} of {dtype} and {self.b.dtype}: both operands must have one type",
                 hint="convert one of them with .astype(...)",
             )
-        if self.op == "div" and self.a.dtype not in FLOATS:
+        if dtype in FLOATS:
+            if self.op in ("shl", "shr", "and", "or", "floordiv", "mod"):
+                raise IRError(f"{self.op!r} is not defined for {dtype}")
+        elif self.op == "div":
             raise IRError(
-                f"'div' is not defined for {self.a.dtype}",
-                hint="use // for integers, or convert with .astype('float32')",
+                f"'div' is not defined for {dtype}", hint="use // for integers, or convert with .astype('float32')"
             )
-        if self.a.dtype in FLOATS and self.op in ("shl", "shr", "and", "or", "floordiv", "mod"):
-            raise IRError(f"{self.op!r} is not defined for {self.a.dtype}")
-        if self.a.dtype == "bool" and self.op in ARITHMETIC:
+        elif dtype == "bool" and self.op in ARITHMETIC:
             raise IRError(f"{self.op!r} is not defined for bool", hint="convert with .astype('int32') first")
 
     @property

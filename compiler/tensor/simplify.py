@@ -84,15 +84,19 @@ class Linear:
 
 def linear_form(expr: Expr) -> Linear:
     """The linear form of an already simplified ``int64`` expression."""
-    match expr:
-        case Const(value):
-            return Linear({}, int(value))
-        case BinOp("add", a, b):
+    if isinstance(expr, Const):
+        return Linear({}, int(expr.value))
+    if isinstance(expr, BinOp):
+        a, b = expr.a, expr.b
+        if expr.op == "add":
             return linear_form(a).add(linear_form(b))
-        case BinOp("sub", a, b):
+        if expr.op == "sub":
             return linear_form(a).add(linear_form(b), -1)
-        case BinOp("mul", a, Const(value)) | BinOp("mul", Const(value), a):
-            return Linear().add(linear_form(a), int(value)) if value else Linear()
+        if expr.op == "mul":
+            if not isinstance(b, Const):
+                a, b = b, a
+            if isinstance(b, Const):
+                return Linear().add(linear_form(a), int(b.value)) if b.value else Linear()
     return Linear({expr: 1})
 
 

@@ -24,7 +24,7 @@ from .ir import (
     Var,
 )
 from .simplify import Simplifier, simplifier_of
-from .visitor import children, loads_of, map_children, rebuild, statements, stores_of
+from .visitor import below, children, loads_of, map_children, rebuild, statements, stores_of
 
 Leaf = Block | IntrinsicCall | Store
 
@@ -33,55 +33,49 @@ def paths(stmt: Stmt, above: tuple[Stmt, ...] = ()) -> Iterator[tuple[Stmt, ...]
     """The path (outermost first, ending in the node) of every statement, in the order of execution."""
     path = (*above, stmt)
     yield path
-    match stmt:
-        case For(body=body) | Allocate(body=body):
-            yield from paths(body, path)
-        case If(then=then):
-            yield from paths(then, path)
-        case Seq(body):
-            for child in body:
-                yield from paths(child, path)
+    for child in below(stmt):
+        yield from paths(child, path)
+
+
+def _path_to(stmt: Stmt, wanted: Callable[[Stmt], bool]) -> tuple[Stmt, ...] | None:
+    """The first of the paths whose node is wanted."""
+    if wanted(stmt):
+        return (stmt,)
+    for child in below(stmt):
+        found = _path_to(child, wanted)
+        if found is not None:
+            return (stmt, *found)
+    return None
 
 
 def block_name(stmt: Stmt) -> str | None:
     """Name of the stage if the statement is a block or an intrinsic call."""
-    match stmt:
-        case Block(name=name) | IntrinsicCall(block=name):
-            return name
-    return None
+    if isinstance(stmt, Block):
+        return stmt.name
+    return stmt.block if isinstance(stmt, IntrinsicCall) else None
 
 
 def find_block(func: PrimFunc, name: str) -> tuple[Stmt, ...]:
     """Path to the block ``name``; ScheduleError if there is none."""
-    names = []
-    for path in paths(func.body):
-        block = block_name(path[-1])
-        if block == name:
-            return path
-        if block is not None:
-            names.append(block)
-    raise ScheduleError(f"there is no block {name!r}", hint=f"the blocks are {', '.join(names)}")
+    found = _path_to(func.body, lambda node: block_name(node) == name)
+    if found is None:
+        names = filter(None, map(block_name, statements(func.body)))
+        raise ScheduleError(f"there is no block {name!r}", hint=f"the blocks are {', '.join(names)}")
+    return found
 
 
 def find_loop(func: PrimFunc, var: Var) -> tuple[Stmt, ...]:
     """Path to the loop of ``var``; ScheduleError if there is none."""
-    names = []
-    for path in paths(func.body):
-        node = path[-1]
-        if isinstance(node, For):
-            if node.var == var:
-                return path
-            names.append(node.var.name)
-    raise ScheduleError(f"there is no loop {var.name!r}", hint=f"the loops are {', '.join(names)}")
+    found = _path_to(func.body, lambda node: isinstance(node, For) and node.var == var)
+    if found is None:
+        names = [node.var.name for node in statements(func.body) if isinstance(node, For)]
+        raise ScheduleError(f"there is no loop {var.name!r}", hint=f"the loops are {', '.join(names)}")
+    return found
 
 
 def find_allocation(func: PrimFunc, buffer: Buffer) -> tuple[Stmt, ...] | None:
     """Path to the Allocate of ``buffer``; None if it is a parameter."""
-    for path in paths(func.body):
-        node = path[-1]
-        if isinstance(node, Allocate) and node.buffer == buffer:
-            return path
-    return None
+    return _path_to(func.body, lambda node: isinstance(node, Allocate) and node.buffer == buffer)
 
 
 def find_buffer(func: PrimFunc, name: str) -> Buffer:
@@ -121,7 +115,16 @@ def ranges_of(path: Sequence[Stmt]) -> list[tuple[Var, Expr]]:
 
 def leaves(stmt: Stmt) -> Iterator[tuple[Stmt, ...]]:
     """Paths of the blocks, calls and bare stores below ``stmt``, in the order of execution."""
-    return (path for path in paths(stmt) if isinstance(path[-1], Leaf))
+    return iter(_leaves(stmt, (), []))
+
+
+def _leaves(stmt: Stmt, above: tuple[Stmt, ...], found: list[tuple[Stmt, ...]]) -> list[tuple[Stmt, ...]]:
+    path = (*above, stmt)
+    if isinstance(stmt, Leaf):
+        found.append(path)
+    for child in below(stmt):
+        _leaves(child, path, found)
+    return found
 
 
 def readers(stmt: Stmt, buffer: Buffer) -> list[tuple[Stmt, ...]]:

@@ -29,17 +29,16 @@ from .ir import (
 
 def children(expr: Expr) -> tuple[Expr, ...]:
     """The operands of an expression."""
-    match expr:
-        case BinOp(_, a, b):
-            return (a, b)
-        case Select(cond, a, b):
-            return (cond, a, b)
-        case Cast(_, x):
-            return (x,)
-        case Call(_, args):
-            return args
-        case Load(_, indices):
-            return indices
+    if isinstance(expr, BinOp):
+        return (expr.a, expr.b)
+    if isinstance(expr, Load):
+        return expr.indices
+    if isinstance(expr, Select):
+        return (expr.cond, expr.a, expr.b)
+    if isinstance(expr, Cast):
+        return (expr.x,)
+    if isinstance(expr, Call):
+        return expr.args
     return ()
 
 
@@ -61,9 +60,11 @@ def rebuild(expr: Expr, operands: tuple[Expr, ...]) -> Expr:
 
 def walk_exprs(expr: Expr) -> Iterator[Expr]:
     """The expression and everything below it, outermost first."""
-    yield expr
-    for child in children(expr):
-        yield from walk_exprs(child)
+    waiting = [expr]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(reversed(children(node)))
 
 
 def free_vars(expr: Expr) -> set[Var]:
@@ -74,9 +75,12 @@ def free_vars(expr: Expr) -> set[Var]:
 def map_exprs(expr: Expr, rule: Rewrite) -> Expr:
     """Rewrite bottom-up: ``rule`` sees every node after its operands have been rewritten."""
     old = children(expr)
-    new = tuple(map_exprs(child, rule) for child in old)
-    if any(a is not b for a, b in zip(old, new, strict=True)):
-        expr = rebuild(expr, new)
+    if old:
+        new = tuple([map_exprs(child, rule) for child in old])
+        for a, b in zip(old, new, strict=True):
+            if a is not b:
+                expr = rebuild(expr, new)
+                break
     result = rule(expr)
     return expr if result is None else result
 
@@ -86,17 +90,22 @@ def substitute(expr: Expr, bindings: Mapping[Var, Expr]) -> Expr:
     return map_exprs(expr, lambda node: bindings.get(node) if isinstance(node, Var) else None)
 
 
+def below(stmt: Stmt) -> tuple[Stmt, ...]:
+    """The statements right inside of a statement."""
+    if isinstance(stmt, For | Allocate):
+        return (stmt.body,)
+    if isinstance(stmt, Seq):
+        return stmt.body
+    return (stmt.then,) if isinstance(stmt, If) else ()
+
+
 def statements(stmt: Stmt) -> Iterator[Stmt]:
     """The statement and everything below it in the order of execution; the Store of a Block is part of the Block."""
-    yield stmt
-    match stmt:
-        case For(body=body) | Allocate(body=body):
-            yield from statements(body)
-        case If(then=then):
-            yield from statements(then)
-        case Seq(body):
-            for child in body:
-                yield from statements(child)
+    waiting = [stmt]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(reversed(below(node)))
 
 
 def map_children(stmt: Stmt, change: Callable[[Stmt], Stmt | None]) -> Stmt | None:
