@@ -13,7 +13,8 @@ from ..compiler.targets.accel.lower import Kernel
 from ..compiler.targets.accel.phases import split_phases
 from ..compiler.targets.accel.slices import slices_of
 from ..compiler.targets.accel.space import Candidate, features, lower_bound, space
-from ..compiler.targets.accel.tiling import Problem, tilings
+from ..compiler.targets.accel.tile_costs import tilings
+from ..compiler.targets.accel.tiling import Problem
 from ..compiler.targets.accel.tuned import point_tiling, tiling_point, tuning_key
 from ..compiler.tune.database import Key, point_text
 from ..hw.config import CoreConfig

@@ -12,7 +12,7 @@ from weft.compiler.frontends import read
 from weft.compiler.graph import Module
 from weft.compiler.targets.accel.space import space
 from weft.compiler.targets.accel.target import Accel, AccelOptions
-from weft.compiler.targets.accel.tiling import estimate
+from weft.compiler.targets.accel.tile_costs import estimate
 from weft.compiler.targets.accel.tuned import point_tiling
 from weft.compiler.tune.database import Database
 from weft.compiler.tune.errors import TuningError

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from ... import tensor as te
 from ...graph.ir import Call
@@ -18,6 +21,8 @@ from ...graph.registry import Lowering
 from ...tensor import ir as tir
 from ...tensor.view import Builder, Index, NotLoweredError, View
 from .packed_layout import Blocks
+
+Size = TypeVar("Size", int, npt.NDArray[np.int64])
 
 Formula = Callable[[Index], tir.Expr]
 """From an index in the accumulator layout to the int32 (or int64) value there."""
@@ -48,8 +53,8 @@ class Window:
         dilation_y, dilation_x = self.dilations
         return y * step_y + kh * dilation_y, x * step_x + kw * dilation_x
 
-    def reach(self, rows: int, columns: int) -> tuple[int, int]:
-        """Rows and columns of the padded copy that ``rows x columns`` outputs need."""
+    def reach(self, rows: Size, columns: Size) -> tuple[Size, Size]:
+        """Rows and columns of the padded copy that ``rows x columns`` outputs need; sizes may be arrays."""
         height = (rows - 1) * self.steps[0] + (self.kernel[0] - 1) * self.dilations[0] + 1
         width = (columns - 1) * self.steps[1] + (self.kernel[1] - 1) * self.dilations[1] + 1
         return height, width

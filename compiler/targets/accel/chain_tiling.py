@@ -18,7 +18,8 @@ from .builder import Window
 from .chain_schedule import innermost
 from .depthwise_mode import row_cycles, row_pitch
 from .lower import Kernel, Section
-from .tiling import INSTRUCTION_OVERHEAD, ChainTiling, Problem, epilogues, sizes_worth_trying
+from .tile_costs import INSTRUCTION_OVERHEAD
+from .tiling import ChainTiling, Problem, epilogues, sizes_worth_trying
 
 SPANS_KEPT = 3
 """Widths of tiles that are tried: the widest that fit."""

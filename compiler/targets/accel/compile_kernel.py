@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
 
+import numpy as np
+
 from ....hw.config import CoreConfig
 from ....hw.dram_rate import DramRate
 from ...tensor.errors import BoundsError, TensorError
@@ -20,7 +22,8 @@ from .first_layer import first_tilings
 from .lower import Kernel, Section
 from .schedule import schedule_kernel
 from .slices import KernelSlice
-from .tiling import ChainTiling, Problem, Tiling, fill, tilings
+from .tile_costs import fills, tilings
+from .tiling import ChainTiling, Problem, Tiling
 from .tuned import Lookup
 
 ATTEMPTS = ((1.0, 6), (0.75, 6), (0.5, 6))
@@ -176,9 +179,10 @@ def _tilings(problem: Problem, *, first: bool) -> Iterator[Tiling]:
 
 def attempts(problem: Problem, candidates: Sequence[Tiling]) -> Iterator[Tiling]:
     """Some of the ``candidates``, in their order; later ones leave more room."""
-    tried: set[Tiling] = set()
+    shares = fills(problem, candidates)
+    tried: set[int] = set()
     for share, count in ATTEMPTS:
-        roomy = (tiling for tiling in candidates if tiling not in tried and fill(problem, tiling) <= share)
-        for tiling in islice(roomy, count):
-            tried.add(tiling)
-            yield tiling
+        roomy = (place for place in np.flatnonzero(shares <= share).tolist() if place not in tried)
+        for place in islice(roomy, count):
+            tried.add(place)
+            yield candidates[place]

@@ -12,7 +12,7 @@ from ....hw.isa import TAP_COLUMNS, TAP_ROWS
 from ...graph import Attrs, Call, Constant, Expr, Function, call
 from ...graph.visit import topological_order, with_children
 from . import packed_layout
-from .builder import Window
+from .builder import Size, Window
 from .operators import packed_form
 from .packed_layout import blocks_of
 
@@ -58,8 +58,8 @@ def _tapped(config: CoreConfig, node: Call, x: Expr) -> Call | None:
     return call(TAPPED, x, Constant(taps, weights.name, weights.span), span=node.span, **attrs)
 
 
-def row_pitch(columns: int) -> int:
-    """Distance of two rows in ``inp`` that hold so many columns."""
+def row_pitch(columns: Size) -> Size:
+    """Distance of two rows in ``inp`` that hold so many columns (a number or an array)."""
     return columns | 1
 
 

@@ -18,7 +18,8 @@ from . import packed_layout
 from .depthwise_mode import in_depthwise_mode
 from .lower import Kernel, lower_function
 from .packed_layout import Blocks, blocks_of
-from .tiling import Problem, Work, estimate, tilings, work_of
+from .tile_costs import Work, estimate, tilings, work_of
+from .tiling import Problem
 
 NOT_OVERLAPPED = 0.1
 """Share of the work beside the slowest resource's that is assumed to add to it."""

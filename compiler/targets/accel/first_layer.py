@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from ....hw.memories import Memory
-from .tiling import Problem, Tiling, buffers_of, estimate, tilings
+from .tile_costs import Array, Tiles, buffers_of, estimate, estimates, tilings
+from .tiling import Problem, Tiling
 
 LEAST_SHARE = 0.1
 """A layer is short if what it costs beyond its products is at least this share of them."""
@@ -39,9 +43,8 @@ def first_tilings(problem: Problem) -> Sequence[Tiling]:
     alone = tilings(replace(problem, threads=1)) if problem.threads > 1 else uncut
     portion = -(-problem.reduction // PORTIONS)
     cut = [replace(tiling, portion=portion) for tiling in alone if _can_be_cut(problem, tiling)]
-    candidates = [*dict.fromkeys([*uncut, *alone, *cut])]
-    costs = [_cost(problem, tiling) for tiling in candidates]
-    return [candidates[place] for place in sorted(range(len(candidates)), key=costs.__getitem__)]
+    candidates = Tiles.of(dict.fromkeys([*uncut, *alone, *cut]))
+    return candidates.take(np.argsort(_costs(problem, candidates), kind="stable"))
 
 
 def _can_be_cut(problem: Problem, tiling: Tiling) -> bool:
@@ -50,28 +53,30 @@ def _can_be_cut(problem: Problem, tiling: Tiling) -> bool:
     return tiling.reduction == problem.reduction and TILES_AT_ONCE * tile <= room
 
 
-def _products(problem: Problem, outer: int, groups: int, rows: int, columns: int) -> int:
-    """Cycles that the array works for outputs of this shape."""
+def _products(problem: Problem, outer: int, groups: Any, rows: Any, columns: Any) -> Any:
+    """Cycles that the array works for outputs of this shape; shapes may be arrays."""
     return outer * groups * problem.parts * rows * columns * problem.reduction * problem.taps
 
 
-def _cost(problem: Problem, tiling: Tiling) -> float:
-    """The estimate, but with the first loads as they share the bus with what their engines load ahead, and as they
+def _costs(problem: Problem, tiles: Tiles) -> Array:
+    """The estimates, but with the first loads as they share the bus with what their engines load ahead, and as they
     overlap with products."""
-    cost = estimate(problem, tiling)
-    if cost is None:
-        raise ValueError(f"{tiling} does not fit the scratchpads")
-    needed = {Memory.INP: 0.0, Memory.WGT: 0.0}  # cycles of the bus for the first tile
-    more = {Memory.INP: 0.0, Memory.WGT: 0.0}  # what is left for the tiles behind
-    for buffer in buffers_of(problem, tiling):
+    zero = np.zeros(len(tiles))
+    needed = {Memory.INP: zero, Memory.WGT: zero}  # cycles of the bus for the first tile
+    more = {Memory.INP: zero, Memory.WGT: zero}  # what is left for the tiles behind
+    for buffer in buffers_of(problem, tiles):
         if buffer.scratchpad in needed:
             cycles = buffer.entries * buffer.entry_bytes / problem.bytes_per_cycle
-            needed[buffer.scratchpad] += cycles
-            more[buffer.scratchpad] += cycles * (buffer.loads - 1)
-    less, most = sorted(needed, key=needed.__getitem__)
-    loading = needed[most] + min(needed[most], needed[less] + more[less])  # the engines take turns at the bus
-    products = _products(problem, 1, tiling.groups, tiling.rows, tiling.columns)
-    products = products * tiling.reduction // problem.reduction
-    portions = -(-problem.reduction // tiling.portion) if tiling.portion else 1
-    waiting = max(loading / portions, loading + products / portions - products)
-    return (cost - sum(needed.values()) + waiting) * (1 + CUT_PENALTY * (tiling.portion > 0))
+            needed[buffer.scratchpad] = needed[buffer.scratchpad] + cycles
+            more[buffer.scratchpad] = more[buffer.scratchpad] + cycles * (buffer.loads - 1)
+    inputs, weights = needed[Memory.INP], needed[Memory.WGT]
+    inputs_last = inputs > weights
+    most, less = np.maximum(inputs, weights), np.minimum(inputs, weights)
+    more_of_less = np.where(inputs_last, more[Memory.WGT], more[Memory.INP])
+    loading = most + np.minimum(most, less + more_of_less)  # the engines take turns at the bus
+    products = _products(problem, 1, tiles.groups, tiles.rows, tiles.columns)
+    products = products * tiles.reduction // problem.reduction
+    portions = np.where(tiles.portion > 0, -(-problem.reduction // np.maximum(tiles.portion, 1)), 1)
+    waiting = np.maximum(loading / portions, loading + products / portions - products)
+    costs: Array = (estimates(problem, tiles) - (inputs + weights) + waiting) * (1 + CUT_PENALTY * (tiles.portion > 0))
+    return costs

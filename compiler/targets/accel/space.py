@@ -11,9 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 
+import numpy as np
+
 from .first_layer import PORTIONS
-from .tiling import Problem, Tiling, fill, sizes_worth_trying, work_of
-from .tiling import estimate as estimated_cycles
+from .tile_costs import Tiles, estimates, fill, work_of
+from .tiling import Problem, Tiling, sizes_worth_trying
 
 THREADS = (1, 2)
 
@@ -31,13 +33,12 @@ class Candidate:
 
 def space(problem: Problem) -> list[Candidate]:
     """Tilings that fit in sum, the cheapest by the estimate first; ``problem.threads`` takes no part."""
-    found = []
+    found: list[Candidate] = []
     for threads in THREADS:
         threaded = replace(problem, threads=threads)
-        for tiling in _tilings(threaded):
-            cost = estimated_cycles(threaded, tiling)
-            if cost is not None:
-                found.append(Candidate(tiling, cost))
+        tiles = Tiles.of(_tilings(threaded))
+        costs = estimates(threaded, tiles)
+        found += [Candidate(tiles[place], float(costs[place])) for place in np.flatnonzero(costs < np.inf).tolist()]
     return sorted(found, key=lambda each: each.estimate)  # stable: equal ones stay in the order of the knobs
 
 

@@ -17,7 +17,8 @@ from ..compile_kernel import generate
 from ..emit import DramBuffer, Emitter
 from ..lower import Kernel, lower_function
 from ..packed_layout import Blocks, is_packable
-from ..tiling import Problem, entries_of, smallest_tiling
+from ..tile_costs import entries_of
+from ..tiling import Problem, smallest_tiling
 from .pack_layout import pack_function
 
 SURE = 0.5

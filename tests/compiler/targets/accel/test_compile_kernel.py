@@ -10,7 +10,8 @@ from weft.compiler.targets.accel import compile_kernel
 from weft.compiler.targets.accel.compile_kernel import generate
 from weft.compiler.targets.accel.emit import DramBuffer, Emitter
 from weft.compiler.targets.accel.lower import Kernel, lower_function
-from weft.compiler.targets.accel.tiling import Tiling, tilings
+from weft.compiler.targets.accel.tile_costs import tilings
+from weft.compiler.targets.accel.tiling import Tiling
 from weft.compiler.targets.errors import CompileError
 from weft.hw.config import PYNQ, CoreConfig
 from weft.hw.dram_rate import USUAL_RATE

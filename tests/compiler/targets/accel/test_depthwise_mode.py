@@ -21,7 +21,8 @@ from weft.compiler.targets.accel.intrinsics import intrinsics
 from weft.compiler.targets.accel.lower import lower_function
 from weft.compiler.targets.accel.packed_layout import Blocks
 from weft.compiler.targets.accel.schedule import schedule_kernel
-from weft.compiler.targets.accel.tiling import INSTRUCTION_OVERHEAD, Problem, Tiling, work_of
+from weft.compiler.targets.accel.tile_costs import INSTRUCTION_OVERHEAD, work_of
+from weft.compiler.targets.accel.tiling import Problem, Tiling
 from weft.compiler.targets.errors import CompileError
 from weft.compiler.tensor import Schedule
 from weft.hw.config import PYNQ, TINY, WIDE, CoreConfig

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from weft.compiler.targets.accel import compile_kernel
 from weft.compiler.targets.accel.first_layer import first_tilings
 from weft.compiler.targets.accel.lower import lower_function
-from weft.compiler.targets.accel.tiling import Problem, Tiling, estimate, tilings
+from weft.compiler.targets.accel.tile_costs import estimate, tilings
+from weft.compiler.targets.accel.tiling import Problem, Tiling
 from weft.hw.config import PYNQ
 from weft.hw.isa import Gemm, Load, Scratchpad, disassemble
 from weft.sim.timing import predict

@@ -11,7 +11,8 @@ from weft.compiler.targets.accel.emit import DramBuffer, Emitter
 from weft.compiler.targets.accel.lower import lower_function
 from weft.compiler.targets.accel.schedule import schedule_kernel
 from weft.compiler.targets.accel.scratchpads import Ring
-from weft.compiler.targets.accel.tiling import Problem, fill, tilings
+from weft.compiler.targets.accel.tile_costs import fill, tilings
+from weft.compiler.targets.accel.tiling import Problem
 from weft.compiler.targets.errors import ScratchpadFullError
 from weft.compiler.targets.memory_plan import Lifetime, most_alive, plan_memory
 from weft.hw.config import TINY

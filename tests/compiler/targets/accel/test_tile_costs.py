@@ -1,0 +1,110 @@
+"""Costs of all tilings at once: each is what it is alone, and the ranking is that of a search one by one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from weft.compiler.compile import prepared
+from weft.compiler.frontends import read
+from weft.compiler.targets.accel.phases import split_phases
+from weft.compiler.targets.accel.slices import slices_of
+from weft.compiler.targets.accel.target import Accel, AccelOptions
+from weft.compiler.targets.accel.tile_costs import (
+    Tiles,
+    buffers_of,
+    estimate,
+    estimates,
+    fill,
+    fills,
+    tilings,
+    work_of,
+    works_of,
+)  # fmt: skip
+from weft.compiler.targets.accel.tiling import Problem, Tiling, epilogues, home_axis, sizes_worth_trying, tile_loops
+from weft.hw.config import PYNQ, TINY
+from weft.hw.dram_rate import DramRate
+from weft.hw.memories import Memory
+
+DIGITS = Path(__file__).parents[4] / "examples" / "digits" / "digits.onnx"
+SLOW = DramRate(bytes_per_cycle=2)
+DEEPER = replace(TINY, inp_depth=2 * TINY.inp_depth, acc_banks=4)
+
+
+@pytest.fixture(scope="module", params=[PYNQ, DEEPER], ids=["pynq", "tiny"])
+def problems(request: pytest.FixtureRequest) -> list[Problem]:
+    config = request.param
+    module = prepared(read(DIGITS).module({}, takes_floats=False), Accel(), AccelOptions(config, SLOW))
+    kernels = [
+        part.kernel for phase in split_phases(module) if phase.on_core
+        for node in phase.calls for part in slices_of(node, config, SLOW, 2)
+    ]  # fmt: skip
+    return [Problem(config, kernel, threads, beside, SLOW)
+            for kernel in kernels for threads, beside in ((2, False), (1, True))]  # fmt: skip
+
+
+def _one_by_one(problem: Problem) -> list[Tiling]:
+    """The ranking as its documentation says: for each tile the largest epilogue that fits, the two widest that do."""
+    _, groups, height, width = problem.output
+    found: list[tuple[float, Tiling]] = []
+    widths = 0
+    for columns in sizes_worth_trying(width):
+        before = len(found)
+        sizes = (sizes_worth_trying(groups), sizes_worth_trying(height), sizes_worth_trying(problem.reduction) or [0])
+        for group, row, reduction, outer in product(*sizes, (True, False)):
+            for part, part_row in epilogues(problem, group, row, columns):
+                tiling = Tiling(group, row, columns, reduction, outer, part, part_row, problem.threads)
+                cost = estimate(problem, tiling)
+                if cost is not None:
+                    found.append((cost, tiling))
+                    break
+        widths += len(found) > before
+        if widths == 2:
+            break
+    return [tiling for _, tiling in sorted(found, key=lambda each: each[0])]
+
+
+def test_the_ranking_is_that_of_a_search_one_by_one(problems: list[Problem]) -> None:
+    for problem in problems[::3]:
+        assert list(tilings(problem)) == _one_by_one(problem)
+
+
+def test_a_tiling_costs_alone_what_it_costs_among_others(problems: list[Problem]) -> None:
+    for problem in problems:
+        ranked = tilings(problem)
+        chosen = [*ranked[:5], *ranked[-5:], replace(ranked[0], threads=4), replace(ranked[-1], channels_outer=True)]
+        together, full, works = estimates(problem, chosen), fills(problem, chosen), works_of(problem, Tiles.of(chosen))
+        for place, tiling in enumerate(chosen):
+            assert together[place] == (estimate(problem, tiling) or np.inf)
+            assert full[place] == fill(problem, tiling)
+            work = work_of(problem, tiling)
+            assert bool(works.fits[place]) == (work is not None)
+            assert work is None or work.traffic == works.traffic[place]
+
+
+def test_buffers_are_filled_at_the_home_loop_that_the_schedule_takes(problems: list[Problem]) -> None:
+    """Loads of the weights: the loops over tiles up to the innermost on which they depend."""
+
+    for problem in problems:
+        ranked = Tiles.of(tilings(problem))
+        weights = [each for each in buffers_of(problem, ranked) if each.scratchpad is Memory.WGT]
+        for buffer in weights:
+            for place, tiling in enumerate(ranked):
+                if tiling.reduction < problem.reduction:
+                    continue
+                home, expected = home_axis(problem, tiling, problem.matrix_axes), 1
+                for loop in tile_loops(problem, tiling):
+                    if not home:
+                        break
+                    expected *= loop.extent
+                    if loop.axis == home:
+                        break
+                assert np.broadcast_to(buffer.loads, len(ranked))[place] == expected
+
+
+def test_no_tilings_have_no_costs(problems: list[Problem]) -> None:
+    assert list(estimates(problems[0], [])) == []
+    assert list(fills(problems[0], [])) == []
