@@ -274,6 +274,10 @@ def _depends_on_data(expr: Expr) -> bool:
     return any(isinstance(node, Load) for node in walk_exprs(expr))
 
 
+def _has_extremum(expr: Expr) -> bool:
+    return any(isinstance(node, BinOp) and node.op in ("min", "max") for node in walk_exprs(expr))
+
+
 def _shifted_range(
     accesses: list[tuple[Expr, list[tuple[Var, Expr]]]], outer: list[tuple[Var, Expr]], size: int
 ) -> tuple[Expr, int] | None:
@@ -281,11 +285,14 @@ def _shifted_range(
     it: the place need not be known, since it cancels in the count. None if there is no such place, or if it might be
     outside of the dimension."""
     simplifier = simplifier_of(outer)
+    simple = [(simplifier.simplify(index), inner) for index, inner in accesses]
+    if not all(map(_has_extremum, (index for index, _ in simple))):
+        return None
     places: set[Expr] = set()
     lowest: list[int] = []
     highest: list[int] = []
-    for index, inner in accesses:
-        total = linear_form(simplifier.simplify(index))
+    for index, inner in simple:
+        total = linear_form(index)
         own = {var for var, _ in inner}
         place = Linear({atom: factor for atom, factor in total.terms.items() if not free_vars(atom) & own})
         low, high = constant_range(total.add(place, -1).to_expr(), [*outer, *inner])
@@ -297,7 +304,7 @@ def _shifted_range(
     (common,) = places
     if _depends_on_data(common):
         return None
-    if not any(isinstance(node, BinOp) and node.op in ("min", "max") for node in walk_exprs(common)):
+    if not _has_extremum(common):
         return None
     low, high = min(lowest), max(highest)
     first, last = lower_bound(common + low, outer), upper_bound(common + high, outer)

@@ -224,9 +224,10 @@ class Schedule:
         """Let ``block`` write its result over ``buffer``, which it reads element by element and nobody reads later."""
         self._record(caching.inplace(self.func, block, buffer), "inplace", [], block=block, buffer=buffer)
 
-    def tensorize(self, loop: Loop, intrinsic: TensorIntrinsic) -> None:
-        """Replace the nest of ``loop`` by a call of ``intrinsic``, after proving that it computes the same."""
-        func = tensorize(self.func, _var(loop), intrinsic)
+    def tensorize(self, loop: Loop, intrinsic: TensorIntrinsic, *, explain: bool = True) -> None:
+        """Replace the nest of ``loop`` by a call of ``intrinsic``, after proving that it computes the same. Without
+        ``explain`` a refusal does not say what differs, which is faster where several are tried."""
+        func = tensorize(self.func, _var(loop), intrinsic, explain=explain)
         self._record(func, "tensorize", [], loop=_name(loop), intrinsic=intrinsic.name)
 
     def _mark(self, kind: str, loop: Loop) -> None:

@@ -53,6 +53,9 @@ class Match:
 _SCALAR = 1000
 """Progress of a match that failed at the range of a scalar only: more than any operand's."""
 
+_NOTHING_IS_TOLD = 1 << 30
+"""More than any progress."""
+
 
 @dataclass
 class _Failure:
@@ -67,8 +70,9 @@ class _Failure:
             self.progress, self.message, self.hint = progress, message, hint
 
 
-def tensorize(func: PrimFunc, loop: Var, intrinsic: TensorIntrinsic) -> PrimFunc:
-    """Replace the nest of ``loop`` by a call of ``intrinsic``; ScheduleError, with the difference, if it is another."""
+def tensorize(func: PrimFunc, loop: Var, intrinsic: TensorIntrinsic, *, explain: bool = True) -> PrimFunc:
+    """Replace the nest of ``loop`` by a call of ``intrinsic``; ScheduleError, with the difference, if it is another.
+    Finding the difference takes longer than matching: without ``explain`` it is left out."""
     path = find_loop(func, loop)
     at = f"loop {loop.name!r}"
     nest: list[For] = []
@@ -106,7 +110,7 @@ def tensorize(func: PrimFunc, loop: Var, intrinsic: TensorIntrinsic) -> PrimFunc
     own_loops = [(var, extent) for var, extent in intrinsic.loops if extent != 1]
     _check_extents(tile_loops, own_loops, intrinsic, loop)
 
-    failure = _Failure()
+    failure = _Failure(-1 if explain else _NOTHING_IS_TOLD)
     simplifier = simplifier_of([*ranges_of(path[:-1]), *((each.var, each.extent) for each in nest)])
     for order in permutations(tile_loops):
         if [extent for _, extent in order] != [extent for _, extent in own_loops]:
@@ -116,6 +120,8 @@ def tensorize(func: PrimFunc, loop: Var, intrinsic: TensorIntrinsic) -> PrimFunc
         match = next(matcher.matches(), None)
         if match is not None:
             return rewrite(func, path[-1], _call(intrinsic, node, match, {each.var for each in nest}))
+    if not explain:
+        raise ScheduleError(f"tensorize: block {node.name!r} does not compute {intrinsic.name!r}", at=at)
     # If the expressions differ whatever the operands are, then what was wrong with an operand is beside the point.
     pairs = {own: tile for (own, _), (tile, _) in zip(own_loops, tile_loops, strict=True)}
     shape = _Matcher(intrinsic, node, pairs, simplifier, _Failure(), any_operand=True)
@@ -201,11 +207,12 @@ class _Matcher:
         meaning, store = self.intrinsic.store, self.block.body
         pattern = fold(substitute(meaning.value, self.units))
         value = fold(store.value)
-        self.failure.note(
-            0,
-            f"block {self.block.name!r} computes {expr_text(value)}, "
-            f"but {self.intrinsic.name!r} computes {expr_text(pattern)}",
-        )
+        if self.failure.progress < 0:
+            self.failure.note(
+                0,
+                f"block {self.block.name!r} computes {expr_text(value)}, "
+                f"but {self.intrinsic.name!r} computes {expr_text(pattern)}",
+            )
         indices = tuple(substitute(index, self.units) for index in meaning.indices)
         for start in self._access(meaning.buffer.name, indices, store.buffer, store.indices, Match()):
             for match in self._unify(pattern, value, start):

@@ -167,14 +167,16 @@ def _tensorize(schedule: Schedule, config: CoreConfig, name: str, *, constant: b
     block = find_block(schedule.func, name)[-1]
     if not isinstance(block, Block):
         raise CompileError(f"stage {name!r} is no block any more")
+    loops = schedule.get_loops(name)
     refusals = []
-    for intrinsic in _candidates(config, block, constant):
-        loops = schedule.get_loops(name)
-        try:
-            schedule.tensorize(loops[-len(intrinsic.loops)], intrinsic)
-            return
-        except ScheduleError as error:
-            refusals.append(f"{intrinsic.name}: {error.message}")
+    for explain in (False, True):  # what differs is asked for only where nothing fits
+        for intrinsic in _candidates(config, block, constant):
+            try:
+                schedule.tensorize(loops[-len(intrinsic.loops)], intrinsic, explain=explain)
+                return
+            except ScheduleError as error:
+                if explain:
+                    refusals.append(f"{intrinsic.name}: {error.message}")
     raise CompileError(
         f"stage {name!r} is none of the core's instructions",
         at=f"function {schedule.func.name!r}",
