@@ -7,9 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, overload
 
-import numpy as np
-import numpy.typing as npt
-
 from .compiler.compile import compile_model, folder_dump
 from .compiler.model import CompiledModel, GpuCode, HostCode, HostProgram, OpenModel
 from .compiler.passes.pipeline import PassOptions
@@ -26,8 +23,7 @@ from .runtime.host import HostExecutor
 from .runtime.host_steps import Executor
 from .runtime.module import LoadedModule
 from .runtime.open_module import SIZES_KEPT, OpenModule
-from .sim.dram import DramModel
-from .sim.timing import predict
+from .sim.timing import program_cycles
 
 
 class TargetOptions(TypedDict, total=False):
@@ -84,12 +80,6 @@ def compile(
         chosen["config"] = config
     job = Job(strict, keep, progress or (lambda _: None), None if dump is None else folder_dump(dump), program_cycles)
     return compile_model(model, target, chosen, shapes=shapes, passes=passes, job=job)
-
-
-def program_cycles(config: CoreConfig, rate: DramRate, program: npt.NDArray[np.uint8], offset: int) -> int:
-    """Cycles of a program by the timing model: what a compilation may ask for, as ``Job.measure``."""
-    dram = DramModel(latency=rate.latency, bytes_per_cycle=rate.bytes_per_cycle)
-    return predict(config, program, dram, offset=offset).cycles or 0
 
 
 @overload

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from ..api import program_cycles
 from ..compiler.compile import compile_model, folder_dump
 from ..compiler.frontends import read
 from ..compiler.graph import Module
@@ -27,6 +26,7 @@ from ..quantise.plan import plan
 from ..quantise.ranges import Method, calibrate
 from ..runtime.artifact import save
 from ..runtime.report import placement_records, placement_table
+from ..sim.timing import program_cycles
 from .app import app
 from .output import JsonOption, ShapeOption, err, out, parse_shapes, print_json, table
 from .target_options import Chosen, options_of, with_target_options

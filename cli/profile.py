@@ -11,7 +11,7 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from ..api import load, program_cycles
+from ..api import load
 from ..compiler.compile import compile_model
 from ..compiler.model import CompiledModel, OpenModel
 from ..compiler.targets.errors import CompileError
@@ -42,6 +42,7 @@ from ..runtime.profile_whatif import Recompile, predict_runs, what_if
 from ..runtime.tables import Record
 from ..runtime.trace import write_runs
 from ..sim.dram import DramModel
+from ..sim.timing import program_cycles
 from .app import app
 from .output import JsonOption, ShapeOption, err, out, parse_shapes, print_json, print_report, wide_console
 from .run import is_artifact

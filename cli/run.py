@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from ..api import load, program_cycles
+from ..api import load
 from ..compiler.compile import compile_model
 from ..compiler.model import CompiledModel, OpenModel, TensorSpec
 from ..compiler.passes import PassRecord
@@ -26,6 +26,7 @@ from ..runtime.recording import RecordingDevice, save_recording
 from ..runtime.report import engine_records, engine_table, layer_records, layer_table, placement_table
 from ..runtime.report_host import fusion_table, host_table
 from ..runtime.trace import write_trace
+from ..sim.timing import program_cycles
 from .app import app
 from .compile import PassOption, pass_options, pass_records, print_passes
 from .output import InputOption, JsonOption, SeedOption, ShapeOption, err, out, parse_shapes, print_json

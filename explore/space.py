@@ -86,10 +86,12 @@ class Constraints(BaseModel):
 
 
 class SearchPlan(BaseModel):
-    """How points are chosen. ``batch`` points are chosen at a time: the seed decides them, not who is done first."""
+    """How points are chosen. ``batch`` points are chosen at a time: the seed decides them, not who is done first.
+    ``judge``: by which cycles; with "layers" only the front's are in the end those of linked programs."""
 
     model_config = _Strict
     algorithm: Algorithm = "grid"
+    judge: Literal["program", "layers"] = "program"
     trials: Annotated[int, Field(ge=1)] | None = None
     seed: Annotated[int, Field(ge=0)] = 0
     batch: Annotated[int, Field(ge=1, le=256)] = 8

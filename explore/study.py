@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 
 from ..compiler.tune.database import Database, Key, point_text
 from .errors import ExploreError
-from .measure import Measure, Network, measure, measure_key
+from .measure import Measure, Network, measure, measure_key, measure_layers
 from .outcome import Outcome, design_of, front_of, part_board, with_measures
 from .proposals import Proposer, proposer_for
 from .ray_workers import RayWorkers
@@ -51,6 +52,11 @@ class Study:
     def count(self, status: str) -> int:
         return sum(each.status == status for each in self.outcomes.values())
 
+    def inexact_front(self) -> list[Outcome]:
+        """Points of the front with figures that are not of linked programs."""
+        front = [self.points[place] for place in self.front()]
+        return [point for point in front if not all(each.exact for each in point.measures.values())]
+
 
 Report = Callable[[Study], None]
 Measurer = Callable[[Design, Network], Measure]
@@ -59,13 +65,15 @@ Measurer = Callable[[Design, Network], Measure]
 def explore(
     space: Space, networks: Sequence[Network], database: Database, *, workers: int = 1, cluster: str | None = None,
     trials: int | None = None, minutes: float | None = None, point_seconds: float | None = None, retry: bool = False,
-    report: Report = lambda _: None, measurer: Measurer = measure,
+    report: Report = lambda _: None, measurer: Measurer = measure, judge: Measurer | None = None,
 ) -> Study:  # fmt: skip
     """Measure points of a space until the search ends, ``trials`` points were measured, or ``minutes`` are over.
 
     ``workers``: processes of this machine; ``cluster``: the address of a Ray cluster, whose processors work instead.
     ``point_seconds``: a network that takes longer at a point fails there. ``retry``: measure again what has failed;
-    what was refused stays refused. A KeyboardInterrupt ends the run as if the budget were used up. Raises ExploreError
+    what was refused stays refused. Where the space asks for the judge of layers, ``judge`` measures for the search, by
+    default with what ``database`` knows of layers; then ``measurer`` measures what is on the front, until all of it is
+    exact. A KeyboardInterrupt ends the run as if the budget were used up. Raises ExploreError
     for a space or networks that make no sense, TuningError for a database that cannot be used.
     """
     names = [network.name for network in networks]
@@ -76,20 +84,30 @@ def explore(
     study = Study(space, networks, trials or space.search.trials or space.size)
     proposer = proposer_for(space)
     started = time.monotonic()
-    if cluster is None:
-        pool: AbstractContextManager[Pool] = Workers(measurer, workers, point_seconds)
-    else:
-        pool = RayWorkers(measurer, cluster, networks, point_seconds)
-    with pool as running:
-        run = _Run(study, database, running, retry, report)
-        try:
+
+    def pool(function: Measurer) -> AbstractContextManager[Pool]:
+        if cluster is None:
+            return Workers(function, workers, point_seconds)
+        return RayWorkers(function, cluster, networks, point_seconds)
+
+    exact = space.search.judge == "program"
+    if judge is None:  # on other machines there is no such file
+        judge = partial(measure_layers, database=str(database.path) if cluster is None else None)
+    try:
+        with pool(measurer if exact else judge) as running:
+            run = _Run(study, database, running, retry, report, exact)
             while (left := study.budget - run.counted) > 0:
                 if minutes is not None and time.monotonic() - started > 60 * minutes:
                     break
                 if not _step(run, proposer, min(left, space.search.batch)):
                     break
-        except KeyboardInterrupt:
-            study.interrupted = True
+        if not exact:
+            with pool(measurer) as running:
+                run = _Run(study, database, running, retry, report)
+                while front := study.inexact_front():
+                    run.measure(front)
+    except KeyboardInterrupt:
+        study.interrupted = True
     study.seconds = time.monotonic() - started
     return study
 
@@ -114,6 +132,7 @@ class _Run:
     pool: Pool
     retry: bool
     report: Report
+    exact: bool = True
     counted: int = 0  # points that were measured, or failed: those that the budget is for
 
     def measure(self, points: Sequence[Outcome]) -> None:
@@ -124,7 +143,7 @@ class _Run:
         for text, point in designs.items():
             assert point.design is not None  # what satisfies the constraints is a design
             for network in self.study.networks:
-                key = measure_key(point.design, network)
+                key = measure_key(point.design, network, exact=self.exact)
                 known = self._known(key, point.design.knobs)
                 if known is None:
                     jobs.append((text, point.design, network, key))

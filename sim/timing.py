@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..hw.config import CoreConfig
+from ..hw.dram_rate import DramRate
 from ..hw.fetch import PROGRAM_ALIGNMENT
 from ..hw.interfaces import CycleClass
 from ..hw.isa import Engine, Opcode, disassemble
@@ -102,6 +103,14 @@ def predict_details(
         ),
         int(result.evaluated),
     )
+
+
+def program_cycles(config: CoreConfig, rate: DramRate, program: npt.NDArray[np.uint8], offset: int) -> int:
+    """Cycles of a program with DRAM of this rate: what a compilation may ask for, as ``Job.measure``."""
+    dram = DramModel(latency=rate.latency, bytes_per_cycle=rate.bytes_per_cycle)
+    cycles = predict(config, program, dram, offset=offset).cycles
+    assert cycles is not None  # the timing model always counts
+    return cycles
 
 
 class Predictor:

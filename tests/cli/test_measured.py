@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import weft
-from weft.api import program_cycles
 from weft.cli import app
 from weft.cli.errors import run
 from weft.cli.output import err
 from weft.compiler.targets.errors import CompileError
 from weft.compiler.targets.target import Job
+from weft.sim.timing import program_cycles
 
 DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -269,3 +270,40 @@ def test_records_hold_all_that_reproduces_a_point(tmp_path: Path) -> None:
             assert weft.CoreConfig(**record["config"]) == outcome.design.config
             assert set(record["networks"]) == {"a", "b"}
             assert sum(record["networks"]["a"]["energy_pj"].values()) > 0
+
+
+def test_the_front_is_of_linked_programs_where_layers_were_judged(tmp_path: Path) -> None:
+    """The judge prefers other points than the programs do: in the end all of the front is exact, the rest is not."""
+
+    def judge(design: Design, network: Network) -> Measure:
+        found = fake(design, network)
+        return replace(found, cycles=found.cycles - 90 * (design.config.block_in == 8), exact=False)
+
+    fake = FakeMeasure()
+    space = space_of(search={"judge": "layers"}, constraints={"DSP": 400})
+    study = run(space, tmp_path / "e.sqlite", fake, judge=judge)
+    assert study.front()
+    assert not study.inexact_front()
+    whole = run(space_of(constraints={"DSP": 400}), tmp_path / "whole.sqlite", FakeMeasure())
+    for place in study.front():
+        point = study.points[place]
+        assert point.figures == whole.outcomes[assignment_text(point.assignment)].figures
+    inexact = [point for point in study.points if point.measures and not next(iter(point.measures.values())).exact]
+    assert inexact
+    calls = len(fake.calls)
+    again = run(space, tmp_path / "e.sqlite", fake, judge=judge)
+    assert len(fake.calls) == calls
+    assert [point.figures for point in again.points] == [point.figures for point in study.points]
+
+
+def test_layers_are_judged_by_default(tmp_path: Path) -> None:
+    """With the real judge: the layers are in the study's own database."""
+    space = Space.model_validate({"base": "tiny", "core": {"wgt_kib": [4, 16]}, "compiler": {"chains": False},
+                                  "search": {"judge": "layers"}})  # fmt: skip
+    with Database(tmp_path / "e.sqlite") as database:
+        study = explore(space, [open_network(DIGITS)], database, workers=0)
+    assert study.count("measured") == 2
+    assert not study.inexact_front()
+    with sqlite3.connect(tmp_path / "e.sqlite") as connection:
+        ((kept,),) = connection.execute("SELECT count(*) FROM results WHERE kernel LIKE 'alone %'")
+    assert kept

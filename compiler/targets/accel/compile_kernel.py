@@ -49,11 +49,12 @@ class Generated:
 
 def generate(
     emitter: Emitter, kernel: Kernel, dram: Mapping[str, DramBuffer], rate: DramRate, *, threads: int, layer: int = 0,
-    dump: Dump | None = None, tuned: Lookup | None = None,
+    dump: Dump | None = None, tuned: Lookup | None = None, first: bool | None = None,
 ) -> Generated:  # fmt: skip
     """Append the kernel's instructions to the emitter's stream, scheduled for DRAM of this rate.
 
-    ``tuned``: tilings that were measured, which come first. Raises CompileError, naming the function, if no tiling
+    ``tuned``: tilings that were measured, which come first. ``first``: whether to schedule it as the first layer of a
+    program; by default, where the stream is empty. Raises CompileError, naming the function, if no tiling
     fits the scratchpads.
     """
     if tuned is not None and not kernel.producers and (found := tuned(kernel)) is not None:
@@ -66,13 +67,13 @@ def generate(
             return replace(generated, origin=origin)
     problem = Problem(emitter.config, kernel, 1 if kernel.producers else threads, rate=rate)
     refusal: ScratchpadFullError | None = None
-    for tiling in _tilings(problem, first=not emitter.issues):
+    for tiling in _tilings(problem, first=not emitter.issues if first is None else first):
         try:
             return append(emitter, [(kernel, dram, tiling)], layer, dump)[0]
         except ScratchpadFullError as error:
             refusal = error
     if problem.threads > 1:  # a single thread has the scratchpads for itself
-        return generate(emitter, kernel, dram, rate, threads=1, layer=layer, dump=dump)
+        return generate(emitter, kernel, dram, rate, threads=1, layer=layer, dump=dump, first=first)
     if refusal is not None:
         raise refusal
     raise CompileError(
@@ -153,7 +154,7 @@ def _schedule_once(alike: _Alike) -> Schedule:
 
 def generate_slice(
     emitter: Emitter, part: KernelSlice, places: Callable[[KernelSlice], Mapping[str, DramBuffer]], *, threads: int,
-    rate: DramRate, layer: int, dump: Dump | None, tuned: Lookup | None = None,
+    rate: DramRate, layer: int, dump: Dump | None, tuned: Lookup | None = None, first: bool | None = None,
 ) -> list[Generated]:  # fmt: skip
     """Append a part of a function, as slices in turn where it has such and they find room. ``places``: of its tensors
     in DRAM. Raises as :func:`generate`."""
@@ -162,7 +163,9 @@ def generate_slice(
     if in_turn is not None:
         return in_turn
     return [
-        generate(emitter, part.kernel, places(part), rate, threads=threads, layer=layer, dump=dump, tuned=tuned)
+        generate(
+            emitter, part.kernel, places(part), rate, threads=threads, layer=layer, dump=dump, tuned=tuned, first=first
+        )
     ]  # fmt: skip
 
 

@@ -19,13 +19,14 @@ from ....graph.visit import topological_order, use_counts, with_children
 from ...errors import CompileError
 from ...memory_plan import aligned
 from ...target import Measure
+from ..alone import kernel_program
 from ..chain_tiling import chain_estimate, chain_tilings
-from ..compile_kernel import append, generate_slice
+from ..compile_kernel import generate_slice
 from ..depthwise_mode import in_depthwise_mode
 from ..depthwise_split import estimate_apart, on_array
-from ..emit import ITEM_BYTES, DramBuffer, Emitter
+from ..emit import DramBuffer, Emitter
 from ..function_program import unchecked_program
-from ..lower import Kernel, lower_function
+from ..lower import lower_function
 from ..operators import packed_form
 from ..slices import KernelSlice, slices_of
 from ..tiling import ChainTiling, Problem
@@ -255,11 +256,8 @@ class _Chainer:
         return tiling, form, cycles, apart
 
     def _cycles_together(self, function: Function, tiling: ChainTiling) -> int:
-        kernel = lower_function(function)
-        places = _Places()
-        emitter = Emitter(self.config)
-        append(emitter, [(kernel, places.of(kernel), tiling)], 0, None)
-        return self._cycles(emitter, places.end)
+        program, end = kernel_program(lower_function(function), self.config, tiling)
+        return self.measure(self.config, self.rate, program, end)
 
     def _cycles_apart(self, part: Sequence[Call]) -> int:
         emitter = Emitter(self.config)
@@ -270,30 +268,16 @@ class _Chainer:
                 generate_slice(
                     emitter, each, at, threads=self.threads, rate=self.rate, layer=number, dump=None, tuned=self.tuned
                 )
-        return self._cycles(emitter, places.end)
-
-    def _cycles(self, emitter: Emitter, end: int) -> int:
         _, code = unchecked_program(self.config, emitter.issues)
-        return self.measure(self.config, self.rate, code, end)
+        return self.measure(self.config, self.rate, code, places.end)
 
 
 class _Places:
-    """Somewhere for every tensor of a program that is measured."""
+    """Somewhere for every tensor of layers that are measured."""
 
     def __init__(self) -> None:
         self.end = 0
         self._known: dict[object, int] = {}
-
-    def of(self, kernel: Kernel) -> dict[str, DramBuffer]:
-        """Of a kernel by itself."""
-        constants = {tensor.name for tensor, _ in kernel.constants}
-        places = {
-            each.name: DramBuffer(
-                self._at(each.name, prod(each.shape) * ITEM_BYTES[each.dtype]), each.name in constants
-            )
-            for each in kernel.inputs
-        }
-        return {**places, kernel.output.name: DramBuffer(self._at(kernel.output.name, prod(kernel.output.shape)))}
 
     def of_slice(self, node: Call, part: KernelSlice) -> dict[str, DramBuffer]:
         """Of a part of a call."""

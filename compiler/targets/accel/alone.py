@@ -1,0 +1,61 @@
+"""Kernels as programs of their own, which are only timed: nothing checks them, and no data is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from ....hw.config import CoreConfig
+from ....hw.dram_rate import DramRate
+from ..memory_plan import aligned
+from .compile_kernel import append, generate_slice
+from .emit import ITEM_BYTES, DramBuffer, Emitter
+from .function_program import unchecked_program
+from .lower import Kernel
+from .slices import KernelSlice
+from .tiling import Tiling
+
+Program = tuple[npt.NDArray[np.uint8], int]
+"""The bytes of a program, and the offset at which it lies: behind the tensors."""
+
+
+def kernel_program(kernel: Kernel, config: CoreConfig, tiling: Tiling) -> Program:
+    """A kernel with this tiling. CompileError where its buffers find no room, or it cannot be scheduled so."""
+    rooms = _Rooms()
+    emitter = Emitter(config)
+    append(emitter, [(kernel, rooms.of(kernel), tiling)], 0, None)
+    return _finished(emitter, rooms)
+
+
+def slice_program(part: KernelSlice, config: CoreConfig, rate: DramRate, threads: int) -> Program:
+    """A part of a function as it is compiled where layers come before it. Raises as ``compile_kernel.generate``."""
+    rooms = _Rooms()
+    emitter = Emitter(config)
+    generate_slice(
+        emitter, part, lambda each: rooms.of(each.kernel), threads=threads, rate=rate, layer=0, dump=None, first=False
+    )
+    return _finished(emitter, rooms)
+
+
+def _finished(emitter: Emitter, rooms: _Rooms) -> Program:
+    _, program = unchecked_program(emitter.config, emitter.issues)
+    return program, rooms.end
+
+
+@dataclass
+class _Rooms:
+    """Room for the tensors of kernels, one after the other."""
+
+    end: int = 0
+
+    def of(self, kernel: Kernel) -> Mapping[str, DramBuffer]:
+        constants = {tensor.name for tensor, _ in kernel.constants}
+        places = {}
+        for tensor in (*kernel.inputs, kernel.output):
+            places[tensor.name] = DramBuffer(self.end, tensor.name in constants)
+            self.end += aligned(prod(tensor.shape) * ITEM_BYTES[tensor.dtype])
+        return places

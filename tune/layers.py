@@ -1,0 +1,133 @@
+"""A network's cycles as the sum of its layers: each kernel compiled and timed alone, once by shape.
+
+Faster than a linked program, since networks repeat their kernels and a database keeps what each took. The sum leaves
+out what a layer overlaps with the one before it, so it is somewhat more than what the linked program takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cache
+
+from ..cache import cache_key
+from ..compiler.graph.ir import Call, Module
+from ..compiler.targets.accel.alone import slice_program
+from ..compiler.targets.accel.phases import function_of, split_phases
+from ..compiler.targets.accel.slices import KernelSlice, slices_of
+from ..compiler.targets.accel.tuned import machine_texts
+from ..compiler.targets.errors import CompileError
+from ..compiler.targets.sources import COMPILER, sources_digest
+from ..compiler.tune.database import Database, Key, Result
+from ..compiler.tune.errors import TuningError
+from ..hw.config import CoreConfig
+from ..hw.dram_rate import DramRate
+from ..hw.interfaces import CycleClass
+from ..hw.isa import Engine
+from ..sim.dram import DramModel
+from ..sim.timing import predict
+
+BUSY = CycleClass.__members__["BUSY"]
+
+
+@dataclass(frozen=True)
+class KernelCost:
+    """What a kernel's own program takes: cycles, busy ones of the array and of the vector engine, bytes on the bus."""
+
+    cycles: int
+    array: int
+    vector: int
+    bytes_read: int
+    bytes_written: int
+
+
+@dataclass(frozen=True)
+class LayerCost:
+    """What the kernels of one layer take together."""
+
+    name: str
+    kind: str
+    macs: int
+    cost: KernelCost
+
+
+@dataclass
+class LayerJudge:
+    """Judges networks on one core with one memory. Costs are kept in ``database``, if there is one, and here."""
+
+    config: CoreConfig
+    rate: DramRate
+    vthreads: int
+    database: Database | None = None
+    judged: int = 0
+    """Kernels that were compiled, because nothing was known of them."""
+    _known: dict[str, KernelCost | str] = field(default_factory=dict)
+
+    def layers(self, module: Module) -> list[LayerCost]:
+        """The layers on the core of a packed module. CompileError where one cannot be compiled."""
+        return [self._layer(node) for phase in split_phases(module) if phase.on_core for node in phase.calls]
+
+    def _layer(self, node: Call) -> LayerCost:
+        function = function_of(node)
+        parts = slices_of(node, self.config, self.rate, self.vthreads)
+        costs = [self._kernel(part, function.name) for part in parts]
+        total = KernelCost(*(sum(getattr(cost, name) for cost in costs) for name in asdict(costs[0])))
+        return LayerCost(function.name, parts[0].kind, int(str(function.attrs.get("macs", 0))), total)
+
+    def _kernel(self, part: KernelSlice, name: str) -> KernelCost:
+        text = "\n".join(each.kernel.signature for each in (part, *part.turns))
+        if text not in self._known:
+            self._known[text] = self._stored(text) or self._measured(part, text)
+        found = self._known[text]
+        if isinstance(found, str):
+            raise CompileError(found, at=f"function {name!r}")
+        return found
+
+    def _key(self, text: str) -> Key:
+        return Key(f"alone {text}", *machine_texts(self.config, self.rate), judged_by())
+
+    @property
+    def _point(self) -> Mapping[str, int]:
+        return {"vthreads": self.vthreads}
+
+    def _stored(self, text: str) -> KernelCost | str | None:
+        results: Iterator[Result] = iter(self.database.results(self._key(text)) if self.database is not None else ())
+        found = next((each for each in results if each.point == self._point), None)
+        if found is None:
+            return None
+        return found.refusal if found.cost is None else _stored_cost(found)
+
+    def _measured(self, part: KernelSlice, text: str) -> KernelCost | str:
+        self.judged += 1
+        found: KernelCost | str
+        try:
+            program, end = slice_program(part, self.config, self.rate, self.vthreads)
+        except CompileError as error:
+            found = error.message
+        else:
+            dram = DramModel(latency=self.rate.latency, bytes_per_cycle=self.rate.bytes_per_cycle)
+            run = predict(self.config, program, dram, offset=end)
+            busy = {engine: run.counters[engine].get(BUSY, 0) for engine in (Engine.GEMM, Engine.VECTOR)}
+            found = KernelCost(
+                run.cycles or 0, busy[Engine.GEMM], busy[Engine.VECTOR], run.bytes_read, run.bytes_written
+            )
+        if self.database is not None:
+            if isinstance(found, str):
+                self.database.add(self._key(text), self._point, None, refusal=found)
+            else:
+                self.database.add(self._key(text), self._point, float(found.cycles), features=asdict(found))
+        return found
+
+
+def _stored_cost(result: Result) -> KernelCost:
+    names = KernelCost.__dataclass_fields__.keys()
+    values = result.features
+    if values.keys() != names or any(type(value) is not int or value < 0 for value in values.values()):
+        raise TuningError(f"a database holds {dict(values)!r}, which is no cost of a kernel", hint="make it anew")
+    return KernelCost(**values)
+
+
+@cache
+def judged_by() -> str:
+    """A digest of the sources that costs of kernels follow from."""
+    return cache_key(sources_digest(), *(sources_digest(COMPILER.parent / part) for part in ("hw", "sim")))
