@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,11 +11,18 @@ import typer
 
 from ..compiler.compile import prepared
 from ..compiler.frontends import read
+from ..compiler.graph.ir import Module
+from ..compiler.targets.accel.target import AccelOptions
+from ..compiler.targets.cpu.processor import named_target
+from ..compiler.targets.cpu.target import CpuOptions
 from ..compiler.targets.errors import CompileError
 from ..compiler.targets.registry import find_target
-from ..compiler.targets.target import target_options
+from ..compiler.targets.target import Target, target_options
 from ..compiler.tune.database import Database
-from ..progress import progress
+from ..progress import Updates, progress
+from ..tune.cpu_kernels import cpu_tasks
+from ..tune.cpu_search import CpuProgress, search_cpu
+from ..tune.ranking import Choice
 from ..tune.search import Outcome, Progress, search
 from ..tune.task import tasks_of
 from .app import app
@@ -25,11 +33,12 @@ from .target_options import Chosen, options_of, with_target_options
 @app.command("tune")
 @with_target_options
 def tune_command(
-    model: Annotated[Path, typer.Argument(help="Quantised ONNX model.")],
+    model: Annotated[Path, typer.Argument(help="ONNX model; for the accelerator a quantised one.")],
+    target: Annotated[str, typer.Option("--target", help="What to tune for: accel, cpu.")] = "accel",
     database: Annotated[Path, typer.Option("--database", "-o", help="File of results; it grows.")] = Path(
         "tuning.sqlite"
     ),
-    trials: Annotated[int, typer.Option(min=1, help="Tilings to measure, for each kernel on average.")] = 32,
+    trials: Annotated[int, typer.Option(min=1, help="Points to measure, for each kernel on average.")] = 32,
     minutes: Annotated[float | None, typer.Option(min=0, help="Stop after so many minutes.")] = None,
     seed: Annotated[int, typer.Option(help="Of what is drawn at random.")] = 0,
     shape: ShapeOption = None,
@@ -37,22 +46,53 @@ def tune_command(
     *,
     chosen: Chosen,
 ) -> None:
-    """Measure tilings of each kernel in the timing model; `weft compile --tuned FILE` uses the best of them."""
-    target = find_target("accel")
-    options = target_options(target, options_of("accel", chosen))
+    """Measure schedules of each kernel, for the accelerator in the timing model, for a processor on this machine; `weft
+    compile --tuned FILE` uses the best of them."""
+    found = find_target(target)
+    if "tuned" in chosen:
+        raise CompileError("--tuned is an option of compilation", hint="the file of results is --database")
+    options = target_options(found, options_of(target, chosen))
+    budget = Budget(trials, minutes, seed)
+    if isinstance(options, AccelOptions):
+        _tune_core(model, found, options, database, budget, shape, as_json)
+    elif isinstance(options, CpuOptions):
+        _tune_cpu(model, found, options, database, budget, shape, as_json)
+    else:
+        raise CompileError(f"target {target!r} has no schedules to choose from that can be measured here",
+                           hint="tune for accel or cpu")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What the user gives a search."""
+
+    trials: int
+    minutes: float | None
+    seed: int
+
+
+def _prepared(model: Path, target: Target, options: Any, shape: Sequence[str] | None, status: Updates) -> Module:
+    status.update("reading the model")
+    source = read(model)
+    sizes = parse_shapes(shape) or {}
+    if any(isinstance(size, str) for each in source.inputs(sizes) for size in each.shape):
+        raise CompileError("a model with open sizes cannot be tuned", hint="fix its sizes by --shape")
+    status.update("running the passes")
+    return prepared(source.module(sizes, takes_floats=target.takes_floats), target, options)
+
+
+def _tune_core(
+    model: Path, target: Target, options: AccelOptions, database: Path, budget: Budget, shape: Sequence[str] | None,
+    as_json: bool,
+) -> None:  # fmt: skip
     core, rate = options.core, options.rate
     with progress("reading the model", err) as status, Database(database) as results:
-        source = read(model)
-        sizes = parse_shapes(shape) or {}
-        if any(isinstance(size, str) for each in source.inputs(sizes) for size in each.shape):
-            raise CompileError("a model with open sizes cannot be tuned", hint="fix its sizes by --shape")
-        status.update("running the passes")
-        module = prepared(source.module(sizes, takes_floats=False), target, options)
+        module = _prepared(model, target, options, shape, status)
         tasks, shared = tasks_of(module, core, rate, options.vthreads)
         if not tasks:
             raise CompileError("nothing of this model on the core can be tuned", at=str(model))
-        found = search(tasks, results, trials=trials, seed=seed, minutes=minutes,
-                       report=lambda states: status.update(_line(states, trials * len(tasks))))  # fmt: skip
+        found = search(tasks, results, trials=budget.trials, seed=budget.seed, minutes=budget.minutes,
+                       report=lambda states: status.update(_line(states, budget.trials * len(tasks))))  # fmt: skip
     records = [_record(state) for state in found.states]
     if as_json:
         print_json({"database": str(database), "core": core.name, "kernels": records, "shared_by_two_engines": shared,
@@ -61,6 +101,52 @@ def tune_command(
         return
     wide_console().print(_table(records))
     _print_summary(found, shared, database)
+
+
+def _tune_cpu(
+    model: Path, target: Target, options: CpuOptions, database: Path, budget: Budget, shape: Sequence[str] | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    if options.processor != "host":
+        raise CompileError(f"schedules for {options.processor!r} cannot be measured on this machine",
+                           hint="tune on the machine that runs the model, with processor 'host'")  # fmt: skip
+    processor = named_target(options.processor)
+    with progress("reading the model", err) as status, Database(database) as results:
+        module = _prepared(model, target, options, shape, status)
+        tasks = cpu_tasks(module, processor, options.threads)
+        if not tasks:
+            raise CompileError("no kernel of this model has schedules to choose from", at=str(model),
+                               hint="products and convolutions have")  # fmt: skip
+        found = search_cpu(tasks, results, trials=budget.trials, seed=budget.seed, minutes=budget.minutes,
+                           report=lambda states: status.update(_cpu_line(states)))  # fmt: skip
+    records = [
+        {
+            "kernel": state.task.name, "times": state.task.count, "schedules": len(state.task.points),
+            "measured": len(state.shares), "refused": len(state.refused), "confirmed": state.confirmed,
+            "schedule": state.winner, "microseconds": round(1e6 * state.seconds, 1),
+        }
+        for state in found.states
+    ]  # fmt: skip
+    if as_json:
+        print_json({"database": str(database), "processor": processor.name, "threads": options.threads,
+                    "kernels": records, "ranking": found.choice.ranking.name, "why": found.choice.why,
+                    "interrupted": found.interrupted, "seconds": found.seconds})  # fmt: skip
+        return
+    columns = ["kernel", "times", "schedules", "measured", "refused", "share of the default's time"]
+    rows = [
+        [str(each["kernel"]), *(f"{each[name]:,}" for name in columns[1:5]),
+         "" if each["confirmed"] is None else f"{each['confirmed']:.2f}" if each["confirmed"] != 1 else "the default"]
+        for each in records
+    ]  # fmt: skip
+    wide_console().print(table(f"kernels on {processor.name.split()[1]}", columns, rows))
+    better = sum(state.confirmed is not None and state.confirmed < 1 for state in found.states)
+    out.print(f"{better} of {len(records)} kernels are faster with another schedule, measured again in a fresh round")
+    _print_end(found.choice, database, interrupted=found.interrupted, target="--target cpu ")
+
+
+def _cpu_line(states: Sequence[CpuProgress]) -> str:
+    done = sum(state.confirmed is not None for state in states)
+    return f"measured {sum(state.measured for state in states)} schedules; {done} of {len(states)} kernels confirmed"
 
 
 def _line(states: Sequence[Progress], budget: int) -> str:
@@ -105,7 +191,11 @@ def _print_summary(found: Outcome, shared: int, database: Path) -> None:
             out.print("tuning brings less than 1 % here: the compiler's own tilings are near the best that were found")
     if shared:
         out.print(f"{shared} depthwise layers are shared by two engines and not tuned")
-    out.print(f"ranked by the {found.choice.ranking.name} ranking: {found.choice.why}", highlight=False, markup=False)
-    if found.interrupted:
+    _print_end(found.choice, database, interrupted=found.interrupted)
+
+
+def _print_end(choice: Choice, database: Path, *, interrupted: bool, target: str = "") -> None:
+    out.print(f"ranked by the {choice.ranking.name} ranking: {choice.why}", highlight=False, markup=False)
+    if interrupted:
         out.print("interrupted; what was measured is kept, and the same command goes on from there")
-    out.print(f"results are in {database}; use them by: weft compile ... --tuned {database}", markup=False)
+    out.print(f"results are in {database}; use them by: weft compile ... {target}--tuned {database}", markup=False)

@@ -53,7 +53,7 @@ MAY_IMPORT = {
     # A test of the RTL is judged by the functional simulator.
     "weft.testbench": ("weft.hw", "weft.sim"),
     # What is searched is the compiler's; what it costs, the timing model says.
-    "weft.tune": ("weft.compiler", "weft.hw", "weft.sim"),
+    "weft.tune": ("weft.compiler", "weft.hw", "weft.sim", "weft.runtime"),
     # A point of a space is compiled and timed as a user would; what its core takes is known where boards are.
     "weft.explore": ("weft.compiler", "weft.tune", "weft.hw", "weft.sim", "weft.runtime", "weft.boards", "weft.api"),
     "weft.cli": ("weft",),

@@ -35,6 +35,11 @@ def test_tuned_and_compiled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         (["tune", DIGITS, "--database", "nowhere/t.sqlite"], "unable to open database file"),
         (["tune", DIGITS, "--dram", "fast"], "DRAM: 'fast' is no rate"),
         (["tune", DIGITS, "--processor", "host"], "target 'accel' has no option --processor"),
+        (["tune", DIGITS, "--tuned", "t.sqlite"], "--tuned is an option of compilation"),
+        (["tune", DIGITS, "--target", "opencl"], "target 'opencl' has no schedules to choose from"),
+        (["tune", DIGITS, "--target", "cpu", "--dram", "2"], "target 'cpu' has no option --dram"),
+        (["tune", DIGITS, "--target", "cpu", "--processor", "aarch64"], "cannot be measured on this machine"),
+        (["compile", DIGITS, "--target", "cpu", "--tuned", "nowhere.sqlite"], "there is no tuning database"),
         (["compile", DIGITS, "--tuned", "nowhere.sqlite"], "there is no tuning database 'nowhere.sqlite'"),
     ],
 )
@@ -45,3 +50,17 @@ def test_what_cannot_be_done_is_one_line(
     assert run(app, words, err) == 1
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert message in line
+
+
+def test_tuned_for_this_processor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    database, artifact = str(tmp_path / "t.sqlite"), str(tmp_path / "digits.weft")
+    words = ["tune", DIGITS, "--target", "cpu", "--trials", "2", "--database", database]
+    assert run(app, [*words, "--json"], err) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert {each["kernel"] for each in record["kernels"]} >= {"conv1", "conv2", "conv3"}
+    assert all(0 < each["confirmed"] <= 1 and each["microseconds"] > 0 for each in record["kernels"])
+    assert run(app, words, err) == 0
+    assert "kernels are faster with another schedule" in capsys.readouterr().out
+    words = ["compile", DIGITS, "--target", "cpu", "--tuned", database, "-o", artifact, "--json"]
+    assert run(app, words, err) == 0
+    assert json.loads(capsys.readouterr().out)["tuned_kernels"] >= 0

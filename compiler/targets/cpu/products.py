@@ -79,12 +79,20 @@ def product_tile(rows: int, columns: int, depth: int, constant: bool, target: Pr
 
     ``constant``: the second operand need not be copied if it consists of whole tiles.
     """
+    rated = rated_product_tiles(rows, columns, depth, constant, target)
+    return min(rated, key=lambda each: each[0])[1] if rated else Tile(1, min(columns, target.float_lanes))
+
+
+def rated_product_tiles(
+    rows: int, columns: int, depth: int, constant: bool, target: Processor
+) -> list[tuple[float, Tile]]:
+    """All tiles for which there are registers, with the cycles of the whole result; narrow ones first."""
     highest = min(rows, target.registers, CACHE_WAYS * WAY_BYTES // gcd(WAY_BYTES, depth * 4))
     most = min(columns, LARGEST_TILE_LANES)
     widths = {*range(target.float_lanes, most + 1, target.float_lanes)}
     if constant:
         widths |= {lanes for lanes in range(target.float_lanes, most + 1) if columns % lanes == 0}
-    best: tuple[float, Tile] | None = None
+    found = []
     for lanes in sorted(widths) or [columns]:
         parts = len(pieces(lanes, target.float_lanes))
         for height in range(1, highest + 1):
@@ -94,9 +102,8 @@ def product_tile(rows: int, columns: int, depth: int, constant: bool, target: Pr
             cycles = -(-rows // height) * -(-columns // lanes) * step
             if constant and columns % lanes:
                 cycles *= PANEL_COPY_FACTOR
-            if best is None or cycles < best[0]:
-                best = (cycles, Tile(height, lanes))
-    return best[1] if best is not None else Tile(1, min(columns, target.float_lanes))
+            found.append((cycles, Tile(height, lanes)))
+    return found
 
 
 def block_size(extent: int, tile: int, wanted: int) -> int:
@@ -114,8 +121,13 @@ def choose_blocking(
 ) -> Blocking:
     """How to compute a product of this shape. ``plain``: whether each operand is float32 in row-major order, so that
     the step could read it where it is. ``constant``: whether the second is a constant, which may lie in any order."""
+    *_, rows, columns = shape
+    return blocking_of(product_tile(rows, columns, depth, constant, target), shape, depth, plain, constant)
+
+
+def blocking_of(tile: Tile, shape: tuple[int, ...], depth: int, plain: tuple[bool, bool], constant: bool) -> Blocking:
+    """The blocks that go with a tile."""
     *outer, rows, columns = shape
-    tile = product_tile(rows, columns, depth, constant, target)
     blocks = min(-(-rows * depth * 4 // BLOCK_BYTES), rows // BLOCK_ROWS)
     height = block_size(rows, tile.rows, blocks)
     others = prod(outer) * -(-rows // height)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...graph.ir import Module
 from ...model import CompiledModel, HostCode, HostProgram
@@ -15,6 +15,7 @@ from ..target import Job, option
 from .build import build_program, check_host_program
 from .kernels import loop_target
 from .processor import CROSS_TARGETS, named_target
+from .tuned import tuned_schedules
 
 MOST_THREADS = 256
 
@@ -24,6 +25,7 @@ class CpuOptions:
     """What only a CPU's compilation asks for."""
 
     threads: int = option(1, "Threads that share the work of each kernel.")
+    tuned: str = option("", "Database of `weft tune`, whose schedules come first. Empty: none.")
     processor: str = option("host", f"The processor: host (this machine's), {', '.join(CROSS_TARGETS)}.")
 
     def __post_init__(self) -> None:
@@ -44,7 +46,14 @@ class Cpu:
         return host_passes(quantised=quantised)
 
     def link(self, module: Module, options: CpuOptions, job: Job) -> CompiledModel:
-        return link_model(module, self.name, loop_target(named_target(options.processor)), options.threads, job)
+        processor = named_target(options.processor)
+        target = loop_target(processor)
+        if not options.tuned:
+            return link_model(module, self.name, target, options.threads, job)
+        revise = tuned_schedules(options.tuned, processor, options.threads)
+        model = link_model(module, self.name, replace(target, revise=revise), options.threads, job)
+        tuned = sum(bool(layer.schedule) for layer in model.layers)
+        return replace(model, statistics={**model.statistics, "tuned_kernels": tuned})
 
     def link_functions(self, module: Module, options: CpuOptions, job: Job) -> HostProgram:
         """The program of a module whose functions another target leaves to the host."""

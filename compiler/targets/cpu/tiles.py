@@ -24,7 +24,13 @@ LARGEST_TILE_LANES = 256
 def convolution_tile(width: int, channels: int, block: int, target: Processor) -> Tile:
     """The tile with the fewest cycles for a row of the image: all registers but those for weights and a value. Where
     tiles do not divide the row, the last two overlap."""
-    best: tuple[float, int, Tile] | None = None
+    rated = rated_tiles(width, channels, block, target)
+    return min(rated, key=lambda each: (each[0], -each[1].rows))[1] if rated else Tile(1, block)
+
+
+def rated_tiles(width: int, channels: int, block: int, target: Processor) -> list[tuple[float, Tile]]:
+    """All tiles for which there are registers, with the cycles of a row of the image for one channel."""
+    found = []
     for lanes in range(block, min(channels, LARGEST_TILE_LANES) + 1, block):
         if channels % lanes:
             continue
@@ -35,18 +41,20 @@ def convolution_tile(width: int, channels: int, block: int, target: Processor) -
                 break
             loads = rows / 2 + parts * load
             cycles = max(rows * parts, loads, FMA_CHAINS) + LOADS_FELT * loads
-            rated = (-(-width // rows) * cycles / lanes, -rows, Tile(rows, lanes))
-            if best is None or rated[:2] < best[:2]:
-                best = rated
-    return best[2] if best is not None else Tile(1, block)
+            found.append((-(-width // rows) * cycles / lanes, Tile(rows, lanes)))
+    return found
 
 
 def grouped_tile(width: int, block: int, target: Processor) -> Tile:
     """The same for groups within a block: registers also hold a block of the data for each row."""
+    return min(rated_grouped_tiles(width, block, target), key=lambda each: (each[0], each[1].rows))[1]
+
+
+def rated_grouped_tiles(width: int, block: int, target: Processor) -> list[tuple[float, Tile]]:
+    """As `rated_tiles`, for groups within a block."""
     parts = len(pieces(block, target.float_lanes))
     most = max(1, min(width, (target.registers - 2) // (parts + 1)))
-    rows = min(range(1, most + 1), key=lambda rows: (-(-width // rows) * max(rows, FMA_CHAINS), rows))
-    return Tile(rows, block)
+    return [(-(-width // rows) * max(rows, FMA_CHAINS), Tile(rows, block)) for rows in range(1, most + 1)]
 
 
 def pieces(lanes: int, width: int) -> list[tuple[int, int]]:

@@ -42,7 +42,7 @@ from .kernel_code import KERNEL, kernel_code
 from .kernels import Array, Kernel
 from .known_indices import known_elements
 from .layouts import NO_HALO, PLAIN, Layout
-from .placement import Placement, place_groups
+from .placement import KernelKind, Placement, place_groups
 from .plain import converting_kernel
 from .target import LoopTarget
 
@@ -133,7 +133,7 @@ class _Linker:
             layouts[data] = self._covering(data, placement.data[group.root], placement)
         output = placement.layout(group.root)
         kind = placement.kernels[group.root]
-        kernel = kind.build(group, layouts, output, KERNEL)
+        kernel, origin = self._revised(kind, group, layouts, output) or (kind.build(group, layouts, output, KERNEL), "")
         self._check_indices(group, placement)
         try:
             self._prepare_part(group.root, placement)
@@ -144,9 +144,25 @@ class _Linker:
                                at=f"kernel {group.name!r}") from error  # fmt: skip
         except TensorError as error:
             raise CompileError(f"its default schedule fails: {error}", at=f"kernel {group.name!r}") from error
-        self._describe(group, kind.name, self.target.device)
+        self._describe(group, kind.name, self.target.device, origin)
         if self.dump is not None:
             self.dump(f"{len(self.layers):03}.{group.name}", text)
+
+    def _revised(
+        self, kind: KernelKind, group: FusedGroup, layouts: dict[Expr, Layout], output: Layout
+    ) -> tuple[Kernel, str] | None:
+        """The kernel as the target's ``revise`` wants it, and why; None without that, or if it cannot be scheduled."""
+        if self.target.revise is None:
+            return None
+        revised = self.target.revise(kind, group, layouts, output, self.threads)
+        if revised is None:
+            return None
+        try:
+            kernel = revised.kind.build(group, layouts, output, KERNEL)
+            self._scheduled(kernel, known_elements(kernel, group, layouts))
+        except (CompileError, TensorError):
+            return None
+        return kernel, revised.origin
 
     def _alias(self, result: Call, value: Expr, placement: Placement) -> None:
         """The memory of ``value`` is that of ``result``, too."""
@@ -339,12 +355,12 @@ class _Linker:
 
     # The whole
 
-    def _describe(self, group: FusedGroup, kind: str, device: LayerDevice) -> None:
+    def _describe(self, group: FusedGroup, kind: str, device: LayerDevice, schedule: str = "") -> None:
         operators = tuple(str(node.op) for node in group.members)
         shape = group.root.shape if isinstance(group.root.type, TensorType) else ()
         self.layers.append(Layer(
             group.name, group.span.nodes, kind, device, group.root.span.tensor, shape, _macs(group), group.reason,
-            operators, boundaries=group.boundaries, saved_bytes=group.saved_bytes,
+            operators, boundaries=group.boundaries, saved_bytes=group.saved_bytes, schedule=schedule,
         ))  # fmt: skip
 
     def _linked(self) -> HostProgram:

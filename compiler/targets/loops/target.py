@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ... import tensor as te
 from ...graph.ir import Expr
 from ...model import LayerDevice
 from .fusion import FusedGroup, FusionLimits, Refuses, accepts_all, group_calls
+from .layouts import Layout
 from .nests import tidy
 from .placement import KernelKind
 
@@ -16,6 +17,18 @@ from .placement import KernelKind
 def plain_blocks(schedule: te.Schedule, reductions: Sequence[str]) -> None:
     """Blocks in the order in which they are written down."""
     tidy(schedule)
+
+
+@dataclass(frozen=True)
+class Revised:
+    """The kind that builds a group after all, and why."""
+
+    kind: KernelKind
+    origin: str
+
+
+Revise = Callable[[KernelKind, FusedGroup, Mapping[Expr, Layout], Layout, int], Revised | None]
+"""From a kind, its group, the layouts of the group's inputs and of its result, and the number of threads."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +40,7 @@ class LoopTarget:
     ``arrange_plain``, ``arrange_blocked``: schedules of kernels that only move elements, with a plain or a blocked
     result; the second takes the names of stages that reduce.
     ``shared_work``: multiply-accumulates and elements below which a model runs on one thread. ``device``: what its
-    kernels run on.
+    kernels run on. ``revise``: is asked for each group whether another kind should build it.
     """
 
     processor: str
@@ -38,6 +51,7 @@ class LoopTarget:
     arrange_blocked: Callable[[te.Schedule, Sequence[str]], None] = plain_blocks
     shared_work: int = 0
     device: LayerDevice = "cpu"
+    revise: Revise | None = None
 
     def groups(self, body: Expr) -> list[FusedGroup]:
         """The kernels of a graph of operators, producers first, and the operators that NumPy runs."""
