@@ -77,14 +77,23 @@ class KernelRun:
     def __init__(self, task: CpuTask, answer: Answer) -> None:
         self.program = _program(task, answer)
         self._executor = HostExecutor(self.program, build_program(self.program, task.target))
-        generator = np.random.default_rng(0)
-        self._inputs = [_data(spec, generator) for spec in self.program.inputs]
-        self._outputs = [np.zeros(spec.shape, numpy_dtype(spec.dtype)) for spec in self.program.outputs]
+        self.use(*made_up(self.program))
+
+    def use(self, inputs: list[Array], outputs: list[Array]) -> None:
+        """Run on these arrays from now on: where they lie in memory decides some of the time."""
+        self._inputs, self._outputs = inputs, outputs
 
     def __call__(self) -> Array:
         """Run it once; gives the result as it lies in memory."""
         self._executor.execute(self._inputs, self._outputs)
         return self._outputs[0]
+
+
+def made_up(program: HostProgram) -> tuple[list[Array], list[Array]]:
+    """New inputs, always of the same data, and outputs; equal for all schedules of a kernel."""
+    generator = np.random.default_rng(0)
+    inputs = [_data(spec, generator) for spec in program.inputs]
+    return inputs, [np.zeros(spec.shape, numpy_dtype(spec.dtype)) for spec in program.outputs]
 
 
 def _data(spec: TensorSpec, generator: np.random.Generator) -> Array:

@@ -19,13 +19,17 @@ from ..compiler.targets.cpu.tuned import confirmed_key, searched_key
 from ..compiler.targets.errors import CompileError
 from ..compiler.tensor.errors import TensorError
 from ..compiler.tune.database import Database, Key, point_text
-from .cpu_kernels import Array, CpuTask, KernelRun, in_turns
+from .cpu_kernels import Array, CpuTask, KernelRun, in_turns, made_up
 from .ranking import Choice, Measured, choose_ranking
 
-BATCH, AT_RANDOM = 8, 2
-"""Points measured together with the default, and those of them that are drawn from all that is left."""
+BATCH, NEARBY, AT_RANDOM = 8, 2, 2
+"""Points measured together with the default; of them, those that differ least from the best so far, and those that are
+drawn from all that is left."""
 
-ROUNDS, SECONDS = 7, 0.005
+PLACES = 3
+"""Sets of arrays that are measured with."""
+
+ROUNDS, SECONDS = 6, 0.005
 """Of a batch, and of each point in a round, about."""
 
 FRESH_ROUNDS, FRESH_SECONDS = 15, 0.01
@@ -138,11 +142,19 @@ def _elsewhere(task: CpuTask, database: Database) -> list[list[Measured]]:
 
 
 def _batch(state: CpuProgress, choice: Choice, draw: random.Random, room: int) -> list[str]:
-    """The best by the ranking, and some at random."""
+    """The best by the ranking, some that are near the best so far, some at random."""
     left = state.left
     values = choice.ranking.values([state.task.features(text) for text in left])
     ordered = [left[place] for place in np.argsort(values, kind="stable").tolist()]
-    picked, rest = ordered[: BATCH - AT_RANDOM], ordered[BATCH - AT_RANDOM :]
+    best = answer_point(state.task.points[min(state.shares, key=state.shares.__getitem__)].answer)
+
+    def apart(text: str) -> int:
+        point = answer_point(state.task.points[text].answer)
+        return sum(point[name] != value for name, value in best.items())
+
+    picked = ordered[: BATCH - NEARBY - AT_RANDOM]
+    picked += sorted((text for text in ordered if text not in picked), key=apart)[:NEARBY]
+    rest = [text for text in ordered if text not in picked]
     return [*picked, *draw.sample(rest, min(AT_RANDOM, len(rest)))][:room]
 
 
@@ -177,9 +189,19 @@ def _difference(expected: Array, found: Array) -> str:
 
 
 def _shares(runs: Sequence[KernelRun], rounds: int, seconds: float, task: CpuTask) -> tuple[Array, float]:
-    """Shares of the first one's time, (rounds, runs), and its seconds."""
+    """Shares of the first one's time, (rounds, runs), and its seconds.
+
+    All run on the same arrays, which are others in each third of the rounds: with the pages that an array happens to
+    have, one schedule may be half as fast again as with others.
+    """
     clock = time.thread_time if task.threads == 1 else time.perf_counter
-    times = in_turns(runs, rounds, seconds, clock)
+    kept, parts = [], []
+    for _ in range(PLACES):
+        kept.append(made_up(runs[0].program))
+        for run in runs:
+            run.use(*kept[-1])
+        parts.append(in_turns(runs, rounds // PLACES, seconds, clock))
+    times = np.concatenate(parts)
     return times / times[:, :1], float(np.median(times[:, 0]))
 
 

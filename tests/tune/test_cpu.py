@@ -221,3 +221,20 @@ def test_runs_take_turns() -> None:
     assert order == [0, 0, 1, 1, *(0, 1, 1, 0, 0, 1, 1, 0)]
     assert times.shape == (4, 2)
     assert np.all(times == 1.0)
+
+
+def test_all_schedules_run_on_the_same_arrays(tasks: list[CpuTask], monkeypatch: pytest.MonkeyPatch) -> None:
+    """And on others in each part of the rounds: where arrays lie decides some of the time."""
+    seen: list[set[int]] = []
+
+    def turns(runs: Sequence[Any], rounds: int, seconds: float, clock: Callable[[], float]) -> Any:
+        seen.append({id(array) for run in runs for array in (*run._inputs, *run._outputs)})
+        return np.ones((rounds, len(runs)))
+
+    monkeypatch.setattr(module, "in_turns", turns)
+    task = min(tasks, key=lambda task: len(task.points))
+    texts = list(task.points)[:2]
+    module._shares([task.run(text) for text in texts], 6, 0.0, task)
+    assert len(seen) == module.PLACES
+    assert all(len(each) == len(seen[0]) for each in seen)
+    assert len(set().union(*seen)) == sum(map(len, seen))

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from . import compiler, exploration, gpu, gradients, hardware, harness, quantisation, simulators, timing
+from . import (
+    compiler,
+    exploration,
+    gpu,
+    gradients,
+    hardware,
+    harness,
+    quantisation,
+    simulators,
+    timing,
+    tuning,
+)
 from .mutant import Mutant
 
 PARTS: dict[str, tuple[Mutant, ...]] = {
@@ -15,6 +26,7 @@ PARTS: dict[str, tuple[Mutant, ...]] = {
     "quantisation": quantisation.MUTANTS,
     "exploration": exploration.MUTANTS,
     "gpu": gpu.MUTANTS,
+    "tuning": tuning.MUTANTS,
 }
 
 MUTANTS = tuple(mutant for part in PARTS.values() for mutant in part)

@@ -1,0 +1,54 @@
+"""Faults in tuning: costs of tilings, the judge of layers, schedules of a processor's kernels."""
+
+from __future__ import annotations
+
+from .mutant import Mutant
+
+COSTS = ("tests/compiler/targets/accel/test_tile_costs.py",)
+LAYERS = ("tests/tune/test_layers.py",)
+CPU = ("tests/tune/test_cpu.py",)
+STUDY = ("tests/explore/test_study.py",)
+
+MUTANTS = (
+    Mutant(
+        "loads-at-every-loop", "compiler/targets/accel/tile_costs.py", "forgotten part",
+        "loads = np.where(home >= 0, self._times[home, self._each], 1)", "loads = self.tiles", COSTS,
+    ),
+    Mutant(
+        "widest-tiles-alone", "compiler/targets/accel/tile_costs.py", "off by one",
+        "if len(found) == 2:", "if len(found) == 1:", COSTS,
+    ),
+    Mutant(
+        "layers-of-any-number-of-threads", "tune/layers.py", "check ignored",
+        "(each for each in results if each.point == self._point)", "results", LAYERS,
+    ),
+    Mutant(
+        "layers-of-any-memory", "tune/layers.py", "forgotten part",
+        "*machine_texts(self.config, self.rate), judged_by()", "*machine_texts(self.config, DramRate()), judged_by()",
+        LAYERS,
+    ),
+    Mutant(
+        "front-made-exact-once", "explore/study.py", "off by one",
+        "while front := study.inexact_front():", "if front := study.inexact_front():", STUDY,
+    ),
+    Mutant(
+        "best-of-the-search-is-believed", "tune/cpu_search.py", "check ignored",
+        "if median < min(share, WORTH) and three_quarters < 1:", "if median < share:", CPU,
+    ),
+    Mutant(
+        "former-winner-stays", "tune/cpu_search.py", "check ignored",
+        "if state.winner in task.points and state.winner != chosen:", "if not state.winner:", CPU,
+    ),
+    Mutant(
+        "schedules-outside-of-the-space", "compiler/targets/cpu/tuned.py", "check ignored",
+        "if all(each.answer != answer for", "if not all(True for", CPU,
+    ),
+    Mutant(
+        "schedules-for-any-number-of-threads", "compiler/targets/cpu/tuned.py", "forgotten part",
+        'f"{threads} threads, confirmed"', '"confirmed"', CPU,
+    ),
+    Mutant(
+        "always-in-the-same-order", "tune/cpu_kernels.py", "order",
+        "if number % 2 == 0 else", "if number >= 0 else", CPU,
+    ),
+)  # fmt: skip
