@@ -137,6 +137,8 @@ def _print(study: Study, database: Path) -> None:
     rows = [_row(place, points[place], axes, [*study.objectives, *others], names) for place in front]
     rows.sort(key=lambda row: points[int(row[0])].cost(study.objectives))
     wide_console().print(table("Pareto front", columns, rows))
+    for line in _bests(study) if len(names) > 1 else []:
+        out.print(line, highlight=False, markup=False, soft_wrap=True)
     counts = ", ".join(f"{study.count(name)} {name}" for name in ("measured", "refused", "failed"))
     out.print(f"{len(points)} of {study.space.size:,} points: {counts}; {study.seconds:.0f} s", highlight=False)
     for reason, count in _reasons(points)[:5]:
@@ -144,6 +146,21 @@ def _print(study: Study, database: Path) -> None:
     if study.interrupted:
         out.print("interrupted; what was measured is kept, and the same command goes on from there")
     out.print(f"results are in {database}", markup=False, highlight=False)
+
+
+def _bests(study: Study) -> list[str]:
+    """For each network, the point that is best for it alone, beside the one that is best for all."""
+    measured = [(each.figures["cycles"], place) for place, each in enumerate(study.points) if each.status == "measured"]
+    if not measured:
+        return []
+    lines, overall = [], min(measured)[1]
+    for network in study.networks:
+        place = study.best_of(network.name)
+        assert place is not None  # there are measured points
+        own, shared = (study.points[each].measures[network.name].cycles_per_image for each in (place, overall))
+        lines.append(f"{network.name}: {own:,.0f} cycles on point {place}, {shared:,.0f} ({shared / own - 1:+.1%}) on "
+                     f"point {overall}, which is best for all networks")  # fmt: skip
+    return lines
 
 
 def _row(place: int, point: Outcome, axes: Sequence[str], figures: Sequence[str], names: Sequence[str]) -> list[str]:
@@ -171,7 +188,8 @@ def _document(study: Study, database: Path) -> dict[str, Any]:
     return {
         "space": study.space.model_dump(), "objectives": study.objectives,
         "networks": [vars(network) for network in study.networks], "database": str(database),
-        "front": study.front(), "points": [record_of(each) for each in study.points],
+        "front": study.front(), "best": {network.name: study.best_of(network.name) for network in study.networks},
+        "points": [record_of(each) for each in study.points],
         "measured": study.measured, "reused": study.reused, "seconds": study.seconds, "interrupted": study.interrupted,
     }  # fmt: skip
 

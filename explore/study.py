@@ -52,10 +52,18 @@ class Study:
     def count(self, status: str) -> int:
         return sum(each.status == status for each in self.outcomes.values())
 
-    def inexact_front(self) -> list[Outcome]:
-        """Points of the front with figures that are not of linked programs."""
-        front = [self.points[place] for place in self.front()]
-        return [point for point in front if not all(each.exact for each in point.measures.values())]
+    def best_of(self, network: str) -> int | None:
+        """The point on which one network takes the fewest cycles an image, of equal ones that with the least area."""
+        found = [(each.measures[network].cycles_per_image, each.figures["area"], place)
+                 for place, each in enumerate(self.points) if each.status == "measured"]  # fmt: skip
+        return min(found)[2] if found else None
+
+    def inexact(self) -> list[Outcome]:
+        """Points of the front, and those that are best for a network, with figures that are not of linked programs."""
+        bests = [self.best_of(network.name) for network in self.networks]
+        places = dict.fromkeys([*self.front(), *(place for place in bests if place is not None)])
+        points = [self.points[place] for place in places]
+        return [point for point in points if not all(each.exact for each in point.measures.values())]
 
 
 Report = Callable[[Study], None]
@@ -72,9 +80,9 @@ def explore(
     ``workers``: processes of this machine; ``cluster``: the address of a Ray cluster, whose processors work instead.
     ``point_seconds``: a network that takes longer at a point fails there. ``retry``: measure again what has failed;
     what was refused stays refused. Where the space asks for the judge of layers, ``judge`` measures for the search, by
-    default with what ``database`` knows of layers; then ``measurer`` measures what is on the front, until all of it is
-    exact. A KeyboardInterrupt ends the run as if the budget were used up. Raises ExploreError
-    for a space or networks that make no sense, TuningError for a database that cannot be used.
+    default with what ``database`` knows of layers; then ``measurer`` measures what is on the front or best for a
+    network, until all of that is exact. A KeyboardInterrupt ends the run as if the budget were used up. Raises
+    ExploreError for a space or networks that make no sense, TuningError for a database that cannot be used.
     """
     names = [network.name for network in networks]
     if not networks or len(set(names)) < len(names):
@@ -104,8 +112,8 @@ def explore(
         if not exact:
             with pool(measurer) as running:
                 run = _Run(study, database, running, retry, report)
-                while front := study.inexact_front():
-                    run.measure(front)
+                while inexact := study.inexact():
+                    run.measure(inexact)
     except KeyboardInterrupt:
         study.interrupted = True
     study.seconds = time.monotonic() - started

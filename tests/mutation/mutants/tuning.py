@@ -29,7 +29,7 @@ MUTANTS = (
     ),
     Mutant(
         "front-made-exact-once", "explore/study.py", "off by one",
-        "while front := study.inexact_front():", "if front := study.inexact_front():", STUDY,
+        "while inexact := study.inexact():", "if inexact := study.inexact():", STUDY,
     ),
     Mutant(
         "best-of-the-search-is-believed", "tune/cpu_search.py", "check ignored",
