@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ..compiler.graph.ir import Module
@@ -13,7 +13,7 @@ from ..compiler.targets.accel.lower import Kernel
 from ..compiler.targets.accel.phases import split_phases
 from ..compiler.targets.accel.slices import slices_of
 from ..compiler.targets.accel.space import Candidate, features, lower_bound, space
-from ..compiler.targets.accel.tile_costs import tilings
+from ..compiler.targets.accel.tile_costs import estimate, tilings
 from ..compiler.targets.accel.tiling import Problem
 from ..compiler.targets.accel.tuned import point_tiling, tiling_point, tuning_key
 from ..compiler.tune.database import Key, point_text
@@ -51,7 +51,9 @@ class Task:
         """The space by the texts of its points, the cheapest by the estimate first; then :attr:`defaults`."""
         found = {point_text(tiling_point(each.tiling)): each for each in space(self.problem)}
         for text in self.defaults:
-            found.setdefault(text, Candidate(point_tiling(json.loads(text)), float("inf")))
+            tiling = point_tiling(json.loads(text))
+            cost = estimate(replace(self.problem, threads=tiling.threads), tiling)
+            found.setdefault(text, Candidate(tiling, float("inf") if cost is None else cost))
         return found
 
     def features(self, text: str) -> Mapping[str, float]:

@@ -47,6 +47,7 @@ def costs(outcome: Outcome) -> list[dict[str, float]]:
 def test_a_kernel_comes_once_and_the_space_holds_the_default(tasks: list[Task]) -> None:
     assert len({task.key for task in tasks}) == len(tasks)
     assert all(set(task.defaults) <= task.points.keys() for task in tasks)
+    assert all(task.features(text) for task in tasks for text in task.defaults)
     for task in tasks:
         found = space(task.problem)
         assert [each.estimate for each in found] == sorted(each.estimate for each in found)
