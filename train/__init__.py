@@ -8,6 +8,7 @@
 """
 
 from .checkpoint import CheckpointError
+from .initialisers import Initial, glorot, he, initialised, normal, uniform
 from .losses import cross_entropy
 from .memory import within
 from .optimisers import adam, adamw, lamb, sgd
@@ -16,6 +17,7 @@ from .step import RATE, Learning, Step, step_of
 from .training import Training, TrainingError
 
 __all__ = [
-    "RATE", "CheckpointError", "Learning", "Step", "Training", "TrainingError", "adam", "adamw", "cross_entropy",
-    "dropout", "lamb", "random_bits", "sgd", "step_of", "within",
+    "RATE", "CheckpointError", "Initial", "Learning", "Step", "Training", "TrainingError", "adam", "adamw",
+    "cross_entropy", "dropout", "glorot", "he", "initialised", "lamb", "normal", "random_bits", "sgd", "step_of",
+    "uniform", "within",
 ]  # fmt: skip
