@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -20,10 +20,12 @@ from ..compiler.targets.errors import CompileError
 from ..compiler.targets.registry import find_target, target_names
 from ..compiler.targets.target import Job, target_options
 from ..progress import progress
+from ..quantise.equalise import equalised
 from ..quantise.examples import read_examples
 from ..quantise.insert import quantised
 from ..quantise.plan import plan
 from ..quantise.ranges import Method, calibrate
+from ..quantise.refine import refined
 from ..runtime.artifact import save
 from ..runtime.report import placement_records, placement_table
 from ..sim.timing import program_cycles
@@ -45,6 +47,15 @@ CalibrateOption = Annotated[
 ]
 RangesOption = Annotated[
     Method, typer.Option("--ranges", help="With --calibrate: what of the values that were seen 8 bits cover.")
+]
+EqualiseOption = Annotated[
+    bool, typer.Option("--equalise", help="With --calibrate: give channels that share a scale like ranges.")
+]
+BiasOption = Annotated[
+    bool, typer.Option("--correct-bias", help="With --calibrate: take the mean error off the offsets of each layer.")
+]
+RoundingOption = Annotated[
+    bool, typer.Option("--adaround", help="With --calibrate: round each weight up or down by what its layer loses.")
 ]
 
 
@@ -88,6 +99,9 @@ def compile_command(
     strict: Annotated[bool, typer.Option(help="Refuse a model that the target cannot compile as a whole.")] = False,
     calibrate_with: CalibrateOption = None,
     ranges: RangesOption = "minmax",
+    equalise: EqualiseOption = False,
+    correct_bias: BiasOption = False,
+    adaround: RoundingOption = False,
     dump: Annotated[Path | None, typer.Option(help="Folder for the loop IR of every kernel, as text.")] = None,
     objects: Annotated[
         Path | None, typer.Option(help="Also a folder of object files for the processor (target cpu): docs/cpu.md.")
@@ -108,7 +122,13 @@ def compile_command(
         folder = None if dump is None else folder_dump(dump)
         job = Job(strict=strict, progress=status.update, dump=folder, measure=program_cycles)
         shapes = parse_shapes(shape)
-        whole = model if calibrate_with is None else _quantised(model, shapes, calibrate_with, ranges, status.update)
+        improvements = Improvements(equalise, correct_bias, adaround)
+        whole: Path | Module = model
+        if calibrate_with is not None:
+            whole = _quantised(model, shapes, calibrate_with, ranges, improvements, status.update)
+        elif any(improvements):
+            raise CompileError("--equalise, --correct-bias and --adaround need examples",
+                               hint="give them with --calibrate")  # fmt: skip
         compiled = compile_model(
             whole, target, options, shapes=shapes, passes=pass_options(added, own, check, diff), job=job
         )
@@ -129,14 +149,29 @@ def compile_command(
     out.print(f"wrote {path} ({path.stat().st_size:,} bytes)", markup=False)
 
 
+class Improvements(NamedTuple):
+    """What is done beside calibration."""
+
+    equalise: bool
+    correct_bias: bool
+    adaround: bool
+
+
 def _quantised(
-    model: Path, shapes: Mapping[str, Sequence[int]], examples: Path, ranges: Method, report: Callable[[str], None]
-) -> Module:
+    model: Path, shapes: Mapping[str, Sequence[int]], examples: Path, ranges: Method, improvements: Improvements,
+    report: Callable[[str], None],
+) -> Module:  # fmt: skip
     """A float model in 8 bits, by examples in a file."""
     report("reading the model")
     module = read(model).module(shapes, takes_floats=True)
     places = plan(module)
-    found = calibrate(places, read_examples(examples, module), method=ranges, progress=report)
+    batches = read_examples(examples, module)
+    if improvements.equalise:
+        places = equalised(places, batches, progress=report)
+    found = calibrate(places, batches, method=ranges, progress=report)
+    if improvements.correct_bias or improvements.adaround:
+        bias, rounding = improvements.correct_bias, improvements.adaround
+        places = refined(places, found, batches, bias=bias, rounding=rounding, progress=report)
     return quantised(places, found)
 
 

@@ -1,12 +1,14 @@
 """Quantisation: from a float model to the integers that the accelerator computes. See docs/quantisation.md."""
 
+from .equalise import equalised
 from .errors import QuantiseError
 from .insert import quantised
 from .plan import Plan, plan
 from .ranges import Range, calibrate
+from .refine import refined
 from .training import GRADIENTS, Trainable, deployed, trainable
 
 __all__ = [
-    "GRADIENTS", "Plan", "QuantiseError", "Range", "Trainable", "calibrate", "deployed", "plan", "quantised",
-    "trainable",
+    "GRADIENTS", "Plan", "QuantiseError", "Range", "Trainable", "calibrate", "deployed", "equalised", "plan",
+    "quantised", "refined", "trainable",
 ]  # fmt: skip
