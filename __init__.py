@@ -18,6 +18,7 @@ from .api import compile, load
 from .boards.device import PynqDevice
 from .build_schedule import BuiltFunction, build
 from .compiler import operators
+from .compiler.exporters import export_onnx
 from .compiler.frontends import infer_types
 from .compiler.graph.gradient import CustomGradient
 from .compiler.model import CompiledModel, OpenModel
@@ -61,6 +62,7 @@ __all__ = [
     "WeftError",
     "build",
     "compile",
+    "export_onnx",
     "grad",
     "infer_types",
     "lift_constants",

@@ -1,0 +1,6 @@
+"""From the graph IR to files that other tools read."""
+
+from .errors import ExportError
+from .onnx import export_onnx
+
+__all__ = ["ExportError", "export_onnx"]
