@@ -58,6 +58,10 @@ def unequal(kind: str, clamp: float = float("inf")) -> Module:
         case "gated":
             gate = nn.sigmoid(convolution(nn.reduce_mean(x, axes=(2, 3), keepdims=True), w, 16, 1))
             return module_of(read(nn.multiply(gate, y), 4, 3), params=(x,))
+        case "gate that is read":
+            gate = relu(made(x))
+            product = relu(nn.multiply(y, nn.reduce_mean(gate, axes=(2, 3), keepdims=True)))
+            return module_of(nn.add(read(product, 4, 3), read(gate, 4, 1)), params=(x,))
         case "flat":
             inverse = Constant((w(5, 16, 9).value / sizes[:, None]).reshape(5, 144), "dense")
             pooled = contract.reshape(nn.average_pool(y, kernel=(2, 2), strides=(2, 2)), shape=(1, 144))
@@ -86,8 +90,9 @@ def test_unlike_channels_get_closer(kind: str) -> None:
     assert decibels(like, module) > decibels(found, module) + 4
 
 
-def test_groups_of_channels_keep_theirs() -> None:
-    module = unequal("groups")
+@pytest.mark.parametrize("kind", ["groups", "gate that is read"])
+def test_only_what_belongs_together_is_divided(kind: str) -> None:
+    module = unequal(kind)
     like = equalised(plan(module), examples(module))
     assert like.module != plan(module).module
     inputs = examples(module, 1, seed=7)[0]

@@ -7,6 +7,8 @@ from .mutant import Mutant
 WHOLE = ("tests/quantise/test_quantised.py",)
 RANGES = ("tests/quantise/test_ranges.py",)
 TRAINING = ("tests/quantise/test_training.py",)
+EQUALISE = ("tests/quantise/test_equalise.py",)
+REFINE = ("tests/quantise/test_refine.py",)
 
 MUTANTS = (
     Mutant(
@@ -63,5 +65,63 @@ MUTANTS = (
     Mutant(
         "trained-scales-are-forgotten", "quantise/training.py", "forgotten state",
         "made = Constant(np.asarray(value), name)", "made = Constant(eight.start[name], name)", TRAINING,
+    ),
+    Mutant(
+        "residual-stream-divided-in-parts", "quantise/equalise.py", "forgotten union",
+        "            self.parents[left.root] = kept.root\n", "", EQUALISE,
+    ),
+    Mutant(
+        "offset-is-not-divided", "quantise/equalise.py", "forgotten factor",
+        "node.op in (\"nn.add\", \"nn.subtract\") and made is not None",
+        "node.op == \"nn.subtract\" and made is not None", EQUALISE,
+    ),
+    Mutant(
+        "gate-is-divided", "quantise/equalise.py", "condition", "            self._pin(gate)\n", "", EQUALISE,
+    ),
+    Mutant(
+        "elements-of-a-flattened-channel", "quantise/equalise.py", "axis",
+        "np.repeat(factors[group.root], groups.of[value][1])",
+        "np.tile(factors[group.root], groups.of[value][1])", EQUALISE,
+    ),
+    Mutant(
+        "groups-read-the-first-channels", "quantise/equalise.py", "index",
+        "(outputs // groups) * inputs)[:, None]", "(outputs // groups) * 0)[:, None]", EQUALISE,
+    ),
+    Mutant(
+        "clamp-that-cuts-off", "quantise/equalise.py", "forgotten clamp",
+        "    return np.asarray(np.where(seen.unclamped >= group.high, 1.0, np.maximum(factors, least)))",
+        "    return np.asarray(np.maximum(factors, 0 * least))", EQUALISE,
+    ),
+    Mutant(
+        "subtracted-offset-goes-the-other-way", "quantise/refine.py", "sign",
+        "sign = -1 if node.op == \"nn.subtract\" and offset == 1 else 1", "sign = 1", REFINE,
+    ),
+    Mutant(
+        "rounding-ignores-what-was-lost-before", "quantise/adaround.py", "forgotten term",
+        "missing -= error[:, :, None] * mean[:, None, :]", "missing *= 0", REFINE,
+    ),
+    Mutant(
+        "moments-of-the-last-batch", "quantise/adaround.py", "forgotten state",
+        "        inputs += x @ turned\n", "        inputs = x @ turned\n", REFINE,
+    ),
+    Mutant(
+        "rounding-of-the-largest-weight", "quantise/adaround.py", "forgotten clamp",
+        "np.where(np.abs(nearest) == LARGEST, nearest, descended)", "descended * 1.0", REFINE,
+    ),
+    Mutant(
+        "uniform-is-not-symmetric", "train/initialisers.py", "off by one",
+        "_int((1 << FRACTION_BITS) - 1)", "_int(1 << FRACTION_BITS)", ("tests/train/test_initialisers.py",),
+    ),
+    Mutant(
+        "variance-of-outputs", "train/initialisers.py", "axis",
+        "max(1, _fans(shape)[0])", "max(1, _fans(shape)[1])", ("tests/train/test_initialisers.py",),
+    ),
+    Mutant(
+        "bias-of-a-product-that-others-read", "compiler/exporters/onnx.py", "condition",
+        "uses[product] > 1", "uses[product] > 9", ("tests/compiler/exporters/test_onnx.py",),
+    ),
+    Mutant(
+        "slices-that-end-at-the-front", "compiler/exporters/onnx.py", "edge",
+        "end if end >= 0 else np.iinfo(np.int64).min", "end", ("tests/compiler/exporters/test_onnx.py",),
     ),
 )  # fmt: skip
