@@ -1,7 +1,7 @@
 """Images made from a seed: a shape in each, of any place, size, angle and colour, over clutter and noise.
 
-No package index has a package with photographs in it that one could train on, so these are generated. Classes differ in
-the outline alone, which colour, contrast and noise hide.
+The digits that come with scikit-learn are too easy to show what 8 bits cost. Classes differ here in the outline alone,
+which colour, contrast and noise hide.
 """
 
 from __future__ import annotations
