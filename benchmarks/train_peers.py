@@ -1,0 +1,270 @@
+"""A step of training (forward, backward, SGD with momentum) beside PyTorch, torch.compile and JAX, taking turns.
+
+Same network, same values, same batch; the first losses must agree to 1e-4. Each number of threads has a process of its
+own. In every round each engine runs a few steps, and the fastest counts; the ratio of two engines is the median over
+the rounds of the ratio within a round. With one thread time is that of the processor (all threads of the process,
+so what else the machine does is left out), with more that of the clock. ``best`` is the fastest peer of each round.
+
+Peak memory is what a process of its own grows by, from after a small step to the highest point of two steps, after two
+steps to warm up and with freed memory given back; weft loads a compiled step, the others compile in that process.
+
+    pip install -e .[bench,demo]
+    python benchmarks/train_peers.py                       # all networks, 1 and 2 threads
+    python benchmarks/train_peers.py resnet18 --threads 1 --no-memory --engine torch
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import train_engines
+from common import Record, print_table, processor, write_json
+from train_engines import ENGINES, NotInstalledError, Run, limit_threads, runner
+from train_networks import WORKLOADS, Workload, digits
+from weft.compiler.targets.cpu.processor import host_target
+
+LOSS_TOLERANCE = 1e-4
+MEAN_ALLOWED, RATIO_ALLOWED = 0.85, 1.1
+"""Of weft's time to that of the best peer: the geometric mean, and each."""
+
+MEMORY_ALLOWED = 0.7
+"""Of weft's peak to PyTorch's."""
+
+SMALL = Workload(digits, (2, 1, 8, 8), 10)
+"""What an engine runs before its memory is measured, so that what it loads for its first step is left out."""
+
+NOT_INSTALLED = 77
+"""How a process says that its engine is not there."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One workload. ``milliseconds``: medians, by engine; ``missing``: engines that are not there, with the reason.
+    ``ratios``: of weft's time to each peer's, and to the ``best``. ``losses``: before the first step."""
+
+    workload: str
+    threads: int
+    milliseconds: Mapping[str, float]
+    missing: Mapping[str, str]
+    ratios: Mapping[str, float]
+    losses: Mapping[str, float]
+
+    @property
+    def name(self) -> str:
+        return f"{self.workload}, {self.threads} thread(s)"
+
+
+def measure(workload: str, engines: list[str], threads: int, rounds: int, seconds: float) -> Measured:
+    """Run all engines in turns, each for about ``seconds`` in a round."""
+    runs: dict[str, Run] = {}
+    missing: dict[str, str] = {}
+    losses: dict[str, float] = {}
+    repeats: dict[str, int] = {}
+    for engine in engines:
+        try:
+            runs[engine] = runner(engine, WORKLOADS[workload], threads)
+        except NotInstalledError as error:
+            missing[engine] = str(error)
+            continue
+        losses[engine] = runs[engine]()
+        runs[engine]()
+        repeats[engine] = max(2, min(50, int(seconds / max(timed(runs[engine], threads), 1e-5))))
+    found: dict[str, list[float]] = {engine: [] for engine in runs}
+    order = list(runs)
+    for number in range(rounds):
+        for place in range(len(order)):
+            engine = order[(number + place) % len(order)]
+            runs[engine]()  # whoever ran before had the caches
+            found[engine].append(min(timed(runs[engine], threads) for _ in range(repeats[engine])))
+    peers = {peer: times for peer, times in found.items() if peer != "weft"}
+    if peers:
+        peers["best"] = [*map(min, zip(*peers.values(), strict=True))]
+    ratios = {peer: statistics.median(a / b for a, b in zip(found["weft"], times, strict=True))
+              for peer, times in peers.items()}  # fmt: skip
+    milliseconds = {engine: statistics.median(times) * 1e3 for engine, times in found.items()}
+    return Measured(workload, threads, milliseconds, missing, ratios, losses)
+
+
+def timed(run: Run, threads: int) -> float:
+    """Seconds of one step."""
+    clock = time.process_time if threads == 1 else time.perf_counter
+    started = clock()
+    run()
+    return clock() - started
+
+
+def grown(engine: str, workload: str, threads: int, folder: Path) -> int:
+    """Bytes by which this process grows for steps of training."""
+    small = runner(engine, SMALL, threads, folder / "small.weft")
+    small()
+    small()
+    del small
+    ctypes.CDLL("libc.so.6").malloc_trim(0)
+    before = _status("VmRSS")
+    run = runner(engine, WORKLOADS[workload], threads, folder / "step.weft")
+    run()
+    run()
+    ctypes.CDLL("libc.so.6").malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")  # the highest point is from now on
+    run()
+    run()
+    return _status("VmHWM") - before
+
+
+def _status(field: str) -> int:
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) * 1024
+
+
+def memory(engine: str, workload: str, threads: int) -> int | None:
+    """Peak memory of an engine, in bytes; None where it is not installed."""
+    with tempfile.TemporaryDirectory() as folder:
+        if engine == "weft":
+            _child("artifact", workload, str(threads), folder)
+        said = _child("memory", engine, workload, str(threads), folder)
+    return None if said is None else int(said)
+
+
+def _child(*arguments: str) -> str | None:
+    """What a process of this benchmark says in its last line; None where an engine is not installed."""
+    command = [sys.executable, __file__, "--child", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode == NOT_INSTALLED:
+        return None
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
+    return (done.stdout.strip().splitlines() or [""])[-1]
+
+
+def child(kind: str, *arguments: str) -> int:
+    """The part of a process that limits its threads before it imports an engine."""
+    warnings.simplefilter("ignore")
+    if kind == "times":
+        workload, engines, threads, rounds, seconds = arguments
+        limit_threads(int(threads))
+        found = measure(workload, engines.split(), int(threads), int(rounds), float(seconds))
+        print(json.dumps(asdict(found)))
+        return 0
+    if kind == "artifact":
+        workload, threads, folder = arguments
+        train_engines.weft_artifact(SMALL, int(threads), Path(folder) / "small.weft")
+        train_engines.weft_artifact(WORKLOADS[workload], int(threads), Path(folder) / "step.weft")
+        return 0
+    engine, workload, threads, folder = arguments
+    limit_threads(int(threads))
+    try:
+        print(grown(engine, workload, int(threads), Path(folder)))
+    except (ImportError, NotInstalledError):
+        return NOT_INSTALLED
+    return 0
+
+
+def records(measured: list[Measured], peaks: Mapping[str, Mapping[str, int]]) -> list[Record]:
+    figures = []
+    for item in measured:
+        for engine, value in item.milliseconds.items():
+            figures.append(Record("train", item.name, f"{engine} ms", round(value, 3)))
+        for peer, value in item.ratios.items():
+            figures.append(Record("train", item.name, f"time relative to {peer}", round(value, 4), 1.0))
+    for workload, by_engine in peaks.items():
+        for engine, peak in by_engine.items():
+            figures.append(Record("train", workload, f"{engine} peak MB", round(peak / 1e6, 1)))
+    return figures
+
+
+def faults(measured: list[Measured], peaks: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Which targets are missed."""
+    missed = []
+    for item in measured:
+        own = item.losses["weft"]
+        wrong = {engine: loss for engine, loss in item.losses.items() if not abs(loss - own) <= LOSS_TOLERANCE * own}
+        missed += [f"{item.name}: the loss of {engine} is {loss:.6f}, not {own:.6f}" for engine, loss in wrong.items()]
+        if item.ratios.get("best", 0) > RATIO_ALLOWED:
+            missed.append(f"{item.name}: {item.ratios['best']:.2f} x the best peer")
+    compared = [item.ratios["best"] for item in measured if item.ratios]
+    if compared and statistics.geometric_mean(compared) > MEAN_ALLOWED:
+        missed.append(f"the geometric mean is {statistics.geometric_mean(compared):.2f} x the best peer")
+    for workload, each in peaks.items():
+        if "torch" in each and each["weft"] > MEMORY_ALLOWED * each["torch"]:
+            missed.append(f"{workload}: peak memory is {each['weft'] / each['torch']:.2f} x PyTorch's")
+    return missed
+
+
+def report(measured: list[Measured], peaks: Mapping[str, Mapping[str, int]], engines: list[str]) -> None:
+    print(f"{processor()} ({host_target().cpu}), load {os.getloadavg()[0]:.1f}")
+    peers = [engine for engine in engines if engine != "weft"]
+    rows = []
+    for item in measured:
+        times = [f"{item.milliseconds[engine]:.1f}" if engine in item.milliseconds else "-" for engine in engines]
+        ratios = [f"{item.ratios[peer]:.2f}" if peer in item.ratios else "-" for peer in (*peers, "best")]
+        each = peaks.get(item.workload, {}) if item.threads == 1 else {}
+        held = [f"{each[engine] / 1e6:.0f}" if engine in each else "" for engine in engines]
+        rows.append([item.workload, str(item.threads), *times, *ratios, " / ".join(held) if any(held) else ""])
+    columns = ["workload", "thr", *(f"{engine} ms" for engine in engines), *(f"/ {peer}" for peer in peers), "/ best",
+               "peak MB"]  # fmt: skip
+    print_table("a step of training", columns, rows)
+    for engine, reason in {engine: why for item in measured for engine, why in item.missing.items()}.items():
+        print(f"not measured: {engine} ({reason})")
+    if any(item.ratios for item in measured):
+        for peer in (*peers, "best"):
+            values = [item.ratios[peer] for item in measured if peer in item.ratios]
+            if values:
+                print(f"geometric mean ({len(values)}): {statistics.geometric_mean(values):.3f} x {peer}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("networks", nargs="*", help=f"beginnings of: {'; '.join(WORKLOADS)}. All by default")
+    parser.add_argument("--engine", action="append", choices=ENGINES[1:], help="a peer; all by default")
+    parser.add_argument("--threads", type=int, action="append", help="default: 1 and 2")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=0.5, help="of an engine in a round, about")
+    parser.add_argument("--no-memory", action="store_true")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    arguments = parser.parse_args()
+    wanted = tuple(arguments.networks) or ("",)
+    workloads = [name for name in WORKLOADS if name.startswith(wanted)]
+    if not workloads:
+        parser.error(f"no workload begins so; there are: {'; '.join(WORKLOADS)}")
+    engines = ["weft", *(arguments.engine or ENGINES[1:])]
+    measured: list[Measured] = []
+    peaks: dict[str, dict[str, int]] = {}
+    for workload in workloads:
+        for threads in arguments.threads or [1, 2]:
+            said = _child("times", workload, " ".join(engines), str(threads), str(arguments.rounds),
+                          str(arguments.seconds)) or ""  # fmt: skip
+            measured.append(Measured(**json.loads(said)))
+            ratios = " ".join(f"{peer} {ratio:.2f}" for peer, ratio in measured[-1].ratios.items())
+            print(
+                f"{measured[-1].name}: {measured[-1].milliseconds['weft']:.1f} ms; {ratios}",
+                file=sys.stderr,
+                flush=True,
+            )
+        if not arguments.no_memory:
+            found = {engine: memory(engine, workload, 1) for engine in engines}
+            peaks[workload] = {engine: peak for engine, peak in found.items() if peak is not None}
+    report(measured, peaks, engines)
+    if arguments.json:
+        write_json(arguments.json, records(measured, peaks))
+    missed = faults(measured, peaks)
+    for text in missed:
+        print(f"missed: {text}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--child"]:
+        sys.exit(child(*sys.argv[2:]))
+    sys.exit(main())
