@@ -50,14 +50,30 @@ def _of_data(upstream: Expr, node: Call, x: Expr, w: Expr) -> Expr:
 
 def _of_weights(upstream: Expr, node: Call, x: Expr, w: Expr) -> Expr:
     """A convolution whose channels are the batch, and whose kernel is the result: steps and dilations change places."""
-    groups, (batch, _, *size), (out, group_in, *kernel) = node.attr("groups"), x.shape, w.shape
+    groups, (batch, _, *size), (_, group_in, *kernel) = node.attr("groups"), x.shape, w.shape
     spatial = range(3, 3 + len(kernel))
     images = transposed(reshaped(x, (batch, groups, group_in, *size)), (2, 1, 0, *spatial))
     images = reshaped(images, (group_in, groups * batch, *size))
     weights = transposed(upstream, (1, 0, *range(2, len(w.shape))))
-    found = _convolution(node, images, weights, strides=node.attr("dilations"), dilations=node.attr("strides"))
-    found = part(found, (0,) * len(w.shape), (group_in, out, *kernel))
+    images, pads = _without_rest(node, images, upstream.shape[2:], kernel)
+    found = _convolution(node, images, weights, pads=pads, strides=node.attr("dilations"),
+                         dilations=node.attr("strides"))  # fmt: skip
     return transposed(found, (1, 0, *range(2, len(w.shape))))
+
+
+def _without_rest(
+    node: Call, images: Expr, places: Sequence[int], kernel: Sequence[int]
+) -> tuple[Expr, tuple[int, ...]]:
+    """Images and padding without what is behind the last window, which no element of the kernel met."""
+    count, pads = len(kernel), list(node.attr("pads"))
+    sizes = list(images.shape)
+    for axis, (steps, dilation) in enumerate(zip(node.attr("strides"), node.attr("dilations"), strict=True)):
+        used = (places[axis] - 1) * steps + (kernel[axis] - 1) * dilation + 1
+        rest = pads[axis] + sizes[2 + axis] + pads[count + axis] - used
+        unpadded = min(rest, pads[count + axis])
+        pads[count + axis] -= unpadded
+        sizes[2 + axis] -= rest - unpadded
+    return part(images, (0,) * len(sizes), sizes), tuple(pads)
 
 
 def _convolution(node: Call, x: Expr, w: Expr, **attrs: Any) -> Expr:

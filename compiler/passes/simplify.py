@@ -181,8 +181,11 @@ def _axis(node: Expr) -> object:
     return node.attr("axis") if isinstance(node, Call) else None
 
 
+MOVES = (compose_transposes, transpose_as_reshape, compose_reshapes, drop_identity_move)
+"""Rules of moves alone."""
+
 RULES = (
-    compose_transposes, transpose_as_reshape, compose_reshapes, drop_identity_move, merge_clips, drop_neutral_operand,
+    *MOVES, merge_clips, drop_neutral_operand,
     drop_requantisation_to_the_same, fold_pad, fold_flatten_into_kernel, sink_move,
 )  # fmt: skip
 

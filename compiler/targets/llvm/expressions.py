@@ -214,7 +214,7 @@ class Expressions:
 
     def _select(self, cond: Expr, a: Expr, b: Expr) -> Value:
         chosen = self.value(cond)
-        if not (_guards(a) or _guards(b)):
+        if not (_guards(cond, a) or _guards(cond, b)):
             both = self._together([chosen, self.value(a), self.value(b)])
             return self.builder.select(*both)
         if lanes_of(chosen):
@@ -365,13 +365,25 @@ def _reads(expr: Expr) -> bool:
     return any(isinstance(node, Load) for node in walk_exprs(expr))
 
 
-def _guards(expr: Expr) -> bool:
-    """Whether evaluating the expression where it is not asked for could do harm."""
+def _guards(cond: Expr, expr: Expr) -> bool:
+    """Whether evaluating the expression where the condition does not ask for it could do harm: a load could be outside
+    of its buffer, a divisor 0."""
+    apart = says_nothing(cond)
     return any(
-        isinstance(node, Load) or (isinstance(node, BinOp) and node.op in ("floordiv", "mod") and
-                                   not isinstance(node.b, Const))
+        (isinstance(node, Load) and not apart) or (isinstance(node, BinOp) and node.op in ("floordiv", "mod") and
+                                                   not isinstance(node.b, Const))
         for node in walk_exprs(expr)
     )  # fmt: skip
+
+
+def says_nothing(cond: Expr) -> bool:
+    """Whether a condition is about floats or truth values in memory alone. No proof of bounds rests on such a one
+    (`Facts.given`), so what it chooses between can be loaded in any case."""
+    if isinstance(cond, BinOp) and cond.op in ("and", "or"):
+        return says_nothing(cond.a) and says_nothing(cond.b)
+    if isinstance(cond, BinOp):
+        return cond.a.dtype in FLOATS
+    return isinstance(cond, Load)
 
 
 def is_table_of_bytes(buffer: Buffer, indices: tuple[Expr, ...]) -> bool:
@@ -409,6 +421,10 @@ def vectorisable(expr: Expr, var: Var) -> bool:
             for index in node.indices:
                 if any(var in free_vars(atom) and atom != var for atom in linear_form(index).terms):
                     return False
-        if isinstance(node, Select) and var in free_vars(node.cond) and (_guards(node.a) or _guards(node.b)):
+        if (
+            isinstance(node, Select)
+            and var in free_vars(node.cond)
+            and (_guards(node.cond, node.a) or _guards(node.cond, node.b))
+        ):
             return False
     return True

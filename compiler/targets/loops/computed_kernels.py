@@ -2,22 +2,36 @@
 
 Tiles for convolutions want kernels that are known, since they are laid out beforehand. In training none is: weights are
 inputs, and the gradient of weights is a convolution with another gradient as its kernel. So what each window meets is
-put side by side (`gather` at constant places), pixel by pixel with the channels last, and multiplied.
+put side by side (`gather` at constant places), and multiplied. Which of the two operands is laid out anew, and in which
+order the result comes, is chosen for the fewest elements moved: weights of late layers are larger than their images.
+
+- `_channels_last`: columns (pixels, kernel x channels) times kernels. Moves the kernels twice.
+- `_batch_last`: kernels as they lie, (filters, channels x kernel), times columns (channels x kernel, pixels x batch).
+- `_result_first`: the same kernels with columns turned around; the result is (filters, batch, pixels). It is for the
+  gradient of weights, whose result is large, and whose "batch" are the channels of the weights.
+- `_spread_out`: a transposed convolution, such as the gradient of data: the product of each pixel with all kernels, of
+  which each pixel of the result adds up those that meet it. The kernels stay as they lie, too.
 """
 
 from __future__ import annotations
 
 from itertools import product
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from ...graph.dtypes import numpy_dtype
 from ...graph.ir import Call, Constant, Expr, Span
-from ...graph.registry import Anchor, call, operator_of
+from ...graph.registry import Anchor, apply, call, operator_of
 
 COLUMN_BYTES = 256 << 20
 """Of what all windows meet: where it is more, the convolution stays as it is."""
+
+SHORTEST_ROW = 8
+"""Elements: rows that are shorter are moved one element at a time."""
+
+Table = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 
 def as_product_of_columns(node: Call) -> Expr | None:
@@ -26,43 +40,189 @@ def as_product_of_columns(node: Call) -> Expr | None:
     if entry is None or entry.anchor is not Anchor.CONVOLUTION or node.dtype != "float32":
         return None
     x, w = node.args
-    kernel, places = w.shape[2:], node.shape[2:]
-    batch, channels, *size = x.shape
     if isinstance(w, Constant) or node.attr("groups") != 1 or 0 in (*x.shape, *w.shape):
         return None
-    depth = prod(kernel) * channels
-    if batch * prod(places) * depth * numpy_dtype(node.dtype).itemsize > COLUMN_BYTES:
+    batch, channels = x.shape[:2]
+    filters, places, taps = w.shape[0], prod(node.shape[2:]), prod(w.shape[2:])
+    columns, kernels, result = batch * places * taps * channels, w.tensor_type.size, node.tensor_type.size
+    if columns * numpy_dtype(node.dtype).itemsize > COLUMN_BYTES:
         return None
-    span = Span(node.span.nodes)  # what is inside does not make the user's tensor
-    pads = node.attr("pads")
-    if any(pads):
-        x = call("pad", x, pads=pads, span=span)
-        size = list(x.shape[2:])
-    last = _channels_last(x, span)
-    met = _met(tuple(size), tuple(kernel), tuple(places), node.attr("strides"), node.attr("dilations"))
-    pixels = call("reshape", last, shape=(batch, prod(size), channels), span=span)
-    columns = call("gather", pixels, Constant(met), axis=1, span=span)
+    base = _turned_kernel(w) if set(node.attr("strides")) == {1} else None
+    rows_of_batch, rows_of_channels = _slowness(batch), _slowness(channels)
+    costs = {
+        _channels_last: columns * rows_of_channels + 2 * kernels + result,
+        # As the second operand of a product columns are copied into panels.
+        _batch_last: columns * (1 + rows_of_batch) + result,
+        _result_first: columns * (2 + rows_of_channels) + kernels,
+    }
+    if base is not None:
+        # The kernels are turned around first where another form is taken.
+        costs = {form: cost + 3 * kernels for form, cost in costs.items()}
+        data = _data(node)
+        spread = prod(data.shape[2:]) * batch * filters * taps
+        costs[_spread_out] = spread * (1 + rows_of_batch) + 2 * result
+    return min(costs, key=lambda form: costs[form])(node)
+
+
+def _slowness(row: int) -> float:
+    """By how much elements of such rows are moved more slowly than those of long ones."""
+    return max(1.0, SHORTEST_ROW / row)
+
+
+def _inner(node: Call) -> Span:
+    return Span(node.span.nodes)  # what is inside does not make the user's tensor
+
+
+def _channels_last(node: Call) -> Expr:
+    (x, w), span = node.args, _inner(node)
+    kernel, places = w.shape[2:], node.shape[2:]
+    x = _padded(node)
+    batch, channels, *size = x.shape
+    depth = prod(kernel) * channels
+    pixels = call("reshape", _with_channels_last(x, span), shape=(batch, prod(size), channels), span=span)
+    columns = call("gather", pixels, Constant(_met(node, size)), axis=1, span=span)
     rows = call("reshape", columns, shape=(batch * prod(places), depth), span=span)
-    weights = call("reshape", _channels_last(w, span), shape=(w.shape[0], depth), span=span)
+    weights = call("reshape", _with_channels_last(w, span), shape=(w.shape[0], depth), span=span)
     values = call("nn.matmul", rows, call("transpose", weights, perm=(1, 0), span=span), span=span)
     image = call("reshape", values, shape=(batch, *places, w.shape[0]), span=span)
     rank = len(kernel)
     return call("transpose", image, perm=(0, rank + 1, *range(1, rank + 1)), span=node.span)
 
 
-def _channels_last(x: Expr, span: Span) -> Expr:
+def _batch_last(node: Call) -> Expr:
+    span, w, places = _inner(node), node.args[1], node.shape[2:]
+    x = _padded(node)
+    batch, channels, *size = x.shape
+    rank, depth = len(size), channels * prod(w.shape[2:])
+    turned = call("transpose", x, perm=(*range(1, rank + 2), 0), span=span)
+    pixels = call("reshape", turned, shape=(channels, prod(size), batch), span=span)
+    columns = call("gather", pixels, Constant(np.ascontiguousarray(_met(node, size).T)), axis=1, span=span)
+    columns = call("reshape", columns, shape=(depth, prod(places) * batch), span=span)
+    weights = call("reshape", w, shape=(w.shape[0], depth), span=span)
+    values = call("nn.matmul", weights, columns, span=span)
+    image = call("reshape", values, shape=(w.shape[0], *places, batch), span=span)
+    return call("transpose", image, perm=(rank + 1, *range(rank + 1)), span=node.span)
+
+
+def _result_first(node: Call) -> Expr:
+    span, w, places = _inner(node), node.args[1], node.shape[2:]
+    x = _padded(node)
+    batch, channels, *size = x.shape
+    rank, depth = len(size), channels * prod(w.shape[2:])
+    pixels = call("reshape", _with_channels_last(x, span), shape=(batch, prod(size), channels), span=span)
+    columns = call("gather", pixels, Constant(_met(node, size)), axis=1, span=span)
+    rows = call("reshape", columns, shape=(batch * prod(places), depth), span=span)
+    weights = call("reshape", _with_channels_last(w, span), shape=(w.shape[0], depth), span=span)
+    values = call("nn.matmul", weights, call("transpose", rows, perm=(1, 0), span=span), span=span)
+    image = call("reshape", values, shape=(w.shape[0], batch, *places), span=span)
+    return call("transpose", image, perm=(1, 0, *range(2, rank + 2)), span=node.span)
+
+
+def _spread_out(node: Call) -> Expr:
+    span, w, places = _inner(node), _turned_kernel(node.args[1]), node.shape[2:]
+    data = _data(node)
+    batch, filters, *size = data.shape  # those of the convolution that this one turns around
+    assert w is not None
+    channels, kernel = w.shape[1], w.shape[2:]
+    rank, taps, pixels = len(size), prod(kernel), prod(size)
+    rows = call("transpose", data, perm=(*range(2, rank + 2), 0, 1), span=span)
+    rows = call("reshape", rows, shape=(pixels * batch, filters), span=span)
+    parts = call("nn.matmul", rows, call("reshape", w, shape=(filters, channels * taps), span=span), span=span)
+    turned = call("transpose", parts, perm=(1, 0), span=span)
+    parts = call("reshape", turned, shape=(channels, taps * pixels, batch), span=span)
+    table = _meeting(node, tuple(size), tuple(kernel))
+    if (table == taps * pixels).any():  # a row of zeros for what meets nothing
+        parts = call("pad", parts, pads=(0, 0, 1, 0), span=span)
+    met = call("gather", parts, Constant(table), axis=1, span=span)
+    image = call("nn.reduce_sum", met, axes=(2,), span=span)
+    image = call("reshape", image, shape=(channels, *places, batch), span=span)
+    return call("transpose", image, perm=(rank + 1, *range(rank + 1)), span=node.span)
+
+
+def _padded(node: Call) -> Expr:
+    x, pads = node.args[0], node.attr("pads")
+    return call("pad", x, pads=pads, span=_inner(node)) if any(pads) else x
+
+
+def _with_channels_last(x: Expr, span: Span) -> Expr:
     """(N, C, ...) as (N, ..., C)."""
     return call("transpose", x, perm=(0, *range(2, len(x.shape)), 1), span=span)
 
 
-def _met(
-    size: tuple[int, ...], kernel: tuple[int, ...], places: tuple[int, ...], strides: tuple[int, ...],
-    dilations: tuple[int, ...],
-) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:  # fmt: skip
-    """For each window the pixels that it meets, in row-major order: (windows, pixels of the kernel)."""
-    flat = np.zeros((prod(places), prod(kernel)), np.int64)
-    for axis, (count, step, dilation) in enumerate(zip(size, strides, dilations, strict=True)):
+def _met(node: Call, size: Any) -> Table:
+    """For each window the pixels of a padded image of this size that it meets, in row-major order: (windows, pixels of
+    the kernel)."""
+    kernel, places = node.args[1].shape[2:], node.shape[2:]
+    flat: Table = np.zeros((prod(places), prod(kernel)), np.int64)
+    for axis, (count, step, dilation) in enumerate(
+        zip(size, node.attr("strides"), node.attr("dilations"), strict=True)
+    ):
         starts = np.array([place[axis] for place in product(*map(range, places))]) * step
         offsets = np.array([place[axis] for place in product(*map(range, kernel))]) * dilation
         flat = flat * count + starts[:, np.newaxis] + offsets
     return flat
+
+
+# Transposed convolutions
+
+
+def _data(node: Call) -> Expr:
+    """What a convolution goes over, without the zeros between its elements."""
+    x = node.args[0]
+    return x.args[0] if _factors(x) is not None and isinstance(x, Call) else x
+
+
+def _factors(x: Expr) -> tuple[int, ...] | None:
+    """Of a ``dilate`` of all axes behind the channels."""
+    if isinstance(x, Call) and x.op == "dilate" and len(x.attr("factors")) == len(x.shape) - 2:
+        return tuple(x.attr("factors"))
+    return None
+
+
+def _turned_kernel(w: Expr) -> Expr | None:
+    """The kernels (filters, channels, ...) of which ``w`` is the transposed form, (channels, filters, ...) with the
+    kernel's axes from their end; None if it is not made so."""
+    steps: list[Call] = []
+    base = w
+    while isinstance(base, Call) and base.op in ("reshape", "transpose", "slice"):
+        steps.append(base)
+        base = base.args[0]
+        if base.shape == (w.shape[1], w.shape[0], *w.shape[2:]) and _turns(base.shape, steps):
+            return base
+    return None
+
+
+def _turns(shape: tuple[int, ...], steps: list[Call]) -> bool:
+    """Whether moves, the last first, make the transposed form of kernels of this shape."""
+    numbers = np.arange(prod(shape), dtype=np.int32).reshape(shape)
+    found = numbers
+    for step in reversed(steps):
+        moved = call(str(step.op), Constant(found), span=step.span, **step.attrs)
+        found = apply(moved, [found])
+    return np.array_equal(found, np.flip(numbers, tuple(range(2, numbers.ndim))).swapaxes(0, 1))
+
+
+def _meeting(node: Call, size: tuple[int, ...], kernel: tuple[int, ...]) -> Table:
+    """For each pixel of a transposed convolution the parts that meet there, as tap x pixel of the data, row-major:
+    (pixels, most that meet one); one more than the last part stands for none."""
+    factors = _factors(node.args[0]) or (1,) * len(size)
+    places = node.shape[2:]
+    taps, pixels = prod(kernel), prod(size)
+    tap: Table = np.zeros((1, 1), np.int64)
+    pixel, meets = tap, tap + 1
+    for axis, (count, step) in enumerate(zip(size, factors, strict=True)):
+        turn, before = node.attr("dilations")[axis], node.attr("pads")[axis]
+        offset = kernel[axis] - 1 - np.arange(kernel[axis])
+        position = np.arange(places[axis])[:, np.newaxis] + offset * turn - before
+        inside = (position % step == 0) & (position >= 0) & (position // step < count)
+        one_tap = np.broadcast_to(np.arange(kernel[axis]), position.shape)
+        tap, pixel = _each(tap * kernel[axis], one_tap), _each(pixel * count, np.where(inside, position // step, 0))
+        meets = _each(meets, inside.astype(np.int64), np.multiply)
+    found = np.where(meets > 0, tap * pixels + pixel, taps * pixels)
+    return np.sort(found, axis=1)[:, : max(1, int(meets.sum(axis=1).max()))]
+
+
+def _each(a: Table, b: Table, combine: Any = np.add) -> Table:
+    """Of (m, k) and (n, l) the (m * n, k * l) of all pairs, in row-major order."""
+    pairs: Table = combine(a[:, np.newaxis, :, np.newaxis], b[np.newaxis, :, np.newaxis, :])
+    return pairs.reshape(a.shape[0] * b.shape[0], a.shape[1] * b.shape[1])

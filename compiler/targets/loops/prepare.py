@@ -10,12 +10,15 @@ from ...graph.dtypes import numpy_dtype
 from ...graph.ir import Call, Constant, Expr, Function, Module, TensorType
 from ...graph.registry import apply, call
 from ...graph.visit import Mutator, calls, rewrite, substitute
-from ...passes.manager import Pass, Rule
+from ...passes.manager import Pass, Rule, rule_pass
 from ...passes.pipeline import float_passes, integer_passes
+from ...passes.simplify import MOVES
 from .computed_kernels import as_product_of_columns
 from .einsums import as_matrix_product
 from .rewrite_convolutions import as_plain_images
 from .tables import as_look_up
+
+_moves_that_meet = rule_pass("moves-that-meet", MOVES)
 
 
 def loop_passes() -> list[Pass]:
@@ -31,7 +34,7 @@ def loop_passes() -> list[Pass]:
         _rewriting("tables-to-look-ups", as_look_up),
         _rewriting("einsum-to-matmul", as_matrix_product, tolerance=1e-5),
         _rewriting("plain-convolutions", as_plain_images, tolerance=1e-5),
-        _rewriting("computed-kernels", as_product_of_columns, tolerance=1e-5),
+        Pass("computed-kernels", with_computed_kernels, tolerance=1e-5),
     ]
 
 
@@ -49,6 +52,12 @@ def prepare(module: Module) -> Module:
 
 def _rewriting(name: str, rule: Rule, tolerance: float = 0.0) -> Pass:
     return Pass(name, lambda module: module.with_main(rewrite(module.main.body, rule)), tolerance=tolerance)
+
+
+def with_computed_kernels(module: Module) -> Module:
+    """Convolutions with computed kernels as products; moves that these put behind each other become one."""
+    body = rewrite(module.main.body, as_product_of_columns)
+    return module if body is module.main.body else _moves_that_meet(module.with_main(body))
 
 
 def inline_functions(body: Expr) -> Expr:

@@ -75,6 +75,21 @@ MUTANTS = (
         ("tests/compiler/targets/loops/test_computed_kernels.py",),
     ),
     Mutant(
+        "part-that-meets-from-the-wrong-end", "compiler/targets/loops/computed_kernels.py", "forgotten turn",
+        "offset = kernel[axis] - 1 - np.arange(kernel[axis])", "offset = np.arange(kernel[axis])",
+        ("tests/compiler/targets/loops/test_computed_kernels.py",),
+    ),
+    Mutant(
+        "swapped-kernels-taken-for-turned", "compiler/targets/loops/computed_kernels.py", "missing guard",
+        "np.flip(numbers, tuple(range(2, numbers.ndim))).swapaxes(0, 1)", "numbers.swapaxes(0, 1)",
+        ("tests/compiler/targets/loops/test_computed_kernels.py",),
+    ),
+    Mutant(
+        "condition-on-an-index-says-nothing", "compiler/targets/llvm/expressions.py", "missing guard",
+        "return cond.a.dtype in FLOATS", "return True",
+        ("tests/compiler/targets/cpu/llvm",),
+    ),
+    Mutant(
         "decay-without-momentum", "train/optimisers.py", "order",
         "direction = nn.add(gradient, _scaled(direction, momentum))",
         "direction = _scaled(direction, momentum)", OPTIMISERS,

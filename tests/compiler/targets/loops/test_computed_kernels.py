@@ -19,43 +19,115 @@ from weft.compiler.graph import (
     call,
     calls,
     evaluate,
+    topological_order,
 )
+from weft.compiler.passes.gradient import grad
 from weft.compiler.targets.loops import computed_kernels
 from weft.compiler.targets.loops.computed_kernels import as_product_of_columns
 
+CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((2, 3, 6, 5), (4, 3, 3, 3), {}), ((1, 3, 6, 5), (4, 3, 2, 3), {"pads": (1, 0, 2, 1)}),
+    ((2, 1, 7, 8), (5, 1, 3, 2), {"strides": (2, 3), "pads": (0, 1, 1, 0)}),
+    ((2, 2, 7, 8), (1, 2, 2, 3), {"dilations": (3, 2)}), ((3, 4, 5, 5), (2, 4, 1, 1), {}),
+    ((2, 4, 3, 3), (2, 4, 3, 3), {}),
+    ((1, 2, 4, 5, 6), (3, 2, 2, 3, 2), {"strides": (1, 2, 1), "pads": (1, 0, 0) * 2}),
+]  # fmt: skip
 
-def rewritten(shape: tuple[int, ...], weights: tuple[int, ...], dtype: str = "float32", **attrs: Any) -> Expr | None:
+TRANSPOSED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((2, 3, 6, 5), (4, 3, 3, 3), {}), ((2, 3, 6, 5), (4, 3, 3, 3), {"pads": (1, 1, 1, 1)}),
+    ((1, 3, 7, 8), (2, 3, 3, 2), {"strides": (2, 3), "pads": (1, 0, 1, 1)}),
+    ((2, 2, 9, 8), (3, 2, 2, 3), {"dilations": (3, 2), "strides": (1, 2)}),
+    ((2, 2, 8, 8), (3, 2, 1, 1), {"strides": (2, 2)}), ((2, 4, 1, 1), (3, 4, 3, 3), {"pads": (1, 1, 1, 1)}),
+    ((1, 2, 4, 5, 6), (3, 2, 2, 3, 2), {"strides": (1, 2, 1), "pads": (1, 0, 0) * 2}),
+]  # fmt: skip
+"""Convolutions of which the gradient of the data is taken."""
+
+
+def convolution(shape: tuple[int, ...], weights: tuple[int, ...], dtype: str = "float32", **attrs: Any) -> Call:
     op = "nn.conv2d" if len(shape) == 4 else "nn.conv3d"
     node = call(op, Var("x", TensorType(shape, dtype)), Var("w", TensorType(weights, dtype)), **attrs)
-    return as_product_of_columns(Call(node.op, node.args, node.attrs, node.type, Span(("conv",), "y")))
+    return Call(node.op, node.args, node.attrs, node.type, Span(("conv",), "y"))
 
 
-@pytest.mark.parametrize(
-    ("shape", "weights", "attrs"),
-    [
-        ((2, 3, 6, 5), (4, 3, 3, 3), {}), ((1, 3, 6, 5), (4, 3, 2, 3), {"pads": (1, 0, 2, 1)}),
-        ((2, 1, 7, 8), (5, 1, 3, 2), {"strides": (2, 3), "pads": (0, 1, 1, 0)}),
-        ((2, 2, 7, 8), (1, 2, 2, 3), {"dilations": (3, 2)}), ((3, 4, 5, 5), (2, 4, 1, 1), {}),
-        ((2, 4, 3, 3), (2, 4, 3, 3), {}),
-        ((1, 2, 4, 5, 6), (3, 2, 2, 3, 2), {"strides": (1, 2, 1), "pads": (1, 0, 0) * 2}),
-    ],
-)  # fmt: skip
-def test_the_product_is_the_convolution(
-    shape: tuple[int, ...], weights: tuple[int, ...], attrs: dict[str, Any]
-) -> None:
-    body = rewritten(shape, weights, **attrs)
-    assert body is not None
-    assert body.span == Span(("conv",), "y")
-    assert [node.span.tensor for node in calls(body)].count("y") == 1
-    x, w = Var("x", TensorType(shape, "float32")), Var("w", TensorType(weights, "float32"))
-    plain = call("nn.conv2d" if len(shape) == 4 else "nn.conv3d", x, w, **attrs)
+def rewritten(shape: tuple[int, ...], weights: tuple[int, ...], dtype: str = "float32", **attrs: Any) -> Expr | None:
+    return as_product_of_columns(convolution(shape, weights, dtype, **attrs))
+
+
+def require_equal(plain: Expr, body: Expr) -> None:
+    params = tuple(node for node in topological_order(plain) if isinstance(node, Var))
     generator = np.random.default_rng(0)
-    given = {each.name: generator.normal(size=each.type.shape).astype(np.float32) for each in (x, w)}
+    given = {each.name: generator.normal(size=each.type.shape).astype(np.float32) for each in params}
     results = [
-        evaluate(Module(Function((x, w), each, Attrs({"name": "main"}))), given)["output0"] for each in (plain, body)
+        evaluate(Module(Function(params, each, Attrs({"name": "main"}))), given)["output0"] for each in (plain, body)
     ]
     np.testing.assert_allclose(results[1], results[0], rtol=1e-5, atol=1e-5)
     assert "nn.matmul" in {node.op for node in calls(body)}
+
+
+@pytest.mark.parametrize(("shape", "weights", "attrs"), CASES)
+@pytest.mark.parametrize("form", ["_channels_last", "_batch_last", "_result_first"])
+def test_every_form_is_the_convolution(
+    form: str, shape: tuple[int, ...], weights: tuple[int, ...], attrs: dict[str, Any]
+) -> None:
+    plain = convolution(shape, weights, **attrs)
+    body = getattr(computed_kernels, form)(plain)
+    assert body.span == Span(("conv",), "y")
+    assert [node.span.tensor for node in calls(body)].count("y") == 1
+    require_equal(plain, body)
+
+
+def gradients(shape: tuple[int, ...], weights: tuple[int, ...], attrs: dict[str, Any]) -> tuple[Call, Call]:
+    """The convolutions in the gradients of data and kernels."""
+    module = Module(Function((Var("x", TensorType(shape, "float32")), Var("w", TensorType(weights, "float32"))),
+                             convolution(shape, weights, **attrs), Attrs({"name": "main"})))  # fmt: skip
+    found = []
+    for wrt in ("x", "w"):
+        gradient = grad(module, wrt=wrt, seed=True, values=False)
+        found.append(next(node for node in calls(gradient.main.body) if str(node.op).startswith("nn.conv")))
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize(("shape", "weights", "attrs"), TRANSPOSED)
+def test_kernels_that_were_turned_around_are_found_and_stay_as_they_lie(
+    shape: tuple[int, ...], weights: tuple[int, ...], attrs: dict[str, Any]
+) -> None:
+    node, _ = gradients(shape, weights, attrs)
+    body = computed_kernels._spread_out(node)
+    require_equal(node, body)
+    moved = [each.args[0] for each in calls(body) if each.op in ("transpose", "slice")]
+    assert Var("w", TensorType(weights, "float32")) not in moved
+
+
+@pytest.mark.parametrize(("shape", "weights", "attrs"), TRANSPOSED)
+def test_the_gradient_of_kernels_computes_no_more_than_they_have(
+    shape: tuple[int, ...], weights: tuple[int, ...], attrs: dict[str, Any]
+) -> None:
+    _, node = gradients(shape, weights, attrs)
+    assert node.shape == (weights[1], weights[0], *weights[2:])
+
+
+def test_other_moves_of_kernels_are_not_taken_for_a_turn() -> None:
+    w = Var("w", TensorType((4, 4, 3, 3), "float32"))
+    swapped = call("transpose", w, perm=(1, 0, 2, 3))
+    assert computed_kernels._turned_kernel(swapped) is None
+    assert computed_kernels._turned_kernel(call("nn.exp", w)) is None
+    flipped = call("slice", swapped, starts=(0, 0, 2, 2), sizes=w.shape, steps=(1, 1, -1, -1))
+    assert computed_kernels._turned_kernel(flipped) == w
+
+
+def test_the_form_follows_what_is_large() -> None:
+    def operands(shape: tuple[int, ...], weights: tuple[int, ...]) -> tuple[Expr, ...]:
+        body = rewritten(shape, weights, pads=(1, 1, 1, 1))
+        assert body is not None
+        return next(node.args for node in calls(body) if node.op == "nn.matmul")
+
+    assert operands((8, 128, 4, 4), (128, 128, 3, 3))[0].shape == (128, 128 * 9)  # kernels as they lie
+    assert operands((8, 16, 32, 32), (16, 16, 3, 3))[1].shape == (16 * 9, 16)  # columns, then small kernels
+    data, kernels = gradients((8, 128, 2, 2), (128, 128, 3, 3), {"pads": (1, 1, 1, 1)})
+    for node, shape in ((data, (32, 128 * 9)), (kernels, (128, 128 * 9))):
+        body = as_product_of_columns(node)
+        assert body is not None
+        assert next(each.shape for each in calls(body) if each.op == "nn.matmul") == shape
 
 
 def test_what_has_better_loops_or_none_stays(monkeypatch: pytest.MonkeyPatch) -> None:

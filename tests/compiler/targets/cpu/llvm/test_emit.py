@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler import tensor as t
 from weft.compiler.targets.errors import CompileError
+from weft.compiler.targets.llvm.expressions import vectorisable
+from weft.compiler.tensor.ir import Buffer, Load
 from weft.compiler.tensor.tree import loops_of, paths
 from weft.tests.compiler.tensor.programs import PROGRAMS
 from weft.tests.compiler.tensor.test_random_schedules import random_step
@@ -59,6 +61,19 @@ def _unary(dtype: t.DType, formula: object, size: int = 37) -> t.Schedule:
 @pytest.mark.parametrize("op", ["add", "sub", "mul", "min", "max", "and", "or", "lt", "le", "eq", "ne"])
 def test_integer_operators_wrap_as_in_the_interpreter(op: str, dtype: t.DType) -> None:
     check(_unary(dtype, lambda a, b: t.BinOp(op, a, b)))
+
+
+def test_a_choice_by_floats_is_made_in_lanes_and_one_by_an_index_guards_what_it_loads() -> None:
+    zero = t.Const(0.0, "float32")
+    chosen = _unary("float32", lambda a, b: t.select((zero < a) & (b < a), b, zero))
+    check(chosen)
+    i = t.Var("i")
+    load = Load(Buffer("x", (5,), "float32"), (i,))
+    assert vectorisable(t.select(zero < load, load, zero), i)
+    assert not vectorisable(t.select(i < 5, load, zero), i)
+    assert not vectorisable(t.select((i < 5) & (zero < load), load, zero), i)
+    divided = t.BinOp("floordiv", i, t.Const(1) + i)
+    assert not vectorisable(t.select(zero < load, divided, i), i)
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
