@@ -33,6 +33,9 @@ SQUARES: dict[str, tuple[int, ...]] = {"float32": (8, 4), "int8": (16, 8)}
 LONGEST_ROW = 4096
 """Elements of a row that are kept on the stack, at most."""
 
+LONGEST_PART = 64
+"""Elements of a row that are reduced at a time where lanes run along the row."""
+
 PIXELS_AT_ONCE = 14
 """Pixels of a row that poolings and depthwise convolutions reduce at a time, at most."""
 
@@ -117,6 +120,9 @@ def _plain_reduction(schedule: te.Schedule, name: str, block: Block) -> None:
         _reduce_rows(schedule, name)
         return
     wide = bool(kept) and extent_of(schedule, kept[-1]) >= 4
+    if wide and prod(extent_of(schedule, loop) for loop in reduced) <= LONGEST_UNROLL:
+        _reduce_part_of_row(schedule, name)
+        return
     if wide:
         schedule.reorder(*kept[:-1], *reduced, kept[-1])
     initial = schedule.decompose_reduction(name, reduced[0])
@@ -125,6 +131,18 @@ def _plain_reduction(schedule: te.Schedule, name: str, block: Block) -> None:
     if wide:
         schedule.vectorize(kept[-1])
         schedule.vectorize(schedule.get_loops(initial)[-1])
+
+
+def _reduce_part_of_row(schedule: te.Schedule, name: str) -> None:
+    """A reduction of few steps, over lanes of a part of a row in registers; each element is written once."""
+    written = schedule.cache_write(name, REGISTER)
+    *outer, last = schedule.get_loops(written)
+    whole, part = schedule.split(last, largest_divisor(extent_of(schedule, last), LONGEST_PART))
+    schedule.compute_at(name, whole)
+    _reduce_in_registers(schedule, name)
+    for loop in outer:
+        schedule.parallel(loop)
+    schedule.vectorize(part)
 
 
 def transpose_squares(schedule: te.Schedule, candidates: Sequence[Var]) -> bool:

@@ -35,13 +35,16 @@ Table = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 
 def as_product_of_columns(node: Call) -> Expr | None:
-    """nn.conv2d or nn.conv3d(x, w) with computed w  ->  nn.matmul of what the windows meet and the kernels"""
+    """nn.conv2d or nn.conv3d(x, w) with computed w  ->  nn.matmul of what the windows meet and the kernels;
+    in groups  ->  the same over images that were padded before"""
     entry = operator_of(node)
     if entry is None or entry.anchor is not Anchor.CONVOLUTION or node.dtype != "float32":
         return None
     x, w = node.args
-    if isinstance(w, Constant) or node.attr("groups") != 1 or 0 in (*x.shape, *w.shape):
+    if isinstance(w, Constant) or 0 in (*x.shape, *w.shape):
         return None
+    if node.attr("groups") != 1:
+        return _padded_before(node)
     batch, channels = x.shape[:2]
     filters, places, taps = w.shape[0], prod(node.shape[2:]), prod(w.shape[2:])
     columns, kernels, result = batch * places * taps * channels, w.tensor_type.size, node.tensor_type.size
@@ -67,6 +70,14 @@ def as_product_of_columns(node: Call) -> Expr | None:
 def _slowness(row: int) -> float:
     """By how much elements of such rows are moved more slowly than those of long ones."""
     return max(1.0, SHORTEST_ROW / row)
+
+
+def _padded_before(node: Call) -> Expr | None:
+    """A convolution in groups stays one, over images among zeros: lanes then need no guards."""
+    if not any(node.attr("pads")):
+        return None
+    attrs = node.attrs.replace(pads=(0,) * len(node.attr("pads")))
+    return call(str(node.op), _padded(node), node.args[1], span=node.span, **attrs)
 
 
 def _inner(node: Call) -> Span:

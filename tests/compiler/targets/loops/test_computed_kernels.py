@@ -142,3 +142,18 @@ def test_what_has_better_loops_or_none_stays(monkeypatch: pytest.MonkeyPatch) ->
     assert rewritten((1, 4, 5, 5), (4, 4, 3, 3)) is None
     monkeypatch.setattr(computed_kernels, "COLUMN_BYTES", 4 * 9 * 9 * 4)
     assert rewritten((1, 4, 5, 5), (4, 4, 3, 3)) is not None
+
+
+def test_a_convolution_in_groups_is_padded_before() -> None:
+    plain = convolution((2, 4, 5, 6), (4, 2, 3, 2), groups=2, pads=(1, 0, 2, 1), strides=(2, 1))
+    body = as_product_of_columns(plain)
+    assert isinstance(body, Call)
+    assert body.op == "nn.conv2d"
+    assert body.span == plain.span
+    assert not any(body.attr("pads"))
+    given = {"x": np.random.default_rng(0).normal(size=(2, 4, 5, 6)).astype(np.float32),
+             "w": np.random.default_rng(1).normal(size=(4, 2, 3, 2)).astype(np.float32)}  # fmt: skip
+    params = tuple(node for node in topological_order(plain) if isinstance(node, Var))
+    found = [evaluate(Module(Function(params, each, Attrs({"name": "main"}))), given)["output0"]
+             for each in (plain, body)]  # fmt: skip
+    np.testing.assert_array_equal(found[0], found[1])
