@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import llvmlite.binding as llvm
 
 from ..errors import CompileError
 from ..loops.fusion import FusionLimits
+
+FUSION = FusionLimits(before_reductions=True)
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Processor:
     vector_bytes: int
     registers: int
     dot_product: bool
-    fusion: FusionLimits = field(default_factory=FusionLimits)
+    fusion: FusionLimits = FUSION
     float_features: str = ""
 
     @property
@@ -77,7 +79,7 @@ def _described(triple: str, cpu: str, features: str, float_features: str = "") -
     present = {item[1:] for item in features.split(",") if item.startswith("+")}
     if not triple.startswith("x86_64"):
         armv7 = triple.startswith("armv7")
-        fusion = FusionLimits(input_bytes=32 << 20) if armv7 else FusionLimits()  # boards with 512 MiB
+        fusion = replace(FUSION, input_bytes=32 << 20) if armv7 else FUSION  # boards with 512 MiB
         return Processor(triple, cpu, features, 16, 16 if armv7 else 32, False, fusion, float_features)
     if "avx512f" in present and "avx512vl" in present and "avx512bw" in present:
         # LLVM otherwise prefers 256-bit registers on some of these processors.

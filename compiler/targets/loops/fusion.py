@@ -14,7 +14,7 @@ from functools import cached_property
 from ... import tensor as te
 from ...graph.dtypes import numpy_dtype
 from ...graph.ir import Call, Constant, Expr, Function, Span, TupleType, Var
-from ...graph.registry import Fusion, operator
+from ...graph.registry import Anchor, Fusion, operator
 from ...graph.visit import topological_order, use_counts
 from ...operators.lowering import lower_call
 from ...tensor import ir as tir
@@ -31,11 +31,14 @@ class FusionLimits:
     this bounds what fusion may add to a model's memory. An operator that reads more by itself is not refused.
     ``recompute_intensity``: arithmetic operations that may be repeated for each byte of memory traffic that is saved,
     where a value is used more than once in a kernel and so is computed at each use.
+    ``before_reductions``: whether a reduction computes its operand element by element as it goes, if nothing else
+    needs it.
     """
 
     depth: int = 32
     input_bytes: int = 256 << 20
     recompute_intensity: float = 4.0
+    before_reductions: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,6 +208,7 @@ class _Fuser:
                     self.cut[arg] = None
         for arg in self.cut:
             self._move_cut(arg)
+        self._join_before_reduction()
         order = dict.fromkeys(topological_order(self.root))
         ordered = tuple(node for node in order if isinstance(node, Call) and node in self.times)
         inputs = _outside(ordered)
@@ -235,6 +239,39 @@ class _Fuser:
             self.members.remove(node)
             del self.times[node]
             self.refused[node] = f"{self.refused[value]}; cut where the fewest bytes cross"
+
+    def _join_before_reduction(self) -> None:
+        """Let a reduction, which reads each element once, compute its operand: what nothing else uses, unless it can
+        stand behind the operator that makes it."""
+        anchor = self.anchor
+        if (
+            anchor is None
+            or not self.limits.before_reductions
+            or operator(str(anchor.op)).anchor is not Anchor.REDUCTION
+        ):
+            return
+        shape, times, waiting = anchor.args[0].shape, {anchor: 1}, [anchor]
+        while waiting:
+            node = waiting.pop()
+            for arg in dict.fromkeys(arg for arg in node.args if isinstance(arg, Call)):
+                if arg in self.times or arg in self.elsewhere or _kind(arg) is not Fusion.ELEMENTWISE:
+                    continue
+                inside = {user: user.args.count(arg) for user in times if arg in user.args}
+                made = [each for each in arg.args if isinstance(each, Call) and each.shape == shape]
+                behind = any(_starts(each) and self.uses[each] == 1 for each in made)
+                repeats = sum(times[user] * count for user, count in inside.items())
+                if (
+                    arg.shape != shape or behind or sum(inside.values()) != self.uses[arg] or self._why_not_here(arg)
+                    or self._intensity(arg, repeats) > self.limits.recompute_intensity or self.why_not_compiled(arg)
+                ):  # fmt: skip
+                    continue
+                times[arg] = self.times[arg] = repeats
+                self.members.append(arg)
+                waiting.append(arg)
+
+    def _intensity(self, arg: Call, repeats: int) -> float:
+        """Operations repeated for each byte of traffic saved, where the expression of ``arg`` stands so often."""
+        return (repeats - 1) * operator(str(arg.op)).cost * arg.tensor_type.size / max(1, 2 * nbytes(arg))
 
     def _repeats(self, value: Call) -> int:
         """How often the expression of ``value`` would stand in that of the result."""
@@ -278,8 +315,7 @@ class _Fuser:
         ))  # fmt: skip
         if together > limits.input_bytes and together > max(before, alone):
             return f"the kernel would read {together:,} bytes, more than {limits.input_bytes:,} (input_bytes)"
-        repeated = (self._repeats(arg) - 1) * operator(str(arg.op)).cost * arg.tensor_type.size
-        intensity = repeated / max(1, 2 * nbytes(arg))
+        intensity = self._intensity(arg, self._repeats(arg))
         if intensity > limits.recompute_intensity:
             return (f"it would be computed {self._repeats(arg)} times: {intensity:g} operations for each byte saved, "
                     f"more than {limits.recompute_intensity:g} (recompute_intensity)")  # fmt: skip

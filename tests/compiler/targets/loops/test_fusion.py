@@ -51,6 +51,32 @@ def test_a_value_that_another_kernel_uses_is_written_to_memory() -> None:
     ]
 
 
+BEFORE = FusionLimits(before_reductions=True)
+
+
+def test_a_reduction_computes_what_it_alone_needs() -> None:
+    row = Var("row", TensorType((8,), "float32"))
+    centred = call("nn.subtract", X, row)
+    total = call("nn.reduce_sum", call("nn.multiply", X, centred), axes=(1,))
+    assert operators(group_calls(total, FusionLimits())) == [("nn.subtract", "nn.multiply"), ("nn.reduce_sum",)]
+    (group,) = group_calls(call("nn.exp", total), BEFORE)
+    assert operators([group]) == [("nn.subtract", "nn.multiply", "nn.reduce_sum", "nn.exp")]
+    assert set(group.inputs) == {X, row}
+
+
+def test_what_a_reduction_does_not_compute() -> None:
+    product = call("nn.matmul", X, Constant(np.ones((8, 8), np.float32)))
+    behind = call("nn.reduce_sum", call("nn.exp", product), axes=(1,))
+    assert operators(group_calls(behind, BEFORE)) == [("nn.matmul", "nn.exp"), ("nn.reduce_sum",)]
+    v = call("nn.exp", X)
+    shared = call("nn.add", v, call("nn.reduce_sum", v, axes=(1,), keepdims=True))
+    assert len(group_calls(shared, BEFORE)) == 3
+    square = call("nn.reduce_sum", call("nn.multiply", v, v), axes=(1,))
+    assert operators(group_calls(square, replace(BEFORE, recompute_intensity=1.0)))[0] == ("nn.exp",)
+    several = call("nn.softmax", call("nn.add", X, X), axis=1)  # it reads elements more than once
+    assert operators(group_calls(several, BEFORE)) == [("nn.add",), ("nn.softmax",)]
+
+
 def test_a_value_that_the_first_operator_reads_too_is_written_to_memory() -> None:
     v = call("nn.add", X, X)
     product = call("nn.matmul", v, Constant(np.ones((8, 8), np.float32)))
