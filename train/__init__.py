@@ -12,12 +12,13 @@ from .initialisers import Initial, glorot, he, initialised, normal, uniform
 from .losses import cross_entropy
 from .memory import within
 from .optimisers import adam, adamw, lamb, sgd
+from .precision import LossScaling, mixed
 from .random import dropout, random_bits
-from .step import RATE, Learning, Step, step_of
+from .step import RATE, Learning, Step, StepOptions, step_of
 from .training import Training, TrainingError
 
 __all__ = [
-    "RATE", "CheckpointError", "Initial", "Learning", "Step", "Training", "TrainingError", "adam", "adamw",
-    "cross_entropy", "dropout", "glorot", "he", "initialised", "lamb", "normal", "random_bits", "sgd", "step_of",
-    "uniform", "within",
+    "RATE", "CheckpointError", "Initial", "Learning", "LossScaling", "Step", "StepOptions", "Training", "TrainingError",
+    "adam", "adamw", "cross_entropy", "dropout", "glorot", "he", "initialised", "lamb", "mixed", "normal", "random_bits",
+    "sgd", "step_of", "uniform", "within",
 ]  # fmt: skip

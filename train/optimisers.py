@@ -4,12 +4,10 @@ Arguments that all of them have:
 
 parameters
     Names of inputs of the module that are trained: those that ``weft.lift_constants`` made.
-loss
-    The output that is made smaller; a scalar.
 weight_decay
     A number for all parameters, or a number for each that has one: ``{name: number}``.
-clip_norm, custom
-    As for `step_of`.
+loss, clip_norm, custom, loss_scaling
+    As in `StepOptions`.
 
 The step's module gets inputs for what an optimiser keeps, which start with zeros, and outputs ``next_<input>`` of what
 changes. All raise `GraphError` for numbers that make no sense, and what `step_of` raises.
@@ -18,18 +16,18 @@ changes. All raise `GraphError` for numbers that make no sense, and what `step_o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Unpack
 
 from ..compiler.graph import Expr, GraphError, Module, Var
-from ..compiler.graph.gradient import CustomGradient
 from ..compiler.operators import nn
-from .step import Learning, Rule, Step, number, square_sum, step_of
+from .step import Learning, Rule, Step, StepOptions, number, square_sum, step_of
 
 Decay = float | Mapping[str, float]
 
 
 def sgd(
-    module: Module, parameters: Sequence[str], *, loss: str = "loss", momentum: float = 0.0, weight_decay: Decay = 0.0,
-    nesterov: bool = False, clip_norm: float | None = None, custom: Sequence[CustomGradient] = (),
+    module: Module, parameters: Sequence[str], *, momentum: float = 0.0, weight_decay: Decay = 0.0,
+    nesterov: bool = False, **options: Unpack[StepOptions],
 ) -> Step:  # fmt: skip
     """Stochastic gradient descent with momentum, as PyTorch's ``SGD`` with dampening 0::
 
@@ -39,69 +37,76 @@ def sgd(
     _check_share("momentum", momentum)
     if nesterov and not momentum:
         raise GraphError("nesterov needs momentum", hint="give a momentum such as 0.9")
-    decay = _decays(weight_decay, parameters)
 
-    def rule(at: Learning) -> Expr:
-        gradient = _decayed(at.gradient, at.value, decay)
-        direction = gradient
-        if momentum:
-            direction = at.keep("velocity", lambda velocity: nn.add(_scaled(velocity, momentum), gradient))
-            if nesterov:
-                direction = nn.add(gradient, _scaled(direction, momentum))
-        return nn.subtract(at.value, nn.multiply(direction, at.rate))
+    def direction(at: Learning) -> Expr:
+        if not momentum:
+            return at.gradient
+        velocity = at.keep("velocity", lambda before: nn.add(_scaled(before, momentum), at.gradient))
+        return nn.add(at.gradient, _scaled(velocity, momentum)) if nesterov else velocity
 
-    return step_of(module, parameters, rule, loss=loss, clip_norm=clip_norm, custom=custom)
+    return _descent(module, parameters, _decay_in_gradient(weight_decay, parameters, direction), options)
 
 
 def adam(
-    module: Module, parameters: Sequence[str], *, loss: str = "loss", betas: tuple[float, float] = (0.9, 0.999),
-    epsilon: float = 1e-8, weight_decay: Decay = 0.0, clip_norm: float | None = None,
-    custom: Sequence[CustomGradient] = (),
+    module: Module, parameters: Sequence[str], *, betas: tuple[float, float] = (0.9, 0.999), epsilon: float = 1e-8,
+    weight_decay: Decay = 0.0, **options: Unpack[StepOptions],
 ) -> Step:  # fmt: skip
     """Adam (Kingma and Ba, 2015), weight decay as a part of the gradient, as PyTorch's ``Adam``."""
-    direction = _adam_rule(betas, epsilon)
-    decay = _decays(weight_decay, parameters)
-
-    def rule(at: Learning) -> Expr:
-        at.gradient = _decayed(at.gradient, at.value, decay)
-        return nn.subtract(at.value, nn.multiply(direction(at), at.rate))
-
-    return step_of(module, parameters, rule, loss=loss, clip_norm=clip_norm, custom=custom)
+    direction = _decay_in_gradient(weight_decay, parameters, _adam_rule(betas, epsilon))
+    return _descent(module, parameters, direction, options)
 
 
 def adamw(
-    module: Module, parameters: Sequence[str], *, loss: str = "loss", betas: tuple[float, float] = (0.9, 0.999),
-    epsilon: float = 1e-8, weight_decay: Decay = 0.01, clip_norm: float | None = None,
-    custom: Sequence[CustomGradient] = (),
+    module: Module, parameters: Sequence[str], *, betas: tuple[float, float] = (0.9, 0.999), epsilon: float = 1e-8,
+    weight_decay: Decay = 0.01, **options: Unpack[StepOptions],
 ) -> Step:  # fmt: skip
     """Adam with decoupled weight decay (Loshchilov and Hutter, 2019), as PyTorch's ``AdamW``."""
-    direction = _adam_rule(betas, epsilon)
-    decay = _decays(weight_decay, parameters)
-
-    def rule(at: Learning) -> Expr:
-        return nn.subtract(at.value, nn.multiply(_decayed(direction(at), at.value, decay), at.rate))
-
-    return step_of(module, parameters, rule, loss=loss, clip_norm=clip_norm, custom=custom)
+    direction = _decay_in_direction(weight_decay, parameters, _adam_rule(betas, epsilon))
+    return _descent(module, parameters, direction, options)
 
 
 def lamb(
-    module: Module, parameters: Sequence[str], *, loss: str = "loss", betas: tuple[float, float] = (0.9, 0.999),
-    epsilon: float = 1e-6, weight_decay: Decay = 0.01, clip_norm: float | None = None,
-    custom: Sequence[CustomGradient] = (),
+    module: Module, parameters: Sequence[str], *, betas: tuple[float, float] = (0.9, 0.999), epsilon: float = 1e-6,
+    weight_decay: Decay = 0.01, **options: Unpack[StepOptions],
 ) -> Step:  # fmt: skip
     """LAMB (You et al., 2020): AdamW's direction, made as long as the parameter; where one of them is 0, as it is."""
-    direction = _adam_rule(betas, epsilon)
-    decay = _decays(weight_decay, parameters)
+    towards = _decay_in_direction(weight_decay, parameters, _adam_rule(betas, epsilon))
 
-    def rule(at: Learning) -> Expr:
-        towards = _decayed(direction(at), at.value, decay)
-        lengths = nn.sqrt(square_sum(at.value)), nn.sqrt(square_sum(towards))
+    def direction(at: Learning) -> Expr:
+        found = towards(at)
+        lengths = nn.sqrt(square_sum(at.value)), nn.sqrt(square_sum(found))
         zero, one = number(at.value, 0.0), number(at.value, 1.0)
         own, other = (nn.where(nn.less(zero, length), length, one) for length in lengths)
         trust = nn.where(nn.equal(nn.minimum(*lengths), zero), one, nn.divide(own, other))
-        return nn.subtract(at.value, nn.multiply(nn.multiply(towards, trust), at.rate))
+        return nn.multiply(found, trust)
 
-    return step_of(module, parameters, rule, loss=loss, clip_norm=clip_norm, custom=custom)
+    return _descent(module, parameters, direction, options)
+
+
+def _descent(module: Module, parameters: Sequence[str], direction: Rule, options: StepOptions) -> Step:
+    """parameter - rate * direction"""
+
+    def rule(at: Learning) -> Expr:
+        return nn.subtract(at.value, nn.multiply(direction(at), at.rate))
+
+    return step_of(module, parameters, rule, **options)
+
+
+def _decay_in_gradient(weight_decay: Decay, parameters: Sequence[str], direction: Rule) -> Rule:
+    """The direction of gradient + weight_decay * parameter."""
+    decay = _decays(weight_decay, parameters)
+
+    def decayed(at: Learning) -> Expr:
+        at.gradient = _decayed(at.gradient, at.value, decay)
+        return direction(at)
+
+    return decayed
+
+
+def _decay_in_direction(weight_decay: Decay, parameters: Sequence[str], direction: Rule) -> Rule:
+    """The direction + weight_decay * parameter."""
+    decay = _decays(weight_decay, parameters)
+    return lambda at: _decayed(direction(at), at.value, decay)
 
 
 def _adam_rule(betas: tuple[float, float], epsilon: float) -> Rule:

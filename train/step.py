@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypedDict, Unpack
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from ..compiler.graph.dtypes import numpy_dtype
 from ..compiler.graph.gradient import CustomGradient
 from ..compiler.operators import contract, nn
 from ..compiler.passes.gradient import grad, tidied
+from .precision import LossScaling, Scale, all_finite, scale_of, with_scaled_loss
 
 RATE = "rate"
 """The input of a step that holds the learning rate, a scalar of the parameters' type."""
@@ -55,36 +57,57 @@ Rule = Callable[[Learning], Expr]
 """From a parameter and its gradient to the parameter's next value."""
 
 
-def step_of(
-    module: Module, parameters: Sequence[str], rule: Rule, *, loss: str, clip_norm: float | None = None,
-    custom: Sequence[CustomGradient] = (),
-) -> Step:  # fmt: skip
-    """The step that makes the scalar output ``loss`` smaller by a rule.
+class StepOptions(TypedDict, total=False):
+    """What all optimisers take.
+
+    loss
+        The output that is made smaller, a scalar; ``"loss"`` by default.
+    clip_norm
+        If the gradients of all parameters together are a longer vector than this, they are shortened to it.
+    custom
+        Gradients of subgraphs, as for ``weft.grad``.
+    loss_scaling
+        The loss is differentiated times a scale, which follows what the gradients bear: for float16 (`mixed`).
+    """
+
+    loss: str
+    clip_norm: float | None
+    custom: Sequence[CustomGradient]
+    loss_scaling: LossScaling | None
+
+
+def step_of(module: Module, parameters: Sequence[str], rule: Rule, **options: Unpack[StepOptions]) -> Step:
+    """The step that makes an output smaller by a rule.
 
     An input ``x`` of the module beside an output ``next_x`` is kept from step to step, too, and starts with zeros.
 
     parameters
         Names of inputs of the module that are trained: those that ``weft.lift_constants`` made.
-    clip_norm
-        If the gradients of all parameters together are a longer vector than this, they are shortened to it.
-    custom
-        Gradients of subgraphs, as for ``weft.grad``.
+    options
+        As in `StepOptions`.
 
     Raises `GraphError` for names that clash, parameters of several types, and what ``weft.grad`` raises.
     """
+    loss, clip_norm, scaling = options.get("loss", "loss"), options.get("clip_norm"), options.get("loss_scaling")
     if not parameters:
         raise GraphError("there is no parameter to train", hint="weft.lift_constants makes inputs of a model's weights")
     if clip_norm is not None and not 0 < clip_norm < float("inf"):
         raise GraphError(f"clip_norm is {clip_norm}, but must be above 0 and finite")
-    differentiated = grad(module, wrt=list(parameters), of=loss, custom=custom)
-    main = differentiated.main
+    scale = None if scaling is None else _scale(module, parameters, scaling)
+    source, of = (module, loss) if scale is None or loss not in module.main.output_names else (
+        with_scaled_loss(module, loss, scale)
+    )  # fmt: skip
+    main = grad(source, wrt=list(parameters), of=of, custom=options.get("custom", ())).main
     own = dict(zip(module.main.output_names, main.results, strict=False))
     inputs = {param.name: param for param in main.params}
     values = [inputs[name] for name in parameters]
     types = {value.dtype for value in values}
     if len(types) > 1:
         raise GraphError(f"the parameters are of several types: {', '.join(sorted(types))}")
-    gradients: Sequence[Expr] = main.results[len(own) :]
+    gradients: Sequence[Expr] = main.results[len(source.main.output_names) :]
+    if scale is not None:
+        gradients = [nn.divide(each, scale.value) for each in gradients]
+        finite = all_finite(gradients)
     if clip_norm is not None:
         gradients = shortened(gradients, clip_norm)
     rate = Var(RATE, TensorType((), types.pop()))
@@ -95,6 +118,8 @@ def step_of(
         following[value] = rule(learning)
         kept |= learning.kept
     following |= kept
+    if scale is not None:
+        following = {var: nn.where(finite, value, var) for var, value in following.items()} | scale.following(finite)
     following |= {param: own.pop(f"next_{name}") for name, param in inputs.items()
                   if param not in following and f"next_{name}" in own}  # fmt: skip
     clash = [var.name for var in (rate, *kept) if var.name in inputs]
@@ -110,6 +135,18 @@ def step_of(
     attrs = Attrs(main.attrs).replace(outputs=outputs)
     whole = Module(Function((*main.params, *kept, rate), body, attrs, main.span), module.stage)
     return Step(tidied(whole), tuple(parameters), state)
+
+
+def _scale(module: Module, parameters: Sequence[str], scaling: LossScaling) -> Scale | None:
+    """The scale, of the parameters' type; None where there are none, which ``weft.grad`` says."""
+    types = [param.dtype for param in module.main.params if param.name in parameters]
+    if not types:
+        return None
+    scale = scale_of(scaling, types[0])
+    clash = {scale.kept.name, scale.steps.name} & {param.name for param in module.main.params}
+    if clash:
+        raise GraphError(f"an input has the name {min(clash)!r} already", hint="rename it")
+    return scale
 
 
 def shortened(gradients: Sequence[Expr], longest: float) -> list[Expr]:

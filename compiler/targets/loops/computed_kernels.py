@@ -24,6 +24,7 @@ import numpy as np
 from ...graph.dtypes import numpy_dtype
 from ...graph.ir import Call, Constant, Expr, Span
 from ...graph.registry import Anchor, apply, call, operator_of
+from .product import COMPUTED_IN_FLOAT32
 
 COLUMN_BYTES = 256 << 20
 """Of what all windows meet: where it is more, the convolution stays as it is."""
@@ -38,7 +39,7 @@ def as_product_of_columns(node: Call) -> Expr | None:
     """nn.conv2d or nn.conv3d(x, w) with computed w  ->  nn.matmul of what the windows meet and the kernels;
     in groups  ->  the same over images that were padded before"""
     entry = operator_of(node)
-    if entry is None or entry.anchor is not Anchor.CONVOLUTION or node.dtype != "float32":
+    if entry is None or entry.anchor is not Anchor.CONVOLUTION or node.dtype not in COMPUTED_IN_FLOAT32:
         return None
     x, w = node.args
     if isinstance(w, Constant) or 0 in (*x.shape, *w.shape):
@@ -58,7 +59,7 @@ def as_product_of_columns(node: Call) -> Expr | None:
         _batch_last: columns * (1 + rows_of_batch) + result,
         _result_first: columns * (2 + rows_of_channels) + kernels,
     }
-    if base is not None:
+    if base is not None and node.dtype == "float32":  # parts of 16 bits would be rounded before they are added up
         # The kernels are turned around first where another form is taken.
         costs = {form: cost + 3 * kernels for form, cost in costs.items()}
         data = _data(node)

@@ -7,6 +7,7 @@ from .mutant import Mutant
 RULES = ("tests/compiler/operators/test_gradients.py",)
 GRAD = ("tests/compiler/passes/test_gradient.py",)
 TRAIN = ("tests/train/test_training.py",)
+PRECISION = ("tests/train/test_precision.py",)
 OPTIMISERS = ("tests/train/test_optimisers.py",)
 
 MUTANTS = (
@@ -91,8 +92,26 @@ MUTANTS = (
     ),
     Mutant(
         "decay-without-momentum", "train/optimisers.py", "order",
-        "direction = nn.add(gradient, _scaled(direction, momentum))",
-        "direction = _scaled(direction, momentum)", OPTIMISERS,
+        "return nn.add(at.gradient, _scaled(velocity, momentum)) if nesterov",
+        "return _scaled(velocity, momentum) if nesterov", OPTIMISERS,
+    ),
+    Mutant(
+        "overflow-not-noticed", "train/precision.py", "missing guard",
+        "return nn.equal(total, _like(total, 0.0))", "return nn.less(total, _like(total, 1.0))", PRECISION,
+    ),
+    Mutant(
+        "scale-never-doubled", "train/precision.py", "boundary",
+        "due = nn.less_equal(_like(counted, self.scaling.interval), counted)",
+        "due = nn.less(_like(counted, self.scaling.interval + 1), counted)", PRECISION,
+    ),
+    Mutant(
+        "scaled-gradients-stay-so", "train/step.py", "forgotten factor",
+        "gradients = [nn.divide(each, scale.value) for each in gradients]", "gradients = list(gradients)", PRECISION,
+    ),
+    Mutant(
+        "statistics-in-16-bits", "train/precision.py", "too narrow",
+        "like = any(each and arg.shape == node.shape for each, arg in zip(narrow, args, strict=True))",
+        "like = any(narrow)", PRECISION,
     ),
     Mutant(
         "moment-not-corrected", "train/optimisers.py", "forgotten factor",
