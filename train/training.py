@@ -79,10 +79,12 @@ class Training:
     def step(self, inputs: Mapping[str, Array], rate: float) -> dict[str, Array]:
         """One step on a batch; the model's own outputs, its loss among them, as they were before it.
 
-        Raises `TrainingError` when an output that is one number is not finite, with the node that it comes from; the
-        state is then that before the step.
+        Raises `TrainingError` for a rate that is not finite, and when an output that is one number is not, with the
+        node that it comes from; the state is then that before the step.
         What the module raises for inputs that do not fit leaves the state as it is, too.
         """
+        if np.ndim(rate) or not np.isfinite(rate):
+            raise TrainingError(f"the rate is {rate} at step {self.steps}, but must be one finite number")
         state = {**self._state, RATE: np.array(rate, self._rate)}
         clash = sorted(set(inputs) & set(state))
         if clash:

@@ -7,6 +7,7 @@ import pytest
 import weft
 from weft.compiler.graph import Constant, GraphError, Module, Span, TensorType, Var, call, evaluate
 from weft.compiler.operators import nn
+from weft.errors import WeftError
 from weft.train import RATE, Step, Training, TrainingError, cross_entropy, sgd
 
 from .classifier import InNumpy, batch, classifier, loss_and_gradients, module_of
@@ -94,6 +95,28 @@ def test_what_does_not_fit_is_refused() -> None:
     training = Training(step, start, InNumpy(step.module))
     with pytest.raises(TrainingError, match=r"'w' is kept from step to step and cannot be given"):
         training.step({**batch(), "w": start["w"]}, 0.1)
+
+
+def test_bad_batches_and_rates_leave_the_state_as_it_is() -> None:
+    module, start = classifier("float32")
+    step = sgd(cross_entropy(module), ["w", "b"], momentum=0.9)
+    training = Training(step, start, weft.load(weft.compile(step.module, target="cpu")))
+    good = batch("float32")
+    training.step(good, 0.1)
+    before = {name: value.tobytes() for name, value in training._state.items()}
+    for wrong, message in (
+        ({**good, "x": good["x"][:5]}, r"'x'"), ({**good, "x": good["x"].astype(np.int32)}, r"'x'"),
+        ({"x": good["x"]}, r"'labels'"), ({**good, "other": good["x"]}, r"'other'"),
+        ({**good, "labels": good["labels"] + 4}, r"index \d+ is outside of an axis of 4 elements"),
+    ):  # fmt: skip
+        with pytest.raises(WeftError, match=message):
+            training.step(wrong, 0.1)
+    for rate in (float("nan"), float("inf"), np.zeros(2)):
+        with pytest.raises(TrainingError, match=r"the rate is .* at step 1, but must be one finite number"):
+            training.step(good, rate)  # type: ignore[arg-type]
+    assert {name: value.tobytes() for name, value in training._state.items()} == before
+    assert training.steps == 1
+    training.step(good, 0.1)
 
 
 def scores_of(kind: TensorType, name: str = "scores") -> Module:

@@ -96,6 +96,10 @@ MUTANTS = (
         "return _scaled(velocity, momentum) if nesterov", OPTIMISERS,
     ),
     Mutant(
+        "rate-that-is-no-number", "train/training.py", "missing guard",
+        "if np.ndim(rate) or not np.isfinite(rate):", "if np.ndim(rate):", ("tests/train/test_training.py",),
+    ),
+    Mutant(
         "overflow-not-noticed", "train/precision.py", "missing guard",
         "return nn.equal(total, _like(total, 0.0))", "return nn.less(total, _like(total, 1.0))", PRECISION,
     ),
