@@ -32,8 +32,9 @@ class BlockedKernels:
         if anchor is not None and is_depthwise(anchor):
             return block
         if anchor is not None and _keeps_channels(anchor):
-            blocks = {placement.layout(value).block for value in group.inputs if value.shape == anchor.args[0].shape}
-            return max(blocks, default=0) or None
+            data = anchor.args[0]
+            read = [data] if data not in group.members else [each for each in group.inputs if each.shape == data.shape]
+            return max((placement.layout(value).block for value in read), default=0) or None
         if anchor is None and block in PREFERRED_BLOCKS:
             blocks = {placement.layout(value).block for value in group.inputs if value.shape == root.shape}
             return block if block in blocks or placement.feeds_blocks(root) else None

@@ -97,7 +97,7 @@ MUTANTS = (
     ),
     Mutant(
         "rate-that-is-no-number", "train/training.py", "missing guard",
-        "if np.ndim(rate) or not np.isfinite(rate):", "if np.ndim(rate):", ("tests/train/test_training.py",),
+        "if np.ndim(rate) or not np.isfinite(rate):", "if np.ndim(rate):", TRAIN,
     ),
     Mutant(
         "overflow-not-noticed", "train/precision.py", "missing guard",

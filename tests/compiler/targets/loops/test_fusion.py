@@ -8,7 +8,7 @@ import numpy as np
 import weft
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from weft.compiler.graph import Call, Constant, Expr, Function, Module, TensorType, TupleGet, Var, call, evaluate
+from weft.compiler.graph import Attrs, Call, Constant, Expr, Function, Module, TensorType, TupleGet, Var, call, evaluate
 from weft.compiler.graph.visit import topological_order
 from weft.compiler.operators.random_graphs import random_graph
 from weft.compiler.targets.cpu.processor import host_target, named_target
@@ -62,6 +62,21 @@ def test_a_reduction_computes_what_it_alone_needs() -> None:
     (group,) = group_calls(call("nn.exp", total), BEFORE)
     assert operators([group]) == [("nn.subtract", "nn.multiply", "nn.reduce_sum", "nn.exp")]
     assert set(group.inputs) == {X, row}
+
+
+def test_a_reduction_of_images_in_blocks_computes_its_operand_in_blocks() -> None:
+    draw = np.random.default_rng(0)
+    image = Var("image", TensorType((2, 16, 6, 6), "float32"))
+    kernel = Constant(draw.normal(0, 0.1, (32, 16, 3, 3)).astype(np.float32))
+    y = call("nn.clip", call("nn.conv2d", image, kernel), low=0.0, high=np.inf)
+    means = call("nn.reduce_mean", call("nn.multiply", y, call("nn.exp", y)), axes=(2, 3), keepdims=True)
+    module = Module(Function((image,), call("nn.multiply", y, means), Attrs({"name": "main", "outputs": ("out",)})))
+    model = weft.compile(module, target="cpu")
+    assert isinstance(model, weft.CompiledModel)
+    made = {layer.operators: layer.kind for layer in model.layers}
+    assert made["nn.exp", "nn.multiply", "nn.reduce_mean"] == "blocked"
+    given = {"image": draw.normal(size=(2, 16, 6, 6)).astype(np.float32)}
+    np.testing.assert_allclose(weft.load(model).run(given)["out"], evaluate(module, given)["out"], rtol=1e-5, atol=1e-6)
 
 
 def test_what_a_reduction_does_not_compute() -> None:
