@@ -18,7 +18,7 @@ from .step import RATE, Learning, Step, StepOptions, step_of
 from .training import Training, TrainingError
 
 __all__ = [
-    "RATE", "CheckpointError", "Initial", "Learning", "LossScaling", "Step", "StepOptions", "Training", "TrainingError",
-    "adam", "adamw", "cross_entropy", "dropout", "glorot", "he", "initialised", "lamb", "mixed", "normal", "random_bits",
-    "sgd", "step_of", "uniform", "within",
+    "RATE", "CheckpointError", "Initial", "Learning", "LossScaling", "Step", "StepOptions", "Training",
+    "TrainingError", "adam", "adamw", "cross_entropy", "dropout", "glorot", "he", "initialised", "lamb", "mixed",
+    "normal", "random_bits", "sgd", "step_of", "uniform", "within",
 ]  # fmt: skip
