@@ -207,7 +207,7 @@ _WORDS = """
     --limit board list show --calibrate --tuned results.sqlite cuda opencl emulated space.toml explore replay hw
 """
 ARGUMENTS = (*_WORDS.split(), "\x1b[31m")
-COMMANDS = [b"compile\0digits.onnx", b"run\0digits.weft", b"passes", b"gpu\0check\0half.ptx\0--grid\x002"]
+COMMANDS = [b"gpu\0check\0half.ptx\0--grid\x002", b"compile\0digits.onnx", b"run\0digits.weft", b"passes"]
 
 
 def edit_arguments(data: bytes, chance: random.Random) -> bytes:

@@ -182,10 +182,16 @@ def synthesise(
     ``liberty`` (for :attr:`Target.ASIC` only) holds the cells to map to; ``cache`` stands for the user's cache folder.
     :class:`SynthesisError` tells what is missing.
     """
+    _check_liberty(liberty, target)
     report = progress or (lambda message: None)
     report("writing Verilog")
     verilog = emit_verilog(config, multipliers_for(target))
     return synthesise_verilog(config.name, verilog, target, liberty=liberty, progress=progress, cache=cache)
+
+
+def _check_liberty(liberty: Path | None, target: Target) -> None:
+    if liberty is not None and target is not Target.ASIC:
+        raise SynthesisError(f"a liberty file says nothing about {target}", hint="use it with --for asic")
 
 
 def synthesise_verilog(
@@ -198,8 +204,7 @@ def synthesise_verilog(
     cache: Path | None = None,
 ) -> tuple[Synthesis, Mapping[str, bytes]]:
     """As :func:`synthesise`, for the Verilog of a core."""
-    if liberty is not None and target is not Target.ASIC:
-        raise SynthesisError(f"a liberty file says nothing about {target}", hint="use it with --for asic")
+    _check_liberty(liberty, target)
     report = progress or (lambda message: None)
     inputs = _inputs(verilog, target, liberty)
     arguments = PLACE_AND_ROUTE if target is Target.ECP5 else ()

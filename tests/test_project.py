@@ -214,7 +214,7 @@ ROOMS = {
     "weft.compiler.operators": ("weft.compiler.graph", "weft.compiler.tensor"),
     "weft.compiler.passes": ("weft.compiler.operators", "weft.compiler.graph", "weft.compiler.tensor"),
     "weft.compiler.frontends": ("weft.compiler.graph",),
-    "weft.compiler.exporters": ("weft.compiler.graph", "weft.compiler.passes"),
+    "weft.compiler.exporters": ("weft.compiler.graph", "weft.compiler.passes", "weft.compiler.frontends"),
 }
 
 

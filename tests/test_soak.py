@@ -32,7 +32,7 @@ def options(soak: ModuleType, seconds: float, **others: object) -> object:
 
 
 def test_everything_is_right_while_all_around_is_spoiled(soak: ModuleType, tmp_path: Path) -> None:
-    run, records = soak.soak(options(soak, 10), [].append)
+    run, records = soak.soak(options(soak, 6), [].append)
     assert not run.failures
     figures = {record.figure: record.value for record in records}
     assert figures["failures"] == 0

@@ -12,6 +12,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from ...files import write_atomically
+from ..frontends.onnx.elementwise import BINARY, UNARY
 from ..graph import Array, Call, Constant, Expr, Function, Module, Tuple, Var, use_counts
 from ..graph.dtypes import numpy_dtype
 from ..graph.visit import topological_order
@@ -26,15 +27,9 @@ LATER_OPSET, LATER_IR_VERSION = 21, 10
 LATER = ("int4", "uint4", "int16", "uint16")
 
 SAME: dict[str, str] = {
-    "barrier": "Identity", "nn.abs": "Abs", "nn.acos": "Acos", "nn.acosh": "Acosh", "nn.add": "Add", "nn.and": "And",
-    "nn.asin": "Asin", "nn.asinh": "Asinh", "nn.atan": "Atan", "nn.atanh": "Atanh", "nn.bitwise_and": "BitwiseAnd",
-    "nn.bitwise_not": "BitwiseNot", "nn.bitwise_or": "BitwiseOr", "nn.bitwise_xor": "BitwiseXor", "nn.ceil": "Ceil",
-    "nn.cos": "Cos", "nn.cosh": "Cosh", "nn.determinant": "Det", "nn.divide": "Div", "nn.equal": "Equal",
-    "nn.erf": "Erf", "nn.exp": "Exp", "nn.floor": "Floor", "nn.is_infinite": "IsInf", "nn.is_nan": "IsNaN",
-    "nn.less": "Less", "nn.less_equal": "LessOrEqual", "nn.log": "Log", "nn.matmul": "MatMul", "nn.maximum": "Max",
-    "nn.minimum": "Min", "nn.multiply": "Mul", "nn.negative": "Neg", "nn.not": "Not", "nn.or": "Or", "nn.power": "Pow",
-    "nn.round": "Round", "nn.sigmoid": "Sigmoid", "nn.sign": "Sign", "nn.sin": "Sin", "nn.sinh": "Sinh",
-    "nn.sqrt": "Sqrt", "nn.subtract": "Sub", "nn.tan": "Tan", "nn.tanh": "Tanh", "nn.where": "Where", "nn.xor": "Xor",
+    **{ours: onnxs for onnxs, ours in BINARY.items()}, **{f"nn.{ours}": onnxs for onnxs, ours in UNARY.items()},
+    "barrier": "Identity", "nn.determinant": "Det", "nn.is_infinite": "IsInf", "nn.matmul": "MatMul",
+    "nn.maximum": "Max", "nn.minimum": "Min", "nn.where": "Where",
 }  # fmt: skip
 """Operators with the same operands, without attributes that would need a word."""
 

@@ -66,6 +66,8 @@ class _Draw:
             return self.chance.choice(([], [0, 0], [-1, 3], [2, None]))
         if name == "order":
             return self.chance.choice(([], ["nowhere"], self.loops() * 2))
+        if name == "explain":
+            return DRAWN[name](self)
         if name == "intrinsic":
             return self.chance.choice(sorted(self.intrinsics))
         return self.chance.choice((-1, 0, 1 << 20)) if "int" in annotation.split() else "nowhere"
@@ -120,5 +122,6 @@ DRAWN: dict[str, Callable[[_Draw], Any]] = {
     "key": lambda draw: "note",
     "value": lambda draw: draw.chance.choice((7, "text")),
     "intrinsic": lambda draw: draw.chance.choice(sorted(draw.intrinsics)),
+    "explain": lambda draw: draw.chance.random() < 0.5,
 }
 """How an argument of each name is drawn."""

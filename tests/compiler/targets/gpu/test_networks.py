@@ -48,8 +48,13 @@ def test_the_digits_network_with_optimised_kernels(monkeypatch: pytest.MonkeyPat
     assert {layer.kind for layer in model.layers} == {"plain", "tiled"}
 
 
-@pytest.mark.parametrize("form", ["float", "qdq"])
-@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2"])
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("resnet18", "float"), ("mobilenet_v2", "qdq"), pytest.param("resnet18", "qdq", marks=pytest.mark.long),
+        pytest.param("mobilenet_v2", "float", marks=pytest.mark.long),
+    ],
+)  # fmt: skip
 def test_image_networks(name: str, form: str) -> None:
     check(build(name, form=form, **SMALL), exact=form == "qdq")
 
@@ -59,7 +64,7 @@ def test_the_digits_network_as_ptx() -> None:
     assert {layer.kind for layer in model.layers} == {"plain", "tiled"}
 
 
-@pytest.mark.parametrize("form", ["float", "qdq"])
+@pytest.mark.parametrize("form", [pytest.param("float", marks=pytest.mark.long), "qdq"])
 def test_an_image_network_as_ptx(form: str) -> None:
     check(build("mobilenet_v2", form=form, size=32, width=0.25), exact=form == "qdq", target="cuda")
 
