@@ -74,23 +74,6 @@ FORMS: tuple[tuple[str, Make], ...] = (
             ("pointwise", (5, 4, 1, 1), {}),
         )
     ),
-    *(
-        (f"nn.grid_sample, {mode}, {padding}, align_corners={corners}",
-         lambda v, mode=mode, padding=padding, corners=corners: nn.grid_sample(
-             v(2, 2, 4, 5), v(2, 3, 2, 2, name="grid"), mode=mode, padding=padding, align_corners=corners))
-        for mode in ("linear", "nearest", "cubic") for padding in ("zeros", "border", "reflection")
-        for corners in (False, True)
-    ),
-    ("nn.grid_sample of a volume", lambda v: nn.grid_sample(v(1, 2, 3, 4, 3), v(1, 2, 2, 2, 3, name="grid"))),
-    *(
-        (f"nn.roi_align, {mode}, half_pixel={half}", lambda v, mode=mode, half=half: nn.roi_align(
-            v(2, 2, 6, 5), v(3, 4, name="rois"), indices([0, 1, 1]), size=(2, 3), sampling_ratio=2, mode=mode,
-            half_pixel=half, spatial_scale=1.5))
-        for mode in ("avg", "max") for half in (False, True)
-    ),
-    ("nn.deform_conv2d, steps and dilated", lambda v: nn.deform_conv2d(
-        v(1, 4, 6, 5), v(4, 2, 2, 3, name="w"), v(1, 24, 3, 3, name="offset"), v(1, 12, 3, 3, name="mask"), groups=2,
-        offset_groups=2, strides=(2, 2), dilations=(1, 2), pads=(0, 2, 0, 2))),
     ("nn.conv2d over one axis", lambda v: nn.conv2d(v(2, 3, 1, 9), v(4, 3, 1, 3, name="w"), strides=(1, 2),
                                                     pads=(0, 1, 0, 1))),
     ("nn.conv2d, transposed", lambda v: nn.conv2d(contract.dilate(v(1, 3, 4, 3), factors=(2, 3)),
