@@ -50,7 +50,6 @@ def test_fsim_equals_rtl_on_pynq():
     run_seeds(PYNQ, range(50))
 
 
-@pytest.mark.long
 def test_fsim_equals_rtl_on_a_core_with_packed_multipliers_and_short_bursts():
     run_seeds(SHORT_BURSTS, range(60), Multipliers.PACKED, quick=True)
 
