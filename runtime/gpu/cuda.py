@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import byref, c_float, c_int, c_uint64, c_void_p
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ...compiler.model import GpuCode, GridCall
@@ -22,7 +23,7 @@ from ...shown import one_line
 from ..errors import DeviceError
 from . import cuda_driver
 from .cuda_driver import Driver
-from .gpu import Array, Launch, Memory, Program
+from .gpu import Array, Launch, Memory, Program, own
 
 NAME_BYTES = 256
 SYNCHRONOUS = "CUDA_LAUNCH_BLOCKING=1 makes the driver report it at its kernel"
@@ -271,11 +272,7 @@ class CudaGpu:
 
 
 def _address(memory: Memory) -> int:
-    address: int = _of(memory, _Bytes).address
-    return address
+    return _of(memory, _Bytes).address
 
 
-def _of(thing: Any, kind: type[Any]) -> Any:
-    if not isinstance(thing, kind):
-        raise DeviceError(f"{type(thing).__name__} is not of NVIDIA's driver")
-    return thing
+_of = partial(own, whose="NVIDIA's driver")

@@ -6,6 +6,7 @@ import time
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from ...compiler.model import GpuCode, GridCall
 from ...sim.ptx import DeviceMemory, PtxError
 from ...sim.ptx import Program as PtxProgram
 from ..errors import DeviceError
-from .gpu import Array, Launch, Memory, Program
+from .gpu import Array, Launch, Memory, Program, own
 
 
 class _Bytes:
@@ -88,11 +89,7 @@ class EmulatedGpu:
 
 
 def _address(memory: Memory) -> int:
-    address: int = _of(memory, _Bytes).address
-    return address
+    return _of(memory, _Bytes).address
 
 
-def _of(thing: Any, kind: type[Any]) -> Any:
-    if not isinstance(thing, kind):
-        raise DeviceError(f"{type(thing).__name__} is not of the emulated device")
-    return thing
+_of = partial(own, whose="the emulated device")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NewType, Protocol
+from typing import Any, NewType, Protocol, TypeVar
 
 import numpy.typing as npt
 
 from ...compiler.model import GpuCode, GridCall
+from ..errors import DeviceError
 
 Array = npt.NDArray[Any]
 
@@ -60,3 +61,13 @@ class Gpu(Protocol):
 
     def synchronise(self) -> None:
         """Wait for all that was asked."""
+
+
+Thing = TypeVar("Thing")
+
+
+def own(thing: object, kind: type[Thing], whose: str) -> Thing:
+    """What a device has made itself. DeviceError for what is another's, which ``whose`` says not to be."""
+    if not isinstance(thing, kind):
+        raise DeviceError(f"{type(thing).__name__} is not of {whose}")
+    return thing

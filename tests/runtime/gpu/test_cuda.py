@@ -20,6 +20,7 @@ from weft.compiler.targets.loops.prepare import prepare
 from weft.compiler.targets.registry import find_target
 from weft.runtime.errors import DeviceError, InputError
 from weft.runtime.gpu import cuda, cuda_driver
+from weft.runtime.gpu.emulated import EmulatedGpu
 from weft.runtime.gpu.executor import GpuExecutor
 from weft.runtime.gpu.open import CUDA_VARIABLE
 from weft.sim.ptx import KernelFaultError, Program
@@ -226,6 +227,16 @@ def test_a_launch_keeps_its_memory_and_fits_the_device(opened: Opened) -> None:
     assert address in driver.sizes
     with pytest.raises(DeviceError, match=r"a block has 65 threads, but .* takes 64 at most"):
         gpu.prepare(program, replace(CALL, threads=65), [])
+
+
+def test_memory_of_another_device_is_refused(opened: Opened) -> None:
+    opened()
+    gpu, other = cuda.open_cuda(), EmulatedGpu()
+    data = np.zeros(1, np.float32)
+    with pytest.raises(DeviceError, match="_Bytes is not of NVIDIA's driver"):
+        gpu.write(other.allocate(4), 0, data)
+    with pytest.raises(DeviceError, match="_Bytes is not of the emulated device"):
+        other.write(gpu.allocate(4), 0, data)
 
 
 def test_too_little_memory(opened: Opened) -> None:
