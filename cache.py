@@ -56,8 +56,21 @@ def cache_folder(kind: str) -> Path:
     """Folder of one kind of entries: ``$WEFT_CACHE/kind``, ``$XDG_CACHE_HOME/weft/kind`` or ``~/.cache/weft/kind``."""
     if own := os.environ.get("WEFT_CACHE"):
         return Path(own).absolute() / kind
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    return base.absolute() / "weft" / kind
+    return user_folder("XDG_CACHE_HOME", ".cache").absolute() / "weft" / kind
+
+
+def user_folder(variable: str, name: str) -> Path:
+    """The folder in ``variable``, or ``name`` in the user's home.
+
+    A user without one (an unknown number in a container, no ``HOME``) has what Debian gives such users, where nothing
+    is and nothing can be written.
+    """
+    if own := os.environ.get(variable):
+        return Path(own)
+    try:
+        return Path.home() / name
+    except RuntimeError:
+        return Path("/nonexistent") / name
 
 
 def cache_limit() -> int:

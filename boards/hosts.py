@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from ..cache import user_folder
 from ..runtime.errors import DeviceError
 from .link.messages import WAITS
 
@@ -82,7 +83,7 @@ def hosts_file() -> Path:
     """``$WEFT_HOSTS``, or ``weft/hosts.toml`` in ``$XDG_CONFIG_HOME`` or ``~/.config``."""
     if own := os.environ.get(HOSTS_VARIABLE):
         return Path(own)
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path("~/.config").expanduser()) / "weft" / "hosts.toml"
+    return user_folder("XDG_CONFIG_HOME", ".config") / "weft" / "hosts.toml"
 
 
 def find_host(name: str) -> Host:
@@ -126,7 +127,11 @@ def _host(name: str, values: Any, path: Path) -> Host:
 def _value(key: str, value: Any, place: str) -> Any:
     """A setting in its own type."""
     if key == "overlay" and isinstance(value, str):
-        return Path(value).expanduser()
+        try:
+            return Path(value).expanduser()
+        except RuntimeError:
+            raise DeviceError(f"overlay {value!r} is in the home of a user who is not known here", at=place,
+                              hint="give the whole path") from None  # fmt: skip
     if key in ("ssh_options", "command", "sudo", "python"):
         words = [value] if isinstance(value, str) else value
         if isinstance(words, list) and all(isinstance(word, str) and "\0" not in word for word in words):

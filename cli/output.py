@@ -35,6 +35,13 @@ SeedOption = Annotated[int, typer.Option(help="Seed of random inputs.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 
 
+def beside(source: Path, ending: str) -> Path:
+    """Where a command's result goes by default: beside the file that it is made from."""
+    if not source.name:
+        raise InputError("a folder, where a file is wanted", at=repr(str(source)))
+    return source.with_suffix(ending)
+
+
 def wide_console() -> PlainConsole:
     """Where wide tables go: the terminal as it is, or a pipe that is wide enough."""
     return out if out.is_terminal else PlainConsole(width=REPORT_COLUMNS)

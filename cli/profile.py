@@ -44,7 +44,7 @@ from ..runtime.trace import write_runs
 from ..sim.dram import DramModel
 from ..sim.timing import program_cycles
 from .app import app
-from .output import JsonOption, ShapeOption, err, out, parse_shapes, print_json, print_report, wide_console
+from .output import JsonOption, ShapeOption, beside, err, out, parse_shapes, print_json, print_report, wide_console
 from .run import is_artifact
 from .target_options import Chosen, options_of, refuse_options, with_target_options
 
@@ -75,7 +75,7 @@ def profile_command(
     """Say why a model is slow on the core: cycles by layer and cause, bounds, other hardware; roofline, timeline and
     trace."""
     dram = DramModel(latency=latency, bytes_per_cycle=bandwidth)
-    folder = output or source.with_suffix(".profile")
+    folder = output or beside(source, ".profile")
     recompile: Recompile | None = None
     with progress("reading", err) as status:
         if is_artifact(source):

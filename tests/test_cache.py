@@ -80,6 +80,13 @@ def test_one_variable_moves_all_kinds(
     assert cache_folder("rtl") == Path(expected)
 
 
+def test_a_user_without_a_home_has_a_folder_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("WEFT_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 1_234_567)
+    assert cache_folder("rtl") == Path("/nonexistent/.cache/weft/rtl")
+
+
 def test_no_other_module_decides_where_files_are_kept() -> None:
     packages = [ROOT / name for name in ("hw", "sim", "compiler", "runtime", "testbench")]
     sources = [*ROOT.glob("*.py"), *(path for package in packages for path in package.rglob("*.py"))]

@@ -197,5 +197,5 @@ class Database:
 
 
 def _checksum(row: Sequence[Any]) -> str:
-    """Of a record's columns but its checksum."""
-    return hashlib.sha256(json.dumps(row).encode()).hexdigest()[:16]
+    """Of a record's columns but its checksum. A damaged file may hold bytes where texts should be."""
+    return hashlib.sha256(json.dumps(row, default=repr).encode()).hexdigest()[:16]

@@ -72,6 +72,7 @@ def test_names_that_ssh_could_take_for_something_else(name: str, file: Path) -> 
         ("[z2]\nclock_mhz = true", "clock_mhz cannot be True"),
         ("[z2]\nkernels = 'core'", "kernels cannot be 'core'"),
         ("[z2]\nwait = 'interrupts'", "wait cannot be 'interrupts'"),
+        ("[z2]\noverlay = '~nobody-here/weft.bit'", "the home of a user who is not known here; hint: give the whole"),
         ("[z2]\nname = 'x'", "unknown setting 'name'"),
     ],
 )
