@@ -32,6 +32,8 @@ class TargetOptions(TypedDict, total=False):
     dram: DramRate | str
     tuned: str
     vthreads: int
+    chains: bool
+    hiding: str
     threads: int
     processor: str
     gpu: str

@@ -32,6 +32,7 @@ def test_typed_options_are_those_of_the_targets_of_this_package() -> None:
             "target 'accel' has no option 'processor'; hint: its options: config",
         ),
         ({"vthreads": 0}, "vthreads is 0, but must be at least 1"),
+        ({"hiding": "all"}, "hiding is 'all', but must be one of none, vthreads, rings"),
         ({"target": "cpu", "threads": 0}, r"threads is 0, but must be 1\.\.256"),
     ],
 )

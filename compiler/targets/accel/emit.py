@@ -52,12 +52,15 @@ class Context:
 
 
 class Emitter:
-    """Emits functions one after another into one stream; scratchpad positions and loop registers carry over."""
+    """Emits functions one after another into one stream; scratchpad positions and loop registers carry over.
 
-    def __init__(self, config: CoreConfig) -> None:
+    ``rings``: consecutive tiles take different entries; otherwise the same, as far as they are free.
+    """
+
+    def __init__(self, config: CoreConfig, *, rings: bool = True) -> None:
         self.config = config
         self.issues: list[Issue] = []
-        self.rings = {memory: Ring(memory, config.depth(memory)) for memory in SCRATCHPADS}
+        self.rings = {memory: Ring(memory, config.depth(memory), turns=rings) for memory in SCRATCHPADS}
         self.levels: dict[Engine, dict[int, tuple[int, int, int, int]]] = {Engine.GEMM: {}, Engine.VECTOR: {}}
         self.tiles = 0  # of the layer, so far
 

@@ -19,6 +19,7 @@ from .check import Range, check_program
 from .check_factors import Limited, check_factors
 from .emit import ITEM_BYTES, DramBuffer, Emitter
 from .issue_early import advance
+from .latency_hiding import LatencyHiding
 from .stream import Issue
 from .tokens import insert_tokens
 
@@ -66,20 +67,24 @@ def function_program(func: PrimFunc, config: CoreConfig) -> FunctionProgram:
 
 
 def finish_program(
-    config: CoreConfig, issues: Sequence[Issue], offset: int, constants: tuple[Range, ...]
-) -> tuple[list[Issue], npt.NDArray[np.uint8]]:
+    config: CoreConfig, issues: Sequence[Issue], offset: int, constants: tuple[Range, ...],
+    hiding: LatencyHiding = LatencyHiding.RINGS,
+) -> tuple[list[Issue], npt.NDArray[np.uint8]]:  # fmt: skip
     """The stream in its final order with tokens, and the bytes of the program.
 
     It is checked with a window that ends at ``offset``, where the program itself lies: nothing may touch it.
     """
-    stream, code = unchecked_program(config, issues)
+    stream, code = unchecked_program(config, issues, hiding)
     check_program(config, code, offset, constants)
     return stream, code
 
 
-def unchecked_program(config: CoreConfig, issues: Sequence[Issue]) -> tuple[list[Issue], npt.NDArray[np.uint8]]:
+def unchecked_program(
+    config: CoreConfig, issues: Sequence[Issue], hiding: LatencyHiding = LatencyHiding.RINGS
+) -> tuple[list[Issue], npt.NDArray[np.uint8]]:
     """As :func:`finish_program`, for programs that are only timed."""
-    stream = insert_tokens(config, advance(config, issues))
+    ordered = advance(config, issues) if hiding is LatencyHiding.RINGS else issues
+    stream = insert_tokens(config, ordered, in_turn=hiding is LatencyHiding.NONE)
     program: list[Instruction] = [*(issue.finished for issue in stream), Finish()]
     try:
         code = assemble(config, program)

@@ -19,6 +19,7 @@ from .compile_kernel import Generated, generate_slice
 from .emit import DramBuffer, Emitter
 from .function_program import finish_program
 from .host_part import copying_module, phase_module, with_reasons
+from .latency_hiding import LatencyHiding
 from .phases import Phase, check_strict, function_of, is_primitive, split_phases
 from .slices import KernelSlice, slices_of
 from .stream import Issue
@@ -31,18 +32,18 @@ LinkHost = Callable[[Module], HostProgram]
 
 def link(
     module: Module, config: CoreConfig, rate: DramRate, job: Job, link_host: LinkHost, *, vthreads: int = 2,
-    tuned: Lookup | None = None,
+    tuned: Lookup | None = None, hiding: LatencyHiding = LatencyHiding.RINGS,
 ) -> CompiledModel:  # fmt: skip
     """Compile every primitive function of a packed module and put the whole together.
 
     ``rate``: of the DRAM that schedules are chosen for. ``vthreads``: tiles in flight at once. ``tuned``: tilings
-    that were measured. Tensors that are not
+    that were measured. ``hiding``: of latencies. Tensors that are not
     alive at the same time share bytes of the window, unless the job keeps them all. Raises CompileError that names the
     function, stage or buffer at fault; every program has passed the checker.
     """
     if job.strict:
         check_strict(module)
-    return _Linker(module, config, rate, job, link_host, vthreads, tuned).run()
+    return _Linker(module, config, rate, job, link_host, vthreads, tuned, hiding).run()
 
 
 @dataclass
@@ -54,6 +55,7 @@ class _Linker:
     link_host: LinkHost
     vthreads: int
     tuned: Lookup | None = None
+    hiding: LatencyHiding = LatencyHiding.RINGS
     tuned_kernels: int = 0
     names: dict[Expr, str] = field(default_factory=dict)
     window: DmaWindow = field(default_factory=DmaWindow)
@@ -163,7 +165,7 @@ class _Linker:
     # The core's part
 
     def _program(self, phase: Phase, slices: Mapping[Call, Sequence[KernelSlice]]) -> CoreStep:
-        emitter = Emitter(self.config)
+        emitter = Emitter(self.config, rings=self.hiding is LatencyHiding.RINGS)
         first_layer = len(self.layers)
         schedules = []
         for number, node in enumerate(phase.calls):
@@ -174,7 +176,7 @@ class _Linker:
             schedules.append("\n".join(map(_account, generated)))
         offset = self.window.end
         ranges = tuple(Range(each.offset, each.offset + each.data.nbytes) for each in self.window.constants.values())
-        stream, code = finish_program(self.config, emitter.issues, offset, ranges)
+        stream, code = finish_program(self.config, emitter.issues, offset, ranges, self.hiding)
         self.window.allocate(code.nbytes)
         traffic = _traffic(self.config, stream)
         for number, node in enumerate(phase.calls):

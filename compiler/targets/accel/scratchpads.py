@@ -14,12 +14,13 @@ class Ring:
     """Hands out the next free range after the one handed out last; wraps around at the end of the scratchpad.
 
     Taking always new entries is what lets a load run ahead of the work on the tile before it. A zone of the scratchpad
-    goes round by itself.
+    goes round by itself. ``turns``: otherwise the first free range is taken, so that consecutive tiles have the same.
     """
 
-    def __init__(self, memory: Memory, depth: int) -> None:
+    def __init__(self, memory: Memory, depth: int, *, turns: bool = True) -> None:
         self.memory = memory
         self.depth = depth
+        self.turns = turns
         self._heads: dict[Zone, int] = {}
         self._live: dict[int, int] = {}  # start -> stop
         self.most_live = 0
@@ -43,7 +44,8 @@ class Ring:
                 hint="use smaller tiles or fewer virtual threads",
             )
         self._live[start] = start + entries
-        self._heads[zone] = start + entries
+        if self.turns:
+            self._heads[zone] = start + entries
         self.most_live = max(self.most_live, sum(stop - begin for begin, stop in self._live.items()))
         return start
 
@@ -53,7 +55,7 @@ class Ring:
 
     def copy(self) -> Ring:
         """A ring in the same state."""
-        ring = Ring(self.memory, self.depth)
+        ring = Ring(self.memory, self.depth, turns=self.turns)
         ring._heads, ring._live, ring.most_live = dict(self._heads), dict(self._live), self.most_live
         return ring
 

@@ -14,6 +14,7 @@ from ...passes.pipeline import integer_passes
 from ..cpu.target import Cpu, CpuOptions
 from ..errors import CompileError
 from ..target import Job, option
+from .latency_hiding import LatencyHiding
 from .link import link
 from .packed_layout import Blocks
 from .passes import accel_passes
@@ -33,11 +34,17 @@ class AccelOptions:
     )
     tuned: str = option("", "Database of `weft tune`, whose tilings come first. Empty: none.")
     vthreads: int = option(2, "Virtual threads: tiles in flight at once, which hide latency.")
+    chains: bool = option(True, "Chains of layers stay on chip where that is faster; slower to compile.")
+    hiding: LatencyHiding | str = option(
+        "rings", "How latencies are hidden: rings, vthreads (by those alone), or none, where engines wait in turn."
+    )
     threads: int = option(1, "Threads of the host that share the work of what the core lacks.")
 
     def __post_init__(self) -> None:
         if self.vthreads < 1:
             raise CompileError(f"vthreads is {self.vthreads}, but must be at least 1")
+        if self.hiding not in list(LatencyHiding):
+            raise CompileError(f"hiding is {self.hiding!r}, but must be one of {', '.join(LatencyHiding)}")
 
     @property
     def core(self) -> CoreConfig:
@@ -76,9 +83,10 @@ class Accel:
 
         core, rate = options.core, options.rate
         tuned = tuned_tilings(options.tuned, core, rate) if options.tuned else None
-        if job.measure is not None and not job.keep:
+        if options.chains and job.measure is not None and not job.keep:
             module = chain(module, core, rate, job.measure, threads=options.vthreads, tuned=tuned)
-        return link(module, core, rate, job, link_host, vthreads=options.vthreads, tuned=tuned)
+        hiding = LatencyHiding(options.hiding)
+        return link(module, core, rate, job, link_host, vthreads=options.vthreads, tuned=tuned, hiding=hiding)
 
     def host_code(self, program: HostProgram, *, trusted: bool, processor: str = "host") -> HostCode:
         return self._host.host_code(program, trusted=trusted, processor=processor)

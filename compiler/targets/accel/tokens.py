@@ -51,10 +51,19 @@ class _Histories:
                     needed[other] = number
 
 
-def insert_tokens(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
-    """The stream with ``waits`` and ``sends`` filled in, and SYNC instructions where tokens would pile up."""
-    edges = _find_edges(config, issues)
+def insert_tokens(config: CoreConfig, issues: Sequence[Issue], *, in_turn: bool = False) -> list[Issue]:
+    """The stream with ``waits`` and ``sends`` filled in, and SYNC instructions where tokens would pile up.
+
+    ``in_turn``: each instruction waits for the one before it, so that no two engines ever work at the same time.
+    """
+    edges = _edges_in_turn(issues) if in_turn else _find_edges(config, issues)
     return _bound_tokens(config, issues, edges)
+
+
+def _edges_in_turn(issues: Sequence[Issue]) -> list[tuple[int, int]]:
+    """From each instruction to the next, where that is another engine's; an engine keeps its own in order."""
+    engines = [issue.instruction.engine for issue in issues]
+    return [(place, place + 1) for place in range(len(issues) - 1) if engines[place] != engines[place + 1]]
 
 
 def _find_edges(config: CoreConfig, issues: Sequence[Issue]) -> list[tuple[int, int]]:

@@ -96,12 +96,12 @@ class Build:
 
 
 def compile_function(
-    function: Function, config: CoreConfig, vthreads: int = 2, dram: DramRate | str = ""
+    function: Function, config: CoreConfig, vthreads: int = 2, dram: DramRate | str = "", hiding: str = "rings"
 ) -> CompiledModel:
     """Compile one packed primitive function; inputs and output stay packed, the output is called ``output``."""
     body = call(function, *function.params, span=Span((function.name,), "result"))
     main = Function(function.params, body, Attrs({"name": function.name, "outputs": ("output",)}))
-    model = weft.compile(Module(main, "packed"), config, vthreads=vthreads, dram=dram)
+    model = weft.compile(Module(main, "packed"), config, vthreads=vthreads, dram=dram, hiding=hiding)
     assert isinstance(model, CompiledModel)
     return model
 
