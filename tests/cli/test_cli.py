@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
@@ -10,12 +12,29 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from weft.cli.app import app
+from weft.cli.errors import run
+from weft.cli.output import err, out
 
 MODEL = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 
 
 def weft(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run the command in ``folder``."""
+    """Run the command in ``folder``, but in this process, which has the package in memory already."""
+    output, errors, command = io.StringIO(), io.StringIO(), [*map(str, words)]
+    with contextlib.chdir(folder), contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+        status = run(app, command, err)
+    return subprocess.CompletedProcess(command, status, output.getvalue(), errors.getvalue())
+
+
+@pytest.fixture(autouse=True)
+def width(monkeypatch: pytest.MonkeyPatch) -> None:
+    for console in (out, err):
+        monkeypatch.setattr(console, "_width", 120)
+
+
+def typed(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command in ``folder`` as a user does."""
     command = [sys.executable, "-c", "from weft.cli import main; main()", *map(str, words)]
     environment = {**os.environ, "COLUMNS": "120"}
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, env=environment)
@@ -24,7 +43,7 @@ def weft(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cli")
-    result = weft("compile", MODEL, "-o", "digits.weft", "--dump", "ir", folder=folder)
+    result = typed("compile", MODEL, "-o", "digits.weft", "--dump", "ir", folder=folder)
     assert result.returncode == 0, result.stderr
     assert "conv3" in result.stdout
     assert "1 layer on cpu: input 'image' is float32" in result.stdout
@@ -39,6 +58,13 @@ def test_every_command_explains_itself(command: str, tmp_path: Path) -> None:
     result = weft(command, "--help", folder=tmp_path)
     assert result.returncode == 0
     assert "Usage" in result.stdout
+
+
+def test_a_user_sees_one_line_and_the_status(tmp_path: Path) -> None:
+    result = typed("disasm", MODEL, folder=tmp_path)
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1].startswith("error: ")
+    assert "Traceback" not in result.stderr
 
 
 def test_run_writes_results_that_the_input_decides(artifact: Path, tmp_path: Path) -> None:
