@@ -9,7 +9,7 @@ import numpy as np
 from ..parser import Instruction
 from ..state import LOCAL_WINDOW, SHARED_WINDOW, Lanes, State
 from ..types import BITS, COMPUTED, STORED, Array, is_signed
-from .registry import Compute, Step, operation, registers_of, unknown
+from .registry import Compute, Step, one_of, operation, registers_of, unknown
 
 _SPACES = ("shared", "local", "global", "const", "param")
 _HINTS = (
@@ -157,7 +157,7 @@ _ONCE: dict[str, Compute] = {
 def _atomic(state: State, instruction: Instruction, counted: bool) -> Step:
     """Updates, one thread after the other; they are no races."""
     kind, space = instruction.type, _space(instruction)
-    update = next(each for each in instruction.modifiers if each in _ONCE)
+    update = one_of(instruction, _ONCE)
     gives = instruction.operation == "atom"
     target, where, *rest = instruction.operands if gives else ("", *instruction.operands)
     if len(rest) != 1:

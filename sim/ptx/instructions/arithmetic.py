@@ -7,7 +7,7 @@ import numpy as np
 from ..parser import Instruction
 from ..state import Lanes, State
 from ..types import BITS, COMPUTED, Array, is_float, is_signed
-from .registry import Compute, Step, computed, operation, pairs, unknown
+from .registry import Compute, Step, computed, one_of, operation, pairs, unknown
 
 _HALVES = ("f16", "bf16")
 
@@ -241,7 +241,7 @@ _UNORDERED = {f"{name}u": name for name in ("eq", "ne", "lt", "le", "gt", "ge")}
 @operation("setp", modifiers=" ".join([*_TESTS, *_UNORDERED, "num", "nan", "and", "or", "xor", "ftz"]))
 def _setp(state: State, instruction: Instruction, counted: bool) -> Step:
     kind = instruction.type
-    test = next(each for each in instruction.modifiers if each in _TESTS or each in (*_UNORDERED, "num", "nan"))
+    test = one_of(instruction, (*_TESTS, *_UNORDERED, "num", "nan"))
     a, b = (state.operand(each, kind, instruction) for each in instruction.operands[1:3])
     first, _, second = instruction.operands[0].partition("|")
     combine = next((each for each in instruction.modifiers if each in ("and", "or", "xor")), "")

@@ -16,7 +16,7 @@ from ..counts import Traffic, wavefronts
 from ..parser import WARP, Instruction
 from ..state import Lanes, Operand, State
 from ..types import BITS, COMPUTED, Array
-from .registry import Step, operation, registers_of, unknown
+from .registry import Step, one_of, operation, registers_of, unknown
 
 _TYPES = ("s8", "u8", "f16", "bf16", "tf32")
 _SHAPES = ("m8n8k16", "m16n8k4", "m16n8k8", "m16n8k16", "m16n8k32")
@@ -24,7 +24,7 @@ _SHAPES = ("m8n8k16", "m16n8k4", "m16n8k8", "m16n8k16", "m16n8k32")
 
 @operation("mma", modifiers=f"sync aligned row col satfinite {' '.join(_SHAPES)}")
 def _multiply(state: State, instruction: Instruction, counted: bool) -> Step:
-    shape = next(each for each in instruction.modifiers if each in _SHAPES)
+    shape = one_of(instruction, _SHAPES)
     rows, depth = (int(each) for each in re.findall(r"m(\d+)n8k(\d+)", shape)[0])
     result, left, right, addend = instruction.types
     words = depth * BITS[left] // 32 // 4  # registers of 4 words beside each other

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 import numpy as np
@@ -59,6 +59,15 @@ def unknown(instruction: Instruction, what: str) -> PtxSyntaxError:
     """That the interpreter does not know an instruction of this kind."""
     return PtxSyntaxError(f"{instruction.operation!r} is not known {what if ' ' in what else f'with {what!r}'}",
                           at=instruction.place)  # fmt: skip
+
+
+def one_of(instruction: Instruction, names: Iterable[str]) -> str:
+    """The modifier that is one of ``names``; the instruction means nothing without it, nor with two."""
+    known = [*names]
+    found = [each for each in instruction.modifiers if each in known]
+    if len(found) != 1:
+        raise unknown(instruction, f"without exactly one of .{', .'.join(known)}")
+    return found[0]
 
 
 def registers_of(text: str) -> list[str]:

@@ -10,7 +10,7 @@ from ..errors import KernelFaultError
 from ..parser import WARP, Instruction
 from ..state import Lanes, State
 from ..types import COMPUTED, Array
-from .registry import Compute, Step, operation, unknown
+from .registry import Compute, Step, one_of, operation, unknown
 
 _EVERYONE = np.uint32(0xFFFFFFFF)
 
@@ -29,7 +29,7 @@ def _members(state: State, text: str, instruction: Instruction) -> Callable[[Lan
 
 @operation("shfl", modifiers="sync bfly down up idx")
 def _shuffle(state: State, instruction: Instruction, counted: bool) -> Step:
-    mode = next(each for each in instruction.modifiers if each in ("bfly", "down", "up", "idx"))
+    mode = one_of(instruction, ("bfly", "down", "up", "idx"))
     target, _, found = instruction.operands[0].partition("|")
     whole = _members(state, instruction.operands[4], instruction)
     value = state.operand(instruction.operands[1], "b32", instruction)
@@ -61,7 +61,7 @@ def _shuffle(state: State, instruction: Instruction, counted: bool) -> Step:
 
 @operation("vote", modifiers="sync all any uni ballot")
 def _vote(state: State, instruction: Instruction, counted: bool) -> Step:
-    mode = next(each for each in instruction.modifiers if each in ("all", "any", "uni", "ballot"))
+    mode = one_of(instruction, ("all", "any", "uni", "ballot"))
     whole = _members(state, instruction.operands[2], instruction)
     text = instruction.operands[1]
     value, inverse = state.operand(text.lstrip("!"), "pred", instruction), text.startswith("!")
@@ -88,7 +88,7 @@ _REDUCTIONS: dict[str, Compute] = {
 
 @operation("redux", modifiers=f"sync {' '.join(_REDUCTIONS)}")
 def _reduce(state: State, instruction: Instruction, counted: bool) -> Step:
-    reduce = _REDUCTIONS[next(each for each in instruction.modifiers if each in _REDUCTIONS)]
+    reduce = _REDUCTIONS[one_of(instruction, _REDUCTIONS)]
     whole = _members(state, instruction.operands[2], instruction)
     value = state.operand(instruction.operands[1], instruction.type, instruction)
 
