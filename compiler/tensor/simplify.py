@@ -7,11 +7,14 @@ outermost first; the extent of each may depend on those before it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
-from math import gcd
-from typing import TypeAlias
+from math import gcd, prod
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from .evaluate import fold_constants
 from .ir import FLOATS, BinOp, Call, Cast, Const, Expr, Load, Select, Var
@@ -21,6 +24,12 @@ Loops: TypeAlias = Sequence[tuple[Var, Expr]]
 
 UNBOUNDED = 1 << 62
 """Magnitude that stands for "no bound known"."""
+
+LONG = 160
+"""Characters of the keys of a minimum's candidates from which on it is worth trying all places, up to
+``MOST_PLACES``."""
+
+MOST_PLACES = 4096
 
 
 def simplify(expr: Expr, loops: Loops = ()) -> Expr:
@@ -114,6 +123,28 @@ def _key(expr: Expr) -> str:
             return f"3{buffer.name}({','.join(map(_key, children(expr)))})"
     name = expr.function if isinstance(expr, Call) else type(expr).__name__
     return f"4{name}{expr.dtype}({','.join(map(_key, children(expr)))})"
+
+
+def _value(expr: Expr, places: Mapping[Var, npt.NDArray[np.int64]]) -> npt.NDArray[np.int64] | None:
+    """The expression's value at all places; None if it is more than arithmetic of these variables."""
+    match expr:
+        case Const(value):
+            return np.asarray(int(value))
+        case Var():
+            return places.get(expr)
+        case BinOp(op, a, b) if op in ARITHMETIC:
+            left, right = _value(a, places), _value(b, places)
+            if left is None or right is None or (op in ("floordiv", "mod") and np.any(right <= 0)):
+                return None
+            result: npt.NDArray[np.int64] = ARITHMETIC[op](left, right)
+            return result
+    return None
+
+
+ARITHMETIC: Mapping[str, Callable[..., Any]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "floordiv": np.floor_divide, "mod": np.mod,
+    "min": np.minimum, "max": np.maximum,
+}  # fmt: skip
 
 
 class Simplifier:
@@ -220,12 +251,40 @@ class Simplifier:
 
     def _extremum(self, op: str, a: Expr, b: Expr) -> Expr:
         kept: list[Expr] = []
-        for candidate in (*_flatten(op, a), *_flatten(op, b)):
+        candidates = [*_flatten(op, a), *_flatten(op, b)]
+        if sum(len(_key(candidate)) for candidate in candidates) > LONG:
+            candidates = self._needed(op, candidates)
+        for candidate in candidates:
             if any(self._dominates(op, other, candidate) for other in kept):
                 continue
             kept = [other for other in kept if not self._dominates(op, candidate, other)]
             kept.append(candidate)
         return reduce(lambda x, y: BinOp(op, x, y), sorted(kept, key=_key))
+
+    def _needed(self, op: str, candidates: list[Expr]) -> list[Expr]:
+        """Those of the candidates for a minimum or maximum that are it somewhere, where all places can be tried.
+
+        Bounds of bounds would otherwise collect candidates that only several others together make superfluous, and
+        moving a sum inside doubles all of them.
+        """
+        variables = sorted(set().union(*map(free_vars, candidates)), key=lambda var: var.name)
+        sizes = [high - low + 1 for low, high in (self._ranges.get(var, (0, UNBOUNDED)) for var in variables)]
+        if prod(sizes) > MOST_PLACES:
+            return candidates
+        grid = np.indices(sizes, sparse=True)
+        places = {var: grid[axis] + self._ranges[var][0] for axis, var in enumerate(variables)}
+        values = [_value(candidate, places) for candidate in candidates]
+        if any(value is None for value in values):
+            return candidates
+        table = np.stack([np.broadcast_to(value, sizes).ravel() for value in values if value is not None])
+        choose = np.minimum if op == "min" else np.maximum
+        wanted = choose.reduce(table)
+        kept = list(range(len(candidates)))
+        for place in sorted(kept, key=lambda each: -len(_key(candidates[each]))):
+            others = [each for each in kept if each != place]
+            if others and np.array_equal(choose.reduce(table[others]), wanted):
+                kept = others
+        return [candidates[place] for place in kept]
 
     def _dominates(self, op: str, winner: Expr, other: Expr) -> bool:
         low, high = self.range_of(BinOp("sub", winner, other))

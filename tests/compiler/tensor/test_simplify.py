@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from itertools import product
 
 from hypothesis import given, settings
@@ -86,6 +87,19 @@ def test_symbolic_bounds_hold_all_values(expr: Expr, depth: int) -> None:
         value = evaluate(expr, point)
         assert low is None or evaluate(low, known) <= value
         assert high is None or evaluate(high, known) >= value
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(-6, 12), st.integers(-9, 20)), min_size=3, max_size=6), min_size=2,
+                max_size=5))  # fmt: skip
+@settings(max_examples=60)
+def test_bounds_of_bounds_stay_short(groups: list[list[tuple[int, int]]]) -> None:
+    """A maximum of minima of lines: no more lines than places, however many went in."""
+    lowest = [reduce(minimum, (ROW * slope + start for slope, start in lines)) for lines in groups]
+    expr = reduce(lambda a, b: maximum(a, b + 1 - ROW), lowest)
+    simple = simplify(expr, LOOPS[:1])
+    for i in range(4):
+        assert evaluate(simple, {ROW: i}) == evaluate(expr, {ROW: i})
+    assert expr_text(simple).replace("min", "").count("i") <= 4 * 4
 
 
 def test_the_tail_of_a_split_is_seen_to_stay_inside() -> None:
