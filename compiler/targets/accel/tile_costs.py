@@ -329,6 +329,7 @@ def works_of(problem: Problem, tiling: Tiles) -> Works:
     exposed += INSTRUCTION_OVERHEAD * (_epilogues(tiling) * tiles) / 4 + _at_the_ends(
         problem, tiling, tiles, chunks, vector
     )
+    exposed += np.where(_spills(problem, tiling, buffers), vector, 0.0)
     uneven = sum(
         (np.asarray(size % tile != 0).astype(np.int64) for size, tile in (
             (groups, tiling.groups), (height, tiling.rows), (width, tiling.columns),
@@ -363,6 +364,33 @@ def _at_the_ends(problem: Problem, tiling: Tiles, tiles: Array, chunks: Array, v
         # Matrix work in a bank keeps everything else from writing there.
         lost += np.where(threads * tile > room, 2 * vector, 0.0)
     return lost
+
+
+def _spills(problem: Problem, tiling: Tiles, buffers: Sequence[Buffers]) -> Array:
+    """Whether results of the vector engine lie among those of the array, where the two take turns.
+
+    It is so where they find no room in the bank that they share with parameters, nor among what is loaded (see
+    :func:`scratchpads.accumulator_zones`).
+    """
+    config = problem.config
+    if problem.beside or not problem.is_matrix or not problem.vector_buffers or config.acc_banks == 1:
+        return np.zeros(len(tiling), np.bool_)
+    own = np.full(len(tiling), config.acc_depth // config.acc_banks)
+    others = np.full(len(tiling), config.acc_depth - config.acc_depth // 2) - own
+    results = np.zeros(len(tiling), np.int64)
+    for buffer in buffers:
+        if buffer.scratchpad != Memory.ACC or buffer.zone == "matrix":
+            continue
+        if buffer.zone == "load":
+            others = others - buffer.entries * buffer.copies
+        elif isinstance(buffer.loads, int):  # they are computed
+            results = results + buffer.entries * buffer.copies
+        else:
+            own = own - buffer.entries * buffer.copies
+    epilogue = tiling.epilogue_groups * problem.parts * tiling.epilogue_rows * tiling.columns
+    room = np.maximum(own, 0) // epilogue + np.maximum(others, 0) // epilogue
+    spilled: Array = results > room * epilogue
+    return spilled
 
 
 def tilings(problem: Problem) -> Sequence[Tiling]:
@@ -400,7 +428,8 @@ def _tilings(alike: _Alike) -> Tiles:
 
 
 def _largest_epilogues(problem: Problem, columns: int) -> Tiles:
-    """All tilings with so many columns that fit, each with the largest epilogue with which it does."""
+    """All tilings with so many columns that fit, each with the largest epilogues with which it does, down to one with
+    which nothing spills."""
     _, groups, height, _ = problem.output
     tiles = list(product(sizes_worth_trying(groups), sizes_worth_trying(height)))
     choices = [list(epilogues(problem, group, row, columns)) for group, row in tiles]
@@ -428,7 +457,8 @@ def _largest_epilogues(problem: Problem, columns: int) -> Tiles:
         fits = fills(problem, tried) <= 1
         found.append(tried.take(fits))
         places.append(left[fits])
-        left = left[~fits & (last[left // len(inner)] > number)]
+        good = fits & ~_spills(problem, tried, list(buffers_of(problem, tried)))
+        left = left[~good & (last[left // len(inner)] > number)]
         number += 1
     if not found:
         return Tiles.of([])

@@ -25,9 +25,16 @@ from weft.compiler.targets.accel.tile_costs import (
     works_of,
 )  # fmt: skip
 from weft.compiler.targets.accel.tiling import Problem, Tiling, epilogues, home_axis, sizes_worth_trying, tile_loops
-from weft.hw.config import PYNQ, TINY
+from weft.hw.config import PYNQ, TINY, WIDE
 from weft.hw.dram_rate import DramRate
+from weft.hw.interfaces import CycleClass
+from weft.hw.isa import Engine
 from weft.hw.memories import Memory
+from weft.sim.dram import DramModel
+from weft.sim.timing import predict
+
+from .kernels import compile_function, program_of
+from .test_kernels import Case
 
 DIGITS = Path(__file__).parents[4] / "examples" / "digits" / "digits.onnx"
 SLOW = DramRate(bytes_per_cycle=2)
@@ -108,3 +115,13 @@ def test_buffers_are_filled_at_the_home_loop_that_the_schedule_takes(problems: l
 def test_no_tilings_have_no_costs(problems: list[Problem]) -> None:
     assert list(estimates(problems[0], [])) == []
     assert list(fills(problems[0], [])) == []
+
+
+def test_results_of_the_vector_engine_keep_out_of_the_way_of_the_array() -> None:
+    """A residual layer: with the largest epilogue that fits, the array and the vector engine would take turns."""
+    layer = Case("residual", WIDE, channels=128, filters=512, size=(28, 28), kernel=(1, 1), pads=(0, 0, 0, 0))
+    model = compile_function(layer.function(), WIDE)
+    found = predict(WIDE, program_of(model).program, DramModel(bytes_per_cycle=WIDE.bus_bytes))
+    array, vector = (found.counters[engine][CycleClass.BUSY] for engine in (Engine.GEMM, Engine.VECTOR))
+    assert found.cycles is not None
+    assert found.cycles < 0.9 * (array + vector)
