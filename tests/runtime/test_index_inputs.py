@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from functools import cache
 
 import numpy as np
 import pytest
 import weft
+from onnx.backend.test.case.test_case import TestCase
 from onnx.backend.test.loader import load_model_tests
 from weft.compiler.frontends import read
 from weft.compiler.graph import evaluate
@@ -23,14 +25,18 @@ NAMES = (
     "scatternd", "nllloss_NCd1_ii", "sce_mean_3d", "reversesequence_batch", "roialign_mode_max", "tensorscatter_3d",
     "ai_onnx_ml_array_feature_extractor", "maxunpool_export_without_output_shape", "rotary_embedding_3d_input",
 )  # fmt: skip
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    CASES = {case.name.removeprefix("test_"): case for case in load_model_tests(kind="node")}
+
+
+@cache
+def cases() -> dict[str, TestCase]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {case.name.removeprefix("test_"): case for case in load_model_tests(kind="node")}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_random_indices_are_inside_of_their_axes(name: str) -> None:
-    model = suite_model(CASES[name])
+    model = suite_model(cases()[name])
     compiled = weft.compile(model, target="cpu")
     assert isinstance(compiled, CompiledModel)
     indices = index_inputs(compiled)
@@ -58,7 +64,7 @@ def test_every_element_type_has_random_values(dtype: str) -> None:
 
 @pytest.mark.parametrize("name", ["scatternd", "scatter_with_axis", "roialign_mode_max"])
 def test_an_index_outside_is_refused_where_numpy_runs_the_operator(name: str) -> None:
-    compiled = weft.compile(suite_model(CASES[name]), target="cpu")
+    compiled = weft.compile(suite_model(cases()[name]), target="cpu")
     assert isinstance(compiled, CompiledModel)
     indices = index_inputs(compiled)
     inputs = read_inputs(compiled.inputs, None, 0, indices)
