@@ -6,6 +6,7 @@ import ast
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,7 @@ def breaks_a_rule(found: Import) -> bool:
     return False  # the public API may use everything
 
 
+@cache
 def all_imports() -> list[Import]:
     return [
         found

@@ -5,9 +5,6 @@ from __future__ import annotations
 import errno
 import io
 import json
-import os
-import subprocess
-import sys
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -16,8 +13,10 @@ from pathlib import Path
 import pytest
 import typer
 from rich.table import Table
+from weft.cli.app import app
 from weft.cli.console import PlainConsole
 from weft.cli.errors import BROKEN, REFUSED, run
+from weft.cli.output import err
 from weft.errors import WeftError
 from weft.shown import escaped, one_line
 
@@ -171,13 +170,14 @@ def test_progress_shows_names() -> None:
 
 
 @pytest.mark.parametrize("words", [["run"], ["compile"], ["disasm"], ["run", "--device"], ["compile", "m", "--shape"]])
-def test_hostile_words_on_the_command_line_are_shown(words: list[str], tmp_path: Path) -> None:
+def test_hostile_words_on_the_command_line_are_shown(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     name = "\x1b[31m[red]x[/red]\x9b"
-    command = [sys.executable, "-c", "from weft.cli import main; main()", *words, name]
-    environment = os.environ | {"COLUMNS": "200", "FORCE_COLOR": "", "NO_COLOR": "1"}
-    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment)
-    assert result.returncode in (REFUSED, 2)
-    for stream in (result.stdout, result.stderr):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert run(app, [*words, name], err) in (REFUSED, 2)
+    for stream in capsys.readouterr():
         assert "\x1b" not in stream
         assert "\x9b" not in stream
         assert "Traceback" not in stream
