@@ -41,6 +41,37 @@ MUTANTS = (
         "outcome = True if high <= 0 else False if low >= 0 else None",
     ),
     Mutant(
+        "a-candidate-that-others-beat-almost-everywhere", "compiler/tensor/simplify.py", "bound",
+        "np.array_equal(choose.reduce(table[others]), wanted)",
+        "np.mean(choose.reduce(table[others]) != wanted) < 0.3",
+        ("tests/compiler/tensor/test_simplify.py",),
+    ),
+    Mutant(
+        "candidates-tried-from-one-on", "compiler/tensor/simplify.py", "off by one",
+        "grid[axis] + self._ranges[var][0]", "grid[axis] + 1 + self._ranges[var][0]",
+        ("tests/compiler/tensor/test_simplify.py",),
+    ),
+    Mutant(
+        "engines-in-turn-but-for-the-first", "compiler/targets/accel/tokens.py", "condition turned around",
+        "if engines[place] != engines[place + 1]", "if engines[place] > engines[place + 1]",
+        ("tests/compiler/targets/accel/test_latency_hiding.py",),
+    ),
+    Mutant(
+        "fixed-places-that-move-on", "compiler/targets/accel/scratchpads.py", "check ignored",
+        "        if self.turns:\n", "        if True:\n",
+        ("tests/compiler/targets/accel/test_latency_hiding.py",),
+    ),
+    Mutant(
+        "chains-against-the-option", "compiler/targets/accel/target.py", "option ignored",
+        "if options.chains and job.measure", "if job.measure",
+        ("tests/compiler/targets/accel/test_latency_hiding.py",),
+    ),
+    Mutant(
+        "spilled-results-cost-nothing", "compiler/targets/accel/tile_costs.py", "cost left out",
+        "spilled: Array = results > room * epilogue", "spilled: Array = results < 0 * epilogue",
+        ("tests/compiler/targets/accel/test_tile_costs.py",),
+    ),
+    Mutant(
         "bound-of-a-subtracted-part", "compiler/tensor/simplify.py", "wrong sign",
         "self._eliminate(atom, var, extent, upper == (coefficient > 0))", "self._eliminate(atom, var, extent, upper)",
     ),
