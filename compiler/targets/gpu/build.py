@@ -12,13 +12,12 @@ import llvmlite.binding as llvm
 
 from ....cache import cache_key, kept
 from ...model import GpuCode, GridCall, HostProgram, KernelCode
-from ...tensor.errors import IRError
-from ...tensor.ir import TensorIntrinsic
 from ...tensor.parser import parse
 from ..errors import CompileError
 from ..loops.kept_proofs import prove_program
 from ..sources import sources_digest
 from .devices import GpuDescription, named_device, nvidia_device
+from .intrinsics import intrinsic_named
 from .nvptx import joined, ptx_text
 from .opencl import KernelText, kernel_text, program_text
 from .phases import Grid, grids_of
@@ -52,7 +51,7 @@ def build_ptx(program: HostProgram) -> GpuCode:
 def _ptx_kernel(code: KernelCode, device: GpuDescription) -> tuple[str, tuple[GridCall, ...]]:
     def make() -> bytes:
         with _named(code):
-            func = parse(code.text, no_intrinsic)
+            func = parse(code.text, intrinsic_named)
             grids = grids_of(func, device)
             text = ptx_text(code.symbol, func, grids, code.windows, device)
         record = (text, [asdict(_call(code, number, grid)) for number, grid in enumerate(grids)])
@@ -102,7 +101,7 @@ def _read_call(call: dict[str, Any]) -> GridCall:
 
 
 def _printed(code: KernelCode, device: GpuDescription) -> list[tuple[KernelText, GridCall]]:
-    func = parse(code.text, no_intrinsic)
+    func = parse(code.text, intrinsic_named)
     made = []
     for number, grid in enumerate(grids_of(func, device)):
         call = _call(code, number, grid)
@@ -112,9 +111,4 @@ def _printed(code: KernelCode, device: GpuDescription) -> list[tuple[KernelText,
 
 def check_gpu_program(program: HostProgram) -> None:
     """Prove that a program from a file does no harm. CompileError names what is refused."""
-    prove_program(program, no_intrinsic)
-
-
-def no_intrinsic(name: str) -> TensorIntrinsic:
-    """There is none yet."""
-    raise IRError(f"a GPU has no intrinsic {name!r}")
+    prove_program(program, intrinsic_named)

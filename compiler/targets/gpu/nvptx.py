@@ -15,8 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import llvmlite.binding as llvm
 import llvmlite.ir as ll
 
+from ...tensor.evaluate import ITEM_BYTES
 from ...tensor.intervals import Facts
-from ...tensor.ir import Allocate, Block, Buffer, For, If, PrimFunc, Seq, Stmt, Store
+from ...tensor.ir import Allocate, Block, Buffer, Expr, For, If, IntrinsicCall, PrimFunc, Seq, Stmt, Store, Var
+from ...tensor.simplify import Linear, linear_form
+from ...tensor.visitor import free_vars
 from ..errors import CompileError
 from ..llvm.control import emit_first, emit_loop
 from ..llvm.double_functions import call_double
@@ -24,10 +27,15 @@ from ..llvm.expressions import Expressions, Memory
 from ..llvm.llvm_types import I8, I32, I64, MEMORY_TYPES, Value, declared, i64
 from ..llvm.optimise import optimised
 from .devices import GpuDescription
-from .phases import BLOCK_AXES, Barrier, Digit, Grid, Phase
+from .digits import BLOCK_AXES, Digit
+from .phases import Barrier, Grid, Phase
+from .warp_calls import emit_warp_call
 
 TRIPLE = "nvptx64-nvidia-cuda"
 GLOBAL, SHARED = ll.PointerType(addrspace=1), ll.PointerType(addrspace=3)
+
+VECTOR_BYTES = (2, 4, 8, 16)
+"""What one instruction loads or stores."""
 
 UNROLLED_AT_MOST = 8
 """A loop that runs at most so often is written out, with conditions where it does not always: with indices that are
@@ -44,8 +52,10 @@ def ptx_text(name: str, func: PrimFunc, grids: Sequence[Grid], windows: Mapping[
     module = ll.Module(name)
     module.triple = TRIPLE
     for number, grid in enumerate(grids):
-        _Emitter(module, f"{name}_{number}", func, grid, windows).run()
-    machine = llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=device.architecture, opt=3)
+        _Emitter(module, f"{name}_{number}", func, grid, windows, device.warp).run()
+    machine = llvm.Target.from_triple(TRIPLE).create_target_machine(
+        cpu=device.architecture, features=device.features, opt=3
+    )
     return str(machine.emit_assembly(optimised(str(module), machine, TRIPLE, vectorise=False)))
 
 
@@ -71,9 +81,15 @@ class _Emitter:
     variables lie there."""
 
     def __init__(
-        self, module: ll.Module, name: str, func: PrimFunc, grid: Grid, windows: Mapping[str, tuple[int, ...]]
+        self,
+        module: ll.Module,
+        name: str,
+        func: PrimFunc,
+        grid: Grid,
+        windows: Mapping[str, tuple[int, ...]],
+        warp: int,
     ) -> None:
-        self.module, self.name, self.func, self.grid = module, name, func, grid
+        self.module, self.name, self.func, self.grid, self.warp = module, name, func, grid, warp
         count = len(grid.params) + bool(grid.workspace)
         self.function = ll.Function(module, ll.FunctionType(ll.VoidType(), [GLOBAL] * count), name)
         self.function.calling_convention = "ptx_kernel"
@@ -110,7 +126,7 @@ class _Emitter:
         place = ll.GlobalVariable(self.module, kind, f"{self.name}_{len(self.expressions.memory)}", addrspace=3)
         place.linkage, place.align, place.initializer = "internal", 16, ll.Constant(kind, ll.Undefined)
         place.type = SHARED
-        self.expressions.memory[buffer.name] = Memory(place, buffer.strides)
+        self.expressions.memory[buffer.name] = Memory(place, buffer.strides, 16)
 
     def hold(self, buffer: Buffer) -> None:
         """Elements of a thread's own; registers, where all indices are known."""
@@ -166,6 +182,9 @@ class _Emitter:
                 self.statement(store)
             case Store(buffer, indices, value):
                 self.expressions.store(buffer, indices, self.expressions.value(value))
+            case IntrinsicCall():
+                lane = self.builder.and_(self.thread, ll.Constant(I32, self.warp - 1))
+                emit_warp_call(self.expressions, stmt, lane)
             case _:
                 raise CompileError(f"{type(stmt).__name__} has no code in PTX", at=f"kernel {self.func.name!r}")
         self.facts = facts
@@ -189,11 +208,41 @@ class _Emitter:
         with builder.if_then(condition):
             self.statement(phase.body)
 
+    def is_whole(self, buffer: Buffer, indices: Sequence[Expr], var: Var, count: int) -> bool:
+        """Whether a loop walks ``count`` neighbours that begin at an address which is a multiple of their bytes."""
+        memory, size = self.expressions.memory[buffer.name], ITEM_BYTES[buffer.dtype]
+        if count * size not in VECTOR_BYTES or max(memory.align, size) % (count * size):
+            return False
+        position = Linear()
+        for index, stride in zip(indices, memory.strides, strict=True):
+            position = position.add(linear_form(index), stride)
+        others = [step for atom, step in position.terms.items() if atom != var]
+        alone = all(var not in free_vars(atom) for atom in position.terms if atom != var)
+        return alone and position.terms.get(var) == 1 and not any(each % count for each in (*others, position.constant))
+
+    def store_together(self, store: Store, var: Var, count: int) -> None:
+        """Neighbours by one instruction."""
+        kind = MEMORY_TYPES[store.buffer.dtype]
+        wide = ll.Constant(ll.VectorType(kind, count), ll.Undefined)
+        for lane in range(count):
+            self.expressions.env[var] = lane
+            value = self.expressions.memory_value(store.buffer, self.expressions.value(store.value))
+            wide = self.builder.insert_element(wide, value, ll.Constant(I32, lane))
+        self.expressions.env[var] = 0
+        start, known, _ = self.expressions.position(store.buffer, store.indices)
+        address = self.expressions.address(store.buffer, start, known)
+        self.builder.store(wide, address, align=count * ITEM_BYTES[store.buffer.dtype])
+
     def loop(self, loop: For) -> None:
         outer = self.facts
         most = outer.interval(loop.extent)[1]
         extent = self.expressions.index(loop.extent)
         self.facts = outer.inside_loop(loop.var, loop.extent)
+        if loop.kind == "vectorize" and isinstance(extent, int) and isinstance(loop.body, Block):
+            store = loop.body.body
+            if loop.body.init is None and self.is_whole(store.buffer, store.indices, loop.var, extent):
+                self.store_together(store, loop.var, extent)
+                return
         if isinstance(extent, int) and (loop.kind in ("unroll", "vectorize") or extent <= UNROLLED_AT_MOST):
             if not _has_phases(loop.body):
                 for value in range(extent):
