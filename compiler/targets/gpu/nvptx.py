@@ -17,7 +17,22 @@ import llvmlite.ir as ll
 
 from ...tensor.evaluate import ITEM_BYTES
 from ...tensor.intervals import Facts
-from ...tensor.ir import Allocate, Block, Buffer, Expr, For, If, IntrinsicCall, PrimFunc, Seq, Stmt, Store, Var
+from ...tensor.ir import (
+    Allocate,
+    BinOp,
+    Block,
+    Buffer,
+    Expr,
+    For,
+    If,
+    IntrinsicCall,
+    Load,
+    PrimFunc,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+)
 from ...tensor.simplify import Linear, linear_form
 from ...tensor.visitor import free_vars
 from ..errors import CompileError
@@ -28,7 +43,8 @@ from ..llvm.llvm_types import I8, I32, I64, MEMORY_TYPES, Value, declared, i64
 from ..llvm.optimise import optimised
 from .devices import GpuDescription
 from .digits import BLOCK_AXES, Digit
-from .phases import Barrier, Grid, Phase
+from .launches import Barrier, Commit, Grid, Landed, Phase
+from .pipeline import copied
 from .warp_calls import emit_warp_call
 
 TRIPLE = "nvptx64-nvidia-cuda"
@@ -37,22 +53,26 @@ GLOBAL, SHARED = ll.PointerType(addrspace=1), ll.PointerType(addrspace=3)
 VECTOR_BYTES = (2, 4, 8, 16)
 """What one instruction loads or stores."""
 
+LEAST_ASYNCHRONOUS = 4
+"""Bytes of an asynchronous copy, at least."""
+
 UNROLLED_AT_MOST = 8
 """A loop that runs at most so often is written out, with conditions where it does not always: with indices that are
 known, what a thread holds stays in registers."""
 
 
 def ptx_text(name: str, func: PrimFunc, grids: Sequence[Grid], windows: Mapping[str, tuple[int, ...]],
-             device: GpuDescription) -> str:  # fmt: skip
+             device: GpuDescription, aligned: Sequence[int] = ()) -> str:  # fmt: skip
     """The launches of ``func`` as kernels ``name_0``, ``name_1``, ... of a PTX text.
 
-    Parameters of each: the addresses of the grid's ``params`` in their order, then of the workspace where the grid has
-    such buffers. ``windows``: as in `KernelCode`.
+    Parameters of each: the addresses of the grid's ``params`` in their order, then of the workspace where the grid
+    has such buffers. ``windows``: as in `KernelCode`. ``aligned``: bytes that the address of each parameter of
+    ``func`` is a multiple of; none is known where it is empty.
     """
     module = ll.Module(name)
     module.triple = TRIPLE
     for number, grid in enumerate(grids):
-        _Emitter(module, f"{name}_{number}", func, grid, windows, device.warp).run()
+        _Emitter(module, f"{name}_{number}", func, grid, windows, device.warp, aligned).run()
     machine = llvm.Target.from_triple(TRIPLE).create_target_machine(
         cpu=device.architecture, features=device.features, opt=3
     )
@@ -88,7 +108,9 @@ class _Emitter:
         grid: Grid,
         windows: Mapping[str, tuple[int, ...]],
         warp: int,
+        aligned: Sequence[int],
     ) -> None:
+        self.ahead = False
         self.module, self.name, self.func, self.grid, self.warp = module, name, func, grid, warp
         count = len(grid.params) + bool(grid.workspace)
         self.function = ll.Function(module, ll.FunctionType(ll.VoidType(), [GLOBAL] * count), name)
@@ -101,7 +123,8 @@ class _Emitter:
         arguments = list(self.function.args)
         for number, pointer in zip(grid.params, arguments, strict=False):
             buffer = func.params[number]
-            self.expressions.memory[buffer.name] = Memory(pointer, windows.get(buffer.name, buffer.strides))
+            align = aligned[number] if aligned else 0
+            self.expressions.memory[buffer.name] = Memory(pointer, windows.get(buffer.name, buffer.strides), align)
         for buffer, offset in grid.workspace:
             pointer = self.builder.gep(arguments[-1], [i64(offset)], inbounds=True, source_etype=I8)
             self.expressions.memory[buffer.name] = Memory(pointer, buffer.strides)
@@ -141,6 +164,11 @@ class _Emitter:
         kind = ll.FunctionType(I32, [])
         return self.builder.call(declared(self.module, f"llvm.nvvm.read.ptx.sreg.{name}", kind), [])
 
+    def instruction(self, name: str, *arguments: Value) -> None:
+        """An instruction without a result."""
+        kind = ll.FunctionType(ll.VoidType(), [each.type for each in arguments])
+        self.builder.call(declared(self.module, name, kind), arguments)
+
     def digits(self, digits: Sequence[Digit], number: Value) -> None:
         """The variables of digits, of a number of 32 bits."""
         for digit in digits:
@@ -162,7 +190,11 @@ class _Emitter:
                 self.phase(stmt)
             case Barrier():
                 # Both versions of LLVM know it; it orders all memory among the threads of a group.
-                self.builder.call(declared(self.module, "llvm.nvvm.barrier0", ll.FunctionType(ll.VoidType(), [])), [])
+                self.instruction("llvm.nvvm.barrier0")
+            case Commit():
+                self.instruction("llvm.nvvm.cp.async.commit.group")
+            case Landed(left):
+                self.instruction("llvm.nvvm.cp.async.wait.group", ll.Constant(I32, left))
             case Seq(body=items):
                 for item in items:
                     self.statement(item)
@@ -194,6 +226,7 @@ class _Emitter:
         guards: list[Value] = []
         if phase.threads < self.grid.threads:
             guards.append(builder.icmp_unsigned("<", self.thread, ll.Constant(I32, phase.threads)))
+        self.ahead = phase.ahead
         self.digits(phase.digits, self.thread)
         for digit in phase.digits:
             if digit.is_guarded:
@@ -221,7 +254,14 @@ class _Emitter:
         return alone and position.terms.get(var) == 1 and not any(each % count for each in (*others, position.constant))
 
     def store_together(self, store: Store, var: Var, count: int) -> None:
-        """Neighbours by one instruction."""
+        """Neighbours by one instruction, and loads of neighbours, too."""
+        copy = copied(store)
+        if copy is not None and self.is_whole(copy[0].buffer, copy[0].indices, var, count):
+            load, conditions = copy
+            if all(_is_uniform(each, var, count) for each in conditions):
+                self.expressions.env[var] = 0
+                self.copy_together(store, load, conditions, count * ITEM_BYTES[store.buffer.dtype])
+                return
         kind = MEMORY_TYPES[store.buffer.dtype]
         wide = ll.Constant(ll.VectorType(kind, count), ll.Undefined)
         for lane in range(count):
@@ -229,9 +269,42 @@ class _Emitter:
             value = self.expressions.memory_value(store.buffer, self.expressions.value(store.value))
             wide = self.builder.insert_element(wide, value, ll.Constant(I32, lane))
         self.expressions.env[var] = 0
-        start, known, _ = self.expressions.position(store.buffer, store.indices)
-        address = self.expressions.address(store.buffer, start, known)
-        self.builder.store(wide, address, align=count * ITEM_BYTES[store.buffer.dtype])
+        self.builder.store(
+            wide, self.address(store.buffer, store.indices), align=count * ITEM_BYTES[store.buffer.dtype]
+        )
+
+    def address(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
+        start, known, _ = self.expressions.position(buffer, indices)
+        return self.expressions.address(buffer, start, known)
+
+    def copy_together(self, store: Store, load: Load, conditions: Sequence[Expr], nbytes: int) -> None:
+        """Copy so many bytes, or zeros where a condition does not hold; while the thread goes on, where it may."""
+        builder = self.builder
+        target, source = self.address(store.buffer, store.indices), self.address(load.buffer, load.indices)
+        inside: Value = None
+        for condition in conditions:
+            value = self.expressions.value(condition)
+            inside = value if inside is None else builder.and_(inside, value)
+        if self.ahead and nbytes >= LEAST_ASYNCHRONOUS:
+            # Past the first cache, which keeps what threads read one after the other; only whole vectors can.
+            name = f"llvm.nvvm.cp.async.{'cg' if nbytes == 16 else 'ca'}.shared.global.{nbytes}"
+            if inside is None:
+                self.instruction(name, target, source)
+            else:
+                count = builder.select(inside, ll.Constant(I32, nbytes), ll.Constant(I32, 0))
+                self.instruction(f"{name}.s", target, source, count)
+            return
+        words = ll.VectorType(I32, nbytes // 4) if nbytes > 4 else ll.IntType(8 * nbytes)
+        before = builder.block
+        if inside is None:
+            value = builder.load(source, align=nbytes, typ=words)
+        else:
+            with builder.if_then(inside):
+                loaded, there = builder.load(source, align=nbytes, typ=words), builder.block
+            value = builder.phi(words)
+            value.add_incoming(ll.Constant(words, None), before)
+            value.add_incoming(loaded, there)
+        builder.store(value, target, align=nbytes)
 
     def loop(self, loop: For) -> None:
         outer = self.facts
@@ -258,9 +331,21 @@ class _Emitter:
         emit_loop(self.expressions, loop.var, 0, extent, lambda: self.statement(loop.body))
 
 
+def _is_uniform(cond: Expr, var: Var, count: int) -> bool:
+    """Whether a condition holds for all of ``count`` values of a variable from 0, or for none."""
+    if var not in free_vars(cond):
+        return True
+    if not isinstance(cond, BinOp) or cond.op != "lt" or cond.a.dtype != "int64":
+        return False
+    form = linear_form(cond.a).add(linear_form(cond.b), -1)  # below 0: in whole steps of count, and the variable
+    others = [step for atom, step in form.terms.items() if atom != var]
+    alone = all(var not in free_vars(atom) for atom in form.terms if atom != var)
+    return alone and form.terms.get(var) == 1 and not any(each % count for each in (*others, form.constant))
+
+
 def _has_phases(stmt: Stmt) -> bool:
     match stmt:
-        case Phase() | Barrier():
+        case Phase() | Barrier() | Commit() | Landed():
             return True
         case Seq(body=items):
             return any(map(_has_phases, items))

@@ -36,55 +36,17 @@ from ...tensor.ir import (
 )
 from ...tensor.printer import expr_text
 from ...tensor.tree import leaves, loops_of
-from ...tensor.visitor import loads_of, map_children, statements, stores_of
+from ...tensor.visitor import loads_of, map_children, statements, stores_of, substitute_stmt
 from ..errors import CompileError
 from ..loops.nests import REGISTER
 from ..loops.workspace import parts_of, plan_workspace
 from .devices import GpuDescription
-from .digits import BLOCK_AXES, SHARED, THREAD, WARP, Digit, Loops, digits_of, is_thread
+from .digits import BLOCK_AXES, SHARED, THREAD, WARP, Loops, digits_of, is_thread
+from .launches import Barrier, Grid, Phase
+from .pipeline import PIPELINE, Ring, pipelined
 from .split_buffers import split_buffer
 
 _GLOBAL = "*"  # all parameters and workspace: two of them may be one memory
-
-
-@dataclass(frozen=True)
-class Phase(Stmt):
-    """``body`` once for each value of the digits of the thread's number, all at once; without digits for thread 0.
-    ``lanes``: threads that do each call in it together, those of a warp; else 1."""
-
-    digits: tuple[Digit, ...]
-    body: Stmt
-    lanes: int = 1
-
-    @property
-    def threads(self) -> int:
-        """Threads that have something to do."""
-        return prod(digit.radix for digit in self.digits) * self.lanes
-
-
-@dataclass(frozen=True)
-class Barrier(Stmt):
-    """All threads of a group wait here for each other. ``everywhere``: what they wrote to memory outside of the group
-    is there, too, and not only what they share."""
-
-    everywhere: bool
-
-
-@dataclass(frozen=True)
-class Grid:
-    """One launch. ``groups``: how many along x, y and z; ``blocks``: digits of a group's number for each of these axes;
-    ``threads``: of a group. ``params``: numbers of the function's parameters that it uses; ``workspace``: buffers in
-    memory that lives for all launches of the function, and where they start (bytes). ``shared`` and ``registers``:
-    buffers of a group, and of each thread."""
-
-    groups: tuple[int, int, int]
-    blocks: tuple[tuple[Digit, ...], tuple[Digit, ...], tuple[Digit, ...]]
-    threads: int
-    params: tuple[int, ...]
-    workspace: tuple[tuple[Buffer, int], ...]
-    shared: tuple[Buffer, ...]
-    registers: tuple[Buffer, ...]
-    body: Stmt
 
 
 def grids_of(func: PrimFunc, device: GpuDescription) -> tuple[Grid, ...]:
@@ -172,6 +134,10 @@ class _Builder:
                 return sequence(*(self.statement(item, around) for item in items))
             case Allocate(buffer, body) if _has_phases(body):
                 return self.statement(self.placed(buffer, body, around), around)
+            case For(var=var, extent=Const(1), body=body, kind="serial") if _has_phases(body):
+                return self.statement(substitute_stmt(body, {var: Const(0)}), around)
+            case For() if PIPELINE in dict(stmt.annotations) and _has_phases(stmt.body):
+                return self.ring(stmt, around)
             case For(var=var, extent=extent, body=body, kind=kind) if _has_phases(body):
                 if kind.startswith("bind:"):
                     raise CompileError(f"it is bound to {kind.removeprefix('bind:')!r} inside of a group",
@@ -181,6 +147,25 @@ class _Builder:
             case If() if _has_phases(stmt):
                 raise CompileError("a condition around loops that are bound to threads", at="if")
         return self.alone(stmt)
+
+    def ring(self, loop: For, around: Loops) -> Stmt:
+        """A loop of which the first phases fill shared memory for a later iteration."""
+        around = (*around, (loop.var, loop.extent))
+        buffers: list[Buffer] = []
+        items: list[Stmt] = []
+        waiting = [loop.body]
+        while waiting:
+            match waiting.pop(0):
+                case Allocate(buffer, body) if buffer.scope == SHARED:
+                    buffers.append(buffer)
+                    waiting.insert(0, body)
+                case Seq(body=parts):
+                    waiting[:0] = parts
+                case other:
+                    items.append(self.statement(other, around))
+        made = pipelined(loop, buffers, items, asynchronous=self.device.asynchronous)
+        self.shared += made.buffers
+        return made
 
     def phase(self, stmt: Stmt, around: Loops) -> Phase:
         nest, stmt = _nest(stmt)
@@ -277,8 +262,9 @@ def _with_barriers(stmt: Stmt, pending: _Pending) -> Stmt:
     return _after(stmt, pending)[0]
 
 
-def _after(stmt: Stmt, pending: _Pending) -> tuple[Stmt, _Pending]:
-    """The statement with its barriers, given what came before; and what is pending behind it."""
+def _after(stmt: Stmt, pending: _Pending, repeated: bool = False) -> tuple[Stmt, _Pending]:
+    """The statement with its barriers, given what came before; and what is pending behind it. ``repeated``: whether it
+    is in a loop, so that it came before itself."""
     match stmt:
         case Phase(body=body):
             own = _accesses(body)
@@ -289,15 +275,21 @@ def _after(stmt: Stmt, pending: _Pending) -> tuple[Stmt, _Pending]:
         case Seq(body=items):
             done: list[Stmt] = []
             for item in items:
-                item, pending = _after(item, pending)
+                item, pending = _after(item, pending, repeated)
                 done.append(item)
             return sequence(*done), pending
         case For(extent=extent, body=body):
             around = pending
             for phase in _phases(body) if extent != Const(1) else ():  # what the iteration before left behind
                 around = around.union(_accesses(phase.body))
-            inner, after = _after(body, around)
+            inner, after = _after(body, around, repeated=True)
             return replace(stmt, body=inner), pending.union(after)
+        case Ring():
+            own = _Pending(frozenset(), frozenset(name for phase in stmt.phases for name in _accesses(phase.body).read))
+            own = _Pending(own.written, own.read - {buffer.name for buffer in stmt.buffers})
+            conflicts = pending.conflicts(own)
+            waits = (Barrier(_GLOBAL in conflicts),) if conflicts or repeated else ()
+            return sequence(*waits, *stmt.body), (own if waits else pending.union(own))
     raise CompileError(f"{type(stmt).__name__} is not expected around phases")
 
 
@@ -315,54 +307,10 @@ def _phases(stmt: Stmt) -> Iterator[Phase]:
     match stmt:
         case Phase():
             yield stmt
+        case Ring():
+            yield from stmt.phases
         case For(body=body):
             yield from _phases(body)
         case Seq(body=items):
             for item in items:
                 yield from _phases(item)
-
-
-# Text
-
-
-def grid_text(grid: Grid) -> str:
-    """A launch in words, for people and tests."""
-    lines = [f"grid {' x '.join(map(str, grid.groups))}, {grid.threads} threads"]
-    for axis, digits in zip(BLOCK_AXES, grid.blocks, strict=True):
-        lines += [f"  {digit.var.name} = {axis} // {digit.weight} % {digit.radix}" for digit in digits]
-    for what, buffers in ((SHARED, grid.shared), (REGISTER, grid.registers)):
-        lines += [f"  {what} {buffer.name}: {buffer.dtype}{list(buffer.shape)}" for buffer in buffers]
-    lines += _lines(grid.body, 1)
-    return "\n".join(lines) + "\n"
-
-
-def _lines(stmt: Stmt, depth: int) -> Iterator[str]:
-    indent = "  " * depth
-    match stmt:
-        case Phase(digits=digits, body=body):
-            names = ", ".join(
-                f"{each.var.name} < {expr_text(each.extent)} by {each.weight}" for each in digits
-            )  # fmt: skip
-            what = "threads" if stmt.lanes == 1 else "warps"
-            yield f"{indent}{what} {names}:" if digits else f"{indent}thread 0:"
-            yield from _lines(body, depth + 1)
-        case Barrier(everywhere):
-            yield f"{indent}barrier{' everywhere' if everywhere else ''}"
-        case Seq(body=items):
-            for item in items:
-                yield from _lines(item, depth)
-        case For(var=var, extent=extent, body=body):
-            yield f"{indent}for {var.name} in {expr_text(extent)}:"
-            yield from _lines(body, depth + 1)
-        case Allocate(buffer, body):
-            yield f"{indent}own {buffer.name}: {buffer.dtype}{list(buffer.shape)}"
-            yield from _lines(body, depth)
-        case If(cond, then):
-            yield f"{indent}if {expr_text(cond)}:"
-            yield from _lines(then, depth + 1)
-        case Block(name=name, body=Store(buffer, indices)):
-            yield f"{indent}{name}: {buffer.name}[{', '.join(map(expr_text, indices))}]"
-        case IntrinsicCall(block=name):
-            yield f"{indent}{name}"
-        case Store(buffer, indices):
-            yield f"{indent}{buffer.name}[{', '.join(map(expr_text, indices))}]"

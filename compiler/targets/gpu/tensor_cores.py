@@ -102,9 +102,10 @@ def _padded(view: View, rows: int, depth: int, name: str) -> te.Tensor:
 
     def value(*index: tir.Expr) -> tir.Expr:
         read = view[index]
-        for place, size, whole in zip(index[-2:], (height, width), (rows, depth), strict=True):
-            if size % whole:
-                read = tir.select(place < size, read, tir.Const(0, view.dtype))
+        if height % rows:
+            read = tir.select(index[-2] < height, read, tir.Const(0, view.dtype))
+        if width % depth:
+            read = tir.select(index[-1] < width, read, tir.Const(0, view.dtype))
         return read
 
     return te.compute((*outer, -(-height // rows) * rows, -(-width // depth) * depth), value, name)

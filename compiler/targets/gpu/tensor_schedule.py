@@ -4,16 +4,18 @@ innermost, ``acc`` in registers of warps, ``sums`` in shared memory again, from 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 
 from ... import tensor as te
 from ...tensor.evaluate import ITEM_BYTES
 from ...tensor.ir import Block, Load, Var
 from ...tensor.tree import find_block, find_buffer
 from ...tensor.visitor import walk_exprs
-from ..loops.nests import REGISTER, extent_of, own_loops, position_of, split_loops, tidy
+from ..loops.nests import REGISTER, extent_of, largest_divisor, own_loops, position_of, split_loops, tidy
 from .devices import GpuDescription
 from .digits import BLOCK_AXES, SHARED, THREAD, WARP
 from .intrinsics import COLUMNS, MATRIX_BYTES, MATRIX_ROWS, MmaShape, ldmatrix, mma
+from .pipeline import PIPELINE
 from .tile_schedule import GROUPS_WANTED
 
 FRAGMENT_BYTES = 2 * MATRIX_BYTES
@@ -53,6 +55,9 @@ def tensor_tiles(size: int) -> tuple[TensorTile, ...]:
         )
     )  # fmt: skip
 
+
+STAGES = 3
+"""Steps of the depth that are in shared memory at a time, where copies run by themselves."""
 
 LEAST_ROWS, LEAST_COLUMNS, LEAST_DEPTH = 8, 8, 16
 """Below these a tile is mostly edge."""
@@ -95,6 +100,8 @@ def schedule_tensor_cores(schedule: te.Schedule, tile: TensorTile, shape: MmaSha
     for name in ("left", "right"):
         _load_together(schedule, name, step, tile.threads(device))
     _fragments(schedule, tile, shape)
+    if extent_of(schedule, step) > 1:
+        schedule.annotate(step, PIPELINE, STAGES if device.asynchronous else 2)
 
 
 def _by_lanes(schedule: te.Schedule, name: str, tile: TensorTile) -> None:
@@ -148,27 +155,38 @@ def _load_together(schedule: te.Schedule, name: str, step: Var, threads: int) ->
     size = ITEM_BYTES[buffer.dtype]
     schedule.storage_align(name, buffer.ndim - 2, FRAGMENT_BYTES // size, MATRIX_BYTES // size)
     rows, k = own_loops(schedule, name)[-2:]
-    along = _is_along(schedule, name, k)
-    chunk, each = schedule.split(k, MATRIX_BYTES // size)
-    at_once = min(extent_of(schedule, rows), max(1, threads // extent_of(schedule, chunk)))
+    together = _neighbours(schedule, name, k, MATRIX_BYTES // size)
+    chunk, each = schedule.split(k, together or MATRIX_BYTES // size)
+    height, low = extent_of(schedule, rows), MATRIX_ROWS
+    chunks, chunk = schedule.split(chunk, largest_divisor(extent_of(schedule, chunk), threads // low))
+    at_once = largest_divisor(height, threads // extent_of(schedule, chunk))
     outer, row = schedule.split(rows, at_once)
     nest = [chunk, row]
-    if along:
-        high, row = schedule.split(row, MATRIX_ROWS)
+    if together:
+        high, row = schedule.split(row, low)
         nest = [high, chunk, row]
     for loop in nest:
         schedule.bind(loop, THREAD)
-    schedule.reorder(*nest, outer, each)
+    schedule.reorder(*nest, outer, chunks, each)
     schedule.vectorize(each)
 
 
-def _is_along(schedule: te.Schedule, name: str, loop: Var) -> bool:
-    """Whether what a copy reads are neighbours in memory along a loop."""
+LEAST_TOGETHER = 4
+"""Bytes that it is worth to copy by themselves."""
+
+
+def _neighbours(schedule: te.Schedule, name: str, loop: Var, most: int) -> int:
+    """How many elements that lie together along a loop a copy can read at once; 0 where too few, or none, do."""
     block = find_block(schedule.func, name)[-1]
     if not isinstance(block, Block):
-        return False
-    loads = [node for node in walk_exprs(block.body.value) if isinstance(node, Load)]
-    return all(position_of(node.buffer, node.indices).terms.get(loop) == 1 for node in loads)
+        return 0
+    for load in (node for node in walk_exprs(block.body.value) if isinstance(node, Load)):
+        position = position_of(load.buffer, load.indices)
+        if position.terms.get(loop) != 1:
+            return 0
+        most = gcd(most, position.constant, *(step for atom, step in position.terms.items() if atom != loop))
+    size = ITEM_BYTES[block.body.buffer.dtype]
+    return most if most * size >= LEAST_TOGETHER else 0
 
 
 def _fragments(schedule: te.Schedule, tile: TensorTile, shape: MmaShape) -> None:

@@ -15,8 +15,9 @@ from weft.compiler.targets.errors import CompileError
 from weft.compiler.targets.gpu.devices import DEVICES, NVIDIA
 from weft.compiler.targets.gpu.digits import SHARED, THREAD
 from weft.compiler.targets.gpu.intrinsics import intrinsic_named, ldmatrix, mma
+from weft.compiler.targets.gpu.launches import Grid
 from weft.compiler.targets.gpu.nvptx import ptx_text
-from weft.compiler.targets.gpu.phases import Grid, grids_of
+from weft.compiler.targets.gpu.phases import grids_of
 from weft.compiler.targets.gpu.products import Product
 from weft.compiler.targets.gpu.tensor_cores import tensor_sums
 from weft.compiler.targets.gpu.tensor_schedule import (
@@ -40,11 +41,14 @@ TILES = tensor_tiles(1)
 SMALL = [tile for tile in TILES if tile.rows * tile.columns <= 1024]
 
 
-def product(rows: int, columns: int, depth: int, tile: TensorTile, gpu: str = "sm_80") -> te.Schedule:
-    """A product of bytes, scheduled."""
-    a, b = te.placeholder((rows, depth), "int8", "a"), te.placeholder((depth, columns), "int8", "b")
+def product(
+    rows: int, columns: int, depth: int, tile: TensorTile, gpu: str = "sm_80", *, dense: bool = False
+) -> te.Schedule:
+    """A product of bytes, scheduled. ``dense``: the depth is the last axis of both operands."""
+    a = te.placeholder((rows, depth), "int8", "a")
+    b = te.placeholder((columns, depth) if dense else (depth, columns), "int8", "b")
     left = View(a.shape, "int8", lambda index: a[index])
-    right = View(b.shape, "int8", lambda index: b[index])
+    right = View((depth, columns), "int8", lambda index: b[index[::-1] if dense else index])
     (shape,) = DEVICES[gpu].mma
     sums = tensor_sums(Product(left, right, (rows, columns)), tile, shape)
     out = te.compute((rows, columns), lambda i, j: sums.read((i, j)) + 1, "out")
