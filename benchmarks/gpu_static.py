@@ -62,11 +62,14 @@ def model_of(name: str, width: float, size: int) -> Path | bytes:
 def product(rows: int, columns: int, depth: int) -> bytes:
     """int8 matrices, the second one constant and with the depth as its first axis."""
     weights = np.random.default_rng(0).integers(-128, 128, (depth, columns)).astype(np.int8)
+    constants = {"w": weights, "zero": np.int8(0), "xs": np.float32(0.02), "ws": np.float32(0.003),
+                 "ys": np.float32(0.05)}  # fmt: skip
+    names = ["x", "xs", "zero", "w", "ws", "zero", "ys", "zero"]
     graph = helper.make_graph(
-        [helper.make_node("MatMulInteger", ["x", "w"], ["y"])], "product",
+        [helper.make_node("QLinearMatMul", names, ["y"])], "product",
         [helper.make_tensor_value_info("x", TensorProto.INT8, [rows, depth])],
-        [helper.make_tensor_value_info("y", TensorProto.INT32, [rows, columns])],
-        [numpy_helper.from_array(weights, "w")],
+        [helper.make_tensor_value_info("y", TensorProto.INT8, [rows, columns])],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
     )  # fmt: skip
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
     made.ir_version = min(made.ir_version, 9)

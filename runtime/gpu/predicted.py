@@ -64,8 +64,7 @@ def counted_launches(program: HostProgram, code: GpuCode, seed: int = 0) -> list
         raise DeviceError(f"the model is compiled to {code.language}, but only PTX is counted",
                           hint="compile it with target 'cuda'")  # fmt: skip
     gpu = EmulatedGpu(counted=True)
-    generator = np.random.default_rng(seed)
-    inputs = [_values(each, generator) for each in program.inputs]
+    inputs = random_inputs(program, seed)
     outputs = [np.empty(each.shape, numpy_dtype(each.dtype)) for each in program.outputs]
     GpuExecutor(program, code, gpu).run(inputs, outputs)
     steps = [step for step in program.steps if isinstance(step, LaunchStep)]
@@ -77,6 +76,12 @@ def counted_launches(program: HostProgram, code: GpuCode, seed: int = 0) -> list
         for step in steps
         for call in code.calls[step.symbol]
     ]
+
+
+def random_inputs(program: HostProgram, seed: int = 0) -> list[Array]:
+    """An array for each input; integers that may be indices are 0."""
+    generator = np.random.default_rng(seed)
+    return [_values(each, generator) for each in program.inputs]
 
 
 def _values(tensor: TensorSpec, generator: np.random.Generator) -> Array:

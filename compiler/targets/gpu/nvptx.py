@@ -28,6 +28,7 @@ from ...tensor.ir import (
     IntrinsicCall,
     Load,
     PrimFunc,
+    Select,
     Seq,
     Stmt,
     Store,
@@ -262,16 +263,34 @@ class _Emitter:
                 self.expressions.env[var] = 0
                 self.copy_together(store, load, conditions, count * ITEM_BYTES[store.buffer.dtype])
                 return
-        kind = MEMORY_TYPES[store.buffer.dtype]
-        wide = ll.Constant(ll.VectorType(kind, count), ll.Undefined)
-        for lane in range(count):
-            self.expressions.env[var] = lane
-            value = self.expressions.memory_value(store.buffer, self.expressions.value(store.value))
-            wide = self.builder.insert_element(wide, value, ll.Constant(I32, lane))
-        self.expressions.env[var] = 0
+        wide = self.values_together(store.value, store.buffer, var, count)
         self.builder.store(
             wide, self.address(store.buffer, store.indices), align=count * ITEM_BYTES[store.buffer.dtype]
         )
+
+    def values_together(self, value: Expr, buffer: Buffer, var: Var, count: int) -> Value:
+        """What is to be stored to neighbours, as a vector. A condition that all of them share is asked once."""
+        builder = self.builder
+        kind = ll.VectorType(MEMORY_TYPES[buffer.dtype], count)
+        if isinstance(value, Select) and _is_uniform(value.cond, var, count):
+            self.expressions.env[var] = 0
+            ends = []
+            with builder.if_else(self.expressions.value(value.cond)) as branches:
+                for branch, side in zip(branches, (value.a, value.b), strict=True):
+                    with branch:
+                        ends.append((self.values_together(side, buffer, var, count), builder.block))
+            chosen = builder.phi(kind)
+            for each, block in ends:
+                chosen.add_incoming(each, block)
+            self.expressions.env[var] = 0
+            return chosen
+        wide = ll.Constant(kind, ll.Undefined)
+        for lane in range(count):
+            self.expressions.env[var] = lane
+            single = self.expressions.memory_value(buffer, self.expressions.value(value))
+            wide = builder.insert_element(wide, single, ll.Constant(I32, lane))
+        self.expressions.env[var] = 0
+        return wide
 
     def address(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
         start, known, _ = self.expressions.position(buffer, indices)

@@ -2,7 +2,8 @@
 
 A convolution is a product of its weights (rows: output channels of a group, depth: what a window meets) and of a panel
 (columns: pixels) that is never there as a whole: a tile of it is gathered into shared memory when it is needed, with
-zeros, or what else the padding holds, around the image.
+zeros, or what else the padding holds, around the image. A dense layer of tokens, which the contract writes as a
+convolution of many images of one pixel, is the product that it was.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
+
+import numpy as np
 
 from ... import tensor as te
 from ...graph.ir import Call, Constant, Expr
@@ -55,8 +58,7 @@ def product_kernel(
 ) -> Kernel:
     """A group's kernel: a product by ``sums_of``, and its other members on the sums."""
     operands = Operands(Builder(), layouts)
-    sums = sums_of(_of_convolution(anchor, operands) if _kind(anchor) is Anchor.CONVOLUTION else
-                   _of_matrices(anchor, operands))  # fmt: skip
+    sums = sums_of(_product_of(anchor, operands))
     dtype = element_type(anchor.dtype)
     places: dict[Index, Index] = {}  # of the sums, by the index of the anchor's result
 
@@ -87,8 +89,28 @@ def sizes_of(anchor: Call) -> tuple[int, int, int, int] | None:
         case Anchor.CONVOLUTION if anchor.args[0].dtype in (*tir.FLOATS, "int8"):
             groups = anchor.attr("groups")
             pixels, depth = prod(anchor.shape[2:]), prod(anchor.args[1].shape[1:])
+            if _is_of_tokens(anchor):
+                return 1, anchor.shape[0], anchor.shape[1], depth
             return anchor.shape[0] * groups, anchor.shape[1] // groups, pixels, depth
     return None
+
+
+def _is_of_tokens(anchor: Call) -> bool:
+    """Whether a convolution is of several images of one pixel each, all with the same weights."""
+    if _kind(anchor) is not Anchor.CONVOLUTION or anchor.shape[0] == 1 or any(anchor.attr("pads")):
+        return False
+    sizes = {size for each in (*anchor.args[:2], anchor) for size in each.shape[2:]}
+    return sizes == {1} and anchor.attr("groups") == 1
+
+
+def _product_of(anchor: Call, operands: Operands) -> Product:
+    if _is_of_tokens(anchor):
+        x, w = (_operand(operands, each) for each in anchor.args)
+        pixel = tuple(tir.Const(0) for _ in anchor.shape[2:])
+        left = View(x.shape[:2], x.dtype, lambda index: x[(*index, *pixel)])
+        right = View((w.shape[1], w.shape[0]), w.dtype, lambda index: w[(index[1], index[0], *pixel)])
+        return Product(left, right, anchor.shape[:2])
+    return _of_convolution(anchor, operands) if _kind(anchor) is Anchor.CONVOLUTION else _of_matrices(anchor, operands)
 
 
 def _operand(operands: Operands, value: Expr) -> View:
@@ -106,34 +128,53 @@ def _of_matrices(anchor: Call, operands: Operands) -> Product:
 
 
 def _of_convolution(anchor: Call, operands: Operands) -> Product:
-    x, w = (_operand(operands, each) for each in anchor.args)
+    """The depth goes through all channels of a pixel, then to the next pixel of the window: neighbours in depth are
+    inside of the image together, or not."""
+    x = _operand(operands, anchor.args[0])
     groups, strides, dilations = (anchor.attr(name) for name in ("groups", "strides", "dilations"))
     images, channels, *places = anchor.shape
-    _, depth, *kernel = w.shape
-    rows = channels // groups
-    taps = prod(kernel)
+    _, depth, *kernel = anchor.args[1].shape
+    rows, taps = channels // groups, prod(kernel)
     fill = tir.Const(anchor.attrs.get("pad_value", 0), x.dtype)  # type: ignore[arg-type]
     read = padded_read(x, anchor.attr("pads"), fill)
+    weights = _weights(anchor.args[1], operands)
 
     def weight(index: Index) -> tir.Expr:
         _, g, row, k = index
-        return w[(g * rows + row, k // taps, *_unfolded(k % taps, kernel))]
+        return weights[(g * rows + row, k)]
 
     def pixel(index: Index) -> tir.Expr:
         n, g, k, column = index
         at = (n, g, *_unfolded(column, places))
-        return read((n, g * depth + k // taps, *met(at, _unfolded(k % taps, kernel), strides, dilations)))
+        return read((n, g * depth + k % depth, *met(at, _unfolded(k // depth, kernel), strides, dilations)))
 
     # Weights are the same for all images.
-    left = View((1, groups, rows, depth * taps), w.dtype, weight)
+    left = View((1, groups, rows, depth * taps), weights.dtype, weight)
     right = View((images, groups, depth * taps, prod(places)), x.dtype, pixel)
     return Product(left, right, (images, groups, rows, prod(places)))
+
+
+def _weights(value: Expr, operands: Operands) -> View:
+    """Weights (channels, depth of a pixel, window) as (channels, window * depth)."""
+    if isinstance(value, Constant):
+        turned = operands.array(np.moveaxis(value.value, 1, -1).reshape(value.shape[0], -1))
+        return View(turned.shape, turned.dtype, lambda index: turned[index])
+    view = operands.view(value)
+    _, depth, *kernel = value.shape
+
+    def weight(index: Index) -> tir.Expr:
+        row, k = index
+        return view[(row, k % depth, *_unfolded(k // depth, kernel))]
+
+    return View((value.shape[0], depth * prod(kernel)), view.dtype, weight)
 
 
 def _index(anchor: Call, index: Index) -> Index:
     """The index of the anchor's result for one of the stage that adds up."""
     if _kind(anchor) is not Anchor.CONVOLUTION:
         return index
+    if _is_of_tokens(anchor):
+        return (*index, *(tir.Const(0) for _ in anchor.shape[2:]))
     n, g, row, column = index
     rows = anchor.shape[1] // anchor.attr("groups")
     return (n, g * rows + row, *_unfolded(column, anchor.shape[2:]))
