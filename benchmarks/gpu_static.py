@@ -165,7 +165,8 @@ def main(given: Sequence[str] | None = None) -> int:
     unknown = [name for name in arguments.networks if name not in NETWORKS]
     if unknown:
         parser.error(f"there is no network {unknown[0]!r}; choose of {', '.join(NETWORKS)}")
-    ptxas = arguments.ptxas or os.environ.get(PTXAS_VARIABLE) or shutil.which("ptxas")
+    named = (arguments.ptxas, os.environ.get(PTXAS_VARIABLE), shutil.which("ptxas"))
+    ptxas = next((each for each in named if each is not None), None)
     records: list[Record] = []
     missed: list[str] = []
     for name in arguments.networks:
