@@ -3,20 +3,23 @@
     python benchmarks/gpu_static.py                                  # all networks for sm_80
     python benchmarks/gpu_static.py digits --gpu sm_75 --json digits.json
     python benchmarks/gpu_static.py product --gpu sm_90               # one product of bytes, 256 x 256 x 1024
-    python benchmarks/gpu_static.py --ptxas PATH                     # registers and spills, too
+    python benchmarks/gpu_static.py --ptxas PATH                     # of NVIDIA's assembler: registers and spills, too
 
 Networks: digits, resnet18 and mobilenet_v2 at 64x64 (``--width``: of their channels), a block of a vision transformer;
 and ``product``. Each is compiled for the target ``cuda`` and runs in the interpreter of PTX, which refuses what a GPU
-would get wrong. ptxas comes with `pip install nvidia-cuda-nvcc-cu12`; where there is none, its columns are empty.
+would get wrong. ptxas comes with the extra ``bench``
+(nvidia-cuda-nvcc-cu12); where there is none, its columns are empty.
 
 Kernels are those of tensor cores (mma), others with tiles in shared memory, and plain ones. Exits with 1 where a kernel
-misses a target: no spills; of products by tensor cores no more than 2 % of all wavefronts beyond the fewest, and one
-barrier a step of the depth; the fewest sectors at least 0.95 of those moved; mma at least 0.38 of the instructions.
+misses a target: no spills; of products by tensor cores no more than 2 % of all wavefronts beyond the fewest; the fewest
+sectors at least 0.95 of those moved; mma at least 0.38 of the instructions. That there is one barrier a step of the
+depth is a test (`tests/compiler/targets/gpu/test_pipeline.py`).
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import re
 import shutil
@@ -101,6 +104,17 @@ def registers(text: str, gpu: str, ptxas: str) -> dict[str, tuple[int, int]]:
     return found
 
 
+def installed_ptxas() -> str | None:
+    """The assembler in NVIDIA's package, if it is installed."""
+    try:
+        found = importlib.util.find_spec("nvidia.cuda_nvcc")
+    except ModuleNotFoundError:
+        return None
+    places = [] if found is None else list(found.submodule_search_locations or ())
+    paths = [Path(place) / "bin" / "ptxas" for place in places]
+    return next((str(path) for path in paths if os.access(path, os.X_OK)), None)
+
+
 def measure(name: str, arguments: argparse.Namespace, ptxas: str | None) -> tuple[list[Record], list[str]]:
     """The figures of a network's kernels, and which targets they miss."""
     model = weft.compile(model_of(name, arguments.width, arguments.size), target="cuda", gpu=arguments.gpu, strict=True)
@@ -165,7 +179,7 @@ def main(given: Sequence[str] | None = None) -> int:
     unknown = [name for name in arguments.networks if name not in NETWORKS]
     if unknown:
         parser.error(f"there is no network {unknown[0]!r}; choose of {', '.join(NETWORKS)}")
-    named = (arguments.ptxas, os.environ.get(PTXAS_VARIABLE), shutil.which("ptxas"))
+    named = (arguments.ptxas, os.environ.get(PTXAS_VARIABLE), shutil.which("ptxas"), installed_ptxas())
     ptxas = next((each for each in named if each is not None), None)
     records: list[Record] = []
     missed: list[str] = []

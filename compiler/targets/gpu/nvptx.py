@@ -18,10 +18,12 @@ import llvmlite.ir as ll
 from ...tensor.evaluate import ITEM_BYTES
 from ...tensor.intervals import Facts
 from ...tensor.ir import (
+    FLOATS,
     Allocate,
     BinOp,
     Block,
     Buffer,
+    Const,
     Expr,
     For,
     If,
@@ -35,12 +37,12 @@ from ...tensor.ir import (
     Var,
 )
 from ...tensor.simplify import Linear, linear_form
-from ...tensor.visitor import free_vars
+from ...tensor.visitor import free_vars, walk_exprs
 from ..errors import CompileError
 from ..llvm.control import emit_first, emit_loop
 from ..llvm.double_functions import call_double
 from ..llvm.expressions import Expressions, Memory
-from ..llvm.llvm_types import I8, I32, I64, MEMORY_TYPES, Value, declared, i64
+from ..llvm.llvm_types import I8, I32, I64, MEMORY_TYPES, Value, add, declared, i64
 from ..llvm.optimise import optimised
 from .devices import GpuDescription
 from .digits import BLOCK_AXES, Digit
@@ -272,7 +274,7 @@ class _Emitter:
         """What is to be stored to neighbours, as a vector. A condition that all of them share is asked once."""
         builder = self.builder
         kind = ll.VectorType(MEMORY_TYPES[buffer.dtype], count)
-        if isinstance(value, Select) and _is_uniform(value.cond, var, count):
+        if isinstance(value, Select) and not _loads(value.cond) and _is_uniform(value.cond, var, count):
             self.expressions.env[var] = 0
             ends = []
             with builder.if_else(self.expressions.value(value.cond)) as branches:
@@ -287,10 +289,37 @@ class _Emitter:
         wide = ll.Constant(kind, ll.Undefined)
         for lane in range(count):
             self.expressions.env[var] = lane
-            single = self.expressions.memory_value(buffer, self.expressions.value(value))
+            single = self.expressions.memory_value(buffer, self.picked(value, None))
             wide = builder.insert_element(wide, single, ll.Constant(I32, lane))
         self.expressions.env[var] = 0
         return wide
+
+    def picked(self, value: Expr, inside: Value) -> Value:
+        """A value without branches: what a condition keeps from being loaded is the buffer's first element instead.
+        ``inside``: whether all conditions around it hold; None without any."""
+        builder = self.builder
+        match value:
+            case Select(cond, a, Const() as b) if not _loads(cond):
+                holds = self.expressions.value(cond)
+                each = self.picked(a, holds if inside is None else builder.and_(inside, holds))
+                return builder.select(holds, each, self.expressions.value(b))
+            case Load(buffer, indices) if inside is not None and buffer.dtype not in ("bool", *FLOATS):
+                start, known, _ = self.expressions.position(buffer, indices)
+                place = builder.select(inside, i64(add(builder, start, known)), i64(0))
+                address = self.expressions.address(buffer, place, 0)
+                return builder.load(address, align=ITEM_BYTES[buffer.dtype], typ=MEMORY_TYPES[buffer.dtype])
+        if inside is None or not _loads(value):
+            return self.expressions.value(value)
+        with builder.if_else(inside) as (then, otherwise):
+            with then:
+                found = self.expressions.value(value)
+                ends = [(found, builder.block)]
+            with otherwise:
+                ends.append((ll.Constant(found.type, None), builder.block))
+        chosen = builder.phi(found.type)
+        for each, block in ends:
+            chosen.add_incoming(each, block)
+        return chosen
 
     def address(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
         start, known, _ = self.expressions.position(buffer, indices)
@@ -350,13 +379,28 @@ class _Emitter:
         emit_loop(self.expressions, loop.var, 0, extent, lambda: self.statement(loop.body))
 
 
-def _is_uniform(cond: Expr, var: Var, count: int) -> bool:
-    """Whether a condition holds for all of ``count`` values of a variable from 0, or for none."""
-    if var not in free_vars(cond):
+def _loads(expr: Expr) -> bool:
+    return any(isinstance(node, Load) for node in walk_exprs(expr))
+
+
+def _is_uniform(expr: Expr, var: Var, count: int) -> bool:
+    """Whether an expression without loads is the same for all of ``count`` values of a variable from 0."""
+    if var not in free_vars(expr):
         return True
-    if not isinstance(cond, BinOp) or cond.op != "lt" or cond.a.dtype != "int64":
+    if not isinstance(expr, BinOp):
         return False
-    form = linear_form(cond.a).add(linear_form(cond.b), -1)  # below 0: in whole steps of count, and the variable
+    if expr.op == "lt" and expr.a.dtype == "int64":
+        form = linear_form(expr.a).add(linear_form(expr.b), -1)  # below 0
+        if _goes_by_whole_steps(form, var, count):
+            return True
+    if expr.op == "floordiv" and isinstance(expr.b, Const) and expr.b.value > 0 and expr.b.value % count == 0:
+        if _goes_by_whole_steps(linear_form(expr.a), var, count):
+            return True
+    return _is_uniform(expr.a, var, count) and _is_uniform(expr.b, var, count)
+
+
+def _goes_by_whole_steps(form: Linear, var: Var, count: int) -> bool:
+    """Whether it is a multiple of ``count``, and the variable."""
     others = [step for atom, step in form.terms.items() if atom != var]
     alone = all(var not in free_vars(atom) for atom in form.terms if atom != var)
     return alone and form.terms.get(var) == 1 and not any(each % count for each in (*others, form.constant))

@@ -8,9 +8,9 @@ from math import gcd
 
 from ... import tensor as te
 from ...tensor.evaluate import ITEM_BYTES
-from ...tensor.ir import Block, Load, Var
+from ...tensor.ir import BinOp, Block, Const, Load, Var
 from ...tensor.tree import find_block, find_buffer
-from ...tensor.visitor import walk_exprs
+from ...tensor.visitor import free_vars, walk_exprs
 from ..loops.nests import REGISTER, extent_of, largest_divisor, own_loops, position_of, split_loops, tidy
 from .devices import GpuDescription
 from .digits import BLOCK_AXES, SHARED, THREAD, WARP
@@ -59,8 +59,9 @@ def tensor_tiles(size: int) -> tuple[TensorTile, ...]:
 STAGES = 3
 """Steps of the depth that are in shared memory at a time, where copies run by themselves."""
 
-LEAST_ROWS, LEAST_COLUMNS, LEAST_DEPTH = 8, 8, 16
-"""Below these a tile is mostly edge."""
+LEAST_SUMS, LEAST_DEPTH = 8, 8
+"""Below these a thread an element does as well. Few rows or columns waste products, but their operands are still read
+by vectors, once; many such products, as of a depthwise convolution, read little."""
 
 
 def choose_tensor_tile(
@@ -68,7 +69,7 @@ def choose_tensor_tile(
 ) -> TensorTile | None:
     """The tile for ``batch`` products (rows, depth) x (depth, columns) of operands of ``size`` bytes an element; None
     where none is worth it."""
-    if depth < LEAST_DEPTH or rows < LEAST_ROWS or columns < LEAST_COLUMNS:
+    if depth < LEAST_DEPTH or rows * columns < LEAST_SUMS or (batch > 1 and min(rows, columns) < LEAST_SUMS):
         return None
 
     def cost(tile: TensorTile) -> float:
@@ -156,7 +157,7 @@ def _load_together(schedule: te.Schedule, name: str, step: Var, threads: int) ->
     schedule.storage_align(name, buffer.ndim - 2, FRAGMENT_BYTES // size, MATRIX_BYTES // size)
     rows, k = own_loops(schedule, name)[-2:]
     together = _neighbours(schedule, name, k, MATRIX_BYTES // size)
-    chunk, each = schedule.split(k, together or MATRIX_BYTES // size)
+    chunk, each = schedule.split(k, together or _alike(schedule, name, k, MATRIX_BYTES // size))
     height, low = extent_of(schedule, rows), MATRIX_ROWS
     chunks, chunk = schedule.split(chunk, largest_divisor(extent_of(schedule, chunk), threads // low))
     at_once = largest_divisor(height, threads // extent_of(schedule, chunk))
@@ -187,6 +188,18 @@ def _neighbours(schedule: te.Schedule, name: str, loop: Var, most: int) -> int:
         most = gcd(most, position.constant, *(step for atom, step in position.terms.items() if atom != loop))
     size = ITEM_BYTES[block.body.buffer.dtype]
     return most if most * size >= LEAST_TOGETHER else 0
+
+
+def _alike(schedule: te.Schedule, name: str, loop: Var, most: int) -> int:
+    """How many elements along a loop a copy finds by the same quotients and conditions; ``most`` where too few."""
+    block = find_block(schedule.func, name)[-1]
+    if not isinstance(block, Block):
+        return most
+    alike = most
+    for node in walk_exprs(block.body.value):
+        if isinstance(node, BinOp) and node.op in ("floordiv", "mod", "lt") and loop in free_vars(node.a):
+            alike = gcd(alike, int(node.b.value)) if isinstance(node.b, Const) else 1
+    return alike if alike * ITEM_BYTES[block.body.buffer.dtype] >= LEAST_TOGETHER else most
 
 
 def _fragments(schedule: te.Schedule, tile: TensorTile, shape: MmaShape) -> None:

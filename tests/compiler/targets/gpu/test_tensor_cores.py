@@ -82,7 +82,7 @@ def run(text: str, grid: Grid, a: np.ndarray, b: np.ndarray, out: np.ndarray) ->
 
 @settings(max_examples=4)
 @given(
-    st.integers(8, 40), st.integers(8, 40), st.integers(16, 140), st.sampled_from(SMALL),
+    st.integers(1, 40), st.integers(1, 40), st.integers(8, 140), st.sampled_from(SMALL),
     st.sampled_from(["sm_75", "sm_80"]),
 )  # fmt: skip
 def test_any_size_is_equal_to_the_bit(rows: int, columns: int, depth: int, tile: TensorTile, gpu: str) -> None:
@@ -145,6 +145,9 @@ MODULES = {
     "one for all": matmul("int8", (3, 20, 40), (40, 24)),
     "pixels": convolution((1, 64, 7, 7), (48, 64, 1, 1), "int8"),
     "window": convolution((1, 8, 9, 9), (32, 8, 3, 3), "int8", pads=(1, 1, 1, 1), pad_value=-7, strides=(2, 2)),
+    "vector": convolution((1, 72, 1, 1), (33, 72, 1, 1), "int8"),
+    "tokens": convolution((19, 40, 1, 1), (33, 40, 1, 1), "int8"),
+    "few channels": convolution((1, 3, 9, 9), (16, 3, 5, 5), "int8", pads=(2, 2, 2, 2), pad_value=5),
     "groups": convolution((2, 32, 5, 5), (32, 16, 3, 3), "int8", groups=2, pads=(1, 1, 1, 1)),
 }
 
@@ -198,8 +201,8 @@ def test_other_devices_multiply_without() -> None:
 
 def test_small_products_have_no_tile() -> None:
     device = DEVICES["sm_80"]
-    assert choose_tensor_tile(1, 1, 1000, 1000, 1, device) is None
-    assert choose_tensor_tile(1, 1000, 1000, 9, 1, device) is None
+    assert choose_tensor_tile(1, 1, 7, 1000, 1, device) is None
+    assert choose_tensor_tile(1, 1000, 1000, 7, 1, device) is None
     assert choose_tensor_tile(4, 512, 512, 64, 1, device) == TILES[0]
 
 
