@@ -55,8 +55,8 @@ class NoPeerError(Exception):
 def peers() -> tuple[Any, Any]:
     """The modules of PyTorch and onnxruntime, both with a GPU."""
     try:
-        import onnxruntime  # noqa: PLC0415 - said politely where it is missing
-        import torch  # noqa: PLC0415
+        import onnxruntime
+        import torch
     except ImportError as error:
         raise NoPeerError(f"{error.name} is not installed; pip install -e .[bench]") from error
     if not torch.cuda.is_available():

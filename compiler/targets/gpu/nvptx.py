@@ -393,9 +393,9 @@ def _is_uniform(expr: Expr, var: Var, count: int) -> bool:
         form = linear_form(expr.a).add(linear_form(expr.b), -1)  # below 0
         if _goes_by_whole_steps(form, var, count):
             return True
-    if expr.op == "floordiv" and isinstance(expr.b, Const) and expr.b.value > 0 and expr.b.value % count == 0:
-        if _goes_by_whole_steps(linear_form(expr.a), var, count):
-            return True
+    whole = isinstance(expr.b, Const) and expr.b.value > 0 and expr.b.value % count == 0
+    if expr.op == "floordiv" and whole and _goes_by_whole_steps(linear_form(expr.a), var, count):
+        return True
     return _is_uniform(expr.a, var, count) and _is_uniform(expr.b, var, count)
 
 

@@ -148,6 +148,9 @@ MODULES = {
     "vector": convolution((1, 72, 1, 1), (33, 72, 1, 1), "int8"),
     "tokens": convolution((19, 40, 1, 1), (33, 40, 1, 1), "int8"),
     "few channels": convolution((1, 3, 9, 9), (16, 3, 5, 5), "int8", pads=(2, 2, 2, 2), pad_value=5),
+    "odd window": convolution(
+        (1, 5, 11, 13), (7, 5, 2, 3), "int8", dilations=(2, 1), strides=(1, 2), pads=(0, 2, 1, 0), pad_value=3
+    ),
     "groups": convolution((2, 32, 5, 5), (32, 16, 3, 3), "int8", groups=2, pads=(1, 1, 1, 1)),
 }
 
