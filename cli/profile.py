@@ -45,20 +45,28 @@ from ..sim.dram import DramModel
 from ..sim.timing import program_cycles
 from .app import app
 from .output import JsonOption, ShapeOption, beside, err, out, parse_shapes, print_json, print_report, wide_console
+from .profile_gpu import CUDA, profile_gpu, show_gpu_profile
 from .run import is_artifact
 from .target_options import Chosen, options_of, refuse_options, with_target_options
 
 MODEL, RTL = "model", "rtl"
+ACCEL = "accel"
 
 
 @app.command("profile")
 @with_target_options
 def profile_command(
     source: Annotated[Path, typer.Argument(help="Artifact, or quantised ONNX model.")],
+    target: Annotated[
+        str, typer.Option("--target", "-t", help="accel: a core; cuda: a GPU, without one predicted.")
+    ] = ACCEL,
     device: Annotated[
         str,
         typer.Option(
-            "--device", "-d", help="model (the timing model: fast, runs nothing), rtl, or a board: pynq://NAME."
+            "--device",
+            "-d",
+            help="model (fast, runs nothing on a device), rtl, or a board: pynq://NAME; for cuda model, or the number "
+            "of a GPU.",
         ),
     ] = MODEL,
     output: Annotated[
@@ -73,7 +81,12 @@ def profile_command(
     chosen: Chosen,
 ) -> None:
     """Say why a model is slow on the core: cycles by layer and cause, bounds, other hardware; roofline, timeline and
-    trace."""
+    trace. With --target cuda: time by kernel on a GPU, or what is predicted of it."""
+    if target == CUDA:
+        _profile_cuda(source, device, shape, chosen, as_json=as_json)
+        return
+    if target != ACCEL:
+        raise CompileError(f"target {target!r} has no profile", hint=f"choose {ACCEL} or {CUDA}")
     dram = DramModel(latency=latency, bytes_per_cycle=bandwidth)
     folder = output or beside(source, ".profile")
     recompile: Recompile | None = None
@@ -81,6 +94,8 @@ def profile_command(
         if is_artifact(source):
             refuse_options(chosen, f"{source} is compiled already")
             compiled = load_artifact(source)
+            if compiled.target == CUDA:
+                raise CompileError(f"{source} is compiled for a GPU", hint=f"add --target {CUDA}")
         else:
             # What runs on this memory is scheduled for it, unless something else was asked for.
             sizes, options = parse_shapes(shape), {"dram": dram, **options_of("accel", chosen)}
@@ -123,6 +138,21 @@ def profile_command(
         return
     wide_console().print(*tables)
     out.print(f"wrote {folder}; its trace ({slices:,} slices) opens at https://ui.perfetto.dev", markup=False)
+
+
+def _profile_cuda(source: Path, device: str, shape: ShapeOption, chosen: Chosen, *, as_json: bool) -> None:
+    with progress("reading", err) as status:
+        if is_artifact(source):
+            refuse_options(chosen, f"{source} is compiled already")
+            model: CompiledModel | OpenModel = load_artifact(source)
+        else:
+            job = Job(progress=status.update)
+            model = compile_model(source, CUDA, options_of(CUDA, chosen), shapes=parse_shapes(shape), job=job)
+        if isinstance(model, OpenModel):
+            raise CompileError("a model with open sizes cannot be profiled", hint="fix its sizes by --shape")
+        found = None if device == MODEL else device
+        records, note = profile_gpu(model, found, status.update)
+    show_gpu_profile(model, records, note, as_json=as_json)
 
 
 @dataclass(frozen=True)

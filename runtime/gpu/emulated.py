@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...compiler.model import GpuCode, GridCall
-from ...sim.ptx import DeviceMemory, PtxError
+from ...sim.ptx import Counts, DeviceMemory, PtxError
 from ...sim.ptx import Program as PtxProgram
 from ..errors import DeviceError
 from .gpu import Array, Launch, Memory, Program, own
@@ -36,10 +36,12 @@ class _Launch:
 
 class EmulatedGpu:
     """A device of its own for each user; see `Gpu`. What it takes is the interpreter's time, and says nothing of a
-    GPU's."""
+    GPU's. ``counted``: whether it also counts what kernels do; ``counts`` has that of all launches, by function."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, counted: bool = False) -> None:
         self.name = "emulated (NumPy)"
+        self.counts: dict[str, Counts] = {}
+        self._counted = counted
         self._memory = DeviceMemory()
 
     def allocate(self, nbytes: int) -> Memory:
@@ -75,9 +77,12 @@ class EmulatedGpu:
         made = _of(launch, _Launch)
         call = made.call
         try:
-            made.program.launch(call.function, call.groups, (call.threads,), made.addresses, counted=False)
+            counts = made.program.launch(call.function, call.groups, (call.threads,), made.addresses,
+                                         counted=self._counted)  # fmt: skip
         except PtxError as error:
             raise DeviceError(f"{call.function}: {error}") from error
+        if self._counted:
+            self.counts.setdefault(call.function, Counts()).add(counts)
 
     def timed(self, launch: Launch) -> float:
         started = time.perf_counter()

@@ -6,22 +6,23 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from math import gcd
 from typing import Any
 
 import llvmlite.binding as llvm
 
 from ....cache import cache_key, kept
-from ...model import GpuCode, GridCall, HostProgram, KernelCode
-from ...tensor.errors import IRError
-from ...tensor.ir import TensorIntrinsic
+from ...model import GpuCode, GridCall, HostProgram, KernelCode, LaunchStep
 from ...tensor.parser import parse
 from ..errors import CompileError
 from ..loops.kept_proofs import prove_program
 from ..sources import sources_digest
 from .devices import GpuDescription, named_device, nvidia_device
+from .intrinsics import intrinsic_named
+from .launches import Grid
 from .nvptx import joined, ptx_text
 from .opencl import KernelText, kernel_text, program_text
-from .phases import Grid, grids_of
+from .phases import grids_of
 
 
 def build_opencl(program: HostProgram) -> GpuCode:
@@ -44,22 +45,34 @@ def build_ptx(program: HostProgram) -> GpuCode:
     texts: list[str] = []
     calls: dict[str, tuple[GridCall, ...]] = {}
     for code in program.kernels:
-        text, calls[code.symbol] = _ptx_kernel(code, device)
+        text, calls[code.symbol] = _ptx_kernel(code, device, _aligned(program, code.symbol))
         texts.append(text)
     return GpuCode("ptx", joined(texts), calls)
 
 
-def _ptx_kernel(code: KernelCode, device: GpuDescription) -> tuple[str, tuple[GridCall, ...]]:
+LARGEST_ALIGNMENT = 16
+"""Bytes that addresses of allocated memory are multiples of, at least."""
+
+
+def _aligned(program: HostProgram, symbol: str) -> tuple[int, ...]:
+    """Bytes that the addresses of a kernel's arguments are multiples of, wherever it is launched."""
+    launches = [step.arguments for step in program.steps if isinstance(step, LaunchStep) and step.symbol == symbol]
+    return tuple(gcd(LARGEST_ALIGNMENT, *(place.offset for place in places)) for places in zip(*launches, strict=True))
+
+
+def _ptx_kernel(code: KernelCode, device: GpuDescription, aligned: tuple[int, ...]) -> tuple[str, tuple[GridCall, ...]]:
     def make() -> bytes:
         with _named(code):
-            func = parse(code.text, no_intrinsic)
+            func = parse(code.text, intrinsic_named)
             grids = grids_of(func, device)
-            text = ptx_text(code.symbol, func, grids, code.windows, device)
+            text = ptx_text(code.symbol, func, grids, code.windows, device, aligned)
         record = (text, [asdict(_call(code, number, grid)) for number, grid in enumerate(grids)])
         return json.dumps(record).encode()
 
     compiler = ".".join(map(str, llvm.llvm_version_info))
-    text, calls = json.loads(kept("ptx", f"{cache_key(_key(code, device, f'ptx llvm{compiler}'))}.json", make))
+    text, calls = json.loads(
+        kept("ptx", f"{cache_key(_key(code, device, f'ptx llvm{compiler} {aligned}'))}.json", make)
+    )
     return text, tuple(map(_read_call, calls))
 
 
@@ -102,7 +115,7 @@ def _read_call(call: dict[str, Any]) -> GridCall:
 
 
 def _printed(code: KernelCode, device: GpuDescription) -> list[tuple[KernelText, GridCall]]:
-    func = parse(code.text, no_intrinsic)
+    func = parse(code.text, intrinsic_named)
     made = []
     for number, grid in enumerate(grids_of(func, device)):
         call = _call(code, number, grid)
@@ -112,9 +125,4 @@ def _printed(code: KernelCode, device: GpuDescription) -> list[tuple[KernelText,
 
 def check_gpu_program(program: HostProgram) -> None:
     """Prove that a program from a file does no harm. CompileError names what is refused."""
-    prove_program(program, no_intrinsic)
-
-
-def no_intrinsic(name: str) -> TensorIntrinsic:
-    """There is none yet."""
-    raise IRError(f"a GPU has no intrinsic {name!r}")
+    prove_program(program, intrinsic_named)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import CompileError
+from .intrinsics import MMA_SHAPES, MmaShape
 
 
 @dataclass(frozen=True)
@@ -12,7 +13,8 @@ class GpuDescription:
     """A kind of device. ``group_threads``: of a group, at most; ``shared_bytes``: memory that a group may have;
     ``groups``: along x, y and z, at most. ``warp``: threads that run in step (1: none is relied on). ``threads``: of a
     group that schedules make, where there is enough to do. ``architecture``: LLVM's name of it, for devices that take
-    PTX."""
+    PTX; ``features``: what LLVM has to be told beside it. ``mma``: products that its tensor cores do.
+    ``asynchronous``: whether it copies to shared memory while threads go on."""
 
     name: str
     summary: str
@@ -22,6 +24,9 @@ class GpuDescription:
     warp: int
     threads: int
     architecture: str = ""
+    features: str = ""
+    mma: tuple[MmaShape, ...] = ()
+    asynchronous: bool = False
 
 
 _X, _YZ = (1 << 31) - 1, (1 << 16) - 1
@@ -32,8 +37,12 @@ DEVICES = {
         # OpenCL 1.2 promises a full device 32 KiB of local memory; 256 threads are what all of today's have.
         GpuDescription("generic", "any device with OpenCL 1.2", 256, 32 << 10, (_X, _YZ, _YZ), 1, 128),
         # 48 KiB is what a kernel of NVIDIA's has without asking for more.
-        *(GpuDescription(name, f"NVIDIA {names}", 1024, 48 << 10, (_X, _YZ, _YZ), 32, 128, name) for name, names in (
-            ("sm_75", "Turing: T4, RTX 20"), ("sm_80", "Ampere: A100"), ("sm_89", "Ada: RTX 40, L4"),
+        # Turing multiplies half the tile, and LLVM knows that from PTX 7.0 on only.
+        GpuDescription("sm_75", "NVIDIA Turing: T4, RTX 20", 1024, 48 << 10, (_X, _YZ, _YZ), 32, 128, "sm_75", "+ptx70",
+                       tuple(each for each in MMA_SHAPES if each.rows == 8)),
+        *(GpuDescription(name, f"NVIDIA {names}", 1024, 48 << 10, (_X, _YZ, _YZ), 32, 128, name, "",
+                         tuple(each for each in MMA_SHAPES if each.rows == 16), True) for name, names in (
+            ("sm_80", "Ampere: A100"), ("sm_89", "Ada: RTX 40, L4"),
             ("sm_90", "Hopper: H100, H200"), ("sm_120", "Blackwell: RTX 50"),
         )),
     )

@@ -8,7 +8,7 @@ from ... import tensor as te
 from ...tensor.ir import Var
 from ..loops.nests import extent_of
 from .devices import GpuDescription
-from .phases import BLOCK_AXES, THREAD
+from .digits import BLOCK_AXES, THREAD
 
 
 def bind_elements(schedule: te.Schedule, loops: Sequence[Var], device: GpuDescription) -> None:

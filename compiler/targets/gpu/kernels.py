@@ -8,11 +8,12 @@ from ..loops.plain import PlainKernels
 from ..loops.target import LoopTarget
 from .devices import GpuDescription
 from .schedules import schedule_plain
+from .tensor_cores import TensorKernels
 from .tiled import TiledKernels
 
 
 def loop_target(device: GpuDescription) -> LoopTarget:
     """What the linker of loop kernels needs to know of a device. All tensors lie plain."""
     plain = partial(schedule_plain, device=device)
-    kinds = (TiledKernels(device), PlainKernels(plain))
+    kinds = (*((TensorKernels(device),) if device.mma else ()), TiledKernels(device), PlainKernels(plain))
     return LoopTarget(device.name, kinds, arrange_plain=plain, device="gpu")

@@ -15,19 +15,49 @@ from collections.abc import Iterable, Mapping, Sequence
 import llvmlite.binding as llvm
 import llvmlite.ir as ll
 
+from ...tensor.evaluate import ITEM_BYTES
 from ...tensor.intervals import Facts
-from ...tensor.ir import Allocate, Block, Buffer, For, If, PrimFunc, Seq, Stmt, Store
+from ...tensor.ir import (
+    FLOATS,
+    Allocate,
+    BinOp,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    If,
+    IntrinsicCall,
+    Load,
+    PrimFunc,
+    Select,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+)
+from ...tensor.simplify import Linear, linear_form
+from ...tensor.visitor import free_vars, walk_exprs
 from ..errors import CompileError
 from ..llvm.control import emit_first, emit_loop
 from ..llvm.double_functions import call_double
 from ..llvm.expressions import Expressions, Memory
-from ..llvm.llvm_types import I8, I32, I64, MEMORY_TYPES, Value, declared, i64
+from ..llvm.llvm_types import I8, I32, I64, MEMORY_TYPES, Value, add, declared, i64
 from ..llvm.optimise import optimised
 from .devices import GpuDescription
-from .phases import BLOCK_AXES, Barrier, Digit, Grid, Phase
+from .digits import BLOCK_AXES, Digit
+from .launches import Barrier, Commit, Grid, Landed, Phase
+from .pipeline import copied
+from .warp_calls import emit_warp_call
 
 TRIPLE = "nvptx64-nvidia-cuda"
 GLOBAL, SHARED = ll.PointerType(addrspace=1), ll.PointerType(addrspace=3)
+
+VECTOR_BYTES = (2, 4, 8, 16)
+"""What one instruction loads or stores."""
+
+LEAST_ASYNCHRONOUS = 4
+"""Bytes of an asynchronous copy, at least."""
 
 UNROLLED_AT_MOST = 8
 """A loop that runs at most so often is written out, with conditions where it does not always: with indices that are
@@ -35,17 +65,20 @@ known, what a thread holds stays in registers."""
 
 
 def ptx_text(name: str, func: PrimFunc, grids: Sequence[Grid], windows: Mapping[str, tuple[int, ...]],
-             device: GpuDescription) -> str:  # fmt: skip
+             device: GpuDescription, aligned: Sequence[int] = ()) -> str:  # fmt: skip
     """The launches of ``func`` as kernels ``name_0``, ``name_1``, ... of a PTX text.
 
-    Parameters of each: the addresses of the grid's ``params`` in their order, then of the workspace where the grid has
-    such buffers. ``windows``: as in `KernelCode`.
+    Parameters of each: the addresses of the grid's ``params`` in their order, then of the workspace where the grid
+    has such buffers. ``windows``: as in `KernelCode`. ``aligned``: bytes that the address of each parameter of
+    ``func`` is a multiple of; none is known where it is empty.
     """
     module = ll.Module(name)
     module.triple = TRIPLE
     for number, grid in enumerate(grids):
-        _Emitter(module, f"{name}_{number}", func, grid, windows).run()
-    machine = llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=device.architecture, opt=3)
+        _Emitter(module, f"{name}_{number}", func, grid, windows, device.warp, aligned).run()
+    machine = llvm.Target.from_triple(TRIPLE).create_target_machine(
+        cpu=device.architecture, features=device.features, opt=3
+    )
     return str(machine.emit_assembly(optimised(str(module), machine, TRIPLE, vectorise=False)))
 
 
@@ -71,9 +104,17 @@ class _Emitter:
     variables lie there."""
 
     def __init__(
-        self, module: ll.Module, name: str, func: PrimFunc, grid: Grid, windows: Mapping[str, tuple[int, ...]]
+        self,
+        module: ll.Module,
+        name: str,
+        func: PrimFunc,
+        grid: Grid,
+        windows: Mapping[str, tuple[int, ...]],
+        warp: int,
+        aligned: Sequence[int],
     ) -> None:
-        self.module, self.name, self.func, self.grid = module, name, func, grid
+        self.ahead = False
+        self.module, self.name, self.func, self.grid, self.warp = module, name, func, grid, warp
         count = len(grid.params) + bool(grid.workspace)
         self.function = ll.Function(module, ll.FunctionType(ll.VoidType(), [GLOBAL] * count), name)
         self.function.calling_convention = "ptx_kernel"
@@ -85,7 +126,8 @@ class _Emitter:
         arguments = list(self.function.args)
         for number, pointer in zip(grid.params, arguments, strict=False):
             buffer = func.params[number]
-            self.expressions.memory[buffer.name] = Memory(pointer, windows.get(buffer.name, buffer.strides))
+            align = aligned[number] if aligned else 0
+            self.expressions.memory[buffer.name] = Memory(pointer, windows.get(buffer.name, buffer.strides), align)
         for buffer, offset in grid.workspace:
             pointer = self.builder.gep(arguments[-1], [i64(offset)], inbounds=True, source_etype=I8)
             self.expressions.memory[buffer.name] = Memory(pointer, buffer.strides)
@@ -110,7 +152,7 @@ class _Emitter:
         place = ll.GlobalVariable(self.module, kind, f"{self.name}_{len(self.expressions.memory)}", addrspace=3)
         place.linkage, place.align, place.initializer = "internal", 16, ll.Constant(kind, ll.Undefined)
         place.type = SHARED
-        self.expressions.memory[buffer.name] = Memory(place, buffer.strides)
+        self.expressions.memory[buffer.name] = Memory(place, buffer.strides, 16)
 
     def hold(self, buffer: Buffer) -> None:
         """Elements of a thread's own; registers, where all indices are known."""
@@ -124,6 +166,11 @@ class _Emitter:
     def special(self, name: str) -> Value:
         kind = ll.FunctionType(I32, [])
         return self.builder.call(declared(self.module, f"llvm.nvvm.read.ptx.sreg.{name}", kind), [])
+
+    def instruction(self, name: str, *arguments: Value) -> None:
+        """An instruction without a result."""
+        kind = ll.FunctionType(ll.VoidType(), [each.type for each in arguments])
+        self.builder.call(declared(self.module, name, kind), arguments)
 
     def digits(self, digits: Sequence[Digit], number: Value) -> None:
         """The variables of digits, of a number of 32 bits."""
@@ -146,7 +193,11 @@ class _Emitter:
                 self.phase(stmt)
             case Barrier():
                 # Both versions of LLVM know it; it orders all memory among the threads of a group.
-                self.builder.call(declared(self.module, "llvm.nvvm.barrier0", ll.FunctionType(ll.VoidType(), [])), [])
+                self.instruction("llvm.nvvm.barrier0")
+            case Commit():
+                self.instruction("llvm.nvvm.cp.async.commit.group")
+            case Landed(left):
+                self.instruction("llvm.nvvm.cp.async.wait.group", ll.Constant(I32, left))
             case Seq(body=items):
                 for item in items:
                     self.statement(item)
@@ -166,6 +217,9 @@ class _Emitter:
                 self.statement(store)
             case Store(buffer, indices, value):
                 self.expressions.store(buffer, indices, self.expressions.value(value))
+            case IntrinsicCall():
+                lane = self.builder.and_(self.thread, ll.Constant(I32, self.warp - 1))
+                emit_warp_call(self.expressions, stmt, lane)
             case _:
                 raise CompileError(f"{type(stmt).__name__} has no code in PTX", at=f"kernel {self.func.name!r}")
         self.facts = facts
@@ -175,6 +229,7 @@ class _Emitter:
         guards: list[Value] = []
         if phase.threads < self.grid.threads:
             guards.append(builder.icmp_unsigned("<", self.thread, ll.Constant(I32, phase.threads)))
+        self.ahead = phase.ahead
         self.digits(phase.digits, self.thread)
         for digit in phase.digits:
             if digit.is_guarded:
@@ -189,11 +244,126 @@ class _Emitter:
         with builder.if_then(condition):
             self.statement(phase.body)
 
+    def is_whole(self, buffer: Buffer, indices: Sequence[Expr], var: Var, count: int) -> bool:
+        """Whether a loop walks ``count`` neighbours that begin at an address which is a multiple of their bytes."""
+        memory, size = self.expressions.memory[buffer.name], ITEM_BYTES[buffer.dtype]
+        if count * size not in VECTOR_BYTES or max(memory.align, size) % (count * size):
+            return False
+        position = Linear()
+        for index, stride in zip(indices, memory.strides, strict=True):
+            position = position.add(linear_form(index), stride)
+        others = [step for atom, step in position.terms.items() if atom != var]
+        alone = all(var not in free_vars(atom) for atom in position.terms if atom != var)
+        return alone and position.terms.get(var) == 1 and not any(each % count for each in (*others, position.constant))
+
+    def store_together(self, store: Store, var: Var, count: int) -> None:
+        """Neighbours by one instruction, and loads of neighbours, too."""
+        copy = copied(store)
+        if copy is not None and self.is_whole(copy[0].buffer, copy[0].indices, var, count):
+            load, conditions = copy
+            if all(_is_uniform(each, var, count) for each in conditions):
+                self.expressions.env[var] = 0
+                self.copy_together(store, load, conditions, count * ITEM_BYTES[store.buffer.dtype])
+                return
+        wide = self.values_together(store.value, store.buffer, var, count)
+        self.builder.store(
+            wide, self.address(store.buffer, store.indices), align=count * ITEM_BYTES[store.buffer.dtype]
+        )
+
+    def values_together(self, value: Expr, buffer: Buffer, var: Var, count: int) -> Value:
+        """What is to be stored to neighbours, as a vector. A condition that all of them share is asked once."""
+        builder = self.builder
+        kind = ll.VectorType(MEMORY_TYPES[buffer.dtype], count)
+        if isinstance(value, Select) and not _loads(value.cond) and _is_uniform(value.cond, var, count):
+            self.expressions.env[var] = 0
+            ends = []
+            with builder.if_else(self.expressions.value(value.cond)) as branches:
+                for branch, side in zip(branches, (value.a, value.b), strict=True):
+                    with branch:
+                        ends.append((self.values_together(side, buffer, var, count), builder.block))
+            chosen = builder.phi(kind)
+            for each, block in ends:
+                chosen.add_incoming(each, block)
+            self.expressions.env[var] = 0
+            return chosen
+        wide = ll.Constant(kind, ll.Undefined)
+        for lane in range(count):
+            self.expressions.env[var] = lane
+            single = self.expressions.memory_value(buffer, self.picked(value, None))
+            wide = builder.insert_element(wide, single, ll.Constant(I32, lane))
+        self.expressions.env[var] = 0
+        return wide
+
+    def picked(self, value: Expr, inside: Value) -> Value:
+        """A value without branches: what a condition keeps from being loaded is the buffer's first element instead.
+        ``inside``: whether all conditions around it hold; None without any."""
+        builder = self.builder
+        match value:
+            case Select(cond, a, Const() as b) if not _loads(cond):
+                holds = self.expressions.value(cond)
+                each = self.picked(a, holds if inside is None else builder.and_(inside, holds))
+                return builder.select(holds, each, self.expressions.value(b))
+            case Load(buffer, indices) if inside is not None and buffer.dtype not in ("bool", *FLOATS):
+                start, known, _ = self.expressions.position(buffer, indices)
+                place = builder.select(inside, i64(add(builder, start, known)), i64(0))
+                address = self.expressions.address(buffer, place, 0)
+                return builder.load(address, align=ITEM_BYTES[buffer.dtype], typ=MEMORY_TYPES[buffer.dtype])
+        if inside is None or not _loads(value):
+            return self.expressions.value(value)
+        with builder.if_else(inside) as (then, otherwise):
+            with then:
+                found = self.expressions.value(value)
+                ends = [(found, builder.block)]
+            with otherwise:
+                ends.append((ll.Constant(found.type, None), builder.block))
+        chosen = builder.phi(found.type)
+        for each, block in ends:
+            chosen.add_incoming(each, block)
+        return chosen
+
+    def address(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
+        start, known, _ = self.expressions.position(buffer, indices)
+        return self.expressions.address(buffer, start, known)
+
+    def copy_together(self, store: Store, load: Load, conditions: Sequence[Expr], nbytes: int) -> None:
+        """Copy so many bytes, or zeros where a condition does not hold; while the thread goes on, where it may."""
+        builder = self.builder
+        target, source = self.address(store.buffer, store.indices), self.address(load.buffer, load.indices)
+        inside: Value = None
+        for condition in conditions:
+            value = self.expressions.value(condition)
+            inside = value if inside is None else builder.and_(inside, value)
+        if self.ahead and nbytes >= LEAST_ASYNCHRONOUS:
+            # Past the first cache, which keeps what threads read one after the other; only whole vectors can.
+            name = f"llvm.nvvm.cp.async.{'cg' if nbytes == 16 else 'ca'}.shared.global.{nbytes}"
+            if inside is None:
+                self.instruction(name, target, source)
+            else:
+                count = builder.select(inside, ll.Constant(I32, nbytes), ll.Constant(I32, 0))
+                self.instruction(f"{name}.s", target, source, count)
+            return
+        words = ll.VectorType(I32, nbytes // 4) if nbytes > 4 else ll.IntType(8 * nbytes)
+        before = builder.block
+        if inside is None:
+            value = builder.load(source, align=nbytes, typ=words)
+        else:
+            with builder.if_then(inside):
+                loaded, there = builder.load(source, align=nbytes, typ=words), builder.block
+            value = builder.phi(words)
+            value.add_incoming(ll.Constant(words, None), before)
+            value.add_incoming(loaded, there)
+        builder.store(value, target, align=nbytes)
+
     def loop(self, loop: For) -> None:
         outer = self.facts
         most = outer.interval(loop.extent)[1]
         extent = self.expressions.index(loop.extent)
         self.facts = outer.inside_loop(loop.var, loop.extent)
+        if loop.kind == "vectorize" and isinstance(extent, int) and isinstance(loop.body, Block):
+            store = loop.body.body
+            if loop.body.init is None and self.is_whole(store.buffer, store.indices, loop.var, extent):
+                self.store_together(store, loop.var, extent)
+                return
         if isinstance(extent, int) and (loop.kind in ("unroll", "vectorize") or extent <= UNROLLED_AT_MOST):
             if not _has_phases(loop.body):
                 for value in range(extent):
@@ -209,9 +379,36 @@ class _Emitter:
         emit_loop(self.expressions, loop.var, 0, extent, lambda: self.statement(loop.body))
 
 
+def _loads(expr: Expr) -> bool:
+    return any(isinstance(node, Load) for node in walk_exprs(expr))
+
+
+def _is_uniform(expr: Expr, var: Var, count: int) -> bool:
+    """Whether an expression without loads is the same for all of ``count`` values of a variable from 0."""
+    if var not in free_vars(expr):
+        return True
+    if not isinstance(expr, BinOp):
+        return False
+    if expr.op == "lt" and expr.a.dtype == "int64":
+        form = linear_form(expr.a).add(linear_form(expr.b), -1)  # below 0
+        if _goes_by_whole_steps(form, var, count):
+            return True
+    whole = isinstance(expr.b, Const) and expr.b.value > 0 and expr.b.value % count == 0
+    if expr.op == "floordiv" and whole and _goes_by_whole_steps(linear_form(expr.a), var, count):
+        return True
+    return _is_uniform(expr.a, var, count) and _is_uniform(expr.b, var, count)
+
+
+def _goes_by_whole_steps(form: Linear, var: Var, count: int) -> bool:
+    """Whether it is a multiple of ``count``, and the variable."""
+    others = [step for atom, step in form.terms.items() if atom != var]
+    alone = all(var not in free_vars(atom) for atom in form.terms if atom != var)
+    return alone and form.terms.get(var) == 1 and not any(each % count for each in (*others, form.constant))
+
+
 def _has_phases(stmt: Stmt) -> bool:
     match stmt:
-        case Phase() | Barrier():
+        case Phase() | Barrier() | Commit() | Landed():
             return True
         case Seq(body=items):
             return any(map(_has_phases, items))

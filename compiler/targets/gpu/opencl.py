@@ -43,8 +43,9 @@ from ...tensor.ir import (
 from ...tensor.simplify import Linear, linear_form
 from ...tensor.visitor import stores_of, walk_exprs
 from ..errors import CompileError
+from .digits import Digit
+from .launches import Barrier, Grid, Phase
 from .opencl_functions import FUNCTIONS, HALVES, MEMORY_TYPES, TYPES, UNSIGNED, function_text
-from .phases import Barrier, Digit, Grid, Phase
 
 SIGNS = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "shl": "<<", "shr": ">>", "lt": "<",

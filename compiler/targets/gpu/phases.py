@@ -5,15 +5,16 @@ A function of the loop IR has a sequential meaning, and keeps it here: loops bou
 statement at the top is a `Grid`, a launch of its own: all threads finish it before the next begins.
 
 Inside of the block loops stand, in any loops, nests of ``thread`` loops: each is a `Phase`, which all threads of a
-group do at once. What stands outside of such nests, thread 0 does. Where one phase reads or writes memory that another
-one wrote or read, all threads wait for each other in between (`Barrier`). A buffer around phases is in scope
-``shared``, one for each group, or in scope ``register``: then it is split, and each thread holds the elements that it
-alone uses.
+group do at once. What stands outside of such nests, thread 0 does. Loops bound to ``warp`` are digits of a warp's
+number: inside of them all lanes of a warp do each call of an intrinsic together (`intrinsics.py`). Where one phase
+reads or writes memory that another one wrote or read, all threads wait for each other in between (`Barrier`). A buffer
+around phases is in scope ``shared``, one for each group, or in scope ``register``: then it is split, and each thread
+holds the elements that it alone uses (`split_buffers.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -31,81 +32,21 @@ from ...tensor.ir import (
     Seq,
     Stmt,
     Store,
-    Var,
     sequence,
 )
 from ...tensor.printer import expr_text
-from ...tensor.simplify import constant_range, linear_form
-from ...tensor.tree import leaves, loops_of, ranges_of
-from ...tensor.visitor import free_vars, loads_of, map_accesses, statements, stores_of, substitute
+from ...tensor.tree import leaves, loops_of
+from ...tensor.visitor import loads_of, map_children, statements, stores_of, substitute_stmt
 from ..errors import CompileError
 from ..loops.nests import REGISTER
 from ..loops.workspace import parts_of, plan_workspace
 from .devices import GpuDescription
-
-SHARED = "shared"
-"""Scope of a buffer that the threads of a group have together."""
-
-THREAD = "thread"
-BLOCK_AXES = ("block.x", "block.y", "block.z")
-"""Names for `Schedule.bind`."""
+from .digits import BLOCK_AXES, SHARED, THREAD, WARP, Loops, digits_of, is_thread
+from .launches import Barrier, Grid, Phase
+from .pipeline import PIPELINE, Ring, pipelined
+from .split_buffers import split_buffer
 
 _GLOBAL = "*"  # all parameters and workspace: two of them may be one memory
-_Loops = tuple[tuple[Var, Expr], ...]
-
-
-@dataclass(frozen=True)
-class Digit:
-    """A loop whose variable is a digit of a number: ``number // weight % radix``. ``extent``: what the digit must be
-    below; it may depend on digits and loops around, and is never more than ``radix``."""
-
-    var: Var
-    radix: int
-    weight: int
-    extent: Expr
-
-    @property
-    def is_guarded(self) -> bool:
-        """Whether some numbers have a digit for which nothing is done."""
-        return self.extent != Const(self.radix)
-
-
-@dataclass(frozen=True)
-class Phase(Stmt):
-    """``body`` once for each value of the digits of the thread's number, all at once; without digits for thread 0."""
-
-    digits: tuple[Digit, ...]
-    body: Stmt
-
-    @property
-    def threads(self) -> int:
-        """Threads that have something to do."""
-        return prod(digit.radix for digit in self.digits)
-
-
-@dataclass(frozen=True)
-class Barrier(Stmt):
-    """All threads of a group wait here for each other. ``everywhere``: what they wrote to memory outside of the group
-    is there, too, and not only what they share."""
-
-    everywhere: bool
-
-
-@dataclass(frozen=True)
-class Grid:
-    """One launch. ``groups``: how many along x, y and z; ``blocks``: digits of a group's number for each of these axes;
-    ``threads``: of a group. ``params``: numbers of the function's parameters that it uses; ``workspace``: buffers in
-    memory that lives for all launches of the function, and where they start (bytes). ``shared`` and ``registers``:
-    buffers of a group, and of each thread."""
-
-    groups: tuple[int, int, int]
-    blocks: tuple[tuple[Digit, ...], tuple[Digit, ...], tuple[Digit, ...]]
-    threads: int
-    params: tuple[int, ...]
-    workspace: tuple[tuple[Buffer, int], ...]
-    shared: tuple[Buffer, ...]
-    registers: tuple[Buffer, ...]
-    body: Stmt
 
 
 def grids_of(func: PrimFunc, device: GpuDescription) -> tuple[Grid, ...]:
@@ -125,11 +66,12 @@ def _grid(func: PrimFunc, part: Stmt, workspace: dict[str, tuple[Buffer, int]], 
     while isinstance(body, For) and body.kind.removeprefix("bind:") in BLOCK_AXES:
         loops.append(body)
         body = body.body
-    blocks = [_digits([loop for loop in loops if loop.kind == f"bind:{axis}"], ()) for axis in BLOCK_AXES]
+    blocks = [digits_of([loop for loop in loops if loop.kind == f"bind:{axis}"], ()) for axis in BLOCK_AXES]
     for digit in (each for axis in blocks for each in axis):
         if digit.is_guarded:
             raise CompileError(f"its extent {expr_text(digit.extent)} is not constant", at=f"loop {digit.var.name!r}",
                                hint="bind a loop with a constant extent to blocks")  # fmt: skip
+    _check_calls(body, device)
     builder = _Builder(device)
     inner = builder.statement(body, tuple((loop.var, loop.extent) for loop in loops))
     inner = _with_barriers(inner, _Pending())
@@ -143,6 +85,17 @@ def _grid(func: PrimFunc, part: Stmt, workspace: dict[str, tuple[Buffer, int]], 
     )  # fmt: skip
     _check_limits(grid, device)
     return grid
+
+
+def _check_calls(body: Stmt, device: GpuDescription) -> None:
+    for path in leaves(body):
+        leaf = path[-1]
+        if device.warp == 1 and isinstance(leaf, IntrinsicCall):
+            raise CompileError(f"threads of {device.name!r} form no warps", at=f"block {leaf.block!r}")
+        bound = [loop.kind for loop in loops_of(path) if is_thread(loop)]
+        if isinstance(leaf, IntrinsicCall) and set(bound) != {f"bind:{WARP}"}:
+            raise CompileError(f"{leaf.intrinsic.name!r} is done by a whole warp, not by a thread",
+                               at=f"block {leaf.block!r}", hint=f"bind the loops around it to {WARP!r}")  # fmt: skip
 
 
 def _check_limits(grid: Grid, device: GpuDescription) -> None:
@@ -159,24 +112,8 @@ def _check_limits(grid: Grid, device: GpuDescription) -> None:
                                at=f"{axis} loops")  # fmt: skip
 
 
-def _digits(nest: Sequence[For], around: _Loops) -> tuple[Digit, ...]:
-    """The loops of a nest as digits, the innermost of which changes fastest."""
-    radices: list[int] = []
-    for loop in nest:
-        radices.append(max(1, constant_range(loop.extent, around)[1]))
-        around = (*around, (loop.var, loop.extent))
-    return tuple(
-        Digit(loop.var, radix, prod(radices[place + 1 :]), loop.extent)
-        for place, (loop, radix) in enumerate(zip(nest, radices, strict=True))
-    )
-
-
-def _is_thread(stmt: Stmt) -> bool:
-    return isinstance(stmt, For) and stmt.kind == f"bind:{THREAD}"
-
-
 def _has_phases(stmt: Stmt) -> bool:
-    return any(_is_thread(node) for node in statements(stmt))
+    return any(is_thread(node) for node in statements(stmt))
 
 
 @dataclass
@@ -189,14 +126,18 @@ class _Builder:
         self.shared: list[Buffer] = []
         self.registers: list[Buffer] = []
 
-    def statement(self, stmt: Stmt, around: _Loops) -> Stmt:
+    def statement(self, stmt: Stmt, around: Loops) -> Stmt:
         match stmt:
-            case For() if _is_thread(stmt):
+            case For() if is_thread(stmt):
                 return self.phase(stmt, around)
             case Seq(body=items):
                 return sequence(*(self.statement(item, around) for item in items))
             case Allocate(buffer, body) if _has_phases(body):
                 return self.statement(self.placed(buffer, body, around), around)
+            case For(var=var, extent=Const(1), body=body, kind="serial") if _has_phases(body):
+                return self.statement(substitute_stmt(body, {var: Const(0)}), around)
+            case For() if PIPELINE in dict(stmt.annotations) and _has_phases(stmt.body):
+                return self.ring(stmt, around)
             case For(var=var, extent=extent, body=body, kind=kind) if _has_phases(body):
                 if kind.startswith("bind:"):
                     raise CompileError(f"it is bound to {kind.removeprefix('bind:')!r} inside of a group",
@@ -207,13 +148,54 @@ class _Builder:
                 raise CompileError("a condition around loops that are bound to threads", at="if")
         return self.alone(stmt)
 
-    def phase(self, stmt: Stmt, around: _Loops) -> Phase:
-        nest: list[For] = []
-        while isinstance(stmt, For) and _is_thread(stmt):
-            nest.append(stmt)
-            stmt = stmt.body
+    def ring(self, loop: For, around: Loops) -> Stmt:
+        """A loop of which the first phases fill shared memory for a later iteration."""
+        around = (*around, (loop.var, loop.extent))
+        buffers: list[Buffer] = []
+        items: list[Stmt] = []
+        waiting = [loop.body]
+        while waiting:
+            match waiting.pop(0):
+                case Allocate(buffer, body) if buffer.scope == SHARED:
+                    buffers.append(buffer)
+                    waiting.insert(0, body)
+                case Seq(body=parts):
+                    waiting[:0] = parts
+                case other:
+                    items.append(self.statement(other, around))
+        made = pipelined(loop, buffers, items, asynchronous=self.device.asynchronous)
+        self.shared += made.buffers
+        return made
+
+    def phase(self, stmt: Stmt, around: Loops) -> Phase:
+        nest, stmt = _nest(stmt)
+        kinds = {loop.kind for loop in nest}
+        if len(kinds) > 1:
+            raise CompileError(f"some loops around it are bound to {THREAD!r}, some to {WARP!r}",
+                               at=f"loop {nest[-1].var.name!r}", hint="bind directly nested loops to one")  # fmt: skip
         self.check_inside(stmt)
-        return Phase(_digits(nest, around), stmt)
+        if kinds == {f"bind:{WARP}"}:
+            around = (*around, *((loop.var, loop.extent) for loop in nest))
+            return Phase(digits_of(nest, around, self.device.warp), self.by_warps(stmt, around), self.device.warp)
+        return Phase(digits_of(nest, around), stmt)
+
+    def by_warps(self, stmt: Stmt, around: Loops) -> Stmt:
+        """What a warp does, with its buffers split among its lanes."""
+        for node in statements(stmt):
+            if isinstance(node, If | Block | Store):
+                raise CompileError("lanes of a warp do calls of intrinsics together, and nothing else",
+                                   at="warp loops", hint=f"bind it to {THREAD!r}, or tensorize it")  # fmt: skip
+
+        def placed(node: Stmt) -> Stmt | None:
+            if isinstance(node, Allocate) and node.buffer.scope != REGISTER:
+                raise CompileError(f"it is in scope {node.buffer.scope!r}, but of a warp",
+                                   at=f"buffer {node.buffer.name!r}", hint=f"set_scope to {REGISTER!r}")  # fmt: skip
+            if isinstance(node, Allocate):
+                part, body = split_buffer(node.buffer, node.body, around, self.device.warp)
+                node = Allocate(part, body)
+            return map_children(node, placed)
+
+        return placed(stmt) or stmt
 
     def alone(self, stmt: Stmt) -> Phase:
         """What thread 0 does."""
@@ -231,83 +213,26 @@ class _Builder:
                                    at=f"buffer {node.buffer.name!r}",
                                    hint="compute it at a loop around the loops over threads")  # fmt: skip
 
-    def placed(self, buffer: Buffer, body: Stmt, around: _Loops) -> Stmt:
+    def placed(self, buffer: Buffer, body: Stmt, around: Loops) -> Stmt:
         """``body`` after its buffer, which is around phases, was given to the group or split among its threads."""
         if buffer.scope == SHARED:
             self.shared.append(buffer)
             return body
         if buffer.scope == REGISTER:
-            part, body = _split(buffer, body, around)
+            part, body = split_buffer(buffer, body, around, self.device.warp)
             self.registers.append(part)
             return body
         raise CompileError(f"it is in scope {buffer.scope!r}, but around loops over threads",
                            at=f"buffer {buffer.name!r}", hint=f"set_scope to {SHARED!r} or {REGISTER!r}")  # fmt: skip
 
 
-def _split(buffer: Buffer, body: Stmt, around: _Loops) -> tuple[Buffer, Stmt]:
-    """The part of a buffer that one thread holds, and the statement on that.
-
-    In each access, the digits of the thread must decide whose element it is, the same way everywhere: along an axis, a
-    digit counts steps that are longer than all that is below it together, and all that is above goes by whole turns of
-    it. Then the element's owner follows from its index, and what is left of the index finds it among the owner's.
-    """
-    owners: set[tuple[tuple[int, int, int, int], ...]] = set()
-    shape = [1] * buffer.ndim
-    threads: set[Var] = set()
-    for path in leaves(body):
-        digits = {digit.var: digit for digit in _digits([loop for loop in loops_of(path) if _is_thread(loop)], around)}
-        threads.update(digits)
-        loops = (*around, *ranges_of(path))
-        for accessed, indices in (*stores_of(path[-1]), *loads_of(path[-1])):
-            if accessed != buffer:
-                continue
-            owner: list[tuple[int, int, int, int]] = []
-            for axis, index in enumerate(indices):
-                last, mine = _taken_apart(buffer, index, digits, loops)
-                shape[axis] = max(shape[axis], last + 1)
-                owner += [(digit.weight, digit.radix, axis, step) for digit, step in mine if digit.radix > 1]
-            if sorted(weight for weight, *_ in owner) != sorted(
-                digit.weight for digit in digits.values() if digit.radix > 1
-            ):
-                raise _unsplit(buffer, "not every loop over threads finds elements of its own")
-            owners.add(tuple(sorted(owner)))
-    if len(owners) > 1:
-        raise _unsplit(buffer, "two phases give its elements to threads in different ways")
-    part = Buffer(buffer.name, tuple(shape), buffer.dtype, buffer.scope)
-    zero = {var: Const(0) for var in threads}
-    return part, map_accesses(body, buffer, part, lambda indices: tuple(substitute(each, zero) for each in indices))
-
-
-def _taken_apart(
-    buffer: Buffer, index: Expr, digits: dict[Var, Digit], loops: _Loops
-) -> tuple[int, list[tuple[Digit, int]]]:
-    """The largest that an index is without the digits of the thread, and these digits with their steps."""
-    form = linear_form(index)
-    mine = [(digits[atom], step) for atom, step in form.terms.items() if isinstance(atom, Var) and atom in digits]
-    rest: list[tuple[int, int]] = []  # step, and the largest multiple of it
-    most = form.constant
-    for atom, step in form.terms.items():
-        if isinstance(atom, Var) and atom in digits:
-            continue
-        low, high = constant_range(atom, loops)
-        if free_vars(atom) & digits.keys() or low != 0 or step < 0:
-            raise _unsplit(buffer, f"the index {expr_text(index)} is no sum of digits")
-        rest.append((step, high))
-        most += step * high
-    if form.constant < 0:
-        raise _unsplit(buffer, f"the index {expr_text(index)} may be negative")
-    for digit, step in mine:
-        others = [(other, each.radix - 1) for each, other in mine if each != digit] + rest
-        below = form.constant + sum(other * last for other, last in others if other < step)
-        turns = [other for other, last in others if other >= step and last > 0]
-        if step <= 0 or below >= step or any(other % (step * digit.radix) for other in turns):
-            raise _unsplit(buffer, f"in the index {expr_text(index)} loop {digit.var.name!r} does not tell the owner")
-    return most, mine
-
-
-def _unsplit(buffer: Buffer, why: str) -> CompileError:
-    return CompileError(f"it cannot be split among threads: {why}", at=f"buffer {buffer.name!r}",
-                        hint=f"set_scope to {SHARED!r}, or bind the same tiles everywhere")  # fmt: skip
+def _nest(stmt: Stmt) -> tuple[list[For], Stmt]:
+    """Directly nested loops over threads or warps, and what is inside."""
+    nest: list[For] = []
+    while isinstance(stmt, For) and is_thread(stmt):
+        nest.append(stmt)
+        stmt = stmt.body
+    return nest, stmt
 
 
 # Where threads wait
@@ -337,8 +262,9 @@ def _with_barriers(stmt: Stmt, pending: _Pending) -> Stmt:
     return _after(stmt, pending)[0]
 
 
-def _after(stmt: Stmt, pending: _Pending) -> tuple[Stmt, _Pending]:
-    """The statement with its barriers, given what came before; and what is pending behind it."""
+def _after(stmt: Stmt, pending: _Pending, repeated: bool = False) -> tuple[Stmt, _Pending]:
+    """The statement with its barriers, given what came before; and what is pending behind it. ``repeated``: whether it
+    is in a loop, so that it came before itself."""
     match stmt:
         case Phase(body=body):
             own = _accesses(body)
@@ -349,15 +275,21 @@ def _after(stmt: Stmt, pending: _Pending) -> tuple[Stmt, _Pending]:
         case Seq(body=items):
             done: list[Stmt] = []
             for item in items:
-                item, pending = _after(item, pending)
+                item, pending = _after(item, pending, repeated)
                 done.append(item)
             return sequence(*done), pending
         case For(extent=extent, body=body):
             around = pending
             for phase in _phases(body) if extent != Const(1) else ():  # what the iteration before left behind
                 around = around.union(_accesses(phase.body))
-            inner, after = _after(body, around)
+            inner, after = _after(body, around, repeated=True)
             return replace(stmt, body=inner), pending.union(after)
+        case Ring():
+            own = _Pending(frozenset(), frozenset(name for phase in stmt.phases for name in _accesses(phase.body).read))
+            own = _Pending(own.written, own.read - {buffer.name for buffer in stmt.buffers})
+            conflicts = pending.conflicts(own)
+            waits = (Barrier(_GLOBAL in conflicts),) if conflicts or repeated else ()
+            return sequence(*waits, *stmt.body), (own if waits else pending.union(own))
     raise CompileError(f"{type(stmt).__name__} is not expected around phases")
 
 
@@ -375,53 +307,10 @@ def _phases(stmt: Stmt) -> Iterator[Phase]:
     match stmt:
         case Phase():
             yield stmt
+        case Ring():
+            yield from stmt.phases
         case For(body=body):
             yield from _phases(body)
         case Seq(body=items):
             for item in items:
                 yield from _phases(item)
-
-
-# Text
-
-
-def grid_text(grid: Grid) -> str:
-    """A launch in words, for people and tests."""
-    lines = [f"grid {' x '.join(map(str, grid.groups))}, {grid.threads} threads"]
-    for axis, digits in zip(BLOCK_AXES, grid.blocks, strict=True):
-        lines += [f"  {digit.var.name} = {axis} // {digit.weight} % {digit.radix}" for digit in digits]
-    for what, buffers in ((SHARED, grid.shared), (REGISTER, grid.registers)):
-        lines += [f"  {what} {buffer.name}: {buffer.dtype}{list(buffer.shape)}" for buffer in buffers]
-    lines += _lines(grid.body, 1)
-    return "\n".join(lines) + "\n"
-
-
-def _lines(stmt: Stmt, depth: int) -> Iterator[str]:
-    indent = "  " * depth
-    match stmt:
-        case Phase(digits=digits, body=body):
-            names = ", ".join(
-                f"{each.var.name} < {expr_text(each.extent)} by {each.weight}" for each in digits
-            )  # fmt: skip
-            yield f"{indent}threads {names}:" if digits else f"{indent}thread 0:"
-            yield from _lines(body, depth + 1)
-        case Barrier(everywhere):
-            yield f"{indent}barrier{' everywhere' if everywhere else ''}"
-        case Seq(body=items):
-            for item in items:
-                yield from _lines(item, depth)
-        case For(var=var, extent=extent, body=body):
-            yield f"{indent}for {var.name} in {expr_text(extent)}:"
-            yield from _lines(body, depth + 1)
-        case Allocate(buffer, body):
-            yield f"{indent}own {buffer.name}: {buffer.dtype}{list(buffer.shape)}"
-            yield from _lines(body, depth)
-        case If(cond, then):
-            yield f"{indent}if {expr_text(cond)}:"
-            yield from _lines(then, depth + 1)
-        case Block(name=name, body=Store(buffer, indices)):
-            yield f"{indent}{name}: {buffer.name}[{', '.join(map(expr_text, indices))}]"
-        case IntrinsicCall(block=name):
-            yield f"{indent}{name}"
-        case Store(buffer, indices):
-            yield f"{indent}{buffer.name}[{', '.join(map(expr_text, indices))}]"

@@ -12,8 +12,8 @@ from ...tensor.ir import Block, Var
 from ...tensor.tree import find_block, find_buffer
 from ..loops.nests import extent_of, largest_divisor, own_loops, reduces_neighbours, split_loops, tidy
 from .devices import GpuDescription
+from .digits import BLOCK_AXES, SHARED, THREAD
 from .elements import bind_elements
-from .phases import BLOCK_AXES, SHARED, THREAD
 
 LONG = 64
 """Elements of a reduction from which on threads share it."""

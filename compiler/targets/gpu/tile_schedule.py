@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ... import tensor as te
 from ..loops.nests import REGISTER, extent_of, largest_divisor, own_loops, split_loops, tidy
 from .devices import GpuDescription
-from .phases import BLOCK_AXES, SHARED, THREAD
+from .digits import BLOCK_AXES, SHARED, THREAD
 
 
 @dataclass(frozen=True)

@@ -145,9 +145,7 @@ class Expressions:
     def store(self, buffer: Buffer, indices: tuple[Expr, ...], value: Value) -> None:
         start, known, step = self.position(buffer, indices)
         size = ITEM_BYTES[buffer.dtype]
-        if buffer.dtype == "bool":
-            value = self.builder.zext(value, with_lanes(I8, lanes_of(value)))
-        value = to_memory(self.builder, value, buffer.dtype)
+        value = self.memory_value(buffer, value)
         if self.lanes is not None and step == 1:
             value = splat(self.builder, value, self.lanes.count)
             self.builder.store(value, self.address(buffer, start, known), align=size)
@@ -158,6 +156,12 @@ class Expressions:
             for lane in range(self.lanes.count):
                 single = self.builder.extract_element(value, ll.Constant(I32, lane))
                 self.builder.store(single, self.address(buffer, start, known + lane * step), align=size)
+
+    def memory_value(self, buffer: Buffer, value: Value) -> Value:
+        """A value as it lies in a buffer's memory."""
+        if buffer.dtype == "bool":
+            value = self.builder.zext(value, with_lanes(I8, lanes_of(value)))
+        return to_memory(self.builder, value, buffer.dtype)
 
     def _looked_up(self, buffer: Buffer, index: Expr) -> Value:
         """An entry of a table for each lane."""

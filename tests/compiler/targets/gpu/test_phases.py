@@ -8,7 +8,8 @@ import pytest
 from weft.compiler import tensor as te
 from weft.compiler.targets.errors import CompileError
 from weft.compiler.targets.gpu.devices import DEVICES, named_device
-from weft.compiler.targets.gpu.phases import grid_text, grids_of
+from weft.compiler.targets.gpu.launches import grid_text
+from weft.compiler.targets.gpu.phases import grids_of
 from weft.compiler.tensor.ir import PrimFunc
 from weft.compiler.tensor.parser import parse
 

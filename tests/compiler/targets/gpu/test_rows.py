@@ -6,7 +6,8 @@ import pytest
 from weft.compiler.graph import Expr, Module, call
 from weft.compiler.model import HostStep
 from weft.compiler.targets.gpu.devices import DEVICES
-from weft.compiler.targets.gpu.phases import Grid, grids_of
+from weft.compiler.targets.gpu.launches import Grid
+from weft.compiler.targets.gpu.phases import grids_of
 from weft.compiler.tensor.parser import parse
 
 from .graphs import check, module_of, variable

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from weft.compiler import tensor as te
 from weft.compiler.graph import Call, Constant, Module, call
 from weft.compiler.targets.gpu.devices import DEVICES
-from weft.compiler.targets.gpu.phases import Barrier, Grid, grids_of
+from weft.compiler.targets.gpu.launches import Barrier, Grid
+from weft.compiler.targets.gpu.phases import grids_of
 from weft.compiler.targets.gpu.tile_schedule import TILES, Tile, choose_tile, schedule_tiled
 from weft.compiler.tensor.evaluate import ITEM_BYTES
 from weft.compiler.tensor.interpreter import interpret

@@ -1,0 +1,134 @@
+"""What the lanes of a warp do together, as tensor intrinsics: products of tensor cores, and loads of their operands.
+
+The loop IR sees tiles; how the lanes of a warp hold a tile is declared beside it (`WarpStep.lanes`), and `phases.py`
+splits register buffers by that, as it splits them by loops over threads. In words of four bytes all operands lie the
+same way (the PTX manual, "Warp level matrix instructions"): lane ``4 g + t`` holds word ``t`` of row ``g``, then every
+fourth word and every eighth row after it. Sums lie by pairs instead.
+
+An intrinsic's name holds all its numbers, so that it can be made again from a kernel's text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from ...tensor.errors import IRError
+from ...tensor.evaluate import ITEM_BYTES
+from ...tensor.intrinsic import tensor_intrinsic, tile
+from ...tensor.ir import DType, TensorIntrinsic
+from ..loops.nests import REGISTER
+from .digits import SHARED
+
+WORD = 4
+"""Bytes of a register."""
+
+MATRIX_ROWS, MATRIX_BYTES = 8, 16
+"""Of a matrix that `ldmatrix` loads: a word for each lane."""
+
+COLUMNS = 8
+"""Of the sums of one product."""
+
+
+@dataclass(frozen=True)
+class LaneDigit:
+    """``lane // weight % radix`` counts steps of ``step`` elements along ``axis`` of a tile; what lies between, and
+    above ``step * radix``, is held by one lane."""
+
+    axis: int
+    step: int
+    radix: int
+    weight: int
+
+
+@dataclass(frozen=True)
+class WarpStep:
+    """What an intrinsic is for the emitter. ``lanes``: of the operands in registers, by name."""
+
+    kind: Literal["mma", "ldmatrix"]
+    dtype: DType
+    rows: int
+    depth: int
+    lanes: Mapping[str, tuple[LaneDigit, ...]]
+
+
+@dataclass(frozen=True)
+class MmaShape:
+    """A product of tensor cores: sums (rows, 8) of products (rows, depth) x (8, depth) of ``dtype``, in ``sums``."""
+
+    dtype: DType
+    sums: DType
+    rows: int
+    depth: int
+
+
+MMA_SHAPES = (MmaShape("int8", "int32", 16, 32), MmaShape("int8", "int32", 8, 16))
+"""All that there is an intrinsic for; `GpuDescription.mma` says which a device has."""
+
+
+def operand_lanes(dtype: DType) -> tuple[LaneDigit, ...]:
+    """How a warp holds an operand of products, (rows, depth) of ``dtype``."""
+    return (LaneDigit(0, 1, 8, 4), LaneDigit(1, WORD // ITEM_BYTES[dtype], 4, 1))
+
+
+SUMS_LANES = (LaneDigit(0, 1, 8, 4), LaneDigit(1, 2, 4, 1))
+"""How a warp holds sums, (rows, 8)."""
+
+
+@cache
+def mma(shape: MmaShape, stride: int) -> TensorIntrinsic:
+    """``acc[i, j] += sum of a[i, k] * b[j, k]``. ``stride``: elements from a row of sums to the next."""
+    rows, depth, dtype, sums = shape.rows, shape.depth, shape.dtype, shape.sums
+    row = 2 * MATRIX_BYTES // ITEM_BYTES[dtype]
+    operand = operand_lanes(dtype)
+    return tensor_intrinsic(
+        f"mma_{dtype}_{rows}_{depth}_{stride}",
+        operands=[
+            tile("acc", (rows, COLUMNS), sums, REGISTER, "inout", strides=(stride, 1), align=1),
+            tile("a", (rows, depth), dtype, REGISTER, "in", strides=(row, 1), align=1),
+            tile("b", (COLUMNS, depth), dtype, REGISTER, "in", strides=(row, 1), align=1),
+        ],
+        loops={"i": rows, "j": COLUMNS, "k": depth},
+        meaning=lambda acc, a, b, i, j, k: acc.store(
+            (i, j), acc[i, j] + a[i, k].astype(sums) * b[j, k].astype(sums)
+        ),
+        emits=WarpStep("mma", dtype, rows, depth, {"acc": SUMS_LANES, "a": operand, "b": operand}),
+    )  # fmt: skip
+
+
+@cache
+def ldmatrix(dtype: DType, rows: int, stride: int) -> TensorIntrinsic:
+    """``dst[i, k] = src[i, k]``: rows of 32 bytes out of shared memory, where they are ``stride`` elements apart."""
+    matrix = MATRIX_BYTES // ITEM_BYTES[dtype]
+    depth = 2 * matrix
+    return tensor_intrinsic(
+        f"ldmatrix_{dtype}_{rows}_{stride}",
+        operands=[
+            tile("dst", (rows, depth), dtype, REGISTER, "out", align=1),
+            tile("src", (rows, depth), dtype, SHARED, "in", strides=(stride, 1), align=matrix),
+        ],
+        loops={"i": rows, "k": depth},
+        meaning=lambda dst, src, i, k: dst.store((i, k), src[i, k]),
+        emits=WarpStep("ldmatrix", dtype, rows, depth, {"dst": operand_lanes(dtype)}),
+    )  # fmt: skip
+
+
+@cache
+def intrinsic_named(name: str) -> TensorIntrinsic:
+    """The intrinsic of this name; IRError if there is none."""
+    number = "([1-9][0-9]{0,6})"
+    if match := re.fullmatch(f"mma_([a-z0-9]+)_{number}_{number}_{number}", name, re.ASCII):
+        rows, depth, stride = map(int, match.groups()[1:])
+        for shape in MMA_SHAPES:
+            if (shape.dtype, shape.rows, shape.depth) == (match[1], rows, depth) and stride >= COLUMNS:
+                return mma(shape, stride)
+    if match := re.fullmatch(f"ldmatrix_([a-z0-9]+)_{number}_{number}", name, re.ASCII):
+        rows, stride = int(match[2]), int(match[3])
+        dtype = next((shape.dtype for shape in MMA_SHAPES if shape.dtype == match[1]), None)
+        if dtype and rows in (8, 16) and stride >= 32 and stride * ITEM_BYTES[dtype] % MATRIX_BYTES == 0:
+            return ldmatrix(dtype, rows, stride)
+    raise IRError(f"a GPU has no intrinsic {name!r}", hint="it has mma_TYPE_ROWS_DEPTH_STRIDE and "
+                  "ldmatrix_TYPE_ROWS_STRIDE, with the shapes of tensor cores")  # fmt: skip

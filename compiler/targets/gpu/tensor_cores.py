@@ -1,0 +1,111 @@
+"""Products and convolutions of bytes on tensor cores: a group makes a tile of the result, its warps parts of that.
+
+Operands are stages whose sizes are whole tiles; what lies beyond the edges is zero, so warps always multiply whole
+tiles. Only the result knows its true sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from ... import tensor as te
+from ...graph.ir import Call, Expr
+from ...tensor import ir as tir
+from ...tensor.evaluate import ITEM_BYTES
+from ...tensor.view import Index, View
+from ..errors import CompileError
+from ..loops.fusion import FusedGroup
+from ..loops.kernels import Kernel
+from ..loops.layouts import Layout
+from ..loops.placement import Placement
+from .devices import GpuDescription
+from .intrinsics import MmaShape
+from .products import Product, Sums, product_kernel, sizes_of
+from .tensor_schedule import TensorTile, choose_tensor_tile, schedule_tensor_cores
+
+
+@dataclass(frozen=True)
+class TensorKernels:
+    """Groups whose anchor is a product or a convolution that the device's tensor cores do."""
+
+    device: GpuDescription
+    name: str = "tensor cores"
+
+    def block(self, group: FusedGroup, placement: Placement) -> int | None:
+        return 0 if group.anchor is not None and self.tile(group.anchor) is not None else None
+
+    def data_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
+        return None
+
+    def needs_blocks(self, anchor: Call) -> bool:
+        return False
+
+    def tile(self, anchor: Call) -> tuple[TensorTile, MmaShape] | None:
+        """The tile for an anchor and the product that makes it; None where tensor cores do not help."""
+        sizes = sizes_of(anchor)
+        if sizes is None:
+            return None
+        dtypes = {each.dtype for each in anchor.args[:2]}
+        shape = next((each for each in self.device.mma if {each.dtype} == dtypes), None)
+        if shape is None:
+            return None
+        tile = choose_tensor_tile(*sizes, ITEM_BYTES[shape.dtype], self.device)
+        return None if tile is None else (tile, shape)
+
+    def build(self, group: FusedGroup, layouts: Mapping[Expr, Layout], layout: Layout, name: str) -> Kernel:
+        anchor = group.anchor
+        chosen = None if anchor is None else self.tile(anchor)
+        if anchor is None or chosen is None:
+            raise CompileError("it has no product for tensor cores", at=f"kernel {group.name!r}")
+        tile, shape = chosen
+        arrange = partial(schedule_tensor_cores, tile=tile, shape=shape, device=self.device)
+        return product_kernel(group, anchor, layouts, name, partial(tensor_sums, tile=tile, shape=shape), arrange)
+
+
+def tensor_sums(product: Product, tile: TensorTile, shape: MmaShape) -> Sums:
+    """Stages ``left``, ``right``, ``acc`` and ``sums`` as `schedule_tensor_cores` takes them: of whole tiles, those of
+    the sums counted by tile and by place in it."""
+    *outer, rows, columns = product.shape
+    depth = product.left.shape[-1]
+    turned = View(
+        (*product.right.shape[:-2], columns, depth), product.right.dtype,
+        lambda index: product.right[(*index[:-2], index[-1], index[-2])],
+    )  # fmt: skip
+    left, right = (
+        _padded(product.left, tile.rows, tile.depth, "left"),
+        _padded(turned, tile.columns, tile.depth, "right"),
+    )
+    k = te.reduce_axis(left.shape[-1], "k")
+
+    def value(*index: tir.Expr) -> te.Reduction:
+        *matrix, down, across, row, column = index
+        a = left[(*product.at(product.left, tuple(matrix)), down * tile.rows + row, k)]
+        b = right[(*product.at(product.right, tuple(matrix)), across * tile.columns + column, k)]
+        return te.sum(a.astype(shape.sums) * b.astype(shape.sums), [k])
+
+    tiles = (-(-rows // tile.rows), -(-columns // tile.columns), tile.rows, tile.columns)
+    acc = te.compute((*outer, *tiles), value, "acc")
+    sums = te.compute(acc.shape, lambda *index: acc[index], "sums")
+
+    def read(index: Index) -> tir.Expr:
+        *matrix, row, column = index
+        return sums[(*matrix, row // tile.rows, column // tile.columns, row % tile.rows, column % tile.columns)]
+
+    return Sums(product.shape, shape.sums, read)
+
+
+def _padded(view: View, rows: int, depth: int, name: str) -> te.Tensor:
+    """The view as a stage of whole tiles, zero beyond its edges."""
+    *outer, height, width = view.shape
+
+    def value(*index: tir.Expr) -> tir.Expr:
+        read = view[index]
+        if height % rows:
+            read = tir.select(index[-2] < height, read, tir.Const(0, view.dtype))
+        if width % depth:
+            read = tir.select(index[-1] < width, read, tir.Const(0, view.dtype))
+        return read
+
+    return te.compute((*outer, -(-height // rows) * rows, -(-width // depth) * depth), value, name)

@@ -1,0 +1,219 @@
+"""The schedule of products on tensor cores: stages ``left`` and ``right`` in shared memory, both with the depth
+innermost, ``acc`` in registers of warps, ``sums`` in shared memory again, from where the result takes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+from ... import tensor as te
+from ...tensor.evaluate import ITEM_BYTES
+from ...tensor.ir import BinOp, Block, Const, Load, Var
+from ...tensor.tree import find_block, find_buffer
+from ...tensor.visitor import free_vars, walk_exprs
+from ..loops.nests import REGISTER, extent_of, largest_divisor, own_loops, position_of, split_loops, tidy
+from .devices import GpuDescription
+from .digits import BLOCK_AXES, SHARED, THREAD, WARP
+from .intrinsics import COLUMNS, MATRIX_BYTES, MATRIX_ROWS, MmaShape, ldmatrix, mma
+from .pipeline import PIPELINE
+from .tile_schedule import GROUPS_WANTED
+
+FRAGMENT_BYTES = 2 * MATRIX_BYTES
+"""Of a row that a warp loads at a time."""
+
+
+@dataclass(frozen=True)
+class TensorTile:
+    """``rows`` x ``columns`` of the result for a group of ``warps[0]`` x ``warps[1]`` warps; ``depth`` (elements) of
+    the operands is in shared memory at a time."""
+
+    rows: int
+    columns: int
+    depth: int
+    warps: tuple[int, int]
+
+    @property
+    def warp_rows(self) -> int:
+        return self.rows // self.warps[0]
+
+    @property
+    def warp_columns(self) -> int:
+        return self.columns // self.warps[1]
+
+    def threads(self, device: GpuDescription) -> int:
+        return self.warps[0] * self.warps[1] * device.warp
+
+
+def tensor_tiles(size: int) -> tuple[TensorTile, ...]:
+    """Tiles for operands of ``size`` bytes an element."""
+    depth = 2 * FRAGMENT_BYTES // size
+    return tuple(
+        TensorTile(rows, columns, depth, warps)
+        for rows, columns, warps in (
+            (64, 64, (2, 2)), (64, 32, (2, 2)), (32, 64, (2, 2)), (32, 32, (2, 2)), (64, 16, (4, 1)), (16, 64, (1, 4)),
+            (32, 16, (2, 1)), (16, 32, (1, 2)), (16, 16, (1, 1)),
+        )
+    )  # fmt: skip
+
+
+STAGES = 3
+"""Steps of the depth that are in shared memory at a time, where copies run by themselves."""
+
+LEAST_SUMS, LEAST_DEPTH = 8, 8
+"""Below these a thread an element does as well. Few rows or columns waste products, but their operands are still read
+by vectors, once; many such products, as of a depthwise convolution, read little."""
+
+
+def choose_tensor_tile(
+    batch: int, rows: int, columns: int, depth: int, size: int, device: GpuDescription
+) -> TensorTile | None:
+    """The tile for ``batch`` products (rows, depth) x (depth, columns) of operands of ``size`` bytes an element; None
+    where none is worth it."""
+    if depth < LEAST_DEPTH or rows * columns < LEAST_SUMS or (batch > 1 and min(rows, columns) < LEAST_SUMS):
+        return None
+
+    def cost(tile: TensorTile) -> float:
+        groups = batch * (-(-rows // tile.rows)) * (-(-columns // tile.columns))
+        computed = groups * tile.rows * tile.columns  # what lies beyond the edges is paid for, too
+        loads = 8 / tile.warp_rows + 8 / tile.warp_columns + 8 / tile.rows + 8 / tile.columns
+        return computed * (1 + loads) / min(1.0, groups / GROUPS_WANTED)
+
+    return min((tile for tile in tensor_tiles(size) if tile.threads(device) <= device.group_threads), key=cost)
+
+
+def schedule_tensor_cores(schedule: te.Schedule, tile: TensorTile, shape: MmaShape, device: GpuDescription) -> None:
+    """Tiles for groups, parts of them for warps, the depth in steps; all threads load the operands of a step."""
+    tidy(schedule)
+    *outer, m, n = schedule.get_loops(schedule.blocks()[-1])
+    down, m = schedule.split(m, tile.rows)
+    across, n = schedule.split(n, tile.columns)
+    schedule.reorder(*outer, down, across, m, n)
+    for name, scope in (("sums", SHARED), ("acc", REGISTER)):
+        schedule.set_scope(name, scope)
+        schedule.compute_at(name, across, whole=2)
+    schedule.storage_align("sums", find_buffer(schedule.func, "sums").ndim - 2, 32, 8)
+    for axis, loops in zip(reversed(BLOCK_AXES), (outer, [down], [across]), strict=True):
+        for loop in loops:
+            schedule.bind(loop, axis)
+    _by_lanes(schedule, "sums", tile)
+    _store_together(schedule, m, n, tile, tile.threads(device))
+    step = _multiply(schedule, tile, shape)
+    for name in ("left", "right"):
+        _load_together(schedule, name, step, tile.threads(device))
+    _fragments(schedule, tile, shape)
+    if extent_of(schedule, step) > 1:
+        schedule.annotate(step, PIPELINE, STAGES if device.asynchronous else 2)
+
+
+def _by_lanes(schedule: te.Schedule, name: str, tile: TensorTile) -> None:
+    """A stage over the tile of sums: each thread the sums that it holds."""
+    i, j = own_loops(schedule, name)[-2:]
+    warp_row, rows, row = schedule.split(i, factors=[None, tile.warp_rows // MATRIX_ROWS, MATRIX_ROWS])
+    warp_column, columns, column, pair = schedule.split(
+        j, factors=[None, tile.warp_columns // COLUMNS, 4, COLUMNS // 4]
+    )
+    for loop in (warp_row, row, warp_column, column):
+        schedule.bind(loop, THREAD)
+    schedule.reorder(warp_row, warp_column, row, column, rows, columns, pair)
+    for loop in (rows, columns):
+        schedule.unroll(loop)
+    schedule.vectorize(pair)
+
+
+def _store_together(schedule: te.Schedule, rows: Var, columns: Var, tile: TensorTile, threads: int) -> None:
+    """The tile of the result: neighbours in memory by neighbours, some rows one after the other."""
+    row, each = schedule.split(rows, max(1, tile.rows * tile.columns // threads))
+    schedule.reorder(row, columns, each)
+    for loop in (row, columns):
+        schedule.bind(loop, THREAD)
+
+
+def _multiply(schedule: te.Schedule, tile: TensorTile, shape: MmaShape) -> Var:
+    """The stage that adds up, by warps; gives the loop over steps of the depth."""
+    reduced, kept = split_loops(schedule, "acc")
+    i, j = kept[-2:]
+    step, k = schedule.split(reduced[0], tile.depth)
+    schedule.reorder(*kept[:-2], step, i, j, k)
+    _by_lanes(schedule, schedule.decompose_reduction("acc", step), tile)
+    fragment = FRAGMENT_BYTES // ITEM_BYTES[shape.dtype]
+    part, deep, k = schedule.split(k, factors=[None, fragment // shape.depth, shape.depth])
+    warp_row, rows, row = schedule.split(i, factors=[None, tile.warp_rows // shape.rows, shape.rows])
+    warp_column, columns, column = schedule.split(j, factors=[None, tile.warp_columns // COLUMNS, COLUMNS])
+    for loop in (warp_row, warp_column):
+        schedule.bind(loop, WARP)
+    schedule.reorder(warp_row, warp_column, part, deep, rows, columns, row, column, k)
+    for loop in (part, deep, rows, columns):
+        schedule.unroll(loop)
+    return step
+
+
+def _load_together(schedule: te.Schedule, name: str, step: Var, threads: int) -> None:
+    """All threads of a group for a copy to shared memory, 16 bytes at a time. Rows are 16 bytes more than a multiple of
+    32 apart, so that eight rows lie in different banks."""
+    schedule.set_scope(name, SHARED)
+    schedule.compute_at(name, step)
+    buffer = find_buffer(schedule.func, name)
+    size = ITEM_BYTES[buffer.dtype]
+    schedule.storage_align(name, buffer.ndim - 2, FRAGMENT_BYTES // size, MATRIX_BYTES // size)
+    rows, k = own_loops(schedule, name)[-2:]
+    together = _neighbours(schedule, name, k, MATRIX_BYTES // size)
+    chunk, each = schedule.split(k, together or _alike(schedule, name, k, MATRIX_BYTES // size))
+    height, low = extent_of(schedule, rows), MATRIX_ROWS
+    chunks, chunk = schedule.split(chunk, largest_divisor(extent_of(schedule, chunk), threads // low))
+    at_once = largest_divisor(height, threads // extent_of(schedule, chunk))
+    outer, row = schedule.split(rows, at_once)
+    nest = [chunk, row]
+    if together:
+        high, row = schedule.split(row, low)
+        nest = [high, chunk, row]
+    for loop in nest:
+        schedule.bind(loop, THREAD)
+    schedule.reorder(*nest, outer, chunks, each)
+    schedule.vectorize(each)
+
+
+LEAST_TOGETHER = 4
+"""Bytes that it is worth to copy by themselves."""
+
+
+def _neighbours(schedule: te.Schedule, name: str, loop: Var, most: int) -> int:
+    """How many elements that lie together along a loop a copy can read at once; 0 where too few, or none, do."""
+    block = find_block(schedule.func, name)[-1]
+    if not isinstance(block, Block):
+        return 0
+    for load in (node for node in walk_exprs(block.body.value) if isinstance(node, Load)):
+        position = position_of(load.buffer, load.indices)
+        if position.terms.get(loop) != 1:
+            return 0
+        most = gcd(most, position.constant, *(step for atom, step in position.terms.items() if atom != loop))
+    size = ITEM_BYTES[block.body.buffer.dtype]
+    return most if most * size >= LEAST_TOGETHER else 0
+
+
+def _alike(schedule: te.Schedule, name: str, loop: Var, most: int) -> int:
+    """How many elements along a loop a copy finds by the same quotients and conditions; ``most`` where too few."""
+    block = find_block(schedule.func, name)[-1]
+    if not isinstance(block, Block):
+        return most
+    alike = most
+    for node in walk_exprs(block.body.value):
+        if isinstance(node, BinOp) and node.op in ("floordiv", "mod", "lt") and loop in free_vars(node.a):
+            alike = gcd(alike, int(node.b.value)) if isinstance(node.b, Const) else 1
+    return alike if alike * ITEM_BYTES[block.body.buffer.dtype] >= LEAST_TOGETHER else most
+
+
+def _fragments(schedule: te.Schedule, tile: TensorTile, shape: MmaShape) -> None:
+    """Operands of warps in registers, and instructions in place of loops."""
+    loops = own_loops(schedule, "acc")
+    part, row = loops[-7], loops[-3]
+    for name in ("left", "right"):
+        stride = find_buffer(schedule.func, name).strides[-2]
+        copy = schedule.cache_read("acc", name, REGISTER)
+        schedule.compute_at(copy, part)
+        rows, _ = own_loops(schedule, copy)[-2:]
+        count = min(2 * MATRIX_ROWS, extent_of(schedule, rows))
+        outer, inner = schedule.split(rows, count)
+        schedule.unroll(outer)
+        schedule.tensorize(inner, ldmatrix(shape.dtype, count, stride))
+    acc = find_buffer(schedule.func, "acc")
+    schedule.tensorize(row, mma(shape, acc.strides[-2]))

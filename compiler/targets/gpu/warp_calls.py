@@ -1,0 +1,81 @@
+"""Calls of intrinsics that a warp does together (`intrinsics.py`), as LLVM IR for NVIDIA's processors.
+
+What a lane holds of a tile lies in its part of the buffer (`phases.py`) without the digits of the lane: the next eight
+rows are the next row of the part, and the next four words of a row its next word.
+"""
+
+from __future__ import annotations
+
+import llvmlite.ir as ll
+
+from ...tensor.evaluate import ITEM_BYTES
+from ...tensor.ir import IntrinsicCall, Region
+from ..errors import CompileError
+from ..llvm.expressions import Expressions
+from ..llvm.llvm_types import I32, I64, MEMORY_TYPES, Value, declared
+from .intrinsics import COLUMNS, MATRIX_BYTES, MATRIX_ROWS, WORD, WarpStep
+
+_NAMES = {"int8": "s8"}
+"""Types of operands in names of instructions."""
+
+
+def emit_warp_call(expressions: Expressions, call: IntrinsicCall, lane: Value) -> None:
+    """The instruction for a call; ``lane``: the number of the thread in its warp (32 bits)."""
+    step = call.intrinsic.emits
+    if not isinstance(step, WarpStep) or call.init is not None:
+        raise CompileError(f"{call.intrinsic.name!r} has no code in PTX", at=f"block {call.block!r}")
+    if step.kind == "mma":
+        _multiply(expressions, call, step)
+    else:
+        _load(expressions, call, step, lane)
+
+
+def _multiply(expressions: Expressions, call: IntrinsicCall, step: WarpStep) -> None:
+    builder, halves = expressions.builder, step.rows // MATRIX_ROWS
+    words = step.depth * ITEM_BYTES[step.dtype] // MATRIX_BYTES
+    each = WORD // ITEM_BYTES[step.dtype]
+    acc, left, right = (call.operand(name) for name in ("acc", "a", "b"))
+    pairs = COLUMNS // 4
+    sums = [_register(expressions, acc, half, place) for half in range(halves) for place in range(pairs)]
+    a = [_register(expressions, left, half, word * each) for word in range(words) for half in range(halves)]
+    b = [_register(expressions, right, 0, word * each) for word in range(words)]
+    kind = MEMORY_TYPES[acc.buffer.dtype]
+    values = [builder.load(pointer, typ=I32, align=WORD) for pointer in (*a, *b)]
+    values += [builder.load(pointer, typ=kind, align=WORD) for pointer in sums]
+    name = f"llvm.nvvm.mma.m{step.rows}n{COLUMNS}k{step.depth}.row.col.{_NAMES[step.dtype]}"
+    made = _call(expressions, name, [kind] * len(sums), values)
+    for pointer, value in zip(sums, made, strict=True):
+        builder.store(value, pointer, align=WORD)
+
+
+def _load(expressions: Expressions, call: IntrinsicCall, step: WarpStep, lane: Value) -> None:
+    """Lane ``8 m + r`` has the address of row ``r`` of matrix ``m``: eight rows after the other, then 16 bytes on."""
+    builder, halves = expressions.builder, step.rows // MATRIX_ROWS
+    size = ITEM_BYTES[step.dtype]
+    words = step.depth * size // MATRIX_BYTES
+    source, target = call.operand("src"), call.operand("dst")
+    row = builder.and_(lane, ll.Constant(I32, step.rows - 1))
+    word = builder.and_(builder.udiv(lane, ll.Constant(I32, step.rows)), ll.Constant(I32, words - 1))
+    place = builder.add(builder.mul(row, ll.Constant(I32, source.strides[0])),
+                        builder.mul(word, ll.Constant(I32, MATRIX_BYTES // size)))  # fmt: skip
+    start, known, _ = expressions.position(source.buffer, source.indices)
+    address = builder.gep(expressions.address(source.buffer, start, known), [builder.zext(place, I64)], inbounds=True,
+                          source_etype=MEMORY_TYPES[source.buffer.dtype])  # fmt: skip
+    name = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x{halves * words}.b16.p3"
+    made = _call(expressions, name, [I32] * (halves * words), [address])
+    places = [(half, word * (WORD // size)) for word in range(words) for half in range(halves)]
+    for (half, at), value in zip(places, made, strict=True):
+        builder.store(value, _register(expressions, target, half, at), align=WORD)
+
+
+def _register(expressions: Expressions, region: Region, row: int, column: int) -> Value:
+    """Pointer to a register of a lane's part of a tile."""
+    *outer, first, second = region.indices
+    start, known, _ = expressions.position(region.buffer, (*outer, first + row, second + column))
+    return expressions.address(region.buffer, start, known)
+
+
+def _call(expressions: Expressions, name: str, results: list[ll.Type], arguments: list[Value]) -> list[Value]:
+    kind = ll.FunctionType(ll.LiteralStructType(results), [each.type for each in arguments])
+    made = expressions.builder.call(declared(expressions.builder.module, name, kind), arguments)
+    return [expressions.builder.extract_value(made, number) for number in range(len(results))]

@@ -1,0 +1,211 @@
+"""Loops that fill shared memory ahead: where threads wait, what is copied asynchronously, and damage to both."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from weft.compiler import tensor as te
+from weft.compiler.targets.errors import CompileError
+from weft.compiler.targets.gpu.devices import DEVICES
+from weft.compiler.targets.gpu.launches import Barrier, Commit, Grid, Landed, Phase, grid_text
+from weft.compiler.targets.gpu.nvptx import ptx_text
+from weft.compiler.targets.gpu.phases import grids_of
+from weft.compiler.targets.gpu.pipeline import PIPELINE
+from weft.compiler.targets.gpu.tensor_schedule import TensorTile
+from weft.compiler.targets.gpu.tile_schedule import TILES, schedule_tiled
+from weft.compiler.tensor.ir import Const, Expr, For, If, Select, Seq, Stmt
+from weft.compiler.tensor.simplify import constant_range
+from weft.compiler.tensor.visitor import free_vars, map_exprs, map_stmt_exprs
+from weft.sim.ptx import PtxError
+
+from ....sim.ptx.test_compilers import damages
+from .test_tensor_cores import launch, operands, product, run
+from .test_tiled import product as plain_product
+
+TILE = TensorTile(32, 32, 64, (2, 2))
+ALIGNED = (16, 16, 16)
+
+
+def nodes(stmt: Stmt) -> Iterator[Stmt]:
+    yield stmt
+    match stmt:
+        case Seq(body=items):
+            for item in items:
+                yield from nodes(item)
+        case For(body=body):
+            yield from nodes(body)
+
+
+def outcome(text: str, grid: Grid, rows: int, columns: int, depth: int) -> str:
+    """What becomes of a dense product."""
+    a, b, wanted = operands(rows, columns, depth)
+    found = np.zeros_like(wanted)
+    try:
+        run(text, grid, a, np.ascontiguousarray(b.T), found)
+    except PtxError:
+        return "refused"
+    return "right" if np.array_equal(found, wanted) else "wrong"
+
+
+@pytest.mark.parametrize(("gpu", "copies"), [("sm_75", 2), ("sm_80", 3)])
+def test_a_step_has_one_barrier(gpu: str, copies: int) -> None:
+    schedule = product(32, 32, 320, TILE, gpu, dense=True)
+    grid = launch(schedule, gpu)
+    (loop,) = (node for node in nodes(grid.body) if isinstance(node, For))
+    assert sum(isinstance(node, Barrier) for node in nodes(loop)) == 1
+    assert [buffer.shape[0] for buffer in grid.shared if buffer.name != "sums"] == [copies, copies]
+    waits = [node.left for node in nodes(grid.body) if isinstance(node, Landed)]
+    assert waits == ([copies - 2] if gpu == "sm_80" else [])
+    assert sum(isinstance(node, Commit) for node in nodes(grid.body)) == (copies if gpu == "sm_80" else 0)
+    assert any(node.ahead for node in nodes(grid.body) if isinstance(node, Phase)) == (gpu == "sm_80")
+    a, b, wanted = operands(32, 32, 320)
+    counts = run(ptx_text("k", schedule.func, [grid], {}, DEVICES[gpu], ALIGNED), grid, a, b.T.copy(), wanted)
+    warps, steps = 4, 5
+    assert counts.barriers == steps + 1 or counts.instructions["bar"] == warps * (steps + 1)
+
+
+def test_copies_are_asynchronous_where_addresses_allow() -> None:
+    for depth, aligned, size in ((192, ALIGNED, 16), (152, ALIGNED, 8), (148, ALIGNED, 4), (150, ALIGNED, 0),
+                                 (192, (8, 8, 8), 8), (192, (), 0)):  # fmt: skip
+        schedule = product(20, 24, depth, TensorTile(16, 16, 64, (1, 1)), dense=True)
+        grid = launch(schedule, "sm_80")
+        text = ptx_text("k", schedule.func, [grid], {}, DEVICES["sm_80"], aligned)
+        assert outcome(text, grid, 20, 24, depth) == "right"
+        found = {line.split("], ")[2].split(";")[0].split(",")[0] for line in text.splitlines() if "cp.async.c" in line
+                 and "commit" not in line}  # fmt: skip
+        assert found == ({str(size)} if size and (size == 16 or aligned == ALIGNED) else set()), (depth, aligned)
+
+
+def piped(rows: int, columns: int, depth: int, stages: int) -> te.Schedule:
+    """A product of int32 by threads."""
+    schedule = plain_product(rows, columns, depth)
+    schedule_tiled(schedule, TILES[3])
+    (step,) = [loop for loop in schedule.get_loops("acc") if loop in schedule.get_loops("left")][-1:]
+    schedule.annotate(step, PIPELINE, stages)
+    return schedule
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4])
+@pytest.mark.parametrize("gpu", ["generic", "sm_80"])
+def test_any_loop_may_be_a_pipeline(gpu: str, stages: int) -> None:
+    schedule = piped(40, 33, 50, stages)
+    (grid,) = grids_of(schedule.func, DEVICES[gpu])
+    generator = np.random.default_rng(0)
+    a, b = (generator.integers(-99, 99, shape).astype(np.int32) for shape in ((40, 50), (50, 33)))
+    found = np.zeros((40, 33), np.int32)
+    device = DEVICES["sm_80"]  # the launches of a device without asynchronous copies run on one with them
+    run(ptx_text("k", schedule.func, [grid], {}, device, ALIGNED), grid, a, b, found)
+    np.testing.assert_array_equal(found, a @ b + 1)
+    assert ("commit" in grid_text(grid)) == (gpu == "sm_80")
+
+
+# Damage
+
+
+@pytest.mark.parametrize("gpu", ["sm_75", "sm_80"])
+def test_damaged_waits_and_copies_are_noticed(gpu: str) -> None:
+    rows, columns, depth = 32, 32, 256
+    schedule = product(rows, columns, depth, TILE, gpu, dense=True)
+    grid = launch(schedule, gpu)
+    text = ptx_text("k", schedule.func, [grid], {}, DEVICES[gpu], ALIGNED)
+    assert outcome(text, grid, rows, columns, depth) == "right"
+    survivors: Counter[str] = Counter()
+    tried: Counter[str] = Counter()
+    for what, changed in damages(text):
+        tried[what.split()[0].split(".")[0]] += 1
+        survivors[what] += outcome(changed, grid, rows, columns, depth) == "right"
+    assert tried["bar"] >= 2
+    assert tried["cp"] > 8 if gpu == "sm_80" else tried["st"] > 8
+    # Nobody waits for the last batch, which is empty.
+    assert +survivors == ({"cp.async.commit_group; -> nothing": 1} if gpu == "sm_80" else {})
+
+
+def undone(grid: Grid) -> Iterator[tuple[str, Grid]]:
+    """The launch without one of its guards: of threads, of iterations ahead, of what lies beyond an edge."""
+    phases = [node for node in nodes(grid.body) if isinstance(node, Phase)]
+    for phase in phases:
+        for place, digit in enumerate(phase.digits):
+            if digit.is_guarded:
+                digits = list(phase.digits)
+                digits[place] = replace(digit, extent=Const(digit.radix))
+                body = phase.body
+                if isinstance(body, For) and digit.var in free_vars(body.extent):  # it also ends what a thread repeats
+                    body = replace(body, extent=Const(constant_range(body.extent, ())[1]))
+                yield f"digit {digit.var.name}", changed(grid, phase, replace(phase, digits=tuple(digits), body=body))
+        conditions: set[Expr] = set()
+
+        def collect(expr: Expr, found: set[Expr] = conditions) -> Expr:
+            return map_exprs(expr, lambda node: found.add(node.cond) if isinstance(node, Select) else None)
+
+        map_stmt_exprs(phase.body, collect)
+        for condition in conditions:
+
+            def dropped(expr: Expr, gone: Expr = condition) -> Expr:
+                return map_exprs(expr, lambda node: node.a if isinstance(node, Select) and node.cond == gone else None)
+
+            yield f"select {condition}", changed(grid, phase, replace(phase, body=map_stmt_exprs(phase.body, dropped)))
+
+
+def changed(grid: Grid, old: Phase, new: Phase) -> Grid:
+    def visit(stmt: Stmt) -> Stmt:
+        match stmt:
+            case Phase():
+                return new if stmt is old else stmt
+            case Seq(body=items):
+                return Seq(tuple(map(visit, items)))
+            case For(body=body):
+                return replace(stmt, body=visit(body))
+        return stmt
+
+    return replace(grid, body=visit(grid.body))
+
+
+@pytest.mark.parametrize("gpu", ["sm_75", "sm_80"])
+def test_missing_guards_are_noticed(gpu: str) -> None:
+    """Row 20 is beyond the memory of every operand, and the last step of the depth is a part."""
+    rows, columns, depth = 20, 20, 56
+    tile = TensorTile(16, 16, 64, (1, 1))
+    schedule = product(rows, columns, depth, tile, gpu, dense=True)
+    grid = launch(schedule, gpu)
+    tried = 0
+    for what, each in undone(grid):
+        text = ptx_text("k", schedule.func, [each], {}, DEVICES[gpu], ALIGNED)
+        assert outcome(text, grid, rows, columns, depth) != "right", what
+        tried += 1
+    assert tried == 6  # rows and columns of the result, rows and depth of both operands
+
+
+def test_filling_beyond_the_last_step_is_noticed() -> None:
+    schedule = product(32, 32, 256, TILE, dense=True)
+    grid = launch(schedule, "sm_80")
+    phases = [node for node in nodes(grid.body) if isinstance(node, Phase) and isinstance(node.body, If)]
+    assert len(phases) == 2
+    for phase in phases:
+        assert isinstance(phase.body, If)
+        damaged = changed(grid, phase, replace(phase, body=phase.body.then))
+        text = ptx_text("k", schedule.func, [damaged], {}, DEVICES["sm_80"], ALIGNED)
+        assert outcome(text, grid, 32, 32, 256) == "refused"
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("stages", [1, 9, "three"])
+def test_numbers_of_stages(stages: int | str) -> None:
+    with pytest.raises(CompileError, match=f"a pipeline of {stages!r} stages; hint: annotate with 2 to 8"):
+        grids_of(piped(32, 32, 64, stages).func, DEVICES["sm_80"])  # type: ignore[arg-type]
+
+
+def test_a_body_that_fills_nothing_is_refused() -> None:
+    a = te.placeholder((8, 32), "int32", "a")
+    out = te.compute((8, 32), lambda i, j: a[i, j] + 1, "out")
+    plain = te.create_schedule(out, [a])
+    i, j = plain.get_loops("out")
+    plain.bind(j, "thread")
+    plain.annotate(i, PIPELINE, 2)
+    with pytest.raises(CompileError, match="its body does not fill shared memory first, and only read it then"):
+        grids_of(plain.func, DEVICES["sm_80"])

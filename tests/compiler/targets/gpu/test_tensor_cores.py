@@ -1,0 +1,246 @@
+"""Products on tensor cores: as loops, as launches, and as PTX, equal to the bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import weft
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from weft.compiler import tensor as te
+from weft.compiler.graph import Module, evaluate
+from weft.compiler.targets.errors import CompileError
+from weft.compiler.targets.gpu.devices import DEVICES, NVIDIA
+from weft.compiler.targets.gpu.digits import SHARED, THREAD
+from weft.compiler.targets.gpu.intrinsics import intrinsic_named, ldmatrix, mma
+from weft.compiler.targets.gpu.launches import Grid
+from weft.compiler.targets.gpu.nvptx import ptx_text
+from weft.compiler.targets.gpu.phases import grids_of
+from weft.compiler.targets.gpu.products import Product
+from weft.compiler.targets.gpu.tensor_cores import tensor_sums
+from weft.compiler.targets.gpu.tensor_schedule import (
+    TensorTile,
+    choose_tensor_tile,
+    schedule_tensor_cores,
+    tensor_tiles,
+)
+from weft.compiler.targets.registry import find_target
+from weft.compiler.tensor.errors import IRError
+from weft.compiler.tensor.interpreter import interpret
+from weft.compiler.tensor.parser import parse
+from weft.compiler.tensor.printer import function_text
+from weft.compiler.tensor.view import View
+from weft.sim.ptx import Counts, DeviceMemory, Program
+
+from .graphs import values_for
+from .test_tiled import convolution, matmul
+
+TILES = tensor_tiles(1)
+SMALL = [tile for tile in TILES if tile.rows * tile.columns <= 1024]
+
+
+def product(
+    rows: int, columns: int, depth: int, tile: TensorTile, gpu: str = "sm_80", *, dense: bool = False
+) -> te.Schedule:
+    """A product of bytes, scheduled. ``dense``: the depth is the last axis of both operands."""
+    a = te.placeholder((rows, depth), "int8", "a")
+    b = te.placeholder((columns, depth) if dense else (depth, columns), "int8", "b")
+    left = View(a.shape, "int8", lambda index: a[index])
+    right = View((depth, columns), "int8", lambda index: b[index[::-1] if dense else index])
+    (shape,) = DEVICES[gpu].mma
+    sums = tensor_sums(Product(left, right, (rows, columns)), tile, shape)
+    out = te.compute((rows, columns), lambda i, j: sums.read((i, j)) + 1, "out")
+    schedule = te.create_schedule(out, [a, b])
+    schedule_tensor_cores(schedule, tile, shape, DEVICES[gpu])
+    return schedule
+
+
+def operands(rows: int, columns: int, depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Two matrices with all values of a byte, and what the function makes of them."""
+    generator = np.random.default_rng(rows + columns + depth)
+    a, b = (generator.integers(-128, 128, shape).astype(np.int8) for shape in ((rows, depth), (depth, columns)))
+    return a, b, a.astype(np.int32) @ b.astype(np.int32) + 1
+
+
+def launch(schedule: te.Schedule, gpu: str) -> Grid:
+    (grid,) = grids_of(schedule.func, DEVICES[gpu])
+    return grid
+
+
+def run(text: str, grid: Grid, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Counts:
+    """The launch in the interpreter of PTX, which fills ``out``."""
+    memory = DeviceMemory()
+    addresses = [memory.allocate(each.nbytes) for each in (a, b, out)]
+    for address, data in zip(addresses, (a, b), strict=False):
+        memory.write(address, data)
+    counts = Program(text, memory).launch("k_0", grid.groups, (grid.threads,), [addresses[n] for n in grid.params])
+    memory.read(addresses[2], out)
+    return counts
+
+
+@settings(max_examples=4)
+@given(
+    st.integers(1, 40), st.integers(1, 40), st.integers(8, 140), st.sampled_from(SMALL),
+    st.sampled_from(["sm_75", "sm_80"]),
+)  # fmt: skip
+def test_any_size_is_equal_to_the_bit(rows: int, columns: int, depth: int, tile: TensorTile, gpu: str) -> None:
+    schedule = product(rows, columns, depth, tile, gpu)
+    a, b, wanted = operands(rows, columns, depth)
+    np.testing.assert_array_equal(interpret(schedule.func, {"a": a, "b": b})["out"], wanted)
+    grid = launch(schedule, gpu)
+    found = np.zeros_like(wanted)
+    counts = run(ptx_text("k", schedule.func, [grid], {}, DEVICES[gpu]), grid, a, b, found)
+    np.testing.assert_array_equal(found, wanted)
+    assert counts.instructions["mma"] > 0
+
+
+@pytest.mark.parametrize("tile", TILES, ids=lambda tile: f"{tile.rows}x{tile.columns}")
+def test_every_tile_fits_a_group(tile: TensorTile) -> None:
+    schedule = product(tile.rows * 2, tile.columns * 3, tile.depth * 4, tile)
+    grid = launch(schedule, "sm_80")
+    assert grid.groups == (3, 2, 1)
+    assert grid.threads == tile.threads(DEVICES["sm_80"]) <= DEVICES["sm_80"].group_threads
+    (sums,) = grid.registers
+    assert sums.size * grid.threads == tile.rows * tile.columns  # nothing is held twice, and no place is empty
+
+
+def test_no_access_of_a_whole_tile_meets_another_in_a_bank() -> None:
+    tile = TILES[0]
+    rows, columns, depth = tile.rows, tile.columns, 2 * tile.depth
+    schedule = product(rows, columns, depth, tile)
+    a, b, wanted = operands(rows, columns, depth)
+    grid = launch(schedule, "sm_80")
+    counts = run(ptx_text("k", schedule.func, [grid], {}, DEVICES["sm_80"]), grid, a, b, np.zeros_like(wanted))
+    assert counts.conflicts == 0
+    assert counts.instructions["mma"] == rows * columns * depth // (16 * 8 * 32)
+    assert counts.instructions["ldmatrix"] == 4 * counts.instructions["mma"] // 8  # a warp: 2 + 2 for 2 x 4 products
+
+
+def test_the_text_is_read_back() -> None:
+    schedule = product(40, 30, 70, TILES[3])
+    text = function_text(schedule.func)
+    assert function_text(parse(text, intrinsic_named)) == text
+
+
+@pytest.mark.parametrize(
+    "name", ["mma_int8_16_16_32", "mma_float32_16_8_8", "mma_int8_16_32_4", "ldmatrix_int8_4_80", "ldmatrix_int8_16_40",
+             "ldmatrix_int8_16_16", "outer_product_1_1_1", "mma_int8_16_32_032"],
+)  # fmt: skip
+def test_no_other_intrinsic_has_a_name(name: str) -> None:
+    with pytest.raises(IRError, match=f"a GPU has no intrinsic '{name}'"):
+        intrinsic_named(name)
+
+
+def test_a_name_holds_all_numbers() -> None:
+    for device in (DEVICES[name] for name in NVIDIA):
+        for shape in device.mma:
+            for made in (mma(shape, 72), ldmatrix(shape.dtype, 16, 80), ldmatrix(shape.dtype, 8, 64)):
+                assert intrinsic_named(made.name) == made
+
+
+MODULES = {
+    "batch": matmul("int8", (2, 33, 70), (2, 70, 50)),
+    "one for all": matmul("int8", (3, 20, 40), (40, 24)),
+    "pixels": convolution((1, 64, 7, 7), (48, 64, 1, 1), "int8"),
+    "window": convolution((1, 8, 9, 9), (32, 8, 3, 3), "int8", pads=(1, 1, 1, 1), pad_value=-7, strides=(2, 2)),
+    "vector": convolution((1, 72, 1, 1), (33, 72, 1, 1), "int8"),
+    "tokens": convolution((19, 40, 1, 1), (33, 40, 1, 1), "int8"),
+    "few channels": convolution((1, 3, 9, 9), (16, 3, 5, 5), "int8", pads=(2, 2, 2, 2), pad_value=5),
+    "odd window": convolution(
+        (1, 5, 11, 13), (7, 5, 2, 3), "int8", dilations=(2, 1), strides=(1, 2), pads=(0, 2, 1, 0), pad_value=3
+    ),
+    "groups": convolution((2, 32, 5, 5), (32, 16, 3, 3), "int8", groups=2, pads=(1, 1, 1, 1)),
+}
+
+
+def check(module: Module, gpu: str) -> weft.CompiledModel:
+    generator = np.random.default_rng(0)
+    values = {
+        name: generator.integers(-128, 128, value.shape).astype(np.int8) for name, value in values_for(module).items()
+    }
+    model = weft.compile(module, target="cuda", strict=True, gpu=gpu)
+    assert isinstance(model, weft.CompiledModel)
+    assert "tensor cores" in {layer.kind for layer in model.layers}
+    wanted = evaluate(module, values)
+    for name, found in weft.load(model, "emulated").run(values).items():
+        np.testing.assert_array_equal(found, wanted[name])
+    return model
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_graphs_are_equal_to_the_bit(name: str) -> None:
+    check(MODULES[name], "sm_80")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("gpu", NVIDIA)
+@pytest.mark.parametrize("name", MODULES)
+def test_graphs_are_equal_to_the_bit_everywhere(name: str, gpu: str) -> None:
+    check(MODULES[name], gpu)
+
+
+def test_an_artifact_is_proved_and_runs(tmp_path: object) -> None:
+    module = MODULES["pixels"]
+    path = f"{tmp_path}/model.weft"
+    weft.runtime.artifact.save(check(module, "sm_75"), path)
+    values = values_for(module)
+    (found,), (wanted,) = (
+        each.values() for each in (weft.load(path, "emulated").run(values), evaluate(module, values))
+    )
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_other_devices_multiply_without() -> None:
+    model = weft.compile(MODULES["batch"], target="opencl", strict=True)
+    assert isinstance(model, weft.CompiledModel)
+    assert {layer.kind for layer in model.layers} == {"tiled"}
+    text = find_target("cuda").host_code(
+        weft.compile(matmul("float32", (32, 32), (32, 32)), target="cuda").steps[0].program, trusted=True
+    ).text  # type: ignore[union-attr]  # fmt: skip
+    assert "mma" not in text
+
+
+def test_small_products_have_no_tile() -> None:
+    device = DEVICES["sm_80"]
+    assert choose_tensor_tile(1, 1, 7, 1000, 1, device) is None
+    assert choose_tensor_tile(1, 1000, 1000, 7, 1, device) is None
+    assert choose_tensor_tile(4, 512, 512, 64, 1, device) == TILES[0]
+
+
+# What a warp cannot do together
+
+
+def copied(scope: str, axis: str) -> te.Schedule:
+    """A matrix of 16 rows of 32 bytes, loaded by one warp and stored by its threads."""
+    a = te.placeholder((16, 32), "int8", "a")
+    shared = te.compute((16, 32), lambda i, k: a[i, k], "shared")
+    held = te.compute((16, 32), lambda i, k: shared[i, k], "held")
+    out = te.compute((16, 32), lambda i, k: held[i, k], "out")
+    schedule = te.create_schedule(out, [a])
+    schedule.set_scope("shared", SHARED)
+    schedule.set_scope("held", scope)
+    i, _ = schedule.get_loops("held")
+    warp, row = schedule.split(i, 16)
+    schedule.bind(warp, axis)
+    if scope == "register":
+        schedule.tensorize(row, ldmatrix("int8", 16, 32))
+    return schedule
+
+
+def launches(schedule: te.Schedule, gpu: str = "sm_80") -> tuple[Grid, ...]:
+    func = schedule.func
+    block = te.Var("one")
+    return grids_of(replace(func, body=te.For(block, te.Const(1), "bind:block.x", func.body)), DEVICES[gpu])
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(CompileError, match="is done by a whole warp, not by a thread; hint: bind the loops around"):
+        launches(copied("register", THREAD))
+    with pytest.raises(CompileError, match="lanes of a warp do calls of intrinsics together, and nothing else"):
+        launches(copied(SHARED, "warp"))
+    with pytest.raises(CompileError, match="threads of 'generic' form no warps"):
+        launches(copied("register", "warp"), "generic")
+    with pytest.raises(CompileError, match="buffer 'held': it cannot be split among threads"):
+        launches(copied("register", "warp"))  # thread 0 alone stores what all lanes hold
