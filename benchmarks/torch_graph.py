@@ -149,6 +149,13 @@ def _unpool(x: T, indices: T, shape: Any, **window: Any) -> T:
     return flat.reshape(shape)
 
 
+def _grid_sample(x: T, grid: T, mode: str, padding: str, align_corners: bool) -> T:
+    if mode == "cubic" and padding != "zeros":
+        raise NotComparedError("cubic sampling of places that padding moves")
+    mode = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode)
+    return functional.grid_sample(x, grid.to(x.dtype), mode, padding, align_corners)
+
+
 def _batch_norm(x: T, gamma: T, beta: T, mean: T, variance: T, epsilon: float) -> T:
     shape = (1, -1, *(1 for _ in x.shape[2:]))
     gamma, beta, mean, variance = (each.reshape(shape) for each in (gamma, beta, mean, variance))
@@ -180,7 +187,8 @@ MEANINGS: dict[str, Callable[..., T]] = {
     "nn.dense": lambda x, w: x @ w.T, "nn.matmul": torch.matmul,
     "nn.einsum": lambda *xs, equation: torch.einsum(equation, *xs), "nn.determinant": torch.linalg.det,
     "nn.inverse": torch.linalg.inv, "nn.conv2d": _conv, "nn.conv3d": _conv, "nn.max_pool": _max_pool,
-    "nn.average_pool": _average_pool, "nn.unpool": _unpool, "nn.batch_norm": _batch_norm,
+    "nn.average_pool": _average_pool, "nn.unpool": _unpool, "nn.grid_sample": _grid_sample,
+    "nn.batch_norm": _batch_norm,
     "nn.softmax": lambda x, axis: torch.softmax(x, axis) if x.dim() else torch.ones_like(x),
     "gather": _gather, "gather_elements": lambda x, i, axis: torch.gather(x, axis, _whole(i, x.shape[axis])),
     "gather_nd": _gather_nd, "scatter_nd": _scatter_nd, "scatter_elements": _scatter_elements, "slice": _slice,
