@@ -58,7 +58,7 @@ def within(
 def _ways(step: Step) -> Iterator[tuple[str, Module]]:
     """Modules of the same meaning, the cheapest first."""
     yield "all is kept", step.module
-    passes = Passes(step.module, len(step.module.main.output_names) - len(step.state))
+    passes = Passes(step.module, len(step.outputs))
     for cheap, what in ((True, "elementwise operators"), (False, "all operators")):
         tried = set()
         for segments in SEGMENTS:
