@@ -261,8 +261,12 @@ def _wide_graph(
     if not are_finite(found) or not _is_stable(gradients, wide, 1e-7):
         tally.passed_over["graphs in float64: a kink, or infinities"] += 1
         return
-    with _passed_over(tally, "graphs in PyTorch"):
+    before = tally.passed_over.total()
+    with _passed_over(tally, "graphs in PyTorch, which were compared with slopes instead"):
         tally.compared("graphs in PyTorch", str(seed), against_autograd(autograd, module, found, wide, wrt), 1e-7)
+    if tally.passed_over.total() > before:
+        error = slope_error(module, gradients, seed, wide)
+        tally.compared("graphs whose slopes were compared", str(seed), error, allowed_error(module))
 
 
 def _is_stable(module: Module, values: Mapping[str, Array], allowed: float) -> bool:

@@ -33,6 +33,8 @@ def _padded(x: T, pads: Sequence[int], value: float) -> T:
 
 
 def _conv(x: T, w: T, strides: Any, pads: Any, dilations: Any, groups: int) -> T:
+    if not x.shape[1]:
+        raise NotComparedError("a convolution over no channels")
     run = functional.conv2d if len(strides) == 2 else functional.conv3d
     return run(_padded(x, pads, 0.0), w, stride=strides, dilation=dilations, groups=groups)
 
@@ -194,7 +196,8 @@ MEANINGS: dict[str, Callable[..., T]] = {
     "gather_nd": _gather_nd, "scatter_nd": _scatter_nd, "scatter_elements": _scatter_elements, "slice": _slice,
     "concat": lambda *xs, axis: torch.cat(xs, axis), "pad": lambda x, pads, value: _padded(x, pads, value),
     "reshape": lambda x, shape: x.reshape(shape), "transpose": lambda x, perm: x.permute(perm),
-    "expand": lambda x, shape: x.expand(shape), "dilate": _dilate, "dequantise": _dequantise,
+    "expand": lambda x, shape: x.expand(shape), "barrier": lambda x, *after: x,
+    "dilate": _dilate, "dequantise": _dequantise,
 }  # fmt: skip
 """What each operator on floats is: with the operands, and the attributes by name."""
 
