@@ -81,6 +81,10 @@ def test_what_is_kept_has_16_bits_and_what_is_summed_has_32() -> None:
     found = types(mixed(network()[0]).with_main(mixed(network()[0]).main.body))
     assert found["nn.conv2d"] == found["nn.matmul"] == {"bfloat16"}
     assert found["nn.reduce_mean"] == {"float32"}
+    stored = [node for node in topological_order(mixed(network()[0]).main.body)
+              if isinstance(node, Call) and node.op == "nn.cast" and node.dtype == "bfloat16"]  # fmt: skip
+    assert stored
+    assert all(node.shape != (8,) for node in stored)  # the statistics of eight channels
     assert mixed(network()[0]).main.results[0].dtype == "float32"
     module, start = network()
     arenas = []
