@@ -52,6 +52,9 @@ def test_a_training_in_place_has_the_same_bits(make: Callable[[Module, list[str]
 STATE = Var("s", TensorType((6, 6), "float32"))
 
 
+TABLE = Var("t", TensorType((6, 6), "float32"))
+
+
 def doubled(x: Expr) -> Expr:
     return nn.multiply(x, Constant(np.float32(2)))
 
@@ -66,20 +69,23 @@ def doubled(x: Expr) -> Expr:
         (doubled(STATE), (nn.matmul(STATE, STATE),), False),
         (doubled(call("gather", STATE, Var("i", TensorType((6,), "int64")), axis=0)), (), None),
         (call("nn.cumulative_sum", STATE, axis=0), (), None),
+        (doubled(STATE), (call("gather", TABLE, Var("i", TensorType((6,), "int64")), axis=0),), False),
+        (doubled(STATE), (call("nn.cumulative_sum", TABLE, axis=0),), False),
     ],
-    ids=["elements", "transposed", "sums of columns", "a product", "read later", "rows at indices", "by NumPy"],
+    ids=["elements", "transposed", "sums of columns", "a product", "read later", "rows at indices", "by NumPy",
+         "indices checked later", "NumPy later"],
 )  # fmt: skip
 def test_state_is_replaced_only_where_nothing_reads_it_later(
     following: Expr, others: tuple[Expr, ...], replaced: bool | None
 ) -> None:
     """And then the results are those of two arrays. None: either is right."""
-    params = (STATE, Var("i", TensorType((6,), "int64")))
+    params = (STATE, Var("i", TensorType((6,), "int64")), TABLE)
     module = module_of(following, *others, params=params, names=("next_s", *(f"y{i}" for i, _ in enumerate(others))))
     model = compiled(module)
     found = replaceable(model, {"s": "next_s"})
     assert replaced is None or bool(found) == replaced
     given: dict[str, Array] = {"s": np.random.default_rng(0).normal(size=(6, 6)).astype(np.float32),
-                               "i": np.array([5, 0, 1, 2, 3, 3])}  # fmt: skip
+                               "i": np.array([5, 0, 1, 2, 3, 3]), "t": np.ones((6, 6), np.float32)}  # fmt: skip
     wanted = weft.load(model).run(given)
     if found:
         shared = given["s"].copy()
