@@ -33,6 +33,8 @@ def _padded(x: T, pads: Sequence[int], value: float) -> T:
 
 
 def _conv(x: T, w: T, strides: Any, pads: Any, dilations: Any, groups: int) -> T:
+    if not x.shape[1]:
+        raise NotComparedError("a convolution over no channels")
     run = functional.conv2d if len(strides) == 2 else functional.conv3d
     return run(_padded(x, pads, 0.0), w, stride=strides, dilation=dilations, groups=groups)
 
@@ -149,6 +151,13 @@ def _unpool(x: T, indices: T, shape: Any, **window: Any) -> T:
     return flat.reshape(shape)
 
 
+def _grid_sample(x: T, grid: T, mode: str, padding: str, align_corners: bool) -> T:
+    if mode == "cubic" and padding != "zeros":
+        raise NotComparedError("cubic sampling of places that padding moves")
+    mode = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode)
+    return functional.grid_sample(x, grid.to(x.dtype), mode, padding, align_corners)
+
+
 def _batch_norm(x: T, gamma: T, beta: T, mean: T, variance: T, epsilon: float) -> T:
     shape = (1, -1, *(1 for _ in x.shape[2:]))
     gamma, beta, mean, variance = (each.reshape(shape) for each in (gamma, beta, mean, variance))
@@ -180,13 +189,15 @@ MEANINGS: dict[str, Callable[..., T]] = {
     "nn.dense": lambda x, w: x @ w.T, "nn.matmul": torch.matmul,
     "nn.einsum": lambda *xs, equation: torch.einsum(equation, *xs), "nn.determinant": torch.linalg.det,
     "nn.inverse": torch.linalg.inv, "nn.conv2d": _conv, "nn.conv3d": _conv, "nn.max_pool": _max_pool,
-    "nn.average_pool": _average_pool, "nn.unpool": _unpool, "nn.batch_norm": _batch_norm,
+    "nn.average_pool": _average_pool, "nn.unpool": _unpool, "nn.grid_sample": _grid_sample,
+    "nn.batch_norm": _batch_norm,
     "nn.softmax": lambda x, axis: torch.softmax(x, axis) if x.dim() else torch.ones_like(x),
     "gather": _gather, "gather_elements": lambda x, i, axis: torch.gather(x, axis, _whole(i, x.shape[axis])),
     "gather_nd": _gather_nd, "scatter_nd": _scatter_nd, "scatter_elements": _scatter_elements, "slice": _slice,
     "concat": lambda *xs, axis: torch.cat(xs, axis), "pad": lambda x, pads, value: _padded(x, pads, value),
     "reshape": lambda x, shape: x.reshape(shape), "transpose": lambda x, perm: x.permute(perm),
-    "expand": lambda x, shape: x.expand(shape), "dilate": _dilate, "dequantise": _dequantise,
+    "expand": lambda x, shape: x.expand(shape), "barrier": lambda x, *after: x,
+    "dilate": _dilate, "dequantise": _dequantise,
 }  # fmt: skip
 """What each operator on floats is: with the operands, and the attributes by name."""
 

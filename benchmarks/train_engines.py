@@ -5,6 +5,7 @@ Whoever imports `jax` here must have said before how many threads it may have (`
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from collections.abc import Callable
@@ -14,11 +15,18 @@ import numpy as np
 import weft
 from train_networks import EPSILON, MOMENTUM_OF_STATISTICS, Array, Operators, T, Workload, as_onnx
 from weft.compiler.frontends import read
+from weft.compiler.graph import GraphError
+from weft.compiler.model import CompiledModel
 from weft.runtime import artifact
-from weft.train import Step, Training, cross_entropy, sgd
+from weft.train import Step, Training, cross_entropy, replaced_in_place, sgd, within
 
 RATE, MOMENTUM = 1e-3, 0.9
 ENGINES = ("weft", "torch", "torch.compile", "jax")
+RECOMPUTED = "weft, recomputed"
+"""Weft's step in `SHARE` of the memory between kernels, if that can be met: forward values are computed again."""
+
+SHARE = 0.6
+
 
 Run = Callable[[], float]
 """One step on the same batch; gives the loss before it."""
@@ -40,8 +48,8 @@ def limit_threads(threads: int) -> None:
 def runner(engine: str, workload: Workload, threads: int, compiled: Path | None = None) -> Run:
     """Raises NotInstalledError. ``compiled``: for weft, the artifact of the step."""
     try:
-        if engine == "weft":
-            return weft_step(workload, threads, compiled)
+        if engine in ("weft", RECOMPUTED):
+            return weft_step(workload, threads, compiled, engine == RECOMPUTED)
         return jax_step(workload) if engine == "jax" else torch_step(workload, threads, engine == "torch.compile")
     except ImportError as error:
         raise NotInstalledError(f"{engine}: {error}") from error
@@ -53,13 +61,28 @@ def weft_training(workload: Workload) -> tuple[Step, dict[str, Array]]:
     module, lifted = weft.lift_constants(read(model.SerializeToString()).module({}, takes_floats=True), list(start))
     main = module.main
     scores = next(name for name in main.output_names if not name.startswith("next_"))
-    return sgd(cross_entropy(module, scores=scores), list(lifted), momentum=MOMENTUM), lifted
+    loss = cross_entropy(module, scores=scores)
+    return sgd(loss, list(lifted), momentum=MOMENTUM, check_finite=False), lifted  # no peer looks for NaN either
 
 
-def weft_step(workload: Workload, threads: int, compiled: Path | None = None) -> Run:
-    step, start = weft_training(workload)
-    loaded = weft.load(compiled or weft.compile(step.module, target="cpu", threads=threads))
-    training = Training(step, start, loaded)
+def compiled_step(workload: Workload, threads: int, recomputed: bool) -> tuple[Step, CompiledModel]:
+    """The step as compiled; ``recomputed``: within `SHARE` of its memory, if that can be met."""
+    step = weft_training(workload)[0]
+    model = weft.compile(step.module, target="cpu", threads=threads)
+    if recomputed:
+        with contextlib.suppress(GraphError):
+            step = within(step, int(SHARE * model.statistics["arena_bytes"]), threads=threads)
+            model = weft.compile(step.module, target="cpu", threads=threads)
+    return step, model
+
+
+def weft_step(workload: Workload, threads: int, compiled: Path | None = None, recomputed: bool = False) -> Run:
+    """State is replaced in place, as the peers do. ``compiled``: the file that `weft_artifact` has written."""
+    if compiled is None:
+        step, model = compiled_step(workload, threads, recomputed)
+    else:
+        step, model = weft_training(workload)[0], artifact.load(compiled)
+    training = Training(step, weft_training(workload)[1], weft.load(model), in_place=replaced_in_place(step, model))
     data, labels = workload.batch()
 
     def run() -> float:
@@ -68,11 +91,12 @@ def weft_step(workload: Workload, threads: int, compiled: Path | None = None) ->
     return run
 
 
-def weft_artifact(workload: Workload, threads: int, path: Path) -> None:
-    """Write the compiled step, and leave its machine code in the cache."""
-    model = weft.compile(weft_training(workload)[0].module, target="cpu", threads=threads)
+def weft_artifact(workload: Workload, threads: int, path: Path, recomputed: bool = False) -> int:
+    """Write the compiled step, and leave its machine code in the cache; the bytes that are planned between kernels."""
+    model = compiled_step(workload, threads, recomputed)[1]
     artifact.save(model, path)
     weft.load(path)
+    return int(model.statistics["arena_bytes"])
 
 
 def torch_step(workload: Workload, threads: int, compiled: bool) -> Run:

@@ -12,9 +12,11 @@ from .frontends import Source, read
 from .graph import Family, Module, calls
 from .graph.registry import operator_of
 from .graph.symbolic import SymbolicTypes, sizes_text
-from .model import CompiledModel, OpenModel
+from .model import CompiledModel, HostStep, OpenModel
 from .passes.pipeline import PassOptions, run_passes
+from .targets.cpu.intrinsics import intrinsic_named
 from .targets.errors import CompileError
+from .targets.loops.replaceable import is_replaceable
 from .targets.registry import find_target
 from .targets.target import Job, Target, target_options
 
@@ -67,6 +69,19 @@ def compile_model(
     if open_sizes and target.takes_open_sizes:
         return _open_model(source, target, shapes or {}, compile_at, job)
     return compile_at(shapes or {})
+
+
+def replaceable(model: CompiledModel, following: Mapping[str, str]) -> frozenset[str]:
+    """Of inputs, each with the output that is its next value, those for which a run may be given the same memory for
+    both. A run that fails then leaves them as they were. None where a model is more than one program of the host."""
+    if len(model.steps) != 1 or not isinstance(model.steps[0], HostStep):
+        return frozenset()
+    step = model.steps[0]
+    return frozenset(
+        name for name, after in following.items()
+        if name in step.inputs and after in step.outputs
+        and is_replaceable(step.program, step.inputs.index(name), step.outputs.index(after), intrinsic_named)
+    )  # fmt: skip
 
 
 def is_quantised(module: Module) -> bool:

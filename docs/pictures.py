@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from drawing import architecture, convolution, core, isa
+from drawing import architecture, convolution, core, isa, memory
 from weft.hw.config import PYNQ, TINY
 
 FOLDER = Path(__file__).parent / "pictures"
@@ -20,6 +20,7 @@ PICTURES: dict[str, Callable[[], str]] = {
     "core": lambda: core.draw(PYNQ),
     "isa": lambda: isa.draw(PYNQ),
     "convolution": lambda: convolution.draw(TINY),
+    "train-memory": memory.draw,
 }
 
 

@@ -23,7 +23,7 @@ def test_pictures_stand_on_a_page(path: Path) -> None:
     assert any(f"(pictures/{path.name})" in page.read_text() for page in DOCS.glob("*.md"))
 
 
-@pytest.mark.parametrize("name", ["architecture", "core", "isa", "convolution"])
+@pytest.mark.parametrize("name", ["architecture", "core", "isa", "convolution", "train-memory"])
 def test_drawings_are_on_a_white_sheet(name: str) -> None:
     root = ElementTree.parse(DOCS / "pictures" / f"{name}.svg").getroot()
     sheet = next(item for item in root if item.tag.endswith("rect"))

@@ -10,7 +10,7 @@
 from .checkpoint import CheckpointError
 from .initialisers import Initial, glorot, he, initialised, normal, uniform
 from .losses import cross_entropy
-from .memory import within
+from .memory import replaced_in_place, within
 from .optimisers import adam, adamw, lamb, sgd
 from .precision import LossScaling, mixed
 from .random import dropout, random_bits
@@ -20,5 +20,5 @@ from .training import Training, TrainingError
 __all__ = [
     "RATE", "CheckpointError", "Initial", "Learning", "LossScaling", "Step", "StepOptions", "Training",
     "TrainingError", "adam", "adamw", "cross_entropy", "dropout", "glorot", "he", "initialised", "lamb", "mixed",
-    "normal", "random_bits", "sgd", "step_of", "uniform", "within",
+    "normal", "random_bits", "replaced_in_place", "sgd", "step_of", "uniform", "within",
 ]  # fmt: skip

@@ -1,4 +1,5 @@
-"""A step of training within a bound of memory: forward values are computed again rather than kept, as far as needed."""
+"""Memory of a step of training: within a bound, for which forward values are computed again, and state that is replaced
+where it lies."""
 
 from __future__ import annotations
 
@@ -7,9 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from ..compiler.compile import compile_model
+from ..compiler.compile import compile_model, replaceable
 from ..compiler.graph import GraphError, Module
-from ..compiler.model import CompiledModel
+from ..compiler.model import CompiledModel, OpenModel
 from ..compiler.passes.recompute import Passes, recomputed
 from .step import Step
 
@@ -27,6 +28,12 @@ def bytes_of(memory: int | str) -> int:
     if match is None or (match[2].upper() or "B") not in UNITS or not float(match[1]):
         raise GraphError(f"{memory!r} is no size of memory", hint='give bytes, or a text such as "512MiB"')
     return int(float(match[1]) * UNITS[match[2].upper() or "B"])
+
+
+def replaced_in_place(step: Step, model: CompiledModel | OpenModel) -> frozenset[str]:
+    """The state that a compiled step may replace where it lies, for ``Training(..., in_place=...)``: what nothing reads
+    once its next value is begun. It then takes its memory once instead of twice."""
+    return frozenset() if isinstance(model, OpenModel) else replaceable(model, step.state)
 
 
 def within(
@@ -58,7 +65,7 @@ def within(
 def _ways(step: Step) -> Iterator[tuple[str, Module]]:
     """Modules of the same meaning, the cheapest first."""
     yield "all is kept", step.module
-    passes = Passes(step.module, len(step.module.main.output_names) - len(step.state))
+    passes = Passes(step.module, len(step.outputs))
     for cheap, what in ((True, "elementwise operators"), (False, "all operators")):
         tried = set()
         for segments in SEGMENTS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from ..compiler.graph import (
 from ..compiler.graph.dtypes import HALVES, numpy_dtype
 from ..compiler.graph.registry import Anchor, Fusion, call, operator_of
 from ..compiler.graph.visit import with_children
-from ..compiler.operators import nn
+from ..compiler.operators import contract, nn
 
 WIDE = "float32"
 
@@ -136,12 +137,22 @@ def scale_of(scaling: LossScaling, dtype: str) -> Scale:
     return Scale(scaling, value, kept, steps)
 
 
+def zero_if_finite(x: Expr) -> Expr:
+    """A number: 0 if all elements are finite, else NaN, which is what infinity and NaN times 0 are."""
+    row = as_row(x)
+    return nn.reduce_sum(nn.multiply(row, _like(x, 0.0)), axes=(0,))
+
+
+def as_row(x: Expr) -> Expr:
+    """All elements in a row: sums along it run over lanes."""
+    return x if len(x.shape) == 1 else contract.reshape(x, shape=(prod(x.shape),))
+
+
 def all_finite(gradients: list[Expr]) -> Expr:
-    """Whether all elements are finite, a truth value: infinity and NaN times 0 are NaN."""
+    """Whether all elements are finite, a truth value."""
     total: Expr | None = None
     for each in gradients:
-        nothing = nn.multiply(each, _like(each, 0.0))
-        part = nn.reduce_sum(nothing, axes=tuple(range(len(each.shape)))) if each.shape else nothing
+        part = zero_if_finite(each)
         total = part if total is None else nn.add(total, part)
     assert total is not None
     return nn.equal(total, _like(total, 0.0))

@@ -13,7 +13,7 @@ from ..compiler.graph.dtypes import numpy_dtype
 from ..compiler.graph.gradient import CustomGradient
 from ..compiler.operators import contract, nn
 from ..compiler.passes.gradient import grad, tidied
-from .precision import LossScaling, Scale, all_finite, scale_of, with_scaled_loss
+from .precision import LossScaling, Scale, all_finite, as_row, scale_of, with_scaled_loss, zero_if_finite
 
 RATE = "rate"
 """The input of a step that holds the learning rate, a scalar of the parameters' type."""
@@ -25,12 +25,20 @@ class Step:
 
     ``module``: its inputs are those of the model, the state, and `RATE`. ``state``: the input of each tensor that lives
     from step to step, and the output that holds its next value; those of ``parameters`` come first, all others start
-    with zeros.
+    with zeros. ``checks``: for each parameter that is checked the output, a number, that is 0 where its next value is
+    finite and NaN where it is not.
     """
 
     module: Module
     parameters: tuple[str, ...]
     state: Mapping[str, str]
+    checks: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The model's own outputs, which come first in the module."""
+        others = {*self.state.values(), *self.checks.values()}
+        return tuple(name for name in self.module.main.output_names if name not in others)
 
 
 @dataclass
@@ -68,12 +76,17 @@ class StepOptions(TypedDict, total=False):
         Gradients of subgraphs, as for ``weft.grad``.
     loss_scaling
         The loss is differentiated times a scale, which follows what the gradients bear: for float16 (`mixed`).
+    check_finite
+        Whether each step looks for infinity and NaN in the parameters' next values, which is where those of gradients
+        end, too; it reads them once more. True by default. ``loss_scaling`` looks for them in the gradients instead,
+        and such a step changes nothing.
     """
 
     loss: str
     clip_norm: float | None
     custom: Sequence[CustomGradient]
     loss_scaling: LossScaling | None
+    check_finite: bool
 
 
 def step_of(module: Module, parameters: Sequence[str], rule: Rule, **options: Unpack[StepOptions]) -> Step:
@@ -118,6 +131,9 @@ def step_of(module: Module, parameters: Sequence[str], rule: Rule, **options: Un
         following[value] = rule(learning)
         kept |= learning.kept
     following |= kept
+    checked: dict[Var, Expr] = {}
+    if scale is None and options.get("check_finite", True):
+        checked = {value: zero_if_finite(following[value]) for value in values}
     if scale is not None:
         following = {var: nn.where(finite, value, var) for var, value in following.items()} | scale.following(finite)
     following |= {param: own.pop(f"next_{name}") for name, param in inputs.items()
@@ -126,15 +142,20 @@ def step_of(module: Module, parameters: Sequence[str], rule: Rule, **options: Un
     if clash:
         raise GraphError(f"an input has the name {clash[0]!r} already", hint="rename it")
     state = {var.name: f"next_{var.name}" for var in following}
+    checks = {var.name: f"check_{var.name}" for var in checked}
     # Results are computed in their order: the last layer's gradients are there first, and need not wait for all others.
-    changed = dict(reversed(following.items()))
-    outputs = (*own, *(state[var.name] for var in changed))
-    if len(set(outputs)) < len(outputs):
-        raise GraphError("an output of the model has the name of a next value", hint="rename outputs named next_...")
-    body = Tuple((*own.values(), *(_own(value, inputs) for value in changed.values())))
-    attrs = Attrs(main.attrs).replace(outputs=outputs)
+    results = dict(own)
+    for var in reversed(following):
+        if var in checked:
+            results[checks[var.name]] = checked[var]
+        results[state[var.name]] = _own(following[var], inputs)
+    if len(results) < len(own) + len(checked) + len(following):
+        raise GraphError("an output of the model has the name of a next value or of a check",
+                         hint="rename outputs named next_... and check_...")  # fmt: skip
+    body = Tuple(tuple(results.values()))
+    attrs = Attrs(main.attrs).replace(outputs=tuple(results))
     whole = Module(Function((*main.params, *kept, rate), body, attrs, main.span), module.stage)
-    return Step(tidied(whole), tuple(parameters), state)
+    return Step(tidied(whole), tuple(parameters), state, checks)
 
 
 def _scale(module: Module, parameters: Sequence[str], scaling: LossScaling) -> Scale | None:
@@ -158,8 +179,8 @@ def shortened(gradients: Sequence[Expr], longest: float) -> list[Expr]:
 
 def square_sum(x: Expr) -> Expr:
     """The sum of the squares of all elements, a scalar."""
-    squares = nn.multiply(x, x)
-    return nn.reduce_sum(squares, axes=tuple(range(len(x.shape)))) if x.shape else squares
+    row = as_row(x)
+    return nn.reduce_sum(nn.multiply(row, row), axes=(0,))
 
 
 def number(x: Expr, value: float) -> Constant:

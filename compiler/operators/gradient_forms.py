@@ -74,6 +74,29 @@ FORMS: tuple[tuple[str, Make], ...] = (
             ("pointwise", (5, 4, 1, 1), {}),
         )
     ),
+    *(
+        (f"nn.grid_sample, {mode}, {padding}, align_corners={corners}",
+         lambda v, mode=mode, padding=padding, corners=corners: nn.grid_sample(
+             v(2, 2, 4, 5), v(2, 3, 2, 2, name="grid"), mode=mode, padding=padding, align_corners=corners))
+        for mode in ("linear", "nearest", "cubic") for padding in ("zeros", "border", "reflection")
+        for corners in (False, True)
+    ),
+    ("nn.grid_sample of a volume", lambda v: nn.grid_sample(v(1, 2, 3, 4, 3), v(1, 2, 2, 2, 3, name="grid"))),
+    *(
+        (f"nn.roi_align, {mode}, half_pixel={half}", lambda v, mode=mode, half=half: nn.roi_align(
+            v(2, 2, 6, 5), v(3, 4, name="rois"), indices([0, 1, 1]), size=(2, 3), sampling_ratio=2, mode=mode,
+            half_pixel=half, spatial_scale=1.5))
+        for mode in ("avg", "max") for half in (False, True)
+    ),
+    *(
+        (f"nn.roi_align, a sample a pixel, half_pixel={half}", lambda v, half=half: nn.roi_align(
+            v(2, 2, 6, 5), Constant(np.array([[0.3, 0.2, 3.1, 1.7], [1.1, -0.6, 4.4, 5.3], [0.1, 0.4, 2.8, 1.3]],
+                                             v(1).dtype)), indices([0, 1, 1]), size=(2, 2), half_pixel=half))
+        for half in (False, True)
+    ),
+    ("nn.deform_conv2d, steps and dilated", lambda v: nn.deform_conv2d(
+        v(1, 4, 6, 5), v(4, 2, 2, 3, name="w"), v(1, 24, 3, 3, name="offset"), v(1, 12, 3, 3, name="mask"), groups=2,
+        offset_groups=2, strides=(2, 2), dilations=(1, 2), pads=(0, 2, 0, 2))),
     ("nn.conv2d over one axis", lambda v: nn.conv2d(v(2, 3, 1, 9), v(4, 3, 1, 3, name="w"), strides=(1, 2),
                                                     pads=(0, 1, 0, 1))),
     ("nn.conv2d, transposed", lambda v: nn.conv2d(contract.dilate(v(1, 3, 4, 3), factors=(2, 3)),
@@ -115,12 +138,12 @@ FORMS: tuple[tuple[str, Make], ...] = (
     *(
         (f"scatter_elements, {how}", lambda v, how=how: contract.scatter_elements(
             v(3, 4), indices([[0, 3], [2, 2]]), v(2, 2, name="u"), axis=1, reduction=how))
-        for how in ("none", "add", "maximum", "minimum")
+        for how in ("none", "add", "multiply", "maximum", "minimum")
     ),
     *(
         (f"scatter_nd, {how}", lambda v, how=how: contract.scatter_nd(
             v(3, 4), indices([[2], [0], [2]]), v(3, 4, name="u"), reduction=how))
-        for how in ("none", "add", "maximum", "minimum")
+        for how in ("none", "add", "multiply", "maximum", "minimum")
     ),
     ("slice in steps", lambda v: contract.slice(v(7, 5), starts=(1, 4), sizes=(3, 2), steps=(2, -3))),
     ("slice of nothing", lambda v: contract.slice(v(4, 3), starts=(1, 0), sizes=(0, 3), steps=(1, 1))),
@@ -137,5 +160,7 @@ FORMS: tuple[tuple[str, Make], ...] = (
             "dequantise", _INTEGERS, variable("float32", *shape), Constant(np.full(shape, 3, np.int8))))
         for form, shape in (("one scale", ()), ("a scale for each channel", (3,)))
     ),
+    ("dequantise, a scale for each block, the last one short", lambda v: call(
+        "dequantise", _INTEGERS, variable("float32", 2, 2, 2), Constant(np.full((2, 2, 2), 3, np.int8)), block=2)),
 )  # fmt: skip
 """Forms of operators beside those of their samples: what is special, and the call on variables of one float type."""

@@ -22,7 +22,6 @@ from ..graph.registry import (
     Accuracy,
     Family,
     Fusion,
-    NoGradientError,
     Operator,
     call,
     operator_of,
@@ -31,7 +30,7 @@ from ..graph.registry import (
 from ..tensor import ir as tir
 from ..tensor.view import Builder, Index, NotLoweredError, View
 from .build import contract, nn
-from .derivatives import nothing_like, reshaped, transposed, where
+from .derivatives import expanded, like, nothing_like, reshaped, transposed, where
 from .move import unflatten
 from .reasons import NOT_LOWERED, PIECEWISE_CONSTANT
 from .samples import indices as constant_indices
@@ -367,7 +366,7 @@ def _lower_scatter_nd(builder: Builder, call: Call, operands: tuple[View, ...]) 
 
 def _scatter_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
     """For a scatter of either kind. Where one place is set more than once, the last update has set it; where several
-    elements are the extreme one, they share its gradient."""
+    elements are the extreme one, they share its gradient. A product is exact where factors are 0, too."""
     x, indices, updates = node.args
     elements, reduction = node.op == "scatter_elements", node.attr("reduction")
 
@@ -388,7 +387,13 @@ def _scatter_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
         last = nn.equal(picked(placed(nobody, Constant(order), "maximum")), Constant(order))
         return placed(upstream, nothing_like(updates), "none"), None, where(last, picked(upstream))
     if reduction == "multiply":
-        raise NoGradientError("products of elements at computed places have no rule")
+        is_zero = nn.equal(updates, like(updates, 0))
+        nonzero = nn.where(is_zero, like(updates, 1), updates)
+        zero = nn.cast(is_zero, to=updates.dtype)
+        others_zero = nn.subtract(picked(placed(nothing_like(x), zero, "add")), zero)
+        others = nn.divide(picked(nn.multiply(upstream, placed(x, nonzero, "multiply"))), nonzero)
+        own = nn.multiply(upstream, placed(expanded(like(x, 1), x.shape), updates, "multiply"))
+        return own, None, where(nn.equal(others_zero, like(zero, 0)), others)
     kept, taken = nn.equal(x, node), nn.equal(updates, picked(node))
     count = placed(nn.cast(kept, to=x.dtype), nn.cast(taken, to=x.dtype), "add")
     share = nn.divide(upstream, count)

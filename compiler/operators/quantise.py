@@ -19,7 +19,6 @@ from ..graph.registry import (
     Family,
     Fusion,
     Lowering,
-    NoGradientError,
     Operator,
     TypeRule,
     call,
@@ -30,7 +29,7 @@ from ..tensor import ir as tir
 from ..tensor.view import Builder, Index, NotLoweredError, View, along, element_type
 from .build import nn
 from .cast import cast
-from .derivatives import reshaped
+from .derivatives import expanded, padded, part, reshaped
 from .reasons import INTEGER_HAS_NO_GRADIENT
 from .samples import sample_of, variable
 from .type_rules import integer, require, require_dtype
@@ -156,11 +155,24 @@ def _sample_dequantise(dtype: str) -> Call:
     return call("dequantise", variable(dtype, 2, 3), scale, variable(dtype, name="zero_point"))
 
 
+def _block_gradient(upstream: Expr, node: Call) -> Expr:
+    """For scales of which each serves a block of an axis; the last block may be cut off."""
+    x, scale, zero_point = node.args
+    axis, block = int(node.attr("axis")), int(node.attr("block"))
+    before, count, behind = scale.shape[:axis], scale.shape[axis], scale.shape[axis + 1 :]
+    zero = reshaped(nn.cast(zero_point, to=scale.dtype), (*before, count, 1, *behind))
+    zero = reshaped(expanded(zero, (*before, count, block, *behind)), (*before, count * block, *behind))
+    centred = nn.subtract(nn.cast(x, to=scale.dtype), part(zero, [0] * len(x.shape), x.shape))
+    missing = [count * block - x.shape[axis] if each == axis else 0 for each in range(len(x.shape))]
+    products = padded(nn.multiply(upstream, centred), [0] * len(missing), missing)
+    return nn.reduce_sum(reshaped(products, (*before, count, block, *behind)), axes=(axis + 1,))
+
+
 def _dequantise_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
     """For the scale; the quantised values are no floats, and no operator that makes them has a gradient."""
     x, scale, zero_point = node.args
-    if node.attr("block"):
-        raise NoGradientError("a scale of each block has no rule")
+    if node.attr("block") and scale.shape:
+        return None, _block_gradient(upstream, node), None
     axes = tuple(axis for axis in range(len(x.shape)) if not scale.shape or axis != node.attr("axis"))
     shape = [1 if axis in axes else size for axis, size in enumerate(x.shape)] if scale.shape else []
     zero = reshaped(nn.cast(zero_point, to=scale.dtype), shape)

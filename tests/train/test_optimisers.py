@@ -129,6 +129,9 @@ def test_names_of_the_state_must_be_free() -> None:
     twice = module_of(nn.exp(x), nn.sin(x), params=(x,), names=("loss", "next_x"))
     with pytest.raises(GraphError, match=r"an output of the model has the name of a next value"):
         sgd(twice, ["x"])
+    checked = module_of(nn.exp(x), nn.sin(x), params=(x,), names=("loss", "check_x"))
+    with pytest.raises(GraphError, match=r"of a check; hint: rename outputs named next_... and check_..."):
+        sgd(checked, ["x"])
     y = Var("y", TensorType((), "float32"))
     mixed = module_of(nn.multiply(x, nn.cast(y, to="float64")), params=(x, y), names=("loss",))
     with pytest.raises(GraphError, match=r"the parameters are of several types: float32, float64"):

@@ -12,13 +12,15 @@ from weft.compiler.graph import (
     Expr,
     GraphError,
     Module,
+    Span,
     TensorType,
     Var,
+    call,
     topological_order,
 )
 from weft.compiler.graph.dtypes import step as step_of_dtype
 from weft.compiler.operators import nn
-from weft.train import LossScaling, Training, cross_entropy, mixed, sgd
+from weft.train import LossScaling, Training, TrainingError, cross_entropy, mixed, sgd
 from weft.train.precision import GOOD_STEPS, SCALE
 
 from .classifier import InNumpy, batch, classifier, module_of
@@ -34,7 +36,7 @@ def network() -> tuple[Module, dict[str, Array]]:
     image = Var("x", TensorType((4, 2, 6, 6), "float32"))
     x: Expr = nn.conv2d(image, weights("kernel", 8, 2, 3, 3), pads=(1, 1, 1, 1))
     mean = nn.reduce_mean(x, axes=(0, 2, 3))
-    centred = nn.subtract(x, weft.compiler.graph.call("reshape", mean, shape=(1, 8, 1, 1)))
+    centred = nn.subtract(x, call("reshape", mean, shape=(1, 8, 1, 1)))
     variance = nn.reduce_mean(nn.multiply(centred, centred), axes=(0, 2, 3))
     x = nn.clip(nn.batch_norm(x, weights("scale", 8), weights("shift", 8), mean, variance), low=0.0, high=np.inf)
     x = nn.reduce_mean(nn.max_pool(x, kernel=(2, 2), strides=(2, 2)), axes=(2, 3))
@@ -79,6 +81,10 @@ def test_what_is_kept_has_16_bits_and_what_is_summed_has_32() -> None:
     found = types(mixed(network()[0]).with_main(mixed(network()[0]).main.body))
     assert found["nn.conv2d"] == found["nn.matmul"] == {"bfloat16"}
     assert found["nn.reduce_mean"] == {"float32"}
+    stored = [node for node in topological_order(mixed(network()[0]).main.body)
+              if isinstance(node, Call) and node.op == "nn.cast" and node.dtype == "bfloat16"]  # fmt: skip
+    assert stored
+    assert all(node.shape != (8,) for node in stored)  # the statistics of eight channels
     assert mixed(network()[0]).main.results[0].dtype == "float32"
     module, start = network()
     arenas = []
@@ -128,6 +134,27 @@ def test_a_step_that_overflows_changes_nothing_and_halves_the_scale_and_good_one
     after = scales[scales.index(lowest) + 1 :]
     assert after[:2] == [lowest, 2 * lowest]
     assert training._state[GOOD_STEPS] in (0, 1)
+
+
+def test_float16_that_overflows_without_a_scale_stops_at_the_node_that_did() -> None:
+    """The loss is 0; its gradient in float16 passes 65,504."""
+    x, w, factor = (
+        Var(name, TensorType(shape, "float32")) for name, shape in (("x", (4, 8)), ("w", (8, 2)), ("f", ()))
+    )
+    scores = call("nn.matmul", x, w, span=Span(("dense",), "d"))
+    narrow = mixed(module_of(scores, params=(x, w, factor), names=("y",)), "float16")
+    loss = nn.reduce_sum(nn.multiply(narrow.main.results[0], factor), axes=(0, 1))
+    step = sgd(module_of(loss, params=narrow.main.params, names=("loss",)), ["w"])
+    given = {"x": np.ones((4, 8), np.float32), "f": np.array(1e5, np.float32)}
+    for runs in (InNumpy(step.module), weft.load(weft.compile(step.module, target="cpu"))):
+        training = Training(step, {"w": np.zeros((8, 2), np.float32)}, runs)
+        with (
+            np.errstate(all="ignore"),
+            pytest.raises(TrainingError, match=r"'w' is not finite at step 0: the result of nn.cast.* "
+                          r"is the first that is infinite; hint: .* or loss_scaling"),
+        ):  # fmt: skip
+            training.step(given, 1e-3)
+        np.testing.assert_array_equal(training.parameters["w"], 0)
 
 
 def test_the_scale_leaves_float32_as_it_is_and_never_passes_its_largest() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import weft
@@ -80,6 +82,53 @@ def test_the_node_that_made_a_bad_loss_is_named() -> None:
         pytest.raises(TrainingError, match=r"result of nn.exp is the first that is inf"),
     ):
         large.step({}, 0.1)
+
+
+def steep() -> Module:
+    """A loss that is 0 at 1, where its slope is infinite: the root of 0."""
+    w = Var("w", TensorType((2,), "float32"))
+    u = Var("u", TensorType((3,), "float32"))
+    roots = call("nn.sqrt", nn.subtract(w, Constant(np.ones(2, np.float32))), span=Span(("root",), "r"))
+    total = nn.add(nn.reduce_sum(roots, axes=(0,)), nn.reduce_sum(nn.multiply(u, u), axes=(0,)))
+    return module_of(total, params=(w, u), names=("loss",))
+
+
+@pytest.mark.parametrize("machine_code", [False, True])
+def test_a_gradient_that_is_not_finite_stops_though_the_loss_is(machine_code: bool) -> None:
+    step = sgd(steep(), ["w", "u"], momentum=0.9)
+    assert set(step.checks) == {"w", "u"}
+    loaded = weft.load(weft.compile(step.module, target="cpu")) if machine_code else InNumpy(step.module)
+    training = Training(step, {"w": np.array([2, 3], np.float32), "u": np.ones(3, np.float32)}, loaded)
+    assert set(training.step({}, 0.0)) == {"loss"}
+    training._state["w"][0] = 1
+    before = {name: value.tobytes() for name, value in training._state.items()}
+    with (
+        np.errstate(all="ignore"),
+        pytest.raises(TrainingError, match=r"the next value of 'w' is not finite at step 1: the result of nn.divide "
+                      r"\(node 'root'\) is the first that is infinite; hint: the parameters are those before it"),
+    ):  # fmt: skip
+        training.step({}, 0.1)
+    assert {name: value.tobytes() for name, value in training._state.items()} == before
+    assert training.steps == 1
+    training._state["w"][0] = 2
+    training.step({}, 0.1)
+
+
+def test_gradients_may_stay_unchecked_but_no_such_state_is_saved(tmp_path: Path) -> None:
+    step = sgd(steep(), ["w", "u"], check_finite=False)
+    assert not step.checks
+    assert set(step.outputs) == {"loss"}
+    training = Training(step, {"w": np.full(2, 2, np.float32), "u": np.ones(3, np.float32)}, InNumpy(step.module))
+    training.save(tmp_path / "state.npz")
+    good = (tmp_path / "state.npz").read_bytes()
+    training._state["w"][0] = 1
+    with np.errstate(all="ignore"):
+        training.step({}, 0.1)
+    with pytest.raises(TrainingError, match=r"the state 'w' is not finite after step 1; hint: restore the last"):
+        training.save(tmp_path / "state.npz")
+    assert (tmp_path / "state.npz").read_bytes() == good
+    training.restore(tmp_path / "state.npz")
+    assert training.steps == 0
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -119,6 +119,10 @@ def _plain_reduction(schedule: te.Schedule, name: str, block: Block) -> None:
     if kept and reduces_neighbours(block, reduced[-1]) and extent_of(schedule, reduced[-1]) >= SHORTEST_ROW:
         _reduce_rows(schedule, name)
         return
+    if not kept and reduces_neighbours(block, reduced[-1]) and extent_of(schedule, reduced[-1]) >= SHORTEST_ROW:
+        schedule.cache_write(name, REGISTER)
+        _reduce_row(schedule, name)
+        return
     wide = bool(kept) and extent_of(schedule, kept[-1]) >= 4
     if wide and prod(extent_of(schedule, loop) for loop in reduced) <= LONGEST_UNROLL:
         _reduce_part_of_row(schedule, name)

@@ -137,10 +137,31 @@ def test_of_updates_of_one_place_the_last_has_set_it() -> None:
     np.testing.assert_array_equal(found["grad_x"], [0, 0, 1])
 
 
-def test_a_scatter_that_multiplies_says_that_it_has_no_rule() -> None:
-    node = contract.scatter_nd(x(3), Constant(np.array([[1]])), x(1, name="u"), reduction="multiply")
-    with pytest.raises(Exception, match="products of elements at computed places have no rule"):
-        gradient_at(node, x=[1, 2, 3], u=[4])
+def test_products_at_computed_places_are_exact_where_factors_are_0() -> None:
+    places = Constant(np.array([[0], [0], [1], [1], [2]]))
+    node = contract.scatter_nd(x(4), places, x(5, name="u"), reduction="multiply")
+    found = gradient_at(node, x=[2, 3, 0, 5], u=[0, 7, 0, 0, 4])
+    np.testing.assert_array_equal(found["grad_x"], [0, 0, 4, 1])
+    np.testing.assert_array_equal(found["grad_u"], [14, 0, 0, 0, 0])
+
+
+def test_at_a_whole_place_the_slope_is_that_towards_the_next() -> None:
+    """As PyTorch has it; at a border where places are held, too, the next one is the same."""
+    image = np.array([1.0, 4, 9, 16]).reshape(1, 1, 1, 4)
+    for unit, slope in ((-1 / 3, 5), (-0.5, 3), (1.0, 0)):  # the places 1, 0.75 and 3, of which each is 1.5 units
+        grid = np.array([unit, 0]).reshape(1, 1, 1, 2)
+        node = nn.grid_sample(x(1, 1, 1, 4), x(1, 1, 1, 2, name="grid"), padding="border", align_corners=True)
+        found = gradient_at(node, x=image, grid=grid)["grad_grid"].reshape(2)
+        np.testing.assert_allclose(found, [1.5 * slope, 0])
+
+
+def test_regions_that_are_computed_need_a_number_of_samples() -> None:
+    which = Constant(np.zeros(1, np.int64))
+    with pytest.raises(Exception, match="how many samples a region has follows from its size, which is computed"):
+        gradient_at(nn.roi_align(x(1, 1, 4, 4), x(1, 4, name="rois"), which, size=(1, 1)), x=np.ones((1, 1, 4, 4)))
+    empty = nn.roi_align(x(1, 1, 4, 4), Constant(np.array([[2.0, 0, 2, 1]])), which, size=(1, 1))
+    with pytest.raises(Exception, match=r"the region \[2.0, 0.0, 2.0, 1.0\] is empty"):
+        gradient_at(empty, x=np.ones((1, 1, 4, 4)))
 
 
 def test_a_matrix_without_an_inverse_has_none() -> None:

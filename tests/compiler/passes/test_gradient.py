@@ -255,21 +255,22 @@ def quantised(a: Expr, name: str) -> Expr:
 
 def test_all_that_is_missing_is_listed_at_once() -> None:
     """Also behind the first that blocks, and where only integers lead on."""
-    image, grid = x(1, 1, 4, 4, dtype="float32"), x(1, 2, 2, 2, name="grid", dtype="float32")
-    sampled = nn.grid_sample(quantised(image, "quantise1"), grid, span=Span(("sample",)))
-    module = module_of(nn.reduce_sum(quantised(sampled, "quantise2"), axes=(0, 1, 2, 3)), params=(image, grid))
+    image, rois = x(1, 1, 4, 4, dtype="float32"), x(1, 4, name="rois", dtype="float32")
+    which = Constant(np.zeros(1, np.int64))
+    sampled = nn.roi_align(quantised(image, "quantise1"), rois, which, size=(2, 2), span=Span(("regions",)))
+    module = module_of(nn.reduce_sum(quantised(sampled, "quantise2"), axes=(0, 1, 2, 3)), params=(image, rois))
     with pytest.raises(GradientError, match="3 operators on the way have no gradient") as error:
         weft.grad(module)
     lines = str(error.value).splitlines()[1:]
     places = [
         "quantise (node 'quantise1'): rounding",
-        "nn.grid_sample (node 'sample'):",
+        "nn.roi_align (node 'regions'):",
         "quantise (node 'quantise2'):",
     ]
     assert [line.strip()[: len(place)] for line, place in zip(lines, places, strict=False)] == places
     assert "hint: give a custom gradient for it" in str(error.value)
     with pytest.raises(GradientError, match=r"2 operators on the way have no gradient"):
-        weft.grad(module, wrt="grid")
+        weft.grad(module, wrt="rois")
     assert isinstance(error.value, weft.WeftError)
 
 
@@ -408,6 +409,7 @@ def test_an_operator_that_equals_a_graph_is_differentiated_through_it() -> None:
     chance = 1 / (1 + np.exp(-0.25))
     found = evaluate(module, {"x": np.full(2, 0.5), "upstream": np.ones(2)})["y"]
     np.testing.assert_allclose(found, 2 * 3 * 0.5 * chance * (1 - chance))
-    blocked = through(lambda a: nn.grid_sample(a, Constant(np.zeros((1, 1, 1, 2)))))
-    with pytest.raises(NoGradientError, match=r"a part of it has none: nn\.grid_sample"):
+    which = Constant(np.zeros(1, np.int64))
+    blocked = through(lambda a: nn.roi_align(a, Constant(np.zeros((1, 4))), which, size=(1, 1)))
+    with pytest.raises(NoGradientError, match=r"a part of it has none: nn\.roi_align .*is empty"):
         blocked(x(1, 1, 1, 1), Call("my.op", (x(1, 1, 2, 2),), Attrs({}), TensorType((1, 1, 1, 1), "float64")))

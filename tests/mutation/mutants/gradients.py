@@ -8,6 +8,7 @@ RULES = ("tests/compiler/operators/test_gradients.py",)
 GRAD = ("tests/compiler/passes/test_gradient.py",)
 TRAIN = ("tests/train/test_training.py",)
 PRECISION = ("tests/train/test_precision.py",)
+IN_PLACE = ("tests/train/test_in_place.py",)
 OPTIMISERS = ("tests/train/test_optimisers.py",)
 
 MUTANTS = (
@@ -101,7 +102,7 @@ MUTANTS = (
     ),
     Mutant(
         "overflow-not-noticed", "train/precision.py", "missing guard",
-        "return nn.equal(total, _like(total, 0.0))", "return nn.less(total, _like(total, 1.0))", PRECISION,
+        "return nn.equal(total, _like(total, 0.0))", "return nn.equal(_like(total, 0.0), _like(total, 0.0))", PRECISION,
     ),
     Mutant(
         "scale-never-doubled", "train/precision.py", "boundary",
@@ -134,6 +135,38 @@ MUTANTS = (
     Mutant(
         "short-gradients-made-longer", "train/step.py", "edge",
         "nn.maximum(norm, number(norm, longest))", "nn.maximum(norm, number(norm, 1e-30))", OPTIMISERS,
+    ),
+    Mutant(
+        "next-value-may-be-nan", "train/training.py", "missing guard",
+        "if found[check] != 0:", "if found[check] > 0:", (*TRAIN, *PRECISION),
+    ),
+    Mutant(
+        "bad-state-is-saved", "train/training.py", "missing guard",
+        "raise TrainingError(f\"the state {name!r}", "TrainingError(f\"the state {name!r}", TRAIN,
+    ),
+    Mutant(
+        "replaced-though-it-is-read-later", "compiler/targets/loops/replaceable.py", "missing guard",
+        "max(reads, default=-1) > writes[0]", "max(reads, default=-1) < 0", IN_PLACE,
+    ),
+    Mutant(
+        "replaced-though-it-is-read-elsewhere", "compiler/targets/loops/replaceable.py", "missing guard",
+        "return all(fit for fit, place", "return all(True for fit, place", IN_PLACE,
+    ),
+    Mutant(
+        "replaced-though-the-run-may-fail", "compiler/targets/loops/replaceable.py", "missing guard",
+        "if not writes or _last_that_may_fail(program.steps) >= writes[0] or", "if not writes or", IN_PLACE,
+    ),
+    Mutant(
+        "one-zero-among-the-factors", "compiler/operators/index.py", "edge",
+        "where(nn.equal(others_zero, like(zero, 0)), others)", "where(nn.equal(zero, zero), others)", RULES,
+    ),
+    Mutant(
+        "scale-of-the-next-block", "compiler/operators/quantise.py", "axis",
+        "axes=(axis + 1,))", "axes=(axis,))" , RULES,
+    ),
+    Mutant(
+        "mirrored-once", "compiler/operators/sampling_gradients.py", "sign",
+        "back = nn.subtract(like(place, 2 * span), distance)", "back = nn.subtract(like(place, span), distance)", RULES,
     ),
     Mutant(
         "bad-step-is-kept", "train/training.py", "order",

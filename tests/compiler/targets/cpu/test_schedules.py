@@ -48,6 +48,31 @@ def test_infinite_values_and_nan_in_a_row(op: str) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("shape", [(8,), (1003,), (9, 40), (3, 4, 5), (6, 3, 3)])
+@pytest.mark.parametrize("op", ["nn.reduce_max", "nn.reduce_min", "nn.reduce_sum", "nn.reduce_mean"])
+def test_reductions_of_all_elements(op: str, shape: tuple[int, ...]) -> None:
+    x = Var("x", TensorType(shape, "float32"))
+    module = module_of(call(op, x, axes=tuple(range(len(shape)))), params=(x,))
+    loaded = weft.load(weft.compile(module, target="cpu", threads=1))
+    given = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    for special in (None, np.nan, np.inf, -np.inf):
+        values = given.copy()
+        values.flat[values.size // 2] = values.flat[0] if special is None else special
+        np.testing.assert_allclose(
+            loaded.run({"x": values})["out0"], evaluate(module, {"x": values})["out0"], rtol=1e-5, atol=1e-5
+        )
+
+
+def test_what_lies_in_a_row_is_combined_by_lanes() -> None:
+    x, i, j = te.placeholder((5, 70), "float32", "x"), te.reduce_axis(5, "i"), te.reduce_axis(70, "j")
+    schedule = te.create_schedule(te.compute((), lambda: te.sum(x[i, j], [i, j]), "out"))
+    schedule_plain(schedule)
+    assert "range(70, order='any')" in str(schedule)
+    arrays = random_arrays(schedule.func)
+    expected = arrays["x"].sum()
+    np.testing.assert_allclose(run_compiled(schedule.func, arrays)["out"], expected, rtol=1e-5)
+
+
 def normalised(columns: int) -> te.Schedule:
     """Each row less its mean."""
     x, k = te.placeholder((5, columns), "float32", "x"), te.reduce_axis(columns, "k")
