@@ -44,11 +44,13 @@ from ..runtime.trace import write_runs
 from ..sim.dram import DramModel
 from ..sim.timing import program_cycles
 from .app import app
+from .host_profile import profile_on_cpu
 from .output import JsonOption, ShapeOption, err, out, parse_shapes, print_json, print_report, wide_console
 from .run import is_artifact
 from .target_options import Chosen, options_of, refuse_options, with_target_options
 
 MODEL, RTL = "model", "rtl"
+CPU = "cpu"
 
 
 @app.command("profile")
@@ -61,6 +63,9 @@ def profile_command(
             "--device", "-d", help="model (the timing model: fast, runs nothing), rtl, or a board: pynq://NAME."
         ),
     ] = MODEL,
+    target: Annotated[
+        str | None, typer.Option("--target", help="What to compile a model for: accel (default), or cpu.")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder for all results. Default: SOURCE.profile.")
     ] = None,
@@ -72,8 +77,14 @@ def profile_command(
     *,
     chosen: Chosen,
 ) -> None:
-    """Say why a model is slow on the core: cycles by layer and cause, bounds, other hardware; roofline, timeline and
-    trace."""
+    """Say why a model is slow. On the core: cycles by layer and cause, bounds, other hardware; roofline, timeline and
+    trace. On a processor (--target cpu): time, traffic, arithmetic and bound of each kernel, and the roofline of this
+    machine."""
+    if target == CPU or (target is None and is_artifact(source) and load_artifact(source).core is None):
+        profile_on_cpu(source, output or source.with_suffix(".profile"), target, shape, chosen, as_json=as_json)
+        return
+    if target not in (None, "accel"):
+        raise CompileError(f"there is no profile for target {target!r}", hint="--target accel, or cpu")
     dram = DramModel(latency=latency, bytes_per_cycle=bandwidth)
     folder = output or source.with_suffix(".profile")
     recompile: Recompile | None = None
