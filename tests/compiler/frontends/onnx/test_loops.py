@@ -31,11 +31,10 @@ def model_of(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def recurrent(
-    op: str, steps: int, direction: str, *, lengths: bool, batch: int = 3, hidden: int = 5, **attrs: Any
-) -> onnx.ModelProto:
+def recurrent(op: str, steps: int, direction: str, *, lengths: bool, hidden: int = 5, **attrs: Any) -> onnx.ModelProto:
     """A recurrent layer with biases and given first states."""
-    random, directions = np.random.default_rng(steps), 2 if direction == "bidirectional" else 1
+    batch, directions = 3, 2 if direction == "bidirectional" else 1
+    random = np.random.default_rng(steps)
     rows = GATES[op] * hidden
     shapes = {"w": (rows, 3), "r": (rows, hidden), "b": (2 * rows,)}
     constants = {name: random.normal(0, 0.3, (directions, *shape)).astype(np.float32) for name, shape in shapes.items()}
@@ -86,8 +85,11 @@ def test_a_program_is_as_long_for_many_steps_as_for_few(op: str) -> None:
     assert len(few.layers) == len(many.layers)
 
 
-def test_a_recurrent_layer_of_a_thousand_steps_runs() -> None:
-    as_onnxruntime(recurrent("LSTM", 1000, "reverse", lengths=False), threads=2)
+def test_threads_share_every_round() -> None:
+    model = recurrent("LSTM", 300, "bidirectional", lengths=False, hidden=64)
+    (step,) = weft.compile(model, target="cpu", threads=2).steps
+    assert step.program.threads == 2  # type: ignore[union-attr]
+    as_onnxruntime(model, threads=2)
 
 
 def loop_model(body: list[onnx.NodeProto], results: list[str], steps: int = 6) -> onnx.ModelProto:

@@ -140,3 +140,23 @@ def test_weights_that_stay_the_same_are_constants_of_the_body() -> None:
     inputs = values_of(module)
     (found,), (wanted,) = weft.load(compiled).run(inputs).values(), evaluate(module, inputs).values()
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_what_a_loop_reads_lives_until_its_end() -> None:
+    """Else a kernel at the end of a round could write over what the next round begins with."""
+    made = call("nn.tanh", ITEMS)  # lies in the arena, and is read by the first kernel of the body alone
+    weights = Constant(np.eye(4, dtype=np.float32))
+    row = call("reshape", call("nn.add", STATE, ITEM), shape=(1, 4))
+    one = call("nn.softmax", call("nn.dense", row, weights), axis=1)
+    twice = call("nn.softmax", call("nn.dense", one, weights), axis=1)
+    body = Function((STATE, ITEM), Tuple((call("reshape", twice, shape=(4,)),)), Attrs({"name": "step"}))
+    (last,) = scan(body, [START], [made], steps=6)
+    program = program_of(Module(Function((START, ITEMS), last, Attrs({"name": "main"}))))
+    (loop,) = program.loops
+    inside = [step for step in program.steps[loop.first : loop.last + 1] if isinstance(step, LaunchStep)]
+    moving = {place.offset for step in inside for place in step.arguments if place.kind == "arena" and place.stride}
+    held = [each for each in program.memory if each.first < loop.first and each.last >= loop.first]
+    assert len(inside) > 1
+    assert moving
+    assert held
+    assert all(each.last >= loop.last for each in held)
