@@ -26,7 +26,7 @@ import numpy as np
 import weft
 from common import Record, print_table, write_json
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from weft.compiler.graph import Array, Module, calls, evaluate, topological_order
+from weft.compiler.graph import Array, Module, TensorType, TupleType, calls, evaluate, topological_order
 from weft.compiler.graph.dtypes import is_float, step
 from weft.compiler.graph.shrink import describe, shrink
 from weft.compiler.operators.random_graphs import random_graph
@@ -82,7 +82,8 @@ def steps(module: Module) -> dict[str, float]:
     """For each output the step of the coarsest float type among the values that it is computed from; 0 without any."""
     found: dict[str, float] = {}
     for name, result in zip(module.main.output_names, module.main.results, strict=True):
-        kinds = {node.dtype for node in topological_order(result) if is_float(node.dtype)}
+        tensors = (node.type for node in topological_order(result) if isinstance(node.type, TensorType))
+        kinds = {kind.dtype for kind in tensors if is_float(kind.dtype)}
         found[name] = max(map(step, kinds), default=0.0)
     return found
 
@@ -123,8 +124,9 @@ def check(seed: int, nodes: int, tally: Tally, target: str = "cpu") -> str:
     found = calls(graph.module.main.body)
     tally.graphs += 1
     tally.operators += len(found)
-    for node in found:
-        tally.dtypes[node.dtype] = tally.dtypes.get(node.dtype, 0) + 1
+    for kind in (node.type for node in found):
+        dtype = kind.fields[0].dtype if isinstance(kind, TupleType) else kind.dtype
+        tally.dtypes[dtype] = tally.dtypes.get(dtype, 0) + 1
     wrong = fault(graph.module, graph.inputs, tally, target)
     if not wrong:
         return ""

@@ -49,8 +49,12 @@ def wide_console() -> PlainConsole:
 
 def print_json(document: Any) -> None:
     """One JSON document on standard output."""
-    json.dump(document, sys.stdout, indent=1, default=str)
-    print()
+    sys.stdout.write(json_text(document))
+
+
+def json_text(document: Any) -> str:
+    """A document as JSON prints it here, in files, too."""
+    return json.dumps(document, indent=1, default=str) + "\n"
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, named: int = 0) -> Table:

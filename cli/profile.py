@@ -45,21 +45,19 @@ from ..sim.dram import DramModel
 from ..sim.timing import program_cycles
 from .app import app
 from .output import JsonOption, ShapeOption, beside, err, out, parse_shapes, print_json, print_report, wide_console
+from .profile_cpu import profile_on_cpu
 from .profile_gpu import CUDA, profile_gpu, show_gpu_profile
 from .run import is_artifact
 from .target_options import Chosen, options_of, refuse_options, with_target_options
 
 MODEL, RTL = "model", "rtl"
-ACCEL = "accel"
+ACCEL, CPU = "accel", "cpu"
 
 
 @app.command("profile")
 @with_target_options
 def profile_command(
     source: Annotated[Path, typer.Argument(help="Artifact, or quantised ONNX model.")],
-    target: Annotated[
-        str, typer.Option("--target", "-t", help="accel: a core; cuda: a GPU, without one predicted.")
-    ] = ACCEL,
     device: Annotated[
         str,
         typer.Option(
@@ -69,6 +67,10 @@ def profile_command(
             "of a GPU.",
         ),
     ] = MODEL,
+    target: Annotated[
+        str | None,
+        typer.Option("--target", "-t", help=f"What to compile a model for: {ACCEL} (default), {CPU} or {CUDA}."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder for all results. Default: SOURCE.profile.")
     ] = None,
@@ -80,13 +82,18 @@ def profile_command(
     *,
     chosen: Chosen,
 ) -> None:
-    """Say why a model is slow on the core: cycles by layer and cause, bounds, other hardware; roofline, timeline and
-    trace. With --target cuda: time by kernel on a GPU, or what is predicted of it."""
+    """Say why a model is slow. On the core: cycles by layer and cause, bounds, other hardware; roofline, timeline and
+    trace. On a processor (--target cpu): time, traffic, arithmetic and bound of each kernel, and the roofline of this
+    machine. On a GPU (--target cuda): time by kernel, or what is predicted of it."""
+    target = target or _usual_target(source)
     if target == CUDA:
         _profile_cuda(source, device, shape, chosen, as_json=as_json)
         return
+    if target == CPU:
+        profile_on_cpu(source, output or beside(source, ".profile"), shape, chosen, as_json=as_json)
+        return
     if target != ACCEL:
-        raise CompileError(f"target {target!r} has no profile", hint=f"choose {ACCEL} or {CUDA}")
+        raise CompileError(f"there is no profile for target {target!r}", hint=f"--target {ACCEL}, {CPU} or {CUDA}")
     dram = DramModel(latency=latency, bytes_per_cycle=bandwidth)
     folder = output or beside(source, ".profile")
     recompile: Recompile | None = None
@@ -94,8 +101,8 @@ def profile_command(
         if is_artifact(source):
             refuse_options(chosen, f"{source} is compiled already")
             compiled = load_artifact(source)
-            if compiled.target == CUDA:
-                raise CompileError(f"{source} is compiled for a GPU", hint=f"add --target {CUDA}")
+            if compiled.core is None:
+                raise CompileError(f"nothing of {source} runs on a core", hint="leave out --target")
         else:
             # What runs on this memory is scheduled for it, unless something else was asked for.
             sizes, options = parse_shapes(shape), {"dram": dram, **options_of("accel", chosen)}
@@ -138,6 +145,14 @@ def profile_command(
         return
     wide_console().print(*tables)
     out.print(f"wrote {folder}; its trace ({slices:,} slices) opens at https://ui.perfetto.dev", markup=False)
+
+
+def _usual_target(source: Path) -> str:
+    """What an artifact was compiled for; a core for a model."""
+    if not is_artifact(source):
+        return ACCEL
+    model = load_artifact(source)
+    return CPU if model.target == ACCEL and model.core is None else model.target
 
 
 def _profile_cuda(source: Path, device: str, shape: ShapeOption, chosen: Chosen, *, as_json: bool) -> None:

@@ -7,8 +7,8 @@ A model for a CPU is one host step; one for the accelerator has both kinds in tu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, Literal
 
@@ -72,7 +72,8 @@ class Place:
     """Memory of a plain tensor during a run of a host program.
 
     ``number``: which input or output of the program (0 for the arena and the constants). ``offset``: bytes from its
-    beginning, or from that of the arena or the constants.
+    beginning, or from that of the arena or the constants. ``stride``: bytes by which it moves with each round of the
+    loop that its step is in; after ``period`` rounds it is back, if that is not 0.
     """
 
     kind: Literal["arena", "constant", "input", "output"]
@@ -80,10 +81,19 @@ class Place:
     offset: int
     shape: tuple[int, ...]
     dtype: str
+    stride: int = 0
+    period: int = 0
 
     @property
     def nbytes(self) -> int:
         return tensor_bytes(self.shape, self.dtype)
+
+    def at(self, turn: int) -> Place:
+        """Where it is in a round of its loop."""
+        if not self.stride:
+            return self
+        offset = self.offset + self.stride * (turn % self.period if self.period else turn)
+        return replace(self, offset=offset, stride=0, period=0)
 
 
 @dataclass(frozen=True)
@@ -123,6 +133,10 @@ class LaunchStep:
     workspace: int | None
     layer: int  # index in the program's layers
 
+    def at(self, turn: int) -> LaunchStep:
+        """The step in a round of its loop."""
+        return replace(self, arguments=tuple(place.at(turn) for place in self.arguments))
+
 
 @dataclass(frozen=True)
 class NumpyStep:
@@ -153,6 +167,15 @@ class CheckStep:
 
 
 @dataclass(frozen=True)
+class Loop:
+    """Steps ``first`` to ``last`` of a program, all of them launches, run ``count`` times in turn."""
+
+    first: int
+    last: int
+    count: int
+
+
+@dataclass(frozen=True)
 class ArenaTensor:
     """A tensor, or workspace of a kernel, in the arena: its bytes are its own from step ``first`` to step ``last``.
 
@@ -172,7 +195,8 @@ class ArenaTensor:
 class HostProgram:
     """Kernels and NumPy operators that run one after another on the host's processor.
 
-    ``processor``: what the schedules were made for; machine code is made for the processor that runs them.
+    ``processor``: what the schedules were made for; machine code is made for the processor that runs them. ``loops``:
+    in their order; none is in another.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -185,6 +209,27 @@ class HostProgram:
     memory: tuple[ArenaTensor, ...] = field(repr=False)
     threads: int
     processor: str
+    loops: tuple[Loop, ...] = ()
+
+    def rounds(self) -> Iterator[tuple[Loop, range]]:
+        """The steps in their order: stretches, each with the loop that it is in. What is in no loop is in one of a
+        single round."""
+        start = 0
+        for loop in self.loops:
+            if start < loop.first:
+                yield Loop(start, loop.first - 1, 1), range(start, loop.first)
+            yield loop, range(loop.first, loop.last + 1)
+            start = loop.last + 1
+        if start < len(self.steps):
+            yield Loop(start, len(self.steps) - 1, 1), range(start, len(self.steps))
+
+    def steps_in_turn(self) -> Iterator[tuple[int, LaunchStep | NumpyStep | CopyStep | CheckStep]]:
+        """Every step as often as it runs, with its number."""
+        for loop, numbers in self.rounds():
+            for turn in range(loop.count):
+                for number in numbers:
+                    step = self.steps[number]
+                    yield number, step.at(turn) if isinstance(step, LaunchStep) else step
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from ..compiler.graph import Anchor, Call, Constant, Expr, Fusion, Module, Tuple, Var, operator, topological_order
 from ..compiler.passes.pipeline import PassOptions, float_passes, run_passes
+from ..compiler.passes.scans import unroll_loops
 from .errors import QuantiseError
 
 PRODUCTS = (Anchor.CONVOLUTION, Anchor.PRODUCT)
@@ -58,6 +59,7 @@ class Form(enum.Enum):
 
 def plan(module: Module) -> Plan:
     """Find the places; `QuantiseError` for a model that has 8-bit tensors or nothing to quantise."""
+    module = unroll_loops(module)
     nodes = topological_order(module.main.body)
     if any(isinstance(node, Call) and node.op == "quantise" for node in nodes):
         raise QuantiseError("the model is quantised already", hint="give the float model")

@@ -32,6 +32,7 @@ from ..compiler.model import (
     KernelCode,
     LaunchStep,
     Layer,
+    Loop,
     NumpyStep,
     Place,
     TensorSlot,
@@ -45,7 +46,7 @@ from .artifact_check import check_model
 from .errors import ArtifactError
 from .sealed import manifest_of, member, seal, unseal
 
-FORMAT = 2
+FORMAT = 3
 
 
 def save(model: CompiledModel, path: str | Path) -> None:
@@ -164,6 +165,7 @@ def _host_record(number: int, step: HostStep, members: _Members) -> records.Host
         memory=tuple(records.ArenaRecord(**vars(each)) for each in program.memory),
         threads=program.threads,
         processor=program.processor,
+        loops=tuple(records.LoopRecord(**vars(each)) for each in program.loops),
     )
 
 
@@ -311,6 +313,7 @@ def _read_host(step: records.HostRecord, members: dict[str, bytes]) -> HostStep:
         memory=tuple(ArenaTensor(**each.model_dump()) for each in step.memory),
         threads=step.threads,
         processor=step.processor,
+        loops=tuple(Loop(**each.model_dump()) for each in step.loops),
     )  # fmt: skip
     return HostStep(program, step.inputs, step.outputs, step.first_layer)
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..compiler.graph.scan import MOST_STEPS
 from ..compiler.model import LayerDevice
 
 Offset = Annotated[int, Field(ge=0, lt=1 << 40)]
@@ -38,6 +39,8 @@ class PlaceRecord(Record):
     offset: Offset
     shape: Shape
     dtype: DType
+    stride: Annotated[int, Field(gt=-(1 << 40), lt=1 << 40)] = 0
+    period: Index = 0
 
 
 class KernelRecord(Record):
@@ -85,6 +88,12 @@ class CheckRecord(Record):
     node: str
 
 
+class LoopRecord(Record):
+    first: Index
+    last: Index
+    count: Annotated[int, Field(ge=1, le=MOST_STEPS)]
+
+
 class ArenaRecord(Record):
     name: str
     offset: Offset
@@ -129,6 +138,7 @@ class HostRecord(Record):
     memory: tuple[ArenaRecord, ...]
     threads: Annotated[int, Field(ge=1, le=256)]
     processor: str
+    loops: tuple[LoopRecord, ...] = ()
 
 
 class CoreStepRecord(Record):

@@ -23,6 +23,8 @@ from .run_lock import RunLock
 Array = npt.NDArray[Any]
 ALIGNMENT = 64
 MATH_LIBRARY = "libm.so.6"
+TURN = 5
+"""The entry of a step's argument that is the round of a loop (`compiler.targets.cpu.llvm.step_function`)."""
 
 llvm.initialize_native_target()
 llvm.initialize_native_asmprinter()
@@ -48,7 +50,7 @@ class HostExecutor:
         self._counters = _aligned(max((call.counter_bytes for call in code.calls), default=0))
         memories = (self._constants, self._arena, self._counters)
         addresses = [ctypes.addressof(self._inputs), ctypes.addressof(self._outputs),
-                     *(memory.ctypes.data for memory in memories)]  # fmt: skip
+                     *(memory.ctypes.data for memory in memories), 0]  # fmt: skip
         self._table = (ctypes.c_void_p * len(addresses))(*addresses)
         self._table_address = ctypes.addressof(self._table)
         starts = {call.first: self._engine.get_function_address(call.symbol) for call in code.calls}
@@ -97,14 +99,18 @@ class HostExecutor:
             self._load_single()
         self._prepare(inputs, outputs)
         seconds = [0.0] * len(self.program.layers)
-        for number, step in enumerate(self.program.steps):
-            started = time.perf_counter()
-            if isinstance(step, LaunchStep):
-                self._team.run(self._single[number], self._table_address, self._counters)
-            else:
-                self._host_step(step, inputs, outputs)
-            if isinstance(step, LaunchStep | NumpyStep):
-                seconds[step.layer] += time.perf_counter() - started
+        for loop, numbers in self.program.rounds():
+            for turn in range(loop.count):
+                self._table[TURN] = turn
+                for number in numbers:
+                    step = self.program.steps[number]
+                    started = time.perf_counter()
+                    if isinstance(step, LaunchStep):
+                        self._team.run(self._single[number], self._table_address, self._counters)
+                    else:
+                        self._host_step(step, inputs, outputs)
+                    if isinstance(step, LaunchStep | NumpyStep):
+                        seconds[step.layer] += time.perf_counter() - started
         return tuple(seconds)
 
     def _load_single(self) -> None:

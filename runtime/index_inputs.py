@@ -54,7 +54,7 @@ def _follow(step: HostStep, indices: dict[str, tuple[int, ...]]) -> None:
         for number, (name, tensor) in enumerate(zip(step.outputs, step.program.outputs, strict=True))
         if name in indices
     ]
-    for each in reversed(step.program.steps):
+    for each in reversed([each for _, each in step.program.steps_in_turn()]):
         if isinstance(each, CheckStep):
             wanted.append((each.indices, each.sizes))
             continue

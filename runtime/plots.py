@@ -6,13 +6,17 @@ matplotlib is an optional dependency (extra ``plot``) and is imported only when 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from .errors import DeviceError
+from .machine_roof import MachineRoof
+from .plot_host_roofline import host_roofline
 from .plot_roofline import roofline
 from .plot_timeline import engine_timeline
 from .profile import Profile
+from .profile_host import KernelProfile
 
 FORMATS = ("png", "svg")
 SAME_BYTES = {"svg.hashsalt": "weft", "svg.fonttype": "path"}
@@ -25,15 +29,26 @@ def write_plots(profile: Profile, folder: Path, formats: tuple[str, ...] = FORMA
     ``bins``: the timeline's resolution. :class:`DeviceError` if matplotlib is not installed.
     """
     pyplot = _pyplot()
-    written = []
     with pyplot.rc_context(SAME_BYTES):
         figures = {"roofline": roofline(profile, pyplot), "timeline": engine_timeline(profile, pyplot, bins)}
-        for name, figure in figures.items():
-            for kind in formats:
-                path = folder / f"{name}.{kind}"
-                figure.savefig(path, dpi=130, metadata={"Date": None} if kind == "svg" else None)
-                written.append(path)
-            pyplot.close(figure)
+        written = [_save(figure, folder / name, formats, pyplot) for name, figure in figures.items()]
+    return [path for paths in written for path in paths]
+
+
+def write_host_plot(
+    name: str, kernels: Sequence[KernelProfile], roof: MachineRoof, folder: Path, formats: tuple[str, ...] = FORMATS
+) -> list[Path]:
+    """Draw the roofline of a profile on a processor, as `write_plots` does."""
+    pyplot = _pyplot()
+    with pyplot.rc_context(SAME_BYTES):
+        return _save(host_roofline(name, kernels, roof, pyplot), folder / "roofline", formats, pyplot)
+
+
+def _save(figure: Any, stem: Path, formats: tuple[str, ...], pyplot: Any) -> list[Path]:
+    written = [stem.with_suffix(f".{kind}") for kind in formats]
+    for path in written:
+        figure.savefig(path, dpi=130, metadata={"Date": None} if path.suffix == ".svg" else None)
+    pyplot.close(figure)
     return written
 
 

@@ -17,6 +17,7 @@ from ..graph import Array, Call, Constant, Expr, Function, Module, Tuple, Var, u
 from ..graph.dtypes import numpy_dtype
 from ..graph.visit import topological_order
 from ..passes.cleanup import dce, fold_constants
+from ..passes.scans import unroll_loops
 from .errors import ExportError
 
 OPSET, IR_VERSION = 20, 9
@@ -49,7 +50,7 @@ def export_onnx(module: Module, path: str | Path | None = None) -> onnx.ModelPro
     a dequantise reads: integers stay integers, behind a DequantizeLinear. Raises `ExportError`, which lists all
     operators without a form, and OSError.
     """
-    folded = dce(fold_constants(module))
+    folded = dce(fold_constants(unroll_loops(module)))
     calls = [node for node in dict.fromkeys(topological_order(folded.main.body)) if isinstance(node, Call)]
     missing = [f"{_name(node)}: {reason}" for node in calls if (reason := _refusal(node))]
     if missing:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from .ir import Array, Call, Constant, Expr, Function, GraphError, Module, Tuple, TupleGet, Var
-from .registry import apply
+from .ir import Array, Call, Constant, Expr, Function, GraphError, Module, Tuple, TupleGet, TupleType, Var
+from .registry import apply, apply_all
 from .visit import topological_order
 
 Value = Array | tuple[Array, ...]
@@ -75,6 +75,8 @@ def _value(node: Expr, values: Mapping[int, Value], bindings: Mapping[Var, Array
             operands = [_tensor(values[id(arg)]) for arg in node.args]
             if isinstance(node.op, Function):
                 return evaluate_function(node.op, operands, observe)
+            if isinstance(node.type, TupleType):
+                return apply_all(node, operands)
             value = apply(node, operands)
             shape, dtype = value.shape, value.dtype.name
             if (shape, dtype) != (node.shape, node.dtype):  # the operator's rules do not agree with each other

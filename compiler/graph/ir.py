@@ -12,7 +12,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from .dtypes import DTYPES
 
 Array = NDArray[Any]
 Scalar = bool | int | float | str
-AttrValue = Scalar | tuple["AttrValue", ...]
+AttrValue = Union[Scalar, tuple["AttrValue", ...], "Function"]
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,10 @@ def _freeze(value: Any) -> AttrValue:
         return value
     if isinstance(value, (list, tuple)):
         return tuple(_freeze(item) for item in value)
-    raise GraphError(f"an attribute must be a bool, int, float, str or a tuple of such, not {type(value).__name__}")
+    if isinstance(value, Function):
+        return value
+    kinds = "a bool, int, float, str, a tuple of such, or a function"
+    raise GraphError(f"an attribute must be {kinds}, not {type(value).__name__}")
 
 
 def _digest(*parts: object) -> bytes:
@@ -320,7 +323,8 @@ class Function:
         return hash(self.digest)
 
     def __repr__(self) -> str:
-        return f"Function({self.name!r}, {len(self.params)} params, {self.type})"
+        """Its digest is part of it: attributes that hold functions are compared by their text."""
+        return f"Function({self.name!r}, {len(self.params)} params, {self.type}, {self.digest.hex()})"
 
     @property
     def name(self) -> str:
@@ -342,7 +346,11 @@ class Function:
     @property
     def results(self) -> tuple[Expr, ...]:
         """The values that the function returns: the fields of a tuple, or the body alone."""
-        return self.body.fields if isinstance(self.body, Tuple) else (self.body,)
+        if isinstance(self.body, Tuple):
+            return self.body.fields
+        if isinstance(self.body.type, TupleType):
+            return tuple(TupleGet(self.body, number, self.body.span) for number in range(len(self.body.type.fields)))
+        return (self.body,)
 
     @property
     def output_names(self) -> tuple[str, ...]:
@@ -382,10 +390,24 @@ class Module:
 
     @property
     def functions(self) -> tuple[Function, ...]:
-        """The functions that ``main`` calls, each once, in dataflow order."""
-        calls = [node for node in topological_order(self.main.body) if isinstance(node, Call)]
-        return tuple(dict.fromkeys(node.op for node in calls if isinstance(node.op, Function)))
+        """The functions that ``main`` calls, and those that its calls have as attributes; each once, those that another
+        needs before it."""
+        found: dict[Function, None] = {}
+        _collect_functions(self.main, found)
+        return tuple(found)
 
     def with_main(self, body: Expr) -> Module:
         """The same module with another body of ``main``."""
         return Module(Function(self.main.params, body, self.main.attrs, self.main.span), self.stage)
+
+
+def _collect_functions(function: Function, found: dict[Function, None]) -> None:
+    for node in topological_order(function.body):
+        if not isinstance(node, Call):
+            continue
+        own = node.op if isinstance(node.op, Function) else None
+        for inner in (own, *(value for value in node.attrs.values() if isinstance(value, Function))):
+            if inner is not None and inner not in found:
+                if inner is not own:
+                    _collect_functions(inner, found)
+                found[inner] = None

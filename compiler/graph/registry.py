@@ -257,6 +257,12 @@ def _call_type(function: Function, args: tuple[Expr, ...], span: Span) -> Type:
     return function.type
 
 
+def apply_all(node: _Call, values: Sequence[Array]) -> tuple[Array, ...]:
+    """As `apply`, of an operator with several results."""
+    results = operator(str(node.op)).numpy(*(np.asarray(value, order="C") for value in values), **node.attrs)
+    return tuple(map(np.asarray, results))
+
+
 def apply(node: _Call, values: Sequence[Array]) -> Array:
     """The NumPy meaning of a call of an operator.
 

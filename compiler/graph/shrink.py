@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from .evaluate import Value, evaluate
-from .ir import Array, Attrs, Expr, Function, Module, Var
+from .ir import Array, Attrs, Call, Expr, Function, Module, TupleGet, Var
 from .text import constant_table, to_text
 from .visit import calls, substitute, topological_order
 
@@ -38,15 +38,15 @@ def _smaller(module: Module, inputs: Mapping[str, Array]) -> Iterator[tuple[Modu
 
     evaluate(module, inputs, observe)
     body = module.main.body
-    inner = calls(body)
+    inner = [node for node in topological_order(body) if isinstance(node, Call | TupleGet) and node in values]
     for node in inner:
         if node is not body:
             yield _module(module.stage, node, inputs)
     for node in reversed(inner):
-        if node is not body and node in values:
+        if node is not body:
             name = f"v{sum(isinstance(item, Var) for item in topological_order(body))}_{len(inner)}"
             cut = substitute(body, {node: Var(name, node.tensor_type)})
-            if len(calls(cut)) < len(inner):
+            if len(calls(cut)) < len(calls(body)):
                 yield _module(module.stage, cut, {**inputs, name: values[node]}, module.main.attrs)
 
 

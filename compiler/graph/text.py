@@ -66,6 +66,8 @@ def _value_text(value: AttrValue) -> str:
         case tuple():
             inner = ", ".join(_value_text(item) for item in value)
             return f"({inner},)" if len(value) == 1 else f"({inner})"
+        case Function():
+            return f"@{_name(value.name)}"
     return repr(value)
 
 
@@ -352,6 +354,8 @@ class _Parser:
                 items.append(self.value())
                 self.accept(",")
             return tuple(items)
+        if self.accept("@"):
+            return self.function_named(self.identifier())
         text = self.take("name", "string", "number")
         if text in ("true", "false"):
             return text == "true"
@@ -379,9 +383,7 @@ class _Parser:
             name = self.identifier()
             if name in self.constants and not self.peek("("):
                 return self.constants[name]
-            if name not in self.functions:
-                raise self.error(f"@{name} is not defined")
-            return self.call(self.functions[name])
+            return self.call(self.function_named(name))
         if self.accept("("):
             fields: list[Expr] = []
             while not self.accept(")"):
@@ -390,6 +392,11 @@ class _Parser:
             return Tuple(tuple(fields))
         name = self.take("name")
         return self.inline_constant(name) if name in DTYPES else self.call(name)
+
+    def function_named(self, name: str) -> Function:
+        if name not in self.functions:
+            raise self.error(f"@{name} is not defined")
+        return self.functions[name]
 
     def inline_constant(self, dtype: str) -> Constant:
         shape: tuple[int, ...] = ()

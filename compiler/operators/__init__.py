@@ -33,6 +33,7 @@ from . import (
     pooling,
     quantise,
     reduce,
+    scan,
 )
 from .build import contract, nn
 from .elementwise_entry import elementwise, formula
@@ -43,5 +44,5 @@ __all__ = [
     "REQUIRED", "Accuracy", "Anchor", "Builder", "Chooser", "Family", "Fusion", "NoGradientError", "NotLoweredError",
     "Operator", "Unsupported", "View", "arithmetic", "broadcasting", "cast", "contract", "convolution", "elementwise",
     "formula", "functions", "index", "integer", "interpolate", "matrix", "move", "nn", "norm", "operators", "pooling",
-    "quantise", "reduce", "register", "require", "require_dtype", "sample_of", "through", "unsupported",
+    "quantise", "reduce", "register", "require", "require_dtype", "sample_of", "scan", "through", "unsupported",
 ]  # fmt: skip

@@ -18,8 +18,23 @@ from typing import Any
 import numpy as np
 
 from ..graph.dtypes import ARITHMETIC, is_float, numpy_dtype, step
-from ..graph.ir import Array, Attrs, Call, Constant, Expr, Function, GraphError, Module, Span, TensorType, Tuple, Var
-from ..graph.registry import AS_READ, REQUIRED, Accuracy, Fusion, Operator, apply, call, operators
+from ..graph.ir import (
+    Array,
+    Attrs,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GraphError,
+    Module,
+    Span,
+    TensorType,
+    Tuple,
+    TupleGet,
+    TupleType,
+    Var,
+)
+from ..graph.registry import AS_READ, REQUIRED, Accuracy, Fusion, Operator, apply, apply_all, call, operators
 from ..graph.visit import respan, topological_order
 from .samples import samples_of
 
@@ -208,6 +223,8 @@ def random_graph(seed: int, nodes: int = 12) -> RandomGraph:
             break
         try:
             node, keeps = _drawn(maker)
+            if isinstance(node.type, TupleType):
+                node = TupleGet(node, maker.whole(0, len(node.type.fields) - 1))
             value = _value(maker, node)
             exact = keeps and all(arg in maker.exactly or isinstance(arg, Constant) for arg in node.children)
             shaken = value if exact else _shaken(maker, node, value)
@@ -225,8 +242,6 @@ def random_graph(seed: int, nodes: int = 12) -> RandomGraph:
 
 def _value(maker: _Maker, node: Expr) -> Array:
     """What a new node computes. Raises `GraphError` when it is too large, or nothing that can be compared."""
-    if not isinstance(node, Call):
-        raise GraphError("only calls are drawn")
     value = _apply(node, maker.arrays)
     if value.size > MAX_ELEMENTS:
         raise GraphError("too large")
@@ -239,16 +254,25 @@ def _value(maker: _Maker, node: Expr) -> Array:
 
 def _shaken(maker: _Maker, node: Expr, value: Array) -> Array:
     """What a node may be with all errors before it and its own. Raises `GraphError` when that is another value."""
-    if not isinstance(node, Call) or not is_float(node.dtype) or not value.size:
+    if not is_float(node.dtype) or not value.size:
         return value
     largest = max(1.0, float(np.abs(value.astype(np.float64)).max()))
     noise = maker.random.choice((-1.0, 1.0), value.shape) * (ERROR_STEPS * step(node.dtype) * largest)
     shaken = _apply(node, maker.shaken).astype(np.float64) + noise
-    coarsest = max(step(before.dtype) for before in topological_order(node) if is_float(before.dtype))
+    before = (each for each in topological_order(node) if isinstance(each.type, TensorType))
+    coarsest = max(step(each.dtype) for each in before if is_float(each.dtype))
     if not np.abs(shaken - value.astype(np.float64)).max() <= MAX_ERROR_STEPS * coarsest * largest:
         raise GraphError("small errors make a great difference")
     return shaken.astype(value.dtype)
 
 
-def _apply(node: Call, values: Mapping[Expr, Array]) -> Array:
+def _apply(node: Expr, values: Mapping[Expr, Array]) -> Array:
+    match node:
+        case TupleGet(Call() as several, index):
+            operands = [arg.value if isinstance(arg, Constant) else values[arg] for arg in several.args]
+            return apply_all(several, operands)[index]
+        case Call():
+            pass
+        case _:
+            raise GraphError("only calls are drawn")
     return apply(node, [arg.value if isinstance(arg, Constant) else values[arg] for arg in node.args])

@@ -12,6 +12,7 @@ from ..graph.gradient import CustomGradient, sweep, zeros
 from ..graph.visit import with_children
 from .cleanup import cse, dce, fold_constants
 from .manager import infer_types
+from .scans import unroll_loops
 from .simplify import simplify
 from .simplify_gradients import simplify_gradients
 
@@ -57,7 +58,7 @@ def grad(
     if module.stage != "source":
         raise GradientError(f"a module at stage {module.stage!r} has no gradient",
                             hint="differentiate the module as it was read, and compile what comes out")  # fmt: skip
-    main = module.main
+    main = unroll_loops(module).main
     inputs = _inputs(main, wrt)
     outputs = _outputs(main, of)
     seeds = _seeds(main, outputs, seed)
@@ -82,6 +83,7 @@ def lift_constants(module: Module, names: Iterable[str] | None = None) -> tuple[
     Raises `GradientError` for a name that no constant of floats has, that two different constants have, or that an
     input has.
     """
+    module = unroll_loops(module)
     nodes = topological_order(module.main.body)
     named: dict[str, Constant] = {}
     for node in nodes:

@@ -18,6 +18,8 @@ from ..graph import (
     Module,
     Span,
     Tuple,
+    TupleGet,
+    TupleType,
     Var,
     call,
     operator,
@@ -57,7 +59,9 @@ class _Legaliser:
         for node in topological_order(body):
             if isinstance(node, Tuple):
                 continue
-            if node.dtype in ("int8", "uint8") and not is_static(node):
+            if isinstance(node.type, TupleType) or isinstance(node, TupleGet):
+                self._of_a_loop(node)
+            elif node.dtype in ("int8", "uint8") and not is_static(node):
                 self._eight_bits(node)
             else:
                 self._real(node)
@@ -173,6 +177,16 @@ class _Legaliser:
         scale, zero_point = node.args[1:]
         args = (source, self.floats[id(scale)], self._signed(zero_point))
         return self._host("quantise", args, dict(node.attrs), reason, node.span)
+
+    # Loops, whose values are all floats or wide integers (`scans.unroll_quantised_loops`)
+
+    def _of_a_loop(self, node: Expr) -> None:
+        reason = "a loop of floats"
+        self.described[id(node)] = Refusal(reason)
+        if isinstance(node, TupleGet):
+            self.floats[id(node)] = TupleGet(self.floats[id(node.value)], node.index, node.span)
+        else:
+            self.floats[id(node)] = self._float_on_host(node, reason)
 
     # Real values
 

@@ -14,6 +14,7 @@ from .legalise import legalise_for
 from .manager import Pass, PassManager, PassRecord
 from .plain_windows import plain_windows
 from .plugins import insert_passes
+from .scans import scan_bodies, unroll_quantised_loops
 from .simplify import simplify
 
 
@@ -48,15 +49,22 @@ def run_passes(module: Module, passes: Sequence[Pass], options: PassOptions, tit
             Path(options.diff).write_text(diff_page(title, manager.records, changes), encoding="utf-8")
 
 
+_FLOAT_PASSES = (fold_constants, simplify, fold_batch_norm, fold_constants, simplify, cse, dce)
+
+
 def float_passes() -> list[Pass]:
     """For a model without quantised tensors."""
-    return [fold_constants, simplify, fold_batch_norm, fold_constants, simplify, cse, dce]
+    return [*_FLOAT_PASSES, _float_loops()]
+
+
+def _float_loops() -> Pass:
+    return scan_bodies("loops", _FLOAT_PASSES, tolerance=1e-5)
 
 
 def integer_passes(block: int = 0) -> list[Pass]:
     """From a model as read to the integer contract, for an array that multiplies computed matrices, ``block`` channels
     at a time; 0: the host does."""
     return [
-        fold_constants, simplify, fold_batch_norm, plain_windows, fold_constants, simplify, cse, legalise_for(block),
-        simplify, fold_constants, cse, dce,
+        unroll_quantised_loops, fold_constants, simplify, fold_batch_norm, plain_windows, fold_constants, simplify, cse,
+        _float_loops(), legalise_for(block), simplify, fold_constants, cse, dce,
     ]  # fmt: skip

@@ -43,12 +43,14 @@ class GpuExecutor:
         if program.constants.size:
             gpu.write(self._memory["constant", 0], 0, program.constants)
         loaded = gpu.load(code)
+        steps = [step for _, step in program.steps_in_turn()]  # a loop's, as often as they run
+        self._steps = tuple(enumerate(steps))
         self._launches = {
             number: [self._prepared(loaded, step, call) for call in code.calls[step.symbol]]
-            for number, step in enumerate(program.steps) if isinstance(step, LaunchStep)
+            for number, step in self._steps if isinstance(step, LaunchStep)
         }  # fmt: skip
         gpu.synchronise()
-        groups = itertools.groupby(enumerate(program.steps), lambda each: isinstance(each[1], LaunchStep))
+        groups = itertools.groupby(self._steps, lambda each: isinstance(each[1], LaunchStep))
         self._work = [self._joined(list(group)) for _, group in groups]
         self._lock = RunLock()
 
@@ -84,7 +86,7 @@ class GpuExecutor:
         runs. Copies and checks of indices are in none."""
         self._write_inputs(inputs)
         seconds = [0.0] * len(self.program.layers)
-        for number, step in enumerate(self.program.steps):
+        for number, step in self._steps:
             if isinstance(step, LaunchStep):
                 with self._named(step):
                     seconds[step.layer] += sum(map(self.gpu.timed, self._launches[number]))

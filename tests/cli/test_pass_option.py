@@ -87,7 +87,8 @@ def test_in_python_the_record_of_every_pass_is_reported() -> None:
     options = weft.PassOptions(added=(load_pass("differ"),), report=records.append)
     weft.compile(DIGITS, target="cpu", passes=options)
     names = [record.name for record in records]
-    assert names[:2] == ["differ", "fold-constants"]
+    assert names[0] == "differ"
+    assert "fold-constants" in names
     assert "legalise" in names
     assert records[0].matches == 5
     assert "matched 5 times, 41 -> 46 calls" in str(records[0])

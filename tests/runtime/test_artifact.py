@@ -132,8 +132,8 @@ def test_a_missing_file_is_an_artifact_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (('"format": 2', '"format": 3'), "field 'format' is 3, but this weft reads 2"),
-        (('"format": 2,\n', '"format": 1,\n "window": 3,\n'), "field 'format' is 1, but this weft reads 2"),
+        (('"format": 3', '"format": 4'), "field 'format' is 4, but this weft reads 3"),
+        (('"format": 3,\n', '"format": 1,\n "window": 3,\n'), "field 'format' is 1, but this weft reads 3"),
         ((f'"isa_version": {ISA_VERSION}', '"isa_version": 9'), "field 'isa_version' is 9"),
         (
             (f'"isa_version": {ISA_VERSION}', '"isa_version": 2'),

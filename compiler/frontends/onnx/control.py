@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import onnx
 
-from ...graph import Constant, Expr
+from ...graph import Constant, Expr, GraphError
+from ..errors import ModelError
+from .loop import LEAST_STEPS, looped
 from .move import parts
 from .node import Converted, Node, Nothing, SequenceValue, Value, converter
 
@@ -33,6 +37,11 @@ def _loop(node: Node) -> Converted:
     limit = int(node.constant(0, "the number of iterations").reshape(())) if node.has(0) else MOST_ITERATIONS
     goes_on = bool(node.constant(1, "the condition").reshape(())) if node.has(1) else True
     carried: list[Value] = [node.value(i) for i in range(2, len(node.inputs))]
+    if goes_on and node.has(0) and LEAST_STEPS <= limit <= MOST_ITERATIONS:
+        try:
+            return _one_body(node, body, carried, limit)
+        except (ModelError, GraphError):  # of a value that only its own step knows: each step has a copy of the body
+            pass
     scanned: list[list[Expr]] = [[] for _ in range(len(body.output) - 1 - len(carried))]
     step = 0
     while step < limit and goes_on:
@@ -49,6 +58,25 @@ def _loop(node: Node) -> Converted:
             values.append(_tensor(node, value))
         step += 1
     return (*carried, *(_stacked(node, values, 0) for values in scanned))
+
+
+def _one_body(node: Node, body: onnx.GraphProto, carried: list[Value], count: int) -> tuple[Expr, ...]:
+    """A loop that goes on to its limit, and whose steps differ in numbers alone. Raises `ModelError` or `GraphError`
+    for any other."""
+    states = tuple(_tensor(node, value) for value in carried)
+    turns = Constant(np.arange(count, dtype=np.int64))
+
+    def step(state: tuple[Expr, ...], taken: tuple[Expr, ...]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+        names = [value.name for value in body.input]
+        given: list[Value] = [taken[0], Constant(np.array(True)), *state]
+        values = node.scope.subgraph(body, dict(zip(names, given, strict=True)), node.name)
+        condition, *results = (_tensor(node, value) for value in values)
+        if not node.known(condition, "whether it goes on").reshape(()):
+            raise node.error("it may end before its limit")
+        return tuple(results[: len(state)]), tuple(results[len(state) :])
+
+    after, stacked = looped(node, step, states, [turns], (False,) * (len(body.output) - len(states)))
+    return (*after, *stacked)
 
 
 def _tensor(node: Node, value: Value) -> Expr:
@@ -91,6 +119,12 @@ def _scan_steps(node: Node, operands: list[Expr]) -> list[Expr]:
             for axis, x in zip(listed("scan_input_axes", count), inputs, strict=True)]  # fmt: skip
     backwards = listed("scan_input_directions" if node.opset >= 9 else "directions", count)
     steps = inputs[0].shape[axes[0]]
+    out_axes, out_back = listed("scan_output_axes", outputs), listed("scan_output_directions", outputs)
+    if steps >= LEAST_STEPS:
+        try:
+            return _one_scan(node, body, states, inputs, axes, out_axes, (*backwards, *out_back))
+        except (ModelError, GraphError):  # of a value that only its own step knows: each step has a copy of the body
+            pass
     scanned: list[list[Expr]] = [[] for _ in range(outputs)]
     for step in range(steps):
         names = [value.name for value in body.input]
@@ -102,12 +136,34 @@ def _scan_steps(node: Node, operands: list[Expr]) -> list[Expr]:
         states = results[: len(states)]
         for values, value in zip(scanned, results[len(states) :], strict=True):
             values.append(value)
-    out_axes, out_back = listed("scan_output_axes", outputs), listed("scan_output_directions", outputs)
     return [
         *states,
         *(_stacked(node, values[::-1] if back else values, axis)
           for values, axis, back in zip(scanned, out_axes, out_back, strict=True)),
     ]  # fmt: skip
+
+
+def _one_scan(
+    node: Node, body: onnx.GraphProto, states: Sequence[Expr], inputs: Sequence[Expr], axes: Sequence[int],
+    out_axes: Sequence[int], backwards: Sequence[int],
+) -> list[Expr]:  # fmt: skip
+    """A scan whose steps differ in numbers alone. Raises `ModelError` or `GraphError` for any other."""
+    names = [value.name for value in body.input]
+    first = [node.transpose(x, (axis, *(i for i in range(len(x.shape)) if i != axis)))
+             for x, axis in zip(inputs, axes, strict=True)]  # fmt: skip
+
+    def step(state: tuple[Expr, ...], taken: tuple[Expr, ...]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+        given: dict[str, Value] = dict(zip(names, (*state, *taken), strict=True))
+        results = [_tensor(node, value) for value in node.scope.subgraph(body, given, node.name)]
+        return tuple(results[: len(state)]), tuple(results[len(state) :])
+
+    after, stacked = looped(node, step, states, first, [bool(each) for each in backwards])
+    placed = []
+    for x, axis in zip(stacked, out_axes, strict=True):
+        place = node.checked_axis(axis, len(x.shape))
+        rest = iter(range(1, len(x.shape)))
+        placed.append(node.transpose(x, [0 if i == place else next(rest) for i in range(len(x.shape))]))
+    return [*after, *placed]
 
 
 def _scan_of_batches(node: Node) -> Converted:

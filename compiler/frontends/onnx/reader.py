@@ -38,6 +38,7 @@ from . import (
     reduce,
     resize,
     signal,
+    text,
     training,
     window,
 )
@@ -48,7 +49,7 @@ from .types import dtype_name
 
 CONVERTER_MODULES = (
     activation, constant, control, elementwise, index, move, norm, product,
-    quantised, recurrent, reduce, resize, signal, training, window,
+    quantised, recurrent, reduce, resize, signal, text, training, window,
 )  # fmt: skip
 """The modules that fill `CONVERTERS`."""
 

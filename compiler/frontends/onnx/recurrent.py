@@ -1,4 +1,4 @@
-"""RNN, GRU and LSTM, unrolled: the number of steps is known."""
+"""RNN, GRU and LSTM: the products with the inputs of all steps at once, and a loop of what is left."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import numpy as np
 
 from ...graph import Expr
 from .index import reversed_steps
+from .loop import looped
 from .node import CONVERTERS, Converted, Converter, Node
 
 Step = Callable[["_Cell", Expr, tuple[Expr, ...]], tuple[Expr, ...]]
+"""From a step's input times the weights of all gates (N, gates * hidden), and the states, to the next states."""
 
 
 @dataclass(frozen=True)
@@ -42,42 +44,55 @@ class _Cell:
     def gate(self, matrix: Expr, first: int, count: int = 1) -> Expr:
         return self.node.slice(matrix, 0, first * self.hidden, count * self.hidden)
 
-    def product(self, x: Expr, matrix: Expr, gate: int, bias_at: int) -> Expr:
-        """x times the weights of one gate, with its bias."""
-        result = self.call("dense", x, self.gate(matrix, gate))
-        return result if self.bias is None else self.call("add", result, self.gate(self.bias, bias_at))
+    @property
+    def gates(self) -> int:
+        return self.weights.shape[0] // self.hidden
+
+    def fresh(self, x: Expr) -> Expr:
+        """The inputs of all steps (T, N, inputs) times the weights of all gates, with their bias."""
+        rows = self.call("dense", self.node.reshape(x, (x.shape[0] * x.shape[1], x.shape[2])), self.weights)
+        if self.bias is not None:
+            rows = self.call("add", rows, self.gate(self.bias, 0, self.gates))
+        return self.node.reshape(rows, (*x.shape[:2], self.gates * self.hidden))
+
+    def recurrent(self, h: Expr, first: int, count: int) -> Expr:
+        """A state times the recurrence weights of some gates, with their bias."""
+        result = self.call("dense", h, self.gate(self.recurrence, first, count))
+        return (
+            result if self.bias is None else self.call("add", result, self.gate(self.bias, self.gates + first, count))
+        )
+
+    def part(self, x: Expr, gate: int) -> Expr:
+        """The columns of one gate."""
+        return self.node.slice(x, 1, gate * self.hidden, self.hidden)
 
 
-def _vanilla(cell: _Cell, x: Expr, state: tuple[Expr, ...]) -> tuple[Expr, ...]:
+def _vanilla(cell: _Cell, fresh: Expr, state: tuple[Expr, ...]) -> tuple[Expr, ...]:
     (h,) = state
-    total = cell.call("add", cell.product(x, cell.weights, 0, 0), cell.product(h, cell.recurrence, 0, 1))
-    return (cell.activate(0, total),)
+    return (cell.activate(0, cell.call("add", fresh, cell.recurrent(h, 0, 1))),)
 
 
-def _gru(cell: _Cell, x: Expr, state: tuple[Expr, ...]) -> tuple[Expr, ...]:
+def _gru(cell: _Cell, fresh: Expr, state: tuple[Expr, ...]) -> tuple[Expr, ...]:
     (h,) = state
-
-    def gate(i: int) -> Expr:
-        total = cell.call("add", cell.product(x, cell.weights, i, i), cell.product(h, cell.recurrence, i, 3 + i))
-        return cell.activate(0, total)
-
-    update, reset = gate(0), gate(1)
-    fresh = cell.product(x, cell.weights, 2, 2)
-    if cell.node.integer("linear_before_reset", 0):
-        old = cell.call("multiply", reset, cell.product(h, cell.recurrence, 2, 5))
+    before = bool(cell.node.integer("linear_before_reset", 0))
+    old = cell.recurrent(h, 0, 3 if before else 2)
+    update, reset = (cell.activate(0, cell.call("add", cell.part(fresh, i), cell.part(old, i))) for i in range(2))
+    if before:
+        last = cell.call("multiply", reset, cell.part(old, 2))
     else:
-        old = cell.product(cell.call("multiply", reset, h), cell.recurrence, 2, 5)
-    candidate = cell.activate(1, cell.call("add", fresh, old))
+        last = cell.recurrent(cell.call("multiply", reset, h), 2, 1)
+    candidate = cell.activate(1, cell.call("add", cell.part(fresh, 2), last))
     kept = cell.call("multiply", update, h)
     rest = cell.call("subtract", cell.node.like(1, h), update)
     return (cell.call("add", cell.call("multiply", rest, candidate), kept),)
 
 
-def _lstm(cell: _Cell, x: Expr, state: tuple[Expr, ...]) -> tuple[Expr, ...]:
+def _lstm(cell: _Cell, fresh: Expr, state: tuple[Expr, ...]) -> tuple[Expr, ...]:
     h, c = state
+    total = cell.call("add", fresh, cell.recurrent(h, 0, 4))
 
     def gate(i: int) -> Expr:
-        return cell.call("add", cell.product(x, cell.weights, i, i), cell.product(h, cell.recurrence, i, 4 + i))
+        return cell.part(total, i)
 
     def peep(total: Expr, i: int, memory: Expr) -> Expr:
         if cell.peephole is None:
@@ -128,10 +143,12 @@ def _recurrent(step: Step, states: int, default: tuple[str, ...]) -> Converter:
             cell = _cell(node, number, hidden, default)
             initial = tuple(_initial(node, 5 + i, number, batch, hidden, batch_first) for i in range(states))
             backwards = direction == "reverse" or number == 1
-            sequence = _backwards(node, x, lengths) if backwards else x
-            outputs, final = _run(cell, step, sequence, initial, lengths)
-            whole = _stack(node, outputs, 0)
-            all_states.append(_backwards(node, whole, lengths) if backwards else whole)
+            if backwards and lengths is not None:
+                whole, final = _run(cell, step, reversed_steps(node, x, lengths, 0, 1), initial, lengths)
+                whole = reversed_steps(node, whole, lengths, 0, 1)
+            else:
+                whole, final = _run(cell, step, x, initial, lengths, backwards=backwards)
+            all_states.append(whole)
             last.append(final)
         y = _stack(node, all_states, 1)
         ends = [_stack(node, [values[i] for values in last], 0) for i in range(states)]
@@ -162,27 +179,26 @@ def _initial(node: Node, index: int, number: int, batch: int, hidden: int, batch
     return node.reshape(node.slice(value, 0, number, 1), (batch, hidden))
 
 
-def _backwards(node: Node, x: Expr, lengths: Expr | None) -> Expr:
-    counts = lengths if lengths is not None else node.like(np.full(x.shape[1], x.shape[0]), "int64")
-    return reversed_steps(node, x, counts, 0, 1)
-
-
 def _run(
-    cell: _Cell, step: Step, x: Expr, state: tuple[Expr, ...], lengths: Expr | None
-) -> tuple[list[Expr], tuple[Expr, ...]]:
+    cell: _Cell, step: Step, x: Expr, initial: tuple[Expr, ...], lengths: Expr | None, *, backwards: bool = False
+) -> tuple[Expr, tuple[Expr, ...]]:
     """The hidden state after each step (0 behind the end of a sequence), and the last states."""
-    node, outputs = cell.node, []
-    for t in range(x.shape[0]):
-        new = step(cell, node.reshape(node.slice(x, 0, t, 1), x.shape[1:]), state)
-        shown: Expr = new[0]
-        if lengths is not None:
-            live: Expr = node.call("nn.less", node.like(t, lengths), lengths)
-            live = node.reshape(live, (x.shape[1], 1))
-            new = tuple(node.call("nn.where", live, n, o) for n, o in zip(new, state, strict=True))
-            shown = node.call("nn.where", live, shown, node.like(0, shown))
-        state = new
-        outputs.append(shown)
-    return outputs, state
+    node = cell.node
+    sequences = [cell.fresh(x)]
+    if lengths is not None:
+        steps = node.like(np.arange(x.shape[0]).reshape(-1, 1, 1), lengths)
+        sequences.append(node.call("nn.less", steps, node.reshape(lengths, (1, x.shape[1], 1))))
+
+    def body(state: tuple[Expr, ...], taken: tuple[Expr, ...]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+        new = step(cell, taken[0], state)
+        if lengths is None:
+            return new, new[:1]
+        live = taken[1]
+        kept = tuple(node.call("nn.where", live, n, o) for n, o in zip(new, state, strict=True))
+        return kept, (node.call("nn.where", live, new[0], node.like(0, new[0])),)
+
+    last, (whole,) = looped(node, body, initial, sequences, (backwards,) * (len(sequences) + 1))
+    return whole, last
 
 
 def _stack(node: Node, values: list[Expr], axis: int) -> Expr:

@@ -65,14 +65,32 @@ def _step_functions(program: HostProgram, *, single: bool) -> tuple[str, tuple[L
     prefix = "weft_launch" if single else "weft_step"
     module = ll.Module("steps")
     calls: list[LaunchCall] = []
-    for launches, group in groupby(enumerate(program.steps), key=lambda item: isinstance(item[1], LaunchStep)):
-        steps = [(number, step) for number, step in group if isinstance(step, LaunchStep)]
-        for stretch in ([[item] for item in steps] if single else [steps]) if launches else []:
-            first, last = stretch[0][0], stretch[-1][0]
-            symbol = f"{prefix}_{first}"
-            counter_bytes = emit_step(module, symbol, [step for _, step in stretch], parts)
-            calls.append(LaunchCall(first, last, symbol, counter_bytes))
+    for stretch in _stretches(program, single=single):
+        numbers = [number for _, inside in stretch for number, _ in inside]
+        symbol = f"{prefix}_{numbers[0]}"
+        rounds = [(count, [step for _, step in inside]) for count, inside in stretch]
+        counter_bytes = emit_step(module, symbol, rounds, parts, single=single)
+        calls.append(LaunchCall(numbers[0], numbers[-1], symbol, counter_bytes))
     return str(module), tuple(calls)
+
+
+_Launches = list[tuple[int, LaunchStep]]
+
+
+def _stretches(program: HostProgram, *, single: bool) -> list[list[tuple[int, _Launches]]]:
+    """Launches between which nothing else stands, with their numbers: in rounds that run so often in turn."""
+    stretches: list[list[tuple[int, _Launches]]] = [[]]
+    for loop, numbers in program.rounds():
+        steps = ((number, program.steps[number]) for number in numbers)
+        for launches, group in groupby(steps, key=lambda item: isinstance(item[1], LaunchStep)):
+            own = [(number, step) for number, step in group if isinstance(step, LaunchStep)]
+            if not launches:
+                stretches.append([])
+            elif single:
+                stretches += [[(1, [each])] for each in own]
+            else:
+                stretches[-1].append((loop.count, own))
+    return [stretch for stretch in stretches if stretch]
 
 
 def check_host_program(program: HostProgram) -> None:

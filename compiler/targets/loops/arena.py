@@ -39,10 +39,12 @@ class OutputAt:
 
 @dataclass(frozen=True)
 class PartOf:
-    """A part of a tensor in the arena, from this byte on."""
+    """A part of other memory, from this byte on; in a loop it moves as a `Place` does."""
 
-    whole: ArenaSlot
+    whole: ArenaSlot | ConstantAt | InputAt | OutputAt
     offset: int
+    stride: int = 0
+    period: int = 0
 
 
 Slot = ArenaSlot | PartOf | ConstantAt | InputAt | OutputAt

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ...graph.dtypes import is_float, numpy_dtype
 from ...graph.ir import TensorType, TupleType
+from ...graph.scan import MOST_STEPS
 from ...model import CheckStep, CopyStep, HostProgram, KernelCode, LaunchStep, NumpyStep, Place
 from ...tensor.intervals import Interval
 from ..errors import CompileError
@@ -18,6 +19,7 @@ MEMORY_AT_MOST = 1 << 42
 """Bytes of a tensor, or of the arena."""
 
 THREADS_AT_MOST = 256
+TURNS_AT_MOST = MOST_STEPS
 
 Prove = Callable[[KernelCode, int, Elements], CheckedKernel]
 """Proves that a kernel does no harm on so many threads (`check_kernel`)."""
@@ -41,6 +43,7 @@ class _Checker:
     prove: Prove
     sizes: dict[tuple[str, int], int] = field(default_factory=dict)
     indices: dict[Place, tuple[Interval, ...]] = field(default_factory=dict)
+    turns: int = 1  # of the loop that is being looked at
     checked: dict[tuple[str, tuple[tuple[int, tuple[Interval, ...]], ...]], CheckedKernel] = field(default_factory=dict)
 
     def run(self) -> None:
@@ -53,8 +56,30 @@ class _Checker:
         kernels = {code.symbol: code for code in program.kernels}
         if len(kernels) < len(program.kernels):
             raise UncheckedProgramError("two of its kernels have one name")
-        for number, step in enumerate(program.steps):
-            self._step(f"step {number}", step, kernels)
+        self._loops()
+        for loop, numbers in program.rounds():
+            self.turns = loop.count
+            if loop.count > 1:  # what was checked before may be overwritten behind its reader, in the round before
+                self.indices = {}
+            for number in numbers:
+                self._step(f"step {number}", program.steps[number], kernels)
+            if loop.count > 1:
+                self.indices = {}
+
+    def _loops(self) -> None:
+        """Loops are in order, of launches alone, and no place outside of them moves."""
+        behind, inside = 0, set[int]()
+        for loop in self.program.loops:
+            in_order = behind <= loop.first <= loop.last < len(self.program.steps)
+            if not in_order or not 1 <= loop.count <= TURNS_AT_MOST:
+                raise UncheckedProgramError(f"steps {loop.first}..{loop.last} are no loop of {loop.count} rounds")
+            behind = loop.last + 1
+            inside.update(range(loop.first, behind))
+        for number, step in enumerate(self.program.steps):
+            if number in inside and not isinstance(step, LaunchStep):
+                raise UncheckedProgramError("only kernels run in loops", at=f"step {number}")
+            if number not in inside and any(place.stride or place.period for place in _places(step)):
+                raise UncheckedProgramError("its tensors move, but it is in no loop", at=f"step {number}")
 
     def _step(
         self, at: str, step: LaunchStep | NumpyStep | CopyStep | CheckStep, kernels: dict[str, KernelCode]
@@ -87,7 +112,7 @@ class _Checker:
         if len(step.arguments) != len(code.nbytes):
             raise UncheckedProgramError(f"kernel {code.symbol!r} takes {len(code.nbytes)} tensors", at=at)
         for place, nbytes in zip(step.arguments, code.nbytes, strict=True):
-            self._inside(at, place, nbytes)
+            self._inside_in_turn(at, place, nbytes)
         elements = {number: known for number, place in enumerate(step.arguments) if (known := self._elements(place))}
         key = (code.symbol, tuple(elements.items()))
         if key not in self.checked:
@@ -100,7 +125,7 @@ class _Checker:
             if (place.shape, place.dtype) != (param.shape, param.dtype):
                 raise UncheckedProgramError(f"{param.name!r} of {code.symbol!r} is another tensor", at=at)
             if writes:
-                written.append(_region(place, nbytes))
+                written += [_region(each, nbytes) for each in self._ends(place)]
         if code.workspace_bytes:
             if step.workspace is None or step.workspace % ALIGNMENT:
                 raise UncheckedProgramError(f"kernel {code.symbol!r} has no aligned workspace", at=at)
@@ -114,7 +139,7 @@ class _Checker:
 
     def _elements(self, place: Place) -> tuple[Interval, ...]:
         """Between which numbers the elements of a tensor lie, where that is known."""
-        if place.kind != "constant":
+        if place.kind != "constant" or place.stride:
             return self.indices.get(place, ())
         data = self.program.constants[place.offset : place.offset + place.nbytes].view(numpy_dtype(place.dtype))
         return intervals_of(data.reshape(place.shape))
@@ -125,6 +150,21 @@ class _Checker:
             raise UncheckedProgramError("its tensors have other types", at=at)
         for place in places:
             self._inside(at, place, place.nbytes)
+
+    def _inside_in_turn(self, at: str, place: Place, nbytes: int) -> None:
+        """In every round of the loop."""
+        item = numpy_dtype(place.dtype).itemsize
+        if abs(place.stride) > MEMORY_AT_MOST or place.stride % item or not 0 <= place.period <= TURNS_AT_MOST:
+            raise UncheckedProgramError(
+                f"a tensor moves by {place.stride:,} bytes, back after {place.period} rounds", at=at
+            )
+        for each in self._ends(place):
+            self._inside(at, each, nbytes)
+
+    def _ends(self, place: Place) -> tuple[Place, ...]:
+        """A place in the first round, and in that in which it is farthest from there."""
+        last = min(self.turns, place.period or self.turns) - 1
+        return (place.at(0), place.at(last)) if place.stride and last else (place.at(0),)
 
     def _inside(self, at: str, place: Place, nbytes: int) -> None:
         size = self.sizes.get((place.kind, place.number))
@@ -142,6 +182,18 @@ class _Checker:
             if place.kind in ("input", "constant"):
                 raise UncheckedProgramError(f"it writes to {place.kind} {place.number}", at=at)
             self.indices = {known: value for known, value in self.indices.items() if not _overlap(known, place)}
+
+
+def _places(step: LaunchStep | NumpyStep | CopyStep | CheckStep) -> tuple[Place, ...]:
+    match step:
+        case LaunchStep():
+            return step.arguments
+        case NumpyStep():
+            return (*step.inputs, *step.outputs)
+        case CopyStep():
+            return (step.source, step.target)
+        case CheckStep():
+            return (step.indices,)
 
 
 def _region(place: Place, nbytes: int) -> Place:

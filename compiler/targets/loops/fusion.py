@@ -209,6 +209,7 @@ class _Fuser:
         for arg in self.cut:
             self._move_cut(arg)
         self._join_before_reduction()
+        self._join_slices()
         order = dict.fromkeys(topological_order(self.root))
         ordered = tuple(node for node in order if isinstance(node, Call) and node in self.times)
         inputs = _outside(ordered)
@@ -268,6 +269,23 @@ class _Fuser:
                 times[arg] = self.times[arg] = repeats
                 self.members.append(arg)
                 waiting.append(arg)
+
+    def _join_slices(self) -> None:
+        """Let elementwise operators read a part of a tensor where it lies, if nothing else needs the part by itself.
+
+        Images are left out: their kernels may read blocks of channels, which a part does not begin with.
+        """
+        if self.anchor is not None or len(self.root.shape) == 4:
+            return
+        for arg in dict.fromkeys(arg for member in self.members for arg in member.args):
+            if not isinstance(arg, Call) or arg.op != "slice" or arg in self.elsewhere or arg in self.times:
+                continue
+            inside = sum(member.args.count(arg) for member in self.members)
+            one_run = bool(arg.shape) and arg.attr("steps")[-1] == 1
+            room = len(self.members) < self.limits.depth and nbytes(arg.args[0]) <= self.limits.input_bytes
+            if inside == self.uses[arg] and one_run and room and not self.why_not_compiled(arg):
+                self.members.append(arg)
+                self.times[arg] = 1
 
     def _intensity(self, arg: Call, repeats: int) -> float:
         """Operations repeated for each byte of traffic saved, where the expression of ``arg`` stands so often."""

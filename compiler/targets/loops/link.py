@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import numpy as np
@@ -13,6 +13,7 @@ from ...graph.dtypes import numpy_dtype
 from ...graph.ir import Attrs, Call, Constant, Expr, Function, Module, TensorType, TupleGet, TupleType, Var
 from ...graph.registry import call as graph_call
 from ...graph.registry import operator_of
+from ...graph.scan import SCAN, body_of
 from ...model import (
     CheckStep,
     CopyStep,
@@ -21,6 +22,7 @@ from ...model import (
     LaunchStep,
     Layer,
     LayerDevice,
+    Loop,
     NumpyStep,
     Place,
     TensorSpec,
@@ -44,6 +46,7 @@ from .known_indices import known_elements
 from .layouts import NO_HALO, PLAIN, Layout
 from .placement import KernelKind, Placement, place_groups
 from .plain import converting_kernel
+from .scans import OPERAND, scan_plan, with_loops
 from .target import LoopTarget
 
 Progress = Callable[[str], None]
@@ -92,9 +95,11 @@ class _Linker:
     layers: list[Layer] = field(default_factory=list)
     checked: set[tuple[Expr, tuple[int, ...]]] = field(default_factory=set)  # indices, and the sizes that they fit
     scheduled: dict[tuple[str, str], tuple[PrimFunc, KernelCode]] = field(default_factory=dict)  # by text before
+    loops: list[Loop] = field(default_factory=list)
 
     def run(self) -> HostProgram:
-        main = self.module.main
+        main = with_loops(self.module, self.target.groups).main
+        self.module = Module(main, self.module.stage)
         groups = self.target.groups(main.body)
         if sum(_work(group) for group in groups) < self.target.shared_work:
             self.threads = 1
@@ -118,6 +123,9 @@ class _Linker:
     # Steps
 
     def _group(self, group: FusedGroup, placement: Placement) -> None:
+        if group.root.op == SCAN:
+            self._scan(group.root, placement)
+            return
         if group.reason:
             self._numpy(group, placement)
             return
@@ -303,10 +311,58 @@ class _Linker:
         self._describe(group, "numpy", "numpy")
 
     def _copy_output(self, result: Expr, number: int, placement: Placement) -> None:
-        source, kind = self._used(self._plain(result, placement)), result.tensor_type
-        self.steps.append(
-            lambda locate: CopyStep(_located(locate, source, kind), _located(locate, OutputAt(number), kind))
-        )
+        self._copy(self._plain(result, placement), OutputAt(number), result.tensor_type)
+
+    def _copy(self, source: Slot, target: Slot, kind: TensorType) -> None:
+        self._used(source), self._used(target)
+        self.steps.append(lambda locate: CopyStep(_located(locate, source, kind), _located(locate, target, kind)))
+
+    # Loops
+
+    def _scan(self, node: Call, placement: Placement) -> None:
+        """A loop: the body's kernels once, whose places move from round to round."""
+        plan, body, count = scan_plan(node), body_of(node), int(node.attr("steps"))
+        sources = [self._plain(value, placement) for value in node.args]
+        memories = [self._allocate(_name(node), nbytes) for nbytes in plan.memories]
+        for value, source, state in zip(node.args, sources, plan.states, strict=False):
+            self._copy(source, _part(memories[state.memory], state.start), value.tensor_type)
+        inner = replace(self, module=Module(body, "operators"), slots={}, checked=set())
+        for param, source, read in zip(body.params, sources, plan.reads, strict=True):
+            slot = source if read.memory == OPERAND else memories[read.memory]
+            inner.slots[param, PLAIN] = _part(slot, read.start, read.stride, read.period)
+        first, first_layer = len(self.steps), len(self.layers)
+        inner._body([(value, _part(memories[to.memory], to.start, to.stride, to.period)) for value, to in plan.writes])
+        self.blob_bytes = inner.blob_bytes
+        for slot in (*sources, *memories):
+            self.arena.use(slot, len(self.steps) - 1)
+        self.loops.append(Loop(first, len(self.steps) - 1, count))
+        for number, layer in enumerate(self.layers[first_layer:], first_layer):
+            self.layers[number] = replace(layer, macs=layer.macs * count, saved_bytes=layer.saved_bytes * count)
+        for number, result in enumerate(plan.results):
+            self.slots[TupleGet(node, number, node.span), PLAIN] = _part(memories[result.memory], result.start)
+
+    def _body(self, targets: Sequence[tuple[Expr, Slot]]) -> None:
+        """The kernels of a loop's body, whose results go to these places."""
+        groups = self.target.groups(self.module.main.body)
+        placement = place_groups(groups, self.module.main.results, self.target.kinds)
+        copies: list[tuple[Expr, Slot]] = []
+        for value, slot in targets:
+            made_here = value in placement.kernels and placement.layout(value) == PLAIN
+            if made_here and (value, PLAIN) not in self.slots:
+                self.slots[value, PLAIN] = slot
+            else:
+                copies.append((value, slot))
+        for group in groups:
+            self.progress(f"scheduling {group.name}")
+            self._group(group, placement)
+        for value, slot in copies:
+            if isinstance(value, Constant):
+                self.slots[value, PLAIN] = self._constant(value.value)
+            source = placement.layout(value)
+            kernel = converting_kernel(value, source, PLAIN, KERNEL, self.target)
+            self._launch(kernel, value, {value: source}, PLAIN, slot=slot)
+            name = f"{_name(value)}: carried"
+            self.layers.append(Layer(name, value.span.nodes, "convert", self.target.device, "", value.shape, 0))
 
     # Tensors in the layout that a reader needs
 
@@ -368,8 +424,8 @@ class _Linker:
 
         def locate(slot: Slot, shape: tuple[int, ...], dtype: str, byte: int) -> Place:
             match slot:
-                case PartOf(whole, first):
-                    return locate(whole, shape, dtype, first + byte)
+                case PartOf(whole, first, stride, period):
+                    return replace(locate(whole, shape, dtype, first + byte), stride=stride, period=period)
                 case ArenaSlot(number):
                     return Place("arena", 0, memory[number].offset + byte, shape, dtype)
                 case ConstantAt(offset):
@@ -386,6 +442,7 @@ class _Linker:
                   for name, result in zip(main.output_names, main.results, strict=True)),
             tuple(self.kernels.values()), tuple(step(locate) for step in self.steps), tuple(self.layers),
             np.frombuffer(b"".join(self.blob), np.uint8), arena_bytes, memory, self.threads, self.target.processor,
+            tuple(self.loops),
         )  # fmt: skip
 
 
@@ -397,14 +454,14 @@ def _nbytes(value: Expr, layout: Layout) -> int:
     return prod(layout.shape(value.shape)) * numpy_dtype(layout.dtype(element_type(value.dtype))).itemsize
 
 
-def _part(slot: Slot, byte: int) -> Slot:
-    """The part of a tensor that begins at this byte of it."""
+def _part(slot: Slot, byte: int, stride: int = 0, period: int = 0) -> PartOf:
+    """The part of a tensor that begins at this byte of it, and moves in a loop."""
     match slot:
-        case PartOf(whole, first):
-            return PartOf(whole, first + byte)
-        case ArenaSlot():
-            return PartOf(slot, byte)
-    raise CompileError("only tensors in the arena are made in parts")
+        case PartOf(whole, first, moving) if not moving:
+            return PartOf(whole, first + byte, stride, period)
+        case PartOf():
+            raise CompileError("a loop in a loop must be unrolled first")
+    return PartOf(slot, byte, stride, period)
 
 
 def _name(value: Expr) -> str:
@@ -422,6 +479,8 @@ def _same_memory(value: Expr, layout: Layout) -> bool:
 
 def _work(group: FusedGroup) -> int:
     """How much a kernel computes, roughly; NumPy's work is nobody's to share."""
+    if group.root.op == SCAN:
+        return _macs(group)
     if group.reason:
         return 0
     elements = prod(group.root.shape) if isinstance(group.root.type, TensorType) else 0

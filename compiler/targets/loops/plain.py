@@ -44,8 +44,9 @@ def converting_kernel(value: Expr, source: Layout, layout: Layout, name: str, ta
     builder = Builder()
     operands = Operands(builder, {value: source})
     view = operands.view(value)
-    channels, block = value.shape[1], source.block
-    if layout.is_plain and block and channels % block == 0:
+    block = source.block or layout.block
+    channels = value.shape[1] if block else 0
+    if layout.is_plain and source.block and channels % block == 0:
         # The same memory as of (N, C, ...), with the channels of a block as an axis.
         shape = (value.shape[0], channels // block, block, *value.shape[2:])
         output = te.compute(shape, lambda n, cb, lane, *rest: view[(n, cb * block + lane, *rest)], builder.name("out"))

@@ -12,6 +12,7 @@ from ...graph.registry import apply, call
 from ...graph.visit import Mutator, calls, rewrite, substitute
 from ...passes.manager import Pass, Rule, rule_pass
 from ...passes.pipeline import float_passes, integer_passes
+from ...passes.scans import scan_bodies
 from ...passes.simplify import MOVES
 from .computed_kernels import as_product_of_columns
 from .einsums import as_matrix_product
@@ -25,6 +26,11 @@ def loop_passes() -> list[Pass]:
     """The passes before linking: all operators stand in ``main``, none works on empty tensors or constants alone, sums
     of products are products of matrices, tables of bytes are elementwise, and convolutions go over images without
     gaps, with kernels that are known."""
+    passes = _loop_passes()
+    return [*passes, scan_bodies("kernels-of-loops", passes, tolerance=1e-5)]
+
+
+def _loop_passes() -> list[Pass]:
     return [
         Pass(
             "inline-functions", lambda module: module.with_main(inline_functions(module.main.body)), stage="operators"

@@ -11,7 +11,21 @@ import pytest
 import weft
 from weft.compiler.exporters import ExportError, export_onnx
 from weft.compiler.frontends import from_onnx
-from weft.compiler.graph import Array, Attrs, Call, Constant, Expr, Function, Module, TensorType, Tuple, Var, evaluate
+from weft.compiler.graph import (
+    Array,
+    Attrs,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    Module,
+    TensorType,
+    Tuple,
+    TupleGet,
+    TupleType,
+    Var,
+    evaluate,
+)
 from weft.compiler.graph.dtypes import is_float, numpy_dtype
 from weft.compiler.graph.registry import AS_READ, operators
 from weft.compiler.graph.visit import topological_order
@@ -39,6 +53,8 @@ SCALES = {"quantise", "dequantise"}
 
 
 def one_output(value: Expr) -> Module:
+    if isinstance(value.type, TupleType):
+        value = TupleGet(value, len(value.type.fields) - 1)
     params = tuple(node for node in dict.fromkeys(topological_order(value)) if isinstance(node, Var))
     return Module(Function(params, value, Attrs({"name": "main", "outputs": ("result",)})))
 

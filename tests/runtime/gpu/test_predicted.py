@@ -101,7 +101,7 @@ def test_the_command(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--target", "cuda", "--device", "emulated"], "leave --device out for a prediction"),
-        (["--target", "opencl"], "target 'opencl' has no profile; hint: choose accel or cuda"),
+        (["--target", "opencl"], "there is no profile for target 'opencl'; hint: --target accel, cpu or cuda"),
     ],
 )
 def test_what_the_command_refuses(arguments: list[str], message: str) -> None:

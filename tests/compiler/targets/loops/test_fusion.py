@@ -200,3 +200,18 @@ def test_a_long_chain_becomes_several_kernels() -> None:
     assert len(model.layers) == -(-500 // host_target().fusion.depth)
     for found, wanted in zip(weft.load(model).run(values).values(), evaluate(module, values).values(), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def test_elementwise_operators_read_a_part_where_it_lies() -> None:
+    """What a gated unit does: both halves of a product, one of them through a sigmoid."""
+    x = Var("x", TensorType((5, 16), "float32"))
+    halves = [call("slice", x, starts=(0, start), sizes=(5, 8), steps=(1, 1)) for start in (0, 8)]
+    gated = call("nn.multiply", call("nn.sigmoid", halves[0]), halves[1])
+    assert [sorted(each) for each in operators(group_calls(gated, FusionLimits()))] == [
+        ["nn.multiply", "nn.sigmoid", "slice", "slice"]
+    ]
+    also_used = call("nn.dense", gated, halves[1])
+    assert ("slice",) in operators(group_calls(also_used, FusionLimits()))
+    image = Var("image", TensorType((1, 8, 4, 4), "float32"))
+    part = call("nn.tanh", call("slice", image, starts=(0, 4, 0, 0), sizes=(1, 4, 4, 4), steps=(1,) * 4))
+    assert operators(group_calls(part, FusionLimits())) == [("slice",), ("nn.tanh",)]

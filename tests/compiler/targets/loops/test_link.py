@@ -47,7 +47,7 @@ def run(program: HostProgram, inputs: Mapping[str, Array]) -> dict[str, Array]:
         return memory.view(numpy_dtype(place.dtype)).reshape(place.shape)
 
     kernels = {code.symbol: te.parse(code.text) for code in program.kernels}
-    for step in program.steps:
+    for _, step in program.steps_in_turn():
         match step:
             case LaunchStep(symbol, places):
                 func = kernels[symbol]

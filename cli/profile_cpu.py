@@ -1,0 +1,66 @@
+"""``weft profile --target cpu``: the kernels of a model under the roof of this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..api import load
+from ..compiler.compile import compile_model
+from ..compiler.model import HostStep, OpenModel
+from ..compiler.targets.errors import CompileError
+from ..compiler.targets.target import Job
+from ..files import write_atomically
+from ..progress import progress
+from ..runtime.artifact import load as load_artifact
+from ..runtime.errors import DeviceError
+from ..runtime.index_inputs import index_inputs
+from ..runtime.inputs import read_inputs
+from ..runtime.machine_roof import measured_roof
+from ..runtime.module import LoadedModule
+from ..runtime.plots import write_host_plot
+from ..runtime.profile_host import kernel_records, kernel_table, profile_host, roof_record
+from .output import err, json_text, out, parse_shapes, print_json, print_report, wide_console
+from .run import is_artifact
+from .target_options import Chosen, options_of, refuse_options
+
+
+def profile_on_cpu(source: Path, folder: Path, shape: list[str] | None, chosen: Chosen, *, as_json: bool) -> None:
+    """Profile a model or an artifact on random inputs; writes tables, records and the picture into ``folder``."""
+    with progress("reading", err) as status:
+        if is_artifact(source):
+            why = f"{source} is compiled already"
+            refuse_options(chosen, why)
+            if shape:
+                raise CompileError(f"--shape is for models: {why}")
+            compiled = load_artifact(source)
+            if compiled.target not in ("accel", "cpu") or compiled.core is not None:
+                raise CompileError(f"{source} is compiled for target {compiled.target!r}", hint="leave out --target")
+        else:
+            job, sizes = Job(progress=status.update), parse_shapes(shape)
+            model = compile_model(source, "cpu", options_of("cpu", chosen), shapes=sizes, job=job)
+            if isinstance(model, OpenModel):
+                raise CompileError("a model with open sizes cannot be profiled", hint="fix its sizes by --shape")
+            compiled = model
+        status.update("loading")
+        module = load(compiled, progress=status.update)
+        assert isinstance(module, LoadedModule)  # of a model without open sizes
+        threads = max((step.program.threads for step in compiled.steps if isinstance(step, HostStep)), default=1)
+        status.update("measuring this machine")
+        roof = measured_roof(threads)
+        status.update("running")
+        kernels = profile_host(module, read_inputs(compiled.inputs, None, 0, index_inputs(compiled)))
+        table = kernel_table(compiled, kernels, roof)
+        document = {"machine": roof_record(roof), "kernels": kernel_records(kernels, roof)}
+        status.update(f"writing {folder}")
+        folder.mkdir(parents=True, exist_ok=True)
+        print_report([table], folder / "report.txt")
+        write_atomically(folder / "kernels.json", json_text(document).encode())
+        try:
+            write_host_plot(compiled.name, kernels, roof, folder)
+        except DeviceError as error:
+            err.print(f"no pictures: {error}", markup=False)
+    if as_json:
+        print_json(document)
+        return
+    wide_console().print(table)
+    out.print(f"wrote {folder}", markup=False)
