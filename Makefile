@@ -17,9 +17,9 @@ demo: $(DEMO)
 demo-board: $(DEMO)
 	$(BIN)/python examples/board/demo.py
 
-# Two workers on any machine: each test may itself run the C++ compiler.
+# Three workers: tests run compilers and wait for processes, daemons and disks; four would take memory on small machines.
 test: $(DEV)
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 3 --dist loadfile
 
 test-long: $(DEV)
 	$(BIN)/pytest -n 2 --dist loadfile -m long
