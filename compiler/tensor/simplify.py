@@ -265,26 +265,38 @@ class Simplifier:
         """Those of the candidates for a minimum or maximum that are it somewhere, where all places can be tried.
 
         Bounds of bounds would otherwise collect candidates that only several others together make superfluous, and
-        moving a sum inside doubles all of them.
+        moving a sum inside doubles all of them. What intervals say of the whole stays the same: sizes of buffers, which
+        are taken from that, do not depend on how long an expression was on the way.
         """
-        variables = sorted(set().union(*map(free_vars, candidates)), key=lambda var: var.name)
-        sizes = [high - low + 1 for low, high in (self._ranges.get(var, (0, UNBOUNDED)) for var in variables)]
-        if prod(sizes) > MOST_PLACES:
+        table = self._values(candidates)
+        if table is None:
             return candidates
-        grid = np.indices(sizes, sparse=True)
-        places = {var: grid[axis] + self._ranges[var][0] for axis, var in enumerate(variables)}
-        values = [_value(candidate, places) for candidate in candidates]
-        if any(value is None for value in values):
-            return candidates
-        table = np.stack([np.broadcast_to(value, sizes).ravel() for value in values if value is not None])
-        choose = np.minimum if op == "min" else np.maximum
+        choose, interval = (np.minimum, min) if op == "min" else (np.maximum, max)
         wanted = choose.reduce(table)
+        ends = [self.interval(candidate) for candidate in candidates]
+
+        def bounds(places: Sequence[int]) -> tuple[int, ...]:
+            return tuple(interval(ends[place][side] for place in places) for side in (0, 1))
+
         kept = list(range(len(candidates)))
+        known = bounds(kept)
         for place in sorted(kept, key=lambda each: -len(_key(candidates[each]))):
             others = [each for each in kept if each != place]
-            if others and np.array_equal(choose.reduce(table[others]), wanted):
+            if others and bounds(others) == known and np.array_equal(choose.reduce(table[others]), wanted):
                 kept = others
         return [candidates[place] for place in kept]
+
+    def _values(self, exprs: Sequence[Expr]) -> npt.NDArray[np.int64] | None:
+        """The values of the expressions, one row each, at all places; None where these are too many or unknown."""
+        variables = sorted(set().union(*map(free_vars, exprs)), key=lambda var: var.name)
+        sizes = [high - low + 1 for low, high in (self._ranges.get(var, (0, UNBOUNDED)) for var in variables)]
+        if prod(sizes) > MOST_PLACES:
+            return None
+        grid = np.indices(sizes, sparse=True)
+        places = {var: grid[axis] + self._ranges[var][0] for axis, var in enumerate(variables)}
+        values = [_value(expr, places) for expr in exprs]
+        rows = [np.broadcast_to(value, sizes).ravel() for value in values if value is not None]
+        return np.stack(rows) if len(rows) == len(values) else None
 
     def _dominates(self, op: str, winner: Expr, other: Expr) -> bool:
         low, high = self.range_of(BinOp("sub", winner, other))
