@@ -4,14 +4,17 @@ Three parts. ``suite``: every model of ONNX's node tests that onnxruntime's `qua
 with all operands but the first as weights. ``random``: random graphs in random forms; graph ``n`` depends on ``n`` and
 the seed alone. ``networks``: small exports of the kinds of networks that people quantise.
 
-Each is quantised by onnxruntime, read, compiled for the core and run on the functional simulator. Every layer on the
-core and every result must equal the integer graph's NumPy meaning (floats: to the last digits), the model as it was
-read must agree with onnxruntime, and so must the result, as closely as 8 bits allow. The exit status is not 0 if
-anything is refused, fails or differs. What onnxruntime itself cannot quantise is counted apart.
+Each is quantised by onnxruntime, read, compiled for the core twice, with every layer's result kept and with layers
+chained on the core, and run on the functional simulator, or with ``--device rtl`` on the RTL, whose cycles must then be
+the timing model's. Every layer on the core and every result must equal the integer graph's NumPy meaning (floats: to
+the last digits), the model as it was read must agree with onnxruntime, and so must the result, as closely as 8 bits
+allow. The exit status is not 0 if anything is refused, fails or differs. What onnxruntime itself cannot quantise is
+counted apart.
 
     python benchmarks/quantised_graphs.py
     python benchmarks/quantised_graphs.py random --first 1234 --graphs 1 --verbose
     python benchmarks/quantised_graphs.py suite networks --filter conv --json graphs.json
+    python benchmarks/quantised_graphs.py random --graphs 50 --device rtl
 """
 
 from __future__ import annotations
@@ -40,13 +43,17 @@ from quantised_random import random_model
 from weft.compiler.compile import prepared
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Expr, Module, evaluate
+from weft.compiler.model import CompiledModel
 from weft.compiler.targets.accel.phases import split_phases
 from weft.compiler.targets.registry import find_target
 from weft.compiler.targets.target import target_options
 from weft.errors import WeftError
 from weft.hw.config import CoreConfig, named_config
+from weft.runtime.profile_whatif import predict_runs
+from weft.sim.dram import DramModel
 
 PARTS = ("suite", "random", "networks")
+DEVICES = ("fsim", "rtl")
 SECONDS_AT_MOST = 180.0
 SUITE_FORMS = 2
 """In which each test of the suite is tried: plain QDQ and random ones."""
@@ -101,10 +108,11 @@ class Outcome:
 
 @dataclass
 class Trial:
-    """All cases on one core."""
+    """All cases on one core. ``device``: of `DEVICES`."""
 
     config: CoreConfig
     tests: dict[str, tuple[onnx.ModelProto, Inputs]] = field(default_factory=dict)
+    device: str = "fsim"
 
     def run(self, case: Case) -> Outcome:
         """Quantise, compile, run and compare a case; whatever it raises is its outcome."""
@@ -163,22 +171,39 @@ class Trial:
         packed = prepared(module, accel, target_options(accel, {"config": self.config}))
         compiled = weft.compile(packed, self.config, keep=True)
         layers, outputs = graph_layers(packed, given)
-        loaded = weft.load(compiled, weft.FsimDevice(self.config, timing=False) if compiled.core else None)
-        values = loaded.run(given, keep=True)
+        values, unequal = self._run(compiled, given, keep=True)
         on_core = [layer for layer in compiled.layers if layer.device == "core"]
-        unequal = {
+        unequal |= {
             layer.name: int(np.count_nonzero(values[layer.output] != wanted))
             for layer, wanted in zip(on_core, layers, strict=True) if not np.array_equal(values[layer.output], wanted)
         }  # fmt: skip
         unequal |= {f"output {name}": 0 for name, value in outputs.items() if not equal(values[name], value)}
+        if len(on_core) > 1:  # chained, they are another program, of whose results only the last can be read
+            results, differing = self._run(weft.compile(packed, self.config), given)
+            unequal |= {f"{name}, chained": count for name, count in differing.items()}
+            unequal |= {
+                f"output {name}, chained": 0 for name, value in outputs.items() if not equal(results[name], value)
+            }
         hosts = [layer for layer in compiled.layers if layer.device != "core"]
-        message = "unequal integers: " + ", ".join(f"{name} ({count})" for name, count in unequal.items())
+        message = "unequal: " + ", ".join(f"{name} ({count})" for name, count in unequal.items())
         message = message if unequal else far(values, expected, MEAN_STEPS, finest, mean=True)
         return Outcome(
             "wrong" if message else "equal", message, on_core=len(compiled.layers) - len(hosts), on_host=len(hosts),
             in_numpy=sum(layer.device == "numpy" for layer in hosts),
             reasons=tuple(dict.fromkeys(reason for layer in hosts for reason in layer.reason.split("; "))),
         )  # fmt: skip
+
+    def _run(self, model: CompiledModel, given: Inputs, *, keep: bool = False) -> tuple[Inputs, dict[str, int]]:
+        """The results on the device; and where it has time, by how many cycles they are not the timing model's."""
+        if model.core is None:
+            return weft.load(model).run(given, keep=keep), {}
+        if self.device == "fsim":
+            return weft.load(model, weft.FsimDevice(self.config, timing=False)).run(given, keep=keep), {}
+        dram = DramModel(bytes_per_cycle=self.config.bus_bytes)
+        loaded = weft.load(model, weft.RtlDevice(self.config, dram=dram))
+        values = loaded.run(given, keep=keep)
+        apart = (loaded.cycles or 0) - sum(run.result.cycles or 0 for run in predict_runs(model, dram))
+        return values, {"cycles": apart} if apart else {}
 
 
 def is_open(value: onnx.ValueInfoProto) -> bool:
@@ -396,6 +421,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all")
     parser.add_argument("--config", default="pynq", help="named configuration")
+    parser.add_argument("--device", default="fsim", choices=DEVICES, help="what runs the core's programs")
     parser.add_argument("--graphs", type=int, default=300, help="random graphs")
     parser.add_argument("--first", type=int, default=0, help="number of the first random graph")
     parser.add_argument("--seed", type=int, default=0)
@@ -410,7 +436,7 @@ def main() -> int:
         if part not in PARTS:
             parser.error(f"there is no part {part!r}; choose from {', '.join(PARTS)}")
     onnxruntime.set_default_logger_severity(4)
-    trial = Trial(named_config(options.config), suite_tests() if "suite" in parts else {})
+    trial = Trial(named_config(options.config), suite_tests() if "suite" in parts else {}, options.device)
     made: dict[str, Callable[[], list[Case]]] = {
         "suite": lambda: suite_cases(trial.tests, options.seed),
         "random": lambda: random_cases(options.first, options.graphs, options.seed),

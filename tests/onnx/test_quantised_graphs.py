@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,17 @@ def test_a_network_is_equal_and_mostly_on_the_core(trial: Any) -> None:
     assert not outcome.in_numpy
 
 
+def test_a_network_is_equal_on_the_rtl_in_the_cycles_of_the_timing_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = Trial(named_config("tiny"), device="rtl")
+    case = Case("networks", "anomaly-autoencoder", FORM)
+    outcome = trial.run(case)
+    assert outcome.state == "equal", outcome.message
+    monkeypatch.setattr(trial_module, "predict_runs", lambda *_: [])
+    outcome = trial.run(case)
+    assert outcome.state == "wrong"
+    assert re.match(r"unequal: cycles \(\d+\), cycles, chained \(\d+\)$", outcome.message)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("part", ["random", "networks"])
 def test_every_case_is_equal(trial: Any, part: str) -> None:
@@ -54,7 +66,7 @@ def test_a_case_depends_on_its_number_and_the_seed_alone() -> None:
         assert all(np.array_equal(one[name], other[name]) for name in one)
 
 
-@pytest.mark.parametrize("fault", ["graph", "onnxruntime", "refusal", "internal"])
+@pytest.mark.parametrize("fault", ["graph", "chained", "onnxruntime", "refusal", "internal"])
 def test_faults_are_noticed(trial: Any, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case("networks", "prelu-net", FORM)
     wanted = "wrong"
@@ -68,6 +80,14 @@ def test_faults_are_noticed(trial: Any, fault: str, monkeypatch: pytest.MonkeyPa
             return found, outputs
 
         monkeypatch.setattr(trial_module, "graph_layers", changed)
+    elif fault == "chained":  # what the program with chains gives
+        run = Trial._run
+
+        def differs(self: Any, model: Any, given: Any, *, keep: bool = False) -> Any:
+            values, unequal = run(self, model, given, keep=keep)
+            return values if keep else {name: value + 1 for name, value in values.items()}, unequal
+
+        monkeypatch.setattr(Trial, "_run", differs)
     elif fault == "onnxruntime":
         results = trial_module.onnxruntime_results
         monkeypatch.setattr(

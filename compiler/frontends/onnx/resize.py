@@ -1,4 +1,7 @@
-"""Resize and Upsample: one axis after the other, by picking (nearest) or by a product with a matrix of weights."""
+"""Resize and Upsample: one axis after the other, by picking (nearest) or by a product with a matrix of weights.
+
+Integers between others are found in floating point, and truncated as ONNX's reference and onnxruntime do.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...graph import Array, Constant, Expr
+from ...graph.dtypes import is_float
 from .node import Converted, Node, converter
 
 
@@ -104,6 +108,8 @@ def _resized(node: Node, x: Expr, number: int, axis: _Axis, mode: str) -> Expr:
         kernel = _keys(node.number("cubic_coeff_a", -0.75)) if cubic else _triangle
         antialias, exclude = bool(node.integer("antialias", 0)), bool(node.integer("exclude_outside", 0))
         matrix = _weights(axis, places, kernel, 2 if cubic else 1, antialias, exclude)
+        # truncation must not take one off where rounding leaves just less than a whole number
+        matrix *= 1 + (0 if is_float(node.input(0).dtype) else 32 * float(np.finfo(x.dtype).eps))
         last = len(x.shape) - 1
         perm = [last if i == number else number if i == last else i for i in range(last + 1)]
         turned = node.transpose(x, perm)
@@ -153,7 +159,11 @@ def _targets(node: Node, x: Expr) -> list[_Axis]:
 def _resize(node: Node) -> Converted:
     x = node.input(0)
     mode = node.string("coordinate_transformation_mode", "half_pixel" if node.opset >= 11 else "asymmetric")
-    real = node.cast(x, "float32") if x.dtype in ("float16", "bfloat16") else x
+    real = x
+    if x.dtype in ("float16", "bfloat16"):
+        real = node.cast(x, "float32")
+    elif node.string("mode", "nearest") != "nearest" and not is_float(x.dtype):
+        real = node.cast(x, "float32" if x.dtype in ("int8", "uint8") else "float64")
     for number, axis in enumerate(_targets(node, x)):
         if axis.size != axis.target or axis.scale != 1 or (mode == "tf_crop_and_resize" and axis.region != (0.0, 1.0)):
             real = _resized(node, real, number, axis, mode)

@@ -169,22 +169,24 @@ class _Fuser:
         return ""
 
     def _function_call(self, group: _Group, replaced: dict[int, Expr]) -> Call:
-        params: dict[Expr, Var] = {}
+        params: dict[tuple[Expr, bool], Var] = {}
         outer: list[Expr] = []
         inner: dict[int, Expr] = {}
         members: list[Call] = []
         for node in _members_in_order(group):
             args: list[Expr] = []
-            for arg in node.args:
+            for place, arg in enumerate(node.args):
+                # the core reads a product's other operand as matrices: what is read as pixels, too, is passed twice
+                read = (arg, node.op == "product" and place == 1)
                 if id(arg) in group.members:
                     args.append(inner[id(arg)])
                 elif isinstance(arg, Constant):
                     args.append(arg)
                 else:
-                    if arg not in params:
-                        params[arg] = Var(f"x{len(params)}", arg.tensor_type)
+                    if read not in params:
+                        params[read] = Var(f"x{len(params)}", arg.tensor_type)
                         outer.append(replaced[id(arg)])
-                    args.append(params[arg])
+                    args.append(params[read])
             attrs = node.attrs
             if node is not group.root and node.op == "requantise" and node.dtype == "int8":
                 attrs = attrs.replace(out="int32")  # inside a function the value stays in the accumulator memory

@@ -62,6 +62,9 @@ CASES = {
     ),
     "both": ("int8[5, 7]", "int8[7, 3]", ("int8(-128)", "int8(-128)"), "nn.matmul(%a, %b)"),
     "unsigned": ("uint8[1, 5, 7]", "uint8[1, 7, 3]", ("uint8(0)", "uint8(255)"), "nn.matmul(%a, %b)"),
+    "one tensor as both operands": (
+        "int8[2, 32, 48]", "int8[1]", ("int8(0)", "int8(0)"), "nn.matmul(%a, transpose(%a, perm=(0, 2, 1)))",
+    ),
     "its own transpose, scaled and bounded": (
         "int8[2, 9, 16]", "int8[1]", ("int8(3)", "int8(0)"),
         "nn.clip(nn.multiply(nn.matmul(%a, transpose(%a, perm=(0, 2, 1))), float32(0.25)), low=-1.0, high=0.5)",
