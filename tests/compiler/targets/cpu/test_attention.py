@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import weft
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
 from weft.compiler.graph import Constant, Expr, Module, TensorType, Var, call, evaluate
 from weft.compiler.targets.cpu.attention import CpuAttention
 from weft.compiler.targets.cpu.processor import FUSION, host_target
@@ -170,6 +174,25 @@ def test_the_matrix_of_scores_is_not_in_memory() -> None:
     model = check(module_of(attention(q, k, v), params=(q, k, v)))
     scores = 4 * 512 * 512 * 4
     assert model.statistics["arena_bytes"] < scores / 4
+
+
+@pytest.mark.parametrize("attributes", [{}, {"is_causal": 1}, {"softcap": 2.0}])
+def test_attention_of_onnx_is_one_kernel(attributes: dict[str, Any]) -> None:
+    """Its parts, as its definition has them, with a mask."""
+    shape = (2, 3, 24, 16)
+    values = {name: np.random.default_rng(len(name)).standard_normal(shape).astype(np.float32) for name in "qkv"}
+    values["mask"] = np.where(np.tri(24, dtype=bool), 0, -1).astype(np.float32)
+    info = partial(helper.make_tensor_value_info, elem_type=TensorProto.FLOAT)
+    graph = helper.make_graph(
+        [helper.make_node("Attention", [*values], ["y"], **attributes)], "attention",
+        [info(name, shape=array.shape) for name, array in values.items()], [info("y", shape=shape)],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
+    found = compiled(model)
+    assert kinds(found).count("attention") == 1
+    assert "product" not in kinds(found)
+    (expected,) = ReferenceEvaluator(model).run(None, values)
+    np.testing.assert_allclose(weft.load(found).run(values)["y"], expected, atol=1e-5)
 
 
 def test_a_program_from_a_file_is_proved(tmp_path: Path) -> None:
