@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from ..loops.attention import AttentionKernels
 from ..loops.blocked import BlockedKernels
 from ..loops.byte_product import ByteProductKernels
 from ..loops.convolution import ConvolutionKernels
 from ..loops.plain import PlainKernels
 from ..loops.product import ProductKernels
 from ..loops.target import LoopTarget
+from .attention import CpuAttention
 from .convolution import CpuConvolutions
 from .processor import Processor
 from .products import CpuProducts
@@ -20,6 +22,7 @@ WORK_WORTH_THREADS = 4_000_000
 def loop_target(processor: Processor) -> LoopTarget:
     """What the linker of loop kernels needs to know of a processor."""
     kinds = (
+        AttentionKernels(CpuAttention(processor)),
         ProductKernels(CpuProducts(processor)), ByteProductKernels(CpuConvolutions(processor)),
         ConvolutionKernels(CpuConvolutions(processor)), BlockedKernels(schedule_blocked),
         PlainKernels(schedule_plain),

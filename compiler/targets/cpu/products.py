@@ -51,8 +51,8 @@ class CpuProducts:
         *outer, m, n = schedule.get_loops(schedule.blocks()[-1])
         for loop in outer:
             schedule.parallel(loop)
-        m_block, m, row = _blocks(schedule, m, blocking.rows, tile.rows)
-        n_block, n, lane = _blocks(schedule, n, blocking.columns, tile.lanes)
+        m_block, m, row = split_blocks(schedule, m, blocking.rows, tile.rows)
+        n_block, n, lane = split_blocks(schedule, n, blocking.columns, tile.lanes)
         schedule.reorder(*outer, m_block, n_block, n, m, row, lane)
         schedule.set_scope("acc", REGISTER)
         schedule.compute_at("acc", m)
@@ -137,7 +137,7 @@ def blocking_of(tile: Tile, shape: tuple[int, ...], depth: int, plain: tuple[boo
     return Blocking(tile, height, width, not plain[0], packed)
 
 
-def _blocks(schedule: te.Schedule, loop: Var, block: int, tile: int) -> tuple[Var, Var, Var]:
+def split_blocks(schedule: te.Schedule, loop: Var, block: int, tile: int) -> tuple[Var, Var, Var]:
     """Split a loop into blocks, which may run at once, the tiles of a block, and the elements of a tile."""
     if extent_of(schedule, loop) % tile == 0:
         blocks, tiles, elements = schedule.split(loop, factors=[None, block // tile, tile])

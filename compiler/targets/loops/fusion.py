@@ -1,14 +1,15 @@
 """Fusion for loop nests: which operators of a graph become one kernel.
 
 A kernel has at most one operator that reads elements more than once (a convolution, a pooling, a product, a reduction),
-which stands first, and elementwise operators behind it. A value joins the kernel of its consumers when they are all in
-that kernel, it has the same shape, and the target's limits allow it; all other values are written to memory.
+which stands first, and elementwise operators behind it; attention alone has three such. A value joins the kernel of its
+consumers when they are all in that kernel, it has the same shape, and the target's limits allow it; all other values
+are written to memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ... import tensor as te
@@ -33,12 +34,15 @@ class FusionLimits:
     where a value is used more than once in a kernel and so is computed at each use.
     ``before_reductions``: whether a reduction computes its operand element by element as it goes, if nothing else
     needs it.
+    ``attention_keys``: keys up to which an attention (a product, softmax along its rows, a product) is one kernel,
+    which holds all scores of a few queries at a time; 0 where the target has no such kernel.
     """
 
     depth: int = 32
     input_bytes: int = 256 << 20
     recompute_intensity: float = 4.0
     before_reductions: bool = False
+    attention_keys: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,6 +170,10 @@ def _boundary(value: Expr, why: str) -> str:
     return f"{root.op if isinstance(root, Call) else 'value'} of {root.span.node or 'unknown place'}: {why}"
 
 
+def _multiplies_floats(node: Call) -> bool:
+    return node.op == "nn.matmul" and node.dtype == "float32"
+
+
 def _starts(node: Call) -> bool:
     """Whether a kernel can start with this operator."""
     return _kind(node) in (Fusion.ANCHOR, Fusion.REDUCTION)
@@ -210,6 +218,7 @@ class _Fuser:
             self._move_cut(arg)
         self._join_before_reduction()
         self._join_slices()
+        self._join_attention()
         order = dict.fromkeys(topological_order(self.root))
         ordered = tuple(node for node in order if isinstance(node, Call) and node in self.times)
         inputs = _outside(ordered)
@@ -286,6 +295,36 @@ class _Fuser:
             if inside == self.uses[arg] and one_run and room and not self.why_not_compiled(arg):
                 self.members.append(arg)
                 self.times[arg] = 1
+
+    def _join_attention(self) -> None:
+        """Let a product compute the weights by which it sums, if they are a softmax along the rows of a product, with
+        elementwise operators behind either, and nothing else needs what is between."""
+        anchor = self.anchor
+        if anchor is None or not self.limits.attention_keys or not _multiplies_floats(anchor):
+            return
+        if anchor.args[0].shape[:-2] != anchor.shape[:-2]:  # weights would be computed for each matrix of values
+            return
+        weights = self._before(anchor, anchor.args[0])
+        softmax = weights.anchor if weights is not None else None
+        if weights is None or softmax is None or softmax.op != "nn.softmax":
+            return
+        if softmax.attr("axis") != len(softmax.shape) - 1 or softmax.shape[-1] > self.limits.attention_keys:
+            return
+        scores = self._before(softmax, softmax.args[0])
+        if scores is None or scores.anchor is None or not _multiplies_floats(scores.anchor):
+            return
+        joined = (*scores.members, *weights.members)
+        if len(self.members) + len(joined) <= self.limits.depth and not set(joined) & set(self.times):
+            self.members += joined
+            self.times |= dict.fromkeys(joined, 1)
+
+    def _before(self, user: Call, value: Expr) -> FusedGroup | None:
+        """The kernel that would make an operand which nothing but ``user`` needs; None where there is no such."""
+        alone = isinstance(value, Call) and self.uses[value] == 1 == user.args.count(value)
+        if not isinstance(value, Call) or not alone or value in self.elsewhere or self.why_not_compiled(value):
+            return None
+        limits = replace(self.limits, attention_keys=0)
+        return _Fuser(value, self.uses, self.elsewhere, limits, self.why_not_compiled).fused()
 
     def _intensity(self, arg: Call, repeats: int) -> float:
         """Operations repeated for each byte of traffic saved, where the expression of ``arg`` stands so often."""

@@ -489,6 +489,4 @@ def _work(group: FusedGroup) -> int:
 
 def _macs(group: FusedGroup) -> int:
     """Useful multiply-accumulates of a group."""
-    first = group.anchor or group.root
-    entry = operator_of(first)
-    return entry.macs(first) if entry is not None else 0
+    return sum(entry.macs(node) for node in group.members if (entry := operator_of(node)) is not None)

@@ -193,10 +193,11 @@ def test_an_operand_is_overwritten_after_the_parts_that_read_it_are_done() -> No
         assert overwritable(schedule.func, 1, {}, 0) == (False,)
 
 
-def test_attention_weights_are_written_over_the_scores() -> None:
+def test_weights_of_a_softmax_are_written_over_the_scores() -> None:
+    """Where they are the second operand of a product, so that it is no attention."""
     scores = call("nn.matmul", call("reshape", X, shape=(1, 42, 16)), call("reshape", X, shape=(1, 16, 42)))
     weights = call("nn.softmax", scores, axis=2)
-    model = linked(call("nn.matmul", weights, call("reshape", X, shape=(1, 42, 16))), threads=2)
+    model = linked(call("nn.matmul", call("reshape", X, shape=(1, 16, 42)), weights), threads=2)
     check_plan(model)
     assert [tensor.nbytes for tensor in program_of(model).memory if tensor.reuses is not None] == [4 * 42 * 42]
 

@@ -1,0 +1,111 @@
+"""The CPU's schedule of attention: the rows of a register tile of queries, with the scores of those and all keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from ... import tensor as te
+from ...tensor.ir import Block, TensorIntrinsic
+from ...tensor.tree import find_block, find_buffer
+from ..loops.attention import KEYS, QUERIES, RAW, SCORES, SUM, VALUES, AttentionTiles
+from ..loops.nests import ANY_ORDER, REGISTER, extent_of, own_loops, split_loops, tidy, unroll_lanes
+from .intrinsics import outer_product
+from .processor import Processor
+from .products import BLOCKS_WANTED, block_size, split_blocks
+from .tiles import FMA_CHAINS
+
+SCORE_BYTES = 512 * 1024
+"""Scores of a block, at most, unless one tile has more: they stay in a second-level cache."""
+
+KEYS_IN_PLACE = 128 * 1024
+"""Bytes of keys that are read where they lie; of more, panels are copied."""
+
+REGISTERS_WIDE = 2
+"""Of both tiles, where there are rows enough: measured to be the best, or near it, for 49 to 1,024 keys."""
+
+ODD_LINES = 32, 16
+"""Rows of scores are an odd number of cache lines apart (this and the elements of a line): so neither do their places
+in a first-level cache meet, nor do registers cross lines."""
+
+
+@dataclass(frozen=True)
+class CpuAttention:
+    """For one processor."""
+
+    target: Processor
+
+    def tiles(self, shape: tuple[int, ...], depth: int, keys: int, plain: bool) -> AttentionTiles:
+        *outer, queries, width = shape
+        rows = min(queries, FMA_CHAINS, (self.target.registers - 3) // REGISTERS_WIDE)
+        wanted = max(-(-BLOCKS_WANTED // prod(outer)), -(-queries * keys * 4 // SCORE_BYTES))
+        block = block_size(queries, rows, wanted)
+        packed = not plain or depth * keys * 4 > KEYS_IN_PLACE
+        return AttentionTiles(rows, self._lanes(keys, rows), self._lanes(width, rows), block, packed)
+
+    def _lanes(self, columns: int, rows: int) -> int:
+        """Whole registers, more of them where there are few rows; all columns where they do not fill one."""
+        lanes = self.target.float_lanes
+        wide = max(REGISTERS_WIDE, FMA_CHAINS // rows)
+        return min(wide, columns // lanes) * lanes or columns
+
+    def arrange(self, schedule: te.Schedule, tiles: AttentionTiles, depth: int, rows: list[str]) -> None:
+        tidy(schedule)
+        *outer, m, d = schedule.get_loops(schedule.blocks()[-1])
+        for loop in outer:
+            schedule.parallel(loop)
+        block, m, row = split_blocks(schedule, m, tiles.block, tiles.rows)
+        d, lane = schedule.split_shifted(d, tiles.values)
+        schedule.reorder(*outer, block, m, d, row, lane)
+        schedule.compute_at(SUM, d)
+        for stage in reversed(rows):
+            schedule.compute_at(stage, m)
+        schedule.compute_at(RAW, block)
+        *_, query, key = own_loops(schedule, RAW)
+        part, query = schedule.split_shifted(query, tiles.rows)
+        panel, key = schedule.split_shifted(key, tiles.keys)
+        schedule.reorder(panel, part, query, key)
+        schedule.compute_at(SCORES, part)
+        if tiles.packed:
+            schedule.compute_at(KEYS, panel)
+            schedule.vectorize(schedule.get_loops(KEYS)[-1])
+        rank = find_buffer(schedule.func, RAW).ndim
+        for stage in (RAW, *rows):
+            if find_buffer(schedule.func, stage).ndim == rank:
+                schedule.storage_align(stage, rank - 2, *ODD_LINES)
+        apart = find_buffer(schedule.func, RAW).strides[-2]  # as all rows of scores, also those of weights
+        _in_registers(schedule, SCORES, outer_product(tiles.rows, tiles.keys, depth))
+        _in_registers(schedule, SUM, outer_product(tiles.rows, tiles.values, apart))
+        unroll_lanes(schedule, [query, key])
+        unroll_lanes(schedule, [row, lane])
+        for stage in rows:
+            _along_row(schedule, stage, self.target.float_lanes)
+        for stage in (QUERIES, VALUES):
+            if stage in schedule.blocks():
+                *others, last = schedule.get_loops(stage)
+                for loop in others:
+                    schedule.parallel(loop)
+                schedule.vectorize(last)
+
+
+def _in_registers(schedule: te.Schedule, stage: str, step: TensorIntrinsic) -> None:
+    """A stage that adds up the products of one tile."""
+    schedule.set_scope(stage, REGISTER)
+    reduced, kept = split_loops(schedule, stage)
+    schedule.reorder(*reduced, *kept)
+    initial = schedule.decompose_reduction(stage, reduced[0])
+    unroll_lanes(schedule, own_loops(schedule, initial))
+    schedule.tensorize(kept[0], step)
+
+
+def _along_row(schedule: te.Schedule, stage: str, lanes: int) -> None:
+    """Lanes along each row of scores."""
+    block = find_block(schedule.func, stage)[-1]
+    loops = own_loops(schedule, stage)
+    if isinstance(block, Block) and block.kind == "reduce":
+        schedule.decompose_reduction(stage, loops[-1])
+        schedule.annotate(loops[-1], *ANY_ORDER)
+    else:
+        if extent_of(schedule, loops[-1]) > lanes and extent_of(schedule, loops[-1]) % lanes:
+            loops[-1:] = schedule.split_shifted(loops[-1], lanes)  # whole registers only: rests take as long
+        schedule.vectorize(loops[-1])
