@@ -9,14 +9,17 @@ from __future__ import annotations
 import llvmlite.ir as ll
 
 from ...tensor.evaluate import ITEM_BYTES
-from ...tensor.ir import IntrinsicCall, Region
+from ...tensor.ir import DType, IntrinsicCall, Region
 from ..errors import CompileError
 from ..llvm.expressions import Expressions
-from ..llvm.llvm_types import I32, I64, MEMORY_TYPES, Value, declared
+from ..llvm.llvm_types import FLOAT, HALF, I32, I64, MEMORY_TYPES, Value, declared
 from .intrinsics import COLUMNS, MATRIX_BYTES, MATRIX_ROWS, WORD, WarpStep
 
-_NAMES = {"int8": "s8"}
-"""Types of operands in names of instructions."""
+_OPERANDS: dict[DType, tuple[str, ll.Type]] = {
+    "int8": ("s8", I32), "float16": ("f32.f32", ll.VectorType(HALF, 2)), "bfloat16": ("bf16", I32),
+    "float32": ("tf32", FLOAT),
+}  # fmt: skip
+"""What LLVM calls a product of operands of a type, and how it takes a register of them."""
 
 
 def emit_warp_call(expressions: Expressions, call: IntrinsicCall, lane: Value) -> None:
@@ -40,9 +43,13 @@ def _multiply(expressions: Expressions, call: IntrinsicCall, step: WarpStep) -> 
     a = [_register(expressions, left, half, word * each) for word in range(words) for half in range(halves)]
     b = [_register(expressions, right, 0, word * each) for word in range(words)]
     kind = MEMORY_TYPES[acc.buffer.dtype]
-    values = [builder.load(pointer, typ=I32, align=WORD) for pointer in (*a, *b)]
+    suffix, operand = _OPERANDS[step.dtype]
+    values = [builder.load(pointer, typ=operand, align=WORD) for pointer in (*a, *b)]
+    if step.dtype == "float32":  # tensor cores would drop the digits beyond, not round them
+        nearest = declared(builder.module, "llvm.nvvm.f2tf32.rna", ll.FunctionType(I32, [FLOAT]))
+        values = [builder.call(nearest, [value]) for value in values]
     values += [builder.load(pointer, typ=kind, align=WORD) for pointer in sums]
-    name = f"llvm.nvvm.mma.m{step.rows}n{COLUMNS}k{step.depth}.row.col.{_NAMES[step.dtype]}"
+    name = f"llvm.nvvm.mma.m{step.rows}n{COLUMNS}k{step.depth}.row.col.{suffix}"
     made = _call(expressions, name, [kind] * len(sums), values)
     for pointer, value in zip(sums, made, strict=True):
         builder.store(value, pointer, align=WORD)
