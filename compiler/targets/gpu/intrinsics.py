@@ -1,4 +1,5 @@
-"""What the lanes of a warp do together, as tensor intrinsics: products of tensor cores, and loads of their operands.
+"""What the lanes of a warp do together, as tensor intrinsics: products of tensor cores, loads of their operands, and
+reductions to one element.
 
 The loop IR sees tiles; how the lanes of a warp hold a tile is declared beside it (`WarpStep.lanes`), and `phases.py`
 splits register buffers by that, as it splits them by loops over threads. In words of four bytes all operands lie the
@@ -14,12 +15,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from ...tensor.errors import IRError
 from ...tensor.evaluate import ITEM_BYTES
 from ...tensor.intrinsic import tensor_intrinsic, tile
-from ...tensor.ir import DType, TensorIntrinsic
+from ...tensor.ir import BinOp, DType, TensorIntrinsic
 from ..loops.nests import REGISTER
 from .digits import SHARED
 
@@ -46,13 +47,19 @@ class LaneDigit:
 
 @dataclass(frozen=True)
 class WarpStep:
-    """What an intrinsic is for the emitter. ``lanes``: of the operands in registers, by name."""
+    """What an intrinsic is for the emitter. ``lanes``: of the operands in registers, by name; none where all lanes hold
+    the same."""
 
-    kind: Literal["mma", "ldmatrix"]
+    kind: Literal["mma", "ldmatrix", "reduce"]
     dtype: DType
     rows: int
     depth: int
     lanes: Mapping[str, tuple[LaneDigit, ...]]
+
+    @property
+    def fills(self) -> bool:
+        """Whether a call can begin with a value for the result."""
+        return self.kind == "reduce"
 
 
 @dataclass(frozen=True)
@@ -138,6 +145,31 @@ def ldmatrix(dtype: DType, rows: int, stride: int) -> TensorIntrinsic:
     )  # fmt: skip
 
 
+LANES = 32
+"""Of a warp of all devices that have intrinsics."""
+
+REDUCED: tuple[DType, ...] = ("float32", "int32", "uint32")
+"""Types of which lanes exchange an element by one instruction."""
+
+Reduction: TypeAlias = Literal["add", "max", "min"]
+REDUCTIONS: tuple[Reduction, ...] = ("add", "max", "min")
+
+
+@cache
+def warp_reduce(op: Reduction, dtype: DType) -> TensorIntrinsic:
+    """``dst = dst op src[0] op src[1] ...``, an element of each lane, in any order. All lanes have the result."""
+    return tensor_intrinsic(
+        f"warp_{op}_{dtype}",
+        operands=[
+            tile("dst", (1,), dtype, REGISTER, "inout", align=1),
+            tile("src", (LANES,), dtype, REGISTER, "in", align=1),
+        ],
+        loops={"lane": LANES},
+        meaning=lambda dst, src, lane: dst.store((0,), BinOp(op, dst[0], src[lane])),
+        emits=WarpStep("reduce", dtype, 1, LANES, {"dst": (), "src": (LaneDigit(0, 1, LANES, 1),)}),
+    )  # fmt: skip
+
+
 @cache
 def intrinsic_named(name: str) -> TensorIntrinsic:
     """The intrinsic of this name; IRError if there is none."""
@@ -153,5 +185,9 @@ def intrinsic_named(name: str) -> TensorIntrinsic:
         nbytes = stride * ITEM_BYTES[dtype] if dtype else 0
         if dtype and rows in (8, 16) and nbytes >= 2 * MATRIX_BYTES and nbytes % MATRIX_BYTES == 0:
             return ldmatrix(dtype, rows, stride)
+    for op in REDUCTIONS:
+        for dtype in REDUCED:
+            if name == f"warp_{op}_{dtype}":
+                return warp_reduce(op, dtype)
     raise IRError(f"a GPU has no intrinsic {name!r}", hint="it has mma_TYPE_ROWS_DEPTH_STRIDE and "
-                  "ldmatrix_TYPE_ROWS_STRIDE, with the shapes of tensor cores")  # fmt: skip
+                  "ldmatrix_TYPE_ROWS_STRIDE, with the shapes of tensor cores, and warp_OPERATOR_TYPE")  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 import llvmlite.ir as ll
 
 from ...tensor.evaluate import ITEM_BYTES
-from ...tensor.ir import DType, IntrinsicCall, Region
+from ...tensor.ir import BinOp, DType, IntrinsicCall, Region
 from ..errors import CompileError
 from ..llvm.expressions import Expressions
 from ..llvm.llvm_types import FLOAT, HALF, I32, I64, MEMORY_TYPES, Value, declared
@@ -25,10 +25,12 @@ _OPERANDS: dict[DType, tuple[str, ll.Type]] = {
 def emit_warp_call(expressions: Expressions, call: IntrinsicCall, lane: Value) -> None:
     """The instruction for a call; ``lane``: the number of the thread in its warp (32 bits)."""
     step = call.intrinsic.emits
-    if not isinstance(step, WarpStep) or call.init is not None:
+    if not isinstance(step, WarpStep) or (call.init is not None and (call.init or not step.fills)):
         raise CompileError(f"{call.intrinsic.name!r} has no code in PTX", at=f"block {call.block!r}")
     if step.kind == "mma":
         _multiply(expressions, call, step)
+    elif step.kind == "reduce":
+        _reduce(expressions, call, step)
     else:
         _load(expressions, call, step, lane)
 
@@ -73,6 +75,35 @@ def _load(expressions: Expressions, call: IntrinsicCall, step: WarpStep, lane: V
     places = [(half, word * (WORD // size)) for word in range(words) for half in range(halves)]
     for (half, at), value in zip(places, made, strict=True):
         builder.store(value, _register(expressions, target, half, at), align=WORD)
+
+
+def _reduce(expressions: Expressions, call: IntrinsicCall, step: WarpStep) -> None:
+    """Lanes exchange elements with those whose numbers differ in one digit, until all know of all."""
+    builder, dtype = expressions.builder, step.dtype
+    store = call.intrinsic.store
+    assert isinstance(store.value, BinOp)
+    kind, size = MEMORY_TYPES[dtype], ITEM_BYTES[dtype]
+    source, target = (_element(expressions, call.operand(name)) for name in ("src", "dst"))
+    value = builder.load(source, typ=kind, align=size)
+    name = f"llvm.nvvm.shfl.sync.bfly.{'f32' if dtype == 'float32' else 'i32'}"
+    exchange = declared(builder.module, name, ll.FunctionType(kind, [I32, kind, I32, I32]))
+    distance = step.depth // 2
+    while distance:
+        numbers = [ll.Constant(I32, each) for each in (-1, distance, step.depth - 1)]
+        other = builder.call(exchange, [numbers[0], value, *numbers[1:]])
+        value = expressions.operator(store.value.op, value, other, dtype)
+        distance //= 2
+    if call.init_value is not None:
+        before = expressions.value(call.init_value)
+    else:
+        before = builder.load(target, typ=kind, align=size)
+    builder.store(expressions.operator(store.value.op, before, value, dtype), target, align=size)
+
+
+def _element(expressions: Expressions, region: Region) -> Value:
+    """Pointer to the only element of a tile that a lane holds."""
+    start, known, _ = expressions.position(region.buffer, region.indices)
+    return expressions.address(region.buffer, start, known)
 
 
 def _register(expressions: Expressions, region: Region, row: int, column: int) -> Value:
