@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import weft
@@ -15,10 +17,12 @@ from weft.compiler.targets.gpu.devices import DEVICES
 from weft.compiler.targets.gpu.digits import BLOCK_AXES, THREAD, WARP
 from weft.compiler.targets.gpu.intrinsics import REDUCED, REDUCTIONS, intrinsic_named, warp_reduce
 from weft.compiler.targets.gpu.launches import Grid
+from weft.compiler.targets.gpu.nvptx import ptx_text
 from weft.compiler.targets.gpu.phases import grids_of
 from weft.compiler.targets.registry import find_target
 from weft.compiler.tensor.errors import IRError
 from weft.compiler.tensor.parser import parse
+from weft.sim.ptx import DeviceMemory, Program
 
 from .graphs import check_on, values_for
 from .test_rows import over
@@ -98,6 +102,27 @@ def test_names_of_exchanges() -> None:
     for name in ("warp_sub_float32", "warp_add_float16", "warp_add"):
         with pytest.raises(IRError, match=f"a GPU has no intrinsic '{name}'"):
             intrinsic_named(name)
+
+
+@pytest.mark.parametrize("filled", [True, False])
+def test_a_call_begins_with_its_value_or_goes_on(filled: bool) -> None:
+    """A text says with what it begins; without that it adds to what the call before it left."""
+    (layer,) = weft.compile(over("nn.reduce_sum", (1, 64), axes=(1,), keepdims=False), target="cuda").steps
+    assert isinstance(layer, HostStep)
+    (code,) = layer.program.kernels
+    head, call_text, rest = re.split(
+        r"( *warp_add_float32.*?init_value=float32\(0.0\)\)\n)", code.text, flags=re.DOTALL
+    )
+    first = call_text.replace("float32(0.0)", "float32(2.5)")
+    again = call_text if filled else re.sub(r",\s*init=.*", ")\n", call_text)
+    func = parse(head + first + again.replace('"reduced"', '"again"') + rest, intrinsic_named)
+    (grid,) = grids_of(func, SM_80)
+    memory, x = DeviceMemory(), np.arange(64, dtype=np.float32)
+    found = np.zeros(1, np.float32)
+    addresses = [memory.put(x), memory.put(found)]
+    Program(ptx_text("k", func, [grid], {}, SM_80), memory).launch("k_0", grid.groups, (grid.threads,), addresses)
+    memory.read(addresses[1], found)
+    assert found[0] == (x.sum() if filled else 2.5 + 2 * x.sum())
 
 
 def test_what_a_warp_has_is_not_read_by_another() -> None:
