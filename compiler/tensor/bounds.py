@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
 
 from .errors import BoundsError
 from .intervals import EXACT, Facts, Interval, cases
@@ -26,8 +28,8 @@ from .ir import (
     Var,
 )
 from .printer import expr_text
-from .simplify import lower_bound, upper_bound
-from .visitor import children, free_vars, stores_of, walk_exprs
+from .simplify import lower_bound, simplify, upper_bound
+from .visitor import children, free_vars, stores_of, substitute, walk_exprs
 
 Loops = tuple[tuple[Var, Expr], ...]
 Elements = Mapping[str, tuple[Interval, ...]]
@@ -140,5 +142,30 @@ def is_within(index: Expr, last: int, facts: Facts, loops: Loops) -> bool:
         return False
     variables = free_vars(index)
     needed = [(var, extent) for var, extent in loops if var in variables or not isinstance(extent, Const)]
-    least, most = lower_bound(index, needed), upper_bound(index, needed)
+    if _is_bounded(index, last, needed):
+        return True
+    outer = {other for var, extent in needed if var in variables for other in free_vars(extent)}
+    tried = [(var, extent) for var, extent in loops if var in outer and isinstance(extent, Const)]
+    if not tried or prod(int(extent.value) for _, extent in tried) > MOST_TRIED:
+        return False
+    return all(
+        _is_bounded(substitute(index, turn), last, [(var, simplify(substitute(extent, turn))) for var, extent in needed
+                                                    if var not in turn])
+        for turn in _iterations(tried)
+    )  # fmt: skip
+
+
+MOST_TRIED = 256
+"""Iterations of loops that are looked at one by one where a proof for all of them at once fails: such as of tiles, of
+which the last one is shorter."""
+
+
+def _is_bounded(index: Expr, last: int, loops: Sequence[tuple[Var, Expr]]) -> bool:
+    least, most = lower_bound(index, loops), upper_bound(index, loops)
     return isinstance(least, Const) and isinstance(most, Const) and least.value >= 0 and most.value <= last
+
+
+def _iterations(loops: Sequence[tuple[Var, Const]]) -> Iterator[dict[Var, Expr]]:
+    """The variables of loops with constant extents, in all iterations."""
+    for values in product(*(range(int(extent.value)) for _, extent in loops)):
+        yield {var: Const(value) for (var, _), value in zip(loops, values, strict=True)}

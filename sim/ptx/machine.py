@@ -1,7 +1,7 @@
 """Running a kernel: all threads of many blocks side by side, an array a register.
 
-Where threads go different ways, those that stand at the first block of instructions go on until the others are caught
-up with. What is refused is said in `KernelFaultError`; what is counted, in `Counts`.
+Where threads go different ways, those go on that stand at the first block of instructions (`order.py`), until the
+others are caught up with. What is refused is said in `KernelFaultError`; what is counted, in `Counts`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from .counts import Counts
 from .errors import KernelFaultError, PtxError, PtxSyntaxError
 from .instructions import COMPILERS
 from .memory import DeviceMemory
+from .order import waiting_order
 from .parser import MOST_BLOCKS, MOST_THREADS, Instruction, Kernel, parse
 from .state import Lanes, State
 from .types import Array
@@ -115,6 +116,7 @@ class _Machine:
         self.kernel, self.state, self.limit = kernel, state, limit
         self.blocks = [self._block(block, counted=counted) for block in kernel.blocks]
         self.runs = [0] * len(self.blocks)  # by how many warps
+        self._order: tuple[list[int], Array] | None = None
 
     def _block(self, block: tuple[Instruction, ...], *, counted: bool) -> _Block:
         state, last = self.state, block[-1]
@@ -195,7 +197,8 @@ class _Machine:
                     together = not done.any() and not waiting.any() and bool((place == place[0]).all())
                     here = int(place[0])
                     continue
-                here = int(place[ready].min())
+                order, ranks = self.order()
+                here = order[int(ranks[place[ready]].min())]
                 mask = ready & (place == here)
                 lanes = None if mask.all() else np.flatnonzero(mask)
             if here >= len(blocks):
@@ -249,6 +252,22 @@ class _Machine:
                     waiting[leaving] = True
             if not done.any() and not waiting.any() and (place == place[0]).all():
                 together, here = True, int(place[0])
+
+    def order(self) -> tuple[list[int], Array]:
+        """Blocks as they wait for each other, the end last; and the place in that of each."""
+        if self._order is None:
+            end = len(self.blocks)
+            order = waiting_order([*(self._successors(number) for number in range(end)), ()])
+            self._order = order, np.argsort(order)
+        return self._order
+
+    def _successors(self, number: int) -> list[int]:
+        block = self.blocks[number]
+        found: list[int] = []
+        if block.last is not None and block.last.operation == "bra":
+            found.append(block.target)
+        goes_on = block.last is None or block.condition is not None or block.last.operation in ("bar", "barrier")
+        return [*found, number + 1] if goes_on else found
 
     def _count_divergence(self, numbers: Array, holds: Array) -> None:
         warps = self.state.warp_of[numbers]

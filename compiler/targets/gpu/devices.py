@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import CompileError
-from .intrinsics import MMA_SHAPES, MmaShape
+from .intrinsics import AMPERE_SHAPES, TURING_SHAPES, MmaShape
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ DEVICES = {
         # OpenCL 1.2 promises a full device 32 KiB of local memory; 256 threads are what all of today's have.
         GpuDescription("generic", "any device with OpenCL 1.2", 256, 32 << 10, (_X, _YZ, _YZ), 1, 128),
         # 48 KiB is what a kernel of NVIDIA's has without asking for more.
-        # Turing multiplies half the tile, and LLVM knows that from PTX 7.0 on only.
+        # LLVM knows Turing's products of bytes from PTX 7.0 on only.
         GpuDescription("sm_75", "NVIDIA Turing: T4, RTX 20", 1024, 48 << 10, (_X, _YZ, _YZ), 32, 128, "sm_75", "+ptx70",
-                       tuple(each for each in MMA_SHAPES if each.rows == 8)),
+                       TURING_SHAPES),
         *(GpuDescription(name, f"NVIDIA {names}", 1024, 48 << 10, (_X, _YZ, _YZ), 32, 128, name, "",
-                         tuple(each for each in MMA_SHAPES if each.rows == 16), True) for name, names in (
+                         AMPERE_SHAPES, True) for name, names in (
             ("sm_80", "Ampere: A100"), ("sm_89", "Ada: RTX 40, L4"),
             ("sm_90", "Hopper: H100, H200"), ("sm_120", "Blackwell: RTX 50"),
         )),

@@ -1,4 +1,5 @@
-"""What the lanes of a warp do together, as tensor intrinsics: products of tensor cores, and loads of their operands.
+"""What the lanes of a warp do together, as tensor intrinsics: products of tensor cores, loads of their operands, and
+reductions to one element.
 
 The loop IR sees tiles; how the lanes of a warp hold a tile is declared beside it (`WarpStep.lanes`), and `phases.py`
 splits register buffers by that, as it splits them by loops over threads. In words of four bytes all operands lie the
@@ -14,12 +15,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from ...tensor.errors import IRError
 from ...tensor.evaluate import ITEM_BYTES
 from ...tensor.intrinsic import tensor_intrinsic, tile
-from ...tensor.ir import DType, TensorIntrinsic
+from ...tensor.ir import BinOp, DType, TensorIntrinsic
 from ..loops.nests import REGISTER
 from .digits import SHARED
 
@@ -46,13 +47,19 @@ class LaneDigit:
 
 @dataclass(frozen=True)
 class WarpStep:
-    """What an intrinsic is for the emitter. ``lanes``: of the operands in registers, by name."""
+    """What an intrinsic is for the emitter. ``lanes``: of the operands in registers, by name; none where all lanes hold
+    the same."""
 
-    kind: Literal["mma", "ldmatrix"]
+    kind: Literal["mma", "ldmatrix", "reduce"]
     dtype: DType
     rows: int
     depth: int
     lanes: Mapping[str, tuple[LaneDigit, ...]]
+
+    @property
+    def fills(self) -> bool:
+        """Whether a call can begin with a value for the result."""
+        return self.kind == "reduce"
 
 
 @dataclass(frozen=True)
@@ -64,8 +71,28 @@ class MmaShape:
     rows: int
     depth: int
 
+    @property
+    def name(self) -> str:
+        """As it stands in an intrinsic's name."""
+        return f"{TF32 if self.is_rounded else self.dtype}_{self.rows}_{self.depth}"
 
-MMA_SHAPES = (MmaShape("int8", "int32", 16, 32), MmaShape("int8", "int32", 8, 16))
+    @property
+    def is_rounded(self) -> bool:
+        """Whether operands lose digits before they are multiplied: single precision becomes TF32, which has the
+        exponent of that and 10 bits of the fraction."""
+        return self.dtype == "float32"
+
+
+TF32 = "tf32"
+
+TURING_SHAPES = (MmaShape("int8", "int32", 8, 16), MmaShape("float16", "float32", 16, 8))
+AMPERE_SHAPES = (
+    MmaShape("int8", "int32", 16, 32), MmaShape("float16", "float32", 16, 16),
+    MmaShape("bfloat16", "float32", 16, 16), MmaShape("float32", "float32", 16, 8),
+)  # fmt: skip
+"""What tensor cores do since that architecture."""
+
+MMA_SHAPES = TURING_SHAPES + AMPERE_SHAPES
 """All that there is an intrinsic for; `GpuDescription.mma` says which a device has."""
 
 
@@ -80,12 +107,14 @@ SUMS_LANES = (LaneDigit(0, 1, 8, 4), LaneDigit(1, 2, 4, 1))
 
 @cache
 def mma(shape: MmaShape, stride: int) -> TensorIntrinsic:
-    """``acc[i, j] += sum of a[i, k] * b[j, k]``. ``stride``: elements from a row of sums to the next."""
+    """``acc[i, j] += sum of a[i, k] * b[j, k]``. ``stride``: elements from a row of sums to the next. Floats are
+    rounded by the device's own ways: exact products of 16 bits, or of TF32 (`MmaShape.is_rounded`), are added in single
+    precision in any order."""
     rows, depth, dtype, sums = shape.rows, shape.depth, shape.dtype, shape.sums
     row = 2 * MATRIX_BYTES // ITEM_BYTES[dtype]
     operand = operand_lanes(dtype)
     return tensor_intrinsic(
-        f"mma_{dtype}_{rows}_{depth}_{stride}",
+        f"mma_{shape.name}_{stride}",
         operands=[
             tile("acc", (rows, COLUMNS), sums, REGISTER, "inout", strides=(stride, 1), align=1),
             tile("a", (rows, depth), dtype, REGISTER, "in", strides=(row, 1), align=1),
@@ -116,19 +145,49 @@ def ldmatrix(dtype: DType, rows: int, stride: int) -> TensorIntrinsic:
     )  # fmt: skip
 
 
+LANES = 32
+"""Of a warp of all devices that have intrinsics."""
+
+REDUCED: tuple[DType, ...] = ("float32", "int32", "uint32")
+"""Types of which lanes exchange an element by one instruction."""
+
+Reduction: TypeAlias = Literal["add", "max", "min"]
+REDUCTIONS: tuple[Reduction, ...] = ("add", "max", "min")
+
+
+@cache
+def warp_reduce(op: Reduction, dtype: DType) -> TensorIntrinsic:
+    """``dst = dst op src[0] op src[1] ...``, an element of each lane, in any order. All lanes have the result."""
+    return tensor_intrinsic(
+        f"warp_{op}_{dtype}",
+        operands=[
+            tile("dst", (1,), dtype, REGISTER, "inout", align=1),
+            tile("src", (LANES,), dtype, REGISTER, "in", align=1),
+        ],
+        loops={"lane": LANES},
+        meaning=lambda dst, src, lane: dst.store((0,), BinOp(op, dst[0], src[lane])),
+        emits=WarpStep("reduce", dtype, 1, LANES, {"dst": (), "src": (LaneDigit(0, 1, LANES, 1),)}),
+    )  # fmt: skip
+
+
 @cache
 def intrinsic_named(name: str) -> TensorIntrinsic:
     """The intrinsic of this name; IRError if there is none."""
     number = "([1-9][0-9]{0,6})"
     if match := re.fullmatch(f"mma_([a-z0-9]+)_{number}_{number}_{number}", name, re.ASCII):
-        rows, depth, stride = map(int, match.groups()[1:])
+        stride = int(match[4])
         for shape in MMA_SHAPES:
-            if (shape.dtype, shape.rows, shape.depth) == (match[1], rows, depth) and stride >= COLUMNS:
+            if shape.name == f"{match[1]}_{match[2]}_{match[3]}" and stride >= COLUMNS:
                 return mma(shape, stride)
     if match := re.fullmatch(f"ldmatrix_([a-z0-9]+)_{number}_{number}", name, re.ASCII):
         rows, stride = int(match[2]), int(match[3])
         dtype = next((shape.dtype for shape in MMA_SHAPES if shape.dtype == match[1]), None)
-        if dtype and rows in (8, 16) and stride >= 32 and stride * ITEM_BYTES[dtype] % MATRIX_BYTES == 0:
+        nbytes = stride * ITEM_BYTES[dtype] if dtype else 0
+        if dtype and rows in (8, 16) and nbytes >= 2 * MATRIX_BYTES and nbytes % MATRIX_BYTES == 0:
             return ldmatrix(dtype, rows, stride)
+    for op in REDUCTIONS:
+        for dtype in REDUCED:
+            if name == f"warp_{op}_{dtype}":
+                return warp_reduce(op, dtype)
     raise IRError(f"a GPU has no intrinsic {name!r}", hint="it has mma_TYPE_ROWS_DEPTH_STRIDE and "
-                  "ldmatrix_TYPE_ROWS_STRIDE, with the shapes of tensor cores")  # fmt: skip
+                  "ldmatrix_TYPE_ROWS_STRIDE, with the shapes of tensor cores, and warp_OPERATOR_TYPE")  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from ..loops.plain import PlainKernels
@@ -12,8 +13,11 @@ from .tensor_cores import TensorKernels
 from .tiled import TiledKernels
 
 
-def loop_target(device: GpuDescription) -> LoopTarget:
-    """What the linker of loop kernels needs to know of a device. All tensors lie plain."""
+def loop_target(device: GpuDescription, *, tf32: bool = False) -> LoopTarget:
+    """What the linker of loop kernels needs to know of a device. All tensors lie plain. ``tf32``: whether products of
+    single precision may be done with operands that are rounded first."""
+    if not tf32:
+        device = replace(device, mma=tuple(shape for shape in device.mma if not shape.is_rounded))
     plain = partial(schedule_plain, device=device)
     kinds = (*((TensorKernels(device),) if device.mma else ()), TiledKernels(device), PlainKernels(plain))
     return LoopTarget(device.name, kinds, arrange_plain=plain, device="gpu")

@@ -18,7 +18,6 @@ import llvmlite.ir as ll
 from ...tensor.evaluate import ITEM_BYTES
 from ...tensor.intervals import Facts
 from ...tensor.ir import (
-    FLOATS,
     Allocate,
     BinOp,
     Block,
@@ -42,6 +41,7 @@ from ..errors import CompileError
 from ..llvm.control import emit_first, emit_loop
 from ..llvm.double_functions import call_double
 from ..llvm.expressions import Expressions, Memory
+from ..llvm.floats import from_memory
 from ..llvm.llvm_types import I8, I32, I64, MEMORY_TYPES, Value, add, declared, i64
 from ..llvm.optimise import optimised
 from .devices import GpuDescription
@@ -303,11 +303,12 @@ class _Emitter:
                 holds = self.expressions.value(cond)
                 each = self.picked(a, holds if inside is None else builder.and_(inside, holds))
                 return builder.select(holds, each, self.expressions.value(b))
-            case Load(buffer, indices) if inside is not None and buffer.dtype not in ("bool", *FLOATS):
+            case Load(buffer, indices) if inside is not None and buffer.dtype != "bool":
                 start, known, _ = self.expressions.position(buffer, indices)
                 place = builder.select(inside, i64(add(builder, start, known)), i64(0))
                 address = self.expressions.address(buffer, place, 0)
-                return builder.load(address, align=ITEM_BYTES[buffer.dtype], typ=MEMORY_TYPES[buffer.dtype])
+                single = builder.load(address, align=ITEM_BYTES[buffer.dtype], typ=MEMORY_TYPES[buffer.dtype])
+                return from_memory(builder, single, buffer.dtype)
         if inside is None or not _loads(value):
             return self.expressions.value(value)
         with builder.if_else(inside) as (then, otherwise):

@@ -44,8 +44,8 @@ def schedule_rows(schedule: te.Schedule, device: GpuDescription) -> bool:
 def _scheduled(schedule: te.Schedule, device: GpuDescription) -> bool:
     tidy(schedule)
     *stages, output = schedule.blocks()
-    reductions = [name for name in stages if _long_reduction(schedule, name)]
-    rows = _rows(schedule, output, reductions)
+    reductions = [name for name in stages if is_long_reduction(schedule, name)]
+    rows = rows_of(schedule, output, reductions)
     if stages == reductions and len(stages) == 1 and find_buffer(schedule.func, stages[0]).size == 1:
         _reduce_together(schedule, stages[0], device.threads * GROUPS_WANTED, device)
         return True
@@ -71,7 +71,8 @@ def _scheduled(schedule: te.Schedule, device: GpuDescription) -> bool:
     return True
 
 
-def _long_reduction(schedule: te.Schedule, name: str) -> bool:
+def is_long_reduction(schedule: te.Schedule, name: str) -> bool:
+    """Whether a stage reduces neighbours in memory, and so many that threads should share them."""
     block = find_block(schedule.func, name)[-1]
     if not isinstance(block, Block) or block.kind != "reduce":
         return False
@@ -80,7 +81,7 @@ def _long_reduction(schedule: te.Schedule, name: str) -> bool:
     return length >= LONG and reduces_neighbours(block, reduced[-1])
 
 
-def _rows(schedule: te.Schedule, output: str, reductions: Sequence[str]) -> list[Var]:
+def rows_of(schedule: te.Schedule, output: str, reductions: Sequence[str]) -> list[Var]:
     """The outermost loops of the result that have as many iterations as each reduction has results."""
     loops = schedule.get_loops(output)
     counts = {find_buffer(schedule.func, name).size for name in reductions}

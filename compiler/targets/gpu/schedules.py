@@ -16,11 +16,12 @@ from ..loops.nests import REGISTER, extent_of, split_loops, tidy
 from .devices import GpuDescription
 from .elements import bind_elements
 from .rows import schedule_rows
+from .warp_rows import schedule_warp_rows
 
 
 def schedule_plain(schedule: te.Schedule, device: GpuDescription) -> None:
-    """Any kernel: a group for each row that is reduced, or a thread for each element of each stage."""
-    if schedule_rows(schedule, device):
+    """Any kernel: a warp or a group for each row that is reduced, or a thread for each element of each stage."""
+    if schedule_warp_rows(schedule, device) or schedule_rows(schedule, device):
         return
     tidy(schedule)
     *stages, output = schedule.blocks()

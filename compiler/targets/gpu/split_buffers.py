@@ -54,6 +54,8 @@ def _tile_of_warp(region: Region, lanes: Sequence[LaneDigit], digits: Mapping[Va
     buffer = region.buffer
     indices, digits, added = list(region.indices), dict(digits), list(loops)
     for place, (size, stride) in enumerate(zip(region.shape, region.strides, strict=True)):
+        if size == 1:
+            continue
         axis = max((each for each in range(buffer.ndim) if buffer.strides[each] == stride and buffer.shape[each] > 1),
                    default=-1)  # fmt: skip
         if axis < 0:
@@ -79,8 +81,10 @@ def split_buffer(buffer: Buffer, body: Stmt, around: Loops, warp: int) -> tuple[
     In each access, the digits of the thread must decide whose element it is, the same way everywhere: along an axis, a
     digit counts steps that are longer than all that is below it together, and all that is above goes by whole turns of
     it. Then the element's owner follows from its index, and what is left of the index finds it among the owner's:
-    steps above a digit are shorter there by all that the digit counts.
+    steps above a digit are shorter there by all that the digit counts. What intrinsics give to all lanes of a warp is
+    told by the digits of the warp alone.
     """
+    everywhere = warp if _is_of_all_lanes(buffer, body) else 0
     owners: set[tuple[tuple[int, int, int, int], ...]] = set()
     for touched in _touched(buffer, body, around, warp):
         owner: list[tuple[int, int, int, int]] = []
@@ -88,7 +92,9 @@ def split_buffer(buffer: Buffer, body: Stmt, around: Loops, warp: int) -> tuple[
             mine = _digits_in(buffer, index, touched)
             owner += [(digit.weight, digit.radix, axis, step) for digit, step in mine if digit.radix > 1]
         if sorted(weight for weight, *_ in owner) != sorted(
-            digit.weight for digit in touched.digits.values() if digit.radix > 1
+            digit.weight
+            for digit in touched.digits.values()
+            if digit.radix > 1 and digit.weight * digit.radix > everywhere
         ):
             raise _unsplit(buffer, "not every loop over threads finds elements of its own")
         owners.add(tuple(sorted(owner)))
@@ -111,6 +117,24 @@ def split_buffer(buffer: Buffer, body: Stmt, around: Loops, warp: int) -> tuple[
         )
 
     return part, map_accesses(body, buffer, part, kept)
+
+
+def _is_of_all_lanes(buffer: Buffer, body: Stmt) -> bool:
+    """Whether nothing but intrinsics that give all lanes of a warp the same stores to a buffer."""
+    given = False
+    for path in leaves(body):
+        leaf = path[-1]
+        if not isinstance(leaf, IntrinsicCall):
+            if any(stored == buffer for stored, _ in stores_of(leaf)):
+                return False
+            continue
+        step = leaf.intrinsic.emits
+        for operand, region in zip(leaf.intrinsic.operands, leaf.operands, strict=True):
+            if region.buffer == buffer and operand.mode != "in":
+                if not isinstance(step, WarpStep) or step.lanes.get(operand.name) != ():
+                    return False
+                given = True
+    return given
 
 
 def _without_digits(index: Expr, digits: Collection[Var], steps: Sequence[tuple[int, int]]) -> Linear:

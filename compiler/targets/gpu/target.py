@@ -52,6 +52,7 @@ class CudaOptions:
     """What only compilation for a GPU of NVIDIA asks for."""
 
     gpu: str = option("sm_80", f"The GPU's architecture, or an older one: {', '.join(NVIDIA)}.")
+    tf32: bool = option(False, "Round operands of float32 products to TF32 (10 bits of fraction), for tensor cores.")
 
 
 class Cuda:
@@ -67,7 +68,11 @@ class Cuda:
         return host_passes(quantised=quantised)
 
     def link(self, module: Module, options: CudaOptions, job: Job) -> CompiledModel:
-        return link_model(module, self.name, loop_target(nvidia_device(options.gpu)), 1, job)
+        device = nvidia_device(options.gpu)
+        if options.tf32 and not any(shape.is_rounded for shape in device.mma):
+            raise CompileError(f"tensor cores of {device.name!r} have no TF32", at="option 'tf32'",
+                               hint="leave it out, or compile for sm_80 or later")  # fmt: skip
+        return link_model(module, self.name, loop_target(device, tf32=options.tf32), 1, job)
 
     def host_code(self, program: HostProgram, *, trusted: bool, processor: str = "host") -> GpuCode:
         if processor != "host":

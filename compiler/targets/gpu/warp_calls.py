@@ -9,23 +9,28 @@ from __future__ import annotations
 import llvmlite.ir as ll
 
 from ...tensor.evaluate import ITEM_BYTES
-from ...tensor.ir import IntrinsicCall, Region
+from ...tensor.ir import BinOp, DType, IntrinsicCall, Region
 from ..errors import CompileError
 from ..llvm.expressions import Expressions
-from ..llvm.llvm_types import I32, I64, MEMORY_TYPES, Value, declared
+from ..llvm.llvm_types import FLOAT, HALF, I32, I64, MEMORY_TYPES, Value, declared
 from .intrinsics import COLUMNS, MATRIX_BYTES, MATRIX_ROWS, WORD, WarpStep
 
-_NAMES = {"int8": "s8"}
-"""Types of operands in names of instructions."""
+_OPERANDS: dict[DType, tuple[str, ll.Type]] = {
+    "int8": ("s8", I32), "float16": ("f32.f32", ll.VectorType(HALF, 2)), "bfloat16": ("bf16", I32),
+    "float32": ("tf32", FLOAT),
+}  # fmt: skip
+"""What LLVM calls a product of operands of a type, and how it takes a register of them."""
 
 
 def emit_warp_call(expressions: Expressions, call: IntrinsicCall, lane: Value) -> None:
     """The instruction for a call; ``lane``: the number of the thread in its warp (32 bits)."""
     step = call.intrinsic.emits
-    if not isinstance(step, WarpStep) or call.init is not None:
+    if not isinstance(step, WarpStep) or (call.init is not None and (call.init or not step.fills)):
         raise CompileError(f"{call.intrinsic.name!r} has no code in PTX", at=f"block {call.block!r}")
     if step.kind == "mma":
         _multiply(expressions, call, step)
+    elif step.kind == "reduce":
+        _reduce(expressions, call, step)
     else:
         _load(expressions, call, step, lane)
 
@@ -40,9 +45,13 @@ def _multiply(expressions: Expressions, call: IntrinsicCall, step: WarpStep) -> 
     a = [_register(expressions, left, half, word * each) for word in range(words) for half in range(halves)]
     b = [_register(expressions, right, 0, word * each) for word in range(words)]
     kind = MEMORY_TYPES[acc.buffer.dtype]
-    values = [builder.load(pointer, typ=I32, align=WORD) for pointer in (*a, *b)]
+    suffix, operand = _OPERANDS[step.dtype]
+    values = [builder.load(pointer, typ=operand, align=WORD) for pointer in (*a, *b)]
+    if step.dtype == "float32":  # tensor cores would drop the digits beyond, not round them
+        nearest = declared(builder.module, "llvm.nvvm.f2tf32.rna", ll.FunctionType(I32, [FLOAT]))
+        values = [builder.call(nearest, [value]) for value in values]
     values += [builder.load(pointer, typ=kind, align=WORD) for pointer in sums]
-    name = f"llvm.nvvm.mma.m{step.rows}n{COLUMNS}k{step.depth}.row.col.{_NAMES[step.dtype]}"
+    name = f"llvm.nvvm.mma.m{step.rows}n{COLUMNS}k{step.depth}.row.col.{suffix}"
     made = _call(expressions, name, [kind] * len(sums), values)
     for pointer, value in zip(sums, made, strict=True):
         builder.store(value, pointer, align=WORD)
@@ -66,6 +75,35 @@ def _load(expressions: Expressions, call: IntrinsicCall, step: WarpStep, lane: V
     places = [(half, word * (WORD // size)) for word in range(words) for half in range(halves)]
     for (half, at), value in zip(places, made, strict=True):
         builder.store(value, _register(expressions, target, half, at), align=WORD)
+
+
+def _reduce(expressions: Expressions, call: IntrinsicCall, step: WarpStep) -> None:
+    """Lanes exchange elements with those whose numbers differ in one digit, until all know of all."""
+    builder, dtype = expressions.builder, step.dtype
+    store = call.intrinsic.store
+    assert isinstance(store.value, BinOp)
+    kind, size = MEMORY_TYPES[dtype], ITEM_BYTES[dtype]
+    source, target = (_element(expressions, call.operand(name)) for name in ("src", "dst"))
+    value = builder.load(source, typ=kind, align=size)
+    name = f"llvm.nvvm.shfl.sync.bfly.{'f32' if dtype == 'float32' else 'i32'}"
+    exchange = declared(builder.module, name, ll.FunctionType(kind, [I32, kind, I32, I32]))
+    distance = step.depth // 2
+    while distance:
+        numbers = [ll.Constant(I32, each) for each in (-1, distance, step.depth - 1)]
+        other = builder.call(exchange, [numbers[0], value, *numbers[1:]])
+        value = expressions.operator(store.value.op, value, other, dtype)
+        distance //= 2
+    if call.init_value is not None:
+        before = expressions.value(call.init_value)
+    else:
+        before = builder.load(target, typ=kind, align=size)
+    builder.store(expressions.operator(store.value.op, before, value, dtype), target, align=size)
+
+
+def _element(expressions: Expressions, region: Region) -> Value:
+    """Pointer to the only element of a tile that a lane holds."""
+    start, known, _ = expressions.position(region.buffer, region.indices)
+    return expressions.address(region.buffer, start, known)
 
 
 def _register(expressions: Expressions, region: Region, row: int, column: int) -> Value:

@@ -226,8 +226,10 @@ class _Prover:
                 )
 
     def call(self, call: IntrinsicCall, facts: Facts, loops: tuple[tuple[Var, Expr], ...]) -> None:
-        """The tiles of an intrinsic, whose code goes by its own shapes and strides."""
-        if call.init is not None or call.scalars:
+        """The tiles of an intrinsic, whose code goes by its own shapes and strides. Only what declares ``fills`` begins
+        with a value for its result, which is one of the tiles."""
+        filled = call.init is None or (not call.init and getattr(call.intrinsic.emits, "fills", False))
+        if not filled or call.scalars:
             raise UncheckedKernelError("a call of an intrinsic cannot fill its result", at=f"block {call.block!r}")
         for operand, region in zip(call.intrinsic.operands, call.operands, strict=True):
             buffer = region.buffer

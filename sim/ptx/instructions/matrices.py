@@ -48,6 +48,8 @@ def _multiply(state: State, instruction: Instruction, counted: bool) -> Step:
         return np.stack([state.full(each(lanes), lanes).reshape(warps, 8, 4) for each in sources], 1)
 
     def floats(matrix: Array, name: str) -> Array:
+        if name == "tf32":  # what a float has beyond is not looked at
+            matrix = matrix & np.uint32(0xFFFFE000)
         values: Array = np.ascontiguousarray(matrix).view(COMPUTED[name]).astype(np.float32)
         return values
 

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from weft.compiler import tensor as t
+from weft.compiler.tensor.bounds import is_within
+from weft.compiler.tensor.intervals import Facts
 
 from .conv_example import Conv, accelerator_schedule, conv_schedule
 
@@ -37,6 +39,19 @@ def test_what_is_accepted_is_what_the_interpreter_runs(
             t.check_bounds(func)
     else:
         t.check_bounds(func)
+
+
+@given(st.integers(1, 70), st.sampled_from([8, 16]), st.sampled_from([1, 2, 4]), st.integers(-3, 3))
+def test_a_last_tile_that_is_shorter_is_looked_at_by_itself(size: int, tile: int, step: int, spare: int) -> None:
+    """Tiles go on to a multiple of ``step``, and the last one ends with the array."""
+    j, r = t.Var("j"), t.Var("r")
+    left = t.minimum(t.Const(tile), size - j * tile)
+    loops = ((j, t.Const(-(-size // tile))), (r, t.minimum((left + (step - 1)) // step * step, size - j * tile + 1)))
+    facts = Facts({})
+    for var, extent in loops:
+        facts = facts.inside_loop(var, extent)
+    ends = [min(-(-min(tile, size - at) // step) * step, size - at + 1) + at for at in range(0, size, tile)]
+    assert is_within(j * tile + r, max(ends) - 1 + spare, facts, loops) == (spare >= 0)
 
 
 def test_a_refusal_names_block_index_and_axis() -> None:

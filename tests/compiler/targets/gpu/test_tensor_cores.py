@@ -1,8 +1,9 @@
-"""Products on tensor cores: as loops, as launches, and as PTX, equal to the bit."""
+"""Products on tensor cores: as loops, as launches, and as PTX; bytes are equal to the bit."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import weft
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler import tensor as te
-from weft.compiler.graph import Module, evaluate
+from weft.compiler.graph import Call, Constant, Module, call, dtypes, evaluate
 from weft.compiler.targets.errors import CompileError
 from weft.compiler.targets.gpu.devices import DEVICES, NVIDIA
 from weft.compiler.targets.gpu.digits import SHARED, THREAD
@@ -28,13 +29,15 @@ from weft.compiler.targets.gpu.tensor_schedule import (
 )
 from weft.compiler.targets.registry import find_target
 from weft.compiler.tensor.errors import IRError
+from weft.compiler.tensor.evaluate import ITEM_BYTES
 from weft.compiler.tensor.interpreter import interpret
+from weft.compiler.tensor.ir import DType
 from weft.compiler.tensor.parser import parse
 from weft.compiler.tensor.printer import function_text
 from weft.compiler.tensor.view import View
 from weft.sim.ptx import Counts, DeviceMemory, Program
 
-from .graphs import values_for
+from .graphs import module_of, values_for, variable
 from .test_tiled import convolution, matmul
 
 TILES = tensor_tiles(1)
@@ -42,14 +45,15 @@ SMALL = [tile for tile in TILES if tile.rows * tile.columns <= 1024]
 
 
 def product(
-    rows: int, columns: int, depth: int, tile: TensorTile, gpu: str = "sm_80", *, dense: bool = False
-) -> te.Schedule:
-    """A product of bytes, scheduled. ``dense``: the depth is the last axis of both operands."""
-    a = te.placeholder((rows, depth), "int8", "a")
-    b = te.placeholder((columns, depth) if dense else (depth, columns), "int8", "b")
-    left = View(a.shape, "int8", lambda index: a[index])
-    right = View((depth, columns), "int8", lambda index: b[index[::-1] if dense else index])
-    (shape,) = DEVICES[gpu].mma
+    rows: int, columns: int, depth: int, tile: TensorTile, gpu: str = "sm_80", dtype: DType = "int8", *,
+    dense: bool = False,
+) -> te.Schedule:  # fmt: skip
+    """A product, scheduled. ``dense``: the depth is the last axis of both operands."""
+    a = te.placeholder((rows, depth), dtype, "a")
+    b = te.placeholder((columns, depth) if dense else (depth, columns), dtype, "b")
+    left = View(a.shape, dtype, lambda index: a[index])
+    right = View((depth, columns), dtype, lambda index: b[index[::-1] if dense else index])
+    (shape,) = (each for each in DEVICES[gpu].mma if each.dtype == dtype)
     sums = tensor_sums(Product(left, right, (rows, columns)), tile, shape)
     out = te.compute((rows, columns), lambda i, j: sums.read((i, j)) + 1, "out")
     schedule = te.create_schedule(out, [a, b])
@@ -96,6 +100,38 @@ def test_any_size_is_equal_to_the_bit(rows: int, columns: int, depth: int, tile:
     assert counts.instructions["mma"] > 0
 
 
+FLOAT_SHAPES = [(shape.dtype, gpu) for gpu in ("sm_75", "sm_80") for shape in DEVICES[gpu].mma if shape.dtype != "int8"]
+
+
+@settings(max_examples=2)
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(8, 70), st.integers(0, 4))
+@pytest.mark.parametrize(("dtype", "gpu"), FLOAT_SHAPES)
+def test_exact_sums_of_floats_are_exact(
+    dtype: DType, gpu: str, rows: int, columns: int, depth: int, number: int
+) -> None:
+    """Quarters whose products and sums single precision holds: whatever is lost or counted twice is seen."""
+    tiles = tensor_tiles(ITEM_BYTES[dtype])
+    schedule = product(rows, columns, depth, tiles[-1 - number], gpu, dtype)
+    generator = np.random.default_rng(depth)
+    a, b = (generator.integers(-32, 33, shape) / 4 for shape in ((rows, depth), (depth, columns)))
+    values = {name: each.astype(dtypes.numpy_dtype(dtype)) for name, each in (("a", a), ("b", b))}
+    wanted = (a @ b + 1).astype(np.float32)
+    np.testing.assert_array_equal(interpret(schedule.func, values)["out"], wanted)
+    grid = launch(schedule, gpu)
+    found = np.zeros_like(wanted)
+    counts = run(ptx_text("k", schedule.func, [grid], {}, DEVICES[gpu]), grid, values["a"], values["b"], found)
+    np.testing.assert_array_equal(found, wanted)
+    assert counts.instructions["mma"] > 0
+
+
+def test_operands_are_rounded_to_tf32_and_not_cut() -> None:
+    schedule = product(16, 16, 16, tensor_tiles(4)[-1], dtype="float32")
+    a, b = np.full((16, 16), 1 + 2**-11 + 2**-13, np.float32), np.ones((16, 16), np.float32)
+    grid, found = launch(schedule, "sm_80"), np.zeros((16, 16), np.float32)
+    run(ptx_text("k", schedule.func, [grid], {}, DEVICES["sm_80"]), grid, a, b, found)
+    np.testing.assert_array_equal(found, np.full((16, 16), 16 * (1 + 2**-10) + 1, np.float32))
+
+
 @pytest.mark.parametrize("tile", TILES, ids=lambda tile: f"{tile.rows}x{tile.columns}")
 def test_every_tile_fits_a_group(tile: TensorTile) -> None:
     schedule = product(tile.rows * 2, tile.columns * 3, tile.depth * 4, tile)
@@ -126,7 +162,8 @@ def test_the_text_is_read_back() -> None:
 
 @pytest.mark.parametrize(
     "name", ["mma_int8_16_16_32", "mma_float32_16_8_8", "mma_int8_16_32_4", "ldmatrix_int8_4_80", "ldmatrix_int8_16_40",
-             "ldmatrix_int8_16_16", "outer_product_1_1_1", "mma_int8_16_32_032"],
+             "ldmatrix_int8_16_16", "outer_product_1_1_1", "mma_int8_16_32_032", "mma_tf32_16_16_72",
+             "ldmatrix_float16_16_8", "ldmatrix_float16_16_20", "ldmatrix_tf32_16_24"],
 )  # fmt: skip
 def test_no_other_intrinsic_has_a_name(name: str) -> None:
     with pytest.raises(IRError, match=f"a GPU has no intrinsic '{name}'"):
@@ -136,7 +173,8 @@ def test_no_other_intrinsic_has_a_name(name: str) -> None:
 def test_a_name_holds_all_numbers() -> None:
     for device in (DEVICES[name] for name in NVIDIA):
         for shape in device.mma:
-            for made in (mma(shape, 72), ldmatrix(shape.dtype, 16, 80), ldmatrix(shape.dtype, 8, 64)):
+            least = 32 // ITEM_BYTES[shape.dtype]
+            for made in (mma(shape, 72), ldmatrix(shape.dtype, 16, 80), ldmatrix(shape.dtype, 8, least)):
                 assert intrinsic_named(made.name) == made
 
 
@@ -179,6 +217,46 @@ def test_graphs_are_equal_to_the_bit(name: str) -> None:
 @pytest.mark.parametrize("name", MODULES)
 def test_graphs_are_equal_to_the_bit_everywhere(name: str, gpu: str) -> None:
     check(MODULES[name], gpu)
+
+
+def float_convolution(dtype: str, *x: int, **attrs: Any) -> Module:
+    """12 channels to 20 by windows of 3 x 3, and their absolute values."""
+    data = variable("x", dtype, 2, 12, *x)
+    weights = np.random.default_rng(1).normal(size=(20, 12, 3, 3)).astype(dtypes.numpy_dtype(dtype))
+    node: Call = call("nn.abs", call("nn.conv2d", data, Constant(weights), **attrs))
+    return module_of([data], node)
+
+
+FLOAT_MODULES = {
+    "product": lambda dtype: matmul(dtype, (2, 33, 70), (2, 70, 50)),
+    "window": lambda dtype: float_convolution(dtype, 9, 7, pads=(1, 0, 1, 1), strides=(1, 2)),
+}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "gpu", "tolerance"),
+    [("float16", "sm_75", 1e-3), ("float16", "sm_80", 1e-3), ("bfloat16", "sm_80", 8e-3), ("float32", "sm_80", 1e-3)],
+)
+@pytest.mark.parametrize("name", FLOAT_MODULES)
+def test_graphs_of_floats(name: str, dtype: str, gpu: str, tolerance: float) -> None:
+    """As the graph, and as on a CPU: within ``tolerance`` of the largest."""
+    module = FLOAT_MODULES[name](dtype)
+    values = values_for(module)
+    model = weft.compile(module, target="cuda", strict=True, gpu=gpu, tf32=dtype == "float32")
+    assert isinstance(model, weft.CompiledModel)
+    assert {layer.kind for layer in model.layers} == {"tensor cores"}
+    (found,) = weft.load(model, "emulated").run(values).values()
+    for wanted in (evaluate(module, values), weft.load(weft.compile(module, target="cpu")).run(values)):
+        (each,) = (value.astype(np.float64) for value in wanted.values())
+        assert np.abs(found.astype(np.float64) - each).max() <= tolerance * np.abs(each).max()
+
+
+def test_what_architectures_lack_is_refused_or_done_without() -> None:
+    with pytest.raises(CompileError, match="tensor cores of 'sm_75' have no TF32; hint: leave it out, or compile for"):
+        weft.compile(matmul("float32", (32, 32), (32, 32)), target="cuda", gpu="sm_75", tf32=True)
+    model = weft.compile(matmul("bfloat16", (32, 32), (32, 32)), target="cuda", gpu="sm_75")
+    assert isinstance(model, weft.CompiledModel)
+    assert {layer.kind for layer in model.layers} == {"tiled"}
 
 
 def test_an_artifact_is_proved_and_runs(tmp_path: object) -> None:

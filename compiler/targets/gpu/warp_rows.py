@@ -1,0 +1,119 @@
+"""Reductions of rows that a warp holds: in registers, combined by exchanges between lanes, without shared memory and
+without barriers."""
+
+from __future__ import annotations
+
+from math import prod
+
+from ... import tensor as te
+from ...tensor.errors import ScheduleError
+from ...tensor.ir import BinOp, Block, DType, Var
+from ...tensor.tree import find_block, find_buffer
+from ..errors import CompileError
+from ..loops.nests import REGISTER, extent_of, largest_divisor, own_loops, split_loops, tidy
+from .devices import GpuDescription
+from .digits import BLOCK_AXES, THREAD, WARP
+from .intrinsics import LANES, REDUCED, REDUCTIONS, Reduction, warp_reduce
+from .phases import grids_of
+from .rows import is_long_reduction, rows_of
+
+MOST_EACH = 32
+"""Elements of a row for a lane, at most, of all stages that it holds together: more would not be in registers."""
+
+WARPS = 4
+"""Rows of a group, at most: groups of one warp do not fill a device."""
+
+
+def schedule_warp_rows(schedule: te.Schedule, device: GpuDescription) -> bool:
+    """Schedule a kernel of which all reductions are over the rest of the same rows, and a warp holds a row; else False,
+    and the schedule is as it was. Rows are of whole warps, so that no lane has less to do than another."""
+    attempt = schedule.copy()
+    try:
+        if device.warp != LANES or not _scheduled(attempt):
+            return False
+        grids_of(attempt.func, device)
+    except (ScheduleError, CompileError):  # such as a stage of another shape, of which lanes do not hold what they need
+        return False
+    schedule.func, schedule.trace = attempt.func, attempt.trace
+    return True
+
+
+def _scheduled(schedule: te.Schedule) -> bool:
+    tidy(schedule)
+    *stages, output = schedule.blocks()
+    reductions = [name for name in stages if is_long_reduction(schedule, name)]
+    rows = rows_of(schedule, output, reductions)
+    exchanged = {name: _exchanged(schedule, name) for name in reductions}
+    if not reductions or not rows:
+        return False
+    inner = [loop for loop in schedule.get_loops(output) if loop not in rows and extent_of(schedule, loop) != 1]
+    if len(inner) > 1 or any(extent_of(schedule, loop) % LANES for loop in inner):
+        return False
+    group, row = schedule.split(rows[-1], largest_divisor(extent_of(schedule, rows[-1]), WARPS) if inner else 1)
+    for name in reversed(stages):
+        schedule.set_scope(name, REGISTER)
+        schedule.compute_at(name, group)
+    held = sum(find_buffer(schedule.func, name).size for name in stages if name not in reductions)
+    if held > MOST_EACH * LANES * extent_of(schedule, row):
+        return False
+    for name in stages:
+        loops = own_loops(schedule, name)
+        if name in reductions:
+            how = exchanged[name]
+            if how is None:
+                return False
+            _reduce(schedule, name, *how)
+        elif loops and extent_of(schedule, loops[-1]) % LANES == 0:
+            _by_lanes(schedule, loops)
+        else:
+            return False
+    if inner:
+        _by_lanes(schedule, [row, *inner])
+    for loop in (*rows[:-1], group):
+        schedule.bind(loop, BLOCK_AXES[0])
+    return True
+
+
+def _exchanged(schedule: te.Schedule, name: str) -> tuple[Reduction, DType] | None:
+    """How and of what type lanes combine their parts of a reduction; None where those are not equal, or no instruction
+    exchanges them."""
+    block = find_block(schedule.func, name)[-1]
+    reduced, _ = split_loops(schedule, name)
+    length = prod(extent_of(schedule, loop) for loop in reduced)
+    if length % LANES or length > MOST_EACH * LANES or not isinstance(block, Block):
+        return None
+    value, dtype = block.body.value, block.body.buffer.dtype
+    op = next((each for each in REDUCTIONS if isinstance(value, BinOp) and value.op == each), None)
+    return (op, dtype) if op is not None and dtype in REDUCED else None
+
+
+def _reduce(schedule: te.Schedule, name: str, op: Reduction, dtype: DType) -> None:
+    """Each lane a part of the row, neighbours for neighbours; then all lanes together."""
+    reduced, kept = split_loops(schedule, name)
+    schedule.reorder(*kept, *reduced)
+    while len(reduced) > 1:
+        reduced[-2:] = [schedule.fuse(*reduced[-2:])]
+    each, lane = schedule.split(reduced[0], LANES)
+    schedule.reorder(lane, each)
+    part = schedule.rfactor(name, lane, axis=find_buffer(schedule.func, name).ndim)
+    schedule.set_scope(part, REGISTER)
+    reduced, (*rows, lane) = split_loops(schedule, part)
+    schedule.reorder(*rows, lane, *reduced)
+    schedule.decompose_reduction(part, reduced[0])
+    schedule.unroll(reduced[0])
+    for loop in (*rows, lane):
+        schedule.bind(loop, THREAD)
+    reduced, kept = split_loops(schedule, name)
+    for loop in kept:
+        schedule.bind(loop, WARP)
+    schedule.tensorize(reduced[0], warp_reduce(op, dtype))
+
+
+def _by_lanes(schedule: te.Schedule, loops: list[Var]) -> None:
+    """The elements of rows to lanes, neighbours to neighbours."""
+    *rows, column = loops
+    each, lane = schedule.split(column, LANES)
+    for loop in (*rows, lane):
+        schedule.bind(loop, THREAD)
+    schedule.reorder(*rows, lane, each)
+    schedule.unroll(each)
