@@ -5,7 +5,9 @@ from __future__ import annotations
 from .mutant import Mutant
 
 PHASES, TEXT, FUNCTIONS = (f"compiler/targets/gpu/{name}.py" for name in ("phases", "opencl", "opencl_functions"))
+SPLIT, CALLS = "compiler/targets/gpu/split_buffers.py", "compiler/targets/gpu/warp_calls.py"
 FORMS = ("tests/compiler/targets/gpu/test_phases.py",)
+WARP_ROWS, CORES = (f"tests/compiler/targets/gpu/test_{name}.py" for name in ("warp_rows", "tensor_cores"))
 TILES = ("tests/compiler/targets/gpu/test_tiled.py",)
 NVPTX, DOUBLES = "compiler/targets/gpu/nvptx.py", "compiler/targets/llvm/double_functions.py"
 DOUBLE_TESTS = ("tests/compiler/targets/llvm/test_double_functions.py",)
@@ -26,15 +28,14 @@ MUTANTS = (
         "for phase in _phases(body) if extent != Const(1) else ():", "for phase in ():", TILES,
     ),
     Mutant(
-        "digit-of-the-wrong-weight", PHASES, "off by one",
-        "Digit(loop.var, radix, prod(radices[place + 1 :]), loop.extent)",
-        "Digit(loop.var, radix, prod(radices[place:]), loop.extent)", FORMS,
+        "digit-of-the-wrong-weight", "compiler/targets/gpu/digits.py", "off by one",
+        "prod(radices[place + 1 :]) * lanes", "prod(radices[place:]) * lanes", FORMS,
     ),
     Mutant(
-        "owners-that-differ", PHASES, "check ignored", "    if len(owners) > 1:", "    if len(owners) > 2:", FORMS,
+        "owners-that-differ", SPLIT, "check ignored", "    if len(owners) > 1:", "    if len(owners) > 2:", FORMS,
     ),
     Mutant(
-        "owner-not-told", PHASES, "bound", "below >= step or any(", "below > step or any(", FORMS,
+        "owner-not-told", SPLIT, "bound", "below >= step or any(", "below > step or any(", FORMS,
     ),
     Mutant(
         "group-too-large", PHASES, "check ignored",
@@ -141,5 +142,25 @@ MUTANTS = (
     Mutant(
         "too-old-a-gpu", CUDA, "check ignored", "if target and int(target[1]) > self.device.capability:",
         "if target and int(target[1]) < self.device.capability:", DRIVER,
+    ),
+    Mutant(
+        "exchange-between-half-the-lanes", CALLS, "off by one", "distance = step.depth // 2",
+        "distance = step.depth // 4", (WARP_ROWS,),
+    ),
+    Mutant(
+        "reduction-that-forgets-its-beginning", CALLS, "value",
+        "expressions.operator(store.value.op, before, value, dtype)", "value", (WARP_ROWS,),
+    ),
+    Mutant(
+        "lanes-of-another-warp", SPLIT, "check ignored", "digit.weight * digit.radix > everywhere",
+        "digit.weight > everywhere", (WARP_ROWS,),
+    ),
+    Mutant(
+        "operands-cut-to-tf32", CALLS, "rounding", "[builder.call(nearest, [value]) for value in values]",
+        "[builder.bitcast(value, I32) for value in values]", (CORES,),
+    ),
+    Mutant(
+        "ways-met-in-the-wrong-order", "sim/ptx/order.py", "order", "waiting += reversed(parts)", "waiting += parts",
+        ("tests/sim/ptx/test_order.py",),
     ),
 )  # fmt: skip
