@@ -70,7 +70,6 @@ def grouped_product(rows: int, block: int, group: int, row_stride: int) -> Tenso
     """``acc[r, g, l] += sum of a[r, g, k] * b[k, g, l]`` over the ``group`` values k of a group, float32: a block of
     channels is ``g x l``, several groups that each make as many channels as they take."""
     count = block // group
-    count = block // group
     return tensor_intrinsic(
         _name("grouped_product", rows, block, group, row_stride),
         operands=[
