@@ -22,8 +22,8 @@ from .task import Task
 BATCH = 8
 """Points measured before the ranking is asked again."""
 
-AT_RANDOM = 2
-"""Of a batch, those drawn from all that is left."""
+NEARBY, AT_RANDOM = 2, 2
+"""Of a batch, those that differ least from the best so far, and those that are drawn from all that is left."""
 
 LOOKED_AT = 2000
 """Candidates, the best by the estimate, among which the ranking chooses."""
@@ -151,7 +151,7 @@ def _groups(states: Sequence[Progress]) -> list[list[Measured]]:
 
 
 def _batch(state: Progress, choice: Choice, draw: random.Random, room: int) -> list[str]:
-    """The best by the ranking, no two with the same tile, and some at random."""
+    """The best by the ranking, no two with the same tile, some that are near the best so far, and some at random."""
     task = state.task
     left = [text for text in task.points if text not in state.costs and text not in state.refused]
     front = [text for text in left[:LOOKED_AT] if task.features(text)]
@@ -162,12 +162,28 @@ def _batch(state: Progress, choice: Choice, draw: random.Random, room: int) -> l
         tiling = task.points[front[place]].tiling
         tile = (tiling.groups, tiling.rows, tiling.columns, tiling.reduction, tiling.channels_outer, tiling.threads)
         chosen.setdefault(tile, front[place])
-        if len(chosen) == BATCH - AT_RANDOM:
+        if len(chosen) == BATCH - NEARBY - AT_RANDOM:
             break
     picked = list(chosen.values())
+    picked += _nearest(state, [front[place] for place in order if front[place] not in picked])
     rest = [text for text in left if text not in picked]
     picked += draw.sample(rest, min(AT_RANDOM, len(rest)))
     return picked[:room]
+
+
+def _nearest(state: Progress, texts: Sequence[str]) -> list[str]:
+    """Of these, in the order of the ranking, those that differ in the fewest knobs from the best so far."""
+    points = state.task.points
+    known = [text for text in state.costs if text in points]
+    if not known:
+        return []
+    best = tiling_point(points[min(known, key=state.costs.__getitem__)].tiling)
+
+    def apart(text: str) -> int:
+        point = tiling_point(points[text].tiling)
+        return sum(point[name] != value for name, value in best.items())
+
+    return sorted(texts, key=apart)[:NEARBY]
 
 
 def _measure(state: Progress, texts: Sequence[str], database: Database) -> None:

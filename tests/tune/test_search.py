@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from weft.compiler.graph import Module
 from weft.compiler.targets.accel.space import space
 from weft.compiler.targets.accel.target import Accel, AccelOptions
 from weft.compiler.targets.accel.tile_costs import estimate
-from weft.compiler.targets.accel.tuned import point_tiling
+from weft.compiler.targets.accel.tuned import point_tiling, tiling_point
 from weft.compiler.tune.database import Database
 from weft.compiler.tune.errors import TuningError
 from weft.hw.config import PYNQ, TINY
@@ -22,6 +23,7 @@ from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
 from weft.tune import search as module
 from weft.tune.judge import judge
+from weft.tune.ranking import choose_ranking
 from weft.tune.search import Outcome, search
 from weft.tune.task import Task, tasks_of
 
@@ -61,6 +63,36 @@ def test_every_point_is_measured_as_it_compiles(tasks: list[Task]) -> None:
             continue
         for candidate in list(task.points.values())[:40:4]:
             assert judge(task.kernel, PYNQ, SLOW, candidate.tiling) >= task.bound
+
+
+def test_the_space_has_four_threads_and_portions_of_several_sizes(tasks: list[Task]) -> None:
+    tilings = [candidate.tiling for task in tasks for candidate in space(task.problem)]
+    assert {tiling.threads for tiling in tilings} == {1, 2, 4}
+    for task in tasks:
+        reduction = task.problem.reduction
+        found = {each.tiling.portion for each in space(task.problem)}
+        assert found <= {0, *(-(-reduction // count) for count in (2, 4, 8))}
+        assert reduction == 0 or reduction not in found
+
+
+def test_a_batch_holds_what_is_nearest_to_the_best_so_far(tasks: list[Task]) -> None:
+    """The first of these differ from it in no more knobs than any other point that is ranked and not chosen."""
+    task = max(tasks, key=lambda each: len(each.points))
+    texts = list(task.points)
+    best = texts[len(texts) // 2]
+    state = module.Progress(task, costs={texts[0]: 2.0, best: 1.0})
+    left = [text for text in texts if text not in state.costs]
+
+    def apart(text: str) -> int:
+        one, other = (tiling_point(task.points[each].tiling) for each in (text, best))
+        return sum(one[name] != other[name] for name in one)
+
+    nearest = module._nearest(state, left)
+    assert [apart(text) for text in nearest] == sorted(map(apart, left))[: module.NEARBY]
+    assert module._nearest(module.Progress(task), left) == []
+    chosen = module._batch(state, choose_ranking([], 0), random.Random(0), module.BATCH)
+    assert len(set(chosen)) == module.BATCH
+    assert sum(apart(text) == apart(nearest[0]) for text in chosen) >= 1
 
 
 def test_the_same_seed_and_database_search_the_same(tasks: list[Task], tmp_path: Path) -> None:

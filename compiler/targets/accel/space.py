@@ -1,7 +1,7 @@
 """All tilings of a kernel that may be worth measuring, with what the estimate thinks of each.
 
-Wider than what the default schedule chooses from: every width, smaller epilogues, one virtual thread or two, and loads
-in portions.
+Wider than what the default schedule chooses from: every width, smaller epilogues, one, two or four virtual threads, and
+loads in portions of several sizes.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from itertools import product
 
 import numpy as np
 
-from .first_layer import PORTIONS
 from .tile_costs import Tiles, estimates, fill, work_of
 from .tiling import Problem, Tiling, sizes_worth_trying
 
-THREADS = (1, 2)
+THREADS = (1, 2, 4)
+
+PORTIONS = (2, 4, 8)
+"""Parts that the input channels of a tile may be cut into. More would fill the queues."""
 
 SMALLEST_TILE = 1 / 32
 """Share of ``acc`` below which a tile is not looked at where there are larger ones: instructions would be too short."""
@@ -48,15 +50,16 @@ def _tilings(problem: Problem) -> Iterator[Tiling]:
     reductions = sizes_worth_trying(problem.reduction) or [0]
     least = SMALLEST_TILE * problem.config.acc_depth
     whole = groups * height * width * problem.parts
+    portions = sorted({-(-problem.reduction // count) for count in PORTIONS} - {0, problem.reduction})
     for (group, row, column, reduction), outer in product(product(*axes, reductions), (True, False)):
         if not min(least, whole) <= group * row * column * problem.parts <= problem.config.acc_depth // problem.threads:
             continue
         for part, part_row in _epilogues(problem, group, row, column):
             tiling = Tiling(group, row, column, reduction, outer, part, part_row, problem.threads)
             yield tiling
-            portion = -(-problem.reduction // PORTIONS)
-            if 0 < portion < reduction == problem.reduction:
-                yield replace(tiling, portion=portion)
+            if reduction == problem.reduction:
+                for portion in portions:
+                    yield replace(tiling, portion=portion)
 
 
 def _epilogues(problem: Problem, groups: int, rows: int, columns: int) -> list[tuple[int, int]]:

@@ -7,6 +7,7 @@ from .mutant import Mutant
 COSTS = ("tests/compiler/targets/accel/test_tile_costs.py",)
 LAYERS = ("tests/tune/test_layers.py",)
 CPU = ("tests/tune/test_cpu.py",)
+SEARCH = ("tests/tune/test_search.py",)
 STUDY = ("tests/explore/test_study.py",)
 
 MUTANTS = (
@@ -26,6 +27,14 @@ MUTANTS = (
         "layers-of-any-memory", "tune/layers.py", "forgotten part",
         "*machine_texts(self.config, self.rate), judged_by()", "*machine_texts(self.config, DramRate()), judged_by()",
         LAYERS,
+    ),
+    Mutant(
+        "first-of-the-ranking-for-the-nearest", "tune/search.py", "forgotten part",
+        "return sorted(texts, key=apart)[:NEARBY]", "return list(texts[:NEARBY])", SEARCH,
+    ),
+    Mutant(
+        "whole-reductions-as-portions", "compiler/targets/accel/space.py", "check ignored",
+        "for count in PORTIONS} - {0, problem.reduction}", "for count in (1, *PORTIONS)} - {0}", SEARCH,
     ),
     Mutant(
         "front-made-exact-once", "explore/study.py", "off by one",
