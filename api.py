@@ -37,6 +37,7 @@ class TargetOptions(TypedDict, total=False):
     threads: int
     processor: str
     gpu: str
+    tf32: bool
 
 
 def compile(
