@@ -214,7 +214,11 @@ def _chunks(problem: Problem, tiling: Tiles) -> Array:
 def fills(problem: Problem, tilings: Sequence[Tiling]) -> Array:
     """For each tiling the share of the fullest scratchpad that is in use at once; above 1 it does not fit."""
     tiles = Tiles.of(tilings)
-    used = _used(problem, list(buffers_of(problem, tiles)), len(tiles))
+    return _fills(problem, list(buffers_of(problem, tiles)), len(tiles))
+
+
+def _fills(problem: Problem, buffers: list[Buffers], count: int) -> Array:
+    used = _used(problem, buffers, count)
     shares: Array = np.max([entries / problem.rooms[place] for place, entries in used.items()], axis=0)
     return shares
 
@@ -454,10 +458,11 @@ def _largest_epilogues(problem: Problem, columns: int) -> Tiles:
     number = 0
     while len(left):
         tried = with_epilogues(left, number)
-        fits = fills(problem, tried) <= 1
+        buffers = list(buffers_of(problem, tried))
+        fits = _fills(problem, buffers, len(tried)) <= 1
         found.append(tried.take(fits))
         places.append(left[fits])
-        good = fits & ~_spills(problem, tried, list(buffers_of(problem, tried)))
+        good = fits & ~_spills(problem, tried, buffers)
         left = left[~good & (last[left // len(inner)] > number)]
         number += 1
     if not found:
