@@ -123,6 +123,23 @@ OPERATOR_VALUES: dict[str, Callable[[Number, Number], Number]] = {
 }
 
 
+ARRAY_VALUES: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "lt": np.less,
+    "le": np.less_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+}
+"""The same on arrays, for the operators that NumPy has."""
+
+
 def call_function(function: str, args: tuple[Number, ...], dtype: DType) -> Number:
     """Value of a function of ``FUNCTIONS`` as ``dtype`` holds it."""
     with np.errstate(all="ignore"):

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import InterpreterError, IRError
-from .evaluate import FUNCTION_VALUES, NUMPY_TYPES, evaluate
+from .evaluate import ARRAY_VALUES, FUNCTION_VALUES, NUMPY_TYPES, evaluate
 from .intrinsic import call_loops
 from .ir import (
     FLOATS,
@@ -47,20 +47,6 @@ GRID_LIMIT = 1 << 21
 """Largest number of elements that one evaluation holds; larger nests are cut at their outermost loop."""
 
 _REDUCERS = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
-_UFUNCS: dict[str, Any] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "div": np.divide,
-    "min": np.minimum,
-    "max": np.maximum,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "lt": np.less,
-    "le": np.less_equal,
-    "eq": np.equal,
-    "ne": np.not_equal,
-}
 
 
 def interpret(func: PrimFunc, arrays: Mapping[str, Array]) -> dict[str, Array]:
@@ -361,7 +347,7 @@ class _Evaluator:
         if op in ("floordiv", "mod"):
             divisor = self._safe(b, b != 0, mask, lambda _: "division by zero", instead=1)
             return (np.floor_divide if op == "floordiv" else np.mod)(a, divisor)
-        result: Array = _UFUNCS[op](a, b)
+        result: Array = ARRAY_VALUES[op](a, b)
         return result
 
     def _safe(self, values: Array, valid: Array, mask: Array | None, message: Any, instead: int = 0) -> Array:

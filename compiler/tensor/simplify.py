@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from .evaluate import fold_constants
+from .evaluate import ARRAY_VALUES, fold_constants
 from .ir import FLOATS, BinOp, Call, Cast, Const, Expr, Load, Select, Var
 from .visitor import children, free_vars, rebuild
 
@@ -132,18 +132,18 @@ def _value(expr: Expr, places: Mapping[Var, npt.NDArray[np.int64]]) -> npt.NDArr
             return np.asarray(int(value))
         case Var():
             return places.get(expr)
-        case BinOp(op, a, b) if op in ARITHMETIC:
+        case BinOp(op, a, b) if op in _ON_INTEGERS:
             left, right = _value(a, places), _value(b, places)
             if left is None or right is None or (op in ("floordiv", "mod") and np.any(right <= 0)):
                 return None
-            result: npt.NDArray[np.int64] = ARITHMETIC[op](left, right)
+            result: npt.NDArray[np.int64] = _ON_INTEGERS[op](left, right)
             return result
     return None
 
 
-ARITHMETIC: Mapping[str, Callable[..., Any]] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "floordiv": np.floor_divide, "mod": np.mod,
-    "min": np.minimum, "max": np.maximum,
+_ON_INTEGERS: Mapping[str, Callable[..., Any]] = {
+    **{op: ARRAY_VALUES[op] for op in ("add", "sub", "mul", "min", "max")},
+    "floordiv": np.floor_divide, "mod": np.mod,
 }  # fmt: skip
 
 
