@@ -1,0 +1,7 @@
+"""Faults in the core: typical mistakes in RTL."""
+
+from __future__ import annotations
+
+from . import array, control, transfers, vector
+
+MUTANTS = (*vector.MUTANTS, *array.MUTANTS, *transfers.MUTANTS, *control.MUTANTS)

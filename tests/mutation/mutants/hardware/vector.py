@@ -1,0 +1,150 @@
+"""Faults in the vector engine and the memories that it shares."""
+
+from __future__ import annotations
+
+from ..mutant import Mutant
+
+MUTANTS = (
+    # Accumulator memory
+    Mutant(
+        "acc-bank-of-low-bits", "hw/acc_memory.py", "bank select",
+        "return index[bank_index_bits:]", "return index[: len(index) - bank_index_bits]",
+    ),
+    Mutant(
+        "acc-read-priority", "hw/acc_memory.py", "arbitration",
+        "for port in reversed(readers):", "for port in readers:",
+    ),
+    Mutant(
+        "acc-write-priority", "hw/acc_memory.py", "arbitration",
+        "for position, port in reversed(list(enumerate(writers))):", "for position, port in enumerate(writers):",
+    ),
+    Mutant(
+        "acc-always-ready", "hw/acc_memory.py", "back-pressure ignored",
+        "m.d.comb += blocked.eq(1)", "m.d.comb += blocked.eq(0)",
+    ),
+    Mutant(
+        "acc-answer-one-early", "hw/acc_memory.py", "pipeline stage missing",
+        "m.d.sync += answering.eq(asked)", "m.d.comb += answering.eq(asked)",
+    ),
+    # Vector
+    Mutant(
+        "vector-b-wraps", "hw/vector.py", "bound",
+        "Cat(vector.b[: config.index_bits], beyond)", "vector.b[: config.index_bits]",
+    ),
+    Mutant(
+        "vector-illegal-op-runs", "hw/vector.py", "illegal instruction passes",
+        "illegal=~targets.bit_select(vector.target, 1) | ", "illegal=",
+    ),
+    Mutant(
+        "vector-task-of-the-next", "hw/vector.py", "state machine",
+        "fetch.task.eq(skid.output.payload.task)", "fetch.task.eq(task)",
+    ),
+    Mutant(
+        "vector-refuses-too-early", "hw/vector.py", "fault order",
+        "drained=~fetch.occupied & ~loops.micro_ops.valid", "drained=~fetch.occupied",
+    ),
+    Mutant(
+        "vector-asks-too-early", "hw/vector_fetch.py", "missing hazard check",
+        "d.asks.eq(inside & old & ~goes_on & ~found_d)", "d.asks.eq(inside & old & ~goes_on)",
+    ),
+    Mutant(
+        "vector-newest-not-found", "hw/vector_results.py", "missing hazard check",
+        "found.eq((self.issue & is_newest) | older.any())", "found.eq(older.any())",
+    ),
+    Mutant(
+        "vector-last-parameter-not-found", "hw/vector_results.py", "missing hazard check",
+        '"b1": 1, "b2": 2, ', '"b1": 1, "b2": 1, ',
+    ),
+    Mutant(
+        "vector-older-parameters-not-found", "hw/vector_results.py", "missing hazard check",
+        "indices[distance][number].eq(newest[distance])", "indices[distance][number].eq(newest[0])",
+    ),
+    Mutant(
+        "vector-parameter-hazard", "hw/vector_fetch.py", "missing hazard check",
+        "others[0] | others[1], 0)", "others[0], 0)",
+    ),
+    Mutant(
+        "vector-stale-operand", "hw/vector_fetch.py", "missing forward",
+        "same_a = ~micro_op.begin & ~a.overwritten", "same_a = ~micro_op.begin",
+    ),
+    Mutant(
+        "vector-chains-across-instructions", "hw/vector_fetch.py", "state machine",
+        "goes_on = ~micro_op.begin & (micro_op.dst == held.dst)", "goes_on = micro_op.dst == held.dst",
+    ),
+    Mutant(
+        "vector-rounding-missing", "hw/vector_lanes.py", "rounding add missing",
+        "addend = Cat(Const(1, 1), ", "addend = Cat(Const(0, 1), ",
+    ),
+    Mutant(
+        "vector-ties-away-from-zero", "hw/vector_lanes.py", "tie rule",
+        "addend = Cat(Const(1, 1), ", "addend = Cat(~saturated_9[-1], ",
+    ),
+    Mutant(
+        "vector-saturates-one-high", "hw/vector_lanes.py", "saturation bound",
+        "saturated = Mux(wide[-1], -limit, limit - 1)", "saturated = Mux(wide[-1], -limit, limit)",
+    ),
+    Mutant(
+        "vector-clamps-low-last", "hw/vector_lanes.py", "clamp order",
+        "Mux(self.content.low > self.content.high, self.content.high, self.content.low)", "self.content.low",
+    ),
+    Mutant(
+        "vector-shift-wraps", "hw/vector_lanes.py", "shift amount",
+        "right_amount = Mux(b[5:31].any(), 31, b[:5])", "right_amount = b[:5]",
+    ),
+    Mutant(
+        "vector-high-part-unsigned", "hw/vector_lanes.py", "wrong sign",
+        "self.x[4][LOW_BITS:].as_signed() * self.factor_4", "self.x[4][LOW_BITS:] * self.factor_4",
+    ),
+    Mutant(
+        "vector-max-from-int8", "hw/vector_lanes.py", "max pooling initial value",
+        "Const(op.identity, signed(32))", "Const(op.identity >> 24, signed(32))",
+    ),
+    Mutant(
+        "vector-results-overflow", "hw/vector_results.py", "queue depth",
+        "self.room.eq(count < SLOTS - 1)", "self.room.eq(count <= SLOTS)",
+    ),
+    Mutant(
+        "vector-write-without-ready", "hw/vector_results.py", "back-pressure ignored",
+        "written.eq(offered & (~destination.to_acc | self.write_acc.ready))", "written.eq(offered)",
+    ),
+    Mutant(
+        "vector-inp-waits-for-acc", "hw/vector_results.py", "back-pressure of another port",
+        "written.eq(offered & (~destination.to_acc | self.write_acc.ready))",
+        "written.eq(offered & (~(destination.to_acc | destination.to_inp) | self.write_acc.ready))",
+    ),
+    Mutant(
+        "vector-inp-counts-as-acc", "hw/vector_results.py", "hazard where there is none",
+        "& slot.to_acc & (index == query)", "& (slot.to_acc | slot.to_inp) & (index == query)",
+    ),
+    Mutant(
+        "vector-writes-out-as-well", "hw/vector_results.py", "write enable",
+        "self.write_out.enable.eq(offered & ~destination.to_acc & ~destination.to_inp)",
+        "self.write_out.enable.eq(offered & ~destination.to_acc)",
+    ),
+    Mutant(
+        "vector-inp-as-deep-as-out", "hw/vector_fetch.py", "bound",
+        "beyond_inp, beyond_out = micro_op.dst[inp_bits:]", "beyond_inp, beyond_out = micro_op.dst[out_bits:]",
+    ),
+    Mutant(
+        "vector-inp-overwrites-operand", "hw/vector_fetch.py", "hazard where there is none",
+        "a.overwritten.eq(task.to_acc & ", "a.overwritten.eq((task.to_acc | task.to_inp) & ",
+    ),
+    Mutant(
+        "vector-target-without-meaning", "hw/vector.py", "check missing",
+        "illegal=~targets.bit_select(vector.target, 1) | ", "illegal=~targets.any() | ",
+    ),
+    # The port of inp
+    Mutant(
+        "load-does-not-wait-at-inp", "hw/shared_write.py", "back-pressure ignored",
+        "second.ready.eq(~first.enable)", "second.ready.eq(1)",
+    ),
+    Mutant(
+        "vector-loses-to-load-at-inp", "hw/shared_write.py", "priority",
+        "port.data.eq(Mux(first.enable, first.data, second.data))",
+        "port.data.eq(Mux(second.enable, second.data, first.data))",
+    ),
+    Mutant(
+        "mask-of-load-at-inp", "hw/shared_write.py", "write mask",
+        "port.mask.eq(Mux(first.enable, first.mask, second.mask))", "port.mask.eq(second.mask)",
+    ),
+)  # fmt: skip
