@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ class Isolated(Generic[Case, Result]):
         """Takes from ``waiting`` what has a result."""
         context = multiprocessing.get_context("fork")
         ours, theirs = context.Pipe(duplex=False)
-        worker = context.Process(target=self._loop, args=(list(waiting), theirs), daemon=True)
+        worker = context.Process(target=self._loop, args=(list(waiting), ours, theirs), daemon=True)
         worker.start()
         theirs.close()
         try:
@@ -58,6 +59,9 @@ class Isolated(Generic[Case, Result]):
             worker.kill()
             worker.join()
 
-    def _loop(self, cases: list[Case], results: Connection) -> None:
-        for case in cases:
-            results.send(self.work(case))
+    def _loop(self, cases: list[Case], unused: Connection, results: Connection) -> None:
+        """In the process. It ends after the case at hand when nobody reads results any more: the parent was killed."""
+        unused.close()
+        with contextlib.suppress(BrokenPipeError):
+            for case in cases:
+                results.send(self.work(case))

@@ -1,0 +1,52 @@
+"""Cases in processes of their own, for the campaigns in benchmarks/."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+PROGRAM = """
+import os, sys, time
+from isolated import Broken, Isolated
+def work(case):
+    if case == "crash":
+        os._exit(3)
+    if case == "hang":
+        time.sleep(600)
+    if case == "whose":
+        return os.getpid()
+    time.sleep(0.1)
+    return case
+"""
+
+
+def start(lines: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", PROGRAM + lines], cwd=BENCHMARKS, stdout=subprocess.PIPE, text=True)
+
+
+def test_a_crash_and_a_hang_cost_one_case_each() -> None:
+    process = start("""
+for case, result in Isolated(work, 5).run([1, "crash", 2, "hang", 3]):
+    print(case, result.state if isinstance(result, Broken) else result)
+""")
+    assert process.communicate()[0].splitlines() == ["1 1", "crash crash", "2 2", "hang timeout", "3 3"]
+
+
+def test_the_process_ends_when_its_parent_is_killed() -> None:
+    process = start("""
+for _, result in Isolated(work, 60).run(["whose", *range(600)]):
+    print(result, flush=True)
+""")
+    assert process.stdout is not None
+    worker = int(process.stdout.readline())
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    end = time.monotonic() + 30
+    while Path(f"/proc/{worker}").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not Path(f"/proc/{worker}").exists()
