@@ -5,16 +5,12 @@ from __future__ import annotations
 import ctypes
 import errno
 import hashlib
-import multiprocessing
 import os
 import resource
 import shutil
-import signal
 import stat
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,40 +21,16 @@ from weft.cache import (
     CacheError,
     cache_folder,
     cache_key,
-    cache_limit,
     kept,
     kept_file,
     loaded_library,
-    locked,
     look_up,
 )
 from weft.hw.verilog import run_yosys
 
-ROOT = Path(__file__).parent.parent
-KEY = cache_key("something")
-CONTENT = b"content of an entry" * 100
+from .entries import CONTENT, KEY, entry, files, never
 
-
-@pytest.fixture(autouse=True)
-def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A cache of its own, and no notice given yet."""
-    monkeypatch.setenv("WEFT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("WEFT_CACHE_LIMIT", raising=False)
-    monkeypatch.setattr(cache, "_noticed", set())
-    monkeypatch.setattr(cache, "_since_look", {})
-    return tmp_path / "cache"
-
-
-def never() -> bytes:
-    raise AssertionError("made again")
-
-
-def entry(folder: Path) -> Path:
-    return folder / "cpu" / f"weft-{KEY}"
-
-
-def files(folder: Path) -> set[str]:
-    return {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
+ROOT = Path(__file__).parent.parent.parent
 
 
 # Where
@@ -393,193 +365,6 @@ def test_an_interrupt_while_writing_leaves_nothing(folder: Path, monkeypatch: py
     with pytest.raises(KeyboardInterrupt):
         kept("cpu", KEY, lambda: CONTENT)
     assert files(folder) == set()
-
-
-# Several at once
-
-
-def _make_slowly(log: Path) -> None:
-    def make() -> bytes:
-        with log.open("a") as file:
-            file.write("made\n")
-        time.sleep(0.1)
-        return CONTENT
-
-    assert kept("cpu", KEY, make) == CONTENT
-
-
-def test_processes_that_ask_at_once_make_it_once(folder: Path, tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    processes = [context.Process(target=_make_slowly, args=(tmp_path / "log",)) for _ in range(6)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0] * 6
-    assert (tmp_path / "log").read_text() == "made\n"
-    assert files(folder) == {f"cpu/weft-{KEY}"}
-
-
-def test_threads_that_ask_at_once_make_it_once(tmp_path: Path) -> None:
-    threads = [threading.Thread(target=_make_slowly, args=(tmp_path / "log",)) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert (tmp_path / "log").read_text() == "made\n"
-
-
-def test_a_process_that_is_killed_while_it_makes_something_holds_nobody_up(folder: Path, tmp_path: Path) -> None:
-    def hang() -> None:
-        def make() -> bytes:
-            (tmp_path / "inside").touch()
-            time.sleep(60)
-            return b""
-
-        kept("cpu", KEY, make)
-
-    process = multiprocessing.get_context("fork").Process(target=hang)
-    process.start()
-    while not (tmp_path / "inside").exists():
-        time.sleep(0.01)
-    os.kill(process.pid or 0, signal.SIGKILL)
-    process.join()
-    assert kept("cpu", KEY, lambda: CONTENT) == CONTENT
-    assert files(folder) == {f"cpu/weft-{KEY}"}
-
-
-def test_a_lock_whose_file_is_replaced_still_lets_in_one_at_a_time(tmp_path: Path) -> None:
-    inside: list[int] = []
-    most = 0
-
-    def work() -> None:
-        nonlocal most
-        for _ in range(50):
-            with locked(tmp_path / "file"):  # each leaving removes the lock's file under those that wait
-                inside.append(1)
-                most = max(most, len(inside))
-                time.sleep(0.0005)
-                inside.pop()
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert most == 1
-    assert list(tmp_path.iterdir()) == []
-
-
-def _read_for_ever(until: Path) -> None:
-    while not until.exists():
-        assert look_up("cpu", KEY) in (None, CONTENT, CONTENT[::-1])
-
-
-def test_readers_never_see_half_an_entry(folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    process = multiprocessing.get_context("fork").Process(target=_read_for_ever, args=(tmp_path / "stop",))
-    process.start()
-    (folder / "cpu").mkdir(parents=True, exist_ok=True)
-    stored = [cache._store(entry(folder), CONTENT[:: 1 if number % 2 else -1]) for number in range(300)]
-    (tmp_path / "stop").touch()
-    process.join()
-    assert all(stored)
-    assert process.exitcode == 0
-    assert "damaged" not in capfd.readouterr().err
-
-
-# Size
-
-
-@pytest.mark.parametrize(
-    ("text", "size"), [("", 4 << 30), ("0", 0), ("1000", 1000), ("2k", 2048), ("500M", 500 << 20), ("4 GiB", None),
-                       ("3GiB", 3 << 30), ("1TB", 1 << 40), ("-1", None), ("many", None), ("1.5G", None)],
-)  # fmt: skip
-def test_the_limit_is_a_size(monkeypatch: pytest.MonkeyPatch, text: str, size: int | None) -> None:
-    monkeypatch.setenv("WEFT_CACHE_LIMIT", text)
-    if size is None:
-        with pytest.raises(CacheError, match=rf"^WEFT_CACHE_LIMIT: '{text}' is not a size; hint: such as 500M, or 0"):
-            cache_limit()
-    else:
-        assert cache_limit() == size
-
-
-def test_what_was_used_longest_ago_goes_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WEFT_CACHE_LIMIT", "3500")
-    keys = [cache_key(str(number)) for number in range(4)]
-    for age, (kind, key) in enumerate(zip(("cpu", "rtl", "cpu"), keys, strict=False)):
-        kept(kind, key, lambda: bytes(1000))
-        os.utime(folder / kind / f"weft-{key}", (1e9 + age, 1e9 + age))
-    (folder / "cpu" / "somebody's").write_bytes(bytes(100_000))  # is not counted and stays
-    (folder / "somebody's").write_bytes(bytes(100_000))
-    assert kept("cpu", keys[0], never) == bytes(1000)  # so that the second is the oldest
-    kept("rtl", keys[3], lambda: bytes(1000))
-    assert files(folder) == {
-        f"cpu/weft-{keys[0]}", f"cpu/weft-{keys[2]}", f"rtl/weft-{keys[3]}", "cpu/somebody's", "somebody's",
-    }  # fmt: skip
-
-
-def test_an_entry_above_the_limit_stays_until_the_next(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WEFT_CACHE_LIMIT", "100")
-    first = kept_file("rtl", KEY, lambda target: target.write_bytes(CONTENT) and None)
-    assert first.exists()
-    kept("cpu", KEY, lambda: CONTENT)
-    assert files(folder) == {f"cpu/weft-{KEY}"}
-
-
-def test_a_limit_of_0_keeps_nothing_and_says_nothing(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("WEFT_CACHE_LIMIT", "0")
-    assert kept("cpu", KEY, lambda: CONTENT) == CONTENT
-    assert not folder.exists()
-    assert capfd.readouterr().err == ""
-
-
-def test_what_killed_processes_left_goes_after_a_day(folder: Path) -> None:
-    kept("cpu", KEY, lambda: CONTENT)
-    left = [folder / "cpu" / f".weft-{KEY}.so.lock", folder / "cpu" / f".weft-{KEY}.0123456789abcdef.tmp"]
-    new = folder / "cpu" / f".weft-{cache_key('new')}.lock"
-    others = folder / "cpu" / ".somebody's.tmp"
-    for path in (*left, new, others):
-        path.touch()
-    for path in (*left, others):
-        os.utime(path, (1e9, 1e9))
-    cache._since_look.clear()
-    kept("cpu", cache_key("next"), lambda: CONTENT)
-    assert not [path for path in left if path.exists()]
-    assert new.exists()
-    assert others.exists()
-
-
-def test_temporary_folders_of_killed_processes_go_after_a_day(tmp_path: Path) -> None:
-    program = """
-import os, sys
-from weft.cache import working_folder
-with working_folder() as folder:
-    (folder / "core.v").write_text("half")
-    print(folder.parent, flush=True)
-    sys.stdin.read()
-"""
-    environment = os.environ | {"TMPDIR": str(tmp_path)}
-    command = [sys.executable, "-c", program]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
-    killed, recent, alive = (subprocess.Popen[str](command, **pipes) for _ in range(3))  # type: ignore[call-overload]
-    folders = [Path(process.stdout.readline().strip()) for process in (killed, recent, alive)]
-    for process in (killed, recent):
-        process.kill()
-        process.communicate()
-    others = [tmp_path / "weft-private-notes", tmp_path / "weft-notes", tmp_path / "elsewhere"]
-    for path in others:
-        path.mkdir()
-    (tmp_path / "weft-private-a_link12").symlink_to(tmp_path / "elsewhere")
-    for path in (folders[0], folders[2], *others):
-        os.utime(path, (1e9, 1e9))
-    subprocess.run([sys.executable, "-c", program], env=environment, input="", text=True, check=True)
-    assert [path.exists() for path in folders] == [False, True, True]
-    assert all(path.exists() for path in others)
-    alive.communicate("")
-    assert alive.returncode == 0
-    assert not folders[2].exists()
 
 
 # The whole
