@@ -29,6 +29,7 @@ from . import (
     constant,
     control,
     elementwise,
+    encode,
     index,
     move,
     norm,
@@ -38,6 +39,7 @@ from . import (
     reduce,
     resize,
     signal,
+    strings,
     text,
     training,
     window,
@@ -48,8 +50,8 @@ from .scope import Scope, as_value, has_body, operator_key
 from .types import dtype_name
 
 CONVERTER_MODULES = (
-    activation, constant, control, elementwise, index, move, norm, product,
-    quantised, recurrent, reduce, resize, signal, text, training, window,
+    activation, constant, control, elementwise, encode, index, move, norm, product,
+    quantised, recurrent, reduce, resize, signal, strings, text, training, window,
 )  # fmt: skip
 """The modules that fill `CONVERTERS`."""
 
