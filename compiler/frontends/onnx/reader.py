@@ -30,6 +30,7 @@ from . import (
     control,
     elementwise,
     encode,
+    image,
     index,
     move,
     norm,
@@ -42,6 +43,7 @@ from . import (
     strings,
     text,
     training,
+    trees,
     window,
 )
 from .node import CONVERTERS, Nothing, SequenceValue, Value
@@ -50,8 +52,8 @@ from .scope import Scope, as_value, has_body, operator_key
 from .types import dtype_name
 
 CONVERTER_MODULES = (
-    activation, constant, control, elementwise, encode, index, move, norm, product,
-    quantised, recurrent, reduce, resize, signal, strings, text, training, window,
+    activation, constant, control, elementwise, encode, image, index, move, norm, product,
+    quantised, recurrent, reduce, resize, signal, strings, text, training, trees, window,
 )  # fmt: skip
 """The modules that fill `CONVERTERS`."""
 
