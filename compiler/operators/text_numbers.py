@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ def text_of_numbers(x: Array) -> Array:
     return np.array(texts, numpy_dtype(STRING)).reshape(x.shape)
 
 
-def _real(value: np.floating) -> str:  # type: ignore[type-arg]
+def _real(value: np.floating[Any]) -> str:
     if np.isnan(value):
         return "NaN"
     if np.isinf(value):

@@ -8,6 +8,7 @@ import numpy as np
 from ...graph import Array, Constant
 from ...graph.dtypes import STRING, numpy_dtype
 from ...graph.dtypes import dtype_name as dtype_name_of
+from ...graph.strings import canonical
 from .node import Converted, Node, converter
 from .strings import strings_of, text_of
 from .types import check_constant_size, dtype_name
@@ -24,7 +25,7 @@ def _constant(node: Node) -> Converted:
             value = node.attrs[name]
             return Constant(np.asarray(value, dtype) if dtype else value, node.span.tensor, node.span)
     if "value_string" in node.attrs:
-        return Constant(text_of(node, node.attrs["value_string"]), node.span.tensor, node.span)
+        return Constant(canonical(text_of(node, node.attrs["value_string"])), node.span.tensor, node.span)
     if "value_strings" in node.attrs:
         return Constant(strings_of(node, "value_strings"), node.span.tensor, node.span)
     raise node.error("has no value that is a tensor")

@@ -15,11 +15,11 @@ from .strings import number_of_words, strings_of
 @converter("TfIdfVectorizer")
 def _tf_idf(node: Node) -> Converted:
     """How often each n-gram of a pool stands in each row, with up to ``max_skip_count`` words left out between two."""
-    x, pool = _numbered(node)
+    x, words = _numbered(node)
     rows = x if len(x.shape) == 2 else node.reshape(x, (1, *x.shape))
     if len(rows.shape) != 2:
         raise node.error(f"its operand must be one sequence, or a batch of them, not {x.tensor_type}")
-    grams = _grams(node, pool)
+    grams = _grams(node, words)
     columns = node.integers("ngram_indexes") or ()
     listed = sum(map(len, grams.values()))
     if len(columns) != listed or min(columns, default=0) < 0:

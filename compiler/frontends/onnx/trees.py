@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -100,7 +101,7 @@ def _forest(node: Node, x: Expr) -> _Forest:
     )  # fmt: skip
 
 
-def _members(node: Node, modes: Array, dtype: np.dtype) -> Array:  # type: ignore[type-arg]
+def _members(node: Node, modes: Array, dtype: np.dtype[Any]) -> Array:
     """The set of each node, (nodes, largest set), filled up with NaN."""
     sets: list[list[float]] = [[]]
     for value in np.asarray(node.attrs.get("membership_values", ())).reshape(-1).tolist():

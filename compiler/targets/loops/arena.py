@@ -48,7 +48,7 @@ class StringsAt:
 class PartOf:
     """A part of other memory, from this byte on; in a loop it moves as a `Place` does."""
 
-    whole: ArenaSlot | ConstantAt | InputAt | OutputAt
+    whole: ArenaSlot | ConstantAt | InputAt | OutputAt | StringsAt
     offset: int
     stride: int = 0
     period: int = 0
