@@ -12,6 +12,8 @@ import numpy.typing as npt
 from .api import load
 from .compiler.compile import compile_model, prepared
 from .compiler.graph import Call, Expr, GraphError, Module, evaluate
+from .compiler.graph.dtypes import STRING, dtype_name
+from .compiler.graph.strings import same_strings
 from .compiler.model import CompiledModel, OpenModel, TensorSpec
 from .compiler.targets.accel.packed_layout import unpack
 from .compiler.targets.registry import find_target, target_names
@@ -71,7 +73,10 @@ def compare(
 
 
 def difference(name: str, a: Array, b: Array, tolerance: float) -> Difference:
-    """How far two arrays of one shape are apart."""
+    """How far two arrays of one shape are apart; different strings differ by 1."""
+    if dtype_name(a.dtype) == STRING:
+        count = int((~same_strings(a, b)).sum())
+        return Difference(name, a.shape, STRING, float(count > 0), float(count > 0), count)
     if a.dtype.kind not in "fc":
         apart = np.abs(a.astype(np.int64) - b.astype(np.int64))
         allowed = 0.0

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..compiler.graph.dtypes import numpy_dtype
+from ..compiler.graph.dtypes import STRING, numpy_dtype
 from ..compiler.model import CheckStep, CompiledModel, CopyStep, CoreStep, HostCode, HostStep, NumpyStep, tensor_bytes
 from ..compiler.model import Place as ModelPlace
 from ..runtime.device import HostCodes, WholeRun
@@ -114,6 +114,9 @@ def _host_step(
             layer = program.layers[each.layer]
             raise DeviceError(f"NumPy runs {layer.name!r} of {model.name!r}, and the board's part has none: "
                               f"{layer.reason}", hint='set kernels = "host" for this board')  # fmt: skip
+        if isinstance(each, CopyStep) and each.source.dtype == STRING:
+            raise DeviceError(f"{model.name!r} hands on strings, which the board's part does not know",
+                              hint='set kernels = "host" for this board')  # fmt: skip
         if number in calls:
             actions.append(plan.Call(calls[number].symbol, calls[number].counter_bytes))
         elif isinstance(each, CopyStep):

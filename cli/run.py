@@ -11,6 +11,8 @@ import typer
 
 from ..api import load
 from ..compiler.compile import compile_model
+from ..compiler.graph.dtypes import dtype_name
+from ..compiler.graph.strings import fixed_width
 from ..compiler.model import CompiledModel, OpenModel, TensorSpec
 from ..compiler.passes import PassRecord
 from ..compiler.targets.errors import CompileError
@@ -127,7 +129,7 @@ def run(
     if trace is not None:
         slices = write_trace(module, trace)
     if output is not None:
-        np.savez(output, **results)  # type: ignore[arg-type]
+        np.savez(output, **{name: fixed_width(value) for name, value in results.items()})  # type: ignore[arg-type]
     if as_json:
         print_json({**run_record(module, results, timed, seconds), "passes": pass_records(own)})
         return
@@ -146,7 +148,7 @@ def run(
         out.print(f"inputs: random, seed {seed}")
     for name, value in results.items():
         text = np.array2string(value, threshold=24, precision=5)
-        out.print(f"{name}: {value.dtype.name}{list(value.shape)}\n{text}", highlight=False, markup=False)
+        out.print(f"{name}: {dtype_name(value.dtype)}{list(value.shape)}\n{text}", highlight=False, markup=False)
     if output is not None:
         out.print(f"wrote {output}", markup=False)
     if record is not None:

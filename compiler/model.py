@@ -23,7 +23,7 @@ from .graph.symbolic import SymbolicInput, SymbolicTypes
 
 
 def tensor_bytes(shape: tuple[int, ...], dtype: str) -> int:
-    """Bytes of a tensor without padding."""
+    """Bytes of a tensor without padding; of strings without their characters."""
     return prod(shape) * numpy_dtype(dtype).itemsize
 
 
@@ -71,12 +71,14 @@ class Layer:
 class Place:
     """Memory of a plain tensor during a run of a host program.
 
-    ``number``: which input or output of the program (0 for the arena and the constants). ``offset``: bytes from its
-    beginning, or from that of the arena or the constants. ``stride``: bytes by which it moves with each round of the
-    loop that its step is in; after ``period`` rounds it is back, if that is not 0.
+    ``kind``: strings, which no kernel reads or writes, are ``strings`` between steps; they are whole tensors, and all
+    that their numbers do is tell them apart.
+    ``number``: which input or output of the program, or which strings (0 for the arena and the constants).
+    ``offset``: bytes from its beginning, or from that of the arena or the constants. ``stride``: bytes by which it
+    moves with each round of the loop that its step is in; after ``period`` rounds it is back, if that is not 0.
     """
 
-    kind: Literal["arena", "constant", "input", "output"]
+    kind: Literal["arena", "constant", "input", "output", "strings"]
     number: int
     offset: int
     shape: tuple[int, ...]

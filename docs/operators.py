@@ -14,7 +14,9 @@ from weft.compiler.operators.samples import samples_of
 PAGE = Path(__file__).with_suffix(".md")
 
 _SETS = {
-    "any": dtypes.DTYPES, "bool, numbers": dtypes.ARITHMETIC, "numbers": dtypes.NUMBERS, "integers": dtypes.INTEGERS,
+    "any": dtypes.DTYPES, "any but string": (*dtypes.ARITHMETIC, *dtypes.STORAGE), "bool, numbers": dtypes.ARITHMETIC,
+    "bool, numbers, string": (*dtypes.ARITHMETIC, dtypes.STRING), "numbers": dtypes.NUMBERS,
+    "integers": dtypes.INTEGERS,
     "floats": dtypes.FLOATS, "signed, floats": dtypes.SIGNED + dtypes.FLOATS,
     "integers, small types": dtypes.INTEGERS + dtypes.STORAGE,
 }  # fmt: skip
@@ -24,7 +26,7 @@ Written by `python docs/operators.py` from the operators' entries (`compiler/ope
 `compiler/targets/accel/` for packed tensors). [extending.md](extending.md) shows how to add one.
 
 Types: *floats* are {floats}; *numbers* are those and the integers of 8 to 64 bits; *small types* are {small}; *any* is
-all of them and bool. "Lowering" tells what becomes loops: **loops**, or why not.
+all of them, bool and string. "Lowering" tells what becomes loops: **loops**, or why not.
 "Gradient" is **rule** ([gradients.md](gradients.md)), **0** (the result is piecewise constant), or why there is none.
 An operand with a `*` stands for any number of them. Attributes are shown with their defaults.
 """

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..compiler.graph.dtypes import DTYPES, numpy_dtype
+from ..compiler.graph.dtypes import DTYPES, dtype_name
 from ..compiler.graph.ir import Function, GraphError, Module
+from ..compiler.graph.strings import StringsError, content, from_content
 from ..compiler.graph.text import constant_table, parse, to_text
 from ..compiler.model import (
     ArenaTensor,
@@ -188,9 +189,9 @@ def _host_step(
                 member=members.put(f"{name}.graph", to_text(module).encode()),
                 constants={
                     constant: records.ArrayRecord(
-                        member=members.put(f"{name}.{index}.bin", np.ascontiguousarray(value).tobytes()),
+                        member=members.put(f"{name}.{index}.bin", content(value)),
                         shape=value.shape,
-                        dtype=value.dtype.name,
+                        dtype=dtype_name(value.dtype),
                     )
                     for index, (constant, value) in enumerate(constant_table(module).items())
                 },
@@ -346,10 +347,9 @@ def _function(members: dict[str, bytes], name: str, constants: dict[str, npt.NDA
 
 
 def _array(members: dict[str, bytes], name: str, shape: tuple[int, ...], dtype: str) -> npt.NDArray[Any]:
-    """An array of a member's bytes; the shape (-1,) takes them all."""
+    """An array of a member's bytes; the shape (-1,) takes them all, of numbers."""
     data = member(members, name)
     try:
-        value: npt.NDArray[Any] = np.frombuffer(data, numpy_dtype(_dtype(dtype, f"member {name!r}"))).reshape(shape)
-    except ValueError as error:
+        return from_content(data, _dtype(dtype, f"member {name!r}"), shape)
+    except (ValueError, StringsError) as error:
         raise ArtifactError(f"member {name!r} has {len(data)} bytes, which are not {dtype}{list(shape)}") from error
-    return value

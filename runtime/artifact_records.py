@@ -34,7 +34,7 @@ class TensorRecord(Record):
 
 
 class PlaceRecord(Record):
-    kind: Literal["arena", "constant", "input", "output"]
+    kind: Literal["arena", "constant", "input", "output", "strings"]
     number: Index
     offset: Offset
     shape: Shape

@@ -14,10 +14,10 @@ import llvmlite.binding as llvm
 import numpy as np
 import numpy.typing as npt
 
-from ..compiler.graph.dtypes import numpy_dtype
+from ..compiler.graph.dtypes import STRING, numpy_dtype
 from ..compiler.model import CheckStep, CopyStep, HostCode, HostProgram, LaunchStep, NumpyStep, Place
 from .errors import InputError
-from .host_steps import check_arrays, check_indices, results_of
+from .host_steps import HostStrings, check_arrays, check_indices, results_of
 from .run_lock import RunLock
 
 Array = npt.NDArray[Any]
@@ -61,6 +61,7 @@ class HostExecutor:
             elif number in starts:
                 self._steps.append(starts[number])
         self._single: dict[int, int] = {}  # functions that run one launch, by the number of the step
+        self._strings = HostStrings()
         self._lock = RunLock()
 
     @property
@@ -92,6 +93,7 @@ class HostExecutor:
                 self._team.run(step, self._table_address, self._counters)
             else:
                 self._host_step(step, inputs, outputs)
+        self._strings.clear()
 
     def execute_timed(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> tuple[float, ...]:
         """As `run_timed`, for such a caller."""
@@ -111,6 +113,7 @@ class HostExecutor:
                         self._host_step(step, inputs, outputs)
                     if isinstance(step, LaunchStep | NumpyStep):
                         seconds[step.layer] += time.perf_counter() - started
+        self._strings.clear()
         return tuple(seconds)
 
     def _load_single(self) -> None:
@@ -123,10 +126,12 @@ class HostExecutor:
         """Before a run: threads, which do not outlive a fork, and where the inputs and outputs are."""
         if self._team.process != os.getpid():
             self._team = _Team(self._engine, self.program.threads, self._code.team_bytes)
-        for number, array in enumerate(inputs):
-            self._inputs[number] = array.ctypes.data
-        for number, array in enumerate(outputs):
-            self._outputs[number] = array.ctypes.data
+        for tensors, arrays, addresses in (
+            (self.program.inputs, inputs, self._inputs), (self.program.outputs, outputs, self._outputs)
+        ):  # fmt: skip
+            for number, (tensor, array) in enumerate(zip(tensors, arrays, strict=True)):
+                addresses[number] = None if tensor.dtype == STRING else array.ctypes.data
+        self._strings.clear()
 
     def _host_step(
         self, step: NumpyStep | CopyStep | CheckStep, inputs: Sequence[Array], outputs: Sequence[Array]
@@ -134,17 +139,25 @@ class HostExecutor:
         def array(place: Place) -> Array:
             return self._array(place, inputs, outputs)
 
+        def write(place: Place, value: Array) -> None:
+            if place.dtype == STRING:
+                self._strings.put(place, value, outputs)
+            else:
+                array(place)[...] = value
+
         match step:
             case NumpyStep():
                 for place, part in zip(step.outputs, results_of(step, [*map(array, step.inputs)]), strict=True):
-                    array(place)[...] = part
+                    write(place, part)
             case CheckStep():
                 check_indices(array(step.indices), step)
             case CopyStep(source, target):
-                array(target)[...] = array(source)
+                write(target, array(source))
 
     def _array(self, place: Place, inputs: Sequence[Array], outputs: Sequence[Array]) -> Array:
         """The tensor at a place, as a view."""
+        if place.dtype == STRING:
+            return self._strings.get(place, inputs, outputs)
         match place.kind:
             case "input":
                 memory = inputs[place.number].reshape(-1).view(np.uint8)
@@ -154,6 +167,8 @@ class HostExecutor:
                 memory = self._arena
             case "constant":
                 memory = self._constants
+            case "strings":
+                raise AssertionError("strings were handled before")
         view: Array = memory[place.offset : place.offset + place.nbytes].view(numpy_dtype(place.dtype))
         return view.reshape(place.shape)
 

@@ -8,9 +8,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..compiler.graph.dtypes import numpy_dtype
+from ..compiler.graph.dtypes import dtype_name, numpy_dtype
 from ..compiler.graph.evaluate import evaluate_function
-from ..compiler.model import CheckStep, HostProgram, NumpyStep, TensorSpec
+from ..compiler.graph.ir import GraphError
+from ..compiler.model import CheckStep, HostProgram, NumpyStep, Place, TensorSpec
 from .errors import InputError
 
 Array = npt.NDArray[Any]
@@ -31,6 +32,30 @@ class Executor(Protocol):
         """As `execute`; gives the seconds of each of the program's layers."""
 
 
+class HostStrings:
+    """The strings of a run: no kernel reads or writes them, so they are in no memory but NumPy's."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, Array] = {}
+
+    def get(self, place: Place, inputs: Sequence[Array], outputs: Sequence[Array]) -> Array:
+        """The strings at a place."""
+        if place.kind == "strings":
+            return self._held[place.number]
+        return (inputs if place.kind == "input" else outputs)[place.number]
+
+    def put(self, place: Place, value: Array, outputs: Sequence[Array]) -> None:
+        """Let strings be at a place, which is no input."""
+        if place.kind == "strings":
+            self._held[place.number] = value
+        else:
+            outputs[place.number][...] = value
+
+    def clear(self) -> None:
+        """Forget the run."""
+        self._held.clear()
+
+
 def check_arrays(program: HostProgram, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
     """InputError unless the arrays are contiguous and have the program's shapes and types, in its order."""
     if len(inputs) != len(program.inputs) or len(outputs) != len(program.outputs):
@@ -48,7 +73,7 @@ def _mismatch(what: str, tensor: TensorSpec, array: Array) -> InputError:
     contiguous = "contiguous " if what == "output" or not array.flags.c_contiguous else ""
     return InputError(
         f"{what} {tensor.name!r} must be {contiguous}{tensor.dtype}{list(tensor.shape)}, "
-        f"not {array.dtype.name}{list(array.shape)}"
+        f"not {dtype_name(array.dtype)}{list(array.shape)}"
     )
 
 
@@ -56,6 +81,8 @@ def results_of(step: NumpyStep, inputs: Sequence[Array]) -> tuple[Array, ...]:
     """The results of a step's operator; InputError where these values have none."""
     try:
         value = evaluate_function(step.function, inputs)
+    except GraphError as error:
+        raise InputError(error.message, at=error.at or step.function.body.span, hint=error.hint) from error
     except (IndexError, ValueError, OverflowError) as error:
         raise InputError(f"it has no result for these inputs: {error}", at=step.function.body.span,
                          hint="are indices and sizes inside of their tensors?") from error  # fmt: skip

@@ -9,19 +9,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..compiler.graph.dtypes import is_float, limits, numpy_dtype
+from ..compiler.graph.dtypes import STRING, is_float, limits, numpy_dtype
+from ..compiler.graph.strings import StringsError, canonical
 from ..compiler.model import TensorSpec
 from .errors import InputError
 from .index_inputs import IndexSizes
 
 Array = npt.NDArray[Any]
 
+LONGEST_RANDOM = 8
+"""Letters of a random string."""
+
 
 def named_inputs(inputs: Mapping[str, Array] | Array, names: Sequence[str]) -> dict[str, Array]:
-    """One array for each name, in that order and in this machine's byte order; a model with one input may be given the
-    array alone.
+    """One array for each name, in that order, in this machine's byte order, and with strings in the form that the graph
+    has; a model with one input may be given the array alone.
 
-    Raises :class:`InputError` for inputs that are missing or unknown.
+    Raises :class:`InputError` for inputs that are missing or unknown, and for strings that are none.
     """
     if not isinstance(inputs, Mapping):
         if len(names) != 1:
@@ -33,10 +37,14 @@ def named_inputs(inputs: Mapping[str, Array] | Array, names: Sequence[str]) -> d
     for name in names:
         if name not in inputs:
             raise InputError(f"input {name!r} is missing")
-    return {name: _native(np.asarray(inputs[name])) for name in names}
+    return {name: _native(name, inputs[name]) for name in names}
 
 
-def _native(array: Array) -> Array:
+def _native(name: str, value: Any) -> Array:
+    try:
+        array = canonical(value)
+    except StringsError as error:
+        raise InputError(f"input {name!r}: {error.message}") from error
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
@@ -77,8 +85,13 @@ def _random(generator: np.random.Generator, tensor: TensorSpec, sizes: tuple[int
 
 
 def random_array(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
-    """Floats of 0..1, integers and truth values over their whole range."""
+    """Floats of 0..1, integers and truth values over their whole range; strings of up to 8 letters."""
     kind = numpy_dtype(dtype)
+    if dtype == STRING:
+        letters = generator.choice(list("abcdefghij"), (*shape, LONGEST_RANDOM))
+        kept = np.arange(LONGEST_RANDOM) < generator.integers(0, LONGEST_RANDOM + 1, (*shape, 1))
+        words = ["".join(word) for word in np.where(kept, letters, "").reshape(-1, LONGEST_RANDOM).tolist()]
+        return np.array(words, kind).reshape(shape)
     if is_float(dtype):
         return generator.random(shape).astype(kind)
     if dtype == "bool":

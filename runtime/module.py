@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..compiler.graph.dtypes import numpy_dtype
+from ..compiler.graph.dtypes import dtype_name, numpy_dtype
 from ..compiler.model import CompiledModel, CoreStep, HostProgram, HostStep, TensorSlot
 from ..sim.result import RunResult
 from .device import Device, HostCodes, WholeModel, WholeRun
@@ -233,7 +233,8 @@ class LoadedModule:
                 resized = value.dtype == dtype and value.ndim == len(shape)
                 hint = f"sizes are fixed at compilation: --shape {name}={'x'.join(map(str, value.shape))}"
                 raise InputError(
-                    f"input {name!r} must be {dtype.name}{list(shape)}, not {value.dtype.name}{list(value.shape)}",
+                    f"input {name!r} must be {dtype_name(dtype)}{list(shape)}, "
+                    f"not {dtype_name(value.dtype)}{list(value.shape)}",
                     hint=hint if resized else "",
                 )
             if not value.flags.c_contiguous:
@@ -245,7 +246,7 @@ class LoadedModule:
             raise InputError(f"the model has no output {name!r}", hint=f"its outputs: {', '.join(self._outputs)}")
         shape, dtype = self._outputs[name]
         if array.shape != shape or array.dtype != dtype or not array.flags.carray:
-            raise InputError(f"output {name!r} must be a contiguous, writable {dtype.name}{list(shape)}")
+            raise InputError(f"output {name!r} must be a contiguous, writable {dtype_name(dtype)}{list(shape)}")
         return array
 
     # The core's part

@@ -13,6 +13,7 @@ from onnx import helper, numpy_helper
 
 from ...files import write_atomically
 from ..frontends.onnx.elementwise import BINARY, UNARY
+from ..frontends.onnx.types import element_type
 from ..graph import Array, Call, Constant, Expr, Function, Module, Tuple, Var, use_counts
 from ..graph.dtypes import numpy_dtype
 from ..graph.visit import topological_order
@@ -174,7 +175,7 @@ class _File:
 
 def _value_info(name: str, value: Expr) -> onnx.ValueInfoProto:
     kind = value.tensor_type
-    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(numpy_dtype(kind.dtype)), kind.shape)
+    return helper.make_tensor_value_info(name, element_type(kind.dtype), kind.shape)
 
 
 def _biases(main: Function) -> dict[Call, Call]:
@@ -262,7 +263,7 @@ def _cumulative(op: str) -> Writer:
 
 
 def _cast(file: _File, node: Call, operands: list[str], result: str) -> None:
-    to = helper.np_dtype_to_tensor_dtype(numpy_dtype(node.attr("to")))
+    to = element_type(node.attr("to"))
     file.node("Cast", operands, result, node, to=to, saturate=int(node.attr("saturate")))
 
 

@@ -2,6 +2,7 @@
 
 Types beyond NumPy's own (bfloat16, the 8-bit and 4-bit floats, integers of less than 8 bits) come from `ml_dtypes`,
 which registers them with NumPy under the names used here. An element of less than 8 bits takes a byte of its own.
+Strings are sequences of Unicode characters of any length, arrays of NumPy's `StringDType`.
 """
 
 from __future__ import annotations
@@ -26,13 +27,23 @@ SMALL_INTEGERS = ("int4", "uint4", "int2", "uint2")
 STORAGE = SMALL_FLOATS + SMALL_INTEGERS
 """Types that are only moved, cast, quantised and dequantised."""
 
-DTYPES = ARITHMETIC + STORAGE
+STRING = "string"
+"""Text. Only NumPy handles it: no kernel and no device has such a type."""
+
+DTYPES = (*ARITHMETIC, *STORAGE, STRING)
 HALVES = ("float16", "bfloat16")
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """NumPy's type of the name of an element type."""
+    if name == STRING:
+        return np.dtypes.StringDType()
     return np.dtype(getattr(ml_dtypes, name)) if name in STORAGE or name == "bfloat16" else np.dtype(name)
+
+
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """The name of NumPy's type: one of `DTYPES`, if it is such a type."""
+    return STRING if isinstance(dtype, np.dtypes.StringDType) else dtype.name
 
 
 def is_float(name: str) -> bool:
@@ -40,7 +51,7 @@ def is_float(name: str) -> bool:
 
 
 def limits(name: str) -> tuple[Any, Any]:
-    """Least and greatest finite value of a type, as Python's int or float."""
+    """Least and greatest finite value of a type of numbers, as Python's int or float."""
     if name == "bool":
         return 0, 1
     if is_float(name):

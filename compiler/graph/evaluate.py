@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-
+from .dtypes import dtype_name
 from .ir import Array, Call, Constant, Expr, Function, GraphError, Module, Tuple, TupleGet, TupleType, Var
 from .registry import apply, apply_all
+from .strings import StringsError, canonical
 from .visit import topological_order
 
 Value = Array | tuple[Array, ...]
@@ -29,9 +29,12 @@ def evaluate(module: Module, inputs: Mapping[str, Array], observe: Observer | No
     for param in main.params:
         if param.name not in inputs:
             raise GraphError(f"input {param.name!r} ({param.type}) is missing")
-        value = np.asarray(inputs[param.name])
-        if value.shape != param.type.shape or value.dtype.name != param.type.dtype:
-            actual = f"{value.dtype.name}[{', '.join(map(str, value.shape))}]"
+        try:
+            value = canonical(inputs[param.name])
+        except StringsError as error:
+            raise GraphError(f"input {param.name!r}: {error.message}") from error
+        if value.shape != param.type.shape or dtype_name(value.dtype) != param.type.dtype:
+            actual = f"{dtype_name(value.dtype)}[{', '.join(map(str, value.shape))}]"
             raise GraphError(f"input {param.name!r} must be {param.type}, not {actual}")
         arguments.append(value)
     result = evaluate_function(main, arguments, observe)
@@ -78,7 +81,7 @@ def _value(node: Expr, values: Mapping[int, Value], bindings: Mapping[Var, Array
             if isinstance(node.type, TupleType):
                 return apply_all(node, operands)
             value = apply(node, operands)
-            shape, dtype = value.shape, value.dtype.name
+            shape, dtype = value.shape, dtype_name(value.dtype)
             if (shape, dtype) != (node.shape, node.dtype):  # the operator's rules do not agree with each other
                 raise GraphError(f"{node.op} is {node.type}, but its value is {dtype}{list(shape)}", at=node.span)
             return value

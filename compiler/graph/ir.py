@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import WeftError
-from .dtypes import DTYPES
+from .dtypes import DTYPES, dtype_name
+from .strings import canonical, content
 
 Array = NDArray[Any]
 Scalar = bool | int | float | str
@@ -215,11 +216,11 @@ class Constant(Expr):
     digest: bytes = field(init=False)
 
     def __post_init__(self) -> None:
-        value = np.array(self.value, order="C", copy=True)
+        value = np.array(canonical(self.value), order="C", copy=True)
         value.setflags(write=False)
         object.__setattr__(self, "value", value)
-        object.__setattr__(self, "type", TensorType(value.shape, value.dtype.name))
-        object.__setattr__(self, "digest", _digest("constant", str(self.type), value.tobytes()))
+        object.__setattr__(self, "type", TensorType(value.shape, dtype_name(value.dtype)))
+        object.__setattr__(self, "digest", _digest("constant", str(self.type), content(value)))
 
     def __repr__(self) -> str:
         return f"Constant({self.name!r}, {self.type})"

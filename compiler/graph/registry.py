@@ -17,8 +17,10 @@ import numpy as np
 from ...plugins import load_plugin, plugins
 from ..tensor.view import Builder, View
 from .chooser import Chooser
+from .dtypes import STRING
 from .ir import UNKNOWN, Array, Attrs, Expr, Function, GraphError, Span, TensorType, Type
 from .ir import Call as _Call
+from .strings import StringsError, canonical, check_length
 
 TypeRule = Callable[[Sequence[TensorType], Attrs], Type]
 NumpyRule = Callable[..., Any]
@@ -260,7 +262,7 @@ def _call_type(function: Function, args: tuple[Expr, ...], span: Span) -> Type:
 def apply_all(node: _Call, values: Sequence[Array]) -> tuple[Array, ...]:
     """As `apply`, of an operator with several results."""
     results = operator(str(node.op)).numpy(*(np.asarray(value, order="C") for value in values), **node.attrs)
-    return tuple(map(np.asarray, results))
+    return tuple(map(canonical, results))
 
 
 def apply(node: _Call, values: Sequence[Array]) -> Array:
@@ -270,5 +272,11 @@ def apply(node: _Call, values: Sequence[Array]) -> Array:
     """
     if isinstance(node.op, Function):
         raise GraphError("apply() takes operators, not functions; use evaluate()", at=node.span)
-    with np.errstate(all="ignore"):  # what is not a number, or not finite, is part of every meaning
-        return np.asarray(operator(node.op).numpy(*(np.asarray(value, order="C") for value in values), **node.attrs))
+    operands = [np.asarray(value, order="C") for value in values]
+    try:
+        if isinstance(node.type, TensorType) and node.type.dtype == STRING:
+            check_length(operands, node.type.size)
+        with np.errstate(all="ignore"):  # what is not a number, or not finite, is part of every meaning
+            return canonical(operator(node.op).numpy(*operands, **node.attrs))
+    except (GraphError, StringsError) as error:  # these values have no result
+        raise GraphError(error.message, at=error.at or node.span, hint=error.hint) from None

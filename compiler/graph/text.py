@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .dtypes import DTYPES, is_float
+from .dtypes import DTYPES, STRING, is_float, numpy_dtype
 from .ir import (
     UNKNOWN,
     Array,
@@ -46,6 +46,7 @@ from .registry import REQUIRED, call, operator
 from .visit import topological_order
 
 INLINE_ELEMENTS = 8
+INLINE_CHARACTERS = 256
 _PLAIN_NAME = re.compile(r"[A-Za-z_][\w.]*\Z")
 
 
@@ -72,6 +73,8 @@ def _value_text(value: AttrValue) -> str:
 
 
 def _element_text(value: object) -> str:
+    if isinstance(value, str):
+        return json.dumps(value)
     return ("true" if value else "false") if isinstance(value, bool) else repr(value)
 
 
@@ -79,6 +82,8 @@ def _is_inline(constant: Constant) -> bool:
     value = constant.value
     if value.size > INLINE_ELEMENTS or 0 in value.shape:
         return False
+    if constant.dtype == STRING:
+        return sum(map(len, value.reshape(-1).tolist())) <= INLINE_CHARACTERS
     return not (is_float(constant.dtype) and bool(np.any(value != value)))  # a NaN has a sign and a payload
 
 
@@ -410,7 +415,10 @@ class _Parser:
             self.accept(",")
         if len(values) != int(np.prod(shape)):
             raise self.error(f"{dtype}{list(shape)} has {int(np.prod(shape))} elements, but {len(values)} are given")
-        return Constant(np.array(values, dtype).reshape(shape))
+        wrong = next((value for value in values if isinstance(value, str) != (dtype == STRING)), None)
+        if wrong is not None:
+            raise self.error(f"{wrong!r} is no element of a tensor of {dtype}")
+        return Constant(np.array(values, numpy_dtype(dtype)).reshape(shape))
 
     def call(self, op: str | Function) -> Call:
         self.expect("(")

@@ -34,6 +34,7 @@ from . import (
     quantise,
     reduce,
     scan,
+    strings,
 )
 from .build import contract, nn
 from .elementwise_entry import elementwise, formula
@@ -44,5 +45,6 @@ __all__ = [
     "REQUIRED", "Accuracy", "Anchor", "Builder", "Chooser", "Family", "Fusion", "NoGradientError", "NotLoweredError",
     "Operator", "Unsupported", "View", "arithmetic", "broadcasting", "cast", "contract", "convolution", "elementwise",
     "formula", "functions", "index", "integer", "interpolate", "matrix", "move", "nn", "norm", "operators", "pooling",
-    "quantise", "reduce", "register", "require", "require_dtype", "sample_of", "scan", "through", "unsupported",
+    "quantise", "reduce", "register", "require", "require_dtype", "sample_of", "scan", "strings", "through",
+    "unsupported",
 ]  # fmt: skip

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.dtypes import ARITHMETIC, FLOATS, INTEGERS, NUMBERS
+from ..graph.dtypes import ARITHMETIC, FLOATS, INTEGERS, NUMBERS, STRING, dtype_name
 from ..graph.ir import Array, Attrs, Call, Expr, TensorType
 from ..graph.registry import Accuracy, Gradient, Unsupported, call, register
+from ..graph.strings import same_strings
 from ..tensor import ir as tir
 from ..tensor.view import Builder, NotLoweredError, View
 from .build import nn
@@ -171,8 +172,14 @@ def _binary(
                          gradient=gradient, **facts))  # fmt: skip
 
 
-def _comparison(name: str, numpy: Meaning, of_elements: Formula, doc: str) -> None:
-    _binary(name, ARITHMETIC, numpy, of_elements, doc, types=broadcasting(ARITHMETIC, "bool"),
+def _equal(a: Array, b: Array) -> Array:
+    return same_strings(a, b) if dtype_name(a.dtype) == STRING else np.asarray(np.equal(a, b))
+
+
+def _comparison(
+    name: str, numpy: Meaning, of_elements: Formula, doc: str, dtypes: tuple[str, ...] = ARITHMETIC
+) -> None:
+    _binary(name, dtypes, numpy, of_elements, doc, types=broadcasting(dtypes, "bool"),
             gradient=PIECEWISE_CONSTANT, accuracy=Accuracy.JUMPS)  # fmt: skip
 
 
@@ -188,7 +195,7 @@ _binary("nn.minimum", NUMBERS, np.minimum, tir.minimum, "The smaller operand; Na
         gradient=_extreme_gradient)  # fmt: skip
 _binary("nn.maximum", NUMBERS, np.maximum, tir.maximum, "The larger operand; NaN wins.", accuracy=Accuracy.EXACT,
         gradient=_extreme_gradient)  # fmt: skip
-_comparison("nn.equal", np.equal, lambda a, b: a.eq(b), "a = b.")
+_comparison("nn.equal", _equal, lambda a, b: a.eq(b), "a = b.", (*ARITHMETIC, STRING))
 _comparison("nn.less", np.less, lambda a, b: a < b, "a < b.")
 _comparison("nn.less_equal", np.less_equal, lambda a, b: a <= b, "a <= b.")
 _binary("nn.and", ("bool",), np.logical_and, lambda a, b: a & b, "Both are true.")

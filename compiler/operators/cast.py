@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..graph.chooser import Chooser
-from ..graph.dtypes import ARITHMETIC, FLOATS, INTEGERS, STORAGE, is_float, numpy_dtype
+from ..graph.dtypes import ARITHMETIC, FLOATS, INTEGERS, STORAGE, STRING, dtype_name, is_float, numpy_dtype
 from ..graph.dtypes import limits as limits_of
 from ..graph.ir import Array, Attrs, Call, Expr, TensorType
 from ..graph.registry import REQUIRED, Accuracy, Family, Fusion, Operator, call, register, unsupported
@@ -15,6 +15,7 @@ from ..tensor.view import Builder, View, element_type
 from .build import nn
 from .reasons import NOT_LOWERED
 from .samples import sample_of, variable
+from .text_numbers import numbers_of_text, text_of_numbers
 from .type_rules import require, target_dtype
 
 _ROUNDINGS = ("nearest", "up", "down")
@@ -54,10 +55,15 @@ def cast(x: Array, to: str, saturate: bool = True, rounding: str = "nearest") ->
     leaves that to the machine. Integers wrap.
     ``saturate``: what is too large for an 8-bit float becomes its largest value, and not NaN or infinity.
     ``rounding`` is about float8_e8m0fnu alone.
+    Strings are numbers in plain or scientific notation, see `text_numbers`; `GraphError` for one that is none.
     """
-    source, target = x.dtype.name, numpy_dtype(to)
+    source, target = dtype_name(x.dtype), numpy_dtype(to)
     if source == to:
         return x
+    if to == STRING:
+        return text_of_numbers(x)
+    if source == STRING:
+        return cast(numbers_of_text(x, to), to, saturate, rounding)
     if to == "bool":
         return np.asarray(x.astype(np.float32) != 0 if source in STORAGE else x != 0)
     if source in STORAGE and to in STORAGE:
@@ -90,6 +96,7 @@ _BYTES = ("int8", "uint8", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "f
 
 def _bitcast_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     x, to = operands[0], target_dtype(attrs, "to")
+    require(STRING not in (x.dtype, to), "strings have no bits of a fixed number")
     same = numpy_dtype(x.dtype).itemsize == numpy_dtype(to).itemsize and (x.dtype in STORAGE) == (to in STORAGE)
     require(same or (x.dtype in _BYTES and to in _BYTES), f"{x.dtype} and {to} differ in width")
     return TensorType(x.shape, to)
@@ -113,7 +120,7 @@ register(Operator(
     gradient=_cast_gradient, lower=_lower_cast, fusion=Fusion.ELEMENTWISE, accuracy=Accuracy.EXACT,
     sample=sample_of("nn.cast", (2, 3), to="float32"), draw=_draw_cast,
     doc="x in another element type: to integers by truncation (NaN to 0) and, as to 8-bit floats, with saturation; "
-    "integers wrap; to bool by x != 0.",
+    "integers wrap; to bool by x != 0. Strings are numbers in plain or scientific notation.",
 ))  # fmt: skip
 register(Operator(
     "nn.bitcast", "x", family=Family.SOURCE, types=_bitcast_type, numpy=lambda x, to: x.view(numpy_dtype(to)),

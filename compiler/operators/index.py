@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import tensor as te
 from ..graph.chooser import Chooser
-from ..graph.dtypes import NUMBERS, numpy_dtype
+from ..graph.dtypes import NUMBERS, STRING, numpy_dtype
 from ..graph.gradient import zeros
 from ..graph.ir import Array, Attrs, Call, Constant, Expr, TensorType
 from ..graph.registry import (
@@ -239,7 +239,8 @@ _REDUCTIONS: dict[str, Callable[..., Any] | None] = {
 }  # fmt: skip
 
 
-def _reduction(attrs: Attrs) -> None:
+def _reduction(x: TensorType, attrs: Attrs) -> None:
+    require(x.dtype != STRING or attrs["reduction"] == "none", "strings cannot be combined")
     require(attrs["reduction"] in _REDUCTIONS, f"reduction must be one of {', '.join(_REDUCTIONS)}")
 
 
@@ -251,7 +252,7 @@ def _require_updates(x: TensorType, updates: TensorType, shape: tuple[int, ...])
 def _scatter_elements_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     x, indices, updates = operands
     _require_indices(indices)
-    _reduction(attrs)
+    _reduction(x, attrs)
     require(x.rank >= 1 and x.rank == indices.rank, f"{x} and indices {indices} differ in rank")
     integer(attrs, "axis", 0, x.rank - 1)
     _require_updates(x, updates, indices.shape)
@@ -414,7 +415,7 @@ register(Operator(
 def _scatter_nd_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     x, indices, updates = operands
     _require_indices(indices)
-    _reduction(attrs)
+    _reduction(x, attrs)
     require(indices.rank >= 1 and indices.shape[-1] <= x.rank, f"the coordinates {indices} do not fit {x}")
     _require_updates(x, updates, (*indices.shape[:-1], *x.shape[indices.shape[-1] :]))
     return x

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..graph.chooser import Chooser
+from ..graph.dtypes import STRING
 from ..graph.gradient import summed_to, zeros
 from ..graph.ir import Array, Attrs, Call, Expr, TensorType
 from ..graph.registry import REQUIRED, Accuracy, Family, Fusion, Operator, call, register
@@ -201,6 +202,8 @@ def _pad_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
         f"pads must be two numbers for each of the last axes of {x}, but are {pads}",
     )
     require(min(pads, default=0) >= 0, "pads must not be negative")
+    value = attrs["value"]
+    require(isinstance(value, str) == (x.dtype == STRING), f"the value {value!r} is no element of {x}")
     padded = [size + pads[i] + pads[count + i] for i, size in enumerate(x.shape[x.rank - count :])]
     return TensorType((*x.shape[: x.rank - count], *padded), x.dtype)
 
@@ -232,6 +235,10 @@ def _draw_pad(choose: Chooser) -> Expr:
     return call("pad", x, pads=pads, value=float(choose.whole(0, 1)))
 
 
+def _sample_pad(dtype: str) -> Call:
+    return call("pad", variable(dtype, 2, 3, 2), pads=(1, 0, 2, 1), value="a" if dtype == STRING else 1.0)
+
+
 def _pad_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
     x, pads = node.args[0], node.attr("pads")
     before = (*(0 for _ in range(len(x.shape) - len(pads) // 2)), *pads[: len(pads) // 2])
@@ -241,7 +248,7 @@ def _pad_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
 register(Operator(
     "pad", "x", family=Family.MOVE, types=_pad_type, numpy=numerics.pad_spatial, **_MOVE, lower=_pad,
     gradient=_pad_gradient, defaults={"pads": REQUIRED, "value": 0.0},
-    sample=sample_of("pad", (2, 3, 2), pads=(1, 0, 2, 1), value=1.0), draw=_draw_pad,
+    sample=_sample_pad, draw=_draw_pad,
     doc="Surround the last axes by value; pads: before each axis, then after (images: top, left, bottom, right).",
 ))  # fmt: skip
 
@@ -338,6 +345,7 @@ register(Operator(
 
 def _dilate_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     x, factors = operands[0], tuple_of_ints(attrs, "factors")
+    require(x.dtype != STRING, "there is no zero among strings")
     require(len(factors) <= x.rank, f"there are {len(factors)} factors for the axes of {x}")
     require(min(factors, default=1) >= 1, f"factors must be at least 1, not {factors}")
     kept = x.rank - len(factors)

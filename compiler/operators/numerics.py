@@ -34,7 +34,7 @@ def output_size(size: int, kernel: int, stride: int, before: int, after: int, di
     return (size + before + after - dilation * (kernel - 1) - 1) // stride + 1
 
 
-def pad_spatial(x: Array, pads: Sequence[int], value: int | float) -> Array:
+def pad_spatial(x: Array, pads: Sequence[int], value: int | float | str) -> Array:
     """Pad the last axes: ``pads`` holds what comes before each, then after (images: top, left, bottom, right)."""
     if not any(pads):
         return x

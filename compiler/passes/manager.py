@@ -19,9 +19,10 @@ from ..graph import (
     evaluate,
     to_text,
 )
-from ..graph.dtypes import is_float, limits, numpy_dtype
+from ..graph.dtypes import STRING, dtype_name, is_float, limits, numpy_dtype
 from ..graph.evaluate import Value
 from ..graph.registry import call
+from ..graph.strings import canonical, same_strings
 from ..graph.visit import Mutator, rewrite
 from .legality import check_stage
 
@@ -204,13 +205,15 @@ class PassManager:
 
 
 def random_inputs(module: Module, seed: int) -> dict[str, Array]:
-    """Inputs of the right types: normal floats, integers over their whole range."""
+    """Inputs of the right types: normal floats, integers over their whole range, strings of digits."""
     generator = np.random.default_rng(seed)
     result: dict[str, Array] = {}
     for param in module.main.params:
         shape, dtype = param.type.shape, numpy_dtype(param.type.dtype)
         if is_float(param.type.dtype):
             result[param.name] = generator.normal(size=shape).astype(dtype)
+        elif param.type.dtype == STRING:
+            result[param.name] = canonical(generator.integers(0, 100, shape).astype(np.str_))
         else:
             low, high = limits(param.type.dtype)
             values = generator.integers(low, high, shape, np.uint64 if low == 0 else np.int64, endpoint=True)
@@ -229,6 +232,8 @@ def largest_difference(before: Mapping[str, Array], after: Mapping[str, Array]) 
 def _difference(before: Array, after: Array) -> float:
     if before.shape != after.shape:
         return float("inf")
+    if STRING in (dtype_name(before.dtype), dtype_name(after.dtype)):
+        return 0.0 if before.dtype == after.dtype and bool(same_strings(before, after).all()) else float("inf")
     old, new = before.astype(np.float64), after.astype(np.float64)
     same = (old == new) | (np.isnan(old) & np.isnan(new))
     if same.all():

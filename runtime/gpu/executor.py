@@ -11,10 +11,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ...compiler.graph.dtypes import numpy_dtype
+from ...compiler.graph.dtypes import STRING, numpy_dtype
 from ...compiler.model import CheckStep, CopyStep, GpuCode, GridCall, HostProgram, LaunchStep, NumpyStep, Place
 from ..errors import DeviceError
-from ..host_steps import Array, check_arrays, check_indices, results_of
+from ..host_steps import Array, HostStrings, check_arrays, check_indices, results_of
 from ..run_lock import RunLock
 from .gpu import Gpu, Launch, Memory, Program
 
@@ -39,7 +39,9 @@ class GpuExecutor:
         }
         for kind, tensors in (("input", program.inputs), ("output", program.outputs)):
             for number, tensor in enumerate(tensors):
-                self._memory[kind, number] = gpu.allocate(tensor.nbytes)
+                if tensor.dtype != STRING:
+                    self._memory[kind, number] = gpu.allocate(tensor.nbytes)
+        self._strings = HostStrings()
         if program.constants.size:
             gpu.write(self._memory["constant", 0], 0, program.constants)
         loaded = gpu.load(code)
@@ -78,7 +80,7 @@ class GpuExecutor:
                         for each in self._launches[number]:
                             self.gpu.launch(each)
                 else:
-                    self._host_step(step, inputs)
+                    self._host_step(step, inputs, outputs)
         self._read_outputs(outputs)
 
     def execute_timed(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> tuple[float, ...]:
@@ -92,7 +94,7 @@ class GpuExecutor:
                     seconds[step.layer] += sum(map(self.gpu.timed, self._launches[number]))
                 continue
             started = time.perf_counter()
-            self._host_step(step, inputs)
+            self._host_step(step, inputs, outputs)
             if isinstance(step, NumpyStep):
                 seconds[step.layer] += time.perf_counter() - started
         self._read_outputs(outputs)
@@ -122,16 +124,28 @@ class GpuExecutor:
             node = self.program.layers[step.layer].name
             raise DeviceError(error.message, at=f"kernel {step.symbol!r} of {node!r}", hint=error.hint) from error
 
-    def _host_step(self, step: NumpyStep | CopyStep | CheckStep, inputs: Sequence[Array]) -> None:
+    def _host_step(
+        self, step: NumpyStep | CopyStep | CheckStep, inputs: Sequence[Array], outputs: Sequence[Array]
+    ) -> None:
+        def fetched(place: Place) -> Array:
+            if place.dtype == STRING:
+                return self._strings.get(place, inputs, outputs)
+            return self._fetched(place, inputs)
+
         match step:
             case NumpyStep():
-                values = [self._fetched(place, inputs) for place in step.inputs]
+                values = [fetched(place) for place in step.inputs]
                 for place, value in zip(step.outputs, results_of(step, values), strict=True):
+                    if place.dtype == STRING:
+                        self._strings.put(place, value, outputs)
+                        continue
                     data = np.ascontiguousarray(value, numpy_dtype(place.dtype))
                     if place.nbytes:
                         self.gpu.write(self._memory[place.kind, place.number], place.offset, data)
             case CheckStep(indices):
                 check_indices(self._fetched(indices, inputs), step)
+            case CopyStep(source, target) if source.dtype == STRING:
+                self._strings.put(target, fetched(source), outputs)
             case CopyStep(source, target):
                 if source.nbytes:
                     self.gpu.copy(self._memory[source.kind, source.number], source.offset,
@@ -150,12 +164,14 @@ class GpuExecutor:
         if os.getpid() != self._process:
             raise DeviceError("the model was loaded before this process was forked, which no driver of a GPU outlives",
                               hint="load the model in this process")  # fmt: skip
-        for number, array in enumerate(inputs):
-            if array.nbytes:
+        self._strings.clear()
+        for number, (tensor, array) in enumerate(zip(self.program.inputs, inputs, strict=True)):
+            if array.nbytes and tensor.dtype != STRING:
                 self.gpu.write(self._memory["input", number], 0, array)
 
     def _read_outputs(self, outputs: Sequence[Array]) -> None:
-        for number, array in enumerate(outputs):
-            if array.nbytes:
+        self._strings.clear()
+        for number, (tensor, array) in enumerate(zip(self.program.outputs, outputs, strict=True)):
+            if array.nbytes and tensor.dtype != STRING:
                 self.gpu.read(self._memory["output", number], 0, array)
         self.gpu.synchronise()

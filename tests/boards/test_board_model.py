@@ -26,7 +26,7 @@ from weft.boards.remote import BoardLinkError
 from weft.boards.shared_library import PROCESSORS, processor_of, shared_library
 from weft.boards.virtual_files import VirtualBoard
 from weft.boards.zipapp import zipapp
-from weft.compiler.graph import Constant, TensorType, Var, call, evaluate
+from weft.compiler.graph import Constant, TensorType, Var, call, evaluate, parse
 from weft.compiler.model import CompiledModel, NumpyStep
 from weft.compiler.model import CoreStep as ModelCoreStep
 from weft.compiler.operators.random_graphs import random_graph
@@ -100,6 +100,11 @@ def test_a_board_that_takes_no_code(make_board: MakeBoard, digits: CompiledModel
     with pytest.raises(BoardLinkError, match="takes no machine code") as caught:
         weft.load(digits, whole_device(make_board(), installed=str(program)))
     assert caught.value.kind == "code"
+
+
+def test_strings_that_are_handed_on_are_refused() -> None:
+    with pytest.raises(DeviceError, match="hands on strings"):
+        packed(compiled(parse("fn @main(%words: string[2]) { return %words }")))
 
 
 @pytest.mark.parametrize("first", [0, 10, 20])

@@ -12,6 +12,7 @@ import onnx
 from onnx.backend.base import Backend, BackendRep
 
 from ...graph import Array, Module, evaluate
+from ...graph.dtypes import STRING, dtype_name
 from .specialise import specialise
 
 Execute = Callable[[Module, Mapping[str, Array]], Mapping[str, Array]]
@@ -36,12 +37,17 @@ class PreparedModel(BackendRep):
 
 def _output(value: onnx.ValueInfoProto, results: Mapping[str, Array]) -> Any:
     if value.name in results:
-        return results[value.name]
+        return _array(results[value.name])
     items: list[Array] = []
     while f"{value.name}[{len(items)}]" in results:
-        items.append(results[f"{value.name}[{len(items)}]"])
+        items.append(_array(results[f"{value.name}[{len(items)}]"]))
     optional = value.type.HasField("optional_type") and not value.type.optional_type.elem_type.HasField("sequence_type")
     return None if optional and not items else items
+
+
+def _array(result: Array) -> Array:
+    """Strings as objects, which is what ONNX calls an array of them."""
+    return result.astype(object) if dtype_name(result.dtype) == STRING else result
 
 
 class ExecutingBackend(Backend):

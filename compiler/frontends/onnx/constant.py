@@ -6,8 +6,11 @@ from __future__ import annotations
 import numpy as np
 
 from ...graph import Array, Constant
-from ...graph.dtypes import numpy_dtype
+from ...graph.dtypes import STRING, numpy_dtype
+from ...graph.dtypes import dtype_name as dtype_name_of
+from ...graph.strings import canonical
 from .node import Converted, Node, converter
+from .strings import strings_of, text_of
 from .types import check_constant_size, dtype_name
 
 
@@ -21,7 +24,11 @@ def _constant(node: Node) -> Converted:
         if name in node.attrs:
             value = node.attrs[name]
             return Constant(np.asarray(value, dtype) if dtype else value, node.span.tensor, node.span)
-    raise node.error("has no value that is a tensor of numbers")
+    if "value_string" in node.attrs:
+        return Constant(canonical(text_of(node, node.attrs["value_string"])), node.span.tensor, node.span)
+    if "value_strings" in node.attrs:
+        return Constant(strings_of(node, "value_strings"), node.span.tensor, node.span)
+    raise node.error("has no value that is a tensor")
 
 
 @converter("ConstantOfShape")
@@ -63,6 +70,10 @@ def _non_zero(node: Node) -> Converted:
 def _unique(node: Node) -> Converted:
     x = node.constant(0, "the tensor whose elements are compared")
     axis = node.axis(x.ndim, 0) if "axis" in node.attrs else None
+    if dtype_name_of(x.dtype) == STRING:  # NumPy compares strings up to a zero, and objects as a whole
+        if axis is not None and x.ndim > 1:
+            raise node.error("slices of strings are not compared", hint="leave out the axis")
+        x, axis = x.astype(object), None
     values, first, inverse, counts = np.unique(x, True, True, True, axis=axis)
     inverse = inverse.reshape(-1)
     if not node.integer("sorted", 1):

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from ...graph import Constant, Expr
+from ...graph.dtypes import STRING
 from .elementwise import real_constant
 from .node import Converted, Node, converter
 
@@ -160,7 +161,7 @@ def parts(node: Node, x: Expr, axis: int, sizes: tuple[int, ...]) -> tuple[Expr,
     return tuple(node.slice(x, axis, start, size) for start, size in zip(starts, sizes, strict=True))
 
 
-def crop_or_pad(node: Node, x: Expr, before: list[int], after: list[int], value: float) -> Expr:
+def crop_or_pad(node: Node, x: Expr, before: list[int], after: list[int], value: float | str) -> Expr:
     """Elements added at each axis; a negative number takes away."""
     starts = [max(-count, 0) for count in before]
     sizes = [
@@ -206,7 +207,9 @@ def _pad(node: Node) -> Converted:
     return x
 
 
-def _pad_value(node: Node) -> float:
+def _pad_value(node: Node) -> float | str:
+    if node.input(0).dtype == STRING:
+        return str(node.constant(2, "the padding value").reshape(-1)[0]) if node.has(2) else ""
     if not node.has(2):
         return node.number("value", 0.0)
     known = real_constant(node, 2)

@@ -29,6 +29,8 @@ from . import (
     constant,
     control,
     elementwise,
+    encode,
+    image,
     index,
     move,
     norm,
@@ -38,8 +40,10 @@ from . import (
     reduce,
     resize,
     signal,
+    strings,
     text,
     training,
+    trees,
     window,
 )
 from .node import CONVERTERS, Nothing, SequenceValue, Value
@@ -48,8 +52,8 @@ from .scope import Scope, as_value, has_body, operator_key
 from .types import dtype_name
 
 CONVERTER_MODULES = (
-    activation, constant, control, elementwise, index, move, norm, product,
-    quantised, recurrent, reduce, resize, signal, text, training, window,
+    activation, constant, control, elementwise, encode, image, index, move, norm, product,
+    quantised, recurrent, reduce, resize, signal, strings, text, training, trees, window,
 )  # fmt: skip
 """The modules that fill `CONVERTERS`."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import onnx
 from onnx.defs import SchemaError
 
@@ -27,6 +26,7 @@ from ...graph import (
 )
 from ...graph.dtypes import numpy_dtype
 from ...graph.registry import operator
+from ...graph.strings import StringsError
 from ..errors import ModelError
 from .node import CONVERTERS, Converted, Node, SequenceValue, Value
 from .reading import Reading
@@ -253,6 +253,9 @@ def function_body(
 
 def as_value(given: Any, name: str) -> Value:
     """A value that is known at compile time, as it is given for an input: an array, a list of arrays, or nothing."""
-    if isinstance(given, (list, tuple)):
-        return SequenceValue(tuple(Constant(np.asarray(item), f"{name}[{i}]") for i, item in enumerate(given)))
-    return Constant(np.asarray(given), name)
+    try:
+        if isinstance(given, (list, tuple)):
+            return SequenceValue(tuple(Constant(item, f"{name}[{i}]") for i, item in enumerate(given)))
+        return Constant(given, name)
+    except StringsError as error:
+        raise ModelError(f"the value of {name!r}: {error.message}") from error

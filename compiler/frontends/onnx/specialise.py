@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import onnx
 
 from ...graph import Array, Module, Var, topological_order
+from ...graph.strings import canonical
 from ..errors import NeedsValueError
 from .reader import from_onnx
 
@@ -30,7 +30,7 @@ def specialise(model: onnx.ModelProto, inputs: Mapping[str, Any]) -> Specialised
     Only the inputs that have to be are built in. Raises `ModelError`.
     """
     tensors = {value.name for value in model.graph.input if value.type.HasField("tensor_type")}
-    arrays = {name: np.asarray(value) for name, value in inputs.items() if name in tensors and value is not None}
+    arrays = {name: canonical(value) for name, value in inputs.items() if name in tensors and value is not None}
     built_in = {name: value for name, value in inputs.items() if name not in arrays}
     while True:
         left = {name: value for name, value in arrays.items() if name not in built_in}

@@ -1,4 +1,4 @@
-"""Features of text whose words are numbers already."""
+"""Features of text: how often words, which are numbers or strings, stand behind each other."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import itertools
 import numpy as np
 
 from ...graph import Array, Constant, Expr
+from ...graph.dtypes import STRING
 from .node import Converted, Node, converter
+from .strings import number_of_words, strings_of
 
 
 @converter("TfIdfVectorizer")
 def _tf_idf(node: Node) -> Converted:
     """How often each n-gram of a pool stands in each row, with up to ``max_skip_count`` words left out between two."""
-    x = node.input(0)
-    if "pool_strings" in node.attrs or x.dtype not in ("int32", "int64"):
-        raise node.error("only words that are numbers are supported", hint="number the words before the model")
+    x, words = _numbered(node)
     rows = x if len(x.shape) == 2 else node.reshape(x, (1, *x.shape))
     if len(rows.shape) != 2:
         raise node.error(f"its operand must be one sequence, or a batch of them, not {x.tensor_type}")
-    grams = _grams(node)
+    grams = _grams(node, words)
     columns = node.integers("ngram_indexes") or ()
     listed = sum(map(len, grams.values()))
     if len(columns) != listed or min(columns, default=0) < 0:
@@ -44,9 +44,20 @@ def _tf_idf(node: Node) -> Converted:
     return result if len(x.shape) == 2 else node.reshape(result, (width,))
 
 
-def _grams(node: Node) -> dict[int, list[tuple[int, ...]]]:
+def _numbered(node: Node) -> tuple[Expr, tuple[int, ...]]:
+    """The words and those of the pool, as numbers."""
+    x = node.input(0)
+    if x.dtype in ("int32", "int64"):
+        return x, node.integers("pool_int64s") or ()
+    if x.dtype != STRING:
+        raise node.error(f"its words must be int32, int64 or strings, not {x.tensor_type}")
+    pool = strings_of(node, "pool_strings")
+    words = {word: number for number, word in enumerate(dict.fromkeys(pool.tolist()))}
+    return number_of_words(node, x, np.array([*words], pool.dtype)), tuple(words[word] for word in pool.tolist())
+
+
+def _grams(node: Node, pool: tuple[int, ...]) -> dict[int, list[tuple[int, ...]]]:
     """The pool's n-grams by their length, in the pool's order."""
-    pool = node.integers("pool_int64s") or ()
     starts = [*(node.integers("ngram_counts") or ()), len(pool)]
     grams: dict[int, list[tuple[int, ...]]] = {}
     for length, (start, end) in enumerate(itertools.pairwise(starts), 1):

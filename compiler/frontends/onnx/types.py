@@ -10,7 +10,9 @@ import onnx
 from onnx import numpy_helper
 
 from ...graph import Array, TensorType
-from ...graph.dtypes import DTYPES, numpy_dtype
+from ...graph.dtypes import DTYPES, STRING, numpy_dtype
+from ...graph.dtypes import dtype_name as type_name
+from ...graph.strings import StringsError, canonical
 from ..errors import ModelError
 
 
@@ -20,11 +22,13 @@ def dtype_name(element_type: int) -> str:
         name = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(element_type)).name
     except (KeyError, ValueError, TypeError):
         return f"of unknown type {element_type}"
-    return "of strings" if name == "object" else str(name)
+    return STRING if name == "object" else str(name)
 
 
 def element_type(dtype: str) -> int:
     """ONNX's number of an element type of the graph IR."""
+    if dtype == STRING:
+        return int(onnx.TensorProto.STRING)
     return int(onnx.helper.np_dtype_to_tensor_dtype(numpy_dtype(dtype)))
 
 
@@ -35,11 +39,11 @@ def array_of(tensor: onnx.TensorProto, what: str) -> Array:
         raise ModelError(f"{what} is in another file, which is not known where the model is given as bytes",
                          hint="give the path of the model, with its data beside it")  # fmt: skip
     try:
-        array: Array = numpy_helper.to_array(tensor)
-    except (ValueError, TypeError, OSError, onnx.checker.ValidationError) as error:
+        array = canonical(numpy_helper.to_array(tensor))
+    except (ValueError, TypeError, OSError, onnx.checker.ValidationError, StringsError) as error:
         raise ModelError(f"{what} cannot be read: {error}") from None
-    if array.dtype.name not in DTYPES:
-        raise ModelError(f"{what} has the element type {array.dtype.name}, which is not supported")
+    if type_name(array.dtype) not in DTYPES:
+        raise ModelError(f"{what} has the element type {type_name(array.dtype)}, which is not supported")
     return array
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from ...graph.dtypes import STRING
 from ...model import CompiledModel, CopyStep, HostProgram, HostStep, LaunchStep, Place
 from ..errors import CompileError
 from ..memory_plan import ALIGNMENT
@@ -42,6 +43,10 @@ def _whole_program(model: CompiledModel) -> HostProgram:
             pass
         case _:
             raise CompileError(f"{model.name!r} has programs for a core, which object files cannot hold", hint=hint)
+    for tensor in (*program.inputs, *program.outputs):
+        if tensor.dtype == STRING:
+            raise CompileError(f"{tensor.name!r} of {model.name!r} is strings, which object files cannot hold",
+                               hint="number the strings before the model")  # fmt: skip
     for layer in program.layers:
         if layer.device == "numpy":
             raise CompileError(f"NumPy would run it: {layer.reason}", at=f"node {layer.name!r}", hint=hint)

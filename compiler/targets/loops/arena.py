@@ -38,16 +38,23 @@ class OutputAt:
 
 
 @dataclass(frozen=True)
+class StringsAt:
+    """Strings, which are in no memory that kernels know: a number that tells them apart."""
+
+    number: int
+
+
+@dataclass(frozen=True)
 class PartOf:
     """A part of other memory, from this byte on; in a loop it moves as a `Place` does."""
 
-    whole: ArenaSlot | ConstantAt | InputAt | OutputAt
+    whole: ArenaSlot | ConstantAt | InputAt | OutputAt | StringsAt
     offset: int
     stride: int = 0
     period: int = 0
 
 
-Slot = ArenaSlot | PartOf | ConstantAt | InputAt | OutputAt
+Slot = ArenaSlot | PartOf | ConstantAt | InputAt | OutputAt | StringsAt
 """The memory of one tensor."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ...graph.dtypes import is_float, numpy_dtype
+from ...graph.dtypes import STRING, is_float, numpy_dtype
 from ...graph.ir import TensorType, TupleType
 from ...graph.scan import MOST_STEPS
 from ...model import CheckStep, CopyStep, HostProgram, KernelCode, LaunchStep, NumpyStep, Place
@@ -36,12 +36,13 @@ def check_program(program: HostProgram, prove: Prove) -> None:
 
 @dataclass
 class _Checker:
-    """``sizes``: bytes of each memory. ``indices``: tensors whose elements were checked and have not been written
-    since, with the numbers between which they lie."""
+    """``sizes``: bytes of each memory. ``strings``: shapes of the strings that there are so far. ``indices``: tensors
+    whose elements were checked and have not been written since, with the numbers between which they lie."""
 
     program: HostProgram
     prove: Prove
     sizes: dict[tuple[str, int], int] = field(default_factory=dict)
+    strings: dict[tuple[str, int], tuple[int, ...]] = field(default_factory=dict)
     indices: dict[Place, tuple[Interval, ...]] = field(default_factory=dict)
     turns: int = 1  # of the loop that is being looked at
     checked: dict[tuple[str, tuple[tuple[int, tuple[Interval, ...]], ...]], CheckedKernel] = field(default_factory=dict)
@@ -51,8 +52,12 @@ class _Checker:
         if not 1 <= program.threads <= THREADS_AT_MOST or not 0 <= program.arena_bytes <= MEMORY_AT_MOST:
             raise UncheckedProgramError(f"it has {program.threads} threads, {program.arena_bytes:,} bytes of arena")
         self.sizes = {("arena", 0): program.arena_bytes, ("constant", 0): program.constants.nbytes}
-        self.sizes |= {("input", number): tensor.nbytes for number, tensor in enumerate(program.inputs)}
-        self.sizes |= {("output", number): tensor.nbytes for number, tensor in enumerate(program.outputs)}
+        for kind, tensors in (("input", program.inputs), ("output", program.outputs)):
+            for number, tensor in enumerate(tensors):
+                if tensor.dtype == STRING:
+                    self.strings[kind, number] = tensor.shape
+                else:
+                    self.sizes[kind, number] = tensor.nbytes
         kernels = {code.symbol: code for code in program.kernels}
         if len(kernels) < len(program.kernels):
             raise UncheckedProgramError("two of its kernels have one name")
@@ -96,10 +101,12 @@ class _Checker:
                 result = function.body.type
                 fields = result.fields if isinstance(result, TupleType) else (result,)
                 self._agree(at, inputs, [param.type for param in function.params])
-                self._agree(at, outputs, fields)
+                self._agree(at, outputs, fields, written=True)
                 self._write(at, outputs)
             case CopyStep(source, target):
-                self._agree(at, [source, target], [TensorType(source.shape, source.dtype)] * 2)
+                kind = TensorType(source.shape, source.dtype)
+                self._agree(at, [source], [kind])
+                self._agree(at, [target], [kind], written=True)
                 self._write(at, [target])
             case CheckStep(indices, sizes):
                 self._inside(at, indices, indices.nbytes)
@@ -144,12 +151,19 @@ class _Checker:
         data = self.program.constants[place.offset : place.offset + place.nbytes].view(numpy_dtype(place.dtype))
         return intervals_of(data.reshape(place.shape))
 
-    def _agree(self, at: str, places: Sequence[Place], types: Sequence[TensorType]) -> None:
-        """Each place must be inside of its memory and hold a tensor of the type."""
+    def _agree(self, at: str, places: Sequence[Place], types: Sequence[TensorType], written: bool = False) -> None:
+        """Each place must be inside of its memory and hold a tensor of the type; strings must be there, unless they are
+        what is written."""
         if [(place.shape, place.dtype) for place in places] != [(kind.shape, kind.dtype) for kind in types]:
             raise UncheckedProgramError("its tensors have other types", at=at)
         for place in places:
-            self._inside(at, place, place.nbytes)
+            if place.dtype != STRING:
+                self._inside(at, place, place.nbytes)
+                continue
+            if written and place.kind == "strings":
+                self.strings[place.kind, place.number] = place.shape
+            if place.offset or self.strings.get((place.kind, place.number)) != place.shape:
+                raise UncheckedProgramError(f"there are no strings {place.kind} {place.number} of that shape", at=at)
 
     def _inside_in_turn(self, at: str, place: Place, nbytes: int) -> None:
         """In every round of the loop."""
@@ -167,7 +181,7 @@ class _Checker:
         return (place.at(0), place.at(last)) if place.stride and last else (place.at(0),)
 
     def _inside(self, at: str, place: Place, nbytes: int) -> None:
-        size = self.sizes.get((place.kind, place.number))
+        size = self.sizes.get((place.kind, place.number)) if place.dtype != STRING else None
         if size is None or any(extent < 0 for extent in place.shape) or nbytes > MEMORY_AT_MOST:
             raise UncheckedProgramError(f"there is no {place.kind} {place.number}, or not of such a size", at=at)
         aligned = place.offset % numpy_dtype(place.dtype).itemsize == 0

@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from ...graph.dtypes import numpy_dtype
+from ...graph.dtypes import STRING, numpy_dtype
 from ...graph.ir import Attrs, Call, Constant, Expr, Function, Module, TensorType, TupleGet, TupleType, Var
 from ...graph.registry import call as graph_call
 from ...graph.registry import operator_of
@@ -35,7 +35,7 @@ from ...tensor.printer import function_text
 from ...tensor.view import element_type
 from ..errors import CompileError
 from ..memory_plan import aligned
-from .arena import Arena, ArenaSlot, ConstantAt, InputAt, OutputAt, PartOf, Slot, memory_figures
+from .arena import Arena, ArenaSlot, ConstantAt, InputAt, OutputAt, PartOf, Slot, StringsAt, memory_figures
 from .fusion import FusedGroup
 from .halo import border_function
 from .in_place import overwritable
@@ -96,6 +96,7 @@ class _Linker:
     checked: set[tuple[Expr, tuple[int, ...]]] = field(default_factory=set)  # indices, and the sizes that they fit
     scheduled: dict[tuple[str, str], tuple[PrimFunc, KernelCode]] = field(default_factory=dict)  # by text before
     loops: list[Loop] = field(default_factory=list)
+    strings: int = 0  # tensors of strings that there are between steps
 
     def run(self) -> HostProgram:
         main = with_loops(self.module, self.target.groups).main
@@ -298,8 +299,7 @@ class _Linker:
             parts = [(TupleGet(root, place, root.span), kind) for place, kind in enumerate(root.type.fields)]
         outputs: list[tuple[Slot, TensorType]] = []
         for value, kind in parts:
-            nbytes = kind.size * numpy_dtype(kind.dtype).itemsize
-            outputs.append((self._allocate(_name(root), nbytes), kind))
+            outputs.append((self._result(root, kind), kind))
             self.slots[value, PLAIN] = outputs[-1][0]
         for slot, _ in inputs:
             self._used(slot)
@@ -309,6 +309,12 @@ class _Linker:
             tuple(_located(locate, *each) for each in outputs), layer,
         ))  # fmt: skip
         self._describe(group, "numpy", "numpy")
+
+    def _result(self, root: Call, kind: TensorType) -> Slot:
+        """Where a result of an operator that NumPy runs will be."""
+        if kind.dtype == STRING:
+            return self._strings_slot()
+        return self._allocate(_name(root), kind.size * numpy_dtype(kind.dtype).itemsize)
 
     def _copy_output(self, result: Expr, number: int, placement: Placement) -> None:
         self._copy(self._plain(result, placement), OutputAt(number), result.tensor_type)
@@ -368,7 +374,7 @@ class _Linker:
 
     def _plain(self, value: Expr, placement: Placement) -> Slot:
         if isinstance(value, Constant):
-            return self._constant(value.value)
+            return self._constant_strings(value) if value.dtype == STRING else self._constant(value.value)
         if (value, PLAIN) not in self.slots:
             self._convert(value, placement.layout(value), PLAIN)
         return self.slots[value, PLAIN]
@@ -409,6 +415,22 @@ class _Linker:
             self.blob_bytes += aligned(len(data))
         return self.constants[key]
 
+    def _constant_strings(self, value: Constant) -> Slot:
+        """Strings that are known: they have no bytes among the constants, so a step of NumPy hands them on."""
+        if (value, PLAIN) not in self.slots:
+            self.slots[value, PLAIN] = slot = self._strings_slot()
+            function, layer = Function((), value, Attrs({"name": "strings"}), value.span), len(self.layers)
+            self.steps.append(lambda locate: NumpyStep(
+                function, (), (_located(locate, slot, value.tensor_type),), layer
+            ))  # fmt: skip
+            self.layers.append(Layer(value.name or _name(value), value.span.nodes, "numpy", "numpy", value.span.tensor,
+                                     value.shape, 0, "strings have no kernels"))  # fmt: skip
+        return self.slots[value, PLAIN]
+
+    def _strings_slot(self) -> Slot:
+        self.strings += 1
+        return StringsAt(self.strings - 1)
+
     # The whole
 
     def _describe(self, group: FusedGroup, kind: str, device: LayerDevice, schedule: str = "") -> None:
@@ -430,6 +452,8 @@ class _Linker:
                     return Place("arena", 0, memory[number].offset + byte, shape, dtype)
                 case ConstantAt(offset):
                     return Place("constant", 0, offset + byte, shape, dtype)
+                case StringsAt(number):
+                    return Place("strings", number, 0, shape, dtype)
                 case InputAt(index):
                     return Place("input", index, byte, shape, dtype)
                 case OutputAt(index):

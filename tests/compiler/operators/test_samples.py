@@ -37,6 +37,8 @@ def values_of(param: Var, generator: np.random.Generator, special: bool) -> Arra
     shape = param.type.shape
     if param.type.dtype == "bool":
         return generator.random(shape) < 0.5
+    if param.type.dtype == dtypes.STRING:  # numbers, which casts can read
+        return generator.choice(["0", "12", "-3.5", " 1e2", "NaN"] if special else ["1", "20"], shape).astype(dtype)
     if dtypes.is_float(param.type.dtype):
         wanted = generator.choice(SPECIAL, shape) if special else generator.normal(size=shape)
         with np.errstate(all="ignore"):

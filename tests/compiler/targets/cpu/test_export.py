@@ -74,6 +74,13 @@ def test_what_object_files_cannot_hold_is_refused(value: object, message: str, t
     assert not (tmp_path / "out").exists()
 
 
+def test_strings_are_refused(tmp_path: Path) -> None:
+    words = Var("words", TensorType((2,), "string"))
+    module = Module(Function((words,), words, Attrs({"outputs": ("y",)})))
+    with pytest.raises(CompileError, match=r"'words' of .* is strings, which object files cannot hold"):
+        export_objects(compiled(module), tmp_path / "out", host_target())
+
+
 def test_threads_and_programs_for_a_core_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.compiler.targets.cpu.kernels.WORK_WORTH_THREADS", 0)
     module = Module(

@@ -173,6 +173,38 @@ def test_workspace_lies_in_the_arena() -> None:
             check_program(replace(program, steps=changed), prove)
 
 
+def test_strings_are_there_before_they_are_read_and_in_no_memory() -> None:
+    x = Var("x", TensorType((2,), "string"))
+    twice = call("nn.string_concat", x, x)
+    program = program_of(call("nn.find", twice, Constant(np.array(["aa"]))), twice, x, params=(x,))
+    check_program(program, prove)
+    first, second = (number for number, step in enumerate(program.steps) if isinstance(step, NumpyStep))
+    for number, change, message in (
+        (first, {"inputs": {"kind": "strings", "number": 5}}, "no strings strings 5"),
+        (first, {"inputs": {"kind": "constant", "number": 0}}, "no strings constant 0"),
+        (first, {"inputs": {"offset": 16}}, "no strings input 0"),
+        (first, {"outputs": {"kind": "input", "number": 0}}, "writes to input 0"),
+        (first, {"outputs": {"kind": "output", "number": 0}}, "no strings output 0"),
+        (first, {"outputs": {"number": 7}}, "no strings strings 0"),
+        (second, {"outputs": {"kind": "output", "number": 1}}, "there is no output 1"),
+        (second, {"outputs": {"kind": "strings", "number": 0}}, "there is no strings 0"),
+    ):
+        step = program.steps[number]
+        assert isinstance(step, NumpyStep)
+        changed = replace(step, **{
+            field: tuple(replace(place, **values) for place in getattr(step, field))  # type: ignore[arg-type]
+            for field, values in change.items()
+        })  # fmt: skip
+        steps = (*program.steps[:number], changed, *program.steps[number + 1 :])
+        with pytest.raises(CompileError, match=message):
+            check_program(replace(program, steps=steps), prove)
+    seen = CheckStep(Place("input", 0, 0, (2,), "string"), (3,), "node")
+    read = CopyStep(Place("input", 0, 0, (4,), "int64"), Place("arena", 0, 0, (4,), "int64"))
+    for step in (seen, read):
+        with pytest.raises(CompileError, match="there is no input 0"):
+            check_program(replace(program, steps=(step, *program.steps)), prove)
+
+
 def test_tensors_of_numpy_steps_and_copies_have_their_types() -> None:
     program = mixed()
     step = next(step for step in program.steps if isinstance(step, NumpyStep))
