@@ -10,6 +10,7 @@ from ...graph.dtypes import numpy_dtype
 from ...graph.ir import Call, Constant, Expr, Function, Module, TensorType
 from ...graph.registry import apply, call
 from ...graph.visit import Mutator, calls, rewrite, substitute
+from ...passes.legalise import Scope
 from ...passes.manager import Pass, Rule, rule_pass
 from ...passes.pipeline import float_passes, integer_passes
 from ...passes.scans import scan_bodies
@@ -44,9 +45,9 @@ def _loop_passes() -> list[Pass]:
     ]
 
 
-def host_passes(*, quantised: bool) -> list[Pass]:
+def host_passes(*, quantised: bool, scope: Scope = Scope.PRODUCTS) -> list[Pass]:
     """All passes of a target that runs whole models as loop kernels."""
-    return [*(integer_passes() if quantised else float_passes()), *loop_passes()]
+    return [*(integer_passes(scope=scope) if quantised else float_passes()), *loop_passes()]
 
 
 def prepare(module: Module) -> Module:
