@@ -37,6 +37,8 @@ from .integer_rows import integer_rows
 from .manager import Pass
 from .tabulate import tabulated
 
+_LOOP = "a loop of floats"
+
 
 class Scope(enum.StrEnum):
     """What becomes integers: products and what joins them, or softmax and normalisations of 8-bit values, too."""
@@ -197,12 +199,14 @@ class _Legaliser:
     # Loops, whose values are all floats or wide integers (`scans.unroll_quantised_loops`)
 
     def _of_a_loop(self, node: Expr) -> None:
-        reason = "a loop of floats"
-        self.described[id(node)] = Refusal(reason)
-        if isinstance(node, TupleGet):
-            self.floats[id(node)] = TupleGet(self.floats[id(node.value)], node.index, node.span)
-        else:
-            self.floats[id(node)] = self._float_on_host(node, reason)
+        """Each result is a host function with the loop in it: those that run together become one loop again."""
+        self.described[id(node)] = Refusal(_LOOP)
+        match node:
+            case TupleGet(value=Call(op=str() as op, args=args) as loop):
+                given = tuple(self._as_given(arg, f"{op} works on uint8") for arg in args)
+                self.floats[id(node)] = host_call(op, given, loop.attrs, _LOOP, node.span, result=node.index)
+            case TupleGet():
+                self.floats[id(node)] = TupleGet(self.floats[id(node.value)], node.index, node.span)
 
     # Real values
 
