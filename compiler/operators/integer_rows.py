@@ -178,6 +178,17 @@ def _narrow(value: tir.Expr, zero_point: int) -> tir.Expr:
     return tir.clamp(value + zero_point, -128, 127).astype("int8")
 
 
+_UPPER = range(26, 55)
+"""Shifts of a product with 24 bits for which 7 bits more leave only the upper 32 of 64 to be shifted on."""
+
+
+def _upper_product(x: tir.Expr, factor: tir.Expr, shift: tir.Expr) -> tir.Expr:
+    """As `_product`, of int32, with a factor of 24 bits and a shift of `_UPPER`: in 32 bits behind the product."""
+    upper = (_wide(x) * _wide(factor << 7) >> 32).astype("int32")
+    rest = tir.clamp(shift - 25, 1, _UPPER[-1] - 25)
+    return (upper + (tir.Const(1, "int32") << (rest - 1))) >> rest
+
+
 def _lower_softmax(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
     x, exponents, inverses = operands
     axis = call.attr("axis")
@@ -202,10 +213,14 @@ def _lower_softmax(builder: Builder, call: Call, operands: tuple[View, ...]) -> 
         return _product(inverse, call.attr("multiplier"), 24).astype("int32")
 
     factors = builder.stored(View(total.shape, "int32", factor), "factors")
+    most = 29 + call.attr("shift")
 
     def value(index: Index) -> tir.Expr:
         row = _row(index, (axis,))
-        shift = (29 + call.attr("shift")) - moved(row)
+        shift = most - moved(row)
+        if most - len(thresholds) in _UPPER and most in _UPPER:
+            product = _upper_product(powers[index], factors[row], shift.astype("int32"))
+            return _narrow(product, call.attr("zero_point"))
         return _narrow(_product(_wide(powers[index]), _wide(factors[row]), shift), call.attr("zero_point"))
 
     return View(x.shape, "int8", value)
@@ -256,6 +271,8 @@ def _lower_normalise(builder: Builder, call: Call, operands: tuple[View, ...]) -
     first = builder.stored(first, "root")
     second = View(squares.shape, "int32", lambda row: closer(row, _wide(first[row])))
     inverses = builder.stored(second, "root")
+    known = call.args[4]
+    narrow = isinstance(known, Constant) and bool(np.all(np.isin(known.value, _UPPER)))
     means: View | None = None
     if total is not None:
         mean_of = total
@@ -269,6 +286,9 @@ def _lower_normalise(builder: Builder, call: Call, operands: tuple[View, ...]) -
         offset = counted[index] << MEAN_BITS
         offset = offset if means is None else offset - means[row]
         unit = _product(_wide(offset), _wide(inverses[row]), (54 - digits) - moved(row)).astype("int32")
+        if narrow:
+            product = _upper_product(unit + bias[index], multiplier[index], shift[index])
+            return _narrow(product, call.attr("zero_point"))
         amount = tir.clamp(_wide(shift[index]), *numerics.SHIFT_RANGE)
         return _narrow(_product(_wide(unit + bias[index]), _wide(multiplier[index]), amount), call.attr("zero_point"))
 

@@ -41,12 +41,13 @@ def integer_rows(source: Expr, form: FormOf, scale: float, zero_point: int, span
 
     ``form``: what a value is in integers. ``span``: of the quantise node.
     """
+    span = Span(source.span.merged(span).nodes, span.tensor)
     match source:
         case Call(op="nn.softmax", args=(x,)):
             operand = form(x)
             return _softmax(operand, source, scale, zero_point, span) if isinstance(operand, Integers) else None
     found = _normalisation(source, form)
-    return None if found is None else _normalised(found, scale, zero_point, source.span.merged(span))
+    return None if found is None else _normalised(found, scale, zero_point, span)
 
 
 # Softmax
@@ -65,7 +66,7 @@ def _softmax(x: Integers, node: Call, scale: float, zero_point: int, span: Span)
         "axis": axis, "bits": bits, "multiplier": int(multiplier[0]), "shift": int(shift[0]), "zero_point": zero_point,
     }  # fmt: skip
     reason = f"softmax {node.span.node!r} {_ON_HOST}"
-    return host_call("softmax", (x.q, *tables), attrs, reason, node.span.merged(span))
+    return host_call("softmax", (x.q, *tables), attrs, reason, span)
 
 
 # Normalisations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -162,12 +163,17 @@ def compiled_cases() -> list[tuple[str, Call, Integers]]:
     return cases
 
 
+@pytest.mark.parametrize("scale", [0.01, 1e-6], ids=["usual", "tiny"])
 @pytest.mark.parametrize(("body", "form"), [pytest.param(*rest, id=name) for name, *rest in compiled_cases()])
-def test_compiled_rows_equal_their_meaning(body: Call, form: Integers) -> None:
+def test_compiled_rows_equal_their_meaning(body: Call, form: Integers, scale: float, tmp_path: Path) -> None:
+    """Also from a file, whose kernels are proved first. With a tiny scale the shifts are short."""
     assert isinstance(form.q, Var)
-    function = in_integers(body, form.q, form, 0.01, -11)
+    function = in_integers(body, form.q, form, scale, -11)
     main = Function(function.params, function.body, Attrs({"name": "main", "outputs": ("y",)}))
-    loaded = weft.load(weft.compile(Module(main, stage="operators"), target="cpu", strict=True))
+    model = weft.compile(Module(main, stage="operators"), target="cpu", strict=True)
+    assert isinstance(model, weft.CompiledModel)
+    weft.save(model, tmp_path / "rows.weft")
+    loaded = weft.load(tmp_path / "rows.weft")
     generator = np.random.default_rng(2)
     for low, high in ((-128, 127), (-128, -128), (127, 127), (-3, 3)):
         q = generator.integers(low, high, form.shape, endpoint=True).astype(np.int8)
