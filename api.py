@@ -38,6 +38,7 @@ class TargetOptions(TypedDict, total=False):
     processor: str
     gpu: str
     tf32: bool
+    integers: str
 
 
 def compile(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..graph import Attrs, Call, Expr, Function, Span, Var, call
+from ..graph import Attrs, Call, Expr, Function, Span, TupleGet, Var, call
 from ..graph.visit import Mutator
 from .cleanup import is_static
 
 
-def host_call(op: str, args: tuple[Expr, ...], attrs: Mapping[str, object], reason: str, span: Span) -> Call:
-    """A call of a host function of one operator; operands that are constant stay inside it.
+def host_call(
+    op: str, args: tuple[Expr, ...], attrs: Mapping[str, object], reason: str, span: Span, result: int | None = None
+) -> Call:
+    """A call of a host function of one operator; operands that are constant stay inside it. ``result``: which one it
+    is, of an operator with several.
 
     Every such function is named ``host_<operator>_?``; `renumber` gives the final names.
     """
@@ -25,7 +28,9 @@ def host_call(op: str, args: tuple[Expr, ...], attrs: Mapping[str, object], reas
             outer.append(arg)
             inner.append(params[-1])
     name = f"host_{op.removeprefix('nn.')}_?"
-    function = Function(tuple(params), call(op, *inner, span=span, **attrs), Attrs({"name": name, "host": reason}))
+    body: Expr = call(op, *inner, span=span, **attrs)
+    body = body if result is None else TupleGet(body, result, span)
+    function = Function(tuple(params), body, Attrs({"name": name, "host": reason}))
     return call(function, *outer, span=span)
 
 

@@ -7,6 +7,8 @@ Unused expressions are never part of the result, so all three are built eagerly.
 
 from __future__ import annotations
 
+import enum
+
 import numpy as np
 
 from ..graph import (
@@ -31,13 +33,23 @@ from .describe import Describer
 from .emit_integers import concatenated, quantised
 from .host import host_call, renumber
 from .integer_form import IntegerForm, Refusal
+from .integer_rows import integer_rows
 from .manager import Pass
 from .tabulate import tabulated
 
+_LOOP = "a loop of floats"
 
-def legalise_for(block: int) -> Pass:
+
+class Scope(enum.StrEnum):
+    """What becomes integers: products and what joins them, or softmax and normalisations of 8-bit values, too."""
+
+    PRODUCTS = "products"
+    ALL = "all"
+
+
+def legalise_for(block: int, scope: Scope = Scope.PRODUCTS) -> Pass:
     """The pass for an array that multiplies computed matrices, ``block`` channels at a time; 0: the host does."""
-    return Pass("legalise", lambda module: _Legaliser(module, block).run(), stage="integer", tolerance=0.25)
+    return Pass("legalise", lambda module: _Legaliser(module, block, scope).run(), stage="integer", tolerance=0.25)
 
 
 legalise = legalise_for(0)
@@ -45,8 +57,9 @@ legalise = legalise_for(0)
 
 
 class _Legaliser:
-    def __init__(self, module: Module, block: int = 0) -> None:
+    def __init__(self, module: Module, block: int = 0, scope: Scope = Scope.PRODUCTS) -> None:
         self.module = module
+        self.scope = scope
         self.uses = use_counts(module.main.body)
         self.described: dict[int, IntegerForm] = {}
         self.integers: dict[int, Expr] = {}
@@ -147,6 +160,11 @@ class _Legaliser:
         if table is not None:  # the host makes a part of it anyway
             self.tables.add(id(node))
             return table
+        if self.scope is Scope.ALL and isinstance(scale, Constant) and known:
+            zero = int(static_value(zero_point)) - offset
+            rows = integer_rows(source, lambda value: self.described[id(value)], float(scale.value), zero, node.span)
+            if rows is not None:
+                return rows
         reason = described.reason if isinstance(described, Refusal) else ""
         if isinstance(scale, Constant) and isinstance(zero_point, Constant) and not isinstance(described, Refusal):
             zero = int(zero_point.value) - offset
@@ -181,12 +199,14 @@ class _Legaliser:
     # Loops, whose values are all floats or wide integers (`scans.unroll_quantised_loops`)
 
     def _of_a_loop(self, node: Expr) -> None:
-        reason = "a loop of floats"
-        self.described[id(node)] = Refusal(reason)
-        if isinstance(node, TupleGet):
-            self.floats[id(node)] = TupleGet(self.floats[id(node.value)], node.index, node.span)
-        else:
-            self.floats[id(node)] = self._float_on_host(node, reason)
+        """Each result is a host function with the loop in it: those that run together become one loop again."""
+        self.described[id(node)] = Refusal(_LOOP)
+        match node:
+            case TupleGet(value=Call(op=str() as op, args=args) as loop):
+                given = tuple(self._as_given(arg, f"{op} works on uint8") for arg in args)
+                self.floats[id(node)] = host_call(op, given, loop.attrs, _LOOP, node.span, result=node.index)
+            case TupleGet():
+                self.floats[id(node)] = TupleGet(self.floats[id(node.value)], node.index, node.span)
 
     # Real values
 

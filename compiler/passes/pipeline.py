@@ -10,7 +10,7 @@ from ..graph import Module
 from .cleanup import cse, dce, fold_constants
 from .diff import Change, diff_page
 from .fold_batch_norm import fold_batch_norm
-from .legalise import legalise_for
+from .legalise import Scope, legalise_for
 from .manager import Pass, PassManager, PassRecord
 from .plain_windows import plain_windows
 from .plugins import insert_passes
@@ -61,10 +61,10 @@ def _float_loops() -> Pass:
     return scan_bodies("loops", _FLOAT_PASSES, tolerance=1e-5)
 
 
-def integer_passes(block: int = 0) -> list[Pass]:
+def integer_passes(block: int = 0, scope: Scope = Scope.PRODUCTS) -> list[Pass]:
     """From a model as read to the integer contract, for an array that multiplies computed matrices, ``block`` channels
     at a time; 0: the host does."""
     return [
         unroll_quantised_loops, fold_constants, simplify, fold_batch_norm, plain_windows, fold_constants, simplify, cse,
-        _float_loops(), legalise_for(block), simplify, fold_constants, cse, dce,
+        _float_loops(), legalise_for(block, scope), simplify, fold_constants, cse, dce,
     ]  # fmt: skip

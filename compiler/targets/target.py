@@ -17,6 +17,7 @@ from ...hw.config import CoreConfig
 from ...hw.dram_rate import DramRate
 from ..graph.ir import Module
 from ..model import CompiledModel, GpuCode, HostCode, HostProgram
+from ..passes.legalise import Scope
 from ..passes.manager import Pass
 from .errors import CompileError
 
@@ -47,6 +48,20 @@ class Job:
 def option(default: Any, help_text: str, *, short: str = "") -> Any:
     """A field of a target's options: its default, what it does in one sentence, and a short flag of the command."""
     return field(default=default, metadata={"help": help_text, "short": (short,) if short else ()})
+
+
+INTEGERS = option(
+    str(Scope.PRODUCTS),
+    "What becomes integers: products (and what joins them), or all: softmax and normalisations, too.",
+)
+"""The option of targets that take quantised models, as `scope_of` reads it."""
+
+
+def scope_of(integers: str) -> Scope:
+    """The scope of that name. Raises CompileError for another."""
+    if integers not in list(Scope):
+        raise CompileError(f"integers is {integers!r}, but must be one of {', '.join(Scope)}")
+    return Scope(integers)
 
 
 class Target(Protocol):

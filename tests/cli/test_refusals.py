@@ -26,7 +26,7 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_options_of_another_target() -> None:
     with pytest.raises(
-        CompileError, match=r"'cpu' has no option 'config'; hint: its options: threads, tuned, processor$"
+        CompileError, match=r"'cpu' has no option 'config'; hint: its options: threads, tuned, processor, integers$"
     ):
         weft.compile(DIGITS, "wide", target="cpu")
     with pytest.raises(CompileError, match="'accel' has no option 'processor'; hint: its options: config, dram, tuned"):
@@ -60,9 +60,9 @@ MODEL, ARTIFACT = "MODEL", "ARTIFACT"
         (("run", MODEL, "--target", "cpu", "--device", "rtl"),
          "nothing of 'digits' runs on a core, so device 'rtl' has nothing to do; hint: load it without a device"),
         (("run", MODEL, "--target", "cpu", "--config", "wide"),
-         "target 'cpu' has no option --config; hint: its options: --threads, --tuned, --processor"),
+         "target 'cpu' has no option --config; hint: its options: --threads, --tuned, --processor, --integers"),
         (("passes", "--target", "cpu", "--vthreads", "4"),
-         "target 'cpu' has no option --vthreads; hint: its options: --threads, --tuned, --processor"),
+         "target 'cpu' has no option --vthreads; hint: its options: --threads, --tuned, --processor, --integers"),
         (("compile", MODEL, "--processor", "host"),
          "target 'accel' has no option --processor; hint: its options: --config, --dram, --tuned, --vthreads, --ch"),
         (("compile", "."), "'.': a folder, where a file is wanted"),

@@ -21,8 +21,7 @@ def looped(
 ) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:  # fmt: skip
     """The last states and the stacked results of a loop over the first axis of ``sequences``.
 
-    ``backwards``: for each sequence, then for each stacked result. ``steps``: for a loop without sequences. A model
-    that is read for an accelerator has its loops unrolled: what is quantised in them is for the core.
+    ``backwards``: for each sequence, then for each stacked result. ``steps``: for a loop without sequences.
     """
     count = sequences[0].shape[0] if steps is None else steps
     node.scope.reading.nodes += 1
@@ -34,7 +33,7 @@ def looped(
     after, stacked = body(tuple(given), tuple(taken))
     function, outer = closed((*given, *taken), (*after, *stacked))
     results = scan(function, states, sequences, outer, steps=count, backwards=backwards, span=node.span)
-    if count < LEAST_STEPS or node.scope.reading.quantised:
+    if count < LEAST_STEPS:
         whole = without_scans(Tuple(results))
         assert isinstance(whole, Tuple)
         results = whole.fields

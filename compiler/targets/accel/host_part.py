@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...graph.ir import Attrs, Call, Constant, Expr, Function, Module, Tuple, Var
+from ...graph.scan import SCAN, body_of
 from ...graph.visit import calls, substitute
 from ...model import HostProgram, Layer
 from .phases import Phase, function_of
@@ -35,9 +36,15 @@ def with_reasons(program: HostProgram, phase: Phase) -> HostProgram:
     """The program with layers that also say why their functions are not on the core."""
     known = [
         (str(inner.op), frozenset((*inner.span.nodes, *node.span.nodes)), function_of(node).host_reason)
-        for node in phase.calls for inner in calls(function_of(node).body)
+        for node in phase.calls for inner in _with_loops(function_of(node).body)
     ]  # fmt: skip
     return replace(program, layers=tuple(_with_reason(layer, known) for layer in program.layers))
+
+
+def _with_loops(body: Expr) -> list[Call]:
+    """All calls of a function, also those inside of loops."""
+    inside = [node for loop in calls(body) if loop.op == SCAN for node in _with_loops(body_of(loop).body)]
+    return [*calls(body), *inside]
 
 
 def _with_reason(layer: Layer, known: Sequence[tuple[str, frozenset[str], str]]) -> Layer:

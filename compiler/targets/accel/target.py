@@ -13,7 +13,7 @@ from ...passes.manager import Pass
 from ...passes.pipeline import integer_passes
 from ..cpu.target import Cpu, CpuOptions
 from ..errors import CompileError
-from ..target import Job, option
+from ..target import INTEGERS, Job, option, scope_of
 from .latency_hiding import LatencyHiding
 from .link import link
 from .packed_layout import Blocks
@@ -39,12 +39,14 @@ class AccelOptions:
         "rings", "How latencies are hidden: rings, vthreads (by those alone), or none, where engines wait in turn."
     )
     threads: int = option(1, "Threads of the host that share the work of what the core lacks.")
+    integers: str = INTEGERS
 
     def __post_init__(self) -> None:
         if self.vthreads < 1:
             raise CompileError(f"vthreads is {self.vthreads}, but must be at least 1")
         if self.hiding not in list(LatencyHiding):
             raise CompileError(f"hiding is {self.hiding!r}, but must be one of {', '.join(LatencyHiding)}")
+        scope_of(self.integers)
 
     @property
     def core(self) -> CoreConfig:
@@ -71,7 +73,7 @@ class Accel:
     def passes(self, options: AccelOptions, *, quantised: bool) -> Sequence[Pass]:
         core = options.core
         return [
-            *integer_passes(Blocks.of(core).product_block),
+            *integer_passes(Blocks.of(core).product_block, scope_of(options.integers)),
             *accel_passes(Blocks.of(core), options.rate.for_bus(core), core),
         ]
 

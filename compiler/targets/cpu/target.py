@@ -11,7 +11,7 @@ from ...passes.manager import Pass
 from ..errors import CompileError
 from ..loops.model import link_model, link_program
 from ..loops.prepare import host_passes
-from ..target import Job, option
+from ..target import INTEGERS, Job, option, scope_of
 from .build import build_program, check_host_program
 from .kernels import loop_target
 from .processor import CROSS_TARGETS, named_target
@@ -27,10 +27,12 @@ class CpuOptions:
     threads: int = option(1, "Threads that share the work of each kernel.")
     tuned: str = option("", "Database of `weft tune`, whose schedules come first. Empty: none.")
     processor: str = option("host", f"The processor: host (this machine's), {', '.join(CROSS_TARGETS)}.")
+    integers: str = INTEGERS
 
     def __post_init__(self) -> None:
         if not 1 <= self.threads <= MOST_THREADS:
             raise CompileError(f"threads is {self.threads}, but must be 1..{MOST_THREADS}")
+        scope_of(self.integers)
 
 
 class Cpu:
@@ -43,7 +45,7 @@ class Cpu:
     takes_open_sizes = True
 
     def passes(self, options: CpuOptions, *, quantised: bool) -> Sequence[Pass]:
-        return host_passes(quantised=quantised)
+        return host_passes(quantised=quantised, scope=scope_of(options.integers))
 
     def link(self, module: Module, options: CpuOptions, job: Job) -> CompiledModel:
         processor = named_target(options.processor)

@@ -11,7 +11,7 @@ from ...passes.manager import Pass
 from ..errors import CompileError
 from ..loops.model import link_model
 from ..loops.prepare import host_passes
-from ..target import Job, option
+from ..target import INTEGERS, Job, option, scope_of
 from .build import build_opencl, build_ptx, check_gpu_program
 from .devices import DEVICES, NVIDIA, named_device, nvidia_device
 from .kernels import loop_target
@@ -22,6 +22,10 @@ class OpenClOptions:
     """What only compilation for a GPU asks for."""
 
     gpu: str = option("generic", f"The kind of device that schedules are made for: {', '.join(DEVICES)}.")
+    integers: str = INTEGERS
+
+    def __post_init__(self) -> None:
+        scope_of(self.integers)
 
 
 class OpenCl:
@@ -34,7 +38,7 @@ class OpenCl:
     takes_open_sizes = True
 
     def passes(self, options: OpenClOptions, *, quantised: bool) -> Sequence[Pass]:
-        return host_passes(quantised=quantised)
+        return host_passes(quantised=quantised, scope=scope_of(options.integers))
 
     def link(self, module: Module, options: OpenClOptions, job: Job) -> CompiledModel:
         return link_model(module, self.name, loop_target(named_device(options.gpu)), 1, job)
@@ -53,6 +57,10 @@ class CudaOptions:
 
     gpu: str = option("sm_80", f"The GPU's architecture, or an older one: {', '.join(NVIDIA)}.")
     tf32: bool = option(False, "Round operands of float32 products to TF32 (10 bits of fraction), for tensor cores.")
+    integers: str = INTEGERS
+
+    def __post_init__(self) -> None:
+        scope_of(self.integers)
 
 
 class Cuda:
@@ -65,7 +73,7 @@ class Cuda:
     takes_open_sizes = True
 
     def passes(self, options: CudaOptions, *, quantised: bool) -> Sequence[Pass]:
-        return host_passes(quantised=quantised)
+        return host_passes(quantised=quantised, scope=scope_of(options.integers))
 
     def link(self, module: Module, options: CudaOptions, job: Job) -> CompiledModel:
         device = nvidia_device(options.gpu)

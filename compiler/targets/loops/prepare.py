@@ -10,6 +10,8 @@ from ...graph.dtypes import numpy_dtype
 from ...graph.ir import Call, Constant, Expr, Function, Module, TensorType
 from ...graph.registry import apply, call
 from ...graph.visit import Mutator, calls, rewrite, substitute
+from ...passes.cleanup import cse
+from ...passes.legalise import Scope
 from ...passes.manager import Pass, Rule, rule_pass
 from ...passes.pipeline import float_passes, integer_passes
 from ...passes.scans import scan_bodies
@@ -35,6 +37,7 @@ def _loop_passes() -> list[Pass]:
         Pass(
             "inline-functions", lambda module: module.with_main(inline_functions(module.main.body)), stage="operators"
         ),
+        cse,  # each result of a loop was a function with the loop in it
         Pass("remove-empty-tensors", lambda module: module.with_main(without_empty_tensors(module.main.body))),
         _rewriting("fold-known-values", known_value),
         _rewriting("tables-to-look-ups", as_look_up),
@@ -44,9 +47,9 @@ def _loop_passes() -> list[Pass]:
     ]
 
 
-def host_passes(*, quantised: bool) -> list[Pass]:
+def host_passes(*, quantised: bool, scope: Scope = Scope.PRODUCTS) -> list[Pass]:
     """All passes of a target that runs whole models as loop kernels."""
-    return [*(integer_passes() if quantised else float_passes()), *loop_passes()]
+    return [*(integer_passes(scope=scope) if quantised else float_passes()), *loop_passes()]
 
 
 def prepare(module: Module) -> Module:

@@ -26,12 +26,12 @@ def place_concat(node: Call) -> Call:
         if result is None:
             params: tuple[Var, ...] = (x,)
             args: tuple[Expr, ...] = (part,)
-            body = _exact(moved, 1.0)
+            body = exact(moved, 1.0)
         else:
             before = Var("x1", result.tensor_type)
-            doubled = _exact(moved, 1.0, left_shift=1, out="int32")
+            doubled = exact(moved, 1.0, left_shift=1, out="int32")
             total = call("multiply_accumulate", doubled, before, weight=2, span=node.span)
-            params, args, body = (x, before), (part, result), _exact(total, 0.5)
+            params, args, body = (x, before), (part, result), exact(total, 0.5)
         # moving channels is no work of the model, whatever products it takes
         attrs = {"name": f"{node.span.node or 'concat'}.part{number}", "primitive": True, "anchor": "conv2d", "macs": 0}
         result = call(Function(params, body, Attrs(attrs)), *args, span=node.span)
@@ -40,7 +40,8 @@ def place_concat(node: Call) -> Call:
     return result
 
 
-def _exact(x: Expr, factor: float, **attrs: object) -> Call:
+def exact(x: Expr, factor: float, **attrs: object) -> Call:
+    """A requantise of an accumulator by ``factor`` alone, which rounds nothing."""
     channels = x.shape[1]
     multiplier, shift = numerics.quantise_multiplier(np.full(channels, factor))
     params = (np.zeros(channels, np.int32), multiplier, shift)

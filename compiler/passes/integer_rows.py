@@ -1,0 +1,253 @@
+"""Softmax and normalisations between 8-bit values, in the integers of the contract (docs/integers.md).
+
+They stand in a model as floating-point operators between a dequantise and a quantise, normalisations as the means,
+products and roots that define them. Here such an island is found, and its constants are worked out. Results may differ
+by 1 from the floats', so `legalise` asks for this only where a user does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..graph import Array, Call, Constant, Expr, Span
+from ..operators.integer_rows import (
+    EPSILON_BITS,
+    LONGEST_ROW,
+    bits_of_exponentials,
+    exponentials,
+    inverse_roots,
+    reciprocals,
+)
+from ..operators.numerics import quantise_multiplier
+from .cleanup import is_static, static_value
+from .host import host_call
+from .integer_form import Float64, IntegerForm, Integers
+
+FormOf = Callable[[Expr], IntegerForm]
+
+_ON_HOST = "in integers, for which the core has no tables and no roots"
+_LARGEST_BIAS = 1 << 30
+_LEAST_FACTOR = 2.0**-33
+_NEGLIGIBLE = 1 / 8  # of the result's last digit
+_DIGITS = range(28, 17, -1)
+
+
+def integer_rows(source: Expr, form: FormOf, scale: float, zero_point: int, span: Span) -> Expr | None:
+    """The int8 result of quantising ``source``, if it is a softmax or a normalisation of an 8-bit value; else None.
+
+    ``form``: what a value is in integers. ``span``: of the quantise node.
+    """
+    span = Span(source.span.merged(span).nodes, span.tensor)
+    match source:
+        case Call(op="nn.softmax", args=(x,)):
+            operand = form(x)
+            return _softmax(operand, source, scale, zero_point, span) if isinstance(operand, Integers) else None
+    found = _normalisation(source, form)
+    return None if found is None else _normalised(found, scale, zero_point, span)
+
+
+# Softmax
+
+
+def _softmax(x: Integers, node: Call, scale: float, zero_point: int, span: Span) -> Expr | None:
+    axis = int(node.attr("axis"))
+    if not x.shape or 0 in x.shape or not 2.0**-23 < scale < 256 or x.scale <= 0:
+        return None
+    bits = bits_of_exponentials(x.shape[axis])
+    if bits < 1:
+        return None
+    multiplier, shift = quantise_multiplier(np.array(1 / scale))
+    tables = Constant(exponentials(x.scale, bits)), Constant(reciprocals())
+    attrs = {
+        "axis": axis, "bits": bits, "multiplier": int(multiplier[0]), "shift": int(shift[0]), "zero_point": zero_point,
+    }  # fmt: skip
+    reason = f"softmax {node.span.node!r} {_ON_HOST}"
+    return host_call("softmax", (x.q, *tables), attrs, reason, span)
+
+
+# Normalisations
+
+
+@dataclass(frozen=True, eq=False)
+class _Normalisation:
+    """``(x - mean) / sqrt(variance + epsilon) * factor + offset`` over ``axes``; of x itself where it is not
+    ``centred``. ``factor``, ``offset``: of the rank of x, each axis as long as x's or 1."""
+
+    x: Integers
+    axes: tuple[int, ...]
+    centred: bool
+    epsilon: float
+    factor: Float64
+    offset: Float64
+    name: str
+
+
+def _normalisation(node: Expr, form: FormOf) -> _Normalisation | None:
+    rank = len(node.shape)
+    factor, offset, name = np.ones((1,) * rank), np.zeros((1,) * rank), node.span.node
+    while isinstance(node, Call) and len(node.args) == 2 and any(map(is_static, node.args)):
+        step = _affine_step(node, rank)
+        if step is None:
+            return None
+        inner, scale, shift = step
+        node, factor, offset = inner, factor * scale, offset + factor * shift
+    match node:
+        case Call(op="nn.divide", args=(unscaled, Call(op="nn.sqrt", args=(moment,)))):
+            return _of_moment(unscaled, moment, form, factor, offset, name)
+        case Call(op="nn.multiply", args=(a, b)):
+            for unscaled, inverse in ((a, b), (b, a)):
+                found = _under_inverse_root(inverse)
+                if found is not None:
+                    return _of_moment(unscaled, found, form, factor, offset, name)
+    return None
+
+
+def _affine_step(node: Call, rank: int) -> tuple[Expr, Float64, Float64] | None:
+    """The computed operand of arithmetic with a constant, and by what it is multiplied and then shifted."""
+    a, b = node.args
+    inner, constant = (b, a) if is_static(a) else (a, b)
+    if inner.shape != node.shape:
+        return None
+    value = static_value(constant).astype(np.float64)
+    value = value.reshape((1,) * (rank - value.ndim) + value.shape)
+    one, zero = np.ones((1,) * rank), np.zeros((1,) * rank)
+    match node.op:
+        case "nn.add":
+            return inner, one, value
+        case "nn.subtract":
+            return (inner, one, -value) if constant is b else (inner, -one, value)
+        case "nn.multiply":
+            return inner, value, zero
+        case "nn.divide" if constant is b and np.all(value != 0):
+            return inner, 1 / value, zero
+    return None
+
+
+def _under_inverse_root(node: Expr) -> Expr | None:
+    """What ``1 / sqrt(...)`` is of."""
+    match node:
+        case Call(op="nn.divide", args=(one, Call(op="nn.sqrt", args=(moment,)))) if _number(one) == 1:
+            return moment
+        case Call(op="nn.power", args=(moment, exponent)) if _number(exponent) == -0.5:
+            return moment
+    return None
+
+
+def _of_moment(
+    unscaled: Expr, moment: Expr, form: FormOf, factor: Float64, offset: Float64, name: str
+) -> _Normalisation | None:
+    """``moment``: the mean of the squares of ``unscaled``, and perhaps a number."""
+    epsilon = 0.0
+    match moment:
+        case Call(op="nn.add", args=(a, b)):
+            number, mean = (_number(a), b) if is_static(a) else (_number(b), a)
+            if number is None or number < 0:
+                return None
+            epsilon = number
+        case _:
+            mean = moment
+    match mean:
+        case Call(op="nn.reduce_mean", args=(squares,)) if mean.attr("keepdims"):
+            axes = tuple(mean.attr("axes"))
+        case _:
+            return None
+    if not axes or not _is_square(squares, unscaled):
+        return None
+    centred = False
+    x = unscaled
+    match unscaled:
+        case Call(op="nn.subtract", args=(whole, Call(op="nn.reduce_mean", args=(again,)) as average)):
+            if whole == again and tuple(average.attr("axes")) == axes and average.attr("keepdims"):
+                centred, x = True, whole
+    operand = form(x)
+    if not isinstance(operand, Integers) or x.shape != unscaled.shape:
+        return None
+    return _Normalisation(operand, axes, centred, epsilon, factor, offset, name)
+
+
+def _is_square(node: Expr, of: Expr) -> bool:
+    match node:
+        case Call(op="nn.multiply", args=(a, b)):
+            return a == of and b == of
+        case Call(op="nn.power", args=(a, exponent)):
+            return a == of and _number(exponent) == 2
+    return False
+
+
+def _number(node: Expr) -> float | None:
+    """The only element of a constant."""
+    if not is_static(node) or math.prod(node.shape) != 1:
+        return None
+    return float(static_value(node).reshape(()))
+
+
+@dataclass(frozen=True, eq=False)
+class _Parameters:
+    """Of the requantise behind a normalisation, and how many fraction ``digits`` it works on."""
+
+    digits: int
+    bias: Array
+    multiplier: Array
+    shift: Array
+
+
+def _normalised(found: _Normalisation, scale: float, zero_point: int, span: Span) -> Expr | None:
+    x, rank = found.x, len(found.x.shape)
+    count = math.prod(x.shape[axis] for axis in found.axes)
+    if 0 in x.shape or not 1 <= count <= LONGEST_ROW or x.scale <= 0:
+        return None
+    unit = count * count if found.centred else count
+    fraction = math.floor(math.log2(((1 << EPSILON_BITS) - 1) / (unit << (14 if found.centred else 16))))
+    epsilon = unit * found.epsilon / x.scale**2
+    while round(epsilon * 2.0**fraction) >= 1 << EPSILON_BITS:  # it dominates
+        fraction -= 1
+    if fraction < -EPSILON_BITS:
+        return None
+    offset, factor = found.offset / scale, found.factor * math.sqrt(unit * 2.0**fraction) / scale
+    parameters = _parameters(factor, offset, math.sqrt(count / (unit * 2.0**fraction)))
+    if parameters is None:
+        return None
+    attrs = {
+        "axes": found.axes, "centred": found.centred, "input_zero": 0 if found.centred else x.zero_point,
+        "fraction": fraction, "epsilon": round(epsilon * 2.0**fraction), "digits": parameters.digits,
+        "zero_point": zero_point,
+    }  # fmt: skip
+    arrays = (_short(each, rank) for each in (parameters.bias, parameters.multiplier, parameters.shift))
+    reason = f"normalisation {found.name!r} {_ON_HOST}"
+    return host_call("normalise", (x.q, Constant(inverse_roots()), *map(Constant, arrays)), attrs, reason, span)
+
+
+def _parameters(factor: Float64, offset: Float64, largest: float) -> _Parameters | None:
+    """``factor`` times a value of at most ``largest``, plus ``offset``, in digits of the result.
+
+    The bias is added before the factor. Where that makes it too large the value gets fewer fraction digits, and a
+    factor that makes next to no difference is made larger.
+    """
+    factor, offset = np.broadcast_arrays(factor, offset)
+    for digits in _DIGITS:
+        step = factor * 2.0**-digits
+        least = np.maximum(np.abs(offset) / _LARGEST_BIAS, _LEAST_FACTOR)
+        raised = np.where(np.abs(step) < least, np.copysign(least, step), step)
+        if np.all(np.abs(raised - step) * largest * 2.0**digits < _NEGLIGIBLE):
+            break
+    else:
+        return None
+    try:
+        multiplier, shift = quantise_multiplier(raised.reshape(-1))
+    except ValueError:
+        return None
+    bias = np.rint(offset / raised).astype(np.int32)
+    return _Parameters(digits, bias, multiplier.reshape(raised.shape), shift.reshape(raised.shape))
+
+
+def _short(values: Array, rank: int) -> Array:
+    """``values`` with each axis along which they are all the same cut to 1."""
+    for axis in range(rank):
+        first = np.take(values, [0], axis)
+        if np.all(values == first):
+            values = first
+    return np.ascontiguousarray(values.astype(np.int32))

@@ -1,0 +1,127 @@
+"""Which parts of a model become integer rows, where a user asks for all integers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import weft
+from weft.compiler.frontends import from_onnx
+from weft.compiler.graph import Call, Function, Module, calls, evaluate, parse
+from weft.compiler.passes import PassManager, integer_passes
+from weft.compiler.passes.legalise import Scope
+from weft.compiler.targets.errors import CompileError
+
+from tests.onnx.benchmark_modules import benchmark
+
+HEAD = """fn @main(%x: int8[2, 3, 8]) {
+    %f = dequantise(%x, float32(0.05), int8(3))"""
+TAIL = """
+    return quantise(%y, float32(0.03), int8(-4)) }"""
+
+MOMENT = """
+    %s = nn.multiply({0}, {0})
+    %m = nn.reduce_mean(%s, axes=({1}), keepdims=true)
+    %e = nn.add(%m, float32(0.00001))
+    %r = nn.sqrt(%e)"""
+CENTRED = """
+    %a = nn.reduce_mean(%f, axes=({0}), keepdims=true)
+    %c = nn.subtract(%f, %a)"""
+
+FOUND = {
+    "softmax": "\n    %y = nn.softmax(%f, axis=2)",
+    "a scaled softmax": "\n    %d = nn.divide(%f, float32(2.5))\n    %y = nn.softmax(%d, axis=1)",
+    "root mean squares": MOMENT.format("%f", "2,") + "\n    %y = nn.divide(%f, %r)",
+    "layer": CENTRED.format("2,") + MOMENT.format("%c", "2,") + """
+    %i = nn.divide(float32(1.0), %r)
+    %n = nn.multiply(%i, %c)
+    %g = nn.multiply(float32[3, 1](1.5, -0.5, 0.0), %n)
+    %y = nn.subtract(%g, float32[1](0.25))""",
+    "over two axes, from a number": CENTRED.format("1, 2") + MOMENT.format("%c", "1, 2") + """
+    %n = nn.divide(%c, %r)
+    %d = nn.divide(%n, float32(-2.0))
+    %y = nn.subtract(float32(0.5), %d)""",
+    "with powers": """
+    %s = nn.power(%f, float32(2.0))
+    %m = nn.reduce_mean(%s, axes=(0, 2), keepdims=true)
+    %e = nn.add(float32(0.001), %m)
+    %i = nn.power(%e, float32(-0.5))
+    %y = nn.multiply(%f, %i)""",
+}  # fmt: skip
+
+LEFT = {
+    "another value is divided": CENTRED.format("2,") + MOMENT.format("%c", "2,") + "\n    %y = nn.divide(%f, %r)",
+    "the mean is over other axes": CENTRED.format("1,") + MOMENT.format("%c", "2,") + "\n    %y = nn.divide(%c, %r)",
+    "the divisor is no mean of squares": """
+    %m = nn.reduce_mean(%f, axes=(2,), keepdims=true)
+    %r = nn.sqrt(%m)
+    %y = nn.divide(%f, %r)""",
+    "it is multiplied by the root": MOMENT.format("%f", "2,") + "\n    %y = nn.multiply(%f, %r)",
+    "two values inside": """
+    %b = nn.exp(%f)
+    %y = nn.softmax(%b, axis=2)""",
+}
+
+
+def legal(text: str, scope: Scope = Scope.ALL) -> tuple[Module, Module, list[str]]:
+    module = parse(HEAD + text + TAIL)
+    after = PassManager(integer_passes(scope=scope)).run(module)
+    inner = [node.op.body for node in calls(after.main.body) if isinstance(node.op, Function)]
+    return module, after, [str(body.op) for body in inner if isinstance(body, Call)]
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_an_island_becomes_one_operator(name: str) -> None:
+    module, after, operators = legal(FOUND[name])
+    assert operators == ["softmax" if "softmax" in name else "normalise"]
+    generator = np.random.default_rng(0)
+    for _ in range(5):
+        values = {"x": generator.integers(-128, 128, (2, 3, 8)).astype(np.int8)}
+        difference = evaluate(after, values)["output0"].astype(int) - evaluate(module, values)["output0"]
+        assert np.abs(difference).max() <= 1
+    assert "normalise" not in legal(FOUND[name], Scope.PRODUCTS)[2]
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_other_islands_stay_in_floats(name: str) -> None:
+    module, after, operators = legal(LEFT[name])
+    assert "normalise" not in operators
+    values = {"x": np.arange(-24, 24).reshape(2, 3, 8).astype(np.int8)}
+    np.testing.assert_array_equal(evaluate(after, values)["output0"], evaluate(module, values)["output0"])
+
+
+def module_of(name: str) -> tuple[Module, dict[str, Any]]:
+    model, batches = benchmark("quantised_networks").network(name)
+    forms = benchmark("quantised_forms")
+    return from_onnx(forms.quantised(model, batches, forms.Form("QDQ", "QUInt8", "QInt8"))), batches[0]
+
+
+def test_every_row_of_a_network_is_an_integer_operator() -> None:
+    module, inputs = module_of("vit-block")
+    usual, whole = (PassManager(integer_passes(scope=scope)).run(module) for scope in Scope)
+    bodies = [node.op.body for node in calls(whole.main.body) if isinstance(node.op, Function)]
+    operators = [str(body.op) for body in bodies if isinstance(body, Call)]
+    assert (operators.count("softmax"), operators.count("normalise")) == (1, 3)
+    assert not {"nn.sqrt", "nn.softmax"} & set(operators)
+    wanted = evaluate(usual, inputs)
+    for key, value in evaluate(whole, inputs).items():
+        assert np.abs(value - wanted[key]).max() <= 0.1 * np.abs(wanted[key]).max()
+
+
+def test_the_host_beside_a_core_runs_them() -> None:
+    module, inputs = module_of("vit-block")
+    wanted = evaluate(PassManager(integer_passes(scope=Scope.ALL)).run(module), inputs)
+    model = weft.compile(module, "tiny", integers="all", chains=False)
+    for key, value in weft.load(model, "fsim").run(inputs).items():
+        np.testing.assert_array_equal(value, wanted[key])
+    rows = [layer for layer in model.layers if {"softmax", "normalise"} & set(layer.operators)]
+    assert len(rows) >= 4
+    assert {layer.device for layer in rows} == {"cpu"}
+    assert any("softmax 'softmax20' in integers, for which the core has no tables" in layer.reason for layer in rows)
+
+
+@pytest.mark.parametrize("target", ["accel", "cpu", "opencl", "cuda"])
+def test_another_scope_is_refused(target: str) -> None:
+    with pytest.raises(CompileError, match="integers is 'some', but must be one of products, all"):
+        weft.compile(parse(HEAD + FOUND["softmax"] + TAIL), target=target, integers="some")
