@@ -16,6 +16,7 @@ from ...passes.scans import scan_bodies
 from ...passes.simplify import MOVES
 from .computed_kernels import as_product_of_columns
 from .einsums import as_matrix_product
+from .quotients import as_product
 from .rewrite_convolutions import as_plain_images
 from .sink_reshapes import with_reshapes_last
 from .tables import as_look_up
@@ -42,6 +43,7 @@ def _loop_passes() -> list[Pass]:
         _rewriting("einsum-to-matmul", as_matrix_product, tolerance=1e-5),
         _rewriting("plain-convolutions", as_plain_images, tolerance=1e-5),
         Pass("computed-kernels", with_computed_kernels, tolerance=1e-5),
+        _rewriting("quotients-as-products", as_product, tolerance=1e-6),
         Pass("reshapes-last", with_reshapes_last),
     ]
 
