@@ -113,6 +113,9 @@ def test_a_value_that_a_product_makes_stays_with_it() -> None:
     found = operators(group_calls(layer_norm(biased), LIMITS))
     assert [each[0] for each in found] == ["nn.dense", "nn.reduce_mean"]
     assert found[0] == ("nn.dense", "nn.add")
+    powers = call("nn.exp", call("nn.dense", X, weights))
+    result = call("nn.subtract", Y, reduced(powers, "nn.reduce_sum"))
+    assert operators(group_calls(result, LIMITS)) == [("nn.dense", "nn.exp"), ("nn.reduce_sum", "nn.subtract")]
 
 
 @settings(max_examples=25, deadline=None)
