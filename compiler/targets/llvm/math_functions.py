@@ -11,23 +11,22 @@ import llvmlite.ir as ll
 import numpy as np
 
 from ..loops.polynomials import (
-    ERF,
     ERF_LARGEST,
-    ERF_MIDDLE,
-    ERF_SMALL,
     EXP,
     EXP2,
     EXP_LARGEST,
+    EXP_REST,
     EXP_SMALLEST,
     LOG,
     LOG2,
     LOG2_ATANH,
     LOG2_HIGH,
     LOG2_LOW,
-    LOG_ERFCX,
+    LOG_ERFC,
     SQRT_HALF,
     TANH,
     TANH_SMALL,
+    WHOLE,
 )
 from .llvm_types import DOUBLE, FLOAT, I32, I64, Value, constant, intrinsic, lanes_of, with_lanes
 
@@ -101,19 +100,24 @@ def _tanh(builder: ll.IRBuilder, x: Value) -> Value:
 
 
 def _erf(builder: ll.IRBuilder, x: Value) -> Value:
-    """x + x * p(x * x) near 0, and 1 - exp(q(|x|) - x * x) with the sign of x elsewhere."""
+    """1 - exp(-t) of a polynomial t, with the sign of x: one way for all x, so that no lane computes two. Its power of
+    two has few bits, and needs no guards; nan goes through."""
     lanes = lanes_of(x)
+    integer = with_lanes(I32, lanes)
 
     def number(value: float) -> Value:
         return constant(FLOAT, value, lanes)
 
     size = intrinsic(builder, "llvm.fabs", x.type, [x])
-    near = multiply_add(builder, x, _polynomial(builder, ERF, builder.fmul(x, x)), x)
-    bounded = builder.select(builder.fcmp_ordered(">", size, number(ERF_LARGEST)), number(ERF_LARGEST), size)
-    rest = _polynomial(builder, LOG_ERFCX, builder.fsub(bounded, number(ERF_MIDDLE)))
-    power = multiply_add(builder, builder.fneg(bounded), bounded, rest)
-    far = intrinsic(builder, "llvm.copysign", x.type, [builder.fsub(number(1.0), _exp(builder, power)), x])
-    return builder.select(builder.fcmp_ordered("<", size, number(ERF_SMALL)), near, far)
+    size = builder.select(builder.fcmp_ordered(">", size, number(ERF_LARGEST)), number(ERF_LARGEST), size)
+    t = multiply_add(builder, size, _polynomial(builder, LOG_ERFC, size), size)
+    shifted = multiply_add(builder, t, number(-1 / LOG2), number(WHOLE))
+    rest = multiply_add(builder, builder.fsub(shifted, number(WHOLE)), number(-LOG2), builder.fneg(t))
+    power = multiply_add(builder, builder.fmul(rest, rest), _polynomial(builder, EXP_REST, rest), rest)
+    bits = builder.shl(builder.bitcast(shifted, integer), constant(I32, 23, lanes))
+    scale = builder.bitcast(builder.add(bits, constant(I32, 127 << 23, lanes)), x.type)
+    value = multiply_add(builder, builder.fneg(scale), power, builder.fsub(number(1.0), scale))
+    return intrinsic(builder, "llvm.copysign", x.type, [value, x])
 
 
 def _log(builder: ll.IRBuilder, x: Value) -> Value:

@@ -1,7 +1,8 @@
 """Fusion for loop nests: which operators of a graph become one kernel.
 
 A kernel has at most one operator that reads elements more than once (a convolution, a pooling, a product, a reduction),
-which stands first, and elementwise operators behind it; attention alone has three such. A value joins the kernel of its
+which stands first, and elementwise operators behind it; attention has three such, and a normalisation of rows the
+reductions that it needs. A value joins the kernel of its
 consumers when they are all in that kernel, it has the same shape, and the target's limits allow it; all other values
 are written to memory.
 """
@@ -14,12 +15,16 @@ from functools import cached_property
 
 from ... import tensor as te
 from ...graph.dtypes import numpy_dtype
-from ...graph.ir import Call, Constant, Expr, Function, Span, TupleType, Var
+from ...graph.ir import Call, Constant, Expr, Function, Span, TensorType, TupleType, Var
 from ...graph.registry import Anchor, Fusion, operator
 from ...graph.visit import topological_order, use_counts
 from ...operators.lowering import lower_call
 from ...tensor import ir as tir
 from ...tensor.view import Builder, NotLoweredError, View, element_type
+
+COST_OF_ROWS = 16
+"""Arithmetic of a value of a row, at most, that stands where elements are computed. Loops hand such values out of
+themselves, but not calls of the C library."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,8 @@ class FusionLimits:
     needs it.
     ``attention_keys``: keys up to which an attention (a product, softmax along its rows, a product) is one kernel,
     which holds all scores of a few queries at a time; 0 where the target has no such kernel.
+    ``row_statistics``: whether an elementwise kernel computes what it needs of each row as a whole (a mean, a variance)
+    itself, row by row, if nothing else needs that.
     """
 
     depth: int = 32
@@ -43,6 +50,7 @@ class FusionLimits:
     recompute_intensity: float = 4.0
     before_reductions: bool = False
     attention_keys: int = 0
+    row_statistics: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,6 +187,13 @@ def _starts(node: Call) -> bool:
     return _kind(node) in (Fusion.ANCHOR, Fusion.REDUCTION)
 
 
+def _reduces_rows(node: Call) -> bool:
+    """Whether each row of an operand becomes one element."""
+    if _kind(node) is not Fusion.REDUCTION or operator(str(node.op)).anchor is not Anchor.REDUCTION:
+        return False
+    return bool(node.attr("keepdims")) and tuple(node.attr("axes")) == (len(node.shape) - 1,)
+
+
 @dataclass
 class _Fuser:
     """A group that grows from its root towards its operands.
@@ -219,6 +234,7 @@ class _Fuser:
         self._join_before_reduction()
         self._join_slices()
         self._join_attention()
+        self._join_row_statistics()
         order = dict.fromkeys(topological_order(self.root))
         ordered = tuple(node for node in order if isinstance(node, Call) and node in self.times)
         inputs = _outside(ordered)
@@ -317,6 +333,66 @@ class _Fuser:
         if len(self.members) + len(joined) <= self.limits.depth and not set(joined) & set(self.times):
             self.members += joined
             self.times |= dict.fromkeys(joined, 1)
+
+    def _join_row_statistics(self) -> None:
+        """Let elementwise operators compute the means and the like of rows that they need, if nothing else needs these:
+        a row stays in the cache meanwhile. Images are left out, as they may be in blocks."""
+        if self.anchor is not None or not self.limits.row_statistics or len(self.root.shape) in (0, 1, 4):
+            return
+        found = self._of_rows()
+        while True:  # what something else needs, too, or what would be computed too often, is not computed here
+            times = self._times_of(found)
+            inside = [*self.members, *found]
+            made = [
+                node for node in found
+                if self.uses[node] == sum(user.args.count(node) for user in inside) and self._is_of_rows(node, found)
+                and self._intensity(node, times[node]) <= self.limits.recompute_intensity
+            ]  # fmt: skip
+            if len(made) == len(found):
+                break
+            found = made
+        if any(_reduces_rows(node) for node in found) and len(self.members) + len(found) <= self.limits.depth:
+            self.members += found
+            self.times |= times
+
+    def _of_rows(self) -> list[Call]:
+        """Reductions of rows behind the members, and what is elementwise between, with one value a row or an element.
+        No more than a kernel may have."""
+        shape = self.root.shape
+        found: dict[Call, None] = {}
+        waiting = list(self.members)
+        while waiting and len(found) <= self.limits.depth:
+            for arg in waiting.pop().args:
+                if not isinstance(arg, Call) or arg in found or arg in self.times or arg in self.elsewhere:
+                    continue
+                if not isinstance(arg.type, TensorType) or arg.shape not in (shape, (*shape[:-1], 1)):
+                    continue
+                wanted = _kind(arg) is Fusion.ELEMENTWISE or (_reduces_rows(arg) and arg.args[0].shape == shape)
+                if wanted and not self.why_not_compiled(arg):
+                    found[arg] = None
+                    waiting.append(arg)
+        return list(found)
+
+    def _times_of(self, found: list[Call]) -> dict[Expr, int]:
+        """How often each expression would stand in that of the result, or of a reduction: that is computed once."""
+        times: dict[Expr, int] = {}
+        for node in reversed(topological_order(self.root)):
+            if isinstance(node, Call) and node in found:
+                users = [user for user in (*self.members, *found) if node in user.args]
+                repeats = sum(user.args.count(node) * (self.times | times).get(user, 1) for user in users)
+                times[node] = 1 if _reduces_rows(node) else repeats
+        return times
+
+    def _is_of_rows(self, node: Call, found: list[Call]) -> bool:
+        """Whether a value is one of rows, or is made for or of such: any other is left to the kernel that makes it. A
+        value of a row that takes long is made once, in a kernel of its own."""
+        if node.shape != self.root.shape:
+            return _reduces_rows(node) or operator(str(node.op)).cost <= COST_OF_ROWS
+        if any(arg in found for arg in node.args):
+            return True
+        users = [user for user in (*self.members, *found) if node in user.args]
+        behind = any(isinstance(arg, Call) and _starts(arg) and self.uses[arg] == 1 for arg in node.args)
+        return all(_reduces_rows(user) for user in users) and not behind
 
     def _before(self, user: Call, value: Expr) -> FusedGroup | None:
         """The kernel that would make an operand which nothing but ``user`` needs; None where there is no such."""

@@ -18,7 +18,9 @@ from ...passes.scans import scan_bodies
 from ...passes.simplify import MOVES
 from .computed_kernels import as_product_of_columns
 from .einsums import as_matrix_product
+from .quotients import as_product
 from .rewrite_convolutions import as_plain_images
+from .sink_reshapes import with_reshapes_last
 from .tables import as_look_up
 
 _moves_that_meet = rule_pass("moves-that-meet", MOVES)
@@ -26,8 +28,8 @@ _moves_that_meet = rule_pass("moves-that-meet", MOVES)
 
 def loop_passes() -> list[Pass]:
     """The passes before linking: all operators stand in ``main``, none works on empty tensors or constants alone, sums
-    of products are products of matrices, tables of bytes are elementwise, and convolutions go over images without
-    gaps, with kernels that are known."""
+    of products are products of matrices, tables of bytes are elementwise, convolutions go over images without gaps,
+    with kernels that are known, and reshapes stand behind what is elementwise."""
     passes = _loop_passes()
     return [*passes, scan_bodies("kernels-of-loops", passes, tolerance=1e-5)]
 
@@ -44,6 +46,8 @@ def _loop_passes() -> list[Pass]:
         _rewriting("einsum-to-matmul", as_matrix_product, tolerance=1e-5),
         _rewriting("plain-convolutions", as_plain_images, tolerance=1e-5),
         Pass("computed-kernels", with_computed_kernels, tolerance=1e-5),
+        _rewriting("quotients-as-products", as_product, tolerance=1e-6),
+        Pass("reshapes-last", with_reshapes_last),
     ]
 
 

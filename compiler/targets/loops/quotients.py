@@ -1,0 +1,38 @@
+"""Quotients of a constant as products with its reciprocal: dividing takes a processor ten times as long."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...graph.ir import Call, Constant, Expr
+from ...graph.registry import call
+
+SMOOTH = ("nn.erf", "nn.tanh", "nn.sigmoid", "nn.softmax")
+"""Functions whose result changes as little as their operand or less: one that was rounded twice is as good. Behind a
+floor, say, it would not be: 41 times the float nearest to 1/41 need not be 1."""
+
+
+def as_product(node: Call) -> Expr | None:
+    """x / c  ->  x * (1 / c), where c is a power of two, or the quotient goes to a smooth function alone"""
+    if node.op in SMOOTH and isinstance(node.args[0], Call):
+        quotient = node.args[0]
+        factor = _reciprocal(quotient)
+        if factor is not None:
+            product = call("nn.multiply", quotient.args[0], factor, span=quotient.span)
+            return call(str(node.op), product, span=node.span, **node.attrs)
+    factor = _reciprocal(node)
+    if factor is None or not np.all(np.frexp(factor.value)[0] % 0.5 == 0):
+        return None
+    return call("nn.multiply", node.args[0], factor, span=node.span)
+
+
+def _reciprocal(node: Call) -> Constant | None:
+    """Of the divisor of a quotient in single precision, where it and its reciprocal are normal numbers."""
+    match node:
+        case Call(op="nn.divide", args=(_, Constant(value=divisor) as c)) if node.dtype == "float32":
+            with np.errstate(all="ignore"):
+                factor = (1 / divisor).astype(np.float32)
+            smallest = np.finfo(np.float32).tiny
+            if np.all(np.isfinite(factor)) and min(np.abs(factor).min(), np.abs(divisor).min()) >= smallest:
+                return Constant(factor, c.name, c.span)
+    return None
