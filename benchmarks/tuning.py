@@ -79,7 +79,7 @@ class Points:
 def drawn(name: str, task: Task, count: int, seed: int) -> Points:
     """The default, and up to ``count`` legal points of the space, all judged."""
     found = Points(name, task)
-    texts = [text for text in task.points if task.features(text)]
+    texts = [text for text, candidate in task.points.items() if candidate.estimate < float("inf")]
     random.Random(seed).shuffle(texts)
     for text in [*task.defaults, *texts]:
         if len(found.texts) > count:
@@ -92,7 +92,7 @@ def drawn(name: str, task: Task, count: int, seed: int) -> Points:
             if found.default:
                 continue
             found.default = cost
-        if task.features(text):
+        if task.points[text].estimate < float("inf"):
             found.texts.append(text)
             found.costs.append(cost)
     return found

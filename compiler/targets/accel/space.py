@@ -13,6 +13,9 @@ from itertools import product
 
 import numpy as np
 
+from ...tensor.compute import Tensor
+from .builder import Window
+from .depthwise_mode import row_cycles
 from .tile_costs import Tiles, estimates, fill, work_of
 from .tiling import Problem, Tiling, sizes_worth_trying
 
@@ -107,13 +110,46 @@ def features(problem: Problem, candidate: Candidate) -> Mapping[str, float]:
 
 
 def lower_bound(problem: Problem) -> float:
-    """Cycles that no tiling can do without: the products of the array, or every byte once over the bus."""
-    config = problem.config
+    """Cycles that no tiling can do without: those of the array's products, of the vector engine's stages, or of the bus
+    for every byte that is needed, once."""
+    kernel = problem.kernel
     outer, groups, height, width = problem.output
     pixels = outer * groups * problem.parts * height * width
-    products = pixels * (problem.reduction or 1) * problem.taps if problem.is_matrix else 0
-    read = sum(math.prod(tensor.shape) * (4 if tensor.dtype == "int32" else 1) for tensor in problem.kernel.inputs)
-    if problem.kernel.window is not None and problem.kernel.window.row_step > 1:
-        read = 0  # rows that no window meets are not read
-    written = pixels * config.out_bytes
-    return max(float(products), (read + written) / problem.bytes_per_cycle)
+    array, vector = 0, pixels * problem.vector_stages
+    if kernel.section.tapped and kernel.window is not None:
+        array = outer * groups * height * row_cycles(kernel.window, width) * problem.taps
+    elif problem.is_matrix:
+        array = pixels * (problem.reduction or 1) * problem.taps
+    elif kernel.window is not None:
+        vector += pixels * problem.taps
+    read = sum(_bytes_met(problem, tensor) for tensor in kernel.inputs)
+    return max(float(array), float(vector), (read + pixels * problem.config.out_bytes) / problem.bytes_per_cycle)
+
+
+def _bytes_met(problem: Problem, tensor: Tensor) -> int:
+    """Of an input of the kernel, those that are read at least once: windows may leave out rows and columns."""
+    nbytes = math.prod(tensor.shape) * (4 if tensor.dtype == "int32" else 1)
+    kernel = problem.kernel
+    if kernel.window is None or tensor.name != _read_by(kernel.output, kernel.stages.data):
+        return nbytes
+    for axis, extent in enumerate(problem.output[2:]):
+        size = tensor.shape[2 + axis]
+        nbytes = nbytes // size * _places_met(kernel.window, axis, extent, size)
+    return nbytes
+
+
+def _read_by(tensor: Tensor, stage: str) -> str:
+    """The name of the tensor that a ``stage`` before ``tensor`` copies; empty if there is no such stage."""
+    if tensor.name == stage:
+        return next((each.name for each in tensor.inputs), "")
+    return next(filter(None, (_read_by(each, stage) for each in tensor.inputs)), "")
+
+
+def _places_met(window: Window, axis: int, extent: int, size: int) -> int:
+    """Of ``size`` rows (``axis`` 0) or columns, those that windows of ``extent`` outputs reach over."""
+    reach = (window.kernel[axis] - 1) * window.dilations[axis] + 1
+    starts = np.arange(extent) * window.strides[axis] - window.pads[axis]
+    met = np.zeros(size, np.bool_)
+    for start in starts.tolist():
+        met[max(start, 0) : max(start + reach, 0)] = True
+    return int(met.sum())
