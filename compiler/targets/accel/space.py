@@ -16,6 +16,7 @@ import numpy as np
 from ...tensor.compute import Tensor
 from .builder import Window
 from .depthwise_mode import row_cycles
+from .lower import Kernel, Section
 from .tile_costs import Tiles, estimates, fill, work_of
 from .tiling import Problem, Tiling, sizes_worth_trying
 
@@ -111,30 +112,47 @@ def features(problem: Problem, candidate: Candidate) -> Mapping[str, float]:
 
 def lower_bound(problem: Problem) -> float:
     """Cycles that no tiling can do without: those of the array's products, of the vector engine's stages, or of the bus
-    for every byte that is needed, once."""
-    kernel = problem.kernel
-    outer, groups, height, width = problem.output
+    for every byte that is needed, once. A chain computes each entry of its layers at least once."""
+    sections = [_section_cycles(problem, section) for section in problem.kernel.sections]
+    array, vector = (sum(each) for each in zip(*sections, strict=True))
+    return max(float(array), float(vector), _bus_cycles(problem))
+
+
+def shared_bound(problem: Problem) -> float:
+    """Of a depthwise layer (``problem``: on the vector engine) whose taps the array may take over in any share."""
+    _, vector = _section_cycles(problem, problem.kernel.section)
+    return max(vector / 2, _bus_cycles(problem))
+
+
+def _section_cycles(problem: Problem, section: Section) -> tuple[int, int]:
+    """Cycles of the array and of the vector engine for every entry of a layer's result, once."""
+    outer, groups, height, width = section.output[:4]
     pixels = outer * groups * problem.parts * height * width
-    array, vector = 0, pixels * problem.vector_stages
-    if kernel.section.tapped and kernel.window is not None:
-        array = outer * groups * height * row_cycles(kernel.window, width) * problem.taps
-    elif problem.is_matrix:
-        array = pixels * (problem.reduction or 1) * problem.taps
-    elif kernel.window is not None:
-        vector += pixels * problem.taps
-    read = sum(_bytes_met(problem, tensor) for tensor in kernel.inputs)
-    return max(float(array), float(vector), (read + pixels * problem.config.out_bytes) / problem.bytes_per_cycle)
+    small = dict(section.repeated)
+    # Of a layer whose result stays on the core, the last stage is the copy that the next one reads.
+    stages = sum(stage not in small for stage in section.stages.vector) - (section is not problem.kernel.section)
+    if section.tapped and section.window is not None:
+        return outer * groups * height * row_cycles(section.window, width) * section.taps, pixels * stages
+    if section.matrix_weights:
+        return pixels * (section.input_groups or 1) * section.taps, pixels * stages
+    return 0, pixels * (stages + (section.taps if section.window is not None else 0))
 
 
-def _bytes_met(problem: Problem, tensor: Tensor) -> int:
+def _bus_cycles(problem: Problem) -> float:
+    """For every byte that is needed, once."""
+    read = sum(_bytes_met(problem.kernel, tensor) for tensor in problem.kernel.inputs)
+    return (read + math.prod(problem.kernel.output.shape)) / problem.bytes_per_cycle
+
+
+def _bytes_met(kernel: Kernel, tensor: Tensor) -> int:
     """Of an input of the kernel, those that are read at least once: windows may leave out rows and columns."""
     nbytes = math.prod(tensor.shape) * (4 if tensor.dtype == "int32" else 1)
-    kernel = problem.kernel
-    if kernel.window is None or tensor.name != _read_by(kernel.output, kernel.stages.data):
+    first = kernel.sections[0]
+    if first.window is None or tensor.name != _read_by(kernel.output, first.stages.data):
         return nbytes
-    for axis, extent in enumerate(problem.output[2:]):
+    for axis, extent in enumerate(first.output[2:4]):
         size = tensor.shape[2 + axis]
-        nbytes = nbytes // size * _places_met(kernel.window, axis, extent, size)
+        nbytes = nbytes // size * _places_met(first.window, axis, extent, size)
     return nbytes
 
 

@@ -6,12 +6,14 @@ import random
 
 import pytest
 from hypothesis import given, settings
+from weft.compiler.targets.accel.alone import kernel_program
 from weft.compiler.targets.accel.lower import lower_function
 from weft.compiler.targets.accel.space import lower_bound, space
 from weft.compiler.targets.accel.tiling import Problem
+from weft.compiler.targets.errors import CompileError
 from weft.hw.config import PYNQ, TINY, CoreConfig
 from weft.hw.dram_rate import DramRate
-from weft.tune.judge import RefusedError, judge
+from weft.sim.timing import program_cycles
 
 from .test_kernels import Case, cases
 
@@ -25,9 +27,10 @@ def costs(problem: Problem, count: int, seed: int = 0) -> list[int]:
     found = []
     for each in chosen:
         try:
-            found.append(judge(problem.kernel, problem.config, problem.rate, each.tiling))
-        except RefusedError:
+            program, end = kernel_program(problem.kernel, problem.config, each.tiling)
+        except CompileError:
             continue
+        found.append(program_cycles(problem.config, problem.rate, program, end))
     return found
 
 
