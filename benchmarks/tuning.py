@@ -60,7 +60,7 @@ NEAR = 0.01
 LAYERS_WANTED = 11 / 12
 """Share of the layers on which the learned search has to."""
 
-KNOBS = ("groups", "rows", "columns", "reduction", "channels_outer", "epilogue_groups", "epilogue_rows", "threads")
+KNOBS = ("groups", "rows", "columns", "reduction", "order", "epilogue_groups", "epilogue_rows", "threads")
 
 Array = npt.NDArray[Any]
 
@@ -131,7 +131,7 @@ def at_random(points: Points, draw: random.Random, trials: int) -> list[int]:
 def evolution(points: Points, draw: random.Random, trials: int) -> list[int]:
     """Each new point is that which differs in the fewest knobs from one of the best four, ties at random."""
     settings = [points.task.points[text].setting.point for text in points.texts]
-    knobs = np.array([[float(setting[name]) for name in KNOBS] for setting in settings])
+    knobs = np.array([[str(setting[name]) for name in KNOBS] for setting in settings])
     taken = at_random(points, draw, min(BATCH, trials))
     while len(taken) < min(trials, len(settings)):
         parent = draw.choice(sorted(taken, key=lambda place: points.costs[place])[:4])

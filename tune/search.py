@@ -24,9 +24,6 @@ BATCH = 8
 NEARBY, AT_RANDOM = 2, 2
 """Of a batch, those that differ least from the best so far, and those that are drawn from all that is left."""
 
-DETAILS = frozenset({"epilogue_groups", "epilogue_rows", "portion"})
-"""Knobs in which the points of a batch that are chosen by the ranking may not differ alone."""
-
 LOOKED_AT = 2000
 """Candidates, the best by the estimate, among which the ranking chooses."""
 
@@ -167,9 +164,7 @@ def _batch(state: Progress, choice: Choice, draw: random.Random, room: int) -> l
     order = np.argsort(values, kind="stable").tolist()
     chosen: dict[tuple[object, ...], str] = {}
     for place in order:
-        point = task.points[front[place]].setting.point
-        tile = tuple(value for name, value in point.items() if name not in DETAILS)
-        chosen.setdefault(tile, front[place])
+        chosen.setdefault(task.points[front[place]].setting.tile, front[place])
         if len(chosen) == BATCH - NEARBY - AT_RANDOM:
             break
     picked = list(chosen.values())

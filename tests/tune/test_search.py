@@ -176,7 +176,7 @@ def test_a_tiling_that_does_not_fit_leaves_the_default(tmp_path: Path) -> None:
     huge = dict.fromkeys(("groups", "rows", "columns", "reduction", "epilogue_groups", "epilogue_rows"), 1 << 19)
     with Database(path) as database:
         for task in kernels(tasks_of(module, TINY, SLOW, 2)):
-            database.add(task.key, {**huge, "threads": 2, "portion": 0, "channels_outer": True}, 1.0)
+            database.add(task.key, {**huge, "threads": 2, "portion": 0, "order": "cyx"}, 1.0)
     model = weft.compile(DIGITS, TINY, dram=SLOW, tuned=str(path))
     plain = weft.compile(DIGITS, TINY, dram=SLOW)
     assert model.statistics["tuned_kernels"] < len(plain.layers)
@@ -188,10 +188,20 @@ def test_a_tiling_that_does_not_fit_leaves_the_default(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "point",
-    [{}, {"groups": True}, {"threads": 0}, {"rows": -1}, {"columns": "1"}, {"extra": 1}, {"rows": 2.0}],
+    [
+        {},
+        {"groups": True},
+        {"threads": 0},
+        {"rows": -1},
+        {"columns": "1"},
+        {"extra": 1},
+        {"order": "cc"},
+        {"order": 1},
+        {"rows": 2.0},
+    ],
 )
 def test_a_point_that_is_no_tiling_is_refused(point: dict[str, object]) -> None:
-    whole = {"groups": 1, "rows": 1, "columns": 1, "reduction": 0, "channels_outer": True, "epilogue_groups": 1,
+    whole = {"groups": 1, "rows": 1, "columns": 1, "reduction": 0, "order": "cyx", "epilogue_groups": 1,
              "epilogue_rows": 1, "threads": 1, "portion": 0}  # fmt: skip
     assert point_tiling(whole).groups == 1
     with pytest.raises(TuningError, match="which is no tiling"):

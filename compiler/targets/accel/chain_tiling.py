@@ -163,7 +163,7 @@ def chain_tilings(problem: Problem) -> list[ChainTiling]:
             for epilogue_group, epilogue_row in epilogues(problem, group, rows, columns):
                 fits = False
                 for resident, skewed, ahead in ways:
-                    tiling = ChainTiling(group, rows, columns, reduction, False, epilogue_group, epilogue_row, 1,
+                    tiling = ChainTiling(group, rows, columns, reduction, "yxc", epilogue_group, epilogue_row, 1,
                                     resident=resident, skewed=skewed, ahead=ahead)  # fmt: skip
                     cost = chain_estimate(problem, tiling)
                     if cost is not None:
@@ -200,8 +200,9 @@ def chain_space(problem: Problem) -> list[tuple[ChainTiling, float]]:
         if SMALLEST_TILE * height * width > rows * columns or (reduction < inner and group < groups):
             continue
         for part, part_row in islice(epilogues(problem, group, rows, columns), 2):
-            for resident, skewed, ahead in product((True, False), repeat=3):
-                tiling = ChainTiling(group, rows, columns, reduction, False, part, part_row, 1,
+            orders = ("yxc", "xyc") if rows < height and columns < width else ("yxc",)
+            for order, resident, skewed, ahead in product(orders, *[(True, False)] * 3):
+                tiling = ChainTiling(group, rows, columns, reduction, order, part, part_row, 1,
                                      resident=resident, skewed=skewed, ahead=ahead)  # fmt: skip
                 cost = chain_estimate(problem, tiling)
                 if cost is not None:

@@ -18,7 +18,7 @@ from .builder import Window
 from .depthwise_mode import row_cycles
 from .lower import Kernel, Section
 from .tile_costs import Tiles, estimates, fill, work_of
-from .tiling import Problem, Tiling, sizes_worth_trying
+from .tiling import LOOP_ORDERS, Problem, Tiling, sizes_worth_trying
 
 THREADS = (1, 2, 4)
 
@@ -55,15 +55,26 @@ def _tilings(problem: Problem) -> Iterator[Tiling]:
     least = SMALLEST_TILE * problem.config.acc_depth
     whole = groups * height * width * problem.parts
     portions = sorted({-(-problem.reduction // count) for count in PORTIONS} - {0, problem.reduction})
-    for (group, row, column, reduction), outer in product(product(*axes, reductions), (True, False)):
+    for group, row, column, reduction in product(*axes, reductions):
         if not min(least, whole) <= group * row * column * problem.parts <= problem.config.acc_depth // problem.threads:
             continue
         for part, part_row in _epilogues(problem, group, row, column):
-            tiling = Tiling(group, row, column, reduction, outer, part, part_row, problem.threads)
-            yield tiling
-            if reduction == problem.reduction:
-                for portion in portions:
-                    yield replace(tiling, portion=portion)
+            for order in orders_of(groups > group, height > row, width > column):
+                tiling = Tiling(group, row, column, reduction, order, part, part_row, problem.threads)
+                yield tiling
+                if reduction == problem.reduction:
+                    for portion in portions:
+                        yield replace(tiling, portion=portion)
+
+
+def orders_of(groups: bool, rows: bool, columns: bool) -> list[str]:
+    """The orders of loops over tiles that differ, where there are several tiles along these axes; the first two are the
+    defaults."""
+    several = [axis for axis, there in (("cd", groups), ("y", rows), ("x", columns)) if there]
+    found: dict[tuple[str, ...], str] = {}
+    for name, order in LOOP_ORDERS.items():
+        found.setdefault(tuple(axis for axis in order if axis in several), name)
+    return list(found.values())
 
 
 def _epilogues(problem: Problem, groups: int, rows: int, columns: int) -> list[tuple[int, int]]:
@@ -101,7 +112,8 @@ def features(problem: Problem, candidate: Candidate) -> Mapping[str, float]:
         "chunks": math.log2(math.ceil(problem.reduction / tiling.reduction)) if tiling.reduction else 0.0,
         "taps": math.log2(problem.taps),
         "epilogue": math.log2(tiling.epilogue_groups * tiling.epilogue_rows * tiling.columns),
-        "channels_outer": float(tiling.channels_outer),
+        "channels_outer": float(tiling.order[0] == "c"),
+        "channels_inner": float(tiling.order[-1] == "c"),
         "threads": math.log2(tiling.threads),
         "portion": float(tiling.portion > 0),
         "fill": fill(problem, tiling),

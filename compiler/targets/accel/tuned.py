@@ -14,7 +14,9 @@ from ...tune.errors import TuningError
 from ..sources import sources_digest
 from .forms import FORMS, SHARED
 from .lower import Kernel
-from .tiling import ChainTiling, Tiling
+from .tiling import LOOP_ORDERS, ChainTiling, Tiling
+
+DETAILS = frozenset({"order", "epilogue_groups", "epilogue_rows", "portion"})
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,14 @@ class Setting:
     tiling: Tiling | None
     form: str = ""
     on_array: int = 0
+
+    @property
+    def tile(self) -> tuple[object, ...]:
+        """The knobs by which settings differ most: not the parts that a tile is cut into, nor which of rows and columns
+        is the outer loop."""
+        point = {name: value for name, value in self.point.items() if name not in DETAILS}
+        place = self.tiling.order.index("c") if self.tiling is not None else 0
+        return (place, *point.values())
 
     @property
     def point(self) -> Point:
@@ -91,13 +101,14 @@ def point_tiling(point: Point) -> Tiling:
     """The tiling of a point; TuningError for one that is none, as a stranger's file may hold."""
     kinds: tuple[type[Tiling], ...] = (Tiling, ChainTiling)
     kind = next((each for each in kinds if {field.name for field in fields(each)} == point.keys()), None)
-    default = asdict(kind(1, 1, 1, 0, True, 1, 1, 1)) if kind is not None else {}
+    default = asdict(kind(1, 1, 1, 0, "cyx", 1, 1, 1)) if kind is not None else {}
     right = all(
-        type(point[name]) is type(value) and (isinstance(value, bool) or 0 <= point[name] <= 1 << 20)
+        type(point[name]) is type(value) and (not isinstance(value, int) or 0 <= point[name] <= 1 << 20)
         for name, value in default.items()
     )
+    orders = [order for order in LOOP_ORDERS if kind is Tiling or order.endswith("c")]
     sizes = ("groups", "rows", "columns", "epilogue_groups", "epilogue_rows", "threads")
-    if kind is None or not right or any(point[name] < 1 for name in sizes):
+    if kind is None or not right or any(point[name] < 1 for name in sizes) or point["order"] not in orders:
         raise TuningError(f"a tuning database holds {dict(point)!r}, which is no tiling", hint="make it anew")
     return kind(**point)
 

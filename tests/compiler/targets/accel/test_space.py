@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from weft.compiler.targets.accel.alone import kernel_program
 from weft.compiler.targets.accel.lower import lower_function
-from weft.compiler.targets.accel.space import lower_bound, space
+from weft.compiler.targets.accel.space import lower_bound, orders_of, space
 from weft.compiler.targets.accel.tiling import Problem
 from weft.compiler.targets.errors import CompileError
 from weft.hw.config import PYNQ, TINY, CoreConfig
@@ -65,3 +65,17 @@ def test_the_bound_is_close(
     problem = Problem(core, lower_function(case.function()), 2, rate=rate)
     best, bound = min(costs(problem, 1)), lower_bound(problem)
     assert bound <= best <= 1.6 * bound
+
+
+@pytest.mark.parametrize(
+    ("several", "orders"),
+    [
+        ((True, True, True), ["cyx", "yxc", "cxy", "xyc", "ycx", "xcy"]),
+        ((True, True, False), ["cyx", "yxc"]),
+        ((True, False, True), ["cyx", "yxc"]),
+        ((False, True, True), ["cyx", "cxy"]),
+        ((False, False, False), ["cyx"]),
+    ],
+)
+def test_orders_differ_where_there_are_several_tiles(several: tuple[bool, bool, bool], orders: list[str]) -> None:
+    assert orders_of(*several) == orders

@@ -19,7 +19,8 @@ from weft.compiler.targets.accel.alone import Program
 from weft.compiler.targets.accel.lower import lower_function
 from weft.compiler.targets.accel.phases import function_of, split_phases
 from weft.compiler.targets.accel.slices import form_of, form_slices, slices_of
-from weft.compiler.targets.accel.tiling import ChainTiling, Tiling
+from weft.compiler.targets.accel.tile_costs import Tiles, buffers_of
+from weft.compiler.targets.accel.tiling import LOOP_ORDERS, ChainTiling, Tiling
 from weft.compiler.targets.accel.tuned import CHAIN, LAYER, Setting, point_setting
 from weft.compiler.tune.database import Database
 from weft.compiler.tune.errors import TuningError
@@ -27,14 +28,15 @@ from weft.hw.config import TINY, CoreConfig
 from weft.hw.dram_rate import USUAL_RATE, DramRate
 from weft.sim.timing import program_cycles
 from weft.tune.task import RefusedError, Task
-from weft.tune.tasks import ChainTask, LayerTask, tasks_of
+from weft.tune.tasks import ChainTask, KernelTask, LayerTask, tasks_of
 
 from .chains import SQUARE, ChainCase, LayerCase, apart
 from .kernels import program_of, run_on_fsim
 from .test_depthwise_split import Case, cases
+from .test_kernels import Case as KernelCase
 
-TILED = Tiling(2, 3, 4, 1, True, 1, 2, 2)
-CHAINED = ChainTiling(2, 3, 4, 1, False, 1, 2, 1, resident=False)
+TILED = Tiling(2, 3, 4, 1, "cyx", 1, 2, 2)
+CHAINED = ChainTiling(2, 3, 4, 1, "yxc", 1, 2, 1, resident=False)
 ROOMY = replace(TINY, name="tiny-sixteens", block_in=16, block_out=16, inp_depth=1024, acc_depth=1024, wgt_depth=512)
 MODES = replace(ROOMY, depthwise=1)
 
@@ -72,6 +74,9 @@ def test_a_setting_is_read_as_it_was_written(text: str, setting: Setting) -> Non
         (LAYER, {"form": ["vector"]}),
         (CHAIN, Setting(None, forms.SHARED, 2).point),
         (CHAIN, Setting(TILED).point),
+        (CHAIN, Setting(CHAINED).point | {"order": "cyx"}),
+        ("{}", Setting(TILED).point | {"order": "xx"}),
+        ("{}", Setting(TILED).point | {"order": True}),
         (CHAIN, Setting(CHAINED).point | {"resident": 1}),
     ],
 )
@@ -85,7 +90,7 @@ def only_call(module: Module) -> Call:
     return node
 
 
-def module_of(case: Case) -> Module:
+def module_of(case: Case | KernelCase) -> Module:
     function = case.function()
     body = call(function, *function.params, span=Span((function.name,), "result"))
     return Module(Function(function.params, body, Attrs({"name": "net", "outputs": ("output",)})), "packed")
@@ -123,6 +128,27 @@ def test_a_depthwise_layer_takes_the_form_of_its_record(config: CoreConfig, form
     (layer,) = (each for each in model.layers if each.device == "core")
     assert layer.schedule.startswith("# record 1 of the tuning database: 1 cycles alone, form")
     assert repr(form) in layer.schedule
+    x = np.random.default_rng(0).integers(-128, 128, module.main.params[0].type.shape).astype(np.int8)
+    (found,) = run_on_fsim(model, {"x0": x}).values()
+    np.testing.assert_array_equal(found, evaluate_function(module.main, [x]))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("order", LOOP_ORDERS)
+def test_every_order_of_loops_loads_what_is_expected(order: str, threads: int, tmp_path: Path) -> None:
+    """With several tiles along all axes, none of them smaller: what is loaded again follows from the order."""
+    case = KernelCase("conv", TINY, channels=12, filters=12, size=(12, 9), kernel=(1, 1), pads=(0, 0, 0, 0))
+    module = module_of(case)
+    (task,) = tasks_of(module, TINY, USUAL_RATE, 2)
+    assert isinstance(task, KernelTask)
+    tiling = Tiling(1, 4, 3, 3, order, 1, 2, threads)
+    model = forced(tmp_path / "t.sqlite", module, TINY, task, Setting(tiling))
+    (layer,) = model.layers
+    assert layer.schedule.startswith("# record 1 ")
+    buffers = list(buffers_of(replace(task.problem, threads=threads), Tiles.of([tiling])))
+    expected = sum(float((each.entries * each.loads * each.entry_bytes)[0]) for each in buffers
+                   if not isinstance(each.loads, int))  # fmt: skip
+    assert layer.bytes_loaded == expected
     x = np.random.default_rng(0).integers(-128, 128, module.main.params[0].type.shape).astype(np.int8)
     (found,) = run_on_fsim(model, {"x0": x}).values()
     np.testing.assert_array_equal(found, evaluate_function(module.main, [x]))
