@@ -221,7 +221,8 @@ def network(arguments: argparse.Namespace) -> int:
         path = arguments.database or Path(folder) / "tuning.sqlite"
         started = time.process_time()
         with Database(path) as database:
-            tasks = tasks_of(module, config, rate, 2)
+            tasks = sorted(tasks_of(module, config, rate, 2), key=lambda each: -each.count * each.bound)
+            tasks = tasks[: arguments.tasks]
             found = search(tasks, database, trials=arguments.trials, seed=arguments.seed, minutes=arguments.minutes)
         seconds = time.process_time() - started
         models = [weft.compile(model, config, dram=rate, tuned=tuned) for tuned in ("", str(path))]
@@ -339,6 +340,7 @@ def main() -> int:
     whole.add_argument("--size", type=int, default=224, help="height and width of the images")
     whole.add_argument("--bytes-per-cycle", type=int, default=0, help="of the DRAM; 0: those of the bus")
     whole.add_argument("--trials", type=int, default=8)
+    whole.add_argument("--tasks", type=int, help="tune so many kernels, layers and chains alone, the largest")
     whole.add_argument("--minutes", type=float)
     whole.add_argument("--seed", type=int, default=0)
     whole.add_argument("--database", type=Path, help="keep results in this file, and go on with it")
