@@ -201,7 +201,7 @@ def chain_space(problem: Problem) -> list[tuple[ChainTiling, float]]:
             continue
         for part, part_row in islice(epilogues(problem, group, rows, columns), 2):
             orders = ("yxc", "xyc") if rows < height and columns < width else ("yxc",)
-            for order, resident, skewed, ahead in product(orders, *[(True, False)] * 3):
+            for order, (resident, skewed, ahead) in product(orders, product((True, False), repeat=3)):
                 tiling = ChainTiling(group, rows, columns, reduction, order, part, part_row, 1,
                                      resident=resident, skewed=skewed, ahead=ahead)  # fmt: skip
                 cost = chain_estimate(problem, tiling)
