@@ -2,11 +2,14 @@
 
 ``accel``: layers of ResNet-18 (``conv_layers.py``) alone, in the timing model. Points drawn from the space are all
 measured; then four searches look for the best of them, many times each: by the learned ranking (trained on the other
-layers' points), by the estimate alone, at random, and by evolution. ``cpu``: models of one kernel and ResNet-18 in
-float32 are tuned, compiled with and without the database, and run in turns; shares are medians of rounds.
+layers' points), by the estimate alone, at random, and by evolution. ``network``: a whole network is tuned on a core,
+compiled with and without the database, timed, and run on the functional simulator both ways. ``cpu``: models of one
+kernel and ResNet-18 in float32 are tuned, compiled with and without the database, and run in turns; shares are medians
+of rounds.
 
     python benchmarks/tuning.py accel --picture build/tuning.svg
     python benchmarks/tuning.py accel --core wide --bytes-per-cycle 8 --layers C2 C4 --points 100 --seeds 3
+    python benchmarks/tuning.py network mobilenet_v2 --core pynq --trials 8
     python benchmarks/tuning.py cpu --trials 64
 """
 
@@ -17,6 +20,7 @@ import random
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,17 +36,21 @@ from conv_layers import SHAPES, layer, lowered
 from onnx import helper, numpy_helper
 from weft.compiler.compile import prepared
 from weft.compiler.frontends import read
+from weft.compiler.targets.accel.target import Accel, AccelOptions
 from weft.compiler.targets.cpu.processor import host_target
 from weft.compiler.targets.cpu.target import Cpu, CpuOptions
 from weft.compiler.tune.database import Database
 from weft.examples.models.build import build
 from weft.hw.config import load_config
 from weft.hw.dram_rate import DramRate
+from weft.runtime.profile_whatif import predict_runs
+from weft.sim.dram import DramModel
 from weft.tune.cpu_kernels import cpu_tasks, in_turns
 from weft.tune.cpu_search import search_cpu
-from weft.tune.judge import RefusedError, judge
 from weft.tune.ranking import ByEstimate, ByTrees, Measured, Ranking, rank_correlation
-from weft.tune.task import Task, tasks_of
+from weft.tune.search import search
+from weft.tune.task import RefusedError, Task
+from weft.tune.tasks import tasks_of
 
 TRIALS = 48
 BATCH = 8
@@ -52,7 +60,7 @@ NEAR = 0.01
 LAYERS_WANTED = 11 / 12
 """Share of the layers on which the learned search has to."""
 
-KNOBS = ("groups", "rows", "columns", "reduction", "channels_outer", "epilogue_groups", "epilogue_rows", "threads")
+KNOBS = ("groups", "rows", "columns", "reduction", "order", "epilogue_groups", "epilogue_rows", "threads")
 
 Array = npt.NDArray[Any]
 
@@ -79,20 +87,20 @@ class Points:
 def drawn(name: str, task: Task, count: int, seed: int) -> Points:
     """The default, and up to ``count`` legal points of the space, all judged."""
     found = Points(name, task)
-    texts = [text for text in task.points if task.features(text)]
+    texts = [text for text, candidate in task.points.items() if candidate.estimate < float("inf")]
     random.Random(seed).shuffle(texts)
     for text in [*task.defaults, *texts]:
         if len(found.texts) > count:
             break
         try:
-            cost = judge(task.kernel, task.config, task.rate, task.points[text].tiling)
+            cost = task.cycles(task.points[text].setting)
         except RefusedError:
             continue
         if text in task.defaults:
             if found.default:
                 continue
             found.default = cost
-        if task.features(text):
+        if task.points[text].estimate < float("inf"):
             found.texts.append(text)
             found.costs.append(cost)
     return found
@@ -122,10 +130,10 @@ def at_random(points: Points, draw: random.Random, trials: int) -> list[int]:
 
 def evolution(points: Points, draw: random.Random, trials: int) -> list[int]:
     """Each new point is that which differs in the fewest knobs from one of the best four, ties at random."""
-    tilings = [points.task.points[text].tiling for text in points.texts]
-    knobs = np.array([[float(getattr(tiling, name)) for name in KNOBS] for tiling in tilings])
+    settings = [points.task.points[text].setting.point for text in points.texts]
+    knobs = np.array([[str(setting[name]) for name in KNOBS] for setting in settings])
     taken = at_random(points, draw, min(BATCH, trials))
-    while len(taken) < min(trials, len(tilings)):
+    while len(taken) < min(trials, len(settings)):
         parent = draw.choice(sorted(taken, key=lambda place: points.costs[place])[:4])
         apart = (knobs != knobs[parent]).sum(axis=1).astype(float)
         apart[taken] = np.inf
@@ -146,7 +154,7 @@ def accel(arguments: argparse.Namespace) -> int:
     layers: list[Points] = []
     for name in arguments.layers:
         module = lowered(layer(name, SHAPES[name], 0), config)
-        (task,), _ = tasks_of(module, config, rate, 2)
+        (task,) = tasks_of(module, config, rate, 2)
         layers.append(drawn(name, task, arguments.points, seed=1))
         print(f"{name}: {len(layers[-1].texts)} of {len(task.points)} points", file=sys.stderr, flush=True)
     curves: dict[str, list[Array]] = {"learned": [], "estimate": [], "random": [], "evolution": []}
@@ -161,8 +169,8 @@ def accel(arguments: argparse.Namespace) -> int:
             "evolution": evolution,
         }  # fmt: skip
         ends = {}
-        for name, search in searches.items():
-            found = [curve(points, search(points, random.Random(seed), TRIALS), TRIALS)
+        for name, way in searches.items():
+            found = [curve(points, way(points, random.Random(seed), TRIALS), TRIALS)
                      for seed in range(arguments.seeds)]  # fmt: skip
             curves[name].append(np.mean(found, axis=0))
             ends[name] = float(np.mean([each[-1] for each in found]))
@@ -198,6 +206,48 @@ def picture(curves: dict[str, Array], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
     pyplot.close(figure)
+
+
+# Whole networks
+
+
+def network(arguments: argparse.Namespace) -> int:
+    """Before and after tuning: cycles of the linked program, and equal integers."""
+    config = load_config(arguments.core)
+    rate = DramRate(bytes_per_cycle=arguments.bytes_per_cycle or config.bus_bytes)
+    model = build(arguments.name, size=arguments.size)
+    module = prepared(read(model).module({}, takes_floats=False), Accel(), AccelOptions(config, rate))
+    with tempfile.TemporaryDirectory() as folder:
+        path = arguments.database or Path(folder) / "tuning.sqlite"
+        started = time.process_time()
+        with Database(path) as database:
+            tasks = sorted(tasks_of(module, config, rate, 2), key=lambda each: -each.count * each.bound)
+            tasks = tasks[: arguments.tasks]
+            found = search(tasks, database, trials=arguments.trials, seed=arguments.seed, minutes=arguments.minutes)
+        seconds = time.process_time() - started
+        models = [weft.compile(model, config, dram=rate, tuned=tuned) for tuned in ("", str(path))]
+    dram = DramModel(latency=rate.latency, bytes_per_cycle=rate.bytes_per_cycle)
+    cycles = [sum(run.result.cycles or 0 for run in predict_runs(each, dram)) for each in models]
+    draw = np.random.default_rng(0)
+    inputs = {each.name: draw.uniform(-1, 1, each.shape).astype(each.dtype) for each in models[0].inputs}
+    outputs = [weft.load(each, weft.FsimDevice(config, check_races=True, timing=False)).run(inputs) for each in models]
+    for name, value in outputs[0].items():
+        np.testing.assert_array_equal(outputs[1][name], value)
+    kinds = [Counter(layer.kind for layer in each.layers if layer.device == "core") for each in models]
+    better = sum(state.best is not None and state.default is not None and state.best < state.default
+                 for state in found.states)  # fmt: skip
+    print_table(f"{arguments.name} at {arguments.size} on {config.name}, {rate.bytes_per_cycle} bytes a cycle",
+                ["", "cycles", "chains", "layers on the core"],
+                [[name, f"{value:,}", str(kind["chain"]), str(sum(kind.values()))]
+                 for name, value, kind in zip(("default", "tuned"), cycles, kinds, strict=True)])  # fmt: skip
+    measured = sum(state.measured for state in found.states)
+    print(f"{1 - cycles[1] / cycles[0]:.2%} fewer cycles; integers are equal on the functional simulator")
+    print(f"{measured} settings of {len(tasks)} kernels, layers and chains measured in {seconds:.0f} CPU s")
+    print(f"{better} have a better one; {models[1].statistics['tuned_kernels']} kernels of the program are by a record")
+    if arguments.json:
+        name = f"{arguments.name} at {arguments.size}"
+        write_json(arguments.json, [Record(config.name, name, "cycles, tuned", cycles[1], cycles[0])])
+    return 0 if cycles[1] <= cycles[0] else 1
 
 
 # Processors
@@ -284,6 +334,17 @@ def main() -> int:
     core.add_argument("--seeds", type=int, default=10)
     core.add_argument("--picture", type=Path, help="write the curves of the best so far to this file")
     core.set_defaults(run=accel)
+    whole = parts.add_parser("network")
+    whole.add_argument("name")
+    whole.add_argument("--core", default="pynq")
+    whole.add_argument("--size", type=int, default=224, help="height and width of the images")
+    whole.add_argument("--bytes-per-cycle", type=int, default=0, help="of the DRAM; 0: those of the bus")
+    whole.add_argument("--trials", type=int, default=8)
+    whole.add_argument("--tasks", type=int, help="tune so many kernels, layers and chains alone, the largest")
+    whole.add_argument("--minutes", type=float)
+    whole.add_argument("--seed", type=int, default=0)
+    whole.add_argument("--database", type=Path, help="keep results in this file, and go on with it")
+    whole.set_defaults(run=network)
     host = parts.add_parser("cpu")
     host.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
     host.add_argument("--threads", type=int, default=1)

@@ -24,7 +24,7 @@ from ..tune.cpu_kernels import cpu_tasks
 from ..tune.cpu_search import CpuProgress, search_cpu
 from ..tune.ranking import Choice
 from ..tune.search import Outcome, Progress, search
-from ..tune.task import tasks_of
+from ..tune.tasks import tasks_of
 from .app import app
 from .output import JsonOption, ShapeOption, err, out, parse_shapes, print_json, table, wide_console
 from .target_options import Chosen, options_of, with_target_options
@@ -88,19 +88,19 @@ def _tune_core(
     core, rate = options.core, options.rate
     with progress("reading the model", err) as status, Database(database) as results:
         module = _prepared(model, target, options, shape, status)
-        tasks, shared = tasks_of(module, core, rate, options.vthreads)
+        tasks = tasks_of(module, core, rate, options.vthreads, chains=options.chains)
         if not tasks:
             raise CompileError("nothing of this model on the core can be tuned", at=str(model))
         found = search(tasks, results, trials=budget.trials, seed=budget.seed, minutes=budget.minutes,
                        report=lambda states: status.update(_line(states, budget.trials * len(tasks))))  # fmt: skip
     records = [_record(state) for state in found.states]
     if as_json:
-        print_json({"database": str(database), "core": core.name, "kernels": records, "shared_by_two_engines": shared,
+        print_json({"database": str(database), "core": core.name, "kernels": records,
                     "ranking": found.choice.ranking.name, "why": found.choice.why, "interrupted": found.interrupted,
                     "seconds": found.seconds})  # fmt: skip
         return
     wide_console().print(_table(records))
-    _print_summary(found, shared, database)
+    _print_summary(found, database)
 
 
 def _tune_cpu(
@@ -153,19 +153,21 @@ def _line(states: Sequence[Progress], budget: int) -> str:
     measured = sum(state.measured for state in states)
     before, after = _sums(states)
     gain = f", {1 - after / before:.2%} fewer cycles so far" if before else ""
-    return f"measured {measured} of {budget} tilings of {len(states)} kernels{gain}"
+    return f"measured {measured} of {budget} settings of {len(states)} kernels and chains{gain}"
 
 
 def _sums(states: Sequence[Progress]) -> tuple[float, float]:
-    """Cycles of all kernels as compiled without a database, and with the best found, each as often as it is there."""
-    known = [(state.task.count, state.default, state.best) for state in states]
+    """Cycles of all kernels as compiled without a database, and with the best found, each as often as it is there.
+    Chains count as their layers: which of the two is faster, compilation decides."""
+    known = [(state.task.count, state.default, state.best) for state in states if state.task.in_sum]
     pairs = [(count, default, best) for count, default, best in known if default is not None and best is not None]
     return sum(count * default for count, default, _ in pairs), sum(count * best for count, _, best in pairs)
 
 
 def _record(state: Progress) -> dict[str, Any]:
     return {
-        "kernel": state.task.name, "times": state.task.count, "tilings": len(state.task.points),
+        "kernel": state.task.name, "chain": not state.task.in_sum, "times": state.task.count,
+        "settings": len(state.task.points), "form": state.form,
         "measured": len(state.costs), "refused": len(state.refused), "bound": round(state.task.bound),
         "default": state.default, "best": state.best, "stopped": state.finished,
     }  # fmt: skip
@@ -176,21 +178,22 @@ def _table(records: Sequence[dict[str, Any]]) -> Any:
     for record in records:
         default, best = record["default"], record["best"]
         gain = f"{1 - best / default:.2%}" if default and best else ""
-        counts = [f"{record[name]:,}" for name in ("times", "tilings", "measured", "refused", "bound")]
+        counts = [f"{record[name]:,}" for name in ("times", "settings", "measured", "refused", "bound")]
         cycles = [f"{value:,.0f}" if value is not None else "" for value in (default, best)]
-        rows.append([record["kernel"], *counts, *cycles, gain, record["stopped"]])
-    columns = ["kernel", "times", "tilings", "measured", "refused", "bound", "default", "best", "gain", ""]
-    return table("kernels, cycles alone", columns, rows)
+        rows.append([record["kernel"], *counts, *cycles, gain, record["form"], record["stopped"]])
+    columns = ["kernel", "times", "settings", "measured", "refused", "bound", "default", "best", "gain", "form", ""]
+    return table("kernels and chains, cycles alone", columns, rows)
 
 
-def _print_summary(found: Outcome, shared: int, database: Path) -> None:
+def _print_summary(found: Outcome, database: Path) -> None:
     before, after = _sums(found.states)
     if before:
         out.print(f"sum of the kernels: {before:,.0f} -> {after:,.0f} cycles ({1 - after / before:.2%} fewer)")
         if after > 0.99 * before:
             out.print("tuning brings less than 1 % here: the compiler's own tilings are near the best that were found")
-    if shared:
-        out.print(f"{shared} depthwise layers are shared by two engines and not tuned")
+    chains = sum(not state.task.in_sum for state in found.states)
+    if chains:
+        out.print(f"{chains} chains were measured; compilation takes those that are faster than their layers apart")
     _print_end(found.choice, database, interrupted=found.interrupted)
 
 

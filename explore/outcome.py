@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from ..boards.area import Area, area_of
 from ..boards.board import Board, all_boards
+from ..boards.errors import BoardError
 from ..boards.fit import number
 from ..hw.errors import ConfigError
 from ..hw.synthesis_report import SHARE_LIMIT
@@ -103,11 +104,32 @@ def with_measures(space: Space, point: Outcome, measures: Mapping[str, Measure])
         "DSP": point.area.DSP,
         "BRAM36": point.area.BRAM36,
     }
-    limit = space.constraints.cycles
-    slow = [f"{name}: {each.cycles_per_image:,.0f} cycles an image, more than {limit:,.0f}"
-            for name, each in measures.items() if limit is not None and each.cycles_per_image > limit]  # fmt: skip
+    limit, what = cycles_allowed(space.constraints)
+    slow = [f"{name}: {each.cycles_per_image:,.0f} cycles an image, more than {limit:,.0f}{what}"
+            for name, each in measures.items() if each.cycles_per_image > limit]  # fmt: skip
     status: Status = "refused" if slow else "measured"
     return Outcome(point.assignment, point.design, point.area, status, "; ".join(slow), measures, figures)
+
+
+def cycles_allowed(constraints: Constraints) -> tuple[float, str]:
+    """Cycles that an image may take, infinite without a constraint on it, and if these follow from a time, how."""
+    limit = math.inf if constraints.cycles is None else constraints.cycles
+    if constraints.milliseconds is None:
+        return limit, ""
+    mhz = clock_of(constraints)
+    timed = constraints.milliseconds * mhz * 1e3
+    return (limit, "") if limit <= timed else (timed, f" ({constraints.milliseconds:g} ms at {mhz:g} MHz)")
+
+
+def clock_of(constraints: Constraints) -> float:
+    """The clock of a time, in MHz: what is asked for, or that of the part's board. ExploreError for one that the board
+    cannot make."""
+    if constraints.part is None and constraints.mhz is not None:
+        return constraints.mhz
+    try:
+        return part_board(constraints).clock.clock(constraints.mhz).mhz
+    except BoardError as error:
+        raise ExploreError(error.message, at="constraints.mhz", hint=error.hint) from error
 
 
 def front_of(outcomes: Sequence[Outcome], objectives: Sequence[str]) -> list[int]:

@@ -16,7 +16,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from ..hw.config import CoreConfig, load_config
 from ..hw.dram_rate import DramRate
@@ -75,14 +84,25 @@ class CompilerAxes(BaseModel):
 
 
 class Constraints(BaseModel):
-    """What a point may take. ``part``: a board, or the first letters of its part; ``cycles``: of an image, at most."""
+    """What a point may take. ``part``: a board, or the first letters of its part; ``cycles``: of an image, at most;
+    ``milliseconds``: of an image, at a clock of ``mhz``, which is a wish: no tool has confirmed it for these cores."""
 
     model_config = _Strict
     part: str | None = None
+    mhz: Annotated[float, Field(gt=0)] | None = None
+    milliseconds: Annotated[float, Field(gt=0)] | None = None
     LUT: Annotated[float, Field(gt=0)] | None = None
     DSP: Annotated[float, Field(gt=0)] | None = None
     BRAM36: Annotated[float, Field(gt=0)] | None = None
     cycles: Annotated[float, Field(gt=0)] | None = None
+
+    @model_validator(mode="after")
+    def _a_time_has_a_clock(self) -> Constraints:
+        if self.milliseconds is not None and self.mhz is None and self.part is None:
+            raise ValueError("milliseconds need a clock: give mhz, or a part whose board has one")
+        if self.mhz is not None and self.milliseconds is None:
+            raise ValueError("mhz is the clock of milliseconds, which are not given; cycles need no clock")
+        return self
 
 
 class SearchPlan(BaseModel):

@@ -51,7 +51,7 @@ class ByEstimate:
 
 
 class ByTrees:
-    """XGBoost over all features."""
+    """XGBoost over all features. Points of other kinds may lack some."""
 
     name = "learned"
 
@@ -59,14 +59,14 @@ class ByTrees:
         import xgboost
 
         self._xgboost = xgboost
-        self._names = sorted(groups[0][0].features)
+        self._names = sorted({name for group in groups for each in group for name in each.features})
         rows = [self._row(each.features) for group in groups for each in group]
         targets = np.concatenate([_relative(group) for group in groups])
         data = xgboost.DMatrix(np.array(rows), label=targets)
         self._model: Any = xgboost.train({**TREES, "seed": seed}, data, ROUNDS)
 
     def _row(self, features: Mapping[str, float]) -> list[float]:
-        return [features[name] for name in self._names]
+        return [features.get(name, math.nan) for name in self._names]
 
     def values(self, features: Sequence[Mapping[str, float]]) -> npt.NDArray[np.float64]:
         found = self._model.predict(self._xgboost.DMatrix(np.array([self._row(each) for each in features])))

@@ -1,11 +1,12 @@
-"""Which tilings to measure: in batches, by a ranking, with some at random; more for the kernels that gain.
+"""Which settings to measure: in batches, by a ranking, with some at random; more for what gains.
 
-The first batch of a kernel is what the compiler takes by itself and the best by the estimate. Every result goes to the
+The first batch of a task is what the compiler takes by itself and the best by the estimate. Every result goes to the
 database at once, so that an interrupted search loses nothing and one that is begun again does not measure twice.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -13,11 +14,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..compiler.targets.accel.tuned import tiling_point
 from ..compiler.tune.database import Database, point_text
-from .judge import RefusedError, judge
 from .ranking import Choice, Measured, choose_ranking
-from .task import Task
+from .task import RefusedError, Task
 
 BATCH = 8
 """Points measured before the ranking is asked again."""
@@ -48,6 +47,12 @@ class Progress:
     @property
     def best(self) -> float | None:
         return min(self.costs.values(), default=None)
+
+    @property
+    def form(self) -> str:
+        """Of the depthwise layers, in the best that was measured; empty if there are none."""
+        best = min(self.costs, key=self.costs.__getitem__, default="")
+        return str(json.loads(best).get("form", "")) if best else ""
 
     @property
     def worth(self) -> float:
@@ -135,7 +140,7 @@ def _finish(state: Progress) -> None:
     if best is not None and best <= (1 + CLOSE_ENOUGH) * task.bound:
         state.finished = f"within {CLOSE_ENOUGH:.0%} of the bound"
     elif len(state.costs) + len(state.refused) >= len(task.points):
-        state.finished = "every tiling is measured"
+        state.finished = "every point is measured"
 
 
 def _groups(states: Sequence[Progress]) -> list[list[Measured]]:
@@ -159,9 +164,7 @@ def _batch(state: Progress, choice: Choice, draw: random.Random, room: int) -> l
     order = np.argsort(values, kind="stable").tolist()
     chosen: dict[tuple[object, ...], str] = {}
     for place in order:
-        tiling = task.points[front[place]].tiling
-        tile = (tiling.groups, tiling.rows, tiling.columns, tiling.reduction, tiling.channels_outer, tiling.threads)
-        chosen.setdefault(tile, front[place])
+        chosen.setdefault(task.points[front[place]].setting.tile, front[place])
         if len(chosen) == BATCH - NEARBY - AT_RANDOM:
             break
     picked = list(chosen.values())
@@ -177,11 +180,11 @@ def _nearest(state: Progress, texts: Sequence[str]) -> list[str]:
     known = [text for text in state.costs if text in points]
     if not known:
         return []
-    best = tiling_point(points[min(known, key=state.costs.__getitem__)].tiling)
+    best = points[min(known, key=state.costs.__getitem__)].setting.point
 
     def apart(text: str) -> int:
-        point = tiling_point(points[text].tiling)
-        return sum(point[name] != value for name, value in best.items())
+        point = points[text].setting.point
+        return sum(point.get(name) != best.get(name) for name in {**best, **point})
 
     return sorted(texts, key=apart)[:NEARBY]
 
@@ -191,14 +194,14 @@ def _measure(state: Progress, texts: Sequence[str], database: Database) -> None:
     for text in texts:
         if text in state.costs or text in state.refused:
             continue
-        point, known = tiling_point(task.points[text].tiling), task.features(text)
+        setting, known = task.points[text].setting, task.features(text)
         state.measured += 1
         try:
-            cost = judge(task.kernel, task.config, task.rate, task.points[text].tiling)
+            cost = task.cycles(setting)
         except RefusedError as error:
             state.refused[text] = str(error)
-            database.add(task.key, point, None, refusal=str(error), features=known)
+            database.add(task.key, setting.point, None, refusal=str(error), features=known)
             continue
         state.costs[text] = float(cost)
-        database.add(task.key, point, float(cost), features=known)
+        database.add(task.key, setting.point, float(cost), features=known)
         state.curve.append(min(state.costs.values()))

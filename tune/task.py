@@ -1,89 +1,115 @@
-"""The kernels of a network that can be tuned, each shape once."""
+"""What can be tuned of a network for a core: a point of its space, and what all tasks have in common."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
-from ..compiler.graph.ir import Module
-from ..compiler.targets.accel.compile_kernel import attempts
-from ..compiler.targets.accel.lower import Kernel
-from ..compiler.targets.accel.phases import split_phases
-from ..compiler.targets.accel.slices import slices_of
-from ..compiler.targets.accel.space import Candidate, features, lower_bound, space
-from ..compiler.targets.accel.tile_costs import estimate, tilings
-from ..compiler.targets.accel.tiling import Problem
-from ..compiler.targets.accel.tuned import point_tiling, tiling_point, tuning_key
+from ..compiler.targets.accel.alone import Program
+from ..compiler.targets.accel.tuned import Setting, tuning_key
+from ..compiler.targets.errors import CompileError
 from ..compiler.tune.database import Key, point_text
+from ..compiler.tune.errors import TuningError
 from ..hw.config import CoreConfig
 from ..hw.dram_rate import DramRate
+from ..sim.timing import program_cycles
+
+
+class RefusedError(TuningError):
+    """The compiler does not take a setting; the text says why."""
 
 
 @dataclass(frozen=True)
-class Task:
-    """A kernel to tune, and how often the network has it. ``name``: of the first function with it."""
+class Point:
+    """A setting and the cycles that the estimate expects; infinite for one that it does not take."""
 
-    name: str
-    kernel: Kernel
-    config: CoreConfig
-    rate: DramRate
-    count: int
-    vthreads: int
+    setting: Setting
+    estimate: float
 
     @property
-    def problem(self) -> Problem:
-        return Problem(self.config, self.kernel, self.vthreads, rate=self.rate)
+    def text(self) -> str:
+        return point_text(self.setting.point)
+
+
+@dataclass(frozen=True)
+class Task(ABC):
+    """Something to tune, and how often the network has it. ``name``: of the first such function."""
+
+    name: str
+    config: CoreConfig
+    rate: DramRate
+    vthreads: int
+    count: int
+
+    in_sum = True
+    """Whether the network's cycles are the sum over such tasks; not so of chains, whose layers are tasks, too."""
+
+    @property
+    @abstractmethod
+    def text(self) -> str:
+        """What stands for it in the database."""
+
+    @abstractmethod
+    def settings(self) -> Iterable[Setting]:
+        """What the compiler tries without a database, in its order: it takes the first that finds room."""
+
+    @abstractmethod
+    def space(self) -> Iterable[Point]:
+        """All points that may be worth measuring."""
+
+    @abstractmethod
+    def estimate(self, setting: Setting) -> float:
+        """What the estimate expects of one of :meth:`settings`; infinite where it does not take it."""
+
+    @abstractmethod
+    def program(self, setting: Setting) -> Program:
+        """It alone, compiled so. Raises CompileError."""
+
+    @abstractmethod
+    def features_of(self, point: Point) -> Mapping[str, float]:
+        """What a ranking sees of a point that the estimate takes."""
+
+    @property
+    @abstractmethod
+    def bound(self) -> float:
+        """Cycles below which no setting can get."""
 
     @property
     def key(self) -> Key:
-        return tuning_key(self.kernel, self.config, self.rate)
+        return tuning_key(self.text, self.config, self.rate)
 
     @cached_property
     def defaults(self) -> Sequence[str]:
-        """The points that the compiler tries without a database, in its order: it takes the first that finds room."""
-        tried = attempts(self.problem, tilings(self.problem))
-        return [point_text(tiling_point(tiling)) for tiling in tried]
+        """The texts of :meth:`settings`."""
+        return [point_text(setting.point) for setting in self.settings()]
 
     @cached_property
-    def points(self) -> dict[str, Candidate]:
+    def points(self) -> Mapping[str, Point]:
         """The space by the texts of its points, the cheapest by the estimate first; then :attr:`defaults`."""
-        found = {point_text(tiling_point(each.tiling)): each for each in space(self.problem)}
-        for text in self.defaults:
-            tiling = point_tiling(json.loads(text))
-            cost = estimate(replace(self.problem, threads=tiling.threads), tiling)
-            found.setdefault(text, Candidate(tiling, float("inf") if cost is None else cost))
+        found = {point.text: point for point in sorted(self.space(), key=lambda each: each.estimate)}
+        for text, setting in zip(self.defaults, self.settings(), strict=True):
+            if text not in found:
+                found[text] = Point(setting, self.estimate(setting))
         return found
 
     def features(self, text: str) -> Mapping[str, float]:
         """What a ranking sees of a point; nothing of one that the estimate does not take."""
         if text not in self._features:
-            candidate = self.points[text]
-            known = candidate.estimate < float("inf")
-            self._features[text] = features(self.problem, candidate) if known else {}
+            point = self.points[text]
+            self._features[text] = self.features_of(point) if point.estimate < math.inf else {}
         return self._features[text]
 
     @cached_property
     def _features(self) -> dict[str, Mapping[str, float]]:
         return {}
 
-    @cached_property
-    def bound(self) -> float:
-        """Cycles below which no tiling can get."""
-        return lower_bound(self.problem)
-
-
-def tasks_of(module: Module, config: CoreConfig, rate: DramRate, vthreads: int) -> tuple[list[Task], int]:
-    """The kernels of a packed module, and the number of calls that are not tuned because two engines share them."""
-    kernels: dict[str, list[Kernel]] = {}
-    shared = 0
-    for phase in split_phases(module):
-        for node in phase.calls if phase.on_core else []:
-            for part in slices_of(node, config, rate, vthreads):
-                if part.turns:
-                    shared += 1
-                else:
-                    kernels.setdefault(part.kernel.signature, []).append(part.kernel)
-    tasks = [Task(found[0].name, found[0], config, rate, len(found), vthreads) for found in kernels.values()]
-    return tasks, shared
+    def cycles(self, setting: Setting) -> int:
+        """Of a program of its own, exact as the timing model is. Raises :class:`RefusedError`."""
+        try:
+            program, end = self.program(setting)
+        except CompileError as error:
+            raise RefusedError(error.message) from error
+        return program_cycles(self.config, self.rate, program, end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,8 +17,8 @@ from weft.compiler.tune.database import Database
 from weft.compiler.tune.errors import TuningError
 from weft.explore.errors import ExploreError
 from weft.explore.measure import LAYER_FIELDS, Measure, Network, measure, open_network
-from weft.explore.outcome import design_of, record_of
-from weft.explore.space import Design, Space, assignment_text
+from weft.explore.outcome import cycles_allowed, design_of, record_of
+from weft.explore.space import Constraints, Design, Space, assignment_text
 from weft.explore.study import Study, explore
 from weft.runtime.errors import DeviceError
 from weft.runtime.profile_whatif import predict_runs
@@ -83,6 +84,36 @@ def test_every_point_of_the_grid_has_an_outcome(tmp_path: Path) -> None:
             all(a < b for a, b in zip(each.cost(study.objectives), mine, strict=True))
             for each in study.points if each.status == "measured"
         )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("constraints", "cycles", "text"),
+    [
+        ({}, math.inf, ""),
+        ({"cycles": 500}, 500, ""),
+        ({"milliseconds": 2, "mhz": 50}, 100_000, " (2 ms at 50 MHz)"),
+        ({"milliseconds": 2, "mhz": 50, "cycles": 100_001}, 100_000, " (2 ms at 50 MHz)"),
+        ({"milliseconds": 2, "mhz": 50, "cycles": 99_999}, 99_999, ""),
+        ({"milliseconds": 2, "part": "pynq-z2"}, 200_000, " (2 ms at 100 MHz)"),
+        ({"milliseconds": 2, "part": "pynq-z2", "mhz": 51}, 100_000, " (2 ms at 50 MHz)"),
+    ],
+)
+def test_a_time_allows_cycles_by_its_clock(constraints: dict[str, Any], cycles: float, text: str) -> None:
+    assert cycles_allowed(Constraints(**constraints)) == (cycles, text)
+
+
+def test_points_that_take_too_long_are_refused(tmp_path: Path) -> None:
+    study = run(space_of(constraints={"milliseconds": 0.5, "mhz": 100}), tmp_path / "e.sqlite", FakeMeasure())
+    whole = run(space_of(constraints={"cycles": 50_000}), tmp_path / "e.sqlite", FakeMeasure())
+    assert [each.status for each in study.points] == [each.status for each in whole.points]
+    assert any("cycles an image, more than 50,000 (0.5 ms at 100 MHz)" in each.reason for each in study.points)
+
+
+def test_a_clock_that_the_board_cannot_make_is_told_before_anything_is_measured(tmp_path: Path) -> None:
+    measure = FakeMeasure()
+    with pytest.raises(ExploreError, match=r"constraints\.mhz"):
+        run(space_of(constraints={"part": "pynq-z2", "milliseconds": 1, "mhz": 5000}), tmp_path / "e.sqlite", measure)
+    assert not measure.calls
 
 
 @pytest.mark.parametrize("algorithm", ["grid", "random", "tpe", "nsga2"])

@@ -14,7 +14,7 @@ from weft.compiler.graph import Module
 from weft.compiler.targets.accel.space import space
 from weft.compiler.targets.accel.target import Accel, AccelOptions
 from weft.compiler.targets.accel.tile_costs import estimate
-from weft.compiler.targets.accel.tuned import point_tiling, tiling_point
+from weft.compiler.targets.accel.tuned import Setting, point_tiling
 from weft.compiler.tune.database import Database
 from weft.compiler.tune.errors import TuningError
 from weft.hw.config import PYNQ, TINY
@@ -22,10 +22,10 @@ from weft.hw.dram_rate import DramRate
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
 from weft.tune import search as module
-from weft.tune.judge import judge
 from weft.tune.ranking import choose_ranking
 from weft.tune.search import Outcome, search
-from weft.tune.task import Task, tasks_of
+from weft.tune.task import Task
+from weft.tune.tasks import KernelTask, tasks_of
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 SLOW = DramRate(bytes_per_cycle=2)
@@ -39,7 +39,11 @@ def packed() -> Module:
 
 @pytest.fixture(scope="module")
 def tasks(packed: Module) -> list[Task]:
-    return tasks_of(packed, PYNQ, SLOW, 2)[0]
+    return tasks_of(packed, PYNQ, SLOW, 2)
+
+
+def kernels(tasks: list[Task]) -> list[KernelTask]:
+    return [task for task in tasks if isinstance(task, KernelTask)]
 
 
 def costs(outcome: Outcome) -> list[dict[str, float]]:
@@ -50,7 +54,7 @@ def test_a_kernel_comes_once_and_the_space_holds_the_default(tasks: list[Task]) 
     assert len({task.key for task in tasks}) == len(tasks)
     assert all(set(task.defaults) <= task.points.keys() for task in tasks)
     assert all(task.features(text) for task in tasks for text in task.defaults)
-    for task in tasks:
+    for task in kernels(tasks):
         found = space(task.problem)
         assert [each.estimate for each in found] == sorted(each.estimate for each in found)
         assert len({each.tiling for each in found}) == len(found)
@@ -61,14 +65,14 @@ def test_every_point_is_measured_as_it_compiles(tasks: list[Task]) -> None:
     for task in tasks:
         if len(task.points) > 200:
             continue
-        for candidate in list(task.points.values())[:40:4]:
-            assert judge(task.kernel, PYNQ, SLOW, candidate.tiling) >= task.bound
+        for point in list(task.points.values())[:40:4]:
+            assert task.cycles(point.setting) >= task.bound
 
 
 def test_the_space_has_four_threads_and_portions_of_several_sizes(tasks: list[Task]) -> None:
-    tilings = [candidate.tiling for task in tasks for candidate in space(task.problem)]
+    tilings = [candidate.tiling for task in kernels(tasks) for candidate in space(task.problem)]
     assert {tiling.threads for tiling in tilings} == {1, 2, 4}
-    for task in tasks:
+    for task in kernels(tasks):
         reduction = task.problem.reduction
         found = {each.tiling.portion for each in space(task.problem)}
         assert found <= {0, *(-(-reduction // count) for count in (2, 4, 8))}
@@ -84,8 +88,8 @@ def test_a_batch_holds_what_is_nearest_to_the_best_so_far(tasks: list[Task]) -> 
     left = [text for text in texts if text not in state.costs]
 
     def apart(text: str) -> int:
-        one, other = (tiling_point(task.points[each].tiling) for each in (text, best))
-        return sum(one[name] != other[name] for name in one)
+        one, other = (task.points[each].setting.point for each in (text, best))
+        return sum(one.get(name) != other.get(name) for name in {**one, **other})
 
     nearest = module._nearest(state, left)
     assert [apart(text) for text in nearest] == sorted(map(apart, left))[: module.NEARBY]
@@ -120,15 +124,15 @@ def test_what_is_known_is_not_measured_again(tasks: list[Task], tmp_path: Path) 
 def test_an_interruption_keeps_what_was_measured(
     tasks: list[Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left = [9]
+    left, cycles = [9], Task.cycles
 
-    def interrupted(*arguments: object) -> int:
+    def interrupted(task: Task, setting: Setting) -> int:
         left[0] -= 1
         if left[0] < 0:
             raise KeyboardInterrupt
-        return judge(*arguments)  # type: ignore[arg-type]
+        return cycles(task, setting)
 
-    monkeypatch.setattr(module, "judge", interrupted)
+    monkeypatch.setattr(Task, "cycles", interrupted)
     with Database(tmp_path / "t.sqlite") as database:
         outcome = search(tasks, database, trials=50)
         assert outcome.interrupted
@@ -142,9 +146,10 @@ def test_the_best_are_compiled_and_give_the_same_integers(tasks: list[Task], tmp
     gained = [state for state in outcome.states if state.default and state.best and state.best < state.default]
     assert gained
     plain, tuned = (weft.compile(DIGITS, PYNQ, dram=SLOW, tuned=which) for which in ("", str(path)))
-    tunable = [each for each in tuned.layers if each.device == "core" and each.kind != "chain"]
-    assert tuned.statistics["tuned_kernels"] == len(tunable)
-    assert any("of the tuning database" in layer.schedule for layer in tuned.layers)
+    on_core = [each for each in tuned.layers if each.device == "core"]
+    recorded = [each for each in on_core if "of the tuning database" in each.schedule]
+    assert tuned.statistics["tuned_kernels"] == len(recorded)
+    assert all(each in recorded for each in on_core if each.kind != "chain")
     dram = DramModel(bytes_per_cycle=SLOW.bytes_per_cycle)
     before, after = (sum(run.result.cycles or 0 for run in predict_runs(each, dram)) for each in (plain, tuned))
     assert after < before
@@ -170,8 +175,8 @@ def test_a_tiling_that_does_not_fit_leaves_the_default(tmp_path: Path) -> None:
     module = prepared(source.module({}, takes_floats=False), Accel(), AccelOptions(TINY, SLOW))
     huge = dict.fromkeys(("groups", "rows", "columns", "reduction", "epilogue_groups", "epilogue_rows"), 1 << 19)
     with Database(path) as database:
-        for task in tasks_of(module, TINY, SLOW, 2)[0]:
-            database.add(task.key, {**huge, "threads": 2, "portion": 0, "channels_outer": True}, 1.0)
+        for task in kernels(tasks_of(module, TINY, SLOW, 2)):
+            database.add(task.key, {**huge, "threads": 2, "portion": 0, "order": "cyx"}, 1.0)
     model = weft.compile(DIGITS, TINY, dram=SLOW, tuned=str(path))
     plain = weft.compile(DIGITS, TINY, dram=SLOW)
     assert model.statistics["tuned_kernels"] < len(plain.layers)
@@ -183,10 +188,20 @@ def test_a_tiling_that_does_not_fit_leaves_the_default(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "point",
-    [{}, {"groups": True}, {"threads": 0}, {"rows": -1}, {"columns": "1"}, {"extra": 1}, {"rows": 2.0}],
+    [
+        {},
+        {"groups": True},
+        {"threads": 0},
+        {"rows": -1},
+        {"columns": "1"},
+        {"extra": 1},
+        {"order": "cc"},
+        {"order": 1},
+        {"rows": 2.0},
+    ],
 )
 def test_a_point_that_is_no_tiling_is_refused(point: dict[str, object]) -> None:
-    whole = {"groups": 1, "rows": 1, "columns": 1, "reduction": 0, "channels_outer": True, "epilogue_groups": 1,
+    whole = {"groups": 1, "rows": 1, "columns": 1, "reduction": 0, "order": "cyx", "epilogue_groups": 1,
              "epilogue_rows": 1, "threads": 1, "portion": 0}  # fmt: skip
     assert point_tiling(whole).groups == 1
     with pytest.raises(TuningError, match="which is no tiling"):
@@ -194,6 +209,7 @@ def test_a_point_that_is_no_tiling_is_refused(point: dict[str, object]) -> None:
 
 
 def test_candidates_fit(tasks: list[Task]) -> None:
-    for task in tasks:
-        for candidate in list(task.points.values())[:50]:
-            assert estimate(task.problem, candidate.tiling) is not None or candidate.estimate == float("inf")
+    for task in kernels(tasks):
+        for point in list(task.points.values())[:50]:
+            assert point.setting.tiling is not None
+            assert estimate(task.problem, point.setting.tiling) is not None or point.estimate == float("inf")

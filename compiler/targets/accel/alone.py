@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from ....hw.config import CoreConfig
 from ....hw.dram_rate import DramRate
+from ..errors import ScratchpadFullError
 from ..memory_plan import aligned
-from .compile_kernel import append, generate_slice
+from .compile_kernel import append, generate_in_turn, generate_slice
 from .emit import ITEM_BYTES, DramBuffer, Emitter
 from .function_program import unchecked_program
 from .lower import Kernel
@@ -28,6 +29,22 @@ def kernel_program(kernel: Kernel, config: CoreConfig, tiling: Tiling) -> Progra
     rooms = _Rooms()
     emitter = Emitter(config)
     append(emitter, [(kernel, rooms.of(kernel), tiling)], 0, None)
+    return _finished(emitter, rooms)
+
+
+def form_program(parts: Sequence[KernelSlice], config: CoreConfig, rate: DramRate, tiling: Tiling | None) -> Program:
+    """A layer as these parts, each with this tiling; with None, parts that two engines share, in turns. CompileError
+    where buffers find no room."""
+    rooms = _Rooms()
+    emitter = Emitter(config)
+    for number, part in enumerate(parts):
+        if tiling is not None:
+            append(emitter, [(part.kernel, rooms.of(part.kernel), tiling)], number, None)
+            continue
+        turns = [(each.kernel, rooms.of(each.kernel)) for each in part.turns]
+        if generate_in_turn(emitter, turns, rate, layer=number) is None:
+            place = f"function {part.kernel.name!r}"
+            raise ScratchpadFullError("no tilings of both engines fit side by side", at=place)
     return _finished(emitter, rooms)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import product
+from itertools import islice, product
 
 from ....hw.config import CoreConfig
 from ....hw.isa import VectorOp
@@ -27,6 +27,9 @@ SPANS_KEPT = 3
 
 ROOMY = 0.8
 """Share of a scratchpad up to which buffers surely find room in one piece."""
+
+SMALLEST_TILE = 1 / 64
+"""Share of the picture below which tiles are not in the space of a chain: each has instructions of its own."""
 
 TIGHT_PENALTY = 0.1
 """Share of the cost that is added where they may not."""
@@ -160,7 +163,7 @@ def chain_tilings(problem: Problem) -> list[ChainTiling]:
             for epilogue_group, epilogue_row in epilogues(problem, group, rows, columns):
                 fits = False
                 for resident, skewed, ahead in ways:
-                    tiling = ChainTiling(group, rows, columns, reduction, False, epilogue_group, epilogue_row, 1,
+                    tiling = ChainTiling(group, rows, columns, reduction, "yxc", epilogue_group, epilogue_row, 1,
                                     resident=resident, skewed=skewed, ahead=ahead)  # fmt: skip
                     cost = chain_estimate(problem, tiling)
                     if cost is not None:
@@ -182,6 +185,29 @@ short that inputs come ahead of weights that stream, too."""
 
 CHUNKS = (1, 2)
 """Input channel groups of the last layer that are computed at a time, if not all."""
+
+
+def chain_space(problem: Problem) -> list[tuple[ChainTiling, float]]:
+    """Tilings of a chain that may fit, with their estimates, the cheapest first: wider than what the default is chosen
+    from. Of each tile every way that fits, and the two largest epilogues."""
+    kernel = problem.kernel
+    _, groups, height, width = problem.output
+    inner = kernel.section.input_groups
+    found: list[tuple[ChainTiling, float]] = []
+    sizes = product(sizes_worth_trying(width), sizes_worth_trying(height), sizes_worth_trying(inner) or [0],
+                    sizes_worth_trying(groups))  # fmt: skip
+    for columns, rows, reduction, group in sizes:
+        if SMALLEST_TILE * height * width > rows * columns or (reduction < inner and group < groups):
+            continue
+        for part, part_row in islice(epilogues(problem, group, rows, columns), 2):
+            orders = ("yxc", "xyc") if rows < height and columns < width else ("yxc",)
+            for order, (resident, skewed, ahead) in product(orders, product((True, False), repeat=3)):
+                tiling = ChainTiling(group, rows, columns, reduction, order, part, part_row, 1,
+                                     resident=resident, skewed=skewed, ahead=ahead)  # fmt: skip
+                cost = chain_estimate(problem, tiling)
+                if cost is not None:
+                    found.append((tiling, cost))
+    return sorted(found, key=lambda each: each[1])
 
 
 def chain_estimate(problem: Problem, tiling: ChainTiling) -> float | None:

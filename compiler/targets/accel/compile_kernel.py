@@ -24,7 +24,7 @@ from .schedule import schedule_kernel
 from .slices import KernelSlice
 from .tile_costs import fills, tilings
 from .tiling import ChainTiling, Problem, Tiling
-from .tuned import Lookup
+from .tuned import Tuned
 
 ATTEMPTS = ((1.0, 6), (0.75, 6), (0.5, 6))
 """Largest share of a scratchpad that a tiling may use, and how many such tilings are tried: the less it uses, the
@@ -49,22 +49,21 @@ class Generated:
 
 def generate(
     emitter: Emitter, kernel: Kernel, dram: Mapping[str, DramBuffer], rate: DramRate, *, threads: int, layer: int = 0,
-    dump: Dump | None = None, tuned: Lookup | None = None, first: bool | None = None,
+    dump: Dump | None = None, tuned: Tuned | None = None, first: bool | None = None,
 ) -> Generated:  # fmt: skip
     """Append the kernel's instructions to the emitter's stream, scheduled for DRAM of this rate.
 
-    ``tuned``: tilings that were measured, which come first. ``first``: whether to schedule it as the first layer of a
-    program; by default, where the stream is empty. Raises CompileError, naming the function, if no tiling
+    ``tuned``: a setting that was measured, whose tiling comes first. ``first``: whether to schedule it as the first
+    layer of a program; by default, where the stream is empty. Raises CompileError, naming the function, if no tiling
     fits the scratchpads.
     """
-    if tuned is not None and not kernel.producers and (found := tuned(kernel)) is not None:
+    if tuned is not None and tuned.setting.tiling is not None:
         try:
-            generated = append(emitter, [(kernel, dram, found.tiling)], layer, dump)[0]
+            generated = append(emitter, [(kernel, dram, tuned.setting.tiling)], layer, dump)[0]
         except CompileError:
             pass  # what it finds in one piece depends on the layers before it
         else:
-            origin = f"record {found.record} of the tuning database: {found.cycles:,} cycles alone"
-            return replace(generated, origin=origin)
+            return replace(generated, origin=tuned.origin)
     problem = Problem(emitter.config, kernel, 1 if kernel.producers else threads, rate=rate)
     refusal: ScratchpadFullError | None = None
     for tiling in _tilings(problem, first=not emitter.issues if first is None else first):
@@ -154,17 +153,18 @@ def _schedule_once(alike: _Alike) -> Schedule:
 
 def generate_slice(
     emitter: Emitter, part: KernelSlice, places: Callable[[KernelSlice], Mapping[str, DramBuffer]], *, threads: int,
-    rate: DramRate, layer: int, dump: Dump | None, tuned: Lookup | None = None, first: bool | None = None,
+    rate: DramRate, layer: int, dump: Dump | None, first: bool | None = None,
 ) -> list[Generated]:  # fmt: skip
     """Append a part of a function, as slices in turn where it has such and they find room. ``places``: of its tensors
     in DRAM. Raises as :func:`generate`."""
     turns = [(each.kernel, places(each)) for each in part.turns]
     in_turn = generate_in_turn(emitter, turns, rate, layer=layer, dump=dump) if turns else None
     if in_turn is not None:
-        return in_turn
+        return [replace(each, origin=part.tuned.origin) for each in in_turn] if part.tuned is not None else in_turn
     return [
         generate(
-            emitter, part.kernel, places(part), rate, threads=threads, layer=layer, dump=dump, tuned=tuned, first=first
+            emitter, part.kernel, places(part), rate, threads=threads, layer=layer, dump=dump, tuned=part.tuned,
+            first=first,
         )
     ]  # fmt: skip
 

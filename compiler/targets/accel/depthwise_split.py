@@ -61,10 +61,14 @@ def split(config: CoreConfig, rate: DramRate, function: Function, kernel: Kernel
     """
     if kernel.kind != "depthwise_conv2d" or config.block_in != config.block_out:
         return []
-    groups = kernel.output.shape[1]
     on_array = array_groups(config, rate, function, kernel, threads)
-    if not on_array:
-        return []
+    return split_at(function, kernel, on_array) if on_array else []
+
+
+def split_at(function: Function, kernel: Kernel, on_array: int) -> list[Split]:
+    """The batch groups of a depthwise function (``kernel``: all of it), of each of which the array computes so many
+    channel groups."""
+    groups = kernel.output.shape[1]
     splits = []
     for batch_group in range(kernel.output.shape[0]):
         array = _slice(function, batch_group, 0, on_array, "array")
@@ -79,7 +83,7 @@ def split(config: CoreConfig, rate: DramRate, function: Function, kernel: Kernel
 
 def array_groups(config: CoreConfig, rate: DramRate, function: Function, kernel: Kernel, threads: int) -> int:
     """How many channel groups of a depthwise function the array should compute: as few as make it fastest."""
-    cycles = _cycles_by_groups(config, rate, function, kernel, threads)
+    cycles = cycles_by_groups(config, rate, function, kernel, threads)
     best = min(range(len(cycles)), key=cycles.__getitem__, default=0)
     return best if best and cycles[best] < (1 - LEAST_GAIN) * cycles[0] else 0
 
@@ -116,10 +120,10 @@ def split_estimate(config: CoreConfig, rate: DramRate, function: Function, kerne
     """Cycles of a function whose channel groups both engines share, roughly; infinite where they cannot."""
     if kernel.kind != "depthwise_conv2d" or config.block_in != config.block_out:
         return float("inf")
-    return min(_cycles_by_groups(config, rate, function, kernel, threads), default=float("inf"))
+    return min(cycles_by_groups(config, rate, function, kernel, threads), default=float("inf"))
 
 
-def _cycles_by_groups(
+def cycles_by_groups(
     config: CoreConfig, rate: DramRate, function: Function, kernel: Kernel, threads: int
 ) -> list[float]:
     """The estimate for each number of channel groups on the array; empty if nothing fits."""

@@ -36,7 +36,7 @@ def link(
 ) -> CompiledModel:  # fmt: skip
     """Compile every primitive function of a packed module and put the whole together.
 
-    ``rate``: of the DRAM that schedules are chosen for. ``vthreads``: tiles in flight at once. ``tuned``: tilings
+    ``rate``: of the DRAM that schedules are chosen for. ``vthreads``: tiles in flight at once. ``tuned``: settings
     that were measured. ``hiding``: of latencies. Tensors that are not
     alive at the same time share bytes of the window, unless the job keeps them all. Raises CompileError that names the
     function, stage or buffer at fault; every program has passed the checker.
@@ -66,7 +66,7 @@ class _Linker:
         phases = split_phases(self.module)
         self._name_values(phases)
         slices = {
-            node: slices_of(node, self.config, self.rate, self.vthreads)
+            node: slices_of(node, self.config, self.rate, self.vthreads, self.tuned)
             for phase in phases if phase.on_core for node in phase.calls
         }  # fmt: skip
         self._place_constants(slices)
@@ -218,7 +218,7 @@ class _Linker:
     def _generate(self, emitter: Emitter, node: Call, part: KernelSlice, layer: int) -> list[Generated]:
         generated = generate_slice(
             emitter, part, lambda each: self._places(node, each), threads=self.vthreads, rate=self.rate, layer=layer,
-            dump=self.job.dump, tuned=self.tuned,
+            dump=self.job.dump,
         )  # fmt: skip
         self.tuned_kernels += sum(bool(each.origin) for each in generated)
         return generated

@@ -3,7 +3,7 @@ convolution may be split between the two compute engines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -11,9 +11,15 @@ from ....hw.config import CoreConfig
 from ....hw.dram_rate import DramRate
 from ...graph.ir import Call, Function, Var
 from ..errors import CompileError
-from .depthwise_split import Slice, fastest_in_mode, split
+from . import forms
+from .depthwise_mode import in_depthwise_mode
+from .depthwise_split import Slice, Split, fastest_in_mode, split, split_at
 from .lower import Kernel, copy_kernel, lower_function
 from .phases import function_of
+from .tiling import ChainTiling
+from .tuned import Lookup, Setting, Tuned, layer_text
+
+DEPTHWISE = "depthwise_conv2d"
 
 
 @dataclass(frozen=True)
@@ -22,7 +28,7 @@ class KernelSlice:
 
     ``inputs``: for each of the kernel's inputs, which operand of the call it is a part of, and the byte at which that
     part begins. ``output_shift``: the byte of the result at which the kernel's output begins. ``turns``: slices that
-    may be computed instead, taking turns in the stream.
+    may be computed instead, taking turns in the stream. ``tuned``: the setting that was measured, which comes first.
     """
 
     kernel: Kernel
@@ -30,25 +36,91 @@ class KernelSlice:
     inputs: Mapping[str, tuple[int, int]]
     output_shift: int = 0
     turns: tuple[KernelSlice, ...] = ()
+    tuned: Tuned | None = None
 
 
-def slices_of(node: Call, config: CoreConfig, rate: DramRate, threads: int) -> list[KernelSlice]:
-    """The kernels that compute a call of a packed primitive function."""
+def slices_of(
+    node: Call, config: CoreConfig, rate: DramRate, threads: int, tuned: Lookup | None = None
+) -> list[KernelSlice]:
+    """The kernels that compute a call of a packed primitive function. ``tuned``: settings that were measured; a
+    depthwise layer takes the form of its own."""
     function = function_of(node)
     if isinstance(function.body, Call) and function.body.op == "packed_concat":
-        return list(_concat_slices(function, function.body))
+        return [_with_setting(part, tuned) for part in _concat_slices(function, function.body)]
     kernel = lower_function(function)
-    inputs = {tensor.name: (place, 0) for place, tensor in enumerate(kernel.inputs[: len(function.params)])}
+    if kernel.kind == DEPTHWISE:
+        found = tuned(layer_text(kernel)) if tuned is not None else None
+        parts = form_slices(node, kernel, config, found.setting) if found is not None else None
+        if parts is not None:
+            return [replace(part, tuned=found) for part in parts]
+        return _fastest_form(node, kernel, config, rate, threads)
+    if kernel.producers and "record" in function.attrs:
+        record, cycles = _numbers(function.attrs["record"])
+        chained = Tuned(Setting(ChainTiling(*kernel.tiling), str(function.attrs.get("chain_form", ""))), cycles, record)
+        return [replace(_whole(node, kernel), tuned=chained)]
+    return [_with_setting(_whole(node, kernel), tuned)]
+
+
+def _fastest_form(node: Call, kernel: Kernel, config: CoreConfig, rate: DramRate, threads: int) -> list[KernelSlice]:
+    """A depthwise layer in the form that the estimate prefers."""
+    function = function_of(node)
     tapped = fastest_in_mode(config, rate, function, kernel, threads)
     if tapped is not None:
-        return [KernelSlice(tapped, kernel.kind, inputs)]
+        return [_whole(node, tapped)]
     splits = split(config, rate, function, kernel, threads)
-    if splits:
-        return [
-            replace(_part(node, each.whole, kernel.kind), turns=tuple(_part(node, part, "") for part in each.slices))
-            for each in splits
-        ]
-    return [KernelSlice(kernel, kernel.kind, inputs)]
+    return _split_slices(node, splits) if splits else [_whole(node, kernel)]
+
+
+def form_slices(node: Call, kernel: Kernel, config: CoreConfig, setting: Setting) -> list[KernelSlice] | None:
+    """The kernels of a depthwise layer (``kernel``: on the vector engine) in the form of a setting; None where the core
+    does not have it."""
+    function = function_of(node)
+    groups = kernel.output.shape[1]
+    match setting.form:
+        case forms.VECTOR:
+            return [_whole(node, kernel)]
+        case forms.MODE:
+            in_mode = in_depthwise_mode(config, function)
+            return [_whole(node, lower_function(in_mode))] if in_mode is not None else None
+        case forms.ARRAY if config.block_in == config.block_out:
+            return _split_slices(node, split_at(function, kernel, groups))
+        case forms.SHARED if config.block_in == config.block_out and 0 < setting.on_array < groups:
+            return _split_slices(node, split_at(function, kernel, setting.on_array))
+    return None
+
+
+def form_of(parts: Sequence[KernelSlice]) -> tuple[str, int]:
+    """The form that the slices of a depthwise layer are, and if both engines share it the array's channel groups."""
+    first = parts[0]
+    if first.turns:
+        return forms.SHARED, first.turns[-1].kernel.output.shape[1]
+    if first.kernel.section.tapped:
+        return forms.MODE, 0
+    return (forms.VECTOR if first.kernel.kind == DEPTHWISE else forms.ARRAY), 0
+
+
+def _with_setting(part: KernelSlice, tuned: Lookup | None) -> KernelSlice:
+    return replace(part, tuned=tuned(part.kernel.signature)) if tuned is not None else part
+
+
+def _numbers(value: object) -> tuple[int, int]:
+    """Of an attribute."""
+    first, second = value if isinstance(value, tuple) else (0, 0)
+    return int(str(first)), int(str(second))
+
+
+def _whole(node: Call, kernel: Kernel) -> KernelSlice:
+    """All of a function in one kernel."""
+    count = len(function_of(node).params)
+    kind = DEPTHWISE if kernel.section.tapped and not kernel.producers else kernel.kind
+    return KernelSlice(kernel, kind, {tensor.name: (place, 0) for place, tensor in enumerate(kernel.inputs[:count])})
+
+
+def _split_slices(node: Call, splits: Sequence[Split]) -> list[KernelSlice]:
+    return [
+        replace(_part(node, each.whole, DEPTHWISE), turns=tuple(_part(node, part, "") for part in each.slices))
+        for each in splits
+    ]
 
 
 def _part(node: Call, part: Slice, kind: str) -> KernelSlice:

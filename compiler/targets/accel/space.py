@@ -13,8 +13,12 @@ from itertools import product
 
 import numpy as np
 
+from ...tensor.compute import Tensor
+from .builder import Window
+from .depthwise_mode import row_cycles
+from .lower import Kernel, Section
 from .tile_costs import Tiles, estimates, fill, work_of
-from .tiling import Problem, Tiling, sizes_worth_trying
+from .tiling import LOOP_ORDERS, Problem, Tiling, sizes_worth_trying
 
 THREADS = (1, 2, 4)
 
@@ -51,15 +55,26 @@ def _tilings(problem: Problem) -> Iterator[Tiling]:
     least = SMALLEST_TILE * problem.config.acc_depth
     whole = groups * height * width * problem.parts
     portions = sorted({-(-problem.reduction // count) for count in PORTIONS} - {0, problem.reduction})
-    for (group, row, column, reduction), outer in product(product(*axes, reductions), (True, False)):
+    for group, row, column, reduction in product(*axes, reductions):
         if not min(least, whole) <= group * row * column * problem.parts <= problem.config.acc_depth // problem.threads:
             continue
         for part, part_row in _epilogues(problem, group, row, column):
-            tiling = Tiling(group, row, column, reduction, outer, part, part_row, problem.threads)
-            yield tiling
-            if reduction == problem.reduction:
-                for portion in portions:
-                    yield replace(tiling, portion=portion)
+            for order in orders_of(groups > group, height > row, width > column):
+                tiling = Tiling(group, row, column, reduction, order, part, part_row, problem.threads)
+                yield tiling
+                if reduction == problem.reduction:
+                    for portion in portions:
+                        yield replace(tiling, portion=portion)
+
+
+def orders_of(groups: bool, rows: bool, columns: bool) -> list[str]:
+    """The orders of loops over tiles that differ, where there are several tiles along these axes; the first two are the
+    defaults."""
+    several = [axis for axis, there in (("cd", groups), ("y", rows), ("x", columns)) if there]
+    found: dict[tuple[str, ...], str] = {}
+    for name, order in LOOP_ORDERS.items():
+        found.setdefault(tuple(axis for axis in order if axis in several), name)
+    return list(found.values())
 
 
 def _epilogues(problem: Problem, groups: int, rows: int, columns: int) -> list[tuple[int, int]]:
@@ -97,7 +112,8 @@ def features(problem: Problem, candidate: Candidate) -> Mapping[str, float]:
         "chunks": math.log2(math.ceil(problem.reduction / tiling.reduction)) if tiling.reduction else 0.0,
         "taps": math.log2(problem.taps),
         "epilogue": math.log2(tiling.epilogue_groups * tiling.epilogue_rows * tiling.columns),
-        "channels_outer": float(tiling.channels_outer),
+        "channels_outer": float(tiling.order[0] == "c"),
+        "channels_inner": float(tiling.order[-1] == "c"),
         "threads": math.log2(tiling.threads),
         "portion": float(tiling.portion > 0),
         "fill": fill(problem, tiling),
@@ -107,13 +123,63 @@ def features(problem: Problem, candidate: Candidate) -> Mapping[str, float]:
 
 
 def lower_bound(problem: Problem) -> float:
-    """Cycles that no tiling can do without: the products of the array, or every byte once over the bus."""
-    config = problem.config
-    outer, groups, height, width = problem.output
+    """Cycles that no tiling can do without: those of the array's products, of the vector engine's stages, or of the bus
+    for every byte that is needed, once. A chain computes each entry of its layers at least once."""
+    sections = [_section_cycles(problem, section) for section in problem.kernel.sections]
+    array, vector = (sum(each) for each in zip(*sections, strict=True))
+    return max(float(array), float(vector), _bus_cycles(problem))
+
+
+def shared_bound(problem: Problem) -> float:
+    """Of a depthwise layer (``problem``: on the vector engine) whose taps the array may take over in any share."""
+    _, vector = _section_cycles(problem, problem.kernel.section)
+    return max(vector / 2, _bus_cycles(problem))
+
+
+def _section_cycles(problem: Problem, section: Section) -> tuple[int, int]:
+    """Cycles of the array and of the vector engine for every entry of a layer's result, once."""
+    outer, groups, height, width = section.output[:4]
     pixels = outer * groups * problem.parts * height * width
-    products = pixels * (problem.reduction or 1) * problem.taps if problem.is_matrix else 0
-    read = sum(math.prod(tensor.shape) * (4 if tensor.dtype == "int32" else 1) for tensor in problem.kernel.inputs)
-    if problem.kernel.window is not None and problem.kernel.window.row_step > 1:
-        read = 0  # rows that no window meets are not read
-    written = pixels * config.out_bytes
-    return max(float(products), (read + written) / problem.bytes_per_cycle)
+    small = dict(section.repeated)
+    # Of a layer whose result stays on the core, the last stage is the copy that the next one reads.
+    stages = sum(stage not in small for stage in section.stages.vector) - (section is not problem.kernel.section)
+    if section.tapped and section.window is not None:
+        return outer * groups * height * row_cycles(section.window, width) * section.taps, pixels * stages
+    if section.matrix_weights:
+        return pixels * (section.input_groups or 1) * section.taps, pixels * stages
+    return 0, pixels * (stages + (section.taps if section.window is not None else 0))
+
+
+def _bus_cycles(problem: Problem) -> float:
+    """For every byte that is needed, once."""
+    read = sum(_bytes_met(problem.kernel, tensor) for tensor in problem.kernel.inputs)
+    return (read + math.prod(problem.kernel.output.shape)) / problem.bytes_per_cycle
+
+
+def _bytes_met(kernel: Kernel, tensor: Tensor) -> int:
+    """Of an input of the kernel, those that are read at least once: windows may leave out rows and columns."""
+    nbytes = math.prod(tensor.shape) * (4 if tensor.dtype == "int32" else 1)
+    first = kernel.sections[0]
+    if first.window is None or tensor.name != _read_by(kernel.output, first.stages.data):
+        return nbytes
+    for axis, extent in enumerate(first.output[2:4]):
+        size = tensor.shape[2 + axis]
+        nbytes = nbytes // size * _places_met(first.window, axis, extent, size)
+    return nbytes
+
+
+def _read_by(tensor: Tensor, stage: str) -> str:
+    """The name of the tensor that a ``stage`` before ``tensor`` copies; empty if there is no such stage."""
+    if tensor.name == stage:
+        return next((each.name for each in tensor.inputs), "")
+    return next(filter(None, (_read_by(each, stage) for each in tensor.inputs)), "")
+
+
+def _places_met(window: Window, axis: int, extent: int, size: int) -> int:
+    """Of ``size`` rows (``axis`` 0) or columns, those that windows of ``extent`` outputs reach over."""
+    reach = (window.kernel[axis] - 1) * window.dilations[axis] + 1
+    starts = np.arange(extent) * window.strides[axis] - window.pads[axis]
+    met = np.zeros(size, np.bool_)
+    for start in starts.tolist():
+        met[max(start, 0) : max(start + reach, 0)] = True
+    return int(met.sum())

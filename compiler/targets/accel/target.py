@@ -19,7 +19,7 @@ from .link import link
 from .packed_layout import Blocks
 from .passes import accel_passes
 from .passes.chain import chain
-from .tuned import tuned_tilings
+from .tuned import tuned_settings
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class AccelOptions:
     dram: DramRate | str = option(
         "", "The memory to schedule for: bytes a cycle, or BYTES,LATENCY. Empty: as fast as the core's bus, 100 cycles."
     )
-    tuned: str = option("", "Database of `weft tune`, whose tilings come first. Empty: none.")
+    tuned: str = option("", "Database of `weft tune`, whose settings come first. Empty: none.")
     vthreads: int = option(2, "Virtual threads: tiles in flight at once, which hide latency.")
     chains: bool = option(True, "Chains of layers stay on chip where that is faster; slower to compile.")
     hiding: LatencyHiding | str = option(
@@ -84,7 +84,7 @@ class Accel:
             return self._host.link_functions(functions, host, job)
 
         core, rate = options.core, options.rate
-        tuned = tuned_tilings(options.tuned, core, rate) if options.tuned else None
+        tuned = tuned_settings(options.tuned, core, rate) if options.tuned else None
         if options.chains and job.measure is not None and not job.keep:
             module = chain(module, core, rate, job.measure, threads=options.vthreads, tuned=tuned)
         hiding = LatencyHiding(options.hiding)

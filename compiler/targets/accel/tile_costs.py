@@ -21,7 +21,7 @@ from ....hw.dram_rate import DramRate
 from ....hw.memories import Memory
 from .builder import Window
 from .depthwise_mode import row_cycles, row_pitch
-from .tiling import CHANNEL_AXES, LOOP_ORDERS, Problem, Tiling, epilogues, sizes_worth_trying
+from .tiling import AXES, CHANNEL_AXES, DEFAULT_ORDERS, LOOP_ORDERS, Problem, Tiling, epilogues, sizes_worth_trying
 
 Array = npt.NDArray[Any]
 """One value a tiling."""
@@ -41,7 +41,7 @@ class Tiles(Sequence[Tiling]):
     rows: Array
     columns: Array
     reduction: Array
-    channels_outer: Array
+    order: Array
     epilogue_groups: Array
     epilogue_rows: Array
     threads: Array
@@ -76,8 +76,12 @@ class Tiles(Sequence[Tiling]):
 
 
 FIELDS: dict[str, type[np.generic]] = {
-    each.name: np.bool_ if each.name == "channels_outer" else np.int64 for each in fields(Tiling)
+    each.name: np.str_ if each.name == "order" else np.int64 for each in fields(Tiling)
 }
+
+ORDERS = sorted(LOOP_ORDERS)
+PLACES = np.array([[AXES.index(axis) for axis in LOOP_ORDERS[name]] for name in ORDERS])
+"""For each of ``ORDERS`` the loops over tiles, outermost first, as numbers of their axes."""
 
 
 class _Loops:
@@ -85,17 +89,10 @@ class _Loops:
 
     def __init__(self, problem: Problem, tiles: Tiles) -> None:
         outer, groups, height, width = problem.output
-        counts = {
-            "no": np.full(len(tiles), outer),
-            "cd": -(-groups // tiles.groups),
-            "y": -(-height // tiles.rows),
-            "x": -(-width // tiles.columns),
-        }
-        self._outer = tiles.channels_outer
-        first, second = LOOP_ORDERS[True], LOOP_ORDERS[False]
-        self.extents = np.array(
-            [np.where(self._outer, counts[a], counts[b]) for a, b in zip(first, second, strict=True)]
-        )
+        sizes = (groups, tiles.groups), (height, tiles.rows), (width, tiles.columns)
+        counts = np.array([np.full(len(tiles), outer), *(-(-size // tile) for size, tile in sizes)])
+        self._axes = PLACES[np.searchsorted(ORDERS, tiles.order)].T
+        self.extents = np.take_along_axis(counts, self._axes, axis=0)
         self._several = self.extents > 1
         self._times = np.cumprod(self.extents, axis=0)
         self.tiles = self._times[-1]
@@ -109,10 +106,8 @@ class _Loops:
     def placed(self, depends: frozenset[str]) -> tuple[Array, Array]:
         """Copies alive and number of loads of a buffer that is filled at its home loop, the innermost that it depends
         on."""
-        on = np.array(
-            [[a in depends, b in depends] for a, b in zip(LOOP_ORDERS[True], LOOP_ORDERS[False], strict=True)]
-        )
-        home = _innermost(self._several & np.where(self._outer, on[:, :1], on[:, 1:]))
+        on = np.array([axis in depends for axis in AXES])
+        home = _innermost(self._several & on[self._axes])
         loads = np.where(home >= 0, self._times[home, self._each], 1)
         return np.where((home >= 0) & (home == self._thread_place), self.threads, 1), loads
 
@@ -437,7 +432,7 @@ def _largest_epilogues(problem: Problem, columns: int) -> Tiles:
     _, groups, height, _ = problem.output
     tiles = list(product(sizes_worth_trying(groups), sizes_worth_trying(height)))
     choices = [list(epilogues(problem, group, row, columns)) for group, row in tiles]
-    inner = list(product(sizes_worth_trying(problem.reduction) or [0], (True, False)))
+    inner = list(product(sizes_worth_trying(problem.reduction) or [0], DEFAULT_ORDERS))
 
     def with_epilogues(places: Array, number: int) -> Tiles:
         """Those at ``places`` of the product of ``tiles`` and ``inner``, with the epilogue of this number (the last

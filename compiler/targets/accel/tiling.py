@@ -19,8 +19,14 @@ from .scratchpads import has_zones_in_turn
 AXES = ("no", "cd", "y", "x")
 """Tiled axes of the output: batch groups, channel groups, rows, columns."""
 
-LOOP_ORDERS = {True: ("no", "cd", "y", "x"), False: ("no", "y", "x", "cd")}
-"""Of the loops over tiles, by ``Tiling.channels_outer``."""
+LOOP_ORDERS = {
+    "cyx": ("no", "cd", "y", "x"), "yxc": ("no", "y", "x", "cd"), "cxy": ("no", "cd", "x", "y"),
+    "xyc": ("no", "x", "y", "cd"), "ycx": ("no", "y", "cd", "x"), "xcy": ("no", "x", "cd", "y"),
+}  # fmt: skip
+"""Of the loops over tiles, outermost first, by ``Tiling.order``."""
+
+DEFAULT_ORDERS = ("cyx", "yxc")
+"""Those that a default schedule is chosen from: weights stay, or the input does."""
 
 
 @dataclass(frozen=True)
@@ -28,17 +34,18 @@ class Tiling:
     """Sizes of a tile and the order of the loops over tiles.
 
     ``groups``, ``rows``, ``columns``: channel groups, rows and columns of the output. ``reduction``: input channel
-    groups at a time (0 where there are none to choose from). ``channels_outer``: channel tiles outermost, so that
-    weights stay while the tiles of the picture pass; otherwise the input stays. ``epilogue_groups``, ``epilogue_rows``:
-    the part of a tile that goes through the vector stages at a time. ``threads``: virtual threads. ``portion``: input
-    channel groups whose loads and products are instructions of their own (see ``first_layer.py``); 0: all of a tile's.
+    groups at a time (0 where there are none to choose from). ``order``: of the loops over tiles, one of
+    ``LOOP_ORDERS``: with channels ("c") outermost weights stay while the tiles of the picture pass, with channels
+    innermost the input stays. ``epilogue_groups``, ``epilogue_rows``: the part of a tile that goes through the vector
+    stages at a time. ``threads``: virtual threads. ``portion``: input channel groups whose loads and products are
+    instructions of their own (see ``first_layer.py``); 0: all of a tile's.
     """
 
     groups: int
     rows: int
     columns: int
     reduction: int
-    channels_outer: bool
+    order: str
     epilogue_groups: int
     epilogue_rows: int
     threads: int
@@ -47,7 +54,7 @@ class Tiling:
 
 @dataclass(frozen=True)
 class ChainTiling(Tiling):
-    """Of a chain: its last layer's tiles, and how all layers go through them.
+    """Of a chain: its last layer's tiles, and how all layers go through them. ``order``: channels are innermost.
 
     ``resident``: weights and parameters are loaded once, not with each tile. ``skewed``: each layer is an iteration
     later than the one before it. ``ahead``: inputs are loaded an iteration before they are used.
@@ -177,7 +184,7 @@ class _Loop:
 def tile_loops(problem: Problem, tiling: Tiling) -> list[_Loop]:
     """Loops over tiles, outermost first, those that run once included."""
     sizes = {"no": 1, "cd": tiling.groups, "y": tiling.rows, "x": tiling.columns}
-    order = LOOP_ORDERS[tiling.channels_outer]
+    order = LOOP_ORDERS[tiling.order]
     return [_Loop(axis, -(-problem.output[AXES.index(axis)] // sizes[axis])) for axis in order]
 
 
@@ -200,7 +207,7 @@ IMAGE_AXES = frozenset({"no"})
 
 def smallest_tiling(problem: Problem) -> Tiling:
     """The tiling that needs the least of every scratchpad."""
-    return Tiling(1, 1, 1, min(1, problem.reduction), True, 1, 1, 1)
+    return Tiling(1, 1, 1, min(1, problem.reduction), "cyx", 1, 1, 1)
 
 
 def epilogues(problem: Problem, groups: int, rows: int, columns: int) -> Iterator[tuple[int, int]]:

@@ -8,6 +8,8 @@ COSTS = ("tests/compiler/targets/accel/test_tile_costs.py",)
 LAYERS = ("tests/tune/test_layers.py",)
 CPU = ("tests/tune/test_cpu.py",)
 SEARCH = ("tests/tune/test_search.py",)
+BOUND = ("tests/compiler/targets/accel/test_space.py",)
+TUNED = ("tests/compiler/targets/accel/test_tuned.py",)
 STUDY = ("tests/explore/test_study.py",)
 
 MUTANTS = (
@@ -35,6 +37,27 @@ MUTANTS = (
     Mutant(
         "whole-reductions-as-portions", "compiler/targets/accel/space.py", "check ignored",
         "for count in PORTIONS} - {0, problem.reduction}", "for count in (1, *PORTIONS)} - {0}", SEARCH,
+    ),
+    Mutant(
+        "reads-of-all-rows", "compiler/targets/accel/space.py", "forgotten part",
+        "nbytes = nbytes // size * _places_met(first.window, axis, extent, size)", "pass", BOUND,
+    ),
+    Mutant(
+        "bound-without-the-vector-engine", "compiler/targets/accel/space.py", "forgotten part",
+        "float(array), float(vector), _bus_cycles(problem)", "float(array), _bus_cycles(problem)",
+        BOUND,
+    ),
+    Mutant(
+        "form-of-the-record-not-taken", "compiler/targets/accel/slices.py", "forgotten part",
+        "config, found.setting) if found is not None else None", "config, found.setting) if False else None", TUNED,
+    ),
+    Mutant(
+        "forms-that-the-core-lacks", "compiler/targets/accel/slices.py", "check ignored",
+        "0 < setting.on_array < groups:", "True:", TUNED,
+    ),
+    Mutant(
+        "chains-of-any-order", "compiler/targets/accel/tuned.py", "check ignored",
+        'if kind is Tiling or order.endswith("c")]', "]", TUNED,
     ),
     Mutant(
         "front-made-exact-once", "explore/study.py", "off by one",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from functools import partial
+from itertools import combinations
 from math import prod
 
 from .....hw.config import CoreConfig
@@ -25,12 +26,13 @@ from ..compile_kernel import generate_slice
 from ..depthwise_mode import in_depthwise_mode
 from ..depthwise_split import estimate_apart, on_array
 from ..emit import DramBuffer, Emitter
+from ..forms import ARRAY, MODE, VECTOR
 from ..function_program import unchecked_program
 from ..lower import lower_function
 from ..operators import packed_form
 from ..slices import KernelSlice, slices_of
 from ..tiling import ChainTiling, Problem
-from ..tuned import Lookup
+from ..tuned import Lookup, Tuned, chain_text, layer_text
 
 LONGEST = 3
 """Layers in a chain."""
@@ -80,6 +82,29 @@ class Chain:
     saved_bytes: int
 
 
+Candidate = tuple[str, ChainTiling, float]
+"""A form of a chain's depthwise layers, a tiling, and the estimate."""
+
+
+@dataclass(frozen=True)
+class Promising:
+    """Layers in a row that may become a chain, and how."""
+
+    part: tuple[Call, ...]
+    candidates: Sequence[Candidate]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How a chain is compiled, its cycles and those of its layers apart; the record that says so, if one does."""
+
+    tiling: ChainTiling
+    form: str
+    cycles: int
+    apart: int
+    tuned: Tuned | None = None
+
+
 def chain(
     module: Module, config: CoreConfig, rate: DramRate, measure: Measure, *, threads: int, tuned: Lookup | None = None
 ) -> Module:
@@ -87,53 +112,40 @@ def chain(
 
     ``threads``, ``tuned``: how layers apart are compiled.
     """
-    return _Chainer(module, config, rate, measure, threads, tuned).run()
+    return _Chainer(module, config, rate, threads, tuned, measure=measure).run()
+
+
+def promising_chains(module: Module, config: CoreConfig, rate: DramRate, threads: int) -> list[Promising]:
+    """The layers in a row of a packed module that may be faster as chains, whatever else they are part of."""
+    return list(_Proposer(module, config, rate, threads).promising())
 
 
 @dataclass
-class _Chainer:
+class _Proposer:
+    """Which layers of a module may become chains, by estimates, or by what a database has measured of them."""
+
     module: Module
     config: CoreConfig
     rate: DramRate
-    measure: Measure
     threads: int
     tuned: Lookup | None = None
     _estimates: dict[object, float] = field(default_factory=dict)
-    _measured: dict[object, tuple[ChainTiling, Form, int, int] | str] = field(default_factory=dict)
+    _candidates_of: dict[object, list[Candidate]] = field(default_factory=dict)
+    _records: dict[object, Tuned | None] = field(default_factory=dict)
+    _refused: set[object] = field(default_factory=set)
     _reasons: dict[Expr, str] = field(default_factory=dict)
 
-    def run(self) -> Module:
-        if not self.config.inp_takes_results:
-            return self.module
-        made_of: dict[Call, tuple[Chain, Sequence[Call]]] = {}
-        for path in self._paths():
-            parts = self._parts(path)
-            alone = [node for node in path if not any(node in part for part in parts)]
-            self._reasons |= dict.fromkeys(alone, "by the estimate a chain would not be faster")
-            for part in parts:
-                made = self._made(part)
-                if isinstance(made, Chain):
-                    made_of[part[-1]] = made, part
-                else:
-                    self._reasons |= dict.fromkeys(part, made)
-        return self._rewritten(made_of) if made_of or self._reasons else self.module
-
-    def _rewritten(self, made_of: Mapping[Call, tuple[Chain, Sequence[Call]]]) -> Module:
-        body = self.module.main.body
-        values: dict[Expr, Expr] = {}
-        for node in topological_order(body):
-            if isinstance(node, Call) and node in made_of:
-                made, part = made_of[node]
-                first, *others = part
-                span = Span(first.span.merged(*(each.span for each in others)).nodes, node.span.tensor)
-                values[node] = call(made.function, *(values[arg] for arg in outside(part)), span=span)
-                continue
-            new = with_children(node, tuple(values[child] for child in node.children))
-            if isinstance(new, Call) and isinstance(new.op, Function) and node in self._reasons:
-                function = replace(new.op, attrs=new.op.attrs.replace(not_chained=self._reasons[node]))
-                new = call(function, *new.args, span=new.span, **new.attrs)
-            values[node] = new
-        return self.module.with_main(values[body])
+    def promising(self) -> Iterator[Promising]:
+        """Parts of which the estimate says that a chain might be faster, with the cheapest tilings of each form."""
+        for path in self._paths() if self.config.inp_takes_results else ():
+            for start, stop in combinations(range(len(path) + 1), 2):
+                part = path[start:stop]
+                if not 1 < len(part) <= LONGEST or not self._can_be_chained(part):
+                    continue
+                candidates = self._candidates(part)
+                apart = sum(map(self._apart, part))
+                if min((cost for *_, cost in candidates), default=float("inf")) <= apart:
+                    yield Promising(tuple(part), candidates)
 
     def _paths(self) -> Iterator[list[Call]]:
         """Layers in a row, each of which alone reads the result of the one before."""
@@ -175,85 +187,155 @@ class _Chainer:
         key = ("apart", signature(function))
         if key not in self._estimates:
             kernel = lower_function(function)
-            self._estimates[key] = estimate_apart(self.config, self.rate, function, kernel, self.threads)
+            text = layer_text(kernel) if is_depthwise(function) else kernel.signature
+            found = self.tuned(text) if self.tuned is not None else None
+            self._estimates[key] = (
+                float(found.cycles) if found is not None
+                else estimate_apart(self.config, self.rate, function, kernel, self.threads)
+            )  # fmt: skip
         return self._estimates[key]
 
-    def _together(self, part: Sequence[Call]) -> float:
+    def _can_be_chained(self, part: Sequence[Call]) -> bool:
         anchor = _anchor(_function(part[-1]))
         if anchor is None or anchor.op != packed_form("conv2d"):
-            return float("inf")  # only a dense layer can read the others' results group by group
-        if sum(_has_window(_function(node)) for node in part) > WINDOWS:
+            return False  # only a dense layer can read the others' results group by group
+        return sum(_has_window(_function(node)) for node in part) <= WINDOWS
+
+    def _together(self, part: Sequence[Call]) -> float:
+        key = _key(part)
+        if key in self._refused or not self._can_be_chained(part):
             return float("inf")
-        key = ("together", *map(signature, map(_function, part)))
         if key not in self._estimates:
-            costs = [
-                cost / (HOPE_IN_MODE if form == self._in_mode else HOPE) for form, _, cost in self._candidates(part)
-            ]
-            self._estimates[key] = min(costs, default=float("inf"))
+            costs = [cost / (HOPE_IN_MODE if form == MODE else HOPE) for form, _, cost in self._candidates(part)]
+            found = self._record(part)
+            self._estimates[key] = min(costs, default=float("inf")) if found is None else float(found.cycles)
         return self._estimates[key]
 
-    def _candidates(self, part: Sequence[Call]) -> list[tuple[Form, ChainTiling, float]]:
+    def _candidates(self, part: Sequence[Call]) -> list[Candidate]:
         """How depthwise layers are computed, and how the chain is tiled; its estimate."""
-        found = []
-        for form in self._forms(part):
-            problem = Problem(self.config, lower_function(merged(part, form)), 1, rate=self.rate)
-            for tiling in chain_tilings(problem)[: TRIED_IN_MODE if form == self._in_mode else TRIED]:
-                found.append((form, tiling, chain_estimate(problem, tiling) or float("inf")))
-        return found
+        key = _key(part)
+        if key not in self._candidates_of:
+            found: list[Candidate] = []
+            forms = forms_of(self.config, part)
+            for name in (MODE,) if MODE in forms else forms:
+                problem = Problem(self.config, lower_function(merged(part, forms[name])), 1, rate=self.rate)
+                for tiling in chain_tilings(problem)[: TRIED_IN_MODE if name == MODE else TRIED]:
+                    found.append((name, tiling, chain_estimate(problem, tiling) or float("inf")))
+            self._candidates_of[key] = found
+        return self._candidates_of[key]
 
-    def _forms(self, part: Sequence[Call]) -> tuple[Form, ...]:
-        """How depthwise layers can be computed: in the mode that the array may have for them, or on either engine."""
-        depthwise = [_function(node) for node in part if is_depthwise(_function(node))]
-        if not depthwise:
-            return (on_vector_engine,)
-        return (self._in_mode,) if all(map(self._in_mode, depthwise)) else (on_vector_engine, on_array)
+    def _record(self, part: Sequence[Call]) -> Tuned | None:
+        """What a database says of a chain, if that is a form that the core has."""
+        key = _key(part)
+        if self.tuned is not None and key not in self._records:
+            found = self.tuned(chain_text(lower_function(merged(part))))
+            legal = found is not None and found.setting.form in forms_of(self.config, part)
+            self._records[key] = found if legal else None
+        return self._records.get(key)
 
-    def _in_mode(self, function: Function) -> Function | None:
-        return in_depthwise_mode(self.config, function)
+
+@dataclass
+class _Chainer(_Proposer):
+    """Makes programs of what is proposed, and of these the chains."""
+
+    measure: Measure = field(kw_only=True)
+    _measured: dict[object, Decision | str] = field(default_factory=dict)
+
+    def run(self) -> Module:
+        if not self.config.inp_takes_results:
+            return self.module
+        made_of: dict[Call, tuple[Chain, Sequence[Call]]] = {}
+        for path in self._paths():
+            why: dict[Expr, str] = {}
+            parts = self._parts(path)
+            while refused := [(part, made) for part in parts if isinstance(made := self._made(part), str)]:
+                for part, reason in refused:
+                    why |= dict.fromkeys(part, reason)
+                if self.tuned is None:
+                    parts = [part for part in parts if not isinstance(self._made(part), str)]
+                    break
+                self._refused |= {_key(part) for part, _ in refused}  # where costs are measured, another cut may pay
+                parts = self._parts(path)
+            alone = [node for node in path if not any(node in part for part in parts)]
+            self._reasons |= dict.fromkeys(alone, "by the estimate a chain would not be faster")
+            self._reasons |= {node: why[node] for node in alone if node in why}
+            for part in parts:
+                made = self._made(part)
+                if isinstance(made, Chain):
+                    made_of[part[-1]] = made, part
+        return self._rewritten(made_of) if made_of or self._reasons else self.module
+
+    def _rewritten(self, made_of: Mapping[Call, tuple[Chain, Sequence[Call]]]) -> Module:
+        body = self.module.main.body
+        values: dict[Expr, Expr] = {}
+        for node in topological_order(body):
+            if isinstance(node, Call) and node in made_of:
+                made, part = made_of[node]
+                first, *others = part
+                span = Span(first.span.merged(*(each.span for each in others)).nodes, node.span.tensor)
+                values[node] = call(made.function, *(values[arg] for arg in outside(part)), span=span)
+                continue
+            new = with_children(node, tuple(values[child] for child in node.children))
+            if isinstance(new, Call) and isinstance(new.op, Function) and node in self._reasons:
+                function = replace(new.op, attrs=new.op.attrs.replace(not_chained=self._reasons[node]))
+                new = call(function, *new.args, span=new.span, **new.attrs)
+            values[node] = new
+        return self.module.with_main(values[body])
 
     def _made(self, part: Sequence[Call]) -> Chain | str:
         """The chain of these layers, or why it is none."""
-        key = tuple(signature(_function(node)) for node in part)
+        key = _key(part)
         if key not in self._measured:
             self._measured[key] = self._decide(part)
         decided = self._measured[key]
         if isinstance(decided, str):
             return decided
-        tiling, form, cycles, apart = decided
         saved = 2 * sum(prod(node.shape) for node in part[:-1])
-        attrs = {"tiling": astuple(tiling), "saved_bytes": saved}
-        return Chain(merged(part, form, **attrs), cycles, apart, saved)
+        attrs: dict[str, object] = {"tiling": astuple(decided.tiling), "saved_bytes": saved}
+        if decided.tuned is not None:
+            attrs |= {"record": (decided.tuned.record, decided.tuned.cycles), "chain_form": decided.form}
+        function = merged(part, forms_of(self.config, part)[decided.form], **attrs)
+        return Chain(function, decided.cycles, decided.apart, saved)
 
-    def _decide(self, part: Sequence[Call]) -> tuple[ChainTiling, Form, int, int] | str:
-        best: tuple[int, ChainTiling, Form] | None = None
+    def _decide(self, part: Sequence[Call]) -> Decision | str:
+        """The fastest of what is tried: the setting that a database has, and candidates of each form."""
+        best: tuple[int, ChainTiling, str, Tuned | None] | None = None
         refusals: list[str] = []
+        forms = forms_of(self.config, part)
+        found = self._record(part)
+        if found is not None and isinstance(found.setting.tiling, ChainTiling):
+            tiling, form = found.setting.tiling, found.setting.form
+            try:
+                best = self._cycles_together(merged(part, forms[form]), tiling), tiling, form, found
+            except CompileError as error:
+                refusals.append(error.message)
         candidates = self._candidates(part)
-        for form in self._forms(part):
-            left, near = (2, NEAR) if form == self._in_mode else (1, float("inf"))
+        for form in dict.fromkeys(name for name, _, _ in candidates):
+            left, near = (2, NEAR) if form == MODE else (1, float("inf"))
             best_estimate = float("inf")
             for tiling, cost in ((tiling, cost) for of, tiling, cost in candidates if of == form):
                 if cost > near * best_estimate:
                     break
                 try:
-                    cycles = self._cycles_together(merged(part, form), tiling)
+                    cycles = self._cycles_together(merged(part, forms[form]), tiling)
                 except CompileError as error:
                     refusals.append(error.message)
                     continue
                 best_estimate = min(cost, best_estimate)
                 if best is None or cycles < best[0]:
-                    best = cycles, tiling, form
+                    best = cycles, tiling, form, None
                 left -= 1
                 if not left:
                     break
         if best is None:
             return f"no tile of all layers is compiled: {refusals[0] if refusals else 'none fits the scratchpads'}"
-        cycles, tiling, form = best
+        cycles, tiling, form, tuned = best
         apart = round(sum(map(self._apart, part)))
         if cycles < (1 + SURE) * apart:
             apart = self._cycles_apart(part)
         if cycles > (1 - LEAST_GAIN) * apart:
             return f"a chain would take {cycles:,} cycles, its layers apart take {apart:,}"
-        return tiling, form, cycles, apart
+        return Decision(tiling, form, cycles, apart, tuned)
 
     def _cycles_together(self, function: Function, tiling: ChainTiling) -> int:
         program, end = kernel_program(lower_function(function), self.config, tiling)
@@ -264,10 +346,8 @@ class _Chainer:
         places = _Places()
         for number, node in enumerate(part):
             at = partial(places.of_slice, node)
-            for each in slices_of(node, self.config, self.rate, self.threads):
-                generate_slice(
-                    emitter, each, at, threads=self.threads, rate=self.rate, layer=number, dump=None, tuned=self.tuned
-                )
+            for each in slices_of(node, self.config, self.rate, self.threads, self.tuned):
+                generate_slice(emitter, each, at, threads=self.threads, rate=self.rate, layer=number, dump=None)
         _, code = unchecked_program(self.config, emitter.issues)
         return self.measure(self.config, self.rate, code, places.end)
 
@@ -342,6 +422,22 @@ def merged(part: Sequence[Call], form: Form = on_vector_engine, **attrs: object)
         "macs": sum(int(str(function.attrs.get("macs", 0))) for function in functions),
     }
     return Function(tuple(params), values[part[-1]], Attrs({**own, **attrs}))
+
+
+def forms_of(config: CoreConfig, part: Sequence[Call]) -> Mapping[str, Form]:
+    """How depthwise layers of a chain can be computed, by name: on either engine, or in the mode that the array may
+    have for them. Without such layers one that is called ""."""
+    depthwise = [_function(node) for node in part if is_depthwise(_function(node))]
+    if not depthwise:
+        return {"": on_vector_engine}
+    in_mode = partial(in_depthwise_mode, config)
+    mode: dict[str, Form] = {MODE: in_mode} if all(map(in_mode, depthwise)) else {}
+    return {VECTOR: on_vector_engine, ARRAY: on_array, **mode}
+
+
+def _key(part: Sequence[Call]) -> tuple[object, ...]:
+    """Parts that are compiled alike have the same."""
+    return tuple(signature(_function(node)) for node in part)
 
 
 def signature(function: Function) -> tuple[object, ...]:

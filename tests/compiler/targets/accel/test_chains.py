@@ -46,7 +46,7 @@ LONG_BOUNDS = 291
 IN_PIECES, IN_PIECES_IN_MODE = (28,), (189,)
 """Cases, those in the depthwise mode apart, for which there is room on their core, but nowhere in one piece."""
 
-TILING = ChainTiling(2, 4, 4, 1, False, 2, 4, 1)
+TILING = ChainTiling(2, 4, 4, 1, "yxc", 2, 4, 1)
 
 
 def random_tiling(case: ChainCase, config: CoreConfig, form: Form = on_vector_engine) -> ChainTiling | None:

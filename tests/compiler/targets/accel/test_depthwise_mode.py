@@ -149,7 +149,7 @@ def test_tiling_counts_the_cycles_of_the_array(size: int, stride: int, dilation:
                 strides=(stride, stride), dilations=(1, dilation), pads=(1, size // 2 * dilation) * 2)  # fmt: skip
     kernel = lower_function(in_mode(case))
     _, _, rows, width = kernel.output.shape[:4]
-    tiling = Tiling(1, 2, columns, 0, True, 1, 2, 1)
+    tiling = Tiling(1, 2, columns, 0, "cyx", 1, 2, 1)
     work = work_of(Problem(config, kernel, 1), tiling)
     assert work is not None
     places = {tensor.name: DramBuffer(4096 * place) for place, tensor in enumerate((*kernel.inputs, kernel.output))}
@@ -231,7 +231,7 @@ def stream(case: Case, tiling: Tiling) -> Emitter:
 @pytest.mark.parametrize(("width", "right"), [(7, 1), (8, 2)])
 def test_rows_with_a_gap_behind_them_are_one_load(width: int, right: int) -> None:
     case = Case(config=MODES[2], channels=16, size=(6, width))
-    issues = stream(case, Tiling(1, 6, width, 0, True, 1, 6, 1)).issues
+    issues = stream(case, Tiling(1, 6, width, 0, "cyx", 1, 6, 1)).issues
     loads = [each.instruction for each in issues if isinstance(each.instruction, Load)]
     found = [(each.rows, each.columns, each.pad_left, each.pad_right) for each in loads
              if each.scratchpad is Scratchpad.INP]  # fmt: skip
@@ -239,7 +239,7 @@ def test_rows_with_a_gap_behind_them_are_one_load(width: int, right: int) -> Non
 
 
 def test_an_even_distance_of_rows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    case, tiling = Case(config=MODES[2], channels=16, size=(6, 8)), Tiling(1, 6, 8, 0, True, 1, 6, 1)
+    case, tiling = Case(config=MODES[2], channels=16, size=(6, 8)), Tiling(1, 6, 8, 0, "cyx", 1, 6, 1)
     stream(case, tiling)
     monkeypatch.setattr(Schedule, "storage_align", lambda *args, **kwargs: None)
     with pytest.raises(CompileError, match=r"rows of taps lie 10 entries apart in 'data'.*hint: storage_align"):

@@ -24,7 +24,15 @@ from weft.compiler.targets.accel.tile_costs import (
     work_of,
     works_of,
 )  # fmt: skip
-from weft.compiler.targets.accel.tiling import Problem, Tiling, epilogues, home_axis, sizes_worth_trying, tile_loops
+from weft.compiler.targets.accel.tiling import (
+    LOOP_ORDERS,
+    Problem,
+    Tiling,
+    epilogues,
+    home_axis,
+    sizes_worth_trying,
+    tile_loops,
+)
 from weft.hw.config import PYNQ, TINY, WIDE
 from weft.hw.dram_rate import DramRate
 from weft.hw.interfaces import CycleClass
@@ -61,7 +69,7 @@ def _one_by_one(problem: Problem) -> list[Tiling]:
     for columns in sizes_worth_trying(width):
         before = len(found)
         sizes = (sizes_worth_trying(groups), sizes_worth_trying(height), sizes_worth_trying(problem.reduction) or [0])
-        for group, row, reduction, outer in product(*sizes, (True, False)):
+        for group, row, reduction, outer in product(*sizes, ("cyx", "yxc")):
             for part, part_row in epilogues(problem, group, row, columns):
                 tiling = Tiling(group, row, columns, reduction, outer, part, part_row, problem.threads)
                 cost = estimate(problem, tiling)
@@ -82,7 +90,8 @@ def test_the_ranking_is_that_of_a_search_one_by_one(problems: list[Problem]) -> 
 def test_a_tiling_costs_alone_what_it_costs_among_others(problems: list[Problem]) -> None:
     for problem in problems:
         ranked = tilings(problem)
-        chosen = [*ranked[:5], *ranked[-5:], replace(ranked[0], threads=4), replace(ranked[-1], channels_outer=True)]
+        reordered = [replace(ranked[-1], order=order) for order in LOOP_ORDERS]
+        chosen = [*ranked[:5], *ranked[-5:], replace(ranked[0], threads=4), *reordered]
         together, full, works = estimates(problem, chosen), fills(problem, chosen), works_of(problem, Tiles.of(chosen))
         for place, tiling in enumerate(chosen):
             assert together[place] == (estimate(problem, tiling) or np.inf)
