@@ -54,7 +54,7 @@ def computed_again(passes: Passes) -> set[int]:
     for node in passes.forward:
         here = id(node)
         leaves[here], arithmetic[here] = {here}, 0
-        if here in cut or is_costly(node) or sizes[here] < SMALLEST:
+        if here in cut or is_costly(node):
             continue
         read = set().union(*(leaves.get(id(each), set()) for each in node.children))
         work = _cost(node) + sum(arithmetic.get(id(each), 0) for each in node.children)

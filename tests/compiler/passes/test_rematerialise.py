@@ -103,6 +103,15 @@ def test_nothing_costly_is_computed_again() -> None:
     assert rematerialised(again, 1) == again
 
 
+def test_each_kernel_of_the_backward_part_has_a_copy_of_its_own() -> None:
+    """The first layer's normalisation: for its own gradient, and for that of the next layer's weights."""
+    again = cse(rematerialised(network(2), 1))
+    (scale,) = (param for param in again.main.params if param.name == "g0")
+    made = [node for node in topological_order(again.main.body)
+            if isinstance(node, Call) and node.op == "nn.batch_norm" and node.args[1] == scale]  # fmt: skip
+    assert len(made) == 1 + 2
+
+
 def test_functions_are_computed_again_but_not_many_of_them() -> None:
     """An element may take one function, not the chain of two."""
     for activation, images in (("nn.tanh({})", 1), ("nn.erf(nn.erf({}))", 2)):
@@ -167,9 +176,10 @@ def drawn(seed: int) -> Passes:
             values.append(nn.maximum(a, b))
     forward = nn.reduce_max(values[-1], axes=(0, 1))
     made = [node for node in topological_order(forward)[:-1] if isinstance(node, Call)]
-    used = [nn.negative(made[place]) for place in draw.permutation(len(made))[:3]]
-    attrs = Attrs({"name": "main", "outputs": ("y", *(f"g{number}" for number in range(len(used))))})
-    return Passes(Module(Function((x,), Tuple((forward, *used)), attrs)), 1)
+    places = draw.permutation(len(made))[:3]
+    used = [nn.negative(made[place]) for place in places]
+    attrs = Attrs({"name": "main", "outputs": ("y", "z", *(f"g{number}" for number in range(len(used))))})
+    return Passes(Module(Function((x,), Tuple((forward, made[places[-1]], *used)), attrs)), 2)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -196,3 +206,13 @@ def test_the_cut_is_the_smallest(seed: int, monkeypatch: pytest.MonkeyPatch) -> 
     cut = frozenset(smallest_cut(passes))
     assert enough(cut)
     assert weight(cut) == least
+
+
+def test_what_is_a_result_has_memory_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is kept rather than the few bytes of which it is made."""
+    monkeypatch.setattr(rematerialise, "SMALLEST", 0)
+    x = Var("x", TensorType((64, 64), "float32"))
+    result = nn.add(nn.reduce_sum(x, axes=(1,), keepdims=True), Constant(np.ones((64, 64), np.float32)))
+    attrs = Attrs({"name": "main", "outputs": ("y", "g")})
+    passes = Passes(Module(Function((x,), Tuple((result, nn.negative(result))), attrs)), 1)
+    assert smallest_cut(passes) == {id(result)}
