@@ -6,7 +6,7 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ..compiler.model import CompiledModel, HostProgram, HostStep
+from ..compiler.model import CompiledModel, HostProgram, HostStep, LaunchStep, NumpyStep
 from .module import LoadedModule
 from .report import layer_records, machine
 from .tables import Column, Record, count, records_table, share, total_of, words
@@ -50,13 +50,50 @@ def memory_record(model: CompiledModel) -> Record:
 
 def most_alive(program: HostProgram) -> int:
     """Bytes of the tensors that are alive in the worst step; those in one place count once."""
-    steps = {each.first for each in program.memory}
-    return max((_alive(program, step) for step in steps), default=0)
+    return _alive(program, worst_step(program))
+
+
+def worst_step(program: HostProgram) -> int:
+    """The first of the steps in which the most bytes are alive; 0 where nothing is kept."""
+    return max(sorted({each.first for each in program.memory}), key=lambda step: _alive(program, step), default=0)
 
 
 def _alive(program: HostProgram, step: int) -> int:
     places = {(each.offset, each.nbytes) for each in program.memory if each.first <= step <= each.last}
     return sum(nbytes for _, nbytes in places)
+
+
+def peak_records(program: HostProgram) -> list[Record]:
+    """What is alive in the worst step, the largest first: the tensor, its bytes, the layer that makes it, the last one
+    that reads it, and both steps. A tensor that is written over another in the same place stands for both."""
+
+    def layer(step: int) -> str:
+        found = program.steps[step]
+        return program.layers[found.layer].name if isinstance(found, LaunchStep | NumpyStep) else "copy or check"
+
+    at = worst_step(program)
+    alive = {(each.offset, each.nbytes): each for each in program.memory if each.first <= at <= each.last}
+    return [
+        {
+            "tensor": each.name, "bytes": each.nbytes, "first": each.first, "made": layer(each.first),
+            "last": each.last, "read": layer(each.last),
+        }
+        for each in sorted(alive.values(), key=lambda each: (-each.nbytes, each.first))
+    ]  # fmt: skip
+
+
+def peak_table(program: HostProgram, *, verbose: bool = False) -> RenderableType:
+    """:func:`peak_records`, and their sum. ``verbose``: all of them."""
+    records = peak_records(program)
+    shown = records if verbose else records[:LAYERS_SHOWN]
+    columns = [
+        words("tensor", fold=True), count("bytes"), words("made", "made by", fold=True), count("first", "in step"),
+        words("read", "read last by", fold=True), count("last", "in step"),
+    ]  # fmt: skip
+    part = f", the largest {len(shown)} of {len(records)}" if len(shown) < len(records) else ""
+    title = f"alive in step {worst_step(program)} of {len(program.steps)}, where most is{part}"
+    total = {"tensor": "total", **total_of(records, "bytes")}
+    return records_table(title, columns, shown, [total])
 
 
 def memory_text(model: CompiledModel) -> str:
@@ -96,4 +133,5 @@ def fusion_table(model: CompiledModel) -> RenderableType:
         f"{fused} of {len(records)} kernels are fused, which saves {saved['saved_bytes']:,} bytes of memory traffic "
         "in a run"
     )
-    return Group(table, Text(text), Text(memory_text(model)))
+    peaks = [peak_table(step.program) for step in model.steps if isinstance(step, HostStep) and step.program.memory]
+    return Group(table, Text(text), Text(memory_text(model)), *peaks)

@@ -44,7 +44,7 @@ def within(
 
     The promise is about ``statistics["arena_bytes"]`` of the step, as ``weft.compile(step.module, target=target,
     **options)`` makes it: what is allocated beside parameters, state, inputs and outputs. The cheapest way that fits is
-    taken: nothing; what is made element by element; all but what crosses a few places.
+    taken: the step as it is, or all but what crosses a few places.
     Raises GraphError for a bound that cannot be met, with the least that was found, and for texts that are no size.
     """
     bound = bytes_of(memory)
@@ -64,12 +64,11 @@ def within(
 
 def _ways(step: Step) -> Iterator[tuple[str, Module]]:
     """Modules of the same meaning, the cheapest first."""
-    yield "all is kept", step.module
+    yield "the step as it is", step.module
     passes = Passes(step.module, len(step.outputs))
-    for cheap, what in ((True, "elementwise operators"), (False, "all operators")):
-        tried = set()
-        for segments in SEGMENTS:
-            cuts = tuple(passes.cuts(segments))
-            if cuts and cuts not in tried:
-                tried.add(cuts)
-                yield f"{what} of {len(cuts)} segments again", recomputed(passes, segments, cheap=cheap)
+    tried = set()
+    for segments in SEGMENTS:
+        cuts = tuple(passes.cuts(segments))
+        if cuts and cuts not in tried:
+            tried.add(cuts)
+            yield f"all operators of {len(cuts)} segments again", recomputed(passes, segments)

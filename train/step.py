@@ -13,6 +13,7 @@ from ..compiler.graph.dtypes import numpy_dtype
 from ..compiler.graph.gradient import CustomGradient
 from ..compiler.operators import contract, nn
 from ..compiler.passes.gradient import grad, tidied
+from ..compiler.passes.rematerialise import rematerialised
 from .precision import LossScaling, Scale, all_finite, as_row, scale_of, with_scaled_loss, zero_if_finite
 
 RATE = "rate"
@@ -154,8 +155,8 @@ def step_of(module: Module, parameters: Sequence[str], rule: Rule, **options: Un
                          hint="rename outputs named next_... and check_...")  # fmt: skip
     body = Tuple(tuple(results.values()))
     attrs = Attrs(main.attrs).replace(outputs=tuple(results))
-    whole = Module(Function((*main.params, *kept, rate), body, attrs, main.span), module.stage)
-    return Step(tidied(whole), tuple(parameters), state, checks)
+    whole = tidied(Module(Function((*main.params, *kept, rate), body, attrs, main.span), module.stage))
+    return Step(rematerialised(whole, len(own)), tuple(parameters), state, checks)
 
 
 def _scale(module: Module, parameters: Sequence[str], scaling: LossScaling) -> Scale | None:

@@ -5,7 +5,7 @@ again from that when the backward part reaches it, as T. Chen et al., "Training 
 (2016), do it for chains. The last segment is still there when the backward part begins.
 
 A barrier keeps what is computed again apart from what was computed before, and holds it back until the gradients that
-enter the segment are there.
+enter the segment are there. What is cheap is computed again without being asked for: `rematerialise.py`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Passes:
 
     def cuts(self, segments: int) -> list[int]:
         """Places after which the forward part is cut, so that about as much is saved in each segment."""
-        sizes = [_nbytes(node) if id(node) in self.saved else 0 for node in self.forward]
+        sizes = [nbytes(node) if id(node) in self.saved else 0 for node in self.forward]
         portion = sum(sizes) / segments
         found: list[int] = []
         begun, filled = 0, 0.0
@@ -78,30 +78,27 @@ class Passes:
             if filled >= portion:
                 # Among the places of the segment's later half, the one where the fewest bytes cross.
                 middle = begun + (place - begun) // 2
-                at = min(range(middle, place + 1), key=lambda each: sum(map(_nbytes, self.crossing[each])))
+                at = min(range(middle, place + 1), key=lambda each: sum(map(nbytes, self.crossing[each])))
                 found.append(at)
                 begun, filled = at + 1, float(sum(sizes[at + 1 : place + 1]))
         return found
 
 
-def recomputed(passes: Passes, segments: int, *, cheap: bool) -> Module:
-    """The module with about so many segments. ``cheap``: convolutions, products and reductions are kept, and only what
-    is made of them element by element is computed again."""
+def recomputed(passes: Passes, segments: int) -> Module:
+    """The module with about so many segments, all but the last of which are computed again."""
     cuts = passes.cuts(segments)
     if not cuts:
         return passes.module
-    return _Rewriter(passes, cuts, cheap).run()
+    return _Rewriter(passes, cuts).run()
 
 
 class _Rewriter:
-    def __init__(self, passes: Passes, cuts: Sequence[int], cheap: bool) -> None:
+    def __init__(self, passes: Passes, cuts: Sequence[int]) -> None:
         self.passes = passes
         main = passes.module.main
         kept = {id(each) for place in cuts for each in passes.crossing[place]}
         kept |= {id(each) for each in main.results[: passes.forward_results]}
         kept |= {id(each) for each in passes.forward[cuts[-1] + 1 :]}
-        if cheap:
-            kept |= {id(each) for each in passes.forward if _is_costly(each)}
         bounds = np.array(cuts)
         self.segment = {
             id(node): int(np.searchsorted(bounds, place))
@@ -195,13 +192,15 @@ def _in_order(roots: Sequence[Expr], needs: Callable[[Expr], Sequence[Expr]]) ->
             stack.extend((each, False) for each in reversed(needs(node)))
 
 
-def _is_costly(node: Expr) -> bool:
+def is_costly(node: Expr) -> bool:
+    """Whether computing a value again takes more than a pass over memory."""
     if not isinstance(node, Call) or isinstance(node.op, Function):
         return True
     return operator(node.op).fusion not in (Fusion.ELEMENTWISE, Fusion.LAYOUT)
 
 
-def _nbytes(node: Expr) -> int:
+def nbytes(node: Expr) -> int:
+    """Bytes of a tensor; 0 for a tuple."""
     if isinstance(node.type, TensorType):
         return node.type.size * numpy_dtype(node.type.dtype).itemsize
     return 0

@@ -9,8 +9,9 @@ import pytest
 import weft
 from rich.console import Console
 from weft.compiler.graph import Attrs, Constant, Function, Module, Span, TensorType, Tuple, Var, call
+from weft.compiler.model import HostProgram, HostStep
 from weft.runtime.report import placement_table
-from weft.runtime.report_host import fusion_table, memory_text
+from weft.runtime.report_host import fusion_table, memory_text, most_alive, peak_records
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +64,25 @@ def test_memory_is_told_as_it_is_allocated() -> None:
         "memory: 256 bytes between kernels, of which 256 are alive at once; 384 without sharing; "
         "1 of 3 tensors are written over an operand"
     )
+
+
+def test_the_peak_is_listed_with_who_makes_and_who_reads() -> None:
+    """A sum over everything keeps its operand until it is there; what is between is as large, and the last is small."""
+    x = Var("x", TensorType((16, 64), "float32"))  # 4,096 bytes
+    first = call("nn.cumulative_sum", x, axis=0, span=Span(("first",), "a"))
+    second = call("nn.cumulative_sum", first, axis=1, span=Span(("second",), "b"))
+    total = call("nn.reduce_sum", call("nn.add", first, second), axes=(0, 1), span=Span(("total",)))
+    result = call("nn.cumulative_sum", call("reshape", total, shape=(1,)), axis=0)
+    compiled = weft.compile(Module(Function((x,), result)), target="cpu")
+    (program,) = (step.program for step in compiled.steps if isinstance(step, HostStep))
+    assert isinstance(program, HostProgram)
+    records = peak_records(program)
+    assert [(each["tensor"], each["bytes"], each["made"], each["read"]) for each in records[:2]] == [
+        ("a", 4096, "first", "total"), ("b", 4096, "second", "total"),
+    ]  # fmt: skip
+    assert {each["made"] for each in records[2:]} == {"total"}  # its result, and what it works with
+    assert sum(each["bytes"] for each in records) == most_alive(program)
+    shown = [" ".join(line.split()) for line in text(fusion_table(compiled)).splitlines()]
+    assert any(line.startswith("alive in step") for line in shown)
+    assert f"a 4,096 first {records[0]['first']} total {records[0]['last']}" in shown
+    assert f"total {most_alive(program):,}" in shown

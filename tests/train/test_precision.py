@@ -90,7 +90,7 @@ def test_what_is_kept_has_16_bits_and_what_is_summed_has_32() -> None:
     arenas = []
     for each in (module, mixed(module)):
         model = weft.compile(sgd(cross_entropy(each), list(start)).module, target="cpu")
-        arenas.append(model.statistics["arena_bytes_unshared"])
+        arenas.append(model.statistics["arena_bytes"])
     assert arenas[1] < arenas[0]
 
 

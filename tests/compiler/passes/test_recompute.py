@@ -48,11 +48,10 @@ def arena(module: Module) -> int:
 
 
 @pytest.mark.parametrize("residual", [False, True])
-@pytest.mark.parametrize("cheap", [False, True])
 @pytest.mark.parametrize("segments", [2, 5])
-def test_the_same_bits(residual: bool, cheap: bool, segments: int) -> None:
+def test_the_same_bits(residual: bool, segments: int) -> None:
     module = deep(7, residual=residual)
-    again = recomputed(Passes(module, 1), segments, cheap=cheap)
+    again = recomputed(Passes(module, 1), segments)
     inputs = {name: value * 0.2 for name, value in random_inputs(module, 0).items()}
     expected, found = evaluate(module, inputs), evaluate(again, inputs)
     assert expected.keys() == found.keys()
@@ -67,7 +66,7 @@ def test_the_same_bits(residual: bool, cheap: bool, segments: int) -> None:
 def test_memory_falls_with_the_square_root_of_the_depth(residual: bool) -> None:
     module = deep(24, residual=residual)
     kept = arena(module)
-    again = {segments: arena(recomputed(Passes(module, 1), segments, cheap=False)) for segments in (2, 5, 24)}
+    again = {segments: arena(recomputed(Passes(module, 1), segments)) for segments in (2, 5, 24)}
     assert again[5] < again[2] < kept
     assert again[5] < 0.55 * kept
     layer = 4 * WIDTH * BATCH * (2 if residual else 1)
@@ -77,7 +76,7 @@ def test_memory_falls_with_the_square_root_of_the_depth(residual: bool) -> None:
 
 def test_no_pass_puts_together_what_is_kept_apart() -> None:
     module = deep(8, residual=True)
-    again = recomputed(Passes(module, 1), 3, cheap=False)
+    again = recomputed(Passes(module, 1), 3)
     assert cse(again) == again
     assert tidied(again) == again
 
@@ -88,15 +87,12 @@ def test_no_pass_puts_together_what_is_kept_apart() -> None:
         products(module) == 3 * 8 - 1
     )  # forward, and for each layer by its weights and, but for the first, by its input
     assert 0 < products(again) - products(module) < 8  # the last segment is not computed again
-    cheap = recomputed(Passes(module, 1), 3, cheap=True)
-    assert products(cheap) == products(module)
-    assert arena(cheap) < arena(module)
 
 
 def test_a_segment_waits_for_the_gradients_that_enter_it() -> None:
     """Nothing is computed again before the backward part of all later segments: that is where memory is saved."""
     module = deep(9, residual=False)
-    again = recomputed(Passes(module, 1), 3, cheap=False)
+    again = recomputed(Passes(module, 1), 3)
     order = [node for node in topological_order(again.main.body) if isinstance(node, Call)]
     barriers = [place for place, node in enumerate(order) if node.op == "barrier"]
     assert barriers
@@ -131,4 +127,4 @@ def test_a_barrier_hands_on_whatever_it_is_given(value: str, use: str) -> None:
 
 def test_a_module_that_is_too_small_to_cut_stays() -> None:
     module = weft.grad(parse("fn @main(%x: float32[3]) { return nn.reduce_sum(nn.exp(%x), axes=(0,)) }"))
-    assert recomputed(Passes(module, 1), 1, cheap=False) == module
+    assert recomputed(Passes(module, 1), 1) == module

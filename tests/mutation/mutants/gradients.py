@@ -10,6 +10,7 @@ TRAIN = ("tests/train/test_training.py",)
 PRECISION = ("tests/train/test_precision.py",)
 IN_PLACE = ("tests/train/test_in_place.py",)
 OPTIMISERS = ("tests/train/test_optimisers.py",)
+REMATERIALISED = ("tests/compiler/passes/test_rematerialise.py",)
 
 MUTANTS = (
     Mutant(
@@ -172,5 +173,17 @@ MUTANTS = (
         "bad-step-is-kept", "train/training.py", "order",
         "        self._state, self._next = self._next, self._state\n        self.steps += 1\n        return",
         "        self.steps += 1\n        return", TRAIN,
+    ),
+    Mutant(
+        "any-work-is-done-again", "compiler/passes/rematerialise.py", "check ignored",
+        "if large <= MOST_LEAVES and work <= MOST_ARITHMETIC:", "if large <= MOST_LEAVES:", REMATERIALISED,
+    ),
+    Mutant(
+        "one-leaf-more", "compiler/passes/rematerialise.py", "boundary",
+        "large <= MOST_LEAVES and", "large <= MOST_LEAVES + 1 and", REMATERIALISED,
+    ),
+    Mutant(
+        "flow-is-never-sent-back", "compiler/passes/rematerialise.py", "forgotten part",
+        "self.room[edge ^ 1] += amount", "self.room[edge ^ 1] += 0", REMATERIALISED,
     ),
 )  # fmt: skip
