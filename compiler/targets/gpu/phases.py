@@ -43,8 +43,9 @@ from ..loops.workspace import parts_of, plan_workspace
 from .devices import GpuDescription
 from .digits import BLOCK_AXES, SHARED, THREAD, WARP, Loops, digits_of, is_thread
 from .launches import Barrier, Grid, Phase
-from .pipeline import PIPELINE, Ring, pipelined
+from .pipeline import Ring, pipelined
 from .split_buffers import split_buffer
+from .warp_parts import PIPELINE
 
 _GLOBAL = "*"  # all parameters and workspace: two of them may be one memory
 
@@ -165,6 +166,7 @@ class _Builder:
                     items.append(self.statement(other, around))
         made = pipelined(loop, buffers, items, asynchronous=self.device.asynchronous)
         self.shared += made.buffers
+        self.registers += made.registers
         return made
 
     def phase(self, stmt: Stmt, around: Loops) -> Phase:

@@ -15,8 +15,8 @@ from ..loops.nests import REGISTER, extent_of, largest_divisor, own_loops, posit
 from .devices import GpuDescription
 from .digits import BLOCK_AXES, SHARED, THREAD, WARP
 from .intrinsics import COLUMNS, MATRIX_BYTES, MATRIX_ROWS, MmaShape, ldmatrix, mma
-from .pipeline import PIPELINE
 from .tile_schedule import GROUPS_WANTED
+from .warp_parts import COPIES, PIPELINE
 
 FRAGMENT_BYTES = 2 * MATRIX_BYTES
 """Of a row that a warp loads at a time."""
@@ -206,6 +206,7 @@ def _fragments(schedule: te.Schedule, tile: TensorTile, shape: MmaShape) -> None
     """Operands of warps in registers, and instructions in place of loops."""
     loops = own_loops(schedule, "acc")
     part, row = loops[-7], loops[-3]
+    schedule.annotate(part, PIPELINE, COPIES)
     for name in ("left", "right"):
         stride = find_buffer(schedule.func, name).strides[-2]
         copy = schedule.cache_read("acc", name, REGISTER)
@@ -214,6 +215,6 @@ def _fragments(schedule: te.Schedule, tile: TensorTile, shape: MmaShape) -> None
         count = min(2 * MATRIX_ROWS, extent_of(schedule, rows))
         outer, inner = schedule.split(rows, count)
         schedule.unroll(outer)
-        schedule.tensorize(inner, ldmatrix(shape.dtype, count, stride))
+        schedule.tensorize(inner, ldmatrix(shape.dtype, count, stride, by_rows=name == "right"))
     acc = find_buffer(schedule.func, "acc")
     schedule.tensorize(row, mma(shape, acc.strides[-2]))

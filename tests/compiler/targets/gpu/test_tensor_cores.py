@@ -138,7 +138,7 @@ def test_every_tile_fits_a_group(tile: TensorTile) -> None:
     grid = launch(schedule, "sm_80")
     assert grid.groups == (3, 2, 1)
     assert grid.threads == tile.threads(DEVICES["sm_80"]) <= DEVICES["sm_80"].group_threads
-    (sums,) = grid.registers
+    (sums,) = (each for each in grid.registers if each.name == "acc")
     assert sums.size * grid.threads == tile.rows * tile.columns  # nothing is held twice, and no place is empty
 
 
@@ -162,6 +162,7 @@ def test_the_text_is_read_back() -> None:
 
 @pytest.mark.parametrize(
     "name", ["mma_int8_16_16_32", "mma_float32_16_8_8", "mma_int8_16_32_4", "ldmatrix_int8_4_80", "ldmatrix_int8_16_40",
+             "ldmatrix_by_int8_16_80",
              "ldmatrix_int8_16_16", "outer_product_1_1_1", "mma_int8_16_32_032", "mma_tf32_16_16_72",
              "ldmatrix_float16_16_8", "ldmatrix_float16_16_20", "ldmatrix_tf32_16_24"],
 )  # fmt: skip
@@ -174,7 +175,8 @@ def test_a_name_holds_all_numbers() -> None:
     for device in (DEVICES[name] for name in NVIDIA):
         for shape in device.mma:
             least = 32 // ITEM_BYTES[shape.dtype]
-            for made in (mma(shape, 72), ldmatrix(shape.dtype, 16, 80), ldmatrix(shape.dtype, 8, least)):
+            for made in (mma(shape, 72), ldmatrix(shape.dtype, 16, 80), ldmatrix(shape.dtype, 8, least),
+                         ldmatrix(shape.dtype, 16, 80, by_rows=True)):  # fmt: skip
                 assert intrinsic_named(made.name) == made
 
 
