@@ -107,6 +107,26 @@ def _check_launch(
         raise PtxError(f"{arguments} arguments, but it takes {len(kernel.parameters)}", at=f"kernel {kernel.name!r}")
     if dynamic_shared and not kernel.dynamic_shared:
         raise PtxError("it has no shared memory of open size", at=f"kernel {kernel.name!r}")
+    if kernel.shared_bytes > DECLARED_SHARED:
+        raise PtxError(f"it declares {kernel.shared_bytes:,} bytes of shared memory, but no kernel has more than "
+                       f"{DECLARED_SHARED:,}", at=f"kernel {kernel.name!r}",
+                       hint="declare it of open size, and let the launch ask for it")  # fmt: skip
+    known = [most for capability, most in SHARED_MOST.items() if capability <= kernel.capability]
+    most = known[-1] if known else max(SHARED_MOST.values())
+    if kernel.shared_bytes + dynamic_shared > most:
+        raise PtxError(f"a block shares {kernel.shared_bytes + dynamic_shared:,} bytes, but sm_{kernel.capability} has "
+                       f"{most:,} for one", at=f"kernel {kernel.name!r}")  # fmt: skip
+
+
+DECLARED_SHARED = 48 << 10
+"""Bytes of shared memory that a kernel may declare."""
+
+SHARED_MOST = {
+    50: 48 << 10, 70: 96 << 10, 75: 64 << 10, 80: 163 << 10, 86: 99 << 10, 87: 163 << 10, 89: 99 << 10, 90: 227 << 10,
+    120: 99 << 10,
+}  # fmt: skip
+"""Bytes that a block may have, if its launch asks for them, by capability (CUDA C++ Programming Guide, "Compute
+capabilities")."""
 
 
 class _Machine:

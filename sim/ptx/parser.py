@@ -17,6 +17,8 @@ from .errors import PtxSyntaxError
 from .types import BITS, STORED
 
 WARP = 32
+OPEN_ALIGNMENT = 16
+"""Bytes that the start of shared memory of open size is a multiple of."""
 MOST_THREADS = 1024
 """Of a block, on every device."""
 
@@ -71,9 +73,10 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Kernel:
-    """An entry. ``registers``: bits of each; ``shared`` and ``local``: byte at which each variable starts;
-    ``constants``: bytes of initialised tables. ``threads``: the most of a block, and ``exact`` whether it must have so
-    many. ``dynamic_shared``: whether it has shared memory of which the launch tells the size."""
+    """An entry. ``capability``: of the devices that it is for, 80 for sm_80; 0 where none is named. ``registers``: bits
+    of each; ``shared`` and ``local``: byte at which each variable starts; ``constants``: bytes of initialised tables.
+    ``threads``: the most of a block, and ``exact`` whether it must have so many. ``dynamic_shared``: whether it has
+    shared memory of which the launch tells the size."""
 
     name: str
     parameters: tuple[Parameter, ...]
@@ -88,6 +91,7 @@ class Kernel:
     labels: Mapping[str, int]
     threads: int | None
     exact: bool
+    capability: int = 0
 
 
 def parse(text: str) -> dict[str, Kernel]:
@@ -137,7 +141,9 @@ class _Parser:
         self.text = re.sub(r"/\*.*?\*/|//[^\n]*", _blank, text, flags=re.DOTALL)
         self.kernels: dict[str, Kernel] = {}
         self.shared, self.constants = _Space(), dict[str, bytes]()
-        self.dynamic = False
+        self.open: set[str] = set()
+        target = re.search(r"^\s*\.target\s+sm_(\d{1,4})", self.text, re.MULTILINE)
+        self.capability = int(target[1]) if target else 0
 
     def run(self) -> dict[str, Kernel]:
         head = ""
@@ -233,8 +239,8 @@ class _Parser:
         if match["space"] in ("global", "const"):
             self.constants[name] = _initial(match["values"], kind, nbytes, line)
             return
-        if "" in sizes:
-            self.dynamic = True
+        if "" in sizes and match["space"] == "shared":
+            self.open.add(name)
         align = _count(match["align"] or str(each), LARGEST_VARIABLE, line)
         if align.bit_count() != 1:
             raise PtxSyntaxError(f"aligned to {align} bytes, which is no power of 2", at=f"line {line}")
@@ -260,11 +266,14 @@ class _Parser:
         threads = prod(_count(each, MOST_THREADS, line) for each in bounds.groups()[1:] if each) if bounds else None
         if not self.blocks[-1]:
             self.blocks.pop()
+        # What a launch tells the size of lies behind everything else, aligned as any device does.
+        behind = -(-self.own_shared.nbytes // OPEN_ALIGNMENT) * OPEN_ALIGNMENT if self.open else self.own_shared.nbytes
+        places = {**self.own_shared.places, **dict.fromkeys(self.open, behind)}
         self.kernels[name] = Kernel(
             name, tuple(_parameter(each, line) for each in parameters.split(",") if each.strip()), self.registers,
-            self.own_shared.places, self.own_shared.nbytes, self.dynamic, self.local.places, self.local.nbytes,
+            places, behind, bool(self.open), self.local.places, self.local.nbytes,
             dict(self.constants), tuple(map(tuple, self.blocks)), self.labels, threads,
-            bounds is not None and bounds[1] == "reqntid",
+            bounds is not None and bounds[1] == "reqntid", self.capability,
         )  # fmt: skip
 
     def inside(self, text: str, line: int) -> None:

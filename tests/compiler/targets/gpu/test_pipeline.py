@@ -14,13 +14,14 @@ from weft.compiler.targets.gpu.devices import DEVICES
 from weft.compiler.targets.gpu.launches import Barrier, Commit, Grid, Landed, Phase, grid_text
 from weft.compiler.targets.gpu.nvptx import ptx_text
 from weft.compiler.targets.gpu.phases import grids_of
+from weft.compiler.targets.gpu.shared_memory import Placed
 from weft.compiler.targets.gpu.tensor_schedule import TensorTile
 from weft.compiler.targets.gpu.tile_schedule import TILES, schedule_tiled
 from weft.compiler.targets.gpu.warp_parts import PIPELINE
 from weft.compiler.tensor.ir import Const, Expr, For, If, IntrinsicCall, Select, Seq, Stmt
 from weft.compiler.tensor.simplify import constant_range
 from weft.compiler.tensor.tree import leaves
-from weft.compiler.tensor.visitor import free_vars, map_exprs, map_stmt_exprs
+from weft.compiler.tensor.visitor import free_vars, map_exprs, map_stmt_exprs, stores_of
 from weft.sim.ptx import PtxError
 
 from ....sim.ptx.test_compilers import damages
@@ -70,8 +71,8 @@ def test_a_step_has_one_barrier(gpu: str, copies: int) -> None:
     assert any(node.ahead for node in nodes(grid.body) if isinstance(node, Phase)) == (gpu == "sm_80")
     a, b, wanted = operands(32, 32, 64 * steps)
     counts = run(ptx_text("k", schedule.func, [grid], {}, DEVICES[gpu], ALIGNED), grid, a, b.T.copy(), wanted)
-    warps = 4
-    assert counts.barriers == steps + 1 or counts.instructions["bar"] == warps * (steps + 1)
+    warps, waits_of_sums = 4, 2  # before they take the operands' place, and when they are there
+    assert counts.instructions["bar"] == warps * (steps + waits_of_sums)
 
 
 @pytest.mark.parametrize("gpu", ["sm_75", "sm_80"])
@@ -139,6 +140,19 @@ def test_any_loop_may_be_a_pipeline(gpu: str, stages: int) -> None:
 
 
 # Damage
+
+
+def test_sums_take_the_place_of_operands_behind_a_barrier() -> None:
+    grid = launch(product(32, 32, 256, TILE, dense=True), "sm_80")
+    right, left, sums = (Placed(*each) for each in zip(grid.shared, grid.places, strict=True))
+    assert sums.buffer.name == "sums"
+    assert left.end <= right.offset or right.end <= left.offset
+    assert sums.offset < max(left.end, right.end)
+    assert grid.shared_bytes == max(left.end, right.end, sums.end)
+    assert isinstance(grid.body, Seq)
+    fills = next(number for number, node in enumerate(grid.body.body) if isinstance(node, Phase)
+                 and any(buffer.name == "sums" for buffer, _ in stores_of(node.body)))  # fmt: skip
+    assert isinstance(grid.body.body[fills - 1], Barrier)
 
 
 @pytest.mark.parametrize("gpu", ["sm_75", "sm_80"])
