@@ -31,7 +31,7 @@ MOST_REGISTERS = 65536
 LARGEST_VARIABLE = 1 << 30
 """In bytes."""
 
-_ENDS = ("bra", "ret", "exit", "bar", "barrier")  # a block of instructions ends behind one of these
+_ENDS = ("bra", "brx", "ret", "exit", "bar", "barrier")  # a block of instructions ends behind one of these
 _LINES = (".version", ".target", ".address_size", ".file", ".loc")  # directives without a semicolon
 
 
@@ -76,7 +76,7 @@ class Kernel:
     """An entry. ``capability``: of the devices that it is for, 80 for sm_80; 0 where none is named. ``registers``: bits
     of each; ``shared`` and ``local``: byte at which each variable starts; ``constants``: bytes of initialised tables.
     ``threads``: the most of a block, and ``exact`` whether it must have so many. ``dynamic_shared``: whether it has
-    shared memory of which the launch tells the size."""
+    shared memory of which the launch tells the size. ``ways``: labels of which a branch chooses one by number."""
 
     name: str
     parameters: tuple[Parameter, ...]
@@ -92,6 +92,7 @@ class Kernel:
     threads: int | None
     exact: bool
     capability: int = 0
+    ways: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def parse(text: str) -> dict[str, Kernel]:
@@ -256,6 +257,8 @@ class _Parser:
         self.registers: dict[str, int] = {}
         self.blocks: list[list[Instruction]] = [[]]
         self.labels: dict[str, int] = {}
+        self.ways: dict[str, tuple[str, ...]] = {}
+        self.named = ""
 
     def entry_end(self, head: str, line: int) -> None:
         match = re.search(r"\.entry\s+([\w$]+)\s*(?:\((.*?)\))?([^()]*)$", head)
@@ -273,7 +276,7 @@ class _Parser:
             name, tuple(_parameter(each, line) for each in parameters.split(",") if each.strip()), self.registers,
             places, behind, bool(self.open), self.local.places, self.local.nbytes,
             dict(self.constants), tuple(map(tuple, self.blocks)), self.labels, threads,
-            bounds is not None and bounds[1] == "reqntid", self.capability,
+            bounds is not None and bounds[1] == "reqntid", self.capability, self.ways,
         )  # fmt: skip
 
     def inside(self, text: str, line: int) -> None:
@@ -285,7 +288,10 @@ class _Parser:
             self.variable(match, self.own_shared if match["space"] == "shared" else self.local, line)
             return
         if text.startswith("."):
-            if text.split()[0] in (".pragma", ".branchtargets"):
+            if text.startswith(".pragma"):
+                return
+            if text.startswith(".branchtargets") and self.named:
+                self.ways[self.named] = tuple(each.strip() for each in text.removeprefix(".branchtargets").split(","))
                 return
             raise PtxSyntaxError(f"it is not known: {text[:60]!r}", at=f"line {line}")
         made = _instruction(text, line)
@@ -299,6 +305,7 @@ class _Parser:
         if self.blocks[-1]:
             self.blocks.append([])
         self.labels[name] = len(self.blocks) - 1
+        self.named = name
 
     def declare_registers(self, text: str, line: int) -> None:
         match = re.match(r"\.reg\s+(?:\.v\d\s+)?\.(\w+)\s+(.*)$", text)
