@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -170,6 +171,33 @@ def test_damaged_waits_and_copies_are_noticed(gpu: str) -> None:
     assert tried["bar"] >= 2
     assert tried["cp"] > 8 if gpu == "sm_80" else tried["st"] > 8
     assert not +survivors
+
+
+@pytest.mark.parametrize(
+    ("gpu", "dense", "sizes", "tile"),
+    [
+        ("sm_80", False, (20, 37, 70), TensorTile(16, 16, 64, (1, 1))),
+        ("sm_80", True, (20, 37, 72), TensorTile(16, 16, 64, (1, 1))),
+        ("sm_75", False, (33, 21, 150), TensorTile(16, 32, 64, (1, 2))),
+    ],
+)
+def test_flipped_branches_are_noticed_in_odd_sizes(
+    gpu: str, dense: bool, sizes: tuple[int, int, int], tile: TensorTile
+) -> None:
+    schedule = product(*sizes, tile, gpu, dense=dense)
+    grid = launch(schedule, gpu)
+    text = ptx_text("k", schedule.func, [grid], {}, DEVICES[gpu], ALIGNED)
+    a, b, wanted = operands(*sizes)
+    branches = list(re.finditer(r"^\t@(!?)(%p\d+ bra)", text, re.MULTILINE))
+    assert len(branches) > 8
+    for match in branches:
+        turned = f"\t@{'' if match[1] else '!'}{match[2]}"
+        found = np.zeros_like(wanted)
+        try:
+            run(text[: match.start()] + turned + text[match.end() :], grid, a, b.T.copy() if dense else b, found)
+        except PtxError:
+            continue
+        assert not np.array_equal(found, wanted), match
 
 
 def undone(grid: Grid) -> Iterator[tuple[str, Grid]]:
