@@ -5,9 +5,9 @@
     python benchmarks/gpu_loops.py --ptxas PATH --nvdisasm PATH      # of NVIDIA's assembler and disassembler
 
 Nothing runs. Each tile makes a dense product of 512 x 512 x 12,288, deep enough for ptxas to leave the loop a loop. Of
-PTX: instructions and products of the innermost loop. Of machine code, where ptxas and nvdisasm are (the extra
-``bench``): the same, and the cycles that ptxas lets a warp wait in it, over 8 for each product: what ptxas takes a
-product of m16n8k16 (float16) or m16n8k32 (int8) to keep sm_80's tensor cores busy.
+PTX: instructions and products of the innermost loop. Of machine code, where ptxas is (the extra ``bench``) and
+nvdisasm (NVIDIA's package nvidia-cuda-nvdisasm): the same, and the cycles that ptxas lets a warp wait in it, over 8 for
+each product: what ptxas takes a product of m16n8k16 (float16) or m16n8k32 (int8) to keep sm_80's tensor cores busy.
 
 Exits with 1 where a kernel spills, or where the largest tile of a type that the device has room for misses a target:
 products at least 0.38 of the loop of machine code (or PTX), cycles at most 1.04.
