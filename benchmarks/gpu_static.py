@@ -12,20 +12,15 @@ would get wrong. ptxas comes with the extra ``bench``
 
 Kernels are those of tensor cores (mma), others with tiles in shared memory, and plain ones. Exits with 1 where a kernel
 misses a target: no spills; of products by tensor cores no more than 2 % of all wavefronts beyond the fewest; the fewest
-sectors at least 0.95 of those moved; mma at least 0.38 of the instructions. That there is one barrier a step of the
+sectors at least 0.95 of those moved; mma at least 0.38 of the instructions of the loop over the depth, where there is
+one (shallow products are written out; machine code of loops: `gpu_loops.py`). That there is one barrier a step of the
 depth is a test (`tests/compiler/targets/gpu/test_pipeline.py`).
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import os
-import re
-import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,6 +28,8 @@ import numpy as np
 import onnx
 import weft
 from common import Record, print_table, write_json
+from gpu_loops import ptx_loop
+from gpu_tools import installed_tool, ptxas_figures
 from onnx import TensorProto, helper, numpy_helper
 from quantised_networks import network
 from weft.compiler.model import CompiledModel, GpuCode, HostStep
@@ -41,10 +38,10 @@ from weft.compiler.targets.registry import find_target
 from weft.examples.models.build import build
 from weft.runtime.gpu.predicted import PEAKS, counted_launches, predicted_seconds
 from weft.sim.ptx import Counts
+from weft.sim.ptx.parser import parse
 
 NETWORKS = ("digits", "resnet18", "mobilenet_v2", "transformer", "product")
 DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
-PTXAS_VARIABLE = "WEFT_PTXAS"
 
 FEWEST_SECTORS, CONFLICTS, MMA_SHARE = 0.95, 0.02, 0.38
 
@@ -86,35 +83,6 @@ def ratio(counts: Counts, kind: str) -> tuple[int, int]:
     return sum(each.needed for each in traffic), sum(each.fewest for each in traffic)
 
 
-def registers(text: str, gpu: str, ptxas: str) -> dict[str, tuple[int, int]]:
-    """Registers and spilled bytes of each kernel, by NVIDIA's assembler. It refuses what is no PTX."""
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "kernels.ptx"
-        source.write_text(text)
-        done = subprocess.run([ptxas, "-v", f"-arch={gpu}", source, "-o", f"{folder}/kernels.cubin"],
-                              capture_output=True, text=True, check=False)  # fmt: skip
-    if done.returncode:
-        sys.exit(f"ptxas refuses the kernels:\n{done.stderr[:2000]}")
-    found: dict[str, tuple[int, int]] = {}
-    for part in done.stderr.split("Compiling entry function '")[1:]:
-        used = re.search(r"Used (\d+) registers", part)
-        spilled = sum(map(int, re.findall(r"(\d+) bytes spill", part)))
-        if used:
-            found[part.partition("'")[0]] = int(used[1]), spilled
-    return found
-
-
-def installed_ptxas() -> str | None:
-    """The assembler in NVIDIA's package, if it is installed."""
-    try:
-        found = importlib.util.find_spec("nvidia.cuda_nvcc")
-    except ModuleNotFoundError:
-        return None
-    places = [] if found is None else list(found.submodule_search_locations or ())
-    paths = [Path(place) / "bin" / "ptxas" for place in places]
-    return next((str(path) for path in paths if os.access(path, os.X_OK)), None)
-
-
 def measure(name: str, arguments: argparse.Namespace, ptxas: str | None) -> tuple[list[Record], list[str]]:
     """The figures of a network's kernels, and which targets they miss."""
     model = weft.compile(model_of(name, arguments.width, arguments.size), target="cuda", gpu=arguments.gpu, strict=True)
@@ -126,7 +94,8 @@ def measure(name: str, arguments: argparse.Namespace, ptxas: str | None) -> tupl
         assert isinstance(step, HostStep)
         code = find_target("cuda").host_code(step.program, trusted=True)
         assert isinstance(code, GpuCode)
-        used = registers(code.text, arguments.gpu, ptxas) if ptxas else {}
+        kernels = parse(code.text)
+        used = ptxas_figures(code.text, arguments.gpu, ptxas) if ptxas else {}
         for launch in counted_launches(step.program, code):
             counts, call = launch.counts, launch.call
             layer = step.program.layers[launch.layer]
@@ -134,10 +103,12 @@ def measure(name: str, arguments: argparse.Namespace, ptxas: str | None) -> tupl
             sectors, fewest_sectors = ratio(counts, "sectors")
             share = {key: counts.instructions[key] / max(1, counts.warp_instructions) for key in ("mma", "fma")}
             seconds, bound = predicted_seconds(counts, call, PEAKS[arguments.gpu])
+            loop = ptx_loop(kernels[call.function]) if share["mma"] else None
             count, spilled = used.get(call.function, (None, None))
             figures = {
                 "warp instructions": counts.warp_instructions, "mma share": round(share["mma"], 3),
-                "fma share": round(share["fma"], 3), "wavefronts": waves, "fewest wavefronts": fewest_waves,
+                "mma share of the loop": round(loop.share, 3) if loop else None, "fma share": round(share["fma"], 3),
+                "wavefronts": waves, "fewest wavefronts": fewest_waves,
                 "sectors": sectors, "fewest sectors": fewest_sectors, "barriers": counts.barriers,
                 "divergent branches": counts.divergent, "predicted us": round(seconds * 1e6, 2), "bound by": bound,
                 "registers": count, "spilled bytes": spilled,
@@ -152,17 +123,18 @@ def measure(name: str, arguments: argparse.Namespace, ptxas: str | None) -> tupl
                 wrong.append(f"{spilled} bytes spilled")
             if share["mma"] and beyond > CONFLICTS:
                 wrong.append(f"{beyond:.1%} of wavefronts are conflicts")
-            if share["mma"] and share["mma"] < MMA_SHARE:
-                wrong.append(f"mma share {share['mma']:.2f}")
+            if loop and loop.share < MMA_SHARE:
+                wrong.append(f"mma share of the loop {loop.share:.2f}")
             if moved < FEWEST_SECTORS:
                 wrong.append(f"fewest sectors {moved:.2f} of those moved")
             missed += [f"{where}: {each}" for each in wrong]
             rows.append((where, layer.kind, f"{counts.warp_instructions:,}", f"{share['mma']:.3f}",
+                         f"{loop.share:.3f}" if loop else "",
                          f"{share['fma']:.3f}", f"{waves:,}", f"{beyond:.1%}", f"{sectors:,}", f"{moved:.2f}",
                          str(counts.barriers), f"{seconds * 1e6:.1f}", bound, str(count or ""),
                          "" if spilled is None else str(spilled)))  # fmt: skip
-    columns = ("kernel", "kind", "instructions", "mma", "fma", "wavefronts", "conflicts", "sectors", "fewest",
-               "barriers", "predicted us", "bound by", "registers", "spilled")  # fmt: skip
+    columns = ("kernel", "kind", "instructions", "mma", "of the loop", "fma", "wavefronts", "conflicts", "sectors",
+               "fewest", "barriers", "predicted us", "bound by", "registers", "spilled")  # fmt: skip
     print_table(f"{name}, {arguments.gpu}", columns, rows)
     return records, missed
 
@@ -173,14 +145,13 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--gpu", default="sm_80", choices=NVIDIA)
     parser.add_argument("--width", type=float, default=0.25, help="part of the channels of the networks of images")
     parser.add_argument("--size", type=int, default=64, help="of images")
-    parser.add_argument("--ptxas", help=f"path of NVIDIA's assembler; or {PTXAS_VARIABLE}, or on PATH")
+    parser.add_argument("--ptxas", help="path of NVIDIA's assembler; or WEFT_PTXAS, or on PATH")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args(given)
     unknown = [name for name in arguments.networks if name not in NETWORKS]
     if unknown:
         parser.error(f"there is no network {unknown[0]!r}; choose of {', '.join(NETWORKS)}")
-    named = (arguments.ptxas, os.environ.get(PTXAS_VARIABLE), shutil.which("ptxas"), installed_ptxas())
-    ptxas = next((each for each in named if each is not None), None)
+    ptxas = arguments.ptxas or installed_tool("ptxas")
     records: list[Record] = []
     missed: list[str] = []
     for name in arguments.networks:

@@ -278,7 +278,7 @@ class GridCall:
     """A launch of a function on a GPU, in ``groups`` along x, y and z, each of so many ``threads``.
 
     ``params``: the numbers of the kernel's parameters that are its arguments, in order; ``uses_workspace``: whether the
-    kernel's workspace follows them.
+    kernel's workspace follows them. ``shared``: bytes of memory of a group that the function does not declare itself.
     """
 
     function: str
@@ -286,6 +286,7 @@ class GridCall:
     threads: int
     params: tuple[int, ...]
     uses_workspace: bool
+    shared: int = 0
 
 
 @dataclass(frozen=True)

@@ -33,13 +33,15 @@ _TARGET = re.compile(r"^\.target\s+sm_(\d+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class CudaDevice:
-    """A GPU: its number, what it is, and the ``capability`` that PTX is made for, 80 for 8.0."""
+    """A GPU: its number, what it is, and the ``capability`` that PTX is made for, 80 for 8.0. ``block_shared``: bytes
+    that a block may share, if it asks for them."""
 
     number: int
     name: str
     capability: int
     mebibytes: int
     block_threads: int
+    block_shared: int
 
     def __str__(self) -> str:
         return f"{self.name} (sm_{self.capability}, {self.mebibytes:,} MiB)"
@@ -66,7 +68,7 @@ def _described(driver: Driver, number: int) -> CudaDevice:
     capability = 10 * attribute(cuda_driver.CAPABILITY_MAJOR) + attribute(cuda_driver.CAPABILITY_MINOR)
     return CudaDevice(number, name.value.decode(errors="replace"), capability,
                       driver.number("cuDeviceTotalMem_v2", device) >> 20,
-                      attribute(cuda_driver.THREADS_PER_BLOCK))  # fmt: skip
+                      attribute(cuda_driver.THREADS_PER_BLOCK), attribute(cuda_driver.SHARED_ASKED))  # fmt: skip
 
 
 def open_cuda(number: str = "") -> CudaGpu:
@@ -218,7 +220,14 @@ class CudaGpu:
         if call.threads > self.device.block_threads:
             raise DeviceError(f"a block has {call.threads} threads, but {self.name} takes "
                               f"{self.device.block_threads} at most")  # fmt: skip
+        if call.shared > self.device.block_shared:
+            raise DeviceError(f"a block shares {call.shared:,} bytes, but {self.name} has {self.device.block_shared:,} "
+                              "for one", hint=f"compile it with --gpu sm_{self.device.capability}, or an older "
+                              "one")  # fmt: skip
         function = self._context.handle("cuModuleGetFunction", program, call.function.encode())
+        if call.shared:
+            self._context.call("cuFuncSetAttribute", function, cuda_driver.OPEN_SHARED_BYTES, call.shared,
+                               what=f"{call.function} cannot have {call.shared:,} shared bytes")  # fmt: skip
         return Launch(_Kernel(function, call, arguments))
 
     def joined(self, launches: Sequence[Launch]) -> Launch:
@@ -243,8 +252,8 @@ class CudaGpu:
 
     def _start(self, kernel: _Kernel) -> None:
         call = kernel.call
-        self._context.call("cuLaunchKernel", kernel.function, *call.groups, call.threads, 1, 1, 0, self._stream,
-                           kernel.pointers, None, what=f"launching {call.function} fails")  # fmt: skip
+        self._context.call("cuLaunchKernel", kernel.function, *call.groups, call.threads, 1, 1, call.shared,
+                           self._stream, kernel.pointers, None, what=f"launching {call.function} fails")  # fmt: skip
 
     def timed(self, launch: Launch) -> float:
         with self._event() as first, self._event() as last:

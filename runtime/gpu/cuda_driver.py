@@ -51,6 +51,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuMemcpyDtoDAsync_v2": (Address, Address, c_size_t, c_void_p),
     "cuModuleLoadDataEx": (_handle, c_char_p, c_uint, POINTER(c_int), _handle),
     "cuModuleGetFunction": (_handle, c_void_p, c_char_p),
+    "cuFuncSetAttribute": (c_void_p, c_int, c_int),
     "cuLaunchKernel": (c_void_p, *[c_uint] * 7, c_void_p, _handle, _handle),
     "cuEventCreate": (_handle, c_uint),
     "cuEventRecord": (c_void_p, c_void_p),
@@ -62,7 +63,8 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
 
 NON_BLOCKING_STREAM, THREAD_CAPTURE = 1, 1
 ERROR_LOG, ERROR_LOG_BYTES = 5, 6  # options of the compiler of PTX
-THREADS_PER_BLOCK, CAPABILITY_MAJOR, CAPABILITY_MINOR = 1, 75, 76  # attributes of devices
+THREADS_PER_BLOCK, CAPABILITY_MAJOR, CAPABILITY_MINOR, SHARED_ASKED = 1, 75, 76, 97  # attributes of devices
+OPEN_SHARED_BYTES = 8  # attribute of functions
 LOG_BYTES = 8192
 
 _HINTS = {

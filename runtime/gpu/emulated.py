@@ -78,7 +78,7 @@ class EmulatedGpu:
         call = made.call
         try:
             counts = made.program.launch(call.function, call.groups, (call.threads,), made.addresses,
-                                         counted=self._counted)  # fmt: skip
+                                         dynamic_shared=call.shared, counted=self._counted)  # fmt: skip
         except PtxError as error:
             raise DeviceError(f"{call.function}: {error}") from error
         if self._counted:

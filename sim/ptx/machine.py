@@ -27,17 +27,31 @@ Step: TypeAlias = Callable[[Lanes], None]
 LANES = 8192
 """Threads that run side by side, about."""
 
-_CONTROL = ("bra", "ret", "exit", "bar", "barrier")
+_CONTROL = ("bra", "brx", "ret", "exit", "bar", "barrier")
 
 
 @dataclass(frozen=True)
 class _Block:
-    """Steps of a block of instructions, and the instruction that leaves it."""
+    """Steps of a block of instructions, and the instruction that leaves it: to ``target``, or to that of ``ways`` which
+    each lane's ``number`` says."""
 
     steps: tuple[Step, ...]
     last: Instruction | None
     condition: Callable[[Lanes], Array] | None
     target: int
+    ways: Array
+    number: Callable[[Lanes], Array] | None = None
+
+    def leading(self, state: State, lanes: Lanes, holds: Array | None) -> Array | None:
+        """Where each lane goes by its number, if its condition holds; None for another instruction."""
+        if self.number is None or self.last is None:
+            return None
+        numbers = state.full(self.number(lanes), lanes)
+        if holds is not None:
+            numbers = np.where(state.full(holds, lanes), numbers, 0)
+        if (numbers >= len(self.ways)).any():
+            raise KernelFaultError(f"it goes way {int(numbers.max())} of {len(self.ways)}", at=self.last.place)
+        return self.ways[numbers]
 
 
 class Program:
@@ -107,6 +121,26 @@ def _check_launch(
         raise PtxError(f"{arguments} arguments, but it takes {len(kernel.parameters)}", at=f"kernel {kernel.name!r}")
     if dynamic_shared and not kernel.dynamic_shared:
         raise PtxError("it has no shared memory of open size", at=f"kernel {kernel.name!r}")
+    if kernel.shared_bytes > DECLARED_SHARED:
+        raise PtxError(f"it declares {kernel.shared_bytes:,} bytes of shared memory, but no kernel has more than "
+                       f"{DECLARED_SHARED:,}", at=f"kernel {kernel.name!r}",
+                       hint="declare it of open size, and let the launch ask for it")  # fmt: skip
+    known = [most for capability, most in SHARED_MOST.items() if capability <= kernel.capability]
+    most = known[-1] if known else max(SHARED_MOST.values())
+    if kernel.shared_bytes + dynamic_shared > most:
+        raise PtxError(f"a block shares {kernel.shared_bytes + dynamic_shared:,} bytes, but sm_{kernel.capability} has "
+                       f"{most:,} for one", at=f"kernel {kernel.name!r}")  # fmt: skip
+
+
+DECLARED_SHARED = 48 << 10
+"""Bytes of shared memory that a kernel may declare."""
+
+SHARED_MOST = {
+    50: 48 << 10, 70: 96 << 10, 75: 64 << 10, 80: 163 << 10, 86: 99 << 10, 87: 163 << 10, 89: 99 << 10, 90: 227 << 10,
+    120: 99 << 10,
+}  # fmt: skip
+"""Bytes that a block may have, if its launch asks for them, by capability (CUDA C++ Programming Guide, "Compute
+capabilities")."""
 
 
 class _Machine:
@@ -129,15 +163,23 @@ class _Machine:
             step = compiler(state, instruction, counted)
             steps.append(step if instruction.predicate is None else self._guarded(step, instruction))
         if not ends:
-            return _Block(tuple(steps), None, None, 0)
-        target = 0
+            return _Block(tuple(steps), None, None, 0, np.zeros(0, np.int32))
+        target, number, ways = 0, None, np.zeros(0, np.int32)
         if last.operation == "bra":
-            if last.operands[0] not in self.kernel.labels:
-                raise PtxSyntaxError(f"there is no label {last.operands[0]!r}", at=last.place)
-            target = self.kernel.labels[last.operands[0]]
+            target = self._label(last.operands[0], last)
+        elif last.operation == "brx":
+            if len(last.operands) != 2 or last.operands[1] not in self.kernel.ways:
+                raise PtxSyntaxError("it names no list of labels", at=last.place, hint="`NAME: .branchtargets A, B;`")
+            number = self.state.operand(last.operands[0], "u32", last)
+            ways = np.array([self._label(each, last) for each in self.kernel.ways[last.operands[1]]], np.int32)
         elif last.operation in ("bar", "barrier"):
             self._check_barrier(last)
-        return _Block(tuple(steps), last, self._condition(last), target)
+        return _Block(tuple(steps), last, self._condition(last), target, ways, number)
+
+    def _label(self, name: str, instruction: Instruction) -> int:
+        if name not in self.kernel.labels:
+            raise PtxSyntaxError(f"there is no label {name!r}", at=instruction.place)
+        return self.kernel.labels[name]
 
     def _check_barrier(self, instruction: Instruction) -> None:
         known = {"sync", "cta", "aligned"}
@@ -219,7 +261,11 @@ class _Machine:
                     holds = None
                 elif not holds.any():
                     last, holds = None, None
-            if together and holds is None:
+            leading = block.leading(state, lanes, holds) if last is not None else None
+            if together and holds is None and (leading is None or (leading == leading[0]).all()):
+                if leading is not None:
+                    here = int(leading[0])
+                    continue
                 if last is None:
                     here += 1
                     continue
@@ -246,6 +292,9 @@ class _Machine:
                     place[leaving] = block.target
                     if holds is not None:
                         self._count_divergence(numbers, state.full(holds, lanes))
+                elif leading is not None:
+                    place[leaving] = leading if holds is None else leading[state.full(holds, lanes)]
+                    self._count_ways(numbers, place[numbers])
                 elif last.operation in ("ret", "exit"):
                     done[leaving] = True
                 else:
@@ -266,6 +315,7 @@ class _Machine:
         found: list[int] = []
         if block.last is not None and block.last.operation == "bra":
             found.append(block.target)
+        found += map(int, block.ways)
         goes_on = block.last is None or block.condition is not None or block.last.operation in ("bar", "barrier")
         return [*found, number + 1] if goes_on else found
 
@@ -274,6 +324,11 @@ class _Machine:
         taken = np.bincount(warps[holds], minlength=int(warps.max()) + 1)
         all_of = np.bincount(warps, minlength=int(warps.max()) + 1)
         self.state.counts.divergent += int(((taken > 0) & (taken < all_of)).sum())
+
+    def _count_ways(self, numbers: Array, places: Array) -> None:
+        warps = self.state.warp_of[numbers]
+        pairs = np.unique(np.stack([warps, places]), axis=1)
+        self.state.counts.divergent += int((np.bincount(pairs[0]) > 1).sum())
 
     def _release(self, waiting: Array, done: Array, place: Array) -> None:
         """Let the blocks go on of which all threads wait; those that have ended are not waited for."""

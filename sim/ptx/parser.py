@@ -17,6 +17,8 @@ from .errors import PtxSyntaxError
 from .types import BITS, STORED
 
 WARP = 32
+OPEN_ALIGNMENT = 16
+"""Bytes that the start of shared memory of open size is a multiple of."""
 MOST_THREADS = 1024
 """Of a block, on every device."""
 
@@ -29,7 +31,7 @@ MOST_REGISTERS = 65536
 LARGEST_VARIABLE = 1 << 30
 """In bytes."""
 
-_ENDS = ("bra", "ret", "exit", "bar", "barrier")  # a block of instructions ends behind one of these
+_ENDS = ("bra", "brx", "ret", "exit", "bar", "barrier")  # a block of instructions ends behind one of these
 _LINES = (".version", ".target", ".address_size", ".file", ".loc")  # directives without a semicolon
 
 
@@ -71,9 +73,10 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Kernel:
-    """An entry. ``registers``: bits of each; ``shared`` and ``local``: byte at which each variable starts;
-    ``constants``: bytes of initialised tables. ``threads``: the most of a block, and ``exact`` whether it must have so
-    many. ``dynamic_shared``: whether it has shared memory of which the launch tells the size."""
+    """An entry. ``capability``: of the devices that it is for, 80 for sm_80; 0 where none is named. ``registers``: bits
+    of each; ``shared`` and ``local``: byte at which each variable starts; ``constants``: bytes of initialised tables.
+    ``threads``: the most of a block, and ``exact`` whether it must have so many. ``dynamic_shared``: whether it has
+    shared memory of which the launch tells the size. ``ways``: labels of which a branch chooses one by number."""
 
     name: str
     parameters: tuple[Parameter, ...]
@@ -88,6 +91,8 @@ class Kernel:
     labels: Mapping[str, int]
     threads: int | None
     exact: bool
+    capability: int = 0
+    ways: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def parse(text: str) -> dict[str, Kernel]:
@@ -137,7 +142,9 @@ class _Parser:
         self.text = re.sub(r"/\*.*?\*/|//[^\n]*", _blank, text, flags=re.DOTALL)
         self.kernels: dict[str, Kernel] = {}
         self.shared, self.constants = _Space(), dict[str, bytes]()
-        self.dynamic = False
+        self.open: set[str] = set()
+        target = re.search(r"^\s*\.target\s+sm_(\d{1,4})", self.text, re.MULTILINE)
+        self.capability = int(target[1]) if target else 0
 
     def run(self) -> dict[str, Kernel]:
         head = ""
@@ -233,8 +240,8 @@ class _Parser:
         if match["space"] in ("global", "const"):
             self.constants[name] = _initial(match["values"], kind, nbytes, line)
             return
-        if "" in sizes:
-            self.dynamic = True
+        if "" in sizes and match["space"] == "shared":
+            self.open.add(name)
         align = _count(match["align"] or str(each), LARGEST_VARIABLE, line)
         if align.bit_count() != 1:
             raise PtxSyntaxError(f"aligned to {align} bytes, which is no power of 2", at=f"line {line}")
@@ -250,6 +257,8 @@ class _Parser:
         self.registers: dict[str, int] = {}
         self.blocks: list[list[Instruction]] = [[]]
         self.labels: dict[str, int] = {}
+        self.ways: dict[str, tuple[str, ...]] = {}
+        self.named = ""
 
     def entry_end(self, head: str, line: int) -> None:
         match = re.search(r"\.entry\s+([\w$]+)\s*(?:\((.*?)\))?([^()]*)$", head)
@@ -260,11 +269,14 @@ class _Parser:
         threads = prod(_count(each, MOST_THREADS, line) for each in bounds.groups()[1:] if each) if bounds else None
         if not self.blocks[-1]:
             self.blocks.pop()
+        # What a launch tells the size of lies behind everything else, aligned as any device does.
+        behind = -(-self.own_shared.nbytes // OPEN_ALIGNMENT) * OPEN_ALIGNMENT if self.open else self.own_shared.nbytes
+        places = {**self.own_shared.places, **dict.fromkeys(self.open, behind)}
         self.kernels[name] = Kernel(
             name, tuple(_parameter(each, line) for each in parameters.split(",") if each.strip()), self.registers,
-            self.own_shared.places, self.own_shared.nbytes, self.dynamic, self.local.places, self.local.nbytes,
+            places, behind, bool(self.open), self.local.places, self.local.nbytes,
             dict(self.constants), tuple(map(tuple, self.blocks)), self.labels, threads,
-            bounds is not None and bounds[1] == "reqntid",
+            bounds is not None and bounds[1] == "reqntid", self.capability, self.ways,
         )  # fmt: skip
 
     def inside(self, text: str, line: int) -> None:
@@ -276,7 +288,10 @@ class _Parser:
             self.variable(match, self.own_shared if match["space"] == "shared" else self.local, line)
             return
         if text.startswith("."):
-            if text.split()[0] in (".pragma", ".branchtargets"):
+            if text.startswith(".pragma"):
+                return
+            if text.startswith(".branchtargets") and self.named:
+                self.ways[self.named] = tuple(each.strip() for each in text.removeprefix(".branchtargets").split(","))
                 return
             raise PtxSyntaxError(f"it is not known: {text[:60]!r}", at=f"line {line}")
         made = _instruction(text, line)
@@ -290,6 +305,7 @@ class _Parser:
         if self.blocks[-1]:
             self.blocks.append([])
         self.labels[name] = len(self.blocks) - 1
+        self.named = name
 
     def declare_registers(self, text: str, line: int) -> None:
         match = re.match(r"\.reg\s+(?:\.v\d\s+)?\.(\w+)\s+(.*)$", text)

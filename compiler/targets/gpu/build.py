@@ -20,7 +20,7 @@ from ..sources import sources_digest
 from .devices import GpuDescription, named_device, nvidia_device
 from .intrinsics import intrinsic_named
 from .launches import Grid
-from .nvptx import joined, ptx_text
+from .nvptx import asks_for, joined, ptx_text
 from .opencl import KernelText, kernel_text, program_text
 from .phases import grids_of
 
@@ -66,7 +66,7 @@ def _ptx_kernel(code: KernelCode, device: GpuDescription, aligned: tuple[int, ..
             func = parse(code.text, intrinsic_named)
             grids = grids_of(func, device)
             text = ptx_text(code.symbol, func, grids, code.windows, device, aligned)
-        record = (text, [asdict(_call(code, number, grid)) for number, grid in enumerate(grids)])
+        record = (text, [asdict(_call(code, number, grid, asks_for(grid))) for number, grid in enumerate(grids)])
         return json.dumps(record).encode()
 
     compiler = ".".join(map(str, llvm.llvm_version_info))
@@ -105,13 +105,13 @@ def _named(code: KernelCode) -> Iterator[None]:
         raise CompileError(f"{error.at}: {error.message}", at=f"kernel {code.symbol!r}", hint=error.hint) from error
 
 
-def _call(code: KernelCode, number: int, grid: Grid) -> GridCall:
-    return GridCall(f"{code.symbol}_{number}", grid.groups, grid.threads, grid.params, bool(grid.workspace))
+def _call(code: KernelCode, number: int, grid: Grid, shared: int = 0) -> GridCall:
+    return GridCall(f"{code.symbol}_{number}", grid.groups, grid.threads, grid.params, bool(grid.workspace), shared)
 
 
 def _read_call(call: dict[str, Any]) -> GridCall:
     return GridCall(call["function"], tuple(call["groups"]), call["threads"], tuple(call["params"]),
-                    call["uses_workspace"])  # fmt: skip
+                    call["uses_workspace"], call["shared"])  # fmt: skip
 
 
 def _printed(code: KernelCode, device: GpuDescription) -> list[tuple[KernelText, GridCall]]:

@@ -48,13 +48,15 @@ class LaneDigit:
 @dataclass(frozen=True)
 class WarpStep:
     """What an intrinsic is for the emitter. ``lanes``: of the operands in registers, by name; none where all lanes hold
-    the same."""
+    the same. ``by_rows``: whether neighbours in a row are loaded into neighbouring registers, not those below each
+    other: a product takes its second operand so, and its first one the other way."""
 
     kind: Literal["mma", "ldmatrix", "reduce"]
     dtype: DType
     rows: int
     depth: int
     lanes: Mapping[str, tuple[LaneDigit, ...]]
+    by_rows: bool = False
 
     @property
     def fills(self) -> bool:
@@ -129,19 +131,20 @@ def mma(shape: MmaShape, stride: int) -> TensorIntrinsic:
 
 
 @cache
-def ldmatrix(dtype: DType, rows: int, stride: int) -> TensorIntrinsic:
-    """``dst[i, k] = src[i, k]``: rows of 32 bytes out of shared memory, where they are ``stride`` elements apart."""
+def ldmatrix(dtype: DType, rows: int, stride: int, *, by_rows: bool = False) -> TensorIntrinsic:
+    """``dst[i, k] = src[i, k]``: rows of 32 bytes out of shared memory, where they are ``stride`` elements apart.
+    ``by_rows``: for a product's second operand (`WarpStep`)."""
     matrix = MATRIX_BYTES // ITEM_BYTES[dtype]
     depth = 2 * matrix
     return tensor_intrinsic(
-        f"ldmatrix_{dtype}_{rows}_{stride}",
+        f"ldmatrix_{'by_rows_' if by_rows else ''}{dtype}_{rows}_{stride}",
         operands=[
             tile("dst", (rows, depth), dtype, REGISTER, "out", align=1),
             tile("src", (rows, depth), dtype, SHARED, "in", strides=(stride, 1), align=matrix),
         ],
         loops={"i": rows, "k": depth},
         meaning=lambda dst, src, i, k: dst.store((i, k), src[i, k]),
-        emits=WarpStep("ldmatrix", dtype, rows, depth, {"dst": operand_lanes(dtype)}),
+        emits=WarpStep("ldmatrix", dtype, rows, depth, {"dst": operand_lanes(dtype)}, by_rows),
     )  # fmt: skip
 
 
@@ -179,15 +182,18 @@ def intrinsic_named(name: str) -> TensorIntrinsic:
         for shape in MMA_SHAPES:
             if shape.name == f"{match[1]}_{match[2]}_{match[3]}" and stride >= COLUMNS:
                 return mma(shape, stride)
-    if match := re.fullmatch(f"ldmatrix_([a-z0-9]+)_{number}_{number}", name, re.ASCII):
-        rows, stride = int(match[2]), int(match[3])
-        dtype = next((shape.dtype for shape in MMA_SHAPES if shape.dtype == match[1]), None)
+    if match := re.fullmatch(f"ldmatrix_(by_rows_)?([a-z0-9]+)_{number}_{number}", name, re.ASCII):
+        rows, stride = int(match[3]), int(match[4])
+        dtype = next((shape.dtype for shape in MMA_SHAPES if shape.dtype == match[2]), None)
         nbytes = stride * ITEM_BYTES[dtype] if dtype else 0
         if dtype and rows in (8, 16) and nbytes >= 2 * MATRIX_BYTES and nbytes % MATRIX_BYTES == 0:
-            return ldmatrix(dtype, rows, stride)
+            return ldmatrix(dtype, rows, stride, by_rows=bool(match[1]))
     for op in REDUCTIONS:
         for dtype in REDUCED:
             if name == f"warp_{op}_{dtype}":
                 return warp_reduce(op, dtype)
-    raise IRError(f"a GPU has no intrinsic {name!r}", hint="it has mma_TYPE_ROWS_DEPTH_STRIDE and "
-                  "ldmatrix_TYPE_ROWS_STRIDE, with the shapes of tensor cores, and warp_OPERATOR_TYPE")  # fmt: skip
+    raise IRError(
+        f"a GPU has no intrinsic {name!r}",
+        hint="it has mma_TYPE_ROWS_DEPTH_STRIDE and ldmatrix_[by_rows_]TYPE_ROWS_STRIDE, with the shapes of tensor "
+        "cores, and warp_OPERATOR_TYPE",
+    )

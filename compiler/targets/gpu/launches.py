@@ -10,6 +10,7 @@ from ...tensor.ir import Allocate, Block, Buffer, For, If, IntrinsicCall, Seq, S
 from ...tensor.printer import expr_text
 from ..loops.nests import REGISTER
 from .digits import BLOCK_AXES, SHARED, Digit
+from .shared_memory import Placed
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Grid:
     """One launch. ``groups``: how many along x, y and z; ``blocks``: digits of a group's number for each of these axes;
     ``threads``: of a group. ``params``: numbers of the function's parameters that it uses; ``workspace``: buffers in
     memory that lives for all launches of the function, and where they start (bytes). ``shared`` and ``registers``:
-    buffers of a group, and of each thread."""
+    buffers of a group, and of each thread; ``places``: bytes where those of the group begin."""
 
     groups: tuple[int, int, int]
     blocks: tuple[tuple[Digit, ...], tuple[Digit, ...], tuple[Digit, ...]]
@@ -63,7 +64,13 @@ class Grid:
     workspace: tuple[tuple[Buffer, int], ...]
     shared: tuple[Buffer, ...]
     registers: tuple[Buffer, ...]
+    places: tuple[int, ...]
     body: Stmt
+
+    @property
+    def shared_bytes(self) -> int:
+        """Of a group's memory."""
+        return max((Placed(*each).end for each in zip(self.shared, self.places, strict=True)), default=0)
 
 
 def grid_text(grid: Grid) -> str:

@@ -48,6 +48,7 @@ from .devices import GpuDescription
 from .digits import BLOCK_AXES, Digit
 from .launches import Barrier, Commit, Grid, Landed, Phase
 from .pipeline import copied
+from .shared_memory import ALIGNMENT
 from .warp_calls import emit_warp_call
 
 TRIPLE = "nvptx64-nvidia-cuda"
@@ -58,6 +59,9 @@ VECTOR_BYTES = (2, 4, 8, 16)
 
 LEAST_ASYNCHRONOUS = 4
 """Bytes of an asynchronous copy, at least."""
+
+DECLARED_AT_MOST = 48 << 10
+"""Bytes of shared memory in a kernel's text."""
 
 UNROLLED_AT_MOST = 8
 """A loop that runs at most so often is written out, with conditions where it does not always: with indices that are
@@ -99,6 +103,11 @@ def joined(texts: Iterable[str]) -> str:
     return head + "".join(bodies)
 
 
+def asks_for(grid: Grid) -> int:
+    """Bytes of shared memory that a launch has to ask for, since a kernel may not declare so many; else 0."""
+    return grid.shared_bytes if grid.shared_bytes > DECLARED_AT_MOST else 0
+
+
 class _Emitter:
     """Emits one launch. ``builder`` stands where the next instruction goes; ``facts``: between which numbers the
     variables lie there."""
@@ -131,8 +140,7 @@ class _Emitter:
         for buffer, offset in grid.workspace:
             pointer = self.builder.gep(arguments[-1], [i64(offset)], inbounds=True, source_etype=I8)
             self.expressions.memory[buffer.name] = Memory(pointer, buffer.strides)
-        for buffer in grid.shared:
-            self.share(buffer)
+        self.share()
         for buffer in grid.registers:
             self.hold(buffer)
 
@@ -147,12 +155,20 @@ class _Emitter:
 
     # Memory
 
-    def share(self, buffer: Buffer) -> None:
-        kind = ll.ArrayType(MEMORY_TYPES[buffer.dtype], buffer.size)
-        place = ll.GlobalVariable(self.module, kind, f"{self.name}_{len(self.expressions.memory)}", addrspace=3)
-        place.linkage, place.align, place.initializer = "internal", 16, ll.Constant(kind, ll.Undefined)
-        place.type = SHARED
-        self.expressions.memory[buffer.name] = Memory(place, buffer.strides, 16)
+    def share(self) -> None:
+        """The group's memory as one array; beyond what a kernel may declare, as one of open size."""
+        if not self.grid.shared:
+            return
+        is_open = asks_for(self.grid) > 0
+        kind = ll.ArrayType(I8, 0 if is_open else self.grid.shared_bytes)
+        start = ll.GlobalVariable(self.module, kind, f"{self.name}_shared", addrspace=3)
+        start.linkage, start.align = "external" if is_open else "internal", ALIGNMENT
+        if not is_open:
+            start.initializer = ll.Constant(kind, ll.Undefined)
+        start.type = SHARED
+        for buffer, offset in zip(self.grid.shared, self.grid.places, strict=True):
+            place = self.builder.gep(start, [i64(offset)], inbounds=not is_open, source_etype=I8)
+            self.expressions.memory[buffer.name] = Memory(place, buffer.strides, ALIGNMENT)
 
     def hold(self, buffer: Buffer) -> None:
         """Elements of a thread's own; registers, where all indices are known."""

@@ -14,11 +14,10 @@ holds the elements that it alone uses (`split_buffers.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
-from ...tensor.evaluate import ITEM_BYTES
 from ...tensor.ir import (
     Allocate,
     Block,
@@ -43,8 +42,10 @@ from ..loops.workspace import parts_of, plan_workspace
 from .devices import GpuDescription
 from .digits import BLOCK_AXES, SHARED, THREAD, WARP, Loops, digits_of, is_thread
 from .launches import Barrier, Grid, Phase
-from .pipeline import PIPELINE, Ring, pipelined
+from .pipeline import Ring, pipelined
+from .shared_memory import one_memory, placed
 from .split_buffers import split_buffer
+from .warp_parts import PIPELINE
 
 _GLOBAL = "*"  # all parameters and workspace: two of them may be one memory
 
@@ -74,14 +75,17 @@ def _grid(func: PrimFunc, part: Stmt, workspace: dict[str, tuple[Buffer, int]], 
     _check_calls(body, device)
     builder = _Builder(device)
     inner = builder.statement(body, tuple((loop.var, loop.extent) for loop in loops))
-    inner = _with_barriers(inner, _Pending())
+    items = inner.body if isinstance(inner, Seq) else (inner,)
+    used = [{name for phase in _phases(item) for name in _accesses(phase.body).names} for item in items]
+    places = placed(builder.shared, used, apart=not device.architecture)
+    inner, _ = _after(inner, _Pending(), one_memory(places))
     x, y, z = (prod(digit.radix for digit in axis) for axis in blocks)
-    used = {buffer.name for buffer, _ in (*stores_of(part), *loads_of(part))}
+    touched = {buffer.name for buffer, _ in (*stores_of(part), *loads_of(part))}
     grid = Grid(
         (x, y, z), (blocks[0], blocks[1], blocks[2]), max(1, *(phase.threads for phase in _phases(inner))),
-        tuple(number for number, param in enumerate(func.params) if param.name in used),
-        tuple(each for name, each in workspace.items() if name in used),
-        tuple(builder.shared), tuple(builder.registers), inner,
+        tuple(number for number, param in enumerate(func.params) if param.name in touched),
+        tuple(each for name, each in workspace.items() if name in touched),
+        tuple(builder.shared), tuple(builder.registers), tuple(each.offset for each in places), inner,
     )  # fmt: skip
     _check_limits(grid, device)
     return grid
@@ -102,9 +106,9 @@ def _check_limits(grid: Grid, device: GpuDescription) -> None:
     if grid.threads > device.group_threads:
         raise CompileError(f"a group has {grid.threads} threads, but {device.name!r} takes {device.group_threads}",
                            at="thread loops", hint="split the loops that are bound to threads")  # fmt: skip
-    nbytes = sum(buffer.size * ITEM_BYTES[buffer.dtype] for buffer in grid.shared)
-    if nbytes > device.shared_bytes:
-        raise CompileError(f"a group shares {nbytes:,} bytes, but {device.name!r} has {device.shared_bytes:,}",
+    most = max(device.shared_bytes, device.shared_most)
+    if grid.shared_bytes > most:
+        raise CompileError(f"a group shares {grid.shared_bytes:,} bytes, but {device.name!r} has {most:,}",
                            at=f"buffer {grid.shared[0].name!r}", hint="choose a smaller tile")  # fmt: skip
     for axis, count, most in zip(BLOCK_AXES, grid.groups, device.groups, strict=True):
         if count > most:
@@ -165,6 +169,7 @@ class _Builder:
                     items.append(self.statement(other, around))
         made = pipelined(loop, buffers, items, asynchronous=self.device.asynchronous)
         self.shared += made.buffers
+        self.registers += made.registers
         return made
 
     def phase(self, stmt: Stmt, around: Loops) -> Phase:
@@ -248,9 +253,15 @@ class _Pending:
     def union(self, other: _Pending) -> _Pending:
         return _Pending(self.written | other.written, self.read | other.read)
 
-    def conflicts(self, later: _Pending) -> frozenset[str]:
-        """Memory that may not be touched before all threads are done."""
-        return (later.read & self.written) | (later.written & (self.written | self.read))
+    @property
+    def names(self) -> frozenset[str]:
+        return self.written | self.read
+
+    def conflicts(self, later: _Pending, places: Mapping[str, frozenset[str]]) -> frozenset[str]:
+        """Memory that may not be touched before all threads are done. ``places``: what has bytes of a name's memory."""
+        written = frozenset[str]().union(*(places.get(name, {name}) for name in self.written))
+        read = frozenset[str]().union(*(places.get(name, {name}) for name in self.read))
+        return (later.read & written) | (later.written & (written | read))
 
 
 def _memory(buffer: Buffer) -> str:
@@ -258,36 +269,34 @@ def _memory(buffer: Buffer) -> str:
     return {SHARED: buffer.name, REGISTER: ""}.get(buffer.scope, _GLOBAL)
 
 
-def _with_barriers(stmt: Stmt, pending: _Pending) -> Stmt:
-    return _after(stmt, pending)[0]
-
-
-def _after(stmt: Stmt, pending: _Pending, repeated: bool = False) -> tuple[Stmt, _Pending]:
-    """The statement with its barriers, given what came before; and what is pending behind it. ``repeated``: whether it
-    is in a loop, so that it came before itself."""
+def _after(
+    stmt: Stmt, pending: _Pending, places: Mapping[str, frozenset[str]], *, repeated: bool = False
+) -> tuple[Stmt, _Pending]:
+    """The statement with its barriers, given what came before; and what is pending behind it. ``places``: as of
+    `one_memory`. ``repeated``: whether it is in a loop, so that it came before itself."""
     match stmt:
         case Phase(body=body):
             own = _accesses(body)
-            conflicts = pending.conflicts(own)
+            conflicts = pending.conflicts(own, places)
             if not conflicts:
                 return stmt, pending.union(own)
             return sequence(Barrier(_GLOBAL in conflicts), stmt), own
         case Seq(body=items):
             done: list[Stmt] = []
             for item in items:
-                item, pending = _after(item, pending, repeated)
+                item, pending = _after(item, pending, places, repeated=repeated)
                 done.append(item)
             return sequence(*done), pending
         case For(extent=extent, body=body):
             around = pending
             for phase in _phases(body) if extent != Const(1) else ():  # what the iteration before left behind
                 around = around.union(_accesses(phase.body))
-            inner, after = _after(body, around, repeated=True)
+            inner, after = _after(body, around, places, repeated=True)
             return replace(stmt, body=inner), pending.union(after)
         case Ring():
-            own = _Pending(frozenset(), frozenset(name for phase in stmt.phases for name in _accesses(phase.body).read))
-            own = _Pending(own.written, own.read - {buffer.name for buffer in stmt.buffers})
-            conflicts = pending.conflicts(own)
+            filled = frozenset(buffer.name for buffer in stmt.buffers)
+            own = _Pending(filled, frozenset(name for phase in stmt.phases for name in _accesses(phase.body).read))
+            conflicts = pending.conflicts(own, places)
             waits = (Barrier(_GLOBAL in conflicts),) if conflicts or repeated else ()
             return sequence(*waits, *stmt.body), (own if waits else pending.union(own))
     raise CompileError(f"{type(stmt).__name__} is not expected around phases")

@@ -15,8 +15,8 @@ from ..loops.nests import REGISTER, extent_of, largest_divisor, own_loops, posit
 from .devices import GpuDescription
 from .digits import BLOCK_AXES, SHARED, THREAD, WARP
 from .intrinsics import COLUMNS, MATRIX_BYTES, MATRIX_ROWS, MmaShape, ldmatrix, mma
-from .pipeline import PIPELINE
 from .tile_schedule import GROUPS_WANTED
+from .warp_parts import COPIES, PIPELINE
 
 FRAGMENT_BYTES = 2 * MATRIX_BYTES
 """Of a row that a warp loads at a time."""
@@ -43,6 +43,11 @@ class TensorTile:
     def threads(self, device: GpuDescription) -> int:
         return self.warps[0] * self.warps[1] * device.warp
 
+    def shared_bytes(self, size: int, device: GpuDescription) -> int:
+        """Of a group, for operands of ``size`` bytes an element: the ring of these, then the sums in its place."""
+        row = self.depth * size + ROW_PADDING
+        return max(stages(device) * (self.rows + self.columns) * row, self.rows * (self.columns + SUMS_PADDING) * 4)
+
 
 def tensor_tiles(size: int) -> tuple[TensorTile, ...]:
     """Tiles for operands of ``size`` bytes an element."""
@@ -50,14 +55,22 @@ def tensor_tiles(size: int) -> tuple[TensorTile, ...]:
     return tuple(
         TensorTile(rows, columns, depth, warps)
         for rows, columns, warps in (
+            (128, 128, (2, 2)), (128, 64, (2, 2)), (64, 128, (2, 2)),
             (64, 64, (2, 2)), (64, 32, (2, 2)), (32, 64, (2, 2)), (32, 32, (2, 2)), (64, 16, (4, 1)), (16, 64, (1, 4)),
             (32, 16, (2, 1)), (16, 32, (1, 2)), (16, 16, (1, 1)),
         )
     )  # fmt: skip
 
 
-STAGES = 3
-"""Steps of the depth that are in shared memory at a time, where copies run by themselves."""
+ROW_PADDING, SUMS_PADDING = MATRIX_BYTES, 8
+"""Bytes that a row of operands is longer than its elements, and sums that a row of these is: neighbours in a column
+then lie in different banks."""
+
+
+def stages(device: GpuDescription) -> int:
+    """Steps of the depth that are in shared memory at a time: one more where copies run by themselves."""
+    return 3 if device.asynchronous else 2
+
 
 LEAST_SUMS, LEAST_DEPTH = 8, 8
 """Below these a thread an element does as well. Few rows or columns waste products, but their operands are still read
@@ -78,7 +91,9 @@ def choose_tensor_tile(
         loads = 8 / tile.warp_rows + 8 / tile.warp_columns + 8 / tile.rows + 8 / tile.columns
         return computed * (1 + loads) / min(1.0, groups / GROUPS_WANTED)
 
-    return min((tile for tile in tensor_tiles(size) if tile.threads(device) <= device.group_threads), key=cost)
+    most = max(device.shared_bytes, device.shared_most)
+    return min((tile for tile in tensor_tiles(size) if tile.threads(device) <= device.group_threads and
+                tile.shared_bytes(size, device) <= most), key=cost)  # fmt: skip
 
 
 def schedule_tensor_cores(schedule: te.Schedule, tile: TensorTile, shape: MmaShape, device: GpuDescription) -> None:
@@ -91,7 +106,7 @@ def schedule_tensor_cores(schedule: te.Schedule, tile: TensorTile, shape: MmaSha
     for name, scope in (("sums", SHARED), ("acc", REGISTER)):
         schedule.set_scope(name, scope)
         schedule.compute_at(name, across, whole=2)
-    schedule.storage_align("sums", find_buffer(schedule.func, "sums").ndim - 2, 32, 8)
+    schedule.storage_align("sums", find_buffer(schedule.func, "sums").ndim - 2, 32, SUMS_PADDING)
     for axis, loops in zip(reversed(BLOCK_AXES), (outer, [down], [across]), strict=True):
         for loop in loops:
             schedule.bind(loop, axis)
@@ -102,7 +117,7 @@ def schedule_tensor_cores(schedule: te.Schedule, tile: TensorTile, shape: MmaSha
         _load_together(schedule, name, step, tile.threads(device))
     _fragments(schedule, tile, shape)
     if extent_of(schedule, step) > 1:
-        schedule.annotate(step, PIPELINE, STAGES if device.asynchronous else 2)
+        schedule.annotate(step, PIPELINE, stages(device))
 
 
 def _by_lanes(schedule: te.Schedule, name: str, tile: TensorTile) -> None:
@@ -154,7 +169,7 @@ def _load_together(schedule: te.Schedule, name: str, step: Var, threads: int) ->
     schedule.compute_at(name, step)
     buffer = find_buffer(schedule.func, name)
     size = ITEM_BYTES[buffer.dtype]
-    schedule.storage_align(name, buffer.ndim - 2, FRAGMENT_BYTES // size, MATRIX_BYTES // size)
+    schedule.storage_align(name, buffer.ndim - 2, FRAGMENT_BYTES // size, ROW_PADDING // size)
     rows, k = own_loops(schedule, name)[-2:]
     together = _neighbours(schedule, name, k, MATRIX_BYTES // size)
     chunk, each = schedule.split(k, together or _alike(schedule, name, k, MATRIX_BYTES // size))
@@ -206,6 +221,7 @@ def _fragments(schedule: te.Schedule, tile: TensorTile, shape: MmaShape) -> None
     """Operands of warps in registers, and instructions in place of loops."""
     loops = own_loops(schedule, "acc")
     part, row = loops[-7], loops[-3]
+    schedule.annotate(part, PIPELINE, COPIES)
     for name in ("left", "right"):
         stride = find_buffer(schedule.func, name).strides[-2]
         copy = schedule.cache_read("acc", name, REGISTER)
@@ -214,6 +230,6 @@ def _fragments(schedule: te.Schedule, tile: TensorTile, shape: MmaShape) -> None
         count = min(2 * MATRIX_ROWS, extent_of(schedule, rows))
         outer, inner = schedule.split(rows, count)
         schedule.unroll(outer)
-        schedule.tensorize(inner, ldmatrix(shape.dtype, count, stride))
+        schedule.tensorize(inner, ldmatrix(shape.dtype, count, stride, by_rows=name == "right"))
     acc = find_buffer(schedule.func, "acc")
     schedule.tensorize(row, mma(shape, acc.strides[-2]))

@@ -6,6 +6,8 @@ rows are the next row of the part, and the next four words of a row its next wor
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import llvmlite.ir as ll
 
 from ...tensor.evaluate import ITEM_BYTES
@@ -41,9 +43,9 @@ def _multiply(expressions: Expressions, call: IntrinsicCall, step: WarpStep) -> 
     each = WORD // ITEM_BYTES[step.dtype]
     acc, left, right = (call.operand(name) for name in ("acc", "a", "b"))
     pairs = COLUMNS // 4
-    sums = [_register(expressions, acc, half, place) for half in range(halves) for place in range(pairs)]
-    a = [_register(expressions, left, half, word * each) for word in range(words) for half in range(halves)]
-    b = [_register(expressions, right, 0, word * each) for word in range(words)]
+    sums = _registers(expressions, acc, [(half, place) for half in range(halves) for place in range(pairs)])
+    a = _registers(expressions, left, [(half, word * each) for word in range(words) for half in range(halves)])
+    b = _registers(expressions, right, [(0, word * each) for word in range(words)])
     kind = MEMORY_TYPES[acc.buffer.dtype]
     suffix, operand = _OPERANDS[step.dtype]
     values = [builder.load(pointer, typ=operand, align=WORD) for pointer in (*a, *b)]
@@ -58,13 +60,20 @@ def _multiply(expressions: Expressions, call: IntrinsicCall, step: WarpStep) -> 
 
 
 def _load(expressions: Expressions, call: IntrinsicCall, step: WarpStep, lane: Value) -> None:
-    """Lane ``8 m + r`` has the address of row ``r`` of matrix ``m``: eight rows after the other, then 16 bytes on."""
+    """Lane ``8 m + r`` has the address of row ``r`` of matrix ``m``: eight rows after the other, then 16 bytes on; by
+    rows the other way round. The registers of a matrix follow each other, as a product needs them: else the assembler
+    would move them."""
     builder, halves = expressions.builder, step.rows // MATRIX_ROWS
     size = ITEM_BYTES[step.dtype]
     words = step.depth * size // MATRIX_BYTES
     source, target = call.operand("src"), call.operand("dst")
-    row = builder.and_(lane, ll.Constant(I32, step.rows - 1))
-    word = builder.and_(builder.udiv(lane, ll.Constant(I32, step.rows)), ll.Constant(I32, words - 1))
+    matrix = builder.udiv(lane, ll.Constant(I32, MATRIX_ROWS))
+    inner, outer = (words, halves) if step.by_rows else (halves, words)
+    low = builder.and_(matrix, ll.Constant(I32, inner - 1))
+    high = builder.and_(builder.udiv(matrix, ll.Constant(I32, inner)), ll.Constant(I32, outer - 1))
+    word, half = (low, high) if step.by_rows else (high, low)
+    row = builder.add(builder.and_(lane, ll.Constant(I32, MATRIX_ROWS - 1)),
+                      builder.mul(half, ll.Constant(I32, MATRIX_ROWS)))  # fmt: skip
     place = builder.add(builder.mul(row, ll.Constant(I32, source.strides[0])),
                         builder.mul(word, ll.Constant(I32, MATRIX_BYTES // size)))  # fmt: skip
     start, known, _ = expressions.position(source.buffer, source.indices)
@@ -72,9 +81,12 @@ def _load(expressions: Expressions, call: IntrinsicCall, step: WarpStep, lane: V
                           source_etype=MEMORY_TYPES[source.buffer.dtype])  # fmt: skip
     name = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x{halves * words}.b16.p3"
     made = _call(expressions, name, [I32] * (halves * words), [address])
-    places = [(half, word * (WORD // size)) for word in range(words) for half in range(halves)]
-    for (half, at), value in zip(places, made, strict=True):
-        builder.store(value, _register(expressions, target, half, at), align=WORD)
+    each = WORD // size
+    places = [(half, word * each) for word in range(words) for half in range(halves)]
+    if step.by_rows:
+        places.sort()
+    for pointer, value in zip(_registers(expressions, target, places), made, strict=True):
+        builder.store(value, pointer, align=WORD)
 
 
 def _reduce(expressions: Expressions, call: IntrinsicCall, step: WarpStep) -> None:
@@ -106,11 +118,11 @@ def _element(expressions: Expressions, region: Region) -> Value:
     return expressions.address(region.buffer, start, known)
 
 
-def _register(expressions: Expressions, region: Region, row: int, column: int) -> Value:
-    """Pointer to a register of a lane's part of a tile."""
-    *outer, first, second = region.indices
-    start, known, _ = expressions.position(region.buffer, (*outer, first + row, second + column))
-    return expressions.address(region.buffer, start, known)
+def _registers(expressions: Expressions, region: Region, places: Sequence[tuple[int, int]]) -> list[Value]:
+    """Pointers to registers of a lane's part of a tile, by row and column."""
+    start, known, _ = expressions.position(region.buffer, region.indices)
+    down, across = expressions.memory[region.buffer.name].strides[-2:]
+    return [expressions.address(region.buffer, start, known + row * down + column * across) for row, column in places]
 
 
 def _call(expressions: Expressions, name: str, results: list[ll.Type], arguments: list[Value]) -> list[Value]:

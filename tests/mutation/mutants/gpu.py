@@ -20,8 +20,8 @@ CUDA, DRIVER = "runtime/gpu/cuda.py", ("tests/runtime/gpu/test_cuda.py",)
 MUTANTS = (
     Mutant(
         "no-barrier-before-writing-over", PHASES, "check ignored",
-        "return (later.read & self.written) | (later.written & (self.written | self.read))",
-        "return later.read & self.written", TILES,
+        "return (later.read & written) | (later.written & (written | read))",
+        "return later.read & written", TILES,
     ),
     Mutant(
         "no-barrier-around-a-loop", PHASES, "check ignored",

@@ -56,8 +56,10 @@ class StandIn:
     calls; ``room``: bytes that can be allocated."""
 
     def __init__(self, library: Path, *, devices: int = 1, capability: int = 80, room: int = 1 << 30,
-                 block_threads: int = 1024) -> None:  # fmt: skip
+                 block_threads: int = 1024, block_shared: int = 163 << 10) -> None:  # fmt: skip
         self.devices, self.capability, self.room, self.block_threads = devices, capability, room, block_threads
+        self.block_shared = block_shared
+        self.asked: dict[int, int] = {}
         self.calls: list[str] = []
         self.memory = DeviceMemory()
         self.sizes: dict[int, int] = {}
@@ -154,7 +156,7 @@ class StandIn:
         ctypes.memmove(name, text + b"\0", len(text) + 1)
 
     def cuDeviceGetAttribute(self, value: Any, attribute: int, device: int) -> None:  # noqa: N802
-        known = {1: self.block_threads, 75: self.capability // 10, 76: self.capability % 10}
+        known = {1: self.block_threads, 75: self.capability // 10, 76: self.capability % 10, 97: self.block_shared}
         if attribute not in known or not DEVICE <= device < DEVICE + self.devices:
             raise _RefusedError(INVALID_VALUE)
         value[0] = known[attribute]
@@ -287,9 +289,17 @@ class StandIn:
             raise _RefusedError(NOT_FOUND)
         self._made(function, (program, name.decode()))
 
+    def cuFuncSetAttribute(self, function: int, attribute: int, value: int) -> None:  # noqa: N802
+        program, name = self._of(function, tuple)
+        if attribute != 8 or program.kernels[name].shared_bytes + value > self.block_shared:
+            raise _RefusedError(INVALID_VALUE)
+        self.asked[function] = value
+
     def cuLaunchKernel(self, function: int, *rest: Any) -> None:  # noqa: N802
         *sizes, shared, stream, parameters, extra = rest
         program, name = self._of(function, tuple)
+        if program.kernels[name].shared_bytes + shared > max(48 << 10, self.asked.get(function, 0)):
+            raise _RefusedError(INVALID_VALUE)
         if extra or not all(sizes) or sizes[3] * sizes[4] * sizes[5] > self.block_threads:
             raise _RefusedError(INVALID_VALUE)
         count = len(program.kernels[name].parameters)
@@ -323,6 +333,7 @@ _TYPES: dict[str, tuple[Any, ...]] = {
     "cuMemcpyDtoDAsync_v2": (_address, _address, _size, _handle),
     "cuModuleLoadDataEx": (_handles, _handle, _uint, _ints, _handles),
     "cuModuleGetFunction": (_handles, _handle, ctypes.c_char_p),
+    "cuFuncSetAttribute": (_handle, _int, _int),
     "cuLaunchKernel": (_handle, *[_uint] * 7, _handle, _handles, _handles),
     "cuEventCreate": (_handles, _uint), "cuEventRecord": (_handle, _handle), "cuEventSynchronize": (_handle,),
     "cuEventElapsedTime": (ctypes.POINTER(ctypes.c_float), _handle, _handle), "cuEventDestroy_v2": (_handle,),

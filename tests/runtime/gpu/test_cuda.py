@@ -229,6 +229,26 @@ def test_a_launch_keeps_its_memory_and_fits_the_device(opened: Opened) -> None:
         gpu.prepare(program, replace(CALL, threads=65), [])
 
 
+def test_a_launch_asks_for_the_memory_that_its_groups_share(opened: Opened) -> None:
+    shared = ".extern .shared .align 16 .b8 open[];\n.visible"
+    text = DOUBLED.replace(".visible", shared).replace(
+        "add.f32 %f2, %f1, %f1;", "st.shared.f32 [open+65532], %f1; ld.shared.f32 %f2, [open+65532];"
+    )
+    opened(block_shared=64 << 10)
+    gpu = cuda.open_cuda()
+    memory, call = gpu.allocate(4), replace(CALL, shared=64 << 10)
+    program = gpu.load(GpuCode("ptx", text, {"doubled": (call,)}))
+    gpu.write(memory, 0, np.array([1.5], np.float32))
+    launch = gpu.prepare(program, call, [(memory, 0)])
+    for each in (launch, gpu.joined([launch])):
+        gpu.launch(each)
+        found = np.zeros(1, np.float32)
+        gpu.read(memory, 0, found)
+        assert found == 1.5
+    with pytest.raises(DeviceError, match=r"a block shares 65,552 bytes, but .* has 65,536 for one; hint: compile it"):
+        gpu.prepare(program, replace(call, shared=(64 << 10) + 16), [(memory, 0)])
+
+
 def test_memory_of_another_device_is_refused(opened: Opened) -> None:
     opened()
     gpu, other = cuda.open_cuda(), EmulatedGpu()

@@ -181,3 +181,48 @@ def test_a_kernel_that_does_not_end_is_stopped() -> None:
     program = Program(kernel("L: bra L;", 0), memory)
     with pytest.raises(KernelFaultError, match="it has not ended after 1,000 instructions"):
         program.launch("k", (1,), (32,), [], limit=1000)
+
+
+CHOICE = """@%p1 bra $end;
+$list: .branchtargets $zero, $one, $two, $one;
+    brx.idx %r1, $list;
+$zero: mov.u32 %r2, 10; bra $end;
+$one: mov.u32 %r2, 11; bra $end;
+$two: mov.u32 %r2, 12;
+$end: mul.wide.u32 %rd5, %thread, 4; add.s64 %rd6, %rd0, %rd5; st.global.u32 [%rd6], %r2;"""
+
+
+@pytest.mark.parametrize(
+    ("number", "wanted", "divergent"),
+    [
+        ("mov.u32 %r1, 2;", [12] * 64, 0), ("and.b32 %r1, %thread, 3;", [10, 11, 12, 11] * 16, 2),
+        ("shr.u32 %r1, %thread, 5;", [10] * 32 + [11] * 32, 0),
+    ],
+)  # fmt: skip
+def test_a_branch_by_number(number: str, wanted: list[int], divergent: int) -> None:
+    start = "mov.u32 %r2, 9; setp.eq.u32 %p1, %thread, 64;"
+    (found,), counts = run_kernel(kernel(f"{start} {number} {CHOICE}"), [np.zeros(64, np.uint32)], threads=64)
+    np.testing.assert_array_equal(found, wanted)
+    assert counts.divergent == divergent
+    assert counts.instructions["brx"] == 2
+
+
+def test_a_guarded_branch_by_number_goes_on_where_the_guard_does_not_hold() -> None:
+    guarded = CHOICE.replace("@%p1 bra $end;", "").replace("brx", "@%p1 brx")
+    start = "setp.lt.u32 %p1, %thread, 3; mov.u32 %r1, %thread;"
+    (found,), _ = run_kernel(kernel(f"{start} {guarded}"), [np.zeros(32, np.uint32)])
+    np.testing.assert_array_equal(found, [10, 11, 12, *[10] * 29])
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (CHOICE.replace("brx.idx %r1, $list", "brx.idx %r1, $zero"), "it names no list of labels"),
+        (CHOICE.replace("$two, $one;", "$two, $four;"), "there is no label '\\$four'"),
+        (CHOICE, "it goes way 31 of 4"),
+    ],
+)
+def test_branches_by_number_that_are_refused(text: str, why: str) -> None:
+    start = "setp.eq.u32 %p1, %thread, 64; mov.u32 %r1, %thread;"
+    with pytest.raises(PtxError, match=why):
+        run_kernel(kernel(f"{start} {text}"), [np.zeros(32, np.uint32)])

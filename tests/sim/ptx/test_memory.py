@@ -193,3 +193,44 @@ def test_memory_is_given_back_and_used_again() -> None:
     back = np.empty(1 << 18, np.int64)
     memory.read(large, back)
     np.testing.assert_array_equal(back, np.arange(1 << 18))
+
+
+OPEN = ".extern .shared .align 16 .b8 open[];\n"
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_memory_of_open_size_lies_behind_what_is_declared(inside: bool) -> None:
+    text = kernel(f"{PLACE} st.shared.u32 [%r3], 1; st.shared.u32 [open+108], 2; bar.sync 0;"
+                  "ld.shared.u32 %r4, [%r3]; st.global.u32 [%rd0], %r4;",
+                  1, f"  .shared .align 4 .b8 s[132];\n{OPEN if inside else ''}")  # fmt: skip
+    text = text if inside else text.replace(".visible", f"{OPEN}.visible")
+    text = text.replace("st.shared.u32 [open", "@%p1 st.shared.u32 [open").replace(
+        "mov.u32 %r1, s;", "mov.u32 %r1, s; setp.eq.u32 %p1, %thread, 0;").replace(
+        "st.global.u32", "@%p1 st.global.u32")  # fmt: skip
+    memory = DeviceMemory()
+    place = memory.put(np.zeros(1, np.uint32))
+    launch(text, (1,), (33,), [place], memory, dynamic_shared=112)
+    found = np.zeros(1, np.uint32)
+    memory.read(place, found)
+    assert found == 1
+    with pytest.raises(KernelFaultError, match="outside of the"):
+        launch(text, (1,), (33,), [place], memory, dynamic_shared=96)
+
+
+@pytest.mark.parametrize(
+    ("declared", "asked", "why"),
+    [
+        (48 << 10, 0, ""), (0, 99 << 10, ""), (1024, 98 << 10, ""),
+        ((48 << 10) + 16, 0, "it declares 49,168 bytes of shared memory, but no kernel has more than 49,152"),
+        (0, (99 << 10) + 4, "a block shares 101,380 bytes, but sm_89 has 101,376 for one"),
+        (1024, (98 << 10) + 4, "a block shares 101,380 bytes, but sm_89 has 101,376 for one"),
+    ],
+)  # fmt: skip
+def test_a_block_has_so_much_shared_memory(declared: int, asked: int, why: str) -> None:
+    own = f"  .shared .align 4 .b8 s[{declared}];\n" if declared else ""
+    text = kernel("", 1, own + OPEN).replace("sm_90", "sm_89")
+    if not why:
+        launch(text, (1,), (32,), [0], DeviceMemory(), dynamic_shared=asked)
+        return
+    with pytest.raises(PtxError, match=why):
+        launch(text, (1,), (32,), [0], DeviceMemory(), dynamic_shared=asked)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,12 +15,14 @@ from weft.compiler.targets.gpu.devices import DEVICES
 from weft.compiler.targets.gpu.launches import Barrier, Commit, Grid, Landed, Phase, grid_text
 from weft.compiler.targets.gpu.nvptx import ptx_text
 from weft.compiler.targets.gpu.phases import grids_of
-from weft.compiler.targets.gpu.pipeline import PIPELINE
+from weft.compiler.targets.gpu.shared_memory import Placed
 from weft.compiler.targets.gpu.tensor_schedule import TensorTile
 from weft.compiler.targets.gpu.tile_schedule import TILES, schedule_tiled
-from weft.compiler.tensor.ir import Const, Expr, For, If, Select, Seq, Stmt
+from weft.compiler.targets.gpu.warp_parts import PIPELINE
+from weft.compiler.tensor.ir import Const, Expr, For, If, IntrinsicCall, Select, Seq, Stmt
 from weft.compiler.tensor.simplify import constant_range
-from weft.compiler.tensor.visitor import free_vars, map_exprs, map_stmt_exprs
+from weft.compiler.tensor.tree import leaves
+from weft.compiler.tensor.visitor import free_vars, map_exprs, map_stmt_exprs, stores_of
 from weft.sim.ptx import PtxError
 
 from ....sim.ptx.test_compilers import damages
@@ -53,19 +56,53 @@ def outcome(text: str, grid: Grid, rows: int, columns: int, depth: int) -> str:
 
 @pytest.mark.parametrize(("gpu", "copies"), [("sm_75", 2), ("sm_80", 3)])
 def test_a_step_has_one_barrier(gpu: str, copies: int) -> None:
-    schedule = product(32, 32, 320, TILE, gpu, dense=True)
+    steps = 11
+    schedule = product(32, 32, 64 * steps, TILE, gpu, dense=True)
     grid = launch(schedule, gpu)
     (loop,) = (node for node in nodes(grid.body) if isinstance(node, For))
-    assert sum(isinstance(node, Barrier) for node in nodes(loop)) == 1
+    rest = steps - copies * int(constant_range(loop.extent, ())[1])
+    assert copies - 1 <= rest <= 2 * copies - 2  # in the loop there is always a later step to fill
+    assert sum(isinstance(node, Barrier) for node in nodes(loop)) == copies
     assert [buffer.shape[0] for buffer in grid.shared if buffer.name != "sums"] == [copies, copies]
     waits = [node.left for node in nodes(grid.body) if isinstance(node, Landed)]
-    assert waits == ([copies - 2] if gpu == "sm_80" else [])
-    assert sum(isinstance(node, Commit) for node in nodes(grid.body)) == (copies if gpu == "sm_80" else 0)
+    assert waits == ([copies - 2] * (copies + rest) if gpu == "sm_80" else [])
+    assert sum(isinstance(node, Commit) for node in nodes(grid.body)) == (
+        copies - 1 + copies + rest - 1 if gpu == "sm_80" else 0
+    )
     assert any(node.ahead for node in nodes(grid.body) if isinstance(node, Phase)) == (gpu == "sm_80")
-    a, b, wanted = operands(32, 32, 320)
+    a, b, wanted = operands(32, 32, 64 * steps)
     counts = run(ptx_text("k", schedule.func, [grid], {}, DEVICES[gpu], ALIGNED), grid, a, b.T.copy(), wanted)
-    warps, steps = 4, 5
-    assert counts.barriers == steps + 1 or counts.instructions["bar"] == warps * (steps + 1)
+    warps, waits_of_sums = 4, 2  # before they take the operands' place, and when they are there
+    assert counts.instructions["bar"] == warps * (steps + waits_of_sums)
+
+
+@pytest.mark.parametrize("gpu", ["sm_75", "sm_80"])
+@pytest.mark.parametrize("steps", [1, 2, 3, 4, 7, 8, 9])
+def test_any_number_of_steps_is_equal_to_the_bit(steps: int, gpu: str) -> None:
+    """With and without a loop, with whole and parts of rounds behind it."""
+    depth = 64 * steps - 16
+    schedule = product(32, 32, depth, TILE, gpu, dense=True)
+    grid = launch(schedule, gpu)
+    assert outcome(ptx_text("k", schedule.func, [grid], {}, DEVICES[gpu], ALIGNED), grid, 32, 32, depth) == "right"
+
+
+def test_products_behind_a_barrier_have_their_operands_already() -> None:
+    """What is loaded there is for the next part, into the other copy."""
+    grid = launch(product(32, 32, 640, TILE, dense=True), "sm_80")
+    (loop,) = (node for node in nodes(grid.body) if isinstance(node, For))
+    assert isinstance(loop.body, Seq)
+    seen = 0
+    for before, node in zip(loop.body.body, loop.body.body[1:], strict=False):
+        if isinstance(before, Barrier):
+            assert isinstance(node, Phase)
+            calls = [path[-1] for path in leaves(node.body)]
+            loaded, used = (
+                {each.operand(name).indices[0] for each in calls if isinstance(each, IntrinsicCall)
+                 and each.intrinsic.name.startswith(kind)} for kind, name in (("ldmatrix", "dst"), ("mma", "a"))
+            )  # fmt: skip
+            assert (loaded, used) == ({Const(0)}, {Const(1)})
+            seen += 1
+    assert seen == 3
 
 
 def test_copies_are_asynchronous_where_addresses_allow() -> None:
@@ -106,6 +143,19 @@ def test_any_loop_may_be_a_pipeline(gpu: str, stages: int) -> None:
 # Damage
 
 
+def test_sums_take_the_place_of_operands_behind_a_barrier() -> None:
+    grid = launch(product(32, 32, 256, TILE, dense=True), "sm_80")
+    right, left, sums = (Placed(*each) for each in zip(grid.shared, grid.places, strict=True))
+    assert sums.buffer.name == "sums"
+    assert left.end <= right.offset or right.end <= left.offset
+    assert sums.offset < max(left.end, right.end)
+    assert grid.shared_bytes == max(left.end, right.end, sums.end)
+    assert isinstance(grid.body, Seq)
+    fills = next(number for number, node in enumerate(grid.body.body) if isinstance(node, Phase)
+                 and any(buffer.name == "sums" for buffer, _ in stores_of(node.body)))  # fmt: skip
+    assert isinstance(grid.body.body[fills - 1], Barrier)
+
+
 @pytest.mark.parametrize("gpu", ["sm_75", "sm_80"])
 def test_damaged_waits_and_copies_are_noticed(gpu: str) -> None:
     rows, columns, depth = 32, 32, 256
@@ -120,8 +170,34 @@ def test_damaged_waits_and_copies_are_noticed(gpu: str) -> None:
         survivors[what] += outcome(changed, grid, rows, columns, depth) == "right"
     assert tried["bar"] >= 2
     assert tried["cp"] > 8 if gpu == "sm_80" else tried["st"] > 8
-    # Nobody waits for the last batch, which is empty.
-    assert +survivors == ({"cp.async.commit_group; -> nothing": 1} if gpu == "sm_80" else {})
+    assert not +survivors
+
+
+@pytest.mark.parametrize(
+    ("gpu", "dense", "sizes", "tile"),
+    [
+        ("sm_80", False, (20, 37, 70), TensorTile(16, 16, 64, (1, 1))),
+        ("sm_80", True, (20, 37, 72), TensorTile(16, 16, 64, (1, 1))),
+        ("sm_75", False, (33, 21, 150), TensorTile(16, 32, 64, (1, 2))),
+    ],
+)
+def test_flipped_branches_are_noticed_in_odd_sizes(
+    gpu: str, dense: bool, sizes: tuple[int, int, int], tile: TensorTile
+) -> None:
+    schedule = product(*sizes, tile, gpu, dense=dense)
+    grid = launch(schedule, gpu)
+    text = ptx_text("k", schedule.func, [grid], {}, DEVICES[gpu], ALIGNED)
+    a, b, wanted = operands(*sizes)
+    branches = list(re.finditer(r"^\t@(!?)(%p\d+ bra)", text, re.MULTILINE))
+    assert len(branches) > 8
+    for match in branches:
+        turned = f"\t@{'' if match[1] else '!'}{match[2]}"
+        found = np.zeros_like(wanted)
+        try:
+            run(text[: match.start()] + turned + text[match.end() :], grid, a, b.T.copy() if dense else b, found)
+        except PtxError:
+            continue
+        assert not np.array_equal(found, wanted), match
 
 
 def undone(grid: Grid) -> Iterator[tuple[str, Grid]]:
@@ -150,11 +226,11 @@ def undone(grid: Grid) -> Iterator[tuple[str, Grid]]:
             yield f"select {condition}", changed(grid, phase, replace(phase, body=map_stmt_exprs(phase.body, dropped)))
 
 
-def changed(grid: Grid, old: Phase, new: Phase) -> Grid:
+def changed(grid: Grid, old: Stmt, new: Stmt) -> Grid:
     def visit(stmt: Stmt) -> Stmt:
+        if stmt is old:
+            return new
         match stmt:
-            case Phase():
-                return new if stmt is old else stmt
             case Seq(body=items):
                 return Seq(tuple(map(visit, items)))
             case For(body=body):
@@ -180,15 +256,24 @@ def test_missing_guards_are_noticed(gpu: str) -> None:
 
 
 def test_filling_beyond_the_last_step_is_noticed() -> None:
-    schedule = product(32, 32, 256, TILE, dense=True)
+    """By a loop that has one round too many, and by what threads gather without a condition."""
+    schedule = product(32, 32, 64 * 9, TILE, dense=True)
+    grid = launch(schedule, "sm_80")
+    (loop,) = (node for node in nodes(grid.body) if isinstance(node, For))
+    longer = replace(loop, extent=Const(constant_range(loop.extent, ())[1] + 1))
+    text = ptx_text("k", schedule.func, [changed(grid, loop, longer)], {}, DEVICES["sm_80"], ALIGNED)
+    assert outcome(text, grid, 32, 32, 64 * 9) == "refused"
+    schedule = product(32, 32, 256, TILE)
     grid = launch(schedule, "sm_80")
     phases = [node for node in nodes(grid.body) if isinstance(node, Phase) and isinstance(node.body, If)]
     assert len(phases) == 2
+    a, b, wanted = operands(32, 32, 256)
     for phase in phases:
         assert isinstance(phase.body, If)
         damaged = changed(grid, phase, replace(phase, body=phase.body.then))
         text = ptx_text("k", schedule.func, [damaged], {}, DEVICES["sm_80"], ALIGNED)
-        assert outcome(text, grid, 32, 32, 256) == "refused"
+        with pytest.raises(PtxError):
+            run(text, grid, a, b, np.zeros_like(wanted))
 
 
 # What is refused

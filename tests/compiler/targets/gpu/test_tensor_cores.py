@@ -17,7 +17,7 @@ from weft.compiler.targets.gpu.devices import DEVICES, NVIDIA
 from weft.compiler.targets.gpu.digits import SHARED, THREAD
 from weft.compiler.targets.gpu.intrinsics import intrinsic_named, ldmatrix, mma
 from weft.compiler.targets.gpu.launches import Grid
-from weft.compiler.targets.gpu.nvptx import ptx_text
+from weft.compiler.targets.gpu.nvptx import asks_for, ptx_text
 from weft.compiler.targets.gpu.phases import grids_of
 from weft.compiler.targets.gpu.products import Product
 from weft.compiler.targets.gpu.tensor_cores import tensor_sums
@@ -35,7 +35,8 @@ from weft.compiler.tensor.ir import DType
 from weft.compiler.tensor.parser import parse
 from weft.compiler.tensor.printer import function_text
 from weft.compiler.tensor.view import View
-from weft.sim.ptx import Counts, DeviceMemory, Program
+from weft.sim.ptx import Counts, DeviceMemory, Program, PtxError
+from weft.sim.ptx.machine import SHARED_MOST
 
 from .graphs import module_of, values_for, variable
 from .test_tiled import convolution, matmul
@@ -79,7 +80,8 @@ def run(text: str, grid: Grid, a: np.ndarray, b: np.ndarray, out: np.ndarray) ->
     addresses = [memory.allocate(each.nbytes) for each in (a, b, out)]
     for address, data in zip(addresses, (a, b), strict=False):
         memory.write(address, data)
-    counts = Program(text, memory).launch("k_0", grid.groups, (grid.threads,), [addresses[n] for n in grid.params])
+    counts = Program(text, memory).launch("k_0", grid.groups, (grid.threads,), [addresses[n] for n in grid.params],
+                                          dynamic_shared=asks_for(grid))  # fmt: skip
     memory.read(addresses[2], out)
     return counts
 
@@ -138,12 +140,12 @@ def test_every_tile_fits_a_group(tile: TensorTile) -> None:
     grid = launch(schedule, "sm_80")
     assert grid.groups == (3, 2, 1)
     assert grid.threads == tile.threads(DEVICES["sm_80"]) <= DEVICES["sm_80"].group_threads
-    (sums,) = grid.registers
+    (sums,) = (each for each in grid.registers if each.name == "acc")
     assert sums.size * grid.threads == tile.rows * tile.columns  # nothing is held twice, and no place is empty
 
 
 def test_no_access_of_a_whole_tile_meets_another_in_a_bank() -> None:
-    tile = TILES[0]
+    tile = TensorTile(64, 64, 64, (2, 2))
     rows, columns, depth = tile.rows, tile.columns, 2 * tile.depth
     schedule = product(rows, columns, depth, tile)
     a, b, wanted = operands(rows, columns, depth)
@@ -154,6 +156,34 @@ def test_no_access_of_a_whole_tile_meets_another_in_a_bank() -> None:
     assert counts.instructions["ldmatrix"] == 4 * counts.instructions["mma"] // 8  # a warp: 2 + 2 for 2 x 4 products
 
 
+def test_a_large_tile_asks_for_memory_and_loads_little() -> None:
+    tile = TensorTile(128, 128, 64, (2, 2))
+    schedule = product(128, 128, 128, tile, dense=True)
+    grid = launch(schedule, "sm_80")
+    assert 48 << 10 < asks_for(grid) == grid.shared_bytes == tile.shared_bytes(1, DEVICES["sm_80"])
+    a, b, wanted = operands(128, 128, 128)
+    text = ptx_text("k", schedule.func, [grid], {}, DEVICES["sm_80"], (16, 16, 16))
+    found = np.zeros_like(wanted)
+    counts = run(text, grid, a, np.ascontiguousarray(b.T), found)
+    np.testing.assert_array_equal(found, wanted)
+    assert counts.conflicts == 0
+    assert counts.instructions["ldmatrix"] == counts.instructions["mma"] // 4
+    assert "st.local" not in text
+    with pytest.raises(PtxError, match="a block shares 69,632 bytes, but sm_75 has 65,536 for one"):
+        run(text.replace(".target sm_80", ".target sm_75"), grid, a, b, found)
+
+
+@pytest.mark.parametrize("gpu", NVIDIA)
+def test_tiles_fit_the_memory_of_a_group(gpu: str) -> None:
+    device = DEVICES[gpu]
+    assert device.shared_most == SHARED_MOST[int(gpu.removeprefix("sm_"))]  # written twice, by two readers
+    for size in (1, 2, 4):
+        tile = choose_tensor_tile(1, 4096, 4096, 4096, size, device)
+        assert tile is not None
+        assert (tile.rows, tile.columns) == ((128, 64) if gpu == "sm_75" else (128, 128))
+        assert tile.shared_bytes(size, device) <= device.shared_most
+
+
 def test_the_text_is_read_back() -> None:
     schedule = product(40, 30, 70, TILES[3])
     text = function_text(schedule.func)
@@ -162,6 +192,7 @@ def test_the_text_is_read_back() -> None:
 
 @pytest.mark.parametrize(
     "name", ["mma_int8_16_16_32", "mma_float32_16_8_8", "mma_int8_16_32_4", "ldmatrix_int8_4_80", "ldmatrix_int8_16_40",
+             "ldmatrix_by_int8_16_80",
              "ldmatrix_int8_16_16", "outer_product_1_1_1", "mma_int8_16_32_032", "mma_tf32_16_16_72",
              "ldmatrix_float16_16_8", "ldmatrix_float16_16_20", "ldmatrix_tf32_16_24"],
 )  # fmt: skip
@@ -174,7 +205,8 @@ def test_a_name_holds_all_numbers() -> None:
     for device in (DEVICES[name] for name in NVIDIA):
         for shape in device.mma:
             least = 32 // ITEM_BYTES[shape.dtype]
-            for made in (mma(shape, 72), ldmatrix(shape.dtype, 16, 80), ldmatrix(shape.dtype, 8, least)):
+            for made in (mma(shape, 72), ldmatrix(shape.dtype, 16, 80), ldmatrix(shape.dtype, 8, least),
+                         ldmatrix(shape.dtype, 16, 80, by_rows=True)):  # fmt: skip
                 assert intrinsic_named(made.name) == made
 
 
