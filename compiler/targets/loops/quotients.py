@@ -33,6 +33,6 @@ def _reciprocal(node: Call) -> Constant | None:
             with np.errstate(all="ignore"):
                 factor = (1 / divisor).astype(np.float32)
             smallest = np.finfo(np.float32).tiny
-            if np.all(np.isfinite(factor)) and min(np.abs(factor).min(), np.abs(divisor).min()) >= smallest:
+            if factor.size and np.all(np.isfinite(factor)) and min(np.abs(factor).min(), np.abs(divisor).min()) >= smallest:
                 return Constant(factor, c.name, c.span)
     return None
