@@ -59,7 +59,7 @@ def _match_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
 
 def _match(x: Array, pattern: str) -> Array:
     try:
-        return np.array(regex.compiled(pattern).full_matches(x.reshape(-1).tolist()), bool).reshape(x.shape)
+        return np.array(regex.full_matches(pattern, x.reshape(-1).tolist()), bool).reshape(x.shape)
     except regex.RegexError as error:
         raise GraphError(error.message, hint=error.hint) from None
 

@@ -32,7 +32,7 @@ def _reciprocal(node: Call) -> Constant | None:
         case Call(op="nn.divide", args=(_, Constant(value=divisor) as c)) if node.dtype == "float32":
             with np.errstate(all="ignore"):
                 factor = (1 / divisor).astype(np.float32)
-            smallest = np.finfo(np.float32).tiny
-            if factor.size and np.all(np.isfinite(factor)) and min(np.abs(factor).min(), np.abs(divisor).min()) >= smallest:
+            sizes = np.abs([factor, divisor])
+            if factor.size and np.all(np.isfinite(factor)) and sizes.min() >= np.finfo(np.float32).tiny:
                 return Constant(factor, c.name, c.span)
     return None

@@ -200,7 +200,7 @@ def test_words_are_counted() -> None:
 @pytest.mark.parametrize(
     ("op", "attrs", "message"),
     [
-        ("RegexFullMatch", {"pattern": "(?=a)"}, "no such group"),
+        ("RegexFullMatch", {"pattern": "(?=a)"}, "invalid perl operator"),
         ("RegexFullMatch", {}, "needs the attribute 'pattern'"),
         ("StringNormalizer", {"case_change_action": "LOWER", "locale": "tr_TR"}, "locale 'tr_TR'"),
         ("StringNormalizer", {"case_change_action": "TITLE"}, "LOWER, UPPER or NONE"),

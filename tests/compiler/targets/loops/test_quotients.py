@@ -55,3 +55,9 @@ def test_other_quotients_stay(divisor: tuple[float, ...]) -> None:
 @pytest.mark.parametrize("divisor", [0.0, 2.0**-140, 3e38])
 def test_numbers_whose_reciprocal_is_not_normal_stay_before_smooth_functions(divisor: float) -> None:
     assert results(call("nn.erf", divided(divisor)))[0] == ["nn.divide", "nn.erf"]
+
+
+def test_a_constant_without_elements_stays() -> None:
+    x = Var("x", TensorType((4, 0), "float32"))
+    quotient = call("nn.erf", call("nn.divide", x, Constant(np.zeros(0, np.float32))))
+    prepare(Module(Function((x,), quotient, Attrs({"name": "main", "outputs": ("out",)}))))
