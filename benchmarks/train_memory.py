@@ -1,9 +1,10 @@
 """Memory and time of a step of training within bounds: what computing forward values again costs and saves.
 
-For each network the step is planned with all values kept, then within shares of that. Peak memory is what is allocated
-between kernels (`arena_bytes`); parameters, their velocities, inputs and outputs come on top and are the same for all.
-Steps take turns in one process; time is the median of the ratios to the step that keeps all. Losses after the steps
-must agree to 1e-4. It ends with 1 where memory does not fall with the bound, or losses differ.
+For each network the step is planned with all values kept, as it is by default, and within shares of the first. Peak
+memory is what is allocated between kernels (`arena_bytes`); parameters, their velocities, inputs and outputs come on
+top and are the same for all. Steps take turns in one process; time is the median of the ratios to the step that keeps
+all. Losses after the steps must agree to 1e-4. It ends with 1 where memory does not fall with the bound, or losses
+differ.
 
     python benchmarks/train_memory.py                       # ResNet-18 and ResNet-50 at 64x64
     python benchmarks/train_memory.py resnet18 --batch 32 --share 0.7 --share 0.5
@@ -39,33 +40,31 @@ def with_batch(path: Path, batch: int) -> bytes:
     return bytes(model.SerializeToString())
 
 
-def training_step(path: Path, batch: int) -> tuple[Step, dict[str, np.ndarray]]:
+def training_steps(path: Path, batch: int, shares: list[float]) -> tuple[dict[str, Step], dict[str, np.ndarray]]:
+    """The steps by what they are called, those that can be met, and the parameters to start with."""
     module, start = weft.lift_constants(read(with_batch(path, batch)).module({}, takes_floats=True))
-    return sgd(cross_entropy(module), list(start), momentum=0.9), start
-
-
-def bounded_steps(step: Step, shares: list[float]) -> dict[str, Step]:
-    """The steps by what they are called; those that can be met."""
-    whole = weft.compile(step.module, target="cpu").statistics["arena_bytes"]
-    found = {"all is kept": step}
+    loss, parameters = cross_entropy(module), list(start)
+    step = sgd(loss, parameters, momentum=0.9)
+    found = {"all is kept": sgd(loss, parameters, momentum=0.9, keep_all=True), "no bound": step}
+    whole = weft.compile(found["all is kept"].module, target="cpu").statistics["arena_bytes"]
     for share in sorted(shares, reverse=True):
         try:
             found[f"{share:.0%}"] = within(step, int(share * whole))
         except GraphError as error:
             print(f"{share:.0%}: {error}")
             break
-    return found
+    return found, start
 
 
 def measure(name: str, size: int, batch: int, shares: list[float], rounds: int) -> list[Record]:
     path = build(name, form="float", size=size)
-    step, start = training_step(path, batch)
+    steps, start = training_steps(path, batch, shares)
     draw = np.random.default_rng(0)
-    image = next(param for param in step.module.main.params if param.name not in start)
+    image = next(param for param in steps["no bound"].module.main.params if param.name not in start)
     given = {image.name: draw.normal(size=image.type.shape).astype("float32"), "labels": draw.integers(0, 1000, batch)}
     records, runs = [], {}
     workload = f"{name} {size}x{size}, batch {batch}"
-    for what, each in bounded_steps(step, shares).items():
+    for what, each in steps.items():
         model = weft.compile(each.module, target="cpu", threads=1)
         records.append(Record(what, workload, "planned peak, bytes", model.statistics["arena_bytes"]))
         runs[what] = Training(each, start, weft.load(model))

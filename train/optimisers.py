@@ -6,7 +6,7 @@ parameters
     Names of inputs of the module that are trained: those that ``weft.lift_constants`` made.
 weight_decay
     A number for all parameters, or a number for each that has one: ``{name: number}``.
-loss, clip_norm, custom, loss_scaling
+loss, clip_norm, custom, loss_scaling, check_finite, keep_all
     As in `StepOptions`.
 
 The step's module gets inputs for what an optimiser keeps, which start with zeros, and outputs ``next_<input>`` of what

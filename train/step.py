@@ -81,6 +81,9 @@ class StepOptions(TypedDict, total=False):
         Whether each step looks for infinity and NaN in the parameters' next values, which is where those of gradients
         end, too; it reads them once more. True by default. ``loss_scaling`` looks for them in the gradients instead,
         and such a step changes nothing.
+    keep_all
+        Whether all values of the forward part that the backward part uses are kept. False by default: what is cheap is
+        computed again (`compiler.passes.rematerialise`), which takes much less memory and at times a little longer.
     """
 
     loss: str
@@ -88,6 +91,7 @@ class StepOptions(TypedDict, total=False):
     custom: Sequence[CustomGradient]
     loss_scaling: LossScaling | None
     check_finite: bool
+    keep_all: bool
 
 
 def step_of(module: Module, parameters: Sequence[str], rule: Rule, **options: Unpack[StepOptions]) -> Step:
@@ -156,7 +160,8 @@ def step_of(module: Module, parameters: Sequence[str], rule: Rule, **options: Un
     body = Tuple(tuple(results.values()))
     attrs = Attrs(main.attrs).replace(outputs=tuple(results))
     whole = tidied(Module(Function((*main.params, *kept, rate), body, attrs, main.span), module.stage))
-    return Step(rematerialised(whole, len(own)), tuple(parameters), state, checks)
+    module = whole if options.get("keep_all", False) else rematerialised(whole, len(own))
+    return Step(module, tuple(parameters), state, checks)
 
 
 def _scale(module: Module, parameters: Sequence[str], scaling: LossScaling) -> Scale | None:
