@@ -49,7 +49,7 @@ class CpuAttention:
         wide = max(REGISTERS_WIDE, FMA_CHAINS // rows)
         return min(wide, columns // lanes) * lanes or columns
 
-    def arrange(self, schedule: te.Schedule, tiles: AttentionTiles, depth: int, rows: list[str]) -> None:
+    def arrange(self, schedule: te.Schedule, tiles: AttentionTiles, apart: int, rows: list[str]) -> None:
         tidy(schedule)
         *outer, m, d = schedule.get_loops(schedule.blocks()[-1])
         for loop in outer:
@@ -73,9 +73,9 @@ class CpuAttention:
         for stage in (RAW, *rows):
             if find_buffer(schedule.func, stage).ndim == rank:
                 schedule.storage_align(stage, rank - 2, *ODD_LINES)
-        apart = find_buffer(schedule.func, RAW).strides[-2]  # as all rows of scores, also those of weights
-        _in_registers(schedule, SCORES, outer_product(tiles.rows, tiles.keys, depth))
-        _in_registers(schedule, SUM, outer_product(tiles.rows, tiles.values, apart))
+        _in_registers(schedule, SCORES, outer_product(tiles.rows, tiles.keys, apart))
+        aligned = find_buffer(schedule.func, RAW).strides[-2]  # as all rows of scores, also those of weights
+        _in_registers(schedule, SUM, outer_product(tiles.rows, tiles.values, aligned))
         unroll_lanes(schedule, [query, key])
         unroll_lanes(schedule, [row, lane])
         for stage in rows:

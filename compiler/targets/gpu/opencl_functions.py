@@ -6,7 +6,19 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from ...tensor.ir import FLOATS, INTEGER_RANGES, DType
-from ..loops.polynomials import EXP, EXP_LARGEST, EXP_SMALLEST, LOG2, LOG2_HIGH, LOG2_LOW, TANH, TANH_SMALL
+from ..loops.polynomials import (
+    EXP,
+    EXP_LARGEST,
+    EXP_SMALLEST,
+    EXP_STEPS,
+    EXP_TINY,
+    LOG2,
+    LOG2_HIGH,
+    LOG2_LOW,
+    TANH,
+    TANH_SMALL,
+    WHOLE,
+)
 
 TYPES: dict[DType, str] = {
     "int8": "char", "uint8": "uchar", "int16": "short", "uint16": "ushort", "int32": "int", "uint32": "uint",
@@ -123,16 +135,16 @@ _WRITTEN = {
   if (x != x || (double)near == x) return to_float16(near);
   return to_float16(as_float((as_uint(near) - (fabs((double)near) > fabs(x))) | 1u));
 }""",
-    # The power is applied in two halves, so that denormal results come out too.
+    # As in LLVM: nan goes through, and where results may be denormal the power is larger at first.
     "exp_float": f"""float exp_float(float x) {{
   float c = x < {_hex(EXP_SMALLEST)} ? {_hex(EXP_SMALLEST)} : x;
-  c = c > {_hex(EXP_LARGEST + 1)} ? {_hex(EXP_LARGEST + 1)} : c;
-  c = x != x ? 0.0f : c;
-  const float count = rint(c * {_hex(1 / LOG2)});
+  c = c > {_hex(EXP_LARGEST)} ? {_hex(EXP_LARGEST)} : c;
+  const int tiny = c < {_hex(EXP_TINY)};
+  const float shifted = fma(c, {_hex(1 / LOG2)}, {_hex(WHOLE)}), count = shifted - {_hex(WHOLE)};
   const float r = fma(count, {_hex(-LOG2_LOW)}, fma(count, {_hex(-LOG2_HIGH)}, c));
-  const int power = (int)count, half_power = power >> 1;
-  const float value = {_polynomial(EXP, "r")} * as_float((half_power + 127) << 23);
-  return x != x ? x : value * as_float((power - half_power + 127) << 23);
+  const uint offset = tiny ? {126 + EXP_STEPS << 23}u : {126 << 23}u;
+  const float value = {_polynomial([2 * each for each in EXP], "r")} * as_float((as_uint(shifted) << 23) + offset);
+  return tiny ? value * {_hex(2.0**-EXP_STEPS)} : value;
 }}""",
     "tanh_float": f"""float tanh_float(float x) {{
   const float size = fabs(x), square = x * x;

@@ -17,6 +17,8 @@ from ..loops.polynomials import (
     EXP_LARGEST,
     EXP_REST,
     EXP_SMALLEST,
+    EXP_STEPS,
+    EXP_TINY,
     LOG,
     LOG2,
     LOG2_ATANH,
@@ -63,29 +65,31 @@ def _polynomial(builder: ll.IRBuilder, coefficients: Sequence[float], x: Value, 
 
 
 def _exp(builder: ll.IRBuilder, x: Value) -> Value:
-    """2**n * p(x - n log 2). The power is applied in two halves, so that denormal results come out too."""
+    """2**n * p(x - n log 2). nan goes through: its power is any number."""
     lanes = lanes_of(x)
-    integer = with_lanes(I32, lanes)
+    lowest, highest = _float(EXP_SMALLEST, lanes), _float(EXP_LARGEST, lanes)
+    clamped = builder.select(builder.fcmp_ordered("<", x, lowest), lowest, x)
+    clamped = builder.select(builder.fcmp_ordered(">", clamped, highest), highest, clamped)
+    tiny = builder.fcmp_ordered("<", clamped, _float(EXP_TINY, lanes))
+    offset = builder.select(tiny, constant(I32, 126 + EXP_STEPS << 23, lanes), constant(I32, 126 << 23, lanes))
+    value = _scaled_power(builder, clamped, offset)
+    return builder.select(tiny, builder.fmul(value, _float(2.0**-EXP_STEPS, lanes)), value)
+
+
+def _scaled_power(builder: ll.IRBuilder, x: Value, offset: Value) -> Value:
+    """exp(x) times a power of two: ``offset`` holds the bits of half of that. All powers must be normal numbers."""
+    lanes = lanes_of(x)
 
     def number(value: float) -> Value:
         return constant(FLOAT, value, lanes)
 
-    clamped = builder.select(builder.fcmp_ordered("<", x, number(EXP_SMALLEST)), number(EXP_SMALLEST), x)
-    clamped = builder.select(
-        builder.fcmp_ordered(">", clamped, number(EXP_LARGEST + 1)), number(EXP_LARGEST + 1), clamped
-    )
-    # nan must not reach the conversion to an integer; it comes back at the end.
-    clamped = builder.select(builder.fcmp_unordered("uno", x, x), number(0.0), clamped)
-    count = intrinsic(builder, "llvm.roundeven", x.type, [builder.fmul(clamped, number(1 / LOG2))])
-    rest = multiply_add(builder, count, number(-LOG2_HIGH), clamped)
+    shifted = multiply_add(builder, x, number(1 / LOG2), number(WHOLE))
+    count = builder.fsub(shifted, number(WHOLE))
+    rest = multiply_add(builder, count, number(-LOG2_HIGH), x)
     rest = multiply_add(builder, count, number(-LOG2_LOW), rest)
-    value = _polynomial(builder, EXP, rest)
-    power = builder.fptosi(count, integer)
-    half = builder.ashr(power, constant(I32, 1, lanes))
-    for part in (half, builder.sub(power, half)):
-        bits = builder.shl(builder.add(part, constant(I32, 127, lanes)), constant(I32, 23, lanes))
-        value = builder.fmul(value, builder.bitcast(bits, x.type))
-    return builder.select(builder.fcmp_unordered("uno", x, x), x, value)
+    bits = builder.shl(builder.bitcast(shifted, with_lanes(I32, lanes)), constant(I32, 23, lanes))
+    scale = builder.bitcast(builder.add(bits, offset), x.type)
+    return builder.fmul(_polynomial(builder, [2 * each for each in EXP], rest), scale)
 
 
 def _tanh(builder: ll.IRBuilder, x: Value) -> Value:

@@ -47,9 +47,9 @@ class AttentionSchedule(Protocol):
         """For a result of this shape, and so many keys of ``depth`` elements. ``plain``: whether each step of the
         first product could read keys where they are."""
 
-    def arrange(self, schedule: te.Schedule, tiles: AttentionTiles, depth: int, rows: list[str]) -> None:
-        """Schedule the kernel. ``depth``: elements of a query. ``rows``: the stages between the products, in order;
-        each works on rows of scores."""
+    def arrange(self, schedule: te.Schedule, tiles: AttentionTiles, apart: int, rows: list[str]) -> None:
+        """Schedule the kernel. ``apart``: elements from a query to the next. ``rows``: the stages between the products,
+        in order; each works on rows of scores."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,19 @@ class AttentionKernels:
         def lower(part: FusedGroup) -> View:
             return lower_members(part, operands, views, lambda call, place, node: operands.constant(node))
 
+        def rows_of(value: Expr, stage: str) -> View:
+            if isinstance(value, Call) and value in group.members:  # a transposition
+                view = lower(replace(group, members=(value,)))
+            else:
+                view = _operand(operands, value)
+            return view if _lies_in_rows(value, group, layouts) else _copied(view, stage)
+
         queries, keys = parts.product.args
         depth, count = keys.shape[-2:]
         plain_keys = isinstance(keys, Constant) or layouts[keys].is_plain
         tiles = self.schedule.tiles(anchor.shape, depth, count, plain_keys)
         right = _copied(_operand(operands, keys), KEYS) if tiles.packed else _operand(operands, keys)
-        views[parts.product] = _scores(_plain_rows(operands, queries, QUERIES), right, parts.product.shape)
+        views[parts.product] = _scores(rows_of(queries, QUERIES), right, parts.product.shape)
         rows: list[str] = []
         scores = lower(parts.scores)
         if parts.scores.root != parts.product:
@@ -94,11 +101,11 @@ class AttentionKernels:
         if divided:
             views[parts.softmax] = _over(weights, total)
             weights = _stored(lower(parts.weights), "weights", rows)
-        summed = _sum(weights, _plain_rows(operands, anchor.args[1], VALUES), anchor.shape)
+        summed = _sum(weights, rows_of(anchor.args[1], VALUES), anchor.shape)
         views[anchor] = summed if divided else _over(summed, total)
         result = lower(parts.rest)
         output = te.compute(result.shape, lambda *index: result[index], operands.builder.name("out"))
-        arrange = partial(self.schedule.arrange, tiles=tiles, depth=depth, rows=rows)
+        arrange = partial(self.schedule.arrange, tiles=tiles, apart=_apart(queries, group, layouts), rows=rows)
         return finished(operands, result.shape, output, Layout(), name, arrange)
 
 
@@ -137,10 +144,23 @@ def _operand(operands: Operands, value: Expr) -> View:
     return View.of(operands.array(value.value)) if isinstance(value, Constant) else operands.view(value)
 
 
-def _plain_rows(operands: Operands, value: Expr, stage: str) -> View:
-    """An operand whose rows a tile reads where they lie; in another layout it is copied first."""
-    view = _operand(operands, value)
-    return view if isinstance(value, Constant) or operands.layouts[value].is_plain else _copied(view, stage)
+def _lies_in_rows(value: Expr, group: FusedGroup, layouts: Mapping[Expr, Layout]) -> bool:
+    """Whether a tile can read the rows of an operand where they lie: not in another layout."""
+    source = _source(value, group)
+    return isinstance(source, Constant) or layouts[source].is_plain
+
+
+def _source(value: Expr, group: FusedGroup) -> Expr:
+    """What is in memory: an operand, or what the group transposes."""
+    return value.args[0] if isinstance(value, Call) and value in group.members else value
+
+
+def _apart(value: Expr, group: FusedGroup, layouts: Mapping[Expr, Layout]) -> int:
+    """Elements from a row of an operand to the next, as a tile reads it."""
+    if isinstance(value, Call) and value in group.members and _lies_in_rows(value, group, layouts):
+        perm = value.attr("perm")
+        return tir.row_major_strides(value.args[0].shape)[perm[-2]]
+    return value.shape[-1]
 
 
 def _copied(view: View, stage: str) -> View:

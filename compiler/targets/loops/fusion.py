@@ -333,6 +333,19 @@ class _Fuser:
         if len(self.members) + len(joined) <= self.limits.depth and not set(joined) & set(self.times):
             self.members += joined
             self.times |= dict.fromkeys(joined, 1)
+            for rows in dict.fromkeys((scores.anchor.args[0], anchor.args[1])):
+                self._join_rows_elsewhere(rows)
+
+    def _join_rows_elsewhere(self, value: Expr) -> None:
+        """Let attention read rows where they lie before a transposition, if nothing else needs its result."""
+        if not isinstance(value, Call) or value.op != "transpose" or value in self.elsewhere or value in self.times:
+            return
+        inside = sum(member.args.count(value) for member in self.members)
+        whole = value.attr("perm")[-1] == len(value.shape) - 1
+        room = len(self.members) < self.limits.depth
+        if whole and room and inside == self.uses[value] and not self.why_not_compiled(value):
+            self.members.append(value)
+            self.times[value] = 1
 
     def _join_row_statistics(self) -> None:
         """Let elementwise operators compute the means and the like of rows that they need, if nothing else needs these:

@@ -4,7 +4,9 @@ They are Chebyshev fits, made here in double precision when the module is loaded
 last place of single precision, and rounding adds about as much again. Coefficients stand constant first.
 
 - exp(x) is ``2**n * EXP(x - n log 2)`` with n the nearest whole number to ``x / log 2``. ``LOG2_HIGH`` has the 16
-  leading bits of log 2, so that its multiples up to ``2**8`` are exact; ``LOG2_LOW`` is the rest.
+  leading bits of log 2, so that its multiples up to ``2**8`` are exact; ``LOG2_LOW`` is the rest. As n may be 128, the
+  power is half of that and the polynomial twice; below ``EXP_TINY``, where results may be denormal, it is
+  ``2**EXP_STEPS`` times as large at first.
 - erf(x) is ``1 - exp(-t)`` with ``t = |x| + |x| * LOG_ERFC(|x|)`` and the sign of x; from ``ERF_LARGEST`` on it is 1.
   With n the nearest whole number to ``-t / log 2`` and r the rest, exp(-t) is ``2**n * (1 + r + r * r * EXP_REST(r))``:
   1 is taken away before these are added up, so that small results keep all their digits.
@@ -27,8 +29,10 @@ from numpy.polynomial import Chebyshev, Polynomial
 LOG2 = float(np.log(2.0))
 LOG2_HIGH = 0.693145751953125
 LOG2_LOW = LOG2 - LOG2_HIGH
-EXP_LARGEST, EXP_SMALLEST = 88.72283935546875, -104.0
-"""Beyond these exp is infinite, or 0."""
+EXP_LARGEST, EXP_SMALLEST = 88.75, -104.0
+"""From these on exp is infinite, or 0; the nearest power of two is ``2**128`` here still, and ``2**-150`` there."""
+
+EXP_TINY, EXP_STEPS = -86.0, 64
 
 TANH_SMALL = 0.625
 ERF_LARGEST = 4.0

@@ -35,8 +35,8 @@ def attention(
 ) -> Expr:
     """Of keys that are rows; ``before`` and ``behind`` the softmax."""
     rank = len(k.shape)
-    turned = call("transpose", k, perm=(*range(rank - 2), rank - 1, rank - 2))
-    scores = before(call("nn.matmul", q, turned))
+    keys = call("transpose", k, perm=(*range(rank - 2), rank - 1, rank - 2))
+    scores = before(call("nn.matmul", q, keys))
     return call("nn.matmul", behind(call("nn.softmax", scores, axis=len(scores.shape) - 1)), v)
 
 
@@ -114,6 +114,50 @@ def test_layouts_constants_and_matrices() -> None:
     check(module_of(call("nn.matmul", scores, call("transpose", image, perm=(0, 1, 3, 2))), params=(x,)))
 
 
+def turned(value: Expr, *perm: int) -> Expr:
+    return call("transpose", value, perm=perm)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.data())
+def test_rows_of_several_heads_are_read_where_they_lie(data: st.DataObject) -> None:
+    """Models have the heads of a token side by side; axes before the rows may stand in any order."""
+    draw = data.draw
+    batch, heads, queries, keys, depth, width = (draw(st.integers(1, 2)), draw(st.integers(1, 3)), *(
+        draw(SIZES) for _ in range(4)
+    ))  # fmt: skip
+    perm = (*draw(st.permutations(range(3))), 3)
+    places = [perm.index(axis) for axis in range(3)]
+    shape = (batch, heads, queries)
+    q, k, v = variables(
+        q=(*(shape[place] for place in places), depth), k=(batch, heads, keys, depth), v=(batch, keys, heads, width)
+    )
+    value = attention(turned(q, *perm), k, turned(v, 0, 2, 1, 3), BEFORE[draw(st.sampled_from(sorted(BEFORE)))])
+    model = check(module_of(value, params=(q, k, v)), draw(st.sampled_from([1, 2])))
+    assert kinds(model) in (["plain", "attention"], ["attention"])  # the keys, unless they lie so already
+
+
+def test_transpositions_that_attention_does_not_read_through() -> None:
+    """Rows that are not whole, or that something else needs; and images, of which the rows are copied."""
+    q, k, v = variables(q=(2, 8, 21), k=(2, 19, 8), v=(19, 2, 5))
+    rows, values = turned(q, 0, 2, 1), turned(v, 1, 0, 2)
+    assert kinds(check(module_of(attention(rows, k, values), params=(q, k, v)))).count("plain") == 2
+    both = module_of(attention(rows, k, values), values, params=(q, k, v))
+    assert kinds(check(both)).count("plain") == 3
+    x = variables(x=(1, 16, 9, 12))[0]
+    image = call("nn.conv2d", x, floats(16, 16, 1, 1))
+    value = attention(turned(image, 0, 2, 1, 3), floats(1, 9, 33, 12), floats(1, 9, 33, 7))
+    check(module_of(value, params=(x,)))
+    scores = call("nn.softmax", call("nn.matmul", floats(1, 9, 5, 12), floats(1, 9, 12, 16)), axis=3)
+    check(module_of(call("nn.matmul", scores, turned(image, 0, 2, 1, 3)), params=(x,)))
+
+
+def test_one_operand_as_queries_and_values() -> None:
+    x, k = variables(x=(1, 40, 3, 16), k=(1, 3, 40, 16))
+    rows = turned(x, 0, 2, 1, 3)
+    assert kinds(check(module_of(attention(rows, k, rows), params=(x, k)))) == ["plain", "attention"]
+
+
 def test_large_scores_do_not_overflow() -> None:
     q, k, v = variables(q=(1, 1, 30, 4), k=(1, 1, 40, 4), v=(1, 1, 40, 3))
     module = module_of(
@@ -124,8 +168,7 @@ def test_large_scores_do_not_overflow() -> None:
 
 def test_what_is_no_attention_stays_in_parts() -> None:
     q, k, v = variables(q=(2, 9, 8), k=(2, 11, 8), v=(2, 11, 8))
-    turned = call("transpose", k, perm=(0, 2, 1))
-    scores = call("nn.matmul", q, turned)
+    scores = call("nn.matmul", q, turned(k, 0, 2, 1))
     weights = call("nn.softmax", scores, axis=2)
     mixed = call("nn.matmul", weights, v)
     for results in ((mixed, weights), (mixed, scores)):  # others want what is between

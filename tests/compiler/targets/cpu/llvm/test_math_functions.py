@@ -53,7 +53,8 @@ def arguments(function: str) -> Floats:
     """Numbers of every size, more of them where the function bends."""
     random = np.random.default_rng(0)
     dense = [random.normal(0, scale, 30_000) for scale in (0.1, 0.6, 3.0)]
-    parts = [SPECIAL, *dense, random.uniform(-104, 90, 30_000), np.geomspace(1e-45, 3e38, 20_000)]
+    sizes = np.geomspace(1e-45, 3e38, 20_000)
+    parts = [SPECIAL, *dense, random.uniform(-104, 90, 30_000), sizes, -sizes]
     if function == "log":
         parts.append(1 + random.normal(0, 0.2, 30_000))
     return np.concatenate(parts).astype(np.float32)
@@ -65,6 +66,23 @@ def test_functions_of_one_number_are_off_by_few_units(function: str) -> None:
     with np.errstate(all="ignore"):
         exact = EXACT[function](x.astype(np.float64))
     assert units_off(computed(function, x), exact) <= UNITS[function]
+
+
+def test_exp_of_every_power_of_two() -> None:
+    """Results of every exponent, denormal ones too, and arguments on both sides of where the power changes."""
+    powers = np.arange(-151, 130)
+    between = np.log(2) * (powers[:, None] + np.linspace(-0.5, 0.5, 201)[None]).astype(np.float64)
+    ends = [np.log(np.finfo(np.float32).max), -86.0, 88.75, -104.0, -150 * np.log(2), -126 * np.log(2)]
+    edges = np.concatenate([np.log(2) * (powers + 0.5), np.log(2) * powers, ends]).astype(np.float32)
+    near = np.concatenate([(edges.view(np.int32) + step).view(np.float32) for step in range(-3, 4)])
+    x = np.concatenate([between.astype(np.float32).ravel(), near])
+    with np.errstate(over="ignore"):
+        exact = np.exp(x.astype(np.float64))
+    found = computed("exp", x)
+    assert units_off(found, exact) <= UNITS["exp"]
+    few = exact < 2.0**-140  # digits, so that only the last rounding is left
+    assert units_off(found[few], exact[few]) < 0.51
+    np.testing.assert_array_equal(computed("exp", np.float32([-104, -105, -3e38, -np.inf])), np.zeros(4, np.float32))
 
 
 def test_powers_are_rounded_once() -> None:
