@@ -9,6 +9,7 @@ from ...graph.ir import Attrs, Call, Constant, Expr, Function, Module, Tuple, Va
 from ...graph.scan import SCAN, body_of
 from ...graph.visit import calls, substitute
 from ...model import HostProgram, Layer
+from .host_moves import layouts_as_moves
 from .phases import Phase, function_of
 
 
@@ -19,7 +20,7 @@ def phase_module(phase: Phase, results: Sequence[Call], names: Mapping[Expr, str
         arg for node in phase.calls for arg in node.args if arg not in own and not isinstance(arg, Constant)
     )
     params = {value: Var(names[value], value.tensor_type) for value in outside}
-    body = substitute(Tuple(tuple(results)), dict(params))
+    body = layouts_as_moves(substitute(Tuple(tuple(results)), dict(params)))
     attrs = Attrs({"name": "host", "outputs": tuple(names[node] for node in results)})
     return Module(Function(tuple(params.values()), body, attrs), "host")
 
@@ -32,11 +33,11 @@ def copying_module(pairs: Sequence[tuple[str, Expr]], names: Mapping[Expr, str])
     return Module(Function(tuple(params.values()), body, attrs), "host")
 
 
-def with_reasons(program: HostProgram, phase: Phase) -> HostProgram:
-    """The program with layers that also say why their functions are not on the core."""
+def with_reasons(program: HostProgram, module: Module) -> HostProgram:
+    """The program of a module of `phase_module`, with layers that also say why their functions are not on the core."""
     known = [
         (str(inner.op), frozenset((*inner.span.nodes, *node.span.nodes)), function_of(node).host_reason)
-        for node in phase.calls for inner in _with_loops(function_of(node).body)
+        for node in calls(module.main.body) for inner in _with_loops(function_of(node).body)
     ]  # fmt: skip
     return replace(program, layers=tuple(_with_reason(layer, known) for layer in program.layers))
 

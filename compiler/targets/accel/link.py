@@ -136,8 +136,8 @@ class _Linker:
         """What a phase computes that somebody else reads; all of it where results are kept."""
         read = {arg for other in later for node in other.calls for arg in node.args} | set(self.module.main.results)
         results = [node for node in phase.calls if self.job.keep or node in read]
-        program = with_reasons(self._host_program(phase_module(phase, results, self.names)), phase)
-        return self._add_host_step(program)
+        module = phase_module(phase, results, self.names)
+        return self._add_host_step(with_reasons(self._host_program(module), module))
 
     def _remaining_outputs(self) -> list[HostStep]:
         """Outputs that are inputs, constants, or a value that has another name already: the host copies them."""

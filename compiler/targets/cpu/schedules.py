@@ -48,6 +48,7 @@ def schedule_plain(schedule: te.Schedule) -> None:
     innermost loop of its result, where that is long enough to be worth it. Stages of which the result takes a row at a
     time are computed row by row."""
     tidy(schedule)
+    _single_loops_outside(schedule)
     *stages, output = schedule.blocks()
     if transpose_squares(schedule, schedule.get_loops(output)):
         rows: set[str] = set()
@@ -65,6 +66,16 @@ def schedule_plain(schedule: te.Schedule) -> None:
             unroll_lanes(schedule, own_loops(schedule, name)[-1:])
         else:
             _plain_loops(schedule, schedule.get_loops(name))
+
+
+def _single_loops_outside(schedule: te.Schedule) -> None:
+    """Loops of one iteration around all others of their stage, but those of reductions, so that the innermost has lanes
+    to run over."""
+    for name in schedule.blocks():
+        _, kept = split_loops(schedule, name)
+        single = [loop for loop in kept if extent_of(schedule, loop) == 1]
+        if single and single != kept[: len(single)]:
+            schedule.reorder(*single, *(loop for loop in kept if loop not in single))
 
 
 def _move_into_rows(schedule: te.Schedule) -> set[str]:

@@ -107,17 +107,14 @@ class _Linker:
         placement = place_groups(groups, main.results, self.target.kinds)
         for number, param in enumerate(main.params):
             self.slots[param, PLAIN] = InputAt(number)
-        direct: dict[Expr, int] = {}  # results that a kernel writes to the output's memory
-        for number, result in enumerate(main.results):
-            if result in placement.kernels and placement.layout(result) == PLAIN:
-                direct.setdefault(result, number)
-        for result, number in direct.items():
-            self.slots[result, PLAIN] = OutputAt(number)
+        direct = placement.written_directly(main.results)
+        for value, number in direct.items():
+            self.slots[value, PLAIN] = OutputAt(number)
         for group in groups:
             self.progress(f"scheduling {group.name}")
             self._group(group, placement)
         for number, result in enumerate(main.results):
-            if direct.get(result) != number and result.tensor_type.size:
+            if number not in direct.values() and result.tensor_type.size:
                 self._copy_output(result, number, placement)
         return self._linked()
 

@@ -55,6 +55,28 @@ class Placement:
     def layout(self, value: Expr) -> Layout:
         return self.native.get(value, PLAIN)
 
+    def written_directly(self, outputs: Sequence[Expr]) -> dict[Expr, int]:
+        """The values that a kernel writes to the memory of an output, with its number: the output itself, or what it is
+        a reshape of, of which it becomes an alias."""
+        found: dict[Expr, int] = {}
+        for number, output in enumerate(outputs):
+            if not self._is_plain_kernel(output):
+                continue
+            source = output
+            while isinstance(source, Call) and source.op == "reshape":
+                source = source.args[0]
+            if source != output and self._is_plain_kernel(source):
+                del self.kernels[output]
+                self.aliases.add(output)
+                found.setdefault(source, number)
+            else:
+                found.setdefault(output, number)
+        return found
+
+    def _is_plain_kernel(self, value: Expr) -> bool:
+        """Whether a kernel makes a value, by itself and in the plain layout."""
+        return value in self.kernels and value not in self.parts and self.layout(value) == PLAIN
+
     def feeds_blocks(self, value: Expr) -> bool:
         """Whether the anchor of some reader needs ``value`` in blocks."""
         anchors = [group.anchor for group in self.readers.get(value, []) if group.anchor is not None]

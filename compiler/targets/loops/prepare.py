@@ -40,6 +40,7 @@ def _loop_passes() -> list[Pass]:
             "inline-functions", lambda module: module.with_main(inline_functions(module.main.body)), stage="operators"
         ),
         cse,  # each result of a loop was a function with the loop in it
+        _moves_that_meet,
         Pass("remove-empty-tensors", lambda module: module.with_main(without_empty_tensors(module.main.body))),
         _rewriting("fold-known-values", known_value),
         _rewriting("tables-to-look-ups", as_look_up),

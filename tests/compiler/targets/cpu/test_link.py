@@ -276,3 +276,9 @@ def test_code_for_another_processor_is_not_run_here() -> None:
     code = build_program(program, named_target("aarch64"))
     with pytest.raises(InputError, match=r"is compiled for aarch64.*but this machine is"):
         HostExecutor(program, code)
+
+
+def test_the_result_of_a_convolution_under_another_shape() -> None:
+    x = Var("x", TensorType((1, 16, 6, 6), "float32"))
+    weights = Constant(np.random.default_rng(0).standard_normal((16, 16, 3, 3)).astype(np.float32))
+    check(module_of(call("reshape", call("nn.conv2d", x, weights, pads=(1,) * 4), shape=(16, 36)), params=(x,)), 1)

@@ -11,6 +11,7 @@ from weft.compiler import tensor as te
 from weft.compiler.graph import Constant, Expr, TensorType, Var, call, evaluate
 from weft.compiler.targets.cpu.schedules import schedule_plain
 from weft.compiler.targets.loops.in_place import overwritable
+from weft.compiler.tensor import ir as tir
 
 from .jit import random_arrays, run_compiled
 from .test_link import check, module_of
@@ -149,3 +150,40 @@ def test_conversions_into_blocks_and_back(data: st.DataObject) -> None:
     weights = Constant(np.random.default_rng(0).standard_normal((made, channels, *(1,) * len(size))).astype(np.float32))
     pads = (*(0,) * (len(size) - 1), 1) * 2
     check(module_of(call(f"nn.conv{len(size)}d", x, weights, pads=pads), params=(x,)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_moves_of_tensors_with_axes_of_one_element(data: st.DataObject) -> None:
+    draw = data.draw
+    shape = tuple(draw(st.sampled_from([1, 1, 2, 5, 33])) for _ in range(4))
+    x = Var("x", TensorType(shape, draw(st.sampled_from(["int8", "float32"]))))
+    op = draw(st.sampled_from(["pad", "slice", "concat", "expand", "transpose", "nn.reduce_sum"]))
+    match op:
+        case "pad":
+            value = call(op, x, pads=tuple(draw(st.integers(0, 3)) for _ in range(8)), value=draw(st.integers(-3, 3)))
+        case "slice":
+            starts = tuple(draw(st.integers(0, size - 1)) for size in shape)
+            sizes = tuple(size - start for size, start in zip(shape, starts, strict=True))
+            value = call(op, x, starts=starts, sizes=sizes, steps=(1, 1, 1, 1))
+        case "concat":
+            value = call(op, x, x, axis=draw(st.integers(0, 3)))
+        case "expand":
+            value = call(op, x, shape=tuple(draw(st.integers(1, 20)) if size == 1 else size for size in shape))
+        case "transpose":
+            value = call(op, x, perm=tuple(draw(st.permutations(range(4)))))
+        case _:
+            wide = call("nn.cast", x, to="int32") if x.dtype == "int8" else x
+            value = call(op, wide, axes=(draw(st.integers(0, 3)),), keepdims=True)
+    check(module_of(value, params=(x,)), 1)
+
+
+def test_lanes_run_over_the_last_axis_of_several_elements() -> None:
+    x = te.placeholder((3, 5, 40, 1), "int8", "x")
+    filled = te.compute((3, 8, 40, 1), lambda n, c, h, w: te.select(c < 5, x[n, c, h, w], tir.Const(0, "int8")), "out")
+    schedule = te.create_schedule(filled)
+    schedule_plain(schedule)
+    assert "vectorize(40)" in str(schedule)
+    arrays = random_arrays(schedule.func)
+    expected = np.concatenate([arrays["x"], np.zeros((3, 3, 40, 1), np.int8)], axis=1)
+    np.testing.assert_array_equal(run_compiled(schedule.func, arrays)["out"], expected)

@@ -136,3 +136,25 @@ def test_a_target_without_a_kind_that_fits_is_told() -> None:
     target = LoopTarget("none", kinds=())
     with pytest.raises(CompileError, match=r"kernel 'nn.tanh': no kind of kernel fits it; hint: let"):
         link_host(module_of(call("nn.tanh", X)), target, 1)
+
+
+TOTAL = call("nn.add", X, X)
+FLAT, TALL = (call("reshape", TOTAL, shape=shape) for shape in ((X.type.size,), (X.type.size // 2, 2)))
+
+
+@pytest.mark.parametrize(
+    ("results", "copied"),
+    [
+        ((FLAT,), 0), ((TOTAL, FLAT), 1), ((FLAT, TOTAL), 1), ((FLAT, TALL), 1), ((FLAT, FLAT), 1),
+        ((FLAT, call("nn.exp", TOTAL)), 0), ((FLAT, call("nn.exp", FLAT)), 0), ((call("nn.exp", TALL), TALL), 0),
+        ((call("reshape", FLAT, shape=TALL.shape),), 0), ((call("reshape", X, shape=FLAT.shape),), 1),
+    ],
+)  # fmt: skip
+def test_a_result_that_is_reshaped_is_made_in_its_place(results: tuple[Expr, ...], copied: int) -> None:
+    module = module_of(*results)
+    program = link_host(module, TARGET, 1)
+    reshapes = sum("reshape" in layer.operators for layer in program.layers)
+    assert reshapes + sum(isinstance(step, CopyStep) for step in program.steps) == copied
+    given = {"x": np.random.default_rng(2).standard_normal(X.type.shape).astype(np.float32)}
+    for name, value in evaluate(module, given).items():
+        np.testing.assert_allclose(run(program, given)[name], value, rtol=1e-5)
