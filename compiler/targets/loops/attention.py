@@ -159,7 +159,7 @@ def _apart(value: Expr, group: FusedGroup, layouts: Mapping[Expr, Layout]) -> in
     """Elements from a row of an operand to the next, as a tile reads it."""
     if isinstance(value, Call) and value in group.members and _lies_in_rows(value, group, layouts):
         perm = value.attr("perm")
-        return tir.row_major_strides(value.args[0].shape)[perm[-2]]
+        return int(tir.row_major_strides(value.args[0].shape)[perm[-2]])
     return value.shape[-1]
 
 
