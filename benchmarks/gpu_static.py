@@ -151,7 +151,7 @@ def main(given: Sequence[str] | None = None) -> int:
     unknown = [name for name in arguments.networks if name not in NETWORKS]
     if unknown:
         parser.error(f"there is no network {unknown[0]!r}; choose of {', '.join(NETWORKS)}")
-    ptxas = arguments.ptxas or installed_tool("ptxas")
+    ptxas = installed_tool("ptxas") if arguments.ptxas is None else arguments.ptxas
     records: list[Record] = []
     missed: list[str] = []
     for name in arguments.networks:

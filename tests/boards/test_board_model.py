@@ -107,10 +107,10 @@ def test_strings_that_are_handed_on_are_refused() -> None:
         packed(compiled(parse("fn @main(%words: string[2]) { return %words }")))
 
 
-@pytest.mark.parametrize("first", [0, 10, 20])
+@pytest.mark.parametrize("first", [0, 20])
 def test_random_graphs_are_those_of_the_host(first: int, tmp_path: Path) -> None:
     runs = 0
-    for seed in range(first, first + 10):
+    for seed in range(first, first + 20):
         graph = random_graph(seed)
         model = compiled(graph.module)
         if any(isinstance(step, NumpyStep) for step in program_of(model).steps):

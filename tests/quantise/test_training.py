@@ -52,7 +52,7 @@ def test_what_was_trained_is_what_the_core_computes(power_of_two: bool) -> None:
     values = training.parameters
     final = deployed(trainable(small, ranges, power_of_two=power_of_two), values)
     compiled = weft.compile(final, PYNQ)
-    moves = {"quantise", "pack", "unfold", "unpack", "dequantise"}
+    moves = {"quantise", "pad", "reshape", "transpose", "slice", "unfold", "dequantise"}
     assert {op for layer in compiled.layers if layer.device != "core" for op in layer.operators} <= moves
     core, cpu = weft.load(compiled), weft.load(weft.compile(final, target="cpu"))
     exponent = values[f"{list(small.values)[-1]}.log2_scale"]

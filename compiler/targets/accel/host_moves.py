@@ -24,19 +24,21 @@ def layouts_as_moves(body: Expr) -> Expr:
 
 def _as_moves(node: Call) -> Expr | None:
     inner = node.op.body if isinstance(node.op, Function) and node.op.host_reason else None
-    if not isinstance(inner, Call) or inner.op not in ("pack", "unpack") or len(inner.args) != 1:
+    if not isinstance(inner, Call) or len(inner.args) != 1:
         return None
     function, x = node.op, inner.args[0]
     if not isinstance(function, Function) or isinstance(x, Constant | Call):
         return None
-    x, blocks = substitute(x, dict(zip(function.params, node.args, strict=True))), blocks_of(inner.attr("blocks"))
+    x = substitute(x, dict(zip(function.params, node.args, strict=True)))
 
     def make(op: str, operand: Expr, **attrs: object) -> Expr:
         return host_call(op, (operand,), attrs, function.host_reason, node.span)
 
     if inner.op == "pack":
-        return packed_by_moves(x, blocks, make)
-    return unpacked_by_moves(x, inner.shape, blocks, make)
+        return packed_by_moves(x, blocks_of(inner.attr("blocks")), make)
+    if inner.op == "unpack":
+        return unpacked_by_moves(x, inner.shape, blocks_of(inner.attr("blocks")), make)
+    return None
 
 
 def plain_call(op: str, operand: Expr, **attrs: Any) -> Expr:

@@ -7,19 +7,19 @@ import numpy as np
 from ...graph.ir import Call, Constant, Expr
 from ...graph.registry import call
 
-SMOOTH = ("nn.erf", "nn.tanh", "nn.sigmoid", "nn.softmax")
-"""Functions whose result changes as little as their operand or less: one that was rounded twice is as good. Behind a
-floor, say, it would not be: 41 times the float nearest to 1/41 need not be 1."""
-
 
 def as_product(node: Call) -> Expr | None:
-    """x / c  ->  x * (1 / c), where c is a power of two, or the quotient goes to a smooth function alone"""
-    if node.op in SMOOTH and isinstance(node.args[0], Call):
-        quotient = node.args[0]
-        factor = _reciprocal(quotient)
-        if factor is not None:
-            product = call("nn.multiply", quotient.args[0], factor, span=quotient.span)
-            return call(str(node.op), product, span=node.span, **node.attrs)
+    """x / c  ->  x * (1 / c), where c is a power of two, or the quotient goes to a smooth function alone
+
+    Of a smooth function the result changes as little as its operand or less: one that was rounded twice is as good.
+    Behind a floor, say, it would not be: 41 times the float nearest to 1/41 need not be 1.
+    """
+    match node:
+        case Call(op="nn.erf" | "nn.tanh" | "nn.sigmoid" | "nn.softmax", args=(Call() as quotient,)):
+            factor = _reciprocal(quotient)
+            if factor is not None:
+                product = call("nn.multiply", quotient.args[0], factor, span=quotient.span)
+                return call(str(node.op), product, span=node.span, **node.attrs)
     factor = _reciprocal(node)
     if factor is None or not np.all(np.frexp(factor.value)[0] % 0.5 == 0):
         return None

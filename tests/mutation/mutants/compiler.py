@@ -317,8 +317,8 @@ MUTANTS = (
     # Runtime
     Mutant(
         "inputs-in-the-order-given", "runtime/inputs.py", "order",
-        "return {name: _native(np.asarray(inputs[name])) for name in names}",
-        "return {name: _native(np.asarray(inputs[name])) for name in inputs}",
+        "return {name: _native(name, inputs[name]) for name in names}",
+        "return {name: _native(name, inputs[name]) for name in inputs}",
         ("tests/runtime/test_inputs.py", "tests/runtime/test_module.py"),
     ),
     Mutant(

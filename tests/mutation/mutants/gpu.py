@@ -61,7 +61,8 @@ MUTANTS = (
     ),
     Mutant(
         "exponential-of-a-nan", FUNCTIONS, "special value",
-        "return x != x ? x : value *", "return value *", OPERATORS,
+        "float c = x < {_hex(EXP_SMALLEST)} ? {_hex(EXP_SMALLEST)} : x;",
+        "float c = x > {_hex(EXP_SMALLEST)} ? x : {_hex(EXP_SMALLEST)};", OPERATORS,
     ),
     Mutant(
         "ptx-reads-race-with-nothing", WATCH, "check ignored",

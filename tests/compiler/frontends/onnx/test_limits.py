@@ -129,11 +129,11 @@ def test_nodes_in_reverse_order_take_linear_time() -> None:
     assert module.main.output_names == ("y",)
 
 
-@pytest.mark.parametrize("kind", [99, TensorProto.STRING, 0])
+@pytest.mark.parametrize("kind", [99, TensorProto.COMPLEX64, 0])
 def test_unknown_element_types_are_refused(kind: int) -> None:
     proto = model([helper.make_node("Relu", ["x"], ["y"])])
     proto.graph.input[0].type.tensor_type.elem_type = kind
-    with pytest.raises(ModelError, match=r"input 'x' is of (unknown type \d+|strings), but must be one of bool"):
+    with pytest.raises(ModelError, match=r"input 'x' is (of unknown type \d+|complex64), but must be one of bool"):
         read(proto)
     with pytest.raises(ModelError, match="node 'Cast_0'"):
         read(model([helper.make_node("Cast", ["x"], ["y"], to=kind)]))

@@ -59,7 +59,7 @@ def test_it_is_compiled() -> None:
     [
         (
             {"pool_int64s": None, "pool_strings": ["a"], "ngram_counts": [0], "ngram_indexes": [0]},
-            "words that are numbers",
+            "1 places for 0 n-grams",
         ),
         ({"ngram_counts": [0, 4, 9]}, "do not divide a pool of 13"),
         ({"ngram_indexes": [0, 1]}, "2 places for 8 n-grams"),
