@@ -16,7 +16,7 @@ from ..compiler.targets.accel.depthwise_split import cycles_by_groups
 from ..compiler.targets.accel.lower import Kernel, lower_function
 from ..compiler.targets.accel.passes.chain import Promising, forms_of, merged, promising_chains
 from ..compiler.targets.accel.phases import function_of, split_phases
-from ..compiler.targets.accel.slices import DEPTHWISE, KernelSlice, form_of, form_slices, slices_of
+from ..compiler.targets.accel.slices import KernelSlice, form_of, form_slices, slices_of
 from ..compiler.targets.accel.space import Candidate, features, lower_bound, shared_bound, space
 from ..compiler.targets.accel.tile_costs import estimate, tilings
 from ..compiler.targets.accel.tiling import ChainTiling, Problem, Tiling
@@ -217,7 +217,7 @@ def tasks_of(module: Module, config: CoreConfig, rate: DramRate, vthreads: int, 
     for phase in split_phases(module):
         for node in phase.calls if phase.on_core else []:
             parts = slices_of(node, config, rate, vthreads)
-            if parts[0].kind == DEPTHWISE:
+            if parts[0].kind == forms.DEPTHWISE:
                 add(LayerTask(function_of(node).name, config, rate, vthreads, 1, node))
                 continue
             for part in parts:

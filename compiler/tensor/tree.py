@@ -113,6 +113,23 @@ def ranges_of(path: Sequence[Stmt]) -> list[tuple[Var, Expr]]:
     return [(loop.var, loop.extent) for loop in loops_of(path)]
 
 
+def opened(body: Stmt, scope: str) -> tuple[tuple[Buffer, ...], list[Stmt]]:
+    """The buffers of a scope that are allocated around all or some of a body's statements, and those statements."""
+    buffers: list[Buffer] = []
+    items: list[Stmt] = []
+    waiting = [body]
+    while waiting:
+        match waiting.pop(0):
+            case Allocate(buffer, inner) if buffer.scope == scope:
+                buffers.append(buffer)
+                waiting.insert(0, inner)
+            case Seq(body=parts):
+                waiting[:0] = parts
+            case other:
+                items.append(other)
+    return tuple(buffers), items
+
+
 def leaves(stmt: Stmt) -> Iterator[tuple[Stmt, ...]]:
     """Paths of the blocks, calls and bare stores below ``stmt``, in the order of execution."""
     return iter(_leaves(stmt, (), []))

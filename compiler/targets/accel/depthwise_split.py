@@ -16,6 +16,7 @@ from ...graph import Array, Call, Constant, Expr, Function, TensorType, Var, cal
 from ...graph.visit import topological_order
 from . import packed_layout
 from .depthwise_mode import in_depthwise_mode
+from .forms import DEPTHWISE
 from .lower import Kernel, lower_function
 from .packed_layout import Blocks, blocks_of
 from .tile_costs import Work, estimate, tilings, work_of
@@ -59,7 +60,7 @@ def split(config: CoreConfig, rate: DramRate, function: Function, kernel: Kernel
 
     Empty where the vector engine alone is as fast, or the array is not square and so has no diagonal.
     """
-    if kernel.kind != "depthwise_conv2d" or config.block_in != config.block_out:
+    if kernel.kind != DEPTHWISE or config.block_in != config.block_out:
         return []
     on_array = array_groups(config, rate, function, kernel, threads)
     return split_at(function, kernel, on_array) if on_array else []
@@ -118,7 +119,7 @@ def _estimate(config: CoreConfig, rate: DramRate, kernel: Kernel, threads: int) 
 
 def split_estimate(config: CoreConfig, rate: DramRate, function: Function, kernel: Kernel, threads: int) -> float:
     """Cycles of a function whose channel groups both engines share, roughly; infinite where they cannot."""
-    if kernel.kind != "depthwise_conv2d" or config.block_in != config.block_out:
+    if kernel.kind != DEPTHWISE or config.block_in != config.block_out:
         return float("inf")
     return min(cycles_by_groups(config, rate, function, kernel, threads), default=float("inf"))
 

@@ -5,4 +5,7 @@
 diagonal matrices, where it is square. "shared": the array takes some channel groups, the vector engine the others.
 """
 
+DEPTHWISE = "depthwise_conv2d"
+"""The kind of such a layer's kernels."""
+
 VECTOR, MODE, ARRAY, SHARED = FORMS = ("vector", "mode", "array", "shared")

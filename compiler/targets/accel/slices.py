@@ -19,8 +19,6 @@ from .phases import function_of
 from .tiling import ChainTiling
 from .tuned import Lookup, Setting, Tuned, layer_text
 
-DEPTHWISE = "depthwise_conv2d"
-
 
 @dataclass(frozen=True)
 class KernelSlice:
@@ -48,7 +46,7 @@ def slices_of(
     if isinstance(function.body, Call) and function.body.op == "packed_concat":
         return [_with_setting(part, tuned) for part in _concat_slices(function, function.body)]
     kernel = lower_function(function)
-    if kernel.kind == DEPTHWISE:
+    if kernel.kind == forms.DEPTHWISE:
         found = tuned(layer_text(kernel)) if tuned is not None else None
         parts = form_slices(node, kernel, config, found.setting) if found is not None else None
         if parts is not None:
@@ -96,7 +94,7 @@ def form_of(parts: Sequence[KernelSlice]) -> tuple[str, int]:
         return forms.SHARED, first.turns[-1].kernel.output.shape[1]
     if first.kernel.section.tapped:
         return forms.MODE, 0
-    return (forms.VECTOR if first.kernel.kind == DEPTHWISE else forms.ARRAY), 0
+    return (forms.VECTOR if first.kernel.kind == forms.DEPTHWISE else forms.ARRAY), 0
 
 
 def _with_setting(part: KernelSlice, tuned: Lookup | None) -> KernelSlice:
@@ -112,13 +110,13 @@ def _numbers(value: object) -> tuple[int, int]:
 def _whole(node: Call, kernel: Kernel) -> KernelSlice:
     """All of a function in one kernel."""
     count = len(function_of(node).params)
-    kind = DEPTHWISE if kernel.section.tapped and not kernel.producers else kernel.kind
+    kind = forms.DEPTHWISE if kernel.section.tapped and not kernel.producers else kernel.kind
     return KernelSlice(kernel, kind, {tensor.name: (place, 0) for place, tensor in enumerate(kernel.inputs[:count])})
 
 
 def _split_slices(node: Call, splits: Sequence[Split]) -> list[KernelSlice]:
     return [
-        replace(_part(node, each.whole, DEPTHWISE), turns=tuple(_part(node, part, "") for part in each.slices))
+        replace(_part(node, each.whole, forms.DEPTHWISE), turns=tuple(_part(node, part, "") for part in each.slices))
         for each in splits
     ]
 

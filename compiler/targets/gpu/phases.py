@@ -34,7 +34,7 @@ from ...tensor.ir import (
     sequence,
 )
 from ...tensor.printer import expr_text
-from ...tensor.tree import leaves, loops_of
+from ...tensor.tree import leaves, loops_of, opened
 from ...tensor.visitor import loads_of, map_children, statements, stores_of, substitute_stmt
 from ..errors import CompileError
 from ..loops.nests import REGISTER
@@ -155,18 +155,8 @@ class _Builder:
     def ring(self, loop: For, around: Loops) -> Stmt:
         """A loop of which the first phases fill shared memory for a later iteration."""
         around = (*around, (loop.var, loop.extent))
-        buffers: list[Buffer] = []
-        items: list[Stmt] = []
-        waiting = [loop.body]
-        while waiting:
-            match waiting.pop(0):
-                case Allocate(buffer, body) if buffer.scope == SHARED:
-                    buffers.append(buffer)
-                    waiting.insert(0, body)
-                case Seq(body=parts):
-                    waiting[:0] = parts
-                case other:
-                    items.append(self.statement(other, around))
+        buffers, parts = opened(loop.body, SHARED)
+        items = [self.statement(part, around) for part in parts]
         made = pipelined(loop, buffers, items, asynchronous=self.device.asynchronous)
         self.shared += made.buffers
         self.registers += made.registers

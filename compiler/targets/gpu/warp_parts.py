@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from ...tensor.ir import Allocate, Buffer, Const, For, Seq, Stmt, sequence
+from ...tensor.ir import Buffer, Const, For, Stmt, sequence
+from ...tensor.tree import opened
 from ...tensor.visitor import loads_of, map_accesses, stores_of, substitute_stmt
 from ..loops.nests import REGISTER
 from .launches import Phase
@@ -98,16 +99,4 @@ def _loop(work: Phase) -> For:
 
 def _inside(work: Phase) -> tuple[tuple[Buffer, ...], list[Stmt]]:
     """The register buffers allocated in a part, and its statements."""
-    buffers: list[Buffer] = []
-    items: list[Stmt] = []
-    waiting = [_loop(work).body]
-    while waiting:
-        match waiting.pop(0):
-            case Allocate(buffer, body) if buffer.scope == REGISTER:
-                buffers.append(buffer)
-                waiting.insert(0, body)
-            case Seq(body=parts):
-                waiting[:0] = parts
-            case other:
-                items.append(other)
-    return tuple(buffers), items
+    return opened(_loop(work).body, REGISTER)
