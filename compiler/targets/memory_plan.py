@@ -24,13 +24,14 @@ class Lifetime:
     reuses: str = ""
 
 
-def aligned(nbytes: int) -> int:
+def aligned(nbytes: int, alignment: int = ALIGNMENT) -> int:
     """``nbytes`` rounded up to whole alignment units."""
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+    return -(-nbytes // alignment) * alignment
 
 
-def plan_memory(lifetimes: Iterable[Lifetime], start: int) -> tuple[dict[str, int], int]:
-    """First-fit places from byte ``start`` on, the largest tensors first; and the end of the region."""
+def plan_memory(lifetimes: Iterable[Lifetime], start: int, alignment: int = ALIGNMENT) -> tuple[dict[str, int], int]:
+    """First-fit places from byte ``start`` on, the largest tensors first; and the end of the region. All of them are
+    multiples of ``alignment`` from ``start``."""
     tensors = list(lifetimes)
     owners = place_owners(tensors)
     placed: list[tuple[Lifetime, int]] = []
@@ -43,10 +44,10 @@ def plan_memory(lifetimes: Iterable[Lifetime], start: int) -> tuple[dict[str, in
                 continue
             if offset + tensor.nbytes <= begin:
                 break
-            offset = max(offset, begin + aligned(other.nbytes))
+            offset = max(offset, begin + aligned(other.nbytes, alignment))
         placed.append((tensor, offset))
         offsets[tensor.name] = offset
-        end = max(end, offset + aligned(tensor.nbytes))
+        end = max(end, offset + aligned(tensor.nbytes, alignment))
     return {name: offsets[owner] for name, owner in owners.items()}, end
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ...tensor.evaluate import ITEM_BYTES
 from ...tensor.ir import Buffer
+from ..memory_plan import Lifetime, plan_memory
 
 ALIGNMENT = 16
 """Bytes that all places are multiples of."""
@@ -21,7 +22,7 @@ class Placed:
 
     @property
     def end(self) -> int:
-        return self.offset + self.buffer.size * ITEM_BYTES[self.buffer.dtype]
+        return self.offset + _nbytes(self.buffer)
 
 
 def placed(buffers: Sequence[Buffer], used: Sequence[Iterable[str]], *, apart: bool) -> tuple[Placed, ...]:
@@ -31,22 +32,16 @@ def placed(buffers: Sequence[Buffer], used: Sequence[Iterable[str]], *, apart: b
     for number, names in enumerate(used):
         for name in names:
             lives[name] = lives.get(name, (number, number))[0], number
+    always = 0, len(used)
+    lifetimes = [
+        Lifetime(each.name, _nbytes(each), *(always if apart else lives.get(each.name, always))) for each in buffers
+    ]
+    offsets, _ = plan_memory(lifetimes, 0, ALIGNMENT)
+    return tuple(Placed(each, offsets[each.name]) for each in buffers)
 
-    def meet(one: Buffer, other: Buffer) -> bool:
-        if apart or one.name not in lives or other.name not in lives:
-            return True
-        (first, last), (begin, end) = lives[one.name], lives[other.name]
-        return first <= end and begin <= last
 
-    done: dict[Buffer, Placed] = {}
-    for buffer in sorted(buffers, key=lambda each: -each.size * ITEM_BYTES[each.dtype]):
-        nbytes = buffer.size * ITEM_BYTES[buffer.dtype]
-        offset = 0
-        for other in sorted(done.values(), key=lambda each: each.offset):
-            if meet(buffer, other.buffer) and offset + nbytes > other.offset and other.end > offset:
-                offset = -(-other.end // ALIGNMENT) * ALIGNMENT
-        done[buffer] = Placed(buffer, offset)
-    return tuple(done[buffer] for buffer in buffers)
+def _nbytes(buffer: Buffer) -> int:
+    return buffer.size * ITEM_BYTES[buffer.dtype]
 
 
 def one_memory(places: Sequence[Placed]) -> Mapping[str, frozenset[str]]:
