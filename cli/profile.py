@@ -12,8 +12,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from ..api import load
-from ..compiler.compile import compile_model
-from ..compiler.model import CompiledModel, OpenModel
+from ..compiler.model import CompiledModel
 from ..compiler.targets.errors import CompileError
 from ..compiler.targets.target import Job
 from ..hw.config import CoreConfig
@@ -44,11 +43,11 @@ from ..runtime.trace import write_runs
 from ..sim.dram import DramModel
 from ..sim.timing import program_cycles
 from .app import app
-from .output import JsonOption, ShapeOption, beside, err, out, parse_shapes, print_json, print_report, wide_console
+from .output import JsonOption, ShapeOption, beside, err, out, print_json, print_report, wide_console
 from .profile_cpu import profile_on_cpu
 from .profile_gpu import CUDA, profile_gpu, show_gpu_profile
-from .run import is_artifact
-from .target_options import Chosen, options_of, refuse_options, with_target_options
+from .source import compiled_with_fixed_sizes, is_artifact, opened_artifact
+from .target_options import Chosen, options_of, with_target_options
 
 MODEL, RTL = "model", "rtl"
 ACCEL, CPU = "accel", "cpu"
@@ -99,20 +98,16 @@ def profile_command(
     recompile: Recompile | None = None
     with progress("reading", err) as status:
         if is_artifact(source):
-            refuse_options(chosen, f"{source} is compiled already")
-            compiled = load_artifact(source)
+            compiled = opened_artifact(source, chosen, shape=shape)
             if compiled.core is None:
                 raise CompileError(f"nothing of {source} runs on a core", hint="leave out --target")
         else:
             # What runs on this memory is scheduled for it, unless something else was asked for.
-            sizes, options = parse_shapes(shape), {"dram": dram, **options_of("accel", chosen)}
+            options = {"dram": dram, **options_of("accel", chosen)}
 
             def recompile(core: CoreConfig) -> CompiledModel:
                 job = Job(progress=status.update, measure=program_cycles)
-                model = compile_model(source, "accel", {**options, "config": core}, shapes=sizes, job=job)
-                if isinstance(model, OpenModel):
-                    raise CompileError("a model with open sizes cannot be profiled", hint="fix its sizes by --shape")
-                return model
+                return compiled_with_fixed_sizes(source, "accel", {**options, "config": core}, shape, job)
 
             compiled = recompile(options.get("config", "pynq"))
         status.update(f"running on {device}")
@@ -158,13 +153,10 @@ def _usual_target(source: Path) -> str:
 def _profile_cuda(source: Path, device: str, shape: ShapeOption, chosen: Chosen, *, as_json: bool) -> None:
     with progress("reading", err) as status:
         if is_artifact(source):
-            refuse_options(chosen, f"{source} is compiled already")
-            model: CompiledModel | OpenModel = load_artifact(source)
+            model = opened_artifact(source, chosen, shape=shape)
         else:
             job = Job(progress=status.update)
-            model = compile_model(source, CUDA, options_of(CUDA, chosen), shapes=parse_shapes(shape), job=job)
-        if isinstance(model, OpenModel):
-            raise CompileError("a model with open sizes cannot be profiled", hint="fix its sizes by --shape")
+            model = compiled_with_fixed_sizes(source, CUDA, options_of(CUDA, chosen), shape, job)
         found = None if device == MODEL else device
         records, note = profile_gpu(model, found, status.update)
     show_gpu_profile(model, records, note, as_json=as_json)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..api import load
-from ..compiler.compile import compile_model
-from ..compiler.model import HostStep, OpenModel
+from ..compiler.model import HostStep
 from ..compiler.targets.errors import CompileError
 from ..compiler.targets.target import Job
 from ..files import write_atomically
 from ..progress import progress
-from ..runtime.artifact import load as load_artifact
 from ..runtime.errors import DeviceError
 from ..runtime.index_inputs import index_inputs
 from ..runtime.inputs import read_inputs
@@ -19,28 +17,21 @@ from ..runtime.machine_roof import measured_roof
 from ..runtime.module import LoadedModule
 from ..runtime.plots import write_host_plot
 from ..runtime.profile_host import kernel_records, kernel_table, profile_host, roof_record
-from .output import err, json_text, out, parse_shapes, print_json, print_report, wide_console
-from .run import is_artifact
-from .target_options import Chosen, options_of, refuse_options
+from .output import err, json_text, out, print_json, print_report, wide_console
+from .source import compiled_with_fixed_sizes, is_artifact, opened_artifact
+from .target_options import Chosen, options_of
 
 
 def profile_on_cpu(source: Path, folder: Path, shape: list[str] | None, chosen: Chosen, *, as_json: bool) -> None:
     """Profile a model or an artifact on random inputs; writes tables, records and the picture into ``folder``."""
     with progress("reading", err) as status:
         if is_artifact(source):
-            why = f"{source} is compiled already"
-            refuse_options(chosen, why)
-            if shape:
-                raise CompileError(f"--shape is for models: {why}")
-            compiled = load_artifact(source)
+            compiled = opened_artifact(source, chosen, shape=shape)
             if compiled.target not in ("accel", "cpu") or compiled.core is not None:
                 raise CompileError(f"{source} is compiled for target {compiled.target!r}", hint="leave out --target")
         else:
-            job, sizes = Job(progress=status.update), parse_shapes(shape)
-            model = compile_model(source, "cpu", options_of("cpu", chosen), shapes=sizes, job=job)
-            if isinstance(model, OpenModel):
-                raise CompileError("a model with open sizes cannot be profiled", hint="fix its sizes by --shape")
-            compiled = model
+            job = Job(progress=status.update)
+            compiled = compiled_with_fixed_sizes(source, "cpu", options_of("cpu", chosen), shape, job)
         status.update("loading")
         module = load(compiled, progress=status.update)
         assert isinstance(module, LoadedModule)  # of a model without open sizes

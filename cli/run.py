@@ -15,10 +15,8 @@ from ..compiler.graph.dtypes import dtype_name
 from ..compiler.graph.strings import fixed_width
 from ..compiler.model import CompiledModel, OpenModel, TensorSpec
 from ..compiler.passes import PassRecord
-from ..compiler.targets.errors import CompileError
 from ..compiler.targets.target import Job
 from ..progress import Updates, progress
-from ..runtime.artifact import load as load_artifact
 from ..runtime.device import device_forms, open_device
 from ..runtime.errors import DeviceError
 from ..runtime.index_inputs import index_inputs
@@ -32,18 +30,10 @@ from ..sim.timing import program_cycles
 from .app import app
 from .compile import PassOption, pass_options, pass_records, print_passes
 from .output import InputOption, JsonOption, SeedOption, ShapeOption, err, out, parse_shapes, print_json
-from .target_options import Chosen, options_of, refuse_options, with_target_options
+from .source import is_artifact, opened_artifact
+from .target_options import Chosen, options_of, with_target_options
 
 DEFAULT_TARGET = "accel"
-
-
-def is_artifact(path: Path) -> bool:
-    """Whether a file is what ``weft compile`` writes, and no model."""
-    try:
-        with path.open("rb") as file:
-            return file.read(4) == b"PK\x03\x04"
-    except OSError:
-        return path.suffix == ".weft"
 
 
 def compiled_source(
@@ -52,11 +42,7 @@ def compiled_source(
 ) -> CompiledModel | OpenModel:  # fmt: skip
     """The artifact in a file, or the model in it, compiled. ``own`` receives the records of the ``added`` passes."""
     if is_artifact(source):
-        why = f"{source} is compiled already"
-        refuse_options(chosen, why)
-        if target is not None or shape or added:
-            raise CompileError(f"--target, --shape and --pass are for models: {why}")
-        return load_artifact(source)
+        return opened_artifact(source, chosen, target=target, shape=shape, **{"pass": added})
     name = target or DEFAULT_TARGET
     passes = pass_options(added, own)
     options = options_of(name, chosen)

@@ -1,0 +1,46 @@
+"""What a command is given: an artifact, or a model that it compiles first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..compiler.compile import compile_model
+from ..compiler.model import CompiledModel, OpenModel
+from ..compiler.targets.errors import CompileError
+from ..compiler.targets.target import Job
+from ..runtime.artifact import load as load_artifact
+from .output import parse_shapes
+from .target_options import Chosen, refuse_options
+
+
+def is_artifact(path: Path) -> bool:
+    """Whether a file is what ``weft compile`` writes, and no model."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"PK\x03\x04"
+    except OSError:
+        return path.suffix == ".weft"
+
+
+def opened_artifact(source: Path, chosen: Chosen, **arguments: object) -> CompiledModel:
+    """The compiled model in an artifact. CompileError if the user set an option of a target, or one of ``arguments``
+    (by the name of its flag), which say how a model is compiled."""
+    why = f"{source} is compiled already"
+    refuse_options(chosen, why)
+    if any(arguments.values()):
+        flags = [f"--{name}" for name in arguments]
+        listed = " and ".join([", ".join(flags[:-1]), flags[-1]] if flags[1:] else flags)
+        raise CompileError(f"{listed} {'are' if flags[1:] else 'is'} for models: {why}")
+    return load_artifact(source)
+
+
+def compiled_with_fixed_sizes(
+    source: Path, target: str, options: Mapping[str, Any], shape: list[str] | None, job: Job
+) -> CompiledModel:
+    """The model in a file, compiled for a profile. CompileError if it leaves sizes open."""
+    model = compile_model(source, target, options, shapes=parse_shapes(shape), job=job)
+    if isinstance(model, OpenModel):
+        raise CompileError("a model with open sizes cannot be profiled", hint="fix its sizes by --shape")
+    return model
