@@ -5,13 +5,13 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import threading
 import time
 from pathlib import Path
 
 import pytest
 from weft import cache
 from weft.cache import kept, locked, look_up
+from weft.tests.threads import in_threads
 
 from .entries import CONTENT, KEY, entry, files
 
@@ -39,11 +39,7 @@ def test_processes_that_ask_at_once_make_it_once(folder: Path, tmp_path: Path) -
 
 
 def test_threads_that_ask_at_once_make_it_once(tmp_path: Path) -> None:
-    threads = [threading.Thread(target=_make_slowly, args=(tmp_path / "log",)) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(lambda _: _make_slowly(tmp_path / "log"), 6)
     assert (tmp_path / "log").read_text() == "made\n"
 
 
@@ -70,7 +66,7 @@ def test_a_lock_whose_file_is_replaced_still_lets_in_one_at_a_time(tmp_path: Pat
     inside: list[int] = []
     most = 0
 
-    def work() -> None:
+    def work(_number: int) -> None:
         nonlocal most
         for _ in range(50):
             with locked(tmp_path / "file"):  # each leaving removes the lock's file under those that wait
@@ -79,11 +75,7 @@ def test_a_lock_whose_file_is_replaced_still_lets_in_one_at_a_time(tmp_path: Pat
                 time.sleep(0.0005)
                 inside.pop()
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work)
     assert most == 1
     assert list(tmp_path.iterdir()) == []
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import time
 import tomllib
@@ -19,6 +18,7 @@ from weft.explore.measure import Measure, Network
 from weft.explore.page import explore_page, page_data
 from weft.explore.space import Design, Space
 from weft.explore.study import Study, explore
+from weft.tests.browser import HEADLESS, browser, shown_by_browser
 
 NETWORK = Network("net", "</script>.onnx", "1" * 32)
 AXES = {"block_in": [8, 16, 32], "block_out": [8, 16], "bus_bits": [64, 128], "queue_depth": [8, 16, 32, 64]}
@@ -87,38 +87,6 @@ def test_convergence_ends_at_the_whole(tmp_path: Path) -> None:
         assert found[name][-1] == pytest.approx(1)
     assert found["shuffled"][0] != found["measured"][0]
     assert page_data(study_of(tmp_path, block_in=[12]))["convergence"]["counts"] == []
-
-
-HEADLESS = ("--headless", "--no-sandbox", "--disable-gpu")
-
-
-def browser() -> str:
-    found = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chrome"))), None)
-    if found is None:
-        pytest.skip("no browser: apt-get install chromium")
-    return found
-
-
-def shown_by_browser(page: str, probe: str, folder: Path, *flags: str) -> Any:
-    """What ``probe``, the body of an async function, returns in the page."""
-    report = f"""<script>
-      addEventListener("error", event => {{ document.title = "error " + event.message; }});
-      (async () => {{ {probe} }})().then(found => {{
-        const node = document.createElement("pre"); node.id = "probe"; node.textContent = JSON.stringify(found);
-        document.body.append(node);
-      }}, error => {{ document.title = "error " + error; }});
-    </script>"""
-    path = folder / "page.html"
-    head, _, tail = page.rpartition("</html>")
-    path.write_text(head + report + "</html>" + tail)
-    profile = f"--user-data-dir={folder / 'profile'}"
-    done = subprocess.run(
-        [browser(), *HEADLESS, profile, *flags, "--virtual-time-budget=4000", "--dump-dom", path.as_uri()],
-        capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
-    found = re.search(r'<pre id="probe">(.*?)</pre>', done.stdout, re.DOTALL)
-    assert found, re.search(r"<title>.*?</title>", done.stdout)
-    return json.loads(found[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
 
 
 DRAWN = """

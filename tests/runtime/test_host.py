@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 import pytest
 import weft
@@ -12,6 +10,7 @@ from weft.compiler.targets.cpu.build import build_program
 from weft.compiler.targets.loops.prepare import prepare
 from weft.runtime.errors import InputError
 from weft.runtime.host import HostExecutor
+from weft.tests.threads import in_threads
 
 X = Var("x", TensorType((64, 48), "float32"))
 AT = Var("at", TensorType((5,), "int64"))
@@ -45,23 +44,14 @@ def check(found: list[np.ndarray], value: np.ndarray = VALUE) -> None:
 
 
 def test_runs_from_several_threads_do_not_meet(executor: HostExecutor) -> None:
-    failures: list[BaseException] = []
+    def work(number: int) -> None:
+        value = VALUE * np.float32((1, 0.5, -1)[number])
+        for _ in range(20):
+            found = results()
+            executor.run([value, PLACES], found)
+            check(found, value)
 
-    def work(factor: float) -> None:
-        try:
-            for _ in range(20):
-                found = results()
-                executor.run([VALUE * np.float32(factor), PLACES], found)
-                check(found, VALUE * np.float32(factor))
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=work, args=(factor,)) for factor in (1, 0.5, -1)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    in_threads(work, 3)
 
 
 def test_a_run_after_an_error_is_right(executor: HostExecutor) -> None:

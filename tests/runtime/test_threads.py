@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from weft.runtime.device import FsimDevice
 from weft.runtime.errors import DeviceError
 from weft.runtime.module import LoadedModule
 from weft.runtime.run_lock import RunLock
+from weft.tests.threads import in_threads
 
 MODEL = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 IMAGES = 8
@@ -35,19 +35,6 @@ def images(model: CompiledModel) -> list[np.ndarray]:
 def only(results: dict[str, np.ndarray]) -> bytes:
     (value,) = results.values()
     return value.tobytes()
-
-
-def in_threads(work: Callable[[int], None], threads: int = 4) -> None:
-    """Run ``work(number)`` in threads that start together; the first error is raised."""
-    start = threading.Barrier(threads)
-
-    def begin(number: int) -> None:
-        start.wait()
-        work(number)
-
-    with ThreadPoolExecutor(threads) as pool:
-        for job in [pool.submit(begin, number) for number in range(threads)]:
-            job.result()
 
 
 def test_one_module_from_four_threads_gives_the_serial_results(digits: CompiledModel) -> None:

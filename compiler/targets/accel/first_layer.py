@@ -22,7 +22,7 @@ LEAST_SHARE = 0.1
 MOST_CHANNEL_GROUPS = 32
 """Input channel groups of which portions are made: each means a load for every channel group of a tile."""
 
-PORTIONS = 8
+MOST_PORTIONS = 8
 """Portions that a tile is cut into. More would fill the queues and the token counters."""
 
 CUT_PENALTY = 0.03
@@ -41,7 +41,7 @@ def first_tilings(problem: Problem) -> Sequence[Tiling]:
     if cost is None or not 1 < problem.reduction <= MOST_CHANNEL_GROUPS or cost < (1 + LEAST_SHARE) * products:
         return uncut
     alone = tilings(replace(problem, threads=1)) if problem.threads > 1 else uncut
-    portion = -(-problem.reduction // PORTIONS)
+    portion = -(-problem.reduction // MOST_PORTIONS)
     cut = [replace(tiling, portion=portion) for tiling in alone if _can_be_cut(problem, tiling)]
     candidates = Tiles.of(dict.fromkeys([*uncut, *alone, *cut]))
     return candidates.take(np.argsort(_costs(problem, candidates), kind="stable"))

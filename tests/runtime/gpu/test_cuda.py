@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -24,6 +23,7 @@ from weft.runtime.gpu.emulated import EmulatedGpu
 from weft.runtime.gpu.executor import GpuExecutor
 from weft.runtime.gpu.open import CUDA_VARIABLE
 from weft.sim.ptx import KernelFaultError, Program
+from weft.tests.threads import in_threads
 
 from .cuda_standin import StandIn, build
 
@@ -131,23 +131,12 @@ def test_runs_from_several_threads_do_not_meet(opened: Opened) -> None:
     opened()
     modules = [weft.load(compiled()) for _ in range(2)]
     wanted = [evaluate(PRODUCT, {"x": numbers(seed)})["y"] for seed in range(4)]
-    failures: list[object] = []
 
     def work(seed: int) -> None:
-        try:
-            for turn in range(4):
-                found = modules[turn % 2].run({"x": numbers(seed)})["y"]
-                if not np.allclose(found, wanted[seed], atol=1e-6):
-                    failures.append(seed)
-        except weft.WeftError as error:
-            failures.append(error)
+        for turn in range(4):
+            np.testing.assert_allclose(modules[turn % 2].run({"x": numbers(seed)})["y"], wanted[seed], atol=1e-6)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    in_threads(work)
 
 
 def test_bytes_of_memories_are_written_copied_and_read(opened: Opened) -> None:

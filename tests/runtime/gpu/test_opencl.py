@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from weft.runtime.artifact import save
 from weft.runtime.errors import DeviceError, InputError
 from weft.runtime.gpu import opencl
 from weft.runtime.gpu.executor import GpuExecutor
+from weft.tests.threads import in_threads
 
 X = Var("x", TensorType((3, 40), "float32"))
 I = Var("i", TensorType((2,), "int64"))  # noqa: E741 - as in "index"
@@ -53,19 +53,12 @@ SOFTMAX = module_of([X], call("nn.softmax", X, axis=1))
 def test_runs_from_several_threads_do_not_meet() -> None:
     module = weft.load(compiled(SOFTMAX))
     wanted = [evaluate(SOFTMAX, {"x": numbers(seed)})["y"] for seed in range(4)]
-    failures: list[int] = []
 
     def work(seed: int) -> None:
         for _ in range(20):
-            if not np.allclose(module.run({"x": numbers(seed)})["y"], wanted[seed], atol=1e-6):
-                failures.append(seed)
+            np.testing.assert_allclose(module.run({"x": numbers(seed)})["y"], wanted[seed], atol=1e-6)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    in_threads(work)
 
 
 def test_what_has_no_kernel_runs_in_numpy_between_kernels() -> None:
