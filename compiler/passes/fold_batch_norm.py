@@ -1,18 +1,21 @@
-"""Batch normalisation in inference is a factor and an offset per channel."""
+"""Batch normalisation in inference is a factor and an offset per channel, which weights next to it can hold."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..graph import Call, Constant, Expr, call
+from ..graph import Call, Constant, Expr, Module, call, rewrite, topological_order, use_counts, with_children
 from .cleanup import is_static, static_value
-from .manager import rule_pass
+from .manager import Counted, graph_pass
+
+FLOATS = ("float32", "float64")
+"""Of smaller floats a factor would be rounded, and the result twice."""
 
 
 def split_batch_norm(node: Call) -> Expr | None:
     """nn.batch_norm(x, constants)  ->  x * factor + offset"""
-    if node.op != "nn.batch_norm" or not all(map(is_static, node.args[1:])) or node.dtype not in ("float32", "float64"):
-        return None  # of smaller floats a factor would be rounded, and the result twice
+    if node.op != "nn.batch_norm" or not all(map(is_static, node.args[1:])) or node.dtype not in FLOATS:
+        return None
     gamma, beta, mean, variance = (static_value(arg).astype(np.float64) for arg in node.args[1:])
     factor = gamma / np.sqrt(variance + node.attr("epsilon"))
     offset = beta - mean * factor
@@ -22,7 +25,7 @@ def split_batch_norm(node: Call) -> Expr | None:
     return call("nn.add", scaled, Constant(offset.astype(node.dtype).reshape(shape)), span=node.span)
 
 
-def scale_float_weights(node: Call) -> Expr | None:
+def scale_weights_before(node: Call) -> Expr | None:
     """nn.conv2d(x, w) * factor per channel  ->  nn.conv2d(x, w * factor), for floating-point weights
 
     Quantised weights stay as they are: legalise moves the factor into the multiplier of the requantise.
@@ -31,11 +34,63 @@ def scale_float_weights(node: Call) -> Expr | None:
         case Call(
             op="nn.multiply",
             args=(Call(op="nn.conv2d", args=(x, Constant() as w)) as conv, Constant() as factor),
-        ) if factor.value.shape == (1, conv.shape[1], 1, 1):
+        ) if node.dtype in FLOATS and factor.value.shape == (1, conv.shape[1], 1, 1):
             weights = w.value * factor.value.reshape(-1, 1, 1, 1)
             span = conv.span.merged(node.span)
             return call("nn.conv2d", x, Constant(weights, w.name, w.span), span=span, **conv.attrs)
     return None
 
 
-fold_batch_norm = rule_pass("fold-batch-norm", (split_batch_norm, scale_float_weights), tolerance=1e-4)
+def scale_weights_behind(node: Call) -> Expr | None:
+    """nn.conv2d(x * factor + offset per channel, w)  ->  nn.conv2d(x, w * factor) + sums of w * offset
+
+    Only without padding, whose zeros the offset does not reach.
+    """
+    match node:
+        case Call(
+            op="nn.conv2d",
+            args=(
+                Call(op="nn.add", args=(Call(op="nn.multiply", args=(x, Constant() as factor)), Constant() as offset)),
+                Constant() as w,
+            ),
+        ) if (
+            not any(node.attr("pads"))
+            and node.dtype in FLOATS
+            and factor.value.shape == offset.value.shape == (1, x.shape[1], 1, 1)
+        ):
+            groups, (outputs, inputs) = node.attr("groups"), w.value.shape[:2]
+            # Each group's weights beside the channels that they read.
+            grouped = w.value.reshape(groups, outputs // groups, *w.value.shape[1:]).astype(np.float64)
+            factors, offsets = (each.value.reshape(groups, 1, inputs, 1, 1) for each in (factor, offset))
+            weights = (grouped * factors).reshape(w.value.shape).astype(w.value.dtype)
+            sums = (grouped * offsets).sum(axis=(2, 3, 4)).reshape(1, -1, 1, 1).astype(w.value.dtype)
+            conv = call("nn.conv2d", x, Constant(weights, w.name, w.span), span=node.span, **node.attrs)
+            return call("nn.add", conv, Constant(sums), span=node.span)
+    return None
+
+
+@graph_pass("fold-batch-norm", tolerance=1e-4)
+def fold_batch_norm(module: Module) -> Counted:
+    """A normalisation's factor and offset, held by the weights before it or else behind it where nothing else reads
+    what lies between: otherwise the convolution would be computed twice."""
+    matches = 0
+
+    def split(node: Call) -> Expr | None:
+        nonlocal matches
+        found = split_batch_norm(node)
+        matches += found is not None
+        return found
+
+    body = rewrite(module.main.body, split)
+    for scale in (scale_weights_before, scale_weights_behind):
+        uses = use_counts(body)
+        memo: dict[int, Expr] = {}
+        for node in topological_order(body):
+            rebuilt = with_children(node, tuple(memo[id(child)] for child in node.children))
+            if isinstance(node, Call) and isinstance(rebuilt, Call) and node.args and uses[node.args[0]] == 1:
+                found = scale(rebuilt)
+                matches += found is not None
+                rebuilt = found or rebuilt
+            memo[id(node)] = rebuilt
+        body = memo[id(body)]
+    return Counted(module.with_main(body), matches)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from weft.compiler.graph import (
     Call,
+    Constant,
     Function,
     GraphError,
     Module,
@@ -189,6 +190,46 @@ def test_fold_batch_norm() -> None:
     silent(fold_batch_norm, "%x: bfloat16[1, 2, 3, 3]", f"return nn.batch_norm(%x, {', '.join([*halves, *halves])})")
     params = "%x: float32[1, 2, 3, 3], %m: float32[2]"
     silent(fold_batch_norm, params, f"return nn.batch_norm(%x, {two}, {one}, %m, {two})")
+
+
+TWO_READERS = """
+fn @main(%x: float32[1, 1, 3, 3]) {
+  %c = nn.conv2d(%x, float32[2, 1, 1, 1](1.0, 2.0))
+  %s = nn.add(nn.multiply(%c, float32[1, 2, 1, 1](3.0, 5.0)), float32[1, 2, 1, 1](7.0, 9.0))
+  return nn.add(%c, nn.conv2d(%s, float32[2, 2, 1, 1](1.0, 2.0, 3.0, 4.0)))
+}
+"""
+
+
+def test_a_convolution_with_two_readers_is_not_doubled_by_a_normalisation_of_one() -> None:
+    after = fold_batch_norm(parse(TWO_READERS))
+    assert [node.op for node in calls(after.main.body)].count("nn.conv2d") == 2
+    assert "nn.multiply" not in to_text(after)  # the weights behind it hold the factor
+    x = np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3)
+    wanted, found = (evaluate(module, {"x": x})["output0"] for module in (parse(TWO_READERS), after))
+    np.testing.assert_array_equal(found, wanted)  # all numbers are small and whole
+
+
+@pytest.mark.parametrize("groups", [1, 2, 6])
+def test_weights_behind_a_normalisation_hold_it(groups: int) -> None:
+    rng = np.random.default_rng(groups)
+    x = Var("x", TensorType((2, 6, 7, 5), "float32"))
+    factor, offset = (Constant(rng.normal(size=(1, 6, 1, 1)).astype(np.float32)) for _ in range(2))
+    w = Constant(rng.normal(size=(12, 6 // groups, 3, 2)).astype(np.float32))
+    normalised = call("nn.add", call("nn.multiply", x, factor), offset)
+
+    def module_of(pads: tuple[int, ...]) -> Module:
+        body = call("nn.conv2d", normalised, w, groups=groups, strides=(2, 1), pads=pads, dilations=(1, 2))
+        return Module(Function((x,), body, Attrs({"name": "main"})))
+
+    module = module_of((0, 0, 0, 0))
+    after = fold_batch_norm(module)
+    assert [node.op for node in calls(after.main.body)] == ["nn.conv2d", "nn.add"]
+    inputs = {"x": rng.normal(size=(2, 6, 7, 5)).astype(np.float32)}
+    wanted, found = (evaluate(each, inputs)["output0"] for each in (module, after))
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    padded = module_of((0, 0, 1, 0))  # what is padded is no x * factor + offset
+    assert fold_batch_norm(padded) == padded
 
 
 def host_reasons(module: Module) -> dict[str, str]:
