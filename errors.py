@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copyreg
+import os
+import traceback
 from typing import Any
 
 
@@ -27,3 +29,10 @@ class WeftError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         # Exception's own calls the class with ``args`` alone; a subclass may ask for more.
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
+
+
+def what_broke(error: Exception) -> str:
+    """For people, of an error that is a mistake in weft: its kind, its text and where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{place}"

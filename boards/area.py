@@ -218,3 +218,21 @@ def lut_model() -> LutModel:
 def area_of(config: CoreConfig) -> Area:
     """What a core takes on 7-series, with the address bits that it has."""
     return Area(round(lut_model().luts(config)), dsp_of(config), bram36_of(config))
+
+
+# ECP5
+
+LUT4_OF_LUT6 = 1.46
+"""Look-up tables of four inputs for one of six: 8x8 takes 29,664 on ECP5 (docs/synthesis.md), 20,320 on 7-series. One
+core says so, hence no error can be given."""
+
+ECP5_FETCH_RAMS = 1
+"""BRAM36 of the fetch engine's buffer, which is made of look-up tables on 7-series."""
+
+
+def ecp5_area(config: CoreConfig) -> Area:
+    """What a core takes on ECP5: tables of four inputs, multipliers of 18 bits (one a product of the array, four a
+    lane), and two block RAMs of 18 Kibit for a BRAM36. Figures of 8x8 are those of synthesis."""
+    same = area_of(config)
+    multipliers = config.macs_per_cycle + 4 * config.lanes + 3
+    return Area(round(LUT4_OF_LUT6 * same.LUT), multipliers, same.BRAM36 + ECP5_FETCH_RAMS)

@@ -23,7 +23,7 @@ from ..progress import Updates, progress
 from ..tune.cpu_kernels import cpu_tasks
 from ..tune.cpu_search import CpuProgress, search_cpu
 from ..tune.ranking import Choice
-from ..tune.search import Outcome, Progress, search
+from ..tune.search import BROKE, LITTLE, Outcome, Progress, search
 from ..tune.tasks import tasks_of
 from .app import app
 from .output import JsonOption, ShapeOption, err, out, parse_shapes, print_json, table, wide_console
@@ -41,6 +41,9 @@ def tune_command(
     trials: Annotated[int, typer.Option(min=1, help="Points to measure, for each kernel on average.")] = 32,
     minutes: Annotated[float | None, typer.Option(min=0, help="Stop after so many minutes.")] = None,
     seed: Annotated[int, typer.Option(help="Of what is drawn at random.")] = 0,
+    thorough: Annotated[
+        bool, typer.Option(help="On the core: use the whole budget, even where little is to be gained.")
+    ] = False,
     shape: ShapeOption = None,
     as_json: JsonOption = False,
     *,
@@ -52,7 +55,7 @@ def tune_command(
     if "tuned" in chosen:
         raise CompileError("--tuned is an option of compilation", hint="the file of results is --database")
     options = target_options(found, options_of(target, chosen))
-    budget = Budget(trials, minutes, seed)
+    budget = Budget(trials, minutes, seed, thorough)
     if isinstance(options, AccelOptions):
         _tune_core(model, found, options, database, budget, shape, as_json)
     elif isinstance(options, CpuOptions):
@@ -69,6 +72,7 @@ class Budget:
     trials: int
     minutes: float | None
     seed: int
+    thorough: bool
 
 
 def _prepared(model: Path, target: Target, options: Any, shape: Sequence[str] | None, status: Updates) -> Module:
@@ -91,13 +95,15 @@ def _tune_core(
         tasks = tasks_of(module, core, rate, options.vthreads, chains=options.chains)
         if not tasks:
             raise CompileError("nothing of this model on the core can be tuned", at=str(model))
-        found = search(tasks, results, trials=budget.trials, seed=budget.seed, minutes=budget.minutes,
-                       report=lambda states: status.update(_line(states, budget.trials * len(tasks))))  # fmt: skip
+        found = search(
+            tasks, results, trials=budget.trials, seed=budget.seed, minutes=budget.minutes, thorough=budget.thorough,
+            report=lambda states: status.update(_line(states, budget.trials * len(tasks))),
+        )  # fmt: skip
     records = [_record(state) for state in found.states]
     if as_json:
         print_json({"database": str(database), "core": core.name, "kernels": records,
                     "ranking": found.choice.ranking.name, "why": found.choice.why, "interrupted": found.interrupted,
-                    "seconds": found.seconds})  # fmt: skip
+                    "little_to_gain": found.little, "seconds": found.seconds})  # fmt: skip
         return
     wide_console().print(_table(records))
     _print_summary(found, database)
@@ -189,11 +195,17 @@ def _print_summary(found: Outcome, database: Path) -> None:
     before, after = _sums(found.states)
     if before:
         out.print(f"sum of the kernels: {before:,.0f} -> {after:,.0f} cycles ({1 - after / before:.2%} fewer)")
-        if after > 0.99 * before:
-            out.print("tuning brings less than 1 % here: the compiler's own tilings are near the best that were found")
+        if after > (1 - LITTLE) * before:
+            out.print(f"tuning brings less than {LITTLE:.0%} here: the compiler's own tilings are near the best found")
+        if found.little:
+            out.print("so it ended before its budget did; --thorough goes on")
     chains = sum(not state.task.in_sum for state in found.states)
     if chains:
         out.print(f"{chains} chains were measured; compilation takes those that are faster than their layers apart")
+    broke = [reason for state in found.states for reason in state.broke.values()]
+    if broke:
+        out.print(f"{len(broke)} settings broke the compiler, which is a mistake in weft, and were passed over: "
+                  f"{broke[0].removeprefix(BROKE)}", highlight=False, markup=False, soft_wrap=True)  # fmt: skip
     _print_end(found.choice, database, interrupted=found.interrupted)
 
 

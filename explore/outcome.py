@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from ..boards.area import Area, area_of
-from ..boards.board import Board, all_boards
+from ..boards.area import Area
 from ..boards.errors import BoardError
 from ..boards.fit import number
 from ..hw.errors import ConfigError
@@ -17,14 +16,12 @@ from .energy import energy_pj
 from .errors import ExploreError
 from .front import pareto_front
 from .measure import Measure
+from .parts import find_part
 from .space import Assignment, Constraints, Design, Space
 
 Status = Literal["measured", "refused", "failed"]
 
 HIGHER_IS_BETTER = ("throughput_per_area",)
-
-REFERENCE_PART = "xc7z020"
-"""The part that ``area`` is a share of where the space names none."""
 
 
 @dataclass(frozen=True)
@@ -48,23 +45,13 @@ class Outcome:
         return tuple(-self.figures[name] if name in HIGHER_IS_BETTER else self.figures[name] for name in objectives)
 
 
-def part_board(constraints: Constraints) -> Board:
-    """The board whose part is meant. ExploreError lists what is known."""
-    wanted = constraints.part or REFERENCE_PART
-    for name, board in sorted(all_boards().items()):
-        if wanted == name or board.part.startswith(wanted):
-            return board
-    known = ", ".join(sorted({*all_boards(), *(board.part for board in all_boards().values())}))
-    raise ExploreError(f"there is no part {wanted!r}", at="constraints.part", hint=f"known: {known}")
-
-
 def design_of(space: Space, assignment: Assignment) -> Outcome:
     """The point before anything is compiled: refused where there is no such core, or it breaks a constraint on area."""
     try:
         design = space.design(assignment)
     except ConfigError as error:
         return Outcome(assignment, status="refused", reason=str(error))
-    area = area_of(design.config)
+    area = find_part(space.constraints.part).area(design.config)
     shortage = "; ".join(_shortages(space.constraints, area))
     return Outcome(assignment, design, area, status="refused" if shortage else "measured", reason=shortage)
 
@@ -72,9 +59,9 @@ def design_of(space: Space, assignment: Assignment) -> Outcome:
 def _shortages(constraints: Constraints, area: Area) -> list[str]:
     limits: dict[str, tuple[float, str]] = {}
     if constraints.part:
-        board = part_board(constraints)
+        part = find_part(constraints.part)
         for name in ("LUT", "DSP", "BRAM36"):
-            limits[name] = SHARE_LIMIT * getattr(board.resources, name), f"{SHARE_LIMIT:.0%} of {board.part}"
+            limits[name] = SHARE_LIMIT * getattr(part.resources, name), f"{SHARE_LIMIT:.0%} of {part.name}"
     for name in ("LUT", "DSP", "BRAM36"):
         own = getattr(constraints, name)
         if own is not None and own < limits.get(name, (math.inf, ""))[0]:
@@ -94,7 +81,7 @@ def with_measures(space: Space, point: Outcome, measures: Mapping[str, Measure])
     energy = math.exp(
         sum(math.log(sum(energy_pj(config, each).values()) / each.batch) for each in measures.values()) / count
     )
-    resources = part_board(space.constraints).resources
+    resources = find_part(space.constraints.part).resources
     figures = {
         "cycles": cycles,
         "energy": energy * 1e-6,
@@ -126,8 +113,14 @@ def clock_of(constraints: Constraints) -> float:
     cannot make."""
     if constraints.part is None and constraints.mhz is not None:
         return constraints.mhz
+    part = find_part(constraints.part)
+    if part.board is None:
+        if constraints.mhz is None:
+            raise ExploreError(f"no board with {part.name} is known, so milliseconds need a clock", at="constraints",
+                               hint="give mhz")  # fmt: skip
+        return constraints.mhz
     try:
-        return part_board(constraints).clock.clock(constraints.mhz).mhz
+        return part.board.clock.clock(constraints.mhz).mhz
     except BoardError as error:
         raise ExploreError(error.message, at="constraints.mhz", hint=error.hint) from error
 

@@ -15,7 +15,8 @@ from functools import partial
 from ..compiler.tune.database import Database, Key, point_text
 from .errors import ExploreError
 from .measure import Measure, Network, measure, measure_key, measure_layers
-from .outcome import Outcome, cycles_allowed, design_of, front_of, part_board, with_measures
+from .outcome import Outcome, cycles_allowed, design_of, front_of, with_measures
+from .parts import find_part
 from .proposals import Proposer, proposer_for
 from .ray_workers import RayWorkers
 from .space import Design, Space, assignment_text
@@ -88,7 +89,7 @@ def explore(
     if not networks or len(set(names)) < len(names):
         raise ExploreError(f"networks must have names of their own, not {', '.join(names) or 'none'}",
                            hint="one file for each network, of different names")  # fmt: skip
-    cycles_allowed(space.constraints), part_board(space.constraints)  # an unknown part or clock is told now
+    cycles_allowed(space.constraints), find_part(space.constraints.part)  # an unknown part or clock is told now
     study = Study(space, networks, trials or space.search.trials or space.size)
     proposer = proposer_for(space)
     started = time.monotonic()

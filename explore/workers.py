@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import multiprocessing
 import multiprocessing.connection
-import os
 import signal
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..errors import WeftError
+from ..errors import WeftError, what_broke
 from .errors import ExploreError
 
 ATTEMPTS = 2
@@ -52,9 +50,7 @@ def attempt(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any | F
     except WeftError as error:
         return Failure(str(error), refused=True)
     except Exception as error:
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{os.path.basename(frame.filename)}:{frame.lineno}"
-        return Failure(f"{type(error).__name__}: {error} ({place})", refused=False)
+        return Failure(what_broke(error), refused=False)
 
 
 def _serve(function: Callable[..., Any], connection: multiprocessing.connection.Connection) -> None:

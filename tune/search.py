@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..compiler.tune.database import Database, point_text
+from ..errors import what_broke
 from .ranking import Choice, Measured, choose_ranking
 from .task import RefusedError, Task
 
@@ -29,6 +30,15 @@ LOOKED_AT = 2000
 
 CLOSE_ENOUGH = 0.01
 """Share above the bound from which on a kernel is left alone: there is not more to gain."""
+
+LITTLE = 0.01
+"""Share of the network's cycles: a search that is expected to take off less ends."""
+
+SEEN = 0.5
+"""Share of all cycles above the bounds that has to be of kernels that were tried before anything is expected."""
+
+BROKE = "the compiler broke: "
+"""What the reason of a setting begins with at which something was raised that is no refusal."""
 
 
 @dataclass
@@ -49,6 +59,16 @@ class Progress:
         return min(self.costs.values(), default=None)
 
     @property
+    def broke(self) -> dict[str, str]:
+        """Of those that are refused, the settings that broke the compiler."""
+        return {text: reason for text, reason in self.refused.items() if reason.startswith(BROKE)}
+
+    @property
+    def tried(self) -> bool:
+        """Whether more than what the compiler takes by itself is known."""
+        return bool(self.finished) or len(self.costs) + len(self.refused) > BATCH
+
+    @property
     def form(self) -> str:
         """Of the depthwise layers, in the best that was measured; empty if there are none."""
         best = min(self.costs, key=self.costs.__getitem__, default="")
@@ -66,12 +86,13 @@ class Progress:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A finished, interrupted or exhausted search."""
+    """A finished, interrupted or exhausted search. ``little``: it ended since little more was expected."""
 
     states: Sequence[Progress]
     choice: Choice
     seconds: float
     interrupted: bool = False
+    little: bool = False
 
 
 Report = Callable[[Sequence[Progress]], None]
@@ -79,10 +100,12 @@ Report = Callable[[Sequence[Progress]], None]
 
 def search(
     tasks: Sequence[Task], database: Database, *, trials: int, seed: int = 0, minutes: float | None = None,
-    report: Report = lambda _: None,
+    thorough: bool = False, report: Report = lambda _: None,
 ) -> Outcome:  # fmt: skip
-    """Measure up to ``trials`` tilings a kernel on average, or for ``minutes``; ``report`` is called after each.
+    """Measure up to ``trials`` tilings a kernel on average, or for ``minutes``; ``report`` is called after each batch.
 
+    It ends before that when less than :data:`LITTLE` of the network's cycles is expected to go, unless ``thorough``. A
+    setting that breaks the compiler is kept with its reason, as one that is refused, and the search goes on.
     The same tasks, database and seed give the same search, unless time ends it. An interruption (KeyboardInterrupt)
     ends it as if the budget were used up.
     """
@@ -93,7 +116,7 @@ def search(
               for group in (database.elsewhere(tasks[0].key).values() if tasks else ())]  # fmt: skip
     budget = trials * len(tasks)
     choice = choose_ranking([], seed)
-    interrupted = False
+    interrupted = little = False
     try:
         for state in states:
             for own in state.task.defaults:
@@ -107,6 +130,8 @@ def search(
             open_states = [state for state in states if not state.finished]
             if not open_states or (minutes is not None and time.monotonic() - started > 60 * minutes):
                 break
+            if little := not thorough and _little_to_gain(states):
+                break
             state = max(open_states, key=lambda each: each.worth)
             choice = choose_ranking([*groups, *_groups(states)], seed)
             before = state.best
@@ -118,7 +143,7 @@ def search(
             report(states)
     except KeyboardInterrupt:
         interrupted = True
-    return Outcome(states, choice, time.monotonic() - started, interrupted)
+    return Outcome(states, choice, time.monotonic() - started, interrupted, little)
 
 
 def _known(task: Task, database: Database) -> Progress:
@@ -133,6 +158,26 @@ def _known(task: Task, database: Database) -> Progress:
     if state.best is not None:
         state.curve.append(state.best)
     return state
+
+
+def _little_to_gain(states: Sequence[Progress]) -> bool:
+    """Whether kernels that were tried have gained so little that all together are expected to stay below
+    :data:`LITTLE`: the others gain the same share of what they are above their bounds."""
+    total = expected = tried_room = tried_gain = room_left = 0.0
+    for state in states:
+        if state.default is None or state.best is None:
+            continue
+        count = state.task.count
+        room, gain = count * (state.default - state.task.bound), count * (state.default - state.best)
+        total += count * state.default if state.task.in_sum else 0
+        if state.tried:
+            tried_room, tried_gain = tried_room + room, tried_gain + gain
+        else:
+            room_left += room
+        expected += gain
+    if tried_room < SEEN * (tried_room + room_left) or not tried_room:
+        return False
+    return expected + tried_gain / tried_room * room_left < LITTLE * total
 
 
 def _finish(state: Progress) -> None:
@@ -198,9 +243,10 @@ def _measure(state: Progress, texts: Sequence[str], database: Database) -> None:
         state.measured += 1
         try:
             cost = task.cycles(setting)
-        except RefusedError as error:
-            state.refused[text] = str(error)
-            database.add(task.key, setting.point, None, refusal=str(error), features=known)
+        except Exception as error:
+            reason = str(error) if isinstance(error, RefusedError) else f"{BROKE}{what_broke(error)}"
+            state.refused[text] = reason
+            database.add(task.key, setting.point, None, refusal=reason, features=known)
             continue
         state.costs[text] = float(cost)
         database.add(task.key, setting.point, float(cost), features=known)

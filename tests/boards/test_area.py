@@ -12,6 +12,7 @@ from weft.boards.area import (
     block_rams,
     bram36_of,
     dsp_of,
+    ecp5_area,
     lut_model,
     measured_modules,
 )
@@ -73,3 +74,11 @@ def test_block_rams_of_a_memory(words: int, bits: int, chunk: int, expected: flo
 def test_the_mode_is_known_from_the_core_that_has_it() -> None:
     assert any(each.core.depthwise for each in measured_modules())
     assert 1500 < area_of(PYNQ).LUT - area_of(replace(PYNQ, depthwise=0)).LUT < 5000
+
+
+def test_ecp5_is_as_the_core_that_was_synthesised_for_it() -> None:
+    """8x8 in docs/synthesis.md: 29,664 LUT, 99 multipliers, 46 block RAMs of 18 Kibit."""
+    (core,) = (each.core for each in measured_modules() if each.core.name == "8x8")
+    found = ecp5_area(core)
+    assert (found.DSP, 2 * found.BRAM36) == (99, 46)
+    assert abs(found.LUT / 29_664 - 1) < 0.01

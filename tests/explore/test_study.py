@@ -221,7 +221,7 @@ def test_networks_need_names_of_their_own(tmp_path: Path) -> None:
     for networks in ((), (NETWORKS[0], NETWORKS[0])):
         with pytest.raises(ExploreError, match="names of their own"):
             run(space_of(), tmp_path / "e.sqlite", FakeMeasure(), networks)
-    with pytest.raises(ExploreError, match="there is no part 'xc9'; hint: known: kv260"):
+    with pytest.raises(ExploreError, match="there is no part 'xc9'; hint: known: LFE5U-45F"):
         run(space_of(constraints={"part": "xc9"}), tmp_path / "e.sqlite", FakeMeasure())
 
 

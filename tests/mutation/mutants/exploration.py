@@ -51,7 +51,7 @@ MUTANTS = (
     ),
     Mutant(
         "part-is-full-at-all-of-it", "explore/outcome.py", "constant",
-        "SHARE_LIMIT * getattr(board.resources, name), f", "getattr(board.resources, name), f", STUDY,
+        "SHARE_LIMIT * getattr(part.resources, name), f", "getattr(part.resources, name), f", STUDY,
     ),
     Mutant(
         "samplers-propose-again", "explore/proposals.py", "check ignored",
