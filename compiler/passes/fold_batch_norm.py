@@ -1,10 +1,12 @@
-"""Batch normalisation in inference is a factor and an offset per channel."""
+"""Batch normalisation is a factor and an offset per channel: constants in inference, computed ones in training."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from ..graph import Call, Constant, Expr, call
+from ..operators import nn
+from ..operators.derivatives import like, reshaped
 from .cleanup import is_static, static_value
 from .manager import rule_pass
 
@@ -20,6 +22,24 @@ def split_batch_norm(node: Call) -> Expr | None:
     shape = (1, -1) + (1,) * (len(x.shape) - 2)
     scaled = call("nn.multiply", x, Constant(factor.astype(node.dtype).reshape(shape)), span=node.span)
     return call("nn.add", scaled, Constant(offset.astype(node.dtype).reshape(shape)), span=node.span)
+
+
+def split_computed_batch_norm(node: Call) -> Expr | None:
+    """nn.batch_norm(x, computed values)  ->  x * factor + offset, which are made once a channel
+
+    As it stands, the operator takes a root and a quotient for each element, in double precision. What this rounds is no
+    more than a rounding of ``x`` itself makes of the result. Floats of 16 bits stay: they would be rounded twice.
+    """
+    if node.op != "nn.batch_norm" or node.dtype not in ("float32", "float64"):
+        return None
+    x, gamma, beta, mean, variance = node.args
+    # Written as the gradient writes it, so that both share the factor.
+    inverse = nn.divide(like(x, 1), nn.sqrt(nn.add(variance, like(x, node.attr("epsilon")))))
+    factor = nn.multiply(gamma, inverse)
+    offset = nn.subtract(beta, nn.multiply(mean, factor))
+    shape = [x.shape[1] if axis == 1 else 1 for axis in range(len(x.shape))]
+    scaled = call("nn.multiply", x, reshaped(factor, shape), span=node.span)
+    return call("nn.add", scaled, reshaped(offset, shape), span=node.span)
 
 
 def scale_float_weights(node: Call) -> Expr | None:
@@ -39,3 +59,5 @@ def scale_float_weights(node: Call) -> Expr | None:
 
 
 fold_batch_norm = rule_pass("fold-batch-norm", (split_batch_norm, scale_float_weights), tolerance=1e-4)
+
+split_computed_norms = rule_pass("split-computed-norms", (split_computed_batch_norm,), tolerance=1e-4)
