@@ -12,6 +12,7 @@ from ..compiler.graph import Attrs, Constant, Expr, Function, GraphError, Module
 from ..compiler.graph.dtypes import numpy_dtype
 from ..compiler.graph.gradient import CustomGradient
 from ..compiler.operators import contract, nn
+from ..compiler.passes.fold_batch_norm import split_computed_norms
 from ..compiler.passes.gradient import grad, tidied
 from ..compiler.passes.rematerialise import rematerialised
 from .precision import LossScaling, Scale, all_finite, as_row, scale_of, with_scaled_loss, zero_if_finite
@@ -159,7 +160,8 @@ def step_of(module: Module, parameters: Sequence[str], rule: Rule, **options: Un
                          hint="rename outputs named next_... and check_...")  # fmt: skip
     body = Tuple(tuple(results.values()))
     attrs = Attrs(main.attrs).replace(outputs=tuple(results))
-    whole = tidied(Module(Function((*main.params, *kept, rate), body, attrs, main.span), module.stage))
+    whole = Module(Function((*main.params, *kept, rate), body, attrs, main.span), module.stage)
+    whole = tidied(split_computed_norms(tidied(whole)))
     module = whole if options.get("keep_all", False) else rematerialised(whole, len(own))
     return Step(module, tuple(parameters), state, checks)
 

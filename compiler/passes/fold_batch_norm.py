@@ -1,12 +1,15 @@
-"""Batch normalisation in inference is a factor and an offset per channel, which weights next to it can hold."""
+"""Batch normalisation is a factor and an offset per channel: constants in inference, which weights next to it can hold,
+and computed ones in training."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from ..graph import Call, Constant, Expr, Module, call, rewrite, topological_order, use_counts, with_children
+from ..operators import nn
+from ..operators.derivatives import like, reshaped
 from .cleanup import is_static, static_value
-from .manager import Counted, graph_pass
+from .manager import Counted, graph_pass, rule_pass
 
 FLOATS = ("float32", "float64")
 """Of smaller floats a factor would be rounded, and the result twice."""
@@ -23,6 +26,24 @@ def split_batch_norm(node: Call) -> Expr | None:
     shape = (1, -1) + (1,) * (len(x.shape) - 2)
     scaled = call("nn.multiply", x, Constant(factor.astype(node.dtype).reshape(shape)), span=node.span)
     return call("nn.add", scaled, Constant(offset.astype(node.dtype).reshape(shape)), span=node.span)
+
+
+def split_computed_batch_norm(node: Call) -> Expr | None:
+    """nn.batch_norm(x, computed values)  ->  x * factor + offset, which are made once a channel
+
+    As it stands, the operator takes a root and a quotient for each element, in double precision. What this rounds is no
+    more than a rounding of ``x`` itself makes of the result. Floats of 16 bits stay: they would be rounded twice.
+    """
+    if node.op != "nn.batch_norm" or node.dtype not in FLOATS:
+        return None
+    x, gamma, beta, mean, variance = node.args
+    # Written as the gradient writes it, so that both share the factor.
+    inverse = nn.divide(like(x, 1), nn.sqrt(nn.add(variance, like(x, node.attr("epsilon")))))
+    factor = nn.multiply(gamma, inverse)
+    offset = nn.subtract(beta, nn.multiply(mean, factor))
+    shape = [x.shape[1] if axis == 1 else 1 for axis in range(len(x.shape))]
+    scaled = call("nn.multiply", x, reshaped(factor, shape), span=node.span)
+    return call("nn.add", scaled, reshaped(offset, shape), span=node.span)
 
 
 def scale_weights_before(node: Call) -> Expr | None:
@@ -94,3 +115,6 @@ def fold_batch_norm(module: Module) -> Counted:
             memo[id(node)] = rebuilt
         body = memo[id(body)]
     return Counted(module.with_main(body), matches)
+
+
+split_computed_norms = rule_pass("split-computed-norms", (split_computed_batch_norm,), tolerance=1e-4)

@@ -9,6 +9,9 @@ order the result comes, is chosen for the fewest elements moved: weights of late
 - `_batch_last`: kernels as they lie, (filters, channels x kernel), times columns (channels x kernel, pixels x batch).
 - `_result_first`: the same kernels with columns turned around; the result is (filters, batch, pixels). It is for the
   gradient of weights, whose result is large, and whose "batch" are the channels of the weights.
+- `_place_by_place`: of one filter a group there are no products of matrices. Where the result has few places, as the
+  gradient of depthwise weights, each is a sum over what one place of the kernel's images meets, for all groups at once:
+  lanes are groups.
 - `_spread_out`: a transposed convolution, such as the gradient of data: the product of each pixel with all kernels, of
   which each pixel of the result adds up those that meet it. The kernels stay as they lie, too.
 """
@@ -32,6 +35,12 @@ COLUMN_BYTES = 256 << 20
 SHORTEST_ROW = 8
 """Elements: rows that are shorter are moved one element at a time."""
 
+LONG_ROW = 16
+"""Elements: along rows of a kernel that are as long, lanes run as they lie."""
+
+MOST_PLACES = 32
+"""Of a result that is computed place by place; each of them is a kernel."""
+
 Table = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 
@@ -45,7 +54,7 @@ def as_product_of_columns(node: Call) -> Expr | None:
     if isinstance(w, Constant) or 0 in (*x.shape, *w.shape):
         return None
     if node.attr("groups") != 1:
-        return _padded_before(node)
+        return _place_by_place(node) if _has_few_places(node) else _padded_before(node)
     batch, channels = x.shape[:2]
     filters, places, taps = w.shape[0], prod(node.shape[2:]), prod(w.shape[2:])
     columns, kernels, result = batch * places * taps * channels, w.tensor_type.size, node.tensor_type.size
@@ -79,6 +88,40 @@ def _padded_before(node: Call) -> Expr | None:
         return None
     attrs = node.attrs.replace(pads=(0,) * len(node.attr("pads")))
     return call(str(node.op), _padded(node), node.args[1], span=node.span, **attrs)
+
+
+def _has_few_places(node: Call) -> bool:
+    """Whether a convolution in groups, of a filter each, sums up more for a place than there are places, and cannot do
+    so along rows."""
+    w, groups = node.args[1], node.attr("groups")
+    places = node.shape[0] * prod(node.shape[2:])
+    summed = w.tensor_type.size // w.shape[0]
+    in_rows = node.attr("dilations")[-1] == 1 and w.shape[-1] >= LONG_ROW
+    few = w.shape[0] == groups >= SHORTEST_ROW and places <= min(MOST_PLACES, summed)
+    return few and not in_rows and node.dtype == "float32"  # in 16 bits terms would be rounded before they are added up
+
+
+def _place_by_place(node: Call) -> Expr:
+    (x, w), span, groups, kernel = node.args, _inner(node), node.attr("groups"), node.args[1].shape[2:]
+    batch, each, places, rank = x.shape[0], w.shape[1], node.shape[2:], len(kernel)
+    # Groups last, before anything is padded: what moved the images before is then one move with this.
+    split = call("reshape", x, shape=(batch, groups, each, *x.shape[2:]), span=span)
+    images = call("transpose", split, perm=(*range(3, rank + 3), 0, 2, 1), span=span)
+    pads = node.attr("pads")
+    if any(pads):
+        images = call("pad", images, pads=(*pads[:rank], 0, 0, 0, *pads[rank:], 0, 0, 0), span=span)
+    weights = call("transpose", w, perm=(*range(2, rank + 2), 1, 0), span=span)
+    weights = call("reshape", weights, shape=(*kernel, 1, each, groups), span=span)
+    steps, sums = (*node.attr("dilations"), 1, 1, 1), []
+    for image, *place in product(range(batch), *map(range, places)):
+        starts = (*(at * stride for at, stride in zip(place, node.attr("strides"), strict=True)), image, 0, 0)
+        met = call("slice", images, starts=starts, sizes=weights.shape, steps=steps, span=span)
+        terms = call("nn.multiply", met, weights, span=span)
+        total = call("nn.reduce_sum", terms, axes=tuple(range(rank + 2)), span=span)
+        sums.append(call("reshape", total, shape=(1, groups), span=span))
+    whole = call("concat", *sums, axis=0, span=span) if len(sums) > 1 else sums[0]
+    values = call("reshape", whole, shape=(batch, *places, groups), span=span)
+    return call("transpose", values, perm=(0, rank + 1, *range(1, rank + 1)), span=node.span)
 
 
 def _inner(node: Call) -> Span:

@@ -296,16 +296,20 @@ class _Fuser:
                 waiting.append(arg)
 
     def _join_slices(self) -> None:
-        """Let elementwise operators read a part of a tensor where it lies, if nothing else needs the part by itself.
+        """Let elementwise operators, also those of which a reduction is made, read a part of a tensor where it lies, if
+        nothing else needs the part by itself.
 
         Images are left out: their kernels may read blocks of channels, which a part does not begin with.
         """
-        if self.anchor is not None or len(self.root.shape) == 4:
+        if len(self.root.shape) == 4 or (self.anchor is not None and _kind(self.anchor) is not Fusion.REDUCTION):
             return
-        for arg in dict.fromkeys(arg for member in self.members for arg in member.args):
+        readers = [member for member in self.members if _kind(member) is Fusion.ELEMENTWISE]
+        for arg in dict.fromkeys(arg for member in readers for arg in member.args):
             if not isinstance(arg, Call) or arg.op != "slice" or arg in self.elsewhere or arg in self.times:
                 continue
-            inside = sum(member.args.count(arg) for member in self.members)
+            if len(arg.shape) == 4:
+                continue
+            inside = sum(member.args.count(arg) for member in readers)
             one_run = bool(arg.shape) and arg.attr("steps")[-1] == 1
             room = len(self.members) < self.limits.depth and nbytes(arg.args[0]) <= self.limits.input_bytes
             if inside == self.uses[arg] and one_run and room and not self.why_not_compiled(arg):

@@ -35,6 +35,7 @@ from weft.compiler.passes import (
     legalise,
     simplify,
 )
+from weft.compiler.passes.fold_batch_norm import split_computed_norms
 from weft.compiler.passes.manager import largest_difference, random_inputs
 from weft.compiler.targets.accel.packed_layout import Blocks
 from weft.compiler.targets.accel.passes import fuse_with_report, pack_layout
@@ -230,6 +231,42 @@ def test_weights_behind_a_normalisation_hold_it(groups: int) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
     padded = module_of((0, 0, 1, 0))  # what is padded is no x * factor + offset
     assert fold_batch_norm(padded) == padded
+
+
+NORM = "return nn.batch_norm(%x, %g, %b, %m, nn.multiply(%v, %v), epsilon=0.5)"
+
+
+def of_norm(dtype: str = "float32", image: str = "2, 3, 4, 2", channels: int = 3) -> str:
+    of_channels = "".join(f", %{name}: {dtype}[{channels}]" for name in "gbmv")
+    return f"%x: {dtype}[{image}]{of_channels}"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("image", ["2, 3, 4, 2", "5, 3", "1, 3, 2, 1, 2"])
+def test_a_computed_normalisation_is_a_factor_and_an_offset_of_each_channel(dtype: str, image: str) -> None:
+    source = module_of(NORM, of_norm(dtype, image))
+    got = split_computed_norms(source)
+    assert "nn.batch_norm" not in {node.op for node in calls(got.main.body)}
+    large = {node.op for node in calls(got.main.body) if node.shape == source.main.body.shape}
+    assert large == {"nn.multiply", "nn.add"}, "roots and quotients are taken once a channel"
+    inputs = random_inputs(source, 0)
+    assert largest_difference(evaluate(source, inputs), evaluate(got, inputs)) <= split_computed_norms.tolerance
+
+
+def test_a_normalisation_far_from_zero_loses_no_more_than_its_operand_has() -> None:
+    source = module_of(NORM, of_norm())
+    inputs = random_inputs(source, 0)
+    inputs["m"] = np.full_like(inputs["m"], 1000)
+    inputs["x"] = inputs["x"] + np.float32(1000)
+    exact = evaluate(source, inputs)["output0"]
+    got = evaluate(split_computed_norms(source), inputs)["output0"]
+    factor = np.abs(inputs["g"]) / np.sqrt(inputs["v"] ** 2 + 0.5)
+    allowed = 4 * 1000 * np.finfo(np.float32).eps * factor.reshape(1, -1, 1, 1)
+    assert (np.abs(got - exact) <= allowed + 1e-6).all()
+
+
+def test_a_normalisation_of_16_bits_is_rounded_once() -> None:
+    silent(split_computed_norms, of_norm("bfloat16"), NORM)
 
 
 def host_reasons(module: Module) -> dict[str, str]:

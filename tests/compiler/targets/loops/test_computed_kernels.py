@@ -53,7 +53,7 @@ def rewritten(shape: tuple[int, ...], weights: tuple[int, ...], dtype: str = "fl
     return as_product_of_columns(convolution(shape, weights, dtype, **attrs))
 
 
-def require_equal(plain: Expr, body: Expr) -> None:
+def require_equal(plain: Expr, body: Expr, operator: str = "nn.matmul") -> None:
     params = tuple(node for node in topological_order(plain) if isinstance(node, Var))
     generator = np.random.default_rng(0)
     given = {each.name: generator.normal(size=each.type.shape).astype(np.float32) for each in params}
@@ -61,7 +61,7 @@ def require_equal(plain: Expr, body: Expr) -> None:
         evaluate(Module(Function(params, each, Attrs({"name": "main"}))), given)["output0"] for each in (plain, body)
     ]
     np.testing.assert_allclose(results[1], results[0], rtol=1e-5, atol=1e-5)
-    assert "nn.matmul" in {node.op for node in calls(body)}
+    assert operator in {node.op for node in calls(body)}
 
 
 @pytest.mark.parametrize(("shape", "weights", "attrs"), CASES)
@@ -142,6 +142,64 @@ def test_what_has_better_loops_or_none_stays(monkeypatch: pytest.MonkeyPatch) ->
     assert rewritten((1, 4, 5, 5), (4, 4, 3, 3)) is None
     monkeypatch.setattr(computed_kernels, "COLUMN_BYTES", 4 * 9 * 9 * 4)
     assert rewritten((1, 4, 5, 5), (4, 4, 3, 3)) is not None
+
+
+FEW_PLACES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((1, 40, 6, 7), (8, 5, 5, 4), {}), ((3, 18, 4, 4), (9, 2, 3, 3), {"strides": (2, 2), "pads": (1, 0, 0, 1)}),
+    ((1, 16, 9, 9), (8, 2, 4, 3), {"strides": (2, 3), "pads": (0, 1, 1, 0)}),
+    ((2, 8, 8, 38), (8, 1, 3, 18), {"dilations": (3, 2), "pads": (0, 0, 0, 1)}),
+    ((1, 8, 5, 5), (8, 1, 5, 5), {}), ((1, 16, 3, 4, 5), (8, 2, 2, 3, 3), {"pads": (0, 1, 0) * 2}),
+]  # fmt: skip
+"""Convolutions with a filter for each group, and results of few places."""
+
+
+def group_gradients(data: tuple[int, ...], strides: int) -> tuple[Call, Call]:
+    """The convolutions in the gradients of a depthwise one, of the data and of the kernels."""
+    plain = convolution(data, (data[1], 1, 3, 3), groups=data[1], strides=(strides,) * 2, pads=(1,) * 4)
+    params = tuple(node for node in topological_order(plain) if isinstance(node, Var))
+    module = grad(Module(Function(params, plain, Attrs({"name": "main"}))), wrt=["x", "w"], seed=True, values=False)
+    found = [node for node in calls(module.main.body) if node.op == "nn.conv2d"]
+    first, second = sorted(found, key=lambda node: node.shape[-1])
+    return second, first
+
+
+@pytest.mark.parametrize(("shape", "weights", "attrs"), FEW_PLACES)
+def test_few_places_of_groups_are_sums_over_lanes_of_groups(
+    shape: tuple[int, ...], weights: tuple[int, ...], attrs: dict[str, Any]
+) -> None:
+    plain = convolution(shape, weights, groups=weights[0], **attrs)
+    body = as_product_of_columns(plain)
+    assert body is not None
+    assert body.span == Span(("conv",), "y")
+    assert [node.span.tensor for node in calls(body)].count("y") == 1
+    operators = [node.op for node in calls(body)]
+    assert operators.count("nn.reduce_sum") == plain.tensor_type.size // weights[0]
+    assert not {"nn.conv2d", "nn.conv3d"} & set(operators)
+    require_equal(plain, body, operator="nn.reduce_sum")
+
+
+@pytest.mark.parametrize("strides", [1, 2])
+def test_the_gradient_of_small_depthwise_kernels_has_few_places(strides: int) -> None:
+    of_data, of_kernels = group_gradients((4, 16, 8, 8), strides)
+    body = as_product_of_columns(of_kernels)
+    assert body is not None
+    assert "nn.conv2d" not in {node.op for node in calls(body)}
+    require_equal(of_kernels, body, operator="nn.reduce_sum")
+    assert "nn.reduce_sum" not in {node.op for node in calls(as_product_of_columns(of_data) or of_data)}
+
+
+def test_groups_stay_loops_where_lanes_run_along_rows_or_places_are_many() -> None:
+    def stays(shape: tuple[int, ...], weights: tuple[int, ...], dtype: str = "float32", **attrs: Any) -> bool:
+        body = as_product_of_columns(convolution(shape, weights, dtype, groups=weights[0], **attrs))
+        return body is None
+
+    assert not stays((1, 8, 18, 17), (8, 1, 16, 15))
+    assert stays((1, 8, 18, 18), (8, 1, 16, 16)), "rows of 16"
+    assert not stays((1, 8, 18, 34), (8, 1, 16, 16), dilations=(1, 2)), "rows of which every other element is met"
+    assert stays((1, 7, 18, 17), (7, 1, 16, 15)), "too few groups for lanes"
+    assert stays((1, 8, 8, 8), (8, 1, 2, 2)), "many places"
+    assert stays((1, 8, 3, 3), (8, 1, 2, 1)), "less to add up than places"
+    assert stays((1, 8, 18, 17), (8, 1, 16, 15), "bfloat16")
 
 
 def test_a_convolution_in_groups_is_padded_before() -> None:

@@ -215,3 +215,31 @@ def test_elementwise_operators_read_a_part_where_it_lies() -> None:
     image = Var("image", TensorType((1, 8, 4, 4), "float32"))
     part = call("nn.tanh", call("slice", image, starts=(0, 4, 0, 0), sizes=(1, 4, 4, 4), steps=(1,) * 4))
     assert operators(group_calls(part, FusionLimits())) == [("slice",), ("nn.tanh",)]
+
+
+def test_a_reduction_of_products_reads_a_part_where_it_lies() -> None:
+    limits = FusionLimits(before_reductions=True)
+
+    def of_part(shape: tuple[int, ...], starts: tuple[int, ...], sizes: tuple[int, ...]) -> Call:
+        x, w = Var("x", TensorType(shape, "float32")), Var("w", TensorType(sizes, "float32"))
+        part = call("slice", x, starts=starts, sizes=sizes, steps=(1,) * len(sizes))
+        return call("nn.reduce_sum", call("nn.multiply", part, w), axes=tuple(range(len(sizes) - 1)))
+
+    total = of_part((6, 5, 16), (1, 0, 0), (4, 3, 16))
+    assert [sorted(each) for each in operators(group_calls(total, limits))] == [
+        ["nn.multiply", "nn.reduce_sum", "slice"]
+    ]
+    module = Module(
+        Function(tuple(node for node in topological_order(total) if isinstance(node, Var)), total), stage="operators"
+    )
+    draw = np.random.default_rng(0)
+    values = {each.name: draw.normal(size=each.type.shape).astype(np.float32) for each in module.main.params}
+    found = weft.load(weft.compile(module, target="cpu")).run(values)["output0"]
+    np.testing.assert_allclose(found, evaluate(module, values)["output0"], rtol=1e-5, atol=1e-5)
+
+    image = of_part((2, 8, 4, 4), (0, 4, 0, 0), (2, 4, 4, 4))
+    assert ("slice",) in operators(group_calls(image, limits)), "kernels of images may read blocks of channels"
+    product = total.args[0]
+    assert isinstance(product, Call)
+    also_used = call("nn.add", call("reshape", total, shape=(1, 1, 16)), product.args[0])
+    assert ("slice",) in operators(group_calls(also_used, limits))
