@@ -145,7 +145,7 @@ MUTANTS = (
         ("tests/compiler/targets/accel/test_pipelined.py",),
     ),
     Mutant(
-        "border-is-shifted", "compiler/targets/accel/emit.py", "wrong field",
+        "border-is-shifted", "compiler/targets/accel/emit_nest.py", "wrong field",
         "\"high\": scalars[\"pad\"], \"left_shift\": 0}", "\"high\": scalars[\"pad\"]}",
         ("tests/compiler/targets/accel/test_intrinsics.py",),
     ),
