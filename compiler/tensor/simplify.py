@@ -182,7 +182,8 @@ class Simplifier:
         memo = self._memos[self._searching]
         simple = memo.get(expr)
         if simple is None:
-            simple = memo[expr] = self._simplify(expr)
+            simple = self._simplify(expr)
+            memo[expr] = simple = expr if simple == expr else simple  # what stays as it is stays the same object
         return simple
 
     def _simplify(self, expr: Expr) -> Expr:
