@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -69,6 +70,12 @@ class Budget:
     trials: int
     minutes: float | None
     seed: int
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def minutes_left(self) -> float | None:
+        """Reading the model and its passes take of the time, too."""
+        return None if self.minutes is None else self.minutes - (time.monotonic() - self.started) / 60
 
 
 def _prepared(model: Path, target: Target, options: Any, shape: Sequence[str] | None, status: Updates) -> Module:
@@ -91,7 +98,7 @@ def _tune_core(
         tasks = tasks_of(module, core, rate, options.vthreads, chains=options.chains)
         if not tasks:
             raise CompileError("nothing of this model on the core can be tuned", at=str(model))
-        found = search(tasks, results, trials=budget.trials, seed=budget.seed, minutes=budget.minutes,
+        found = search(tasks, results, trials=budget.trials, seed=budget.seed, minutes=budget.minutes_left,
                        report=lambda states: status.update(_line(states, budget.trials * len(tasks))))  # fmt: skip
     records = [_record(state) for state in found.states]
     if as_json:
@@ -117,7 +124,7 @@ def _tune_cpu(
         if not tasks:
             raise CompileError("no kernel of this model has schedules to choose from", at=str(model),
                                hint="products and convolutions have")  # fmt: skip
-        found = search_cpu(tasks, results, trials=budget.trials, seed=budget.seed, minutes=budget.minutes,
+        found = search_cpu(tasks, results, trials=budget.trials, seed=budget.seed, minutes=budget.minutes_left,
                            report=lambda states: status.update(_cpu_line(states)))  # fmt: skip
     records = [
         {
@@ -194,6 +201,9 @@ def _print_summary(found: Outcome, database: Path) -> None:
     chains = sum(not state.task.in_sum for state in found.states)
     if chains:
         out.print(f"{chains} chains were measured; compilation takes those that are faster than their layers apart")
+    if found.untouched:
+        left = f"{found.untouched} of {len(found.states)} kernels and chains"
+        out.print(f"the time was over before {left} had a turn; the same command goes on from there")
     _print_end(found.choice, database, interrupted=found.interrupted)
 
 

@@ -73,6 +73,11 @@ class Outcome:
     seconds: float
     interrupted: bool = False
 
+    @property
+    def untouched(self) -> int:
+        """Tasks of which nothing is known: the time was over before their turn."""
+        return sum(state.best is None and not state.refused for state in self.states)
+
 
 Report = Callable[[Sequence[Progress]], None]
 
@@ -81,7 +86,9 @@ def search(
     tasks: Sequence[Task], database: Database, *, trials: int, seed: int = 0, minutes: float | None = None,
     report: Report = lambda _: None,
 ) -> Outcome:  # fmt: skip
-    """Measure up to ``trials`` tilings a kernel on average, or for ``minutes``; ``report`` is called after each.
+    """Measure up to ``trials`` tilings a kernel on average, or for ``minutes``; ``report`` is called after each batch.
+
+    After ``minutes`` no program is begun, not even of what the compiler takes by itself.
 
     The same tasks, database and seed give the same search, unless time ends it. An interruption (KeyboardInterrupt)
     ends it as if the budget were used up.
@@ -94,24 +101,29 @@ def search(
     budget = trials * len(tasks)
     choice = choose_ranking([], seed)
     interrupted = False
+
+    def in_time() -> bool:
+        return minutes is None or time.monotonic() - started <= 60 * minutes
+
     try:
         for state in states:
             for own in state.task.defaults:
-                _measure(state, [own], database)
+                _measure(state, [own], database, in_time)
                 state.default = state.costs.get(own)
-                if state.default is not None:
+                if own not in state.refused:
                     break
-            _finish(state)
+            if in_time():
+                _finish(state)
             report(states)
         while budget - sum(state.measured for state in states) > 0:
             open_states = [state for state in states if not state.finished]
-            if not open_states or (minutes is not None and time.monotonic() - started > 60 * minutes):
+            if not open_states or not in_time():
                 break
             state = max(open_states, key=lambda each: each.worth)
             choice = choose_ranking([*groups, *_groups(states)], seed)
             before = state.best
             batch = _batch(state, choice, draw, budget - sum(each.measured for each in states))
-            _measure(state, batch, database)
+            _measure(state, batch, database, in_time)
             after = state.best
             state.gained = 0.5 * state.gained if before is None or after is None else 1 - after / before
             _finish(state)
@@ -189,11 +201,14 @@ def _nearest(state: Progress, texts: Sequence[str]) -> list[str]:
     return sorted(texts, key=apart)[:NEARBY]
 
 
-def _measure(state: Progress, texts: Sequence[str], database: Database) -> None:
+def _measure(state: Progress, texts: Sequence[str], database: Database, in_time: Callable[[], bool]) -> None:
+    """Measure what is not known of these points, as long as there is time."""
     task = state.task
     for text in texts:
         if text in state.costs or text in state.refused:
             continue
+        if not in_time():
+            return
         setting, known = task.points[text].setting, task.features(text)
         state.measured += 1
         try:
