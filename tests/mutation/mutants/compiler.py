@@ -124,8 +124,7 @@ MUTANTS = (
     ),
     Mutant(
         "early-over-what-is-read", "compiler/targets/accel/issue_early.py", "missing hazard check",
-        "int(written[memory][selector].max()), int(read[memory][selector].max()))",
-        "int(written[memory][selector].max()))",
+        "np.maximum.reduce(touched[memory][selector])", "np.maximum.reduce(written[memory][selector])",
     ),
     Mutant(
         "fold-pads-swapped", "compiler/targets/accel/fold.py", "swapped operands",
