@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -73,6 +74,12 @@ class Budget:
     minutes: float | None
     seed: int
     thorough: bool
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def minutes_left(self) -> float | None:
+        """Reading the model and its passes take of the time, too."""
+        return None if self.minutes is None else self.minutes - (time.monotonic() - self.started) / 60
 
 
 def _prepared(model: Path, target: Target, options: Any, shape: Sequence[str] | None, status: Updates) -> Module:
@@ -96,8 +103,8 @@ def _tune_core(
         if not tasks:
             raise CompileError("nothing of this model on the core can be tuned", at=str(model))
         found = search(
-            tasks, results, trials=budget.trials, seed=budget.seed, minutes=budget.minutes, thorough=budget.thorough,
-            report=lambda states: status.update(_line(states, budget.trials * len(tasks))),
+            tasks, results, trials=budget.trials, seed=budget.seed, minutes=budget.minutes_left,
+            thorough=budget.thorough, report=lambda states: status.update(_line(states, budget.trials * len(tasks))),
         )  # fmt: skip
     records = [_record(state) for state in found.states]
     if as_json:
@@ -123,7 +130,7 @@ def _tune_cpu(
         if not tasks:
             raise CompileError("no kernel of this model has schedules to choose from", at=str(model),
                                hint="products and convolutions have")  # fmt: skip
-        found = search_cpu(tasks, results, trials=budget.trials, seed=budget.seed, minutes=budget.minutes,
+        found = search_cpu(tasks, results, trials=budget.trials, seed=budget.seed, minutes=budget.minutes_left,
                            report=lambda states: status.update(_cpu_line(states)))  # fmt: skip
     records = [
         {
@@ -206,6 +213,9 @@ def _print_summary(found: Outcome, database: Path) -> None:
     if broke:
         out.print(f"{len(broke)} settings broke the compiler, which is a mistake in weft, and were passed over: "
                   f"{broke[0].removeprefix(BROKE)}", highlight=False, markup=False, soft_wrap=True)  # fmt: skip
+    if found.untouched:
+        left = f"{found.untouched} of {len(found.states)} kernels and chains"
+        out.print(f"the time was over before {left} had a turn; the same command goes on from there")
     _print_end(found.choice, database, interrupted=found.interrupted)
 
 

@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from enum import IntEnum, unique
 from functools import cache
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -297,6 +298,12 @@ class Instruction:
     wait: int = 0  # mask of engines: one token of each is taken before the instruction starts
     send: int = 0  # mask of engines: one token to each when the instruction's writes are visible
 
+    def with_tokens(self, wait: int, send: int) -> Self:
+        """The instruction with other waits and sends."""
+        changed = copy(self)  # `replace` would set all fields anew, which takes several times as long
+        changed.__dict__.update(wait=wait, send=send)
+        return changed
+
 
 @dataclass(frozen=True, kw_only=True)
 class Loop(Instruction):
@@ -493,15 +500,25 @@ def encode_unchecked(config: CoreConfig, instruction: Instruction) -> int:
             f"Gemm: core {config.name!r} has no depthwise mode", hint="a configuration with depthwise=1 has it"
         )
     word = 0
-    position = 0
-    for name, width, sign in HEADER + instruction_fields(config, instruction.opcode):
+    for name, position, low, high in _places(config, instruction.opcode):
         value = int(getattr(instruction, name))
-        low, high = (-(1 << width - 1), (1 << width - 1) - 1) if sign else (0, (1 << width) - 1)
         if not low <= value <= high:
             raise InstructionError(f"{type(instruction).__name__}: {name} is {value}, but must be in {low}..{high}")
-        word |= (value & (1 << width) - 1) << position
-        position += width
+        word |= (value & high - low) << position
     return seal(config, word)
+
+
+@cache
+def _places(config: CoreConfig, opcode: Opcode) -> tuple[tuple[str, int, int, int], ...]:
+    """Of each field of an instruction: name, lowest bit, least and largest value. Their difference is the field's
+    mask."""
+    places = []
+    position = 0
+    for name, width, sign in HEADER + instruction_fields(config, opcode):
+        low = -(1 << width - 1) if sign else 0
+        places.append((name, position, low, low + (1 << width) - 1))
+        position += width
+    return tuple(places)
 
 
 def decode(config: CoreConfig, word: int) -> Instruction:

@@ -94,6 +94,11 @@ class Outcome:
     interrupted: bool = False
     little: bool = False
 
+    @property
+    def untouched(self) -> int:
+        """Tasks of which nothing is known: the time was over before their turn."""
+        return sum(state.best is None and not state.refused for state in self.states)
+
 
 Report = Callable[[Sequence[Progress]], None]
 
@@ -103,6 +108,8 @@ def search(
     thorough: bool = False, report: Report = lambda _: None,
 ) -> Outcome:  # fmt: skip
     """Measure up to ``trials`` tilings a kernel on average, or for ``minutes``; ``report`` is called after each batch.
+
+    After ``minutes`` no program is begun, not even of what the compiler takes by itself.
 
     It ends before that when less than :data:`LITTLE` of the network's cycles is expected to go, unless ``thorough``. A
     setting that breaks the compiler is kept with its reason, as one that is refused, and the search goes on.
@@ -117,18 +124,23 @@ def search(
     budget = trials * len(tasks)
     choice = choose_ranking([], seed)
     interrupted = little = False
+
+    def in_time() -> bool:
+        return minutes is None or time.monotonic() - started <= 60 * minutes
+
     try:
         for state in states:
             for own in state.task.defaults:
-                _measure(state, [own], database)
+                _measure(state, [own], database, in_time)
                 state.default = state.costs.get(own)
-                if state.default is not None:
+                if own not in state.refused:
                     break
-            _finish(state)
+            if in_time():
+                _finish(state)
             report(states)
         while budget - sum(state.measured for state in states) > 0:
             open_states = [state for state in states if not state.finished]
-            if not open_states or (minutes is not None and time.monotonic() - started > 60 * minutes):
+            if not open_states or not in_time():
                 break
             if little := not thorough and _little_to_gain(states):
                 break
@@ -136,7 +148,7 @@ def search(
             choice = choose_ranking([*groups, *_groups(states)], seed)
             before = state.best
             batch = _batch(state, choice, draw, budget - sum(each.measured for each in states))
-            _measure(state, batch, database)
+            _measure(state, batch, database, in_time)
             after = state.best
             state.gained = 0.5 * state.gained if before is None or after is None else 1 - after / before
             _finish(state)
@@ -234,11 +246,14 @@ def _nearest(state: Progress, texts: Sequence[str]) -> list[str]:
     return sorted(texts, key=apart)[:NEARBY]
 
 
-def _measure(state: Progress, texts: Sequence[str], database: Database) -> None:
+def _measure(state: Progress, texts: Sequence[str], database: Database, in_time: Callable[[], bool]) -> None:
+    """Measure what is not known of these points, as long as there is time."""
     task = state.task
     for text in texts:
         if text in state.costs or text in state.refused:
             continue
+        if not in_time():
+            return
         setting, known = task.points[text].setting, task.features(text)
         state.measured += 1
         try:

@@ -284,6 +284,8 @@ def _shifted_range(
     """First index and count of what is accessed around a common place that is a minimum, as ``split_shifted`` makes
     it: the place need not be known, since it cancels in the count. None if there is no such place, or if it might be
     outside of the dimension."""
+    if not all(_has_extremum(index) for index, _ in accesses):
+        return None
     simplifier = simplifier_of(outer)
     simple = [(simplifier.simplify(index), inner) for index, inner in accesses]
     if not all(map(_has_extremum, (index for index, _ in simple))):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from .errors import IRError
 
@@ -54,6 +54,17 @@ class Expr:
     """A scalar value. Operators build new expressions; both operands have one type, Python numbers adapt to it."""
 
     __slots__ = ()
+    __match_args__: ClassVar[tuple[str, ...]] = ()
+
+    def remembered_hash(self) -> int:
+        """The hash of the fields, worked out once: that of an expression visits all that is below it."""
+        found: int | None = self.__dict__.get("_hash")
+        if found is None:
+            found = self.__dict__["_hash"] = hash(tuple([getattr(self, name) for name in self.__match_args__]))
+        return found
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in self.__dict__.items() if name != "_hash"}  # other processes hash others
 
     @property
     def dtype(self) -> DType:
@@ -146,6 +157,9 @@ class Var(Expr):
     name: str
     type: DType = "int64"
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     @property
     def dtype(self) -> DType:
         return self.type
@@ -185,6 +199,8 @@ class BinOp(Expr):
     a: Expr
     b: Expr
 
+    __hash__ = Expr.remembered_hash
+
     def __post_init__(self) -> None:
         if self.op not in OPERATORS:
             raise IRError(f"unknown operator {self.op!r}", hint=f"the operators are {', '.join(OPERATORS)}")
@@ -217,6 +233,8 @@ class Select(Expr):
     a: Expr
     b: Expr
 
+    __hash__ = Expr.remembered_hash
+
     def __post_init__(self) -> None:
         if self.cond.dtype != "bool":
             raise IRError(f"the condition of select is {self.cond.dtype}, but must be bool")
@@ -234,6 +252,8 @@ class Call(Expr):
 
     function: str
     args: tuple[Expr, ...]
+
+    __hash__ = Expr.remembered_hash
 
     def __post_init__(self) -> None:
         if self.function not in FUNCTIONS:
@@ -263,6 +283,8 @@ class Cast(Expr):
 
     type: DType
     x: Expr
+
+    __hash__ = Expr.remembered_hash
 
     @property
     def dtype(self) -> DType:

@@ -182,7 +182,8 @@ class Simplifier:
         memo = self._memos[self._searching]
         simple = memo.get(expr)
         if simple is None:
-            simple = memo[expr] = self._simplify(expr)
+            simple = self._simplify(expr)
+            memo[expr] = simple = expr if simple == expr else simple  # what stays as it is stays the same object
         return simple
 
     def _simplify(self, expr: Expr) -> Expr:
@@ -371,7 +372,11 @@ class Simplifier:
 
     def eliminate(self, expr: Expr, inner: Loops, *, upper: bool) -> Expr | None:
         """Bound of the expression over the ``inner`` loops; None if none is known. The innermost loop goes first."""
-        result: Expr | None = self._push(expr)
+        simple = self._push(expr)
+        bound = _linear_bound(linear_form(simple), inner, upper)
+        if bound is not None:
+            return bound.to_expr()
+        result: Expr | None = simple
         for var, extent in reversed(list(inner)):
             if result is not None and var in free_vars(result):
                 result = self._eliminate(result, var, extent, upper)
@@ -452,6 +457,24 @@ def simplifier_of(loops: Loops) -> Simplifier:
 
 
 _OUTERMOST = Simplifier(())
+
+
+def _linear_bound(linear: Linear, inner: Loops, upper: bool) -> Linear | None:
+    """The bound over the ``inner`` loops of a sum of multiples of variables; None if it is something else, or loops in
+    it run a number of times that is not constant."""
+    last = dict(inner)
+    rest = Linear({}, linear.constant)
+    for atom, coefficient in linear.terms.items():
+        if not isinstance(atom, Var):
+            return None
+        extent = last.get(atom)
+        if extent is None:
+            rest.terms[atom] = coefficient
+        elif not isinstance(extent, Const):
+            return None
+        elif upper == (coefficient > 0):
+            rest.constant += coefficient * (int(extent.value) - 1)
+    return rest
 
 
 def _limit(value: int) -> int:

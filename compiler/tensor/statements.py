@@ -20,6 +20,8 @@ class Load(Expr):
     buffer: Buffer
     indices: tuple[Expr, ...]
 
+    __hash__ = Expr.remembered_hash
+
     def __post_init__(self) -> None:
         check_indices("load from", self.buffer, self.indices)
 

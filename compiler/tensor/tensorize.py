@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import permutations
 
 from .errors import ScheduleError
@@ -117,6 +118,10 @@ def tensorize(func: PrimFunc, loop: Var, intrinsic: TensorIntrinsic, *, explain:
             continue
         pairs = {own: tile for (own, _), (tile, _) in zip(own_loops, order, strict=True)}
         matcher = _Matcher(intrinsic, node, pairs, simplifier, failure)
+        if not explain:  # what no operand could make equal needs no look at where operands lie
+            shape = _Matcher(intrinsic, node, pairs, simplifier, failure, any_operand=True)
+            if next(shape.matches(), None) is None:
+                continue
         match = next(matcher.matches(), None)
         if match is not None:
             return rewrite(func, path[-1], _call(intrinsic, node, match, {each.var for each in nest}))
@@ -200,12 +205,12 @@ class _Matcher:
         self.operands = {operand.name: operand for operand in intrinsic.operands}
         self.params = {param.name: param for param in intrinsic.scalars}
         self.own_loops = {var for var, _ in intrinsic.loops}
-        self.units = {var: Const(0) for var in self.own_loops - set(pairs)}
+        self.units = tuple(var for var, _ in intrinsic.loops if var not in pairs)
 
     def matches(self) -> Iterator[Match]:
         """All ways in which the nest is the intrinsic."""
         meaning, store = self.intrinsic.store, self.block.body
-        pattern = fold(substitute(meaning.value, self.units))
+        pattern = _with_units(meaning.value, self.units)
         value = fold(store.value)
         if self.failure.progress < 0:
             self.failure.note(
@@ -213,7 +218,7 @@ class _Matcher:
                 f"block {self.block.name!r} computes {expr_text(value)}, "
                 f"but {self.intrinsic.name!r} computes {expr_text(pattern)}",
             )
-        indices = tuple(substitute(index, self.units) for index in meaning.indices)
+        indices = tuple(_with_units(index, self.units) for index in meaning.indices)
         for start in self._access(meaning.buffer.name, indices, store.buffer, store.indices, Match()):
             for match in self._unify(pattern, value, start):
                 # A scalar that met nothing stands on the side of a select that is not taken: any value will do.
@@ -423,6 +428,13 @@ def _flatten(op: str, expr: Expr) -> list[Expr]:
     return [expr]
 
 
+@lru_cache(maxsize=1024)
+def _with_units(expr: Expr, units: tuple[Var, ...]) -> Expr:
+    """What an intrinsic computes where its loops ``units`` run once."""
+    return fold(substitute(expr, dict.fromkeys(units, Const(0))))
+
+
+@lru_cache(maxsize=1024)
 def fold(expr: Expr) -> Expr:
     """The expression with operations on constants carried out."""
     return map_exprs(expr, fold_constants)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from operator import is_
 
 from .errors import ScheduleError
 from .ir import (
@@ -24,7 +25,7 @@ from .ir import (
     Var,
 )
 from .simplify import Simplifier, simplifier_of
-from .visitor import below, children, loads_of, map_children, rebuild, statements, stores_of
+from .visitor import below, children, loads_of, map_children, rebuild, statements, stores_of, with_body
 
 Leaf = Block | IntrinsicCall | Store
 
@@ -39,13 +40,14 @@ def paths(stmt: Stmt, above: tuple[Stmt, ...] = ()) -> Iterator[tuple[Stmt, ...]
 
 def _path_to(stmt: Stmt, wanted: Callable[[Stmt], bool]) -> tuple[Stmt, ...] | None:
     """The first of the paths whose node is wanted."""
-    if wanted(stmt):
-        return (stmt,)
-    for child in below(stmt):
-        found = _path_to(child, wanted)
-        if found is not None:
-            return (stmt, *found)
-    return None
+    path = [stmt]
+    while not wanted(path[-1]):
+        inside = below(path[-1])
+        if len(inside) != 1:
+            found = next((found for child in inside if (found := _path_to(child, wanted)) is not None), None)
+            return None if found is None else (*path, *found)
+        path.append(inside[0])
+    return tuple(path)
 
 
 def block_name(stmt: Stmt) -> str | None:
@@ -217,19 +219,22 @@ def simplify_tree(stmt: Stmt, loops: Sequence[tuple[Var, Expr]] = ()) -> Stmt:
 
 def _simplified(stmt: Stmt, simplifier: Simplifier) -> Stmt:
     match stmt:
-        case For(var=var, extent=extent, body=body):
-            extent = simplifier.extent(extent)
-            return replace(stmt, extent=extent, body=_simplified(body, simplifier.inside(var, extent)))
-        case Allocate(buffer, body):
-            return Allocate(buffer, _simplified(body, simplifier))
+        case For(var, extent, kind, body, annotations):
+            simple = simplifier.extent(extent)
+            inner = _simplified(body, simplifier.inside(var, simple))
+            return stmt if simple is extent and inner is body else For(var, simple, kind, inner, annotations)
+        case Allocate(body=body):
+            return with_body(stmt, _simplified(body, simplifier))
         case If(cond, then):
             return If(simplifier.simplify(cond), _simplified(then, simplifier))
         case Seq(body):
-            return Seq(tuple(_simplified(child, simplifier) for child in body))
+            items = tuple([_simplified(child, simplifier) for child in body])
+            return stmt if all(map(is_, items, body)) else Seq(items)
         case Store():
             return _simplify_store(stmt, simplifier)
         case Block(body=store):
-            return replace(stmt, body=_simplify_store(store, simplifier))
+            moved = _simplify_store(store, simplifier)
+            return stmt if moved is store else replace(stmt, body=moved)
         case IntrinsicCall(operands=operands, scalars=scalars):
             return replace(
                 stmt,
@@ -243,16 +248,21 @@ def _simplified(stmt: Stmt, simplifier: Simplifier) -> Stmt:
 
 def _simplify_store(store: Store, simplifier: Simplifier) -> Store:
     indices = tuple(map(simplifier.simplify, store.indices))
-    return Store(store.buffer, indices, _simplify_value(store.value, simplifier))
+    value = _simplify_value(store.value, simplifier)
+    unchanged = value is store.value and all(map(is_, indices, store.indices))
+    return store if unchanged else Store(store.buffer, indices, value)
 
 
 def _simplify_value(expr: Expr, simplifier: Simplifier) -> Expr:
     match expr:
         case Load(buffer, indices):
-            return Load(buffer, tuple(map(simplifier.simplify, indices)))
+            simple = tuple(map(simplifier.simplify, indices))
+            return expr if all(map(is_, simple, indices)) else Load(buffer, simple)
         case Select(cond, a, b):
             cond = simplifier.simplify(cond)
             if isinstance(cond, Const):
                 return _simplify_value(a if cond.value else b, simplifier)
             return Select(cond, _simplify_value(a, simplifier), _simplify_value(b, simplifier))
-    return rebuild(expr, tuple(_simplify_value(child, simplifier) for child in children(expr)))
+    old = children(expr)
+    new = tuple([_simplify_value(child, simplifier) for child in old])
+    return expr if all(map(is_, new, old)) else rebuild(expr, new)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from operator import is_
 
 from .ir import (
     Allocate,
@@ -111,39 +112,56 @@ def statements(stmt: Stmt) -> Iterator[Stmt]:
 def map_children(stmt: Stmt, change: Callable[[Stmt], Stmt | None]) -> Stmt | None:
     """The statement with ``change`` applied to its children. A child that becomes None goes away, and so does a
     statement whose children are all gone."""
-    match stmt:
-        case For(body=body) | Allocate(body=body):
-            new = change(body)
-            return None if new is None else (stmt if new is body else replace(stmt, body=new))
-        case If(cond, then):
-            new = change(then)
-            return None if new is None else (stmt if new is then else If(cond, new))
-        case Seq(body):
-            kept = [child for child in map(change, body) if child is not None]
-            return sequence(*kept) if kept else None
+    if isinstance(stmt, For | Allocate):
+        new = change(stmt.body)
+        return None if new is None else with_body(stmt, new)
+    if isinstance(stmt, If):
+        new = change(stmt.then)
+        return None if new is None else (stmt if new is stmt.then else If(stmt.cond, new))
+    if isinstance(stmt, Seq):
+        kept = [child for child in map(change, stmt.body) if child is not None]
+        if len(kept) == len(stmt.body) and all(map(is_, kept, stmt.body)):
+            return stmt
+        return sequence(*kept) if kept else None
     return stmt
+
+
+def with_body(stmt: For | Allocate, body: Stmt) -> Stmt:
+    """The statement around another body: itself, if that is its own."""
+    if body is stmt.body:
+        return stmt
+    if isinstance(stmt, For):
+        return For(stmt.var, stmt.extent, stmt.kind, body, stmt.annotations)
+    return Allocate(stmt.buffer, body)
 
 
 def map_store_exprs(store: Store, change: Callable[[Expr], Expr]) -> Store:
     """The store with ``change`` applied to its indices and its value."""
-    return Store(store.buffer, tuple(map(change, store.indices)), change(store.value))
+    indices, value = tuple(map(change, store.indices)), change(store.value)
+    if value is store.value and all(map(is_, indices, store.indices)):
+        return store
+    return Store(store.buffer, indices, value)
 
 
 def map_stmt_exprs(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
-    """The tree with ``change`` applied to every expression in it (whole expressions, not their parts)."""
+    """The tree with ``change`` applied to every expression in it (whole expressions, not their parts). Parts in which
+    none becomes another stay the same objects."""
     match stmt:
-        case For(extent=extent, body=body):
-            return replace(stmt, extent=change(extent), body=map_stmt_exprs(body, change))
-        case Allocate(buffer, body):
-            return Allocate(buffer, map_stmt_exprs(body, change))
+        case For(var, extent, kind, body, annotations):
+            changed, inner = change(extent), map_stmt_exprs(body, change)
+            return stmt if changed is extent and inner is body else For(var, changed, kind, inner, annotations)
+        case Allocate(body=body):
+            return with_body(stmt, map_stmt_exprs(body, change))
         case If(cond, then):
             return If(change(cond), map_stmt_exprs(then, change))
         case Seq(body):
-            return Seq(tuple(map_stmt_exprs(child, change) for child in body))
+            items = tuple([map_stmt_exprs(child, change) for child in body])
+            return stmt if all(map(is_, items, body)) else Seq(items)
         case Store():
             return map_store_exprs(stmt, change)
         case Block(body=store, init=init):
-            return replace(stmt, body=map_store_exprs(store, change), init=None if init is None else change(init))
+            moved, start = map_store_exprs(store, change), None if init is None else change(init)
+            return stmt if moved is store and start is init else replace(stmt, body=moved, init=start)
         case IntrinsicCall(operands=operands, scalars=scalars):
             return replace(
                 stmt,
@@ -180,21 +198,23 @@ def map_accesses(stmt: Stmt, old: Buffer, new: Buffer, change: Callable[[tuple[E
     def visit(node: Stmt) -> Stmt:
         match node:
             case Allocate(body=body) | For(body=body):
-                return replace(node, body=visit(body))
+                return with_body(node, visit(body))
             case If(cond, then):
                 return If(cond, visit(then))
             case Seq(body):
-                return Seq(tuple(map(visit, body)))
+                items = tuple(map(visit, body))
+                return node if all(map(is_, items, body)) else Seq(items)
             case Store():
                 return move_store(node)
             case Block(body=store):
-                return replace(node, body=move_store(store))
+                moved = move_store(store)
+                return node if moved is store else replace(node, body=moved)
             case IntrinsicCall(operands=operands):
-                moved = tuple(
+                regions = tuple(
                     replace(region, buffer=new, indices=change(region.indices)) if region.buffer == old else region
                     for region in operands
                 )
-                return replace(node, operands=moved)
+                return node if all(map(is_, regions, operands)) else replace(node, operands=regions)
         return node
 
     return visit(map_stmt_exprs(stmt, lambda expr: map_exprs(expr, rule)))

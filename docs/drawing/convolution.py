@@ -10,7 +10,8 @@ from weft.compiler.graph.text import to_text
 from weft.compiler.passes import integer_passes
 from weft.compiler.passes.pipeline import PassOptions, run_passes
 from weft.compiler.targets.accel.compile_kernel import generate
-from weft.compiler.targets.accel.emit import DramBuffer, Emitter
+from weft.compiler.targets.accel.emit import Emitter
+from weft.compiler.targets.accel.emit_nest import DramBuffer
 from weft.compiler.targets.accel.lower import lower_function
 from weft.compiler.targets.accel.packed_layout import Blocks
 from weft.compiler.targets.accel.passes import accel_passes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -213,3 +214,29 @@ def test_candidates_fit(tasks: list[Task]) -> None:
         for point in list(task.points.values())[:50]:
             assert point.setting.tiling is not None
             assert estimate(task.problem, point.setting.tiling) is not None or point.estimate == float("inf")
+
+
+def test_no_program_is_begun_when_the_time_is_over(
+    tasks: list[Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each program takes a minute. What the compiler takes by itself counts as any other, and so does a batch."""
+    now = [0.0]
+    cycles = Task.cycles
+
+    def slowly(task: Task, setting: Setting) -> int:
+        now[0] += 60
+        return cycles(task, setting)
+
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(Task, "cycles", slowly)
+    with Database(tmp_path / "results.sqlite") as database:
+        for minutes, programs in ((-1, 0), (1.5, 2), (len(tasks) + 2.5, len(tasks) + 3)):
+            now[0] = 0
+            before = sum(
+                len(each.costs) + len(each.refused) for each in search(tasks, database, trials=1, minutes=-1).states
+            )
+            outcome = search(tasks, database, trials=8, minutes=minutes)
+            assert sum(state.measured for state in outcome.states) == programs
+            assert sum(len(each.costs) + len(each.refused) for each in outcome.states) == before + programs
+            assert outcome.untouched == max(0, len(tasks) - before - programs)
+            assert all(state.default is not None for state in outcome.states if state.costs)

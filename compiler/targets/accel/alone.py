@@ -14,7 +14,8 @@ from ....hw.dram_rate import DramRate
 from ..errors import ScratchpadFullError
 from ..memory_plan import aligned
 from .compile_kernel import append, generate_in_turn, generate_slice
-from .emit import ITEM_BYTES, DramBuffer, Emitter
+from .emit import Emitter
+from .emit_nest import ITEM_BYTES, DramBuffer
 from .function_program import unchecked_program
 from .lower import Kernel
 from .slices import KernelSlice

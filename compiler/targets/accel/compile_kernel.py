@@ -17,7 +17,8 @@ from ...tensor.printer import function_text
 from ...tensor.schedule import Schedule, create_schedule
 from ..errors import CompileError, ScratchpadFullError
 from .chain_tiling import chain_tilings
-from .emit import DramBuffer, Emitter
+from .emit import Emitter
+from .emit_nest import DramBuffer
 from .first_layer import first_tilings
 from .lower import Kernel, Section
 from .schedule import schedule_kernel

@@ -17,7 +17,8 @@ from ..errors import CompileError
 from ..memory_plan import aligned
 from .check import Range, check_program
 from .check_factors import Limited, check_factors
-from .emit import ITEM_BYTES, DramBuffer, Emitter
+from .emit import Emitter
+from .emit_nest import ITEM_BYTES, DramBuffer
 from .issue_early import advance
 from .latency_hiding import LatencyHiding
 from .stream import Issue

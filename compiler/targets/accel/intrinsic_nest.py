@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from ...tensor.ir import BinOp, Buffer, Cast, Const, Expr, For, IntrinsicCall, Region, Select, Stmt, Var
 from ...tensor.simplify import Linear, linear_form, simplifier_of
@@ -86,6 +87,13 @@ class IntrinsicNest:
     positions: tuple[Position, ...]
     bounds: tuple[Bound, ...]
     scalars: dict[str, Evaluator]
+
+    @cached_property
+    def starting(self) -> tuple[str, ...] | None:
+        """The loops outside of ``folded`` that must be at 0 where the call starts from its identity; None: it never
+        does."""
+        inside = {name for name, _ in self.folded}
+        return None if self.call.init is None else tuple(var.name for var in self.call.init if var.name not in inside)
 
 
 def nest_call(stmt: Stmt) -> IntrinsicCall | None:

@@ -29,9 +29,9 @@ ADVANCED = (*REORDERED, Engine.GEMM)
 def advance(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
     """The stream in the new order, which means the same."""
     written: dict[str, npt.NDArray[np.int32]] = {}
-    read: dict[str, npt.NDArray[np.int32]] = {}
+    touched: dict[str, npt.NDArray[np.int32]] = {}  # written or read
     for memory, size in memory_sizes(config, issues).items():
-        written[memory], read[memory] = np.full(size, -1, np.int32), np.full(size, -1, np.int32)
+        written[memory], touched[memory] = np.full(size, -1, np.int32), np.full(size, -1, np.int32)
     places: list[int] = []  # behind which original position each instruction goes
     last = dict.fromkeys(Engine, -1)
     for position, issue in enumerate(issues):
@@ -44,14 +44,14 @@ def advance(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
             if engine not in REORDERED:
                 place = max(place, last[engine])
             for memory, selector in reads:
-                place = max(place, int(written[memory][selector].max()))
+                place = max(place, int(np.maximum.reduce(written[memory][selector])))
             for memory, selector in writes:
-                place = max(place, int(written[memory][selector].max()), int(read[memory][selector].max()))
+                place = max(place, int(np.maximum.reduce(touched[memory][selector])))
         places.append(place)
         last[engine] = place
         for memory, selector in reads:
-            read[memory][selector] = np.maximum(read[memory][selector], place)
-        for memory, selector in writes:
-            written[memory][selector] = place
+            touched[memory][selector] = np.maximum(touched[memory][selector], place)
+        for memory, selector in writes:  # nothing that touched the entries stands behind this place
+            written[memory][selector] = touched[memory][selector] = place
     # Equal places keep their order, so each instruction stays behind all that it depends on.
     return [issues[position] for position in sorted(range(len(issues)), key=lambda each: (places[each], each))]

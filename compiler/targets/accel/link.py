@@ -16,7 +16,8 @@ from ...model import CompiledModel, CorePart, CoreStep, HostProgram, HostStep, L
 from ..target import Job
 from .check import Range
 from .compile_kernel import Generated, generate_slice
-from .emit import DramBuffer, Emitter
+from .emit import Emitter
+from .emit_nest import DramBuffer
 from .function_program import finish_program
 from .host_part import copying_module, phase_module, with_reasons
 from .latency_hiding import LatencyHiding

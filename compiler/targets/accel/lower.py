@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ....hw.isa import TAP_COLUMNS, TAP_ROWS
 from ... import tensor as te
@@ -159,11 +160,18 @@ def is_chain(function: Function) -> bool:
 
 
 def lower_function(function: Function) -> Kernel:
-    """The tensor expressions of a packed primitive function whose result is one int8 tensor.
+    """The tensor expressions of a packed primitive function whose result is one int8 tensor; once for each function.
 
     Raises CompileError naming the operator that has no compute rule.
     """
-    return _Lowering(function).run()
+    kernel = _LOWERED.get(function)
+    if kernel is None:
+        kernel = _LOWERED[function] = _Lowering(function).run()
+    return kernel
+
+
+_LOWERED: WeakKeyDictionary[Function, Kernel] = WeakKeyDictionary()
+"""Kernels of functions that are still in use: passes and the linker ask for the same ones."""
 
 
 @dataclass

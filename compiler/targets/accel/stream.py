@@ -6,7 +6,7 @@ Each knows what it touches, so that :mod:`.tokens` can let the engines run at th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -70,7 +70,7 @@ class Issue:
     @property
     def finished(self) -> Instruction:
         """The instruction with its waits and sends."""
-        return replace(self.instruction, wait=self.waits, send=self.sends)
+        return self.instruction.with_tokens(self.waits, self.sends)
 
 
 def memory_sizes(config: CoreConfig, issues: Sequence[Issue]) -> dict[Memory, int]:

@@ -46,7 +46,7 @@ class _Histories:
         """Raise ``needed`` to the last instructions of the other engines that wrote (read) what is accessed."""
         for other in self._users.get((access.memory, write), ()):
             if other != engine:
-                number = int(self._tables[access.memory, other, write][selector].max())
+                number = int(np.maximum.reduce(self._tables[access.memory, other, write][selector]))
                 if number > needed[other]:
                     needed[other] = number
 

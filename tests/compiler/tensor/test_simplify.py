@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
+import sys
 from functools import reduce
 from itertools import product
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler.tensor import (
@@ -21,6 +24,7 @@ from weft.compiler.tensor import (
     simplify,
     upper_bound,
 )
+from weft.compiler.tensor.simplify import Simplifier
 
 ROW, COL, DEEP = Var("i"), Var("j"), Var("k")
 # The extent of j depends on i, as after a split that does not divide.
@@ -122,3 +126,32 @@ def test_linear_terms_have_one_order() -> None:
 
 def test_a_variable_that_runs_once_is_zero() -> None:
     assert simplify(ROW * 4 + COL, [(ROW, Const(1)), (COL, Const(4))]) == COL
+
+
+EVEN = [(ROW, Const(4)), (COL, Const(3)), (DEEP, Const(5))]
+FACTORS = st.integers(-6, 6)
+
+
+@given(st.tuples(FACTORS, FACTORS, FACTORS, st.integers(-9, 20)), st.integers(0, 3), st.booleans())
+def test_a_sum_is_bounded_at_once_as_loop_by_loop(factors: tuple[int, ...], outer: int, upper: bool) -> None:
+    expr = ROW * factors[0] + COL * factors[1] + DEEP * factors[2] + factors[3]
+    bound = upper_bound if upper else lower_bound
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.modules[Simplifier.__module__], "_linear_bound", lambda *_: None)
+        slow = bound(expr, EVEN[outer:], EVEN[:outer])
+    assert bound(expr, EVEN[outer:], EVEN[:outer]) == slow
+
+
+def test_what_is_simple_stays_the_same_object() -> None:
+    simple = simplify(ROW * 3 + COL + minimum(DEEP, 4 - ROW), LOOPS)
+    assert simplify(simple, LOOPS) is simple
+
+
+@given(exprs())
+def test_a_hash_stays_in_its_process(expr: Expr) -> None:
+    """Equal expressions have equal hashes, which are not handed to processes in which texts have others."""
+    first = hash(expr)
+    twin = pickle.loads(pickle.dumps(expr))
+    assert "_hash" not in vars(twin)
+    assert twin == expr
+    assert hash(twin) == first

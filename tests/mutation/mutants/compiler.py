@@ -124,8 +124,7 @@ MUTANTS = (
     ),
     Mutant(
         "early-over-what-is-read", "compiler/targets/accel/issue_early.py", "missing hazard check",
-        "int(written[memory][selector].max()), int(read[memory][selector].max()))",
-        "int(written[memory][selector].max()))",
+        "np.maximum.reduce(touched[memory][selector])", "np.maximum.reduce(written[memory][selector])",
     ),
     Mutant(
         "fold-pads-swapped", "compiler/targets/accel/fold.py", "swapped operands",
@@ -145,7 +144,7 @@ MUTANTS = (
         ("tests/compiler/targets/accel/test_pipelined.py",),
     ),
     Mutant(
-        "border-is-shifted", "compiler/targets/accel/emit.py", "wrong field",
+        "border-is-shifted", "compiler/targets/accel/emit_nest.py", "wrong field",
         "\"high\": scalars[\"pad\"], \"left_shift\": 0}", "\"high\": scalars[\"pad\"]}",
         ("tests/compiler/targets/accel/test_intrinsics.py",),
     ),

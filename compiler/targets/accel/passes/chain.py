@@ -25,7 +25,8 @@ from ..chain_tiling import chain_estimate, chain_tilings
 from ..compile_kernel import generate_slice
 from ..depthwise_mode import in_depthwise_mode
 from ..depthwise_split import estimate_apart, on_array
-from ..emit import DramBuffer, Emitter
+from ..emit import Emitter
+from ..emit_nest import DramBuffer
 from ..forms import ARRAY, MODE, VECTOR
 from ..function_program import unchecked_program
 from ..lower import lower_function

@@ -14,7 +14,8 @@ from ....passes.host import host_function, renumber
 from ....passes.manager import Pass
 from ...errors import ScratchpadFullError
 from ..compile_kernel import generate
-from ..emit import DramBuffer, Emitter
+from ..emit import Emitter
+from ..emit_nest import DramBuffer
 from ..lower import Kernel, lower_function
 from ..packed_layout import Blocks, is_packable
 from ..tile_costs import entries_of

@@ -7,6 +7,7 @@ reason.
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ....graph import (
     Array,
@@ -139,10 +140,21 @@ def _same_pixels(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
 
 
 def pack_function(function: Function, blocks: Blocks) -> Function:
-    """A primitive function on packed tensors.
+    """A primitive function on packed tensors; made once for each function.
 
     Its attributes say what the plain result is: ``shape``, and ``macs``, the multiply-accumulates of its convolution.
     """
+    made = _PACKED.setdefault(function, {})
+    if blocks not in made:
+        made[blocks] = _pack_function(function, blocks)
+    return made[blocks]
+
+
+_PACKED: WeakKeyDictionary[Function, dict[Blocks, Function]] = WeakKeyDictionary()
+"""Functions that are still in use, packed: what fits is found out from the packed form, before all are packed."""
+
+
+def _pack_function(function: Function, blocks: Blocks) -> Function:
     params = {param: Var(param.name, blocks.packed_type(param.type)) for param in function.params}
     values: dict[int, Expr] = {}
     macs = 0

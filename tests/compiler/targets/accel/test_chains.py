@@ -13,7 +13,8 @@ from weft.compiler.graph import Function, evaluate_function
 from weft.compiler.targets.accel.chain_tiling import chain_tilings
 from weft.compiler.targets.accel.compile_kernel import append
 from weft.compiler.targets.accel.depthwise_mode import in_depthwise_mode
-from weft.compiler.targets.accel.emit import DramBuffer, Emitter
+from weft.compiler.targets.accel.emit import Emitter
+from weft.compiler.targets.accel.emit_nest import DramBuffer
 from weft.compiler.targets.accel.lower import lower_function
 from weft.compiler.targets.accel.passes.chain import Form, on_vector_engine
 from weft.compiler.targets.accel.schedule import schedule_kernel

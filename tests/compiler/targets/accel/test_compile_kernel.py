@@ -8,7 +8,8 @@ import pytest
 from weft.compiler.graph import Function
 from weft.compiler.targets.accel import compile_kernel
 from weft.compiler.targets.accel.compile_kernel import generate
-from weft.compiler.targets.accel.emit import DramBuffer, Emitter
+from weft.compiler.targets.accel.emit import Emitter
+from weft.compiler.targets.accel.emit_nest import DramBuffer
 from weft.compiler.targets.accel.lower import Kernel, lower_function
 from weft.compiler.targets.accel.tile_costs import tilings
 from weft.compiler.targets.accel.tiling import Tiling

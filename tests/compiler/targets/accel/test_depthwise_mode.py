@@ -15,7 +15,8 @@ from weft.compiler.targets.accel import packed_layout
 from weft.compiler.targets.accel.compile_kernel import append
 from weft.compiler.targets.accel.depthwise_mode import in_depthwise_mode, row_cycles, row_pitch
 from weft.compiler.targets.accel.depthwise_split import fastest_in_mode
-from weft.compiler.targets.accel.emit import DramBuffer, Emitter
+from weft.compiler.targets.accel.emit import Emitter
+from weft.compiler.targets.accel.emit_nest import DramBuffer
 from weft.compiler.targets.accel.function_program import unchecked_program
 from weft.compiler.targets.accel.intrinsics import intrinsics
 from weft.compiler.targets.accel.lower import lower_function

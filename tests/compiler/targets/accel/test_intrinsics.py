@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from weft.compiler.targets.accel.emit import DramBuffer, Emitter
+from weft.compiler.targets.accel.emit import Emitter
+from weft.compiler.targets.accel.emit_nest import DramBuffer
 from weft.compiler.targets.accel.intrinsics import EmitVector, acc_entry, intrinsics
 from weft.compiler.targets.errors import CompileError
 from weft.compiler.tensor import Const, IntrinsicCall, PrimFunc, Region, TensorIntrinsic, interpret

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from weft.compiler.targets.accel.emit import DramBuffer, Emitter
+from weft.compiler.targets.accel.emit import Emitter
+from weft.compiler.targets.accel.emit_nest import DramBuffer
 from weft.compiler.targets.accel.lower import lower_function
 from weft.compiler.targets.accel.schedule import schedule_kernel
 from weft.compiler.targets.accel.scratchpads import Ring

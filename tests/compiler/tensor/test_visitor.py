@@ -1,0 +1,72 @@
+"""What rewritings do not change stays the same objects."""
+
+from __future__ import annotations
+
+from weft.compiler.tensor.ir import (
+    Allocate,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    If,
+    Load,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    minimum,
+    select,
+)
+from weft.compiler.tensor.tree import simplify_tree
+from weft.compiler.tensor.visitor import map_accesses, map_children, map_stmt_exprs, substitute_stmt
+
+ROW, COL = Var("i"), Var("j")
+X, Y, Z = (Buffer(name, (4, 8), "int32", "global") for name in "xyz")
+
+
+def nest(name: str, target: Buffer, source: Buffer, row: Expr = ROW) -> Stmt:
+    value = select(COL < 3, Load(source, (row, COL)) + 1, Const(0, "int32"))
+    block = Block(name, "spatial", Store(target, (row, COL), value))
+    return If(Const(0) < row, For(COL, minimum(row, 5), "serial", block))
+
+
+def body() -> Stmt:
+    return For(ROW, Const(4), "serial", Allocate(Y, Seq((nest("first", Y, X), nest("second", Z, X)))))
+
+
+def parts(stmt: Stmt) -> tuple[Stmt, ...]:
+    assert isinstance(stmt, For)
+    assert isinstance(stmt.body, Allocate)
+    assert isinstance(stmt.body.body, Seq)
+    return stmt.body.body.body
+
+
+def test_a_rewriting_that_changes_nothing_gives_the_same_inner_loops() -> None:
+    for before in (body(), simplify_tree(body())):
+        for after in (map_stmt_exprs(before, lambda expr: expr), substitute_stmt(before, {Var("other"): Const(1)})):
+            assert after == before
+            for new, old in zip(parts(after), parts(before), strict=True):
+                assert isinstance(new, If)
+                assert isinstance(old, If)
+                assert new.then is old.then
+    assert map_children(before, lambda child: child) is before
+
+
+def test_only_what_accesses_a_buffer_becomes_another() -> None:
+    before = body()
+    after = map_accesses(before, Y, Buffer("w", (4, 8), "int32"), lambda indices: indices)
+    (first, second), (old_first, old_second) = parts(after), parts(before)
+    assert first != old_first
+    assert second == old_second
+    assert isinstance(second, If)
+    assert isinstance(old_second, If)
+    assert second.then is old_second.then
+
+
+def test_what_is_simplified_already_stays() -> None:
+    once = simplify_tree(For(ROW, Const(4), "serial", nest("only", Z, X)))
+    twice = simplify_tree(once)
+    assert isinstance(once, For)
+    assert isinstance(twice, For)
+    assert twice == once
