@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler.graph import Call, Constant, Expr, TensorType, Var, call
 from weft.compiler.targets.cpu.processor import host_target, named_target
-from weft.compiler.targets.cpu.tiles import convolution_tile, grouped_tile
+from weft.compiler.targets.cpu.tiles import convolution_tile, grouped_tile, pieces
 from weft.compiler.targets.loops.convolution import data_block, result_block
 
 from .test_link import GENERATOR, bytes_, check, floats, kinds, module_of
@@ -131,3 +131,13 @@ def test_tiles_fit_the_row(processor: str, width: int, block: int) -> None:
     for tile in (convolution_tile(width, 4 * block, block, target), grouped_tile(width, block, target)):
         assert 1 <= tile.rows <= width
         assert tile.lanes % block == 0
+
+
+@given(st.integers(1, 300), st.sampled_from([4, 8, 16]), st.integers(1, 40))
+@pytest.mark.parametrize("processor", ["host", "armv7a", "aarch64"])
+def test_sums_weights_and_a_value_have_registers(processor: str, width: int, block: int, blocks: int) -> None:
+    """Else a step writes sums to the stack and reads them again: 7 pixels x 64 channels did with 32 registers."""
+    target = named_target(processor)
+    tile = convolution_tile(width, blocks * block, block, target)
+    weights = len(pieces(tile.lanes, target.float_lanes))
+    assert tile.rows * weights + weights + 1 <= target.registers
