@@ -10,6 +10,7 @@ import numpy as np
 from ..graph import Anchor, Array, Call, Constant, Expr, Family, Span, call, operator_of
 from ..graph.visit import respan
 from ..operators.numerics import quantise_multiplier
+from .emit_sums import total_of
 from .host import host_call
 from .integer_form import (
     Affine,
@@ -21,14 +22,11 @@ from .integer_form import (
     Refusal,
     Sum,
     as_affine,
-    as_image,
-    channels_in,
     image_shape,
 )
 
 _INT32_SAFE = float(1 << 31) - 1
 _SUM_SAFE = 1 << 30
-_MAX_RESIDUAL_SHIFT = 20
 _FINE_BIAS = 1 / 64  # a bias is rounded to at most this part of the result's last digit
 _NEGLIGIBLE = 1 / 4096  # a channel that contributes less than this part of a digit is a constant
 
@@ -164,47 +162,15 @@ def _with_fine_bias(x: Affine, scale: float) -> Affine:
 
 
 def _quantised_sum(x: Sum, scale: float, zero_point: int, span: Span) -> Expr | Refusal:
-    """Each term times an integer weight; that of the reference is a power of two, which its producer can apply."""
-    reference = _reference(x.terms)
-    base = x.terms[reference]
-    ratios = [term.scale / base.scale for term in x.terms]
-    channels = channels_in(x.shape)
-    offsets = np.broadcast_to(x.offset, (channels,)) / base.scale
-    extent = 256 * sum(abs(ratio) for ratio in ratios) + float(np.max(np.abs(offsets)))
-    bits = _MAX_RESIDUAL_SHIFT
-    while bits >= 1 and (extent * 2**bits >= _SUM_SAFE or max(map(abs, ratios)) * 2**bits >= 1 << 24):
-        bits -= 1
-    if bits < 1:
-        return Refusal("the scales of the added tensors, or the added constant, are too far apart for 32 bits")
-    weights = [round(ratio * 2**bits) for ratio in ratios]
-    total: Expr = call("multiply_immediate", as_image(base.q), weight=weights[reference], span=span)
-    for index, term in enumerate(x.terms):
-        if index != reference:
-            total = call("multiply_accumulate", total, as_image(term.q), weight=weights[index], span=span)
-    correction = -sum(weight * term.zero_point for weight, term in zip(weights, x.terms, strict=True))
-    bias = np.rint(offsets * 2**bits) + correction
-    factor = np.full(channels, base.scale / (scale * 2**bits))
-    inner = span if total.shape == x.shape else Span(span.nodes)
-    result = _requantise(total, bias, factor, zero_point, _limits(x.low, x.high, scale, zero_point), inner)
+    low, high = _limits(x.low, x.high, scale, zero_point)
+    used = ((low - zero_point - 0.5) * scale, (high - zero_point + 0.5) * scale)
+    total = total_of(x, scale, used, span)
+    if isinstance(total, Refusal):
+        return total
+    made = total.accumulator
+    inner = span if made.shape == x.shape else Span(span.nodes)
+    factor = np.full(len(total.bias), total.factor)
+    result = _requantise(made, total.bias, factor, zero_point, (low, high), inner)
     if isinstance(result, Refusal) or result.shape == x.shape:
         return result
     return call("reshape", result, shape=x.shape, span=span)
-
-
-def _reference(terms: tuple[Integers, ...]) -> int:
-    """The term that sets the scale: one that only this sum uses and that a convolution makes (so that the addition
-    joins its kernel), unless it is much finer than another one."""
-    computed = [index for index, term in enumerate(terms) if not isinstance(term.q, Constant)]
-    largest = max(computed, key=lambda index: abs(terms[index].scale))
-
-    def rank(index: int) -> tuple[bool, bool]:
-        term = terms[index]
-        match term.q:
-            case Call(op="requantise", args=(Call(op="conv2d"), *_)):
-                made_by_convolution = True
-            case _:
-                made_by_convolution = False
-        return term.exclusive, made_by_convolution
-
-    best = max(computed, key=rank)
-    return best if abs(terms[best].scale) * 1024 >= abs(terms[largest].scale) else largest
