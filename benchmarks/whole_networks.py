@@ -90,6 +90,27 @@ def efficientnet_b0(net: Net) -> tuple[str, ...]:
     return _classifier(net, _normalised(net, x, 1280, bend=Net.swish), 1000)
 
 
+SHUFFLENET_V2 = ((116, 4), (232, 8), (464, 4))  # output channels, units, of which the first halves the picture
+
+
+def shufflenet_v2(net: Net) -> tuple[str, ...]:
+    def branch(x: str, filters: int, stride: int) -> str:
+        y = _normalised(net, x, filters, bend=_relu)
+        return _normalised(net, _normalised(net, y, filters, 3, stride, filters), filters, bend=_relu)
+
+    x = _normalised(net, net.input("x", (1, 3, 224, 224)), 24, 3, 2, bend=_relu)
+    x = net.node("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+    for filters, units in SHUFFLENET_V2:
+        half = filters // 2
+        kept = _normalised(net, x, net.shapes[x][1], 3, 2, net.shapes[x][1])
+        x = net.node("Concat", _normalised(net, kept, half, bend=_relu), branch(x, half, 2), axis=1)
+        for _ in range(units - 1):
+            kept, other = net.split(net.shuffle(x, 2), 1, (half, half))
+            x = net.node("Concat", kept, branch(other, half, 1), axis=1)
+        x = net.shuffle(x, 2)
+    return _classifier(net, _normalised(net, x, 1024, bend=_relu), 1000)
+
+
 def vit(net: Net) -> tuple[str, ...]:
     patches = net.conv(net.input("x", (1, 3, 224, 224)), 192, 16, strides=[16, 16], pads=[0] * 4)
     x = net.node("Transpose", net.reshape(patches, 1, 192, 196), perm=[0, 2, 1])
@@ -186,6 +207,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     for each in (
         Architecture(mobilenet_v3_small, "MobileNetV3-Small, Howard et al., 2019"),
         Architecture(efficientnet_b0, "EfficientNet-B0, Tan and Le, 2019"),
+        Architecture(shufflenet_v2, "ShuffleNetV2 1.0x, Ma et al., 2018"),
         Architecture(vit, "4 layers as those of DeiT-Ti (width 192, 3 heads), Touvron et al., 2021; 197 tokens"),
         Architecture(bert_tiny, "BERT-Tiny (2 layers, width 128, 2 heads), Turc et al., 2019; 128 tokens"),
         Architecture(lstm_keywords, "an LSTM of 128 states over 49 frames of 40 features, as in Zhang et al., 2017"),
