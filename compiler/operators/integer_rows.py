@@ -44,6 +44,7 @@ _TABLE = TensorType((ENTRIES,), "int32")
 _COMMON: dict[str, Any] = {
     "family": Family.HOST, "gradient": INTEGER_HAS_NO_GRADIENT, "accuracy": Accuracy.EXACT, "fusion": Fusion.REDUCTION,
 }  # fmt: skip
+_ENDS = {"zero_point": 0, "low": -128, "high": 127}
 
 
 def reciprocals() -> NDArray[np.int32]:
@@ -108,7 +109,7 @@ _PAIRS = [1 << place for place in range(29, 0, -2)]
 
 def normalise(
     x: Array, roots: Array, bias: Array, multiplier: Array, shift: Array, axes: tuple[int, ...], centred: bool,
-    input_zero: int, fraction: int, epsilon: int, digits: int, zero_point: int,
+    input_zero: int, fraction: int, epsilon: int, digits: int, zero_point: int, low: int, high: int,
 ) -> Array:  # fmt: skip
     """The meaning of ``normalise``."""
     count = math.prod(x.shape[axis] for axis in axes)
@@ -130,7 +131,7 @@ def normalise(
         inverse = _scaled(inverse, (3 << 22) - square, 23)
     unit = _scaled((q << MEAN_BITS) - mean, inverse, 54 - digits - pairs)
     value = _scaled(unit + bias, multiplier.astype(np.int64), shift) + zero_point
-    return np.clip(value, -128, 127).astype(np.int8)
+    return np.clip(value, low, high).astype(np.int8)
 
 
 def _mean_factor(count: int) -> tuple[int, int]:
@@ -174,8 +175,9 @@ def _row(index: Index, axes: Sequence[int]) -> Index:
     return tuple(tir.Const(0) if axis in axes else each for axis, each in enumerate(index))
 
 
-def _narrow(value: tir.Expr, zero_point: int) -> tir.Expr:
-    return tir.clamp(value + zero_point, -128, 127).astype("int8")
+def _narrow(value: tir.Expr, call: Call) -> tir.Expr:
+    low, high = (call.attrs.get(name, end) for name, end in (("low", -128), ("high", 127)))
+    return tir.clamp(value + call.attr("zero_point"), low, high).astype("int8")
 
 
 _UPPER = range(26, 55)
@@ -220,8 +222,8 @@ def _lower_softmax(builder: Builder, call: Call, operands: tuple[View, ...]) -> 
         shift = most - moved(row)
         if most - len(thresholds) in _UPPER and most in _UPPER:
             product = _upper_product(powers[index], factors[row], shift.astype("int32"))
-            return _narrow(product, call.attr("zero_point"))
-        return _narrow(_product(_wide(powers[index]), _wide(factors[row]), shift), call.attr("zero_point"))
+            return _narrow(product, call)
+        return _narrow(_product(_wide(powers[index]), _wide(factors[row]), shift), call)
 
     return View(x.shape, "int8", value)
 
@@ -288,9 +290,9 @@ def _lower_normalise(builder: Builder, call: Call, operands: tuple[View, ...]) -
         unit = _product(_wide(offset), _wide(inverses[row]), (54 - digits) - moved(row)).astype("int32")
         if narrow:
             product = _upper_product(unit + bias[index], multiplier[index], shift[index])
-            return _narrow(product, call.attr("zero_point"))
+            return _narrow(product, call)
         amount = tir.clamp(_wide(shift[index]), *numerics.SHIFT_RANGE)
-        return _narrow(_product(_wide(unit + bias[index]), _wide(multiplier[index]), amount), call.attr("zero_point"))
+        return _narrow(_product(_wide(unit + bias[index]), _wide(multiplier[index]), amount), call)
 
     return View(x.shape, "int8", value)
 
@@ -333,8 +335,16 @@ def _normalise_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     integer(attrs, "fraction", -EPSILON_BITS, EPSILON_BITS)
     integer(attrs, "epsilon", 0, (1 << EPSILON_BITS) - 1)
     integer(attrs, "digits", 18, 28)
-    integer(attrs, "zero_point", -128, 127)
+    _check_ends(attrs)
     return x
+
+
+def _check_ends(attrs: Attrs) -> None:
+    """Zero point and clamp of an int8 result."""
+    for name in ("zero_point", "low", "high"):
+        integer(attrs, name, -128, 127)
+    low, high = attrs["low"], attrs["high"]
+    require(low <= high, f"low {low} is above high {high}")
 
 
 def _sample_softmax(dtype: str) -> Call:
@@ -361,7 +371,7 @@ register(Operator(
     "normalise", "x roots bias multiplier shift", types=_normalise_type, numpy=normalise, lower=_lower_normalise,
     **_COMMON, cost=8,
     defaults={"axes": REQUIRED, "centred": True, "input_zero": 0, "fraction": REQUIRED, "epsilon": REQUIRED,
-              "digits": REQUIRED, "zero_point": 0},
+              "digits": REQUIRED, **_ENDS},
     sample=_sample_normalise,
     doc="Over axes, in integers: x less its mean (with ``centred``) or less input_zero, divided by the root of the "
         "mean square and epsilon, then a requantise.",

@@ -79,8 +79,8 @@ def _named(q: Expr, span: Span) -> Expr:
     return q
 
 
-def _limits(low: float, high: float, scale: float, zero_point: int) -> tuple[int, int]:
-    """The clamp of the result: int8's range, tightened by a clip in real numbers."""
+def limits_of(low: float, high: float, scale: float, zero_point: int) -> tuple[int, int]:
+    """The clamp of an int8 result: its range, tightened by a clip in real numbers."""
     ends = []
     for value in (low, high):
         digit = value / scale if math.isfinite(value) else math.copysign(1e9, value)
@@ -111,7 +111,7 @@ def _quantised_affine(x: Affine, scale: float, zero_point: int, span: Span) -> E
         channel = int(np.argmax(~(np.abs(bias) + x.peak < _INT32_SAFE)))
         return Refusal(f"the bias of channel {channel} does not fit 32 bits beside the accumulator")
     result = _requantise(
-        x.accumulator, bias, x.scale / scale, zero_point, _limits(x.low, x.high, scale, zero_point), span, x.host
+        x.accumulator, bias, x.scale / scale, zero_point, limits_of(x.low, x.high, scale, zero_point), span, x.host
     )
     if isinstance(result, Refusal) or result.shape == x.shape:
         return result
@@ -162,7 +162,7 @@ def _with_fine_bias(x: Affine, scale: float) -> Affine:
 
 
 def _quantised_sum(x: Sum, scale: float, zero_point: int, span: Span) -> Expr | Refusal:
-    low, high = _limits(x.low, x.high, scale, zero_point)
+    low, high = limits_of(x.low, x.high, scale, zero_point)
     used = ((low - zero_point - 0.5) * scale, (high - zero_point + 0.5) * scale)
     total = total_of(x, scale, used, span)
     if isinstance(total, Refusal):

@@ -48,6 +48,21 @@ FOUND = {
     %e = nn.add(float32(0.001), %m)
     %i = nn.power(%e, float32(-0.5))
     %y = nn.multiply(%f, %i)""",
+    "groups of channels, clipped": """
+    %v = reshape(%f, shape=(2, 3, 2, 4))
+    %g = transpose(%v, perm=(0, 2, 1, 3))
+    %h = reshape(%g, shape=(2, 2, 12))
+    %a = nn.reduce_mean(%h, axes=(2,), keepdims=true)
+    %c = nn.subtract(%h, %a)""" + MOMENT.format("%c", "2,") + """
+    %n = nn.divide(%c, %r)
+    %k = nn.multiply(%n, float32(1.25))
+    %i = reshape(%k, shape=(2, 6, 4))
+    %o = nn.multiply(%i, float32[6, 1](1.5, -0.5, 0.0, 2.0, 1.0, 0.75))
+    %p = nn.add(float32[6, 1](0.1, 0.2, -0.3, 0.4, -0.5, 0.6), %o)
+    %t = transpose(%p, perm=(0, 2, 1))
+    %u = nn.add(%t, float32[4, 1](0.01, 0.02, -0.03, 0.04))
+    %w = nn.clip(%u, low=0.0, high=2.5)
+    %y = reshape(%w, shape=(2, 3, 8))""",
 }  # fmt: skip
 
 LEFT = {
@@ -58,6 +73,17 @@ LEFT = {
     %r = nn.sqrt(%m)
     %y = nn.divide(%f, %r)""",
     "it is multiplied by the root": MOMENT.format("%f", "2,") + "\n    %y = nn.multiply(%f, %r)",
+    "a factor behind a clip": MOMENT.format("%f", "2,")
+    + """
+    %d = nn.divide(%f, %r)
+    %k = nn.clip(%d, low=0.0, high=1.0)
+    %y = nn.multiply(%k, float32(2.0))""",
+    "axes that have no common parts": MOMENT.format("%f", "2,")
+    + """
+    %d = nn.divide(%f, %r)
+    %v = reshape(%d, shape=(4, 12))
+    %k = nn.multiply(%v, float32(2.0))
+    %y = reshape(%k, shape=(2, 3, 8))""",
     "two values inside": """
     %b = nn.exp(%f)
     %y = nn.softmax(%b, axis=2)""",
@@ -81,6 +107,41 @@ def test_an_island_becomes_one_operator(name: str) -> None:
         difference = evaluate(after, values)["output0"].astype(int) - evaluate(module, values)["output0"]
         assert np.abs(difference).max() <= 1
     assert "normalise" not in legal(FOUND[name], Scope.PRODUCTS)[2]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_normalised_groups_of_channels(seed: int) -> None:
+    """As exporters write them: over a view of the picture with the groups apart, factors a channel behind."""
+    generator = np.random.default_rng(seed)
+    n, groups, each, h, w = (int(size) for size in generator.integers(1, 6, 5))
+    c = groups * each
+    low = "0.0" if seed % 3 else "-1e9"
+    factors, offsets = (", ".join(f"{value:.5f}" for value in generator.normal(1, 0.5, c)) for _ in range(2))
+    whole = f"{n}, {c}, {h}, {w}"
+    module = parse(
+        f"""fn @main(%x: int8[{whole}]) {{
+    %d = dequantise(%x, float32(0.04), int8(-7))
+    %f = reshape(%d, shape=({n}, {groups}, {each * h * w}))"""
+        + CENTRED.format("2,")
+        + MOMENT.format("%c", "2,")
+        + f"""
+    %q = nn.divide(%c, %r)
+    %b = reshape(%q, shape=({whole}))
+    %k = nn.multiply(%b, float32[{c}, 1, 1]({factors}))
+    %o = nn.add(%k, float32[{c}, 1, 1]({offsets}))
+    %y = nn.clip(%o, low={low}, high=1e9)
+    return quantise(%y, float32(0.03), int8(-20)) }}"""
+    )
+    after = PassManager(integer_passes(scope=Scope.ALL)).run(module)
+    bodies = [node.op.body for node in calls(after.main.body) if isinstance(node.op, Function)]
+    found = [body for body in bodies if isinstance(body, Call)]
+    assert [body.op for body in found] == ["normalise"]
+    parameters = [value for body in found for value in body.args[2:]]
+    assert all(value.tensor_type.size <= c for value in parameters)
+    for _ in range(3):
+        values = {"x": generator.integers(-128, 128, (n, c, h, w)).astype(np.int8)}
+        difference = evaluate(after, values)["output0"].astype(int) - evaluate(module, values)["output0"]
+        assert np.abs(difference).max() <= 1
 
 
 @pytest.mark.parametrize("name", LEFT)
