@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
@@ -18,19 +17,19 @@ import numpy as np
 from ..graph import Array, Call, Constant, Expr, Span, call
 from ..operators.integer_rows import (
     EPSILON_BITS,
-    LONGEST_ROW,
     bits_of_exponentials,
     exponentials,
     inverse_roots,
     reciprocals,
 )
 from ..operators.numerics import quantise_multiplier
+from ..operators.row_arithmetic import LONGEST_ROW
 from .cleanup import is_static, static_value
 from .emit_integers import limits_of
 from .host import host_call
-from .integer_form import Float64, IntegerForm, Integers
-
-FormOf = Callable[[Expr], IntegerForm]
+from .integer_form import Float64, Integers
+from .integer_moments import integer_moments
+from .rows import FormOf, number_of, row_below, squared
 
 _ON_HOST = "in integers, for which the core has no tables and no roots"
 _LARGEST_BIAS = 1 << 30
@@ -52,6 +51,9 @@ def integer_rows(source: Expr, form: FormOf, scale: float, zero_point: int, span
         case Call(op="nn.softmax", args=(x,)):
             operand = form(x)
             return _softmax(operand, source, scale, zero_point, span) if isinstance(operand, Integers) else None
+    part = integer_moments(source, form, scale, zero_point, span)
+    if part is not None:
+        return part
     found = _normalisation(source, form)
     return None if found is None else _normalised(found, source, scale, zero_point, span)
 
@@ -208,9 +210,9 @@ def _affine_step(node: Call, rank: int) -> tuple[Expr, Float64, Float64] | None:
 def _under_inverse_root(node: Expr) -> Expr | None:
     """What ``1 / sqrt(...)`` is of."""
     match node:
-        case Call(op="nn.divide", args=(one, Call(op="nn.sqrt", args=(moment,)))) if _number(one) == 1:
+        case Call(op="nn.divide", args=(one, Call(op="nn.sqrt", args=(moment,)))) if number_of(one) == 1:
             return moment
-        case Call(op="nn.power", args=(moment, exponent)) if _number(exponent) == -0.5:
+        case Call(op="nn.power", args=(moment, exponent)) if number_of(exponent) == -0.5:
             return moment
     return None
 
@@ -220,7 +222,7 @@ def _of_moment(unscaled: Expr, moment: Expr, form: FormOf) -> _Normalisation | N
     epsilon = 0.0
     match moment:
         case Call(op="nn.add", args=(a, b)):
-            number, mean = (_number(a), b) if is_static(a) else (_number(b), a)
+            number, mean = (number_of(a), b) if is_static(a) else (number_of(b), a)
             if number is None or number < 0:
                 return None
             epsilon = number
@@ -231,35 +233,11 @@ def _of_moment(unscaled: Expr, moment: Expr, form: FormOf) -> _Normalisation | N
             axes = tuple(mean.attr("axes"))
         case _:
             return None
-    if not axes or not _is_square(squares, unscaled):
+    row = row_below(unscaled, form)
+    if not axes or squared(squares) != unscaled or row is None or row.axes not in ((), axes):
         return None
-    centred = False
-    x = unscaled
-    match unscaled:
-        case Call(op="nn.subtract", args=(whole, Call(op="nn.reduce_mean", args=(again,)) as average)):
-            if whole == again and tuple(average.attr("axes")) == axes and average.attr("keepdims"):
-                centred, x = True, whole
-    operand = form(x)
-    if not isinstance(operand, Integers) or x.shape != unscaled.shape:
-        return None
-    one = (1,) * len(x.shape)
-    return _Normalisation(operand, axes, centred, epsilon, np.ones(one), np.zeros(one))
-
-
-def _is_square(node: Expr, of: Expr) -> bool:
-    match node:
-        case Call(op="nn.multiply", args=(a, b)):
-            return a == of and b == of
-        case Call(op="nn.power", args=(a, exponent)):
-            return a == of and _number(exponent) == 2
-    return False
-
-
-def _number(node: Expr) -> float | None:
-    """The only element of a constant."""
-    if not is_static(node) or math.prod(node.shape) != 1:
-        return None
-    return float(static_value(node).reshape(()))
+    one = (1,) * len(row.x.shape)
+    return _Normalisation(row.x, axes, bool(row.axes), epsilon, np.ones(one), np.zeros(one))
 
 
 @dataclass(frozen=True, eq=False)
