@@ -85,6 +85,9 @@ CASES = {
         {"nn.where"},
     ),
     "parts of a concatenation": ("1, 2, 3, 3", "concat(nn.sigmoid(%a), %a, axis=1)", {"nn.sigmoid"}),
+    "a concatenation with a constant without elements": (
+        "1, 2, 3, 3", "concat(%a, dequantise(int8[1, 0, 3, 3](), float32(0.1), int8(0)), axis=1)", set(),
+    ),
     "moves": (
         "1, 4, 3, 3", "gather(slice(%a, starts=(0, 1, 0, 0), sizes=(1, 2, 3, 2), steps=(1, 1, 1, 1)), "
         "int64[3](1, 0, 1), axis=1)", {"dequantise"},
