@@ -175,8 +175,8 @@ def _scale_rows_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType
 
 
 def _sample_mean_square(dtype: str) -> Call:
-    attrs = {"axes": (1, 2), "fraction": 3, "bias": 77, "multiplier": 12_345_678, "shift": 36}
-    return call("mean_square", variable(dtype, 3, 4, 2), zero_point=-100, **attrs)
+    return call("mean_square", variable(dtype, 3, 4, 2), axes=(1, 2), fraction=3, bias=77, multiplier=12_345_678,
+                shift=36, zero_point=-100)  # fmt: skip
 
 
 def _sample_scale_rows(dtype: str) -> Call:

@@ -73,7 +73,7 @@ def row_of(index: Index, axes: Sequence[int]) -> Index:
 
 
 def narrowed(value: tir.Expr, call: Call) -> tir.Expr:
-    low, high = (call.attrs.get(name, end) for name, end in (("low", -128), ("high", 127)))
+    low, high = (call.attr(name) if name in call.attrs else ENDS[name] for name in ("low", "high"))
     return tir.clamp(value + call.attr("zero_point"), low, high).astype("int8")
 
 
@@ -82,7 +82,5 @@ def narrowed(value: tir.Expr, call: Call) -> tir.Expr:
 
 def check_ends(attrs: Attrs) -> None:
     """Zero point and clamp of an int8 result."""
-    for name in ("zero_point", "low", "high"):
-        integer(attrs, name, -128, 127)
-    low, high = attrs["low"], attrs["high"]
+    _, low, high = (integer(attrs, name, -128, 127) for name in ENDS)
     require(low <= high, f"low {low} is above high {high}")
