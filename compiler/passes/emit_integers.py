@@ -119,24 +119,28 @@ def _quantised_affine(x: Affine, scale: float, zero_point: int, span: Span) -> E
 
 
 def _with_constant_channels(x: Affine, scale: float) -> Affine:
-    """Channels whose input makes no difference (their scale vanishes) become constants: weights 0, offset kept."""
+    """Channels whose input makes no difference (their scale vanishes) become constants: their offset is kept, and
+    weights are 0 where a convolution has some."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bias = np.abs(np.where(x.offset == 0, 0.0, x.offset / x.scale))
+    fits = np.abs(x.correction) + bias + x.peak < _INT32_SAFE
+    dead = ~fits & (x.peak * np.abs(x.scale) < _NEGLIGIBLE * scale)
+    if not dead.any():
+        return x
     match x.accumulator:
         case Call(op="conv2d", args=(source, Constant() as w)) as conv:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                bias = np.abs(np.where(x.offset == 0, 0.0, x.offset / x.scale))
-            fits = np.abs(x.correction) + bias + x.peak < _INT32_SAFE
-            dead = ~fits & (x.peak * np.abs(x.scale) < _NEGLIGIBLE * scale)
-            if not dead.any():
-                return x
             weights = np.where(dead.reshape(-1, 1, 1, 1), 0, w.value).astype(np.int8)
             accumulator = call("conv2d", source, Constant(weights, w.name, w.span), span=conv.span, **conv.attrs)
-            step = scale / (1 << 12)
-            return replace(
-                x, accumulator=accumulator, correction=np.where(dead, 0, x.correction),
-                scale=np.where(dead, step, x.scale), peak=np.where(dead, 0.0, x.peak),
-                offset=np.where(dead, np.clip(x.offset, -1024 * scale, 1024 * scale), x.offset),
-            )  # fmt: skip
-    return x
+            step, most = np.full(len(x.scale), scale / (1 << 12)), 1024 * scale
+            x = replace(x, accumulator=accumulator, peak=np.where(dead, 0.0, x.peak))
+        case _:  # so small a factor that the accumulator, which stays as it is, still makes no difference
+            most = 512 * scale  # more is saturated anyway
+            step = np.maximum(np.minimum(np.abs(x.offset), most), scale) / _SUM_SAFE
+            dead &= 2 * x.peak * step < scale / 8
+    return replace(
+        x, correction=np.where(dead, 0, x.correction), scale=np.where(dead, step, x.scale),
+        offset=np.where(dead, np.clip(x.offset, -most, most), x.offset),
+    )  # fmt: skip
 
 
 def _with_fine_bias(x: Affine, scale: float) -> Affine:
@@ -148,8 +152,8 @@ def _with_fine_bias(x: Affine, scale: float) -> Affine:
     if not np.any(error > _FINE_BIAS):
         return x
     wanted = math.ceil(math.log2(float(np.max(np.abs(x.scale))) / scale / _FINE_BIAS))
-    room = math.floor(math.log2(_SUM_SAFE / float(np.max(x.peak + np.abs(exact) + np.abs(x.correction)))))
-    bits = min(wanted, room)
+    extent = float(np.max(x.peak + np.abs(exact) + np.abs(x.correction)))
+    bits = min(wanted, math.floor(math.log2(_SUM_SAFE / extent))) if math.isfinite(extent) else 0
     if bits < 1:
         return x
     span, attrs = x.accumulator.span, {"weight": 1 << bits}
