@@ -209,8 +209,8 @@ ARCHITECTURES: dict[str, Architecture] = {
     for each in (
         Architecture(mobilenet_v3_small, "MobileNetV3-Small, Howard et al., 2019", 4),
         Architecture(efficientnet_b0, "EfficientNet-B0, Tan and Le, 2019", 2),
-        Architecture(shufflenet_v2, "ShuffleNetV2 1.0x, Ma et al., 2018", 12),
-        Architecture(vit, "4 layers as those of DeiT-Ti (width 192, 3 heads), Touvron et al., 2021; 197 tokens", 11),
+        Architecture(shufflenet_v2, "ShuffleNetV2 1.0x, Ma et al., 2018", 5),
+        Architecture(vit, "4 layers as those of DeiT-Ti (width 192, 3 heads), Touvron et al., 2021; 197 tokens", 12),
         Architecture(bert_tiny, "BERT-Tiny (2 layers, width 128, 2 heads), Turc et al., 2019; 128 tokens", 1),
         Architecture(lstm_keywords, "an LSTM of 128 states over 49 frames of 40 features, as in Zhang et al., 2017", 3),
         Architecture(audio_m5, "M5, Dai et al., 2017: 8000 samples", 0),
