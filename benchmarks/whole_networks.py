@@ -19,10 +19,12 @@ Bend = Callable[[Net, str], str]
 
 @dataclass(frozen=True)
 class Architecture:
-    """``build`` adds the nodes and says the outputs; ``source``: where its shapes come from."""
+    """``build`` adds the nodes and says the outputs; ``source``: where its shapes come from; ``seed``: of its weights,
+    which stay as they are when another network comes."""
 
     build: Callable[[Net], tuple[str, ...]]
     source: str
+    seed: int
 
 
 def _relu(net: Net, x: str) -> str:
@@ -88,6 +90,27 @@ def efficientnet_b0(net: Net) -> tuple[str, ...]:
                 net, x, inputs * expansion, filters, kernel, stride, Net.swish, inputs // 4, hard=False
             )
     return _classifier(net, _normalised(net, x, 1280, bend=Net.swish), 1000)
+
+
+SHUFFLENET_V2 = ((116, 4), (232, 8), (464, 4))  # output channels, units, of which the first halves the picture
+
+
+def shufflenet_v2(net: Net) -> tuple[str, ...]:
+    def branch(x: str, filters: int, stride: int) -> str:
+        y = _normalised(net, x, filters, bend=_relu)
+        return _normalised(net, _normalised(net, y, filters, 3, stride, filters), filters, bend=_relu)
+
+    x = _normalised(net, net.input("x", (1, 3, 224, 224)), 24, 3, 2, bend=_relu)
+    x = net.node("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+    for filters, units in SHUFFLENET_V2:
+        half = filters // 2
+        kept = _normalised(net, x, net.shapes[x][1], 3, 2, net.shapes[x][1])
+        x = net.node("Concat", _normalised(net, kept, half, bend=_relu), branch(x, half, 2), axis=1)
+        for _ in range(units - 1):
+            kept, other = net.split(net.shuffle(x, 2), 1, (half, half))
+            x = net.node("Concat", kept, branch(other, half, 1), axis=1)
+        x = net.shuffle(x, 2)
+    return _classifier(net, _normalised(net, x, 1024, bend=_relu), 1000)
 
 
 def vit(net: Net) -> tuple[str, ...]:
@@ -184,22 +207,24 @@ _TINY = "MLPerf Tiny"
 ARCHITECTURES: dict[str, Architecture] = {
     each.build.__name__: each
     for each in (
-        Architecture(mobilenet_v3_small, "MobileNetV3-Small, Howard et al., 2019"),
-        Architecture(efficientnet_b0, "EfficientNet-B0, Tan and Le, 2019"),
-        Architecture(vit, "4 layers as those of DeiT-Ti (width 192, 3 heads), Touvron et al., 2021; 197 tokens"),
-        Architecture(bert_tiny, "BERT-Tiny (2 layers, width 128, 2 heads), Turc et al., 2019; 128 tokens"),
-        Architecture(lstm_keywords, "an LSTM of 128 states over 49 frames of 40 features, as in Zhang et al., 2017"),
-        Architecture(audio_m5, "M5, Dai et al., 2017: 8000 samples"),
-        Architecture(unet, "U-Net, Ronneberger et al., 2015, 32 to 256 channels, padded; 128x128"),
-        Architecture(super_resolution, "sub-pixel network of the ONNX model zoo, factor 3; 224x224"),
-        Architecture(tiny_anomaly, _TINY), Architecture(tiny_keywords, _TINY), Architecture(tiny_images, _TINY),
-        Architecture(tiny_persons, _TINY),
+        Architecture(mobilenet_v3_small, "MobileNetV3-Small, Howard et al., 2019", 4),
+        Architecture(efficientnet_b0, "EfficientNet-B0, Tan and Le, 2019", 2),
+        Architecture(shufflenet_v2, "ShuffleNetV2 1.0x, Ma et al., 2018", 5),
+        Architecture(vit, "4 layers as those of DeiT-Ti (width 192, 3 heads), Touvron et al., 2021; 197 tokens", 12),
+        Architecture(bert_tiny, "BERT-Tiny (2 layers, width 128, 2 heads), Turc et al., 2019; 128 tokens", 1),
+        Architecture(lstm_keywords, "an LSTM of 128 states over 49 frames of 40 features, as in Zhang et al., 2017", 3),
+        Architecture(audio_m5, "M5, Dai et al., 2017: 8000 samples", 0),
+        Architecture(unet, "U-Net, Ronneberger et al., 2015, 32 to 256 channels, padded; 128x128", 10),
+        Architecture(super_resolution, "sub-pixel network of the ONNX model zoo, factor 3; 224x224", 5),
+        Architecture(tiny_anomaly, _TINY, 6), Architecture(tiny_keywords, _TINY, 8),
+        Architecture(tiny_images, _TINY, 7), Architecture(tiny_persons, _TINY, 9),
     )
 }  # fmt: skip
 
 
 def float_network(name: str) -> tuple[onnx.ModelProto, list[Inputs]]:
     """The float model of a name in `ARCHITECTURES`, and data for it."""
-    net = Net(seed=sorted(ARCHITECTURES).index(name))
-    model = net.model(*ARCHITECTURES[name].build(net))
+    architecture = ARCHITECTURES[name]
+    net = Net(seed=architecture.seed)
+    model = net.model(*architecture.build(net))
     return model, net.batches(model)

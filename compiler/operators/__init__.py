@@ -26,6 +26,7 @@ from . import (
     functions,
     index,
     integer,
+    integer_moments,
     integer_rows,
     interpolate,
     matrix,
@@ -43,9 +44,9 @@ from .samples import sample_of
 from .type_rules import broadcasting, require, require_dtype
 
 __all__ = [
-    "REQUIRED", "Accuracy", "Anchor", "Builder", "Chooser", "Family", "Fusion", "NoGradientError", "NotLoweredError",
-    "Operator", "Unsupported", "View", "arithmetic", "broadcasting", "cast", "contract", "convolution", "elementwise",
-    "formula", "functions", "index", "integer", "integer_rows", "interpolate", "matrix", "move", "nn", "norm",
-    "operators", "pooling", "quantise", "reduce", "register", "require", "require_dtype", "sample_of", "scan",
-    "strings", "through", "unsupported",
+    "REQUIRED", "Accuracy", "Anchor", "Builder", "Chooser", "Family", "Fusion", "NoGradientError",
+    "NotLoweredError", "Operator", "Unsupported", "View", "arithmetic", "broadcasting", "cast", "contract",
+    "convolution", "elementwise", "formula", "functions", "index", "integer", "integer_moments", "integer_rows",
+    "interpolate", "matrix", "move", "nn", "norm", "operators", "pooling", "quantise", "reduce", "register",
+    "require", "require_dtype", "sample_of", "scan", "strings", "through", "unsupported",
 ]  # fmt: skip

@@ -22,25 +22,31 @@ from ..tensor.view import Builder, Index, View, broadcast
 from . import numerics
 from .reasons import INTEGER_HAS_NO_GRADIENT
 from .reduce import reduced
+from .row_arithmetic import (
+    ENDS,
+    ENTRIES,
+    LONGEST_ROW,
+    MEAN_BITS,
+    TABLE,
+    Int64,
+    check_ends,
+    entry_of,
+    mean_factor,
+    narrowed,
+    product_of,
+    row_of,
+    scaled_by,
+    spread_of,
+    wide,
+)
 from .samples import variable
 from .type_rules import flag, integer, require, require_dtype, tuple_of_ints
-
-Int64 = NDArray[np.int64]
-
-ENTRIES = 256
-"""Of a table."""
 
 MOST_BITS = 22
 """Fraction bits of an exponential, at most."""
 
-LONGEST_ROW = 1 << 14
-"""Elements of a row that is normalised: the sum of their squares fits 32 bits."""
-
 EPSILON_BITS = 30
-MEAN_BITS = 16
-"""Fraction bits of a mean."""
 
-_TABLE = TensorType((ENTRIES,), "int32")
 _COMMON: dict[str, Any] = {
     "family": Family.HOST, "gradient": INTEGER_HAS_NO_GRADIENT, "accuracy": Accuracy.EXACT, "fusion": Fusion.REDUCTION,
 }  # fmt: skip
@@ -72,11 +78,6 @@ def bits_of_exponentials(count: int) -> int:
 # Meanings
 
 
-def _scaled(x: Array, factor: Array | int, shift: Array | int) -> Int64:
-    """``x * factor / 2**shift``, rounded half up: a requantise without bias and clamp."""
-    return np.asarray((x * factor + (np.int64(1) << (np.asarray(shift, np.int64) - 1))) >> shift, np.int64)
-
-
 def _places(x: Int64, thresholds: Sequence[int]) -> Int64:
     """Of how many thresholds ``x`` stays below."""
     return np.asarray(sum((x < each).astype(np.int64) for each in thresholds), np.int64)
@@ -92,8 +93,8 @@ def softmax(
     places = _places(total, _below_leading(bits))
     normal = total << places
     first = inverses.astype(np.int64)[(normal >> 22) & 255]
-    inverse = _scaled(first, (1 << 23) - _scaled(normal, first, 31), 22)
-    value = _scaled(powers, _scaled(inverse, multiplier, 24), 29 + shift - places) + zero_point
+    inverse = scaled_by(first, (1 << 23) - scaled_by(normal, first, 31), 22)
+    value = scaled_by(powers, scaled_by(inverse, multiplier, 24), 29 + shift - places) + zero_point
     return np.clip(value, -128, 127).astype(np.int8)
 
 
@@ -108,7 +109,7 @@ _PAIRS = [1 << place for place in range(29, 0, -2)]
 
 def normalise(
     x: Array, roots: Array, bias: Array, multiplier: Array, shift: Array, axes: tuple[int, ...], centred: bool,
-    input_zero: int, fraction: int, epsilon: int, digits: int, zero_point: int,
+    input_zero: int, fraction: int, epsilon: int, digits: int, zero_point: int, low: int, high: int,
 ) -> Array:  # fmt: skip
     """The meaning of ``normalise``."""
     count = math.prod(x.shape[axis] for axis in axes)
@@ -117,50 +118,23 @@ def normalise(
     mean: Int64 | int = 0
     if centred:
         total = q.sum(axes, keepdims=True)
-        mean = _scaled(total, *_mean_factor(count))
-        spread = np.maximum(_spread(squares, total, count, fraction), 0)
+        mean = scaled_by(total, *mean_factor(count))
+        spread = np.maximum(spread_of(squares, total, count, fraction), 0)
     else:
-        spread = squares << fraction if fraction >= 0 else _scaled(squares, 1, -fraction)
+        spread = squares << fraction if fraction >= 0 else scaled_by(squares, 1, -fraction)
     weight = np.maximum(spread + epsilon, 1)
     pairs = _places(weight, _PAIRS)
     normal = weight << 2 * pairs
     inverse = roots.astype(np.int64)[(normal >> 23) & 255]
     for _ in range(2):
-        square = _scaled(_scaled(normal, inverse, 31), inverse, 23)
-        inverse = _scaled(inverse, (3 << 22) - square, 23)
-    unit = _scaled((q << MEAN_BITS) - mean, inverse, 54 - digits - pairs)
-    value = _scaled(unit + bias, multiplier.astype(np.int64), shift) + zero_point
-    return np.clip(value, -128, 127).astype(np.int8)
-
-
-def _mean_factor(count: int) -> tuple[int, int]:
-    multiplier, shift = numerics.quantise_multiplier(np.array(2.0**MEAN_BITS / count))
-    return int(multiplier[0]), int(shift[0])
-
-
-def _spread(squares: Array, total: Array, count: int, fraction: int) -> Int64:
-    """``(count * squares - total**2) * 2**fraction``."""
-    if fraction >= 0:
-        return np.asarray((squares * count - total * total) << fraction, np.int64)
-    return np.asarray(_scaled(squares, count, -fraction) - _scaled(total, total, -fraction), np.int64)
+        square = scaled_by(scaled_by(normal, inverse, 31), inverse, 23)
+        inverse = scaled_by(inverse, (3 << 22) - square, 23)
+    unit = scaled_by((q << MEAN_BITS) - mean, inverse, 54 - digits - pairs)
+    value = scaled_by(unit + bias, multiplier.astype(np.int64), shift) + zero_point
+    return np.clip(value, low, high).astype(np.int8)
 
 
 # Loops
-
-
-def _wide(x: tir.Expr) -> tir.Expr:
-    return x.astype("int64")
-
-
-def _product(x: tir.Expr, factor: tir.Expr | int, shift: tir.Expr | int) -> tir.Expr:
-    """As `_scaled`, of int64."""
-    half = tir.Const(1 << (shift - 1)) if isinstance(shift, int) else tir.Const(1) << (shift - 1)
-    return (x * factor + half) >> shift
-
-
-def _entry(table: View, place: tir.Expr) -> tir.Expr:
-    """Of a table at the low 8 bits of a number."""
-    return _wide(table[(_wide(place.astype("uint8")),)])
 
 
 def _below(x: tir.Expr, thresholds: Sequence[int]) -> tir.Expr:
@@ -170,21 +144,13 @@ def _below(x: tir.Expr, thresholds: Sequence[int]) -> tir.Expr:
     return result
 
 
-def _row(index: Index, axes: Sequence[int]) -> Index:
-    return tuple(tir.Const(0) if axis in axes else each for axis, each in enumerate(index))
-
-
-def _narrow(value: tir.Expr, zero_point: int) -> tir.Expr:
-    return tir.clamp(value + zero_point, -128, 127).astype("int8")
-
-
 _UPPER = range(26, 55)
 """Shifts of a product with 24 bits for which 7 bits more leave only the upper 32 of 64 to be shifted on."""
 
 
 def _upper_product(x: tir.Expr, factor: tir.Expr, shift: tir.Expr) -> tir.Expr:
-    """As `_product`, of int32, with a factor of 24 bits and a shift of `_UPPER`: in 32 bits behind the product."""
-    upper = (_wide(x) * _wide(factor << 7) >> 32).astype("int32")
+    """As `product_of`, of int32, with a factor of 24 bits and a shift of `_UPPER`: in 32 bits behind the product."""
+    upper = (wide(x) * wide(factor << 7) >> 32).astype("int32")
     rest = tir.clamp(shift - 25, 1, _UPPER[-1] - 25)
     return (upper + (tir.Const(1, "int32") << (rest - 1))) >> rest
 
@@ -195,8 +161,8 @@ def _lower_softmax(builder: Builder, call: Call, operands: tuple[View, ...]) -> 
     largest = reduced(builder, x, (axis,), True, te.max)
 
     def power(index: Index) -> tir.Expr:
-        distance = (x[index] - largest[_row(index, (axis,))]).astype("uint8")
-        return exponents[(_wide(distance),)]
+        distance = (x[index] - largest[row_of(index, (axis,))]).astype("uint8")
+        return exponents[(wide(distance),)]
 
     powers = builder.stored(View(x.shape, "int32", power), "powers")
     total = reduced(builder, powers, (axis,), True, te.sum)
@@ -204,24 +170,24 @@ def _lower_softmax(builder: Builder, call: Call, operands: tuple[View, ...]) -> 
     places = builder.stored(View(total.shape, "int32", lambda row: _below(total[row], thresholds)), "places")
 
     def moved(row: Index) -> tir.Expr:
-        return tir.clamp(_wide(places[row]), 0, len(thresholds))
+        return tir.clamp(wide(places[row]), 0, len(thresholds))
 
     def factor(row: Index) -> tir.Expr:
-        normal = _wide(total[row]) << moved(row)
-        first = _entry(inverses, normal >> 22)
-        inverse = _product(first, (1 << 23) - _product(normal, first, 31), 22)
-        return _product(inverse, call.attr("multiplier"), 24).astype("int32")
+        normal = wide(total[row]) << moved(row)
+        first = entry_of(inverses, normal >> 22)
+        inverse = product_of(first, (1 << 23) - product_of(normal, first, 31), 22)
+        return product_of(inverse, call.attr("multiplier"), 24).astype("int32")
 
     factors = builder.stored(View(total.shape, "int32", factor), "factors")
     most = 29 + call.attr("shift")
 
     def value(index: Index) -> tir.Expr:
-        row = _row(index, (axis,))
+        row = row_of(index, (axis,))
         shift = most - moved(row)
         if most - len(thresholds) in _UPPER and most in _UPPER:
             product = _upper_product(powers[index], factors[row], shift.astype("int32"))
-            return _narrow(product, call.attr("zero_point"))
-        return _narrow(_product(_wide(powers[index]), _wide(factors[row]), shift), call.attr("zero_point"))
+            return narrowed(product, call)
+        return narrowed(product_of(wide(powers[index]), wide(factors[row]), shift), call)
 
     return View(x.shape, "int8", value)
 
@@ -242,13 +208,13 @@ def _lower_normalise(builder: Builder, call: Call, operands: tuple[View, ...]) -
     total = reduced(builder, counted, axes, True, te.sum) if centred else None
 
     def spread(row: Index) -> tir.Expr:
-        square = _wide(squares[row])
+        square = wide(squares[row])
         if total is None:
-            return square << fraction if fraction >= 0 else _product(square, 1, -fraction)
-        once = _wide(total[row])
+            return square << fraction if fraction >= 0 else product_of(square, 1, -fraction)
+        once = wide(total[row])
         if fraction >= 0:
             return tir.maximum((square * count - once * once) << fraction, 0)
-        return tir.maximum(_product(square, count, -fraction) - _product(once, once, -fraction), 0)
+        return tir.maximum(product_of(square, count, -fraction) - product_of(once, once, -fraction), 0)
 
     def weight(row: Index) -> tir.Expr:
         return tir.maximum(spread(row) + call.attr("epsilon"), 1).astype("int32")
@@ -257,19 +223,19 @@ def _lower_normalise(builder: Builder, call: Call, operands: tuple[View, ...]) -
     pairs = builder.stored(View(squares.shape, "int32", lambda row: _below(weights[row], _PAIRS)), "pairs")
 
     def moved(row: Index) -> tir.Expr:
-        return tir.clamp(_wide(pairs[row]), 0, len(_PAIRS))
+        return tir.clamp(wide(pairs[row]), 0, len(_PAIRS))
 
     def closer(row: Index, inverse: tir.Expr) -> tir.Expr:
-        normal = _wide(weights[row]) << moved(row) * 2
-        square = _product(_product(normal, inverse, 31), inverse, 23)
-        return _product(inverse, (3 << 22) - square, 23).astype("int32")
+        normal = wide(weights[row]) << moved(row) * 2
+        square = product_of(product_of(normal, inverse, 31), inverse, 23)
+        return product_of(inverse, (3 << 22) - square, 23).astype("int32")
 
     first = View(
         squares.shape, "int32",
-        lambda row: closer(row, _entry(roots, _wide(weights[row]) << moved(row) * 2 >> 23)),
+        lambda row: closer(row, entry_of(roots, wide(weights[row]) << moved(row) * 2 >> 23)),
     )  # fmt: skip
     first = builder.stored(first, "root")
-    second = View(squares.shape, "int32", lambda row: closer(row, _wide(first[row])))
+    second = View(squares.shape, "int32", lambda row: closer(row, wide(first[row])))
     inverses = builder.stored(second, "root")
     known = call.args[4]
     narrow = isinstance(known, Constant) and bool(np.all(np.isin(known.value, _UPPER)))
@@ -277,20 +243,20 @@ def _lower_normalise(builder: Builder, call: Call, operands: tuple[View, ...]) -
     if total is not None:
         mean_of = total
         mean = View(
-            total.shape, "int32", lambda row: _product(_wide(mean_of[row]), *_mean_factor(count)).astype("int32")
+            total.shape, "int32", lambda row: product_of(wide(mean_of[row]), *mean_factor(count)).astype("int32")
         )
         means = builder.stored(mean, "mean")
 
     def value(index: Index) -> tir.Expr:
-        row = _row(index, axes)
+        row = row_of(index, axes)
         offset = counted[index] << MEAN_BITS
         offset = offset if means is None else offset - means[row]
-        unit = _product(_wide(offset), _wide(inverses[row]), (54 - digits) - moved(row)).astype("int32")
+        unit = product_of(wide(offset), wide(inverses[row]), (54 - digits) - moved(row)).astype("int32")
         if narrow:
             product = _upper_product(unit + bias[index], multiplier[index], shift[index])
-            return _narrow(product, call.attr("zero_point"))
-        amount = tir.clamp(_wide(shift[index]), *numerics.SHIFT_RANGE)
-        return _narrow(_product(_wide(unit + bias[index]), _wide(multiplier[index]), amount), call.attr("zero_point"))
+            return narrowed(product, call)
+        amount = tir.clamp(wide(shift[index]), *numerics.SHIFT_RANGE)
+        return narrowed(product_of(wide(unit + bias[index]), wide(multiplier[index]), amount), call)
 
     return View(x.shape, "int8", value)
 
@@ -304,7 +270,7 @@ def _softmax_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     axis = integer(attrs, "axis", 0, max(x.rank - 1, 0))
     require(x.rank > 0 and x.shape[axis] > 0, f"{x} has no rows along axis {axis}")
     for name, table in (("exponents", exponents), ("inverses", inverses)):
-        require(table == _TABLE, f"{name} must be {_TABLE}, not {table}")
+        require(table == TABLE, f"{name} must be {TABLE}, not {table}")
     bits = integer(attrs, "bits", 1, MOST_BITS)
     require(x.shape[axis] << bits < 1 << 31, f"a sum of {x.shape[axis]} numbers of {bits} bits does not fit 32 bits")
     integer(attrs, "multiplier", 0, (1 << 24) - 1)
@@ -321,7 +287,7 @@ def _normalise_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     require(fits, f"axes must be different axes of {x} in rising order, but are {axes}")
     count = math.prod(x.shape[axis] for axis in axes)
     require(1 <= count <= LONGEST_ROW, f"a row has {count} elements, but may have 1..{LONGEST_ROW}")
-    require(roots == _TABLE, f"roots must be {_TABLE}, not {roots}")
+    require(roots == TABLE, f"roots must be {TABLE}, not {roots}")
     for name, parameter in zip(("bias", "multiplier", "shift"), parameters, strict=True):
         require_dtype(parameter, name, "int32")
         same = parameter.rank == x.rank and all(
@@ -333,7 +299,7 @@ def _normalise_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     integer(attrs, "fraction", -EPSILON_BITS, EPSILON_BITS)
     integer(attrs, "epsilon", 0, (1 << EPSILON_BITS) - 1)
     integer(attrs, "digits", 18, 28)
-    integer(attrs, "zero_point", -128, 127)
+    check_ends(attrs)
     return x
 
 
@@ -361,7 +327,7 @@ register(Operator(
     "normalise", "x roots bias multiplier shift", types=_normalise_type, numpy=normalise, lower=_lower_normalise,
     **_COMMON, cost=8,
     defaults={"axes": REQUIRED, "centred": True, "input_zero": 0, "fraction": REQUIRED, "epsilon": REQUIRED,
-              "digits": REQUIRED, "zero_point": 0},
+              "digits": REQUIRED, **ENDS},
     sample=_sample_normalise,
     doc="Over axes, in integers: x less its mean (with ``centred``) or less input_zero, divided by the root of the "
         "mean square and epsilon, then a requantise.",

@@ -50,7 +50,10 @@ def computed_product(a: Integers, b: Integers, block: int, span: Span) -> Mapped
     def move(array: Array) -> Array:
         return np.ascontiguousarray(array.reshape(shape).transpose(turn))
 
-    return Mapped(result, apply, (*lead, rows, columns), move=move)
+    def undo(q: Expr) -> Expr:
+        return call("reshape", call("transpose", q, perm=turn, span=inner), shape=result.shape, span=inner)
+
+    return Mapped(result, apply, (*lead, rows, columns), move=move, undo=undo)
 
 
 def _scaled_sum(x: Expr, factor: int, shape: tuple[int, ...], lanes: int, span: Span) -> Expr:

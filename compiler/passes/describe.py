@@ -20,6 +20,7 @@ from .integer_form import (
     Concatenated,
     IntegerForm,
     Integers,
+    Mapped,
     Real,
     Refusal,
     Sum,
@@ -31,6 +32,7 @@ from .integer_form import (
     per_channel,
     scaled,
     shifted,
+    term_times,
     with_channels_at,
     with_span,
 )
@@ -370,16 +372,51 @@ def _with_constant(x: Real, op: str, constant: Expr, node: Call, name: str) -> I
 
 
 def _sum(x: Real, y: Real, sign: float, name: str) -> IntegerForm:
-    zero = np.zeros(channels_in(x.shape))
+    for value in (x, y):
+        if isinstance(value, Mapped):
+            return _sum_below_a_move(x, y, value, sign, name)
     sums: list[Sum] = []
     for value in (x, y):
-        part = Sum((value,), zero, span=value.span) if isinstance(value, Integers) else value
-        if not isinstance(part, Sum) or part.clamped:
+        part = _as_sum(value)
+        if part is None:
             return Refusal(f"{name} adds a tensor that is not quantised; quantise both operands")
         sums.append(part)
-    terms = tuple(replace(term, scale=term.scale * sign) for term in sums[1].terms)
+    terms = tuple(term_times(term, sign) for term in sums[1].terms)
     span = sums[0].span.merged(sums[1].span)
     return Sum(sums[0].terms + terms, sums[0].offset + sign * sums[1].offset, span=span)
+
+
+def _as_sum(value: Real) -> Sum | None:
+    match value:
+        case Integers():
+            return Sum((value,), np.zeros(channels_in(value.shape)), span=value.span)
+        case Affine() if not value.clamped and not value.host:
+            return Sum((value,), np.zeros(len(value.scale)), span=value.span)
+        case Sum() if not value.clamped:
+            return value
+    return None
+
+
+def _sum_below_a_move(x: Real, y: Real, mapped: Mapped, sign: float, name: str) -> IntegerForm:
+    """A sum with a value that is moved: the other value is moved back, or has moved the same way."""
+    a, b = (_moved_back(value, mapped) for value in (x, y))
+    if a is None or b is None:
+        return Refusal(f"{name} adds a tensor that is not quantised; quantise both operands")
+    inner = _sum(a, b, sign, name)
+    return inner if isinstance(inner, Refusal) else replace(mapped, inner=inner, span=x.span.merged(y.span))
+
+
+def _moved_back(value: Real, mapped: Mapped) -> Real | None:
+    """What becomes ``value`` by the move of ``mapped``."""
+    if value is mapped:
+        return mapped.inner
+    if isinstance(value, Integers) and mapped.undo is not None:
+        return replace(value, q=mapped.undo(value.q), exclusive=False)
+    shape = mapped.inner.shape
+    if not isinstance(value, Mapped) or value.inner.shape != shape or value.move is None or mapped.move is None:
+        return None
+    places = np.arange(math.prod(shape)).reshape(shape)
+    return value.inner if np.array_equal(value.move(places), mapped.move(places)) else None
 
 
 def _elementwise_product(x: Integers, y: Integers, node: Call) -> Affine:

@@ -10,6 +10,7 @@ import numpy as np
 from ..graph import Anchor, Array, Call, Constant, Expr, Family, Span, call, operator_of
 from ..graph.visit import respan
 from ..operators.numerics import quantise_multiplier
+from .emit_sums import total_of
 from .host import host_call
 from .integer_form import (
     Affine,
@@ -21,14 +22,11 @@ from .integer_form import (
     Refusal,
     Sum,
     as_affine,
-    as_image,
-    channels_in,
     image_shape,
 )
 
 _INT32_SAFE = float(1 << 31) - 1
 _SUM_SAFE = 1 << 30
-_MAX_RESIDUAL_SHIFT = 20
 _FINE_BIAS = 1 / 64  # a bias is rounded to at most this part of the result's last digit
 _NEGLIGIBLE = 1 / 4096  # a channel that contributes less than this part of a digit is a constant
 
@@ -81,8 +79,8 @@ def _named(q: Expr, span: Span) -> Expr:
     return q
 
 
-def _limits(low: float, high: float, scale: float, zero_point: int) -> tuple[int, int]:
-    """The clamp of the result: int8's range, tightened by a clip in real numbers."""
+def limits_of(low: float, high: float, scale: float, zero_point: int) -> tuple[int, int]:
+    """The clamp of an int8 result: its range, tightened by a clip in real numbers."""
     ends = []
     for value in (low, high):
         digit = value / scale if math.isfinite(value) else math.copysign(1e9, value)
@@ -113,7 +111,7 @@ def _quantised_affine(x: Affine, scale: float, zero_point: int, span: Span) -> E
         channel = int(np.argmax(~(np.abs(bias) + x.peak < _INT32_SAFE)))
         return Refusal(f"the bias of channel {channel} does not fit 32 bits beside the accumulator")
     result = _requantise(
-        x.accumulator, bias, x.scale / scale, zero_point, _limits(x.low, x.high, scale, zero_point), span, x.host
+        x.accumulator, bias, x.scale / scale, zero_point, limits_of(x.low, x.high, scale, zero_point), span, x.host
     )
     if isinstance(result, Refusal) or result.shape == x.shape:
         return result
@@ -121,24 +119,28 @@ def _quantised_affine(x: Affine, scale: float, zero_point: int, span: Span) -> E
 
 
 def _with_constant_channels(x: Affine, scale: float) -> Affine:
-    """Channels whose input makes no difference (their scale vanishes) become constants: weights 0, offset kept."""
+    """Channels whose input makes no difference (their scale vanishes) become constants: their offset is kept, and
+    weights are 0 where a convolution has some."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bias = np.abs(np.where(x.offset == 0, 0.0, x.offset / x.scale))
+    fits = np.abs(x.correction) + bias + x.peak < _INT32_SAFE
+    dead = ~fits & (x.peak * np.abs(x.scale) < _NEGLIGIBLE * scale)
+    if not dead.any():
+        return x
     match x.accumulator:
         case Call(op="conv2d", args=(source, Constant() as w)) as conv:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                bias = np.abs(np.where(x.offset == 0, 0.0, x.offset / x.scale))
-            fits = np.abs(x.correction) + bias + x.peak < _INT32_SAFE
-            dead = ~fits & (x.peak * np.abs(x.scale) < _NEGLIGIBLE * scale)
-            if not dead.any():
-                return x
             weights = np.where(dead.reshape(-1, 1, 1, 1), 0, w.value).astype(np.int8)
             accumulator = call("conv2d", source, Constant(weights, w.name, w.span), span=conv.span, **conv.attrs)
-            step = scale / (1 << 12)
-            return replace(
-                x, accumulator=accumulator, correction=np.where(dead, 0, x.correction),
-                scale=np.where(dead, step, x.scale), peak=np.where(dead, 0.0, x.peak),
-                offset=np.where(dead, np.clip(x.offset, -1024 * scale, 1024 * scale), x.offset),
-            )  # fmt: skip
-    return x
+            step, most = np.full(len(x.scale), scale / (1 << 12)), 1024 * scale
+            x = replace(x, accumulator=accumulator, peak=np.where(dead, 0.0, x.peak))
+        case _:  # so small a factor that the accumulator, which stays as it is, still makes no difference
+            most = 512 * scale  # more is saturated anyway
+            step = np.maximum(np.minimum(np.abs(x.offset), most), scale) / _SUM_SAFE
+            dead &= 2 * x.peak * step < scale / 8
+    return replace(
+        x, correction=np.where(dead, 0, x.correction), scale=np.where(dead, step, x.scale),
+        offset=np.where(dead, np.clip(x.offset, -most, most), x.offset),
+    )  # fmt: skip
 
 
 def _with_fine_bias(x: Affine, scale: float) -> Affine:
@@ -150,8 +152,8 @@ def _with_fine_bias(x: Affine, scale: float) -> Affine:
     if not np.any(error > _FINE_BIAS):
         return x
     wanted = math.ceil(math.log2(float(np.max(np.abs(x.scale))) / scale / _FINE_BIAS))
-    room = math.floor(math.log2(_SUM_SAFE / float(np.max(x.peak + np.abs(exact) + np.abs(x.correction)))))
-    bits = min(wanted, room)
+    extent = float(np.max(x.peak + np.abs(exact) + np.abs(x.correction)))
+    bits = min(wanted, math.floor(math.log2(_SUM_SAFE / extent))) if math.isfinite(extent) else 0
     if bits < 1:
         return x
     span, attrs = x.accumulator.span, {"weight": 1 << bits}
@@ -164,47 +166,15 @@ def _with_fine_bias(x: Affine, scale: float) -> Affine:
 
 
 def _quantised_sum(x: Sum, scale: float, zero_point: int, span: Span) -> Expr | Refusal:
-    """Each term times an integer weight; that of the reference is a power of two, which its producer can apply."""
-    reference = _reference(x.terms)
-    base = x.terms[reference]
-    ratios = [term.scale / base.scale for term in x.terms]
-    channels = channels_in(x.shape)
-    offsets = np.broadcast_to(x.offset, (channels,)) / base.scale
-    extent = 256 * sum(abs(ratio) for ratio in ratios) + float(np.max(np.abs(offsets)))
-    bits = _MAX_RESIDUAL_SHIFT
-    while bits >= 1 and (extent * 2**bits >= _SUM_SAFE or max(map(abs, ratios)) * 2**bits >= 1 << 24):
-        bits -= 1
-    if bits < 1:
-        return Refusal("the scales of the added tensors, or the added constant, are too far apart for 32 bits")
-    weights = [round(ratio * 2**bits) for ratio in ratios]
-    total: Expr = call("multiply_immediate", as_image(base.q), weight=weights[reference], span=span)
-    for index, term in enumerate(x.terms):
-        if index != reference:
-            total = call("multiply_accumulate", total, as_image(term.q), weight=weights[index], span=span)
-    correction = -sum(weight * term.zero_point for weight, term in zip(weights, x.terms, strict=True))
-    bias = np.rint(offsets * 2**bits) + correction
-    factor = np.full(channels, base.scale / (scale * 2**bits))
-    inner = span if total.shape == x.shape else Span(span.nodes)
-    result = _requantise(total, bias, factor, zero_point, _limits(x.low, x.high, scale, zero_point), inner)
+    low, high = limits_of(x.low, x.high, scale, zero_point)
+    used = ((low - zero_point - 0.5) * scale, (high - zero_point + 0.5) * scale)
+    total = total_of(x, scale, used, span)
+    if isinstance(total, Refusal):
+        return total
+    made = total.accumulator
+    inner = span if made.shape == x.shape else Span(span.nodes)
+    factor = np.full(len(total.bias), total.factor)
+    result = _requantise(made, total.bias, factor, zero_point, (low, high), inner)
     if isinstance(result, Refusal) or result.shape == x.shape:
         return result
     return call("reshape", result, shape=x.shape, span=span)
-
-
-def _reference(terms: tuple[Integers, ...]) -> int:
-    """The term that sets the scale: one that only this sum uses and that a convolution makes (so that the addition
-    joins its kernel), unless it is much finer than another one."""
-    computed = [index for index, term in enumerate(terms) if not isinstance(term.q, Constant)]
-    largest = max(computed, key=lambda index: abs(terms[index].scale))
-
-    def rank(index: int) -> tuple[bool, bool]:
-        term = terms[index]
-        match term.q:
-            case Call(op="requantise", args=(Call(op="conv2d"), *_)):
-                made_by_convolution = True
-            case _:
-                made_by_convolution = False
-        return term.exclusive, made_by_convolution
-
-    best = max(computed, key=rank)
-    return best if abs(terms[best].scale) * 1024 >= abs(terms[largest].scale) else largest

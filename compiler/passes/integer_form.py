@@ -70,9 +70,10 @@ class Affine:
 
 @dataclass(frozen=True, eq=False)
 class Sum:
-    """clamp(sum of terms + offset, low, high), all of one shape. The scale of a term may be negative."""
+    """clamp(sum of terms + offset, low, high), all of one shape. The scale of a term may be negative. Terms that are
+    `Affine` are not clamped and not on the host."""
 
-    terms: tuple[Integers, ...]
+    terms: tuple[Integers | Affine, ...]
     offset: Float64
     low: float = -math.inf
     high: float = math.inf
@@ -90,13 +91,15 @@ class Sum:
 @dataclass(frozen=True, eq=False)
 class Mapped:
     """An operator that commutes with quantisation (max_pool, moves), applied to ``inner``. ``move``: what it does to an
-    array of any element type, where each element of the result is one of the operand."""
+    array of any element type, where each element of the result is one of the operand. ``undo``: back from an int8 value
+    of ``shape`` to one of the operand's, where every element of the operand is one of the result."""
 
     inner: Real
     apply: Callable[[Expr], Expr]
     shape: tuple[int, ...]
     span: Span = UNKNOWN
     move: Callable[[Array], Array] | None = None
+    undo: Callable[[Expr], Expr] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +226,7 @@ def scaled(x: Real, factor: Array, described_as: str) -> IntegerForm:
             limits = _scaled_limits(x.low, x.high, factor)
             if not uniform or first == 0 or limits is None:
                 return Refusal(f"{described_as} scales the channels of a sum differently")
-            terms = tuple(replace(term, scale=term.scale * first) for term in x.terms)
+            terms = tuple(term_times(term, first) for term in x.terms)
             return replace(x, terms=terms, offset=x.offset * first, low=limits[0], high=limits[1])
         case Mapped():
             if x.move is None and (not uniform or first <= 0):
@@ -231,6 +234,13 @@ def scaled(x: Real, factor: Array, described_as: str) -> IntegerForm:
             inner = scaled(x.inner, factor, described_as)
             return inner if isinstance(inner, Refusal) else replace(x, inner=inner)
     return Refusal(f"{described_as} works on a concatenation that is not quantised")
+
+
+def term_times(term: Integers | Affine, factor: float) -> Integers | Affine:
+    """A term of a sum times a number, which may be negative."""
+    if isinstance(term, Affine):
+        return replace(term, scale=term.scale * factor, offset=term.offset * factor)
+    return replace(term, scale=term.scale * factor)
 
 
 def shifted(x: Real, offset: Array, described_as: str) -> IntegerForm:
@@ -286,7 +296,18 @@ def moved(x: Real, node: Call) -> Real:
         values = [other.value for other in others if isinstance(other, Constant)]
         return np.asarray(entry.numpy(array, *values, **attrs))
 
-    return Mapped(x, apply, node.shape, move=move)
+    return Mapped(x, apply, node.shape, move=move, undo=_back(x.shape, node))
+
+
+def _back(shape: tuple[int, ...], node: Call) -> Callable[[Expr], Expr] | None:
+    """From the result of the move ``node`` to its operand, of ``shape``; None where elements are lost or repeated."""
+    match node.op:
+        case "reshape":
+            return lambda q: call("reshape", q, shape=shape, span=Span(node.span.nodes))
+        case "transpose":
+            perm = tuple(int(place) for place in np.argsort(node.attr("perm")))
+            return lambda q: call("transpose", q, perm=perm, span=Span(node.span.nodes))
+    return None
 
 
 def with_channels_at(x: Integers, axis: int) -> Mapped:

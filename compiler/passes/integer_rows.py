@@ -8,26 +8,28 @@ by 1 from the floats', so `legalise` asks for this only where a user does.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+import operator
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import numpy as np
 
-from ..graph import Array, Call, Constant, Expr, Span
+from ..graph import Array, Call, Constant, Expr, Span, call
 from ..operators.integer_rows import (
     EPSILON_BITS,
-    LONGEST_ROW,
     bits_of_exponentials,
     exponentials,
     inverse_roots,
     reciprocals,
 )
 from ..operators.numerics import quantise_multiplier
+from ..operators.row_arithmetic import LONGEST_ROW
 from .cleanup import is_static, static_value
+from .emit_integers import limits_of
 from .host import host_call
-from .integer_form import Float64, IntegerForm, Integers
-
-FormOf = Callable[[Expr], IntegerForm]
+from .integer_form import Float64, Integers
+from .integer_moments import integer_moments
+from .rows import FormOf, number_of, row_below, squared
 
 _ON_HOST = "in integers, for which the core has no tables and no roots"
 _LARGEST_BIAS = 1 << 30
@@ -43,11 +45,17 @@ def integer_rows(source: Expr, form: FormOf, scale: float, zero_point: int, span
     """
     span = Span(source.span.merged(span).nodes, span.tensor)
     match source:
+        case Call(op="reshape" | "transpose" as op, args=(inner,)):
+            made = integer_rows(inner, form, scale, zero_point, Span(span.nodes))
+            return None if made is None else call(op, made, span=span, **source.attrs)
         case Call(op="nn.softmax", args=(x,)):
             operand = form(x)
             return _softmax(operand, source, scale, zero_point, span) if isinstance(operand, Integers) else None
+    part = integer_moments(source, form, scale, zero_point, span)
+    if part is not None:
+        return part
     found = _normalisation(source, form)
-    return None if found is None else _normalised(found, scale, zero_point, span)
+    return None if found is None else _normalised(found, source, scale, zero_point, span)
 
 
 # Softmax
@@ -74,8 +82,10 @@ def _softmax(x: Integers, node: Call, scale: float, zero_point: int, span: Span)
 
 @dataclass(frozen=True, eq=False)
 class _Normalisation:
-    """``(x - mean) / sqrt(variance + epsilon) * factor + offset`` over ``axes``; of x itself where it is not
-    ``centred``. ``factor``, ``offset``: of the rank of x, each axis as long as x's or 1."""
+    """``(x - mean) / sqrt(variance + epsilon) * factor + offset`` over ``axes``, clamped; of x itself where it is not
+    ``centred``. ``factor``, ``offset``: of the rank of x, each axis as long as x's or 1.
+
+    The result may have another shape, whose axes are made of axes of x in order."""
 
     x: Integers
     axes: tuple[int, ...]
@@ -83,27 +93,97 @@ class _Normalisation:
     epsilon: float
     factor: Float64
     offset: Float64
-    name: str
+    low: float = -math.inf
+    high: float = math.inf
 
 
 def _normalisation(node: Expr, form: FormOf) -> _Normalisation | None:
-    rank = len(node.shape)
-    factor, offset, name = np.ones((1,) * rank), np.zeros((1,) * rank), node.span.node
-    while isinstance(node, Call) and len(node.args) == 2 and any(map(is_static, node.args)):
-        step = _affine_step(node, rank)
-        if step is None:
-            return None
-        inner, scale, shift = step
-        node, factor, offset = inner, factor * scale, offset + factor * shift
     match node:
+        case Call(op="nn.clip", args=(inner,)):
+            found = _normalisation(inner, form)
+            low, high = node.attr("low"), node.attr("high")
+            return found and replace(found, low=max(found.low, low), high=max(min(found.high, high), low))
+        case Call(op="reshape" | "transpose", args=(inner,)):
+            found = _normalisation(inner, form)
+            return found and _moved(found, inner.shape, node)
+        case Call(args=(a, b)) if is_static(a) or is_static(b):
+            inner = b if is_static(a) else a
+            step = _affine_step(node, len(node.shape))
+            found = _normalisation(inner, form) if step is not None else None
+            return None if step is None or found is None else _scaled(found, step, node.shape)
         case Call(op="nn.divide", args=(unscaled, Call(op="nn.sqrt", args=(moment,)))):
-            return _of_moment(unscaled, moment, form, factor, offset, name)
+            return _of_moment(unscaled, moment, form)
         case Call(op="nn.multiply", args=(a, b)):
             for unscaled, inverse in ((a, b), (b, a)):
-                found = _under_inverse_root(inverse)
-                if found is not None:
-                    return _of_moment(unscaled, found, form, factor, offset, name)
+                under = _under_inverse_root(inverse)
+                if under is not None:
+                    return _of_moment(unscaled, under, form)
     return None
+
+
+def _scaled(
+    found: _Normalisation, step: tuple[Expr, Float64, Float64], shape: tuple[int, ...]
+) -> _Normalisation | None:
+    """A factor and an offset behind a normalisation whose result has ``shape``."""
+    if found.low > -math.inf or found.high < math.inf:
+        return None
+    factor, offset = (_spread(value, shape, found.x.shape) for value in step[1:])
+    return replace(found, factor=found.factor * factor, offset=found.offset * factor + offset)
+
+
+def _moved(found: _Normalisation, shape: tuple[int, ...], node: Call) -> _Normalisation | None:
+    """A normalisation whose result, of ``shape``, is reshaped or transposed: x is, instead."""
+    x = found.x
+    if node.op == "reshape":
+        sizes = _common_sizes(x.shape, node.shape)
+        if sizes is None:
+            return None
+        parts = _parts(x.shape, sizes)
+        q = call("reshape", x.q, shape=sizes, span=Span(node.span.nodes))
+        axes = tuple(place for axis in found.axes for place in parts[axis])
+        factor, offset = (_spread(value, x.shape, sizes) for value in (found.factor, found.offset))
+    else:
+        parts = [(axis,) for axis in range(len(shape))] if shape == x.shape else _parts(shape, x.shape)
+        perm = tuple(place for axis in node.attr("perm") for place in parts[axis])
+        q = call("transpose", x.q, perm=perm, span=Span(node.span.nodes))
+        axes = tuple(sorted(perm.index(axis) for axis in found.axes))
+        factor, offset = (value.transpose(perm) for value in (found.factor, found.offset))
+    moved = replace(x, q=q, exclusive=False)
+    return replace(found, x=moved, axes=axes, factor=factor, offset=offset) if axes else None
+
+
+def _common_sizes(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The axes, longer than 1, of which those of both shapes are made; None where there are none."""
+    if 0 in a:
+        return None
+    sizes, before = [], 1
+    for end in sorted({*accumulate(a, operator.mul), *accumulate(b, operator.mul)} - {1}):
+        if end % before:
+            return None
+        sizes.append(end // before)
+        before = end
+    return tuple(sizes)
+
+
+def _parts(shape: tuple[int, ...], sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Which of ``sizes``, none of them 1, each axis of ``shape`` is made of."""
+    parts, place = [], 0
+    for size in shape:
+        first, product = place, 1
+        while product < size:
+            product *= sizes[place]
+            place += 1
+        parts.append(tuple(range(first, place)))
+    return parts
+
+
+def _spread(value: Float64, shape: tuple[int, ...], sizes: tuple[int, ...]) -> Float64:
+    """``value``, of the rank of ``shape`` and broadcasting to it, over the axes that ``shape`` is made of."""
+    if shape == sizes:
+        return value
+    parts = _parts(shape, sizes)
+    whole = [sizes[p] if value.shape[axis] > 1 else 1 for axis, places in enumerate(parts) for p in places]
+    return value.reshape(whole)
 
 
 def _affine_step(node: Call, rank: int) -> tuple[Expr, Float64, Float64] | None:
@@ -130,21 +210,19 @@ def _affine_step(node: Call, rank: int) -> tuple[Expr, Float64, Float64] | None:
 def _under_inverse_root(node: Expr) -> Expr | None:
     """What ``1 / sqrt(...)`` is of."""
     match node:
-        case Call(op="nn.divide", args=(one, Call(op="nn.sqrt", args=(moment,)))) if _number(one) == 1:
+        case Call(op="nn.divide", args=(one, Call(op="nn.sqrt", args=(moment,)))) if number_of(one) == 1:
             return moment
-        case Call(op="nn.power", args=(moment, exponent)) if _number(exponent) == -0.5:
+        case Call(op="nn.power", args=(moment, exponent)) if number_of(exponent) == -0.5:
             return moment
     return None
 
 
-def _of_moment(
-    unscaled: Expr, moment: Expr, form: FormOf, factor: Float64, offset: Float64, name: str
-) -> _Normalisation | None:
+def _of_moment(unscaled: Expr, moment: Expr, form: FormOf) -> _Normalisation | None:
     """``moment``: the mean of the squares of ``unscaled``, and perhaps a number."""
     epsilon = 0.0
     match moment:
         case Call(op="nn.add", args=(a, b)):
-            number, mean = (_number(a), b) if is_static(a) else (_number(b), a)
+            number, mean = (number_of(a), b) if is_static(a) else (number_of(b), a)
             if number is None or number < 0:
                 return None
             epsilon = number
@@ -155,34 +233,11 @@ def _of_moment(
             axes = tuple(mean.attr("axes"))
         case _:
             return None
-    if not axes or not _is_square(squares, unscaled):
+    row = row_below(unscaled, form)
+    if not axes or squared(squares) != unscaled or row is None or row.axes not in ((), axes):
         return None
-    centred = False
-    x = unscaled
-    match unscaled:
-        case Call(op="nn.subtract", args=(whole, Call(op="nn.reduce_mean", args=(again,)) as average)):
-            if whole == again and tuple(average.attr("axes")) == axes and average.attr("keepdims"):
-                centred, x = True, whole
-    operand = form(x)
-    if not isinstance(operand, Integers) or x.shape != unscaled.shape:
-        return None
-    return _Normalisation(operand, axes, centred, epsilon, factor, offset, name)
-
-
-def _is_square(node: Expr, of: Expr) -> bool:
-    match node:
-        case Call(op="nn.multiply", args=(a, b)):
-            return a == of and b == of
-        case Call(op="nn.power", args=(a, exponent)):
-            return a == of and _number(exponent) == 2
-    return False
-
-
-def _number(node: Expr) -> float | None:
-    """The only element of a constant."""
-    if not is_static(node) or math.prod(node.shape) != 1:
-        return None
-    return float(static_value(node).reshape(()))
+    one = (1,) * len(row.x.shape)
+    return _Normalisation(row.x, axes, bool(row.axes), epsilon, np.ones(one), np.zeros(one))
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +250,7 @@ class _Parameters:
     shift: Array
 
 
-def _normalised(found: _Normalisation, scale: float, zero_point: int, span: Span) -> Expr | None:
+def _normalised(found: _Normalisation, source: Expr, scale: float, zero_point: int, span: Span) -> Expr | None:
     x, rank = found.x, len(found.x.shape)
     count = math.prod(x.shape[axis] for axis in found.axes)
     if 0 in x.shape or not 1 <= count <= LONGEST_ROW or x.scale <= 0:
@@ -211,14 +266,16 @@ def _normalised(found: _Normalisation, scale: float, zero_point: int, span: Span
     parameters = _parameters(factor, offset, math.sqrt(count / (unit * 2.0**fraction)))
     if parameters is None:
         return None
+    low, high = limits_of(found.low, found.high, scale, zero_point)
     attrs = {
         "axes": found.axes, "centred": found.centred, "input_zero": 0 if found.centred else x.zero_point,
         "fraction": fraction, "epsilon": round(epsilon * 2.0**fraction), "digits": parameters.digits,
-        "zero_point": zero_point,
+        "zero_point": zero_point, "low": low, "high": high,
     }  # fmt: skip
     arrays = (_short(each, rank) for each in (parameters.bias, parameters.multiplier, parameters.shift))
-    reason = f"normalisation {found.name!r} {_ON_HOST}"
-    return host_call("normalise", (x.q, Constant(inverse_roots()), *map(Constant, arrays)), attrs, reason, span)
+    reason = f"normalisation {source.span.node!r} {_ON_HOST}"
+    result = host_call("normalise", (x.q, Constant(inverse_roots()), *map(Constant, arrays)), attrs, reason, span)
+    return result if result.shape == source.shape else call("reshape", result, shape=source.shape, span=span)
 
 
 def _parameters(factor: Float64, offset: Float64, largest: float) -> _Parameters | None:

@@ -39,12 +39,13 @@ def static_weights(node: Expr, name: str) -> Weights | Refusal:
     if found is None:
         return Refusal(f"the weights of {name} are not quantised constants")
     centred, scales = found
-    flat = np.where(centred == 0, np.nan, scales).reshape(len(scales), -1)
-    known = ~np.isnan(flat).all(axis=1)
-    high, low = np.ones(len(flat)), np.ones(len(flat))
-    high[known], low[known] = np.nanmax(flat[known], axis=1), np.nanmin(flat[known], axis=1)
-    if np.any(high != low):
+    inner = tuple(range(1, centred.ndim))
+    high = np.max(scales, axis=inner, where=centred != 0, initial=-np.inf)
+    low = np.min(scales, axis=inner, where=centred != 0, initial=np.inf)
+    unknown = high < low  # a channel of zeros, or without weights
+    if np.any(high > low):
         return Refusal(f"the weights of {name} have more than one scale in an output channel")
+    high = np.where(unknown, 1.0, high)
     names = [item.name for item in topological_order(node) if isinstance(item, Constant) and item.name]
     return Weights(centred, high, names[0] if names else "")
 

@@ -24,17 +24,17 @@ def tabulated(quantise: Call, signed: Mapping[int, Expr], tables: Collection[int
     where there is no table. Every entry is what the operators' NumPy meanings give, so nothing is rounded differently.
     """
     source = quantise.args[0]
-    island = _island(source, tables)
+    island = island_of(source, tables)
     if island is None or (tables and not any(id(node) in tables for node in island)):
         return None
     inside = set(map(id, island))
     root = next(node.args[0] for node in island if node.op == "dequantise" and id(node.args[0]) not in inside)
-    constants = _broadcast_of_constants(island, len(source.shape))
+    constants = broadcast_of_constants(island, len(source.shape))
     if root.shape != source.shape or id(root) not in signed or math.prod(constants) > MOST_TABLES:
         return None
     offset = 128 if root.dtype == "uint8" else 0
     inputs = np.arange(-128 + offset, 128 + offset).astype(root.dtype)
-    results = _results([*island, quantise], root, inputs)
+    results = results_of([*island, quantise], root, inputs)
     shift = 128 if quantise.dtype == "uint8" else 0
     tables = np.broadcast_to((results.astype(np.int16) - shift).astype(np.int8), (*constants, 256))
     first = np.arange(math.prod(constants)).reshape(constants) * 256 + 128
@@ -51,7 +51,7 @@ def _look_up(x: Expr, tables: Array, first: Array, span: Span, reason: str) -> E
     return host_call("gather", (table, place), {"axis": 0}, reason, Span(span.nodes, span.tensor))
 
 
-def _island(source: Expr, tables: Collection[int]) -> list[Call] | None:
+def island_of(source: Expr, tables: Collection[int] = ()) -> list[Call] | None:
     """The computed nodes that make ``source``, producers first, up to the dequantise of the only 8-bit value below
     them that is not in ``tables``; None where they are not all elementwise, or there is not one such value."""
     found: dict[int, Call] = {}
@@ -98,13 +98,13 @@ def _changes_scale(node: Call) -> bool:
     return node.op == "dequantise" or node.op == "quantise"
 
 
-def _broadcast_of_constants(island: Sequence[Call], rank: int) -> tuple[int, ...]:
+def broadcast_of_constants(island: Sequence[Call], rank: int) -> tuple[int, ...]:
     """The shape of all constants of an island together, of the rank of its result."""
     shapes = [arg.shape for node in island if not _changes_scale(node) for arg in node.args if is_static(arg)]
     return np.broadcast_shapes((1,) * rank, *shapes)
 
 
-def _results(nodes: Sequence[Call], root: Expr, inputs: Array) -> Array:
+def results_of(nodes: Sequence[Call], root: Expr, inputs: Array) -> Array:
     """What the last node gives for each of ``inputs``, which become a last axis behind those of the constants."""
     rank = len(nodes[-1].shape)
     values: dict[int, Array] = {id(root): inputs.reshape(*(1 for _ in range(rank)), 256)}

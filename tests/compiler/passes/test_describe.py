@@ -85,6 +85,17 @@ CASES = {
         {"nn.where"},
     ),
     "parts of a concatenation": ("1, 2, 3, 3", "concat(nn.sigmoid(%a), %a, axis=1)", {"nn.sigmoid"}),
+    "a concatenation with a constant without elements": (
+        "1, 2, 3, 3", "concat(%a, dequantise(int8[1, 0, 3, 3](), float32(0.1), int8(0)), axis=1)", set(),
+    ),
+    "channels without a factor": (
+        "1, 3, 3, 3", "nn.add(nn.multiply(%a, float32[3, 1, 1](0.0, 150.0, 0.0)), float32[3, 1, 1](2.0, 0.3, -9000.0))",
+        {"nn.add", "dequantise"},
+    ),
+    "a product whose channels have no factor": (
+        "1, 2, 3, 3", "nn.add(nn.multiply(nn.multiply(%a, nn.max_pool(%a, kernel=(1, 1))), "
+        "float32[2, 1, 1](0.0, 1.0)), float32[2, 1, 1](2.0, 0.3))", {"nn.add", "dequantise"},
+    ),
     "moves": (
         "1, 4, 3, 3", "gather(slice(%a, starts=(0, 1, 0, 0), sizes=(1, 2, 3, 2), steps=(1, 1, 1, 1)), "
         "int64[3](1, 0, 1), axis=1)", {"dequantise"},

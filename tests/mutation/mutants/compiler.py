@@ -238,9 +238,19 @@ MUTANTS = (
         ("tests/compiler/passes/test_passes.py",),
     ),
     Mutant(
-        "sum-adds-its-zero-points", "compiler/passes/emit_integers.py", "wrong sign",
-        "correction = -sum(weight * term.zero_point", "correction = sum(weight * term.zero_point",
-        ("tests/compiler/passes/test_passes.py",),
+        "sum-adds-its-zero-points", "compiler/passes/emit_sums.py", "wrong sign",
+        "-float(x.zero_point)), x.scale", "float(x.zero_point)), x.scale",
+        ("tests/compiler/passes/test_emit_sums.py",),
+    ),
+    Mutant(
+        "sum-rounds-where-it-cannot-be", "compiler/passes/emit_sums.py", "wrong bound",
+        "low, high = low - ends[1], high - ends[0]", "low, high = low - ends[0], high - ends[1]",
+        ("tests/compiler/passes/test_emit_sums.py",),
+    ),
+    Mutant(
+        "normalised-groups-keep-their-axes", "compiler/passes/integer_rows.py", "wrong axis",
+        "for place in parts[axis])\n        factor", "for place in parts[axis][:1])\n        factor",
+        ("tests/compiler/passes/test_integer_rows.py",),
     ),
     # Operators
     Mutant(
