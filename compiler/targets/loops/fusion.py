@@ -234,6 +234,7 @@ class _Fuser:
         self._join_before_reduction()
         self._join_slices()
         self._join_attention()
+        self._join_moves()
         self._join_row_statistics()
         order = dict.fromkeys(topological_order(self.root))
         ordered = tuple(node for node in order if isinstance(node, Call) and node in self.times)
@@ -346,6 +347,23 @@ class _Fuser:
         if whole and room and inside == self.uses[value] and not self.why_not_compiled(value):
             self.members.append(value)
             self.times[value] = 1
+
+    def _join_moves(self) -> None:
+        """Let a product of bytes, which copies its operands, read them through moves, if nothing else needs these."""
+        anchor = self.anchor
+        if anchor is None or anchor.op != "product":
+            return
+        for value in dict.fromkeys(anchor.args):
+            while isinstance(value, Call) and _kind(value) is Fusion.LAYOUT and len(value.args) == 1:
+                inside = sum(member.args.count(value) for member in self.members)
+                room = len(self.members) < self.limits.depth
+                if value in self.elsewhere or value in self.times or inside != self.uses[value] or not room:
+                    break
+                if self.why_not_compiled(value):
+                    break
+                self.members.append(value)
+                self.times[value] = 1
+                value = value.args[0]
 
     def _join_row_statistics(self) -> None:
         """Let elementwise operators compute the means and the like of rows that they need, if nothing else needs these:
