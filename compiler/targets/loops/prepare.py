@@ -18,6 +18,7 @@ from ...passes.scans import scan_bodies
 from ...passes.simplify import MOVES
 from .computed_kernels import as_product_of_columns
 from .einsums import as_matrix_product
+from .phases import with_phases_last
 from .quotients import as_product
 from .rewrite_convolutions import as_plain_images
 from .sink_reshapes import with_reshapes_last
@@ -52,6 +53,7 @@ def _loop_passes(dot_products: bool) -> list[Pass]:
         *of_bytes,
         Pass("computed-kernels", with_computed_kernels, tolerance=1e-5),
         _rewriting("quotients-as-products", as_product, tolerance=1e-6),
+        Pass("phases-last", with_phases_last),
         Pass("reshapes-last", with_reshapes_last),
     ]
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from math import prod
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler.graph import Call, Constant, Expr, TensorType, Var, call, calls
 from weft.compiler.targets.loops.prepare import prepare
 from weft.compiler.targets.loops.rewrite_convolutions import as_plain_images
 
-from ..cpu.test_link import check, floats, kinds, module_of
+from ..cpu.test_link import bytes_, check, floats, kinds, module_of
 
 
 def transposed(x: Expr, weights: Constant, factors: tuple[int, int], pads: tuple[int, ...], groups: int = 1) -> Expr:
@@ -67,3 +68,35 @@ def test_what_is_not_padded_with_zeros_or_not_around_the_image_stays() -> None:
         assert isinstance(value, Call)
         assert as_plain_images(value) is None
         check(module_of(value, params=(x,)))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.integers(1, 2), st.sampled_from([4, 8, 12, 16, 48]), st.integers(1, 9), st.integers(1, 9),
+    st.tuples(st.integers(1, 3), st.integers(1, 3)), st.booleans(), st.booleans(), st.sampled_from([1, 2]),
+)  # fmt: skip
+def test_phases_are_written_where_they_belong(
+    batch: int, made: int, height: int, width: int, factors: tuple[int, int], integer: bool, read: bool, threads: int
+) -> None:
+    """In floats and in bytes, with what is elementwise behind them, and with a reader that wants a halo."""
+    channels, taken = made * prod(factors), 8
+    x = Var("x", TensorType((batch, taken, height, width), "int8" if integer else "float32"))
+    if integer:
+        value = call("conv2d", x, bytes_(channels, taken, 1, 1))
+    else:
+        value = call("nn.conv2d", x, floats(channels, taken, 1, 1))
+    value = call("reshape", value, shape=(batch, *factors, made, height, width))
+    value = call("transpose", value, perm=(0, 3, 4, 1, 5, 2))
+    value = call("reshape", value, shape=(batch, made, height * factors[0], width * factors[1]))
+    if integer:
+        each = (call_.astype("int32") for call_ in (np.arange(made), 2**22 + np.arange(made) * 999, np.full(made, 30)))
+        value = call("requantise", value, *map(Constant, each), zero_point=3)
+    else:
+        value = call("nn.clip", call("nn.add", value, floats(1, made, 1, 1)), low=0.0)
+    if read and integer:
+        value = call("conv2d", value, bytes_(8, made, 3, 3), pads=(1, 1, 1, 1), pad_value=5)
+    elif read:
+        value = call("nn.conv2d", value, floats(8, made, 3, 3), pads=(1, 1, 1, 1))
+    model = check(module_of(value, params=(x,)), threads, 2e-5)
+    assert "plain" not in kinds(model)
+    assert kinds(model).count("convolution") == 1 + read
