@@ -195,4 +195,6 @@ class ConvolutionKernels:
             return kernel
         image, blocks, rows, columns, _ = tir.row_major_strides(layout.shape(group.root.shape))
         strides = (image, rows, columns, blocks * shape[4], blocks, rows * apart[0], columns * apart[1], 1)
-        return replace(kernel, windows={output.name: strides})
+        top, left, *_ = left_out = group.root.attr("left_out")
+        offset = kernel.offset - top * rows - left * columns
+        return replace(kernel, windows={output.name: strides}, offset=offset, spills=any(left_out))

@@ -14,7 +14,7 @@ import numpy as np
 from ...graph.ir import Array, Call, Constant, Expr, Module, Span
 from ...graph.registry import Anchor, Fusion, apply, call, operator_of
 from ...graph.visit import rewrite
-from .layouts import PREFERRED_BLOCKS, channel_block
+from .layouts import NO_HALO, PREFERRED_BLOCKS, channel_block
 
 DEPTH_TO_SPACE = "depth_to_space"
 
@@ -27,14 +27,36 @@ def with_phases_last(module: Module) -> Module:
 
 def phases_last(node: Call) -> Expr | None:
     """reshape(transpose(reshape(x)))  ->  depth_to_space(x);  f(depth_to_space(x), c)  ->  depth_to_space(f(x, c))"""
-    return _recognised(node) or _elementwise_before(node)
+    return _recognised(node) or _part(node) or _elementwise_before(node)
 
 
 def joins_phases(node: Call) -> bool:
-    """Whether a value is the phases of a convolution, of which each has whole blocks of channels."""
-    if node.op != DEPTH_TO_SPACE or channel_block(node.shape[1]) not in PREFERRED_BLOCKS:
-        return False
-    return node.dtype in ("float32", "int8")
+    """Whether a value is phases side by side, of which each has whole blocks of channels."""
+    whole = node.op == DEPTH_TO_SPACE and channel_block(node.shape[1]) in PREFERRED_BLOCKS
+    return whole and node.dtype in ("float32", "int8")
+
+
+def written_around(node: Expr) -> tuple[int, int, int, int]:
+    """Rows and columns (top, left, bottom, right) that a convolution's tiles write around a value: those of its phases
+    that are left out."""
+    if not isinstance(node, Call) or not joins_phases(node):
+        return NO_HALO
+    top, left, bottom, right = node.attr("left_out")
+    return top, left, bottom, right
+
+
+def _part(node: Call) -> Expr | None:
+    """slice(depth_to_space(x)) of neighbours in images  ->  depth_to_space(x) without the others"""
+    match node:
+        case Call(op="slice", args=(Call(op="depth_to_space") as move,)) if set(node.attr("steps")) == {1}:
+            if node.shape[:2] != move.shape[:2] or 0 in node.shape:
+                return None
+            first, sizes = node.attr("starts")[2:], move.shape[2:]
+            last = [size - start - kept for size, start, kept in zip(sizes, first, node.shape[2:], strict=True)]
+            left_out = tuple(a + b for a, b in zip(move.attr("left_out"), (*first, *last), strict=True))
+            factors = move.attr("factors")
+            return call(DEPTH_TO_SPACE, move.args[0], factors=factors, left_out=left_out, span=node.span)
+    return None
 
 
 def _recognised(node: Call) -> Expr | None:
@@ -55,7 +77,7 @@ def _recognised(node: Call) -> Expr | None:
     numbers: Array = np.arange(prod(x.shape), dtype=np.int32).reshape(x.shape)
     moved = numbers
     for step in (split, turned, node):
-        moved = apply(call(str(step.op), Constant(moved), **step.attrs), [moved])
+        moved = apply(call(str(step.op), Constant(moved), span=step.span, **step.attrs), [moved])
     return result if np.array_equal(moved, apply(result, [numbers])) else None
 
 
@@ -66,7 +88,7 @@ def _made_by_convolution(value: Expr) -> bool:
         if entry is None:
             return False
         if entry.anchor is Anchor.CONVOLUTION:
-            return value.attr("groups") == 1
+            return bool(value.attr("groups") == 1)
         if entry.fusion is not Fusion.ELEMENTWISE or not all(isinstance(arg, Constant) for arg in value.args[1:]):
             return False
         value = value.args[0]
@@ -89,7 +111,7 @@ def _elementwise_before(node: Call) -> Expr | None:
             return None
         operands.append(operand)
     value = call(str(node.op), *operands, span=Span(node.span.nodes), **node.attrs)
-    return call(DEPTH_TO_SPACE, value, factors=move.attr("factors"), span=node.span)
+    return call(DEPTH_TO_SPACE, value, span=node.span, **move.attrs)
 
 
 def _for_each_phase(value: Expr, shape: tuple[int, ...], times: int, *, of_channels: bool) -> Expr | None:

@@ -100,3 +100,37 @@ def test_phases_are_written_where_they_belong(
     model = check(module_of(value, params=(x,)), threads, 2e-5)
     assert "plain" not in kinds(model)
     assert kinds(model).count("convolution") == 1 + read
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.sampled_from([4, 16]), st.integers(2, 7), st.integers(2, 7), st.integers(2, 4), st.integers(0, 1),
+    st.integers(0, 1), st.sampled_from(["none", "one", "concat"]), st.sampled_from([1, 2]),
+)  # fmt: skip
+def test_phases_of_which_a_part_is_left_out(
+    made: int, height: int, width: int, kernel: int, before: int, behind: int, reader: str, threads: int
+) -> None:
+    """What is left out is written into the halo, which is filled afterwards."""
+    x = Var("x", TensorType((1, 8, height, width), "float32"))
+    pads = (kernel - 1 - before, kernel - 1 - before, kernel - 1 - behind, kernel - 1 - before)
+    value = call("nn.clip", transposed(x, floats(made, 8, kernel, kernel), (2, 2), pads), low=0.0)
+    if reader == "concat":
+        other = call("nn.conv2d", call("nn.clip", value, high=1.0), floats(16, made, 1, 1))
+        value = call("concat", value, other, axis=1)
+    if reader != "none":
+        value = call("nn.conv2d", value, floats(8, value.shape[1], 3, 3), pads=(1, 1, 1, 1))
+    check(module_of(value, params=(x,)), threads, 2e-5)
+
+
+def test_the_usual_transposed_convolutions_move_nothing() -> None:
+    for kernel, pad, more in ((2, 0, 0), (3, 1, 1), (4, 1, 0)):
+        x = Var("x", TensorType((1, 16, 6, 6), "float32"))
+        first = call("nn.conv2d", x, floats(16, 16, 1, 1))
+        before, behind = kernel - 1 - pad, kernel - 1 - pad + more
+        value = transposed(first, floats(16, 16, kernel, kernel), (2, 2), (before, before, behind, behind))
+        value = call("nn.conv2d", call("nn.clip", value, low=0.0), floats(16, 16, 3, 3), pads=(1, 1, 1, 1))
+        assert value.shape == (1, 16, 12, 12)
+        kinds_ = kinds(check(module_of(value, params=(x,)), tolerance=2e-5))
+        assert kinds_.count("convolution") == 3
+        assert set(kinds_) == {"convolution", "convert"}
+        assert kinds_.count("convert") == 2  # of the input and the result
