@@ -76,7 +76,7 @@ class Anchor(enum.Enum):
 
     CONVOLUTION = "convolution"  # operands x (N, C, ...) and w (O, C/groups, ...)
     POOL = "pool"  # a window over the axes after (N, C)
-    PRODUCT = "product"  # of matrices in the last two axes
+    PRODUCT = "product"  # of matrices, most in the last two axes
     REDUCTION = "reduction"  # along the attribute ``axes``, which ``keepdims`` keeps
 
 

@@ -120,34 +120,39 @@ def _product_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
             f"{w} is not (N, C, outputs, 1) beside {x}")  # fmt: skip
     outputs = integer(attrs, "outputs", 1, w.shape[2])
     integer(attrs, "depth", 1, x.shape[1])
+    for zero in ints(attrs, "zero_points", 2):
+        require(-128 <= zero <= 127, f"a zero point is {zero}, but must be -128..127")
     return TensorType((x.shape[0], outputs, *x.shape[2:]), "int32")
 
 
-def product_of_images(x: Array, w: Array, outputs: int) -> Array:
+def product_of_images(x: Array, w: Array, outputs: int, zero_points: Sequence[int] = (0, 0)) -> Array:
     """The meaning of ``product``, in float64, which holds its sums."""
-    sums = np.einsum("nchw,nco->nohw", x.astype(np.float64), w[:, :, :outputs, 0].astype(np.float64), optimize=True)
-    return numerics.wrap_int32(sums.astype(np.int64))
+    first, second = x.astype(np.float64) - zero_points[0], w[:, :, :outputs, 0].astype(np.float64) - zero_points[1]
+    return numerics.wrap_int32(np.einsum("nchw,nco->nohw", first, second, optimize=True).astype(np.int64))
 
 
 def _product(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
     x, w = operands
     channel = builder.axis(x.shape[1], "c")
+    first, second = call.attr("zero_points")
 
     def value(*index: tir.Expr) -> te.Reduction:
         image, output, row, column = index
-        factor = w[(image, channel, output, tir.Const(0))].astype("int32")
-        return te.sum(x[(image, channel, row, column)].astype("int32") * factor, channel)
+        factor = w[(image, channel, output, tir.Const(0))].astype("int32") - second
+        return te.sum((x[(image, channel, row, column)].astype("int32") - first) * factor, channel)
 
     return builder.reduction(call.shape, value, "product")
 
 
 register(Operator(
-    "product", "x w", types=_product_type, numpy=lambda x, w, depth, outputs: product_of_images(x, w, outputs),
-    lower=_product, fusion=Fusion.ANCHOR, macs=lambda node: node.tensor_type.size * int(str(node.attr("depth"))),
-    **_COMMON, defaults={"depth": REQUIRED, "outputs": REQUIRED},
-    sample=sample_of("product", (2, 5, 3, 2), (2, 5, 4, 1), depth=4, outputs=3),
-    doc="Of two computed tensors, for each image: sum over c of x[n, c, h, w] * w[n, c, o, 0], int32 "
-        "(N, outputs, H, W). depth: channels that count as work, the others are padding or zero points.",
+    "product", "x w", types=_product_type, lower=_product, fusion=Fusion.ANCHOR, anchor=Anchor.PRODUCT,
+    numpy=lambda x, w, depth, outputs, zero_points: product_of_images(x, w, outputs, zero_points),
+    macs=lambda node: node.tensor_type.size * int(str(node.attr("depth"))),
+    **_COMMON, defaults={"depth": REQUIRED, "outputs": REQUIRED, "zero_points": (0, 0)},
+    sample=sample_of("product", (2, 5, 3, 2), (2, 5, 4, 1), depth=4, outputs=3, zero_points=(3, -7)),
+    doc="Of two computed tensors, for each image: sum over c of (x[n, c, h, w] - zx) * (w[n, c, o, 0] - zw), int32 "
+        "(N, outputs, H, W); zero_points: zx, zw. depth: channels that count as work, the others are padding or zero "
+        "points.",
 ))  # fmt: skip
 
 

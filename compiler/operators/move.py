@@ -140,6 +140,56 @@ register(Operator(
 ))  # fmt: skip
 
 
+def _depth_to_space_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    x = operands[0]
+    down, right = factors = ints(attrs, "factors", 2)
+    require(x.rank == 4 and min(factors) >= 1, f"factors {factors} of {x}, which must be (N, C, H, W) and at least 1")
+    require(x.shape[1] % (down * right) == 0, f"{x} has no multiple of {down * right} channels")
+    left_out = ints(attrs, "left_out", 4)
+    height, width = (x.shape[2 + i] * factors[i] - left_out[i] - left_out[2 + i] for i in (0, 1))
+    require(min(*left_out, height, width) >= 0, f"{left_out} (top, left, bottom, right) cannot be left out of {x}")
+    return TensorType((x.shape[0], x.shape[1] // (down * right), height, width), x.dtype)
+
+
+def depth_to_space(x: Array, factors: Sequence[int], left_out: Sequence[int]) -> Array:
+    """The meaning of ``depth_to_space``."""
+    top, left, bottom, last = left_out
+    batch, channels, height, width = x.shape
+    down, right = factors
+    split = x.reshape(batch, down, right, channels // (down * right), height, width).transpose(0, 3, 4, 1, 5, 2)
+    whole = np.ascontiguousarray(split).reshape(batch, -1, height * down, width * right)
+    return np.ascontiguousarray(whole[:, :, top : height * down - bottom, left : width * right - last])
+
+
+def _depth_to_space(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    x, (down, right), (top, left, _, _) = operands[0], call.attr("factors"), call.attr("left_out")
+
+    def read(index: Index) -> tir.Expr:
+        image, channel, row, column = index[0], index[1], index[2] + top, index[3] + left
+        phase = row % down * right + column % right
+        return x[(image, phase * call.shape[1] + channel, row // down, column // right)]
+
+    return View(call.shape, x.dtype, read)
+
+
+def _depth_to_space_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
+    (batch, channels, *_), (_, _, height, width) = node.shape, node.args[0].shape
+    (down, right), (top, left, bottom, last) = node.attr("factors"), node.attr("left_out")
+    upstream = derivatives.padded(upstream, (0, 0, top, left), (0, 0, bottom, last))
+    split = contract.reshape(upstream, shape=(batch, channels, height, down, width, right))
+    return (contract.reshape(derivatives.transposed(split, (0, 3, 5, 1, 2, 4)), shape=node.args[0].shape),)
+
+
+register(Operator(
+    "depth_to_space", "x", family=Family.INDEX, types=_depth_to_space_type, numpy=depth_to_space, **_MOVE,
+    gradient=_depth_to_space_gradient, lower=_depth_to_space, passive=True,
+    defaults={"factors": REQUIRED, "left_out": (0, 0, 0, 0)},
+    sample=sample_of("depth_to_space", (2, 12, 2, 3), factors=(2, 3), left_out=(1, 0, 0, 2)),
+    doc="Channels side by side: those of number (p * right + q) * C + c, of C, are row p and column q of each down x "
+        "right pixels of channel c; factors: down, right. left_out: rows and columns (top, left, bottom, right).",
+))  # fmt: skip
+
+
 def _concat_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     require(bool(operands), "there is nothing to put together")
     first = operands[0]

@@ -8,7 +8,7 @@ from ... import tensor as te
 from ...tensor.ir import TensorIntrinsic
 from ..loops.convolution import ConvolutionTask
 from ..loops.kernels import Tile
-from ..loops.nests import REGISTER, extent_of, own_loops, split_loops, tidy, unroll_lanes
+from ..loops.nests import REGISTER, own_loops, split_loops, tensorize_innermost, tidy, unroll_lanes
 from .intrinsics import dot_product, grouped_dot, grouped_product, outer_product
 from .processor import Processor
 from .tiles import convolution_tile, grouped_tile
@@ -26,25 +26,17 @@ class CpuConvolutions:
     def grouped_tile(self, width: int, block: int) -> Tile:
         return grouped_tile(width, block, self.target)
 
-    def arrange_copied(self, schedule: te.Schedule, task: ConvolutionTask, stage: str) -> None:
-        """As `arrange`, after a ``stage`` that copies the data."""
-        self.arrange(schedule, task)
-        *rows, last = schedule.get_loops(stage)
-        for loop in rows:
-            schedule.parallel(loop)
-        schedule.vectorize(last)
-
     def arrange(self, schedule: te.Schedule, task: ConvolutionTask) -> None:
         tidy(schedule)
-        n, o, g, y, x, lane = schedule.get_loops(schedule.blocks()[-1])
+        *before, g, y, x, lane = schedule.get_loops(schedule.blocks()[-1])
         outer, row = schedule.split_shifted(x, task.tile.rows)
-        schedule.reorder(n, o, y, outer, row, g, lane)
+        schedule.reorder(*before, y, outer, row, g, lane)
         schedule.set_scope("acc", REGISTER)
         schedule.compute_at("acc", outer)
         reduced, kept = split_loops(schedule, "acc")  # loops that run once are gone by now
         schedule.reorder(*reduced, *kept)
         initial = schedule.decompose_reduction("acc", reduced[0])
-        for loop in (n, o, y):
+        for loop in (*before, y):
             schedule.parallel(loop)
         for loop in (row, g):
             schedule.unroll(loop)
@@ -55,11 +47,7 @@ class CpuConvolutions:
             kept = [*kept[:-1], *lanes]
         elif not kept:  # a tile of one value: the loops of the reduction are all there is
             return
-        step = _step(task)
-        # The step has loops besides those of the tile: the innermost loops of the reduction.
-        inside = sum(extent != 1 for _, extent in step.loops) - sum(extent_of(schedule, loop) != 1 for loop in kept)
-        schedule.reorder(*reduced[: len(reduced) - inside], *kept, *reduced[len(reduced) - inside :])
-        schedule.tensorize(kept[0], step)
+        tensorize_innermost(schedule, reduced, kept, _step(task))
 
 
 def _step(task: ConvolutionTask) -> TensorIntrinsic:

@@ -89,7 +89,6 @@ def grouped_product(rows: int, block: int, group: int, row_stride: int) -> Tenso
 def grouped_dot(rows: int, block: int, group: int, row_stride: int) -> TensorIntrinsic:
     """As ``grouped_product``, of bytes by fours as in ``dot_product``: a group is a multiple of four channels."""
     count, quads = block // group, group // QUAD
-    count, quads = block // group, group // QUAD
     return tensor_intrinsic(
         _name("grouped_dot", rows, block, group, row_stride),
         operands=[
@@ -110,15 +109,25 @@ def grouped_dot(rows: int, block: int, group: int, row_stride: int) -> TensorInt
 @cache
 def interleaved(size: int, stride: int) -> TensorIntrinsic:
     """``out[i, j] = a[j, i]``, float32, of two rows ``stride`` elements apart: one element of each in turn."""
+    return _interleaved("interleaved", "float32", 2, size, stride)
+
+
+@cache
+def interleaved_bytes(size: int, stride: int) -> TensorIntrinsic:
+    """As ``interleaved``, of four rows of int8."""
+    return _interleaved("interleaved_bytes", "int8", QUAD, size, stride)
+
+
+def _interleaved(kind: str, dtype: DType, rows: int, size: int, stride: int) -> TensorIntrinsic:
     return tensor_intrinsic(
-        _name("interleaved", size, stride),
+        _name(kind, size, stride),
         operands=[
-            tile("out", (size, 2), "float32", "global", "out", align=1),
-            tile("a", (2, size), "float32", "global", "in", strides=(stride, 1), align=1),
+            tile("out", (size, rows), dtype, "global", "out", align=1),
+            tile("a", (rows, size), dtype, "global", "in", strides=(stride, 1), align=1),
         ],
-        loops={"i": size, "j": 2},
+        loops={"i": size, "j": rows},
         meaning=lambda out, a, i, j: out.store((i, j), a[j, i]),
-        emits=MicroKernel("interleaved", (size, stride)),
+        emits=MicroKernel(kind, (size, stride)),
     )
 
 
@@ -153,6 +162,7 @@ _INTRINSICS: dict[str, tuple[Callable[..., TensorIntrinsic], int]] = {
     "grouped_product": (grouped_product, 4),
     "grouped_dot": (grouped_dot, 4),
     "interleaved": (interleaved, 2),
+    "interleaved_bytes": (interleaved_bytes, 2),
     "transposed_tile": (transposed_tile, 3),
     "transposed_bytes": (transposed_bytes, 3),
 }
@@ -173,8 +183,8 @@ def intrinsic_named(name: str) -> TensorIntrinsic:
 
 
 def _is_possible(kind: str, numbers: tuple[int, ...]) -> bool:
-    if kind == "interleaved":
-        return numbers[0] <= LARGEST_TILE // 2
+    if kind in ("interleaved", "interleaved_bytes"):
+        return numbers[0] <= LARGEST_TILE // QUAD
     if kind in ("transposed_tile", "transposed_bytes"):
         return numbers[0] in (2, 4, 8, 16, 32)
     if kind in ("grouped_product", "grouped_dot"):

@@ -23,11 +23,11 @@ def loop_target(processor: Processor) -> LoopTarget:
     """What the linker of loop kernels needs to know of a processor."""
     kinds = (
         AttentionKernels(CpuAttention(processor)),
-        ProductKernels(CpuProducts(processor)), ByteProductKernels(CpuConvolutions(processor)),
+        ProductKernels(CpuProducts(processor)), ByteProductKernels(CpuProducts(processor)),
         ConvolutionKernels(CpuConvolutions(processor)), BlockedKernels(schedule_blocked),
         PlainKernels(schedule_plain),
     )  # fmt: skip
     return LoopTarget(
         processor.name, kinds, fusion=processor.fusion, arrange_plain=schedule_plain, arrange_blocked=schedule_blocked,
-        shared_work=WORK_WORTH_THREADS,
+        shared_work=WORK_WORTH_THREADS, dot_products=processor.dot_product,
     )  # fmt: skip

@@ -130,9 +130,9 @@ def answers_of(
     """All answers for a kernel, the default schedule's first; none for kinds that ask nothing."""
     asked = _Asked()
     match kind:
-        case ConvolutionKernels() | ByteProductKernels():
+        case ConvolutionKernels():
             asking: KernelKind = replace(kind, schedule=_AskedConvolutions(target, asked))
-        case ProductKernels():
+        case ProductKernels() | ByteProductKernels():
             asking = replace(kind, schedule=_AskedProducts(target, asked))
         case _:
             return []
@@ -143,9 +143,9 @@ def answers_of(
 def kind_with(kind: KernelKind, answer: Answer, target: Processor) -> KernelKind:
     """The kind of kernel that takes this answer. TuningError for one of another kind."""
     match kind, answer:
-        case ((ConvolutionKernels() | ByteProductKernels()), Tile()):
+        case ConvolutionKernels(), Tile():
             return replace(kind, schedule=_GivenConvolutions(target, answer))
-        case ProductKernels(), Blocking():
+        case ((ProductKernels() | ByteProductKernels()), Blocking()):
             return replace(kind, schedule=_GivenProducts(target, answer))
     raise TuningError(f"a kernel of kind {kind.name!r} takes no {answer}", hint="make the tuning database anew")
 

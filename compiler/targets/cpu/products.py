@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from math import gcd, prod
 
 from ... import tensor as te
-from ...tensor.ir import Var
+from ...tensor.ir import TensorIntrinsic, Var
+from ..loops.byte_product import COLUMN_SUMS, ROW_SUMS
 from ..loops.kernels import Tile
-from ..loops.nests import REGISTER, extent_of, own_loops, split_loops, tidy, unroll_lanes
-from ..loops.product import Blocking
-from .intrinsics import outer_product
+from ..loops.layouts import QUAD
+from ..loops.nests import REGISTER, extent_of, own_loops, split_loops, tensorize_innermost, tidy, unroll_lanes
+from ..loops.product import ACC, LEFT, PANEL, Blocking
+from .intrinsics import dot_product, outer_product
 from .processor import Processor
+from .schedules import interleave_rows, reduce_rows
 from .tiles import FMA_CHAINS, LARGEST_TILE_LANES, pieces
 
 BLOCK_BYTES = 256 * 1024
@@ -45,7 +48,7 @@ class CpuProducts:
     def blocking(self, shape: tuple[int, ...], depth: int, plain: tuple[bool, bool], constant: bool) -> Blocking:
         return choose_blocking(shape, depth, plain, constant, self.target)
 
-    def arrange(self, schedule: te.Schedule, blocking: Blocking, depth: int) -> None:
+    def arrange(self, schedule: te.Schedule, blocking: Blocking, depth: int, *, bytes: bool = False) -> None:
         tidy(schedule)
         tile = blocking.tile
         *outer, m, n = schedule.get_loops(schedule.blocks()[-1])
@@ -54,23 +57,35 @@ class CpuProducts:
         m_block, m, row = split_blocks(schedule, m, blocking.rows, tile.rows)
         n_block, n, lane = split_blocks(schedule, n, blocking.columns, tile.lanes)
         schedule.reorder(*outer, m_block, n_block, n, m, row, lane)
-        schedule.set_scope("acc", REGISTER)
-        schedule.compute_at("acc", m)
-        reduced, kept = split_loops(schedule, "acc")
-        schedule.reorder(*reduced, *kept)
-        initial = schedule.decompose_reduction("acc", reduced[0])
-        unroll_lanes(schedule, own_loops(schedule, initial))
+        stages = schedule.blocks()
+        for stage, loop in ((ACC, m), (COLUMN_SUMS, n), (PANEL, n)):
+            if stage in stages:
+                schedule.compute_at(stage, loop)
+        multiply = dot_product if bytes else outer_product
+        _in_registers(schedule, ACC, multiply(tile.rows, tile.lanes, depth))
+        if COLUMN_SUMS in stages:
+            _in_registers(schedule, COLUMN_SUMS, multiply(1, tile.lanes, QUAD))
         unroll_lanes(schedule, [row, lane])
-        if blocking.packed:
-            schedule.compute_at("panel", n)
-            schedule.vectorize(schedule.get_loops("panel")[-1])
-        if blocking.copied:
-            *rows, last = schedule.get_loops("left")
+        if PANEL in stages and not (bytes and interleave_rows(schedule, PANEL)):
+            schedule.vectorize(schedule.get_loops(PANEL)[-1])
+        if ROW_SUMS in stages:
+            reduce_rows(schedule, ROW_SUMS)
+        if LEFT in stages:
+            *rows, last = schedule.get_loops(LEFT)
             for loop in rows:
                 schedule.parallel(loop)
             schedule.vectorize(last)
-        if kept:  # else the tile is one value: the loop of the reduction is all there is
-            schedule.tensorize(kept[0], outer_product(tile.rows, tile.lanes, depth))
+
+
+def _in_registers(schedule: te.Schedule, stage: str, step: TensorIntrinsic) -> None:
+    """A stage that adds up products of one tile."""
+    schedule.set_scope(stage, REGISTER)
+    reduced, kept = split_loops(schedule, stage)
+    schedule.reorder(*reduced, *kept)
+    initial = schedule.decompose_reduction(stage, reduced[0])
+    unroll_lanes(schedule, own_loops(schedule, initial))
+    if kept:  # else the tile is one value: the loops of the reduction are all there is
+        tensorize_innermost(schedule, reduced, kept, step)
 
 
 def product_tile(rows: int, columns: int, depth: int, constant: bool, target: Processor) -> Tile:

@@ -22,13 +22,16 @@ from ..loops.nests import (
     tidy,
     unroll_lanes,
 )
-from .intrinsics import interleaved, transposed_bytes, transposed_tile
+from .intrinsics import interleaved, interleaved_bytes, transposed_bytes, transposed_tile
 
 SHORTEST_ROW = 8
 """Elements that are combined by lanes, at least."""
 
 SQUARES: dict[str, tuple[int, ...]] = {"float32": (8, 4), "int8": (16, 8)}
 """Sizes of squares that are transposed in registers. All processors have registers for four rows of four floats."""
+
+INTERLEAVED = (16, 8, 4)
+"""Bytes of each row that are interleaved at once."""
 
 LONGEST_ROW = 4096
 """Elements of a row that are kept on the stack, at most."""
@@ -128,7 +131,7 @@ def _plain_reduction(schedule: te.Schedule, name: str, block: Block) -> None:
     reduced = [loop for loop in loops if loop in block.reduce_vars]
     kept = [loop for loop in loops if loop not in block.reduce_vars]
     if kept and reduces_neighbours(block, reduced[-1]) and extent_of(schedule, reduced[-1]) >= SHORTEST_ROW:
-        _reduce_rows(schedule, name)
+        reduce_rows(schedule, name)
         return
     if not kept and reduces_neighbours(block, reduced[-1]) and extent_of(schedule, reduced[-1]) >= SHORTEST_ROW:
         schedule.cache_write(name, REGISTER)
@@ -201,7 +204,27 @@ def transpose_squares(schedule: te.Schedule, candidates: Sequence[Var]) -> bool:
     return True
 
 
-def _reduce_rows(schedule: te.Schedule, name: str) -> None:
+def interleave_rows(schedule: te.Schedule, name: str) -> bool:
+    """If a stage of bytes, whose last axis has as many as a dot product takes, copies them from rows that lie apart,
+    schedule it so that it interleaves these rows in registers; else False."""
+    block = find_block(schedule.func, name)[-1]
+    if not isinstance(block, Block) or not isinstance(block.body.value, Load):
+        return False
+    load, loops = block.body.value, own_loops(schedule, name)
+    if len(loops) < 2 or load.buffer.dtype != "int8":
+        return False
+    column, row = loops[-2:]
+    read = position_of(load.buffer, load.indices)
+    mixed = {var for atom in read.terms if not isinstance(atom, Var) for var in free_vars(atom)}
+    size = next((size for size in INTERLEAVED if size <= extent_of(schedule, column)), 0)
+    if not size or read.terms.get(column) != 1 or row not in read.terms or mixed & {column, row}:
+        return False
+    _, column = schedule.split_shifted(column, size)
+    schedule.tensorize(column, interleaved_bytes(size, read.terms[row]))
+    return True
+
+
+def reduce_rows(schedule: te.Schedule, name: str) -> None:
     """Each element of the result in a register, while neighbours in memory are combined by lanes."""
     written = schedule.cache_write(name, REGISTER)
     rows = schedule.get_loops(written)

@@ -45,7 +45,8 @@ class Cpu:
     takes_open_sizes = True
 
     def passes(self, options: CpuOptions, *, quantised: bool) -> Sequence[Pass]:
-        return host_passes(quantised=quantised, scope=scope_of(options.integers))
+        dot_products = named_target(options.processor).dot_product
+        return host_passes(quantised=quantised, scope=scope_of(options.integers), dot_products=dot_products)
 
     def link(self, module: Module, options: CpuOptions, job: Job) -> CompiledModel:
         processor = named_target(options.processor)

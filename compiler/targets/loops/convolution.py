@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 from typing import Protocol
 
 from ... import tensor as te
@@ -17,6 +18,7 @@ from .convolution_sums import byte_sums, float_sums, grouped_sums
 from .fusion import FusedGroup
 from .kernels import Kernel, Operands, Tile, finished, lower_members
 from .layouts import PREFERRED_BLOCKS, QUAD, Layout, channel_block, folded, to_memory, unfolded_row
+from .phases import joins_phases
 from .placement import Placement
 
 
@@ -94,10 +96,16 @@ def padded_layout(call: Call, block: int) -> Layout:
     return Layout(block, (top, left, bottom, right), int(str(call.attrs.get("pad_value", 0))))
 
 
+def joined_phases(group: FusedGroup) -> tuple[int, int]:
+    """How many phases, down and right, a group's convolution makes as channels and writes side by side."""
+    down, right = group.root.attr("factors") if joins_phases(group.root) else (1, 1)
+    return down, right
+
+
 @dataclass(frozen=True)
 class ConvolutionTask:
     """What a schedule has to know. The stage ``acc``, of shape (N, tiles, H, W, lanes), adds up; the result is
-    (N, tiles, blocks of a tile, H, W, b).
+    (N, tiles, blocks of a tile, H, W, b), with axes of phases before the tiles where there are several.
 
     ``row_stride``: elements of the data from one pixel of a tile to the next. ``group``: channels of a group where a
     block holds several groups, else 0. ``bytes``: whether bytes are multiplied, by fours, and not float32.
@@ -130,7 +138,9 @@ class ConvolutionKernels:
     name: str = "convolution"
 
     def block(self, group: FusedGroup, placement: Placement) -> int | None:
-        return result_block(group.anchor) if group.anchor is not None and self.needs_blocks(group.anchor) else None
+        if group.anchor is None or not self.needs_blocks(group.anchor):
+            return None
+        return channel_block(group.root.shape[1]) if prod(joined_phases(group)) > 1 else result_block(group.anchor)
 
     def data_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
         if group.anchor is None:
@@ -148,10 +158,11 @@ class ConvolutionKernels:
         data, data_layout = operands.tensor(anchor.args[0]), layouts[anchor.args[0]]
         channels, block = anchor.shape[1], layout.block
         group_channels = group_in_block(anchor, block)
+        phases = joined_phases(group)
         if group_channels:
             tile = self.schedule.grouped_tile(anchor.shape[-1], block)
         else:
-            tile = self.schedule.tile(anchor.shape[-1], channels // anchor.attr("groups"), block)
+            tile = self.schedule.tile(anchor.shape[-1], channels // anchor.attr("groups") // prod(phases), block)
         weights = anchor.args[1].value
         weights = weights.reshape(folded(weights.shape))
         is_bytes = data.dtype == "uint8"
@@ -162,16 +173,28 @@ class ConvolutionKernels:
             axis = 0 if len(node.shape) == 1 else 1
             return operands.constant(node, axis if len(node.shape) > axis else None)
 
-        result = lower_members(group, operands, views, constant)
+        own = replace(group, members=group.members[:-1]) if prod(phases) > 1 else group
+        result = lower_members(own, operands, views, constant)
+        tiles = channels // tile.lanes // prod(phases)
 
-        def value(n: tir.Expr, o: tir.Expr, g: tir.Expr, y: tir.Expr, x: tir.Expr, lane: tir.Expr) -> tir.Expr:
-            index = (n, o * tile.lanes + g * block + lane, *unfolded_row(y, anchor.shape), x)
+        def value(n: tir.Expr, *rest: tir.Expr) -> tir.Expr:
+            *phase, o, g, y, x, lane = rest
+            first = (phase[0] * phases[1] + phase[1]) * tiles + o if phase else o
+            index = (n, first * tile.lanes + g * block + lane, *unfolded_row(y, anchor.shape), x)
             return to_memory(result[index], layout)
 
         batch, _, height, width = folded(anchor.shape)
-        shape = (batch, channels // tile.lanes, tile.lanes // block, height, width, block)
+        apart = phases if prod(phases) > 1 else ()
+        shape = (batch, *apart, tiles, tile.lanes // block, height, width, block)
         output = te.compute(shape, value, operands.builder.name("out"))
         row_stride = anchor.attr("strides")[-1] * data_layout.block
         task = ConvolutionTask(tile, row_stride, group_channels, is_bytes)
         arrange = partial(self.schedule.arrange, task=task)
-        return finished(operands, group.root.shape, output, layout, name, arrange)
+        kernel = finished(operands, group.root.shape, output, layout, name, arrange)
+        if not apart:
+            return kernel
+        image, blocks, rows, columns, _ = tir.row_major_strides(layout.shape(group.root.shape))
+        strides = (image, rows, columns, blocks * shape[4], blocks, rows * apart[0], columns * apart[1], 1)
+        top, left, *_ = left_out = group.root.attr("left_out")
+        offset = kernel.offset - top * rows - left * columns
+        return replace(kernel, windows={output.name: strides}, offset=offset, spills=any(left_out))

@@ -21,6 +21,7 @@ from ...graph.visit import topological_order, use_counts
 from ...operators.lowering import lower_call
 from ...tensor import ir as tir
 from ...tensor.view import Builder, NotLoweredError, View, element_type
+from .phases import joins_phases
 
 COST_OF_ROWS = 16
 """Arithmetic of a value of a row, at most, that stands where elements are computed. Loops hand such values out of
@@ -43,6 +44,7 @@ class FusionLimits:
     which holds all scores of a few queries at a time; 0 where the target has no such kernel.
     ``row_statistics``: whether an elementwise kernel computes what it needs of each row as a whole (a mean, a variance)
     itself, row by row, if nothing else needs that.
+    ``phases``: whether a convolution that makes phases as channels writes them side by side.
     """
 
     depth: int = 32
@@ -51,6 +53,7 @@ class FusionLimits:
     before_reductions: bool = False
     attention_keys: int = 0
     row_statistics: bool = False
+    phases: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,6 +237,8 @@ class _Fuser:
         self._join_before_reduction()
         self._join_slices()
         self._join_attention()
+        self._join_moves()
+        self._join_convolution()
         self._join_row_statistics()
         order = dict.fromkeys(topological_order(self.root))
         ordered = tuple(node for node in order if isinstance(node, Call) and node in self.times)
@@ -350,6 +355,38 @@ class _Fuser:
         if whole and room and inside == self.uses[value] and not self.why_not_compiled(value):
             self.members.append(value)
             self.times[value] = 1
+
+    def _join_convolution(self) -> None:
+        """Let a convolution write its phases side by side, if nothing else needs them as they are."""
+        root = self.root
+        if not self.limits.phases or not joins_phases(root):
+            return
+        made = self._before(root, root.args[0])
+        anchor = made.anchor if made is not None else None
+        if made is None or anchor is None or operator(str(anchor.op)).anchor is not Anchor.CONVOLUTION:
+            return
+        known = isinstance(anchor.args[1], Constant) and anchor.attr("groups") == 1 and len(anchor.shape) == 4
+        if known and len(made.members) < self.limits.depth:
+            self.members += made.members
+            self.times |= dict.fromkeys(made.members, 1)
+            self.anchor = anchor
+
+    def _join_moves(self) -> None:
+        """Let a product of bytes, which copies its operands, read them through moves, if nothing else needs these."""
+        anchor = self.anchor
+        if anchor is None or anchor.op != "product":
+            return
+        for value in dict.fromkeys(anchor.args):
+            while isinstance(value, Call) and _kind(value) is Fusion.LAYOUT and len(value.args) == 1:
+                inside = sum(member.args.count(value) for member in self.members)
+                room = len(self.members) < self.limits.depth
+                if value in self.elsewhere or value in self.times or inside != self.uses[value] or not room:
+                    break
+                if self.why_not_compiled(value):
+                    break
+                self.members.append(value)
+                self.times[value] = 1
+                value = value.args[0]
 
     def _join_row_statistics(self) -> None:
         """Let elementwise operators compute the means and the like of rows that they need, if nothing else needs these:

@@ -37,7 +37,7 @@ class Kernel:
     ``func`` is not scheduled yet: ``arrange`` does it. ``inputs``: values that it reads, in the order of its first
     parameters, each in the given layout. ``constants``: arrays for the parameters that follow. The last parameter is
     the result; ``windows`` gives its strides where it is the inside of a tensor with a halo, and ``offset`` (elements)
-    where in that tensor it starts.
+    where in that tensor it starts. ``spills``: whether it writes into the halo, which is filled afterwards then.
     """
 
     func: tir.PrimFunc
@@ -46,6 +46,7 @@ class Kernel:
     constants: tuple[Array, ...]
     windows: Mapping[str, tuple[int, ...]]
     offset: int
+    spills: bool = False
 
     def schedule(self) -> te.Schedule:
         """The function, scheduled."""

@@ -221,9 +221,8 @@ class _Linker:
         if slot is None:
             slot = new = self._allocate(_name(result), _nbytes(result, layout))
             self.slots[result, layout] = new
-        if layout.halo != NO_HALO:
-            border = border_function(result.shape, element_type(result.dtype), layout, KERNEL)
-            self._add_launch(kernel_code(border, {}, self.threads), border.params, (self._used(slot),), 0, None)
+        if layout.halo != NO_HALO and not kernel.spills:
+            self._fill_halo(result, layout, slot)
         func, code = self._scheduled(kernel, elements)
         sources = [self._used(source) for source in sources]
         if new is not None:
@@ -236,7 +235,13 @@ class _Linker:
         item = numpy_dtype(layout.dtype(element_type(result.dtype))).itemsize
         slots = (*sources, *constants, self._used(slot))
         self._add_launch(code, func.params, slots, kernel.offset * item, workspace)
+        if layout.halo != NO_HALO and kernel.spills:
+            self._fill_halo(result, layout, slot)
         return code.text
+
+    def _fill_halo(self, result: Expr, layout: Layout, slot: Slot) -> None:
+        border = border_function(result.shape, element_type(result.dtype), layout, KERNEL)
+        self._add_launch(kernel_code(border, {}, self.threads), border.params, (self._used(slot),), 0, None)
 
     def _scheduled(self, kernel: Kernel, elements: Elements | None) -> tuple[PrimFunc, KernelCode]:
         """The kernel's function, scheduled and proved to stay inside, and its code. Steps of a recurrence are equal

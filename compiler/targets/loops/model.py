@@ -19,7 +19,7 @@ def link_model(module: Module, name: str, target: LoopTarget, threads: int, job:
 
     CompileError names the kernel at fault, and for a strict job the first operator that NumPy would run.
     """
-    operators = as_operators(module)
+    operators = as_operators(module, target)
     main = operators.main
     program = link_program(keeping_all(operators, target) if job.keep else operators, target, threads, job)
     if job.strict:
@@ -41,12 +41,14 @@ def link_model(module: Module, name: str, target: LoopTarget, threads: int, job:
 
 def link_program(module: Module, target: LoopTarget, threads: int, job: Job) -> HostProgram:
     """The program of a module, at any stage."""
-    return link_host(as_operators(module), target, threads, progress=job.progress, dump=job.dump)
+    return link_host(as_operators(module, target), target, threads, progress=job.progress, dump=job.dump)
 
 
-def as_operators(module: Module) -> Module:
+def as_operators(module: Module, target: LoopTarget) -> Module:
     """The module after the passes before linking."""
-    return module if module.stage == "operators" else PassManager(loop_passes()).run(module)
+    if module.stage == "operators":
+        return module
+    return PassManager(loop_passes(dot_products=target.dot_products)).run(module)
 
 
 def keeping_all(module: Module, target: LoopTarget) -> Module:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ... import tensor as te
-from ...tensor.ir import Block, Buffer, Const, Expr, Load, PrimFunc, Var
+from ...tensor.ir import Block, Buffer, Const, Expr, Load, PrimFunc, TensorIntrinsic, Var
 from ...tensor.simplify import Linear, linear_form
 from ...tensor.tree import find_block, find_loop, simplify_tree
 from ...tensor.visitor import free_vars, walk_exprs
@@ -64,6 +64,18 @@ def own_loops(schedule: te.Schedule, name: str) -> list[Var]:
     loops = schedule.get_loops(name)
     others = [set(schedule.get_loops(other)) for other in schedule.blocks() if other != name]
     return [loop for loop in loops if not any(loop in other for other in others)]
+
+
+def tensorize_innermost(
+    schedule: te.Schedule, reduced: Sequence[Var], kept: Sequence[Var], step: TensorIntrinsic
+) -> None:
+    """Let an instruction do the loops of a tile, ``kept``, and the innermost of those that reduce, if it has more loops
+    than the tile."""
+    inside = sum(extent != 1 for _, extent in step.loops) - sum(extent_of(schedule, loop) != 1 for loop in kept)
+    outside = len(reduced) - inside
+    if inside:
+        schedule.reorder(*reduced[:outside], *kept, *reduced[outside:])
+    schedule.tensorize(kept[0], step)
 
 
 def reduces_neighbours(block: Block, loop: Var) -> bool:

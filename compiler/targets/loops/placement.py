@@ -12,6 +12,7 @@ from .fusion import FusedGroup
 from .joins import joined_block, written_in_place
 from .kernels import Kernel
 from .layouts import NO_HALO, PLAIN, Layout
+from .phases import written_around
 
 
 class KernelKind(Protocol):
@@ -121,6 +122,10 @@ def place_groups(groups: Sequence[FusedGroup], outputs: Sequence[Expr], kinds: S
         own = placement.layout(data)
         if own.block == layout.block and (NO_HALO in (own.halo, layout.halo) or own.fill == layout.fill):
             placement.native[data] = own.merged(layout)
+    for group in groups:
+        own, around = placement.layout(group.root), written_around(group.root)
+        if own.block and around != NO_HALO and group.anchor != group.root:  # its readers say what the halo holds
+            placement.native[group.root] = Layout(own.block, around, own.fill).merged(own)
     made = lambda value: value in placement.kernels or value in placement.joins  # noqa: E731
     placement.parts = written_in_place(placement.joins, placement.native, made)
     for alias in placement.aliases:

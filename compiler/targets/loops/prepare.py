@@ -18,23 +18,27 @@ from ...passes.scans import scan_bodies
 from ...passes.simplify import MOVES
 from .computed_kernels import as_product_of_columns
 from .einsums import as_matrix_product
+from .phases import with_phases_last
 from .quotients import as_product
 from .rewrite_convolutions import as_plain_images
 from .sink_reshapes import with_reshapes_last
 from .tables import as_look_up
+from .whole_products import as_product_of_bytes
 
 _moves_that_meet = rule_pass("moves-that-meet", MOVES)
 
 
-def loop_passes() -> list[Pass]:
+def loop_passes(*, dot_products: bool = False) -> list[Pass]:
     """The passes before linking: all operators stand in ``main``, none works on empty tensors or constants alone, sums
     of products are products of matrices, tables of bytes are elementwise, convolutions go over images without gaps,
-    with kernels that are known, and reshapes stand behind what is elementwise."""
-    passes = _loop_passes()
+    with kernels that are known, and reshapes stand behind what is elementwise. ``dot_products``: whether the target
+    multiplies bytes faster than floats."""
+    passes = _loop_passes(dot_products)
     return [*passes, scan_bodies("kernels-of-loops", passes, tolerance=1e-5)]
 
 
-def _loop_passes() -> list[Pass]:
+def _loop_passes(dot_products: bool) -> list[Pass]:
+    of_bytes = [_rewriting("products-of-bytes", as_product_of_bytes), _moves_that_meet] if dot_products else []
     return [
         Pass(
             "inline-functions", lambda module: module.with_main(inline_functions(module.main.body)), stage="operators"
@@ -46,20 +50,23 @@ def _loop_passes() -> list[Pass]:
         _rewriting("tables-to-look-ups", as_look_up),
         _rewriting("einsum-to-matmul", as_matrix_product, tolerance=1e-5),
         _rewriting("plain-convolutions", as_plain_images, tolerance=1e-5),
+        *of_bytes,
         Pass("computed-kernels", with_computed_kernels, tolerance=1e-5),
         _rewriting("quotients-as-products", as_product, tolerance=1e-6),
+        Pass("phases-last", with_phases_last),
         Pass("reshapes-last", with_reshapes_last),
     ]
 
 
-def host_passes(*, quantised: bool, scope: Scope = Scope.PRODUCTS) -> list[Pass]:
+def host_passes(*, quantised: bool, scope: Scope = Scope.PRODUCTS, dot_products: bool = False) -> list[Pass]:
     """All passes of a target that runs whole models as loop kernels."""
-    return [*(integer_passes(scope=scope) if quantised else float_passes()), *loop_passes()]
+    passes = integer_passes(scope=scope) if quantised else float_passes()
+    return [*passes, *loop_passes(dot_products=dot_products)]
 
 
-def prepare(module: Module) -> Module:
+def prepare(module: Module, *, dot_products: bool = False) -> Module:
     """The module after these passes, without their checks."""
-    for item in loop_passes():
+    for item in loop_passes(dot_products=dot_products):
         module = item(module)
     return replace(module, stage="operators")
 

@@ -25,6 +25,9 @@ from .kernels import Array, Kernel, Operands, Tile, finished, lower_members
 from .layouts import Layout
 from .placement import Placement
 
+LEFT, PANEL, ACC = "left", "panel", "acc"
+"""Stages: copies of the rows of the first operand and of panels of the second one; what adds up."""
+
 COMPUTED_IN_FLOAT32 = ("float32", "float16", "bfloat16")
 
 
@@ -50,9 +53,10 @@ class ProductSchedule(Protocol):
         so may lie in any order.
         """
 
-    def arrange(self, schedule: te.Schedule, blocking: Blocking, depth: int) -> None:
-        """Schedule the kernel: its stages are ``left`` and ``panel`` (copies of the operands, where the blocking has
-        them), ``acc``, which adds up, and the result."""
+    def arrange(self, schedule: te.Schedule, blocking: Blocking, depth: int, *, bytes: bool = False) -> None:
+        """Schedule the kernel: its stages are `LEFT` and `PANEL` (copies of the operands, where the blocking has
+        them), `ACC`, which adds up, and the result. ``depth``: elements of a row of the first operand. ``bytes``:
+        whether bytes are multiplied, by fours, and not float32; there may be sums of rows and of columns, too."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ class ProductKernels:
         blocking = self.schedule.blocking(shape, depth, plain, matrix is not None)
         left = operands.view(first)
         if blocking.copied:
-            left = _stage(left, "left")
+            left = _stage(left, LEFT)
         if matrix is not None and shape[-1] % blocking.tile.lanes == 0:
             right = _panels(operands, matrix, blocking.tile.lanes)
         elif matrix is not None:
@@ -94,7 +98,7 @@ class ProductKernels:
             if anchor.op == "nn.dense":
                 right = _transposed(right)
         if blocking.packed:
-            right = _stage(right, "panel")
+            right = _stage(right, PANEL)
         left, right = (broadcast(view, (*shape[:-2], *view.shape[-2:])) for view in (left, right))
         k = te.reduce_axis(depth, "k")
 
@@ -102,7 +106,7 @@ class ProductKernels:
             *outer, row, column = index
             return te.sum(left[(*outer, row, k)] * right[(*outer, k, column)], [k])
 
-        acc = te.compute(shape, value, "acc")
+        acc = te.compute(shape, value, ACC)
         dtype = element_type(anchor.dtype)
         views: dict[Expr, View] = {anchor: View(shape, dtype, lambda index: acc[index].astype(dtype))}
         result = lower_members(group, operands, views, lambda call, place, node: operands.constant(node))

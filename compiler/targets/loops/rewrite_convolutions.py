@@ -106,12 +106,18 @@ def _phase_by_phase(node: Call, spread: Call) -> Expr | None:
     parts = np.zeros((channels, *factors, weights.shape[1], vertical.taps, horizontal.taps), np.float32)
     for (p, ty, ky), (q, tx, kx) in product(vertical.parts, horizontal.parts):
         parts[:, p, q, :, ty, tx] = weights.value[:, :, ky, kx]
-    packed = Constant(parts.reshape(channels * prod(factors), *parts.shape[3:]), weights.name, weights.span)
+    groups = node.attr("groups")
+    inside = channels // groups  # each phase has all channels of a group
+    turned = parts.reshape(groups, inside, *parts.shape[1:]).transpose(0, 2, 3, 1, 4, 5, 6)
+    packed = Constant(
+        np.ascontiguousarray(turned).reshape(channels * prod(factors), *parts.shape[3:]), weights.name, weights.span
+    )
     pads = (vertical.before, horizontal.before, vertical.after, horizontal.after)
-    value: Expr = call("nn.conv2d", x, packed, pads=pads, groups=node.attr("groups"), span=node.span)
-    value = _part(value, (0, 0), (vertical.count, horizontal.count), node)
-    value = call("reshape", value, shape=(batch, channels, *factors, vertical.count, horizontal.count), span=node.span)
-    value = call("transpose", value, perm=(0, 1, 4, 2, 5, 3), span=node.span)
+    value: Expr = call("nn.conv2d", x, packed, pads=pads, groups=groups, span=node.span)
+    counts = (vertical.count, horizontal.count)
+    value = _part(value, (0, 0), counts, node)
+    value = call("reshape", value, shape=(batch, groups, *factors, inside, *counts), span=node.span)
+    value = call("transpose", value, perm=(0, 1, 4, 5, 2, 6, 3), span=node.span)
     whole = (vertical.count * factors[0], horizontal.count * factors[1])
     value = call("reshape", value, shape=(batch, channels, *whole), span=node.span)
     return _part(value, (vertical.skip, horizontal.skip), (height, width), node)

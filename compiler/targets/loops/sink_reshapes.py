@@ -34,6 +34,8 @@ def reshape_last(node: Call) -> Expr | None:
     may take f in"""
     if _reduces(node):
         return _reduced_before(node)
+    if node.op == "requantise":
+        return _requantised_before(node)
     if not _is_elementwise(node):
         return None
     for arg in node.args:
@@ -70,6 +72,19 @@ def _reduced_before(node: Call) -> Expr | None:
                 return None
             attrs = node.attrs.replace(axes=tuple(axes), keepdims=True)
             value = call(str(node.op), x, span=Span(node.span.nodes), **attrs)
+            return call("reshape", value, shape=node.shape, span=node.span)
+    return None
+
+
+def _requantised_before(node: Call) -> Expr | None:
+    """A requantise that does the same to all channels, before a reshape, which may make other channels."""
+    match node.args:
+        case (Call(op="reshape", args=(x,)), *parameters) if len(x.shape) > 1 and _starts_kernel(x):
+            values = [each.value for each in parameters if isinstance(each, Constant)]
+            if len(values) < len(parameters) or any(np.any(value != value[:1]) for value in values):
+                return None
+            same = [Constant(np.repeat(value[:1], x.shape[1])) for value in values]
+            value = call("requantise", x, *same, span=Span(node.span.nodes), **node.attrs)
             return call("reshape", value, shape=node.shape, span=node.span)
     return None
 

@@ -39,6 +39,7 @@ class LoopTarget:
     asked; the last fits any group. ``refuses``: why it has no kernel for an operator, which NumPy then runs.
     ``arrange_plain``, ``arrange_blocked``: schedules of kernels that only move elements, with a plain or a blocked
     result; the second takes the names of stages that reduce.
+    ``dot_products``: whether it multiplies bytes faster than floats, and products of bytes should come as such.
     ``shared_work``: multiply-accumulates and elements below which a model runs on one thread. ``device``: what its
     kernels run on. ``revise``: is asked for each group whether another kind should build it.
     """
@@ -51,6 +52,7 @@ class LoopTarget:
     arrange_blocked: Callable[[te.Schedule, Sequence[str]], None] = plain_blocks
     shared_work: int = 0
     device: LayerDevice = "cpu"
+    dot_products: bool = False
     revise: Revise | None = None
 
     def groups(self, body: Expr) -> list[FusedGroup]:

@@ -192,6 +192,10 @@ def _packed_call(node: Call, values: dict[int, Expr], blocks: Blocks) -> Call:
             packed = packed_layout.pack_parameters(bias.value, multiplier.value, shift.value, blocks)
             name = f"{node.span.node}.requantise" if node.span.node else "requantise"
             return _call("packed_requantise", (values[id(x)], Constant(packed, name)), attrs, node)
+        case Call(op="product"):
+            if any(attrs.pop("zero_points")):
+                raise GraphError("the accelerator's products have no zero points", at=node.span,
+                                 hint="leave products in floats, as models have them, to legalise")  # fmt: skip
     operands = tuple(
         _packed(arg, packed_layout.pack_activation(arg.value, blocks)) if isinstance(arg, Constant) else values[id(arg)]
         for arg in node.args

@@ -92,11 +92,16 @@ def _grouped_dot(emitter: LoopEmitter, call: IntrinsicCall, rows: int, block: in
                 builder.store(step(builder, before, _picked(builder, value, places), weight), target, align=4)
 
 
-def _interleaved(emitter: LoopEmitter, call: IntrinsicCall, size: int, stride: int) -> None:
-    rows = [_load(emitter, call, "a", row * stride, size, FLOAT) for row in range(2)]
-    places = [place for lane in range(size) for place in (lane, size + lane)]
-    value = _shuffled(emitter.builder, rows[0], rows[1], places)
-    emitter.builder.store(value, _pointer(emitter, call, "out", 0, FLOAT), align=4)
+def _interleaved(
+    kind: ll.Type, count: int, align: int, emitter: LoopEmitter, call: IntrinsicCall, size: int, stride: int
+) -> None:
+    rows = [_load(emitter, call, "a", row * stride, size, kind) for row in range(count)]
+    while len(rows) > 1:  # the first half of the rows between the second one
+        half = len(rows) // 2
+        total = rows[0].type.count
+        places = [place + part for place in range(total) for part in (0, total)]
+        rows = [_shuffled(emitter.builder, rows[row], rows[row + half], places) for row in range(half)]
+    emitter.builder.store(rows[0], _pointer(emitter, call, "out", 0, kind), align=align)
 
 
 def _transposed(
@@ -122,7 +127,8 @@ _EMITTERS: dict[str, Callable[..., None]] = {
     "dot_product": _dot_product,
     "grouped_product": _grouped_product,
     "grouped_dot": _grouped_dot,
-    "interleaved": _interleaved,
+    "interleaved": partial(_interleaved, FLOAT, 2, 4),
+    "interleaved_bytes": partial(_interleaved, I8, QUAD, 1),
     "transposed_tile": partial(_transposed, FLOAT, 4),
     "transposed_bytes": partial(_transposed, I8, 1),
 }

@@ -6,6 +6,7 @@ import weft
 from weft.compiler.graph import GraphError, Module
 from weft.compiler.model import CompiledModel, HostProgram, HostStep
 from weft.compiler.passes import check_stage
+from weft.compiler.targets.cpu.processor import host_target
 from weft.compiler.targets.cpu.target import Cpu
 from weft.compiler.targets.loops.prepare import prepare
 
@@ -21,7 +22,7 @@ def compiled(model: object, **options: object) -> CompiledModel:
     """A model without open sizes, compiled for the CPU. A module that was not read from a file may hold any operators:
     of the passes it gets those that the CPU needs."""
     if isinstance(model, Module) and not is_source(model):
-        model = prepare(model)
+        model = prepare(model, dot_products=host_target().dot_product)
     result = weft.compile(model, target="cpu", **options)  # type: ignore[arg-type]
     assert isinstance(result, CompiledModel)
     return result

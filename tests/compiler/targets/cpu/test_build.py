@@ -18,6 +18,7 @@ from weft.compiler.targets.cpu.intrinsics import (
     grouped_dot,
     grouped_product,
     interleaved,
+    interleaved_bytes,
     intrinsic_named,
     outer_product,
     transposed_tile,
@@ -100,7 +101,7 @@ def test_a_workspace_that_does_not_follow_from_the_text_is_refused() -> None:
 @pytest.mark.parametrize(
     "intrinsic",
     [outer_product(6, 32, 16), dot_product(3, 16, 8), grouped_product(2, 16, 4, 16), grouped_dot(2, 16, 8, 16),
-     interleaved(8, 49), transposed_tile(8, 64, 49)],
+     interleaved(8, 49), interleaved_bytes(16, 49), transposed_tile(8, 64, 49)],
 )  # fmt: skip
 def test_an_intrinsic_is_made_again_from_its_name(intrinsic: TensorIntrinsic) -> None:
     again = intrinsic_named(intrinsic.name)

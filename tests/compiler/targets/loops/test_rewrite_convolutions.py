@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from math import prod
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler.graph import Call, Constant, Expr, TensorType, Var, call, calls
 from weft.compiler.targets.loops.prepare import prepare
 from weft.compiler.targets.loops.rewrite_convolutions import as_plain_images
 
-from ..cpu.test_link import check, floats, kinds, module_of
+from ..cpu.test_link import bytes_, check, floats, kinds, module_of
 
 
 def transposed(x: Expr, weights: Constant, factors: tuple[int, int], pads: tuple[int, ...], groups: int = 1) -> Expr:
@@ -67,3 +68,69 @@ def test_what_is_not_padded_with_zeros_or_not_around_the_image_stays() -> None:
         assert isinstance(value, Call)
         assert as_plain_images(value) is None
         check(module_of(value, params=(x,)))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.integers(1, 2), st.sampled_from([4, 8, 12, 16, 48]), st.integers(1, 9), st.integers(1, 9),
+    st.tuples(st.integers(1, 3), st.integers(1, 3)), st.booleans(), st.booleans(), st.sampled_from([1, 2]),
+)  # fmt: skip
+def test_phases_are_written_where_they_belong(
+    batch: int, made: int, height: int, width: int, factors: tuple[int, int], integer: bool, read: bool, threads: int
+) -> None:
+    """In floats and in bytes, with what is elementwise behind them, and with a reader that wants a halo."""
+    channels, taken = made * prod(factors), 8
+    x = Var("x", TensorType((batch, taken, height, width), "int8" if integer else "float32"))
+    if integer:
+        value = call("conv2d", x, bytes_(channels, taken, 1, 1))
+    else:
+        value = call("nn.conv2d", x, floats(channels, taken, 1, 1))
+    value = call("reshape", value, shape=(batch, *factors, made, height, width))
+    value = call("transpose", value, perm=(0, 3, 4, 1, 5, 2))
+    value = call("reshape", value, shape=(batch, made, height * factors[0], width * factors[1]))
+    if integer:
+        each = (call_.astype("int32") for call_ in (np.arange(made), 2**22 + np.arange(made) * 999, np.full(made, 30)))
+        value = call("requantise", value, *map(Constant, each), zero_point=3)
+    else:
+        value = call("nn.clip", call("nn.add", value, floats(1, made, 1, 1)), low=0.0)
+    if read and integer:
+        value = call("conv2d", value, bytes_(8, made, 3, 3), pads=(1, 1, 1, 1), pad_value=5)
+    elif read:
+        value = call("nn.conv2d", value, floats(8, made, 3, 3), pads=(1, 1, 1, 1))
+    model = check(module_of(value, params=(x,)), threads, 2e-5)
+    assert "plain" not in kinds(model)
+    assert kinds(model).count("convolution") == 1 + read
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.sampled_from([4, 16]), st.integers(2, 7), st.integers(2, 7), st.integers(2, 4), st.integers(0, 1),
+    st.integers(0, 1), st.sampled_from(["none", "one", "concat"]), st.sampled_from([1, 2]),
+)  # fmt: skip
+def test_phases_of_which_a_part_is_left_out(
+    made: int, height: int, width: int, kernel: int, before: int, behind: int, reader: str, threads: int
+) -> None:
+    """What is left out is written into the halo, which is filled afterwards."""
+    x = Var("x", TensorType((1, 8, height, width), "float32"))
+    pads = (kernel - 1 - before, kernel - 1 - before, kernel - 1 - behind, kernel - 1 - before)
+    value = call("nn.clip", transposed(x, floats(made, 8, kernel, kernel), (2, 2), pads), low=0.0)
+    if reader == "concat":
+        other = call("nn.conv2d", call("nn.clip", value, high=1.0), floats(16, made, 1, 1))
+        value = call("concat", value, other, axis=1)
+    if reader != "none":
+        value = call("nn.conv2d", value, floats(8, value.shape[1], 3, 3), pads=(1, 1, 1, 1))
+    check(module_of(value, params=(x,)), threads, 2e-5)
+
+
+def test_the_usual_transposed_convolutions_move_nothing() -> None:
+    for kernel, pad, more in ((2, 0, 0), (3, 1, 1), (4, 1, 0)):
+        x = Var("x", TensorType((1, 16, 6, 6), "float32"))
+        first = call("nn.conv2d", x, floats(16, 16, 1, 1))
+        before, behind = kernel - 1 - pad, kernel - 1 - pad + more
+        value = transposed(first, floats(16, 16, kernel, kernel), (2, 2), (before, before, behind, behind))
+        value = call("nn.conv2d", call("nn.clip", value, low=0.0), floats(16, 16, 3, 3), pads=(1, 1, 1, 1))
+        assert value.shape == (1, 16, 12, 12)
+        kinds_ = kinds(check(module_of(value, params=(x,)), tolerance=2e-5))
+        assert kinds_.count("convolution") == 3
+        assert set(kinds_) == {"convolution", "convert"}
+        assert kinds_.count("convert") == 2  # of the input and the result
