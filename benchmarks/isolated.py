@@ -1,9 +1,13 @@
-"""Runs cases in another process, which is replaced when it crashes or takes too long."""
+"""Runs cases in another process, which is replaced when it crashes or takes too long.
+
+What counts is the processor's time: what else a machine has to do makes no case late.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -11,6 +15,9 @@ from typing import Generic, TypeVar
 
 Case = TypeVar("Case")
 Result = TypeVar("Result")
+
+PATIENCE = 10.0
+"""Seconds that pass for each second of the processor's time that a case may take: then it waits for something."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +31,8 @@ class Broken:
 
 @dataclass
 class Isolated(Generic[Case, Result]):
-    """Runs ``work`` on cases, each with at most ``seconds_at_most``. The process is forked: what is loaded stays."""
+    """Runs ``work`` on cases, each with at most ``seconds_at_most`` of the processor's time, and of all time
+    `PATIENCE` times as much. The process is forked: what is loaded stays."""
 
     work: Callable[[Case], Result]
     seconds_at_most: float
@@ -44,15 +52,16 @@ class Isolated(Generic[Case, Result]):
         theirs.close()
         try:
             while waiting:
-                if not ours.poll(self.seconds_at_most):
-                    late = Broken("timeout", f"over {self.seconds_at_most:g} s", self.seconds_at_most)
+                late = Broken("timeout", f"over {self.seconds_at_most:g} s", self.seconds_at_most)
+                if not ours.poll(PATIENCE * self.seconds_at_most):
                     yield waiting.pop(0), late
                     return
                 try:
                     result: Result = ours.recv()
                 except EOFError:
                     worker.join()
-                    yield waiting.pop(0), Broken("crash", f"exit code {worker.exitcode}")
+                    crash = Broken("crash", f"exit code {worker.exitcode}")
+                    yield waiting.pop(0), late if worker.exitcode == -signal.SIGPROF else crash
                     return
                 yield waiting.pop(0), result
         finally:
@@ -62,6 +71,8 @@ class Isolated(Generic[Case, Result]):
     def _loop(self, cases: list[Case], unused: Connection, results: Connection) -> None:
         """In the process. It ends after the case at hand when nobody reads results any more: the parent was killed."""
         unused.close()
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)
         with contextlib.suppress(BrokenPipeError):
             for case in cases:
+                signal.setitimer(signal.ITIMER_PROF, self.seconds_at_most)  # ends the process when it is over
                 results.send(self.work(case))

@@ -206,7 +206,7 @@ def main() -> int:
     parser.add_argument("--update", action="store_true", help="write the list of expected failures")
     parser.add_argument("--json", type=Path, help="write every outcome to this file")
     parser.add_argument("--verbose", action="store_true", help="say why each failure failed")
-    parser.add_argument("--seconds", type=float, default=SECONDS_AT_MOST, help="the most that one test may take")
+    parser.add_argument("--seconds", type=float, default=SECONDS_AT_MOST, help="processor time that a test may take")
     options = parser.parse_args()
     suite = Suite(options.backend)
     outcomes: list[Outcome] = []

@@ -427,7 +427,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--filter", default="", metavar="RE", help="only cases whose text matches")
     parser.add_argument("--every", type=int, default=1, help="only one case in so many")
-    parser.add_argument("--seconds", type=float, default=SECONDS_AT_MOST, help="the most that one case may take")
+    parser.add_argument("--seconds", type=float, default=SECONDS_AT_MOST, help="processor time that a case may take")
     parser.add_argument("--verbose", action="store_true", help="print each case that is not equal as it comes")
     parser.add_argument("--json", type=Path, help="write flat records to this file")
     options = parser.parse_args()

@@ -18,6 +18,8 @@ def work(case):
         os._exit(3)
     if case == "hang":
         time.sleep(600)
+    while case == "compute":
+        pass
     if case == "whose":
         return os.getpid()
     time.sleep(0.1)
@@ -31,10 +33,19 @@ def start(lines: str) -> subprocess.Popen[str]:
 
 def test_a_crash_and_a_hang_cost_one_case_each() -> None:
     process = start("""
-for case, result in Isolated(work, 5).run([1, "crash", 2, "hang", 3]):
+for case, result in Isolated(work, 1).run([1, "crash", 2, "hang", 3, "compute", 4]):
     print(case, result.state if isinstance(result, Broken) else result)
 """)
-    assert process.communicate()[0].splitlines() == ["1 1", "crash crash", "2 2", "hang timeout", "3 3"]
+    found = process.communicate()[0].splitlines()
+    assert found == ["1 1", "crash crash", "2 2", "hang timeout", "3 3", "compute timeout", "4 4"]
+
+
+def test_only_the_processors_time_is_limited() -> None:
+    process = start("""
+for case, result in Isolated(work, 0.05).run([1, 2, 3]):
+    print(case, result.state if isinstance(result, Broken) else result)
+""")  # each sleeps for 0.1 s
+    assert process.communicate()[0].splitlines() == ["1 1", "2 2", "3 3"]
 
 
 def test_the_process_ends_when_its_parent_is_killed() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +32,13 @@ def check(suite: Any, cases: list[Any]) -> None:
     assert not unexpected, "\n".join(unexpected)
 
 
+def small_cases(suite: Any) -> list[Any]:
+    """All but whole networks."""
+    return [case for case in suite.cases() if case.group != "Real"]
+
+
 def test_a_sample_of_the_suite(suite: Any) -> None:
-    check(suite, [case for case in suite.cases() if case.group != "Real"][:: EVERY[suite.backend]])
+    check(suite, small_cases(suite)[:: EVERY[suite.backend]])
 
 
 def on_opencl(*arguments: str, options: str = "") -> None:
@@ -56,7 +60,8 @@ def test_the_whole_suite_on_opencl() -> None:
 
 @pytest.mark.long
 def test_the_whole_suite(suite: Any) -> None:
-    check(suite, suite.cases())
+    # The interpreter takes minutes for a network of 224x224.
+    check(suite, small_cases(suite) if suite.backend == "cuda" else suite.cases())
 
 
 def test_the_list_names_tests_that_exist(suite: Any) -> None:
@@ -68,13 +73,13 @@ def test_a_crash_or_a_hang_costs_one_test(suite: Any, monkeypatch: pytest.Monkey
     def misbehave(case: Any) -> Any:
         if case.name == "crash":
             os._exit(7)
-        if case.name == "hang":
-            time.sleep(100)
+        while case.name == "hang":
+            pass
         return onnx_suite.Outcome(case.name, case.group, "pass", "", 0.0)
 
     monkeypatch.setattr(suite, "run_here", misbehave)
     cases = [onnx_suite.Case(name, "group") for name in ("a", "crash", "b", "hang", "c")]
-    outcomes = list(suite.run(cases, 2.0))
+    outcomes = list(suite.run(cases, 1.0))
     assert [outcome.state for outcome in outcomes] == ["pass", "crash", "pass", "timeout", "pass"]
     found = onnx_suite.surprises(outcomes, {"a", "crash"})
     assert [line.split(":")[0].split(" ")[0] for line in found] == ["a", "hang"]

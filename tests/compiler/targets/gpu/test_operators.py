@@ -35,7 +35,7 @@ SPECIAL = (0, -0.0, 1, -1, 2, 3, 100, 0.5, -0.25, 1e30, np.inf, -np.inf, np.nan)
 STEPS = 20
 """By how many steps of their type floats may differ; sums are rounded in another order."""
 
-OVERFLOWS = {"nn.conv3d.bfloat16", "nn.dense.float32"}
+OVERFLOWS = {"nn.conv3d.bfloat16", "nn.dense.bfloat16", "nn.dense.float32"}
 """Operators of which the sums overflow or not, by their order and by whether products are rounded before they are
 added, where values are near the largest."""
 
