@@ -284,6 +284,19 @@ def _pad(file: _File, node: Call, operands: list[str], result: str) -> None:
     file.node("Pad", [*operands, amounts, value], result, node)
 
 
+def _depth_to_space(file: _File, node: Call, operands: list[str], result: str) -> None:
+    batch, channels, height, width = node.args[0].shape
+    (down, right), (top, left, _, _) = node.attr("factors"), node.attr("left_out")
+    split, turned, whole = (file.fresh() for _ in range(3))
+    parts = file.integers((batch, down, right, channels // (down * right), height, width))
+    file.node("Reshape", [*operands, parts], split, node, allowzero=1)
+    file.node("Transpose", [split], turned, perm=(0, 3, 4, 1, 5, 2))
+    joined = file.integers((*node.shape[:2], height * down, width * right))
+    file.node("Reshape", [turned, joined], whole, allowzero=1)
+    limits = [(top, left), (top + node.shape[2], left + node.shape[3]), (2, 3)]
+    file.node("Slice", [whole, *map(file.integers, limits)], result)
+
+
 def _slice(file: _File, node: Call, operands: list[str], result: str) -> None:
     starts, sizes, steps = node.attr("starts"), node.attr("sizes"), node.attr("steps")
     ends = [start + size * step for start, size, step in zip(starts, sizes, steps, strict=True)]
@@ -344,7 +357,8 @@ def _quantised(op: str) -> Writer:
 
 
 WRITERS: dict[str, Writer] = {
-    "concat": _with("Concat", axis="axis"), "dequantise": _quantised("DequantizeLinear"), "dilate": _dilate,
+    "concat": _with("Concat", axis="axis"), "depth_to_space": _depth_to_space,
+    "dequantise": _quantised("DequantizeLinear"), "dilate": _dilate,
     "expand": _shape("Expand"), "gather": _with("Gather", axis="axis"),
     "gather_elements": _with("GatherElements", axis="axis"), "gather_nd": _with("GatherND", batch_dims="batch_dims"),
     "nn.arg_max": _extreme_place("ArgMax"), "nn.arg_min": _extreme_place("ArgMin"),

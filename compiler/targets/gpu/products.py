@@ -84,7 +84,7 @@ def _kind(call: Call) -> Anchor | None:
 def sizes_of(anchor: Call) -> tuple[int, int, int, int] | None:
     """Products of matrices, and rows, columns and depth of each; None for another operator."""
     match _kind(anchor):
-        case Anchor.PRODUCT if anchor.args[0].dtype != "int8":
+        case Anchor.PRODUCT if anchor.op != "product":  # the contract's has images as operands, and zero points
             return prod(anchor.shape[:-2]), anchor.shape[-2], anchor.shape[-1], anchor.args[0].shape[-1]
         case Anchor.CONVOLUTION if anchor.args[0].dtype in (*tir.FLOATS, "int8"):
             groups = anchor.attr("groups")

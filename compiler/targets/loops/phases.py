@@ -104,7 +104,11 @@ def _elementwise_before(node: Call) -> Expr | None:
         return None
     (move,), operands = joined, []
     x, times = move.args[0], prod(move.attr("factors"))
-    of_channels = node.op in ("requantise", "nn.batch_norm")
+    match node.op:
+        case "requantise" | "nn.batch_norm":
+            of_channels = True
+        case _:
+            of_channels = False
     for arg in node.args:
         operand = x if arg is move else _for_each_phase(arg, node.shape, times, of_channels=of_channels)
         if operand is None:

@@ -105,7 +105,13 @@ def test_values_stay_and_a_graph_without_empty_tensors_is_left_alone(seed: int) 
         error = np.abs(found[name].astype(np.float64) - array.astype(np.float64)).max(initial=0.0)
         limit = allowed if is_float(array.dtype.name) else 0.0
         assert error <= limit * max(1.0, np.abs(array.astype(np.float64)).max(initial=0.0))
-    if not is_known and not is_rewritten and all(kind.size for kind in kinds if isinstance(kind, TensorType)):
+    is_moved = any(node.op == "reshape" for node in calls(before.main.body))  # behind what is elementwise
+    if (
+        not is_known
+        and not is_rewritten
+        and not is_moved
+        and all(kind.size for kind in kinds if isinstance(kind, TensorType))
+    ):
         assert after.main.body is before.main.body
     assert all(0 not in arg.shape for node in calls(after.main.body) for arg in node.args)
 
@@ -125,16 +131,16 @@ def einsum() -> Module:
 @pytest.mark.parametrize(
     ("module", "changing"),
     [
-        (spread_convolution(), "plain-convolutions"),
-        (einsum(), "einsum-to-matmul"),
-        (module_of(call("concat", ROWS, NOTHING, axis=0)), "remove-empty-tensors"),
-        (module_of(call("nn.add", ROWS, call("nn.negative", ONES))), "fold-known-values"),
+        (spread_convolution(), ["plain-convolutions", "phases-last"]),
+        (einsum(), ["einsum-to-matmul"]),
+        (module_of(call("concat", ROWS, NOTHING, axis=0)), ["remove-empty-tensors"]),
+        (module_of(call("nn.add", ROWS, call("nn.negative", ONES))), ["fold-known-values"]),
     ],
 )
-def test_the_pass_manager_checks_each_pass_by_itself(module: Module, changing: str) -> None:
+def test_the_pass_manager_checks_each_pass_by_itself(module: Module, changing: list[str]) -> None:
     manager = PassManager(loop_passes(), check=True)
     assert manager.run(module).main == prepare(module).main != module.main
-    assert [record.name for record in manager.records[1:] if record.changed] == [changing]
+    assert [record.name for record in manager.records[1:] if record.changed] == changing
 
 
 def test_the_pass_manager_checks_them_on_a_network_in_integers() -> None:
