@@ -18,16 +18,13 @@ from ..compiler.graph.dtypes import STRING, numpy_dtype
 from ..compiler.model import CheckStep, CopyStep, HostCode, HostProgram, LaunchStep, NumpyStep, Place
 from .errors import InputError
 from .host_steps import HostStrings, check_arrays, check_indices, results_of
+from .machine_code import MachineCode
 from .run_lock import RunLock
 
 Array = npt.NDArray[Any]
 ALIGNMENT = 64
-MATH_LIBRARY = "libm.so.6"
 TURN = 5
 """The entry of a step's argument that is the round of a loop (`compiler.targets.cpu.llvm.step_function`)."""
-
-llvm.initialize_native_target()
-llvm.initialize_native_asmprinter()
 
 
 class HostExecutor:
@@ -40,20 +37,21 @@ class HostExecutor:
         """``code`` must be of this program. Raises `InputError` unless this machine's processor can run it."""
         _check_processor(code)
         self.program, self._code = program, code
-        self._engine = _loaded(code)
+        team = ("weft_run",) if program.threads == 1 else ("weft_run", "weft_work", "weft_stop")
+        self._machine_code = MachineCode(code.objects, [*team, *(call.symbol for call in code.calls)])
         self._arena = _aligned(program.arena_bytes)
         self._constants = _aligned(program.constants.size)
         self._constants[:] = program.constants
         self._inputs = (ctypes.c_void_p * max(1, len(program.inputs)))()
         self._outputs = (ctypes.c_void_p * max(1, len(program.outputs)))()
-        self._team = _Team(self._engine, program.threads, code.team_bytes)
+        self._team = _Team(self._machine_code, program.threads, code.team_bytes)
         self._counters = _aligned(max((call.counter_bytes for call in code.calls), default=0))
         memories = (self._constants, self._arena, self._counters)
         addresses = [ctypes.addressof(self._inputs), ctypes.addressof(self._outputs),
                      *(memory.ctypes.data for memory in memories), 0]  # fmt: skip
         self._table = (ctypes.c_void_p * len(addresses))(*addresses)
         self._table_address = ctypes.addressof(self._table)
-        starts = {call.first: self._engine.get_function_address(call.symbol) for call in code.calls}
+        starts = {call.first: self._machine_code.address(call.symbol) for call in code.calls}
         self._steps: list[int | NumpyStep | CopyStep | CheckStep] = []
         for number, step in enumerate(program.steps):
             if not isinstance(step, LaunchStep):
@@ -118,14 +116,14 @@ class HostExecutor:
 
     def _load_single(self) -> None:
         content, calls = self._code.single_calls()
-        self._engine.add_object_file(llvm.ObjectFileRef.from_data(content))
-        self._engine.finalize_object()
-        self._single = {call.first: self._engine.get_function_address(call.symbol) for call in calls}
+        code = MachineCode([*self._code.objects, content], [call.symbol for call in calls])
+        self._single_code = code  # held for as long as it may run
+        self._single = {call.first: code.address(call.symbol) for call in calls}
 
     def _prepare(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Before a run: threads, which do not outlive a fork, and where the inputs and outputs are."""
         if self._team.process != os.getpid():
-            self._team = _Team(self._engine, self.program.threads, self._code.team_bytes)
+            self._team = _Team(self._machine_code, self.program.threads, self._code.team_bytes)
         for tensors, arrays, addresses in (
             (self.program.inputs, inputs, self._inputs), (self.program.outputs, outputs, self._outputs)
         ):  # fmt: skip
@@ -176,19 +174,17 @@ class HostExecutor:
 class _Team:
     """The threads of an executor: the caller's, and workers that wait for jobs in compiled code."""
 
-    def __init__(self, engine: llvm.ExecutionEngine, threads: int, nbytes: int) -> None:
+    def __init__(self, code: MachineCode, threads: int, nbytes: int) -> None:
         self.process = os.getpid()
         self._memory = _aligned(nbytes)
-        self._run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, ctypes.c_int64)(
-            engine.get_function_address("weft_run")
-        )
+        self._run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, ctypes.c_int64)(code.address("weft_run"))
         self._job = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
         self._single = threads == 1
         self._jobs: dict[int, Any] = {}
         if self._single:
             return
-        work = self._job(engine.get_function_address("weft_work"))
-        stop = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.get_function_address("weft_stop"))
+        work = self._job(code.address("weft_work"))
+        stop = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("weft_stop"))
         memory = self._memory
 
         def serve(thread: int) -> None:
@@ -197,7 +193,7 @@ class _Team:
         workers = [threading.Thread(target=serve, args=(number,), daemon=True) for number in range(1, threads)]
         for worker in workers:
             worker.start()
-        weakref.finalize(self, _finish, stop, memory, workers, engine)
+        weakref.finalize(self, _finish, stop, memory, workers, code)
 
     def run(self, function: int, argument: int, counters: Array) -> None:
         """Run compiled code on all threads."""
@@ -209,8 +205,8 @@ class _Team:
         self._jobs[function](argument, 0)
 
 
-def _finish(stop: Any, memory: Array, workers: list[threading.Thread], engine: llvm.ExecutionEngine) -> None:
-    """End the workers. ``engine`` is held until then, since they run its code."""
+def _finish(stop: Any, memory: Array, workers: list[threading.Thread], code: MachineCode) -> None:
+    """End the workers. ``code`` is held until then, since they run its code."""
     stop(memory.ctypes.data)
     for worker in workers:
         worker.join()
@@ -228,16 +224,6 @@ def _check_processor(code: HostCode) -> None:
     if missing:
         raise InputError(f"the model is compiled for {name}, but this processor has no {', '.join(missing)}",
                          hint="compile on this machine")  # fmt: skip
-
-
-def _loaded(code: HostCode) -> llvm.ExecutionEngine:
-    llvm.load_library_permanently(MATH_LIBRARY)
-    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine()
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-    for content in code.objects:
-        engine.add_object_file(llvm.ObjectFileRef.from_data(content))
-    engine.finalize_object()
-    return engine
 
 
 def _aligned(nbytes: int) -> Array:
