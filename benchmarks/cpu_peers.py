@@ -117,7 +117,13 @@ def best_form(engine: str, item: Subject, bits: int, threads: int) -> tuple[str,
     forms = ["float"] if bits == 32 else [form for form in EIGHT_BIT_FORMS[engine] if form in item.files]
     rated: list[tuple[float, str, Run, int]] = []
     for form in forms:
-        run, left = runner(engine, item.files[form], threads, item.inputs)
+        try:
+            run, left = runner(engine, item.files[form], threads, item.inputs)
+        except RuntimeError as error:  # of OpenVINO, which cannot compile every form: of LSTM with weights in bytes, say
+            if engine == "weft" or (form == forms[-1] and not rated):
+                raise
+            print(f"{engine} refuses {item.files[form].name}: {str(error).splitlines()[0]}", file=sys.stderr)
+            continue
         run()
         times = [timed(run)]
         while len(forms) > 1 and sum(times) < HEAT_SECONDS:
