@@ -119,7 +119,7 @@ def best_form(engine: str, item: Subject, bits: int, threads: int) -> tuple[str,
     for form in forms:
         try:
             run, left = runner(engine, item.files[form], threads, item.inputs)
-        except RuntimeError as error:  # of OpenVINO, which cannot compile every form: of LSTM with weights in bytes, say
+        except RuntimeError as error:  # OpenVINO cannot compile every form: of LSTM with weights in bytes, say
             if engine == "weft" or (form == forms[-1] and not rated):
                 raise
             print(f"{engine} refuses {item.files[form].name}: {str(error).splitlines()[0]}", file=sys.stderr)
