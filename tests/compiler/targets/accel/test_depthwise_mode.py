@@ -127,10 +127,13 @@ def test_the_rtl_gives_the_same_in_the_predicted_cycles(name: str) -> None:
     assert predict(case.config, step.program, DramModel(latency=30), offset=step.program_offset).cycles == cycles
 
 
-def run_on_rtl(model: CompiledModel, inputs: dict[str, Array]) -> tuple[Array, int]:
-    """The result, and how long it took."""
+MEMORY = DramModel(latency=30)
+
+
+def run_on_rtl(model: CompiledModel, inputs: dict[str, Array], dram: DramModel = MEMORY) -> tuple[Array, int]:
+    """The output of a model of one step, and the cycles."""
     step = program_of(model)
-    simulator = RtlSimulator(model.config, model.core.window_bytes, dram=DramModel(latency=30))
+    simulator = RtlSimulator(model.config, model.core.window_bytes, dram=dram)
     write_model(simulator, model, inputs)
     count = len(step.program) // model.config.instruction_bytes
     result = simulator.run(step.program_offset, count, window_bytes=model.core.window_bytes)
@@ -138,7 +141,8 @@ def run_on_rtl(model: CompiledModel, inputs: dict[str, Array]) -> tuple[Array, i
     (name,) = step.outputs
     slot = model.core.slots[name]
     data = simulator.dram[slot.offset : slot.offset + slot.nbytes]
-    return data.view(slot.dtype).reshape(slot.shape), result.cycles
+    assert result.cycles is not None
+    return data.copy().view(slot.dtype).reshape(slot.shape), result.cycles
 
 
 @pytest.mark.parametrize("size", [3, 5])

@@ -14,7 +14,7 @@ import weft
 from weft.api import load
 from weft.compiler.compile import prepared
 from weft.compiler.frontends import read
-from weft.compiler.graph import Array, Module, evaluate, evaluate_function
+from weft.compiler.graph import Module, evaluate, evaluate_function
 from weft.compiler.model import CompiledModel
 from weft.compiler.operators.numerics import output_size
 from weft.compiler.passes.manager import PassManager, random_inputs
@@ -29,14 +29,13 @@ from weft.hw.dram_rate import DramRate
 from weft.runtime.device import RtlDevice
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
-from weft.sim.rtl import RtlSimulator
 from weft.sim.timing import predict
 from weft.tune.task import RefusedError, Task
 from weft.tune.tasks import ChainTask, KernelTask, LayerTask, tasks_of
 
 from .chains import SQUARE, apart, random_case
-from .kernels import CONFIGS, program_of, write_model
-from .test_depthwise_mode import MODES
+from .kernels import CONFIGS, program_of
+from .test_depthwise_mode import MODES, run_on_rtl
 from .test_depthwise_split import Case
 from .test_kernels import KINDS
 from .test_kernels import Case as KernelCase
@@ -129,21 +128,6 @@ def recorded(path: Path, found: Subject, task: Task) -> tuple[Setting, CompiledM
     return None
 
 
-def on_rtl(model: CompiledModel, inputs: dict[str, Array], dram: DramModel) -> tuple[Array, int]:
-    """The output of a model of one step, and the cycles."""
-    step = program_of(model)
-    simulator = RtlSimulator(model.config, model.core.window_bytes, dram=dram)
-    write_model(simulator, model, inputs)
-    count = len(step.program) // model.config.instruction_bytes
-    result = simulator.run(step.program_offset, count, window_bytes=model.core.window_bytes)
-    assert result.fault is None, str(result.fault)
-    (name,) = step.outputs
-    slot = model.core.slots[name]
-    data = simulator.dram[slot.offset : slot.offset + slot.nbytes]
-    assert result.cycles is not None
-    return data.copy().view(slot.dtype).reshape(slot.shape), result.cycles
-
-
 NEAR = {"kernel": SQUARE, "layer": (*SQUARE[:2], MODES[0]), "chain": (*SQUARE[:3], MODES[0])}
 """Cores that other tests build, too; on the smallest of them chains hardly ever beat their layers."""
 
@@ -161,10 +145,10 @@ def check(kind: str, number: int, configs: Sequence[CoreConfig], folder: Path) -
     expected = evaluate_function(main, arrays)
     dram = DramModel(latency=found.rate.latency, bytes_per_cycle=found.rate.bytes_per_cycle)
     step = program_of(model)
-    result, cycles = on_rtl(model, inputs, dram)
+    result, cycles = run_on_rtl(model, inputs, dram)
     np.testing.assert_array_equal(result, expected, err_msg=str(found))
     assert predict(found.config, step.program, dram, offset=step.program_offset).cycles == cycles, str(found)
-    result, _ = on_rtl(model, inputs, replace(dram, jitter=20, seed=5, reorder=True))
+    result, _ = run_on_rtl(model, inputs, replace(dram, jitter=20, seed=5, reorder=True))
     np.testing.assert_array_equal(result, expected, err_msg=str(found))
 
 
