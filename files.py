@@ -9,7 +9,15 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file at once or not at all: beside its place, synced, then renamed. OSError leaves no file behind."""
+    """Write a file at once or not at all: beside its place, synced, then renamed. OSError leaves no file behind.
+
+    A link stays, and what it leads to is written. What is no file, as a pipe or ``/dev/null``, gets the content as it
+    is: a rename would put a file in its place.
+    """
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)
+        return
+    path = Path(os.path.realpath(path))
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         with unfinished.open("xb") as file:

@@ -83,9 +83,6 @@ def results_of(step: NumpyStep, inputs: Sequence[Array]) -> tuple[Array, ...]:
         value = evaluate_function(step.function, inputs)
     except GraphError as error:
         raise InputError(error.message, at=error.at or step.function.body.span, hint=error.hint) from error
-    except (IndexError, ValueError, OverflowError) as error:
-        raise InputError(f"it has no result for these inputs: {error}", at=step.function.body.span,
-                         hint="are indices and sizes inside of their tensors?") from error  # fmt: skip
     return value if isinstance(value, tuple) else (value,)
 
 

@@ -7,7 +7,8 @@ An entry is written in one file and never changed from elsewhere. A rule that is
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -261,7 +262,8 @@ def _call_type(function: Function, args: tuple[Expr, ...], span: Span) -> Type:
 
 def apply_all(node: _Call, values: Sequence[Array]) -> tuple[Array, ...]:
     """As `apply`, of an operator with several results."""
-    results = operator(str(node.op)).numpy(*(np.asarray(value, order="C") for value in values), **node.attrs)
+    with _naming(node):
+        results = operator(str(node.op)).numpy(*(np.asarray(value, order="C") for value in values), **node.attrs)
     return tuple(map(canonical, results))
 
 
@@ -269,14 +271,25 @@ def apply(node: _Call, values: Sequence[Array]) -> Array:
     """The NumPy meaning of a call of an operator.
 
     Operands are laid out in C order, since NumPy adds in another order where a value lies differently in memory.
+    Raises GraphError that names the node where these values have no result, as an index outside of its axis.
     """
     if isinstance(node.op, Function):
         raise GraphError("apply() takes operators, not functions; use evaluate()", at=node.span)
     operands = [np.asarray(value, order="C") for value in values]
-    try:
+    with _naming(node):
         if isinstance(node.type, TensorType) and node.type.dtype == STRING:
             check_length(operands, node.type.size)
         with np.errstate(all="ignore"):  # what is not a number, or not finite, is part of every meaning
             return canonical(operator(node.op).numpy(*operands, **node.attrs))
-    except (GraphError, StringsError) as error:  # these values have no result
+
+
+@contextmanager
+def _naming(node: _Call) -> Iterator[None]:
+    """Errors of values that have no result name the node."""
+    try:
+        yield
+    except (GraphError, StringsError) as error:
         raise GraphError(error.message, at=error.at or node.span, hint=error.hint) from None
+    except (IndexError, ValueError, OverflowError) as error:
+        raise GraphError(f"it has no result for these inputs: {error}", at=node.span,
+                         hint="are indices and sizes inside of their tensors?") from error  # fmt: skip

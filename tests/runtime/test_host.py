@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import weft
 from weft.compiler.graph import Attrs, Constant, Function, Module, TensorType, Tuple, Var, call, evaluate
+from weft.compiler.graph.dtypes import numpy_dtype
 from weft.compiler.targets.cpu.build import build_program
 from weft.compiler.targets.loops.prepare import prepare
 from weft.runtime.errors import InputError
-from weft.runtime.host import HostExecutor
+from weft.runtime.host import HostExecutor, _address
 from weft.tests.threads import in_threads
 
 X = Var("x", TensorType((64, 48), "float32"))
@@ -96,3 +97,10 @@ def test_an_output_must_be_writable(executor: HostExecutor) -> None:
     outputs[1].flags.writeable = False
     with pytest.raises(InputError, match="output 'scattered' must be contiguous"):
         executor.run([VALUE, PLACES], outputs)
+
+
+def test_arrays_of_all_kinds_have_their_address() -> None:
+    locked = np.arange(6.0)
+    locked.flags.writeable = False
+    for array in (np.arange(6.0), locked, np.zeros((3, 0)), np.ones(5, numpy_dtype("bfloat16")), np.arange(9)[3:]):
+        assert _address(array) == array.ctypes.data

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..parser import Instruction
 from ..state import Lanes, State
-from ..types import BITS, COMPUTED, STORED, Array, is_signed
+from ..types import BITS, COMPUTED, STORED, Array, is_float, is_signed
 from .registry import Compute, Step, computed, operation, registers_of, unknown
 
 _LOGIC: dict[str, Compute] = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
@@ -42,6 +42,8 @@ def _lop3(state: State, instruction: Instruction, counted: bool) -> Step:
 @operation("shl", "shr")
 def _shift(state: State, instruction: Instruction, counted: bool) -> Step:
     kind = instruction.type
+    if is_float(kind) or kind == "pred":
+        raise unknown(instruction, kind)
     bits, dtype = BITS[kind], COMPUTED[kind]
     source, count = state.operand(instruction.operands[1], kind, instruction), instruction.operands[2]
     steps = state.operand(count, "u32", instruction)

@@ -1,0 +1,50 @@
+"""Files are written at once, and what is no file stays what it is."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+from weft.files import write_atomically
+
+
+@pytest.mark.parametrize("before", [None, b"what was there"])
+def test_a_file_is_written_and_nothing_else_is_left(tmp_path: Path, before: bytes | None) -> None:
+    path = tmp_path / "model.weft"
+    if before is not None:
+        path.write_bytes(before)
+    write_atomically(path, b"content")
+    assert path.read_bytes() == b"content"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    link, file = tmp_path / "link.weft", tmp_path / "there" / "model.weft"
+    link.symlink_to(file)
+    for content in (b"first", b"second"):  # the file is not there yet; then it is
+        write_atomically(link, content)
+        assert link.is_symlink()
+        assert file.read_bytes() == content
+    assert sorted(tmp_path.rglob("*")) == sorted([tmp_path / "there", link, file])
+
+
+def test_a_pipe_gets_the_content_and_stays_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    heard: list[bytes] = []
+    reader = threading.Thread(target=lambda: heard.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    write_atomically(pipe, b"content")
+    reader.join(timeout=60)
+    assert heard == [b"content"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
+def test_a_folder_in_the_place_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError):
+        write_atomically(tmp_path, b"content")
