@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from .errors import IRError
-from .ir import DTYPES, FLOATS, INTEGER_RANGES, BinOp, Call, Cast, Const, DType, Expr, Number, Select, Var
+from .ir import DTYPES, FLOATS, INTEGER_RANGES, BinOp, Bits, Call, Cast, Const, DType, Expr, Number, Select, Var
 
 NUMPY_TYPES: dict[DType, type[Any]] = {
     **{name: getattr(np, name) for name in DTYPES if name not in ("bool", "bfloat16")},
@@ -161,6 +161,10 @@ def evaluate(expr: Expr, values: Mapping[Var, int]) -> Number:
             return evaluate(a if evaluate(cond, values) else b, values)
         case Cast(dtype, x):
             return convert(evaluate(x, values), x.dtype, dtype)
+        case Bits(dtype, x):
+            held = np.array(evaluate(x, values), NUMPY_TYPES[x.dtype])
+            number: Number = held.view(NUMPY_TYPES[dtype]).item()
+            return number
         case Call(function, args):
             return call_function(function, tuple(evaluate(arg, values) for arg in args), expr.dtype)
     raise IRError(f"{type(expr).__name__} cannot be evaluated without memory")

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
+from ...records import quick_init
 from .errors import IRError
 
 DType: TypeAlias = Literal[
@@ -36,6 +37,7 @@ ARITHMETIC = ("add", "sub", "mul", "div", "floordiv", "mod", "min", "max", "shl"
 LOGIC = ("and", "or")
 COMPARISONS = ("lt", "le", "eq", "ne")
 OPERATORS = ARITHMETIC + LOGIC + COMPARISONS
+_OPERATORS = frozenset(OPERATORS)
 
 FUNCTIONS: dict[str, int] = {
     **dict.fromkeys(
@@ -143,6 +145,10 @@ class Expr:
         """The value converted to ``dtype``; integers wrap. A conversion to the same type is left out."""
         return self if dtype == self.dtype else Cast(dtype, self)
 
+    def bits(self, dtype: DType) -> Expr:
+        """The value's bits read as a value of ``dtype``. Those of the same type are left as they are."""
+        return self if dtype == self.dtype else Bits(dtype, self)
+
     def __bool__(self) -> bool:
         raise IRError(
             "an expression has no truth value while the program is built",
@@ -150,6 +156,7 @@ class Expr:
         )
 
 
+@quick_init
 @dataclass(frozen=True)
 class Var(Expr):
     """A loop variable (``int64``) or a scalar parameter of an intrinsic (any type)."""
@@ -165,6 +172,7 @@ class Var(Expr):
         return self.type
 
 
+@quick_init
 @dataclass(frozen=True)
 class Const(Expr):
     """A literal. Integers must fit ``type``; IRError otherwise."""
@@ -180,7 +188,7 @@ class Const(Expr):
             raise IRError(f"constant {self.value!r} does not fit {self.type}, which holds {limits[0]}..{limits[1]}")
         elif self.value != int(self.value):
             raise IRError(f"constant {self.value!r} is not an integer, but its type is {self.type}")
-        else:
+        elif type(self.value) is not int or self.type == "bool":
             object.__setattr__(self, "value", bool(self.value) if self.type == "bool" else int(self.value))
 
     @property
@@ -188,6 +196,7 @@ class Const(Expr):
         return self.type
 
 
+@quick_init
 @dataclass(frozen=True)
 class BinOp(Expr):
     """``a op b`` with one of ``OPERATORS``. ``floordiv``, ``mod`` and ``shr`` round down; comparisons give bool.
@@ -202,7 +211,7 @@ class BinOp(Expr):
     __hash__ = Expr.remembered_hash
 
     def __post_init__(self) -> None:
-        if self.op not in OPERATORS:
+        if self.op not in _OPERATORS:
             raise IRError(f"unknown operator {self.op!r}", hint=f"the operators are {', '.join(OPERATORS)}")
         dtype = self.a.dtype
         if dtype != self.b.dtype:
@@ -225,6 +234,7 @@ class BinOp(Expr):
         return "bool" if self.op in COMPARISONS else self.a.dtype
 
 
+@quick_init
 @dataclass(frozen=True)
 class Select(Expr):
     """``a`` where ``cond`` holds, else ``b``. Only the chosen side is evaluated, so it may guard a load."""
@@ -246,6 +256,7 @@ class Select(Expr):
         return self.a.dtype
 
 
+@quick_init
 @dataclass(frozen=True)
 class Call(Expr):
     """A function of ``FUNCTIONS`` on floats of one type: the exact value, rounded once (a target may be less exact)."""
@@ -274,6 +285,7 @@ class Call(Expr):
         return self.args[0].dtype
 
 
+@quick_init
 @dataclass(frozen=True)
 class Cast(Expr):
     """``x`` converted to ``type``. Integers wrap to the narrower type.
@@ -289,6 +301,30 @@ class Cast(Expr):
     @property
     def dtype(self) -> DType:
         return self.type
+
+
+@dataclass(frozen=True)
+class Bits(Expr):
+    """The bits of ``x`` as a value of ``type``, which is as wide. A nan that signals may become one that does not."""
+
+    type: DType
+    x: Expr
+
+    __hash__ = Expr.remembered_hash
+
+    def __post_init__(self) -> None:
+        if "bool" in (self.type, self.x.dtype) or _width(self.type) != _width(self.x.dtype):
+            raise IRError(f"{self.x.dtype} and {self.type} have no bits in common",
+                          hint="both must be numbers of one width")  # fmt: skip
+
+    @property
+    def dtype(self) -> DType:
+        return self.type
+
+
+def _width(dtype: DType) -> str:
+    """The bits of a number's type, as its name says."""
+    return dtype.lstrip("abcdefghijklmnopqrstuvwxyz")
 
 
 def as_expr(value: Expr | Number, dtype: DType = "int64") -> Expr:

@@ -21,6 +21,7 @@ from .ir import (
     FLOATS,
     Allocate,
     BinOp,
+    Bits,
     Block,
     Buffer,
     Call,
@@ -319,6 +320,8 @@ class _Evaluator:
                 return self.values[expr]
             case Cast(dtype, x):
                 return _convert(self.value(x, mask), NUMPY_TYPES[dtype])
+            case Bits(dtype, x):
+                return np.asarray(self.value(x, mask)).view(NUMPY_TYPES[dtype])
             case Call(function, args):
                 operands = [self.value(arg, mask).astype(np.float64) for arg in args]
                 return np.asarray(FUNCTION_VALUES[function](*operands)).astype(NUMPY_TYPES[expr.dtype])

@@ -76,15 +76,39 @@ class Facts:
             return self
         (a_range, a_sum), (b_range, b_sum) = self._analysed(a), self._analysed(b)
         known = dict(self.upper)
+        whole = a_sum.add(b_sum, -1)
         for total, bound in (  # the second and third say something of one side, whatever the other one is
-            (a_sum.add(b_sum, -1), constant),
+            (whole, constant),
             (a_sum, b_range[1] + constant),
             (Linear().add(b_sum, -1), constant - a_range[0]),
+            *self._in_steps(whole, constant),
+            *self._in_parts(whole, constant),
         ):
             terms, most = frozenset(total.terms.items()), bound - total.constant
             if terms and known.get(terms, most + 1) > most:
                 known[terms] = most
         return self if known == self.upper else replace(self, upper=known, _memo={})
+
+    def _in_steps(self, total: Linear, bound: int) -> list[tuple[Linear, int]]:
+        """What a sum's bound says of its parts that go by steps: ``16 * i + j < 48``, with ``j`` from 0, says that
+        ``i < 3``."""
+        step = min((abs(each) for each in total.terms.values() if abs(each) > 1), default=0)
+        large = {atom: each // step for atom, each in total.terms.items() if step and each % step == 0}
+        small = [term for term in total.terms.items() if term[0] not in large]
+        if not large or not small:
+            return []
+        least = -sum(self._largest((atom, -each)) for atom, each in small)
+        return [(Linear(large), (bound - total.constant - least) // step)]
+
+    def _in_parts(self, total: Linear, bound: int) -> list[tuple[Linear, int]]:
+        """What a sum's bound says of each of its parts: ``i + 4 * j < 8`` with ``i`` from 0 says that ``j < 2``."""
+        least = -sum(self._largest((atom, -each)) for atom, each in total.terms.items())
+        parts = []
+        for atom, each in total.terms.items():
+            others = least + self._largest((atom, -each))
+            sign = 1 if each > 0 else -1
+            parts.append((Linear({atom: sign}), (bound - total.constant - others) // abs(each)))
+        return parts
 
     def interval(self, expr: Expr) -> Interval:
         """Numbers between which an integer or truth value lies."""
@@ -163,6 +187,13 @@ class Facts:
         for terms, bound in self.upper.items():
             if terms <= items:
                 best = min(best, total.constant + bound + sum(map(self._largest, items - terms)))
+        for quotient, times in items:
+            match quotient:
+                case BinOp("floordiv", x, Const(divisor)) if divisor > 1:
+                    # divisor * quotient lies in x - (divisor - 1) .. x, whatever else is known of x
+                    rest = total.add(Linear({quotient: times}), -1)
+                    whole = Linear().add(rest, int(divisor)).add(self._analysed(x)[1], times)
+                    best = min(best, (self._most(whole) + max(0, -times) * (int(divisor) - 1)) // int(divisor))
         return best
 
     def _largest(self, term: tuple[Expr, int]) -> int:

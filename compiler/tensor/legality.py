@@ -18,6 +18,7 @@ from .ir import (
     SIMPLE_KINDS,
     Allocate,
     BinOp,
+    Bits,
     Block,
     Buffer,
     Call,
@@ -40,7 +41,7 @@ from .verify import verify
 from .visitor import walk_exprs
 
 STATEMENTS: tuple[type[Stmt], ...] = (For, Allocate, Seq, If, Block, IntrinsicCall)
-EXPRESSIONS: tuple[type[Expr], ...] = (Var, Const, BinOp, Call, Cast, Select, Load)
+EXPRESSIONS: tuple[type[Expr], ...] = (Var, Const, BinOp, Call, Cast, Bits, Select, Load)
 
 
 @dataclass(frozen=True)

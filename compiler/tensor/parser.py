@@ -13,6 +13,7 @@ from .ir import (
     Alignment,
     Allocate,
     BinOp,
+    Bits,
     Block,
     BlockKind,
     Buffer,
@@ -255,6 +256,8 @@ class _Parser:
                 return Call(function, tuple(map(self._expr, args)))
             case ast.Call(func=ast.Attribute(value=x, attr="astype"), args=[ast.Name(id=dtype)]):
                 return Cast(_dtype(dtype, node), self._expr(x))
+            case ast.Call(func=ast.Attribute(value=x, attr="bits"), args=[ast.Name(id=dtype)]):
+                return Bits(_dtype(dtype, node), self._expr(x))
             case ast.Call(func=ast.Name(id=dtype), args=[literal]) if dtype in DTYPES:
                 return Const(_number(literal), _dtype(dtype, node))
             case ast.Subscript(value=ast.Name(id=name), slice=indices):

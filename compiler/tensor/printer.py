@@ -5,6 +5,7 @@ from __future__ import annotations
 from .ir import (
     Allocate,
     BinOp,
+    Bits,
     Block,
     Buffer,
     Call,
@@ -75,6 +76,8 @@ def _expr(expr: Expr) -> tuple[str, int]:
             return f"select({expr_text(cond)}, {expr_text(a)}, {expr_text(b)})", _ATOM
         case Cast(dtype, x):
             return f"{_at_least(x, _ATOM)}.astype({dtype})", _ATOM
+        case Bits(dtype, x):
+            return f"{_at_least(x, _ATOM)}.bits({dtype})", _ATOM
         case Call(function, args):
             return f"{function}({', '.join(map(expr_text, args))})", _ATOM
         case Load(buffer, indices):

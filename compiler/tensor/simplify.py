@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
+from itertools import count
 from math import gcd, prod
 from typing import Any, TypeAlias
 
@@ -30,6 +31,9 @@ LONG = 160
 ``MOST_PLACES``."""
 
 MOST_PLACES = 4096
+
+MOST_REMEMBERED = 10_000
+"""Expressions whose simple form a simplifier remembers."""
 
 
 def simplify(expr: Expr, loops: Loops = ()) -> Expr:
@@ -147,10 +151,14 @@ _ON_INTEGERS: Mapping[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
+_numbers = count()
+
+
 class Simplifier:
-    """Simplifies under one set of loops; remembers what it has seen."""
+    """Simplifies under one set of loops; remembers what it has seen. ``number``: no other one has it."""
 
     def __init__(self, loops: Loops) -> None:
+        self.number = next(_numbers)
         self.loops = list(loops)
         # Looking for bounds simplifies, and simplifying looks for bounds: only the outermost search eliminates loops.
         self._searching = False
@@ -183,6 +191,8 @@ class Simplifier:
         simple = memo.get(expr)
         if simple is None:
             simple = self._simplify(expr)
+            if len(memo) >= MOST_REMEMBERED:
+                memo.clear()  # the simplifier of no loops lives as long as the process
             memo[expr] = simple = expr if simple == expr else simple  # what stays as it is stays the same object
         return simple
 

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from ...records import quick_init
 from .errors import IRError
 from .expressions import DTYPES, DType, Expr, Number, Var, as_expr
 
 
+@quick_init
 @dataclass(frozen=True)
 class Load(Expr):
     """Element of ``buffer`` at ``indices``, one index per dimension."""
@@ -39,6 +41,7 @@ class Alignment:
     offset: int = 0
 
 
+@quick_init
 @dataclass(frozen=True)
 class Buffer:
     """A row-major array, dense but for ``alignments``. ``scope`` is a free word which the target defines ("global",
@@ -94,6 +97,19 @@ class Stmt:
 
     __slots__ = ()
 
+    @property
+    def simple_under(self) -> int:
+        """The number of the simplifier that last left the statement as it is; -1 if none is known."""
+        number: int = self.__dict__.get("_simple_under", -1)
+        return number
+
+    def note_simple(self, number: int) -> None:
+        """Remember such a simplifier. It is no part of what the statement is."""
+        self.__dict__["_simple_under"] = number
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in self.__dict__.items() if name != "_simple_under"}  # numbers of a process
+
 
 ForKind: TypeAlias = str
 """``serial``, ``unroll``, ``vthread``, ``parallel``, ``vectorize`` or ``bind:<axis>``."""
@@ -101,6 +117,7 @@ ForKind: TypeAlias = str
 SIMPLE_KINDS = ("serial", "unroll", "vthread", "parallel", "vectorize")
 
 
+@quick_init
 @dataclass(frozen=True)
 class For(Stmt):
     """``for var in 0 .. extent-1: body``. ``extent`` may depend on outer loop variables; at most 0: no iteration."""
@@ -118,6 +135,7 @@ class For(Stmt):
             raise IRError(f"the extent is {self.extent.dtype}, but must be int64", at=f"loop {self.var.name!r}")
 
 
+@quick_init
 @dataclass(frozen=True)
 class Store(Stmt):
     """``buffer[indices] = value``."""
@@ -135,6 +153,7 @@ class Store(Stmt):
             )
 
 
+@quick_init
 @dataclass(frozen=True)
 class Seq(Stmt):
     """Statements one after another (never a Seq inside a Seq, at least two)."""
@@ -142,6 +161,7 @@ class Seq(Stmt):
     body: tuple[Stmt, ...]
 
 
+@quick_init
 @dataclass(frozen=True)
 class If(Stmt):
     """``then`` where ``cond`` holds."""
@@ -150,6 +170,7 @@ class If(Stmt):
     then: Stmt
 
 
+@quick_init
 @dataclass(frozen=True)
 class Allocate(Stmt):
     """``buffer`` lives while ``body`` runs; its contents are undefined before the first store."""
@@ -162,6 +183,7 @@ BlockKind: TypeAlias = Literal["spatial", "copy", "reduce", "reduce-init", "redu
 BLOCK_KINDS: tuple[BlockKind, ...] = ("spatial", "copy", "reduce", "reduce-init", "reduce-update")
 
 
+@quick_init
 @dataclass(frozen=True)
 class Block(Stmt):
     """The store of one stage, inside the loops that drive it.

@@ -18,6 +18,7 @@ from .evaluate import fold_constants, identity, wrap
 from .ir import (
     FLOATS,
     BinOp,
+    Bits,
     Block,
     Buffer,
     Call,
@@ -38,7 +39,7 @@ from .ir import (
 from .printer import expr_text
 from .simplify import Linear, Simplifier, linear_form, simplifier_of
 from .tree import find_loop, ranges_of, rewrite
-from .visitor import free_vars, map_exprs, substitute, walk_exprs
+from .visitor import children, free_vars, map_exprs, substitute, walk_exprs
 
 ASSOCIATIVE = ("add", "mul", "min", "max", "and", "or")
 
@@ -106,6 +107,8 @@ def tensorize(func: PrimFunc, loop: Var, intrinsic: TensorIntrinsic, *, explain:
             at=at,
             hint="decompose_reduction first, or use an intrinsic whose output is inout",
         )
+    if not explain and not _on_loads(fold(node.body.value))[1] <= _operators(intrinsic.store.value):
+        raise ScheduleError(f"tensorize: block {node.name!r} does not compute {intrinsic.name!r}", at=at)
     long = [(each.var, int(each.extent.value)) for each in nest if isinstance(each.extent, Const)]
     tile_loops = [(var, extent) for var, extent in long if extent != 1]
     own_loops = [(var, extent) for var, extent in intrinsic.loops if extent != 1]
@@ -133,6 +136,35 @@ def tensorize(func: PrimFunc, loop: Var, intrinsic: TensorIntrinsic, *, explain:
     if failure.progress < _SCALAR and next(shape.matches(), None) is None:
         failure = shape.failure
     raise ScheduleError(f"tensorize: {failure.message}", at=at, hint=failure.hint)
+
+
+def _word(expr: Expr) -> str:
+    """What an operation does; a constant may be taken off or added."""
+    match expr:
+        case BinOp(op, _, _):
+            return "add" if op == "sub" else op
+        case Cast(dtype, _):
+            return f"cast {dtype}"
+        case Call(function, _):
+            return f"call {function}"
+    return type(expr).__name__
+
+
+def _on_loads(expr: Expr) -> tuple[bool, frozenset[str]]:
+    """Whether memory is read, and what is done with what was read. An intrinsic has to do all of that: its scalars
+    stand for no loads."""
+    if isinstance(expr, Load):
+        return True, frozenset()
+    below = [_on_loads(child) for child in children(expr)]
+    if not any(reads for reads, _ in below):
+        return False, frozenset()
+    return True, frozenset([_word(expr)]).union(*(words for _, words in below))
+
+
+@lru_cache(maxsize=1024)
+def _operators(expr: Expr) -> frozenset[str]:
+    """All that is done in what an intrinsic computes."""
+    return frozenset(map(_word, walk_exprs(expr)))
 
 
 def _check_extents(
@@ -236,6 +268,8 @@ class _Matcher:
             case Load(buffer, indices) if isinstance(value, Load):
                 yield from self._access(buffer.name, indices, value.buffer, value.indices, match)
             case Cast(dtype, x) if isinstance(value, Cast) and value.type == dtype:
+                yield from self._unify(x, value.x, match)
+            case Bits(dtype, x) if isinstance(value, Bits) and value.type == dtype:
                 yield from self._unify(x, value.x, match)
             case Call(function, args) if isinstance(value, Call) and value.function == function:
                 yield from self._all(list(zip(args, value.args, strict=True)), match)

@@ -218,6 +218,17 @@ def simplify_tree(stmt: Stmt, loops: Sequence[tuple[Var, Expr]] = ()) -> Stmt:
 
 
 def _simplified(stmt: Stmt, simplifier: Simplifier) -> Stmt:
+    """Most of a function stays as it is from one step of a schedule to the next: a statement that was found to be
+    simple under these loops is not looked through again."""
+    if stmt.simple_under == simplifier.number:
+        return stmt
+    result = _looked_through(stmt, simplifier)
+    if result is stmt:
+        stmt.note_simple(simplifier.number)
+    return result
+
+
+def _looked_through(stmt: Stmt, simplifier: Simplifier) -> Stmt:
     match stmt:
         case For(var, extent, kind, body, annotations):
             simple = simplifier.extent(extent)

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import ml_dtypes
+import numpy as np
+
 from .compute import ReduceAxis, Reduction, Tensor, compute, reduce_axis
 from .errors import TensorError
 from .ir import DTYPES, Const, DType, Expr
@@ -27,14 +30,15 @@ class NotLoweredError(TensorError):
 class View:
     """A tensor of the graph: its logical shape, and its element at an index of that shape.
 
-    ``halo``: rows and columns (top, left, bottom, right) around an image (N, C, H, W) that may be read too, and hold
-    ``fill``. ``tensor``: the placeholder or stage whose elements these are, index by index, where there is one.
+    ``halo``: elements before each axis of an image or a volume (N, C, ...), then behind each, that may be read too and
+    hold ``fill``; () if there are none. ``tensor``: the placeholder or stage whose elements these are, index by index,
+    where there is one.
     """
 
     shape: tuple[int, ...]
     dtype: DType
     read: Read
-    halo: tuple[int, int, int, int] = (0, 0, 0, 0)
+    halo: tuple[int, ...] = ()
     fill: int = 0
     tensor: Tensor | None = None
 
@@ -78,10 +82,14 @@ class Builder:
 
 
 def element_type(dtype: str) -> DType:
-    """The type in the loop IR; NotLoweredError if it has none."""
-    if dtype not in DTYPES:
+    """The type in the loop IR; NotLoweredError if it has none. Small types are bytes there, which are moved: operators
+    that know what they mean look at the graph's types."""
+    if dtype in DTYPES:
+        return dtype
+    small = getattr(ml_dtypes, dtype, None)
+    if small is None or np.dtype(small).itemsize != 1:
         raise NotLoweredError(f"the loop IR has no type {dtype}")
-    return dtype
+    return "uint8"
 
 
 def widened(view: View) -> View:

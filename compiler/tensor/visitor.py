@@ -9,6 +9,7 @@ from operator import is_
 from .ir import (
     Allocate,
     BinOp,
+    Bits,
     Block,
     Buffer,
     Call,
@@ -36,7 +37,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
         return expr.indices
     if isinstance(expr, Select):
         return (expr.cond, expr.a, expr.b)
-    if isinstance(expr, Cast):
+    if isinstance(expr, Cast | Bits):
         return (expr.x,)
     if isinstance(expr, Call):
         return expr.args
@@ -52,6 +53,8 @@ def rebuild(expr: Expr, operands: tuple[Expr, ...]) -> Expr:
             return Select(*operands)
         case Cast(dtype, _):
             return Cast(dtype, *operands)
+        case Bits(dtype, _):
+            return Bits(dtype, *operands)
         case Call(function, _):
             return Call(function, operands)
         case Load(buffer, _):

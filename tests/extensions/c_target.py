@@ -132,6 +132,8 @@ def statement(stmt: ir.Stmt, strides: Mapping[str, Sequence[int]]) -> Iterator[s
                 return f"to_{expr.dtype}({value(x)})"
             case ir.Cast(_, x):
                 return f"(({kind}){value(x)})"
+            case ir.Bits(_, x):
+                return f"(((union {{ {TYPES[x.dtype]} from; {kind} to; }}){{ .from = {value(x)} }}).to)"
             case ir.Call(function, args):
                 name = "rint" if function == "round" else function
                 return f"{name}{'f' * (expr.dtype == 'float32')}({', '.join(map(value, args))})"

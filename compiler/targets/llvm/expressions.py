@@ -7,7 +7,21 @@ from dataclasses import dataclass, field
 import llvmlite.ir as ll
 
 from ...tensor.evaluate import ITEM_BYTES, OPERATOR_VALUES, wrap
-from ...tensor.ir import FLOATS, INTEGER_RANGES, BinOp, Buffer, Call, Cast, Const, DType, Expr, Load, Select, Var
+from ...tensor.ir import (
+    FLOATS,
+    INTEGER_RANGES,
+    BinOp,
+    Bits,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    DType,
+    Expr,
+    Load,
+    Select,
+    Var,
+)
 from ...tensor.simplify import Linear, linear_form
 from ...tensor.visitor import free_vars, walk_exprs
 from ..errors import CompileError
@@ -189,6 +203,8 @@ class Expressions:
                 return self.load(buffer, indices)
             case Cast(_, x):
                 return self.convert(self.value(x), x.dtype, expr.dtype)
+            case Bits(_, x):
+                return self._same_bits(self.value(x), x.dtype, expr.dtype)
             case Call(function, args):
                 values = self._together([self.value(arg) for arg in args])
                 result = emit_function(self.builder, function, values, self.otherwise)
@@ -304,6 +320,11 @@ class Expressions:
         if op == "floordiv":
             return builder.select(low, builder.sub(quotient, one), quotient)
         return builder.select(low, builder.add(rest, b), rest)
+
+    def _same_bits(self, x: Value, source: DType, target: DType) -> Value:
+        """``x`` of type ``source`` as ``Bits`` makes it a ``target``: as it lies in memory."""
+        held, kind = to_memory(self.builder, x, source), with_lanes(MEMORY_TYPES[target], lanes_of(x))
+        return from_memory(self.builder, held if held.type == kind else self.builder.bitcast(held, kind), target)
 
     def convert(self, x: Value, source: DType, target: DType) -> Value:
         """``x`` of type ``source`` as ``Cast`` makes it a ``target``."""

@@ -45,6 +45,20 @@ def test_functions_have_one_value_everywhere(function: str, values: list[float])
         assert same(simple.value, expected)
 
 
+@given(value=st.one_of(FLOATS, st.sampled_from([math.inf, -math.inf, 1e-45, -0.0])))
+def test_bits_of_a_float_are_those_in_memory_and_make_it_again(value: float) -> None:
+    expected = int(np.array(value, np.float32).view(np.int32))
+    for bits in (literal(value).bits("int32"), literal(value).bits("uint32").astype("int32")):
+        assert t.evaluate(bits, {}) == stored(bits) == expected
+        assert same(stored(bits.bits("float32")), np.float32(value).item())
+
+
+def test_types_of_another_width_have_no_bits_in_common() -> None:
+    for expr, dtype in ((literal(1), "int64"), (t.Const(1, "int8"), "bool"), (t.Const(True, "bool"), "uint8")):
+        with pytest.raises(t.IRError, match="have no bits in common; hint: both must be numbers of one width"):
+            expr.bits(dtype)  # type: ignore[arg-type]
+
+
 @given(a=FLOATS, b=FLOATS)
 def test_division_follows_ieee(a: float, b: float) -> None:
     expr = literal(a) / literal(b)

@@ -81,3 +81,20 @@ def test_what_memory_holds_is_not_trusted_when_it_is_read_again() -> None:
     guarded = t.select(DATA[X] < t.Const(8), DATA[X], t.Const(0))
     assert Facts({}).interval(guarded)[1] == 2**63 - 1
     assert Facts({}).with_rereads().interval(guarded)[1] == 7
+
+
+def test_a_bound_of_a_sum_bounds_its_steps() -> None:
+    """A loop over whole vectors stays below their number: 4 * x + y < 12 says x < 3."""
+    facts = within(9, t.Const(4)).given(X * 4 + Y < 12, True)
+    assert facts.interval(X) == (0, 2)
+    assert facts.interval(X * 4 + Y) == (0, 11)
+    assert within(9, t.Const(4)).given(X * 4 - Y < 12, True).interval(X) == (0, 3)
+
+
+def test_a_bound_of_a_sum_bounds_each_part_and_quotients_of_a_part() -> None:
+    """Rows of a tile that stay inside of an image of 4 columns: 8 * x + y < 20 says 2 * x + y // 4 < 5."""
+    facts = within(9, t.Const(8)).given(X * 8 + Y < 20, True)
+    assert facts.interval(X)[1] == 2
+    assert facts.interval(X * 2 + Y // 4) == (0, 4)
+    assert facts.interval(Y // 4 - X * 2)[1] == 1
+    assert facts.interval(X * 2 - Y // 4)[1] == 4

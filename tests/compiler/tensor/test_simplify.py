@@ -155,3 +155,13 @@ def test_a_hash_stays_in_its_process(expr: Expr) -> None:
     assert "_hash" not in vars(twin)
     assert twin == expr
     assert hash(twin) == first
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The simplifier of no loops lives as long as the process. What it forgets, it finds again."""
+    monkeypatch.setattr(sys.modules[Simplifier.__module__], "MOST_REMEMBERED", 50)
+    simplifier = Simplifier(LOOPS)
+    exprs = [(ROW * step + COL) // 3 + maximum(DEEP, step) for step in range(1, 200)]
+    found = [simplifier.simplify(expr) for expr in exprs]
+    assert all(len(memo) <= 50 for memo in simplifier._memos.values())
+    assert found == [simplify(expr, LOOPS) for expr in exprs] == [simplifier.simplify(expr) for expr in exprs]

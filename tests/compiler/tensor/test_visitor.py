@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 from weft.compiler.tensor.ir import (
     Allocate,
     Block,
@@ -70,3 +72,23 @@ def test_what_is_simplified_already_stays() -> None:
     assert isinstance(once, For)
     assert isinstance(twice, For)
     assert twice == once
+
+
+def test_what_is_simple_under_some_loops_is_not_under_others() -> None:
+    """What a statement was found to be under its loops is neither believed under others nor handed to processes."""
+    copied = Block("copy", "spatial", Store(Z, (ROW, COL), Load(X, (ROW, COL))))
+    inner = For(COL, minimum(ROW + 3, 5), "serial", copied)
+    found = simplify_tree(For(ROW, Const(4), "serial", inner))
+    for _ in range(2):
+        assert simplify_tree(found) is found
+    assert isinstance(found, For)
+    assert found.simple_under >= 0
+    fresh = pickle.loads(pickle.dumps(found))
+    assert fresh == found
+    assert fresh.simple_under == fresh.body.simple_under == -1
+    once = simplify_tree(For(ROW, Const(1), "serial", found.body))
+    assert once == simplify_tree(For(ROW, Const(1), "serial", fresh.body)) != found
+    assert isinstance(once, For)
+    assert isinstance(once.body, For)
+    assert once.body.extent == Const(3)
+    assert simplify_tree(found) is found
