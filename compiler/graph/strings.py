@@ -20,6 +20,7 @@ MOST_CHARACTERS = 1 << 30
 
 _LENGTH = np.dtype("<u4")
 _OF_BYTES, _OF_TEXT, _OF_OBJECTS = "S", "U", "O"
+_OF_NUMBERS = "biufc"
 
 
 class StringsError(WeftError):
@@ -35,6 +36,8 @@ def canonical(value: Any) -> Array:
     if isinstance(value, str):
         return _strings([value], ())
     array = np.asarray(value)
+    if array.dtype.kind in _OF_NUMBERS:  # nearly all: a small model is run in less time than looking closer takes
+        return array
     match array.dtype.kind:
         case kind if kind == _OF_TEXT:
             return _strings(array.reshape(-1).tolist(), array.shape)

@@ -36,6 +36,7 @@ from . import (
     quantise,
     reduce,
     scan,
+    sort,
     strings,
 )
 from .build import contract, nn
@@ -48,5 +49,5 @@ __all__ = [
     "NotLoweredError", "Operator", "Unsupported", "View", "arithmetic", "broadcasting", "cast", "contract",
     "convolution", "elementwise", "formula", "functions", "index", "integer", "integer_moments", "integer_rows",
     "interpolate", "matrix", "move", "nn", "norm", "operators", "pooling", "quantise", "reduce", "register",
-    "require", "require_dtype", "sample_of", "scan", "strings", "through", "unsupported",
+    "require", "require_dtype", "sample_of", "scan", "sort", "strings", "through", "unsupported",
 ]  # fmt: skip

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from .. import tensor as te
 from ..graph.dtypes import ARITHMETIC, FLOATS, INTEGERS, NUMBERS, STRING, dtype_name
 from ..graph.ir import Array, Attrs, Call, Expr, TensorType
 from ..graph.registry import Accuracy, Gradient, Unsupported, call, register
 from ..graph.strings import same_strings
 from ..tensor import ir as tir
-from ..tensor.view import Builder, NotLoweredError, View
+from ..tensor.view import Builder, View
 from .build import nn
 from .derivatives import like, times, where
 from .elementwise_entry import FLOAT_ONLY, INTEGER_ONLY, SIGNED, Formula, elementwise, formula, function, zero
@@ -60,10 +61,15 @@ def modulo(a: tir.Expr, b: tir.Expr) -> tir.Expr:
     return tir.select(b.eq(zero(b)), zero(a), a % tir.select(b.eq(zero(b)), tir.Const(1, b.dtype), b))
 
 
+def _truncated_modulo(a: tir.Expr, b: tir.Expr) -> tir.Expr:
+    """The remainder has the sign of the dividend; by zero gives 0."""
+    rest = modulo(a, b)
+    return tir.select(rest.ne(zero(b)) & (a < zero(a)).ne(b < zero(b)), rest - b, rest)
+
+
 def _lower_modulo(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
-    if call.attr("truncated"):
-        raise NotLoweredError("a remainder of the sign of the dividend")
-    return formula(modulo, INTEGER_ONLY)(builder, call, operands)
+    rest = _truncated_modulo if call.attr("truncated") else modulo
+    return formula(rest, INTEGER_ONLY)(builder, call, operands)
 
 
 def _power(a: Array, b: Array) -> Array:
@@ -77,6 +83,23 @@ def _power_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     require_dtype(base, "the base", *NUMBERS)
     require_dtype(exponent, "the exponent", *NUMBERS)
     return TensorType(broadcast_shape(base, exponent), base.dtype)
+
+
+def _lower_power(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    """Of operands of two types in double precision, as in NumPy. The powers of integers that wrap are NumPy's."""
+    base, exponent = operands
+    if base.dtype == exponent.dtype or not {base.dtype, exponent.dtype} & set(FLOAT_ONLY):
+        return formula(function("pow"), FLOAT_ONLY)(builder, call, operands)
+    target = base.dtype
+
+    def of_elements(a: tir.Expr, b: tir.Expr) -> tir.Expr:
+        a, b = a.astype("float64"), b.astype("float64")
+        power = te.pow(a, b)
+        if target not in FLOAT_ONLY:  # the power of a whole number is one, which a function may miss by a little
+            power = tir.select(te.floor(b).eq(b), te.round(power), power)
+        return power.astype(target)
+
+    return formula(of_elements)(builder, call, operands)
 
 
 def _sample_power(dtype: str) -> Call:
@@ -216,5 +239,5 @@ register(elementwise(
 ))  # fmt: skip
 register(elementwise(
     "nn.power", "base exponent", "base ** exponent, in the type of the base.", types=_power_type, numpy=_power,
-    lower=formula(function("pow"), FLOAT_ONLY), cost=64, sample=_sample_power, gradient=_power_gradient,
+    lower=_lower_power, cost=64, sample=_sample_power, gradient=_power_gradient,
 ))  # fmt: skip

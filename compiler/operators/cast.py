@@ -11,10 +11,11 @@ from ..graph.dtypes import ARITHMETIC, FLOATS, INTEGERS, STORAGE, STRING, dtype_
 from ..graph.dtypes import limits as limits_of
 from ..graph.ir import Array, Attrs, Call, Expr, TensorType
 from ..graph.registry import REQUIRED, Accuracy, Family, Fusion, Operator, call, register, unsupported
-from ..tensor.view import Builder, View, element_type
+from ..tensor import ir as tir
+from ..tensor.view import Builder, Index, View, element_type
 from .build import nn
-from .reasons import NOT_LOWERED
 from .samples import sample_of, variable
+from .small_types import code_of, number_of
 from .text_numbers import numbers_of_text, text_of_numbers
 from .type_rules import require, target_dtype
 
@@ -82,8 +83,22 @@ def cast(x: Array, to: str, saturate: bool = True, rounding: str = "nearest") ->
 
 
 def _lower_cast(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    """Small types are bytes: they are told from uint8 by the graph's type."""
     x, target = operands[0], element_type(call.dtype)
-    return View(call.shape, target, lambda index: x[index].astype(target))
+    source, to = call.args[0].dtype, call.dtype
+
+    def read(index: Index) -> tir.Expr:
+        value = x[index]
+        if source == to:
+            return value
+        value = number_of(value, source) if source in STORAGE else value
+        if source in STORAGE and to in STORAGE:
+            value = value.astype("float32")
+        if to in STORAGE:
+            return code_of(value, to, call.attr("saturate"), call.attr("rounding"))
+        return value.astype(target)
+
+    return View(call.shape, target, read)
 
 
 def _draw_cast(choose: Chooser) -> Expr:
@@ -100,6 +115,16 @@ def _bitcast_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     same = numpy_dtype(x.dtype).itemsize == numpy_dtype(to).itemsize and (x.dtype in STORAGE) == (to in STORAGE)
     require(same or (x.dtype in _BYTES and to in _BYTES), f"{x.dtype} and {to} differ in width")
     return TensorType(x.shape, to)
+
+
+def _lower_bitcast(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+    x, source, target = operands[0], element_type(call.args[0].dtype), element_type(call.dtype)
+
+    def read(index: Index) -> tir.Expr:
+        value = x[index].astype(source)  # floats of 16 bits come as float32
+        return value.astype(target) if "bool" in (source, target) else value.bits(target)
+
+    return View(call.shape, target, read)
 
 
 def _sample_bitcast(dtype: str) -> Call:
@@ -125,6 +150,6 @@ register(Operator(
 register(Operator(
     "nn.bitcast", "x", family=Family.SOURCE, types=_bitcast_type, numpy=lambda x, to: x.view(numpy_dtype(to)),
     defaults={"to": REQUIRED}, gradient=unsupported("what bits mean as another type is no smooth function"),
-    lower=NOT_LOWERED, fusion=Fusion.ELEMENTWISE,
+    lower=_lower_bitcast, fusion=Fusion.ELEMENTWISE,
     accuracy=Accuracy.JUMPS, sample=_sample_bitcast, doc="The same bits read as another type of the same width.",
 ))  # fmt: skip

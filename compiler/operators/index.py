@@ -18,7 +18,6 @@ from ..graph.dtypes import NUMBERS, STRING, numpy_dtype
 from ..graph.gradient import zeros
 from ..graph.ir import Array, Attrs, Call, Constant, Expr, TensorType
 from ..graph.registry import (
-    REQUIRED,
     Accuracy,
     Family,
     Fusion,
@@ -32,10 +31,9 @@ from ..tensor.view import Builder, Index, NotLoweredError, View
 from .build import contract, nn
 from .derivatives import expanded, like, nothing_like, reshaped, transposed, where
 from .move import unflatten
-from .reasons import NOT_LOWERED, PIECEWISE_CONSTANT
 from .samples import indices as constant_indices
-from .samples import sample_at, sample_of
-from .type_rules import flag, integer, require, require_dtype
+from .samples import sample_at
+from .type_rules import integer, require, require_dtype
 
 
 def index_sizes(node: Call) -> tuple[int, ...]:
@@ -55,10 +53,10 @@ def _require_indices(indices: TensorType) -> None:
     require_dtype(indices, "indices", "int32", "int64")
 
 
-def _read_place(call: Call, indices: View) -> Callable[[Index, int], tir.Expr]:
-    """Reads an index, of an axis of the given size, as a place that counts from the front. Machine code trusts it to be
-    inside: of constants that is known here, others are checked before the kernel runs."""
-    source = call.args[1]
+def read_place(call: Call, indices: View) -> Callable[[Index, int], tir.Expr]:
+    """Reads an index of a call, of an axis of the given size, as a place that counts from the front. Machine code
+    trusts it to be inside: of constants that is known here, others are checked before the kernel runs."""
+    source = indices_of(call)
     negative = True
     if isinstance(source, Constant):
         sizes = np.array(index_sizes(call))
@@ -83,7 +81,7 @@ def _gather_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
 
 def _gather(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
     (x, indices), axis = operands, call.attr("axis")
-    place, end = _read_place(call, indices), axis + len(indices.shape)
+    place, end = read_place(call, indices), axis + len(indices.shape)
 
     def read(index: Index) -> tir.Expr:
         return x[(*index[:axis], place(index[axis:end], x.shape[axis]), *index[end:])]
@@ -174,7 +172,7 @@ def _gather_elements(x: Array, indices: Array, axis: int) -> Array:
 
 def _lower_gather_elements(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
     (x, indices), axis = operands, call.attr("axis")
-    place = _read_place(call, indices)
+    place = read_place(call, indices)
 
     def read(index: Index) -> tir.Expr:
         return x[(*index[:axis], place(index, x.shape[axis]), *index[axis + 1 :])]
@@ -215,7 +213,7 @@ def _along_batch(node: Call) -> tuple[int, ...]:
 
 def _lower_gather_nd(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
     (x, indices), batch = operands, call.attr("batch_dims")
-    place, sizes = _read_place(call, indices), index_sizes(call)
+    place, sizes = read_place(call, indices), index_sizes(call)
     end = len(indices.shape) - 1
 
     def read(index: Index) -> tir.Expr:
@@ -278,11 +276,11 @@ PLACES_SEARCHED = 1024
 the updates, and not through the elements."""
 
 
-def _combined(builder: Builder, reduction: str, x: View, matches: Callable[[Index], tir.Expr],
+def _combined(builder: Builder, call: Call, x: View, matches: Callable[[Index], tir.Expr],
               updates: Callable[[Index], tir.Expr], searched: list[te.ReduceAxis]) -> View:  # fmt: skip
     """``x`` with the updates that match an element, of all places in ``searched``."""
-    if x.dtype == "bool":
-        raise NotLoweredError("a scatter of bool")
+    if call.dtype not in NUMBERS:
+        raise NotLoweredError(f"a scatter of {call.dtype}")
     if prod(axis.extent for axis in searched) > PLACES_SEARCHED:
         raise NotLoweredError(f"a scatter of more than {PLACES_SEARCHED} updates of an element")
     least = -math.inf if x.dtype in tir.FLOATS else tir.INTEGER_RANGES[x.dtype][0]
@@ -291,7 +289,7 @@ def _combined(builder: Builder, reduction: str, x: View, matches: Callable[[Inde
         "add": (te.sum, 0, operator.add), "multiply": (te.product, 1, operator.mul),
         "maximum": (te.max, least, tir.maximum), "minimum": (te.min, most, tir.minimum),
     }  # fmt: skip
-    reducer, neutral, combine = how[reduction]
+    reducer, neutral, combine = how[call.attr("reduction")]
 
     def value(*index: tir.Expr) -> te.Reduction:
         return reducer(tir.select(matches(index), updates(index), tir.Const(neutral, x.dtype)), searched)
@@ -316,7 +314,7 @@ def _last(builder: Builder, x: View, matches: Callable[[Index], tir.Expr], searc
 
 def _lower_scatter_elements(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
     (x, indices, updates), axis = operands, call.attr("axis")
-    place, r = _read_place(call, indices), builder.axis(indices.shape[axis], "r")
+    place, r = read_place(call, indices), builder.axis(indices.shape[axis], "r")
     shorter = [i for i, size in enumerate(indices.shape) if i != axis and size < x.shape[i]]
 
     def at(index: Index, found: tir.Expr) -> Index:
@@ -331,7 +329,7 @@ def _lower_scatter_elements(builder: Builder, call: Call, operands: tuple[View, 
         return same
 
     if call.attr("reduction") != "none":
-        return _combined(builder, call.attr("reduction"), x, matches, lambda index: updates[at(index, r)], [r])
+        return _combined(builder, call, x, matches, lambda index: updates[at(index, r)], [r])
     last = _last(builder, x, matches, [r])
 
     def read(index: Index) -> tir.Expr:
@@ -346,7 +344,7 @@ def _lower_scatter_nd(builder: Builder, call: Call, operands: tuple[View, ...]) 
     outer, depth = indices.shape[:-1], indices.shape[-1]
     if not outer or not depth:
         raise NotLoweredError("a scatter of one update")
-    place, searched = _read_place(call, indices), [builder.axis(size, f"r{axis}") for axis, size in enumerate(outer)]
+    place, searched = read_place(call, indices), [builder.axis(size, f"r{axis}") for axis, size in enumerate(outer)]
 
     def matches(index: Index) -> tir.Expr:
         return functools.reduce(operator.and_, (
@@ -354,7 +352,7 @@ def _lower_scatter_nd(builder: Builder, call: Call, operands: tuple[View, ...]) 
         ))  # fmt: skip
 
     if call.attr("reduction") != "none":
-        return _combined(builder, call.attr("reduction"), x, matches,
+        return _combined(builder, call, x, matches,
                          lambda index: updates[(*searched, *index[depth:])], searched)  # fmt: skip
     last = _last(builder, x, matches, searched)
 
@@ -431,30 +429,4 @@ register(Operator(
     index_sizes=lambda node: node.args[0].shape[: node.args[1].shape[-1]],
     sample=sample_at("scatter_nd", constant_indices([[2], [0]]), updates=(2, 4)), **_PLACE,
     doc="A copy of x whose slices that gather_nd would pick are set, or combined.",
-))  # fmt: skip
-
-
-def _top_k_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
-    x = operands[0]
-    require_dtype(x, "the input", *NUMBERS)
-    require(x.rank >= 1, "cannot sort a scalar")
-    axis = integer(attrs, "axis", 0, x.rank - 1)
-    count = integer(attrs, "k", 0, x.shape[axis])
-    flag(attrs, "largest")
-    return TensorType((*x.shape[:axis], count, *x.shape[axis + 1 :]), "int64")
-
-
-def _top_k(x: Array, k: int, axis: int, largest: bool) -> Array:
-    if largest:  # sorting the reversed axis keeps the first of equal elements first after turning the order around
-        order = x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis=axis, kind="stable"), axis)
-    else:
-        order = np.argsort(x, axis=axis, kind="stable")
-    return np.take(order, range(k), axis=axis).astype(np.int64)
-
-
-register(Operator(
-    "top_k", "x", family=Family.INDEX, types=_top_k_type, numpy=_top_k,
-    defaults={"k": REQUIRED, "axis": REQUIRED, "largest": True}, gradient=PIECEWISE_CONSTANT, lower=NOT_LOWERED,
-    fusion=Fusion.OPAQUE, accuracy=Accuracy.JUMPS, sample=sample_of("top_k", (3, 4), k=2, axis=1),
-    doc="Indices of the k largest (or smallest) elements along axis, in order; of equal ones the first comes first.",
 ))  # fmt: skip

@@ -9,7 +9,19 @@ import numpy as np
 
 from .. import tensor as te
 from ..graph.ir import Array, Attrs, Call, Constant, TensorType
-from ..graph.registry import REQUIRED, Accuracy, Anchor, Family, Fusion, Lowering, Operator, TypeRule, call, register
+from ..graph.registry import (
+    REQUIRED,
+    Accuracy,
+    Anchor,
+    Family,
+    Fusion,
+    Lowering,
+    Operator,
+    Sample,
+    TypeRule,
+    call,
+    register,
+)
 from ..tensor import ir as tir
 from ..tensor.view import Builder, Index, View
 from . import numerics
@@ -25,21 +37,31 @@ _COMMON: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _conv2d_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
-    x, w = operands
-    require_dtype(x, "the input", "int8")
-    require_dtype(w, "the weights", "int8")
-    integer(attrs, "pad_value", -128, 127)
-    return conv_type(x, w, attrs, "int32")
+def _convolution_type(spatial: int) -> TypeRule:
+    def rule(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+        x, w = operands
+        require_dtype(x, "the input", "int8")
+        require_dtype(w, "the weights", "int8")
+        integer(attrs, "pad_value", -128, 127)
+        return conv_type(x, w, attrs, "int32", spatial)
+
+    return rule
 
 
-register(Operator(
-    "conv2d", "x w", types=_conv2d_type, numpy=numerics.conv2d, lower=convolution, fusion=Fusion.ANCHOR,
-    anchor=Anchor.CONVOLUTION, macs=convolution_macs, **_COMMON,
-    defaults={"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), "groups": 1, "pad_value": 0},
-    sample=sample_of("conv2d", IMAGE, WEIGHTS, groups=2, pads=(1, 0, 1, 1), pad_value=3),
-    doc="Sum of products of int8 input and weights, int32, without bias. Padding holds pad_value (the zero point).",
-))  # fmt: skip
+def _register_convolution(spatial: int, sample: Sample) -> None:
+    once, none = (1,) * spatial, (0,) * (2 * spatial)
+    register(Operator(
+        f"conv{spatial}d", "x w", types=_convolution_type(spatial), numpy=numerics.convolve_integers, lower=convolution,
+        fusion=Fusion.ANCHOR, anchor=Anchor.CONVOLUTION, macs=convolution_macs, sample=sample, **_COMMON,
+        defaults={"strides": once, "pads": none, "dilations": once, "groups": 1, "pad_value": 0},
+        doc=f"Sum of products of int8 input and weights over {spatial} axes, int32, without bias. Padding holds "
+        "pad_value (the zero point).",
+    ))  # fmt: skip
+
+
+_register_convolution(2, sample_of("conv2d", IMAGE, WEIGHTS, groups=2, pads=(1, 0, 1, 1), pad_value=3))
+_register_convolution(3, sample_of("conv3d", (1, 4, 3, 4, 5), (6, 2, 2, 3, 2), groups=2, pads=(1, 0, 1, 0, 1, 1),
+                                   pad_value=3))  # fmt: skip
 
 
 def _unfold_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
@@ -80,15 +102,16 @@ register(Operator(
 
 
 def _max_pool_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
-    require_dtype(operands[0], "the input", "int8")
-    return pool_type(operands[0], attrs, "int8")
+    x = operands[0]
+    require_dtype(x, "the input", "int8")
+    return pool_type(x, attrs, "int8", 3 if x.rank == 5 else 2)
 
 
 register(Operator(
     "max_pool", "x", types=_max_pool_type, numpy=lambda x, **attrs: numerics.max_pool(x, pad_value=-128, **attrs),
     lower=max_pool, fusion=Fusion.ANCHOR, anchor=Anchor.POOL, **_COMMON, sample=sample_of("max_pool", IMAGE, **WINDOW),
     defaults={"kernel": REQUIRED, "strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1)},
-    doc="Maximum over windows of int8; padding never wins (it holds -128).",
+    doc="Maximum over windows of int8, of 2 axes or 3; padding never wins (it holds -128).",
 ))  # fmt: skip
 
 
@@ -369,6 +392,12 @@ register(Operator(
     numpy=lambda x, value: numerics.wrap_int32(_wide(x) - value),
     lower=_wrapping(lambda call, x: x - call.attr("value")),
     sample=sample_of("subtract_immediate", _PLANES, value=5), **_ARITHMETIC, doc="x - value, int32.",
+))  # fmt: skip
+register(Operator(
+    "maximum_immediate", "x", types=_accumulator_type("value"), defaults={"value": REQUIRED},
+    numpy=lambda x, value: np.maximum(x, value).astype(np.int32),
+    lower=_wrapping(lambda call, x: te.maximum(x, call.attr("value"))),
+    sample=sample_of("maximum_immediate", _PLANES, value=3), **_ARITHMETIC, doc="max(x, value), int32.",
 ))  # fmt: skip
 register(Operator(
     "multiply_accumulate", "accumulator x", types=_multiply_accumulate_type, defaults={"weight": REQUIRED},

@@ -7,23 +7,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from .. import tensor as te
 from ..graph.ir import Array, Attrs, Call, Constant, TensorType
-from ..graph.registry import REQUIRED, Accuracy, Family, Fusion, Operator, call, register
+from ..graph.registry import REQUIRED, Operator, call, register
 from ..tensor import ir as tir
 from ..tensor.view import Builder, Index, View, broadcast
 from .numerics import SHIFT_RANGE
-from .reasons import INTEGER_HAS_NO_GRADIENT
 from .reduce import reduced
 from .row_arithmetic import (
     ENDS,
     ENTRIES,
     LONGEST_ROW,
     MEAN_BITS,
+    ROW_ENTRY,
     TABLE,
     Int64,
     check_ends,
@@ -41,11 +40,6 @@ from .type_rules import flag, integer, require, require_dtype, tuple_of_ints
 
 LARGEST_MOMENT_BITS = 30
 """Bits of a mean square before it is quantised, and of what is added to it, at most."""
-
-_COMMON: dict[str, Any] = {
-    "family": Family.HOST, "gradient": INTEGER_HAS_NO_GRADIENT, "accuracy": Accuracy.EXACT, "fusion": Fusion.REDUCTION,
-}  # fmt: skip
-
 
 # Meanings
 
@@ -186,7 +180,7 @@ def _sample_scale_rows(dtype: str) -> Call:
 
 
 register(Operator(
-    "mean_square", "x", types=_mean_square_type, numpy=mean_square, lower=_lower_mean_square, **_COMMON, cost=2,
+    "mean_square", "x", types=_mean_square_type, numpy=mean_square, lower=_lower_mean_square, **ROW_ENTRY, cost=2,
     defaults={"axes": REQUIRED, "centred": True, "input_zero": 0, "fraction": REQUIRED, "bias": 0,
               "multiplier": REQUIRED, "shift": REQUIRED, **ENDS},
     sample=_sample_mean_square,
@@ -195,7 +189,7 @@ register(Operator(
 ))  # fmt: skip
 register(Operator(
     "scale_rows", "x index multipliers shifts", types=_scale_rows_type, numpy=scale_rows, lower=_lower_scale_rows,
-    **_COMMON, cost=4, defaults={"axes": (), "input_zero": 0, **ENDS}, sample=_sample_scale_rows,
+    **ROW_ENTRY, cost=4, defaults={"axes": (), "input_zero": 0, **ENDS}, sample=_sample_scale_rows,
     doc="x less its mean over axes, or less input_zero where there are none, times the factor that two tables have at "
         "the 8-bit values of index, which broadcasts to x.",
 ))  # fmt: skip

@@ -9,24 +9,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import tensor as te
 from ..graph.ir import Array, Attrs, Call, Constant, TensorType
-from ..graph.registry import REQUIRED, Accuracy, Family, Fusion, Operator, call, register
+from ..graph.registry import REQUIRED, Operator, call, register
 from ..tensor import ir as tir
 from ..tensor.view import Builder, Index, View, broadcast
 from . import numerics
-from .reasons import INTEGER_HAS_NO_GRADIENT
 from .reduce import reduced
 from .row_arithmetic import (
     ENDS,
     ENTRIES,
     LONGEST_ROW,
     MEAN_BITS,
+    ROW_ENTRY,
     TABLE,
     Int64,
     check_ends,
@@ -46,10 +45,6 @@ MOST_BITS = 22
 """Fraction bits of an exponential, at most."""
 
 EPSILON_BITS = 30
-
-_COMMON: dict[str, Any] = {
-    "family": Family.HOST, "gradient": INTEGER_HAS_NO_GRADIENT, "accuracy": Accuracy.EXACT, "fusion": Fusion.REDUCTION,
-}  # fmt: skip
 
 
 def reciprocals() -> NDArray[np.int32]:
@@ -317,7 +312,7 @@ def _sample_normalise(dtype: str) -> Call:
 
 
 register(Operator(
-    "softmax", "x exponents inverses", types=_softmax_type, numpy=softmax, lower=_lower_softmax, **_COMMON, cost=8,
+    "softmax", "x exponents inverses", types=_softmax_type, numpy=softmax, lower=_lower_softmax, **ROW_ENTRY, cost=8,
     defaults={"axis": REQUIRED, "bits": REQUIRED, "multiplier": REQUIRED, "shift": REQUIRED, "zero_point": 0},
     sample=_sample_softmax,
     doc="Softmax along an axis in integers: exponentials with ``bits`` fraction bits by a table, times the reciprocal "
@@ -325,7 +320,7 @@ register(Operator(
 ))  # fmt: skip
 register(Operator(
     "normalise", "x roots bias multiplier shift", types=_normalise_type, numpy=normalise, lower=_lower_normalise,
-    **_COMMON, cost=8,
+    **ROW_ENTRY, cost=8,
     defaults={"axes": REQUIRED, "centred": True, "input_zero": 0, "fraction": REQUIRED, "epsilon": REQUIRED,
               "digits": REQUIRED, **ENDS},
     sample=_sample_normalise,

@@ -17,6 +17,7 @@ from .meanings import rounded_once
 from .reasons import NOT_LOWERED
 from .samples import IMAGE, indices, sample_of, variable
 from .sampling_gradients import CUBIC_COEFFICIENT, deform_conv2d_parts, grid_sample_parts, roi_align_parts
+from .sampling_lowerings import lower_grid_sample, lower_roi_align
 from .type_rules import conv_type, integer, ints, require, require_dtype
 
 _MODES = ("linear", "nearest", "cubic")
@@ -215,12 +216,12 @@ def _sample_roi_align(dtype: str) -> Call:
 
 
 _SAMPLED: dict[str, Any] = {
-    "family": Family.SOURCE, "lower": NOT_LOWERED, "fusion": Fusion.OPAQUE,
+    "family": Family.SOURCE, "fusion": Fusion.OPAQUE,
 }  # fmt: skip
 register(Operator(
     "nn.deform_conv2d", "x w offset mask", types=_deform_conv_type, numpy=_deform_conv,
     defaults={"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), "groups": 1, "offset_groups": 1},
-    macs=convolution_macs, gradient=through(deform_conv2d_parts), **_SAMPLED,
+    macs=convolution_macs, gradient=through(deform_conv2d_parts), lower=NOT_LOWERED, **_SAMPLED,
     sample=sample_of("nn.deform_conv2d", IMAGE, (6, 2, 3, 2), (1, 24, 5, 6), (1, 12, 5, 6), groups=2,
                      pads=(1, 0, 1, 1), offset_groups=2),
     doc="nn.conv2d whose window meets x at places moved by offset (down, right), interpolated, times mask.",
@@ -228,13 +229,13 @@ register(Operator(
 register(Operator(
     "nn.grid_sample", "x grid", types=_grid_sample_type, numpy=_grid_sample, sample=_sample_grid_sample,
     defaults={"mode": "linear", "padding": "zeros", "align_corners": False},
-    gradient=through(grid_sample_parts), **_SAMPLED,
+    gradient=through(grid_sample_parts), lower=lower_grid_sample, **_SAMPLED,
     doc="x interpolated at the places of the grid, whose last axis holds coordinates -1..1, the last axis of x first.",
 ))  # fmt: skip
 register(Operator(
     "nn.roi_align", "x rois batch", types=_roi_align_type, numpy=rounded_once(_roi_align), sample=_sample_roi_align,
     defaults={"size": REQUIRED, "spatial_scale": 1.0, "sampling_ratio": 0, "mode": "avg", "half_pixel": True},
     index_sizes=lambda node: node.args[0].shape[:1], index_operand=2,
-    gradient=through(roi_align_parts), **_SAMPLED,
+    gradient=through(roi_align_parts), lower=lower_roi_align, **_SAMPLED,
     doc="Regions (left, top, right, bottom) of x, each interpolated to one size.",
 ))  # fmt: skip

@@ -21,6 +21,7 @@ from ..tensor.view import Builder, Index, View, broadcast
 from . import derivatives, numerics
 from .build import contract
 from .samples import sample_of, variable
+from .small_types import literal
 from .type_rules import integer, ints, require, tuple_of_ints
 
 _MOVE: dict[str, Any] = {"fusion": Fusion.LAYOUT, "accuracy": Accuracy.EXACT}
@@ -262,7 +263,7 @@ def _pad(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
     x, pads = operands[0], call.attr("pads")
     count = len(pads) // 2
     first = len(x.shape) - count
-    fill = tir.Const(call.attr("value"), x.dtype)
+    fill = literal(call.attr("value"), call.dtype)
 
     def read(index: Index) -> tir.Expr:
         places = list(index)
@@ -296,7 +297,7 @@ def _pad_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
 
 
 register(Operator(
-    "pad", "x", family=Family.MOVE, types=_pad_type, numpy=numerics.pad_spatial, **_MOVE, lower=_pad,
+    "pad", "x", family=Family.MOVE, types=_pad_type, numpy=numerics.pad_spatial, **_MOVE, lower=_pad, passive=True,
     gradient=_pad_gradient, defaults={"pads": REQUIRED, "value": 0.0},
     sample=_sample_pad, draw=_draw_pad,
     doc="Surround the last axes by value; pads: before each axis, then after (images: top, left, bottom, right).",
@@ -360,7 +361,7 @@ def _slice_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:
 
 
 register(Operator(
-    "slice", "x", family=Family.INDEX, types=_slice_type, numpy=_slice, **_MOVE, lower=_lower_slice,
+    "slice", "x", family=Family.INDEX, types=_slice_type, numpy=_slice, **_MOVE, lower=_lower_slice, passive=True,
     gradient=_slice_gradient,
     defaults={"starts": REQUIRED, "sizes": REQUIRED, "steps": REQUIRED},
     sample=sample_of("slice", (5, 4), starts=(4, 1), sizes=(3, 2), steps=(-2, 1)), draw=_draw_slice,

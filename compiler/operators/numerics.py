@@ -93,7 +93,7 @@ def convolve(
     return result.reshape(batch, out_channels, *shape)
 
 
-def conv2d(
+def convolve_integers(
     x: Array,
     w: Array,
     *,

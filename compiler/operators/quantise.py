@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import tensor as te
-from ..graph.dtypes import INTEGERS, SMALL_FLOATS, SMALL_INTEGERS, is_float
+from ..graph.dtypes import INTEGERS, SMALL_FLOATS, SMALL_INTEGERS, STORAGE, is_float
 from ..graph.dtypes import limits as limits_of
 from ..graph.ir import Array, Attrs, Call, Constant, Expr, TensorType
 from ..graph.registry import (
@@ -26,12 +26,13 @@ from ..graph.registry import (
     unsupported,
 )
 from ..tensor import ir as tir
-from ..tensor.view import Builder, Index, NotLoweredError, View, along, element_type
+from ..tensor.view import Builder, Index, NotLoweredError, Read, View, along, element_type
 from .build import nn
 from .cast import cast
 from .derivatives import expanded, padded, part, reshaped
 from .reasons import INTEGER_HAS_NO_GRADIENT
 from .samples import sample_of, variable
+from .small_types import code_of, number_of
 from .type_rules import integer, require, require_dtype
 
 QUANTISED = INTEGERS + SMALL_INTEGERS + SMALL_FLOATS
@@ -63,8 +64,23 @@ def _along(values: Array, shape: Sequence[int], axis: int, block: int) -> Array:
 
 
 ROUNDS = unsupported("rounding to integers has a derivative of 0, which trains nothing")
-SHORT = ("int8", "uint8", "int16", "uint16")
-"""Integers that single precision computes with exactly."""
+EXACT = ("int8", "uint8", "int16", "uint16", "int32", "uint32", *SMALL_INTEGERS)
+"""Integers that double precision computes with exactly."""
+
+
+def _number(view: View, dtype: str) -> View:
+    """What the bytes of a small type mean."""
+    if dtype not in STORAGE:
+        return view
+    return View(view.shape, "int32" if dtype in SMALL_INTEGERS else "float32",
+                lambda index: number_of(view[index], dtype))  # fmt: skip
+
+
+def _parameter(view: View, rank: int, axis: int, block: int) -> Read:
+    """Reads a scale or a zero point at an index of the tensor that it belongs to."""
+    if not block or not view.shape:
+        return along(view, rank, axis)
+    return lambda index: view[(*index[:axis], index[axis] // block, *index[axis + 1 :])]
 
 
 def _quantise_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
@@ -88,18 +104,24 @@ def _quantise(x: Array, scale: Array, zero_point: Array, axis: int, block: int, 
 
 
 def _lower_quantise(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
-    x, scale, zero_point = operands
-    target = element_type(call.dtype)
-    if x.dtype != "float32" or scale.dtype != "float32" or target not in SHORT or call.attr("block"):
-        raise NotLoweredError(f"quantise of {x.dtype} to {call.dtype}, or in blocks")
-    low, high = tir.INTEGER_RANGES[target]
-    axis = call.attr("axis")
-    step, zero = along(scale, len(x.shape), axis), along(zero_point, len(x.shape), axis)
+    x, target, to = operands[0], element_type(call.dtype), call.dtype
+    if not is_float(to) and to not in EXACT:
+        raise NotLoweredError(f"quantise to {to}")
+    low, high = limits_of(to)
+    step, zero = (
+        _parameter(_number(view, arg.dtype), len(x.shape), call.attr("axis"), call.attr("block"))
+        for view, arg in zip(operands[1:], call.args[1:], strict=True)
+    )  # fmt: skip
+    wide: tir.DType = "float64" if target in ("int32", "uint32") else "float32"
 
     def read(index: Index) -> tir.Expr:
-        # Within the clamp single precision is exact; nan becomes the conversion's 0, as in NumPy's int64.
-        wide = te.round(x[index] / step(index)) + zero(index).astype("float32")
-        return tir.clamp(wide, float(low), float(high)).astype(target)
+        ratio = x[index].astype("float32") / step(index).astype("float32")
+        if is_float(to):
+            return code_of(ratio + zero(index).astype("float32"), to, call.attr("saturate"))
+        # Within the clamp its precision is exact; nan becomes the conversion's 0, as in NumPy's int64.
+        moved = te.round(ratio).astype(wide) + zero(index).astype(wide)
+        number = tir.clamp(moved, float(low), float(high))
+        return code_of(number, to) if to in SMALL_INTEGERS else number.astype(target)
 
     return View(call.shape, target, read)
 
@@ -137,17 +159,20 @@ def _dequantise(x: Array, scale: Array, zero_point: Array, axis: int, block: int
 
 
 def _lower_dequantise(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
-    x, scale, zero_point = operands
-    if scale.dtype != "float32" or x.dtype not in SHORT or call.attr("block"):
-        raise NotLoweredError(f"dequantise of {x.dtype} by {scale.dtype}, or in blocks")
-    axis = call.attr("axis")
-    step, zero = along(scale, len(x.shape), axis), along(zero_point, len(x.shape), axis)
+    x, target = _number(operands[0], call.args[0].dtype), element_type(call.dtype)
+    step, zero = (
+        _parameter(_number(view, arg.dtype), len(x.shape), call.attr("axis"), call.attr("block"))
+        for view, arg in zip(operands[1:], call.args[1:], strict=True)
+    )  # fmt: skip
+    wide: tir.DType = "float32" if x.dtype in tir.FLOATS else "int32"
+    if x.dtype in ("int32", "uint32", "int64", "uint64"):
+        wide = "int64"
 
     def read(index: Index) -> tir.Expr:
-        centred = x[index].astype("int32") - zero(index).astype("int32")
-        return centred.astype("float32") * step(index)
+        centred = x[index].astype(wide) - zero(index).astype(wide)
+        return (centred.astype("float32") * step(index).astype("float32")).astype(target)
 
-    return View(call.shape, "float32", read)
+    return View(call.shape, target, read)
 
 
 def _sample_dequantise(dtype: str) -> Call:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,7 +30,7 @@ from ..tensor import ir as tir
 from ..tensor.view import Builder, Index, NotLoweredError, View
 from .build import nn
 from .derivatives import expanded, like, reshaped, times, where
-from .reasons import NOT_LOWERED, PIECEWISE_CONSTANT
+from .reasons import PIECEWISE_CONSTANT
 from .samples import sample_of
 from .type_rules import flag, integer, require, require_dtype, tuple_of_ints
 
@@ -274,6 +275,48 @@ def _cumulative(accumulate: Callable[..., Any], neutral: int) -> Callable[..., A
     return run
 
 
+LONGEST_ROW = 4096
+"""Elements of an axis up to which a kernel goes over them in steps that double. NumPy goes along longer ones once."""
+
+
+def _lower_cumulative(combine: Callable[[tir.Expr, tir.Expr], tir.Expr], neutral: int) -> Lowering:
+    """Each element with its neighbour, then with what is two before, four, eight, until all before are in it (Hillis
+    and Steele, 1986). Floats are combined in double precision, as in NumPy."""
+
+    def rule(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
+        x, axis, reverse = operands[0], call.attr("axis"), call.attr("reverse")
+        size = x.shape[axis]
+        if size > LONGEST_ROW:
+            raise NotLoweredError(f"{call.op} of more than {LONGEST_ROW} elements, which NumPy goes along once")
+        wide: tir.DType = "float64" if x.dtype in tir.FLOATS else x.dtype
+        start = tir.Const(neutral, wide)
+
+        def before(view: View, index: Index, step: int) -> tuple[tir.Expr, tir.Expr]:
+            """Whether there is an element so many steps before, and that element."""
+            place = index[axis] + step if reverse else index[axis] - step
+            inside = place < size if reverse else place >= 0
+            return inside, view[(*index[:axis], place, *index[axis + 1 :])]
+
+        def combined(view: View, step: int) -> View:
+            def value(index: Index) -> tir.Expr:
+                inside, other = before(view, index, step)
+                return tir.select(inside, combine(other, view[index]), view[index])
+
+            return builder.stored(View(view.shape, wide, value), "total")
+
+        total, step = View(x.shape, wide, lambda index: x[index].astype(wide)), 1
+        while step < size:
+            total, step = combined(total, step), 2 * step
+
+        def read(index: Index) -> tir.Expr:
+            value = tir.select(*before(total, index, 1), start) if call.attr("exclusive") else total[index]
+            return value.astype(x.dtype)
+
+        return View(x.shape, x.dtype, read)
+
+    return rule
+
+
 def _turned_sum(x: Expr, node: Call) -> Expr:
     """For each element the sum of all whose result contains it."""
     return nn.cumulative_sum(x, axis=node.attr("axis"), exclusive=node.attr("exclusive"),
@@ -297,13 +340,22 @@ def _cumulative_product_gradient(upstream: Expr, node: Call) -> tuple[Expr | Non
     return (nn.where(is_zero, where(first, _turned_sum(nn.multiply(upstream, without), node)), usual),)
 
 
-for _name, _accumulate, _neutral, _gradient, _what, _attrs in (
-    ("nn.cumulative_sum", np.cumsum, 0, _cumulative_sum_gradient, "Sums", {"axis": 0, "reverse": True}),
-    ("nn.cumulative_product", np.cumprod, 1, _cumulative_product_gradient, "Products", {"axis": 1, "exclusive": True}),
+for _name, _accumulate, _combine, _neutral, _gradient, _what, _attrs in (
+    ("nn.cumulative_sum", np.cumsum, operator.add, 0, _cumulative_sum_gradient, "Sums", {"axis": 0, "reverse": True}),
+    (
+        "nn.cumulative_product",
+        np.cumprod,
+        operator.mul,
+        1,
+        _cumulative_product_gradient,
+        "Products",
+        {"axis": 1, "exclusive": True},
+    ),
 ):
     register(Operator(
         _name, "x", family=Family.SOURCE, types=_cumulative_type, numpy=_cumulative(_accumulate, _neutral),
-        defaults={"axis": REQUIRED, "exclusive": False, "reverse": False}, gradient=_gradient, lower=NOT_LOWERED,
+        defaults={"axis": REQUIRED, "exclusive": False, "reverse": False}, gradient=_gradient,
+        lower=_lower_cumulative(_combine, _neutral),
         fusion=Fusion.OPAQUE, sample=sample_of(_name, (3, 4), **_attrs),
         doc=f"{_what} of the elements up to each one along axis; exclusive: without itself; reverse: from the end.",
     ))  # fmt: skip

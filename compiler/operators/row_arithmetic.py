@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..graph.ir import Array, Attrs, Call, TensorType
+from ..graph.registry import Accuracy, Family, Fusion
 from ..tensor import ir as tir
 from ..tensor.view import Index, View
 from . import numerics
+from .reasons import INTEGER_HAS_NO_GRADIENT
 from .type_rules import integer, require
 
 Int64 = NDArray[np.int64]
@@ -28,6 +31,11 @@ MEAN_BITS = 16
 
 ENDS = {"zero_point": 0, "low": -128, "high": 127}
 """The attributes of an int8 result, with their defaults."""
+
+ROW_ENTRY: dict[str, Any] = {
+    "family": Family.HOST, "gradient": INTEGER_HAS_NO_GRADIENT, "accuracy": Accuracy.EXACT, "fusion": Fusion.REDUCTION,
+}  # fmt: skip
+"""What the entries of all operators on int8 rows say."""
 
 
 # In NumPy

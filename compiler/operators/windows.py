@@ -16,11 +16,12 @@ from ..tensor.view import Builder, Index, View
 def padded_read(x: View, pads: tuple[int, ...], fill: tir.Const) -> Callable[[Index], tir.Expr]:
     """Reads (n, c, ...) at places that count from the padding's first; outside it is ``fill``."""
     count = len(pads) // 2
-    if count == 2 and x.fill == fill.value and all(h >= wanted for h, wanted in zip(x.halo, pads, strict=True)):
-        return lambda index: x[index[0], index[1], index[2] - pads[0], index[3] - pads[1]]
+    around = bool(x.halo) and x.fill == fill.value and all(h >= wanted for h, wanted in zip(x.halo, pads, strict=True))
 
     def read(index: Index) -> tir.Expr:
         places = [place - before for place, before in zip(index[2:], pads[:count], strict=True)]
+        if around:
+            return x[(*index[:2], *places)]
         inside: tir.Expr | None = None
         for axis, place in enumerate(places):
             for wanted, condition in (

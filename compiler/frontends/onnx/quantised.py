@@ -55,7 +55,10 @@ def _placed(node: Node, x: Expr, scale: Expr, axis: int) -> dict[str, int]:
     if not scale.shape:
         return {"axis": 1}
     block = node.integer("block_size", 0) if node.op in ("QuantizeLinear", "DequantizeLinear") else 0
-    return {"axis": axis % max(len(x.shape), 1), "block": block}
+    axis %= max(len(x.shape), 1)
+    if not block and x.shape and x.shape[axis] == 1 and scale.shape == tuple(size for size in x.shape if size != 1):
+        axis = x.shape.index(scale.shape[0])  # onnxruntime writes axis 0 for biases of any shape, also (1, channels)
+    return {"axis": axis, "block": block}
 
 
 def dequantised(node: Node, value: int, scale: int, zero_point: int, axis: int = 1) -> Call:

@@ -127,7 +127,7 @@ def test_channels_must_fit_the_groups_of_a_convolution(weights: tuple[int, ...])
 
 def test_the_weights_of_an_operator_are_the_operand_w() -> None:
     weights = {entry.name for entry in operators() if entry.weights == 1}
-    assert weights >= {"nn.conv2d", "nn.conv3d", "nn.dense", "conv2d"}
+    assert weights >= {"nn.conv2d", "nn.conv3d", "nn.dense", "conv2d", "conv3d"}
     assert operator("nn.matmul").weights is None
     assert operator("nn.add").weights is None
 
@@ -240,14 +240,14 @@ def convolutions(draw: st.DrawFn) -> tuple[Array, Array, dict[str, object]]:
 @given(convolutions())
 def test_convolution_is_its_definition(case: tuple[Array, Array, dict[str, object]]) -> None:
     x, w, attrs = case
-    assert np.array_equal(numerics.conv2d(x, w, **attrs), naive_conv(x, w, **attrs))  # type: ignore[arg-type]
+    assert np.array_equal(numerics.convolve_integers(x, w, **attrs), naive_conv(x, w, **attrs))  # type: ignore[arg-type]
 
 
 def test_convolution_is_exact_beyond_float32() -> None:
     x = np.full((1, 1500, 1, 1), -128, np.int8)
     x[0, 0] = 1
     w = np.full((1, 1500, 1, 1), -128, np.int8)
-    got = numerics.conv2d(x, w, strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1), groups=1, pad_value=0)
+    got = numerics.convolve_integers(x, w, strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1), groups=1, pad_value=0)
     assert got.item() == 1499 * 16384 - 128
 
 
@@ -256,7 +256,7 @@ def test_a_layer_of_resnet_takes_less_than_a_second() -> None:
     x = generator.integers(-128, 128, (1, 64, 56, 56)).astype(np.int8)
     w = generator.integers(-128, 128, (64, 64, 3, 3)).astype(np.int8)
     start = time.perf_counter()
-    numerics.conv2d(x, w, strides=(1, 1), pads=(1, 1, 1, 1), dilations=(1, 1), groups=1, pad_value=0)
+    numerics.convolve_integers(x, w, strides=(1, 1), pads=(1, 1, 1, 1), dilations=(1, 1), groups=1, pad_value=0)
     assert time.perf_counter() - start < 2  # 0.1 s on an idle machine
 
 

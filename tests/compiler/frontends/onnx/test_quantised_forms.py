@@ -54,6 +54,18 @@ def test_as_read_it_gives_what_onnxruntime_gives(name: str, form: str, tmp_path:
     assert np.mean(np.abs(found - wanted) < step / 2) > 0.95
 
 
+def test_a_bias_of_a_row_has_its_scales_along_the_row(tmp_path: Path) -> None:
+    """onnxruntime writes axis 0 for them, whatever the bias's shape is."""
+    m = FloatModel(INPUT)
+    flat = m.op("Reshape", "x", m.weight("shape", np.array([1, 108])))
+    w = m.weight("w", m.generator.normal(0, 0.1, (108, 4)).astype(np.float32) * np.array([1, 2, 4, 9], np.float32))
+    source = m.build(m.op("Gemm", flat, w, m.weight("b", np.array([[0.5, -1, 2, 0]], np.float32))))
+    model = quantise(source, tmp_path, QDQDisableWeightAdjustForInt32Bias=True)
+    x = np.random.default_rng(3).normal(size=INPUT).astype(np.float32)
+    (found,), (wanted,) = evaluate(from_onnx(model), {"x": x}).values(), run_onnxruntime(model, {"x": x})
+    assert np.abs(found - wanted).max() <= 2 * float(np.ptp(wanted)) / 255
+
+
 def test_qlinear_where(tmp_path: Path) -> None:
     m = FloatModel(INPUT)
     condition = m.weight("condition", np.arange(108).reshape(INPUT) % 3 == 0)
