@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from copy import copy
 from dataclasses import dataclass
 from enum import IntEnum, unique
 from functools import cache
@@ -18,6 +17,7 @@ import numpy.typing as npt
 from amaranth.hdl import signed, unsigned
 from amaranth.lib import data
 
+from ..records import quick_init
 from .config import LOOP_LEVELS, PAD_BITS, STRIDE_BITS, CoreConfig
 from .errors import InstructionError
 from .instruction_checksum import sealed
@@ -300,11 +300,14 @@ class Instruction:
 
     def with_tokens(self, wait: int, send: int) -> Self:
         """The instruction with other waits and sends."""
-        changed = copy(self)  # `replace` would set all fields anew, which takes several times as long
-        changed.__dict__.update(wait=wait, send=send)
+        if wait == self.wait and send == self.send:
+            return self
+        changed = object.__new__(type(self))  # `replace` and `copy` take several times as long
+        changed.__dict__.update(self.__dict__, wait=wait, send=send)
         return changed
 
 
+@quick_init
 @dataclass(frozen=True, kw_only=True)
 class Loop(Instruction):
     """Set one level of the engine's affine loops; level 0 is the innermost."""
@@ -317,6 +320,7 @@ class Loop(Instruction):
     b_stride: int = 0  # stride of `b` (vector) or `wgt` (gemm)
 
 
+@quick_init
 @dataclass(frozen=True, kw_only=True)
 class Load(Instruction):
     """2-D strided copy from DRAM into consecutive entries of a scratchpad, with padding."""
@@ -336,6 +340,7 @@ class Load(Instruction):
     pad_value: int = 0
 
 
+@quick_init
 @dataclass(frozen=True, kw_only=True)
 class Store(Instruction):
     """2-D strided copy of consecutive ``out`` entries to DRAM."""
@@ -349,6 +354,7 @@ class Store(Instruction):
     stride: int = 0
 
 
+@quick_init
 @dataclass(frozen=True, kw_only=True)
 class Gemm(Instruction):
     """``acc[dst] += inp[src] x wgt[wgt]`` for each iteration of the innermost ``levels`` loops.
@@ -376,6 +382,7 @@ class Gemm(Instruction):
         return tuple(row * self.row_pitch + column for row in range(TAP_ROWS) for column in columns)
 
 
+@quick_init
 @dataclass(frozen=True, kw_only=True)
 class Vector(Instruction):
     """One vector operation for each iteration of the innermost ``levels`` loops."""
@@ -401,6 +408,7 @@ class Vector(Instruction):
         return 0 if self.b_immediate else self.op.b_entries
 
 
+@quick_init
 @dataclass(frozen=True, kw_only=True)
 class Sync(Instruction):
     """Only waits and sends."""
@@ -408,6 +416,7 @@ class Sync(Instruction):
     opcode: ClassVar[Opcode] = Opcode.SYNC
 
 
+@quick_init
 @dataclass(frozen=True, kw_only=True)
 class Finish(Instruction):
     """End of the program: done once every engine has drained. Handled by fetch; no tokens."""
@@ -499,13 +508,22 @@ def encode_unchecked(config: CoreConfig, instruction: Instruction) -> int:
         raise InstructionError(
             f"Gemm: core {config.name!r} has no depthwise mode", hint="a configuration with depthwise=1 has it"
         )
+    return seal(config, _packed(instruction, _places(config, instruction.opcode)))
+
+
+def _packed(instruction: Instruction, places: tuple[tuple[str, int, int, int], ...]) -> int:
+    """The fields at their places; InstructionError names one whose value does not fit."""
     word = 0
-    for name, position, low, high in _places(config, instruction.opcode):
-        value = int(getattr(instruction, name))
+    for name, position, low, high in places:
+        value = getattr(instruction, name)
+        if not value:
+            continue  # 0 fits every field
+        if type(value) is not int:
+            value = int(value)
         if not low <= value <= high:
             raise InstructionError(f"{type(instruction).__name__}: {name} is {value}, but must be in {low}..{high}")
         word |= (value & high - low) << position
-    return seal(config, word)
+    return word
 
 
 @cache

@@ -48,12 +48,14 @@ _INT32_SAFE = float(1 << 30)
 class Describer:
     """``described``: the values below the one that is described, by id. ``integers``: for each int8 or uint8 value the
     int8 one that stands for it. ``uses``: of every value. ``block``: of the array that multiplies computed matrices; 0
-    where the host does."""
+    where the host does. ``volumes``: whether there are convolutions and poolings over
+    volumes of bytes."""
 
     described: Mapping[int, IntegerForm]
     integers: Mapping[int, Expr]
     uses: Mapping[Expr, int]
     block: int = 0
+    volumes: bool = False
 
     def describe(self, node: Expr) -> IntegerForm:
         """A real value in integers, or why it has to be computed in floating point."""
@@ -72,9 +74,11 @@ class Describer:
         match op:
             case "dequantise":
                 return self._dequantise(node, name)
-            case "nn.conv2d" | "nn.dense":
+            case "nn.conv3d" if not self.volumes:
+                return self._product_of_computed(node, name)
+            case "nn.conv2d" | "nn.conv3d" | "nn.dense":
                 return self._weighted(node, name)
-            case "nn.matmul" | "nn.conv3d":
+            case "nn.matmul":
                 return self._product_of_computed(node, name)
             case "nn.maximum" | "nn.minimum":
                 return self._bounded(node, op, name)
@@ -92,6 +96,8 @@ class Describer:
                 return clipped(x, node.attr("low"), node.attr("high"))
             case "nn.negative":
                 return scaled(x, per_channel_number(x, -1.0), name)
+            case "nn.max_pool" if self.volumes and len(node.attr("kernel")) == 3:
+                return max_pool(x, node)
             case "nn.max_pool" | "nn.average_pool" if len(node.attr("kernel")) != 2:
                 return Refusal(f"{name} has a window of {len(node.attr('kernel'))} axes, not of 2")
             case "nn.max_pool":
@@ -142,7 +148,8 @@ class Describer:
         if copies > 1:
             image = call("concat", *[image] * copies, axis=1, span=Span(x.q.span.nodes))
         span = node.span.merged(node.args[1].span)
-        accumulator = call("conv2d", image, Constant(narrow, weights.name, node.args[1].span), span=span, **attrs)
+        constant = Constant(narrow, weights.name, node.args[1].span)
+        accumulator = call("conv3d" if node.op == "nn.conv3d" else "conv2d", image, constant, span=span, **attrs)
         return _affine_product(x, accumulator, replace(weights, centred=w), node.shape, span)
 
     def _product_of_computed(self, node: Call, name: str) -> IntegerForm:

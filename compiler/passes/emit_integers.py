@@ -128,9 +128,9 @@ def _with_constant_channels(x: Affine, scale: float) -> Affine:
     if not dead.any():
         return x
     match x.accumulator:
-        case Call(op="conv2d", args=(source, Constant() as w)) as conv:
-            weights = np.where(dead.reshape(-1, 1, 1, 1), 0, w.value).astype(np.int8)
-            accumulator = call("conv2d", source, Constant(weights, w.name, w.span), span=conv.span, **conv.attrs)
+        case Call(op="conv2d" | "conv3d" as op, args=(source, Constant() as w)) as conv:
+            weights = np.where(dead.reshape(-1, *(1,) * (w.value.ndim - 1)), 0, w.value).astype(np.int8)
+            accumulator = call(op, source, Constant(weights, w.name, w.span), span=conv.span, **conv.attrs)
             step, most = np.full(len(x.scale), scale / (1 << 12)), 1024 * scale
             x = replace(x, accumulator=accumulator, peak=np.where(dead, 0.0, x.peak))
         case _:  # so small a factor that the accumulator, which stays as it is, still makes no difference

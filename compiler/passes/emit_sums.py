@@ -83,7 +83,7 @@ def _anchors(accumulator: Expr) -> int:
 
 def _of_integers(x: Integers, shape: tuple[int, ...]) -> _Term:
     match x.q:
-        case Call(op="requantise", args=(Call(op="conv2d"), *_)):
+        case Call(op="requantise", args=(Call(op="conv2d" | "conv3d"), *_)):
             made_by_convolution = True
         case _:
             made_by_convolution = False

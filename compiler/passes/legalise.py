@@ -47,9 +47,12 @@ class Scope(enum.StrEnum):
     ALL = "all"
 
 
-def legalise_for(block: int, scope: Scope = Scope.PRODUCTS) -> Pass:
-    """The pass for an array that multiplies computed matrices, ``block`` channels at a time; 0: the host does."""
-    return Pass("legalise", lambda module: _Legaliser(module, block, scope).run(), stage="integer", tolerance=0.25)
+def legalise_for(block: int, scope: Scope = Scope.PRODUCTS, *, volumes: bool = False) -> Pass:
+    """The pass for an array that multiplies computed matrices, ``block`` channels at a time; 0: the host does.
+    ``volumes``: whether there are convolutions over volumes of bytes."""
+    return Pass(
+        "legalise", lambda module: _Legaliser(module, block, scope, volumes).run(), stage="integer", tolerance=0.25
+    )
 
 
 legalise = legalise_for(0)
@@ -57,7 +60,7 @@ legalise = legalise_for(0)
 
 
 class _Legaliser:
-    def __init__(self, module: Module, block: int = 0, scope: Scope = Scope.PRODUCTS) -> None:
+    def __init__(self, module: Module, block: int, scope: Scope, volumes: bool) -> None:
         self.module = module
         self.scope = scope
         self.uses = use_counts(module.main.body)
@@ -65,7 +68,7 @@ class _Legaliser:
         self.integers: dict[int, Expr] = {}
         self.floats: dict[int, Expr] = {}
         self.tables: set[int] = set()
-        self.describer = Describer(self.described, self.integers, self.uses, block)
+        self.describer = Describer(self.described, self.integers, self.uses, block, volumes)
 
     def run(self) -> Module:
         body = self.module.main.body

@@ -12,7 +12,7 @@ from .diff import Change, diff_page
 from .fold_batch_norm import fold_batch_norm
 from .legalise import Scope, legalise_for
 from .manager import Pass, PassManager, PassRecord
-from .plain_windows import plain_windows
+from .plain_windows import plain_windows, windows_of_volumes
 from .plugins import insert_passes
 from .scans import scan_bodies, unroll_quantised_loops
 from .simplify import simplify
@@ -61,10 +61,11 @@ def _float_loops() -> Pass:
     return scan_bodies("loops", _FLOAT_PASSES, tolerance=1e-5)
 
 
-def integer_passes(block: int = 0, scope: Scope = Scope.PRODUCTS) -> list[Pass]:
+def integer_passes(block: int = 0, scope: Scope = Scope.PRODUCTS, *, volumes: bool = False) -> list[Pass]:
     """From a model as read to the integer contract, for an array that multiplies computed matrices, ``block`` channels
-    at a time; 0: the host does."""
+    at a time; 0: the host does. ``volumes``: whether the target has convolutions over volumes of bytes."""
+    windows = windows_of_volumes if volumes else plain_windows
     return [
-        unroll_quantised_loops, fold_constants, simplify, fold_batch_norm, plain_windows, fold_constants, simplify, cse,
-        _float_loops(), legalise_for(block, scope), simplify, fold_constants, cse, dce,
+        unroll_quantised_loops, fold_constants, simplify, fold_batch_norm, windows, fold_constants, simplify, cse,
+        _float_loops(), legalise_for(block, scope, volumes=volumes), simplify, fold_constants, cse, dce,
     ]  # fmt: skip

@@ -1,5 +1,5 @@
-"""Windows that the integer contract does not know, as 2-D ones: over dilated images (transposed convolutions), and over
-volumes. Only moves of data and weights are added, so that every sum stays the same sum."""
+"""Windows that the integer contract, or a target of it, does not know, as 2-D ones: over dilated images (transposed
+convolutions), and over volumes. Only moves of data and weights are added, so that every sum stays the same sum."""
 
 from __future__ import annotations
 
@@ -209,8 +209,8 @@ def _is_quantised(x: Expr) -> bool:
     return False
 
 
-plain_windows = rule_pass(
-    "plain-windows",
-    (split_phases, average_pool3d_as_convolution, conv3d_as_images, max_pool3d_as_images),
-    tolerance=1e-4,
-)
+_RULES = (split_phases, average_pool3d_as_convolution)
+windows_of_volumes = rule_pass("plain-windows", _RULES, tolerance=1e-4)
+"""For targets with convolutions and poolings over volumes of bytes."""
+
+plain_windows = rule_pass("plain-windows", (*_RULES, conv3d_as_images, max_pool3d_as_images), tolerance=1e-4)

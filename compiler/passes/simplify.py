@@ -86,9 +86,9 @@ def drop_requantisation_to_the_same(node: Call) -> Expr | None:
 
 
 def fold_pad(node: Call) -> Expr | None:
-    """conv2d or sum_pool of pad(x, value)  ->  the same with larger pads, when both pad with the same value"""
+    """A convolution or sum_pool of pad(x, value)  ->  the same with larger pads, when both pad with the same value"""
     match node:
-        case Call(op="conv2d" | "sum_pool", args=(Call(op="pad", args=(x,)) as pad, *rest)):
+        case Call(op="conv2d" | "conv3d" | "sum_pool", args=(Call(op="pad", args=(x,)) as pad, *rest)):
             if pad.attr("value") == node.attr("pad_value") and len(pad.attr("pads")) == len(node.attr("pads")):
                 pads = tuple(a + b for a, b in zip(node.attr("pads"), pad.attr("pads"), strict=True))
                 attrs = node.attrs.replace(pads=pads)

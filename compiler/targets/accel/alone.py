@@ -74,6 +74,6 @@ class _Rooms:
         constants = {tensor.name for tensor, _ in kernel.constants}
         places = {}
         for tensor in (*kernel.inputs, kernel.output):
-            places[tensor.name] = DramBuffer(self.end, tensor.name in constants)
+            places[tensor.name] = DramBuffer(self.end, tensor.name in constants, kernel.kept_of(tensor.name))
             self.end += aligned(prod(tensor.shape) * ITEM_BYTES[tensor.dtype])
         return places

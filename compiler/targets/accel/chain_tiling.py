@@ -73,12 +73,12 @@ class Layer:
         return max(self.rows.read) * (row_pitch(columns) if self.section.tapped else columns)
 
     @property
-    def products(self) -> int:
+    def products(self) -> float:
         """Cycles of the array for the result."""
         if not self.section.tapped or self.section.window is None:
-            return self.all_made * self.groups * (self.section.input_groups or 1) * self.taps
+            return self.all_made * self.kept_matrices
         row = sum(row_cycles(self.section.window, columns) for columns in self.columns.made)
-        return self.section.output[0] * self.groups * sum(self.rows.made) * row * self.taps
+        return self.section.output[0] * sum(self.rows.made) * row * self.kept_matrices
 
     @property
     def all_made(self) -> int:
@@ -97,6 +97,11 @@ class Layer:
     def matrices(self) -> int:
         """Entries of weights of a product in the array."""
         return self.groups * (self.section.input_groups or 1) * self.taps if self.section.matrix_weights else 0
+
+    @property
+    def kept_matrices(self) -> float:
+        """Those of them that are loaded and multiplied."""
+        return self.matrices * self.section.kept_share
 
     @cached_property
     def parameters(self) -> int:
@@ -233,13 +238,13 @@ def chain_estimate(problem: Problem, tiling: ChainTiling) -> float | None:
         if not last:
             vector += layers[number + 1].all_read * layers[number + 1].read_groups
         times = 1 if tiling.resident else tiles
-        constants = layer.matrices * config.wgt_bytes + layer.groups * layer.parameters * config.acc_bytes
+        constants = layer.kept_matrices * config.wgt_bytes + layer.groups * layer.parameters * config.acc_bytes
         traffic += constants * times + entries * len(stages.widened) * config.out_bytes
     traffic += layers[0].all_read * layers[0].read_groups * config.inp_bytes
     traffic += layers[-1].all_made * layers[-1].groups * config.out_bytes
     matrix += INSTRUCTION_OVERHEAD * instructions
     cycles = max(matrix, vector, traffic / problem.bytes_per_cycle)
-    weights = float(layers[0].matrices)
+    weights = layers[0].kept_matrices
     loading = layers[0].read * layers[0].read_groups * config.inp_bytes / problem.bytes_per_cycle
     waiting = 0.0
     if any(layer.section.tapped for layer in layers):  # otherwise depthwise products are long enough to load beside

@@ -67,11 +67,17 @@ def generate(
             return replace(generated, origin=tuned.origin)
     problem = Problem(emitter.config, kernel, 1 if kernel.producers else threads, rate=rate)
     refusal: ScratchpadFullError | None = None
-    for tiling in _tilings(problem, first=not emitter.issues if first is None else first):
-        try:
-            return append(emitter, [(kernel, dram, tiling)], layer, dump)[0]
-        except ScratchpadFullError as error:
-            refusal = error
+    first = not emitter.issues if first is None else first
+    for afresh in (False, True):  # some find room in one piece only where each scratchpad begins
+        if afresh and refusal is not None:
+            emitter.restart_rings()
+        elif afresh:
+            break
+        for tiling in _tilings(problem, first=first):
+            try:
+                return append(emitter, [(kernel, dram, tiling)], layer, dump)[0]
+            except ScratchpadFullError as error:
+                refusal = error
     if problem.threads > 1:  # a single thread has the scratchpads for itself
         return generate(emitter, kernel, dram, rate, threads=1, layer=layer, dump=dump, first=first)
     if refusal is not None:
@@ -138,8 +144,9 @@ def _scheduled(kernel: Kernel, config: CoreConfig, tiling: Tiling) -> Schedule:
     unscheduled = create_schedule(kernel.output, kernel.inputs, kernel.name)
     text = function_text(replace(unscheduled.func, name=""))
     nameless = replace(kernel, name="", constants=())
+    sections = tuple(replace(section, kept=None) for section in kernel.sections)  # no schedule depends on it
     try:
-        found = _schedule_once(_Alike(text, kernel.sections, config, tiling, nameless))
+        found = _schedule_once(_Alike(text, sections, config, tiling, nameless))
     except (CompileError, TensorError):
         return schedule_kernel(kernel, config, tiling)  # its error has the name
     schedule = unscheduled.copy()

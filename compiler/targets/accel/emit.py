@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
+
 from ....hw.config import CoreConfig
 from ....hw.isa import Engine
 from ....hw.memories import SCRATCHPADS, Memory
@@ -39,7 +41,12 @@ class Emitter:
         self.issues: list[Issue] = []
         self.rings = {memory: Ring(memory, config.depth(memory), turns=rings) for memory in SCRATCHPADS}
         self.levels: HeldLevels = {Engine.GEMM: {}, Engine.VECTOR: {}}
+        self.left_out = np.zeros(config.wgt_depth, np.bool_)
         self.tiles = 0  # of the layer, so far
+
+    def restart_rings(self) -> None:
+        """Let the next function's buffers begin where each scratchpad does."""
+        self.rings = {memory: Ring(memory, ring.depth, turns=ring.turns) for memory, ring in self.rings.items()}
 
     def emit(self, function: PrimFunc, dram: Mapping[str, DramBuffer], layer: int = 0) -> None:
         """Append the instructions of ``function``; ``dram`` places its parameters. Raises as :meth:`emit_in_turn`."""
@@ -57,6 +64,7 @@ class Emitter:
         before = {scope: ring.copy() for scope, ring in self.rings.items()}
         length = len(self.issues)
         levels = {engine: dict(held) for engine, held in self.levels.items()}
+        left_out = self.left_out.copy()
         self.tiles = len(functions) - 1
         zones = accumulator_zones(self.config, in_turn=len(functions) > 1)
         walks = [
@@ -73,7 +81,7 @@ class Emitter:
                 else:
                     stored[number] = share
         except CompileError:
-            self.rings, self.levels = before, levels
+            self.rings, self.levels, self.left_out = before, levels, left_out
             del self.issues[length:]
             raise
 
@@ -100,7 +108,7 @@ class _Walk:
         self.config = stream.config
         self.function = function
         self.dram = dram
-        self._emission = NestEmitter(stream.config, stream.issues, stream.levels, dram, layer)
+        self._emission = NestEmitter(stream.config, stream.issues, stream.levels, stream.left_out, dram, layer)
         self._zones = zones
         self._filled_by = _filled_by(function)
         self._nests: dict[int, IntrinsicNest] = {}

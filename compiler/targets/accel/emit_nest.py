@@ -6,14 +6,17 @@ shape that the loops have the levels or rectangles that they fold into.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from ....hw.config import STRIDE_BITS, CoreConfig
-from ....hw.isa import TAP_COLUMNS, TAP_ROWS, Engine, Gemm, Instruction, Load, Loop, Store, Vector
+from ....hw.isa import TAP_COLUMNS, TAP_ROWS, Engine, Gemm, Instruction, Load, Loop, Scratchpad, Store, Vector
 from ....hw.memories import Memory
 from ...tensor.ir import Buffer
 from ..errors import CompileError
+from .empty_matrices import Mask, Run, parts_of
 from .fold import (
     CopyLoop,
     Folded,
@@ -35,16 +38,21 @@ ITEM_BYTES = {"int8": 1, "uint8": 1, "int32": 4}
 
 
 Accesses = tuple[Access, ...]
+Pitches = tuple[int, int] | None
+"""Of a product in the depthwise mode."""
+
 HeldLevels = dict[Engine, dict[int, tuple[int, int, int, int]]]
 """What the loop registers of an engine hold: extent and strides (dst, a, b) of each level."""
 
 
 @dataclass(frozen=True)
 class DramBuffer:
-    """Where a global buffer lies: ``offset`` in bytes in the window. ``constant``: no program writes it."""
+    """Where a global buffer lies: ``offset`` in bytes in the window. ``constant``: no program writes it. ``kept``: of
+    matrices, one after another, which are loaded; the others are zero."""
 
     offset: int
     constant: bool = False
+    kept: Mask | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass
@@ -77,13 +85,17 @@ class _Levels:
 
 
 class NestEmitter:
-    """Appends the instructions of a function's nests to ``issues``. ``held`` says what the loop registers hold, and is
-    kept so; ``dram`` places the function's parameters. A nest must live as long: it is known by its identity."""
+    """Appends the instructions of a function's nests to ``issues``. ``held`` says what the loop registers hold, and
+    ``left_out`` which entries of ``wgt`` stand for matrices that were not loaded; both are kept so. ``dram`` places the
+    function's parameters. A nest must live as long: it is known by its identity."""
 
     def __init__(
-        self, config: CoreConfig, issues: list[Issue], held: HeldLevels, dram: Mapping[str, DramBuffer], layer: int
-    ) -> None:
+        self, config: CoreConfig, issues: list[Issue], held: HeldLevels, left_out: Mask,
+        dram: Mapping[str, DramBuffer], layer: int,
+    ) -> None:  # fmt: skip
         self.stored = 0  # elements of the result
+        self._left_out = left_out
+        self._leaves_out = any(buffer.kept is not None for buffer in dram.values())
         self._config = config
         self._issues = issues
         self._held = held
@@ -177,11 +189,67 @@ class NestEmitter:
                 self._add(loop, context)
 
     def _emit_gemm(self, nest: IntrinsicNest, context: Context, extents: tuple[int, ...], emits: EmitGemm) -> None:
-        (dst, src, wgt), levels, starts = self._operand_loops(nest, context, extents, ("acc", "inp", "wgt"))
+        firsts, levels, starts = self._operand_loops(nest, context, extents, ("acc", "inp", "wgt"))
         self._check_identity(nest, 0)
-        row, column = self._tap_pitches(nest) if emits.depthwise else (0, 0)
+        pitches = self._tap_pitches(nest) if emits.depthwise else None
+        if not self._leaves_out:
+            self._emit_products(firsts, levels, starts, context, pitches)
+            return
+        # Of the loops over matrices those over results come first: of each of these, one part starts the sum.
+        over = [place for place, loop in enumerate(levels.loops) if loop.strides[2]]
+        over.sort(key=lambda place: levels.loops[place].strides[0] == 0)
+        entries = np.array(firsts[2])
+        for place in over:
+            entries = np.add.outer(entries, levels.loops[place].strides[2] * np.arange(levels.loops[place].extent))
+        left_out = self._left_out[entries]
+        if left_out.any():
+            self._emit_kept_products(firsts, levels.loops, over, ~left_out, starts, context, pitches)
+        else:
+            self._emit_products(firsts, levels, starts, context, pitches)
+
+    def _emit_kept_products(
+        self, firsts: list[int], loops: tuple[NestLoop, ...], over: list[int], kept: Mask, starts: bool,
+        context: Context, pitches: Pitches,
+    ) -> None:  # fmt: skip
+        """Products with the matrices that were loaded; ``kept`` has an axis for each of the loops at the places
+        ``over``, those over results first."""
+        results = sum(loops[place].strides[0] != 0 for place in over)
+        started: tuple[Run, ...] | None = None
+        for part in parts_of(kept):
+            first = starts and part[:results] != started
+            started = part[:results]
+            runs = dict(zip(over, part, strict=True))
+            self._emit_products(*self._part(firsts, loops, runs, first), first, context, pitches)
+        if starts:
+            self._fill_unstarted(firsts, loops, kept, over[:results], context)
+
+    def _part(
+        self, firsts: list[int], loops: tuple[NestLoop, ...], runs: Mapping[int, Run], starts: bool
+    ) -> tuple[list[int], _Levels]:
+        """First entries and levels of a part of a nest: ``runs`` of some of its loops."""
+        some, moved = [], list(firsts)
+        for place, loop in enumerate(loops):
+            first, step, count = runs.get(place, (0, 1, loop.extent))
+            moved = [entry + first * stride for entry, stride in zip(moved, loop.strides, strict=True)]
+            strides = tuple(step * stride for stride in loop.strides)
+            some.append(NestLoop(count, strides, loop.starts and starts))
+        return moved, self._fold(tuple(some), starts)
+
+    def _fill_unstarted(
+        self, firsts: list[int], loops: tuple[NestLoop, ...], kept: Mask, results: list[int], context: Context
+    ) -> None:
+        """Zeros as results of which all matrices that count come with later products."""
+        for part in parts_of(~np.any(kept, axis=tuple(range(len(results), kept.ndim)))):
+            moved, levels = self._part(firsts, loops, dict(zip(results, part, strict=True)), False)
+            copies = tuple(CopyLoop(loop.extent, loop.strides[0], 0, 0, 0) for loop in levels.loops if loop.strides[0])
+            self._add_fills(Scratchpad.ACC8, moved[0], copies, 0, context)
+
+    def _emit_products(
+        self, firsts: list[int], levels: _Levels, starts: bool, context: Context, pitches: Pitches
+    ) -> None:
+        (dst, src, wgt), (row, column) = firsts, pitches or (0, 0)
         folded, (to_acc, from_inp, from_wgt) = levels.folded, levels.walks
-        if emits.depthwise:
+        if pitches is not None:
             from_inp = (*from_inp[0], TAP_ROWS, TAP_COLUMNS), (*from_inp[1], row, column)
         self._set_levels(Engine.GEMM, folded.levels, context)
         for offsets, at_start in iterate(folded.outer):
@@ -189,7 +257,7 @@ class NestEmitter:
             instruction = Gemm(
                 zero=int(starts and at_start), levels=len(folded.levels),
                 dst=dst + to_dst, src=src + to_src, wgt=wgt + to_wgt,
-                depthwise=int(emits.depthwise), row_pitch=row, column_pitch=column,
+                depthwise=int(pitches is not None), row_pitch=row, column_pitch=column,
             )  # fmt: skip
             written = Access(Memory.ACC, instruction.dst, *to_acc)
             source = Access(Memory.INP, instruction.src, *from_inp)
@@ -339,6 +407,8 @@ class NestEmitter:
         index, start, rectangles = self._rectangles(nest, context, extents, "dst", "src", entry_bytes)
         pad = nest.scalars["pad"](context.environment) if emits.padded else 0
         buffer = nest.call.operand("src").buffer.name
+        if emits.scratchpad is Scratchpad.WGT:
+            rectangles = self._without_empty(rectangles, index, start, self._dram[buffer])
         for piece in rectangles:
             offset = self._offset(start + piece.dram * entry_bytes) if piece.rows and piece.columns else 0
             instruction = Load(
@@ -352,14 +422,36 @@ class NestEmitter:
     def _emit_fill(self, nest: IntrinsicNest, context: Context, extents: tuple[int, ...], emits: EmitFill) -> None:
         index, strides = self._entry(nest, "dst", context), self._operand(nest, "dst").strides
         loops = tuple(CopyLoop(extent, stride, 0, 0, 0) for extent, stride in zip(extents, strides, strict=True))
-        pad = nest.scalars["pad"](context.environment)
+        self._add_fills(emits.scratchpad, index, loops, nest.scalars["pad"](context.environment), context)
+
+    def _add_fills(
+        self, scratchpad: Scratchpad, index: int, loops: tuple[CopyLoop, ...], pad: int, context: Context
+    ) -> None:
         for piece in fold_copies((*loops, CopyLoop(1, 1, 1, 0, 0)), (1 << STRIDE_BITS) - 1):
             instruction = Load(
-                scratchpad=emits.scratchpad, index=index + piece.scratchpad, offset=0, rows=0, columns=piece.columns,
+                scratchpad=scratchpad, index=index + piece.scratchpad, offset=0, rows=0, columns=piece.columns,
                 pad_top=1, pad_value=pad,
             )  # fmt: skip
-            written = Access(emits.scratchpad.memory, instruction.index, (piece.entries,), (1,))
+            written = Access(scratchpad.memory, instruction.index, (piece.entries,), (1,))
             self._add(instruction, context, (), (written,))
+
+    def _without_empty(
+        self, rectangles: tuple[Rectangle, ...], index: int, start: int, source: DramBuffer
+    ) -> tuple[Rectangle, ...]:
+        """A copy of matrices from byte ``start`` to ``wgt`` without those that do not count; notes which are there."""
+        pieces: list[Rectangle] = []
+        for piece in rectangles:
+            entries = slice(index + piece.scratchpad, index + piece.scratchpad + piece.entries)
+            if source.kept is None or piece.entries != piece.rows * piece.columns:
+                self._left_out[entries] = False
+                pieces.append(piece)
+                continue
+            first = (start - source.offset) // self._config.wgt_bytes + piece.dram
+            places = first + np.arange(piece.rows)[:, None] * piece.stride + np.arange(piece.columns)
+            kept = source.kept[places]
+            self._left_out[entries] = ~kept.ravel()
+            pieces += [piece] if kept.all() else _loaded(piece, kept)
+        return tuple(pieces)
 
     def _emit_store(self, nest: IntrinsicNest, context: Context, extents: tuple[int, ...]) -> None:
         entry_bytes = self._config.out_bytes
@@ -374,6 +466,17 @@ class NestEmitter:
             )  # fmt: skip
             read = Access(Memory.OUT, instruction.index, (piece.entries,), (1,))
             self._add(instruction, context, (read,), self._dram_access(buffer, piece, offset, entry_bytes))
+
+
+def _loaded(piece: Rectangle, kept: Mask) -> Iterator[Rectangle]:
+    """The parts of a copy, row by row, that are kept; what lies in one piece at both ends is one row."""
+    if piece.stride == piece.columns:
+        kept = kept.reshape(1, -1)
+    for row, of_row in enumerate(kept):
+        edges = np.flatnonzero(np.diff(of_row, prepend=False, append=False))
+        for first, stop in edges.reshape(-1, 2).tolist():
+            scratchpad, dram = piece.scratchpad + row * kept.shape[1] + first, piece.dram + row * piece.stride + first
+            yield Rectangle(scratchpad, dram, 1, stop - first)
 
 
 def _walk(levels: tuple[NestLoop, ...], operand: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from ...tensor.ir import BinOp, Buffer, Cast, Const, Expr, For, IntrinsicCall, Region, Select, Stmt, Var
 from ...tensor.simplify import Linear, linear_form, simplifier_of
@@ -23,8 +23,10 @@ _SYMBOLS = {
 }  # fmt: skip
 
 
+@lru_cache(maxsize=4096)
 def compile_expr(expr: Expr) -> Evaluator:
-    """A function from the values of the loop variables (by name) to the value of an index or condition."""
+    """A function from the values of the loop variables (by name) to the value of an index or condition. Kernels share
+    many of them."""
     return eval(f"lambda e: {_source(expr)}", {"min": min, "max": max})  # type: ignore[no-any-return]
 
 

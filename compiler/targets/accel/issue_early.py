@@ -36,7 +36,8 @@ def advance(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
     last = dict.fromkeys(Engine, -1)
     for position, issue in enumerate(issues):
         engine = issue.instruction.engine
-        reads = [(access.memory, access.selector()) for access in issue.reads]
+        # What is read and written needs no look at what was read: nothing stands behind the last that wrote it.
+        reads = [(access.memory, access.selector()) for access in issue.reads if access not in issue.writes]
         writes = [(access.memory, access.selector()) for access in issue.writes]
         place = position
         if engine in ADVANCED:
@@ -50,7 +51,9 @@ def advance(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
         places.append(place)
         last[engine] = place
         for memory, selector in reads:
-            touched[memory][selector] = np.maximum(touched[memory][selector], place)
+            # An instruction that keeps its place stands behind all before it.
+            latest = place if place == position else np.maximum(touched[memory][selector], place)
+            touched[memory][selector] = latest
         for memory, selector in writes:  # nothing that touched the entries stands behind this place
             written[memory][selector] = touched[memory][selector] = place
     # Equal places keep their order, so each instruction stays behind all that it depends on.

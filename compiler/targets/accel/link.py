@@ -22,7 +22,7 @@ from .function_program import finish_program
 from .host_part import copying_module, phase_module, with_reasons
 from .latency_hiding import LatencyHiding
 from .phases import Phase, check_strict, function_of, is_primitive, split_phases
-from .slices import KernelSlice, slices_of
+from .slices import CONCAT, KernelSlice, slices_of
 from .stream import Issue
 from .tuned import Lookup
 from .window import DmaWindow
@@ -217,12 +217,19 @@ class _Linker:
         )
 
     def _generate(self, emitter: Emitter, node: Call, part: KernelSlice, layer: int) -> list[Generated]:
+        if part.kind == CONCAT and self._lies_there(node, part):
+            return []
         generated = generate_slice(
             emitter, part, lambda each: self._places(node, each), threads=self.vthreads, rate=self.rate, layer=layer,
             dump=self.job.dump,
         )  # fmt: skip
         self.tuned_kernels += sum(bool(each.origin) for each in generated)
         return generated
+
+    def _lies_there(self, node: Call, part: KernelSlice) -> bool:
+        """Whether the operand that a part of a concatenation copies was made in its place."""
+        places = self._places(node, part)
+        return places[part.kernel.inputs[0].name].offset == places[part.kernel.output.name].offset
 
     def _leaves(self, value: Call) -> bool:
         """Whether a value of the core is read by the host."""
@@ -231,7 +238,7 @@ class _Linker:
 
     def _places(self, node: Call, part: KernelSlice) -> dict[str, DramBuffer]:
         places = {
-            tensor.name: DramBuffer(self.window.constant(value).offset, constant=True)
+            tensor.name: DramBuffer(self.window.constant(value).offset, True, part.kernel.kept_of(tensor.name))
             for tensor, value in part.kernel.constants
         }
         for name, (operand, shift) in part.inputs.items():

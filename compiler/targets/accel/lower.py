@@ -6,9 +6,11 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from math import prod
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from ....hw.dram_rate import USUAL_RATE
 from ....hw.isa import TAP_COLUMNS, TAP_ROWS
 from ... import tensor as te
 from ...graph.ir import Array, Call, Constant, Expr, Function, Var
@@ -19,6 +21,7 @@ from ...tensor import ir as tir
 from ...tensor.view import Builder, NotLoweredError, View
 from ..errors import CompileError
 from .builder import Formula, PackedBuilder, Window
+from .empty_matrices import Kept, Mask
 from .operators import packed_form, plain_form
 from .packed_layout import Blocks, blocks_of
 
@@ -53,6 +56,7 @@ class Section:
     group reads only its own input group. ``tapped``: the array takes nine taps of a channel at a time, in its depthwise
     mode. ``own_matrices``: each image has weights of its own, which are computed. ``repeated``:
     stages that have one entry for several of the result, with the axes ("cd", "y", "x") along which they have.
+    ``kept``: which matrices of the weights are multiplied, if not all.
     """
 
     kind: str
@@ -63,6 +67,7 @@ class Section:
     tapped: bool = False
     own_matrices: bool = False
     repeated: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    kept: Kept | None = None
 
     @property
     def taps(self) -> int:
@@ -72,6 +77,11 @@ class Section:
             return 1
         height, width = self.window.kernel
         return (height // TAP_ROWS) * (width // TAP_COLUMNS) if self.tapped else height * width
+
+    @property
+    def kept_share(self) -> float:
+        """The share of the weights' matrices that are multiplied."""
+        return self.kept.share if self.kept is not None else 1.0
 
     @property
     def matrix_weights(self) -> str:
@@ -98,8 +108,8 @@ class Kernel:
 
     @cached_property
     def signature(self) -> str:
-        """What tilings and cycles depend on: shapes, the window, and the stages; not names, constants, nor scales or
-        zero points."""
+        """What tilings and cycles depend on: shapes, the window, the stages, and which weights are left out; not names,
+        other constants, nor scales or zero points."""
         names = {tensor.name: f"in{number}" for number, tensor in enumerate(self.inputs)}
 
         def renamed(value: Any) -> Any:
@@ -115,6 +125,7 @@ class Kernel:
                 **({"tapped": True} if section.tapped else {}),
                 **({"own_matrices": True} if section.own_matrices else {}),
                 **({"repeated": section.repeated} if section.repeated else {}),
+                **({"kept": section.kept.digest} if section.kept is not None else {}),
             }
 
         described = {
@@ -136,6 +147,11 @@ class Kernel:
     def sections(self) -> tuple[Section, ...]:
         """All layers, the first one first."""
         return (*self.producers, self.section)
+
+    def kept_of(self, name: str) -> Mask | None:
+        """Which matrices of a packed tensor are loaded and multiplied, one after another; None: all."""
+        kept = next((each.kept for each in self.sections if each.matrix_weights == name), None)
+        return None if kept is None else kept.mask.ravel()
 
     @property
     def stages(self) -> Stages:
@@ -256,6 +272,7 @@ class _Lowering:
             tuple(builder.in_place), tuple(builder.parameters), "" if stays else output.name,
         )  # fmt: skip
         kind = plain_form(str(builder.anchor.op)) if builder.anchor is not None else "elementwise"
+        reads = 0 if builder.anchor is None or builder.data in self.links else prod(builder.anchor.args[0].shape)
         return output, Section(
             kind,
             stages,
@@ -265,7 +282,19 @@ class _Lowering:
             builder.tapped,
             builder.own_matrices,
             builder.repeated(result.shape),
+            self._kept(builder, output.shape, reads + (0 if stays else prod(output.shape))),
         )
+
+    def _kept(self, builder: PackedBuilder, output: tuple[int, ...], moved: int) -> Kept | None:
+        """Which matrices of a layer's constant weights are multiplied, if it pays to leave out the others. ``moved``:
+        bytes of activations from and to DRAM."""
+        weights = {name for stage, name in builder.parameters if stage == builder.reduce}
+        value = next((value for tensor, value in self.constants if tensor.name in weights), None)
+        if value is None:
+            return None
+        kept, rate = Kept.of(value), USUAL_RATE.bytes_per_cycle
+        pixels = output[0] * output[2] * output[3]
+        return kept if kept.saves(pixels, prod(value.shape[-2:]) / rate, moved / rate) else None
 
 
 def copy_kernel(name: str, shape: tuple[int, ...], blocks: object) -> Kernel:

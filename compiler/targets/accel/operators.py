@@ -236,6 +236,13 @@ register(Operator(
     doc="x - value, int32.",
 ))  # fmt: skip
 register(Operator(
+    "packed_maximum_immediate", "x", types=_accumulator_type("value"), **_ARITHMETIC,
+    numpy=lambda x, value, blocks: np.maximum(_wide(x, blocks), value).astype(np.int32),
+    lower=packed(_immediate("value", te.maximum)),
+    defaults={"blocks": REQUIRED, "value": REQUIRED}, sample=packed_sample("packed_maximum_immediate", value=3),
+    doc="max(x, value), int32.",
+))  # fmt: skip
+register(Operator(
     "packed_multiply_accumulate", "accumulator x", types=_accumulator_type("weight"), **_ARITHMETIC,
     numpy=lambda accumulator, x, weight, blocks: numerics.wrap_int32(
         _wide(accumulator, blocks) + _wide(x, blocks) * weight

@@ -30,6 +30,12 @@ def is_primitive(node: Expr) -> bool:
     return isinstance(node, Call) and isinstance(node.op, Function) and node.op.is_primitive
 
 
+def is_packed_concat(node: Call) -> bool:
+    """Whether a call puts activations side by side, which is a matter of placement."""
+    body = function_of(node).body
+    return isinstance(body, Call) and body.op == "packed_concat"
+
+
 def split_phases(module: Module) -> list[Phase]:
     """As few phases as the dataflow allows, the first on the host. CompileError for an operator in no function."""
     waiting = [node for node in topological_order(module.main.body) if isinstance(node, Call)]

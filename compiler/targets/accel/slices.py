@@ -15,9 +15,12 @@ from . import forms
 from .depthwise_mode import in_depthwise_mode
 from .depthwise_split import Slice, Split, fastest_in_mode, split, split_at
 from .lower import Kernel, copy_kernel, lower_function
-from .phases import function_of
+from .phases import function_of, is_packed_concat
 from .tiling import ChainTiling
 from .tuned import Lookup, Setting, Tuned, layer_text
+
+CONCAT = "concat"
+"""The kind of a part that copies an operand of a concatenation to its place."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ def slices_of(
     """The kernels that compute a call of a packed primitive function. ``tuned``: settings that were measured; a
     depthwise layer takes the form of its own."""
     function = function_of(node)
-    if isinstance(function.body, Call) and function.body.op == "packed_concat":
+    if is_packed_concat(node) and isinstance(function.body, Call):
         return [_with_setting(part, tuned) for part in _concat_slices(function, function.body)]
     kernel = lower_function(function)
     if kernel.kind == forms.DEPTHWISE:
@@ -141,5 +144,5 @@ def _concat_slices(function: Function, body: Call) -> Iterator[KernelSlice]:
                 raise CompileError("an operand of concat is no parameter", at=f"function {function.name!r}")
             kernel = copy_kernel(function.name, (1, *operand.shape[1:]), body.attrs["blocks"])
             source = (function.params.index(operand), outer * nbytes)
-            yield KernelSlice(kernel, "concat", {kernel.inputs[0].name: source}, shift)
+            yield KernelSlice(kernel, CONCAT, {kernel.inputs[0].name: source}, shift)
             shift += nbytes

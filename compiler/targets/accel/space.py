@@ -136,7 +136,7 @@ def shared_bound(problem: Problem) -> float:
     return max(vector / 2, _bus_cycles(problem))
 
 
-def _section_cycles(problem: Problem, section: Section) -> tuple[int, int]:
+def _section_cycles(problem: Problem, section: Section) -> tuple[float, int]:
     """Cycles of the array and of the vector engine for every entry of a layer's result, once."""
     outer, groups, height, width = section.output[:4]
     pixels = outer * groups * problem.parts * height * width
@@ -146,7 +146,7 @@ def _section_cycles(problem: Problem, section: Section) -> tuple[int, int]:
     if section.tapped and section.window is not None:
         return outer * groups * height * row_cycles(section.window, width) * section.taps, pixels * stages
     if section.matrix_weights:
-        return pixels * (section.input_groups or 1) * section.taps, pixels * stages
+        return pixels * (section.input_groups or 1) * section.taps * section.kept_share, pixels * stages
     return 0, pixels * (stages + (section.taps if section.window is not None else 0))
 
 
@@ -159,6 +159,9 @@ def _bus_cycles(problem: Problem) -> float:
 def _bytes_met(kernel: Kernel, tensor: Tensor) -> int:
     """Of an input of the kernel, those that are read at least once: windows may leave out rows and columns."""
     nbytes = math.prod(tensor.shape) * (4 if tensor.dtype == "int32" else 1)
+    kept = kernel.kept_of(tensor.name)
+    if kept is not None:
+        return nbytes // kept.size * int(kept.sum())
     first = kernel.sections[0]
     if first.window is None or tensor.name != _read_by(kernel.output, first.stages.data):
         return nbytes

@@ -15,10 +15,12 @@ import numpy.typing as npt
 from ....hw.config import CoreConfig
 from ....hw.isa import Instruction
 from ....hw.memories import SCRATCHPADS, Memory
+from ....records import quick_init
 
 Selector = slice | npt.NDArray[np.int64]
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Access:
     """The units ``start + sum(i[d] * strides[d])`` for ``0 <= i[d] < extents[d]`` of one memory, strides > 0.

@@ -21,6 +21,7 @@ from ....hw.dram_rate import DramRate
 from ....hw.memories import Memory
 from .builder import Window
 from .depthwise_mode import row_cycles, row_pitch
+from .empty_matrices import RUN_CYCLES
 from .tiling import AXES, CHANNEL_AXES, DEFAULT_ORDERS, LOOP_ORDERS, Problem, Tiling, epilogues, sizes_worth_trying
 
 Array = npt.NDArray[Any]
@@ -173,7 +174,7 @@ def _buffers(problem: Problem, tiling: Tiles, loops: _Loops) -> Iterator[Buffers
     yield Buffers(Memory.INP, read * height * pitch, copies, loads, problem.input_bytes * inside)
     copies, loads = _where(chunks == 1, loops.placed(problem.matrix_axes), in_chunks)
     matrices = groups * np.maximum(tiling.reduction, 1) * problem.taps
-    yield Buffers(Memory.WGT, matrices, copies, loads, config.wgt_bytes)
+    yield Buffers(Memory.WGT, matrices, copies, loads, config.wgt_bytes * problem.kept_share)
 
 
 def _where(condition: Array, first: tuple[Array, Array], second: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -307,7 +308,8 @@ def works_of(problem: Problem, tiling: Tiles) -> Works:
     if problem.kernel.section.tapped and problem.kernel.window is not None:
         matrix += outer * groups * height * _row_cycles(problem.kernel.window, width, tiling.columns) * problem.taps
     elif problem.is_matrix:
-        matrix += pixels * (problem.reduction or 1) * problem.taps
+        matrix += pixels * (problem.reduction or 1) * problem.taps * problem.kept_share
+        matrix += problem.further_runs * RUN_CYCLES * -(-height // tiling.rows) * -(-width // tiling.columns) * outer
     vector = float(pixels * problem.vector_stages)
     if problem.kernel.window is not None and not problem.is_matrix:
         vector += pixels * problem.taps

@@ -130,6 +130,17 @@ class Problem:
     def taps(self) -> int:
         return self.kernel.section.taps
 
+    @property
+    def kept_share(self) -> float:
+        """The share of the matrices that are loaded and multiplied."""
+        return self.kernel.section.kept_share
+
+    @property
+    def further_runs(self) -> int:
+        """Instructions of the array that leaving out the others adds for each tile of the picture."""
+        kept = self.kernel.section.kept
+        return kept.runs - 1 if kept is not None else 0
+
     @cached_property
     def vector_buffers(self) -> int:
         """Accumulator-sized buffers of the vector stages, beside the anchor's."""

@@ -77,7 +77,8 @@ def _find_edges(config: CoreConfig, issues: Sequence[Issue]) -> list[tuple[int, 
         engine = int(issue.instruction.engine)
         number = len(position_of[engine])
         needed = [0] * ENGINES
-        reads = [(access, access.selector()) for access in issue.reads]
+        # What is read and written is looked up and noted as written: that says no less.
+        reads = [(access, access.selector()) for access in issue.reads if access not in issue.writes]
         writes = [(access, access.selector()) for access in issue.writes]
         for access, selector in reads:
             histories.latest(access, selector, engine, True, needed)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from ...graph.ir import Array, Constant, Expr, TensorType
 from ...model import ConstantSegment, TensorSlot
 from ..memory_plan import Lifetime, aligned, plan_memory
-from .phases import Phase
+from .phases import Phase, is_packed_concat
 
 
 @dataclass
@@ -58,13 +58,41 @@ class DmaWindow:
                     made_on_core.add(names[node])
                     time += 1
             time += 1
-        lifetimes = []
-        for name, (first_use, kind) in on_core.items():
+        places = _places_in_results(phases, names, on_core)
+        lifetimes: dict[str, Lifetime] = {}
+        for name, (first_use, _) in on_core.items():
             # What the host makes is written into the window right before the program starts.
             begin = first_use if name in made_on_core else max(each for each in start_of_phase if each <= first_use)
-            nbytes = kind.size * np.dtype(kind.dtype).itemsize
             first, last = (begin, last_use[name]) if reuse else (0, time)
-            lifetimes.append(Lifetime(name, nbytes, first, last))
-        offsets, self.end = plan_memory(lifetimes, self.end)
+            whole, _ = places[name]
+            kind = on_core[whole][1]
+            known = lifetimes.get(whole, Lifetime(whole, kind.size * np.dtype(kind.dtype).itemsize, first, last))
+            lifetimes[whole] = replace(known, first=min(first, known.first), last=max(last, known.last))
+        offsets, self.end = plan_memory(lifetimes.values(), self.end)
         for name, (_, kind) in on_core.items():
-            self.slots[name] = TensorSlot(name, offsets[name], kind.shape, kind.dtype)
+            whole, shift = places[name]
+            self.slots[name] = TensorSlot(name, offsets[whole] + shift, kind.shape, kind.dtype)
+
+
+def _places_in_results(
+    phases: Sequence[Phase], names: Mapping[Expr, str], on_core: Mapping[str, tuple[int, TensorType]]
+) -> dict[str, tuple[str, int]]:
+    """For each tensor the one in whose bytes it lies, and at which of them: operands of a concatenation of one batch
+    group lie in its result, all others in themselves."""
+    places: dict[str, tuple[str, int]] = {}
+    concats = [node for phase in phases if phase.on_core for node in phase.calls if is_packed_concat(node)]
+    for node in concats:
+        shift = 0
+        for arg in node.args:
+            if node.shape[0] == 1 and not isinstance(arg, Constant):
+                places.setdefault(names[arg], (names[node], shift))
+            shift += arg.tensor_type.size
+
+    def place(name: str) -> tuple[str, int]:
+        if name not in places:
+            return name, 0
+        around, shift = places[name]
+        whole, more = place(around)
+        return whole, shift + more
+
+    return {name: place(name) for name in on_core}

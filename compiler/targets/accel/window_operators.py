@@ -69,7 +69,9 @@ def _conv_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
 
 
 def _conv(x: Array, w: Array, blocks: Sequence[int], **attrs: Any) -> Array:
-    plain = numerics.conv2d(packed_layout.unpack_padded(x), packed_layout.unpack_weights(w), groups=1, **attrs)
+    plain = numerics.convolve_integers(
+        packed_layout.unpack_padded(x), packed_layout.unpack_weights(w), groups=1, **attrs
+    )
     return packed_layout.pack_accumulator(plain, blocks_of(blocks))
 
 
@@ -187,7 +189,9 @@ def _depthwise_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
 
 def _depthwise(x: Array, w: Array, blocks: Sequence[int], **attrs: Any) -> Array:
     plain = packed_layout.unpack_padded(x)
-    result = numerics.conv2d(plain, packed_layout.unpack_depthwise_weights(w), groups=plain.shape[1], **attrs)
+    result = numerics.convolve_integers(
+        plain, packed_layout.unpack_depthwise_weights(w), groups=plain.shape[1], **attrs
+    )
     return packed_layout.pack_accumulator(result, blocks_of(blocks))
 
 
@@ -225,7 +229,7 @@ def _grouped_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
 def _grouped(x: Array, w: Array, blocks: Sequence[int], **attrs: Any) -> Array:
     groups, kernel_h, kernel_w, block_out, block_in = w.shape
     weights = w.transpose(0, 3, 4, 1, 2).reshape(groups * block_out, block_in, kernel_h, kernel_w)
-    plain = numerics.conv2d(packed_layout.unpack_padded(x), weights, groups=groups, **attrs)
+    plain = numerics.convolve_integers(packed_layout.unpack_padded(x), weights, groups=groups, **attrs)
     return packed_layout.pack_accumulator(plain, blocks_of(blocks))
 
 
@@ -274,7 +278,7 @@ def _tapped_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
 
 def _tapped(x: Array, w: Array, blocks: Sequence[int], **attrs: Any) -> Array:
     plain = packed_layout.unpack_padded(x)
-    result = numerics.conv2d(plain, packed_layout.unpack_depthwise_taps(w), groups=plain.shape[1], **attrs)
+    result = numerics.convolve_integers(plain, packed_layout.unpack_depthwise_taps(w), groups=plain.shape[1], **attrs)
     return packed_layout.pack_accumulator(result, blocks_of(blocks))
 
 

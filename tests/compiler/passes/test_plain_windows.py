@@ -71,8 +71,10 @@ def quantised(name: str, shape: tuple[int, ...]) -> tuple[Var, Call]:
     return x, call("dequantise", x, Constant(np.float32(0.5)), Constant(np.int8(3)))
 
 
+@pytest.mark.parametrize("volumes", [False, True])
 @pytest.mark.parametrize("seed", range(6))
-def test_volumes_become_images(seed: int) -> None:
+def test_volumes_become_images(seed: int, volumes: bool) -> None:
+    """Or stay volumes, where the target has convolutions over these."""
     random = np.random.default_rng(seed)
     x, real = quantised("x", (2, 4, 5, 6, 7))
     window = {
@@ -88,13 +90,15 @@ def test_volumes_become_images(seed: int) -> None:
         call("nn.average_pool", real, kernel=(2, 2, 2), count_include_pad=True, **{**window, "pads": (1,) * 6}),
     ):
         module = module_of(call("quantise", body, Constant(np.float32(1.5)), Constant(np.int8(-7))), x)
-        after = PassManager(integer_passes(), check=True).run(module)
+        after = PassManager(integer_passes(volumes=volumes), check=True).run(module)
         names = {str(node.op) for function in after.functions for node in calls(function.body)}
+        windows = {str(node.op) for node in calls(after.main.body) if len(node.shape) == 5 and "strides" in node.attrs}
+        assert windows == ({"max_pool" if body.op == "nn.max_pool" else "conv3d"} if volumes else set())
         assert not names & {"nn.conv3d", "nn.max_pool", "nn.average_pool", "dequantise"}, "nothing is left in float32"
         inputs = random_inputs(module, seed)
-        before, found = (next(iter(evaluate(each, inputs).values())).astype(int) for each in (module, after))
-        assert np.abs(before - found).max() <= 1
-        assert np.mean(before == found) > 0.9
+        before, integers = (next(iter(evaluate(each, inputs).values())).astype(int) for each in (module, after))
+        assert np.abs(before - integers).max() <= 1
+        assert np.mean(before == integers) > 0.9
 
 
 def test_what_is_no_such_window_is_left_alone() -> None:

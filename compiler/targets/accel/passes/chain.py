@@ -27,6 +27,7 @@ from ..depthwise_mode import in_depthwise_mode
 from ..depthwise_split import estimate_apart, on_array
 from ..emit import Emitter
 from ..emit_nest import DramBuffer
+from ..empty_matrices import Kept
 from ..forms import ARRAY, MODE, VECTOR
 from ..function_program import unchecked_program
 from ..lower import lower_function
@@ -363,7 +364,9 @@ class _Places:
     def of_slice(self, node: Call, part: KernelSlice) -> dict[str, DramBuffer]:
         """Of a part of a call."""
         places = {
-            tensor.name: DramBuffer(self._at((node, tensor.name, part.output_shift), value.nbytes), constant=True)
+            tensor.name: DramBuffer(
+                self._at((node, tensor.name, part.output_shift), value.nbytes), True, part.kernel.kept_of(tensor.name)
+            )
             for tensor, value in part.kernel.constants
         }
         for name, (operand, shift) in part.inputs.items():
@@ -451,6 +454,8 @@ def signature(function: Function) -> tuple[object, ...]:
             case Call(op=str() as op):
                 sizes = tuple((name, value) for name, value in node.attrs.items() if name not in NUMBERS)
                 lines.append((op, sizes, tuple(numbers[arg] for arg in node.args), node.type))
+            case Constant():
+                lines.append(("Constant", node.type, Kept.of(node.value).digest if node.dtype == "int8" else ""))
             case _:
                 lines.append((type(node).__name__, node.type))
     return tuple(lines)

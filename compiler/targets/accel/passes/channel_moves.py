@@ -20,8 +20,8 @@ from .place_concat import exact
 
 Array = np.ndarray[Any, Any]
 
-MOST_CHANNELS = 512
-"""Of the tensor that is picked from. Of the products of a result all but one are with 0: more are too slow."""
+MOST_CHANNELS = 1024
+"""Of the tensor that is picked from: the weights that pick them are a matrix of all its channels."""
 
 LARGEST = 1 << 24
 """Elements of a tensor that is looked at."""

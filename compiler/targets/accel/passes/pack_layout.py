@@ -6,6 +6,7 @@ reason.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -18,10 +19,10 @@ from ....graph import (
     Function,
     GraphError,
     Module,
+    Span,
     Tuple,
     Var,
     call,
-    calls,
     operator_of,
     topological_order,
 )
@@ -30,7 +31,7 @@ from ....passes.manager import Pass
 from .. import packed_layout
 from ..operators import packed_form
 from ..packed_layout import PACKABLE_RANKS, Blocks, is_packable
-from .place_concat import place_concat
+from .place_concat import Gaps, closing_gaps, reading_gaps
 
 
 def pack_layout(blocks: Blocks) -> Pass:
@@ -39,13 +40,15 @@ def pack_layout(blocks: Blocks) -> Pass:
 
 
 class _Packer:
-    """Every value of ``main`` has a plain form, a packed form, or both; the missing one is made when it is needed."""
+    """Every value of ``main`` has a plain form, a packed form, or both; the missing one is made when it is needed.
+    ``with_gaps``: concatenations that have a packed form between whose operands are gaps, and perhaps no other."""
 
     def __init__(self, module: Module, blocks: Blocks) -> None:
         self.module = module
         self.blocks = blocks
         self.plain_form: dict[Expr, Expr] = {}
         self.packed_form: dict[Expr, Expr] = {}
+        self.with_gaps: dict[Expr, tuple[Call, Gaps]] = {}
         self.functions: dict[Function, Function] = {}
 
     def run(self) -> Module:
@@ -69,11 +72,15 @@ class _Packer:
         if node not in self.plain_form:
             attrs = {"blocks": self.blocks.sizes, "shape": node.shape}
             reason = "gives the result of the accelerator its plain layout"
-            self.plain_form[node] = host_call("unpack", (self.packed_form[node],), attrs, reason, node.span)
+            self.plain_form[node] = host_call("unpack", (self.packed(node),), attrs, reason, node.span)
         return self.plain_form[node]
 
     def packed(self, node: Expr) -> Expr:
         """``node`` as the accelerator sees it."""
+        if node not in self.packed_form and node in self.with_gaps:
+            source, gaps = self.with_gaps[node]
+            function = pack_function(closing_gaps(node, gaps), self.blocks)
+            self.packed_form[node] = call(function, source, span=node.span)
         if node not in self.packed_form:
             reason = "gives the data of the host the accelerator's layout"
             packed = host_call("pack", (self.plain_form[node],), {"blocks": self.blocks.sizes}, reason, node.span)
@@ -97,7 +104,17 @@ class _Packer:
         if function not in self.functions:
             self.functions[function] = pack_function(function, self.blocks)
         packed = self.functions[function]
-        self.packed_form[node] = call(packed, *map(self.packed, node.args), span=node.span, **node.attrs)
+        with_gaps: dict[int, Call] = {}
+        for place, arg in enumerate(node.args):
+            source, gaps = self.with_gaps.get(arg, (None, None))
+            other = reading_gaps(function, place, gaps, self.blocks) if gaps is not None else None
+            if source is not None and other is not None:
+                with_gaps[place], function = source, other
+        if with_gaps:  # they are no work of the model
+            function = replace(function, attrs=function.attrs.replace(macs=packed.attrs["macs"]))
+            packed = pack_function(function, self.blocks)
+        args = (with_gaps.get(place) or self.packed(arg) for place, arg in enumerate(node.args))
+        self.packed_form[node] = call(packed, *args, span=node.span, **node.attrs)
 
     def _move(self, node: Call, name: str) -> None:
         if name == "reshape" and _same_pixels(node.args[0].shape, node.shape):
@@ -117,20 +134,17 @@ class _Packer:
             reason = f"only channels of (N, C, H, W) tensors are concatenated on the accelerator, not {node.type}"
             self._on_host(node, "concat", reason)
         elif all(arg.shape[1] % self.blocks.dram_block == 0 for arg in node.args[:-1]):
-            self.packed_form[node] = self._packed_concat(node)
+            self.packed_form[node] = self._packed_concat(node, node.shape, node.span)
         else:
-            placed = place_concat(node)
-            for step in calls(placed):
-                if step not in self.packed_form and step not in self.plain_form and isinstance(step.op, Function):
-                    self._call_of_function(step, step.op)
-            self.packed_form[node] = self.packed_form[placed]
+            gaps = Gaps.between([part.shape for part in parts], self.blocks.dram_block)
+            self.with_gaps[node] = self._packed_concat(node, gaps.shape, replace(node.span, tensor="")), gaps
 
-    def _packed_concat(self, node: Call) -> Call:
+    def _packed_concat(self, node: Call, shape: tuple[int, ...], span: Span) -> Call:
         params = tuple(Var(f"x{i}", self.blocks.packed_type(arg.tensor_type)) for i, arg in enumerate(node.args))
-        body = call("packed_concat", *params, blocks=self.blocks.sizes, span=node.span)
+        body = call("packed_concat", *params, blocks=self.blocks.sizes, span=span)
         name = node.span.node or "concat"
-        attrs = Attrs({"name": name, "primitive": True, "anchor": "concat", "shape": node.shape, "macs": 0})
-        return call(Function(params, body, attrs), *map(self.packed, node.args), span=node.span)
+        attrs = Attrs({"name": name, "primitive": True, "anchor": "concat", "shape": shape, "macs": 0})
+        return call(Function(params, body, attrs), *map(self.packed, node.args), span=span)
 
 
 def _same_pixels(before: tuple[int, ...], after: tuple[int, ...]) -> bool:

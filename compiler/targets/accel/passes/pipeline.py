@@ -10,6 +10,7 @@ from .channel_moves import channel_moves
 from .fit_scratchpads import fit_scratchpads
 from .fuse import fuse
 from .pack_layout import pack_layout
+from .ramps import tables_as_ramps
 from .unfold_input import unfold_input
 
 
@@ -19,7 +20,14 @@ def accel_passes(blocks: Blocks, bytes_per_cycle: int = 8, core: CoreConfig | No
     ``core``: what its scratchpads are too small for goes to the host; without, they are taken to be large enough.
     """
     fit = [fit_scratchpads(core)] if core is not None else []
-    return [unfold_input(blocks, bytes_per_cycle), fuse, channel_moves, *fit, pack_layout(blocks)]
+    return [
+        unfold_input(blocks, bytes_per_cycle),
+        tables_as_ramps(blocks),
+        fuse,
+        channel_moves,
+        *fit,
+        pack_layout(blocks),
+    ]
 
 
 def accel_pipeline(blocks: Blocks, *, bytes_per_cycle: int = 8, check: bool = False) -> PassManager:

@@ -16,6 +16,7 @@ from weft.compiler.targets.accel.tiling import Tiling
 from weft.compiler.targets.errors import CompileError
 from weft.hw.config import PYNQ, CoreConfig
 from weft.hw.dram_rate import USUAL_RATE
+from weft.hw.memories import Memory
 
 from .kernels import Build
 
@@ -82,3 +83,20 @@ def test_an_error_names_the_kernel_that_it_is_about(monkeypatch: pytest.MonkeyPa
     for name in ("one", "two"):
         with pytest.raises(CompileError, match=f"function '{name}': no instruction"):
             scheduled(convolution(name))
+
+
+def test_what_finds_no_room_behind_other_layers_finds_it_where_scratchpads_begin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two threads have weights of 50 entries of 128: not if the first ones begin at 40."""
+    core = replace(PYNQ, name="few-weights", wgt_depth=128)
+    build = Build(core)
+    acc = build.conv(build.input(1, 32, 6, 6), 32, 32, (5, 5), pads=(2, 2, 2, 2))
+    kernel = lower_function(build.function(build.requantise(acc, 32, 70_000)))
+    only = Tiling(1, 6, 6, 2, "cyx", 1, 6, 2)
+    monkeypatch.setattr(compile_kernel, "_tilings", lambda problem, first: iter([only]))
+    emitter = Emitter(core)
+    before = emitter.rings[Memory.WGT]
+    before.release(before.take(40, "of a layer before"))
+    places = {tensor.name: DramBuffer(0) for tensor in (*kernel.inputs, kernel.output)}
+    assert generate(emitter, kernel, places, USUAL_RATE, threads=2).tiling == only

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
+
 import pytest
 from weft.compiler.targets.accel import schedule as rules
 from weft.compiler.targets.errors import CompileError
-from weft.compiler.tensor import Schedule
+from weft.compiler.tensor import Schedule, ScheduleError, TensorIntrinsic, Var
+from weft.compiler.tensor.ir import PrimFunc
 from weft.hw.config import TINY
 
 from .kernels import compile_function
-from .test_kernels import Case
+from .test_kernels import KINDS, Case
 
 
 def refusal() -> str:
@@ -60,3 +64,31 @@ def test_a_stage_that_is_no_instruction_does_not_reach_the_emitter(monkeypatch: 
         "function 'kernel': its default schedule fails: block 'data': statement 'Block' is not legal in a "
         "function that is tensorized for tiny; hint: legal are For, Allocate, Seq, IntrinsicCall"
     )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_refused_at_a_glance_is_refused_with_a_reason(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an explanation, tensorize looks first at what is computed at all. It may not refuse more for that."""
+    module = sys.modules[Schedule.__module__]
+    tensorize = module.tensorize
+    outcomes: Counter[bool] = Counter()
+
+    def both(func: PrimFunc, loop: Var, intrinsic: TensorIntrinsic, *, explain: bool) -> PrimFunc:
+        try:
+            quick = tensorize(func, loop, intrinsic, explain=False)
+        except ScheduleError:
+            quick = None
+        try:
+            slow = tensorize(func, loop, intrinsic, explain=True)
+        except ScheduleError:
+            slow = None
+        assert quick == slow, intrinsic.name
+        outcomes[quick is not None] += 1
+        if quick is None:
+            raise ScheduleError("refused")
+        return quick
+
+    monkeypatch.setattr(module, "tensorize", both)
+    compile_function(Case(kind, TINY, channels=9, size=(5, 6), seed=1).function(), TINY)
+    assert outcomes[True] >= 2
+    assert outcomes[False] >= 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from weft.compiler.targets.accel.alone import kernel_program
 from weft.compiler.targets.accel.lower import lower_function
 from weft.compiler.targets.accel.space import lower_bound, orders_of, space
@@ -15,6 +15,7 @@ from weft.hw.config import PYNQ, TINY, CoreConfig
 from weft.hw.dram_rate import DramRate
 from weft.sim.timing import program_cycles
 
+from .kernels import CONFIGS
 from .test_kernels import Case, cases
 
 SLOW, FAST = DramRate(bytes_per_cycle=2), DramRate(latency=20, bytes_per_cycle=8)
@@ -34,8 +35,14 @@ def costs(problem: Problem, count: int, seed: int = 0) -> list[int]:
     return found
 
 
+WIDE_OUT = next(each for each in CONFIGS if each.block_out > each.block_in)
+EMPTY_MATRICES = Case("conv", WIDE_OUT, batch=1, channels=1, filters=WIDE_OUT.block_out + 1, size=(7, 14),
+                      kernel=(3, 2), pads=(0, 0, 0, 0))  # fmt: skip
+
+
 @settings(max_examples=25)
 @given(case=cases())
+@example(case=EMPTY_MATRICES)  # some weights of the last filter, alone in its matrices, are zero
 def test_no_tiling_is_below_the_bound(case: Case) -> None:
     rate = SLOW if case.seed % 2 else FAST
     problem = Problem(case.config, lower_function(case.function()), 2, rate=rate)
