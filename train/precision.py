@@ -77,7 +77,8 @@ def _narrow(node: Call, args: tuple[Expr, ...], dtype: str) -> Expr:
     if entry.anchor in (Anchor.CONVOLUTION, Anchor.PRODUCT):
         return made([nn.cast(arg, to=dtype) if arg.dtype == WIDE else arg for arg in args])
     narrow = [arg.dtype == dtype for arg in args]
-    if entry.fusion is Fusion.LAYOUT and narrow and all(narrow):
+    moves = entry.fusion is Fusion.LAYOUT or node.op == "nn.max_pool"  # its values stay what they are
+    if moves and narrow and all(narrow):
         return made(list(args))
     like = any(each and arg.shape == node.shape for each, arg in zip(narrow, args, strict=True))
     stored = like or (any(narrow) and entry.anchor is Anchor.POOL)

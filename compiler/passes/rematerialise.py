@@ -185,16 +185,19 @@ class _Rewriter:
                 stack += missing
                 continue
             stack.pop()
+            only_inputs = all(isinstance(each, Constant | Var) for each in node.children)
             children = tuple(
-                self.copies[id(each), kernel] if id(each) in self.again else self._held(each, kernel)
+                self.copies[id(each), kernel] if id(each) in self.again
+                else each if isinstance(each, Var) and not only_inputs
+                else self._held(each, kernel)
                 for each in node.children
-            )
+            )  # fmt: skip
             self.copies[id(node), kernel] = with_children(node, children)
         return self.copies[id(value), kernel]
 
     def _held(self, value: Expr, kernel: int) -> Expr:
-        """A kept value, set apart from the forward part and from the copies for other kernels."""
-        if isinstance(value, Constant | Var) or not isinstance(value.type, TensorType):
+        """A kept value, or an input, set apart from the forward part and from the copies for other kernels."""
+        if isinstance(value, Constant) or not isinstance(value.type, TensorType):
             return value
         return call("barrier", value, Constant(np.array(kernel, np.int64)), span=value.span)
 

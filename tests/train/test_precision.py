@@ -26,14 +26,14 @@ from weft.train.precision import GOOD_STEPS, SCALE
 from .classifier import InNumpy, batch, classifier, module_of
 
 
-def network() -> tuple[Module, dict[str, Array]]:
-    """A convolution, a normalisation by the batch, a relu, and scores."""
+def network(size: int = 6) -> tuple[Module, dict[str, Array]]:
+    """Of images of so many rows and columns: a convolution, a normalisation by the batch, a relu, and scores."""
     draw = np.random.default_rng(0)
 
     def weights(name: str, *shape: int) -> Constant:
         return Constant(draw.normal(0, 0.4, shape).astype(np.float32), name)
 
-    image = Var("x", TensorType((4, 2, 6, 6), "float32"))
+    image = Var("x", TensorType((4, 2, size, size), "float32"))
     x: Expr = nn.conv2d(image, weights("kernel", 8, 2, 3, 3), pads=(1, 1, 1, 1))
     mean = nn.reduce_mean(x, axes=(0, 2, 3))
     centred = nn.subtract(x, call("reshape", mean, shape=(1, 8, 1, 1)))
@@ -86,7 +86,7 @@ def test_what_is_kept_has_16_bits_and_what_is_summed_has_32() -> None:
     assert stored
     assert all(node.shape != (8,) for node in stored)  # the statistics of eight channels
     assert mixed(network()[0]).main.results[0].dtype == "float32"
-    module, start = network()
+    module, start = network(12)  # what is kept is more than what a kernel holds for itself
     arenas = []
     for each in (module, mixed(module)):
         model = weft.compile(sgd(cross_entropy(each), list(start)).module, target="cpu")

@@ -21,11 +21,15 @@ from ...graph.visit import topological_order, use_counts
 from ...operators.lowering import lower_call
 from ...tensor import ir as tir
 from ...tensor.view import Builder, NotLoweredError, View, element_type
+from .columns import columns_of
 from .phases import joins_phases
 
 COST_OF_ROWS = 16
 """Arithmetic of a value of a row, at most, that stands where elements are computed. Loops hand such values out of
 themselves, but not calls of the C library."""
+
+FIRST_STEPS = 3
+"""Kernels that may make a value of inputs alone, one after the other, for it to be made when it is read."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,8 @@ class FusionLimits:
     ``row_statistics``: whether an elementwise kernel computes what it needs of each row as a whole (a mean, a variance)
     itself, row by row, if nothing else needs that.
     ``phases``: whether a convolution that makes phases as channels writes them side by side.
+    ``columns``: whether a product puts side by side what windows meet itself, a block of rows at a time, if nothing
+    else needs that.
     """
 
     depth: int = 32
@@ -54,6 +60,7 @@ class FusionLimits:
     attention_keys: int = 0
     row_statistics: bool = False
     phases: bool = False
+    columns: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,25 +143,37 @@ def group_calls(body: Expr, limits: FusionLimits, refuses: Refuses = accepts_all
 
 
 def _in_order(groups: list[FusedGroup]) -> list[FusedGroup]:
-    """Producers before consumers: kernels sorted by their dependence on each other."""
+    """Producers before consumers. What few kernels make of inputs, such as weights in another type, is made when it is
+    first read: it is in memory for less long."""
     producer: dict[Expr, FusedGroup] = {group.root: group for group in groups}
-    done: set[int] = set()
+    steps: dict[FusedGroup, int] = {}
+    ordered = _sorted(groups, lambda group: _makers(group, producer))
+    for group in ordered:
+        steps[group] = 1 + max((steps[each] for each in _makers(group, producer)), default=0)
+    late = [group for group in ordered if steps[group] > FIRST_STEPS]
+    return _sorted([*late, *ordered], lambda group: sorted(_makers(group, producer), key=lambda each: -steps[each]))
+
+
+def _makers(group: FusedGroup, producer: Mapping[Expr, FusedGroup]) -> list[FusedGroup]:
+    return [producer[node] for value in group.inputs for node in _roots(value) if node in producer]
+
+
+def _sorted(groups: list[FusedGroup], makers: Callable[[FusedGroup], list[FusedGroup]]) -> list[FusedGroup]:
+    """The groups and all before them, each behind its makers, which come in their order."""
+    done: set[FusedGroup] = set()
     result: list[FusedGroup] = []
     for first in groups:
         stack = [(first, False)]
         while stack:
             group, ready = stack.pop()
-            if id(group) in done:
+            if group in done:
                 continue
             if ready:
-                done.add(id(group))
+                done.add(group)
                 result.append(group)
                 continue
             stack.append((group, True))
-            for value in group.inputs:
-                for node in _roots(value):
-                    if node in producer:
-                        stack.append((producer[node], False))
+            stack.extend((maker, False) for maker in reversed(makers(group)))
     return result
 
 
@@ -238,6 +257,7 @@ class _Fuser:
         self._join_slices()
         self._join_attention()
         self._join_moves()
+        self._join_columns()
         self._join_convolution()
         self._join_row_statistics()
         order = dict.fromkeys(topological_order(self.root))
@@ -387,6 +407,20 @@ class _Fuser:
                 self.members.append(value)
                 self.times[value] = 1
                 value = value.args[0]
+
+    def _join_columns(self) -> None:
+        """Let a product gather its rows: they take several times the memory of what they are gathered from."""
+        anchor = self.anchor
+        columns = columns_of(anchor) if self.limits.columns and anchor is not None else None
+        if anchor is None or columns is None:
+            return
+        met = columns.met
+        moves = (anchor.args[0], met)
+        alone = all(isinstance(each, Call) and self.uses[each] == 1 and each not in self.elsewhere for each in moves)
+        room = len(self.members) + len(moves) <= self.limits.depth
+        if alone and room and met not in self.times and not self.why_not_compiled(met):
+            self.members += [each for each in moves if isinstance(each, Call)]
+            self.times |= dict.fromkeys(moves, 1)
 
     def _join_row_statistics(self) -> None:
         """Let elementwise operators compute the means and the like of rows that they need, if nothing else needs these:

@@ -8,39 +8,43 @@ so that it is read in one stream; a constant lies in panels already.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
 import numpy as np
 
 from ... import tensor as te
+from ...graph.dtypes import HALVES
 from ...graph.ir import Call, Constant, Expr
 from ...graph.registry import Anchor, operator
 from ...tensor import ir as tir
 from ...tensor.view import Builder, View, broadcast, element_type, widened
 from ..errors import CompileError
+from .columns import columns_of
 from .fusion import FusedGroup
 from .kernels import Array, Kernel, Operands, Tile, finished, lower_members
-from .layouts import Layout
+from .layouts import PLAIN, Layout
 from .placement import Placement
 
 LEFT, PANEL, ACC = "left", "panel", "acc"
 """Stages: copies of the rows of the first operand and of panels of the second one; what adds up."""
 
-COMPUTED_IN_FLOAT32 = ("float32", "float16", "bfloat16")
+COMPUTED_IN_FLOAT32 = ("float32", *HALVES)
 
 
 @dataclass(frozen=True)
 class Blocking:
     """``tile``: accumulators in registers. ``rows``, ``columns``: of a block. ``copied``: whether the first operand is
-    copied into plain rows first; ``packed``: whether panels of the second one are copied."""
+    copied into plain rows first; ``packed``: whether panels of the second one are copied. ``run``: where each block of
+    rows is copied for itself, when it is used, the elements of a row that lie side by side; else 0."""
 
     tile: Tile
     rows: int
     columns: int
     copied: bool
     packed: bool
+    run: int = 0
 
 
 class ProductSchedule(Protocol):
@@ -52,6 +56,9 @@ class ProductSchedule(Protocol):
         ``plain``: whether each operand is float32 in row-major order. ``constant``: whether the second is constant, and
         so may lie in any order.
         """
+
+    def by_blocks(self, blocking: Blocking, shape: tuple[int, ...], depth: int, run: int) -> Blocking:
+        """The same tile for rows that are copied block by block, as `Blocking.run` says."""
 
     def arrange(self, schedule: te.Schedule, blocking: Blocking, depth: int, *, bytes: bool = False) -> None:
         """Schedule the kernel: its stages are `LEFT` and `PANEL` (copies of the operands, where the blocking has
@@ -66,8 +73,8 @@ class ProductKernels:
     schedule: ProductSchedule
     name: str = "product"
 
-    def block(self, group: FusedGroup, placement: Placement) -> int | None:
-        return 0 if group.anchor is not None and is_matrix_product(group.anchor) else None
+    def result_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
+        return PLAIN if group.anchor is not None and is_matrix_product(group.anchor) else None
 
     def data_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
         return None
@@ -84,9 +91,18 @@ class ProductKernels:
         shape, depth = anchor.shape, first.shape[-1]
         matrix = _constant_matrix(anchor)
         second_plain = matrix is not None or (anchor.op == "nn.matmul" and _is_plain(second, layouts))
-        plain = _is_plain(first, layouts), second_plain
+        columns = columns_of(anchor) if first in group.members else None
+        plain = columns is None and _is_plain(first, layouts), second_plain
         blocking = self.schedule.blocking(shape, depth, plain, matrix is not None)
-        left = operands.view(first)
+        views: dict[Expr, View] = {}
+        if columns is None:
+            left = operands.view(first)
+            if blocking.copied and len(shape) == 2 and first.dtype in HALVES:
+                blocking = self.schedule.by_blocks(blocking, shape, depth, depth)
+        else:
+            blocking = self.schedule.by_blocks(blocking, shape, depth, columns.run)
+            views = moved_operands(group, anchor, operands)
+            left = columns.rows(views[columns.met])
         if blocking.copied:
             left = _stage(left, LEFT)
         if matrix is not None and shape[-1] % blocking.tile.lanes == 0:
@@ -108,11 +124,11 @@ class ProductKernels:
 
         acc = te.compute(shape, value, ACC)
         dtype = element_type(anchor.dtype)
-        views: dict[Expr, View] = {anchor: View(shape, dtype, lambda index: acc[index].astype(dtype))}
+        views[anchor] = View(shape, dtype, lambda index: acc[index].astype(dtype))
         result = lower_members(group, operands, views, lambda call, place, node: operands.constant(node))
         output = te.compute(shape, lambda *index: result[index], operands.builder.name("out"))
         arrange = partial(self.schedule.arrange, blocking=blocking, depth=depth)
-        return finished(operands, shape, output, Layout(), name, arrange)
+        return finished(operands, shape, output, PLAIN, name, arrange)
 
 
 def is_matrix_product(call: Call) -> bool:
@@ -121,6 +137,29 @@ def is_matrix_product(call: Call) -> bool:
         operator(str(call.op)).anchor is Anchor.PRODUCT and call.args[0].dtype in COMPUTED_IN_FLOAT32
         and not isinstance(call.args[0], Constant)
     )  # fmt: skip
+
+
+def moved_operands(group: FusedGroup, anchor: Call, operands: Operands) -> dict[Expr, View]:
+    """The operands that are moves in the group, which the copies read through."""
+    views: dict[Expr, View] = {}
+    moves = tuple(node for node in group.members if node == anchor or node in _before(anchor))
+    for node in moves:
+        if node != anchor:
+            part = replace(group, members=(node,))
+            lower_members(part, operands, views, lambda call, place, constant: operands.constant(constant))
+    return views
+
+
+def _before(anchor: Call) -> set[Expr]:
+    """What the operands are made of."""
+    found: set[Expr] = set()
+    waiting = list(anchor.args)
+    while waiting:
+        value = waiting.pop()
+        if value not in found:
+            found.add(value)
+            waiting += value.args if isinstance(value, Call) else ()
+    return found
 
 
 def _constant_matrix(call: Call) -> Array | None:
