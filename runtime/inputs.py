@@ -17,15 +17,23 @@ from .index_inputs import IndexSizes
 
 Array = npt.NDArray[Any]
 
+HOST_MEMORY = (1, 3, 11)
+"""DLPack's kinds of memory that a processor reads: its own, and what CUDA and ROCm have pinned there."""
+
+DEVICE_KINDS = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 13: "CUDA, managed", 14: "oneAPI"}
+"""What DLPack calls other devices."""
+
 LONGEST_RANDOM = 8
 """Letters of a random string."""
 
 
 def named_inputs(inputs: Mapping[str, Array] | Array, names: Sequence[str]) -> dict[str, Array]:
     """One array for each name, in that order, in this machine's byte order, and with strings in the form that the graph
-    has; a model with one input may be given the array alone.
+    has; a model with one input may be given the array alone. Arrays of other libraries are taken by DLPack, without a
+    copy, where they are in this machine's memory: they must not be written to before the caller is done.
 
-    Raises :class:`InputError` for inputs that are missing or unknown, and for strings that are none.
+    Raises :class:`InputError` for inputs that are missing or unknown, for strings that are none, and for arrays that
+    are on another device or that NumPy cannot hold.
     """
     if not isinstance(inputs, Mapping):
         if len(names) != 1:
@@ -42,10 +50,29 @@ def named_inputs(inputs: Mapping[str, Array] | Array, names: Sequence[str]) -> d
 
 def _native(name: str, value: Any) -> Array:
     try:
-        array = canonical(value)
+        array = canonical(_shared(name, value))
     except StringsError as error:
         raise InputError(f"input {name!r}: {error.message}") from error
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def _shared(name: str, value: Any) -> Any:
+    """What another library holds, as an array of NumPy's in the same memory; anything else as it is."""
+    if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__"):
+        return value
+    kind, number = map(int, value.__dlpack_device__())
+    if kind not in HOST_MEMORY:
+        what = DEVICE_KINDS.get(kind, f"of DLPack's kind {kind}")
+        raise InputError(f"input {name!r} is on device {number} ({what}), not in this machine's memory",
+                         hint="copy it to the host first")  # fmt: skip
+    try:
+        return np.from_dlpack(value)
+    except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
+        try:
+            return value.__array__()  # some have bfloat16, which NumPy's DLPack does not know
+        except (AttributeError, RuntimeError, TypeError, ValueError):
+            raise InputError(f"input {name!r} is no array that NumPy can hold: {error}",
+                             hint="detach it, or convert it to a type of the model's") from error  # fmt: skip
 
 
 def read_inputs(

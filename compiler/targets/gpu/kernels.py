@@ -7,6 +7,7 @@ from functools import partial
 
 from ..loops.plain import PlainKernels
 from ..loops.target import LoopTarget
+from .channels_last import ChannelsLastKernels
 from .devices import GpuDescription
 from .schedules import schedule_plain
 from .tensor_cores import TensorKernels
@@ -14,10 +15,13 @@ from .tiled import TiledKernels
 
 
 def loop_target(device: GpuDescription, *, tf32: bool = False) -> LoopTarget:
-    """What the linker of loop kernels needs to know of a device. All tensors lie plain. ``tf32``: whether products of
-    single precision may be done with operands that are rounded first."""
+    """What the linker of loop kernels needs to know of a device. Images of convolutions on tensor cores have their
+    channels last, all other tensors are plain. ``tf32``: whether products of single precision may be done with operands
+    that are rounded first."""
     if not tf32:
         device = replace(device, mma=tuple(shape for shape in device.mma if not shape.is_rounded))
     plain = partial(schedule_plain, device=device)
-    kinds = (*((TensorKernels(device),) if device.mma else ()), TiledKernels(device), PlainKernels(plain))
-    return LoopTarget(device.name, kinds, arrange_plain=plain, device="gpu")
+    cores = (TensorKernels(device),) if device.mma else ()
+    kinds = (*cores, TiledKernels(device), ChannelsLastKernels(plain), PlainKernels(plain))
+    return LoopTarget(device.name, kinds, arrange_plain=plain, arrange_blocked=lambda schedule, _: plain(schedule),
+                      device="gpu")  # fmt: skip

@@ -49,6 +49,7 @@ from .digits import BLOCK_AXES, Digit
 from .launches import Barrier, Commit, Grid, Landed, Phase
 from .pipeline import copied
 from .shared_memory import ALIGNMENT
+from .vector_loops import goes_by_whole_steps
 from .warp_calls import emit_warp_call
 
 TRIPLE = "nvptx64-nvidia-cuda"
@@ -268,9 +269,7 @@ class _Emitter:
         position = Linear()
         for index, stride in zip(indices, memory.strides, strict=True):
             position = position.add(linear_form(index), stride)
-        others = [step for atom, step in position.terms.items() if atom != var]
-        alone = all(var not in free_vars(atom) for atom in position.terms if atom != var)
-        return alone and position.terms.get(var) == 1 and not any(each % count for each in (*others, position.constant))
+        return goes_by_whole_steps(position, var, count)
 
     def store_together(self, store: Store, var: Var, count: int) -> None:
         """Neighbours by one instruction, and loads of neighbours, too."""
@@ -408,19 +407,12 @@ def _is_uniform(expr: Expr, var: Var, count: int) -> bool:
         return False
     if expr.op == "lt" and expr.a.dtype == "int64":
         form = linear_form(expr.a).add(linear_form(expr.b), -1)  # below 0
-        if _goes_by_whole_steps(form, var, count):
+        if goes_by_whole_steps(form, var, count):
             return True
     whole = isinstance(expr.b, Const) and expr.b.value > 0 and expr.b.value % count == 0
-    if expr.op == "floordiv" and whole and _goes_by_whole_steps(linear_form(expr.a), var, count):
+    if expr.op == "floordiv" and whole and goes_by_whole_steps(linear_form(expr.a), var, count):
         return True
     return _is_uniform(expr.a, var, count) and _is_uniform(expr.b, var, count)
-
-
-def _goes_by_whole_steps(form: Linear, var: Var, count: int) -> bool:
-    """Whether it is a multiple of ``count``, and the variable."""
-    others = [step for atom, step in form.terms.items() if atom != var]
-    alone = all(var not in free_vars(atom) for atom in form.terms if atom != var)
-    return alone and form.terms.get(var) == 1 and not any(each % count for each in (*others, form.constant))
 
 
 def _has_phases(stmt: Stmt) -> bool:

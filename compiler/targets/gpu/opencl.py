@@ -22,6 +22,7 @@ from ...tensor.ir import (
     INTEGER_RANGES,
     Allocate,
     BinOp,
+    Bits,
     Block,
     Buffer,
     Call,
@@ -273,7 +274,7 @@ class _Printer:
 
     def is_narrow(self, expr: Expr) -> bool:
         """Whether an int64 expression of variables alone can be computed with 32 bits."""
-        if any(isinstance(node, Load | Cast | Select) for node in walk_exprs(expr)):
+        if any(isinstance(node, Load | Cast | Bits | Select) for node in walk_exprs(expr)):
             return False
         ranges = (self.facts.interval(node) for node in walk_exprs(expr) if node.dtype == "int64")
         return all(low >= -LARGEST_INT and high <= LARGEST_INT for low, high in ranges)
@@ -302,6 +303,8 @@ class _Printer:
                 return f"({chosen} ? {left} : {right})"
             case Cast(target, x):
                 return self.cast(target, x)
+            case Bits(target, x):
+                return self.same_bits(target, x)
             case Call(function, args):
                 return self.call(function, args, expr.dtype)
             case BinOp(op, a, b) if a.dtype == "int64" and self.is_narrow(expr):
@@ -349,6 +352,12 @@ class _Printer:
         if source in FLOATS:
             return f"{self.called(f'to_{target}_of_{TYPES[source]}')}({text})"
         return f"(({TYPES[target]}){text})"
+
+    def same_bits(self, target: DType, x: Expr) -> str:
+        text = self.value(x)
+        held = f"{self.called(f'bits_{x.dtype}')}({text})" if x.dtype in HALVES else text
+        same = f"as_{MEMORY_TYPES[target]}({held})"
+        return f"{self.called(f'from_{target}')}({same})" if target in HALVES else same
 
     def call(self, function: str, args: tuple[Expr, ...], dtype: DType) -> str:
         texts = ", ".join(map(self.value, args))

@@ -2,15 +2,17 @@
 
 A convolution is a product of its weights (rows: output channels of a group, depth: what a window meets) and of a panel
 (columns: pixels) that is never there as a whole: a tile of it is gathered into shared memory when it is needed, with
-zeros, or what else the padding holds, around the image. A dense layer of tokens, which the contract writes as a
-convolution of many images of one pixel, is the product that it was.
+zeros, or what else the padding holds, around the image. Where the result has its channels last, pixels of all images
+are the rows, and channels the columns: neighbours in memory are neighbours in a row then. A dense layer of tokens,
+which the contract writes as a convolution of many images of one pixel, is the product that it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
+from typing import TypeAlias
 
 import numpy as np
 
@@ -22,17 +24,22 @@ from ...tensor import ir as tir
 from ...tensor.view import Builder, Index, View, broadcast, element_type
 from ..loops.fusion import FusedGroup
 from ..loops.kernels import Kernel, Operands, finished, lower_members
-from ..loops.layouts import Layout
+from ..loops.layouts import PLAIN, Layout
+from .padding import pad_value_of, padding_sums, reads_zeros
 
 
 @dataclass(frozen=True)
 class Product:
     """``left`` (..., rows, depth) times ``right`` (..., depth, columns), of ``shape``. Axes of 1 before the last two
-    are the same for all."""
+    are the same for all. ``place``: the index of the anchor's result for one of the product; ``lacking``: what the
+    anchor's result has beyond the sum. ``strides``: of the product's result in memory, where it is not row-major."""
 
     left: View
     right: View
     shape: tuple[int, ...]
+    place: Callable[[Index], Index] = tuple
+    lacking: Callable[[Index], tir.Expr] | None = None
+    strides: tuple[int, ...] = ()
 
     def at(self, view: View, outer: Index) -> Index:
         """The index of a matrix of an operand, for that of a matrix of the result."""
@@ -52,50 +59,57 @@ def product_kernel(
     group: FusedGroup,
     anchor: Call,
     layouts: Mapping[Expr, Layout],
+    layout: Layout,
     name: str,
     sums_of: Callable[[Product], Sums],
     arrange: Callable[[te.Schedule], None],
 ) -> Kernel:
-    """A group's kernel: a product by ``sums_of``, and its other members on the sums."""
+    """A group's kernel: a product by ``sums_of``, and its other members on the sums. ``layout``: of its result."""
     operands = Operands(Builder(), layouts)
-    sums = sums_of(_product_of(anchor, operands))
+    product = _product_of(anchor, operands, layout)
+    sums = sums_of(product)
     dtype = element_type(anchor.dtype)
     places: dict[Index, Index] = {}  # of the sums, by the index of the anchor's result
 
     def found(index: Index) -> tir.Expr:
-        return sums.read(places[index]).astype(dtype)
+        value = sums.read(places[index])
+        return (value if product.lacking is None else value + product.lacking(index)).astype(dtype)
 
     known: dict[Expr, View] = {anchor: View(anchor.shape, dtype, found)}
     result = lower_members(group, operands, known, lambda call, place, node: operands.constant(node))
 
     def value(*place: tir.Expr) -> tir.Expr:
-        index = _index(anchor, place)
+        index = product.place(place)
         places[index] = place
         return result[index]
 
     output = te.compute(sums.shape, value, operands.builder.name("out"))
-    return finished(operands, group.root.shape, output, Layout(), name, arrange)
+    kernel = finished(operands, group.root.shape, output, PLAIN, name, arrange)
+    return replace(kernel, windows={output.name: product.strides}) if product.strides else kernel
 
 
 def _kind(call: Call) -> Anchor | None:
     return operator(str(call.op)).anchor
 
 
-def sizes_of(anchor: Call) -> tuple[int, int, int, int] | None:
-    """Products of matrices, and rows, columns and depth of each; None for another operator."""
+def sizes_of(anchor: Call, *, channels_last: bool = False) -> tuple[int, int, int, int] | None:
+    """Products of matrices, and rows, columns and depth of each; None for another operator. ``channels_last``: whether
+    the result of a convolution has its channels last."""
     match _kind(anchor):
         case Anchor.PRODUCT if anchor.op != "product":  # the contract's has images as operands, and zero points
             return prod(anchor.shape[:-2]), anchor.shape[-2], anchor.shape[-1], anchor.args[0].shape[-1]
         case Anchor.CONVOLUTION if anchor.args[0].dtype in (*tir.FLOATS, "int8"):
             groups = anchor.attr("groups")
             pixels, depth = prod(anchor.shape[2:]), prod(anchor.args[1].shape[1:])
-            if _is_of_tokens(anchor):
+            if is_of_tokens(anchor):
                 return 1, anchor.shape[0], anchor.shape[1], depth
+            if channels_last:
+                return groups, anchor.shape[0] * pixels, anchor.shape[1] // groups, depth
             return anchor.shape[0] * groups, anchor.shape[1] // groups, pixels, depth
     return None
 
 
-def _is_of_tokens(anchor: Call) -> bool:
+def is_of_tokens(anchor: Call) -> bool:
     """Whether a convolution is of several images of one pixel each, all with the same weights."""
     if _kind(anchor) is not Anchor.CONVOLUTION or anchor.shape[0] == 1 or any(anchor.attr("pads")):
         return False
@@ -103,14 +117,21 @@ def _is_of_tokens(anchor: Call) -> bool:
     return sizes == {1} and anchor.attr("groups") == 1
 
 
-def _product_of(anchor: Call, operands: Operands) -> Product:
-    if _is_of_tokens(anchor):
+def is_image_convolution(anchor: Call) -> bool:
+    """Whether a call is a convolution over images, and no product of tokens."""
+    return _kind(anchor) is Anchor.CONVOLUTION and len(anchor.shape) == 4 and not is_of_tokens(anchor)
+
+
+def _product_of(anchor: Call, operands: Operands, layout: Layout) -> Product:
+    if is_of_tokens(anchor):
         x, w = (_operand(operands, each) for each in anchor.args)
         pixel = tuple(tir.Const(0) for _ in anchor.shape[2:])
         left = View(x.shape[:2], x.dtype, lambda index: x[(*index, *pixel)])
         right = View((w.shape[1], w.shape[0]), w.dtype, lambda index: w[(index[1], index[0], *pixel)])
-        return Product(left, right, anchor.shape[:2])
-    return _of_convolution(anchor, operands) if _kind(anchor) is Anchor.CONVOLUTION else _of_matrices(anchor, operands)
+        return Product(left, right, anchor.shape[:2], lambda index: (*index, *pixel))
+    if _kind(anchor) is not Anchor.CONVOLUTION:
+        return _of_matrices(anchor, operands)
+    return _of_images(anchor, operands) if layout.is_plain else _of_pixels(anchor, operands, layout.block)
 
 
 def _operand(operands: Operands, value: Expr) -> View:
@@ -127,57 +148,97 @@ def _of_matrices(anchor: Call, operands: Operands) -> Product:
     return Product(left, right, shape)
 
 
-def _of_convolution(anchor: Call, operands: Operands) -> Product:
-    """The depth goes through all channels of a pixel, then to the next pixel of the window: neighbours in depth are
-    inside of the image together, or not."""
+Weight: TypeAlias = Callable[[tir.Expr, tir.Expr, tir.Expr], tir.Expr]
+"""By group, output channel of that, and depth."""
+
+Pixel: TypeAlias = Callable[[tir.Expr, tir.Expr, Sequence[tir.Expr], tir.Expr], tir.Expr]
+"""What the window of a pixel meets, by image, group, place in the image, and depth."""
+
+
+def _of_images(anchor: Call, operands: Operands) -> Product:
+    """Weights times pixels, image by image: the result is plain."""
+    weight, pixel, depth, dtype = _factors(anchor, operands)
+    groups = anchor.attr("groups")
+    images, channels, *places = anchor.shape
+    rows, pixels = channels // groups, prod(places)
+    # Weights are the same for all images.
+    left = View((1, groups, rows, depth), dtype, lambda index: weight(*index[1:]))
+    right = View((images, groups, depth, pixels), dtype,
+                 lambda index: pixel(index[0], index[1], _unfolded(index[3], places), index[2]))  # fmt: skip
+
+    def place(index: Index) -> Index:
+        n, g, row, column = index
+        return (n, g * rows + row, *_unfolded(column, places))
+
+    return Product(left, right, (images, groups, rows, pixels), place, padding_sums(anchor, operands))
+
+
+def _of_pixels(anchor: Call, operands: Operands, block: int) -> Product:
+    """Pixels of all images times weights: the result has its channels last, ``block`` for a pixel."""
+    weight, pixel, depth, dtype = _factors(anchor, operands)
+    groups = anchor.attr("groups")
+    images, channels, *places = anchor.shape
+    columns, pixels = channels // groups, prod(places)
+
+    def found(row: tir.Expr) -> list[tir.Expr]:
+        return _unfolded(row, (images, *places)) if images > 1 else [tir.Const(0), *_unfolded(row, places)]
+
+    def read(index: Index) -> tir.Expr:
+        g, row, k = index
+        n, *at = found(row)
+        return pixel(n, g, at, k)
+
+    def place(index: Index) -> Index:
+        g, row, column = index
+        n, *at = found(row)
+        return (n, g * columns + column, *at)
+
+    left = View((groups, images * pixels, depth), dtype, read)
+    right = View((groups, depth, columns), dtype, lambda index: weight(index[0], index[2], index[1]))
+
+    strides = (columns, block, 1) if (groups, block) != (1, channels) else ()
+    return Product(left, right, (groups, images * pixels, columns), place, padding_sums(anchor, operands), strides)
+
+
+def _factors(anchor: Call, operands: Operands) -> tuple[Weight, Pixel, int, tir.DType]:
+    """The weights, what windows meet, the depth and type of both. The depth goes through all channels of a pixel, with
+    those that nobody uses, then to the next pixel of the window: neighbours in depth are inside of the image together,
+    or not."""
     x = _operand(operands, anchor.args[0])
     groups, strides, dilations = (anchor.attr(name) for name in ("groups", "strides", "dilations"))
-    images, channels, *places = anchor.shape
     _, depth, *kernel = anchor.args[1].shape
-    rows, taps = channels // groups, prod(kernel)
-    fill = tir.Const(anchor.attrs.get("pad_value", 0), x.dtype)  # type: ignore[arg-type]
+    rows, block = anchor.shape[1] // groups, operands.layouts.get(anchor.args[0], PLAIN).block
+    depth = max(depth, block) if groups == 1 and isinstance(anchor.args[1], Constant) else depth
+    fill = tir.Const(0 if reads_zeros(anchor) else pad_value_of(anchor), x.dtype)
     read = padded_read(x, anchor.attr("pads"), fill)
-    weights = _weights(anchor.args[1], operands)
+    weights = _weights(anchor.args[1], depth, operands)
 
-    def weight(index: Index) -> tir.Expr:
-        _, g, row, k = index
+    def weight(g: tir.Expr, row: tir.Expr, k: tir.Expr) -> tir.Expr:
         return weights[(g * rows + row, k)]
 
-    def pixel(index: Index) -> tir.Expr:
-        n, g, k, column = index
-        at = (n, g, *_unfolded(column, places))
+    def pixel(n: tir.Expr, g: tir.Expr, place: Sequence[tir.Expr], k: tir.Expr) -> tir.Expr:
+        at = (n, g, *place)
         return read((n, g * depth + k % depth, *met(at, _unfolded(k // depth, kernel), strides, dilations)))
 
-    # Weights are the same for all images.
-    left = View((1, groups, rows, depth * taps), weights.dtype, weight)
-    right = View((images, groups, depth * taps, prod(places)), x.dtype, pixel)
-    return Product(left, right, (images, groups, rows, prod(places)))
+    return weight, pixel, depth * prod(kernel), x.dtype
 
 
-def _weights(value: Expr, operands: Operands) -> View:
-    """Weights (channels, depth of a pixel, window) as (channels, window * depth)."""
+def _weights(value: Expr, depth: int, operands: Operands) -> View:
+    """Weights (channels, depth of a pixel, window) as (channels, window * ``depth``); constant ones are 0 beyond their
+    own."""
     if isinstance(value, Constant):
-        turned = operands.array(np.moveaxis(value.value, 1, -1).reshape(value.shape[0], -1))
+        wide = np.zeros((value.shape[0], depth, *value.shape[2:]), value.value.dtype)
+        wide[:, : value.shape[1]] = value.value
+        turned = operands.array(np.moveaxis(wide, 1, -1).reshape(value.shape[0], -1))
         return View(turned.shape, turned.dtype, lambda index: turned[index])
     view = operands.view(value)
-    _, depth, *kernel = value.shape
+    kernel = value.shape[2:]
 
     def weight(index: Index) -> tir.Expr:
         row, k = index
         return view[(row, k % depth, *_unfolded(k // depth, kernel))]
 
     return View((value.shape[0], depth * prod(kernel)), view.dtype, weight)
-
-
-def _index(anchor: Call, index: Index) -> Index:
-    """The index of the anchor's result for one of the stage that adds up."""
-    if _kind(anchor) is not Anchor.CONVOLUTION:
-        return index
-    if _is_of_tokens(anchor):
-        return (*index, *(tir.Const(0) for _ in anchor.shape[2:]))
-    n, g, row, column = index
-    rows = anchor.shape[1] // anchor.attr("groups")
-    return (n, g * rows + row, *_unfolded(column, anchor.shape[2:]))
 
 
 def _unfolded(number: tir.Expr, shape: list[int] | tuple[int, ...]) -> list[tir.Expr]:

@@ -9,21 +9,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 
 from ... import tensor as te
-from ...graph.ir import Call, Expr
+from ...graph.ir import Call, Constant, Expr
 from ...tensor import ir as tir
 from ...tensor.evaluate import ITEM_BYTES
-from ...tensor.view import Index, View
+from ...tensor.view import Index, View, element_type
 from ..errors import CompileError
 from ..loops.fusion import FusedGroup
 from ..loops.kernels import Kernel
-from ..loops.layouts import Layout
+from ..loops.layouts import PLAIN, Layout, channels_last
 from ..loops.placement import Placement
 from .devices import GpuDescription
 from .intrinsics import MmaShape
-from .products import Product, Sums, product_kernel, sizes_of
-from .tensor_schedule import TensorTile, choose_tensor_tile, schedule_tensor_cores
+from .padding import reads_zeros
+from .products import Product, Sums, is_image_convolution, product_kernel, sizes_of
+from .tensor_schedule import LEAST_TOGETHER, TensorTile, choose_tensor_tile, schedule_tensor_cores
 
 
 @dataclass(frozen=True)
@@ -33,18 +35,36 @@ class TensorKernels:
     device: GpuDescription
     name: str = "tensor cores"
 
-    def block(self, group: FusedGroup, placement: Placement) -> int | None:
-        return 0 if group.anchor is not None and self.tile(group.anchor) is not None else None
+    def result_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
+        if group.anchor is None:
+            return None
+        layout = channels_last(group.root) if _makes_images(group, placement) else PLAIN
+        return None if self.tile(group.anchor, layout) is None else layout
 
     def data_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
-        return None
+        """Pixels that windows meet several times are copied by vectors: a conversion pays. Others are read where they
+        are."""
+        if group.anchor is None or not self.needs_blocks(group.anchor):
+            return None
+        data = group.anchor.args[0]
+        wanted = channels_last(data)
+        again = prod(group.anchor.args[1].shape[2:]) > 1
+        return wanted if again or placement.layout(data) == wanted else None
 
     def needs_blocks(self, anchor: Call) -> bool:
-        return False
+        if not is_image_convolution(anchor) or not reads_zeros(anchor) or isinstance(anchor.args[0], Constant):
+            return False
+        data, weights = anchor.args
+        own = channels_last(data).block if anchor.attr("groups") == 1 else weights.shape[1]
+        if own != weights.shape[1] and not isinstance(weights, Constant):  # those of channels that nobody uses are zero
+            return False
+        together = own * ITEM_BYTES[element_type(data.dtype)]
+        return together % LEAST_TOGETHER == 0 and self.tile(anchor, channels_last(anchor)) is not None
 
-    def tile(self, anchor: Call) -> tuple[TensorTile, MmaShape] | None:
-        """The tile for an anchor and the product that makes it; None where tensor cores do not help."""
-        sizes = sizes_of(anchor)
+    def tile(self, anchor: Call, layout: Layout) -> tuple[TensorTile, MmaShape] | None:
+        """The tile for an anchor with its result in a layout, and the product that makes it; None where tensor cores do
+        not help."""
+        sizes = sizes_of(anchor, channels_last=not layout.is_plain)
         if sizes is None:
             return None
         dtypes = {each.dtype for each in anchor.args[:2]}
@@ -56,12 +76,21 @@ class TensorKernels:
 
     def build(self, group: FusedGroup, layouts: Mapping[Expr, Layout], layout: Layout, name: str) -> Kernel:
         anchor = group.anchor
-        chosen = None if anchor is None else self.tile(anchor)
+        chosen = None if anchor is None else self.tile(anchor, layout)
         if anchor is None or chosen is None:
             raise CompileError("it has no product for tensor cores", at=f"kernel {group.name!r}")
         tile, shape = chosen
         arrange = partial(schedule_tensor_cores, tile=tile, shape=shape, device=self.device)
-        return product_kernel(group, anchor, layouts, name, partial(tensor_sums, tile=tile, shape=shape), arrange)
+        sums = partial(tensor_sums, tile=tile, shape=shape)
+        return product_kernel(group, anchor, layouts, layout, name, sums, arrange)
+
+
+def _makes_images(group: FusedGroup, placement: Placement) -> bool:
+    """Whether a group makes images of a convolution that other kernels read, so that it chooses how they lie."""
+    anchor, root = group.anchor, group.root
+    if anchor is None or not is_image_convolution(anchor) or root.shape != anchor.shape:
+        return False
+    return root in placement.readers and prod(root.shape[2:]) > 1
 
 
 def tensor_sums(product: Product, tile: TensorTile, shape: MmaShape) -> Sums:

@@ -8,14 +8,15 @@ from math import gcd
 
 from ... import tensor as te
 from ...tensor.evaluate import ITEM_BYTES
-from ...tensor.ir import BinOp, Block, Const, Load, Var
+from ...tensor.ir import BinOp, Block, Const, Var
 from ...tensor.tree import find_block, find_buffer
 from ...tensor.visitor import free_vars, walk_exprs
-from ..loops.nests import REGISTER, extent_of, largest_divisor, own_loops, position_of, split_loops, tidy
+from ..loops.nests import REGISTER, extent_of, largest_divisor, own_loops, split_loops, tidy
 from .devices import GpuDescription
 from .digits import BLOCK_AXES, SHARED, THREAD, WARP
 from .intrinsics import COLUMNS, MATRIX_BYTES, MATRIX_ROWS, MmaShape, ldmatrix, mma
 from .tile_schedule import GROUPS_WANTED
+from .vector_loops import neighbours_at_once, with_digits_apart
 from .warp_parts import COPIES, PIPELINE
 
 FRAGMENT_BYTES = 2 * MATRIX_BYTES
@@ -173,6 +174,8 @@ def _load_together(schedule: te.Schedule, name: str, step: Var, threads: int) ->
     rows, k = own_loops(schedule, name)[-2:]
     together = _neighbours(schedule, name, k, MATRIX_BYTES // size)
     chunk, each = schedule.split(k, together or _alike(schedule, name, k, MATRIX_BYTES // size))
+    if together:
+        schedule.func = with_digits_apart(schedule.func, each, together)
     height, low = extent_of(schedule, rows), MATRIX_ROWS
     chunks, chunk = schedule.split(chunk, largest_divisor(extent_of(schedule, chunk), threads // low))
     at_once = largest_divisor(height, threads // extent_of(schedule, chunk))
@@ -196,13 +199,7 @@ def _neighbours(schedule: te.Schedule, name: str, loop: Var, most: int) -> int:
     block = find_block(schedule.func, name)[-1]
     if not isinstance(block, Block):
         return 0
-    for load in (node for node in walk_exprs(block.body.value) if isinstance(node, Load)):
-        position = position_of(load.buffer, load.indices)
-        if position.terms.get(loop) != 1:
-            return 0
-        most = gcd(most, position.constant, *(step for atom, step in position.terms.items() if atom != loop))
-    size = ITEM_BYTES[block.body.buffer.dtype]
-    return most if most * size >= LEAST_TOGETHER else 0
+    return neighbours_at_once(block.body.value, loop, most, LEAST_TOGETHER // ITEM_BYTES[block.body.buffer.dtype])
 
 
 def _alike(schedule: te.Schedule, name: str, loop: Var, most: int) -> int:

@@ -13,7 +13,7 @@ from ...tensor.view import View, widened
 from ..errors import CompileError
 from ..loops.fusion import FusedGroup
 from ..loops.kernels import Kernel
-from ..loops.layouts import Layout
+from ..loops.layouts import PLAIN, Layout
 from ..loops.placement import Placement
 from .devices import GpuDescription
 from .products import Product, Sums, product_kernel, sizes_of
@@ -27,8 +27,8 @@ class TiledKernels:
     device: GpuDescription
     name: str = "tiled"
 
-    def block(self, group: FusedGroup, placement: Placement) -> int | None:
-        return 0 if group.anchor is not None and self.tile(group.anchor) is not None else None
+    def result_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
+        return PLAIN if group.anchor is not None and self.tile(group.anchor) is not None else None
 
     def data_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
         return None
@@ -46,7 +46,7 @@ class TiledKernels:
         tile = None if anchor is None else self.tile(anchor)
         if anchor is None or tile is None:
             raise CompileError("it has no product that is worth a tile", at=f"kernel {group.name!r}")
-        return product_kernel(group, anchor, layouts, name, _sums, partial(schedule_tiled, tile=tile))
+        return product_kernel(group, anchor, layouts, layout, name, _sums, partial(schedule_tiled, tile=tile))
 
 
 def _stage(view: View, name: str) -> te.Tensor:

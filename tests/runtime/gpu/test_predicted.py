@@ -93,7 +93,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert "for T4" in found["note"]
     assert sum(each["share"] for each in found["launches"]) == pytest.approx(1)
     assert not any(each["measured"] for each in found["launches"])
-    assert {each["kind"] for each in found["launches"]} >= {"tensor cores", "plain"}
+    assert {each["kind"] for each in found["launches"]} >= {"tensor cores", "channels last"}
     assert np.all([each["seconds"] >= LAUNCH_SECONDS for each in found["launches"]])
 
 

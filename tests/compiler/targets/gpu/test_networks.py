@@ -61,7 +61,7 @@ def test_image_networks(name: str, form: str) -> None:
 
 def test_the_digits_network_as_ptx() -> None:
     model = check(DIGITS, exact=True, target="cuda")
-    assert {layer.kind for layer in model.layers} == {"plain", "tensor cores"}
+    assert {layer.kind for layer in model.layers} == {"channels last", "tensor cores"}
 
 
 @pytest.mark.parametrize("form", [pytest.param("float", marks=pytest.mark.long), "qdq"])

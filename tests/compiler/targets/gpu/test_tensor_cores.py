@@ -276,7 +276,7 @@ def test_graphs_of_floats(name: str, dtype: str, gpu: str, tolerance: float) -> 
     values = values_for(module)
     model = weft.compile(module, target="cuda", strict=True, gpu=gpu, tf32=dtype == "float32")
     assert isinstance(model, weft.CompiledModel)
-    assert {layer.kind for layer in model.layers} == {"tensor cores"}
+    assert {layer.kind for layer in model.layers} - {"convert"} == {"tensor cores"}
     (found,) = weft.load(model, "emulated").run(values).values()
     for wanted in (evaluate(module, values), weft.load(weft.compile(module, target="cpu")).run(values)):
         (each,) = (value.astype(np.float64) for value in wanted.values())
