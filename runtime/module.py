@@ -143,7 +143,8 @@ class LoadedModule:
 
         inputs
             Arrays by name, or the one array of a model with one input; shapes and types as in ``model.inputs``. They
-            are read where they are if they are contiguous.
+            are read where they are if they are contiguous, also those of other libraries (by DLPack, ``__dlpack__``),
+            which have to be on the host. They stay the caller's, and are not used after the run.
         outputs
             Contiguous arrays to write results to, by name; others are made. None may share memory with an input.
         trace

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from math import prod
 
 from ... import tensor as te
-from ...tensor.ir import Block, TensorIntrinsic
+from ...tensor.ir import Block
 from ...tensor.tree import find_block, find_buffer
 from ..loops.attention import KEYS, QUERIES, RAW, SCORES, SUM, VALUES, AttentionTiles
-from ..loops.nests import ANY_ORDER, REGISTER, extent_of, own_loops, split_loops, tidy, unroll_lanes
+from ..loops.nests import ANY_ORDER, extent_of, own_loops, tidy, unroll_lanes
 from .intrinsics import outer_product
 from .processor import Processor
-from .products import BLOCKS_WANTED, block_size, split_blocks
+from .products import BLOCKS_WANTED, block_size, split_blocks, sum_in_registers
 from .tiles import FMA_CHAINS
 
 SCORE_BYTES = 512 * 1024
@@ -73,9 +73,9 @@ class CpuAttention:
         for stage in (RAW, *rows):
             if find_buffer(schedule.func, stage).ndim == rank:
                 schedule.storage_align(stage, rank - 2, *ODD_LINES)
-        _in_registers(schedule, SCORES, outer_product(tiles.rows, tiles.keys, apart))
+        sum_in_registers(schedule, SCORES, outer_product(tiles.rows, tiles.keys, apart))
         aligned = find_buffer(schedule.func, RAW).strides[-2]  # as all rows of scores, also those of weights
-        _in_registers(schedule, SUM, outer_product(tiles.rows, tiles.values, aligned))
+        sum_in_registers(schedule, SUM, outer_product(tiles.rows, tiles.values, aligned))
         unroll_lanes(schedule, [query, key])
         unroll_lanes(schedule, [row, lane])
         for stage in rows:
@@ -86,16 +86,6 @@ class CpuAttention:
                 for loop in others:
                     schedule.parallel(loop)
                 schedule.vectorize(last)
-
-
-def _in_registers(schedule: te.Schedule, stage: str, step: TensorIntrinsic) -> None:
-    """A stage that adds up the products of one tile."""
-    schedule.set_scope(stage, REGISTER)
-    reduced, kept = split_loops(schedule, stage)
-    schedule.reorder(*reduced, *kept)
-    initial = schedule.decompose_reduction(stage, reduced[0])
-    unroll_lanes(schedule, own_loops(schedule, initial))
-    schedule.tensorize(kept[0], step)
 
 
 def _along_row(schedule: te.Schedule, stage: str, lanes: int) -> None:

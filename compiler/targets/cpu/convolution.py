@@ -28,15 +28,17 @@ class CpuConvolutions:
 
     def arrange(self, schedule: te.Schedule, task: ConvolutionTask) -> None:
         tidy(schedule)
-        *before, g, y, x, lane = schedule.get_loops(schedule.blocks()[-1])
+        *loops, x, lane = schedule.get_loops(schedule.blocks()[-1])
+        *before, g = loops[: 1 - task.axes]
+        before += loops[1 - task.axes :]
         outer, row = schedule.split_shifted(x, task.tile.rows)
-        schedule.reorder(*before, y, outer, row, g, lane)
+        schedule.reorder(*before, outer, row, g, lane)
         schedule.set_scope("acc", REGISTER)
         schedule.compute_at("acc", outer)
         reduced, kept = split_loops(schedule, "acc")  # loops that run once are gone by now
         schedule.reorder(*reduced, *kept)
         initial = schedule.decompose_reduction("acc", reduced[0])
-        for loop in (*before, y):
+        for loop in before:
             schedule.parallel(loop)
         for loop in (row, g):
             schedule.unroll(loop)

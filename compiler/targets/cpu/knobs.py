@@ -153,7 +153,7 @@ def kind_with(kind: KernelKind, answer: Answer, target: Processor) -> KernelKind
 def answer_point(answer: Answer) -> Point:
     if isinstance(answer, Tile):
         return asdict(answer)
-    own = {name: value for name, value in asdict(answer).items() if name != "tile"}
+    own = {name: value for name, value in asdict(answer).items() if name not in ("tile", "run")}
     return {"tile_rows": answer.tile.rows, "lanes": answer.tile.lanes, **own}
 
 

@@ -9,7 +9,7 @@ import llvmlite.binding as llvm
 from ..errors import CompileError
 from ..loops.fusion import FusionLimits
 
-FUSION = FusionLimits(before_reductions=True, attention_keys=8192, row_statistics=True, phases=True)
+FUSION = FusionLimits(before_reductions=True, attention_keys=8192, row_statistics=True, phases=True, columns=True)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ Blocks that are no multiple of the tile are covered by tiles that overlap (``spl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd, prod
 
 from ... import tensor as te
@@ -17,7 +17,7 @@ from ..loops.nests import REGISTER, extent_of, own_loops, split_loops, tensorize
 from ..loops.product import ACC, LEFT, PANEL, Blocking
 from .intrinsics import dot_product, outer_product
 from .processor import Processor
-from .schedules import interleave_rows, reduce_rows
+from .schedules import interleave_rows, reduce_rows, transpose_squares
 from .tiles import FMA_CHAINS, LARGEST_TILE_LANES, pieces
 
 BLOCK_BYTES = 256 * 1024
@@ -25,6 +25,10 @@ BLOCK_BYTES = 256 * 1024
 
 BLOCK_ROWS = 96
 """Rows of a block, at least: each of them pays for its part of copying a panel."""
+
+COLUMN_BYTES, COLUMN_ROWS = 256 * 1024, 48
+"""Of a block of rows that is gathered when it is used: about as large as a second-level cache bears beside panels; but
+fewer rows would read all of the second operand too often."""
 
 IN_PLACE_BYTES = 24 * 1024
 """A second operand up to this size stays in the first-level cache: it is read where it lies."""
@@ -48,6 +52,12 @@ class CpuProducts:
     def blocking(self, shape: tuple[int, ...], depth: int, plain: tuple[bool, bool], constant: bool) -> Blocking:
         return choose_blocking(shape, depth, plain, constant, self.target)
 
+    def by_blocks(self, blocking: Blocking, shape: tuple[int, ...], depth: int, run: int) -> Blocking:
+        rows, columns = shape
+        height = max(blocking.tile.rows, COLUMN_ROWS, COLUMN_BYTES // (4 * depth))
+        return replace(blocking, rows=block_size(rows, blocking.tile.rows, rows // height), columns=columns,
+                       copied=True, run=run)  # fmt: skip
+
     def arrange(self, schedule: te.Schedule, blocking: Blocking, depth: int, *, bytes: bool = False) -> None:
         tidy(schedule)
         tile = blocking.tile
@@ -61,23 +71,40 @@ class CpuProducts:
         for stage, loop in ((ACC, m), (COLUMN_SUMS, n), (PANEL, n)):
             if stage in stages:
                 schedule.compute_at(stage, loop)
+        if blocking.run:
+            schedule.compute_at(LEFT, m_block)
         multiply = dot_product if bytes else outer_product
-        _in_registers(schedule, ACC, multiply(tile.rows, tile.lanes, depth))
+        sum_in_registers(schedule, ACC, multiply(tile.rows, tile.lanes, depth))
         if COLUMN_SUMS in stages:
-            _in_registers(schedule, COLUMN_SUMS, multiply(1, tile.lanes, QUAD))
+            sum_in_registers(schedule, COLUMN_SUMS, multiply(1, tile.lanes, QUAD))
         unroll_lanes(schedule, [row, lane])
-        if PANEL in stages and not (bytes and interleave_rows(schedule, PANEL)):
+        if PANEL in stages and not (interleave_rows if bytes else _turn_rows)(schedule, PANEL):
             schedule.vectorize(schedule.get_loops(PANEL)[-1])
         if ROW_SUMS in stages:
             reduce_rows(schedule, ROW_SUMS)
-        if LEFT in stages:
+        if LEFT in stages and blocking.run:
+            _gather_rows(schedule, blocking.run)
+        elif LEFT in stages:
             *rows, last = schedule.get_loops(LEFT)
             for loop in rows:
                 schedule.parallel(loop)
             schedule.vectorize(last)
 
 
-def _in_registers(schedule: te.Schedule, stage: str, step: TensorIntrinsic) -> None:
+def _gather_rows(schedule: te.Schedule, run: int) -> None:
+    """Copy rows as stretches of so many neighbours."""
+    last = own_loops(schedule, LEFT)[-1]
+    if run < extent_of(schedule, last):
+        _, last = schedule.split(last, run)
+    schedule.vectorize(last)
+
+
+def _turn_rows(schedule: te.Schedule, name: str) -> bool:
+    """Copy by squares where rows are columns in memory; False for all other copies."""
+    return transpose_squares(schedule, name, own_loops(schedule, name), parallel=False)
+
+
+def sum_in_registers(schedule: te.Schedule, stage: str, step: TensorIntrinsic) -> None:
     """A stage that adds up products of one tile."""
     schedule.set_scope(stage, REGISTER)
     reduced, kept = split_loops(schedule, stage)

@@ -53,7 +53,7 @@ def schedule_plain(schedule: te.Schedule) -> None:
     tidy(schedule)
     _single_loops_outside(schedule)
     *stages, output = schedule.blocks()
-    if transpose_squares(schedule, schedule.get_loops(output)):
+    if transpose_squares(schedule, output, schedule.get_loops(output)):
         rows: set[str] = set()
     else:
         rows = _move_into_rows(schedule)
@@ -163,11 +163,10 @@ def _reduce_part_of_row(schedule: te.Schedule, name: str) -> None:
     schedule.vectorize(part)
 
 
-def transpose_squares(schedule: te.Schedule, candidates: Sequence[Var]) -> bool:
-    """If the last stage copies elements of a type in `SQUARES`, and neighbours of the result are not neighbours in
+def transpose_squares(schedule: te.Schedule, name: str, candidates: Sequence[Var], *, parallel: bool = True) -> bool:
+    """If a stage copies elements of a type in `SQUARES`, and neighbours of the result are not neighbours in
     memory before, schedule it so that it transposes squares in registers, or interleaves pairs of rows of floats, over
-    two of the ``candidates``; else False."""
-    name = schedule.blocks()[-1]
+    two of the ``candidates``; else False. ``parallel``: whether threads share its loops."""
     block = find_block(schedule.func, name)[-1]
     if not isinstance(block, Block) or not isinstance(block.body.value, Load):
         return False
@@ -194,11 +193,11 @@ def transpose_squares(schedule: te.Schedule, candidates: Sequence[Var]) -> bool:
         step = interleaved(size, read.terms[column])
     else:
         return False
-    others = [loop for loop in schedule.get_loops(name) if loop not in (row, column)]
+    others = [loop for loop in own_loops(schedule, name) if loop not in (row, column)]
     (row_o, row), (column_o, column) = schedule.split_shifted(row, size), schedule.split_shifted(column, wide)
     apart = others if rows % size else [*others, row_o]
     schedule.reorder(*others, row_o, column_o, row, column)
-    for loop in apart:
+    for loop in apart if parallel else ():
         schedule.parallel(loop)
     schedule.tensorize(row, step)
     return True
@@ -235,12 +234,12 @@ def reduce_rows(schedule: te.Schedule, name: str) -> None:
 
 
 def schedule_blocked(schedule: te.Schedule, reductions: Sequence[str]) -> None:
-    """The result is (N, C/b, H, W, b): lanes are channels of a block, ``PIXELS_AT_ONCE`` pixels of a row at a time are
-    reduced in registers."""
+    """The result is (N, C/b, H, W, b), of volumes (N, C/b, D, H, W, b): lanes are channels of a block,
+    ``PIXELS_AT_ONCE`` pixels of a row at a time are reduced in registers."""
     tidy(schedule)
     output = schedule.blocks()[-1]
-    n, cb, y, x, lane = schedule.get_loops(output)
-    if not reductions and transpose_squares(schedule, [x, lane]):
+    *outside, x, lane = schedule.get_loops(output)
+    if not reductions and transpose_squares(schedule, output, [x, lane]):
         return
     if reductions:
         outer, inner = schedule.split(x, largest_divisor(extent_of(schedule, x), PIXELS_AT_ONCE))
@@ -250,7 +249,7 @@ def schedule_blocked(schedule: te.Schedule, reductions: Sequence[str]) -> None:
         for name in reductions:
             _reduce_in_registers(schedule, name)
         schedule.unroll(inner)
-    for loop in (n, cb, y):
+    for loop in outside:
         schedule.parallel(loop)
     schedule.vectorize(lane)
 

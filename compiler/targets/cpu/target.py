@@ -46,7 +46,8 @@ class Cpu:
 
     def passes(self, options: CpuOptions, *, quantised: bool) -> Sequence[Pass]:
         dot_products = named_target(options.processor).dot_product
-        return host_passes(quantised=quantised, scope=scope_of(options.integers), dot_products=dot_products)
+        scope = scope_of(options.integers)
+        return host_passes(quantised=quantised, scope=scope, dot_products=dot_products, volumes=True)
 
     def link(self, module: Module, options: CpuOptions, job: Job) -> CompiledModel:
         processor = named_target(options.processor)

@@ -20,7 +20,7 @@ from ...tensor.view import Builder, View, broadcast
 from ..errors import CompileError
 from .fusion import FusedGroup
 from .kernels import Kernel, Operands, finished, lower_members
-from .layouts import Layout
+from .layouts import PLAIN, Layout
 from .placement import Placement
 
 QUERIES, KEYS, VALUES, SCORES, RAW, SUM = "queries", "keys", "values", "acc", "raw", "sum"
@@ -59,8 +59,8 @@ class AttentionKernels:
     schedule: AttentionSchedule
     name: str = "attention"
 
-    def block(self, group: FusedGroup, placement: Placement) -> int | None:
-        return 0 if is_attention(group) else None
+    def result_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
+        return PLAIN if is_attention(group) else None
 
     def data_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
         return None
@@ -106,12 +106,14 @@ class AttentionKernels:
         result = lower(parts.rest)
         output = te.compute(result.shape, lambda *index: result[index], operands.builder.name("out"))
         arrange = partial(self.schedule.arrange, tiles=tiles, apart=_apart(queries, group, layouts), rows=rows)
-        return finished(operands, result.shape, output, Layout(), name, arrange)
+        return finished(operands, result.shape, output, PLAIN, name, arrange)
 
 
 def is_attention(group: FusedGroup) -> bool:
-    """Whether the group's product computes its own first operand."""
-    return group.anchor is not None and group.anchor.op == "nn.matmul" and group.anchor.args[0] in group.members
+    """Whether the group's product computes its own first operand, by softmax."""
+    anchor = group.anchor
+    computes = anchor is not None and anchor.op == "nn.matmul" and anchor.args[0] in group.members
+    return computes and any(node.op == "nn.softmax" for node in group.members)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Kernels on (N, C, H, W) with channels in blocks: poolings, depthwise convolutions and elementwise operators."""
+"""Kernels on images and volumes with channels in blocks: poolings, depthwise convolutions and elementwise operators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...tensor.view import Builder, View
 from .convolution import is_convolution, padded_layout
 from .fusion import FusedGroup
 from .kernels import Kernel, Operands, finished, lower_members
-from .layouts import PREFERRED_BLOCKS, Layout, channel_block, to_memory
+from .layouts import BLOCKED_RANKS, PREFERRED_BLOCKS, Layout, channel_block, to_memory
 from .placement import Placement
 
 
@@ -24,9 +24,14 @@ class BlockedKernels:
     arrange: Callable[[te.Schedule, Sequence[str]], None]
     name: str = "blocked"
 
-    def block(self, group: FusedGroup, placement: Placement) -> int | None:
+    def result_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
+        block = self._block(group, placement)
+        return Layout(block) if block else None
+
+    def _block(self, group: FusedGroup, placement: Placement) -> int | None:
+        """Channels in a block of the result; None where it is not made so."""
         root, anchor = group.root, group.anchor
-        if len(root.shape) != 4:
+        if len(root.shape) not in BLOCKED_RANKS:
             return None
         block = channel_block(root.shape[1])
         if anchor is not None and is_depthwise(anchor):
@@ -49,56 +54,71 @@ class BlockedKernels:
         return is_depthwise(anchor)
 
     def build(self, group: FusedGroup, layouts: Mapping[Expr, Layout], layout: Layout, name: str) -> Kernel:
-        operands = Operands(_BlockedBuilder(layout.block), layouts)
-        block = layout.block
+        return blocked_kernel(group, layouts, layout, name, self.arrange)
 
-        def constant(call: Call, place: int, node: Constant) -> View:
-            axis = 0 if len(node.shape) == 1 or (call is group.anchor and place) else 1
-            return operands.constant(node, axis if len(node.shape) > axis else None)
 
-        result = lower_members(group, operands, {}, constant)
+def blocked_kernel(
+    group: FusedGroup, layouts: Mapping[Expr, Layout], layout: Layout, name: str,
+    schedule: Callable[[te.Schedule, Sequence[str]], None],
+) -> Kernel:  # fmt: skip
+    """A group's kernel, whose stages are in the blocks of its result. ``schedule``: as in `BlockedKernels`."""
+    operands = Operands(_BlockedBuilder(layout.block, group.root.shape[1]), layouts)
+    block = layout.block
 
-        def value(n: tir.Expr, cb: tir.Expr, y: tir.Expr, x: tir.Expr, lane: tir.Expr) -> tir.Expr:
-            return to_memory(result[n, cb * block + lane, y, x], layout)
+    def constant(call: Call, place: int, node: Constant) -> View:
+        axis = 0 if len(node.shape) == 1 or (call is group.anchor and place) else 1
+        return operands.constant(node, axis if len(node.shape) > axis else None)
 
-        n, c, h, w = group.root.shape
-        output = te.compute((n, c // block, h, w, block), value, operands.builder.name("out"))
-        reductions = [stage.name for stage in operands.builder.reductions]
+    result = lower_members(group, operands, {}, constant)
 
-        def arrange(schedule: te.Schedule) -> None:
-            self.arrange(schedule, reductions)
+    def value(n: tir.Expr, cb: tir.Expr, *rest: tir.Expr) -> tir.Expr:
+        *places, lane = rest
+        element = result[(n, cb * block + lane, *places)]
+        if c % block:  # channels that nobody uses
+            element = tir.select(cb * block + lane < c, element, tir.Const(0, element.dtype))
+        return to_memory(element, layout)
 
-        return finished(operands, group.root.shape, output, layout, name, arrange)
+    n, c, *sizes = group.root.shape
+    output = te.compute((n, -(-c // block), *sizes, block), value, operands.builder.name("out"))
+    reductions = [stage.name for stage in operands.builder.reductions]
+
+    def arrange(made: te.Schedule) -> None:
+        schedule(made, reductions)
+
+    return finished(operands, group.root.shape, output, layout, name, arrange)
 
 
 def is_depthwise(call: Call) -> bool:
-    """Whether a call is a convolution over images of each channel by itself, with constant weights."""
+    """Whether a call is a convolution of each channel by itself, with constant weights."""
     return (
-        is_convolution(call) and len(call.shape) == 4 and isinstance(call.args[1], Constant)
+        is_convolution(call) and len(call.shape) in BLOCKED_RANKS and isinstance(call.args[1], Constant)
         and call.shape[1] == call.attr("groups") and call.args[1].shape[1] == 1
         and call.args[0].dtype in ("float32", "int8") and channel_block(call.shape[1]) in PREFERRED_BLOCKS
     )  # fmt: skip
 
 
 def _keeps_channels(call: Call) -> bool:
-    """Whether a call is a pooling, or a reduction of each channel of an image to one number."""
+    """Whether a call is a pooling, or a reduction of each channel of an image or a volume to one number."""
     match operator(str(call.op)).anchor:
         case Anchor.POOL:
             return True
         case Anchor.REDUCTION:
-            return bool(call.attr("axes") == (2, 3) and call.attr("keepdims"))
+            return bool(call.attr("axes") == tuple(range(2, len(call.args[0].shape))) and call.attr("keepdims"))
     return False
 
 
 class _BlockedBuilder(Builder):
-    """Reductions in the blocked layout: a stage over (N, C, ...) becomes one over (N, C/b, ..., b)."""
+    """Reductions in the blocked layout: a stage over (N, C, ...) becomes one over (N, C/b, ..., b). Others, as over all
+    channels, stay as they are."""
 
-    def __init__(self, block: int) -> None:
+    def __init__(self, block: int, channels: int) -> None:
         super().__init__()
-        self.block = block
+        self.block, self.channels = block, channels
 
     def reduction(self, shape: tuple[int, ...], value: Callable[..., te.Reduction], wish: str) -> View:
         block = self.block
+        if len(shape) < 2 or shape[1] != self.channels:
+            return super().reduction(shape, value, wish)
         physical = (shape[0], -(-shape[1] // block), *shape[2:], block)
 
         def at(*index: tir.Expr) -> te.Reduction:

@@ -25,9 +25,9 @@ from ..errors import CompileError
 from .convolution import is_token_product
 from .fusion import FusedGroup
 from .kernels import Kernel, Operands, finished, lower_members
-from .layouts import QUAD, UINT8_OFFSET, Layout
+from .layouts import PLAIN, QUAD, UINT8_OFFSET, Layout
 from .placement import Placement
-from .product import ACC, LEFT, PANEL, Blocking, ProductSchedule
+from .product import ACC, LEFT, PANEL, Blocking, ProductSchedule, moved_operands
 
 ROW_SUMS, COLUMN_SUMS = "row_sums", "column_sums"
 """Stages: of the copied rows, and of each column, times the rows' zero point."""
@@ -42,9 +42,9 @@ class ByteProductKernels:
     schedule: ProductSchedule
     name: str = "product"
 
-    def block(self, group: FusedGroup, placement: Placement) -> int | None:
+    def result_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
         anchor = group.anchor
-        return 0 if anchor is not None and (is_token_product(anchor) or is_byte_product(anchor)) else None
+        return PLAIN if anchor is not None and (is_token_product(anchor) or is_byte_product(anchor)) else None
 
     def data_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
         return None
@@ -59,7 +59,7 @@ class ByteProductKernels:
             views: dict[Expr, View] = {}
             factors = _of_tokens(anchor, operands, self.schedule)
         elif anchor is not None and is_byte_product(anchor):
-            views = _moved_operands(group, anchor, operands)
+            views = moved_operands(group, anchor, operands)
             factors = _of_computed(anchor, views, operands, self.schedule)
         else:
             raise CompileError("it has no product of bytes", at=f"kernel {group.name!r}")
@@ -81,7 +81,7 @@ class ByteProductKernels:
 
         output = te.compute(factors.shape, value, operands.builder.name("out"))
         arrange = partial(self.schedule.arrange, blocking=factors.blocking, depth=factors.left.shape[-1], bytes=True)
-        return finished(operands, group.root.shape, output, Layout(), name, arrange)
+        return finished(operands, group.root.shape, output, PLAIN, name, arrange)
 
 
 def is_byte_product(call: Call) -> bool:
@@ -170,29 +170,6 @@ def _of_computed(anchor: Call, views: Mapping[Expr, View], operands: Operands, s
     rest = View(shape, "int32", left_over) if depth % QUAD else None
     zero = left_zero + UINT8_OFFSET
     return _Factors(shape, _unsigned(left), _panel(right), blocking, 2, zero, None, right_zero, rest)
-
-
-def _moved_operands(group: FusedGroup, anchor: Call, operands: Operands) -> dict[Expr, View]:
-    """The operands that are moves in the group, which the copies read through."""
-    views: dict[Expr, View] = {}
-    moves = tuple(node for node in group.members if node == anchor or node in _before(anchor))
-    for node in moves:
-        if node != anchor:
-            part = replace(group, members=(node,))
-            lower_members(part, operands, views, lambda call, place, constant: operands.constant(constant))
-    return views
-
-
-def _before(anchor: Call) -> set[Expr]:
-    """What the operands are made of."""
-    found: set[Expr] = set()
-    waiting = list(anchor.args)
-    while waiting:
-        value = waiting.pop()
-        if value not in found:
-            found.add(value)
-            waiting += value.args if isinstance(value, Call) else ()
-    return found
 
 
 def _unsigned(view: View) -> te.Tensor:

@@ -17,7 +17,7 @@ from ..errors import CompileError
 from .convolution_sums import byte_sums, float_sums, grouped_sums
 from .fusion import FusedGroup
 from .kernels import Kernel, Operands, Tile, finished, lower_members
-from .layouts import PREFERRED_BLOCKS, QUAD, Layout, channel_block, folded, to_memory, unfolded_row
+from .layouts import PREFERRED_BLOCKS, QUAD, Layout, channel_block, halo_of, to_memory
 from .phases import joins_phases
 from .placement import Placement
 
@@ -29,10 +29,9 @@ def is_convolution(call: Call) -> bool:
 
 
 def is_matrix_convolution(call: Call) -> bool:
-    """Whether a call is a convolution over images, or over volumes without padding in depth and height, with constant
-    weights that has a form in register tiles."""
+    """Whether a call is a convolution with constant weights that has a form in register tiles."""
     return (
-        is_convolution(call) and not any(_padding(call)[1]) and isinstance(call.args[1], Constant)
+        is_convolution(call) and isinstance(call.args[1], Constant)
         and call.args[0].dtype in ("float32", "int8") and not isinstance(call.args[0], Constant)
         and result_block(call) > 0 and not is_token_product(call)
     )  # fmt: skip
@@ -47,15 +46,6 @@ def is_token_product(call: Call) -> bool:
     plain = call.attr("groups") == 1 and not any(call.attr("pads"))
     block = channel_block(call.shape[1])
     return call.args[0].dtype == "int8" and single and plain and call.shape[0] > 1 and block in PREFERRED_BLOCKS
-
-
-def _padding(call: Call) -> tuple[tuple[int, int, int, int], tuple[int, ...]]:
-    """What is around an image (top, left, bottom, right), and what else is asked for."""
-    pads: tuple[int, ...] = call.attr("pads")
-    count = len(pads) // 2
-    if count == 2:
-        return (pads[0], pads[1], pads[2], pads[3]), ()
-    return (0, pads[count - 1], 0, pads[-1]), (*pads[: count - 1], *pads[count:-1])
 
 
 def result_block(call: Call) -> int:
@@ -92,8 +82,7 @@ def group_in_block(call: Call, block: int) -> int:
 
 def padded_layout(call: Call, block: int) -> Layout:
     """How a convolution wants its data: in such blocks, with its padding around."""
-    (top, left, bottom, right), _ = _padding(call)
-    return Layout(block, (top, left, bottom, right), int(str(call.attrs.get("pad_value", 0))))
+    return Layout(block, halo_of(call.attr("pads")), int(str(call.attrs.get("pad_value", 0))))
 
 
 def joined_phases(group: FusedGroup) -> tuple[int, int]:
@@ -105,12 +94,15 @@ def joined_phases(group: FusedGroup) -> tuple[int, int]:
 @dataclass(frozen=True)
 class ConvolutionTask:
     """What a schedule has to know. The stage ``acc``, of shape (N, tiles, H, W, lanes), adds up; the result is
-    (N, tiles, blocks of a tile, H, W, b), with axes of phases before the tiles where there are several.
+    (N, tiles, blocks of a tile, H, W, b), with axes of phases before the tiles where there are several, and an axis of
+    depth before H in both of a volume.
 
-    ``row_stride``: elements of the data from one pixel of a tile to the next. ``group``: channels of a group where a
-    block holds several groups, else 0. ``bytes``: whether bytes are multiplied, by fours, and not float32.
+    ``axes``: of an image 2, of a volume 3. ``row_stride``: elements of the data from one pixel of a tile to the next.
+    ``group``: channels of a group where a block holds several groups, else 0. ``bytes``: whether bytes are multiplied,
+    by fours, and not float32.
     """
 
+    axes: int
     tile: Tile
     row_stride: int
     group: int
@@ -137,10 +129,11 @@ class ConvolutionKernels:
     schedule: ConvolutionSchedule
     name: str = "convolution"
 
-    def block(self, group: FusedGroup, placement: Placement) -> int | None:
+    def result_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
         if group.anchor is None or not self.needs_blocks(group.anchor):
             return None
-        return channel_block(group.root.shape[1]) if prod(joined_phases(group)) > 1 else result_block(group.anchor)
+        phases = prod(joined_phases(group))
+        return Layout(channel_block(group.root.shape[1]) if phases > 1 else result_block(group.anchor))
 
     def data_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
         if group.anchor is None:
@@ -164,7 +157,6 @@ class ConvolutionKernels:
         else:
             tile = self.schedule.tile(anchor.shape[-1], channels // anchor.attr("groups") // prod(phases), block)
         weights = anchor.args[1].value
-        weights = weights.reshape(folded(weights.shape))
         is_bytes = data.dtype == "uint8"
         sums = grouped_sums if group_channels else byte_sums if is_bytes else float_sums
         views: dict[Expr, View] = {anchor: sums(anchor, operands, data, data_layout, weights, tile)}
@@ -176,19 +168,18 @@ class ConvolutionKernels:
         own = replace(group, members=group.members[:-1]) if prod(phases) > 1 else group
         result = lower_members(own, operands, views, constant)
         tiles = channels // tile.lanes // prod(phases)
+        batch, _, *sizes = anchor.shape
+        apart = phases if prod(phases) > 1 else ()
 
         def value(n: tir.Expr, *rest: tir.Expr) -> tir.Expr:
-            *phase, o, g, y, x, lane = rest
+            phase, (o, g, *places, lane) = rest[: len(apart)], rest[len(apart) :]
             first = (phase[0] * phases[1] + phase[1]) * tiles + o if phase else o
-            index = (n, first * tile.lanes + g * block + lane, *unfolded_row(y, anchor.shape), x)
-            return to_memory(result[index], layout)
+            return to_memory(result[(n, first * tile.lanes + g * block + lane, *places)], layout)
 
-        batch, _, height, width = folded(anchor.shape)
-        apart = phases if prod(phases) > 1 else ()
-        shape = (batch, *apart, tiles, tile.lanes // block, height, width, block)
+        shape = (batch, *apart, tiles, tile.lanes // block, *sizes, block)
         output = te.compute(shape, value, operands.builder.name("out"))
         row_stride = anchor.attr("strides")[-1] * data_layout.block
-        task = ConvolutionTask(tile, row_stride, group_channels, is_bytes)
+        task = ConvolutionTask(len(sizes), tile, row_stride, group_channels, is_bytes)
         arrange = partial(self.schedule.arrange, task=task)
         kernel = finished(operands, group.root.shape, output, layout, name, arrange)
         if not apart:

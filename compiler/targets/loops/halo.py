@@ -9,25 +9,32 @@ from .layouts import Layout, fill_value
 
 
 def border_function(shape: Sequence[int], dtype: tir.DType, layout: Layout, name: str) -> tir.PrimFunc:
-    """Stores the fill in all rows and columns around the image (N, C, H, W) of ``shape``, which lies in ``layout``."""
-    n, blocks, height, width, block = layout.shape(tuple(shape))
-    top, left, bottom, right = layout.halo
+    """Stores the fill in all that is around the image or volume (N, C, ...) of ``shape``, which lies in ``layout``."""
+    n, blocks, *sizes, block = layout.shape(tuple(shape))
+    before, after = layout.around(len(sizes))
     memory = layout.dtype(dtype)
-    buffer = tir.Buffer("out", (n * blocks, height, width * block), memory)
+    buffer = tir.Buffer("out", (n * blocks, *sizes[:-1], sizes[-1] * block), memory)
     value = tir.Const(fill_value(layout, dtype), memory)
     image = tir.Var("image")
+    inside = [(first, size - first - last) for first, size, last in zip(before, sizes, after, strict=True)]
+    names = ("z", "y", "x")[-len(sizes) :]
 
-    def stripe(wish: str, first: int, rows: int, column: int, columns: int) -> tir.Stmt:
-        y, x = tir.Var(f"{wish}_y"), tir.Var(f"{wish}_x")
-        store = buffer.store((image, y + first, x + column * block), value)
-        row = tir.For(x, tir.Const(columns * block), "vectorize", store)
-        return tir.For(y, tir.Const(rows), "serial", row)
+    def stripe(wish: str, part: Sequence[tuple[int, int]]) -> tir.Stmt:
+        """``part``: first place and count along each axis."""
+        *outer, (column, columns) = part
+        *rows, x = (tir.Var(f"{wish}_{letter}") for letter in names)
+        at = [row + first for row, (first, _) in zip(rows, outer, strict=True)]
+        body: tir.Stmt = buffer.store((image, *at, x + column * block), value)
+        body = tir.For(x, tir.Const(columns * block), "vectorize", body)
+        for row, (_, count) in reversed(list(zip(rows, outer, strict=True))):
+            body = tir.For(row, tir.Const(count), "serial", body)
+        return body
 
-    stripes = [
-        ("top", 0, top, 0, width),
-        ("bottom", height - bottom, bottom, 0, width),
-        ("left", top, height - top - bottom, 0, left),
-        ("right", top, height - top - bottom, width - right, right),
-    ]
-    body = tir.sequence(*(stripe(*each) for each in stripes if each[2] and each[4]))
+    stripes: list[tir.Stmt] = []
+    for axis, (size, letter) in enumerate(zip(sizes, names, strict=True)):
+        whole = [(0, each) for each in sizes[axis + 1 :]]
+        for wish, first, count in (("before", 0, before[axis]), ("behind", size - after[axis], after[axis])):
+            if count:
+                stripes.append(stripe(f"{wish}_{letter}", [*inside[:axis], (first, count), *whole]))
+    body = tir.sequence(*stripes)
     return tir.PrimFunc(name, (buffer,), tir.For(image, tir.Const(n * blocks), "parallel", body))

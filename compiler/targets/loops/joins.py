@@ -15,7 +15,7 @@ from ...graph.dtypes import numpy_dtype
 from ...graph.ir import Call, Constant, Expr
 from ...tensor.view import element_type
 from .fusion import FusedGroup
-from .layouts import NO_HALO, PREFERRED_BLOCKS, Layout
+from .layouts import BLOCKED_RANKS, NO_HALO, PREFERRED_BLOCKS, Layout
 
 
 def joined_block(group: FusedGroup, layout: Callable[[Expr], Layout], outputs: Collection[Expr]) -> int:
@@ -24,13 +24,15 @@ def joined_block(group: FusedGroup, layout: Callable[[Expr], Layout], outputs: C
     root = group.root
     if len(group.members) > 1 or group.reason or root.op != "concat" or root in outputs:
         return 0
-    if len(root.shape) != 4 or root.attr("axis") != 1 or root.shape[0] != 1 or root.dtype not in ("float32", "int8"):
+    if len(root.shape) not in BLOCKED_RANKS or root.dtype not in ("float32", "int8"):
+        return 0
+    if root.attr("axis") != 1 or root.shape[0] != 1:
         return 0
     channels: dict[int, int] = {}
     for arg in root.args:
         if isinstance(arg, Constant):
             return 0
-        block = layout(arg).block
+        block = 0 if layout(arg).signed else layout(arg).block
         channels[block] = channels.get(block, 0) + arg.shape[1]
     block = max(channels, key=lambda each: (channels[each] if each else 0, each))
     whole = block in PREFERRED_BLOCKS and all(arg.shape[1] % block == 0 for arg in root.args)
@@ -74,4 +76,4 @@ def _operands(result: Expr) -> tuple[Expr, ...]:
 
 def _agree(a: Layout, b: Layout) -> bool:
     """Whether one layout can be both."""
-    return a.block == b.block and (NO_HALO in (a.halo, b.halo) or a.fill == b.fill)
+    return a.is_like(b) and (NO_HALO in (a.halo, b.halo) or a.fill == b.fill)

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from ... import tensor as te
+from ...graph.dtypes import STORAGE
 from ...graph.ir import Call, Constant, Expr
 from ...operators.lowering import lower_call
 from ...tensor import ir as tir
 from ...tensor.view import Builder, View, element_type
 from .fusion import FusedGroup
-from .layouts import Layout, view_of
+from .layouts import NO_HALO, Layout, view_of
 from .narrow_requantise import narrow_requantise
 
 Array = np.ndarray[Any, Any]
@@ -55,6 +56,11 @@ class Kernel:
         return schedule
 
 
+def in_loops(value: Array) -> Array:
+    """A constant as loops see it: small types are bytes."""
+    return value.view(np.uint8) if value.dtype.name in STORAGE else value
+
+
 @dataclass
 class Operands:
     """Collects the parameters of a kernel while its expressions are made."""
@@ -79,6 +85,7 @@ class Operands:
     def array(self, value: Array) -> te.Tensor:
         """A parameter that holds a constant."""
         name = self.builder.name(f"c{len(self.constants)}")
+        value = in_loops(value)
         tensor = te.placeholder(value.shape, element_type(value.dtype.name), name)
         self.constants.append((tensor, np.ascontiguousarray(value)))
         return tensor
@@ -86,7 +93,7 @@ class Operands:
     def constant(self, node: Constant, channel_axis: int | None = None) -> View:
         """A constant of the graph. With ``channel_axis`` that axis lies innermost, so that its elements are neighbours.
         A single element becomes part of the code."""
-        value, dtype = node.value, element_type(node.dtype)
+        value, dtype = in_loops(node.value), element_type(node.dtype)
         if value.size == 1:
             literal = tir.Const(value.reshape(-1)[0].item(), dtype)
             return View(value.shape, dtype, lambda index: literal)
@@ -137,13 +144,12 @@ def finished(
     its tensor."""
     windows: dict[str, tuple[int, ...]] = {}
     offset = 0
-    if layout.halo != (0, 0, 0, 0):
+    if layout.halo != NO_HALO:
         strides = tir.row_major_strides(layout.shape(shape))
-        offset = layout.halo[0] * strides[2] + layout.halo[1] * strides[3]
-        outer = output.shape[1] if len(output.shape) == 5 else output.shape[2]
-        windows[output.name] = strides if len(output.shape) == 5 else (
-            strides[0], strides[1] * outer, *strides[1:]
-        )  # fmt: skip
+        before, _ = layout.around(len(shape) - 2)
+        offset = sum(first * stride for first, stride in zip(before, strides[2:-1], strict=True))
+        tiled = len(output.shape) > len(strides)
+        windows[output.name] = (strides[0], strides[1] * output.shape[2], *strides[1:]) if tiled else strides
     constants = tuple(value for _, value in operands.constants)
     func = te.lower([output], operands.parameters, name)
     return Kernel(func, arrange, tuple(operands.inputs), constants, windows, offset)

@@ -1,24 +1,28 @@
 """How a tensor of the graph lies in memory.
 
-Plain is row-major. Blocked splits the channels of (N, C, H, W): ``(N, C/b, H + halo, W + halo, b)``. A volume
-(N, C, D, H, W) is blocked as an image of D * H rows. The halo is the padding of the convolutions that read the tensor,
-which so need no tests. Blocked int8 tensors are held as uint8, 128 higher, since dot products multiply unsigned by
-signed bytes.
+Plain is row-major. Blocked splits the channels of an image (N, C, H, W): ``(N, C/b, H + halo, W + halo, b)``, and of a
+volume in the same way. The halo is the padding of the convolutions that read the tensor, which so need no tests.
+Blocked int8 tensors are held as uint8, 128 higher, where dot products multiply unsigned by signed bytes. With all
+channels in one block they stand last: `channels_last`, for GPUs.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import prod
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ... import tensor as te
+from ...graph.ir import Expr
 from ...tensor import ir as tir
 from ...tensor.view import View
 
-NO_HALO = (0, 0, 0, 0)
+Halo = tuple[int, ...]
+NO_HALO: Halo = ()
+BLOCKED_RANKS = (4, 5)
+"""Axes of the tensors that may be blocked: images and volumes."""
+
 PREFERRED_BLOCKS = (16, 8, 4)
 UINT8_OFFSET = 128
 """What is added to an int8 value that is held as uint8."""
@@ -29,12 +33,14 @@ QUAD = 4
 
 @dataclass(frozen=True)
 class Layout:
-    """``block``: channels that lie together; 0 stands for plain. ``halo``: rows and columns (top, left, bottom, right)
-    around the image. ``fill``: what they hold, as the graph sees it."""
+    """``block``: channels that lie together; 0 stands for plain. ``halo``: elements before each axis of an image or a
+    volume, then behind each, as convolutions count their padding; `NO_HALO` if there are none. ``fill``: what they
+    hold, as the graph sees it. ``signed``: whether bytes are held as they are."""
 
     block: int = 0
-    halo: tuple[int, int, int, int] = NO_HALO
+    halo: Halo = NO_HALO
     fill: int = 0
+    signed: bool = False
 
     @property
     def is_plain(self) -> bool:
@@ -44,44 +50,56 @@ class Layout:
         """Shape in memory of a tensor."""
         if self.is_plain:
             return logical
-        n, c, h, w = folded(logical)
-        top, left, bottom, right = self.halo
-        return (n, -(-c // self.block), h + top + bottom, w + left + right, self.block)
+        n, c, *sizes = logical
+        before, after = self.around(len(sizes))
+        wide = (first + size + last for first, size, last in zip(before, sizes, after, strict=True))
+        return (n, -(-c // self.block), *wide, self.block)
+
+    def around(self, axes: int) -> tuple[Halo, Halo]:
+        """The halo before and behind each of so many axes."""
+        halo = self.halo or (0,) * (2 * axes)
+        return halo[:axes], halo[axes:]
 
     def dtype(self, logical: tir.DType) -> tir.DType:
         """Element type in memory."""
-        return "uint8" if self.block and logical == "int8" else logical
+        return "uint8" if self.block and logical == "int8" and not self.signed else logical
+
+    def is_like(self, other: Layout) -> bool:
+        """Whether they are the same but for halo and fill."""
+        return (self.block, self.signed) == (other.block, other.signed)
 
     def covers(self, other: Layout) -> bool:
         """Whether a reader that wants ``other`` can read this."""
         if self.is_plain or other.is_plain:
             return self.is_plain and other.is_plain
-        wide = all(mine >= wanted for mine, wanted in zip(self.halo, other.halo, strict=True))
-        return self.block == other.block and wide and (self.fill == other.fill or other.halo == NO_HALO)
+        wide = other.halo == NO_HALO or (self.fill == other.fill and _wider(self.halo, other.halo) == self.halo)
+        return self.is_like(other) and wide
 
     def merged(self, other: Layout) -> Layout:
         """One layout for both readers: the wider halo. Only where the fills agree, or one has no halo."""
-        top, left, bottom, right = (max(a, b) for a, b in zip(self.halo, other.halo, strict=True))
-        return Layout(self.block, (top, left, bottom, right), self.fill if self.halo != NO_HALO else other.fill)
+        fill = self.fill if self.halo != NO_HALO else other.fill
+        return replace(self, halo=_wider(self.halo, other.halo), fill=fill)
 
 
 PLAIN = Layout()
 
 
-def folded(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
-    """The image that an image or a volume is blocked as."""
-    n, c, *depth, h, w = shape
-    return (n, c, prod(depth) * h, w)
+def channels_last(value: Expr) -> Layout:
+    """Of images as (N, H, W, C), with bytes as they are. Those of a pixel are a multiple of four: there may be channels
+    that nobody uses."""
+    together = QUAD if value.dtype == "int8" else 1
+    return Layout(-(-value.shape[1] // together) * together, signed=True)
 
 
-def folded_row(index: tuple[tir.Expr, ...], shape: tuple[int, ...]) -> tir.Expr:
-    """The row of that image at which an element of an image or a volume stands."""
-    return index[2] if len(shape) == 4 else index[2] * shape[3] + index[3]
+def halo_of(pads: tuple[int, ...]) -> Halo:
+    """The halo that holds such a padding."""
+    return pads if any(pads) else NO_HALO
 
 
-def unfolded_row(row: tir.Expr, shape: tuple[int, ...]) -> tuple[tir.Expr, ...]:
-    """The indices between channel and column that belong to a row of that image."""
-    return (row,) if len(shape) == 4 else (row // shape[3], row % shape[3])
+def _wider(a: Halo, b: Halo) -> Halo:
+    if NO_HALO in (a, b):
+        return a or b
+    return tuple(map(max, a, b))
 
 
 def channel_block(channels: int, multiple: int = 1) -> int:
@@ -102,15 +120,14 @@ def view_of(tensor: te.Tensor, shape: tuple[int, ...], dtype: tir.DType, layout:
     """The tensor of the graph that lies in ``tensor``."""
     if layout.is_plain:
         return View(shape, dtype, lambda index: tensor[index])
-    block, (top, left, _, _) = layout.block, layout.halo
+    block, (before, _) = layout.block, layout.around(len(shape) - 2)
 
     def read(index: tuple[tir.Expr, ...]) -> tir.Expr:
-        n, c, x = index[0], index[1], index[-1]
-        value = tensor[n, c // block, folded_row(index, shape) + top, x + left, c % block]
-        return from_memory(value, dtype, layout)
+        n, c, *places = index
+        inside = (place + first for place, first in zip(places, before, strict=True))
+        outer, lane = (tir.Const(0), c) if shape[1] <= block else (c // block, c % block)
+        return from_memory(tensor[(n, outer, *inside, lane)], dtype, layout)
 
-    if len(shape) != 4:  # around one image of a volume lie its neighbours, not a halo
-        return View(shape, dtype, read)
     return View(shape, dtype, read, layout.halo, layout.fill)
 
 
@@ -137,12 +154,13 @@ def packed(value: np.ndarray[Any, Any], layout: Layout) -> np.ndarray[Any, Any]:
     """A constant as it lies in memory."""
     if layout.is_plain:
         return np.ascontiguousarray(value)
-    n, c, h, w = folded(value.shape)
-    blocks = -(-c // layout.block)
-    top, left, bottom, right = layout.halo
-    wide = np.full((n, blocks * layout.block, h + top + bottom, w + left + right), layout.fill, value.dtype)
-    wide[:, :c, top : top + h, left : left + w] = value.reshape(n, c, h, w)
-    moved = wide.reshape(n, blocks, layout.block, *wide.shape[2:]).transpose(0, 1, 3, 4, 2)
-    if value.dtype == np.int8:
+    n, c, *sizes = value.shape
+    _, blocks, *around, block = layout.shape(value.shape)
+    wide = np.full((n, blocks * block, *around), layout.fill, value.dtype)
+    before, _ = layout.around(len(sizes))
+    inside = (slice(first, first + size) for first, size in zip(before, sizes, strict=True))
+    wide[(slice(None), slice(c), *inside)] = value
+    moved = np.moveaxis(wide.reshape(n, blocks, block, *around), 2, -1)
+    if value.dtype == np.int8 and not layout.signed:
         return np.ascontiguousarray((moved.astype(np.int16) + UINT8_OFFSET).astype(np.uint8))
     return np.ascontiguousarray(moved)

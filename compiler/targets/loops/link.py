@@ -498,7 +498,7 @@ def _same_memory(value: Expr, layout: Layout) -> bool:
     """Whether a tensor in ``layout`` has its elements in the plain order."""
     if layout.is_plain:
         return True
-    if value.shape[2:] != (1, 1) or layout.halo != NO_HALO or value.dtype == "int8":
+    if prod(value.shape[2:]) != 1 or layout.halo != NO_HALO or layout.dtype(element_type(value.dtype)) != value.dtype:
         return False
     return value.shape[1] % layout.block == 0
 

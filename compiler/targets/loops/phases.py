@@ -14,7 +14,7 @@ import numpy as np
 from ...graph.ir import Array, Call, Constant, Expr, Module, Span
 from ...graph.registry import Anchor, Fusion, apply, call, operator_of
 from ...graph.visit import rewrite
-from .layouts import NO_HALO, PREFERRED_BLOCKS, channel_block
+from .layouts import NO_HALO, PREFERRED_BLOCKS, Halo, channel_block, halo_of
 
 DEPTH_TO_SPACE = "depth_to_space"
 
@@ -36,13 +36,12 @@ def joins_phases(node: Call) -> bool:
     return whole and node.dtype in ("float32", "int8")
 
 
-def written_around(node: Expr) -> tuple[int, int, int, int]:
+def written_around(node: Expr) -> Halo:
     """Rows and columns (top, left, bottom, right) that a convolution's tiles write around a value: those of its phases
     that are left out."""
     if not isinstance(node, Call) or not joins_phases(node):
         return NO_HALO
-    top, left, bottom, right = node.attr("left_out")
-    return top, left, bottom, right
+    return halo_of(node.attr("left_out"))
 
 
 def _part(node: Call) -> Expr | None:

@@ -22,14 +22,14 @@ class KernelKind(Protocol):
     def name(self) -> str:
         """For tables."""
 
-    def block(self, group: FusedGroup, placement: Placement) -> int | None:
-        """Channels in a block of the result's layout, 0 where that is plain; None where this kind does not fit."""
+    def result_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
+        """The layout in which it makes the result; None where this kind does not fit."""
 
     def data_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
         """The layout in which it needs the data of the group's anchor; None if it can read any."""
 
     def needs_blocks(self, anchor: Call) -> bool:
-        """Whether it reads the data of such an anchor in blocks."""
+        """Whether it reads the data of such an anchor in blocks, those of its own layouts."""
 
     def build(self, group: FusedGroup, layouts: Mapping[Expr, Layout], layout: Layout, name: str) -> Kernel:
         """The kernel. ``layouts``: of the group's inputs; ``layout``: of its result."""
@@ -120,7 +120,7 @@ def place_groups(groups: Sequence[FusedGroup], outputs: Sequence[Expr], kinds: S
         placement.data[group.root] = layout
         data = held(group.anchor.args[0])
         own = placement.layout(data)
-        if own.block == layout.block and (NO_HALO in (own.halo, layout.halo) or own.fill == layout.fill):
+        if own.is_like(layout) and (NO_HALO in (own.halo, layout.halo) or own.fill == layout.fill):
             placement.native[data] = own.merged(layout)
     for group in groups:
         own, around = placement.layout(group.root), written_around(group.root)
@@ -142,11 +142,11 @@ def _is_alias(group: FusedGroup, outputs: Sequence[Expr]) -> bool:
 
 def _choose_kind(group: FusedGroup, placement: Placement) -> None:
     for kind in placement.kinds:
-        block = kind.block(group, placement)
-        if block is not None:
+        layout = kind.result_layout(group, placement)
+        if layout is not None:
             placement.kernels[group.root] = kind
-            if block:
-                placement.native[group.root] = Layout(block)
+            if not layout.is_plain:
+                placement.native[group.root] = layout
             return
     raise CompileError("no kind of kernel fits it", at=f"kernel {group.name!r}",
                        hint="let the target's last kind make any group, or refuse the operator")  # fmt: skip

@@ -11,7 +11,7 @@ from ...tensor import ir as tir
 from ...tensor.view import Builder
 from .fusion import FusedGroup
 from .kernels import Kernel, Operands, finished, lower_members
-from .layouts import Layout, folded, to_memory, unfolded_row
+from .layouts import PLAIN, Layout, to_memory
 from .placement import Placement
 from .target import LoopTarget
 
@@ -23,8 +23,8 @@ class PlainKernels:
     arrange: Callable[[te.Schedule], None]
     name: str = "plain"
 
-    def block(self, group: FusedGroup, placement: Placement) -> int | None:
-        return 0
+    def result_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
+        return PLAIN
 
     def data_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
         return None
@@ -36,7 +36,7 @@ class PlainKernels:
         operands = Operands(Builder(), layouts)
         result = lower_members(group, operands, {}, lambda call, place, node: operands.constant(node))
         output = te.compute(result.shape, lambda *index: result[index], operands.builder.name("out"))
-        return finished(operands, result.shape, output, Layout(), name, self.arrange)
+        return finished(operands, result.shape, output, PLAIN, name, self.arrange)
 
 
 def converting_kernel(value: Expr, source: Layout, layout: Layout, name: str, target: LoopTarget) -> Kernel:
@@ -56,13 +56,14 @@ def converting_kernel(value: Expr, source: Layout, layout: Layout, name: str, ta
         block = layout.block
         zero = tir.Const(0, view.dtype)
 
-        def read(n: tir.Expr, cb: tir.Expr, y: tir.Expr, x: tir.Expr, lane: tir.Expr) -> tir.Expr:
+        def read(n: tir.Expr, cb: tir.Expr, *rest: tir.Expr) -> tir.Expr:
+            *places, lane = rest
             c = cb * block + lane
-            element = view[(n, c, *unfolded_row(y, value.shape), x)]
+            element = view[(n, c, *places)]
             return to_memory(element if channels % block == 0 else tir.select(c < channels, element, zero), layout)
 
-        n, _, h, w = folded(value.shape)
-        output = te.compute((n, -(-channels // block), h, w, block), read, builder.name("out"))
+        n, _, *sizes = value.shape
+        output = te.compute((n, -(-channels // block), *sizes, block), read, builder.name("out"))
 
     def arrange(schedule: te.Schedule) -> None:
         target.arrange_blocked(schedule, ())

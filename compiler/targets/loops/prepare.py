@@ -58,9 +58,12 @@ def _loop_passes(dot_products: bool) -> list[Pass]:
     ]
 
 
-def host_passes(*, quantised: bool, scope: Scope = Scope.PRODUCTS, dot_products: bool = False) -> list[Pass]:
-    """All passes of a target that runs whole models as loop kernels."""
-    passes = integer_passes(scope=scope) if quantised else float_passes()
+def host_passes(
+    *, quantised: bool, scope: Scope = Scope.PRODUCTS, dot_products: bool = False, volumes: bool = False
+) -> list[Pass]:
+    """All passes of a target that runs whole models as loop kernels. ``volumes``: whether it has convolutions over
+    volumes of bytes."""
+    passes = integer_passes(scope=scope, volumes=volumes) if quantised else float_passes()
     return [*passes, *loop_passes(dot_products=dot_products)]
 
 

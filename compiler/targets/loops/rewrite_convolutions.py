@@ -1,4 +1,4 @@
-"""Rewrites transposed and 3-D convolutions as plain 2-D ones, the only form that register tiles handle.
+"""Rewrites transposed convolutions as plain ones, the only form that register tiles handle.
 
 A transposed convolution comes from the front end as a convolution of data with zeros between its elements (``dilate``).
 With factor s, every s-th pixel of the result meets the same part of the kernel: so each of the s phases is a
@@ -21,34 +21,22 @@ from ...graph.registry import call
 def as_plain_images(node: Call) -> Expr | None:
     """One step from a convolution with constant weights to one that register tiles are made for."""
     match node:
-        case Call(op="nn.conv2d", args=(Call(op="pad") as padded, Constant())) if node.dtype == "float32":
+        case Call(op="nn.conv2d" | "nn.conv3d", args=(Call(op="pad") as padded, Constant())) if node.dtype == "float32":
             return _with_padding_of_its_own(node, padded)
-        case Call(op="nn.conv3d", args=(_, Constant())) if node.dtype == "float32":
-            return _padded_in_depth_and_height(node)
         case Call(op="nn.conv2d", args=(Call(op="dilate") as spread, Constant())) if node.dtype == "float32":
             return _phase_by_phase(node, spread)
     return None
 
 
 def _with_padding_of_its_own(node: Call, padded: Call) -> Expr | None:
-    """nn.conv2d(pad(x), w)  ->  nn.conv2d(x, w)"""
-    pads = padded.attr("pads")
+    """nn.conv(pad(x), w)  ->  nn.conv(x, w)"""
+    pads, axes = padded.attr("pads"), len(node.shape) - 2
     count = len(pads) // 2
-    around, before, after = pads[: count - 2] + pads[count:-2], pads[count - 2 : count], pads[-2:]
-    if any(around) or count < 2 or padded.attr("value") != 0:
+    around, before, after = pads[: count - axes] + pads[count:-axes], pads[count - axes : count], pads[-axes:]
+    if any(around) or count < axes or padded.attr("value") != 0:
         return None
     total = tuple(have + more for have, more in zip(node.attr("pads"), before + after, strict=True))
-    return call("nn.conv2d", padded.args[0], node.args[1], span=node.span, **{**node.attrs, "pads": total})
-
-
-def _padded_in_depth_and_height(node: Call) -> Expr | None:
-    """nn.conv3d(x, w)  ->  nn.conv3d(pad(x), w), padded only in width: so volumes are images of all their rows"""
-    front, top, left, back, bottom, right = node.attr("pads")
-    if not any((front, top, back, bottom)):
-        return None
-    padded = call("pad", node.args[0], pads=(front, top, 0, back, bottom, 0), span=node.span)
-    attrs = {**node.attrs, "pads": (0, 0, left, 0, 0, right)}
-    return call("nn.conv3d", padded, node.args[1], span=node.span, **attrs)
+    return call(str(node.op), padded.args[0], node.args[1], span=node.span, **{**node.attrs, "pads": total})
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from math import prod
 
 import numpy as np
 
-from ...graph.ir import Call, Constant, Expr, GraphError, Module, Span
+from ...graph.ir import Call, Constant, Expr, GraphError, Module, Span, Var
 from ...graph.registry import Anchor, Family, Fusion, call, operator_of
 from ...graph.visit import rewrite
 from ...passes.manager import rule_pass
@@ -45,16 +45,8 @@ def reshape_last(node: Call) -> Expr | None:
 
 
 def _before(node: Call, move: Call) -> Expr | None:
-    source = move.args[0].shape
-    operands = [_operand(arg, node.shape, source) for arg in node.args]
-    known = [operand for operand in operands if operand is not None]
-    if len(known) < len(operands):
-        return None
-    try:
-        value = call(str(node.op), *known, span=Span(node.span.nodes), **node.attrs)
-    except GraphError:  # its attributes mean axes that are not there
-        return None
-    return call("reshape", value, shape=node.shape, span=node.span) if value.shape == source else None
+    value = _before_reshape(node, move.args[0].shape, Span(node.span.nodes))
+    return None if value is None else call("reshape", value, shape=node.shape, span=node.span)
 
 
 def _reduced_before(node: Call) -> Expr | None:
@@ -77,9 +69,12 @@ def _reduced_before(node: Call) -> Expr | None:
 
 
 def _requantised_before(node: Call) -> Expr | None:
-    """A requantise that does the same to all channels, before a reshape, which may make other channels."""
+    """A requantise before a reshape, which makes other channels only where the same is done to all."""
     match node.args:
         case (Call(op="reshape", args=(x,)), *parameters) if len(x.shape) > 1 and _starts_kernel(x):
+            if x.shape[:2] == node.shape[:2]:
+                value = call("requantise", x, *parameters, span=Span(node.span.nodes), **node.attrs)
+                return call("reshape", value, shape=node.shape, span=node.span)
             values = [each.value for each in parameters if isinstance(each, Constant)]
             if len(values) < len(parameters) or any(np.any(value != value[:1]) for value in values):
                 return None
@@ -101,7 +96,7 @@ def _is_elementwise(node: Call) -> bool:
         return False
     if entry.family is Family.QUANTISE:
         return all(arg.shape == () for arg in node.args[1:])
-    return entry.family is Family.SOURCE
+    return entry.family in (Family.SOURCE, Family.INTEGER)
 
 
 def _starts_kernel(value: Expr) -> bool:
@@ -127,6 +122,8 @@ def _operand(value: Expr, shape: tuple[int, ...], source: tuple[int, ...]) -> Ex
     match value:
         case Call(op="reshape", args=(x,)) if value.shape == shape and x.shape == source:
             return x
+        case Call() if value.shape == shape and _is_elementwise(value) and _of_what_is_there(value):
+            return _before_reshape(value, source, value.span)
     if prod(value.shape) == 1:
         wanted: tuple[int, ...] = ()
     else:
@@ -139,6 +136,25 @@ def _operand(value: Expr, shape: tuple[int, ...], source: tuple[int, ...]) -> Ex
     if isinstance(value, Constant):
         return Constant(np.ascontiguousarray(value.value.reshape(wanted)), value.name, value.span)
     return call("reshape", value, shape=wanted, span=Span(value.span.nodes))
+
+
+def _of_what_is_there(value: Call) -> bool:
+    """Whether all operands are in memory already. A kernel of its own for such a value, as for a velocity times the
+    momentum, would hold a tensor of its size from then on until the other operand is made."""
+    return all(isinstance(arg, Var | Constant) for arg in value.args)
+
+
+def _before_reshape(value: Call, source: tuple[int, ...], span: Span) -> Expr | None:
+    """An elementwise operator on reshaped operands; None where one of them repeats along a part of an axis."""
+    operands = [_operand(arg, value.shape, source) for arg in value.args]
+    known = [operand for operand in operands if operand is not None]
+    if len(known) < len(operands):
+        return None
+    try:
+        moved = call(str(value.op), *known, span=span, **value.attrs)
+    except GraphError:  # its attributes mean axes that are not there
+        return None
+    return moved if moved.shape == source else None
 
 
 def _regrouped(own: tuple[int, ...], shape: tuple[int, ...], source: tuple[int, ...]) -> tuple[int, ...] | None:

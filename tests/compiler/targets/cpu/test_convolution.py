@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -83,6 +84,58 @@ def test_volumes_have_tiles() -> None:
     x = Var("x", TensorType((1, 16, 3, 4, 9), "float32"))
     value = call("nn.conv3d", x, floats(32, 16, 3, 3, 3), pads=(1,) * 6)
     assert "convolution" in kinds(check(module_of(value, params=(x,))))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.data())
+def test_volumes_of_bytes(data: st.DataObject) -> None:
+    """Requantised behind each other; channels in groups, or each by itself; what surrounds them is a zero point."""
+    draw = data.draw
+    groups, taken, made = draw(st.sampled_from([(1, 3, 16), (1, 16, 8), (2, 16, 16), (4, 4, 4), (16, 1, 1), (1, 8, 5)]))
+    size, kernel = (tuple(draw(st.integers(least, 4)) for _ in range(3)) for least in (4, 1))
+    attrs = {
+        "groups": groups, "strides": tuple(draw(st.integers(1, 2)) for _ in range(3)),
+        "pads": tuple(draw(st.integers(0, 2)) for _ in range(6)), "pad_value": draw(st.integers(-128, 127)),
+    }  # fmt: skip
+    x = Var("x", TensorType((draw(st.integers(1, 2)), 8, *size), "int8"))
+    volume = requantised(call("conv3d", x, bytes_(groups * taken, 8, 1, 1, 1)))
+    if draw(st.booleans()):
+        window = {"kernel": (2, 1, 3), "strides": (1, 1, 1), "pads": (1, 0, 1, 0, 0, 2), "dilations": (1, 1, 1)}
+        volume = call("max_pool", volume, **window)
+    value = requantised(call("conv3d", volume, bytes_(groups * made, taken, *kernel), **attrs))
+    image = call("reshape", value, shape=(*value.shape[:2], value.shape[2] * value.shape[3], value.shape[4]))
+    doubled = call("multiply_accumulate", call("multiply_immediate", image, weight=2), image, weight=3)
+    check(
+        module_of(call("reshape", requantised(doubled), shape=value.shape), params=(x,)), draw(st.sampled_from([1, 2]))
+    )
+
+
+def test_nothing_pads_a_volume_before_its_convolution() -> None:
+    """Its producer writes into the inside of a halo: between convolutions, a pooling and one of each channel."""
+    x = Var("x", TensorType((1, 16, 4, 5, 7), "float32"))
+    first = call("nn.conv3d", x, floats(16, 16, 1, 1, 1))
+    second = call("nn.conv3d", first, floats(16, 1, 3, 3, 3), pads=(1, 1, 2, 1, 0, 1), groups=16)
+    pooling = {"kernel": (2, 3, 2), "strides": (1, 2, 1), "dilations": (1, 1, 1), "pads": (0, 1, 1, 1, 0, 0)}
+    pooled = call("nn.max_pool", second, **pooling)
+    third = call("nn.conv3d", pooled, floats(32, 16, 2, 3, 3), pads=(1, 0, 1, 0, 2, 1))
+    fourth = call(
+        "nn.conv3d", pooled, floats(16, 16, 1, 2, 2), pads=(0, 1, 0, 0, 0, 0)
+    )  # the same halo, another padding
+    model = check(module_of(third, fourth, params=(x,)))
+    assert sorted(kinds(model)) == ["blocked"] * 2 + ["convert"] * 3 + ["convolution"] * 3
+
+
+@pytest.mark.parametrize("vector_bytes", [16, 32])
+def test_volumes_on_processors_with_shorter_registers(
+    vector_bytes: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shorter = replace(host_target(), vector_bytes=vector_bytes, registers=16, dot_product=False)
+    monkeypatch.setattr("weft.compiler.targets.cpu.target.named_target", lambda name: shorter)
+    monkeypatch.setenv("WEFT_CACHE", str(tmp_path))  # kernels are kept by the processor's name
+    x = Var("x", TensorType((1, 8, 3, 4, 9), "int8"))
+    first = requantised(call("conv3d", x, bytes_(16, 8, 3, 3, 3), pads=(1,) * 6, pad_value=4))
+    second = requantised(call("conv3d", first, bytes_(16, 1, 3, 3, 3), pads=(1,) * 6, pad_value=-3, groups=16))
+    assert kinds(check(module_of(second, params=(x,)))).count("convolution") == 1
 
 
 @pytest.mark.parametrize("vector_bytes", [16, 32])

@@ -103,6 +103,20 @@ def test_convolutions_in_floats(processor: str, threads: int, tmp_path: Path) ->
     assert not any(b"fmaf" in content for content in build_program(program_of(model), named_target(processor)).objects)
 
 
+def test_volumes_of_bytes(processor: str, tmp_path: Path) -> None:
+    """A convolution, a pooling and a convolution of each channel, with what is around them."""
+    x = Var("x", TensorType((1, 5, 4, 5, 6), "int8"))
+    value: Expr = call("conv3d", x, constants("int8", 16, 5, 2, 3, 3), pads=(1, 1, 1, 0, 1, 2), pad_value=-9)
+    parameters = [Constant(np.full(16, number, np.int32)) for number in (77, 3 << 21, 30)]
+    value = call("requantise", value, *parameters)
+    window = {"kernel": (2, 2, 2), "strides": (1, 2, 1), "dilations": (1, 1, 1), "pads": (0, 1, 1, 1, 0, 0)}
+    value = call(
+        "conv3d", call("max_pool", value, **window), constants("int8", 16, 1, 3, 1, 2), pads=(1,) * 6, groups=16
+    )
+    model = check(module_of(call("requantise", value, *parameters), params=(x,)), processor, tmp_path)
+    assert [layer.kind for layer in model.layers if layer.kind != "convert"] == ["convolution", "blocked", "blocked"]
+
+
 def test_what_libraries_compute(processor: str, tmp_path: Path) -> None:
     """On ARM floats go to the C library's functions in registers, and long integers are divided by the compiler's."""
     x, y = (Var(name, TensorType((3, 7), "float32")) for name in "xy")

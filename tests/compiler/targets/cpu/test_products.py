@@ -72,6 +72,15 @@ def test_weights_that_are_computed() -> None:
     assert kinds(check(module_of(call("nn.dense", x, w), params=(x, w)))) == ["product"]
 
 
+@pytest.mark.parametrize(("rows", "columns", "depth"), [(211, 250, 700), (300, 64, 513), (120, 41, 300)])
+def test_computed_weights_are_turned_around_in_registers(rows: int, columns: int, depth: int) -> None:
+    """Element by element such a copy took as long as the product."""
+    x, w = Var("x", TensorType((rows, depth), "float32")), Var("w", TensorType((columns, depth), "float32"))
+    model = check(module_of(call("nn.dense", x, w), params=(x, w)), threads=2)
+    (kernel,) = model.steps[0].program.kernels
+    assert "transposed_tile" in kernel.text
+
+
 def test_blocks_of_rows_and_columns_that_are_no_multiple_of_the_tile() -> None:
     a, b = Var("a", TensorType((211, 700), "float32")), Var("b", TensorType((700, 250), "float32"))
     blocking = choose_blocking((211, 250), 700, (True, True), False, host_target())

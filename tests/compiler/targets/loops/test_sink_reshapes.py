@@ -70,6 +70,19 @@ def test_a_dense_layer_of_tokens_is_one_kernel_with_bias_activation_and_residual
     np.testing.assert_allclose(weft.load(model).run(values)["out"], expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+def test_what_is_made_of_inputs_is_no_tensor_of_its_own(swapped: bool) -> None:
+    """A velocity times the momentum waited in memory for the gradient, which is a reshaped product."""
+    velocity = Var("velocity", TensorType((1, 3, 4, 32), "float32"))
+    operands = (tokens(), call("nn.multiply", velocity, Constant(np.float32(0.9))))
+    module = module_of(call("nn.add", *(operands[::-1] if swapped else operands)), ROWS, velocity)
+    assert operators(check(module)).count("nn.multiply") == 1
+    model = compiled(module)
+    (kernel,) = (layer for layer in model.layers if layer.kind != "alias")
+    assert sorted(kernel.operators) == ["nn.add", "nn.dense", "nn.multiply"]
+    assert model.statistics["arena_bytes"] == 0
+
+
 @pytest.mark.parametrize(
     ("axes", "keepdims", "moved"),
     [((3,), True, True), ((3,), False, True), ((0, 1, 2), False, True), ((1, 2), True, True), ((0, 3), False, True),
