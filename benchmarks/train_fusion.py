@@ -133,8 +133,10 @@ def main() -> int:
     for name, workload in WORKLOADS.items():
         if arguments.step and name.startswith(tuple(arguments.step)):
             subjects[f"step of {name}"] = weft_training(workload)[0].module
-    records = [each for name, module in subjects.items()
-               for each in measure(name, module, arguments.rounds, arguments.repeats)]  # fmt: skip
+    records = []
+    for number, (name, module) in enumerate(subjects.items(), 1):
+        print(f"{number} of {len(subjects)}: {name}", file=sys.stderr, flush=True)
+        records += measure(name, module, arguments.rounds, arguments.repeats)
     rows = []
     for name in subjects:
         found = {each.figure: each for each in records if each.workload == name}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..compiler.compile import compile_model, replaceable
@@ -49,17 +49,34 @@ def within(
     """
     bound = bytes_of(memory)
     least = None
+    for way in ways(step, target=target, **options):
+        progress(f"{way.what}: {way.planned:,} bytes")
+        if way.planned <= bound:
+            return way.step
+        least = way.planned if least is None else min(least, way.planned)
+    raise GraphError(f"{bound:,} bytes are too few: the least that was found is {least:,}",
+                     hint="allow as much, or take a smaller batch")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Way:
+    """A form of a step. ``planned``: bytes that a target plans for what lives between its kernels."""
+
+    what: str
+    step: Step
+    planned: int
+
+
+def ways(step: Step, *, target: str = "cpu", **options: Any) -> Iterator[Way]:
+    """Forms of the same meaning that compute ever more again, the cheapest first, each compiled when it is asked for.
+
+    Raises GraphError for a step with open sizes.
+    """
     for what, module in _ways(step):
         compiled = compile_model(module, target, options)
         if not isinstance(compiled, CompiledModel):
             raise GraphError("a step with open sizes has no bound", hint="compile it for one size of batch")
-        planned = compiled.statistics["arena_bytes"]
-        progress(f"{what}: {planned:,} bytes")
-        if planned <= bound:
-            return replace(step, module=module)
-        least = planned if least is None else min(least, planned)
-    raise GraphError(f"{bound:,} bytes are too few: the least that was found is {least:,}",
-                     hint="allow as much, or take a smaller batch")  # fmt: skip
+        yield Way(what, replace(step, module=module), compiled.statistics["arena_bytes"])
 
 
 def _ways(step: Step) -> Iterator[tuple[str, Module]]:
