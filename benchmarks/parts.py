@@ -144,10 +144,12 @@ def main() -> int:
         unet(arguments.database.parent),
     ]
     networks = [open_network(path) for path in files]
-    studies = []
+    studies: list[Study] = []
     with Database(arguments.database) as database:
         for part in arguments.parts:
             study = explore(space_of(part), networks, database, workers=arguments.workers)
+            if study.interrupted:
+                break
             studies.append(study)
             fitting = f"{study.count('measured')} of {study.space.size} points fit"
             print(f"{part}: {fitting}; {study.measured} measurements in {study.seconds:.0f} s, {study.reused} known",
@@ -157,7 +159,10 @@ def main() -> int:
         picture(studies, arguments.picture)
     if arguments.json:
         write_json(arguments.json, records)
-    return 0 if all(best_for_all(study) for study in studies) else 1
+    missing = arguments.parts[len(studies) :]
+    if missing:
+        print(f"not finished: {', '.join(missing)}; the same command goes on", file=sys.stderr)
+    return 0 if not missing and all(best_for_all(study) for study in studies) else 1
 
 
 def report(studies: Sequence[Study], networks: Sequence[Network]) -> list[Record]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -104,6 +104,26 @@ def _lutram(words: int, bits: int) -> float:
     return 4 * math.ceil(bits / (3 if words > LUTRAM_DEPTH // 2 else 6))
 
 
+def lutrams(words: int, bits: int, chunk: int) -> float:
+    """LUTs that hold the words of a memory whose writes are masked in chunks of bits; 0 where block RAM does. Each
+    chunk has a write enable, so that LUTs of different chunks are not shared."""
+    return bits // chunk * _lutram(words, chunk)
+
+
+def _filled_by_the_core(config: CoreConfig) -> Iterator[tuple[int, int, int, int]]:
+    """Of ``inp``, ``wgt`` and ``out``: banks, words of a bank, bits of a word and of a write enable. The memory of
+    ``acc`` is in its own part of the model."""
+    for memory in (Memory.INP, Memory.WGT, Memory.OUT):
+        bits, banks = 8 * config.entry_bytes(memory), config.banks(memory)
+        chunk = bits if memory is Memory.OUT else chunk_bits(config, config.entry_bytes(memory))
+        yield banks, config.depth(memory) // banks, bits, chunk
+
+
+def distributed_luts(config: CoreConfig) -> float:
+    """LUTs that are the memory of shallow scratchpads."""
+    return sum(banks * lutrams(words, bits, chunk) for banks, words, bits, chunk in _filled_by_the_core(config))
+
+
 def _acc_features(config: CoreConfig) -> list[float]:
     bits, banks = 8 * config.acc_bytes, config.acc_banks
     data = bits * (banks + 4 * _mux_luts(banks)) + banks * _lutram(config.acc_depth // banks, bits)
@@ -174,7 +194,8 @@ class LutModel:
         return {name: float(np.dot(_features(name)(config), weights)) for name, weights in self._weights.items()}
 
     def luts(self, config: CoreConfig) -> float:
-        return sum(self.parts(config).values())
+        """LUT of all parts, and of scratchpads that are made of LUTs: no core of those that are fitted to has such."""
+        return sum(self.parts(config).values()) + distributed_luts(config)
 
 
 def _features(name: str) -> Callable[[CoreConfig], list[float]]:
@@ -230,9 +251,24 @@ ECP5_FETCH_RAMS = 1
 """BRAM36 of the fetch engine's buffer, which is made of look-up tables on 7-series."""
 
 
+def ecp5_shallow(words: int, bits: int, chunk: int) -> tuple[float, float]:
+    """LUT and BRAM36 of a memory that 7-series makes of LUTs. Block RAM has 36 bits of it; below that 16 words of four
+    bits take six tables, and a second such half one more a bit, to choose."""
+    if words > LUTRAM_DEPTH:
+        return 0.0, 0.0
+    if words > LUTRAM_DEPTH // 2:
+        return 0.0, bits // chunk * math.ceil(chunk / 36) / 2
+    tables = 6 * math.ceil(chunk / 4)
+    return bits // chunk * (tables if words <= LUTRAM_DEPTH // 4 else 2 * tables + chunk), 0.0
+
+
 def ecp5_area(config: CoreConfig) -> Area:
     """What a core takes on ECP5: tables of four inputs, multipliers of 18 bits (one a product of the array, four a
     lane), and two block RAMs of 18 Kibit for a BRAM36. Figures of 8x8 are those of synthesis."""
-    same = area_of(config)
+    luts, rams = lut_model().luts(config) - distributed_luts(config), bram36_of(config) + ECP5_FETCH_RAMS
+    shallow = [(banks, *ecp5_shallow(words, bits, chunk)) for banks, words, bits, chunk in _filled_by_the_core(config)]
     multipliers = config.macs_per_cycle + 4 * config.lanes + 3
-    return Area(round(LUT4_OF_LUT6 * same.LUT), multipliers, same.BRAM36 + ECP5_FETCH_RAMS)
+    return Area(
+        round(LUT4_OF_LUT6 * round(luts) + sum(banks * luts for banks, luts, _ in shallow)), multipliers,
+        rams + sum(banks * rams for banks, _, rams in shallow),
+    )  # fmt: skip

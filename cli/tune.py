@@ -180,7 +180,7 @@ def _sums(states: Sequence[Progress]) -> tuple[float, float]:
 def _record(state: Progress) -> dict[str, Any]:
     return {
         "kernel": state.task.name, "chain": not state.task.in_sum, "times": state.task.count,
-        "settings": len(state.task.points), "form": state.form,
+        "settings": state.task.known_points, "form": state.form,
         "measured": len(state.costs), "refused": len(state.refused), "bound": round(state.task.bound),
         "default": state.default, "best": state.best, "stopped": state.finished,
     }  # fmt: skip
@@ -191,7 +191,8 @@ def _table(records: Sequence[dict[str, Any]]) -> Any:
     for record in records:
         default, best = record["default"], record["best"]
         gain = f"{1 - best / default:.2%}" if default and best else ""
-        counts = [f"{record[name]:,}" for name in ("times", "settings", "measured", "refused", "bound")]
+        names = ("times", "settings", "measured", "refused", "bound")
+        counts = [f"{record[name]:,}" if record[name] is not None else "" for name in names]
         cycles = [f"{value:,.0f}" if value is not None else "" for value in (default, best)]
         rows.append([record["kernel"], *counts, *cycles, gain, record["form"], record["stopped"]])
     columns = ["kernel", "times", "settings", "measured", "refused", "bound", "default", "best", "gain", "form", ""]

@@ -6,7 +6,9 @@ out what a layer overlaps with the one before it, so it is somewhat more than wh
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cache
 
@@ -65,7 +67,12 @@ class LayerJudge:
 
     def layers(self, module: Module) -> list[LayerCost]:
         """The layers on the core of a packed module. CompileError where one cannot be compiled."""
-        return [self._layer(node) for phase in split_phases(module) if phase.on_core for node in phase.calls]
+        found = []
+        for phase in split_phases(module):
+            for node in phase.calls if phase.on_core else ():
+                with _no_collections():
+                    found.append(self._layer(node))
+        return found
 
     def _layer(self, node: Call) -> LayerCost:
         function = function_of(node)
@@ -117,6 +124,19 @@ class LayerJudge:
             else:
                 self.database.add(self._key(text), self._point, float(found.cycles), features=asdict(found))
         return found
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """Python's collector of cycles waits. A compilation makes very many objects that live until its end, hardly any of
+    them in a cycle, and looking through them again and again takes a sixth of its time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _stored_cost(result: Result) -> KernelCost:

@@ -95,6 +95,12 @@ class Task(ABC):
                 found[text] = Point(setting, self.estimate(setting))
         return found
 
+    @property
+    def known_points(self) -> int | None:
+        """How many :attr:`points` there are; None before something needed them, since listing a space takes long."""
+        points = self.__dict__.get("points")
+        return None if points is None else len(points)
+
     def features(self, text: str) -> Mapping[str, float]:
         """What a ranking sees of a point; nothing of one that the estimate does not take."""
         if text not in self._features:

@@ -11,9 +11,12 @@ from weft.boards.area import (
     area_of,
     block_rams,
     bram36_of,
+    distributed_luts,
     dsp_of,
     ecp5_area,
+    ecp5_shallow,
     lut_model,
+    lutrams,
     measured_modules,
 )
 from weft.boards.fit import measurements
@@ -69,6 +72,43 @@ def test_more_of_anything_takes_more(core: CoreConfig, field: str) -> None:
 )  # fmt: skip
 def test_block_rams_of_a_memory(words: int, bits: int, chunk: int, expected: float) -> None:
     assert block_rams(words, bits, chunk) == expected
+
+
+MEASURED_SCRATCHPADS = [
+    (64, 512, 64, 712), (32, 512, 64, 360), (16, 512, 64, 360), (64, 2048, 64, 2848), (64, 1024, 128, 1384),
+    (32, 256, 64, 180), (128, 512, 64, 8),
+]  # fmt: skip
+"""Words, bits and bits of a write enable of ``hw.scratchpad.Scratchpad``, and its LUT from Yosys, synthesised alone."""
+
+
+@pytest.mark.parametrize(("words", "bits", "chunk", "measured"), MEASURED_SCRATCHPADS)
+def test_luts_of_a_scratchpad_as_synthesised(words: int, bits: int, chunk: int, measured: int) -> None:
+    enables = bits // chunk  # a LUT each; of block RAM, too, so that the parts of a core have them
+    assert lutrams(words, bits, chunk) + enables == measured
+    assert (lutrams(words, bits, chunk) > 0) == (block_rams(words, bits, chunk) == 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "others", "luts", "rams"), [(64, 138, 138, 2), (32, 4, 516, 0), (16, 2, 194, 0), (128, 135, 135, 0)]
+)
+def test_a_scratchpad_as_synthesised_for_ecp5(words: int, others: int, luts: int, rams: float) -> None:
+    """128 bits in chunks of 64; ``others`` are LUT beside the memory. Of 128 words all is in the closed form."""
+    taken, blocks = ecp5_shallow(words, 128, 64)
+    assert (taken + others, blocks) == (luts, rams)
+
+
+def test_weights_in_luts_are_counted() -> None:
+    """128 KiB of a 64x32 array are 64 entries: they take no block RAM, but they are not free."""
+    large = replace(PYNQ, depthwise=0, block_in=64, block_out=32, wgt_depth=64, bus_bits=128)
+    deeper = replace(large, wgt_depth=128)
+    assert bram36_of(large) < bram36_of(deeper)
+    assert distributed_luts(large) == 22_016
+    assert distributed_luts(deeper) == 0
+    assert area_of(large).LUT - area_of(deeper).LUT > 20_000
+    assert ecp5_area(large).LUT < ecp5_area(deeper).LUT + 1_000  # there block RAM holds 64 words
+    assert ecp5_area(large).BRAM36 > area_of(large).BRAM36 + 200
+    for each in measured_modules():
+        assert distributed_luts(each.core) == 0
 
 
 def test_the_mode_is_known_from_the_core_that_has_it() -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from weft.cli import app
 from weft.cli.errors import run
 from weft.cli.output import err
+from weft.tune.tasks import KernelTask
 
 DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
 
@@ -27,6 +29,24 @@ def test_tuned_and_compiled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "--tuned" in shown
     assert run(app, ["compile", DIGITS, "--dram", "2", "--tuned", database, "-o", artifact, "--json"], err) == 0
     assert json.loads(capsys.readouterr().out)["tuned_kernels"] > 0
+
+
+def test_spaces_that_nothing_was_measured_of_are_not_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Listing a space takes as long as some measurements: a command whose time is over does not do it for a column."""
+
+    def listed(self: KernelTask) -> NoReturn:
+        raise AssertionError(f"the space of {self.name!r} was listed")
+
+    monkeypatch.setattr(KernelTask, "space", listed)
+    words = ["tune", DIGITS, "--minutes", "0", "--database", str(tmp_path / "t.sqlite")]
+    assert run(app, [*words, "--json"], err) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["kernels"]
+    assert all(each["settings"] is None and not each["measured"] for each in record["kernels"])
+    assert run(app, words, err) == 0
+    assert "had a turn" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

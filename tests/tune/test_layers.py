@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from weft.compiler.targets.errors import CompileError
@@ -88,3 +90,26 @@ def test_a_strange_record_is_no_cost(digits: Network, tmp_path: Path) -> None:
         database.add(judge._key(text), {"vthreads": 2}, 5.0, features={"cycles": 5})
         with pytest.raises(TuningError, match="no cost of a kernel"):
             judge_with(database).layers(module)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_waits_for_a_layer_and_is_then_as_it_was(
+    digits: Network, monkeypatch: pytest.MonkeyPatch, enabled: bool
+) -> None:
+    seen = []
+
+    def refused(*_: object) -> NoReturn:
+        seen.append(gc.isenabled())
+        raise CompileError("no room")
+
+    monkeypatch.setattr("weft.tune.layers.slice_program", refused)
+    module, judge = packed(DESIGN, digits), judge_with(None)
+    was_enabled = gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        with pytest.raises(CompileError, match="no room"):
+            judge.layers(module)
+        assert gc.isenabled() is enabled
+    finally:
+        (gc.enable if was_enabled else gc.disable)()
+    assert seen == [False]
