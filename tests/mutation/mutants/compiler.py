@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from .mutant import Mutant
 
+COLUMNS = ("tests/compiler/targets/loops/test_columns.py",)
+
 MUTANTS = (
     # Loops and expressions
     Mutant(
@@ -269,6 +271,30 @@ MUTANTS = (
         "np.clip(np.rint(ratio.astype(np.float64) + zero), low, high)",
         ("tests/compiler/operators/test_meanings.py", "tests/compiler/operators/test_operators.py"),
     ),
+    Mutant(
+        "small-floats-round-half-up", "compiler/operators/small_types.py", "tie rule",
+        "to_even = bits + (bits >> cut) % 2 + (", "to_even = bits + 1 + (",
+        ("tests/compiler/operators/test_cast.py",),
+    ),
+    Mutant(
+        "scale-of-the-place-in-its-block", "compiler/operators/quantise.py", "axis",
+        "index[axis] // block,", "index[axis] % block,", ("tests/compiler/operators/test_families.py",),
+    ),
+    Mutant(
+        "an-element-ranks-behind-itself", "compiler/operators/sort.py", "tie rule",
+        "tir.Const(False, \"bool\"), r < index[axis])", "tir.Const(False, \"bool\"), r <= index[axis])",
+        ("tests/compiler/operators/test_families.py",),
+    ),
+    Mutant(
+        "first-element-in-no-sum", "compiler/operators/reduce.py", "off by one",
+        "inside = place < size if reverse else place >= 0", "inside = place < size if reverse else place >= 1",
+        ("tests/compiler/operators/test_families.py",),
+    ),
+    Mutant(
+        "mirrored-from-nought", "compiler/operators/sampling_lowerings.py", "forgotten term",
+        "return tir.minimum(rest, 2 * span - rest) + low", "return tir.minimum(rest, 2 * span - rest)",
+        ("tests/compiler/operators/test_families.py",),
+    ),
     # The depthwise mode
     Mutant(
         "open-stride-as-declared", "compiler/tensor/tensorize.py", "wrong value",
@@ -311,6 +337,18 @@ MUTANTS = (
         "row-costs-a-cycle-less", "compiler/targets/accel/depthwise_mode.py", "off by one",
         "return columns + TAP_COLUMNS - 1", "return columns + TAP_COLUMNS - 2",
         ("tests/compiler/targets/accel/test_depthwise_mode.py",),
+    ),
+    Mutant(
+        "columns-are-gathered-from-another-axis", "compiler/targets/loops/columns.py", "index",
+        "self.met.attr(\"axis\") + 1 :]", "self.met.attr(\"axis\") :]", COLUMNS,
+    ),
+    Mutant(
+        "columns-that-others-need", "compiler/targets/loops/fusion.py", "check ignored",
+        "isinstance(each, Call) and self.uses[each] == 1 and each", "isinstance(each, Call) and each", COLUMNS,
+    ),
+    Mutant(
+        "rows-of-columns-end-anywhere", "compiler/targets/loops/columns.py", "bound off by one",
+        "accumulate(met.shape[:end], mul)", "accumulate(met.shape, mul)", COLUMNS,
     ),
     # ONNX
     Mutant(
