@@ -35,8 +35,8 @@ class Columns:
 
 
 def columns_of(anchor: Call) -> Columns | None:
-    """What a product of floats of 32 or 16 bits multiplies, if it is a reshape of a ``gather`` and larger than what that takes it from;
-    else None."""
+    """What a product of floats of 32 or 16 bits multiplies, if it is a reshape of a ``gather`` and larger than what it
+    is taken from; else None."""
     match anchor:
         case Call(op="nn.matmul", args=(Call(op="reshape", args=(Call(op="gather", args=(x, Constant())) as met,)), _)):
             pass
