@@ -160,11 +160,13 @@ def _digest(*parts: object) -> bytes:
 
 
 class Expr:
-    """A value in the graph. ``type`` is what it is, ``digest`` stands for what it computes."""
+    """A value in the graph. ``type`` is what it is, ``digest`` stands for what it computes; ``static`` says whether it
+    depends on constants only."""
 
     type: Type
     span: Span
     digest: bytes
+    static: bool
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Expr) and self.digest == other.digest)
@@ -192,6 +194,11 @@ class Expr:
         return self.tensor_type.dtype
 
 
+def _all_static(values: tuple[Expr, ...]) -> bool:
+    """Without any, there may be another source, such as chance."""
+    return bool(values) and all(value.static for value in values)
+
+
 @dataclass(frozen=True, eq=False)
 class Var(Expr):
     """A parameter of a function."""
@@ -200,6 +207,7 @@ class Var(Expr):
     type: TensorType
     span: Span = UNKNOWN
     digest: bytes = field(init=False, repr=False)
+    static = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "digest", _digest("var", self.name, str(self.type)))
@@ -214,6 +222,7 @@ class Constant(Expr):
     span: Span = UNKNOWN
     type: TensorType = field(init=False)
     digest: bytes = field(init=False)
+    static = True
 
     def __post_init__(self) -> None:
         value = np.array(canonical(self.value), order="C", copy=True)
@@ -239,11 +248,13 @@ class Call(Expr):
     type: Type
     span: Span = UNKNOWN
     digest: bytes = field(init=False)
+    static: bool = field(init=False)
 
     def __post_init__(self) -> None:
         head = self.op if isinstance(self.op, str) else self.op.digest
         parts = [arg.digest for arg in self.args]
         object.__setattr__(self, "digest", _digest("call", head, repr(self.attrs), *parts))
+        object.__setattr__(self, "static", _all_static(self.args))
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -265,10 +276,12 @@ class Tuple(Expr):
     span: Span = UNKNOWN
     type: TupleType = field(init=False)
     digest: bytes = field(init=False, repr=False)
+    static: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "type", TupleType(tuple(item.tensor_type for item in self.fields)))
         object.__setattr__(self, "digest", _digest("tuple", *(item.digest for item in self.fields)))
+        object.__setattr__(self, "static", _all_static(self.fields))
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -284,12 +297,14 @@ class TupleGet(Expr):
     span: Span = UNKNOWN
     type: TensorType = field(init=False)
     digest: bytes = field(init=False, repr=False)
+    static: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.value.type, TupleType) or not 0 <= self.index < len(self.value.type.fields):
             raise GraphError(f"there is no field {self.index} in {self.value.type}", at=self.span)
         object.__setattr__(self, "type", self.value.type.fields[self.index])
         object.__setattr__(self, "digest", _digest("get", self.index, self.value.digest))
+        object.__setattr__(self, "static", self.value.static)
 
     @property
     def children(self) -> tuple[Expr, ...]:

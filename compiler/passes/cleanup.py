@@ -12,20 +12,6 @@ LARGEST_FOLDED = 1 << 30
 """Bytes: a constant that would be larger is computed when the model runs."""
 
 
-def is_static(node: Expr) -> bool:
-    """Whether a value depends on constants only. Most values reach a variable soon, so the search ends early."""
-    waiting, seen = [node], set()
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, Constant) or id(item) in seen:
-            continue
-        if not item.children:
-            return False
-        seen.add(id(item))
-        waiting += item.children
-    return True
-
-
 def static_value(node: Expr) -> Array:
     """The value of an expression of constants."""
     values: dict[int, Array] = {}

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..graph import Array, Call, Constant, Expr, Family, Function, Span, Var, call
 from ..graph.registry import operator
-from .cleanup import is_static, static_value
+from .cleanup import static_value
 from .computed_product import computed_product
 from .describe_windows import average_pool, max_pool, padded, reduction
 from .emit_integers import concatenated
@@ -59,7 +59,7 @@ class Describer:
 
     def describe(self, node: Expr) -> IntegerForm:
         """A real value in integers, or why it has to be computed in floating point."""
-        if is_static(node):
+        if node.static:
             return Refusal("it is a constant")
         if isinstance(node, Var):
             return Refusal(f"input {node.name!r} is float32")
@@ -86,7 +86,7 @@ class Describer:
                 return self._binary(node, op, name)
             case "concat":
                 return self._concat(node)
-            case "gather" | "gather_elements" | "gather_nd" if is_static(node.args[0]):
+            case "gather" | "gather_elements" | "gather_nd" if node.args[0].static:
                 return self._look_up(node, name)
         x = self.described.get(id(node.args[0]), Refusal(f"{name} works on 8-bit integers as they are"))
         if isinstance(x, Refusal):
@@ -137,7 +137,7 @@ class Describer:
             return x if isinstance(x, Refusal) else Refusal(f"the input of {name} is not quantised")
         weights = static_weights(node.args[1], name)
         if isinstance(weights, Refusal):
-            return weights if is_static(node.args[1]) else self._product_of_computed(node, name)
+            return weights if node.args[1].static else self._product_of_computed(node, name)
         is_dense = node.op == "nn.dense"
         w = weights.centred.reshape(*weights.centred.shape, 1, 1) if is_dense else weights.centred
         image = call("reshape", x.q, shape=(*x.shape, 1, 1), span=node.span) if is_dense else x.q
@@ -157,7 +157,7 @@ class Describer:
         operands = []
         for arg in node.args:
             x = self.described[id(arg)]
-            if isinstance(x, Refusal) and is_static(arg):
+            if isinstance(x, Refusal) and arg.static:
                 x = _constant_integers(arg) or Refusal(f"the operands of {name} are not both quantised")
             if not isinstance(x, Integers):
                 return x if isinstance(x, Refusal) else Refusal(f"the operands of {name} are not both quantised")
@@ -186,13 +186,13 @@ class Describer:
 
     def _binary(self, node: Call, op: str, name: str) -> IntegerForm:
         a, b = node.args
-        if is_static(a) and not is_static(b) and op != "nn.divide":
+        if a.static and not b.static and op != "nn.divide":
             if op != "nn.subtract":
                 return self._with_constant(b, op, a, node, name)
             x = self.described[id(b)]
             negative = x if isinstance(x, Refusal) else scaled(x, per_channel_number(x, -1.0), name)
             return negative if isinstance(negative, Refusal) else _with_constant(negative, "nn.add", a, node, name)
-        if is_static(b):
+        if b.static:
             return self._with_constant(a, op, b, node, name)
         if op == "nn.divide":
             return Refusal(f"{name} divides by a computed tensor")
@@ -207,8 +207,8 @@ class Describer:
 
     def _bounded(self, node: Call, op: str, name: str) -> IntegerForm:
         """The larger or the smaller of a value and one number: a clip with one end."""
-        constants = [arg for arg in node.args if is_static(arg)]
-        computed = [arg for arg in node.args if not is_static(arg)]
+        constants = [arg for arg in node.args if arg.static]
+        computed = [arg for arg in node.args if not arg.static]
         if len(constants) != 1 or math.prod(constants[0].shape) != 1:
             return Refusal(f"{name} {_NO_INTEGER_FORM}")
         x, bound = self.described[id(computed[0])], float(static_value(constants[0]).reshape(()))
@@ -226,7 +226,7 @@ class Describer:
         parts: list[Real] = []
         for arg in node.args:
             part = self.described[id(arg)]
-            if isinstance(part, Refusal) and is_static(arg):
+            if isinstance(part, Refusal) and arg.static:
                 part = _constant_integers(arg) or part
             if isinstance(part, Refusal):
                 return part
@@ -240,7 +240,7 @@ class Describer:
     def _look_up(self, node: Call, name: str) -> IntegerForm:
         """Rows of a quantised table at computed indices."""
         table = _constant_integers(node.args[0])
-        if table is None or any(is_static(index) for index in node.args[1:]):
+        if table is None or any(index.static for index in node.args[1:]):
             return Refusal(f"{name} {_NO_INTEGER_FORM}")
         reason = f"{name} picks at computed places, which the accelerator does not do"
         return replace(table, q=host_call(str(node.op), (table.q, *node.args[1:]), node.attrs, reason, node.span))

@@ -8,7 +8,7 @@ import numpy as np
 from ..graph import Call, Constant, Expr, Module, call, rewrite, topological_order, use_counts, with_children
 from ..operators import nn
 from ..operators.derivatives import like, reshaped
-from .cleanup import is_static, static_value
+from .cleanup import static_value
 from .manager import Counted, graph_pass, rule_pass
 
 FLOATS = ("float32", "float64")
@@ -17,7 +17,7 @@ FLOATS = ("float32", "float64")
 
 def split_batch_norm(node: Call) -> Expr | None:
     """nn.batch_norm(x, constants)  ->  x * factor + offset"""
-    if node.op != "nn.batch_norm" or not all(map(is_static, node.args[1:])) or node.dtype not in FLOATS:
+    if node.op != "nn.batch_norm" or not all(arg.static for arg in node.args[1:]) or node.dtype not in FLOATS:
         return None
     gamma, beta, mean, variance = (static_value(arg).astype(np.float64) for arg in node.args[1:])
     factor = gamma / np.sqrt(variance + node.attr("epsilon"))

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from ..graph import Attrs, Call, Expr, Function, Span, TupleGet, Var, call
 from ..graph.visit import Mutator
-from .cleanup import is_static
 
 
 def host_call(
@@ -21,7 +20,7 @@ def host_call(
     outer: list[Expr] = []
     inner: list[Expr] = []
     for arg in args:
-        if is_static(arg):
+        if arg.static:
             inner.append(arg)
         else:
             params.append(Var(f"x{len(params)}", arg.tensor_type))

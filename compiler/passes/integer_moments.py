@@ -10,7 +10,6 @@ from ..graph import Call, Constant, Expr, Span, call
 from ..operators.integer_moments import LARGEST_MOMENT_BITS
 from ..operators.numerics import SHIFT_RANGE, quantise_multiplier
 from ..operators.row_arithmetic import ENTRIES, LONGEST_ROW, MEAN_BITS
-from .cleanup import is_static
 from .emit_integers import limits_of
 from .host import host_call
 from .integer_form import Float64, Integers
@@ -36,8 +35,8 @@ def _mean_square(node: Expr, form: FormOf, scale: float, limits: dict[str, int],
     """``mean(x ** 2) + number``, of x or of x less its mean."""
     offset, mean = 0.0, node
     match node:
-        case Call(op="nn.add", args=(a, b)) if is_static(a) or is_static(b):
-            number, mean = (number_of(a), b) if is_static(a) else (number_of(b), a)
+        case Call(op="nn.add", args=(a, b)) if a.static or b.static:
+            number, mean = (number_of(a), b) if a.static else (number_of(b), a)
             if number is None or not math.isfinite(number):
                 return None
             offset = number
@@ -88,7 +87,7 @@ def _scaled_rows(node: Expr, form: FormOf, scale: float, limits: dict[str, int],
 def _by_table(
     row: Row | None, other: Expr, form: FormOf, scale: float, limits: dict[str, int], span: Span, *, divides: bool
 ) -> Expr | None:
-    if row is None or is_static(other) or (not row.axes and not divides and isinstance(form(other), Integers)):
+    if row is None or other.static or (not row.axes and not divides and isinstance(form(other), Integers)):
         return None
     found = _function_of_one(other, form)
     if found is None:

@@ -24,7 +24,7 @@ from ..operators.integer_rows import (
 )
 from ..operators.numerics import quantise_multiplier
 from ..operators.row_arithmetic import LONGEST_ROW
-from .cleanup import is_static, static_value
+from .cleanup import static_value
 from .emit_integers import limits_of
 from .host import host_call
 from .integer_form import Float64, Integers
@@ -106,8 +106,8 @@ def _normalisation(node: Expr, form: FormOf) -> _Normalisation | None:
         case Call(op="reshape" | "transpose", args=(inner,)):
             found = _normalisation(inner, form)
             return found and _moved(found, inner.shape, node)
-        case Call(args=(a, b)) if is_static(a) or is_static(b):
-            inner = b if is_static(a) else a
+        case Call(args=(a, b)) if a.static or b.static:
+            inner = b if a.static else a
             step = _affine_step(node, len(node.shape))
             found = _normalisation(inner, form) if step is not None else None
             return None if step is None or found is None else _scaled(found, step, node.shape)
@@ -189,7 +189,7 @@ def _spread(value: Float64, shape: tuple[int, ...], sizes: tuple[int, ...]) -> F
 def _affine_step(node: Call, rank: int) -> tuple[Expr, Float64, Float64] | None:
     """The computed operand of arithmetic with a constant, and by what it is multiplied and then shifted."""
     a, b = node.args
-    inner, constant = (b, a) if is_static(a) else (a, b)
+    inner, constant = (b, a) if a.static else (a, b)
     if inner.shape != node.shape:
         return None
     value = static_value(constant).astype(np.float64)
@@ -222,7 +222,7 @@ def _of_moment(unscaled: Expr, moment: Expr, form: FormOf) -> _Normalisation | N
     epsilon = 0.0
     match moment:
         case Call(op="nn.add", args=(a, b)):
-            number, mean = (number_of(a), b) if is_static(a) else (number_of(b), a)
+            number, mean = (number_of(a), b) if a.static else (number_of(b), a)
             if number is None or number < 0:
                 return None
             epsilon = number

@@ -28,7 +28,7 @@ from ..graph import (
     topological_order,
     use_counts,
 )
-from .cleanup import is_static, static_value
+from .cleanup import static_value
 from .describe import Describer
 from .emit_integers import concatenated, quantised
 from .host import host_call, renumber
@@ -77,7 +77,7 @@ class _Legaliser:
                 continue
             if isinstance(node.type, TupleType) or isinstance(node, TupleGet):
                 self._of_a_loop(node)
-            elif node.dtype in ("int8", "uint8") and not is_static(node):
+            elif node.dtype in ("int8", "uint8") and not node.static:
                 self._eight_bits(node)
             else:
                 self._real(node)
@@ -86,14 +86,14 @@ class _Legaliser:
         return self.module.with_main(renumber(self._output(body)))
 
     def _output(self, node: Expr) -> Expr:
-        if isinstance(node, Call) and is_static(node):
+        if isinstance(node, Call) and node.static:
             return Constant(static_value(node), span=node.span)
         return self._as_given(node, f"output {node.span.tensor!r} is uint8")
 
     # Host
 
     def _host(self, op: str, args: tuple[Expr, ...], attrs: dict[str, object], reason: str, span: Span) -> Expr:
-        if all(is_static(arg) for arg in args):
+        if all(arg.static for arg in args):
             return call(op, *args, span=span, **attrs)
         return host_call(op, args, attrs, reason, span)
 
@@ -158,7 +158,7 @@ class _Legaliser:
             described = Refusal("its scale is computed while the model runs")
         elif scale.value.ndim:
             described = Refusal("activations with one scale a channel")
-        known = is_static(scale) and is_static(zero_point) and not scale.shape
+        known = scale.static and zero_point.static and not scale.shape
         table = tabulated(node, self.integers, self.tables) if known and self.tables else None
         if table is not None:  # the host makes a part of it anyway
             self.tables.add(id(node))
@@ -187,7 +187,7 @@ class _Legaliser:
         signed = []
         for part in parts:
             quantised_part = call("quantise", part, *node.args[1:], span=Span(node.span.nodes), **node.attrs)
-            signed.append(self._static(quantised_part) if is_static(part) else self._quantise(quantised_part))
+            signed.append(self._static(quantised_part) if part.static else self._quantise(quantised_part))
         span = Span(source.span.merged(node.span).nodes, node.span.tensor)
         return concatenated(signed, source.attr("axis"), source.shape, span)
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..graph import Call, Constant, Expr, Span, call
-from .cleanup import is_static
 from .manager import rule_pass
 
 
@@ -44,7 +43,7 @@ class _Axis:
 def split_phases(node: Call) -> Expr | None:
     """nn.conv(dilate(x), w), a transposed convolution  ->  the phases of its result as channels of nn.conv(x), moved"""
     match node.op:
-        case "nn.conv2d" | "nn.conv3d" if is_static(node.args[1]):
+        case "nn.conv2d" | "nn.conv3d" if node.args[1].static:
             pass
         case _:
             return None
@@ -137,7 +136,7 @@ def _phase_weights(w: Expr, axes: Sequence[_Axis], groups: int) -> Expr:
 
 def conv3d_as_images(node: Call) -> Expr | None:
     """nn.conv3d(x, w) of quantised data  ->  nn.conv2d of its slices, those that a window meets as channels"""
-    if node.op != "nn.conv3d" or not is_static(node.args[1]) or not _is_quantised(node.args[0]):
+    if node.op != "nn.conv3d" or not node.args[1].static or not _is_quantised(node.args[0]):
         return None
     x, w = node.args
     inner = Span(node.span.nodes)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ..graph import Call, Expr, Span, call
-from .cleanup import is_static, static_value
+from .cleanup import static_value
 from .integer_form import IntegerForm, Integers
 
 FormOf = Callable[[Expr], IntegerForm]
@@ -51,6 +51,6 @@ def squared(node: Expr) -> Expr | None:
 
 def number_of(node: Expr) -> float | None:
     """The only element of a constant."""
-    if not is_static(node) or math.prod(node.shape) != 1:
+    if not node.static or math.prod(node.shape) != 1:
         return None
     return float(static_value(node).reshape(()))

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..graph import Array, Call, Constant, Expr, Family, topological_order
 from ..graph.registry import operator, operator_of
-from .cleanup import is_static, static_value
+from .cleanup import static_value
 from .integer_form import Float64, Refusal
 
 _MOVES = (Family.MOVE, Family.INDEX)
@@ -27,7 +27,7 @@ class Weights:
 def static_weights(node: Expr, name: str) -> Weights | Refusal:
     """The weights that an expression of constants stands for, or why it does not stand for any. ``name``: of what uses
     them."""
-    if not is_static(node):
+    if not node.static:
         return Refusal(f"the weights of {name} are computed while the model runs")
     match node:
         case Call(op="dequantise", args=(Constant() as q, Constant() as scale, Constant())) if not scale.value.ndim or (

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..graph import Array, Call, Constant, Expr, Family, Fusion, Span
 from ..graph.registry import apply, operator_of
-from .cleanup import is_static, static_value
+from .cleanup import static_value
 from .host import host_call
 
 MOST_TABLES = 4096
@@ -59,7 +59,7 @@ def island_of(source: Expr, tables: Collection[int] = ()) -> list[Call] | None:
     waiting = [source]
     while waiting:
         node = waiting.pop()
-        if id(node) in found or is_static(node):
+        if id(node) in found or node.static:
             continue
         entry = operator_of(node)
         if not isinstance(node, Call) or entry is None or entry.fusion is not Fusion.ELEMENTWISE:
@@ -69,7 +69,7 @@ def island_of(source: Expr, tables: Collection[int] = ()) -> list[Call] | None:
             return None
         found[id(node)] = node
         if node.op == "dequantise":
-            if node.args[0].dtype not in ("int8", "uint8") or node.args[1].shape or not is_static(node.args[1]):
+            if node.args[0].dtype not in ("int8", "uint8") or node.args[1].shape or not node.args[1].static:
                 return None
             if id(node.args[0]) in tables:
                 waiting.append(node.args[0])
@@ -100,7 +100,7 @@ def _changes_scale(node: Call) -> bool:
 
 def broadcast_of_constants(island: Sequence[Call], rank: int) -> tuple[int, ...]:
     """The shape of all constants of an island together, of the rank of its result."""
-    shapes = [arg.shape for node in island if not _changes_scale(node) for arg in node.args if is_static(arg)]
+    shapes = [arg.shape for node in island if not _changes_scale(node) for arg in node.args if arg.static]
     return np.broadcast_shapes((1,) * rank, *shapes)
 
 

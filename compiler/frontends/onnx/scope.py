@@ -73,7 +73,7 @@ class Scope:
         """The value of an expression of constants; ``None`` when it depends on an input."""
         if isinstance(value, Constant):
             return value.value
-        if not self.reading.is_static(value):
+        if not value.static:
             return None
         kinds = (node.type for node in topological_order(value) if not isinstance(node, Constant))
         nbytes = sum(kind.size * numpy_dtype(kind.dtype).itemsize for kind in kinds if isinstance(kind, TensorType))
