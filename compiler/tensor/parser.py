@@ -62,13 +62,17 @@ Resolve: TypeAlias = Callable[[str], TensorIntrinsic]
 """Gives the intrinsic of a name; IRError if there is none."""
 
 
+PARSES = 100
+"""Attempts at a text, at most."""
+
+
 def parse(text: str, intrinsics: Mapping[str, TensorIntrinsic] | Resolve | None = None) -> PrimFunc:
     """The function that ``function_text`` printed. Intrinsics are looked up by name in ``intrinsics``.
 
     IRError, with the line, if the text is not of that form.
     """
     try:
-        module = ast.parse(text)
+        module = _tree(text)
     except SyntaxError as error:
         raise IRError(f"not the text of a function: {error.msg}", at=f"line {error.lineno}") from error
     except (ValueError, RecursionError, MemoryError) as error:  # a zero byte; nests that are too deep
@@ -77,6 +81,17 @@ def parse(text: str, intrinsics: Mapping[str, TensorIntrinsic] | Resolve | None 
         case [ast.FunctionDef() as node]:
             return _Parser(intrinsics or {}).function(node)
     raise IRError("the text must be one function", at="line 1")
+
+
+def _tree(text: str) -> ast.Module:
+    """Python's syntax tree. CPython counts how deep it is in one place for all threads (python/cpython#106905): where a
+    finaliser lets another thread parse meanwhile, its count is wrong afterwards, and it raises SystemError."""
+    for _ in range(PARSES - 1):
+        try:
+            return ast.parse(text)
+        except SystemError:
+            continue
+    return ast.parse(text)
 
 
 class _Parser:
