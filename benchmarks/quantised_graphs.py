@@ -1,8 +1,9 @@
 """Quantised models of every kind, compiled for the core: what compiles, and whether every integer is right.
 
-Three parts. ``suite``: every model of ONNX's node tests that onnxruntime's `quantize_static` quantises, as it is and
+Four parts. ``suite``: every model of ONNX's node tests that onnxruntime's `quantize_static` quantises, as it is and
 with all operands but the first as weights. ``random``: random graphs in random forms; graph ``n`` depends on ``n`` and
-the seed alone. ``networks``: small exports of the kinds of networks that people quantise.
+the seed alone. ``core``: the same of what is particular to the core. ``networks``: small exports of the kinds of
+networks that people quantise.
 
 Each is quantised by onnxruntime, read, compiled for the core twice, with every layer's result kept and with layers
 chained on the core, and run on the functional simulator, or with ``--device rtl`` on the RTL, whose cycles must then be
@@ -14,7 +15,7 @@ counted apart.
     python benchmarks/quantised_graphs.py
     python benchmarks/quantised_graphs.py random --first 1234 --graphs 1 --verbose
     python benchmarks/quantised_graphs.py suite networks --filter conv --json graphs.json
-    python benchmarks/quantised_graphs.py random --graphs 50 --device rtl
+    python benchmarks/quantised_graphs.py random core --graphs 50 --device rtl --config tiny
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ import onnxruntime
 import weft
 from common import Record, print_table, write_json
 from isolated import Broken, Isolated
+from quantised_core import FEATURES, core_model, features
 from quantised_forms import PLAIN, Array, Form, Inputs, NotQuantisedError, quantised, random_form
 from quantised_networks import NETWORKS, network
 from quantised_random import random_model
@@ -52,7 +54,7 @@ from weft.hw.config import CoreConfig, named_config
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
 
-PARTS = ("suite", "random", "networks")
+PARTS = ("suite", "random", "core", "networks")
 DEVICES = ("fsim", "rtl")
 SECONDS_AT_MOST = 180.0
 SUITE_FORMS = 2
@@ -89,7 +91,7 @@ class Outcome:
     """What became of a case. ``state``: "equal", "wrong", "refused", "error", "timeout", "crash" or "not quantised".
 
     ``operators``: of the float model. ``on_core``: layers there. ``reasons``: why each other layer is on the host.
-    ``in_numpy``: layers that no target has a kernel for. ``unequal``: integers.
+    ``in_numpy``: layers that no target has a kernel for. ``features``: of the core's part (`quantised_core`).
     """
 
     state: str
@@ -99,6 +101,7 @@ class Outcome:
     on_host: int = 0
     in_numpy: int = 0
     reasons: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
     seconds: float = 0.0
 
     @property
@@ -135,13 +138,15 @@ class Trial:
             found = Outcome("error", f"{type(error).__name__}: {error} ({where})")
         return Outcome(
             found.state, found.message[:600], operators, found.on_core, found.on_host, found.in_numpy, found.reasons,
-            time.perf_counter() - started,
+            found.features, time.perf_counter() - started,
         )  # fmt: skip
 
     def _float_model(self, case: Case) -> tuple[onnx.ModelProto, list[Inputs]]:
         match case.part:
             case "random":
                 return random_model(case.number, case.seed)
+            case "core":
+                return core_model(case.number, case.seed)
             case "networks":
                 return network(case.name)
         model, inputs = with_weights(*self.tests[case.name], all_operands=case.operand_weights)
@@ -191,6 +196,7 @@ class Trial:
             "wrong" if message else "equal", message, on_core=len(compiled.layers) - len(hosts), on_host=len(hosts),
             in_numpy=sum(layer.device == "numpy" for layer in hosts),
             reasons=tuple(dict.fromkeys(reason for layer in hosts for reason in layer.reason.split("; "))),
+            features=features(packed),
         )  # fmt: skip
 
     def _run(self, model: CompiledModel, given: Inputs, *, keep: bool = False) -> tuple[Inputs, dict[str, int]]:
@@ -337,9 +343,9 @@ def suite_cases(tests: dict[str, tuple[onnx.ModelProto, Inputs]], seed: int) -> 
     return cases
 
 
-def random_cases(first: int, count: int, seed: int) -> list[Case]:
+def random_cases(first: int, count: int, seed: int, part: str = "random") -> list[Case]:
     return [
-        Case("random", str(number), random_form(np.random.default_rng((seed, number, 1))), number, seed)
+        Case(part, str(number), random_form(np.random.default_rng((seed, number, 1))), number, seed)
         for number in range(first, first + count)
     ]
 
@@ -381,6 +387,8 @@ def print_report(outcomes: Sequence[tuple[Case, Outcome]]) -> None:
     print_reasons("Why models do not compile, or are wrong", [
         outcome.message for _, outcome in outcomes if not outcome.good
     ])  # fmt: skip
+    rows = [[each, str(sum(each in outcome.features for _, outcome in outcomes))] for each in FEATURES]
+    print_table("Particular to the core", ("what", "cases that have it"), rows)
     print_reasons("Why layers are on the host", [reason for _, outcome in outcomes for reason in outcome.reasons])
 
 
@@ -414,6 +422,7 @@ def records_of(outcomes: Sequence[tuple[Case, Outcome]], config: str) -> list[Re
         ]
         records += [Record(config, workload, "host", reason) for reason in outcome.reasons]
         records += [Record(config, workload, "operator", operator) for operator in outcome.operators]
+        records += [Record(config, workload, "feature", feature) for feature in outcome.features]
     return records
 
 
@@ -440,6 +449,7 @@ def main() -> int:
     made: dict[str, Callable[[], list[Case]]] = {
         "suite": lambda: suite_cases(trial.tests, options.seed),
         "random": lambda: random_cases(options.first, options.graphs, options.seed),
+        "core": lambda: random_cases(options.first, options.graphs, options.seed, "core"),
         "networks": lambda: network_cases(options.seed),
     }
     cases = [case for part in parts for case in made[part]() if re.search(options.filter, str(case))]
