@@ -85,6 +85,10 @@ class _Reader(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has n
         return self.batches[self.place - 1] if self.place <= len(self.batches) else None
 
 
+LEFT_ALONE = "nothing of it is quantised"
+"""Of a model without an operator that `quantize_static` quantises for its own sake."""
+
+
 class NotQuantisedError(Exception):
     """onnxruntime cannot quantise a model, or leaves all of it in floating point."""
 
@@ -109,13 +113,13 @@ def quantised(model: onnx.ModelProto, batches: Sequence[Inputs], form: Form) -> 
                     extra_options={**dict.fromkeys(form.extra, True), "WeightSymmetric": _symmetric(form)},
                 )  # fmt: skip
         except Exception as error:  # it raises whatever its parts raise
-            raise NotQuantisedError(f"{type(error).__name__}: {str(error).splitlines()[:1]}") from error
+            raise NotQuantisedError(f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}") from error
         result = onnx.load(target)
     if any(np.isinf(numpy_helper.to_array(each)).any() for each in result.graph.initializer if "scale" in each.name):
         raise NotQuantisedError("a tensor that holds infinity was quantised: what follows is no number")
     kinds = {node.op_type for node in result.graph.node}
     if not kinds & {"QuantizeLinear", "DequantizeLinear"} and not any(kind.startswith("QLinear") for kind in kinds):
-        raise NotQuantisedError("nothing of it is quantised")
+        raise NotQuantisedError(LEFT_ALONE)
     return result
 
 

@@ -14,14 +14,16 @@ from quantised_forms import Inputs
 OPSETS = (13, 15, 17, 18, 21)
 MAX_ELEMENTS = 6000
 MOST_TRIES = 60
-Draw = Callable[["_Draws", str], str | None]
+Draw = Callable[["Draws", str], str | None]
+Drawn = tuple[tuple[Draw, int], ...]
+"""What may come next, and how often."""
 
 
-class _Draws:
+class Draws:
     """A model that grows; a draw that does not fit its operand gives None or raises MisfitError."""
 
-    def __init__(self, number: int, seed: int) -> None:
-        self.random = np.random.default_rng((seed, number))
+    def __init__(self, *seeds: int) -> None:
+        self.random = np.random.default_rng(seeds)
         self.net = Net(int(self.random.integers(1 << 30)), int(self.random.choice(OPSETS)))
         self.values: list[str] = []
 
@@ -64,14 +66,14 @@ class _Draws:
         return self.pick(others) if others else None
 
 
-def _spatial(d: _Draws, x: str, least: int = 3) -> int:
+def _spatial(d: Draws, x: str, least: int = 3) -> int:
     """How many axes a window has."""
     if not least <= d.rank(x) <= 5:
         raise MisfitError("no window")
     return d.rank(x) - 2
 
 
-def _conv(d: _Draws, x: str) -> str:
+def draw_conv(d: Draws, x: str) -> str:
     axes = _spatial(d, x)
     channels = d.channels(x)
     group = d.pick((1, 1, 1, channels, d.divisor(channels)))
@@ -90,7 +92,7 @@ def _conv(d: _Draws, x: str) -> str:
     return d.net.conv(x, filters, kernel, **attrs)
 
 
-def _deconv(d: _Draws, x: str) -> str:
+def draw_deconv(d: Draws, x: str) -> str:
     axes = _spatial(d, x)
     channels = d.channels(x)
     group = d.pick((1, 1, d.divisor(channels)))
@@ -109,7 +111,7 @@ def _deconv(d: _Draws, x: str) -> str:
     return d.net.deconv(x, group * d.pick((1, 3, 8)), kernel, **attrs)
 
 
-def _pool(d: _Draws, x: str) -> str:
+def draw_pool(d: Draws, x: str) -> str:
     axes = _spatial(d, x)
     kind = d.pick(("MaxPool", "AveragePool"))
     kernel = [d.pick((2, 3)) for _ in range(axes)]
@@ -123,12 +125,12 @@ def _pool(d: _Draws, x: str) -> str:
     return d.net.node(kind, x, **attrs)
 
 
-def _global_pool(d: _Draws, x: str) -> str:
+def _global_pool(d: Draws, x: str) -> str:
     _spatial(d, x)
     return d.net.node(d.pick(("GlobalAveragePool", "GlobalAveragePool", "GlobalMaxPool")), x)
 
 
-def _reduce(d: _Draws, x: str) -> str:
+def _reduce(d: Draws, x: str) -> str:
     axes = sorted({int(d.random.integers(1, d.rank(x))) for _ in range(2)})
     keep = int(d.chance(0.6))
     if not keep and d.rank(x) - len(axes) < 2:
@@ -141,12 +143,12 @@ def _reduce(d: _Draws, x: str) -> str:
     return d.net.node(kind, x, axes=axes, keepdims=keep)
 
 
-def _batch_norm(d: _Draws, x: str) -> str:
+def _batch_norm(d: Draws, x: str) -> str:
     _spatial(d, x)
     return d.net.batch_norm(x)
 
 
-def _affine(d: _Draws, x: str) -> str:
+def _affine(d: Draws, x: str) -> str:
     """A factor, an offset, a divisor: one number, one a channel, or one an element of the last axis."""
     shape = d.pick(((), (1, d.channels(x), *(1,) * (d.rank(x) - 2)), (d.net.shapes[x][-1],)))
     values = d.random.uniform(0.3, 2, shape) * d.pick((1, 1, -1))
@@ -156,7 +158,7 @@ def _affine(d: _Draws, x: str) -> str:
     return d.net.node(kind, *operands)
 
 
-def _binary(d: _Draws, x: str) -> str | None:
+def _binary(d: Draws, x: str) -> str | None:
     other = d.same_shape(x)
     if other is None:
         return None
@@ -164,7 +166,7 @@ def _binary(d: _Draws, x: str) -> str | None:
     return d.net.node(kind, x, other)
 
 
-def _residual(d: _Draws, x: str) -> str:
+def draw_residual(d: Draws, x: str) -> str:
     """x plus or minus a convolution or a transposed convolution of it."""
     axes = _spatial(d, x)
     channels = d.channels(x)
@@ -177,7 +179,7 @@ def _residual(d: _Draws, x: str) -> str:
     return d.net.node("Relu", total) if d.chance(0.6) else total
 
 
-def _activation(d: _Draws, x: str) -> str:
+def _activation(d: Draws, x: str) -> str:
     net = d.net
     match d.pick(("Relu", "Relu", "Clip", "LeakyRelu", "PRelu", "Sigmoid", "Tanh", "HardSigmoid", "swish", "gelu",
                   "hard_swish", "Elu", "Softplus", "Abs", "Exp")):  # fmt: skip
@@ -200,12 +202,12 @@ def _activation(d: _Draws, x: str) -> str:
             return net.node(kind, x)
 
 
-def _squeeze_excite(d: _Draws, x: str) -> str:
+def draw_squeeze_excite(d: Draws, x: str) -> str:
     _spatial(d, x)
     return d.net.squeeze_excite(x, hard=d.chance(0.5))
 
 
-def _broadcast(d: _Draws, x: str) -> str:
+def _broadcast(d: Draws, x: str) -> str:
     """x with a tensor computed from it that has some axes of size 1."""
     axes = sorted({int(d.random.integers(1, d.rank(x))) for _ in range(2)})
     other = d.net.mean(x, axes, 1)
@@ -213,7 +215,7 @@ def _broadcast(d: _Draws, x: str) -> str:
     return d.net.node(d.pick(("Add", "Mul", "Sub")), *operands)
 
 
-def _slice(d: _Draws, x: str) -> str:
+def _slice(d: Draws, x: str) -> str:
     axis = int(d.random.integers(1, d.rank(x)))
     size = d.net.shapes[x][axis]
     start, step = int(d.random.integers(0, max(size // 2, 1))), d.pick((1, 1, 2))
@@ -222,7 +224,7 @@ def _slice(d: _Draws, x: str) -> str:
     return d.net.node("Slice", x, *operands)
 
 
-def _split_concat(d: _Draws, x: str) -> str:
+def _split_concat(d: Draws, x: str) -> str:
     axis = int(d.random.integers(1, d.rank(x)))
     size = d.net.shapes[x][axis]
     if size < 2:
@@ -233,18 +235,18 @@ def _split_concat(d: _Draws, x: str) -> str:
     return d.net.node("Concat", bent, parts[0], axis=axis)
 
 
-def _concat(d: _Draws, x: str) -> str | None:
+def _concat(d: Draws, x: str) -> str | None:
     other = d.same_shape(x)
     axis = 1 if d.chance(0.8) else int(d.random.integers(1, d.rank(x)))
     return None if other is None else d.net.node("Concat", x, other, axis=axis)
 
 
-def _shuffle(d: _Draws, x: str) -> str:
+def _shuffle(d: Draws, x: str) -> str:
     _spatial(d, x)
     return d.net.shuffle(x, d.divisor(d.channels(x)))
 
 
-def _depth_to_space(d: _Draws, x: str) -> str:
+def _depth_to_space(d: Draws, x: str) -> str:
     if d.rank(x) != 4:
         raise MisfitError("no image")
     block = d.pick((2, 3))
@@ -255,7 +257,7 @@ def _depth_to_space(d: _Draws, x: str) -> str:
     return d.net.node("SpaceToDepth", x, blocksize=block)
 
 
-def _resize(d: _Draws, x: str) -> str:
+def _resize(d: Draws, x: str) -> str:
     _spatial(d, x)
     attrs: dict[str, Any] = {"mode": d.pick(("nearest", "linear"))}
     attrs["coordinate_transformation_mode"] = d.pick(
@@ -267,7 +269,7 @@ def _resize(d: _Draws, x: str) -> str:
     return d.net.resize(x, float(d.pick((2.0, 3.0) if whole else (2.0, 2.0, 3.0, 0.5, 1.5))), **attrs)
 
 
-def _pad(d: _Draws, x: str) -> str:
+def _pad(d: Draws, x: str) -> str:
     _spatial(d, x)
     axes = d.rank(x) - 2
     half = [0, 0, *(d.pick((0, 1, 2)) for _ in range(axes))]
@@ -279,12 +281,12 @@ def _pad(d: _Draws, x: str) -> str:
     return d.net.node("Pad", *operands, mode=mode)
 
 
-def _transpose(d: _Draws, x: str) -> str:
+def _transpose(d: Draws, x: str) -> str:
     perm = [0, *(int(axis) + 1 for axis in d.random.permutation(d.rank(x) - 1))]
     return d.net.node("Transpose", x, perm=perm)
 
 
-def _reshape(d: _Draws, x: str) -> str:
+def _reshape(d: Draws, x: str) -> str:
     n, *rest = d.net.shapes[x]
     size = math.prod(rest)
     if d.chance(0.3):
@@ -295,17 +297,17 @@ def _reshape(d: _Draws, x: str) -> str:
     return d.net.reshape(x, n, first, -1) if d.chance(0.5) else d.net.reshape(x, n, first, d.divisor(size // first), -1)
 
 
-def _dense(d: _Draws, x: str) -> str:
+def _dense(d: Draws, x: str) -> str:
     return d.net.dense(x, d.pick((4, 10, 16, 24)))
 
 
-def _attention(d: _Draws, x: str) -> str:
+def _attention(d: Draws, x: str) -> str:
     if d.rank(x) != 3:
         raise MisfitError("no sequence")
     return d.net.attention(x, d.divisor(d.net.shapes[x][-1]))
 
 
-def _product(d: _Draws, x: str) -> str:
+def _product(d: Draws, x: str) -> str:
     """x times its transpose."""
     if d.rank(x) < 3:
         raise MisfitError("no matrices")
@@ -314,13 +316,13 @@ def _product(d: _Draws, x: str) -> str:
     return d.net.node("MatMul", x, d.net.node("Transpose", x, perm=perm))
 
 
-def _normalise(d: _Draws, x: str) -> str:
+def _normalise(d: Draws, x: str) -> str:
     if d.chance(0.5):
         return d.net.node("Softmax", x, axis=d.pick((1, -1)))
     return d.net.layer_norm(x)
 
 
-def _recurrent(d: _Draws, x: str) -> str:
+def _recurrent(d: Draws, x: str) -> str:
     if d.rank(x) != 3:
         raise MisfitError("no sequence")
     n, steps, _ = d.net.shapes[x]
@@ -330,37 +332,41 @@ def _recurrent(d: _Draws, x: str) -> str:
     return d.net.reshape(d.net.node("Transpose", states, perm=[2, 0, 1, 3]), n, steps, -1)
 
 
-def _gather(d: _Draws, x: str) -> str:
+def _gather(d: Draws, x: str) -> str:
     axis = int(d.random.integers(1, d.rank(x)))
     indices = d.random.integers(0, d.net.shapes[x][axis], d.pick((2, 3, 5)))
     return d.net.node("Gather", x, d.net.constant(indices), axis=axis)
 
 
-DRAWS: tuple[tuple[Draw, int], ...] = (
-    (_conv, 6), (_deconv, 3), (_pool, 2), (_global_pool, 1), (_reduce, 1), (_batch_norm, 2), (_affine, 2), (_binary, 3),
-    (_residual, 3), (_activation, 4), (_squeeze_excite, 1), (_broadcast, 1), (_slice, 1), (_split_concat, 1),
-    (_concat, 2), (_shuffle, 1), (_depth_to_space, 1), (_resize, 1), (_pad, 1), (_transpose, 1), (_reshape, 1),
-    (_dense, 2), (_attention, 1), (_product, 1), (_normalise, 1), (_recurrent, 1), (_gather, 1),
+DRAWS: Drawn = (
+    (draw_conv, 6), (draw_deconv, 3), (draw_pool, 2), (_global_pool, 1), (_reduce, 1), (_batch_norm, 2), (_affine, 2),
+    (_binary, 3), (draw_residual, 3), (_activation, 4), (draw_squeeze_excite, 1), (_broadcast, 1), (_slice, 1),
+    (_split_concat, 1), (_concat, 2), (_shuffle, 1), (_depth_to_space, 1), (_resize, 1), (_pad, 1), (_transpose, 1),
+    (_reshape, 1), (_dense, 2), (_attention, 1), (_product, 1), (_normalise, 1), (_recurrent, 1), (_gather, 1),
 )  # fmt: skip
-"""What may come next, and how often."""
+"""All kinds."""
 
 
-def random_model(number: int, seed: int = 0, nodes: int = 5) -> tuple[onnx.ModelProto, list[Inputs]]:
-    """A float model of about ``nodes`` parts, and data for it."""
-    draws = _Draws(number, seed)
-    draws.start()
-    kinds = [draw for draw, weight in DRAWS for _ in range(weight)]
-    wanted = int(draws.random.integers(2, nodes + 1))
+def grown(draws: Draws, kinds: Drawn, wanted: int) -> None:
+    """Adds parts of these kinds until the model has more than ``wanted`` values; fewer if too many draws do not fit."""
+    each = [draw for draw, weight in kinds for _ in range(weight)]
     for _ in range(MOST_TRIES):
         if len(draws.values) > wanted:
-            break
+            return
         recent = draws.values[-1] if draws.chance(0.75) else draws.pick(draws.values)
         try:
-            result = draws.pick(kinds)(draws, recent)
+            result = draws.pick(each)(draws, recent)
         except MisfitError:
             continue
         if result is not None and math.prod(draws.net.shapes[result]) <= MAX_ELEMENTS:
             draws.values.append(result)
+
+
+def random_model(number: int, seed: int = 0, nodes: int = 5) -> tuple[onnx.ModelProto, list[Inputs]]:
+    """A float model of about ``nodes`` parts, and data for it."""
+    draws = Draws(seed, number)
+    draws.start()
+    grown(draws, DRAWS, int(draws.random.integers(2, nodes + 1)))
     outputs = [draws.values[-1]]
     if draws.chance(0.15) and len(draws.net.shapes[outputs[0]]) > 1:
         outputs = [draws.net.node("ArgMax", outputs[0], axis=1)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,12 @@ from weft.hw.config import named_config
 from .benchmark_modules import benchmark
 
 trial_module = benchmark("quantised_graphs")
+quantised_core = benchmark("quantised_core")
 Case, Trial = trial_module.Case, trial_module.Trial
 SAMPLE = (3,)
+ON_RTL = {"random": 20, "core": 30}
+"""Of the long test's graphs on the RTL, how many of each part."""
+
 FORM = trial_module.Form("QDQ", "QInt8", "QInt8", per_channel=True)
 
 
@@ -48,10 +53,36 @@ def test_a_network_is_equal_on_the_rtl_in_the_cycles_of_the_timing_model(monkeyp
     assert re.match(r"unequal: cycles \(\d+\), cycles, chained \(\d+\)$", outcome.message)
 
 
+SAMPLE_ON_RTL = (3, 9, 10)
+"""Graphs of the part ``core`` that together have all of its features."""
+
+
+def test_random_graphs_are_equal_on_the_rtl_in_the_cycles_of_the_timing_model() -> None:
+    outcomes = on_rtl([case for number in SAMPLE_ON_RTL for case in trial_module.random_cases(number, 1, 0, "core")])
+    assert {each for outcome in outcomes for each in outcome.features} == set(quantised_core.FEATURES)
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("part", ["random", "networks"])
+def test_many_random_graphs_are_equal_on_the_rtl_in_the_cycles_of_the_timing_model() -> None:
+    cases = [case for part, count in ON_RTL.items() for case in trial_module.random_cases(0, count, 1, part)]
+    counts = Counter(each for outcome in on_rtl(cases) for each in outcome.features)
+    assert min(counts[each] for each in quantised_core.FEATURES) >= 3, counts
+
+
+def on_rtl(cases: list[Any]) -> list[Any]:
+    """The outcomes on the RTL, all of them good."""
+    trial = Trial(named_config("tiny"), device="rtl")
+    outcomes = [trial.run(case) for case in cases]
+    bad = [f"{case}: {outcome.message}" for case, outcome in zip(cases, outcomes, strict=True) if not outcome.good]
+    assert not bad, "\n".join(bad)
+    assert sum(outcome.state == "equal" for outcome in outcomes) > 0.8 * len(outcomes)
+    return outcomes
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", ["random", "core", "networks"])
 def test_every_case_is_equal(trial: Any, part: str) -> None:
-    cases = trial_module.random_cases(0, 200, 1) if part == "random" else trial_module.network_cases(0)
+    cases = trial_module.network_cases(0) if part == "networks" else trial_module.random_cases(0, 200, 1, part)
     bad = [f"{case}: {outcome.message}" for case in cases if not (outcome := trial.run(case)).good]
     assert not bad, "\n".join(bad)
 
