@@ -97,7 +97,7 @@ class ProductKernels:
         views: dict[Expr, View] = {}
         if columns is None:
             left = operands.view(first)
-            if blocking.copied and len(shape) == 2 and first.dtype in HALVES:
+            if blocking.copied and first.dtype in HALVES:
                 blocking = self.schedule.by_blocks(blocking, shape, depth, depth)
         else:
             blocking = self.schedule.by_blocks(blocking, shape, depth, columns.run)
