@@ -152,7 +152,7 @@ def step_of(module: Module, parameters: Sequence[str], rule: Rule, **options: Un
     state = {var.name: f"next_{var.name}" for var in following}
     checks = {var.name: f"check_{var.name}" for var in checked}
     # Results are computed in their order: the last layer's gradients are there first, and need not wait for all others.
-    # Where a scale has them all wait, the state of each parameter is made at once: of its gradient, which is in 16 bits.
+    # Where a scale has them all wait, the state of each parameter is made together, of its gradient in 16 bits.
     results = dict(own)
     for var in reversed(following if scale is None else dict.fromkeys((*together, *following))):
         if var in checked:

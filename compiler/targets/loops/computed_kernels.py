@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.dtypes import numpy_dtype
+from ...graph.dtypes import HALVES, numpy_dtype
 from ...graph.ir import Call, Constant, Expr, Span
 from ...graph.registry import Anchor, Fusion, apply, call, operator_of
 from .product import COMPUTED_IN_FLOAT32
@@ -68,7 +68,7 @@ def as_product_of_columns(node: Call) -> Expr | None:
         _batch_last: columns * (1 + rows_of_batch) + result,
         _result_first: columns * (2 + rows_of_channels) + kernels,
     }
-    if base is not None and node.dtype == "float32":  # parts of 16 bits would be rounded before they are added up
+    if base is not None:
         # The kernels are turned around first where another form is taken.
         costs = {form: cost + 3 * kernels for form, cost in costs.items()}
         data = _data(node)
@@ -151,7 +151,8 @@ def _batch_last(node: Call) -> Expr:
     pixels = call("reshape", turned, shape=(channels, prod(size), batch), span=span)
     columns = call("gather", pixels, Constant(np.ascontiguousarray(_met(node, size).T)), axis=1, span=span)
     columns = call("reshape", columns, shape=(depth, prod(places) * batch), span=span)
-    weights = call("reshape", w, shape=(w.shape[0], depth), span=span)
+    source, casts = _before_casts(w)
+    weights = _cast(call("reshape", source, shape=(w.shape[0], depth), span=span), casts, span)
     values = call("nn.matmul", weights, columns, span=span)
     image = call("reshape", values, shape=(w.shape[0], *places, batch), span=span)
     return call("transpose", image, perm=(rank + 1, *range(rank + 1)), span=node.span)
@@ -178,23 +179,46 @@ def _spread_out(node: Call) -> Expr:
     assert w is not None
     channels, kernel = w.shape[1], w.shape[2:]
     rank, taps, pixels = len(size), prod(kernel), prod(size)
-    kernels = call("reshape", w, shape=(filters, channels * taps), span=span)
+    source, casts = _before_casts(w)
+    kernels = call("reshape", source, shape=(filters, channels * taps), span=span)
     if w.tensor_type.size < channels * taps * pixels * batch:
+        kernels = call("transpose", kernels, perm=(1, 0), span=span)
         rows = call("transpose", data, perm=(1, *range(2, rank + 2), 0), span=span)
         rows = call("reshape", rows, shape=(filters, pixels * batch), span=span)
-        parts = call("nn.matmul", call("transpose", kernels, perm=(1, 0), span=span), rows, span=span)
+        parts = call("nn.matmul", _widened(_cast(kernels, casts, span), span), _widened(rows, span), span=span)
     else:
         rows = call("transpose", data, perm=(*range(2, rank + 2), 0, 1), span=span)
         rows = call("reshape", rows, shape=(pixels * batch, filters), span=span)
-        parts = call("transpose", call("nn.matmul", rows, kernels, span=span), perm=(1, 0), span=span)
+        parts = call("nn.matmul", _widened(rows, span), _widened(_cast(kernels, casts, span), span), span=span)
+        parts = call("transpose", parts, perm=(1, 0), span=span)
     parts = call("reshape", parts, shape=(channels, taps * pixels, batch), span=span)
     table = _meeting(node, tuple(size), tuple(kernel))
     if (table == taps * pixels).any():  # a row of zeros for what meets nothing
         parts = call("pad", parts, pads=(0, 0, 1, 0), span=span)
     met = call("gather", parts, Constant(table), axis=1, span=span)
     image = call("nn.reduce_sum", met, axes=(2,), span=span)
-    image = call("reshape", image, shape=(channels, *places, batch), span=span)
+    image = _cast(call("reshape", image, shape=(channels, *places, batch), span=span), [node.dtype], span)
     return call("transpose", image, perm=(rank + 1, *range(rank + 1)), span=node.span)
+
+
+def _before_casts(x: Expr) -> tuple[Expr, list[str]]:
+    """What is cast, and to which types, one after the other. Moves come before casts, which a product makes itself."""
+    casts: list[str] = []
+    while isinstance(x, Call) and x.op == "nn.cast":
+        casts.insert(0, x.dtype)
+        x = x.args[0]
+    return x, casts
+
+
+def _cast(x: Expr, dtypes: list[str], span: Span) -> Expr:
+    for dtype in dtypes:
+        x = call("nn.cast", x, to=dtype, span=span) if x.dtype != dtype else x
+    return x
+
+
+def _widened(x: Expr, span: Span) -> Expr:
+    """Of 16 bits, in 32: parts are added up before they are rounded."""
+    return _cast(x, ["float32"], span) if x.dtype in HALVES else x
 
 
 def _padded(node: Call) -> Expr:

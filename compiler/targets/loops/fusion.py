@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ... import tensor as te
-from ...graph.dtypes import numpy_dtype
+from ...graph.dtypes import HALVES, numpy_dtype
 from ...graph.ir import Call, Constant, Expr, Function, Span, TensorType, TupleType, Var
 from ...graph.registry import Anchor, Fusion, operator
 from ...graph.visit import topological_order, use_counts
@@ -220,6 +220,7 @@ class _Fuser:
         self._join_attention()
         self._join_moves()
         self._join_columns()
+        self._join_casts()
         self._join_convolution()
         self._join_row_statistics()
         order = dict.fromkeys(topological_order(self.root))
@@ -401,6 +402,24 @@ class _Fuser:
             self.members += [each for each in moves if isinstance(each, Call)]
             self.times |= dict.fromkeys(moves, 1)
 
+    def _join_casts(self) -> None:
+        """Let a product, which copies operands of 16 bits, cast them as it does, if nothing else needs that. What it
+        turns around in registers is left out."""
+        anchor = self.anchor
+        if anchor is None or not self.limits.columns or anchor.op != "nn.matmul":
+            return
+        if self._is_taken(anchor.args[0]) and columns_of(anchor) is None:  # attention
+            return
+        for value in anchor.args:
+            while isinstance(value, Call) and value.op == "nn.cast" and not self._is_taken(value):
+                floats = {"float32", *HALVES} >= {value.dtype, value.args[0].dtype}
+                alone = self.uses[value] == 1 and len(self.members) < self.limits.depth
+                if not floats or not alone or self.why_not_compiled(value):
+                    break
+                self.members.append(value)
+                self.times[value] = 1
+                value = value.args[0]
+
     def _join_row_statistics(self) -> None:
         """Let elementwise operators compute the means and the like of rows that they need, if nothing else needs these:
         a row stays in the cache meanwhile. Images are left out, as they may be in blocks."""
@@ -468,6 +487,9 @@ class _Fuser:
             return None
         limits = replace(self.limits, attention_keys=0)
         return _Fuser(value, self.uses, self.elsewhere, limits, self.why_not_compiled).fused()
+
+    def _is_taken(self, value: Expr) -> bool:
+        return value in self.elsewhere or value in self.times
 
     def _intensity(self, arg: Call, repeats: int) -> float:
         """Operations repeated for each byte of traffic saved, where the expression of ``arg`` stands so often."""
