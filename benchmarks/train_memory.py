@@ -66,31 +66,37 @@ def training_steps(path: Path, batch: int, shares: list[float]) -> tuple[dict[st
 
 
 def measure(name: str, size: int, batch: int, shares: list[float], rounds: int) -> list[Record]:
-    path = build(name, form="float", size=size)
-    steps, start = training_steps(path, batch, shares)
+    steps, start = training_steps(build(name, form="float", size=size), batch, shares)
+    return in_turns(f"{name} {size}x{size}, batch {batch}", steps, start, rounds)
+
+
+def in_turns(workload: str, steps: dict[str, Step], start: dict[str, np.ndarray], rounds: int) -> list[Record]:
+    """The planned peak of each step, its time as the median of the ratios to the first one, and its loss in the end.
+    They take turns, with the same images and the same parameters to start with."""
     draw = np.random.default_rng(0)
-    image = next(param for param in steps["no bound"].module.main.params if param.name not in start)
-    given = {image.name: draw.normal(size=image.type.shape).astype("float32"), "labels": draw.integers(0, 1000, batch)}
+    first = next(iter(steps))
+    image = next(param for param in steps[first].module.main.params if param.name not in start)
+    labels = draw.integers(0, 1000, image.type.shape[0])
+    given = {image.name: draw.normal(size=image.type.shape).astype("float32"), "labels": labels}
     records, runs = [], {}
-    workload = f"{name} {size}x{size}, batch {batch}"
     for what, each in steps.items():
         say(f"{workload}: {what} is compiled")
         model = weft.compile(each.module, target="cpu", threads=1)
         records.append(Record(what, workload, "planned peak, bytes", model.statistics["arena_bytes"]))
         runs[what] = Training(each, start, weft.load(model))
     seconds: dict[str, list[float]] = {what: [] for what in runs}
-    losses: dict[str, float] = {}
+    losses: dict[str, list[float]] = {what: [] for what in runs}
     for number in range(rounds):
         say(f"{workload}: round {number + 1} of {rounds}")
         for what, run in runs.items():
             started = time.process_time()
-            losses[what] = float(run.step(given, 1e-3)["loss"])
+            losses[what].append(float(run.step(given, 1e-3)["loss"]))
             seconds[what].append(time.process_time() - started)
-    first = next(iter(runs))
     for what in runs:
         ratio = statistics.median(a / b for a, b in zip(seconds[what], seconds[first], strict=True))
         records.append(Record(what, workload, "time of a step, ratio", round(ratio, 3)))
-        records.append(Record(what, workload, "loss after the steps", losses[what], losses[first]))
+        for figure, place in (("loss before the steps", 0), ("loss after the steps", -1)):
+            records.append(Record(what, workload, figure, losses[what][place], losses[first][place]))
     return records
 
 

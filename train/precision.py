@@ -145,7 +145,9 @@ def zero_if_finite(x: Expr) -> Expr:
 
 
 def as_row(x: Expr) -> Expr:
-    """All elements in a row: sums along it run over lanes."""
+    """All elements in a row: sums along it run over lanes. A cast comes after that: whoever reads the row makes it."""
+    if isinstance(x, Call) and x.op == "nn.cast":
+        return nn.cast(as_row(x.args[0]), to=x.dtype)
     return x if len(x.shape) == 1 else contract.reshape(x, shape=(prod(x.shape),))
 
 

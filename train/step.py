@@ -125,17 +125,19 @@ def step_of(module: Module, parameters: Sequence[str], rule: Rule, **options: Un
         raise GraphError(f"the parameters are of several types: {', '.join(sorted(types))}")
     gradients: Sequence[Expr] = main.results[len(source.main.output_names) :]
     if scale is not None:
+        finite = all_finite(gradients)  # as they are made, which may be in 16 bits
         gradients = [nn.divide(each, scale.value) for each in gradients]
-        finite = all_finite(gradients)
     if clip_norm is not None:
         gradients = shortened(gradients, clip_norm)
     rate = Var(RATE, TensorType((), types.pop()))
     following: dict[Var, Expr] = {}
     kept: dict[Var, Expr] = {}
+    together: dict[Var, None] = {}
     for value, gradient in zip(values, gradients, strict=True):
         learning = Learning(value, gradient, rate)
         following[value] = rule(learning)
         kept |= learning.kept
+        together |= dict.fromkeys((value, *learning.kept))
     following |= kept
     checked: dict[Var, Expr] = {}
     if scale is None and options.get("check_finite", True):
@@ -150,8 +152,9 @@ def step_of(module: Module, parameters: Sequence[str], rule: Rule, **options: Un
     state = {var.name: f"next_{var.name}" for var in following}
     checks = {var.name: f"check_{var.name}" for var in checked}
     # Results are computed in their order: the last layer's gradients are there first, and need not wait for all others.
+    # Where a scale has them all wait, the state of each parameter is made together, of its gradient in 16 bits.
     results = dict(own)
-    for var in reversed(following):
+    for var in reversed(following if scale is None else dict.fromkeys((*together, *following))):
         if var in checked:
             results[checks[var.name]] = checked[var]
         results[state[var.name]] = _own(following[var], inputs)

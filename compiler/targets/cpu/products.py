@@ -28,7 +28,7 @@ BLOCK_ROWS = 96
 
 COLUMN_BYTES, COLUMN_ROWS = 256 * 1024, 48
 """Of a block of rows that is gathered when it is used: about as large as a second-level cache bears beside panels; but
-fewer rows would read all of the second operand too often."""
+fewer rows would copy panels of the second operand too often, where there are any."""
 
 IN_PLACE_BYTES = 24 * 1024
 """A second operand up to this size stays in the first-level cache: it is read where it lies."""
@@ -53,8 +53,9 @@ class CpuProducts:
         return choose_blocking(shape, depth, plain, constant, self.target)
 
     def by_blocks(self, blocking: Blocking, shape: tuple[int, ...], depth: int, run: int) -> Blocking:
-        rows, columns = shape
-        height = max(blocking.tile.rows, COLUMN_ROWS, COLUMN_BYTES // (4 * depth))
+        *_, rows, columns = shape
+        fewest = COLUMN_ROWS if blocking.packed or columns > blocking.tile.lanes else 0
+        height = max(blocking.tile.rows, fewest, COLUMN_BYTES // (4 * depth))
         return replace(blocking, rows=block_size(rows, blocking.tile.rows, rows // height), columns=columns,
                        copied=True, run=run)  # fmt: skip
 

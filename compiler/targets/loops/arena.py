@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from ...model import ArenaTensor
-from ..memory_plan import Lifetime, aligned, most_alive, plan_memory
+from ..memory_plan import Lifetime, aligned, most_alive, plan_tightly
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Arena:
             ArenaTensor(each.name, 0, each.nbytes, each.first, each.last, other)
             for each, other in zip(self.allocations, reused, strict=True)
         ]
-        offsets, end = plan_memory(_lifetimes(unplaced), 0)
+        offsets, end = plan_tightly(_lifetimes(unplaced), 0)
         return tuple(replace(each, offset=offsets[str(number)]) for number, each in enumerate(unplaced)), end
 
 

@@ -13,7 +13,7 @@ order the result comes, is chosen for the fewest elements moved: weights of late
   gradient of depthwise weights, each is a sum over what one place of the kernel's images meets, for all groups at once:
   lanes are groups.
 - `_spread_out`: a transposed convolution, such as the gradient of data: the product of each pixel with all kernels, of
-  which each pixel of the result adds up those that meet it. The kernels stay as they lie, too.
+  which each pixel of the result adds up those that meet it. The smaller of kernels and products is turned around.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.dtypes import numpy_dtype
+from ...graph.dtypes import HALVES, numpy_dtype
 from ...graph.ir import Call, Constant, Expr, Span
 from ...graph.registry import Anchor, Fusion, apply, call, operator_of
 from .product import COMPUTED_IN_FLOAT32
@@ -68,7 +68,7 @@ def as_product_of_columns(node: Call) -> Expr | None:
         _batch_last: columns * (1 + rows_of_batch) + result,
         _result_first: columns * (2 + rows_of_channels) + kernels,
     }
-    if base is not None and node.dtype == "float32":  # parts of 16 bits would be rounded before they are added up
+    if base is not None:
         # The kernels are turned around first where another form is taken.
         costs = {form: cost + 3 * kernels for form, cost in costs.items()}
         data = _data(node)
@@ -107,9 +107,7 @@ def _place_by_place(node: Call) -> Expr:
     # Groups last, before anything is padded: what moved the images before is then one move with this.
     split = call("reshape", x, shape=(batch, groups, each, *x.shape[2:]), span=span)
     images = call("transpose", split, perm=(*range(3, rank + 3), 0, 2, 1), span=span)
-    pads = node.attr("pads")
-    if any(pads):
-        images = call("pad", images, pads=(*pads[:rank], 0, 0, 0, *pads[rank:], 0, 0, 0), span=span)
+    images = _among_zeros(images, node, 3)
     weights = call("transpose", w, perm=(*range(2, rank + 2), 1, 0), span=span)
     weights = call("reshape", weights, shape=(*kernel, 1, each, groups), span=span)
     steps, sums = (*node.attr("dilations"), 1, 1, 1), []
@@ -131,10 +129,10 @@ def _inner(node: Call) -> Span:
 def _channels_last(node: Call) -> Expr:
     (x, w), span = node.args, _inner(node)
     kernel, places = w.shape[2:], node.shape[2:]
-    x = _padded(node)
-    batch, channels, *size = x.shape
+    images = _among_zeros(_with_channels_last(x, span), node, 1)
+    batch, *size, channels = images.shape
     depth = prod(kernel) * channels
-    pixels = call("reshape", _with_channels_last(x, span), shape=(batch, prod(size), channels), span=span)
+    pixels = call("reshape", images, shape=(batch, prod(size), channels), span=span)
     columns = call("gather", pixels, Constant(_met(node, size)), axis=1, span=span)
     rows = call("reshape", columns, shape=(batch * prod(places), depth), span=span)
     weights = call("reshape", _with_channels_last(w, span), shape=(w.shape[0], depth), span=span)
@@ -146,14 +144,15 @@ def _channels_last(node: Call) -> Expr:
 
 def _batch_last(node: Call) -> Expr:
     span, w, places = _inner(node), node.args[1], node.shape[2:]
-    x = _padded(node)
-    batch, channels, *size = x.shape
-    rank, depth = len(size), channels * prod(w.shape[2:])
-    turned = call("transpose", x, perm=(*range(1, rank + 2), 0), span=span)
+    x, rank = node.args[0], len(places)
+    turned = _among_zeros(call("transpose", x, perm=(*range(1, rank + 2), 0), span=span), node, 1)
+    channels, *size, batch = turned.shape
+    depth = channels * prod(w.shape[2:])
     pixels = call("reshape", turned, shape=(channels, prod(size), batch), span=span)
     columns = call("gather", pixels, Constant(np.ascontiguousarray(_met(node, size).T)), axis=1, span=span)
     columns = call("reshape", columns, shape=(depth, prod(places) * batch), span=span)
-    weights = call("reshape", w, shape=(w.shape[0], depth), span=span)
+    source, casts = _before_casts(w)
+    weights = _cast(call("reshape", source, shape=(w.shape[0], depth), span=span), casts, span)
     values = call("nn.matmul", weights, columns, span=span)
     image = call("reshape", values, shape=(w.shape[0], *places, batch), span=span)
     return call("transpose", image, perm=(rank + 1, *range(rank + 1)), span=node.span)
@@ -161,10 +160,10 @@ def _batch_last(node: Call) -> Expr:
 
 def _result_first(node: Call) -> Expr:
     span, w, places = _inner(node), node.args[1], node.shape[2:]
-    x = _padded(node)
-    batch, channels, *size = x.shape
+    images = _among_zeros(_with_channels_last(node.args[0], span), node, 1)
+    batch, *size, channels = images.shape
     rank, depth = len(size), channels * prod(w.shape[2:])
-    pixels = call("reshape", _with_channels_last(x, span), shape=(batch, prod(size), channels), span=span)
+    pixels = call("reshape", images, shape=(batch, prod(size), channels), span=span)
     columns = call("gather", pixels, Constant(_met(node, size)), axis=1, span=span)
     rows = call("reshape", columns, shape=(batch * prod(places), depth), span=span)
     weights = call("reshape", _with_channels_last(w, span), shape=(w.shape[0], depth), span=span)
@@ -180,23 +179,57 @@ def _spread_out(node: Call) -> Expr:
     assert w is not None
     channels, kernel = w.shape[1], w.shape[2:]
     rank, taps, pixels = len(size), prod(kernel), prod(size)
-    rows = call("transpose", data, perm=(*range(2, rank + 2), 0, 1), span=span)
-    rows = call("reshape", rows, shape=(pixels * batch, filters), span=span)
-    parts = call("nn.matmul", rows, call("reshape", w, shape=(filters, channels * taps), span=span), span=span)
-    turned = call("transpose", parts, perm=(1, 0), span=span)
-    parts = call("reshape", turned, shape=(channels, taps * pixels, batch), span=span)
+    source, casts = _before_casts(w)
+    kernels = call("reshape", source, shape=(filters, channels * taps), span=span)
+    if w.tensor_type.size < channels * taps * pixels * batch:
+        kernels = call("transpose", kernels, perm=(1, 0), span=span)
+        rows = call("transpose", data, perm=(1, *range(2, rank + 2), 0), span=span)
+        rows = call("reshape", rows, shape=(filters, pixels * batch), span=span)
+        parts = call("nn.matmul", _widened(_cast(kernels, casts, span), span), _widened(rows, span), span=span)
+    else:
+        rows = call("transpose", data, perm=(*range(2, rank + 2), 0, 1), span=span)
+        rows = call("reshape", rows, shape=(pixels * batch, filters), span=span)
+        parts = call("nn.matmul", _widened(rows, span), _widened(_cast(kernels, casts, span), span), span=span)
+        parts = call("transpose", parts, perm=(1, 0), span=span)
+    parts = call("reshape", parts, shape=(channels, taps * pixels, batch), span=span)
     table = _meeting(node, tuple(size), tuple(kernel))
     if (table == taps * pixels).any():  # a row of zeros for what meets nothing
         parts = call("pad", parts, pads=(0, 0, 1, 0), span=span)
     met = call("gather", parts, Constant(table), axis=1, span=span)
     image = call("nn.reduce_sum", met, axes=(2,), span=span)
-    image = call("reshape", image, shape=(channels, *places, batch), span=span)
+    image = _cast(call("reshape", image, shape=(channels, *places, batch), span=span), [node.dtype], span)
     return call("transpose", image, perm=(rank + 1, *range(rank + 1)), span=node.span)
 
 
+def _before_casts(x: Expr) -> tuple[Expr, list[str]]:
+    """What is cast, and to which types, one after the other. Moves come before casts, which a product makes itself."""
+    casts: list[str] = []
+    while isinstance(x, Call) and x.op == "nn.cast":
+        casts.insert(0, x.dtype)
+        x = x.args[0]
+    return x, casts
+
+
+def _cast(x: Expr, dtypes: list[str], span: Span) -> Expr:
+    for dtype in dtypes:
+        x = call("nn.cast", x, to=dtype, span=span) if x.dtype != dtype else x
+    return x
+
+
+def _widened(x: Expr, span: Span) -> Expr:
+    """Of 16 bits, in 32: parts are added up before they are rounded."""
+    return _cast(x, ["float32"], span) if x.dtype in HALVES else x
+
+
 def _padded(node: Call) -> Expr:
-    x, pads = node.args[0], node.attr("pads")
-    return call("pad", x, pads=pads, span=_inner(node)) if any(pads) else x
+    return _among_zeros(node.args[0], node, 0)
+
+
+def _among_zeros(images: Expr, node: Call, behind: int) -> Expr:
+    """Images padded as a convolution wants them; so many of their axes are behind those of their places."""
+    pads, rank, kept = node.attr("pads"), len(node.attr("pads")) // 2, (0,) * behind
+    around = (*pads[:rank], *kept, *pads[rank:], *kept)
+    return call("pad", images, pads=around, span=_inner(node)) if any(pads) else images
 
 
 def _with_channels_last(x: Expr, span: Span) -> Expr:

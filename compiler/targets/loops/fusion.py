@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ... import tensor as te
-from ...graph.dtypes import numpy_dtype
+from ...graph.dtypes import HALVES, numpy_dtype
 from ...graph.ir import Call, Constant, Expr, Function, Span, TensorType, TupleType, Var
 from ...graph.registry import Anchor, Fusion, operator
 from ...graph.visit import topological_order, use_counts
@@ -27,9 +27,6 @@ from .phases import joins_phases
 COST_OF_ROWS = 16
 """Arithmetic of a value of a row, at most, that stands where elements are computed. Loops hand such values out of
 themselves, but not calls of the C library."""
-
-FIRST_STEPS = 3
-"""Kernels that may make a value of inputs alone, one after the other, for it to be made when it is read."""
 
 
 @dataclass(frozen=True)
@@ -138,46 +135,10 @@ def group_calls(body: Expr, limits: FusionLimits, refuses: Refuses = accepts_all
         group = _on_its_own(node, reason) if reason else _Fuser(node, uses, members, limits, why_not).fused()
         members.update(group.members)
         groups.append(group)
-    groups.reverse()
-    return _in_order(groups)
+    return groups[::-1]
 
 
-def _in_order(groups: list[FusedGroup]) -> list[FusedGroup]:
-    """Producers before consumers. What few kernels make of inputs, such as weights in another type, is made when it is
-    first read: it is in memory for less long."""
-    producer: dict[Expr, FusedGroup] = {group.root: group for group in groups}
-    steps: dict[FusedGroup, int] = {}
-    ordered = _sorted(groups, lambda group: _makers(group, producer))
-    for group in ordered:
-        steps[group] = 1 + max((steps[each] for each in _makers(group, producer)), default=0)
-    late = [group for group in ordered if steps[group] > FIRST_STEPS]
-    return _sorted([*late, *ordered], lambda group: sorted(_makers(group, producer), key=lambda each: -steps[each]))
-
-
-def _makers(group: FusedGroup, producer: Mapping[Expr, FusedGroup]) -> list[FusedGroup]:
-    return [producer[node] for value in group.inputs for node in _roots(value) if node in producer]
-
-
-def _sorted(groups: list[FusedGroup], makers: Callable[[FusedGroup], list[FusedGroup]]) -> list[FusedGroup]:
-    """The groups and all before them, each behind its makers, which come in their order."""
-    done: set[FusedGroup] = set()
-    result: list[FusedGroup] = []
-    for first in groups:
-        stack = [(first, False)]
-        while stack:
-            group, ready = stack.pop()
-            if group in done:
-                continue
-            if ready:
-                done.add(group)
-                result.append(group)
-                continue
-            stack.append((group, True))
-            stack.extend((maker, False) for maker in reversed(makers(group)))
-    return result
-
-
-def _roots(value: Expr) -> list[Expr]:
+def roots_of(value: Expr) -> list[Expr]:
     """The calls behind a value that may be the field of a tuple."""
     while not isinstance(value, Call) and value.children:
         value = value.children[0]
@@ -196,7 +157,7 @@ def _on_its_own(node: Call, reason: str) -> FusedGroup:
 
 
 def _boundary(value: Expr, why: str) -> str:
-    root = _roots(value)[0]
+    root = roots_of(value)[0]
     return f"{root.op if isinstance(root, Call) else 'value'} of {root.span.node or 'unknown place'}: {why}"
 
 
@@ -254,10 +215,12 @@ class _Fuser:
         for arg in self.cut:
             self._move_cut(arg)
         self._join_before_reduction()
+        self._join_gathered()
         self._join_slices()
         self._join_attention()
         self._join_moves()
         self._join_columns()
+        self._join_casts()
         self._join_convolution()
         self._join_row_statistics()
         order = dict.fromkeys(topological_order(self.root))
@@ -319,6 +282,23 @@ class _Fuser:
                 times[arg] = self.times[arg] = repeats
                 self.members.append(arg)
                 waiting.append(arg)
+
+    def _join_gathered(self) -> None:
+        """Let a reduction gather what it reduces, at known places, if nothing else needs that; and from among zeros."""
+        anchor = self.anchor
+        if anchor is None or not self.limits.columns or operator(str(anchor.op)).anchor is not Anchor.REDUCTION:
+            return
+        value = anchor.args[0]
+        for wanted in ("gather", "pad"):
+            if not isinstance(value, Call) or value.op != wanted or value in self.times or value in self.elsewhere:
+                return
+            known = wanted == "pad" or isinstance(value.args[1], Constant)
+            room = len(self.members) < self.limits.depth
+            if not known or self.uses[value] > 1 or not room or self.why_not_compiled(value):
+                return
+            self.members.append(value)
+            self.times[value] = 1
+            value = value.args[0]
 
     def _join_slices(self) -> None:
         """Let elementwise operators, also those of which a reduction is made, read a part of a tensor where it lies, if
@@ -422,6 +402,24 @@ class _Fuser:
             self.members += [each for each in moves if isinstance(each, Call)]
             self.times |= dict.fromkeys(moves, 1)
 
+    def _join_casts(self) -> None:
+        """Let a product, which copies operands of 16 bits, cast them as it does, if nothing else needs that. What it
+        turns around in registers is left out."""
+        anchor = self.anchor
+        if anchor is None or not self.limits.columns or anchor.op != "nn.matmul":
+            return
+        if self._is_taken(anchor.args[0]) and columns_of(anchor) is None:  # attention
+            return
+        for value in anchor.args:
+            while isinstance(value, Call) and value.op == "nn.cast" and not self._is_taken(value):
+                floats = {"float32", *HALVES} >= {value.dtype, value.args[0].dtype}
+                alone = self.uses[value] == 1 and len(self.members) < self.limits.depth
+                if not floats or not alone or self.why_not_compiled(value):
+                    break
+                self.members.append(value)
+                self.times[value] = 1
+                value = value.args[0]
+
     def _join_row_statistics(self) -> None:
         """Let elementwise operators compute the means and the like of rows that they need, if nothing else needs these:
         a row stays in the cache meanwhile. Images are left out, as they may be in blocks."""
@@ -489,6 +487,9 @@ class _Fuser:
             return None
         limits = replace(self.limits, attention_keys=0)
         return _Fuser(value, self.uses, self.elsewhere, limits, self.why_not_compiled).fused()
+
+    def _is_taken(self, value: Expr) -> bool:
+        return value in self.elsewhere or value in self.times
 
     def _intensity(self, arg: Call, repeats: int) -> float:
         """Operations repeated for each byte of traffic saved, where the expression of ``arg`` stands so often."""

@@ -24,6 +24,7 @@ from .rewrite_convolutions import as_plain_images
 from .sink_reshapes import with_reshapes_last
 from .tables import as_look_up
 from .whole_products import as_product_of_bytes
+from .widening import widened_where_used
 
 _moves_that_meet = rule_pass("moves-that-meet", MOVES)
 
@@ -31,7 +32,8 @@ _moves_that_meet = rule_pass("moves-that-meet", MOVES)
 def loop_passes(*, dot_products: bool = False) -> list[Pass]:
     """The passes before linking: all operators stand in ``main``, none works on empty tensors or constants alone, sums
     of products are products of matrices, tables of bytes are elementwise, convolutions go over images without gaps,
-    with kernels that are known, and reshapes stand behind what is elementwise. ``dot_products``: whether the target
+    with kernels that are known, reshapes stand behind what is elementwise, and 16 bits are widened where they are read.
+    ``dot_products``: whether the target
     multiplies bytes faster than floats."""
     passes = _loop_passes(dot_products)
     return [*passes, scan_bodies("kernels-of-loops", passes, tolerance=1e-5)]
@@ -55,6 +57,7 @@ def _loop_passes(dot_products: bool) -> list[Pass]:
         _rewriting("quotients-as-products", as_product, tolerance=1e-6),
         Pass("phases-last", with_phases_last),
         Pass("reshapes-last", with_reshapes_last),
+        Pass("widened-where-used", widened_where_used),
     ]
 
 

@@ -92,17 +92,16 @@ class ProductKernels:
         matrix = _constant_matrix(anchor)
         second_plain = matrix is not None or (anchor.op == "nn.matmul" and _is_plain(second, layouts))
         columns = columns_of(anchor) if first in group.members else None
-        plain = columns is None and _is_plain(first, layouts), second_plain
+        plain = _is_plain(first, layouts), second_plain
         blocking = self.schedule.blocking(shape, depth, plain, matrix is not None)
-        views: dict[Expr, View] = {}
-        if columns is None:
-            left = operands.view(first)
-            if blocking.copied and len(shape) == 2 and first.dtype in HALVES:
-                blocking = self.schedule.by_blocks(blocking, shape, depth, depth)
-        else:
+        views = moved_operands(group, anchor, operands)
+        if columns is not None:
             blocking = self.schedule.by_blocks(blocking, shape, depth, columns.run)
-            views = moved_operands(group, anchor, operands)
             left = columns.rows(views[columns.met])
+        else:
+            left = views[first] if first in views else operands.view(first)
+            if first.dtype in HALVES or first in views:
+                blocking = self.schedule.by_blocks(blocking, shape, depth, depth)
         if blocking.copied:
             left = _stage(left, LEFT)
         if matrix is not None and shape[-1] % blocking.tile.lanes == 0:
@@ -110,7 +109,9 @@ class ProductKernels:
         elif matrix is not None:
             right = operands.constant(Constant(matrix))
         else:
-            right = operands.constant(second) if isinstance(second, Constant) else operands.view(second)
+            right = operands.constant(second) if isinstance(second, Constant) else (
+                views[second] if second in views else operands.view(second)
+            )  # fmt: skip
             if anchor.op == "nn.dense":
                 right = _transposed(right)
         if blocking.packed:
@@ -140,25 +141,25 @@ def is_matrix_product(call: Call) -> bool:
 
 
 def moved_operands(group: FusedGroup, anchor: Call, operands: Operands) -> dict[Expr, View]:
-    """The operands that are moves in the group, which the copies read through."""
+    """The operands that are moves or casts in the group, which the copies read through."""
     views: dict[Expr, View] = {}
-    moves = tuple(node for node in group.members if node == anchor or node in _before(anchor))
-    for node in moves:
-        if node != anchor:
+    before = _before(anchor, group)
+    for node in group.members:
+        if node in before:
             part = replace(group, members=(node,))
             lower_members(part, operands, views, lambda call, place, constant: operands.constant(constant))
     return views
 
 
-def _before(anchor: Call) -> set[Expr]:
-    """What the operands are made of."""
-    found: set[Expr] = set()
+def _before(anchor: Call, group: FusedGroup) -> set[Expr]:
+    """The members that the operands are made of."""
+    members, found = set(group.members), set[Expr]()
     waiting = list(anchor.args)
     while waiting:
         value = waiting.pop()
-        if value not in found:
+        if isinstance(value, Call) and value in members and value not in found:
             found.add(value)
-            waiting += value.args if isinstance(value, Call) else ()
+            waiting += value.args
     return found
 
 
@@ -171,7 +172,8 @@ def _constant_matrix(call: Call) -> Array | None:
 
 
 def _is_plain(value: Expr, layouts: Mapping[Expr, Layout]) -> bool:
-    return value.dtype == "float32" and (isinstance(value, Constant) or layouts[value].is_plain)
+    """Whether a value can be read where it is; a member of the kernel is not there."""
+    return value.dtype == "float32" and (isinstance(value, Constant) or (value in layouts and layouts[value].is_plain))
 
 
 def _panels(operands: Operands, matrix: Array, lanes: int) -> View:

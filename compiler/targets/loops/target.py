@@ -11,6 +11,7 @@ from ...model import LayerDevice
 from .fusion import FusedGroup, FusionLimits, Refuses, accepts_all, group_calls
 from .layouts import Layout
 from .nests import tidy
+from .order import kept_briefly
 from .placement import KernelKind
 
 
@@ -57,4 +58,4 @@ class LoopTarget:
 
     def groups(self, body: Expr) -> list[FusedGroup]:
         """The kernels of a graph of operators, producers first, and the operators that NumPy runs."""
-        return group_calls(body, self.fusion, self.refuses)
+        return kept_briefly(group_calls(body, self.fusion, self.refuses), body)

@@ -6,11 +6,16 @@ from math import prod
 
 import numpy as np
 import pytest
+import weft
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler.graph import Call, Constant, Expr, TensorType, Var, call
+from weft.compiler.graph.dtypes import HALVES, numpy_dtype
+from weft.compiler.graph.dtypes import step as step_of_dtype
 from weft.compiler.targets.loops.columns import columns_of
+from weft.compiler.targets.loops.prepare import prepare
 
+from ..cpu.programs import compiled
 from ..cpu.test_link import check, floats, module_of
 
 
@@ -87,3 +92,33 @@ def test_a_row_holds_whole_stretches() -> None:
     for rows in (2 * 6 * 4 * 8, 3):
         depth = met.tensor_type.size // rows
         assert columns_of(call("nn.matmul", call("reshape", met, shape=(rows, depth)), floats(depth, 3))) is None
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.data())
+def test_operands_are_cast_as_they_are_copied(data: st.DataObject) -> None:
+    """Weights in 32 bits that are multiplied in 16, and values of 16 bits that are multiplied in 32."""
+    draw = data.draw
+    outer = draw(st.sampled_from([(), (3,)]))
+    rows, depth, columns = (draw(st.integers(1, 70)) for _ in range(3))
+    dtype = draw(st.sampled_from(HALVES))
+    shapes = ((*outer, rows, depth), (*outer, depth, columns))
+    params = tuple(
+        Var(name, TensorType(shape, "float32")) for name, shape in zip("xw", shapes, strict=True)
+    )  # fmt: skip
+    to = draw(st.sampled_from([(dtype,), (dtype, "float32")]))
+    operands: list[Expr] = list(params)
+    for each in to:
+        operands = [call("nn.cast", operand, to=each) for operand in operands]
+    value = call("nn.cast", call("nn.matmul", *operands), to="float32")
+    model = compiled(prepare(module_of(value, params=params)), threads=draw(st.sampled_from([1, 2])))
+    assert [layer.operators for layer in model.layers if "nn.matmul" in layer.operators] == [
+        (*("nn.cast",) * 2 * len(to), "nn.matmul", *(("nn.cast",) if len(to) == 1 else ()))
+    ]
+    random = np.random.default_rng(0)
+    given_values = {param.name: random.normal(size=param.type.shape).astype(np.float32) for param in params}
+    rounded = [given_values[name].astype(numpy_dtype(dtype)).astype(np.float64) for name in "xw"]
+    wanted = rounded[0] @ rounded[1]
+    (found,) = weft.load(model).run(given_values).values()
+    tolerance = 1e-5 if len(to) == 2 else 0.6 * step_of_dtype(dtype)
+    np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance * depth**0.5)

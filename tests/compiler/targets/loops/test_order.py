@@ -1,0 +1,108 @@
+"""Kernels make what they make shortly before it is read, and state may be replaced as before."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from weft.compiler.graph import Attrs, Call, Expr, Function, Module, TensorType, Tuple, Var, call
+from weft.compiler.operators.random_graphs import random_graph
+from weft.compiler.targets.cpu.kernels import loop_target
+from weft.compiler.targets.cpu.processor import host_target
+from weft.compiler.targets.loops.fusion import FusedGroup, roots_of
+from weft.compiler.targets.loops.prepare import prepare
+from weft.compiler.targets.memory_plan import Lifetime, aligned, most_alive, plan_memory, plan_tightly
+
+TARGET = loop_target(host_target())
+X = Var("x", TensorType((64, 64), "float32"))
+W = Var("w", TensorType((64, 64), "float32"))
+
+
+def module_of(*results: Expr) -> Module:
+    names = tuple(f"y{number}" for number in range(len(results)))
+    body = results[0] if len(results) == 1 else Tuple(results)
+    return Module(Function((X, W), body, Attrs({"outputs": names})))
+
+
+def operators(groups: list[FusedGroup]) -> list[str]:
+    return [str((group.anchor or group.root).op) for group in groups]
+
+
+def softmax(x: Expr) -> Call:
+    return call("nn.softmax", x, axis=1)
+
+
+def product(x: Expr, y: Expr) -> Call:
+    return call("nn.matmul", x, y)
+
+
+def turned(x: Expr) -> Call:
+    return call("transpose", x, perm=(1, 0))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10_000))
+def test_kernels_of_any_graph_come_behind_what_they_read(seed: int) -> None:
+    module = prepare(random_graph(seed).module)
+    groups = TARGET.groups(module.main.body)
+    assert len(set(groups)) == len(groups)
+    made: set[Expr] = set()
+    for group in groups:
+        assert all(root in made for value in group.inputs for root in roots_of(value) if isinstance(root, Call))
+        made.add(group.root)
+    assert all(root in made for value in module.main.results for root in roots_of(value) if isinstance(root, Call))
+
+
+def test_a_chain_of_moves_waits_for_its_reader() -> None:
+    """A sum that is read last, though it stands first among the operands."""
+    kept = softmax(product(X, W))
+    moved = softmax(turned(kept))
+    value: Expr = kept
+    for _ in range(3):
+        value = softmax(product(value, W))
+    body = product(moved, value)
+    groups = TARGET.groups(body)
+    assert operators(groups)[-3:] == ["transpose", "nn.softmax", "nn.matmul"]
+
+
+def test_what_makes_few_bytes_of_many_does_not_wait() -> None:
+    large = softmax(product(X, W))
+    small = call("nn.reduce_sum", softmax(large), axes=(0, 1), keepdims=True)
+    value: Expr = product(large, W)
+    for _ in range(2):
+        value = softmax(product(value, W))
+    body = product(call("nn.multiply", value, small), W)
+    groups = operators(TARGET.groups(body))
+    assert groups.index("nn.reduce_sum") < len(groups) - 2
+
+
+def test_what_reads_state_stays_before_its_next_value() -> None:
+    """The transposed weights are read last, but the weights' next value is made before."""
+    following = call("nn.add", W, product(X, X))
+    last = product(turned(W), softmax(following))
+    groups = operators(TARGET.groups(module_of(last, following).main.body))
+    assert groups.index("transpose") < groups.index("nn.matmul")
+    other = operators(TARGET.groups(module_of(last).main.body))  # nothing is written over the weights
+    assert other[-2:] == ["transpose", "nn.matmul"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 2000), st.integers(0, 20), st.integers(0, 8)), max_size=25))
+def test_tight_plans_hold_everything_and_are_never_longer(sizes: list[tuple[int, int, int]]) -> None:
+    lifetimes = [Lifetime(str(at), size, first, first + more) for at, (size, first, more) in enumerate(sizes)]
+    offsets, end = plan_tightly(lifetimes, 0)
+    assert most_alive(lifetimes) <= end <= plan_memory(lifetimes, 0)[1]
+    for one in lifetimes:
+        assert offsets[one.name] % 64 == 0
+        assert offsets[one.name] + aligned(one.nbytes) <= end
+        for other in lifetimes:
+            together = one.first <= other.last and other.first <= one.last
+            if one is not other and together:
+                begin, after = sorted((one, other), key=lambda each: offsets[each.name])
+                assert offsets[begin.name] + begin.nbytes <= offsets[after.name]
+
+
+def test_a_plan_that_is_longer_than_it_need_be_is_made_again() -> None:
+    """Places of the largest first leave a hole here that a later one just misses."""
+    sizes = [(1152, 1, 6), (1024, 5, 12), (960, 0, 2), (896, 7, 12), (832, 3, 4), (768, 11, 13)]
+    lifetimes = [Lifetime(str(at), *each) for at, each in enumerate(sizes)]
+    assert plan_tightly(lifetimes, 0)[1] <= plan_memory(lifetimes, 0)[1]
