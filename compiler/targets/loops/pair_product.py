@@ -34,7 +34,7 @@ from .product import (
     transposed,
 )
 
-DTYPE = "bfloat16"
+DTYPE: tir.DType = "bfloat16"
 
 
 @dataclass(frozen=True)
@@ -62,20 +62,18 @@ class PairProductKernels:
         depth = first.shape[-1]
         pairs = depth // PAIR
         matrix = constant_matrix(anchor, DTYPE)
-        plain = first not in group.members and layouts[first].is_plain, matrix is not None
+        plain = first not in group.members and layouts[first].is_plain, False
         blocking = self.schedule.blocking(shape, pairs, plain, matrix is not None)
         left, blocking, views = rows_of(group, anchor, operands, self.schedule, blocking, pairs)
         if blocking.copied:
             left = _stage(left, LEFT)
+        blocking = replace(blocking, packed=matrix is None)
         if matrix is None:
-            blocking = replace(blocking, packed=True)
             second = _computed(anchor, operands)
-            right = _by_twos(second)
+            right = _stage(_by_twos(second), PANEL)
         else:
             second = _last_row(operands, matrix)
             right = _constant(operands, matrix[: pairs * PAIR], blocking.tile.lanes)
-        if blocking.packed:
-            right = _stage(right, PANEL)
         left, second = (broadcast(view, (*shape[:-2], *view.shape[-2:])) for view in (left, second))
         right = broadcast(right, (*shape[:-2], *right.shape[-3:]))
         sums = _sums(shape, left, right)
@@ -130,8 +128,8 @@ def _by_twos(view: View) -> View:
 
 
 def _constant(operands: Operands, matrix: Array, lanes: int) -> View:
-    """A constant of an even depth as (pairs, columns, 2): in panels of ``lanes`` columns, one behind the other, if they
-    are whole."""
+    """A constant of an even depth as (pairs, columns, 2), which is read where it lies: in panels of ``lanes`` columns,
+    one behind the other, if they are whole."""
     depth, columns = matrix.shape
     shape = (depth // PAIR, columns, PAIR)
     if columns % lanes:
