@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -14,6 +15,7 @@ import weft
 from onnx import helper, numpy_helper
 from weft.compiler.compile import prepared
 from weft.compiler.frontends import read
+from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, TensorType, Var, call
 from weft.compiler.model import CompiledModel
 from weft.compiler.targets.cpu.knobs import answer_point, point_answer
 from weft.compiler.targets.cpu.processor import host_target
@@ -82,6 +84,36 @@ def test_every_schedule_computes_what_the_default_does(tasks: list[CpuTask]) -> 
         texts = list(task.points)
         for text in texts[:: max(1, len(texts) // 5)]:
             np.testing.assert_allclose(task.run(text)(), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_every_schedule_of_a_product_of_bfloat16_computes_what_the_default_does(
+    constant: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the bit: sums of whole numbers are exact."""
+    monkeypatch.setattr("weft.compiler.targets.cpu.products.CpuProducts.pairs", True)
+    a = Var("a", TensorType((70, 33), "bfloat16"))
+    b: Expr = Var("b", TensorType((33, 100), "bfloat16"))
+    if constant:
+        whole = np.random.default_rng(0).integers(-16, 17, (33, 100)).astype(ml_dtypes.bfloat16)
+        b = Constant(whole)
+    value = call("nn.matmul", a, b)
+    params = (a,) if constant else (a, b)  # type: ignore[assignment]
+    graph = Module(Function(params, value, Attrs({"name": "main", "outputs": ("c",)})))
+    (task,) = cpu_tasks(prepared(graph, Cpu(), CpuOptions()), HERE, 1)
+    inputs = [np.random.default_rng(1).integers(-16, 17, param.shape).astype(ml_dtypes.bfloat16) for param in params]
+
+    def result(point: str) -> np.ndarray[Any, Any]:
+        run = task.run(point)
+        assert "pair_product" in run.program.kernels[0].text
+        run.use(inputs, [np.zeros((70, 100), ml_dtypes.bfloat16)])
+        return run().astype(np.float32)
+
+    expected = result(task.default)
+    assert np.any(expected)
+    texts = list(task.points)
+    for text in texts[:: max(1, len(texts) // 8)]:
+        np.testing.assert_array_equal(result(text), expected)
 
 
 def test_points_are_answers(tasks: list[CpuTask]) -> None:

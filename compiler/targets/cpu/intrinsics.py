@@ -1,4 +1,5 @@
-"""Micro-kernel steps of the CPU as tensor intrinsics: one outer product of float32, one dot product of bytes by fours.
+"""Micro-kernel steps of the CPU as tensor intrinsics: one outer product of float32, one dot product of bytes by fours
+or of bfloat16 by twos.
 
 Accumulators live in scope ``register``: a buffer on the stack of which every index is constant, which the emitter keeps
 in vector registers through all loops of a reduction. One step is ``rows x lanes`` accumulators wide; the reduction's
@@ -16,7 +17,7 @@ from math import prod
 from ...tensor.errors import IRError
 from ...tensor.intrinsic import tensor_intrinsic, tile
 from ...tensor.ir import DType, TensorIntrinsic
-from ..loops.layouts import QUAD
+from ..loops.layouts import PAIR, QUAD
 from ..loops.nests import REGISTER
 
 LARGEST_TILE = 1 << 13
@@ -62,6 +63,25 @@ def dot_product(rows: int, lanes: int, row_stride: int) -> TensorIntrinsic:
             (row, lane), acc[row, lane] + a[row, q].astype("int32") * b[lane, q].astype("int32")
         ),
         emits=MicroKernel("dot_product", (rows, lanes, row_stride)),
+    )
+
+
+@cache
+def pair_product(rows: int, lanes: int, row_stride: int) -> TensorIntrinsic:
+    """``acc[r, l] += sum of a[r, q] * b[l, q]`` over two values q of bfloat16, into float32, in any order, by
+    fused multiply-adds. A processor's instruction may take numbers below 2**-126 as 0."""
+    return tensor_intrinsic(
+        _name("pair_product", rows, lanes, row_stride),
+        operands=[
+            tile("acc", (rows, lanes), "float32", REGISTER, "inout", align=1),
+            tile("a", (rows, PAIR), "bfloat16", "global", "in", strides=(row_stride, 1), align=1),
+            tile("b", (lanes, PAIR), "bfloat16", "global", "in", align=1),
+        ],
+        loops={"row": rows, "lane": lanes, "q": PAIR},
+        meaning=lambda acc, a, b, row, lane, q: acc.store(
+            (row, lane), acc[row, lane] + a[row, q].astype("float32") * b[lane, q].astype("float32")
+        ),
+        emits=MicroKernel("pair_product", (rows, lanes, row_stride)),
     )
 
 
@@ -118,6 +138,12 @@ def interleaved_bytes(size: int, stride: int) -> TensorIntrinsic:
     return _interleaved("interleaved_bytes", "int8", QUAD, size, stride)
 
 
+@cache
+def interleaved_halves(size: int, stride: int) -> TensorIntrinsic:
+    """As ``interleaved``, of two rows of bfloat16."""
+    return _interleaved("interleaved_halves", "bfloat16", PAIR, size, stride)
+
+
 def _interleaved(kind: str, dtype: DType, rows: int, size: int, stride: int) -> TensorIntrinsic:
     return tensor_intrinsic(
         _name(kind, size, stride),
@@ -143,6 +169,21 @@ def transposed_bytes(size: int, out_stride: int, stride: int) -> TensorIntrinsic
     return _transposed("transposed_bytes", "int8", size, out_stride, stride)
 
 
+@cache
+def transposed_pairs(size: int, out_stride: int, stride: int) -> TensorIntrinsic:
+    """As ``transposed_tile``, of pairs of bfloat16: ``out[i, j, q] = a[j, i, q]``."""
+    return tensor_intrinsic(
+        _name("transposed_pairs", size, out_stride, stride),
+        operands=[
+            tile("out", (size, size, PAIR), "bfloat16", "global", "out", strides=(out_stride, PAIR, 1), align=1),
+            tile("a", (size, size, PAIR), "bfloat16", "global", "in", strides=(stride, PAIR, 1), align=1),
+        ],
+        loops={"i": size, "j": size, "q": PAIR},
+        meaning=lambda out, a, i, j, q: out.store((i, j, q), a[j, i, q]),
+        emits=MicroKernel("transposed_pairs", (size, out_stride, stride)),
+    )
+
+
 def _transposed(kind: str, dtype: DType, size: int, out_stride: int, stride: int) -> TensorIntrinsic:
     return tensor_intrinsic(
         _name(kind, size, out_stride, stride),
@@ -159,12 +200,15 @@ def _transposed(kind: str, dtype: DType, size: int, out_stride: int, stride: int
 _INTRINSICS: dict[str, tuple[Callable[..., TensorIntrinsic], int]] = {
     "outer_product": (outer_product, 3),
     "dot_product": (dot_product, 3),
+    "pair_product": (pair_product, 3),
     "grouped_product": (grouped_product, 4),
     "grouped_dot": (grouped_dot, 4),
     "interleaved": (interleaved, 2),
     "interleaved_bytes": (interleaved_bytes, 2),
+    "interleaved_halves": (interleaved_halves, 2),
     "transposed_tile": (transposed_tile, 3),
     "transposed_bytes": (transposed_bytes, 3),
+    "transposed_pairs": (transposed_pairs, 3),
 }
 """Functions that make intrinsics, and how many numbers each takes."""
 
@@ -183,9 +227,9 @@ def intrinsic_named(name: str) -> TensorIntrinsic:
 
 
 def _is_possible(kind: str, numbers: tuple[int, ...]) -> bool:
-    if kind in ("interleaved", "interleaved_bytes"):
+    if kind in ("interleaved", "interleaved_bytes", "interleaved_halves"):
         return numbers[0] <= LARGEST_TILE // QUAD
-    if kind in ("transposed_tile", "transposed_bytes"):
+    if kind in ("transposed_tile", "transposed_bytes", "transposed_pairs"):
         return numbers[0] in (2, 4, 8, 16, 32)
     if kind in ("grouped_product", "grouped_dot"):
         _, block, group, _ = numbers

@@ -6,6 +6,7 @@ from ..loops.attention import AttentionKernels
 from ..loops.blocked import BlockedKernels
 from ..loops.byte_product import ByteProductKernels
 from ..loops.convolution import ConvolutionKernels
+from ..loops.pair_product import PairProductKernels
 from ..loops.plain import PlainKernels
 from ..loops.product import ProductKernels
 from ..loops.target import LoopTarget
@@ -23,7 +24,8 @@ def loop_target(processor: Processor) -> LoopTarget:
     """What the linker of loop kernels needs to know of a processor."""
     kinds = (
         AttentionKernels(CpuAttention(processor)),
-        ProductKernels(CpuProducts(processor)), ByteProductKernels(CpuProducts(processor)),
+        PairProductKernels(CpuProducts(processor)), ProductKernels(CpuProducts(processor)),
+        ByteProductKernels(CpuProducts(processor)),
         ConvolutionKernels(CpuConvolutions(processor)), BlockedKernels(schedule_blocked),
         PlainKernels(schedule_plain),
     )  # fmt: skip

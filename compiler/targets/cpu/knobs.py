@@ -19,6 +19,7 @@ from ..loops.fusion import FusedGroup
 from ..loops.kernel_code import KERNEL
 from ..loops.kernels import Tile
 from ..loops.layouts import Layout
+from ..loops.pair_product import PairProductKernels
 from ..loops.placement import KernelKind
 from ..loops.product import Blocking, ProductKernels
 from .convolution import CpuConvolutions
@@ -132,7 +133,7 @@ def answers_of(
     match kind:
         case ConvolutionKernels():
             asking: KernelKind = replace(kind, schedule=_AskedConvolutions(target, asked))
-        case ProductKernels() | ByteProductKernels():
+        case ProductKernels() | ByteProductKernels() | PairProductKernels():
             asking = replace(kind, schedule=_AskedProducts(target, asked))
         case _:
             return []
@@ -145,7 +146,7 @@ def kind_with(kind: KernelKind, answer: Answer, target: Processor) -> KernelKind
     match kind, answer:
         case ConvolutionKernels(), Tile():
             return replace(kind, schedule=_GivenConvolutions(target, answer))
-        case ((ProductKernels() | ByteProductKernels()), Blocking()):
+        case ((ProductKernels() | ByteProductKernels() | PairProductKernels()), Blocking()):
             return replace(kind, schedule=_GivenProducts(target, answer))
     raise TuningError(f"a kernel of kind {kind.name!r} takes no {answer}", hint="make the tuning database anew")
 

@@ -41,6 +41,11 @@ class Processor:
         return self.vector_bytes == 64 and "+avx512vbmi," in f"{self.features},"
 
     @property
+    def pairs(self) -> bool:
+        """Whether values of bfloat16 are multiplied and added up two at a time into float32 (AVX512_BF16)."""
+        return {"+avx512bf16", "+avx512vl"} <= set(self.features.split(","))
+
+    @property
     def float_lanes(self) -> int:
         """float32 or int32 values in a register."""
         return self.vector_bytes // 4

@@ -5,6 +5,7 @@ Blocks that are no multiple of the tile are covered by tiles that overlap (``spl
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import gcd, prod
 
@@ -14,10 +15,10 @@ from ..loops.byte_product import COLUMN_SUMS, ROW_SUMS
 from ..loops.kernels import Tile
 from ..loops.layouts import QUAD
 from ..loops.nests import REGISTER, extent_of, own_loops, split_loops, tensorize_innermost, tidy, unroll_lanes
-from ..loops.product import ACC, LEFT, PANEL, Blocking
-from .intrinsics import dot_product, outer_product
+from ..loops.product import ACC, LEFT, PANEL, Blocking, Step
+from .intrinsics import dot_product, outer_product, pair_product
 from .processor import Processor
-from .schedules import interleave_rows, reduce_rows, transpose_squares
+from .schedules import interleave_rows, reduce_rows, transpose_pairs, transpose_squares
 from .tiles import FMA_CHAINS, LARGEST_TILE_LANES, pieces
 
 BLOCK_BYTES = 256 * 1024
@@ -43,11 +44,20 @@ PANEL_COPY_FACTOR = 1.1
 """By how much copying panels makes a product slower, about."""
 
 
+MULTIPLY: dict[Step, Callable[[int, int, int], TensorIntrinsic]] = {
+    "floats": outer_product, "bytes": dot_product, "pairs": pair_product,
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class CpuProducts:
     """For one processor."""
 
     target: Processor
+
+    @property
+    def pairs(self) -> bool:
+        return self.target.pairs
 
     def blocking(self, shape: tuple[int, ...], depth: int, plain: tuple[bool, bool], constant: bool) -> Blocking:
         return choose_blocking(shape, depth, plain, constant, self.target)
@@ -59,7 +69,7 @@ class CpuProducts:
         return replace(blocking, rows=block_size(rows, blocking.tile.rows, rows // height), columns=columns,
                        copied=True, run=run)  # fmt: skip
 
-    def arrange(self, schedule: te.Schedule, blocking: Blocking, depth: int, *, bytes: bool = False) -> None:
+    def arrange(self, schedule: te.Schedule, blocking: Blocking, depth: int, step: Step = "floats") -> None:
         tidy(schedule)
         tile = blocking.tile
         *outer, m, n = schedule.get_loops(schedule.blocks()[-1])
@@ -74,13 +84,13 @@ class CpuProducts:
                 schedule.compute_at(stage, loop)
         if blocking.run:
             schedule.compute_at(LEFT, m_block)
-        multiply = dot_product if bytes else outer_product
+        multiply = MULTIPLY[step]
         sum_in_registers(schedule, ACC, multiply(tile.rows, tile.lanes, depth))
         if COLUMN_SUMS in stages:
             sum_in_registers(schedule, COLUMN_SUMS, multiply(1, tile.lanes, QUAD))
         unroll_lanes(schedule, [row, lane])
-        if PANEL in stages and not (interleave_rows if bytes else _turn_rows)(schedule, PANEL):
-            schedule.vectorize(schedule.get_loops(PANEL)[-1])
+        if PANEL in stages:
+            _copy_panel(schedule, step)
         if ROW_SUMS in stages:
             reduce_rows(schedule, ROW_SUMS)
         if LEFT in stages and blocking.run:
@@ -100,9 +110,15 @@ def _gather_rows(schedule: te.Schedule, run: int) -> None:
     schedule.vectorize(last)
 
 
-def _turn_rows(schedule: te.Schedule, name: str) -> bool:
-    """Copy by squares where rows are columns in memory; False for all other copies."""
-    return transpose_squares(schedule, name, own_loops(schedule, name), parallel=False)
+def _copy_panel(schedule: te.Schedule, step: Step) -> None:
+    """Copy by registers: squares where columns are rows in memory, rows between each other where several are multiplied
+    at a time; else by elements."""
+    if step == "floats":
+        copied = transpose_squares(schedule, PANEL, own_loops(schedule, PANEL), parallel=False)
+    else:
+        copied = interleave_rows(schedule, PANEL) or (step == "pairs" and transpose_pairs(schedule, PANEL))
+    if not copied:
+        schedule.vectorize(schedule.get_loops(PANEL)[-1])
 
 
 def sum_in_registers(schedule: te.Schedule, stage: str, step: TensorIntrinsic) -> None:
@@ -162,8 +178,8 @@ def block_size(extent: int, tile: int, wanted: int) -> int:
 def choose_blocking(
     shape: tuple[int, ...], depth: int, plain: tuple[bool, bool], constant: bool, target: Processor
 ) -> Blocking:
-    """How to compute a product of this shape. ``plain``: whether each operand is float32 in row-major order, so that
-    the step could read it where it is. ``constant``: whether the second is a constant, which may lie in any order."""
+    """How to compute a product of this shape. ``plain``: whether each operand is in row-major order, so that the step
+    could read it where it is. ``constant``: whether the second is a constant, which may lie in any order."""
     *_, rows, columns = shape
     return blocking_of(product_tile(rows, columns, depth, constant, target), shape, depth, plain, constant)
 

@@ -10,6 +10,7 @@ from ...tensor.errors import ScheduleError
 from ...tensor.ir import Block, Load, Var
 from ...tensor.tree import find_block, find_buffer
 from ...tensor.visitor import free_vars
+from ..loops.layouts import PAIR
 from ..loops.nests import (
     ANY_ORDER,
     REGISTER,
@@ -22,7 +23,14 @@ from ..loops.nests import (
     tidy,
     unroll_lanes,
 )
-from .intrinsics import interleaved, interleaved_bytes, transposed_bytes, transposed_tile
+from .intrinsics import (
+    interleaved,
+    interleaved_bytes,
+    interleaved_halves,
+    transposed_bytes,
+    transposed_pairs,
+    transposed_tile,
+)
 
 SHORTEST_ROW = 8
 """Elements that are combined by lanes, at least."""
@@ -30,8 +38,8 @@ SHORTEST_ROW = 8
 SQUARES: dict[str, tuple[int, ...]] = {"float32": (8, 4), "int8": (16, 8)}
 """Sizes of squares that are transposed in registers. All processors have registers for four rows of four floats."""
 
-INTERLEAVED = (16, 8, 4)
-"""Bytes of each row that are interleaved at once."""
+INTERLEAVED: dict[str, tuple[int, ...]] = {"int8": (16, 8, 4), "bfloat16": (32, 16, 8, 4)}
+"""Elements of each row that are interleaved at once."""
 
 LONGEST_ROW = 4096
 """Elements of a row that are kept on the stack, at most."""
@@ -204,23 +212,53 @@ def transpose_squares(schedule: te.Schedule, name: str, candidates: Sequence[Var
 
 
 def interleave_rows(schedule: te.Schedule, name: str) -> bool:
-    """If a stage of bytes, whose last axis has as many as a dot product takes, copies them from rows that lie apart,
-    schedule it so that it interleaves these rows in registers; else False."""
+    """If a stage of bytes or of bfloat16, whose last axis has as many as a dot product takes, copies them from rows
+    that lie apart, schedule it so that it interleaves these rows in registers; else False."""
     block = find_block(schedule.func, name)[-1]
     if not isinstance(block, Block) or not isinstance(block.body.value, Load):
         return False
     load, loops = block.body.value, own_loops(schedule, name)
-    if len(loops) < 2 or load.buffer.dtype != "int8":
+    if len(loops) < 2 or load.buffer.dtype not in INTERLEAVED:
         return False
     column, row = loops[-2:]
     read = position_of(load.buffer, load.indices)
     mixed = {var for atom in read.terms if not isinstance(atom, Var) for var in free_vars(atom)}
-    size = next((size for size in INTERLEAVED if size <= extent_of(schedule, column)), 0)
+    size = _whole_part(INTERLEAVED[load.buffer.dtype], extent_of(schedule, column))
     if not size or read.terms.get(column) != 1 or row not in read.terms or mixed & {column, row}:
         return False
     _, column = schedule.split_shifted(column, size)
-    schedule.tensorize(column, interleaved_bytes(size, read.terms[row]))
+    step = interleaved_bytes if load.buffer.dtype == "int8" else interleaved_halves
+    schedule.tensorize(column, step(size, read.terms[row]))
     return True
+
+
+def transpose_pairs(schedule: te.Schedule, name: str) -> bool:
+    """If the last axis of a stage has pairs of bfloat16 that lie together, but neighbours of its other axes lie apart
+    where they are copied from, schedule it so that it transposes squares of pairs in registers; else False."""
+    block = find_block(schedule.func, name)[-1]
+    if not isinstance(block, Block) or not isinstance(block.body.value, Load):
+        return False
+    store, load, loops = block.body, block.body.value, own_loops(schedule, name)
+    if len(loops) < 3 or load.buffer.dtype != "bfloat16":
+        return False
+    row, column, one = loops[-3:]
+    written, read = position_of(store.buffer, store.indices), position_of(load.buffer, load.indices)
+    mixed = {var for atom in read.terms if not isinstance(atom, Var) for var in free_vars(atom)}
+    together = (read.terms.get(row), read.terms.get(one)) == (PAIR, 1)
+    sizes = [size for size in SQUARES["float32"] if size <= min(extent_of(schedule, each) for each in (row, column))]
+    if not together or column not in read.terms or mixed & {row, column, one} or not sizes:
+        return False
+    step = transposed_pairs(sizes[0], written.terms[row], read.terms[column])
+    (row_o, row), (column_o, column) = (schedule.split_shifted(loop, sizes[0]) for loop in (row, column))
+    schedule.reorder(row_o, column_o, row, column, one)
+    schedule.tensorize(row, step)
+    return True
+
+
+def _whole_part(sizes: Sequence[int], extent: int) -> int:
+    """The largest of ``sizes`` that divides the extent, else the largest that fits; 0 if none does."""
+    fitting = [size for size in sizes if size <= extent]
+    return next((size for size in fitting if extent % size == 0), fitting[0] if fitting else 0)
 
 
 def reduce_rows(schedule: te.Schedule, name: str) -> None:

@@ -16,6 +16,22 @@ Int: TypeAlias = Any
 
 POINTER = ll.PointerType()
 I1, I8, I16, I32, I64 = (ll.IntType(bits) for bits in (1, 8, 16, 32, 64))
+
+
+class _BFloat(ll.Type):  # type: ignore[misc]
+    """The type of bfloat16, which llvmlite lacks; only instructions that LLVM declares with it meet it."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _BFloat)
+
+    def __hash__(self) -> int:
+        return hash(_BFloat)
+
+
+BFLOAT = _BFloat()
 HALF, FLOAT, DOUBLE = ll.HalfType(), ll.FloatType(), ll.DoubleType()
 
 REGISTER_TYPES: dict[DType, Any] = {

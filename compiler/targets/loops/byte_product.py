@@ -80,7 +80,7 @@ class ByteProductKernels:
             return result[(*outer, *((column, _ZERO) if width == 1 else (column // width, column % width)))]
 
         output = te.compute(factors.shape, value, operands.builder.name("out"))
-        arrange = partial(self.schedule.arrange, blocking=factors.blocking, depth=factors.left.shape[-1], bytes=True)
+        arrange = partial(self.schedule.arrange, blocking=factors.blocking, depth=factors.left.shape[-1], step="bytes")
         return finished(operands, group.root.shape, output, PLAIN, name, arrange)
 
 

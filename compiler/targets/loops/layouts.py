@@ -30,6 +30,9 @@ UINT8_OFFSET = 128
 QUAD = 4
 """Bytes that one lane of a dot product multiplies and adds up."""
 
+PAIR = 2
+"""Values of bfloat16 that it does so with."""
+
 
 @dataclass(frozen=True)
 class Layout:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from ...graph.dtypes import HALVES
 from ...graph.ir import Call, Constant, Expr
 from ...graph.registry import Anchor, operator
 from ...tensor import ir as tir
-from ...tensor.view import Builder, View, broadcast, element_type, widened
+from ...tensor.view import Builder, Read, View, broadcast, element_type, widened
 from ..errors import CompileError
 from .columns import columns_of
 from .fusion import FusedGroup
@@ -31,6 +31,9 @@ LEFT, PANEL, ACC = "left", "panel", "acc"
 """Stages: copies of the rows of the first operand and of panels of the second one; what adds up."""
 
 COMPUTED_IN_FLOAT32 = ("float32", *HALVES)
+
+Step = Literal["floats", "bytes", "pairs"]
+"""What is multiplied at a time: values of float32; bytes by fours; values of bfloat16 by twos."""
 
 
 @dataclass(frozen=True)
@@ -50,20 +53,25 @@ class Blocking:
 class ProductSchedule(Protocol):
     """A target's way to compute products."""
 
-    def blocking(self, shape: tuple[int, ...], depth: int, plain: tuple[bool, bool], constant: bool) -> Blocking:
-        """How to compute a result of this shape, each element of which is a sum of ``depth`` products.
+    @property
+    def pairs(self) -> bool:
+        """Whether there is an instruction for values of bfloat16 by twos."""
 
-        ``plain``: whether each operand is float32 in row-major order. ``constant``: whether the second is constant, and
-        so may lie in any order.
+    def blocking(self, shape: tuple[int, ...], depth: int, plain: tuple[bool, bool], constant: bool) -> Blocking:
+        """How to compute a result of this shape, each element of which is a sum of ``depth`` products, or of as many
+        fours of bytes or twos of bfloat16.
+
+        ``plain``: whether each operand can be read where it lies, in row-major order. ``constant``: whether the second
+        is constant, and so may lie in any order.
         """
 
     def by_blocks(self, blocking: Blocking, shape: tuple[int, ...], depth: int, run: int) -> Blocking:
         """The same tile for rows that are copied block by block, as `Blocking.run` says."""
 
-    def arrange(self, schedule: te.Schedule, blocking: Blocking, depth: int, *, bytes: bool = False) -> None:
+    def arrange(self, schedule: te.Schedule, blocking: Blocking, depth: int, step: Step = "floats") -> None:
         """Schedule the kernel: its stages are `LEFT` and `PANEL` (copies of the operands, where the blocking has
-        them), `ACC`, which adds up, and the result. ``depth``: elements of a row of the first operand. ``bytes``:
-        whether bytes are multiplied, by fours, and not float32; there may be sums of rows and of columns, too."""
+        them), `ACC`, which adds up, and the result. ``depth``: elements of a row of the first operand. Of bytes
+        there may be sums of rows and of columns, too."""
 
 
 @dataclass(frozen=True)
@@ -89,19 +97,12 @@ class ProductKernels:
         operands = Operands(Builder(), layouts)
         first, second = anchor.args
         shape, depth = anchor.shape, first.shape[-1]
-        matrix = _constant_matrix(anchor)
+        matrix = constant_matrix(anchor, "float32")
         second_plain = matrix is not None or (anchor.op == "nn.matmul" and _is_plain(second, layouts))
-        columns = columns_of(anchor) if first in group.members else None
         plain = _is_plain(first, layouts), second_plain
         blocking = self.schedule.blocking(shape, depth, plain, matrix is not None)
         views = moved_operands(group, anchor, operands)
-        if columns is not None:
-            blocking = self.schedule.by_blocks(blocking, shape, depth, columns.run)
-            left = columns.rows(views[columns.met])
-        else:
-            left = views[first] if first in views else operands.view(first)
-            if first.dtype in HALVES or first in views:
-                blocking = self.schedule.by_blocks(blocking, shape, depth, depth)
+        left, blocking = rows_of(anchor, operands, views, self.schedule, blocking, depth)
         if blocking.copied:
             left = _stage(left, LEFT)
         if matrix is not None and shape[-1] % blocking.tile.lanes == 0:
@@ -109,11 +110,7 @@ class ProductKernels:
         elif matrix is not None:
             right = operands.constant(Constant(matrix))
         else:
-            right = operands.constant(second) if isinstance(second, Constant) else (
-                views[second] if second in views else operands.view(second)
-            )  # fmt: skip
-            if anchor.op == "nn.dense":
-                right = _transposed(right)
+            right = second_of(anchor, operands, views)
         if blocking.packed:
             right = _stage(right, PANEL)
         left, right = (broadcast(view, (*shape[:-2], *view.shape[-2:])) for view in (left, right))
@@ -124,10 +121,7 @@ class ProductKernels:
             return te.sum(left[(*outer, row, k)] * right[(*outer, k, column)], [k])
 
         acc = te.compute(shape, value, ACC)
-        dtype = element_type(anchor.dtype)
-        views[anchor] = View(shape, dtype, lambda index: acc[index].astype(dtype))
-        result = lower_members(group, operands, views, lambda call, place, node: operands.constant(node))
-        output = te.compute(shape, lambda *index: result[index], operands.builder.name("out"))
+        output = result_of(group, anchor, operands, views, acc.__getitem__)
         arrange = partial(self.schedule.arrange, blocking=blocking, depth=depth)
         return finished(operands, shape, output, PLAIN, name, arrange)
 
@@ -138,6 +132,40 @@ def is_matrix_product(call: Call) -> bool:
         operator(str(call.op)).anchor is Anchor.PRODUCT and call.args[0].dtype in COMPUTED_IN_FLOAT32
         and not isinstance(call.args[0], Constant)
     )  # fmt: skip
+
+
+def rows_of(
+    anchor: Call, operands: Operands, views: Mapping[Expr, View], schedule: ProductSchedule, blocking: Blocking,
+    depth: int,
+) -> tuple[View, Blocking]:  # fmt: skip
+    """The first operand, and how its rows are copied, if they are. ``views``: of members before the anchor. ``depth``:
+    as a schedule's blocking takes it."""
+    first = anchor.args[0]
+    columns = columns_of(anchor) if first in views else None
+    if columns is not None:
+        blocks = schedule.by_blocks(blocking, anchor.shape, depth, columns.run)
+        return columns.rows(views[columns.met]), blocks
+    if first in views or (blocking.copied and first.dtype in HALVES):
+        blocking = schedule.by_blocks(blocking, anchor.shape, depth, first.shape[-1])
+    return views[first] if first in views else operands.view(first), blocking
+
+
+def second_of(anchor: Call, operands: Operands, views: Mapping[Expr, View]) -> View:
+    """The second operand, (..., depth, columns), wherever it lies."""
+    value = anchor.args[1]
+    if isinstance(value, Constant):
+        view = operands.constant(value)
+    else:
+        view = views[value] if value in views else operands.view(value)
+    return transposed(view) if anchor.op == "nn.dense" else view
+
+
+def result_of(group: FusedGroup, anchor: Call, operands: Operands, views: dict[Expr, View], sums: Read) -> te.Tensor:
+    """The group's result, of the anchor's sums in float32, which are rounded to its type."""
+    dtype = element_type(anchor.dtype)
+    views[anchor] = View(anchor.shape, dtype, lambda index: sums(index).astype(dtype))
+    result = lower_members(group, operands, views, lambda call, place, node: operands.constant(node))
+    return te.compute(anchor.shape, lambda *index: result[index], operands.builder.name("out"))
 
 
 def moved_operands(group: FusedGroup, anchor: Call, operands: Operands) -> dict[Expr, View]:
@@ -163,10 +191,10 @@ def _before(anchor: Call, group: FusedGroup) -> set[Expr]:
     return found
 
 
-def _constant_matrix(call: Call) -> Array | None:
-    """The second operand as (depth, columns), if it is constant and the same for all rows."""
+def constant_matrix(call: Call, dtype: str) -> Array | None:
+    """The second operand as (depth, columns), if it is a constant of this type and the same for all rows."""
     value = call.args[1]
-    if not isinstance(value, Constant) or len(value.shape) != 2 or value.dtype != "float32":
+    if not isinstance(value, Constant) or len(value.shape) != 2 or value.dtype != dtype:
         return None
     return np.ascontiguousarray(value.value.T if call.op == "nn.dense" else value.value)
 
@@ -183,7 +211,7 @@ def _panels(operands: Operands, matrix: Array, lanes: int) -> View:
     return View(matrix.shape, "float32", lambda index: panels[index[1] // lanes, index[0], index[1] % lanes])
 
 
-def _transposed(view: View) -> View:
+def transposed(view: View) -> View:
     return View(view.shape[::-1], view.dtype, lambda index: view[index[::-1]])
 
 

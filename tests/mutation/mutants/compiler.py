@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .mutant import Mutant
 
+PAIRS = ("tests/compiler/targets/cpu/test_pair_products.py",)
 COLUMNS = ("tests/compiler/targets/loops/test_columns.py",)
 
 MUTANTS = (
@@ -232,6 +233,36 @@ MUTANTS = (
         "bfloat16-ties-away", "compiler/targets/llvm/floats.py", "tie rule",
         "constant(I32, 0x7FFF, lanes)", "constant(I32, 0x8000, lanes)",
         ("tests/compiler/targets/cpu/llvm/test_floats.py",),
+    ),
+    # Products of bfloat16 by twos
+    Mutant(
+        "pairs-without-the-odd-one", "compiler/targets/loops/pair_product.py", "forgotten part",
+        "        if depth % PAIR:\n", "        if False:\n", PAIRS,
+    ),
+    Mutant(
+        "odd-row-of-a-constant-as-zero", "compiler/targets/loops/pair_product.py", "condition",
+        "if len(matrix) % PAIR == 0:", "if len(matrix) % PAIR != 0:", PAIRS,
+    ),
+    Mutant(
+        "pairs-from-the-wrong-half", "compiler/targets/loops/pair_product.py", "swapped operands",
+        "index[-3] * PAIR + index[-1], index[-2])", "index[-3] + index[-1] * (depth // PAIR), index[-2])", PAIRS,
+    ),
+    Mutant(
+        "instruction-for-any-processor", "compiler/targets/cpu/llvm/micro_kernels.py", "check ignored",
+        "emitter.target.pairs and count in VNNI_LANES", "count in VNNI_LANES", PAIRS,
+    ),
+    Mutant(
+        "pairs-for-any-processor", "compiler/targets/loops/pair_product.py", "check ignored",
+        "PLAIN if self.schedule.pairs and group", "PLAIN if group", PAIRS,
+    ),
+    Mutant(
+        "first-of-a-pair-first", "compiler/targets/cpu/llvm/micro_kernels.py", "order",
+        "for part in (upper, lower):", "for part in (lower, upper):", PAIRS,
+    ),
+    Mutant(
+        "pairs-in-steps-of-one", "compiler/targets/cpu/schedules.py", "stride",
+        "step = transposed_pairs(sizes[0], written.terms[row], read.terms[column])",
+        "step = transposed_pairs(sizes[0], read.terms[column], read.terms[column])", PAIRS,
     ),
     # Passes
     Mutant(

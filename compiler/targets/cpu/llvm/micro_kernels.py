@@ -11,16 +11,17 @@ from functools import partial
 
 import llvmlite.ir as ll
 
+from ....tensor.evaluate import ITEM_BYTES
 from ....tensor.ir import IntrinsicCall
-from ...llvm.llvm_types import FLOAT, I8, I32, Value, add, declared, splat
+from ...llvm.llvm_types import BFLOAT, FLOAT, I8, I16, I32, Value, add, constant, declared, splat
 from ...llvm.math_functions import multiply_add
-from ...loops.layouts import QUAD
+from ...loops.layouts import PAIR, QUAD
 from ..intrinsics import MicroKernel
 from ..tiles import pieces
 from .loop_emitter import LoopEmitter
 
 VNNI_LANES = (4, 8, 16)
-"""Lanes for which AVX-512 VNNI has an instruction."""
+"""Lanes for which AVX-512 VNNI has an instruction, and AVX512_BF16 one."""
 
 
 def emit_micro_kernel(emitter: LoopEmitter, call: IntrinsicCall, kernel: MicroKernel) -> None:
@@ -51,6 +52,18 @@ def _dot_product(emitter: LoopEmitter, call: IntrinsicCall, rows: int, lanes: in
             target = _pointer(emitter, call, "acc", row * lanes + first, I32)
             before = builder.load(target, align=4, typ=ll.VectorType(I32, count))
             step = _vnni if emitter.target.dot_product and count in VNNI_LANES else _by_products
+            builder.store(step(builder, before, splat(builder, value, count), weight), target, align=4)
+
+
+def _pair_product(emitter: LoopEmitter, call: IntrinsicCall, rows: int, lanes: int, row_stride: int) -> None:
+    builder = emitter.builder
+    weights = [_load(emitter, call, "b", first * PAIR, count, I32) for first, count in _registers(emitter, lanes)]
+    for row in range(rows):
+        value = _load(emitter, call, "a", row * row_stride, 0, I32)
+        for (first, count), weight in zip(_registers(emitter, lanes), weights, strict=True):
+            target = _pointer(emitter, call, "acc", row * lanes + first, FLOAT)
+            before = builder.load(target, align=4, typ=ll.VectorType(FLOAT, count))
+            step = _bf16 if emitter.target.pairs and count in VNNI_LANES else _by_widening
             builder.store(step(builder, before, splat(builder, value, count), weight), target, align=4)
 
 
@@ -125,12 +138,15 @@ def _transposed(
 _EMITTERS: dict[str, Callable[..., None]] = {
     "outer_product": _outer_product,
     "dot_product": _dot_product,
+    "pair_product": _pair_product,
     "grouped_product": _grouped_product,
     "grouped_dot": _grouped_dot,
     "interleaved": partial(_interleaved, FLOAT, 2, 4),
     "interleaved_bytes": partial(_interleaved, I8, QUAD, 1),
+    "interleaved_halves": partial(_interleaved, I16, PAIR, 2),
     "transposed_tile": partial(_transposed, FLOAT, 4),
     "transposed_bytes": partial(_transposed, I8, 1),
+    "transposed_pairs": partial(_transposed, I32, 2),
 }
 
 
@@ -146,10 +162,10 @@ def _pointer(emitter: LoopEmitter, call: IntrinsicCall, operand: str, offset: in
 
 
 def _load(emitter: LoopEmitter, call: IntrinsicCall, operand: str, offset: int, lanes: int, kind: ll.Type) -> Value:
-    """``lanes`` elements in a row (0: one scalar)."""
+    """``lanes`` values of ``kind`` in a row (0: one scalar), ``offset`` elements of the operand behind its start."""
     wanted = ll.VectorType(kind, lanes) if lanes else kind
     pointer = _pointer(emitter, call, operand, offset, kind)
-    return emitter.builder.load(pointer, align=1 if kind is I8 else 4, typ=wanted)
+    return emitter.builder.load(pointer, align=ITEM_BYTES[call.operand(operand).buffer.dtype], typ=wanted)
 
 
 def _picked(builder: ll.IRBuilder, value: Value, places: list[int]) -> Value:
@@ -170,6 +186,29 @@ def _vnni(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) -> Val
     name = f"llvm.x86.avx512.vpdpbusd.{bits}"
     kind = ll.FunctionType(acc.type, [acc.type, byte, byte])
     return builder.call(declared(builder.module, name, kind), [acc, builder.bitcast(value, byte), weight])
+
+
+def _bf16(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) -> Value:
+    lanes = acc.type.count
+    pairs = ll.VectorType(BFLOAT, lanes * PAIR)
+    kind = ll.FunctionType(acc.type, [acc.type, pairs, pairs])
+    function = declared(builder.module, f"llvm.x86.avx512bf16.dpbf16ps.{lanes * 32}", kind)
+    return builder.call(function, [acc, builder.bitcast(value, pairs), builder.bitcast(weight, pairs)])
+
+
+def _by_widening(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) -> Value:
+    """The same in multiply-adds of float32, in the same order; numbers below 2**-126 stay what they are."""
+    lanes = acc.type.count
+
+    def upper(pairs: Value) -> Value:
+        return builder.bitcast(builder.and_(pairs, constant(I32, -65536, lanes)), acc.type)
+
+    def lower(pairs: Value) -> Value:
+        return builder.bitcast(builder.shl(pairs, constant(I32, 16, lanes)), acc.type)
+
+    for part in (upper, lower):
+        acc = multiply_add(builder, part(value), part(weight), acc)
+    return acc
 
 
 def _by_products(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) -> Value:
