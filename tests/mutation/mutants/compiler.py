@@ -5,6 +5,7 @@ from __future__ import annotations
 from .mutant import Mutant
 
 PAIRS = ("tests/compiler/targets/cpu/test_pair_products.py",)
+ORDER = ("tests/compiler/targets/loops/test_order.py",)
 COLUMNS = ("tests/compiler/targets/loops/test_columns.py",)
 
 MUTANTS = (
@@ -380,6 +381,28 @@ MUTANTS = (
     Mutant(
         "rows-of-columns-end-anywhere", "compiler/targets/loops/columns.py", "bound off by one",
         "accumulate(met.shape[:end], mul)", "accumulate(met.shape, mul)", COLUMNS,
+    ),
+    Mutant(
+        "operands-are-cast-that-others-need", "compiler/targets/loops/fusion.py", "check ignored",
+        "alone = self.uses[value] == 1 and len(self.members) < self.limits.depth\n                if not floats",
+        "alone = len(self.members) < self.limits.depth\n                if not floats", COLUMNS,
+    ),
+    Mutant(
+        "state-is-read-after-its-next-value", "compiler/targets/loops/order.py", "check ignored",
+        "if group.root in self._read[other] or (other.root in self._results and other.root.type in types)",
+        "if group.root in self._read[other]", ORDER,
+    ),
+    Mutant(
+        "kernels-wait-whatever-they-free", "compiler/targets/loops/order.py", "condition",
+        "return at if nbytes(group.root) >= freed else 0", "return at", ORDER,
+    ),
+    Mutant(
+        "a-tight-plan-is-the-last-one", "compiler/targets/memory_plan.py", "wrong result",
+        "best = min(best, (offsets, end), key=lambda each: each[1])", "best = (offsets, end)", ORDER,
+    ),
+    Mutant(
+        "widened-for-all-at-once", "compiler/targets/loops/widening.py", "order",
+        "np.array(user, np.int32)", "np.array(0, np.int32)", ("tests/compiler/targets/loops/test_widening.py",),
     ),
     # ONNX
     Mutant(

@@ -110,7 +110,8 @@ def test_operands_are_cast_as_they_are_copied(data: st.DataObject) -> None:
     operands: list[Expr] = list(params)
     for each in to:
         operands = [call("nn.cast", operand, to=each) for operand in operands]
-    value = call("nn.cast", call("nn.matmul", *operands), to="float32")
+    value = call("nn.matmul", *operands)
+    value = call("nn.cast", value, to="float32") if len(to) == 1 else value
     model = compiled(prepare(module_of(value, params=params)), threads=draw(st.sampled_from([1, 2])))
     assert [layer.operators for layer in model.layers if "nn.matmul" in layer.operators] == [
         (*("nn.cast",) * 2 * len(to), "nn.matmul", *(("nn.cast",) if len(to) == 1 else ()))
@@ -122,3 +123,12 @@ def test_operands_are_cast_as_they_are_copied(data: st.DataObject) -> None:
     (found,) = weft.load(model).run(given_values).values()
     tolerance = 1e-5 if len(to) == 2 else 0.6 * step_of_dtype(dtype)
     np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance * depth**0.5)
+
+
+def test_a_cast_that_something_else_needs_is_made_once() -> None:
+    x, w = (Var(name, TensorType((40, 40), "float32")) for name in "xw")
+    narrow = call("nn.cast", w, to="bfloat16")
+    results = (call("nn.matmul", call("nn.cast", x, to="bfloat16"), narrow), call("nn.negative", narrow))
+    wide = [call("nn.cast", each, to="float32") for each in results]
+    model = check(module_of(*wide, params=(x, w)), tolerance=1e-2)
+    assert ("nn.cast", "nn.matmul", "nn.cast") in [layer.operators for layer in model.layers]

@@ -13,6 +13,7 @@ from weft.compiler.graph.visit import topological_order
 from weft.compiler.operators.random_graphs import random_graph
 from weft.compiler.targets.cpu.processor import host_target, named_target
 from weft.compiler.targets.loops.fusion import FusedGroup, FusionLimits, group_calls
+from weft.compiler.targets.loops.order import kept_briefly
 from weft.compiler.targets.loops.prepare import prepare
 
 X = Var("x", TensorType((4, 8), "float32"))
@@ -178,7 +179,7 @@ def test_small_processors_have_other_limits() -> None:
                                          st.sampled_from([0.0, 0.5, 4.0])))  # fmt: skip
 def test_every_edge_is_inside_of_a_kernel_or_has_a_reason(seed: int, limits: FusionLimits) -> None:
     body = prepare(random_graph(seed).module).main.body
-    groups = group_calls(body, limits)
+    groups = kept_briefly(group_calls(body, limits), body)
     members = [member for group in groups for member in group.members]
     assert len(members) == len(set(members))
     assert set(members) == {node for node in topological_order(body) if isinstance(node, Call)}
