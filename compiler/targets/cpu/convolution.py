@@ -1,4 +1,5 @@
-"""The CPU's schedule of convolutions: one outer product, or dot product of bytes, a step; accumulators in registers."""
+"""The CPU's schedule of convolutions: one outer product, or dot product of bytes or pairs, a step; accumulators in
+registers."""
 
 from __future__ import annotations
 
@@ -9,8 +10,9 @@ from ...tensor.ir import TensorIntrinsic
 from ..loops.convolution import ConvolutionTask
 from ..loops.kernels import Tile
 from ..loops.nests import REGISTER, own_loops, split_loops, tensorize_innermost, tidy, unroll_lanes
-from .intrinsics import dot_product, grouped_dot, grouped_product, outer_product
+from .intrinsics import grouped_dot, grouped_product
 from .processor import Processor
+from .products import MULTIPLY
 from .tiles import convolution_tile, grouped_tile
 
 
@@ -19,6 +21,10 @@ class CpuConvolutions:
     """For one processor."""
 
     target: Processor
+
+    @property
+    def pairs(self) -> bool:
+        return self.target.pairs
 
     def tile(self, width: int, channels: int, block: int) -> Tile:
         return convolution_tile(width, channels, block, self.target)
@@ -55,5 +61,5 @@ class CpuConvolutions:
 def _step(task: ConvolutionTask) -> TensorIntrinsic:
     rows, lanes = task.tile.rows, task.tile.lanes
     if task.group:
-        return (grouped_dot if task.bytes else grouped_product)(rows, lanes, task.group, task.row_stride)
-    return (dot_product if task.bytes else outer_product)(rows, lanes, task.row_stride)
+        return (grouped_dot if task.step == "bytes" else grouped_product)(rows, lanes, task.group, task.row_stride)
+    return MULTIPLY[task.step](rows, lanes, task.row_stride)

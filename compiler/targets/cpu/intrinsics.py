@@ -170,6 +170,12 @@ def transposed_bytes(size: int, out_stride: int, stride: int) -> TensorIntrinsic
 
 
 @cache
+def transposed_halves(size: int, out_stride: int, stride: int) -> TensorIntrinsic:
+    """As ``transposed_tile``, of bfloat16."""
+    return _transposed("transposed_halves", "bfloat16", size, out_stride, stride)
+
+
+@cache
 def transposed_pairs(size: int, out_stride: int, stride: int) -> TensorIntrinsic:
     """As ``transposed_tile``, of pairs of bfloat16: ``out[i, j, q] = a[j, i, q]``."""
     return tensor_intrinsic(
@@ -208,6 +214,7 @@ _INTRINSICS: dict[str, tuple[Callable[..., TensorIntrinsic], int]] = {
     "interleaved_halves": (interleaved_halves, 2),
     "transposed_tile": (transposed_tile, 3),
     "transposed_bytes": (transposed_bytes, 3),
+    "transposed_halves": (transposed_halves, 3),
     "transposed_pairs": (transposed_pairs, 3),
 }
 """Functions that make intrinsics, and how many numbers each takes."""
@@ -227,9 +234,9 @@ def intrinsic_named(name: str) -> TensorIntrinsic:
 
 
 def _is_possible(kind: str, numbers: tuple[int, ...]) -> bool:
-    if kind in ("interleaved", "interleaved_bytes", "interleaved_halves"):
+    if kind.startswith("interleaved"):
         return numbers[0] <= LARGEST_TILE // QUAD
-    if kind in ("transposed_tile", "transposed_bytes", "transposed_pairs"):
+    if kind.startswith("transposed_"):
         return numbers[0] in (2, 4, 8, 16, 32)
     if kind in ("grouped_product", "grouped_dot"):
         _, block, group, _ = numbers

@@ -28,6 +28,7 @@ from .intrinsics import (
     interleaved_bytes,
     interleaved_halves,
     transposed_bytes,
+    transposed_halves,
     transposed_pairs,
     transposed_tile,
 )
@@ -35,8 +36,10 @@ from .intrinsics import (
 SHORTEST_ROW = 8
 """Elements that are combined by lanes, at least."""
 
-SQUARES: dict[str, tuple[int, ...]] = {"float32": (8, 4), "int8": (16, 8)}
+SQUARES: dict[str, tuple[int, ...]] = {"float32": (8, 4), "int8": (16, 8), "bfloat16": (16, 8)}
 """Sizes of squares that are transposed in registers. All processors have registers for four rows of four floats."""
+
+TRANSPOSED = {"float32": transposed_tile, "int8": transposed_bytes, "bfloat16": transposed_halves}
 
 INTERLEAVED: dict[str, tuple[int, ...]] = {"int8": (16, 8, 4), "bfloat16": (32, 16, 8, 4)}
 """Elements of each row that are interleaved at once."""
@@ -194,8 +197,7 @@ def transpose_squares(schedule: te.Schedule, name: str, candidates: Sequence[Var
     size = next((size for size in SQUARES[dtype] if size <= min(rows, columns)), 0)
     wide = size
     if size:
-        square = transposed_tile if dtype == "float32" else transposed_bytes
-        step = square(size, written.terms[row], read.terms[column])
+        step = TRANSPOSED[dtype](size, written.terms[row], read.terms[column])
     elif dtype == "float32" and columns == 2 == written.terms[row] and rows >= SQUARES[dtype][0]:
         size, wide = SQUARES[dtype][0], 2
         step = interleaved(size, read.terms[column])

@@ -14,12 +14,19 @@ from ...graph.registry import Anchor, operator_of
 from ...tensor import ir as tir
 from ...tensor.view import Builder, View
 from ..errors import CompileError
-from .convolution_sums import byte_sums, float_sums, grouped_sums
+from .convolution_sums import byte_sums, float_sums, grouped_sums, pair_sums
 from .fusion import FusedGroup
 from .kernels import Kernel, Operands, Tile, finished, lower_members
-from .layouts import PREFERRED_BLOCKS, QUAD, Layout, channel_block, halo_of, to_memory
+from .layouts import PAIR, PREFERRED_BLOCKS, QUAD, Layout, channel_block, halo_of, to_memory
 from .phases import joins_phases
 from .placement import Placement
+from .product import Step
+
+STEPS: dict[str, Step] = {"float32": "floats", "int8": "bytes", "bfloat16": "pairs"}
+"""What is multiplied at a time in convolutions of each type that has a form in register tiles."""
+
+TOGETHER: dict[Step, int] = {"floats": 1, "bytes": QUAD, "pairs": PAIR}
+"""How many channels that is."""
 
 
 def is_convolution(call: Call) -> bool:
@@ -32,7 +39,7 @@ def is_matrix_convolution(call: Call) -> bool:
     """Whether a call is a convolution with constant weights that has a form in register tiles."""
     return (
         is_convolution(call) and isinstance(call.args[1], Constant)
-        and call.args[0].dtype in ("float32", "int8") and not isinstance(call.args[0], Constant)
+        and call.args[0].dtype in STEPS and not isinstance(call.args[0], Constant)
         and result_block(call) > 0 and not is_token_product(call)
     )  # fmt: skip
 
@@ -65,7 +72,7 @@ def data_block(call: Call, present: int) -> int:
     block = result_block(call)
     if group_in_block(call, block):
         return block
-    multiple = QUAD if call.args[0].dtype == "int8" else 1
+    multiple = _together(call)
     channels = call.args[1].shape[1]  # of a group
     if present and present % multiple == 0 and (call.attr("groups") == 1 or channels % present == 0):
         return present
@@ -75,9 +82,13 @@ def data_block(call: Call, present: int) -> int:
 def group_in_block(call: Call, block: int) -> int:
     """Channels of a group, where several groups that take as many channels as they make fit into a block; else 0."""
     groups, size = call.attr("groups"), call.args[1].shape[1]
-    multiple = QUAD if call.args[0].dtype == "int8" else 1
-    fits = 1 < size < block and block % size == 0 and size % multiple == 0 and block in PREFERRED_BLOCKS
-    return size if groups > 1 and call.shape[1] == groups * size and fits else 0
+    fits = 1 < size < block and block % size == 0 and size % _together(call) == 0 and block in PREFERRED_BLOCKS
+    possible = fits and call.args[0].dtype != "bfloat16"
+    return size if groups > 1 and call.shape[1] == groups * size and possible else 0
+
+
+def _together(call: Call) -> int:
+    return TOGETHER[STEPS.get(call.args[0].dtype, "floats")]
 
 
 def padded_layout(call: Call, block: int) -> Layout:
@@ -91,6 +102,9 @@ def joined_phases(group: FusedGroup) -> tuple[int, int]:
     return down, right
 
 
+SUMS = {"floats": float_sums, "bytes": byte_sums, "pairs": pair_sums}
+
+
 @dataclass(frozen=True)
 class ConvolutionTask:
     """What a schedule has to know. The stage ``acc``, of shape (N, tiles, H, W, lanes), adds up; the result is
@@ -98,19 +112,22 @@ class ConvolutionTask:
     depth before H in both of a volume.
 
     ``axes``: of an image 2, of a volume 3. ``row_stride``: elements of the data from one pixel of a tile to the next.
-    ``group``: channels of a group where a block holds several groups, else 0. ``bytes``: whether bytes are multiplied,
-    by fours, and not float32.
+    ``group``: channels of a group where a block holds several groups, else 0. ``step``: what is multiplied.
     """
 
     axes: int
     tile: Tile
     row_stride: int
     group: int
-    bytes: bool
+    step: Step
 
 
 class ConvolutionSchedule(Protocol):
     """A target's way to compute convolutions."""
+
+    @property
+    def pairs(self) -> bool:
+        """Whether there is an instruction for values of bfloat16 by twos."""
 
     def tile(self, width: int, channels: int, block: int) -> Tile:
         """For rows of ``width`` pixels and groups of ``channels``; its lanes are whole blocks, and divide a group."""
@@ -141,7 +158,7 @@ class ConvolutionKernels:
         return padded_layout(group.anchor, data_block(group.anchor, placement.layout(group.anchor.args[0]).block))
 
     def needs_blocks(self, anchor: Call) -> bool:
-        return is_matrix_convolution(anchor)
+        return is_matrix_convolution(anchor) and (self.schedule.pairs or anchor.args[0].dtype != "bfloat16")
 
     def build(self, group: FusedGroup, layouts: Mapping[Expr, Layout], layout: Layout, name: str) -> Kernel:
         anchor = group.anchor
@@ -157,8 +174,8 @@ class ConvolutionKernels:
         else:
             tile = self.schedule.tile(anchor.shape[-1], channels // anchor.attr("groups") // prod(phases), block)
         weights = anchor.args[1].value
-        is_bytes = data.dtype == "uint8"
-        sums = grouped_sums if group_channels else byte_sums if is_bytes else float_sums
+        step = STEPS[anchor.args[0].dtype]
+        sums = grouped_sums if group_channels else SUMS[step]
         views: dict[Expr, View] = {anchor: sums(anchor, operands, data, data_layout, weights, tile)}
 
         def constant(call: Call, place: int, node: Constant) -> View:
@@ -179,7 +196,7 @@ class ConvolutionKernels:
         shape = (batch, *apart, tiles, tile.lanes // block, *sizes, block)
         output = te.compute(shape, value, operands.builder.name("out"))
         row_stride = anchor.attr("strides")[-1] * data_layout.block
-        task = ConvolutionTask(len(sizes), tile, row_stride, group_channels, is_bytes)
+        task = ConvolutionTask(len(sizes), tile, row_stride, group_channels, step)
         arrange = partial(self.schedule.arrange, task=task)
         kernel = finished(operands, group.root.shape, output, layout, name, arrange)
         if not apart:

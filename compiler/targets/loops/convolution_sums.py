@@ -15,7 +15,7 @@ from ...graph.ir import Call
 from ...tensor import ir as tir
 from ...tensor.view import View
 from .kernels import Array, Operands, Tile
-from .layouts import QUAD, UINT8_OFFSET, Layout
+from .layouts import PAIR, QUAD, UINT8_OFFSET, Layout
 
 
 def float_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, weights: Array, tile: Tile) -> View:
@@ -36,6 +36,28 @@ def float_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, 
         return te.sum(product, [kc, *window, kb])
 
     return _accumulator(call, tile, value)
+
+
+def pair_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, weights: Array, tile: Tile) -> View:
+    """Products of bfloat16 by twos, added up in float32."""
+    block = layout.block
+    out, channels, *kernel = weights.shape
+    blocks = -(-channels // block)
+    wide = np.zeros((out, blocks * block, *kernel), weights.dtype)
+    wide[:, :channels] = weights
+    packed = wide.reshape(out // tile.lanes, tile.lanes, blocks, block // PAIR, PAIR, *kernel)
+    w = operands.array(np.moveaxis(packed, (3, 1, 4), (-3, -2, -1)))
+    kc, kb, window = te.reduce_axis(blocks, "kc"), te.reduce_axis(block // PAIR, "kb"), _window(kernel)
+    q = te.reduce_axis(PAIR, "q")
+    at, first = _reader(call, layout), _first_block(call, tile, blocks)
+
+    def value(n: tir.Expr, o: tir.Expr, *rest: tir.Expr) -> te.Reduction:
+        *places, lane = rest
+        number = data[(n, first(o) + kc, *at(places, window), kb * PAIR + q)].astype("float32")
+        return te.sum(number * w[(o, kc, *window, kb, lane, q)].astype("float32"), [kc, *window, kb, q])
+
+    sums = _accumulator(call, tile, value)
+    return View(sums.shape, "bfloat16", lambda index: sums[index].astype("bfloat16"))
 
 
 def byte_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, weights: Array, tile: Tile) -> View:

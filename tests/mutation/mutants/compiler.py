@@ -6,6 +6,7 @@ from .mutant import Mutant
 
 PAIRS = ("tests/compiler/targets/cpu/test_pair_products.py",)
 ORDER = ("tests/compiler/targets/loops/test_order.py",)
+PAIR_IMAGES = ("tests/compiler/targets/cpu/test_pair_convolutions.py",)
 COLUMNS = ("tests/compiler/targets/loops/test_columns.py",)
 
 MUTANTS = (
@@ -264,6 +265,18 @@ MUTANTS = (
         "pairs-in-steps-of-one", "compiler/targets/cpu/schedules.py", "stride",
         "step = transposed_pairs(sizes[0], written.terms[row], read.terms[column])",
         "step = transposed_pairs(sizes[0], read.terms[column], read.terms[column])", PAIRS,
+    ),
+    Mutant(
+        "convolution-of-pairs-anywhere", "compiler/targets/loops/convolution.py", "check ignored",
+        " and (self.schedule.pairs or anchor.args[0].dtype != \"bfloat16\")", "", PAIR_IMAGES,
+    ),
+    Mutant(
+        "convolution-takes-one-of-a-pair", "compiler/targets/loops/convolution_sums.py", "index",
+        "kb * PAIR + q)].astype", "kb * PAIR)].astype", PAIR_IMAGES,
+    ),
+    Mutant(
+        "odd-channels-by-twos", "compiler/targets/loops/convolution.py", "forgotten part",
+        "\"bytes\": QUAD, \"pairs\": PAIR}", "\"bytes\": QUAD, \"pairs\": 1}", PAIR_IMAGES,
     ),
     # Passes
     Mutant(

@@ -146,6 +146,7 @@ _EMITTERS: dict[str, Callable[..., None]] = {
     "interleaved_halves": partial(_interleaved, I16, PAIR, 2),
     "transposed_tile": partial(_transposed, FLOAT, 4),
     "transposed_bytes": partial(_transposed, I8, 1),
+    "transposed_halves": partial(_transposed, I16, 2),
     "transposed_pairs": partial(_transposed, I32, 2),
 }
 

@@ -192,7 +192,7 @@ def executed(program: HostProgram, values: list[Array], shape: tuple[int, ...], 
 def test_a_program_runs_on_a_processor_without_the_instruction(
     form: str, rows: int, depth: int, columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the same bits: both add up the second of two products first, with one rounding each."""
+    """With the same bits, as both add up in the same order."""
     monkeypatch.setenv("WEFT_CACHE", "/dev/null")
     random = np.random.default_rng(0)
     left, right = normal((rows, depth), random), normal((depth, columns), random)
@@ -200,6 +200,17 @@ def test_a_program_runs_on_a_processor_without_the_instruction(
     program = program_of(compiled(module_of(value, params=params)))
     own, other = (executed(program, list(values.values()), (rows, columns), each) for each in (HOST, WITHOUT))
     np.testing.assert_array_equal(own, other)
+
+
+@needs_pairs
+def test_the_second_of_two_is_added_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2**30 + 1 is 2**30, so that nothing stays of the one; in the other order it would."""
+    monkeypatch.setenv("WEFT_CACHE", "/dev/null")
+    left, right = np.array([[2.0**30, 0, -(2.0**30), 1]], BFLOAT16), np.ones((4, 16), BFLOAT16)
+    value, params, values = product("matmul", left, right)
+    program = program_of(compiled(module_of(value, params=params)))
+    for target in (HOST, WITHOUT):
+        assert not np.any(executed(program, list(values.values()), (1, 16), target))
 
 
 def llvm_text(program: HostProgram, target: Processor) -> str:
