@@ -311,8 +311,8 @@ def _multiply_accumulate_type(operands: Sequence[TensorType], attrs: Attrs) -> A
 def repeats(x: TensorType, into: TensorType) -> bool:
     """Whether ``x``, (N, c, ...), may stand beside ``into``, (N, C, ...): the same shape, or c channels that repeat, or
     one number for all behind the channels."""
-    if x.rank != into.rank or x.rank < 2:
-        return x == into or x.shape == into.shape
+    if x.shape == into.shape or x.rank != into.rank or x.rank < 2:
+        return x.shape == into.shape  # also without any channel
     rest = tuple(1 for _ in into.shape[2:])
     return x.shape[0] == into.shape[0] and 0 < x.shape[1] <= into.shape[1] and x.shape[2:] in (into.shape[2:], rest)
 

@@ -137,6 +137,27 @@ MUTANTS = (
         "right, left = columns.low, columns.extent - columns.high",
         ("tests/compiler/targets/accel/test_fold.py",),
     ),
+    # What the core leaves out, joins and bends
+    Mutant(
+        "empty-chunk-leaves-old-sums", "compiler/targets/accel/emit_nest.py", "forgotten part",
+        "if starts:\n            self._fill_unstarted(", "if False:\n            self._fill_unstarted(",
+        ("tests/compiler/targets/accel/test_empty_matrices.py",),
+    ),
+    Mutant(
+        "group-without-matrices-writes-nothing", "compiler/targets/accel/empty_matrices.py", "forgotten case",
+        "rows[~rows.any(axis=1), 0] = True", "rows[rows.any(axis=1), 0] = True",
+        ("tests/compiler/targets/accel/test_empty_matrices.py",),
+    ),
+    Mutant(
+        "gaps-behind-all-channels", "compiler/targets/accel/passes/place_concat.py", "wrong place",
+        "wide[:, self.channels] = weights", "wide[:, : weights.shape[1]] = weights",
+        ("tests/compiler/targets/accel/passes/test_place_concat.py",),
+    ),
+    Mutant(
+        "ramps-round-to-the-nearest", "compiler/targets/accel/passes/ramps.py", "rounding",
+        "np.full(channels, self.start - half)", "np.full(channels, self.start)",
+        ("tests/compiler/targets/accel/passes/test_ramps.py",),
+    ),
     # Chains of layers
     Mutant(
         "pipeline-reads-before-it-writes", "compiler/targets/accel/pipelined.py", "missing hazard check",
