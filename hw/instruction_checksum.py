@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from functools import cache
 
+import numpy as np
+import numpy.typing as npt
 from amaranth.hdl import Cat, Value
 
 PARTS = 4
@@ -37,6 +39,27 @@ def sealed(word: int, word_bits: int) -> int:
     for bit, mask in enumerate(check_masks(word_bits)):
         word |= ((word & mask).bit_count() & 1) << position + bit
     return word
+
+
+def seal_words(words: npt.NDArray[np.uint8]) -> None:
+    """Give words, one a row and little endian, the check bits that their other bits ask for; those bits must be 0."""
+    size = words.shape[1]
+    first, shift = divmod(8 * size - check_bits(8 * size), 8)
+    checks = np.bitwise_xor.reduce(_byte_checks(size)[np.arange(size), words], axis=1) << shift
+    for place in range(first, size):
+        words[:, place] |= (checks >> 8 * (place - first) & 255).astype(np.uint8)
+
+
+@cache
+def _byte_checks(size: int) -> npt.NDArray[np.uint32]:
+    """For each byte of a word of ``size``, and each value of it, the check bits that it changes, lowest first."""
+    table = np.zeros((size, 256), np.uint32)
+    values = np.arange(256)
+    for check, mask in enumerate(check_masks(8 * size)):
+        for place, byte in enumerate(mask.to_bytes(size, "little")):
+            odd = [(value & byte).bit_count() & 1 for value in values.tolist()]
+            table[place] |= np.array(odd, np.uint32) << check
+    return table
 
 
 def partial_parities(word: Value) -> Value:

@@ -20,7 +20,7 @@ from amaranth.lib import data
 from ..records import quick_init
 from .config import LOOP_LEVELS, PAD_BITS, STRIDE_BITS, CoreConfig
 from .errors import InstructionError
-from .instruction_checksum import sealed
+from .instruction_checksum import seal_words, sealed
 from .memories import Memory
 
 
@@ -497,18 +497,27 @@ def body_problem(config: CoreConfig, instruction: Instruction) -> str:
 
 def encode(config: CoreConfig, instruction: Instruction) -> int:
     """The instruction as an integer; :class:`InstructionError` names a field whose value does not fit."""
+    return seal(config, _checked(config, instruction))
+
+
+def _checked(config: CoreConfig, instruction: Instruction) -> int:
+    """As :func:`encode`, without the check bits."""
     if problem := header_problem(instruction) or body_problem(config, instruction):
         raise InstructionError(f"{type(instruction).__name__}: {problem}")
-    return encode_unchecked(config, instruction)
+    return _unsealed(config, instruction)
 
 
 def encode_unchecked(config: CoreConfig, instruction: Instruction) -> int:
     """Like :func:`encode`, but lets instructions through that fit their fields and that the core calls illegal."""
+    return seal(config, _unsealed(config, instruction))
+
+
+def _unsealed(config: CoreConfig, instruction: Instruction) -> int:
     if isinstance(instruction, Gemm) and instruction.depthwise and not config.depthwise:
         raise InstructionError(
             f"Gemm: core {config.name!r} has no depthwise mode", hint="a configuration with depthwise=1 has it"
         )
-    return seal(config, _packed(instruction, _places(config, instruction.opcode)))
+    return _packed(instruction, _places(config, instruction.opcode))
 
 
 def _packed(instruction: Instruction, places: tuple[tuple[str, int, int, int], ...]) -> int:
@@ -571,10 +580,11 @@ def decode(config: CoreConfig, word: int) -> Instruction:
 
 def assemble(config: CoreConfig, program: Sequence[Instruction]) -> npt.NDArray[np.uint8]:
     """Program bytes as they lie in DRAM, ``instruction_bytes`` each, little endian."""
-    words = b"".join(
-        encode(config, instruction).to_bytes(config.instruction_bytes, "little") for instruction in program
-    )
-    return np.frombuffer(words, dtype=np.uint8).copy()
+    size = config.instruction_bytes
+    words = b"".join([_checked(config, instruction).to_bytes(size, "little") for instruction in program])
+    code = np.frombuffer(words, dtype=np.uint8).reshape(-1, size).copy()
+    seal_words(code)
+    return code.reshape(-1)
 
 
 def program_words(config: CoreConfig, program: npt.NDArray[np.uint8]) -> list[int]:

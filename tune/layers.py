@@ -68,10 +68,9 @@ class LayerJudge:
     def layers(self, module: Module) -> list[LayerCost]:
         """The layers on the core of a packed module. CompileError where one cannot be compiled."""
         found = []
-        for phase in split_phases(module):
-            for node in phase.calls if phase.on_core else ():
-                with _no_collections():
-                    found.append(self._layer(node))
+        with _no_collections():
+            for phase in split_phases(module):
+                found += [self._layer(node) for node in (phase.calls if phase.on_core else ())]
         return found
 
     def _layer(self, node: Call) -> LayerCost:

@@ -36,7 +36,7 @@ from .tree import (
     simplify_tree,
     writers,
 )
-from .visitor import free_vars, map_exprs, map_stmt_exprs, replace_buffer, substitute, walk_exprs
+from .visitor import free_vars, loads, map_exprs, map_stmt_exprs, replace_buffer, substitute, walk_exprs
 
 
 def cache_read(func: PrimFunc, block: str, buffer_name: str, scope: str) -> tuple[PrimFunc, str]:
@@ -200,7 +200,7 @@ def check_inputs_available(
 
 def sources(leaf: Block) -> list[Buffer]:
     """Buffers that a block reads, other than the one it writes."""
-    buffers = dict.fromkeys(node.buffer for node in walk_exprs(leaf.body.value) if isinstance(node, Load))
+    buffers = dict.fromkeys(load.buffer for load in loads(leaf.body.value))
     return [buffer for buffer in buffers if buffer != leaf.body.buffer]
 
 

@@ -47,7 +47,7 @@ from .tree import (
     simplify_tree,
     writers,
 )
-from .visitor import free_vars, map_accesses, map_exprs, substitute, substitute_stmt, walk_exprs
+from .visitor import free_vars, loads, map_accesses, map_exprs, substitute, substitute_stmt, walk_exprs
 
 
 @dataclass(frozen=True)
@@ -226,9 +226,7 @@ def _read_region(
         depth = next(place for place, node in enumerate(user) if node is target[-1])
         inner = ranges_of(user[depth + 1 :])
         if isinstance(leaf, Block):
-            for node in walk_exprs(leaf.body.value):
-                if isinstance(node, Load) and node.buffer == buffer:
-                    accesses.append((node.indices, inner))
+            accesses += [(load.indices, inner) for load in loads(leaf.body.value) if load.buffer == buffer]
     return _touched_region(buffer, accesses, outer)
 
 
@@ -271,7 +269,7 @@ def _touched_region(
 
 def _depends_on_data(expr: Expr) -> bool:
     """Whether memory is read to find the value: loops cannot run so often, and buffers cannot start there."""
-    return any(isinstance(node, Load) for node in walk_exprs(expr))
+    return bool(loads(expr))
 
 
 def _has_extremum(expr: Expr) -> bool:

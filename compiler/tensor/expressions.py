@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Literal, TypeAlias
 
 from ...records import quick_init
@@ -38,6 +39,7 @@ LOGIC = ("and", "or")
 COMPARISONS = ("lt", "le", "eq", "ne")
 OPERATORS = ARITHMETIC + LOGIC + COMPARISONS
 _OPERATORS = frozenset(OPERATORS)
+_COMPARISONS = frozenset(COMPARISONS)
 
 FUNCTIONS: dict[str, int] = {
     **dict.fromkeys(
@@ -66,7 +68,8 @@ class Expr:
         return found
 
     def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in self.__dict__.items() if name != "_hash"}  # other processes hash others
+        # Other processes hash others, and what can be worked out again need not travel.
+        return {name: self.__dict__[name] for name in self.__match_args__}
 
     @property
     def dtype(self) -> DType:
@@ -214,6 +217,7 @@ class BinOp(Expr):
         if self.op not in _OPERATORS:
             raise IRError(f"unknown operator {self.op!r}", hint=f"the operators are {', '.join(OPERATORS)}")
         dtype = self.a.dtype
+        self.__dict__["dtype"] = "bool" if self.op in _COMPARISONS else dtype  # asked for very often
         if dtype != self.b.dtype:
             raise IRError(
                 f"{self.op!r} of {dtype} and {self.b.dtype}: both operands must have one type",
@@ -229,9 +233,9 @@ class BinOp(Expr):
         elif dtype == "bool" and self.op in ARITHMETIC:
             raise IRError(f"{self.op!r} is not defined for bool", hint="convert with .astype('int32') first")
 
-    @property
+    @cached_property
     def dtype(self) -> DType:
-        return "bool" if self.op in COMPARISONS else self.a.dtype
+        return "bool" if self.op in _COMPARISONS else self.a.dtype
 
 
 @quick_init

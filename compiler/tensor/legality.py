@@ -6,8 +6,9 @@ depends on the target, which writes its own ``Legality`` (with ``replace(SCHEDUL
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 
 from .errors import IRError
 from .ir import (
@@ -156,7 +157,8 @@ def _place(path: tuple[Stmt, ...]) -> str:
     return "the function's body"
 
 
-def _names(nodes: Iterable[type]) -> tuple[str, ...]:
+@cache
+def _names(nodes: tuple[type, ...]) -> tuple[str, ...]:
     return tuple(node.__name__ for node in nodes)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from itertools import count
 from math import gcd, prod
+from operator import is_
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -79,17 +80,20 @@ class Linear:
 
     def to_expr(self) -> Expr:
         """The canonical expression: added terms first, then subtracted ones, then the constant."""
+        if not self.terms:
+            return Const(self.constant)
         leading = self.constant > 0 and all(value < 0 for value in self.terms.values())
         result: Expr | None = Const(self.constant) if leading else None
-        ordered = sorted(self.terms.items(), key=lambda item: (item[1] < 0, _key(item[0])))
+        ordered = list(self.terms.items())
+        if len(ordered) > 1:
+            ordered.sort(key=lambda item: (item[1] < 0, _key(item[0])))
         for atom, coefficient in ordered:
             term = atom if abs(coefficient) == 1 else atom * abs(coefficient)
             if result is None:
                 result = term if coefficient > 0 else (atom * coefficient)
             else:
                 result = result + term if coefficient > 0 else result - term
-        if result is None:
-            return Const(self.constant)
+        assert result is not None
         if self.constant and not leading:
             result = result + self.constant if self.constant > 0 else result - (-self.constant)
         return result
@@ -97,20 +101,29 @@ class Linear:
 
 def linear_form(expr: Expr) -> Linear:
     """The linear form of an already simplified ``int64`` expression."""
+    terms: dict[Expr, int] = {}
+    return Linear(terms, _collect(expr, 1, terms))
+
+
+def _collect(expr: Expr, factor: int, terms: dict[Expr, int]) -> int:
+    """Add ``factor`` times the expression's terms to ``terms``; gives what its constants add up to."""
     if isinstance(expr, Const):
-        return Linear({}, int(expr.value))
+        return factor * int(expr.value)
     if isinstance(expr, BinOp):
-        a, b = expr.a, expr.b
-        if expr.op == "add":
-            return linear_form(a).add(linear_form(b))
-        if expr.op == "sub":
-            return linear_form(a).add(linear_form(b), -1)
-        if expr.op == "mul":
+        op, a, b = expr.op, expr.a, expr.b
+        if op == "add":
+            return _collect(a, factor, terms) + _collect(b, factor, terms)
+        if op == "sub":
+            return _collect(a, factor, terms) + _collect(b, -factor, terms)
+        if op == "mul":
             if not isinstance(b, Const):
                 a, b = b, a
             if isinstance(b, Const):
-                return Linear().add(linear_form(a), int(b.value)) if b.value else Linear()
-    return Linear({expr: 1})
+                return _collect(a, factor * int(b.value), terms) if b.value else 0
+    total = terms.pop(expr, 0) + factor
+    if total:
+        terms[expr] = total
+    return 0
 
 
 @lru_cache(maxsize=100_000)
@@ -183,10 +196,10 @@ class Simplifier:
 
     def simplify(self, expr: Expr) -> Expr:
         """An equal expression in canonical form."""
-        if isinstance(expr, Var | Const):
-            if isinstance(expr, Var) and self._ranges.get(expr) == (0, 0):
-                return Const(0)
+        if isinstance(expr, Const):
             return expr
+        if isinstance(expr, Var):
+            return Const(0) if self._ranges.get(expr) == (0, 0) else expr
         memo = self._memos[self._searching]
         simple = memo.get(expr)
         if simple is None:
@@ -203,7 +216,10 @@ class Simplifier:
                 return self.simplify(expr.a if cond.value else expr.b)
             a, b = self.simplify(expr.a), self.simplify(expr.b)
             return a if a == b else Select(cond, a, b)
-        expr = rebuild(expr, tuple(self.simplify(child) for child in children(expr)))
+        old = children(expr)
+        new = tuple([self.simplify(child) for child in old])
+        if not all(map(is_, new, old)):
+            expr = rebuild(expr, new)
         folded = fold_constants(expr)
         if folded is not None:
             return folded
@@ -444,7 +460,15 @@ class Simplifier:
 
     def extent(self, expr: Expr) -> Expr:
         """A loop extent in its shortest form: a constant, or a min of linear expressions where possible."""
-        return self._push(expr)
+        return expr if isinstance(expr, Const) else self._push(expr)
+
+    def position(self, indices: Sequence[Expr], strides: Sequence[int]) -> Linear:
+        """Where the element at ``indices`` lies in a buffer with these strides."""
+        terms: dict[Expr, int] = {}
+        constant = sum(
+            _collect(self.simplify(index), stride, terms) for index, stride in zip(indices, strides, strict=True)
+        )
+        return _join_div_mod(Linear(terms, constant))
 
 
 @lru_cache(maxsize=1024)

@@ -39,7 +39,7 @@ from .ir import (
 from .printer import expr_text
 from .simplify import Linear, Simplifier, linear_form, simplifier_of
 from .tree import find_loop, ranges_of, rewrite
-from .visitor import children, free_vars, map_exprs, substitute, walk_exprs
+from .visitor import children, free_vars, loads, map_exprs, substitute, walk_exprs
 
 ASSOCIATIVE = ("add", "mul", "min", "max", "and", "or")
 
@@ -150,6 +150,7 @@ def _word(expr: Expr) -> str:
     return type(expr).__name__
 
 
+@lru_cache(maxsize=1024)
 def _on_loads(expr: Expr) -> tuple[bool, frozenset[str]]:
     """Whether memory is read, and what is done with what was read. An intrinsic has to do all of that: its scalars
     stand for no loads."""
@@ -310,7 +311,7 @@ class _Matcher:
     def _scalar(self, name: str, value: Expr, match: Match) -> Iterator[Match]:
         param = self.params[name]
         varying = free_vars(value) & set(self.pairs.values())
-        if value.dtype != param.dtype or varying or any(isinstance(node, Load) for node in walk_exprs(value)):
+        if value.dtype != param.dtype or varying or loads(value):
             return
         value = self.simplifier.simplify(value) if value.dtype in ("int64", "bool") else value
         if name in match.scalars:
@@ -365,7 +366,7 @@ class _Matcher:
         progress: int,
     ) -> Region | None:
         simple = tuple(self.simplifier.simplify(index) for index in indices)
-        linear = linear_form(self.simplifier.simplify(_position(simple, buffer.strides).to_expr()))
+        linear = self.simplifier.position(simple, buffer.strides)
         tile_vars = set(self.pairs.values())
         for atom in linear.terms:
             if not isinstance(atom, Var) and free_vars(atom) & tile_vars:

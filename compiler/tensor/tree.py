@@ -68,7 +68,8 @@ def find_block(func: PrimFunc, name: str) -> tuple[Stmt, ...]:
 
 def find_loop(func: PrimFunc, var: Var) -> tuple[Stmt, ...]:
     """Path to the loop of ``var``; ScheduleError if there is none."""
-    found = _path_to(func.body, lambda node: isinstance(node, For) and node.var == var)
+    name = var.name  # compared first: it is another in most loops
+    found = _path_to(func.body, lambda node: isinstance(node, For) and node.var.name == name and node.var == var)
     if found is None:
         names = [node.var.name for node in statements(func.body) if isinstance(node, For)]
         raise ScheduleError(f"there is no loop {var.name!r}", hint=f"the loops are {', '.join(names)}")

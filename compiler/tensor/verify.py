@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .errors import IRError
-from .ir import Allocate, Block, Buffer, Expr, For, If, IntrinsicCall, Load, PrimFunc, Seq, Stmt, Store, Var
-from .visitor import walk_exprs
+from .ir import Allocate, Block, Buffer, Expr, For, If, IntrinsicCall, PrimFunc, Seq, Stmt, Store, Var
+from .visitor import free_vars, loads, walk_exprs
 
 
 def verify(func: PrimFunc) -> None:
@@ -70,11 +70,11 @@ class _Verifier:
         self, exprs: Iterable[Expr], loops: dict[Var, Expr], buffers: dict[str, Buffer], place: str
     ) -> None:
         for expr in exprs:
-            for node in walk_exprs(expr):
-                if isinstance(node, Var) and node not in loops:
-                    raise IRError(f"variable {node.name!r} is not a loop around it", at=place)
-                if isinstance(node, Load):
-                    self._visible(node.buffer, buffers, place)
+            if not free_vars(expr) <= loops.keys():
+                name = next(node.name for node in walk_exprs(expr) if isinstance(node, Var) and node not in loops)
+                raise IRError(f"variable {name!r} is not a loop around it", at=place)
+            for load in loads(expr):
+                self._visible(load.buffer, buffers, place)
 
     def _visible(self, buffer: Buffer, buffers: dict[str, Buffer], place: str) -> None:
         if buffers.get(buffer.name) != buffer:

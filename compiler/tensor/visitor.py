@@ -14,6 +14,7 @@ from .ir import (
     Buffer,
     Call,
     Cast,
+    Const,
     Expr,
     For,
     If,
@@ -28,16 +29,23 @@ from .ir import (
     sequence,
 )
 
+_NO_OPERANDS = (Var, Const)
+_OF_ONE = (Cast, Bits)
+_AROUND_ONE = (For, Allocate)
+"""Tuples, since ``A | B`` makes an object each time that it is evaluated, and these are asked for very often."""
+
 
 def children(expr: Expr) -> tuple[Expr, ...]:
     """The operands of an expression."""
+    if isinstance(expr, _NO_OPERANDS):
+        return ()
     if isinstance(expr, BinOp):
         return (expr.a, expr.b)
     if isinstance(expr, Load):
         return expr.indices
     if isinstance(expr, Select):
         return (expr.cond, expr.a, expr.b)
-    if isinstance(expr, Cast | Bits):
+    if isinstance(expr, _OF_ONE):
         return (expr.x,)
     if isinstance(expr, Call):
         return expr.args
@@ -71,9 +79,22 @@ def walk_exprs(expr: Expr) -> Iterator[Expr]:
         waiting.extend(reversed(children(node)))
 
 
-def free_vars(expr: Expr) -> set[Var]:
-    """Variables used in the expression."""
-    return {node for node in walk_exprs(expr) if isinstance(node, Var)}
+def free_vars(expr: Expr) -> frozenset[Var]:
+    """Variables used in the expression; worked out once for each node."""
+    found: frozenset[Var] | None = expr.__dict__.get("_free_vars")
+    if found is None:
+        own = frozenset({expr}) if isinstance(expr, Var) else frozenset()
+        found = expr.__dict__["_free_vars"] = own.union(*map(free_vars, children(expr)))
+    return found
+
+
+def loads(expr: Expr) -> tuple[Load, ...]:
+    """What the expression reads, in the order of :func:`walk_exprs`; worked out once for each node."""
+    found: tuple[Load, ...] | None = expr.__dict__.get("_loads")
+    if found is None:
+        own = (expr,) if isinstance(expr, Load) else ()
+        found = expr.__dict__["_loads"] = own + tuple(load for child in children(expr) for load in loads(child))
+    return found
 
 
 def map_exprs(expr: Expr, rule: Rewrite) -> Expr:
@@ -91,12 +112,16 @@ def map_exprs(expr: Expr, rule: Rewrite) -> Expr:
 
 def substitute(expr: Expr, bindings: Mapping[Var, Expr]) -> Expr:
     """The expression with variables replaced, all at once."""
-    return map_exprs(expr, lambda node: bindings.get(node) if isinstance(node, Var) else None)
+    if free_vars(expr).isdisjoint(bindings):
+        return expr
+    if isinstance(expr, Var):
+        return bindings[expr]
+    return rebuild(expr, tuple([substitute(child, bindings) for child in children(expr)]))
 
 
 def below(stmt: Stmt) -> tuple[Stmt, ...]:
     """The statements right inside of a statement."""
-    if isinstance(stmt, For | Allocate):
+    if isinstance(stmt, _AROUND_ONE):
         return (stmt.body,)
     if isinstance(stmt, Seq):
         return stmt.body
@@ -115,7 +140,7 @@ def statements(stmt: Stmt) -> Iterator[Stmt]:
 def map_children(stmt: Stmt, change: Callable[[Stmt], Stmt | None]) -> Stmt | None:
     """The statement with ``change`` applied to its children. A child that becomes None goes away, and so does a
     statement whose children are all gone."""
-    if isinstance(stmt, For | Allocate):
+    if isinstance(stmt, _AROUND_ONE):
         new = change(stmt.body)
         return None if new is None else with_body(stmt, new)
     if isinstance(stmt, If):
@@ -220,7 +245,10 @@ def map_accesses(stmt: Stmt, old: Buffer, new: Buffer, change: Callable[[tuple[E
                 return node if all(map(is_, regions, operands)) else replace(node, operands=regions)
         return node
 
-    return visit(map_stmt_exprs(stmt, lambda expr: map_exprs(expr, rule)))
+    def of_expr(expr: Expr) -> Expr:
+        return map_exprs(expr, rule) if any(load.buffer == old for load in loads(expr)) else expr
+
+    return visit(map_stmt_exprs(stmt, of_expr))
 
 
 ACCUMULATING = ("add", "min", "max")
@@ -255,7 +283,7 @@ def loads_of(stmt: Stmt) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
         match node:
             case Block(body=store) | (Store() as store):
                 for index in (*store.indices, store.value):
-                    yield from ((x.buffer, x.indices) for x in walk_exprs(index) if isinstance(x, Load))
+                    yield from ((x.buffer, x.indices) for x in loads(index))
             case IntrinsicCall(intrinsic=intrinsic, operands=operands):
                 for operand, region in zip(intrinsic.operands, operands, strict=True):
                     if operand.mode != "out":

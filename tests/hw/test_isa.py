@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from weft.hw import isa
 from weft.hw.assembly import format_instruction, parse_instruction
 from weft.hw.config import PYNQ, TINY, WIDE, CoreConfig
 from weft.hw.errors import InstructionError
+from weft.hw.instruction_checksum import check_bits, seal_words, sealed
 from weft.hw.isa import Engine, Opcode, Scratchpad, VectorOp
 from weft.hw.memories import SCRATCHPADS, Memory
 
@@ -85,6 +87,24 @@ def test_the_layout_of_the_rtl_shows_the_same_fields(case: tuple[CoreConfig, isa
     view = layout.from_bits(word)
     for name, _, _ in isa.HEADER + isa.instruction_fields(config, instruction.opcode):
         assert int(view[name]) == int(getattr(instruction, name)), name
+
+
+@given(st.sampled_from(CONFIGS).flatmap(lambda config: st.tuples(st.just(config), st.lists(instructions(config)))))
+def test_a_program_is_its_instructions_one_by_one(case: tuple[CoreConfig, list[isa.Instruction]]) -> None:
+    config, program = case
+    words = [isa.encode(config, each).to_bytes(config.instruction_bytes, "little") for each in program]
+    assert isa.assemble(config, program).tobytes() == b"".join(words)
+
+
+@given(st.sampled_from((4, 8, 16, 32)), st.lists(st.integers(min_value=0), min_size=1))
+def test_many_words_are_sealed_as_one(size: int, numbers: list[int]) -> None:
+    """Also of sizes whose check bits begin inside of a byte."""
+    free = 8 * size - check_bits(8 * size)
+    numbers = [number & (1 << free) - 1 for number in numbers]
+    raw = b"".join(number.to_bytes(size, "little") for number in numbers)
+    words = np.frombuffer(raw, np.uint8).reshape(-1, size).copy()
+    seal_words(words)
+    assert words.tobytes() == b"".join(sealed(number, 8 * size).to_bytes(size, "little") for number in numbers)
 
 
 @given(st.sampled_from(CONFIGS), st.integers(min_value=0))

@@ -120,7 +120,7 @@ def analyse_nest(stmt: Stmt, outer: list[tuple[Var, Expr]]) -> IntrinsicNest:
     simplifier = simplifier_of([*outer, *nest])
     inside_nest = {var for var, _ in nest}
     extents = {var: simplifier.simplify(extent) for var, extent in nest}
-    offsets = [linear_form(simplifier.simplify(region.offset)) for region in call.operands]
+    offsets = [simplifier.position(region.indices, region.buffer.strides) for region in call.operands]
     conditions = _conjunction(simplifier.simplify(dict(call.scalars).get("inside", Const(True, "bool"))))
 
     for extent in extents.values():

@@ -37,8 +37,7 @@ def advance(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
     for position, issue in enumerate(issues):
         engine = issue.instruction.engine
         # What is read and written needs no look at what was read: nothing stands behind the last that wrote it.
-        reads = [(access.memory, access.selector()) for access in issue.reads if access not in issue.writes]
-        writes = [(access.memory, access.selector()) for access in issue.writes]
+        reads, writes = issue.places
         place = position
         if engine in ADVANCED:
             place = max(position - DISTANCE, -1)

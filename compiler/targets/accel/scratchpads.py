@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
+
 from ....hw.config import CoreConfig
 from ....hw.memories import Memory
 from ..errors import ScratchpadFullError
@@ -22,7 +24,8 @@ class Ring:
         self.depth = depth
         self.turns = turns
         self._heads: dict[Zone, int] = {}
-        self._live: dict[int, int] = {}  # start -> stop
+        self._live: list[tuple[int, int]] = []  # start and stop, in their order
+        self._used = 0
         self.most_live = 0
 
     def take(self, entries: int, name: str, zones: tuple[Zone, ...] = ()) -> int:
@@ -37,30 +40,34 @@ class Ring:
             if start is not None:
                 break
         else:
-            used = sum(stop - begin for begin, stop in self._live.items())
             raise ScratchpadFullError(
                 f"buffer {name!r} needs {entries} entries in one piece in scratchpad {self.memory!r}, which has "
-                f"{self.depth}, {used} of them in use",
+                f"{self.depth}, {self._used} of them in use",
                 hint="use smaller tiles or fewer virtual threads",
             )
-        self._live[start] = start + entries
+        insort(self._live, (start, start + entries))
         if self.turns:
             self._heads[zone] = start + entries
-        self.most_live = max(self.most_live, sum(stop - begin for begin, stop in self._live.items()))
+        self._used += entries
+        self.most_live = max(self.most_live, self._used)
         return start
 
     def release(self, start: int) -> None:
         """Give back the range that begins at ``start``."""
-        del self._live[start]
+        place = bisect_left(self._live, (start, 0))
+        begin, stop = self._live.pop(place)
+        assert begin == start
+        self._used -= stop - begin
 
     def copy(self) -> Ring:
         """A ring in the same state."""
         ring = Ring(self.memory, self.depth, turns=self.turns)
-        ring._heads, ring._live, ring.most_live = dict(self._heads), dict(self._live), self.most_live
+        ring._heads, ring._live = dict(self._heads), list(self._live)
+        ring._used, ring.most_live = self._used, self.most_live
         return ring
 
     def _find(self, start: int, end: int, entries: int) -> int | None:
-        for begin, stop in sorted(self._live.items()):
+        for begin, stop in self._live:
             if begin < start + entries and start < stop:
                 start = stop
         return start if start + entries <= end else None

@@ -44,6 +44,10 @@ class Access:
         return self.start + sum((e - 1) * s for e, s in zip(self.extents, self.strides, strict=True)) + 1
 
 
+Places = list[tuple[Memory, Selector]]
+"""What picks the units out of arrays with one element for each unit of a memory."""
+
+
 @lru_cache(maxsize=65536)
 def _offsets(extents: tuple[int, ...], strides: tuple[int, ...]) -> tuple[npt.NDArray[np.int64] | None, int]:
     """Sorted distinct offsets, or None where they are all of ``0 .. length-1``; and that length."""
@@ -70,6 +74,19 @@ class Issue:
     sends: int = field(default=0)
 
     @property
+    def places(self) -> tuple[Places, Places]:
+        """What is only read, and what is written. The emitter gives what is both as one object."""
+        writes = self.writes
+        reads: Places = []
+        for access in self.reads:
+            for written in writes:
+                if access is written:
+                    break
+            else:
+                reads.append((access.memory, access.selector()))
+        return reads, [(access.memory, access.selector()) for access in writes]
+
+    @property
     def finished(self) -> Instruction:
         """The instruction with its waits and sends."""
         return self.instruction.with_tokens(self.waits, self.sends)
@@ -78,5 +95,10 @@ class Issue:
 def memory_sizes(config: CoreConfig, issues: Sequence[Issue]) -> dict[Memory, int]:
     """Units of every memory; of DRAM, up to the last one that is touched."""
     sizes = {memory: config.depth(memory) for memory in SCRATCHPADS}
-    touched = (access for issue in issues for access in (*issue.reads, *issue.writes) if access.memory is Memory.DRAM)
-    return {**sizes, Memory.DRAM: max((access.stop for access in touched), default=0)}
+    last = 0
+    for issue in issues:
+        for accesses in (issue.reads, issue.writes):
+            for access in accesses:
+                if access.memory is Memory.DRAM:
+                    last = max(last, access.stop)
+    return {**sizes, Memory.DRAM: last}

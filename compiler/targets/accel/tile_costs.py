@@ -434,23 +434,24 @@ def _largest_epilogues(problem: Problem, columns: int) -> Tiles:
     _, groups, height, _ = problem.output
     tiles = list(product(sizes_worth_trying(groups), sizes_worth_trying(height)))
     choices = [list(epilogues(problem, group, row, columns)) for group, row in tiles]
+    last = np.array([len(each) - 1 for each in choices], np.int64)
     inner = list(product(sizes_worth_trying(problem.reduction) or [0], DEFAULT_ORDERS))
+    reductions = np.array([reduction for reduction, _ in inner], np.int64)
+    orders = np.array([order for _, order in inner])
 
     def with_epilogues(places: Array, number: int) -> Tiles:
         """Those at ``places`` of the product of ``tiles`` and ``inner``, with the epilogue of this number (the last
-        one where it is -1)."""
+        one where it is -1, or where there are fewer)."""
         tile, rest = np.divmod(places, len(inner))
-        sizes = np.array([(*tiles[each], *choices[each][number]) for each in tile.tolist()], np.int64).reshape(-1, 4)
-        reductions = np.array([reduction for reduction, _ in inner], np.int64)[rest]
-        outer = np.array([outer for _, outer in inner])[rest]
+        of_tiles = [(*sizes, *each[min(number, len(each) - 1)]) for sizes, each in zip(tiles, choices, strict=True)]
+        sizes = np.array(of_tiles, np.int64)[tile]
         every = np.ones(len(places), np.int64)
-        return Tiles(sizes[:, 0], sizes[:, 1], columns * every, reductions, outer, sizes[:, 2], sizes[:, 3],
-                     problem.threads * every, 0 * every)  # fmt: skip
+        return Tiles(sizes[:, 0], sizes[:, 1], columns * every, reductions[rest], orders[rest], sizes[:, 2],
+                     sizes[:, 3], problem.threads * every, 0 * every)  # fmt: skip
 
     # Where the smallest epilogue does not fit, none does.
     left = np.arange(len(tiles) * len(inner))
     left = left[fills(problem, with_epilogues(left, -1)) <= 1]
-    last = np.array([len(each) - 1 for each in choices], np.int64)
     found, places = [], []
     number = 0
     while len(left):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from ....hw.config import CoreConfig
 from ....hw.dram_rate import USUAL_RATE, DramRate
@@ -233,6 +233,7 @@ def epilogues(problem: Problem, groups: int, rows: int, columns: int) -> Iterato
             yield group, row
 
 
-def sizes_worth_trying(extent: int) -> list[int]:
+@lru_cache(maxsize=4096)
+def sizes_worth_trying(extent: int) -> tuple[int, ...]:
     """Tile sizes worth trying, the largest first: the smallest for each number of tiles."""
-    return sorted({-(-extent // count) for count in range(1, extent + 1)}, reverse=True)
+    return tuple(sorted({-(-extent // count) for count in range(1, extent + 1)}, reverse=True))

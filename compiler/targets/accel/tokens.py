@@ -19,11 +19,15 @@ import numpy.typing as npt
 from ....hw.config import CoreConfig
 from ....hw.isa import Engine, Sync
 from ....hw.memories import Memory
-from .stream import Access, Issue, Selector, memory_sizes
+from .stream import Issue, Selector, memory_sizes
 
 ENGINES = len(Engine)
 Clock = list[int]
 """For each engine, how many of its instructions are known to be finished."""
+
+
+_NO_TABLES: dict[int, npt.NDArray[np.int32]] = {}
+_maximum = np.maximum.reduce
 
 
 class _Histories:
@@ -31,22 +35,20 @@ class _Histories:
 
     def __init__(self, sizes: dict[Memory, int]) -> None:
         self._sizes = sizes
-        self._tables: dict[tuple[Memory, int, bool], npt.NDArray[np.int32]] = {}
-        self._users: dict[tuple[Memory, bool], list[int]] = {}
+        self._tables: dict[tuple[Memory, bool], dict[int, npt.NDArray[np.int32]]] = {}
 
-    def record(self, access: Access, selector: Selector, engine: int, number: int, write: bool) -> None:
-        key = (access.memory, engine, write)
-        table = self._tables.get(key)
+    def record(self, memory: Memory, selector: Selector, engine: int, number: int, write: bool) -> None:
+        tables = self._tables.setdefault((memory, write), {})
+        table = tables.get(engine)
         if table is None:
-            table = self._tables[key] = np.zeros(self._sizes[access.memory], np.int32)
-            self._users.setdefault((access.memory, write), []).append(engine)
+            table = tables[engine] = np.zeros(self._sizes[memory], np.int32)
         table[selector] = number
 
-    def latest(self, access: Access, selector: Selector, engine: int, write: bool, needed: Clock) -> None:
+    def latest(self, memory: Memory, selector: Selector, engine: int, write: bool, needed: Clock) -> None:
         """Raise ``needed`` to the last instructions of the other engines that wrote (read) what is accessed."""
-        for other in self._users.get((access.memory, write), ()):
+        for other, table in self._tables.get((memory, write), _NO_TABLES).items():
             if other != engine:
-                number = int(np.maximum.reduce(self._tables[access.memory, other, write][selector]))
+                number = int(_maximum(table[selector]))
                 if number > needed[other]:
                     needed[other] = number
 
@@ -78,16 +80,17 @@ def _find_edges(config: CoreConfig, issues: Sequence[Issue]) -> list[tuple[int, 
         number = len(position_of[engine])
         needed = [0] * ENGINES
         # What is read and written is looked up and noted as written: that says no less.
-        reads = [(access, access.selector()) for access in issue.reads if access not in issue.writes]
-        writes = [(access, access.selector()) for access in issue.writes]
-        for access, selector in reads:
-            histories.latest(access, selector, engine, True, needed)
-        for access, selector in writes:
-            histories.latest(access, selector, engine, True, needed)
-            histories.latest(access, selector, engine, False, needed)
+        reads, writes = issue.places
+        for memory, selector in reads:
+            histories.latest(memory, selector, engine, True, needed)
+        for memory, selector in writes:
+            histories.latest(memory, selector, engine, True, needed)
+            histories.latest(memory, selector, engine, False, needed)
         clock = clocks[engine]
-        # The latest first: it may know that the earlier ones have finished.
-        for other in sorted(range(ENGINES), key=lambda e: position_of[e][needed[e]], reverse=True):
+        late = [other for other in range(ENGINES) if needed[other] > clock[other]]
+        if len(late) > 1:  # the latest first: it may know that the earlier ones have finished
+            late.sort(key=lambda each: position_of[each][needed[each]], reverse=True)
+        for other in late:
             if needed[other] > clock[other]:
                 edges.append((position_of[other][needed[other]], position))
                 sender = clock_of[other][needed[other]]
@@ -96,10 +99,10 @@ def _find_edges(config: CoreConfig, issues: Sequence[Issue]) -> list[tuple[int, 
         clock[engine] = number
         position_of[engine].append(position)
         clock_of[engine].append(clock.copy())
-        for access, selector in reads:
-            histories.record(access, selector, engine, number, False)
-        for access, selector in writes:
-            histories.record(access, selector, engine, number, True)
+        for memory, selector in reads:
+            histories.record(memory, selector, engine, number, False)
+        for memory, selector in writes:
+            histories.record(memory, selector, engine, number, True)
     return edges
 
 

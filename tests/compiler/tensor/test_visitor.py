@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 
+from hypothesis import given
+from hypothesis import strategies as st
 from weft.compiler.tensor.ir import (
     Allocate,
     Block,
@@ -21,7 +23,17 @@ from weft.compiler.tensor.ir import (
     select,
 )
 from weft.compiler.tensor.tree import simplify_tree
-from weft.compiler.tensor.visitor import map_accesses, map_children, map_stmt_exprs, substitute_stmt
+from weft.compiler.tensor.visitor import (
+    free_vars,
+    loads,
+    map_accesses,
+    map_children,
+    map_exprs,
+    map_stmt_exprs,
+    substitute,
+    substitute_stmt,
+    walk_exprs,
+)
 
 ROW, COL = Var("i"), Var("j")
 X, Y, Z = (Buffer(name, (4, 8), "int32", "global") for name in "xyz")
@@ -92,3 +104,36 @@ def test_what_is_simple_under_some_loops_is_not_under_others() -> None:
     assert isinstance(once.body, For)
     assert once.body.extent == Const(3)
     assert simplify_tree(found) is found
+
+
+def _values() -> st.SearchStrategy[Expr]:
+    """Values with loads in all places: of operators, selects, casts, and of the indices of other loads."""
+    index = st.sampled_from([ROW, COL, ROW * 2 + COL, Const(3)])
+    leaves = st.one_of(
+        st.builds(lambda buffer, row, col: Load(buffer, (row, col)), st.sampled_from([X, Y, Z]), index, index),
+        st.integers(-9, 9).map(lambda value: Const(value, "int32")),
+    )
+    return st.recursive(
+        leaves,
+        lambda inner: st.one_of(
+            st.builds(lambda a, b: a + b, inner, inner),
+            st.builds(lambda a, b, c: select(a < b, c, a), inner, inner, inner),
+            st.builds(lambda a, col: Load(X, (a.astype("int64"), col)), inner, index),
+        ),
+        max_leaves=8,
+    )
+
+
+@given(_values())
+def test_what_is_remembered_of_an_expression_is_what_it_has(expr: Expr) -> None:
+    nodes = list(walk_exprs(expr))
+    for _ in range(2):
+        assert free_vars(expr) == {node for node in nodes if isinstance(node, Var)}
+        assert loads(expr) == tuple(node for node in nodes if isinstance(node, Load))
+
+
+@given(_values(), st.sampled_from([{}, {ROW: COL}, {ROW: COL + 1, COL: ROW}, {Var("k"): ROW}]))
+def test_variables_are_replaced_all_at_once(expr: Expr, bindings: dict[Var, Expr]) -> None:
+    replaced = substitute(expr, bindings)
+    assert replaced == map_exprs(expr, lambda node: bindings.get(node) if isinstance(node, Var) else None)
+    assert (replaced is expr) == free_vars(expr).isdisjoint(bindings)

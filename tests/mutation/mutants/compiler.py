@@ -52,6 +52,26 @@ MUTANTS = (
         ("tests/compiler/tensor/test_simplify.py",),
     ),
     Mutant(
+        "what-is-subtracted-from-a-sum", "compiler/tensor/simplify.py", "wrong sign",
+        "_collect(b, -factor, terms)", "_collect(b, -1, terms)",
+        ("tests/compiler/tensor/test_simplify.py",),
+    ),
+    Mutant(
+        "a-position-without-its-strides", "compiler/tensor/simplify.py", "wrong factor",
+        "_collect(self.simplify(index), stride, terms)", "_collect(self.simplify(index), 1, terms)",
+        ("tests/compiler/tensor/test_simplify.py",),
+    ),
+    Mutant(
+        "loads-of-the-first-operand", "compiler/tensor/visitor.py", "part left out",
+        "for child in children(expr) for load", "for child in children(expr)[:1] for load",
+        ("tests/compiler/tensor/test_visitor.py",),
+    ),
+    Mutant(
+        "room-given-back-but-counted", "compiler/targets/accel/scratchpads.py", "count not kept",
+        "        self._used -= stop - begin\n", "",
+        ("tests/compiler/targets/accel/test_placement.py",),
+    ),
+    Mutant(
         "candidates-tried-from-one-on", "compiler/tensor/simplify.py", "off by one",
         "grid[axis] + self._ranges[var][0]", "grid[axis] + 1 + self._ranges[var][0]",
         ("tests/compiler/tensor/test_simplify.py",),
@@ -86,7 +106,7 @@ MUTANTS = (
     ),
     Mutant(
         "variable-of-an-earlier-loop", "compiler/tensor/verify.py", "check ignored",
-        "if isinstance(node, Var) and node not in loops:", "if isinstance(node, Var) and node.name not in self.seen:",
+        "if not free_vars(expr) <= loops.keys():", "if not {var.name for var in free_vars(expr)} <= self.seen:",
         ("tests/compiler/tensor/test_verify.py",),
     ),
     Mutant(
@@ -121,7 +141,7 @@ MUTANTS = (
     ),
     Mutant(
         "tokens-for-writes-after-reads", "compiler/targets/accel/tokens.py", "missing hazard check",
-        "histories.latest(access, selector, engine, False, needed)", "pass",
+        "histories.latest(memory, selector, engine, False, needed)", "pass",
     ),
     Mutant(
         "tokens-one-more-than-fit", "compiler/targets/accel/tokens.py", "queue depth",

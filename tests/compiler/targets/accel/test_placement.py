@@ -26,6 +26,7 @@ from .test_kernels import Case
 def test_a_ring_never_hands_out_live_entries(requests: list[tuple[int, bool]]) -> None:
     ring = Ring(Memory.ACC, 64)
     live: list[tuple[int, int]] = []
+    most = 0
     for entries, release_first in requests:
         if live and release_first:
             ring.release(live.pop(0)[0])
@@ -40,6 +41,8 @@ def test_a_ring_never_hands_out_live_entries(requests: list[tuple[int, bool]]) -
         assert start + entries <= 64
         assert all(stop <= start or start + entries <= begin for begin, stop in live)
         live.append((start, start + entries))
+        most = max(most, sum(stop - begin for begin, stop in live))
+    assert ring.most_live == most
 
 
 def test_a_ring_moves_on_before_it_comes_back() -> None:
