@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -151,7 +152,7 @@ def as_row(x: Expr) -> Expr:
     return x if len(x.shape) == 1 else contract.reshape(x, shape=(prod(x.shape),))
 
 
-def all_finite(gradients: list[Expr]) -> Expr:
+def all_finite(gradients: Sequence[Expr]) -> Expr:
     """Whether all elements are finite, a truth value."""
     total: Expr | None = None
     for each in gradients:

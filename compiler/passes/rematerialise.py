@@ -196,9 +196,12 @@ class _Rewriter:
         return self.copies[id(value), kernel]
 
     def _held(self, value: Expr, kernel: int) -> Expr:
-        """A kept value, or an input, set apart from the forward part and from the copies for other kernels."""
+        """A kept value, or an input, set apart from the forward part and from the copies for other kernels. What is
+        reshaped is kept before: elementwise operators may then go before the reshape, to the kernel of a product."""
         if isinstance(value, Constant) or not isinstance(value.type, TensorType):
             return value
+        if isinstance(value, Call) and value.op == "reshape":
+            return with_children(value, (self._held(value.args[0], kernel),))
         return call("barrier", value, Constant(np.array(kernel, np.int64)), span=value.span)
 
 

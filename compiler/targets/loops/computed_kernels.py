@@ -106,8 +106,8 @@ def _place_by_place(node: Call) -> Expr:
     batch, each, places, rank = x.shape[0], w.shape[1], node.shape[2:], len(kernel)
     # Groups last, before anything is padded: what moved the images before is then one move with this.
     split = call("reshape", x, shape=(batch, groups, each, *x.shape[2:]), span=span)
-    images = call("transpose", split, perm=(*range(3, rank + 3), 0, 2, 1), span=span)
-    images = _among_zeros(images, node, 3)
+    turned = call("transpose", split, perm=(*range(3, rank + 3), 0, 2, 1), span=span)
+    images = _among_zeros(turned, node, 3)
     weights = call("transpose", w, perm=(*range(2, rank + 2), 1, 0), span=span)
     weights = call("reshape", weights, shape=(*kernel, 1, each, groups), span=span)
     steps, sums = (*node.attr("dilations"), 1, 1, 1), []
@@ -196,8 +196,8 @@ def _spread_out(node: Call) -> Expr:
     if (table == taps * pixels).any():  # a row of zeros for what meets nothing
         parts = call("pad", parts, pads=(0, 0, 1, 0), span=span)
     met = call("gather", parts, Constant(table), axis=1, span=span)
-    image = call("nn.reduce_sum", met, axes=(2,), span=span)
-    image = _cast(call("reshape", image, shape=(channels, *places, batch), span=span), [node.dtype], span)
+    sums = call("nn.reduce_sum", met, axes=(2,), span=span)
+    image = _cast(call("reshape", sums, shape=(channels, *places, batch), span=span), [node.dtype], span)
     return call("transpose", image, perm=(rank + 1, *range(rank + 1)), span=node.span)
 
 

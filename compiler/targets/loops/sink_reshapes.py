@@ -139,9 +139,24 @@ def _operand(value: Expr, shape: tuple[int, ...], source: tuple[int, ...]) -> Ex
 
 
 def _of_what_is_there(value: Call) -> bool:
-    """Whether all operands are in memory already. A kernel of its own for such a value, as for a velocity times the
-    momentum, would hold a tensor of its size from then on until the other operand is made."""
-    return all(isinstance(arg, Var | Constant) for arg in value.args)
+    """Whether an elementwise operator is made of what is in memory already: inputs, and kept values behind barriers.
+    A kernel of its own for any other, as for a velocity times the momentum, would hold a tensor of its size from then
+    on until the other operand is made."""
+    waiting, seen = [value], {value}
+    while waiting and len(seen) <= DEEPEST:
+        for arg in waiting.pop().args:
+            if isinstance(arg, Call) and _is_elementwise(arg) and arg.shape == value.shape:
+                waiting += [] if arg in seen else [arg]
+                seen.add(arg)
+            elif not _is_kept(arg):
+                return False
+    return not waiting
+
+
+def _is_kept(value: Expr) -> bool:
+    while isinstance(value, Call) and value.op == "reshape":
+        value = value.args[0]
+    return isinstance(value, Var | Constant) or (isinstance(value, Call) and value.op == "barrier")
 
 
 def _before_reshape(value: Call, source: tuple[int, ...], span: Span) -> Expr | None:

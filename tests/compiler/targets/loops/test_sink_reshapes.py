@@ -83,6 +83,17 @@ def test_what_is_made_of_inputs_is_no_tensor_of_its_own(swapped: bool) -> None:
     assert model.statistics["arena_bytes"] == 0
 
 
+def test_the_slope_of_an_activation_is_part_of_the_product_behind_it() -> None:
+    """It is made of a kept value, which a barrier sets apart."""
+    x = Var("x", TensorType((12, 32), "float32"))
+    before = call("reshape", call("barrier", x, Constant(np.array(1))), shape=(3, 4, 32))
+    slope = call("nn.multiply", call("nn.exp", call("nn.negative", before)), constant(1))
+    module = module_of(call("nn.multiply", call("reshape", DENSE, shape=(3, 4, 32)), slope), ROWS, x)
+    after = check(module)
+    layers = [layer.operators for layer in compiled(after).layers if layer.operators]
+    assert any({"nn.dense", "nn.exp", "nn.multiply"} <= set(each) for each in layers)
+
+
 @pytest.mark.parametrize(
     ("axes", "keepdims", "moved"),
     [((3,), True, True), ((3,), False, True), ((0, 1, 2), False, True), ((1, 2), True, True), ((0, 3), False, True),
