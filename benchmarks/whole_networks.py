@@ -92,6 +92,22 @@ def efficientnet_b0(net: Net) -> tuple[str, ...]:
     return _classifier(net, _normalised(net, x, 1280, bend=Net.swish), 1000)
 
 
+REGNET_Y_400MF = ((48, 1), (104, 3), (208, 6), (440, 6))  # channels, blocks, of which the first halves the picture
+
+
+def regnet_y_400mf(net: Net) -> tuple[str, ...]:
+    x = _normalised(net, net.input("x", (1, 3, 224, 224)), 32, 3, 2, bend=_relu)
+    for filters, blocks in REGNET_Y_400MF:
+        for block in range(blocks):
+            inputs, stride = net.shapes[x][1], 2 if block == 0 else 1
+            y = _normalised(net, x, filters, bend=_relu)
+            y = _normalised(net, y, filters, 3, stride, filters // 8, _relu)
+            y = _normalised(net, net.squeeze_excite(y, round(inputs / 4), hard=False), filters)
+            shortcut = x if block else _normalised(net, x, filters, 1, stride)
+            x = _relu(net, net.node("Add", shortcut, y))
+    return _classifier(net, x, 1000)
+
+
 SHUFFLENET_V2 = ((116, 4), (232, 8), (464, 4))  # output channels, units, of which the first halves the picture
 
 
@@ -209,6 +225,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     for each in (
         Architecture(mobilenet_v3_small, "MobileNetV3-Small, Howard et al., 2019", 4),
         Architecture(efficientnet_b0, "EfficientNet-B0, Tan and Le, 2019", 2),
+        Architecture(regnet_y_400mf, "RegNetY-400MF, Radosavovic et al., 2020: groups of 8 channels", 13),
         Architecture(shufflenet_v2, "ShuffleNetV2 1.0x, Ma et al., 2018", 5),
         Architecture(vit, "4 layers as those of DeiT-Ti (width 192, 3 heads), Touvron et al., 2021; 197 tokens", 12),
         Architecture(bert_tiny, "BERT-Tiny (2 layers, width 128, 2 heads), Turc et al., 2019; 128 tokens", 1),
