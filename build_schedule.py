@@ -19,7 +19,8 @@ from .compiler.targets.loops.kernel_code import KERNEL, kernel_code
 from .compiler.tensor import NUMPY_TYPES, SCHEDULED, PrimFunc, Schedule, check_legal, interpret, require_bounds
 from .compiler.tensor.visitor import stores_of
 from .hw.config import CoreConfig, named_config
-from .hw.isa import Instruction, disassemble
+from .hw.isa import Instruction
+from .hw.programs import disassemble
 from .runtime.device import Device, device_names, open_device
 from .runtime.errors import InputError
 from .runtime.host import HostExecutor

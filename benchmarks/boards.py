@@ -33,7 +33,8 @@ from weft.boards.remote import SSH, command_line
 from weft.boards.virtual_files import write_virtual_board
 from weft.compiler.model import CompiledModel
 from weft.hw.config import CoreConfig
-from weft.hw.isa import Finish, assemble
+from weft.hw.isa import Finish
+from weft.hw.programs import assemble
 from weft.progress import progress
 
 BOARD = "pynq-z2"

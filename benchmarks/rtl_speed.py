@@ -27,8 +27,8 @@ from weft.hw.isa import (
     Vector,
     VectorOp,
     VectorTarget,
-    assemble,
 )
+from weft.hw.programs import assemble
 from weft.sim.build import build_library
 from weft.sim.fsim import FunctionalSimulator
 from weft.sim.rtl import RtlSimulator

@@ -23,7 +23,7 @@ from conv_layers import SHAPES, layer, lowered
 from weft.compiler.model import CompiledModel, CoreStep
 from weft.examples.models.build import build
 from weft.hw.config import TINY, CoreConfig, named_config
-from weft.hw.isa import assemble
+from weft.hw.programs import assemble
 from weft.runtime.device import RtlDevice
 from weft.sim.dram import DramModel
 from weft.sim.fuzz import MEMORY_BYTES, random_case, seeded

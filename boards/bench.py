@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..hw.config import CoreConfig
-from ..hw.isa import Finish, assemble
+from ..hw.isa import Finish
+from ..hw.programs import assemble
 from .device import PynqDevice
 from .hosts import Host
 

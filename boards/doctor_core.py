@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..hw.config import CoreConfig
-from ..hw.isa import Engine, Fault, Finish, Loop, assemble
+from ..hw.isa import Engine, Fault, Finish, Loop
+from ..hw.programs import assemble
 from ..hw.registers import WINDOW_ALIGNMENT, Kind, Register, settings_bits
 from ..sim.result import FaultRecord
 from .doctor_findings import describe_difference, exchanges, stuck_bits

@@ -27,8 +27,8 @@ from ..hw.isa import (
     Vector,
     VectorOp,
     VectorTarget,
-    assemble,
 )
+from ..hw.programs import assemble
 from ..sim.dma import transfer_of
 from ..sim.fsim import FunctionalSimulator
 from ..sim.fuzz import add_tokens, seeded

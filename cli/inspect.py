@@ -10,7 +10,7 @@ import typer
 from ..compiler.frontends import read
 from ..compiler.model import CoreStep
 from ..hw.assembly import format_instruction
-from ..hw.isa import disassemble
+from ..hw.programs import disassemble
 from ..runtime.artifact import load as load_artifact
 from ..runtime.errors import InputError
 from .app import app

@@ -6,21 +6,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum, unique
 from functools import cache
 from typing import ClassVar, Self
 
-import numpy as np
-import numpy.typing as npt
 from amaranth.hdl import signed, unsigned
 from amaranth.lib import data
 
 from ..records import quick_init
 from .config import LOOP_LEVELS, PAD_BITS, STRIDE_BITS, CoreConfig
 from .errors import InstructionError
-from .instruction_checksum import seal_words, sealed
+from .instruction_checksum import sealed
 from .memories import Memory
 
 
@@ -497,11 +495,11 @@ def body_problem(config: CoreConfig, instruction: Instruction) -> str:
 
 def encode(config: CoreConfig, instruction: Instruction) -> int:
     """The instruction as an integer; :class:`InstructionError` names a field whose value does not fit."""
-    return seal(config, _checked(config, instruction))
+    return seal(config, encode_open(config, instruction))
 
 
-def _checked(config: CoreConfig, instruction: Instruction) -> int:
-    """As :func:`encode`, without the check bits."""
+def encode_open(config: CoreConfig, instruction: Instruction) -> int:
+    """As :func:`encode`, with check bits of 0: for programs, whose instructions are sealed at once."""
     if problem := header_problem(instruction) or body_problem(config, instruction):
         raise InstructionError(f"{type(instruction).__name__}: {problem}")
     return _unsealed(config, instruction)
@@ -576,32 +574,3 @@ def decode(config: CoreConfig, word: int) -> Instruction:
     if problem := header_problem(instruction) or body_problem(config, instruction):
         raise InstructionError(f"{opcode.name}: {problem}")
     return instruction
-
-
-def assemble(config: CoreConfig, program: Sequence[Instruction]) -> npt.NDArray[np.uint8]:
-    """Program bytes as they lie in DRAM, ``instruction_bytes`` each, little endian."""
-    size = config.instruction_bytes
-    words = b"".join([_checked(config, instruction).to_bytes(size, "little") for instruction in program])
-    code = np.frombuffer(words, dtype=np.uint8).reshape(-1, size).copy()
-    seal_words(code)
-    return code.reshape(-1)
-
-
-def program_words(config: CoreConfig, program: npt.NDArray[np.uint8]) -> list[int]:
-    """Split program bytes into instruction words; the length must be a whole number of instructions."""
-    raw = program.tobytes()
-    size = config.instruction_bytes
-    if len(raw) % size:
-        raise InstructionError(f"a program of {len(raw)} bytes is not a whole number of {size}-byte instructions")
-    return [int.from_bytes(raw[start : start + size], "little") for start in range(0, len(raw), size)]
-
-
-def disassemble(config: CoreConfig, program: npt.NDArray[np.uint8]) -> list[Instruction]:
-    """Instructions of a program; :class:`InstructionError` names the number of an illegal one."""
-    instructions = []
-    for number, word in enumerate(program_words(config, program)):
-        try:
-            instructions.append(decode(config, word))
-        except InstructionError as error:
-            raise InstructionError(f"instruction {number}: {error}") from error
-    return instructions

@@ -24,7 +24,7 @@ from ..compiler.model import (
     TensorSpec,
 )
 from ..hw.errors import InstructionError
-from ..hw.isa import disassemble
+from ..hw.programs import disassemble
 from ..sim.errors import SimulationError
 from ..sim.work import check_work
 from .errors import ArtifactError

@@ -14,7 +14,8 @@ from ..errors import WeftError
 from ..hw.assembly import format_instruction
 from ..hw.config import CoreConfig
 from ..hw.errors import InstructionError
-from ..hw.isa import ENGINE_NAMES, Engine, Store, decode, program_words
+from ..hw.isa import ENGINE_NAMES, Engine, Store, decode
+from ..hw.programs import program_words
 from ..sim.dma import transfer_of
 from ..sim.result import RunResult
 from .device import Bytes, Device

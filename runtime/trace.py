@@ -19,7 +19,8 @@ import numpy as np
 
 from ..compiler.model import CompiledModel
 from ..hw.assembly import format_instruction
-from ..hw.isa import ENGINE_NAMES, Engine, Instruction, Load, Vector, disassemble
+from ..hw.isa import ENGINE_NAMES, Engine, Instruction, Load, Vector
+from ..hw.programs import disassemble
 from .errors import DeviceError
 from .module import HOW_TO_TRACE, LoadedModule, StepRun
 from .profile_cycles import KINDS, Cause, ProgramCycles

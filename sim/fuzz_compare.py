@@ -22,8 +22,9 @@ from itertools import pairwise
 import numpy as np
 
 from ..hw.fetch import PROGRAM_ALIGNMENT
-from ..hw.isa import FETCH, Fault, assemble
+from ..hw.isa import FETCH, Fault
 from ..hw.memories import SCRATCHPADS, Memory
+from ..hw.programs import assemble
 from .fsim import FunctionalSimulator
 from .fuzz import PROGRAM_BYTES, Case, Touched, touched
 from .result import FaultRecord, RunResult

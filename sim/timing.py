@@ -18,7 +18,8 @@ from ..hw.config import CoreConfig
 from ..hw.dram_rate import DramRate
 from ..hw.fetch import PROGRAM_ALIGNMENT
 from ..hw.interfaces import CycleClass
-from ..hw.isa import Engine, Opcode, disassemble
+from ..hw.isa import Engine, Opcode
+from ..hw.programs import disassemble
 from .dram import DramModel
 from .errors import SimulationError
 from .result import ACTIVITY, EVENT, RunResult, Trace
@@ -48,7 +49,7 @@ def predict(
     offset: int = 0,
     trace: bool = False,
 ) -> RunResult:
-    """Predict a run of ``program`` (instruction bytes, as :func:`weft.hw.isa.assemble` makes them).
+    """Predict a run of ``program`` (instruction bytes, as :func:`weft.hw.programs.assemble` makes them).
 
     The program must be legal: run it on the functional simulator first if that is not known. Indices and addresses are
     not checked; errors of the bus (``dram.errors``) are left out. ``offset`` is the program's place in the window.

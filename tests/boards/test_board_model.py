@@ -31,7 +31,8 @@ from weft.compiler.model import CompiledModel, NumpyStep
 from weft.compiler.model import CoreStep as ModelCoreStep
 from weft.compiler.operators.random_graphs import random_graph
 from weft.hw.config import TINY
-from weft.hw.isa import Engine, Finish, Sync, assemble
+from weft.hw.isa import Engine, Finish, Sync
+from weft.hw.programs import assemble
 from weft.runtime.errors import CoreFaultError, DeviceError, InputError
 from weft.runtime.module import Array
 from weft.tests.boards.virtual_boards import MODEL, MakeBoard

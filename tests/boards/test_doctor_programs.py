@@ -11,7 +11,8 @@ from weft.boards.doctor_findings import describe_difference, exchanges, stuck_bi
 from weft.boards.doctor_programs import LOST, Trial, copies, engine_trials, of_program, single_instructions, streams
 from weft.hw.axi import PAGE_BYTES
 from weft.hw.config import PYNQ, TINY, WIDE, CoreConfig
-from weft.hw.isa import Engine, Fault, Finish, Load, Opcode, Store, Vector, VectorTarget, disassemble
+from weft.hw.isa import Engine, Fault, Finish, Load, Opcode, Store, Vector, VectorTarget
+from weft.hw.programs import disassemble
 from weft.hw.registers import Kind, Register
 from weft.sim.dma import transfer_of
 from weft.sim.fsim import FunctionalSimulator

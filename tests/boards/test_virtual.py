@@ -13,7 +13,8 @@ from weft.boards.remote import BoardLinkError
 from weft.boards.virtual_files import BUSY_SECONDS, write_overlay
 from weft.compiler.model import CompiledModel, CoreStep
 from weft.hw.config import TINY
-from weft.hw.isa import Engine, Fault, Finish, Sync, assemble
+from weft.hw.isa import Engine, Fault, Finish, Sync
+from weft.hw.programs import assemble
 from weft.runtime.errors import CoreFaultError, DeviceError
 from weft.runtime.module import Array
 from weft.tests.boards.virtual_boards import BOARDS, MODEL, MakeBoard, design_of, device_on

@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import weft
 from weft.hw.interfaces import CycleClass
-from weft.hw.isa import Engine, Finish, disassemble
+from weft.hw.isa import Engine, Finish
+from weft.hw.programs import disassemble
 from weft.sim.fsim import FunctionalSimulator
 from weft.sim.result import ACTIVITY, EVENT, RunResult, Trace
 

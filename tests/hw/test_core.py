@@ -25,11 +25,11 @@ from weft.hw.isa import (
     Vector,
     VectorOp,
     VectorTarget,
-    assemble,
     encode,
     encode_unchecked,
 )
 from weft.hw.memories import SCRATCHPADS
+from weft.hw.programs import assemble
 from weft.hw.registers import Control, Register, Status
 from weft.sim.dram import DramModel
 from weft.sim.result import FaultRecord

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from weft.hw import isa
+from weft.hw import isa, programs
 from weft.hw.assembly import format_instruction, parse_instruction
 from weft.hw.config import PYNQ, TINY, WIDE, CoreConfig
 from weft.hw.errors import InstructionError
@@ -93,7 +93,7 @@ def test_the_layout_of_the_rtl_shows_the_same_fields(case: tuple[CoreConfig, isa
 def test_a_program_is_its_instructions_one_by_one(case: tuple[CoreConfig, list[isa.Instruction]]) -> None:
     config, program = case
     words = [isa.encode(config, each).to_bytes(config.instruction_bytes, "little") for each in program]
-    assert isa.assemble(config, program).tobytes() == b"".join(words)
+    assert programs.assemble(config, program).tobytes() == b"".join(words)
 
 
 @given(st.sampled_from((4, 8, 16, 32)), st.lists(st.integers(min_value=0), min_size=1))
@@ -224,10 +224,10 @@ def test_results_go_to_inp_where_its_entries_are_those_of_results(
 
 
 def test_disassembly_names_the_instruction_that_is_broken() -> None:
-    program = isa.assemble(PYNQ, [isa.Sync(engine=Engine.GEMM), isa.Finish()])
+    program = programs.assemble(PYNQ, [isa.Sync(engine=Engine.GEMM), isa.Finish()])
     program[16:] = 0
     with pytest.raises(InstructionError, match="instruction 1: no instruction has opcode 0"):
-        isa.disassemble(PYNQ, program)
+        programs.disassemble(PYNQ, program)
 
 
 def test_a_bit_of_the_number_tells_which_vector_operations_accumulate() -> None:

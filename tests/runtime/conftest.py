@@ -18,7 +18,7 @@ from weft.compiler.model import (
     TensorSlot,
     TensorSpec,
 )
-from weft.hw import isa
+from weft.hw import isa, programs
 from weft.hw.config import TINY
 from weft.hw.isa import Engine, Scratchpad, VectorOp, VectorTarget
 
@@ -43,7 +43,7 @@ def add_one_program() -> list[isa.Instruction]:
 @pytest.fixture
 def model() -> CompiledModel:
     """``y = 0.5 * (quantise(x / 0.5) + 1)`` for 24 elements, on ``tiny``."""
-    program = isa.assemble(TINY, add_one_program())
+    program = programs.assemble(TINY, add_one_program())
     scale, zero = Constant(np.float32(0.5)), Constant(np.int8(0))
     x, r = Var("x", TensorType(SHAPE, "float32")), Var("r", TensorType(SHAPE, "int8"))
     quantise = Function((x,), call("quantise", x, scale, zero), Attrs({"name": "quantise", "host": "float32"}))

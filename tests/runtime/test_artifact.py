@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from weft.compiler.graph import Function, Module, call, to_text
 from weft.compiler.model import CompiledModel, CoreStep, HostStep, NumpyStep
-from weft.hw import isa
+from weft.hw import isa, programs
 from weft.hw.config import ISA_VERSION, PYNQ, TINY
 from weft.runtime.artifact import from_bytes, load, save, to_bytes
 from weft.runtime.errors import ArtifactError
@@ -198,7 +198,7 @@ def test_a_program_that_would_take_years_is_refused(model: CompiledModel) -> Non
     core = model.steps[1]
     assert isinstance(core, CoreStep)
     loops = [isa.Loop(engine=isa.Engine.GEMM, level=level, extent=1023) for level in range(6)]
-    program = isa.assemble(model.config, [*loops, isa.Gemm(levels=6, dst=0, src=0, wgt=0), isa.Finish()])
+    program = programs.assemble(model.config, [*loops, isa.Gemm(levels=6, dst=0, src=0, wgt=0), isa.Finish()])
     labels = np.zeros(8, np.int32)
     step = replace(core, program=program, layer_of=labels, tile_of=labels)
     with pytest.raises(ArtifactError, match=f"step 1, program: instruction 6 has {1023**6} micro-ops"):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import weft
 from weft.compiler.model import CompiledModel, CoreStep
-from weft.hw import isa
+from weft.hw import isa, programs
 from weft.hw.config import PYNQ, TINY
 from weft.runtime.device import Device, FsimDevice, NullDevice, RtlDevice, open_device
 from weft.runtime.errors import CoreFaultError, DeviceError, InputError
@@ -90,7 +90,7 @@ def test_a_fault_names_the_instruction_and_the_device_lives_on(model: CompiledMo
     target = open_device(device, TINY)
     step = next(step for step in model.steps if isinstance(step, CoreStep))
     broken = step.program.copy()
-    broken[2 * 16 : 3 * 16] = isa.assemble(
+    broken[2 * 16 : 3 * 16] = programs.assemble(
         TINY, [isa.Load(scratchpad=isa.Scratchpad.INP, index=0, offset=4096, rows=1, columns=1)]
     )
     bad = replace(model, steps=tuple(replace(s, program=broken) if s is step else s for s in model.steps))

@@ -18,7 +18,8 @@ from weft.cli import app
 from weft.compiler.model import CompiledModel, CoreStep
 from weft.hw import isa
 from weft.hw.config import PYNQ, TINY
-from weft.hw.isa import Engine, Finish, Sync, assemble
+from weft.hw.isa import Engine, Finish, Sync
+from weft.hw.programs import assemble
 from weft.runtime.device import Bytes, FsimDevice, NullDevice, RtlDevice
 from weft.runtime.errors import ArtifactError, CoreFaultError, DeviceError
 from weft.runtime.recording import (

@@ -14,7 +14,8 @@ import weft
 from weft.compiler.model import CompiledModel
 from weft.hw import isa
 from weft.hw.config import PYNQ, TINY
-from weft.hw.isa import Engine, Instruction, disassemble
+from weft.hw.isa import Engine, Instruction
+from weft.hw.programs import disassemble
 from weft.runtime.module import LoadedModule, StepRun
 from weft.runtime.profile_whatif import predict_runs
 from weft.runtime.report import engine_records, layer_records

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 from weft.hw.assembly import parse_instruction
 from weft.hw.config import CoreConfig
-from weft.hw.isa import Instruction, assemble
+from weft.hw.isa import Instruction
+from weft.hw.programs import assemble
 from weft.sim.fsim import FunctionalSimulator
 from weft.sim.fuzz import Case, random_case
 from weft.sim.result import RunResult

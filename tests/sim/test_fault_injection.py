@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from weft.hw.config import TINY
-from weft.hw.isa import assemble
+from weft.hw.programs import assemble
 from weft.sim.dram import BusFault, DramModel
 from weft.sim.fault_injection import GOOD, KINDS, WATCHDOG_CYCLES, Campaign, Workload
 from weft.sim.rtl import RtlSimulator

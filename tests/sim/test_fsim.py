@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from weft.hw.config import TINY, CoreConfig
-from weft.hw.isa import Engine, Fault, assemble
+from weft.hw.isa import Engine, Fault
+from weft.hw.programs import assemble
 from weft.sim.errors import RaceError, SimulationError
 from weft.sim.fsim import FunctionalSimulator
 from weft.sim.fuzz import random_case, seeded

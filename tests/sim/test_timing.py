@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from weft.hw.config import PYNQ, TINY, WIDE, CoreConfig
 from weft.hw.errors import InstructionError
 from weft.hw.interfaces import CycleClass
-from weft.hw.isa import Engine, Finish, Loop, assemble, encode, encode_unchecked
+from weft.hw.isa import Engine, Finish, Loop, encode, encode_unchecked
+from weft.hw.programs import assemble
 from weft.runtime.device import FsimDevice
 from weft.sim.dram import DramModel
 from weft.sim.errors import BuildError, SimulationError

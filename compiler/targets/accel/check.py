@@ -28,10 +28,10 @@ from ....hw.isa import (
     Loop,
     Store,
     Vector,
-    disassemble,
     mask_engines,
 )
 from ....hw.memories import SCRATCHPADS, Memory
+from ....hw.programs import disassemble
 from ..errors import ProgramError
 
 Clock = npt.NDArray[np.int64]

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from ....hw.config import CoreConfig
 from ....hw.errors import InstructionError
-from ....hw.isa import Finish, Instruction, assemble
+from ....hw.isa import Finish, Instruction
+from ....hw.programs import assemble
 from ...tensor.ir import PrimFunc
 from ...tensor.visitor import stores_of
 from ..errors import CompileError

@@ -13,7 +13,8 @@ from weft.boards.link.errors import LinkError
 from weft.boards.link.interrupt import InterruptLine
 from weft.boards.zipapp import core_constants
 from weft.hw.config import ISA_VERSION, TINY
-from weft.hw.isa import Engine, Fault, Finish, Instruction, Load, Scratchpad, Sync, assemble
+from weft.hw.isa import Engine, Fault, Finish, Instruction, Load, Scratchpad, Sync
+from weft.hw.programs import assemble
 from weft.hw.registers import Register, Status
 from weft.sim.dram import BusFault
 from weft.sim.rtl import BASE_ADDRESS, RtlSimulator

@@ -22,7 +22,8 @@ from weft.compiler.targets.accel.tiling import ChainTiling, Problem
 from weft.compiler.targets.errors import CompileError, ScratchpadFullError
 from weft.compiler.tensor import interpret
 from weft.hw.config import TINY, CoreConfig
-from weft.hw.isa import Gemm, Store, Vector, VectorTarget, disassemble
+from weft.hw.isa import Gemm, Store, Vector, VectorTarget
+from weft.hw.programs import disassemble
 from weft.sim.dram import DramModel
 from weft.sim.rtl import RtlSimulator
 from weft.sim.timing import predict

@@ -23,10 +23,9 @@ from weft.hw.isa import (
     Vector,
     VectorOp,
     VectorTarget,
-    assemble,
-    disassemble,
     engine_mask,
 )
+from weft.hw.programs import assemble, disassemble
 
 from .kernels import compile_function, program_of
 from .test_kernels import Case

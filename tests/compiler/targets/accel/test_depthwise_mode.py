@@ -29,7 +29,8 @@ from weft.compiler.tensor import Schedule
 from weft.hw.config import PYNQ, TINY, WIDE, CoreConfig
 from weft.hw.dram_rate import USUAL_RATE
 from weft.hw.interfaces import CycleClass
-from weft.hw.isa import Engine, Gemm, Load, Scratchpad, disassemble
+from weft.hw.isa import Engine, Gemm, Load, Scratchpad
+from weft.hw.programs import disassemble
 from weft.sim.dram import DramModel
 from weft.sim.rtl import RtlSimulator
 from weft.sim.timing import predict

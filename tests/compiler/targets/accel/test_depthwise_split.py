@@ -16,7 +16,8 @@ from weft.compiler.targets.accel.depthwise_split import array_groups, split
 from weft.compiler.targets.accel.lower import lower_function
 from weft.hw.config import PYNQ, TINY, CoreConfig
 from weft.hw.dram_rate import USUAL_RATE
-from weft.hw.isa import Gemm, Store, Vector, VectorOp, disassemble
+from weft.hw.isa import Gemm, Store, Vector, VectorOp
+from weft.hw.programs import disassemble
 
 from .kernels import CONFIGS, Build, check, compile_function, program_of
 

@@ -15,7 +15,8 @@ from weft.compiler.targets.accel.empty_matrices import Kept, Mask, parts_of
 from weft.compiler.targets.accel.lower import lower_function
 from weft.compiler.targets.accel.passes.chain import signature
 from weft.hw.config import PYNQ, TINY, CoreConfig
-from weft.hw.isa import Gemm, Load, Loop, Scratchpad, disassemble
+from weft.hw.isa import Gemm, Load, Loop, Scratchpad
+from weft.hw.programs import disassemble
 from weft.sim.dram import DramModel
 from weft.sim.rtl import RtlSimulator
 from weft.sim.timing import predict

@@ -13,7 +13,8 @@ from weft.compiler.targets.accel.lower import lower_function
 from weft.compiler.targets.accel.tile_costs import estimate, tilings
 from weft.compiler.targets.accel.tiling import Problem, Tiling
 from weft.hw.config import PYNQ
-from weft.hw.isa import Gemm, Load, Scratchpad, disassemble
+from weft.hw.isa import Gemm, Load, Scratchpad
+from weft.hw.programs import disassemble
 from weft.sim.timing import predict
 
 from .kernels import check, program_of

@@ -13,8 +13,9 @@ from weft.compiler.targets.errors import CompileError
 from weft.compiler.tensor import Const, IntrinsicCall, PrimFunc, Region, TensorIntrinsic, interpret
 from weft.compiler.tensor.ir import Allocate, Buffer, Stmt, row_major_strides
 from weft.hw.config import TINY, CoreConfig
-from weft.hw.isa import Finish, Vector, VectorOp, assemble
+from weft.hw.isa import Finish, Vector, VectorOp
 from weft.hw.memories import Memory
+from weft.hw.programs import assemble
 from weft.sim.fsim import FunctionalSimulator
 
 CONFIG = replace(TINY, batch=2, block_in=2, block_out=8)

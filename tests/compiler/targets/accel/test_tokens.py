@@ -24,10 +24,10 @@ from weft.hw.isa import (
     Vector,
     VectorOp,
     VectorTarget,
-    assemble,
     mask_engines,
 )
 from weft.hw.memories import Memory
+from weft.hw.programs import assemble
 
 WINDOW = 4096
 

@@ -1,0 +1,44 @@
+"""Programs: instructions as bytes in DRAM, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from .config import CoreConfig
+from .errors import InstructionError
+from .instruction_checksum import seal_words
+from .isa import Instruction, decode, encode_open
+
+Code = npt.NDArray[np.uint8]
+
+
+def assemble(config: CoreConfig, program: Sequence[Instruction]) -> Code:
+    """Program bytes as they lie in DRAM, ``instruction_bytes`` each, little endian."""
+    size = config.instruction_bytes
+    words = b"".join([encode_open(config, instruction).to_bytes(size, "little") for instruction in program])
+    code = np.frombuffer(words, dtype=np.uint8).reshape(-1, size).copy()
+    seal_words(code)
+    return code.reshape(-1)
+
+
+def program_words(config: CoreConfig, program: Code) -> list[int]:
+    """Split program bytes into instruction words; the length must be a whole number of instructions."""
+    raw = program.tobytes()
+    size = config.instruction_bytes
+    if len(raw) % size:
+        raise InstructionError(f"a program of {len(raw)} bytes is not a whole number of {size}-byte instructions")
+    return [int.from_bytes(raw[start : start + size], "little") for start in range(0, len(raw), size)]
+
+
+def disassemble(config: CoreConfig, program: Code) -> list[Instruction]:
+    """Instructions of a program; :class:`InstructionError` names the number of an illegal one."""
+    instructions = []
+    for number, word in enumerate(program_words(config, program)):
+        try:
+            instructions.append(decode(config, word))
+        except InstructionError as error:
+            raise InstructionError(f"instruction {number}: {error}") from error
+    return instructions
