@@ -155,7 +155,7 @@ def as_row(x: Expr) -> Expr:
 def all_finite(gradients: Sequence[Expr]) -> Expr:
     """Whether all elements are finite, a truth value."""
     total: Expr | None = None
-    for each in gradients:
+    for each in reversed(gradients):  # those of the last layers are there first, and need not wait for all others
         part = zero_if_finite(each)
         total = part if total is None else nn.add(total, part)
     assert total is not None
