@@ -497,22 +497,17 @@ def body_problem(config: CoreConfig, instruction: Instruction) -> str:
 
 def encode(config: CoreConfig, instruction: Instruction) -> int:
     """The instruction as an integer; :class:`InstructionError` names a field whose value does not fit."""
-    return seal(config, _checked(config, instruction))
-
-
-def _checked(config: CoreConfig, instruction: Instruction) -> int:
-    """As :func:`encode`, without the check bits."""
-    if problem := header_problem(instruction) or body_problem(config, instruction):
-        raise InstructionError(f"{type(instruction).__name__}: {problem}")
-    return _unsealed(config, instruction)
+    return seal(config, _unsealed(config, instruction))
 
 
 def encode_unchecked(config: CoreConfig, instruction: Instruction) -> int:
     """Like :func:`encode`, but lets instructions through that fit their fields and that the core calls illegal."""
-    return seal(config, _unsealed(config, instruction))
+    return seal(config, _unsealed(config, instruction, legal=False))
 
 
-def _unsealed(config: CoreConfig, instruction: Instruction) -> int:
+def _unsealed(config: CoreConfig, instruction: Instruction, *, legal: bool = True) -> int:
+    if legal and (problem := header_problem(instruction) or body_problem(config, instruction)):
+        raise InstructionError(f"{type(instruction).__name__}: {problem}")
     if isinstance(instruction, Gemm) and instruction.depthwise and not config.depthwise:
         raise InstructionError(
             f"Gemm: core {config.name!r} has no depthwise mode", hint="a configuration with depthwise=1 has it"
@@ -581,7 +576,7 @@ def decode(config: CoreConfig, word: int) -> Instruction:
 def assemble(config: CoreConfig, program: Sequence[Instruction]) -> npt.NDArray[np.uint8]:
     """Program bytes as they lie in DRAM, ``instruction_bytes`` each, little endian."""
     size = config.instruction_bytes
-    words = b"".join([_checked(config, instruction).to_bytes(size, "little") for instruction in program])
+    words = b"".join([_unsealed(config, instruction).to_bytes(size, "little") for instruction in program])
     code = np.frombuffer(words, dtype=np.uint8).reshape(-1, size).copy()
     seal_words(code)
     return code.reshape(-1)
