@@ -577,9 +577,7 @@ def assemble(config: CoreConfig, program: Sequence[Instruction]) -> npt.NDArray[
     """Program bytes as they lie in DRAM, ``instruction_bytes`` each, little endian."""
     size = config.instruction_bytes
     words = b"".join([_unsealed(config, instruction).to_bytes(size, "little") for instruction in program])
-    code = np.frombuffer(words, dtype=np.uint8).reshape(-1, size).copy()
-    seal_words(code)
-    return code.reshape(-1)
+    return seal_words(np.frombuffer(words, dtype=np.uint8).reshape(-1, size)).ravel()
 
 
 def program_words(config: CoreConfig, program: npt.NDArray[np.uint8]) -> list[int]:
