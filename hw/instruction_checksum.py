@@ -41,13 +41,14 @@ def sealed(word: int, word_bits: int) -> int:
     return word
 
 
-def seal_words(words: npt.NDArray[np.uint8]) -> None:
-    """Give words, one a row and little endian, the check bits that their other bits ask for; those bits must be 0."""
-    size = words.shape[1]
+def seal_words(unsealed: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Words, one a row and little endian, with the check bits that their other bits ask for; there those bits are 0."""
+    words, size = unsealed.copy(), unsealed.shape[1]
     first, shift = divmod(8 * size - check_bits(8 * size), 8)
     checks = np.bitwise_xor.reduce(_byte_checks(size)[np.arange(size), words], axis=1) << shift
     for place in range(first, size):
         words[:, place] |= (checks >> 8 * (place - first) & 255).astype(np.uint8)
+    return words
 
 
 @cache

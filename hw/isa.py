@@ -495,22 +495,18 @@ def body_problem(config: CoreConfig, instruction: Instruction) -> str:
 
 def encode(config: CoreConfig, instruction: Instruction) -> int:
     """The instruction as an integer; :class:`InstructionError` names a field whose value does not fit."""
-    return seal(config, encode_open(config, instruction))
-
-
-def encode_open(config: CoreConfig, instruction: Instruction) -> int:
-    """As :func:`encode`, with check bits of 0: for programs, whose instructions are sealed at once."""
-    if problem := header_problem(instruction) or body_problem(config, instruction):
-        raise InstructionError(f"{type(instruction).__name__}: {problem}")
-    return _unsealed(config, instruction)
+    return seal(config, unsealed(config, instruction))
 
 
 def encode_unchecked(config: CoreConfig, instruction: Instruction) -> int:
     """Like :func:`encode`, but lets instructions through that fit their fields and that the core calls illegal."""
-    return seal(config, _unsealed(config, instruction))
+    return seal(config, unsealed(config, instruction, legal=False))
 
 
-def _unsealed(config: CoreConfig, instruction: Instruction) -> int:
+def unsealed(config: CoreConfig, instruction: Instruction, *, legal: bool = True) -> int:
+    """As :func:`encode` or, not ``legal``, :func:`encode_unchecked`, with check bits of 0."""
+    if legal and (problem := header_problem(instruction) or body_problem(config, instruction)):
+        raise InstructionError(f"{type(instruction).__name__}: {problem}")
     if isinstance(instruction, Gemm) and instruction.depthwise and not config.depthwise:
         raise InstructionError(
             f"Gemm: core {config.name!r} has no depthwise mode", hint="a configuration with depthwise=1 has it"

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from .config import CoreConfig
 from .errors import InstructionError
 from .instruction_checksum import seal_words
-from .isa import Instruction, decode, encode_open
+from .isa import Instruction, decode, unsealed
 
 Code = npt.NDArray[np.uint8]
 
@@ -18,10 +18,8 @@ Code = npt.NDArray[np.uint8]
 def assemble(config: CoreConfig, program: Sequence[Instruction]) -> Code:
     """Program bytes as they lie in DRAM, ``instruction_bytes`` each, little endian."""
     size = config.instruction_bytes
-    words = b"".join([encode_open(config, instruction).to_bytes(size, "little") for instruction in program])
-    code = np.frombuffer(words, dtype=np.uint8).reshape(-1, size).copy()
-    seal_words(code)
-    return code.reshape(-1)
+    words = b"".join([unsealed(config, instruction).to_bytes(size, "little") for instruction in program])
+    return seal_words(np.frombuffer(words, dtype=np.uint8).reshape(-1, size)).ravel()
 
 
 def program_words(config: CoreConfig, program: Code) -> list[int]:

@@ -102,8 +102,7 @@ def test_many_words_are_sealed_as_one(size: int, numbers: list[int]) -> None:
     free = 8 * size - check_bits(8 * size)
     numbers = [number & (1 << free) - 1 for number in numbers]
     raw = b"".join(number.to_bytes(size, "little") for number in numbers)
-    words = np.frombuffer(raw, np.uint8).reshape(-1, size).copy()
-    seal_words(words)
+    words = seal_words(np.frombuffer(raw, np.uint8).reshape(-1, size))
     assert words.tobytes() == b"".join(sealed(number, 8 * size).to_bytes(size, "little") for number in numbers)
 
 
