@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "weft.sim": ("weft.hw",),
     "weft.compiler": (
         "weft.hw.isa",
+        "weft.hw.programs",
         "weft.hw.assembly",
         "weft.hw.config",
         "weft.hw.dram_rate",
