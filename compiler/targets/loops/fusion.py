@@ -89,6 +89,12 @@ class FusedGroup:
         first = (self.anchor or self.members[0]).span
         return Span(first.merged(*(node.span for node in self.members)).nodes, self.root.span.tensor)
 
+    @property
+    def is_alias(self) -> bool:
+        """Whether the result has the elements of the first input in the same order."""
+        alone = len(self.members) == 1 and not self.reason
+        return alone and (self.root.op == "barrier" or (self.root.op == "reshape" and len(self.inputs) == 1))
+
     @cached_property
     def saved_bytes(self) -> int:
         """Memory traffic that there would be if each member were a kernel of its own: its result is written once, and
@@ -288,17 +294,20 @@ class _Fuser:
         anchor = self.anchor
         if anchor is None or not self.limits.columns or operator(str(anchor.op)).anchor is not Anchor.REDUCTION:
             return
-        value = anchor.args[0]
-        for wanted in ("gather", "pad"):
-            if not isinstance(value, Call) or value.op != wanted or value in self.times or value in self.elsewhere:
-                return
-            known = wanted == "pad" or isinstance(value.args[1], Constant)
-            room = len(self.members) < self.limits.depth
-            if not known or self.uses[value] > 1 or not room or self.why_not_compiled(value):
-                return
-            self.members.append(value)
-            self.times[value] = 1
-            value = value.args[0]
+        gathered = anchor.args[0]
+        if not isinstance(gathered, Call) or gathered.op != "gather" or not isinstance(gathered.args[1], Constant):
+            return
+        if self._takes(gathered) and isinstance(gathered.args[0], Call) and gathered.args[0].op == "pad":
+            self._takes(gathered.args[0])
+
+    def _takes(self, value: Call) -> bool:
+        """Make a value a member if nothing else needs it, and say whether it is one now."""
+        room = len(self.members) < self.limits.depth
+        if self._is_taken(value) or self.uses[value] > 1 or not room or self.why_not_compiled(value):
+            return False
+        self.members.append(value)
+        self.times[value] = 1
+        return True
 
     def _join_slices(self) -> None:
         """Let elementwise operators, also those of which a reduction is made, read a part of a tensor where it lies, if
@@ -411,13 +420,10 @@ class _Fuser:
         if self._is_taken(anchor.args[0]) and columns_of(anchor) is None:  # attention
             return
         for value in anchor.args:
-            while isinstance(value, Call) and value.op == "nn.cast" and not self._is_taken(value):
+            while isinstance(value, Call) and value.op == "nn.cast":
                 floats = {"float32", *HALVES} >= {value.dtype, value.args[0].dtype}
-                alone = self.uses[value] == 1 and len(self.members) < self.limits.depth
-                if not floats or not alone or self.why_not_compiled(value):
+                if not floats or not self._takes(value):
                     break
-                self.members.append(value)
-                self.times[value] = 1
                 value = value.args[0]
 
     def _join_row_statistics(self) -> None:

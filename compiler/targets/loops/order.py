@@ -81,7 +81,7 @@ class _Later:
             if group.root in self._read[other] or (other.root in self._results and other.root.type in types)
         )  # fmt: skip
         at = next(stops, 0)
-        if not at or self._is_alias(group):
+        if not at or group.is_alias:
             return at
         freed = sum(
             nbytes(value) for value in self._sources[group]
@@ -123,7 +123,4 @@ class _Later:
 
     @cached_property
     def _aliases(self) -> set[Expr]:
-        return {group.root for group in self.groups if self._is_alias(group)}
-
-    def _is_alias(self, group: FusedGroup) -> bool:
-        return len(group.members) == 1 and not group.reason and group.root.op in ("barrier", "reshape")
+        return {group.root for group in self.groups if group.is_alias}

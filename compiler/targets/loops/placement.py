@@ -105,7 +105,7 @@ def place_groups(groups: Sequence[FusedGroup], outputs: Sequence[Expr], kinds: S
             readers.setdefault(held(value), []).append(group)
     placement = Placement(kinds, readers)
     for group in groups:
-        if _is_alias(group, outputs):
+        if group.is_alias and group.root not in outputs:
             placement.aliases.add(group.root)
         elif block := joined_block(group, placement.layout, outputs):
             placement.joins[group.root] = None
@@ -132,12 +132,6 @@ def place_groups(groups: Sequence[FusedGroup], outputs: Sequence[Expr], kinds: S
         if held(alias) != alias:  # in whatever layout the value itself is
             placement.native[alias] = placement.layout(held(alias))
     return placement
-
-
-def _is_alias(group: FusedGroup, outputs: Sequence[Expr]) -> bool:
-    """Whether the result has the elements of the first input in the same order."""
-    alone = len(group.members) == 1 and not group.reason and group.root not in outputs
-    return alone and (group.root.op == "barrier" or (group.root.op == "reshape" and len(group.inputs) == 1))
 
 
 def _choose_kind(group: FusedGroup, placement: Placement) -> None:

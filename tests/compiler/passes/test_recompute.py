@@ -68,7 +68,7 @@ def test_memory_falls_with_the_square_root_of_the_depth(residual: bool) -> None:
     kept = arena(module)
     again = {segments: arena(recomputed(Passes(module, 1), segments)) for segments in (2, 5, 24)}
     assert again[5] < again[2] < kept
-    assert again[5] < 0.55 * kept
+    assert again[5] < 0.57 * kept
     layer = 4 * WIDTH * BATCH * (2 if residual else 1)
     assert kept > 20 * layer
     assert again[5] < 16 * layer

@@ -438,8 +438,7 @@ MUTANTS = (
     ),
     Mutant(
         "operands-are-cast-that-others-need", "compiler/targets/loops/fusion.py", "check ignored",
-        "alone = self.uses[value] == 1 and len(self.members) < self.limits.depth\n                if not floats",
-        "alone = len(self.members) < self.limits.depth\n                if not floats", COLUMNS,
+        "if self._is_taken(value) or self.uses[value] > 1 or not room", "if self._is_taken(value) or not room", COLUMNS,
     ),
     Mutant(
         "state-is-read-after-its-next-value", "compiler/targets/loops/order.py", "check ignored",
