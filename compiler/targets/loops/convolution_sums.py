@@ -38,16 +38,24 @@ def float_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, 
     return _accumulator(call, tile, value)
 
 
-def pair_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, weights: Array, tile: Tile) -> View:
-    """Products of bfloat16 by twos, added up in float32."""
+def _packed(weights: Array, layout: Layout, tile: Tile, together: int) -> Array:
+    """Weights (out, channels, *kernel) as (out / lanes, blocks, *kernel, block / together, lanes, together): so many
+    channels are multiplied by one step. The last block is filled up with zeros."""
     block = layout.block
     out, channels, *kernel = weights.shape
     blocks = -(-channels // block)
     wide = np.zeros((out, blocks * block, *kernel), weights.dtype)
     wide[:, :channels] = weights
-    packed = wide.reshape(out // tile.lanes, tile.lanes, blocks, block // PAIR, PAIR, *kernel)
-    w = operands.array(np.moveaxis(packed, (3, 1, 4), (-3, -2, -1)))
-    kc, kb, window = te.reduce_axis(blocks, "kc"), te.reduce_axis(block // PAIR, "kb"), _window(kernel)
+    packed = wide.reshape(out // tile.lanes, tile.lanes, blocks, block // together, together, *kernel)
+    return np.moveaxis(packed, (3, 1, 4), (-3, -2, -1))
+
+
+def pair_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, weights: Array, tile: Tile) -> View:
+    """Products of bfloat16 by twos, added up in float32."""
+    packed = _packed(weights, layout, tile, PAIR)
+    _, blocks, *kernel, steps, _, _ = packed.shape
+    w = operands.array(packed)
+    kc, kb, window = te.reduce_axis(blocks, "kc"), te.reduce_axis(steps, "kb"), _window(kernel)
     q = te.reduce_axis(PAIR, "q")
     at, first = _reader(call, layout), _first_block(call, tile, blocks)
 
@@ -62,14 +70,10 @@ def pair_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, w
 
 def byte_sums(call: Call, operands: Operands, data: te.Tensor, layout: Layout, weights: Array, tile: Tile) -> View:
     """Products of bytes."""
-    block = layout.block
-    out, channels, *kernel = weights.shape
-    blocks = -(-channels // block)
-    wide = np.zeros((out, blocks * block, *kernel), np.int8)
-    wide[:, :channels] = weights
-    packed = wide.reshape(out // tile.lanes, tile.lanes, blocks, block // QUAD, QUAD, *kernel)
-    w = operands.array(np.moveaxis(packed, (3, 1, 4), (-3, -2, -1)))
-    kc, kb, window = te.reduce_axis(blocks, "kc"), te.reduce_axis(block // QUAD, "kb"), _window(kernel)
+    packed = _packed(weights.astype(np.int8, copy=False), layout, tile, QUAD)
+    _, blocks, *kernel, steps, _, _ = packed.shape
+    w = operands.array(packed)
+    kc, kb, window = te.reduce_axis(blocks, "kc"), te.reduce_axis(steps, "kb"), _window(kernel)
     q = te.reduce_axis(QUAD, "q")
     at, first = _reader(call, layout), _first_block(call, tile, blocks)
 
