@@ -6,13 +6,12 @@ out what a layer overlaps with the one before it, so it is somewhat more than wh
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cache
 
 from ..cache import cache_key
+from ..collector import collector_waits
 from ..compiler.graph.ir import Call, Module
 from ..compiler.targets.accel.alone import slice_program
 from ..compiler.targets.accel.phases import function_of, split_phases
@@ -68,7 +67,7 @@ class LayerJudge:
     def layers(self, module: Module) -> list[LayerCost]:
         """The layers on the core of a packed module. CompileError where one cannot be compiled."""
         found = []
-        with _no_collections():
+        with collector_waits():
             for phase in split_phases(module):
                 found += [self._layer(node) for node in (phase.calls if phase.on_core else ())]
         return found
@@ -123,19 +122,6 @@ class LayerJudge:
             else:
                 self.database.add(self._key(text), self._point, float(found.cycles), features=asdict(found))
         return found
-
-
-@contextmanager
-def _no_collections() -> Iterator[None]:
-    """Python's collector of cycles waits. A compilation makes very many objects that live until its end, hardly any of
-    them in a cycle, and looking through them again and again takes a sixth of its time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _stored_cost(result: Result) -> KernelCost:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from itertools import groupby
 
 import llvmlite.ir as ll
 
+from ....collector import collector_waits
 from ...model import HostCode, HostProgram, KernelCode, LaunchCall, LaunchStep
 from ...tensor.parser import parse
 from ..errors import CompileError
@@ -31,10 +33,11 @@ def build_program(
     """
     target = processor or host_target()
     if kernels is None:
-        kernels = [
-            _kernel_object(code, target.for_floats if "float" in code.text else target, program.threads)
-            for code in program.kernels
-        ]
+        with collector_waits():
+            kernels = [
+                _kernel_object(code, target.for_floats if "float" in code.text else target, program.threads)
+                for code in program.kernels
+            ]
     text, calls = _step_functions(program, single=False)
 
     def single_calls() -> tuple[bytes, tuple[LaunchCall, ...]]:
@@ -56,7 +59,10 @@ def _compiled(code: KernelCode, target: Processor, threads: int) -> bytes:
     if workspace.total(threads) != code.workspace_bytes:
         raise CompileError(f"its code needs {workspace.total(threads)} bytes of workspace, not {code.workspace_bytes}",
                            at=f"kernel {code.symbol!r}")  # fmt: skip
-    return object_code(str(module).replace(f'@"{KERNEL}"', f'@"{code.symbol}"'), target)
+    text = str(module).replace(f'@"{KERNEL}"', f'@"{code.symbol}"')
+    del module  # its values know each other: a collection of what is young frees them
+    gc.collect(1)
+    return object_code(text, target)
 
 
 def _step_functions(program: HostProgram, *, single: bool) -> tuple[str, tuple[LaunchCall, ...]]:
