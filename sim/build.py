@@ -47,6 +47,7 @@ VERILATOR_FLAGS = (
     "-Wno-style",
 )
 RUNTIME_SOURCES = ("verilated.cpp", "verilated_threads.cpp")
+SMALL_BYTES = 65_536
 LIBRARY_KEY = re.compile(rb"[0-9a-f]{32}")
 
 
@@ -94,9 +95,9 @@ def build_library(
         report(f"{config.name}: Verilator")
         sources = run_verilator(config, text, target.parent)
         translated = time.monotonic()
-        what = "a quick RTL model" if quick else "the RTL model, once for each core: 60 to 90 s on two cores"
+        what = "a quick RTL model" if quick else "the RTL model, once for each core: 20 to 60 s on two cores"
         report(f"{config.name}: compiling {what}")
-        compile_library([_in_one_piece(sources)] if quick else sources, target, cache_root, quick=quick)
+        compile_library(sources, target, cache_root, quick=quick)
         times = replace(times, verilator=translated - started, compiler=time.monotonic() - translated)
 
     def library(key: str) -> Path:
@@ -163,29 +164,46 @@ def ports_header(config: CoreConfig, root_header: str) -> str:
     return "\n".join(lines)
 
 
-def _in_one_piece(sources: list[Path]) -> Path:
-    """A file that includes all others: the headers, most of the work without optimisation, are read once."""
-    whole = sources[0].with_name("whole.cpp")
+def in_pieces(sources: Sequence[Path], level: str) -> list[tuple[Path, str]]:
+    """What the compiler is given at a time, the longest work first, with its level of optimisation.
+
+    Code that runs once (constructors, initial values) is not worth the optimiser's time. Reading the headers takes
+    half a second, so what runs once is one file, and what is small another.
+    """
+    once = [source for source in sources if "__Slow" in source.name or "__Syms" in source.name]
+    small = [source for source in sources if source not in once and source.stat().st_size < SMALL_BYTES]
+    large = [source for source in sources if source not in once and source not in small]
+    large.sort(key=lambda source: source.stat().st_size, reverse=True)
+    pieces = [(source, level) for source in large]
+    pieces += [(_in_one_piece("once", once), "-O0")] if once else []
+    pieces += [(_in_one_piece("small", small), level)] if small else []
+    return pieces
+
+
+def _in_one_piece(name: str, sources: Sequence[Path]) -> Path:
+    """A file that includes all others, or the only one."""
+    if len(sources) == 1:
+        return sources[0]
+    whole = sources[0].with_name(f"{name}.cpp")
     whole.write_text("".join(f'#include "{source.name}"\n' for source in sources))
     return whole
 
 
 def compile_library(sources: list[Path], library: Path, cache_root: Path | None = None, *, quick: bool = False) -> None:
-    """Compile C++ files, as many at a time as there are cores, and link them with Verilator's runtime."""
+    """Compile C++ files, as many at a time as there are cores, and link them with Verilator's runtime. ``quick``: in
+    one piece, without optimisation."""
     include = ["-I", str(sources[0].parent), *_runtime_include()]
 
-    def compile_one(source: Path) -> str:
+    def compile_one(source: Path, level: str) -> str:
         target = source.with_suffix(".o")
-        # Code that runs once (constructors, initial values) is not worth the optimiser's time.
-        level = "-O0" if quick or "__Slow" in source.name or source.name == "Vcore__Syms.cpp" else "-O2"
         run_compiler([*compiler_flags(), level, *include, "-c", str(source), "-o", str(target)])
         return str(target)
 
+    pieces = [(_in_one_piece("whole", sources), "-O0")] if quick else in_pieces(sources, "-O2")
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         flags = (*compiler_flags(), "-O2")
         runtime = [pool.submit(runtime_object, source, flags, cache_root) for source in RUNTIME_SOURCES]
-        by_size = sorted(sources, key=lambda source: source.stat().st_size, reverse=True)
-        objects = list(pool.map(compile_one, by_size))
+        objects = list(pool.map(lambda piece: compile_one(*piece), pieces))
         objects += [str(job.result()) for job in runtime]
     run_compiler(["-shared", "-o", str(library), *objects, "-pthread"])
 

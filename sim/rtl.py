@@ -40,7 +40,7 @@ COUNTED = tuple((engine, kind) for engine in Engine for kind in CYCLE_CLASSES)
 class RtlSimulator:
     """A core with its DRAM; the same use as :class:`weft.sim.fsim.FunctionalSimulator`, plus cycles and traces.
 
-    The simulator is built on first use of a configuration (60 to 90 s on two cores; ``progress`` gets a line for each
+    The simulator is built on first use of a configuration (20 to 60 s on two cores; ``progress`` gets a line for each
     step) and then comes from the user's cache folder. ``build_times`` tells what this object had to build. ``quick``
     builds in a third of the time what then runs at a tenth of the speed: for many cores with few cycles each.
     ``multipliers``: the form of the array, of which the plain one is the fastest here.

@@ -21,6 +21,7 @@ from ..hw.verilog import TOP, emit_verilog
 from ..sim.build import (
     Progress,
     compiler_flags,
+    in_pieces,
     run_compiler,
     run_tool,
     runtime_object,
@@ -152,16 +153,13 @@ def _compile(sources: list[Path], waves: Waves, program: Path) -> None:
     libraries = _cocotb_libraries()
     main = Path(cocotb_tools.config.share_dir) / "lib" / "verilator" / "verilator.cpp"
 
-    def compile_one(source: Path) -> Path:
+    def compile_one(source: Path, level: str) -> Path:
         target = program.parent / f"{source.stem}.o"
-        # Code that runs once (constructors, tables of names) is not worth the optimiser's time.
-        level = "-O0" if "__Slow" in source.name or "__Syms" in source.name else "-O1"
         run_compiler([*_flags(waves), level, "-I", str(program.parent), "-c", str(source), "-o", str(target)])
         return target
 
-    by_size = sorted(sources, key=lambda source: source.stat().st_size, reverse=True)
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        jobs = [pool.submit(compile_one, source) for source in [*by_size, main]]
+        jobs = [pool.submit(compile_one, *piece) for piece in (*in_pieces(sources, "-O1"), (main, "-O1"))]
         flags = (*_flags(waves), "-O1")
         jobs += [pool.submit(runtime_object, name, flags, None) for name in (*RUNTIME_SOURCES, *waves.sources)]
         objects = [str(job.result()) for job in jobs]

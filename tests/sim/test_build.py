@@ -53,7 +53,7 @@ def _install(setattr_: object, folder: Path) -> None:
     setattr_(build, "compile_library", compile_library)
 
 
-RTL_TEXT = "tiny: compiling the RTL model, once for each core: 60 to 90 s on two cores"
+RTL_TEXT = "tiny: compiling the RTL model, once for each core: 20 to 60 s on two cores"
 
 
 def test_second_build_comes_from_the_cache(quick_steps, tmp_path):
@@ -145,3 +145,17 @@ def test_a_quick_build_stands_beside_the_fast_one(quick_steps, tmp_path):
     second, _ = build.build_library(TINY, cache_root=tmp_path, quick=True)
     assert first != second
     assert build.build_library(TINY, cache_root=tmp_path, quick=True)[0] == second
+
+
+def test_small_files_are_compiled_together_and_what_runs_once_without_optimisation(tmp_path: Path) -> None:
+    sizes = {"Vcore__0.cpp": 100_000, "Vcore__1.cpp": 200_000, "harness.cpp": 9, "Vcore.cpp": 9,
+             "Vcore__0__Slow.cpp": 300_000, "Vcore__Syms__Slow.cpp": 9}  # fmt: skip
+    for name, size in sizes.items():
+        (tmp_path / name).write_text("/" * size)
+    pieces = build.in_pieces([tmp_path / name for name in sizes], "-O2")
+    assert [(path.name, level) for path, level in pieces] == [
+        ("Vcore__1.cpp", "-O2"), ("Vcore__0.cpp", "-O2"), ("once.cpp", "-O0"), ("small.cpp", "-O2")
+    ]  # fmt: skip
+    assert (tmp_path / "once.cpp").read_text() == '#include "Vcore__0__Slow.cpp"\n#include "Vcore__Syms__Slow.cpp"\n'
+    assert (tmp_path / "small.cpp").read_text() == '#include "harness.cpp"\n#include "Vcore.cpp"\n'
+    assert build.in_pieces([tmp_path / "harness.cpp"], "-O1") == [(tmp_path / "harness.cpp", "-O1")]
