@@ -12,6 +12,7 @@ measured in a process of its own for each engine.
     pip install -e .[bench,demo] nncf
     python benchmarks/cpu_peers.py                       # all networks, float and 8 bits, 1 and 2 threads
     python benchmarks/cpu_peers.py resnet18 vit --bits 32 --threads 1 --no-first
+    python benchmarks/cpu_peers.py timm:regnety_004 own.onnx --bits 32 --threads 1    # any network
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ import openvino
 import weft
 from common import Record, print_table, processor, write_json
 from isolated import Broken, Isolated
-from peer_forms import EIGHT_BIT_FORMS, NETWORKS, Subject, subject
+from peer_forms import EIGHT_BIT_FORMS, NETWORKS, TIMM, Subject, subject
 from weft.compiler.targets.cpu.processor import host_target
 
 ENGINES = ("weft", "onnxruntime", "openvino")
@@ -260,7 +261,8 @@ def report(measured: list[Measured]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("networks", nargs="*", default=list(NETWORKS), help=f"of {', '.join(NETWORKS)}")
+    known = f"{', '.join(NETWORKS)}; or an ONNX file, or {TIMM}NAME"
+    parser.add_argument("networks", nargs="*", default=list(NETWORKS), help=f"of {known}")
     parser.add_argument("--bits", type=int, choices=(32, 8), action="append", help="default: both")
     parser.add_argument("--threads", type=int, action="append", help="default: 1 and 2")
     parser.add_argument("--rounds", type=int, default=9)
@@ -268,9 +270,9 @@ def main() -> int:
     parser.add_argument("--no-first", action="store_true", help="leave out first results and memory")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parser.parse_args()
-    unknown = [name for name in arguments.networks if name not in NETWORKS]
-    if unknown:
-        parser.error(f"there is no network {unknown[0]!r}; choose from {', '.join(NETWORKS)}")
+    for name in arguments.networks:
+        if not (name in NETWORKS or name.startswith(TIMM) or Path(name).is_file()):
+            parser.error(f"there is no network {name!r}; choose from {known}")
     measured: list[Measured] = []
     missed: list[str] = []
     cases = [*itertools.product(arguments.networks, arguments.bits or [32, 8], arguments.threads or [1, 2])]

@@ -1,5 +1,8 @@
 """The files that engines are given of one network: float, and 8 bits in each form that some engine may be best at.
 
+A network is one of `NETWORKS`, the path of an ONNX file, or ``timm:NAME``, a model of timm's with random weights as
+PyTorch exports it (both must be installed).
+
 ``qdq-u8``, ``qdq-s8`` and ``qoperator-u8`` are onnxruntime's forms, with activations of that type and int8 weights per
 channel; ``nncf`` is what OpenVINO's own tool makes of the float model. Files are kept in ``build/models``.
 """
@@ -13,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +34,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "examples" / "digits"))
 
 BUILT = ("resnet18", "resnet50", "mobilenet_v2")
+TIMM = "timm:"
 NETWORKS = (*BUILT, "digits", *peer_networks.NETWORKS)
 EIGHT_BIT_FORMS: Mapping[str, tuple[str, ...]] = {
     "weft": ("qdq-u8",),
@@ -69,8 +74,15 @@ def subject(name: str, bits: int) -> Subject:
         if bits == 8:
             return Subject(name, {"qdq-u8": ROOT / "examples" / "digits" / "digits.onnx"}, inputs)
         return Subject(name, {"float": _kept("digits", "float", lambda path: onnx.save(_digits(), path))}, inputs)
-    model, batches = peer_networks.network(name)
-    plain = _kept(name, "float", lambda path: _folded(model, path))
+    if name.startswith(TIMM):
+        model = onnx.load(_kept(name, "exported", partial(_exported, name.removeprefix(TIMM))))
+        batches = _random_batches(model)
+    elif name.endswith(".onnx"):
+        model, digest = onnx.load(name), hashlib.sha256(Path(name).read_bytes())
+        name, batches = f"{Path(name).stem}-{digest.hexdigest()[:8]}", _random_batches(model)
+    else:
+        model, batches = peer_networks.network(name)
+    plain = _kept(name, "float", partial(_folded, model))
     if bits == 32:
         return Subject(name, {"float": plain}, batches[0])
     files = {
@@ -86,6 +98,32 @@ def _folded(model: onnx.ModelProto, path: Path) -> None:
     onnx.save(model, source)
     quant_pre_process(source, path, skip_symbolic_shape=True)
     source.unlink()
+
+
+def _exported(name: str, path: Path) -> None:
+    """The ONNX file of a model of timm's, with random weights."""
+    import timm
+    import torch
+
+    torch.manual_seed(0)
+    model = timm.create_model(name, pretrained=False).eval()
+    image = torch.zeros(1, *model.default_cfg["input_size"])
+    torch.onnx.export(model, (image,), path, dynamo=False, opset_version=17)
+
+
+def _random_batches(model: onnx.ModelProto) -> list[Inputs]:
+    """Data for the inputs of a model, which must be floats of known sizes. Raises ValueError."""
+    random = np.random.default_rng(0)
+    shapes = {}
+    constants = {item.name for item in model.graph.initializer}
+    for item in model.graph.input:
+        sizes = [each.dim_value for each in item.type.tensor_type.shape.dim]
+        if item.name in constants:
+            continue
+        if 0 in sizes or item.type.tensor_type.elem_type != onnx.TensorProto.FLOAT:
+            raise ValueError(f"input {item.name!r} is not of floats with known sizes")
+        shapes[item.name] = sizes
+    return [{key: random.standard_normal(sizes, np.float32) for key, sizes in shapes.items()} for _ in range(3)]
 
 
 def _digits() -> onnx.ModelProto:
@@ -120,7 +158,7 @@ def _kept(name: str, form: str, make: Callable[[Path], Any], ending: str = "onnx
     digest = hashlib.sha256(f"{name} {form} onnx {onnx.__version__} onnxruntime {onnxruntime.__version__}".encode())
     for source in (__file__, peer_networks.__file__, quantised_build.__file__):
         digest.update(Path(source).read_bytes())
-    path = CACHE / f"peer-{name}-{form}-{digest.hexdigest()[:12]}.{ending}"
+    path = CACHE / f"peer-{name.replace(':', '-')}-{form}-{digest.hexdigest()[:12]}.{ending}"
     if path.exists():
         return path
     CACHE.mkdir(parents=True, exist_ok=True)
