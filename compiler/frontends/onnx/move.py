@@ -29,7 +29,9 @@ def _dropout(node: Node) -> Converted:
     if node.has(2) and bool(node.constant(2, "training_mode").reshape(())):
         ratio = float(node.constant(1, "the ratio").reshape(())) if node.has(1) else 0.5
         if ratio:
-            raise node.error("training mode is not supported", hint="export the model in inference mode")
+            raise node.error(f"in training mode it drops elements at random (ratio {ratio:g})",
+                             hint="export it with a ratio of 0 or in inference mode; weft.train.dropout adds dropout "
+                                  "to a model that is read")  # fmt: skip
     mask = np.ones(x.shape, bool) if node.opset >= 10 else np.ones(x.shape, x.dtype)
     return (x, Constant(mask)) if node.wants(1) else x
 

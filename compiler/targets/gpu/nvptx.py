@@ -19,44 +19,37 @@ from ...tensor.evaluate import ITEM_BYTES
 from ...tensor.intervals import Facts
 from ...tensor.ir import (
     Allocate,
-    BinOp,
     Block,
     Buffer,
-    Const,
     Expr,
     For,
     If,
     IntrinsicCall,
     Load,
     PrimFunc,
-    Select,
     Seq,
     Stmt,
     Store,
     Var,
 )
-from ...tensor.simplify import Linear, linear_form
-from ...tensor.visitor import free_vars, walk_exprs
 from ..errors import CompileError
 from ..llvm.control import emit_first, emit_loop
 from ..llvm.double_functions import call_double
 from ..llvm.expressions import Expressions, Memory
-from ..llvm.floats import from_memory
-from ..llvm.llvm_types import I8, I32, I64, MEMORY_TYPES, Value, add, declared, i64
+from ..llvm.llvm_types import I8, I32, I64, MEMORY_TYPES, Value, declared, i64
 from ..llvm.optimise import optimised
+from ..loops.nests import REGISTER
 from .devices import GpuDescription
 from .digits import BLOCK_AXES, Digit
 from .launches import Barrier, Commit, Grid, Landed, Phase
 from .pipeline import copied
 from .shared_memory import ALIGNMENT
-from .vector_loops import goes_by_whole_steps
+from .vector_loops import taken_apart
+from .vector_values import is_uniform, is_whole, values_together
 from .warp_calls import emit_warp_call
 
 TRIPLE = "nvptx64-nvidia-cuda"
 GLOBAL, SHARED = ll.PointerType(addrspace=1), ll.PointerType(addrspace=3)
-
-VECTOR_BYTES = (2, 4, 8, 16)
-"""What one instruction loads or stores."""
 
 LEAST_ASYNCHRONOUS = 4
 """Bytes of an asynchronous copy, at least."""
@@ -261,81 +254,24 @@ class _Emitter:
         with builder.if_then(condition):
             self.statement(phase.body)
 
-    def is_whole(self, buffer: Buffer, indices: Sequence[Expr], var: Var, count: int) -> bool:
-        """Whether a loop walks ``count`` neighbours that begin at an address which is a multiple of their bytes."""
-        memory, size = self.expressions.memory[buffer.name], ITEM_BYTES[buffer.dtype]
-        if count * size not in VECTOR_BYTES or max(memory.align, size) % (count * size):
-            return False
-        position = Linear()
-        for index, stride in zip(indices, memory.strides, strict=True):
-            position = position.add(linear_form(index), stride)
-        return goes_by_whole_steps(position, var, count)
-
     def store_together(self, store: Store, var: Var, count: int) -> None:
         """Neighbours by one instruction, and loads of neighbours, too."""
         copy = copied(store)
-        if copy is not None and self.is_whole(copy[0].buffer, copy[0].indices, var, count):
+        if copy is not None and is_whole(self.expressions, copy[0].buffer, copy[0].indices, var, count):
             load, conditions = copy
-            if all(_is_uniform(each, var, count) for each in conditions):
+            if all(is_uniform(each, var, count) for each in conditions):
                 self.expressions.env[var] = 0
                 self.copy_together(store, load, conditions, count * ITEM_BYTES[store.buffer.dtype])
                 return
-        wide = self.values_together(store.value, store.buffer, var, count)
-        self.builder.store(
-            wide, self.address(store.buffer, store.indices), align=count * ITEM_BYTES[store.buffer.dtype]
-        )
-
-    def values_together(self, value: Expr, buffer: Buffer, var: Var, count: int) -> Value:
-        """What is to be stored to neighbours, as a vector. A condition that all of them share is asked once."""
-        builder = self.builder
-        kind = ll.VectorType(MEMORY_TYPES[buffer.dtype], count)
-        if isinstance(value, Select) and not _loads(value.cond) and _is_uniform(value.cond, var, count):
-            self.expressions.env[var] = 0
-            ends = []
-            with builder.if_else(self.expressions.value(value.cond)) as branches:
-                for branch, side in zip(branches, (value.a, value.b), strict=True):
-                    with branch:
-                        ends.append((self.values_together(side, buffer, var, count), builder.block))
-            chosen = builder.phi(kind)
-            for each, block in ends:
-                chosen.add_incoming(each, block)
-            self.expressions.env[var] = 0
-            return chosen
-        wide = ll.Constant(kind, ll.Undefined)
-        for lane in range(count):
-            self.expressions.env[var] = lane
-            single = self.expressions.memory_value(buffer, self.picked(value, None))
-            wide = builder.insert_element(wide, single, ll.Constant(I32, lane))
-        self.expressions.env[var] = 0
-        return wide
-
-    def picked(self, value: Expr, inside: Value) -> Value:
-        """A value without branches: what a condition keeps from being loaded is the buffer's first element instead.
-        ``inside``: whether all conditions around it hold; None without any."""
-        builder = self.builder
-        match value:
-            case Select(cond, a, Const() as b) if not _loads(cond):
-                holds = self.expressions.value(cond)
-                each = self.picked(a, holds if inside is None else builder.and_(inside, holds))
-                return builder.select(holds, each, self.expressions.value(b))
-            case Load(buffer, indices) if inside is not None and buffer.dtype != "bool":
-                start, known, _ = self.expressions.position(buffer, indices)
-                place = builder.select(inside, i64(add(builder, start, known)), i64(0))
-                address = self.expressions.address(buffer, place, 0)
-                single = builder.load(address, align=ITEM_BYTES[buffer.dtype], typ=MEMORY_TYPES[buffer.dtype])
-                return from_memory(builder, single, buffer.dtype)
-        if inside is None or not _loads(value):
-            return self.expressions.value(value)
-        with builder.if_else(inside) as (then, otherwise):
-            with then:
-                found = self.expressions.value(value)
-                ends = [(found, builder.block)]
-            with otherwise:
-                ends.append((ll.Constant(found.type, None), builder.block))
-        chosen = builder.phi(found.type)
-        for each, block in ends:
-            chosen.add_incoming(each, block)
-        return chosen
+        expressions, builder = self.expressions, self.builder
+        value = values_together(expressions, taken_apart(store.value, var, count), var, count)
+        if store.buffer.scope == REGISTER:  # each element in a register of its own
+            for lane in range(count):
+                expressions.env[var] = lane
+                expressions.store(store.buffer, store.indices, builder.extract_element(value, ll.Constant(I32, lane)))
+            return
+        wide = expressions.memory_value(store.buffer, value)
+        builder.store(wide, self.address(store.buffer, store.indices), align=count * ITEM_BYTES[store.buffer.dtype])
 
     def address(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
         start, known, _ = self.expressions.position(buffer, indices)
@@ -377,7 +313,8 @@ class _Emitter:
         self.facts = outer.inside_loop(loop.var, loop.extent)
         if loop.kind == "vectorize" and isinstance(extent, int) and isinstance(loop.body, Block):
             store = loop.body.body
-            if loop.body.init is None and self.is_whole(store.buffer, store.indices, loop.var, extent):
+            whole = is_whole(self.expressions, store.buffer, store.indices, loop.var, extent)
+            if loop.body.init is None and (whole or store.buffer.scope == REGISTER):
                 self.store_together(store, loop.var, extent)
                 return
         if isinstance(extent, int) and (loop.kind in ("unroll", "vectorize") or extent <= UNROLLED_AT_MOST):
@@ -393,26 +330,6 @@ class _Emitter:
                     self.statement(loop.body)
             return
         emit_loop(self.expressions, loop.var, 0, extent, lambda: self.statement(loop.body))
-
-
-def _loads(expr: Expr) -> bool:
-    return any(isinstance(node, Load) for node in walk_exprs(expr))
-
-
-def _is_uniform(expr: Expr, var: Var, count: int) -> bool:
-    """Whether an expression without loads is the same for all of ``count`` values of a variable from 0."""
-    if var not in free_vars(expr):
-        return True
-    if not isinstance(expr, BinOp):
-        return False
-    if expr.op == "lt" and expr.a.dtype == "int64":
-        form = linear_form(expr.a).add(linear_form(expr.b), -1)  # below 0
-        if goes_by_whole_steps(form, var, count):
-            return True
-    whole = isinstance(expr.b, Const) and expr.b.value > 0 and expr.b.value % count == 0
-    if expr.op == "floordiv" and whole and goes_by_whole_steps(linear_form(expr.a), var, count):
-        return True
-    return _is_uniform(expr.a, var, count) and _is_uniform(expr.b, var, count)
 
 
 def _has_phases(stmt: Stmt) -> bool:

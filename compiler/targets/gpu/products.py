@@ -63,10 +63,12 @@ def product_kernel(
     name: str,
     sums_of: Callable[[Product], Sums],
     arrange: Callable[[te.Schedule], None],
+    row_bytes: int = 1,
 ) -> Kernel:
-    """A group's kernel: a product by ``sums_of``, and its other members on the sums. ``layout``: of its result."""
+    """A group's kernel: a product by ``sums_of``, and its other members on the sums. ``layout``: of its result.
+    ``row_bytes``: what rows of constant weights should be a multiple of, with zeros behind them."""
     operands = Operands(Builder(), layouts)
-    product = _product_of(anchor, operands, layout)
+    product = _product_of(anchor, operands, layout, row_bytes)
     sums = sums_of(product)
     dtype = element_type(anchor.dtype)
     places: dict[Index, Index] = {}  # of the sums, by the index of the anchor's result
@@ -110,8 +112,8 @@ def sizes_of(anchor: Call, *, channels_last: bool = False) -> tuple[int, int, in
 
 
 def is_of_tokens(anchor: Call) -> bool:
-    """Whether a convolution is of several images of one pixel each, all with the same weights."""
-    if _kind(anchor) is not Anchor.CONVOLUTION or anchor.shape[0] == 1 or any(anchor.attr("pads")):
+    """Whether a convolution is of images of one pixel each, all with the same weights."""
+    if _kind(anchor) is not Anchor.CONVOLUTION or any(anchor.attr("pads")):
         return False
     sizes = {size for each in (*anchor.args[:2], anchor) for size in each.shape[2:]}
     return sizes == {1} and anchor.attr("groups") == 1
@@ -122,7 +124,7 @@ def is_image_convolution(anchor: Call) -> bool:
     return _kind(anchor) is Anchor.CONVOLUTION and len(anchor.shape) == 4 and not is_of_tokens(anchor)
 
 
-def _product_of(anchor: Call, operands: Operands, layout: Layout) -> Product:
+def _product_of(anchor: Call, operands: Operands, layout: Layout, row_bytes: int) -> Product:
     if is_of_tokens(anchor):
         x, w = (_operand(operands, each) for each in anchor.args)
         pixel = tuple(tir.Const(0) for _ in anchor.shape[2:])
@@ -131,7 +133,9 @@ def _product_of(anchor: Call, operands: Operands, layout: Layout) -> Product:
         return Product(left, right, anchor.shape[:2], lambda index: (*index, *pixel))
     if _kind(anchor) is not Anchor.CONVOLUTION:
         return _of_matrices(anchor, operands)
-    return _of_images(anchor, operands) if layout.is_plain else _of_pixels(anchor, operands, layout.block)
+    if layout.is_plain:
+        return _of_images(anchor, operands, row_bytes)
+    return _of_pixels(anchor, operands, layout.block, row_bytes)
 
 
 def _operand(operands: Operands, value: Expr) -> View:
@@ -155,14 +159,14 @@ Pixel: TypeAlias = Callable[[tir.Expr, tir.Expr, Sequence[tir.Expr], tir.Expr], 
 """What the window of a pixel meets, by image, group, place in the image, and depth."""
 
 
-def _of_images(anchor: Call, operands: Operands) -> Product:
+def _of_images(anchor: Call, operands: Operands, row_bytes: int) -> Product:
     """Weights times pixels, image by image: the result is plain."""
-    weight, pixel, depth, dtype = _factors(anchor, operands)
+    weight, pixel, depth, row, dtype = _factors(anchor, operands, row_bytes)
     groups = anchor.attr("groups")
     images, channels, *places = anchor.shape
     rows, pixels = channels // groups, prod(places)
     # Weights are the same for all images.
-    left = View((1, groups, rows, depth), dtype, lambda index: weight(*index[1:]))
+    left = View((1, groups, rows, row), dtype, lambda index: weight(*index[1:]))
     right = View((images, groups, depth, pixels), dtype,
                  lambda index: pixel(index[0], index[1], _unfolded(index[3], places), index[2]))  # fmt: skip
 
@@ -173,9 +177,9 @@ def _of_images(anchor: Call, operands: Operands) -> Product:
     return Product(left, right, (images, groups, rows, pixels), place, padding_sums(anchor, operands))
 
 
-def _of_pixels(anchor: Call, operands: Operands, block: int) -> Product:
+def _of_pixels(anchor: Call, operands: Operands, block: int, row_bytes: int) -> Product:
     """Pixels of all images times weights: the result has its channels last, ``block`` for a pixel."""
-    weight, pixel, depth, dtype = _factors(anchor, operands)
+    weight, pixel, depth, length, dtype = _factors(anchor, operands, row_bytes)
     groups = anchor.attr("groups")
     images, channels, *places = anchor.shape
     columns, pixels = channels // groups, prod(places)
@@ -194,16 +198,16 @@ def _of_pixels(anchor: Call, operands: Operands, block: int) -> Product:
         return (n, g * columns + column, *at)
 
     left = View((groups, images * pixels, depth), dtype, read)
-    right = View((groups, depth, columns), dtype, lambda index: weight(index[0], index[2], index[1]))
+    right = View((groups, length, columns), dtype, lambda index: weight(index[0], index[2], index[1]))
 
     strides = (columns, block, 1) if (groups, block) != (1, channels) else ()
     return Product(left, right, (groups, images * pixels, columns), place, padding_sums(anchor, operands), strides)
 
 
-def _factors(anchor: Call, operands: Operands) -> tuple[Weight, Pixel, int, tir.DType]:
-    """The weights, what windows meet, the depth and type of both. The depth goes through all channels of a pixel, with
-    those that nobody uses, then to the next pixel of the window: neighbours in depth are inside of the image together,
-    or not."""
+def _factors(anchor: Call, operands: Operands, row_bytes: int) -> tuple[Weight, Pixel, int, int, tir.DType]:
+    """The weights, what windows meet, the depth, that of the weights, and the type of both. The depth goes through all
+    channels of a pixel, with those that nobody uses, then to the next pixel of the window: neighbours in depth are
+    inside of the image together, or not."""
     x = _operand(operands, anchor.args[0])
     groups, strides, dilations = (anchor.attr(name) for name in ("groups", "strides", "dilations"))
     _, depth, *kernel = anchor.args[1].shape
@@ -211,7 +215,7 @@ def _factors(anchor: Call, operands: Operands) -> tuple[Weight, Pixel, int, tir.
     depth = max(depth, block) if groups == 1 and isinstance(anchor.args[1], Constant) else depth
     fill = tir.Const(0 if reads_zeros(anchor) else pad_value_of(anchor), x.dtype)
     read = padded_read(x, anchor.attr("pads"), fill)
-    weights = _weights(anchor.args[1], depth, operands)
+    weights = _weights(anchor.args[1], depth, operands, row_bytes)
 
     def weight(g: tir.Expr, row: tir.Expr, k: tir.Expr) -> tir.Expr:
         return weights[(g * rows + row, k)]
@@ -220,16 +224,19 @@ def _factors(anchor: Call, operands: Operands) -> tuple[Weight, Pixel, int, tir.
         at = (n, g, *place)
         return read((n, g * depth + k % depth, *met(at, _unfolded(k // depth, kernel), strides, dilations)))
 
-    return weight, pixel, depth * prod(kernel), x.dtype
+    return weight, pixel, depth * prod(kernel), weights.shape[1], x.dtype
 
 
-def _weights(value: Expr, depth: int, operands: Operands) -> View:
+def _weights(value: Expr, depth: int, operands: Operands, row_bytes: int) -> View:
     """Weights (channels, depth of a pixel, window) as (channels, window * ``depth``); constant ones are 0 beyond their
-    own."""
+    own. Long rows of these are a multiple of ``row_bytes``."""
     if isinstance(value, Constant):
         wide = np.zeros((value.shape[0], depth, *value.shape[2:]), value.value.dtype)
         wide[:, : value.shape[1]] = value.value
-        turned = operands.array(np.moveaxis(wide, 1, -1).reshape(value.shape[0], -1))
+        rows = np.moveaxis(wide, 1, -1).reshape(value.shape[0], -1)
+        if rows.shape[1] * rows.itemsize >= 2 * row_bytes:  # short ones would grow by much
+            rows = np.pad(rows, ((0, 0), (0, -rows.shape[1] % max(1, row_bytes // rows.itemsize))))
+        turned = operands.array(rows)
         return View(turned.shape, turned.dtype, lambda index: turned[index])
     view = operands.view(value)
     kernel = value.shape[2:]

@@ -1,39 +1,75 @@
 """Default schedules of kernels for GPUs: nothing needs tuning to run.
 
 Each stage becomes a launch of its own unless the result's threads can compute what they need of it. A thread makes one
-element of a result, neighbours in memory by neighbours in a group.
+element of a result, or a few that it loads and stores at once; neighbours in memory by neighbours in a group.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from ... import tensor as te
 from ...tensor.errors import ScheduleError
-from ...tensor.ir import Block
+from ...tensor.ir import Block, Store, Var
 from ...tensor.tree import find_block, find_buffer
 from ..loops.nests import REGISTER, extent_of, split_loops, tidy
 from .devices import GpuDescription
 from .elements import bind_elements
 from .rows import schedule_rows
+from .vector_loops import found_together
 from .warp_rows import schedule_warp_rows
 
 
 def schedule_plain(schedule: te.Schedule, device: GpuDescription) -> None:
-    """Any kernel: a warp or a group for each row that is reduced, or a thread for each element of each stage."""
+    """Any kernel: a warp or a group for each row that is reduced, or a thread for some neighbours of each stage."""
     if schedule_warp_rows(schedule, device) or schedule_rows(schedule, device):
         return
     tidy(schedule)
+    count = device.neighbours
+    while count:
+        attempt = schedule.copy()
+        if _by_elements(attempt, device, count):
+            schedule.func, schedule.trace = attempt.func, attempt.trace
+            return
+        count //= 2
+
+
+def _by_elements(schedule: te.Schedule, device: GpuDescription, count: int) -> bool:
+    """A thread for ``count`` neighbours of each result; False where these do not lie together, or what they are made
+    of does not."""
     *stages, output = schedule.blocks()
-    inside = _move_into_elements(schedule)
+    rows = schedule.get_loops(output)
+    together = []
+    if count > 1:
+        if not rows or extent_of(schedule, rows[-1]) % count:
+            return False
+        rows[-1], each = schedule.split(rows[-1], count)
+        together.append((output, each))
+    inside = _move_into_elements(schedule, rows, count)
     for name in stages:
         if name in inside:
-            _reduce_in_register(schedule, name)
+            lane = _reduce_in_register(schedule, name, count)
+            if lane is not None:
+                together.append((name, lane))
         elif _is_reduction(schedule, name):
             _reduce_by_element(schedule, name, device)
         else:
             bind_elements(schedule, schedule.get_loops(name), device)
-    bind_elements(schedule, schedule.get_loops(output), device)
+    if count > 1:
+        found = [found_together(_store_of(schedule, name), lane, count) for name, lane in together]
+        if None in found or not any(found):
+            return False
+        for _, lane in together:
+            schedule.vectorize(lane)
+    bind_elements(schedule, rows, device)
+    return True
+
+
+def _store_of(schedule: te.Schedule, name: str) -> Store:
+    block = find_block(schedule.func, name)[-1]
+    assert isinstance(block, Block)
+    return block.body
 
 
 def _is_reduction(schedule: te.Schedule, name: str) -> bool:
@@ -41,15 +77,14 @@ def _is_reduction(schedule: te.Schedule, name: str) -> bool:
     return isinstance(block, Block) and block.kind == "reduce"
 
 
-def _move_into_elements(schedule: te.Schedule) -> set[str]:
-    """Let each element of the result compute its own element of the stages before it, where nobody else needs that;
-    gives their names."""
-    *stages, output = schedule.blocks()
-    loops = schedule.get_loops(output)
+def _move_into_elements(schedule: te.Schedule, loops: Sequence[Var], count: int) -> set[str]:
+    """Let each ``count`` elements of the result, inside of ``loops``, compute their own elements of the stages before
+    it, where nobody else needs those; gives their names."""
+    *stages, _ = schedule.blocks()
     moved: set[str] = set()
     if not loops:
         return moved
-    count = prod(extent_of(schedule, loop) for loop in loops)
+    elements = count * prod(extent_of(schedule, loop) for loop in loops)
     for name in reversed(stages):
         attempt, size = schedule.copy(), find_buffer(schedule.func, name).size
         try:
@@ -57,7 +92,7 @@ def _move_into_elements(schedule: te.Schedule) -> set[str]:
             attempt.compute_at(name, loops[-1])
         except ScheduleError:
             break
-        if find_buffer(attempt.func, name).size != 1 or size != count or not _is_reduction(schedule, name):
+        if find_buffer(attempt.func, name).size != count or size != elements or not _is_reduction(schedule, name):
             break
         schedule.set_scope(name, REGISTER)
         schedule.compute_at(name, loops[-1])
@@ -65,11 +100,14 @@ def _move_into_elements(schedule: te.Schedule) -> set[str]:
     return moved
 
 
-def _reduce_in_register(schedule: te.Schedule, name: str) -> None:
-    """A reduction to one element, inside of the loops of who reads it."""
+def _reduce_in_register(schedule: te.Schedule, name: str, count: int = 1) -> Var | None:
+    """A reduction to ``count`` elements, inside of the loops of who reads them; gives the loop over these, innermost,
+    where there is one."""
     reduced, kept = split_loops(schedule, name)
-    schedule.reorder(*kept, *reduced)
+    lanes = [loop for loop in kept if extent_of(schedule, loop) == count] if count > 1 else []
+    schedule.reorder(*(loop for loop in kept if loop not in lanes), *reduced, *lanes)
     schedule.decompose_reduction(name, reduced[0])
+    return lanes[0] if lanes else None
 
 
 def _reduce_by_element(schedule: te.Schedule, name: str, device: GpuDescription) -> None:

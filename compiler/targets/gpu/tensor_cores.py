@@ -82,7 +82,11 @@ class TensorKernels:
         tile, shape = chosen
         arrange = partial(schedule_tensor_cores, tile=tile, shape=shape, device=self.device)
         sums = partial(tensor_sums, tile=tile, shape=shape)
-        return product_kernel(group, anchor, layouts, layout, name, sums, arrange)
+        return product_kernel(group, anchor, layouts, layout, name, sums, arrange, SECTOR_BYTES)
+
+
+SECTOR_BYTES = 32
+"""What memory gives at a time."""
 
 
 def _makes_images(group: FusedGroup, placement: Placement) -> bool:
@@ -97,9 +101,8 @@ def tensor_sums(product: Product, tile: TensorTile, shape: MmaShape) -> Sums:
     """Stages ``left``, ``right``, ``acc`` and ``sums`` as `schedule_tensor_cores` takes them: of whole tiles, those of
     the sums counted by tile and by place in it."""
     *outer, rows, columns = product.shape
-    depth = product.left.shape[-1]
     turned = View(
-        (*product.right.shape[:-2], columns, depth), product.right.dtype,
+        (*product.right.shape[:-2], columns, product.right.shape[-2]), product.right.dtype,
         lambda index: product.right[(*index[:-2], index[-1], index[-2])],
     )  # fmt: skip
     left, right = (

@@ -16,7 +16,7 @@ from .devices import GpuDescription
 from .digits import BLOCK_AXES, SHARED, THREAD, WARP
 from .intrinsics import COLUMNS, MATRIX_BYTES, MATRIX_ROWS, MmaShape, ldmatrix, mma
 from .tile_schedule import GROUPS_WANTED
-from .vector_loops import neighbours_at_once, with_digits_apart
+from .vector_loops import found_together, neighbours_at_once, with_digits_apart
 from .warp_parts import COPIES, PIPELINE
 
 FRAGMENT_BYTES = 2 * MATRIX_BYTES
@@ -101,9 +101,10 @@ def schedule_tensor_cores(schedule: te.Schedule, tile: TensorTile, shape: MmaSha
     """Tiles for groups, parts of them for warps, the depth in steps; all threads load the operands of a step."""
     tidy(schedule)
     *outer, m, n = schedule.get_loops(schedule.blocks()[-1])
+    count = _stored_together(schedule, n, device)
     down, m = schedule.split(m, tile.rows)
-    across, n = schedule.split(n, tile.columns)
-    schedule.reorder(*outer, down, across, m, n)
+    across, n, each = schedule.split(n, factors=[None, tile.columns // count, count])
+    schedule.reorder(*outer, down, across, m, n, each)
     for name, scope in (("sums", SHARED), ("acc", REGISTER)):
         schedule.set_scope(name, scope)
         schedule.compute_at(name, across, whole=2)
@@ -112,7 +113,7 @@ def schedule_tensor_cores(schedule: te.Schedule, tile: TensorTile, shape: MmaSha
         for loop in loops:
             schedule.bind(loop, axis)
     _by_lanes(schedule, "sums", tile)
-    _store_together(schedule, m, n, tile, tile.threads(device))
+    _store_together(schedule, m, n, each, tile, tile.threads(device))
     step = _multiply(schedule, tile, shape)
     for name in ("left", "right"):
         _load_together(schedule, name, step, tile.threads(device))
@@ -136,12 +137,43 @@ def _by_lanes(schedule: te.Schedule, name: str, tile: TensorTile) -> None:
     schedule.vectorize(pair)
 
 
-def _store_together(schedule: te.Schedule, rows: Var, columns: Var, tile: TensorTile, threads: int) -> None:
-    """The tile of the result: neighbours in memory by neighbours, some rows one after the other."""
-    row, each = schedule.split(rows, max(1, tile.rows * tile.columns // threads))
-    schedule.reorder(row, columns, each)
-    for loop in (row, columns):
+def _stored_together(schedule: te.Schedule, columns: Var, device: GpuDescription) -> int:
+    """How many columns of the result a thread makes at a time: those that are stored, and read, at once."""
+    output = schedule.blocks()[-1]
+    count = device.neighbours
+    while count > 1:
+        if extent_of(schedule, columns) % count == 0:
+            attempt = schedule.copy()
+            _, each = attempt.split(columns, count)
+            block = find_block(attempt.func, output)[-1]
+            if isinstance(block, Block) and found_together(block.body, each, count):
+                return count
+        count //= 2
+    return 1
+
+
+BANKS = 32
+"""Of shared memory, a word each."""
+
+
+def _store_together(schedule: te.Schedule, rows: Var, columns: Var, each: Var, tile: TensorTile, threads: int) -> None:
+    """The tile of the result: a thread has ``each`` neighbours, then those some rows below. Where a row is less than
+    all banks, the rows that are read at once are two apart: these lie in different banks."""
+    at_once = min(tile.rows, threads * extent_of(schedule, each) // tile.columns)
+    if extent_of(schedule, rows) != tile.rows:  # how many rows there are depends on the group
+        row, below = schedule.split(rows, tile.rows // at_once)
+        nest = [row, columns]
+    elif tile.columns < BANKS and at_once % 4 == 0:
+        below, high, two, one = schedule.split(rows, factors=[None, at_once // 4, 2, 2])
+        nest = [high, one, two, columns]
+    else:
+        below, row = schedule.split(rows, at_once)
+        nest = [row, columns]
+    for loop in nest:  # while they are in order it is seen that no two threads meet
         schedule.bind(loop, THREAD)
+    if extent_of(schedule, each) > 1:
+        schedule.vectorize(each)
+    schedule.reorder(*nest, below, each)
 
 
 def _multiply(schedule: te.Schedule, tile: TensorTile, shape: MmaShape) -> Var:

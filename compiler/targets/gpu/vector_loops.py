@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from ...tensor.ir import BinOp, Const, Expr, Load, PrimFunc, Var
+from ...tensor.evaluate import ITEM_BYTES
+from ...tensor.ir import BinOp, Const, Expr, Load, PrimFunc, Store, Var
 from ...tensor.simplify import Linear, linear_form
 from ...tensor.tree import simplify_tree
 from ...tensor.visitor import free_vars, map_exprs, map_stmt_exprs, substitute, walk_exprs
-from ..loops.nests import position_of
+from ..loops.nests import REGISTER, position_of
 
 
 def goes_by_whole_steps(form: Linear, var: Var, count: int) -> bool:
@@ -51,3 +52,26 @@ def neighbours_at_once(value: Expr, loop: Var, most: int, least: int) -> int:
             return most
         most //= 2
     return 0
+
+
+WIDEST = 16
+"""Bytes of the widest load or store."""
+
+
+def found_together(store: Store, var: Var, count: int) -> int | None:
+    """How many things that a store reads lie together along ``count`` neighbours of a loop; None where it goes to
+    others, or something lies apart. What other data tell the place of may lie anywhere."""
+    if store.buffer.scope != REGISTER:
+        position = position_of(store.buffer, [taken_apart(index, var, count) for index in store.indices])
+        if count * ITEM_BYTES[store.buffer.dtype] > WIDEST or not goes_by_whole_steps(position, var, count):
+            return None
+    found = 0
+    for node in walk_exprs(taken_apart(store.value, var, count)):
+        if not isinstance(node, Load) or node.buffer.scope == REGISTER or var not in free_vars(node):
+            continue
+        together = goes_by_whole_steps(position_of(node.buffer, node.indices), var, count)
+        if together and count * ITEM_BYTES[node.buffer.dtype] <= WIDEST:
+            found += 1
+        elif together or not any(isinstance(each, Load) for index in node.indices for each in walk_exprs(index)):
+            return None
+    return found

@@ -78,7 +78,7 @@ class Lanes:
 class Expressions:
     """Emits expressions at the builder's position. ``env`` holds the loop variables, ``memory`` the buffers;
     ``otherwise`` makes the functions that targets do not share. ``permutes_bytes``: whether the processor picks bytes
-    out of two registers (AVX-512 VBMI)."""
+    out of two registers (AVX-512 VBMI). ``held``: expressions whose values are known already."""
 
     builder: ll.IRBuilder
     memory: dict[str, Memory]
@@ -86,6 +86,7 @@ class Expressions:
     env: dict[Var, Int] = field(default_factory=dict)
     lanes: Lanes | None = None
     permutes_bytes: bool = False
+    held: dict[Expr, Value] = field(default_factory=dict)
 
     # Integers that address memory
 
@@ -194,6 +195,8 @@ class Expressions:
 
     def value(self, expr: Expr) -> Value:
         """A scalar where the expression is the same in all lanes, else a vector."""
+        if self.held and expr in self.held:
+            return self.held[expr]
         match expr:
             case Const(value):
                 return constant(REGISTER_TYPES[expr.type], wrap(value, expr.type))

@@ -16,6 +16,7 @@ from weft.hw.dram_rate import DramRate
 from weft.sim.timing import program_cycles
 
 from .kernels import CONFIGS
+from .test_empty_matrices import sparse
 from .test_kernels import Case, cases
 
 SLOW, FAST = DramRate(bytes_per_cycle=2), DramRate(latency=20, bytes_per_cycle=8)
@@ -47,6 +48,15 @@ def test_no_tiling_is_below_the_bound(case: Case) -> None:
     rate = SLOW if case.seed % 2 else FAST
     problem = Problem(case.config, lower_function(case.function()), 2, rate=rate)
     assert all(each >= lower_bound(problem) for each in costs(problem, 2, case.seed))
+
+
+@pytest.mark.parametrize("share", [0.1, 0.4])
+def test_the_bound_counts_the_weights_that_are_loaded(share: float) -> None:
+    """Few pixels and a slow bus: weights take most of the time, and matrices of zeros are not read."""
+    function = sparse(PYNQ, 1, share, channels=384, filters=384, size=(2, 2), empty_groups=False)
+    problem = Problem(PYNQ, lower_function(function), 2, rate=SLOW)
+    best, bound = min(costs(problem, 2)), lower_bound(problem)
+    assert bound <= best <= 1.2 * bound
 
 
 LARGE = (
