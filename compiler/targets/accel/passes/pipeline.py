@@ -11,6 +11,7 @@ from .fit_scratchpads import fit_scratchpads
 from .fuse import fuse
 from .pack_layout import pack_layout
 from .ramps import tables_as_ramps
+from .sum_shapes import sums_in_shape_of_products
 from .unfold_input import unfold_input
 
 
@@ -21,6 +22,7 @@ def accel_passes(blocks: Blocks, bytes_per_cycle: int = 8, core: CoreConfig | No
     """
     fit = [fit_scratchpads(core)] if core is not None else []
     return [
+        sums_in_shape_of_products,
         unfold_input(blocks, bytes_per_cycle),
         tables_as_ramps(blocks),
         fuse,
