@@ -420,7 +420,7 @@ REFUSED: dict[str, tuple[Callable[[Graph], str], str]] = {
     ),
     "dropout": (
         lambda g: g.op("Dropout", "x", g.constant(0.25, "f4"), g.constant(True, "?")),
-        r"^node 'Dropout0': Dropout: in training mode it drops elements at random \(ratio 0.25\); hint: .*weft.train.dropout",
+        r"^node 'Dropout0': Dropout: in training mode it drops elements at random \(ratio 0.25\); .*weft.train.dropout",
     ),
     "blocked": (
         lambda g: g.op("QuantizeLinear", "x", g.constant(0.1, "f4"), g.constant(0, "i1"), block_size=2),
