@@ -92,13 +92,13 @@ def _padded_before(node: Call) -> Expr | None:
 
 def _has_few_places(node: Call) -> bool:
     """Whether a convolution in groups, of a filter each, sums up more for a place than there are places, and cannot do
-    so along rows."""
+    so along rows. Of 16 bits it can, but takes longer."""
     w, groups = node.args[1], node.attr("groups")
     places = node.shape[0] * prod(node.shape[2:])
     summed = w.tensor_type.size // w.shape[0]
-    in_rows = node.attr("dilations")[-1] == 1 and w.shape[-1] >= LONG_ROW
+    in_rows = node.dtype == "float32" and node.attr("dilations")[-1] == 1 and w.shape[-1] >= LONG_ROW
     few = w.shape[0] == groups >= SHORTEST_ROW and places <= min(MOST_PLACES, summed)
-    return few and not in_rows and node.dtype == "float32"  # in 16 bits terms would be rounded before they are added up
+    return few and not in_rows
 
 
 def _place_by_place(node: Call) -> Expr:
@@ -109,16 +109,16 @@ def _place_by_place(node: Call) -> Expr:
     turned = call("transpose", split, perm=(*range(3, rank + 3), 0, 2, 1), span=span)
     images = _among_zeros(turned, node, 3)
     weights = call("transpose", w, perm=(*range(2, rank + 2), 1, 0), span=span)
-    weights = call("reshape", weights, shape=(*kernel, 1, each, groups), span=span)
+    weights = _widened(call("reshape", weights, shape=(*kernel, 1, each, groups), span=span), span)
     steps, sums = (*node.attr("dilations"), 1, 1, 1), []
     for image, *place in product(range(batch), *map(range, places)):
         starts = (*(at * stride for at, stride in zip(place, node.attr("strides"), strict=True)), image, 0, 0)
         met = call("slice", images, starts=starts, sizes=weights.shape, steps=steps, span=span)
-        terms = call("nn.multiply", met, weights, span=span)
+        terms = call("nn.multiply", _widened(met, span), weights, span=span)
         total = call("nn.reduce_sum", terms, axes=tuple(range(rank + 2)), span=span)
         sums.append(call("reshape", total, shape=(1, groups), span=span))
     whole = call("concat", *sums, axis=0, span=span) if len(sums) > 1 else sums[0]
-    values = call("reshape", whole, shape=(batch, *places, groups), span=span)
+    values = _cast(call("reshape", whole, shape=(batch, *places, groups), span=span), [node.dtype], span)
     return call("transpose", values, perm=(0, rank + 1, *range(1, rank + 1)), span=node.span)
 
 

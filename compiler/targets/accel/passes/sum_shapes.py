@@ -51,7 +51,7 @@ def _elementwise(node: Call) -> Sequence[Call]:
         computed = [arg for arg in step.args if arg not in numbers]
         if any(arg.shape != node.shape or not isinstance(arg, Call | Constant) for arg in computed):
             return []
-        if any(not isinstance(arg, Constant) or np.any(arg.value != arg.value.flat[0]) for arg in numbers):
+        if any(not isinstance(arg, Constant) or len(np.unique(arg.value)) != 1 for arg in numbers):
             return []
         found[step] = None
         waiting += [arg for arg in computed if isinstance(arg, Call) and arg.dtype == "int32"]

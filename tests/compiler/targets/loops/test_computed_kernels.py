@@ -21,6 +21,7 @@ from weft.compiler.graph import (
     evaluate,
     topological_order,
 )
+from weft.compiler.graph.dtypes import HALVES
 from weft.compiler.passes.gradient import grad
 from weft.compiler.targets.loops import computed_kernels
 from weft.compiler.targets.loops.computed_kernels import as_product_of_columns
@@ -199,7 +200,18 @@ def test_groups_stay_loops_where_lanes_run_along_rows_or_places_are_many() -> No
     assert stays((1, 7, 18, 17), (7, 1, 16, 15)), "too few groups for lanes"
     assert stays((1, 8, 8, 8), (8, 1, 2, 2)), "many places"
     assert stays((1, 8, 3, 3), (8, 1, 2, 1)), "less to add up than places"
-    assert stays((1, 8, 18, 17), (8, 1, 16, 15), "bfloat16")
+    assert not stays((1, 8, 18, 18), (8, 1, 16, 16), "bfloat16"), "rows of 16 bits gain nothing"
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_few_places_in_sixteen_bits_are_added_up_in_32(dtype: str) -> None:
+    body = as_product_of_columns(convolution((1, 8, 9, 9), (8, 1, 7, 7), dtype, groups=8))
+    assert body is not None
+    assert body.dtype == dtype
+    sums = [node for node in calls(body) if node.op == "nn.reduce_sum"]
+    terms = [node for node in calls(body) if node.op == "nn.multiply"]
+    assert len(sums) == 9
+    assert {node.dtype for node in (*sums, *terms)} == {"float32"}
 
 
 def test_a_convolution_in_groups_is_padded_before() -> None:
