@@ -81,13 +81,15 @@ def _recognised(node: Call) -> Expr | None:
 
 
 def _made_by_convolution(value: Expr) -> bool:
-    """Whether elementwise operators on constants alone stand between a value and a convolution."""
+    """Whether elementwise operators on constants alone stand between a value and a convolution, which is not a product
+    of bytes: of a batch of single pixels it is, whose rows are stored one behind the other."""
     while isinstance(value, Call):
         entry = operator_of(value)
         if entry is None:
             return False
         if entry.anchor is Anchor.CONVOLUTION:
-            return bool(value.attr("groups") == 1)
+            product = value.args[0].dtype == "int8" and value.shape[0] > 1 and prod(value.shape[2:]) == 1
+            return bool(value.attr("groups") == 1) and not product
         if entry.fusion is not Fusion.ELEMENTWISE or not all(isinstance(arg, Constant) for arg in value.args[1:]):
             return False
         value = value.args[0]
