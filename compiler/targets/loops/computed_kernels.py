@@ -108,8 +108,8 @@ def _place_by_place(node: Call) -> Expr:
     split = call("reshape", x, shape=(batch, groups, each, *x.shape[2:]), span=span)
     turned = call("transpose", split, perm=(*range(3, rank + 3), 0, 2, 1), span=span)
     images = _among_zeros(turned, node, 3)
-    weights = call("transpose", w, perm=(*range(2, rank + 2), 1, 0), span=span)
-    weights = _widened(call("reshape", weights, shape=(*kernel, 1, each, groups), span=span), span)
+    turned = call("transpose", w, perm=(*range(2, rank + 2), 1, 0), span=span)
+    weights = _widened(call("reshape", turned, shape=(*kernel, 1, each, groups), span=span), span)
     steps, sums = (*node.attr("dilations"), 1, 1, 1), []
     for image, *place in product(range(batch), *map(range, places)):
         starts = (*(at * stride for at, stride in zip(place, node.attr("strides"), strict=True)), image, 0, 0)
