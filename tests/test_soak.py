@@ -62,7 +62,7 @@ def test_a_wrong_result_and_what_is_left_are_seen(soak: ModuleType, monkeypatch:
 
 def samples(**figures: float) -> list[dict[str, float]]:
     """For 40 seconds; each figure grows by its amount in each."""
-    flat = {"resident": 1e5, "own": 5e4, "files": 9.0, "threads": 4.0}
+    flat = {"allocated": 4e4, "resident": 1e5, "own": 5e4, "files": 9.0, "threads": 4.0}
     return [
         {"seconds": second} | {name: value + second * figures.get(name, 0) for name, value in flat.items()}
         for second in range(41)
@@ -72,12 +72,13 @@ def samples(**figures: float) -> list[dict[str, float]]:
 @pytest.mark.parametrize(
     ("growth", "seen"),
     [({}, []), ({"resident": 90.0}, []), ({"resident": 110.0}, ["resident"]), ({"own": 60.0}, ["own"]),
+     ({"allocated": 50.0}, ["allocated"]),
      ({"files": 0.1, "threads": -0.1}, ["files"])],
 )  # fmt: skip
 def test_growth_above_2_percent_is_a_leak(soak: ModuleType, growth: dict[str, float], seen: list[str]) -> None:
     run = soak.Soak(soak.Options(), Path(), None, [].append)
     run.lives = [SimpleNamespace(immortal=True, number=0, samples=samples(**growth))]
-    assert len(run.judge()) == 4
+    assert len(run.judge()) == 5
     assert [failure.split()[2] for failure in run.failures] == seen
 
 
