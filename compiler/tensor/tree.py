@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import is_
 
 from .errors import ScheduleError
@@ -39,15 +40,24 @@ def paths(stmt: Stmt, above: tuple[Stmt, ...] = ()) -> Iterator[tuple[Stmt, ...]
 
 
 def _path_to(stmt: Stmt, wanted: Callable[[Stmt], bool]) -> tuple[Stmt, ...] | None:
-    """The first of the paths whose node is wanted."""
-    path = [stmt]
-    while not wanted(path[-1]):
-        inside = below(path[-1])
-        if len(inside) != 1:
-            found = next((found for child in inside if (found := _path_to(child, wanted)) is not None), None)
-            return None if found is None else (*path, *found)
-        path.append(inside[0])
-    return tuple(path)
+    """The first of the paths whose node is wanted. Without recursion: every stage of a kernel may stand inside the
+    allocations of all those before it."""
+    path: list[Stmt] = []
+    waiting = [(stmt, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        del path[depth:]
+        path.append(node)
+        while not wanted(node):
+            inside = below(node)
+            if len(inside) != 1:
+                waiting.extend((child, len(path)) for child in reversed(inside))
+                break
+            node = inside[0]
+            path.append(node)
+        else:
+            return tuple(path)
+    return None
 
 
 def block_name(stmt: Stmt) -> str | None:
@@ -183,9 +193,16 @@ def reduction_vars(stmt: Stmt) -> dict[Var, str]:
 
 def replace_node(stmt: Stmt, old: Stmt, new: Stmt | None) -> Stmt | None:
     """The tree with the node ``old`` (this very object) replaced, or taken out if ``new`` is None."""
-    if stmt is old:
-        return new
-    return map_children(stmt, lambda child: replace_node(child, old, new))
+    path = _path_to(stmt, lambda node: node is old)
+    if path is None:
+        return stmt
+    for above, inside in zip(path[-2::-1], path[:0:-1], strict=True):
+        new = map_children(above, partial(_instead, inside, new))
+    return new
+
+
+def _instead(old: Stmt, new: Stmt | None, node: Stmt) -> Stmt | None:
+    return new if node is old else node
 
 
 def rewrite(func: PrimFunc, old: Stmt, new: Stmt | None) -> PrimFunc:

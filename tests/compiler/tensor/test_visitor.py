@@ -22,7 +22,7 @@ from weft.compiler.tensor.ir import (
     minimum,
     select,
 )
-from weft.compiler.tensor.tree import simplify_tree
+from weft.compiler.tensor.tree import replace_node, simplify_tree
 from weft.compiler.tensor.visitor import (
     free_vars,
     loads,
@@ -137,3 +137,24 @@ def test_variables_are_replaced_all_at_once(expr: Expr, bindings: dict[Var, Expr
     replaced = substitute(expr, bindings)
     assert replaced == map_exprs(expr, lambda node: bindings.get(node) if isinstance(node, Var) else None)
     assert (replaced is expr) == free_vars(expr).isdisjoint(bindings)
+
+
+def test_a_node_is_replaced_however_deep_it_is() -> None:
+    """Deeper than Python calls go; what stands beside the path stays the same object."""
+    store, other, beside = (
+        Store(buffer, (ROW, COL), Const(number, "int32")) for number, buffer in enumerate((X, Y, Z))
+    )
+    before: Stmt = store
+    for _ in range(2000):
+        before = Allocate(X, Seq((beside, before)))
+    for new in (other, None):
+        node = replace_node(before, store, new)
+        for _ in range(1999):
+            assert isinstance(node, Allocate)
+            assert isinstance(node.body, Seq)
+            assert node.body.body[0] is beside
+            node = node.body.body[1]
+        assert isinstance(node, Allocate)
+        assert node.body == (beside if new is None else Seq((beside, other)))
+    assert replace_node(before, other, None) is before
+    assert replace_node(store, store, None) is None

@@ -29,6 +29,10 @@ from ....graph.visit import rewrite, with_children
 from ....operators.numerics import INT9, MAX_LEFT_SHIFT
 from ....passes.manager import Pass
 
+MOST_OPERATORS = 128
+"""Of a function that 8-bit values join. Tables as ramps have up to 128 each; the time that a schedule takes grows with
+the square of the operators, 8 s for 160, and every operator is a level of its loop nest."""
+
 
 @dataclass(frozen=True)
 class Fused:
@@ -159,13 +163,18 @@ class _Fuser:
             return f"{what}: only a requantise joins its consumer"
         if self.uses[value] != 1:
             return f"{what}: {self.uses[value]} consumers"
-        anchors, waiting = 0, [value]
+        inside: dict[int, Call] = {}
+        waiting = [value]
         while waiting:
             node = waiting.pop()
-            anchors += _kind(node) is Fusion.ANCHOR
-            waiting += [arg for arg in node.args if isinstance(arg, Call) and arg.dtype == "int32"]
-        if anchors + group.anchors > 1:
+            inside[id(node)] = node
+            waiting += [
+                arg for arg in node.args if isinstance(arg, Call) and arg.dtype == "int32" and id(arg) not in inside
+            ]
+        if group.anchors + sum(_kind(node) is Fusion.ANCHOR for node in inside.values()) > 1:
             return f"{what}: the function has an anchor already"
+        if len(group.members) + len(inside) > MOST_OPERATORS:
+            return f"{what}: together they have more than {MOST_OPERATORS} operators"
         return ""
 
     def _function_call(self, group: _Group, replaced: dict[int, Expr]) -> Call:

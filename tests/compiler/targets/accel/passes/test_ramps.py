@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from weft.compiler.graph import Array, Attrs, Call, Constant, Expr, Function, Module, TensorType, Var, call, evaluate
 from weft.compiler.passes import PassManager, integer_passes
+from weft.compiler.targets.accel.passes.fuse import Fused
 from weft.compiler.targets.accel.passes.ramps import FRACTION_BITS, Ramps
 from weft.hw.config import PYNQ, TINY, CoreConfig
 
@@ -97,3 +99,16 @@ def test_a_table_at_the_end_is_the_hosts() -> None:
     x = Var("x", TensorType((1, 8, 2, 2), "float32"))
     model = compiled(x, quantised(call("nn.sigmoid", layer(quantised(x), 12)), 1 / 256), TINY)
     assert not any("maximum" in name for each in model.layers for name in each.operators)
+
+
+def test_functions_of_many_ramps_are_not_joined_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The product of three functions of some forty operators each."""
+    monkeypatch.setattr(sys.modules[Fused.__module__], "MOST_OPERATORS", 48)
+    x = Var("x", TensorType((1, 8, 2, 2), "float32"))
+    inputs = [layer(layer(quantised(x), 16 + k), 12) for k in range(3)]
+    waves = [quantised(call(op, each), 0.05) for op, each in zip(("nn.sin", "nn.cos", "nn.sin"), inputs, strict=True)]
+    product = quantised(call("nn.multiply", quantised(call("nn.multiply", *waves[:2]), 0.05), waves[2]), 0.05)
+    model = compiled(x, layer(product, 5), TINY)
+    assert len(model.programs) == 1
+    assert all(len(each.operators) <= 48 for each in model.layers)
+    assert max(len(each.operators) for each in model.layers) > 36
