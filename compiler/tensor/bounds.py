@@ -135,7 +135,7 @@ def is_within(index: Expr, last: int, facts: Facts, loops: Loops) -> bool:
     known = cases(facts, index)
     if not all(each.is_exact(node) for each in known for node in walk_exprs(index)):
         return False
-    intervals = [each.interval(index) for each in known]
+    intervals = [each.interval(index) for each in known if not each.contradictory]
     if all((low >= 0 and high <= last) or low > high for low, high in intervals):  # an empty one: it is never reached
         return True
     if any(isinstance(node, Load) for node in walk_exprs(index)):

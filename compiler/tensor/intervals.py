@@ -32,7 +32,8 @@ class Facts:
     ``elements``: for a buffer whose content is known and stays as it is, between which numbers the elements lie: one
     interval, or one for each index of the last axis. ``variables``: of the loops around. ``upper``: the most that a sum
     of terms can be. ``nonzero``: expressions that are not 0. ``rereads``: whether a condition on what memory holds says
-    something of what is read there next: only where another number does no harm to memory.
+    something of what is read there next: only where another number does no harm to memory. ``contradictory``: no
+    numbers of the variables agree with all that is known, so what stands here is never reached.
     """
 
     elements: Mapping[str, tuple[Interval, ...]]
@@ -40,6 +41,7 @@ class Facts:
     upper: Mapping[Terms, int] = field(default_factory=dict)
     nonzero: frozenset[Expr] = frozenset()
     rereads: bool = False
+    contradictory: bool = False
     _memo: dict[Expr, tuple[Interval, Linear]] = field(default_factory=dict, repr=False, compare=False)
 
     def inside_loop(self, var: Var, extent: Expr) -> Facts:
@@ -77,6 +79,7 @@ class Facts:
         (a_range, a_sum), (b_range, b_sum) = self._analysed(a), self._analysed(b)
         known = dict(self.upper)
         whole = a_sum.add(b_sum, -1)
+        contradictory = self.contradictory or -self._most(Linear().add(whole, -1)) > constant
         for total, bound in (  # the second and third say something of one side, whatever the other one is
             (whole, constant),
             (a_sum, b_range[1] + constant),
@@ -87,7 +90,9 @@ class Facts:
             terms, most = frozenset(total.terms.items()), bound - total.constant
             if terms and known.get(terms, most + 1) > most:
                 known[terms] = most
-        return self if known == self.upper else replace(self, upper=known, _memo={})
+        if known == self.upper and contradictory == self.contradictory:
+            return self
+        return replace(self, upper=known, contradictory=contradictory, _memo={})
 
     def _in_steps(self, total: Linear, bound: int) -> list[tuple[Linear, int]]:
         """What a sum's bound says of its parts that go by steps: ``16 * i + j < 48``, with ``j`` from 0, says that

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from weft.compiler import tensor as t
 from weft.compiler.tensor.bounds import is_within
@@ -86,6 +86,21 @@ def test_a_guard_holds_for_each_of_its_sides() -> None:
     short = t.create_schedule(t.compute((6, 9), lambda i, j: t.select(j < i, x[j], 0), "y"), name="triangle").func
     with pytest.raises(t.BoundsError, match=r"index 'j' of 'x' may be 0\.\.4, but axis 0 has 4 elements"):
         t.check_bounds(short)
+
+
+@given(sizes=st.tuples(*[st.integers(1, 3)] * 3), steps=st.tuples(*[st.integers(-3, 3)] * 2), start=st.integers(-7, 7))
+@example(sizes=(1, 1, 1), steps=(2, 2), start=-1)
+def test_a_guard_around_what_it_compares_is_enough(
+    sizes: tuple[int, int, int], steps: tuple[int, int], start: int
+) -> None:
+    """Whether it always holds, at times, or never."""
+    x = t.placeholder(sizes[2:], "int32", "x")
+
+    def value(i: Any, j: Any) -> Any:
+        place = i * steps[0] + j * steps[1] + start
+        return t.select((place >= 0) & (place < sizes[2]), x[place], 0)
+
+    t.check_bounds(t.create_schedule(t.compute(sizes[:2], value, "y"), name="guarded").func)
 
 
 @pytest.mark.parametrize(("overwritten", "accepted"), [("y", True), ("at", False)])
