@@ -64,6 +64,29 @@ def test_what_was_trained_is_what_the_core_computes(power_of_two: bool) -> None:
         assert np.abs(found - evaluate(final, {"x": image[None]})["y0"]).max() <= 2.01 * scale
 
 
+def normalised(groups: int) -> Module:
+    """Convolutions around a normalisation of 8 channels in groups, each an image of its own where there are 8."""
+    w, x = Weights(8), Var("x", TensorType((1, 3, 12, 12), "float32"))
+    y = contract.reshape(convolution(x, w, 8), shape=(1, groups, 8 // groups * 144))
+    centred = nn.subtract(y, nn.reduce_mean(y, axes=(2,), keepdims=True))
+    variance = nn.reduce_mean(nn.multiply(centred, centred), axes=(2,), keepdims=True)
+    y = nn.divide(centred, nn.sqrt(nn.add(variance, Constant(np.array(1e-5, np.float32)))))
+    y = nn.add(nn.multiply(contract.reshape(y, shape=(1, 8, 12, 12)), w(1, 8, 1, 1)), w(1, 8, 1, 1))
+    return module_of(convolution(relu(y), w, 4), params=(x,))
+
+
+@pytest.mark.parametrize("groups", [8, 2])
+def test_normalisations_in_integers_are_the_same_on_core_and_processor(groups: int) -> None:
+    found = plan(normalised(groups))
+    eight = trainable(found, calibrate(found, examples(found.module)))
+    moved = {name: value + np.float32(0.0137) for name, value in eight.start.items()}
+    final = deployed(eight, moved)
+    core = weft.load(weft.compile(final, PYNQ, integers="all"))
+    cpu = weft.load(weft.compile(final, target="cpu", integers="all"))
+    for inputs in examples(found.module, 8, seed=5):
+        np.testing.assert_array_equal(core.run(inputs)["y0"], cpu.run(inputs)["y0"])
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 def test_training_starts_where_calibration_ended(name: str) -> None:
     """The same integers, but where 2 ** log2(scale) is rounded to the other side."""
