@@ -37,7 +37,13 @@ DEPTHWISE_OUTPUTS = 16
 INP_BANKS = 4
 """Banks of ``inp`` on a core with the depthwise mode: an odd distance puts three entries in different ones."""
 
-ONCE_CONSTANT = {"burst_beats": 64, "depthwise": 0}
+TABLE_ENTRIES = 256
+"""Entries of one table: one for each value of eight bits."""
+
+MOST_TABLES = 16
+"""Tables that a core can have."""
+
+ONCE_CONSTANT = {"burst_beats": 64, "depthwise": 0, "tables": 0}
 """Fields that configurations of before lack, and their value then."""
 
 
@@ -79,6 +85,7 @@ class CoreConfig:
     write_outstanding: int = 8  # write bursts in flight
     burst_beats: int = 64  # of the longest burst; a 4 KiB page may hold fewer
     depthwise: int = 0  # 1: GEMM has a depthwise mode, and inp has banks
+    tables: int = 0  # of 256 entries in each lane of the vector engine, through which results may pass
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -130,12 +137,14 @@ class CoreConfig:
                 f"block_in={self.block_in}, block_out={self.block_out}",
                 hint="a core of this shape has depthwise=0",
             )
+        if self.tables and not (_is_power_of_two(self.tables) and self.tables <= MOST_TABLES):
+            raise ConfigError(f"tables must be 0 or a power of two in 1..{MOST_TABLES}, not {self.tables}")
         if self.granule_bytes < 2:
             raise ConfigError(
                 f"the smallest entry has {self.granule_bytes} bytes, but 2 are needed",
                 hint="raise batch, block_in or block_out",
             )
-        for memory in SCRATCHPADS:
+        for memory in self.scratchpads:
             bits = 8 * self.entry_bytes(memory)
             if bits > 65536:
                 raise ConfigError(
@@ -144,6 +153,16 @@ class CoreConfig:
                 )
 
     # Scratchpads
+
+    @cached_property
+    def scratchpads(self) -> tuple[Memory, ...]:
+        """The core's memories: the four that every core has, and ``tab`` on a core with tables."""
+        return (*SCRATCHPADS, Memory.TAB) if self.tables else SCRATCHPADS
+
+    @property
+    def tab_depth(self) -> int:
+        """Entries of all tables."""
+        return TABLE_ENTRIES * self.tables
 
     def depth(self, memory: Memory) -> int:
         """Entries of a scratchpad."""
@@ -193,6 +212,11 @@ class CoreConfig:
         return self.lanes
 
     @property
+    def tab_bytes(self) -> int:
+        """Bytes of one ``tab`` entry: a value for each lane of an ``acc`` entry, as int8."""
+        return self.lanes
+
+    @property
     def lanes(self) -> int:
         """Elements of one accumulator entry, and lanes of the vector engine."""
         return self.batch * self.block_out
@@ -230,7 +254,7 @@ class CoreConfig:
     @cached_property
     def index_bits(self) -> int:
         """Width of every scratchpad index and loop stride."""
-        return _bits_for_index(max(self.depth(memory) for memory in SCRATCHPADS))
+        return _bits_for_index(max(self.depth(memory) for memory in self.scratchpads))
 
     @property
     def count_bits(self) -> int:

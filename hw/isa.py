@@ -16,7 +16,7 @@ from amaranth.hdl import signed, unsigned
 from amaranth.lib import data
 
 from ..records import quick_init
-from .config import LOOP_LEVELS, PAD_BITS, STRIDE_BITS, CoreConfig
+from .config import LOOP_LEVELS, PAD_BITS, STRIDE_BITS, TABLE_ENTRIES, CoreConfig
 from .errors import InstructionError
 from .instruction_checksum import sealed
 from .memories import Memory
@@ -72,6 +72,7 @@ MEMORY_USERS: dict[Memory, Users] = {
     # gemm reads only entries that it writes as well
     Memory.ACC: Users((Engine.LOAD, Engine.LOADW, Engine.GEMM, Engine.VECTOR), (Engine.VECTOR,)),
     Memory.OUT: Users((Engine.VECTOR,), (Engine.STORE,)),
+    Memory.TAB: Users((Engine.VECTOR,), (Engine.VECTOR,)),
     Memory.DRAM: Users((Engine.STORE,), (Engine.LOAD, Engine.LOADW)),
 }
 """Who writes and who reads each memory; the order of engines is that of their numbers."""
@@ -154,6 +155,7 @@ class VectorTarget(IntEnum):
     ACC = 0, Memory.ACC
     OUT = 1, Memory.OUT  # the low 8 bits
     INP = 2, Memory.INP  # the low 8 bits
+    TAB = 3, Memory.TAB  # the low 8 bits
 
 
 VECTOR_TARGET_BITS = 2
@@ -163,7 +165,8 @@ def vector_targets(config: CoreConfig, op: VectorOp) -> tuple[VectorTarget, ...]
     """Where the results of ``op`` may go on a core: every other target is ILLEGAL."""
     if op.accumulates:
         return (VectorTarget.ACC,)
-    return tuple(target for target in VectorTarget if target is not VectorTarget.INP or config.inp_takes_results)
+    lacking = {VectorTarget.INP: not config.inp_takes_results, VectorTarget.TAB: not config.tables}
+    return tuple(target for target in VectorTarget if not lacking.get(target))
 
 
 @unique
@@ -238,12 +241,13 @@ def instruction_fields(config: CoreConfig, opcode: Opcode) -> tuple[Field, ...]:
                 return product
             return (*product, ("depthwise", 1, False), ("row_pitch", index, False), ("column_pitch", index, False))
         case Opcode.VECTOR:
+            table: tuple[Field, ...] = (("table", config.tables.bit_length(), False),) if config.tables else ()
             return (
                 ("op", 4, False), ("zero", 1, False), ("levels", 3, False),
                 ("target", VECTOR_TARGET_BITS, False), ("b_immediate", 1, False),
                 ("dst", index, False), ("a", index, False), ("b", IMMEDIATE_BITS, True),
                 ("zero_point", CLAMP_BITS, True), ("low", CLAMP_BITS, True), ("high", CLAMP_BITS, True),
-                ("left_shift", 5, False),
+                ("left_shift", 5, False), *table,
             )  # fmt: skip
         case Opcode.SYNC | Opcode.FINISH:
             return ()
@@ -383,7 +387,10 @@ class Gemm(Instruction):
 @quick_init
 @dataclass(frozen=True, kw_only=True)
 class Vector(Instruction):
-    """One vector operation for each iteration of the innermost ``levels`` loops."""
+    """One vector operation for each iteration of the innermost ``levels`` loops.
+
+    With ``table`` each result gives way, lane by lane, to what that table holds for it (``docs/isa.md``, "Tables").
+    """
 
     opcode: ClassVar[Opcode] = Opcode.VECTOR
     engine: Engine = Engine.VECTOR
@@ -399,6 +406,12 @@ class Vector(Instruction):
     low: int = 0
     high: int = 0
     left_shift: int = 0
+    table: int = 0  # 0: none, n: table n - 1; only on cores that have tables
+
+    @property
+    def table_entries(self) -> range:
+        """Entries of ``tab`` of which each micro-op reads one a lane, which one depends on the result."""
+        return range(TABLE_ENTRIES * (self.table - 1), TABLE_ENTRIES * self.table) if self.table else range(0)
 
     @property
     def b_entries(self) -> int:
@@ -482,10 +495,18 @@ def body_problem(config: CoreConfig, instruction: Instruction) -> str:
         case Vector(op=op, target=target) if target not in vector_targets(config, op):
             if op.accumulates:
                 return f"{op.name} accumulates and cannot write to {target.memory}"
+            if target is VectorTarget.TAB:
+                return f"results cannot go to {target.memory}: the core has no tables"
             return (
                 f"results cannot go to {target.memory}: its entries have {config.block_in} channels, "
                 f"those of results {config.block_out}"
             )
+        case Vector(table=table) if table > config.tables:
+            return f"table {table} does not exist; the tables are 1..{config.tables}"
+        case Vector(op=op, table=table) if table and op.accumulates:
+            return f"{op.name} accumulates: its results pass through no table"
+        case Vector(target=VectorTarget.TAB, table=table) if table:
+            return "results that go to tab pass through no table"
         case Gemm(depthwise=1, row_pitch=pitch) if pitch % 2 == 0:
             return f"row_pitch is {pitch}, but must be odd: rows in the same bank of inp cannot be read at once"
         case Vector(op=VectorOp.REQUANTISE, b_immediate=1):
@@ -505,6 +526,10 @@ def encode_unchecked(config: CoreConfig, instruction: Instruction) -> int:
 
 def unsealed(config: CoreConfig, instruction: Instruction, *, legal: bool = True) -> int:
     """As :func:`encode` or, not ``legal``, :func:`encode_unchecked`, with check bits of 0."""
+    if isinstance(instruction, Vector) and instruction.table and not config.tables:
+        raise InstructionError(
+            f"Vector: core {config.name!r} has no tables", hint="a configuration with tables=1 or more has them"
+        )
     if legal and (problem := header_problem(instruction) or body_problem(config, instruction)):
         raise InstructionError(f"{type(instruction).__name__}: {problem}")
     if isinstance(instruction, Gemm) and instruction.depthwise and not config.depthwise:

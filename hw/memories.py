@@ -1,4 +1,4 @@
-"""The memories of a core, by name: the four scratchpads, and DRAM.
+"""The memories of a core, by name: the four scratchpads, the tables that some cores have, and DRAM.
 
 :class:`~weft.hw.config.CoreConfig` has their sizes, :data:`weft.hw.isa.MEMORY_USERS` says who reads and writes them.
 """
@@ -16,6 +16,7 @@ class Memory(StrEnum):
     WGT = "wgt"  # weights, int8
     ACC = "acc"  # accumulators, int32
     OUT = "out"  # results, int8
+    TAB = "tab"  # tables in the lanes of the vector engine, int8; only on cores with tables
     DRAM = "dram"
 
     def __repr__(self) -> str:
@@ -28,3 +29,4 @@ class Memory(StrEnum):
 
 
 SCRATCHPADS = (Memory.INP, Memory.WGT, Memory.ACC, Memory.OUT)
+"""Those that every core has; a core's own are :attr:`weft.hw.config.CoreConfig.scratchpads`."""

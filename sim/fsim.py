@@ -36,7 +36,7 @@ from ..hw.isa import (
     mask_engines,
     seal,
 )
-from ..hw.memories import SCRATCHPADS, Memory
+from ..hw.memories import Memory
 from .dma import Transfer, granules, run_load, run_store, transfer_of, transfer_problem
 from .dram import BusErrors
 from .errors import RaceError, SimulationError
@@ -101,7 +101,7 @@ class FunctionalSimulator:
         self.bus_errors = bus_errors
         self.races: RaceDetector | None = None
         if check_races:
-            entries = {memory: config.depth(memory) for memory in SCRATCHPADS}
+            entries = {memory: config.depth(memory) for memory in config.scratchpads}
             self.races = RaceDetector(entries | {Memory.DRAM: -(-memory_bytes // config.granule_bytes)})
 
     def read_scratchpad(self, memory: Memory) -> Int8 | Int32:
@@ -323,6 +323,8 @@ class _Execution:
         access, bad = run_vector(self.core.memories, self._nest(number, instruction), instruction)
         if self.core.races is not None:
             self.core.races.access(Engine.VECTOR, Memory.ACC, access.read, write=False)
+            if entries := instruction.table_entries:
+                self.core.races.access(Engine.VECTOR, Memory.TAB, slice(entries.start, entries.stop), write=False)
             self.core.races.access(Engine.VECTOR, instruction.target.memory, access.written, write=True)
         self._check_index(Engine.VECTOR, number, bad)
 

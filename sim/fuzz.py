@@ -357,7 +357,7 @@ def touched(config: CoreConfig, plain: Sequence[Instruction]) -> list[Touched]:
     loops = {engine: [LoopLevel() for _ in range(LOOP_LEVELS)] for engine in (Engine.GEMM, Engine.VECTOR)}
     result = []
     for instruction in plain:
-        entries: Touched = {name: (set(), set()) for name in Memory}
+        entries: Touched = {name: (set(), set()) for name in (*config.scratchpads, Memory.DRAM)}
         match instruction:
             case Loop():
                 loops[instruction.engine][instruction.level] = level_of(instruction)
@@ -383,6 +383,8 @@ def touched(config: CoreConfig, plain: Sequence[Instruction]) -> list[Touched]:
                 entries[Memory.ACC][0].update((a + instruction.a).tolist())
                 for k in range(instruction.b_entries):
                     entries[Memory.ACC][0].update((b + instruction.b + k).tolist())
+                if instruction.table:
+                    entries[Memory.TAB][0].update(instruction.table_entries)
         result.append(entries)
     return result
 

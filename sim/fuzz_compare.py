@@ -23,7 +23,7 @@ import numpy as np
 
 from ..hw.fetch import PROGRAM_ALIGNMENT
 from ..hw.isa import FETCH, Fault
-from ..hw.memories import SCRATCHPADS, Memory
+from ..hw.memories import Memory
 from ..hw.programs import assemble
 from .fsim import FunctionalSimulator
 from .fuzz import PROGRAM_BYTES, Case, Touched, touched
@@ -55,7 +55,7 @@ def fill(case: Case, simulator: Simulator) -> tuple[int, int]:
     rng = np.random.default_rng(case.data_seed)
     config = case.config
     simulator.dram[...] = rng.integers(0, 256, len(simulator.dram), np.uint8)
-    for name in SCRATCHPADS:
+    for name in config.scratchpads:
         size = shape(config, name)
         if name is Memory.ACC:
             span = np.int64(1) << rng.integers(0, 32, size)
@@ -108,7 +108,8 @@ def _run(case: Case, simulator: Simulator) -> tuple[RunResult, Contents]:
 
 
 def _contents(simulator: Simulator) -> Contents:
-    return {Memory.DRAM: simulator.dram.copy(), **{name: simulator.read_scratchpad(name) for name in SCRATCHPADS}}
+    scratchpads: Contents = {name: simulator.read_scratchpad(name) for name in simulator.config.scratchpads}
+    return {Memory.DRAM: simulator.dram.copy(), **scratchpads}
 
 
 def _cycles_differ(case: Case, result: RunResult) -> str:

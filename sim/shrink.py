@@ -9,7 +9,7 @@ from typing import Any
 
 from ..hw.errors import InstructionError
 from ..hw.isa import Instruction, Load, Store, body_problem, encode
-from ..hw.memories import SCRATCHPADS, Memory
+from ..hw.memories import Memory
 from .dma import transfer_of, transfer_problem
 from .dram import DramModel
 from .fuzz import PROGRAM_BYTES, Case, touched
@@ -111,7 +111,7 @@ def is_sound(case: Case) -> bool:
                 transfer.bytes and transfer.start < PROGRAM_BYTES
             ):
                 return False
-    depths = {memory: config.depth(memory) for memory in SCRATCHPADS}
+    depths = {memory: config.depth(memory) for memory in config.scratchpads}
     return all(
         max(reads | writes, default=0) < depths[name]
         for entries in touched(config, case.plain)

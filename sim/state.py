@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..hw.config import CoreConfig
-from ..hw.memories import SCRATCHPADS, Memory
+from ..hw.memories import Memory
 
 Int8 = npt.NDArray[np.int8]
 Int32 = npt.NDArray[np.int32]
@@ -16,11 +16,12 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class Memories:
-    """Scratchpads of a core: ``inp``, ``wgt``, ``out`` as int8 and ``acc`` as int32, each ``(depth, elements)``."""
+    """Scratchpads of a core, each ``(depth, elements)``: ``inp``, ``wgt``, ``out`` and, with tables, ``tab`` as int8,
+    ``acc`` as int32."""
 
     def __init__(self, config: CoreConfig) -> None:
         self.config = config
-        self._arrays = {memory: np.zeros(shape(config, memory), element_type(memory)) for memory in SCRATCHPADS}
+        self._arrays = {memory: np.zeros(shape(config, memory), element_type(memory)) for memory in config.scratchpads}
         self.inp: Int8 = self._arrays[Memory.INP]
         self.wgt: Int8 = self._arrays[Memory.WGT]
         self.acc: Int32 = self._arrays[Memory.ACC]

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..hw.config import TABLE_ENTRIES
 from ..hw.isa import IMMEDIATE_BITS, Vector, VectorOp, VectorTarget
+from ..hw.memories import Memory
 from .accumulate import accumulate
 from .loops import Indices, LoopNest
-from .state import Int32, Memories
+from .state import Int8, Int32, Memories
 
 BLOCK = 1024
 """Micro-ops looked at together; a block is cut where one of them reads what an earlier one wrote."""
@@ -96,6 +98,8 @@ def _run_part(
         result = requantise(instruction, acc[a], acc[b], acc[b + 1], acc[b + 2])
     else:
         result = wrap32(_binary(instruction.op, left, right))
+    if entries := instruction.table_entries:
+        result = through_table(memories.array(Memory.TAB)[entries.start : entries.stop], result)
     # NumPy assigns repeated indices in order: the last micro-op stays.
     target = memories.array(instruction.target.memory)
     target[dst] = result.astype(target.dtype)
@@ -132,6 +136,11 @@ def requantise(instruction: Vector, value: Int32, bias: Int32, multiplier: Int32
     rounded = (exact + half) >> amount
     clamped = np.minimum(np.maximum(rounded + instruction.zero_point, instruction.low), instruction.high)
     return wrap32(clamped << instruction.left_shift)
+
+
+def through_table(table: Int8 | Int32, result: Int32) -> Int32:
+    """``docs/isa.md``, "Tables": of each lane's column of a table the entry that the low 8 bits of its result name."""
+    return np.take_along_axis(table, result & TABLE_ENTRIES - 1, axis=0).astype(np.int32)
 
 
 def _signed25(value: Int64 | int) -> Int64 | int:

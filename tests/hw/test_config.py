@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from weft.hw.config import NAMED, PYNQ, CoreConfig, named_config
 from weft.hw.errors import ConfigError
-from weft.hw.memories import SCRATCHPADS
+from weft.hw.memories import SCRATCHPADS, Memory
 
 
 def test_pynq_has_the_buffer_sizes_of_vta() -> None:
@@ -36,6 +36,9 @@ def test_pynq_has_the_buffer_sizes_of_vta() -> None:
         ({"inp_depth": 2048.0}, r"inp_depth must be an integer, not 2048\.0"),
         ({"name": {}}, r"name must be a text, not \{\}"),
         ({"block_in": 128, "block_out": 128}, r"one wgt entry would be 131072 bits wide"),
+        ({"tables": 3}, r"tables must be 0 or a power of two in 1\.\.16, not 3"),
+        ({"tables": 32}, r"tables must be 0 or a power of two in 1\.\.16, not 32"),
+        ({"tables": -1}, r"tables must be 0 or a power of two in 1\.\.16, not -1"),
         ({"depthwise": 2}, "depthwise must be 0 or 1, not 2"),
         ({"batch": 2}, "depthwise=1 needs batch=1 .* not batch=2, .*; hint: a core of this shape has depthwise=0"),
         ({"block_in": 32}, "depthwise=1 needs .* block_in = block_out >= 16, not .*, block_in=32, block_out=16"),
@@ -77,9 +80,29 @@ def test_a_configuration_of_before_the_depthwise_mode_is_a_core_without_it() -> 
     assert core.hash64 != PYNQ.hash64
 
 
-@pytest.mark.parametrize("config", [PYNQ, replace(PYNQ, depthwise=0)], ids=["depthwise", "plain"])
+def test_a_configuration_of_before_tables_is_a_core_without_them() -> None:
+    text = PYNQ.to_json().replace(',"tables":0', "")
+    assert "tables" not in text
+    assert CoreConfig.from_json(text) == PYNQ
+    assert PYNQ.scratchpads == SCRATCHPADS
+
+
+def test_a_core_with_tables_has_a_memory_for_them_with_a_column_a_lane() -> None:
+    core = replace(PYNQ, depthwise=0, batch=2, block_out=32, tables=16)
+    assert CoreConfig.from_json(core.to_json()) == core
+    assert core.scratchpads == (*SCRATCHPADS, Memory.TAB)
+    assert core.depth(Memory.TAB) == 16 * 256
+    assert core.entry_elements(Memory.TAB) == core.lanes == 64
+    assert core.index_bits == 12
+    assert core.hash64 != replace(core, tables=8).hash64
+
+
+CORES = {"depthwise": PYNQ, "plain": replace(PYNQ, depthwise=0), "tables": replace(PYNQ, tables=2)}
+
+
+@pytest.mark.parametrize("config", CORES.values(), ids=CORES)
 def test_the_banks_of_a_scratchpad_hold_each_entry_once(config: CoreConfig) -> None:
-    for memory in SCRATCHPADS:
+    for memory in config.scratchpads:
         entries = range(config.depth(memory))
         held = [entries[config.bank_entries(memory, bank)] for bank in range(config.banks(memory))]
         assert sorted(entry for bank in held for entry in bank) == list(entries)

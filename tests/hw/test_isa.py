@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ CONFIGS = [
     WIDE,
     replace(PYNQ, inp_depth=65536),
     replace(PYNQ, batch=2, block_in=8, bus_bits=512, depthwise=0),
+    replace(PYNQ, tables=2),
+    replace(TINY, tables=16),
 ]
 
 
@@ -55,6 +58,9 @@ def instructions(draw: st.DrawFn, config: CoreConfig) -> isa.Instruction:
             values["op"] = draw(st.sampled_from(list(VectorOp)))
             values["target"] = draw(st.sampled_from(isa.vector_targets(config, values["op"])))
             values["b_immediate"] &= values["op"] is not VectorOp.REQUANTISE
+            takes_table = not values["op"].accumulates and values["target"] is not isa.VectorTarget.TAB
+            if "table" in values:
+                values["table"] = values["table"] % (config.tables + 1) if takes_table else 0
     return isa.INSTRUCTION_TYPES[opcode](**values)
 
 
@@ -142,6 +148,10 @@ def test_any_word_decodes_or_is_refused(config: CoreConfig, number: int) -> None
             isa.Vector(op=VectorOp.MAX_ACCUMULATE, dst=0, a=0, target=isa.VectorTarget.INP),
             "MAX_ACCUMULATE accumulates and cannot write to inp",
         ),
+        (
+            isa.Vector(op=VectorOp.SHR, dst=0, a=0, target=isa.VectorTarget.TAB),
+            "Vector: results cannot go to tab: the core has no tables",
+        ),
         (isa.Finish(wait=1), "FINISH takes no tokens, but wait is 0x1"),
     ],
 )
@@ -167,13 +177,58 @@ def test_a_depthwise_gemm_reads_nine_entries() -> None:
     assert replace(gemm, depthwise=0).src_offsets == (0,)
 
 
+WITH_TABLES = replace(PYNQ, name="tables", tables=4)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "message"),
+    [
+        (isa.Vector(op=VectorOp.ADD, dst=0, a=0, table=5), r"Vector: table 5 does not exist; the tables are 1\.\.4"),
+        (isa.Vector(op=VectorOp.ADD, dst=0, a=0, table=8), r"Vector: table 8 does not exist; the tables are 1\.\.4"),
+        (isa.Vector(op=VectorOp.SUM, dst=0, a=0, table=1), "SUM accumulates: its results pass through no table"),
+        (isa.Vector(op=VectorOp.ADD, dst=0, a=0, table=1, target=isa.VectorTarget.TAB), "go to tab pass through no"),
+        (isa.Vector(op=VectorOp.MAC, dst=0, a=0, target=isa.VectorTarget.TAB), "MAC accumulates and cannot write to t"),
+    ],
+)
+def test_an_illegal_use_of_tables_is_refused_by_name(instruction: isa.Instruction, message: str) -> None:
+    with pytest.raises(InstructionError, match=message):
+        isa.encode(WITH_TABLES, instruction)
+
+
+def test_a_core_without_tables_has_no_field_for_them() -> None:
+    vector = isa.Vector(op=VectorOp.REQUANTISE, dst=3, a=4, b=5, left_shift=31, target=isa.VectorTarget.OUT, table=3)
+    with pytest.raises(InstructionError, match="Vector: core 'pynq' has no tables; hint: a configuration with table"):
+        isa.encode(PYNQ, vector)
+    plain = replace(vector, table=0)
+    assert isa.encode(WITH_TABLES, plain) == isa.encode(PYNQ, plain)  # programs of before are what they were
+    with pytest.raises(InstructionError, match="VECTOR: reserved bits are set"):
+        isa.decode(PYNQ, isa.encode(WITH_TABLES, vector))
+
+
+def test_a_vector_instruction_may_read_all_of_its_table() -> None:
+    vector = isa.Vector(op=VectorOp.ADD, dst=0, a=0, table=3)
+    assert vector.table_entries == range(512, 768)
+    assert not replace(vector, table=0).table_entries
+
+
+@pytest.mark.parametrize("depth", [16, 2048, 65536])
+def test_every_number_of_tables_leaves_the_instructions_their_size(depth: int) -> None:
+    """VECTOR, with its field for the table, is never what makes instructions longer than they are."""
+    for block, tables in product((2, 16, 128), (1, 2, 4, 8, 16)):
+        core = CoreConfig(
+            block_in=block, block_out=2, inp_depth=depth, wgt_depth=16, acc_depth=16, out_depth=16, tables=tables
+        )
+        assert core.index_bits >= (core.tab_depth - 1).bit_length()
+        assert isa.instruction_layout(core, Opcode.VECTOR).size == core.instruction_bits
+
+
 @pytest.mark.parametrize(
     ("word", "message"),
     [
         (0, "no instruction has opcode 0"),
         (Opcode.FINISH | 1 << 119, "FINISH: reserved bits are set"),
         (Opcode.SYNC | 7 << 3, "SYNC: engine is 7, which does not exist"),
-        (Opcode.VECTOR | Engine.VECTOR << 3 | 3 << 24, "VECTOR: target is 3, which does not exist"),
+        (Opcode.VECTOR | Engine.VECTOR << 3 | 3 << 24, "VECTOR: results cannot go to tab: the core has no tables"),
     ],
 )
 def test_a_word_that_means_nothing_is_refused(word: int, message: str) -> None:
@@ -236,7 +291,7 @@ def test_a_bit_of_the_number_tells_which_vector_operations_accumulate() -> None:
 def test_docs_name_the_users_of_every_scratchpad() -> None:
     rows = [line.split("|") for line in PAGE.read_text().splitlines() if line.startswith("| `")]
     documented = {row[1].strip(" `"): (row[3].strip(), row[4].strip()) for row in rows if len(row) == 6}
-    for memory in SCRATCHPADS:
+    for memory in (*SCRATCHPADS, Memory.TAB):
         users = isa.MEMORY_USERS[memory]
         readers = sorted({*users.readers, *([Engine.GEMM] if memory is Memory.ACC else [])})
         names = (", ".join(isa.ENGINE_NAMES[engine] for engine in engines) for engines in (users.writers, readers))

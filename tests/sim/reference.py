@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from weft.hw.config import CoreConfig
 from weft.hw.isa import Gemm, Vector, VectorOp, VectorTarget
+from weft.hw.memories import Memory
 from weft.sim.loops import LoopLevel
 from weft.sim.state import Memories
 
@@ -130,6 +131,9 @@ def vector(memories: Memories, levels: Sequence[LoopLevel], instruction: Vector)
             shift = int(entries[last_b, lane]) if op is VectorOp.REQUANTISE else 0
             multiplier = int(entries[b + 1, lane]) if op is VectorOp.REQUANTISE else 0
             result = vector_lane(instruction, int(entries[a, lane]), right, old, shift, multiplier)
+            if instruction.table:
+                entry = 256 * (instruction.table - 1) + result % 256
+                result = int(memories.array(Memory.TAB)[entry, lane])
             match instruction.target:
                 case VectorTarget.ACC:
                     memories.acc[dst, lane] = result
@@ -137,4 +141,6 @@ def vector(memories: Memories, levels: Sequence[LoopLevel], instruction: Vector)
                     memories.out[dst, lane] = wrap(result, 8)
                 case VectorTarget.INP:
                     memories.inp[dst, lane] = wrap(result, 8)
+                case VectorTarget.TAB:
+                    memories.array(Memory.TAB)[dst, lane] = wrap(result, 8)
     return None

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.hw.config import TINY, CoreConfig
 from weft.hw.isa import Gemm, Vector, VectorOp, VectorTarget, body_problem
-from weft.hw.memories import SCRATCHPADS
+from weft.hw.memories import Memory
 from weft.sim.gemm import run_gemm
 from weft.sim.loops import LoopLevel, LoopNest
 from weft.sim.state import Memories
@@ -36,11 +36,14 @@ def filled(config: CoreConfig, seed: int) -> Memories:
     memories.wgt[...] = rng.integers(-128, 128, memories.wgt.shape)
     span = 2 ** rng.integers(1, 32, memories.acc.shape)
     memories.acc[...] = rng.integers(-span, span, memories.acc.shape)
+    if config.tables:
+        tab = memories.array(Memory.TAB)
+        tab[...] = rng.integers(-128, 128, tab.shape)
     return memories
 
 
 def assert_equal(actual: Memories, expected: Memories) -> None:
-    for name in SCRATCHPADS:
+    for name in actual.config.scratchpads:
         np.testing.assert_array_equal(actual.array(name), expected.array(name), err_msg=name)
 
 
@@ -145,16 +148,17 @@ def test_gemm_sums_the_largest_products_exactly(config: CoreConfig, terms: int):
 
 @settings(max_examples=500, deadline=None)
 @given(
-    config=st.sampled_from(CONFIGS),
+    config=st.sampled_from([*CONFIGS, *(replace(config, tables=2) for config in CONFIGS)]),
     levels=loop_levels(largest_stride=5),
     op=st.sampled_from(list(VectorOp)),
     flags=st.tuples(st.integers(0, 1), st.sampled_from(list(VectorTarget)), st.integers(0, 1)),
+    table=st.integers(0, 2),
     indices=st.tuples(st.integers(0, 15), st.integers(0, 15), st.integers(-1, 15)),
     immediate=st.one_of(st.integers(-40, 40), st.sampled_from([-(2**24), 2**24 - 1])),
     limits=st.tuples(st.integers(-256, 255), st.integers(-256, 255), st.integers(-256, 255), st.integers(0, 31)),
     seed=st.integers(0, 99),
 )
-def test_vector_is_micro_ops_one_after_another(config, levels, op, flags, indices, immediate, limits, seed):
+def test_vector_is_micro_ops_one_after_another(config, levels, op, flags, table, indices, immediate, limits, seed):
     zero, target, b_immediate = flags
     instruction = Vector(
         op=op,
@@ -169,6 +173,7 @@ def test_vector_is_micro_ops_one_after_another(config, levels, op, flags, indice
         low=limits[1],
         high=limits[2],
         left_shift=limits[3],
+        table=table,
     )
     if body_problem(config, instruction):
         return
@@ -176,6 +181,27 @@ def test_vector_is_micro_ops_one_after_another(config, levels, op, flags, indice
     _, bad = run_vector(actual, LoopNest(tuple(reversed(levels))), instruction)
     assert bad == reference.vector(expected, levels, instruction)
     assert_equal(actual, expected)
+
+
+@pytest.mark.parametrize("target", [VectorTarget.ACC, VectorTarget.OUT, VectorTarget.INP])
+@pytest.mark.parametrize("table", [1, 2])
+def test_a_table_is_a_function_of_each_lane(table: int, target: VectorTarget):
+    """Written an entry at a time, and used for all values of eight bits, and for some that have more bits."""
+    config = replace(SMALL, acc_depth=1024, out_depth=1024, inp_depth=1024, tables=2)
+    memories = Memories(config)
+    functions = np.random.default_rng(table).integers(-128, 128, (256, config.lanes))
+    values = np.arange(-128, 128)
+    memories.acc[:256] = functions + 256 * values[:, None]  # only the low 8 bits are written
+    fill = Vector(op=VectorOp.ADD, b_immediate=1, levels=1, target=VectorTarget.TAB, dst=256 * (table - 1), a=0)
+    nest = LoopNest((LoopLevel(extent=256, dst_stride=1, a_stride=1),))
+    assert run_vector(memories, nest, fill)[1] is None
+    arguments = np.concatenate([values, values + 256, values - 512])
+    memories.acc[:768] = arguments[:, None]
+    nest = LoopNest((LoopLevel(extent=768, dst_stride=1, a_stride=1),))
+    use = Vector(op=VectorOp.ADD, b_immediate=1, levels=1, target=target, dst=0, a=0, table=table)
+    assert run_vector(memories, nest, use)[1] is None
+    results = memories.array(target.memory)[:768]
+    np.testing.assert_array_equal(results, functions[arguments % 256])
 
 
 @pytest.mark.parametrize(

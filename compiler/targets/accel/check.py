@@ -30,7 +30,7 @@ from ....hw.isa import (
     Vector,
     mask_engines,
 )
-from ....hw.memories import SCRATCHPADS, Memory
+from ....hw.memories import Memory
 from ....hw.programs import disassemble
 from ..errors import ProgramError
 
@@ -89,7 +89,7 @@ class _Checker:
         self.constant_stops = np.array([area.stop // granule for area in constants], np.int64)
         self.engines = [_EngineState() for _ in Engine]
         self.tokens: dict[tuple[int, int], deque[Clock]] = {}
-        self.memories = {memory: _Memory(memory, config.depth(memory)) for memory in SCRATCHPADS}
+        self.memories = {memory: _Memory(memory, config.depth(memory)) for memory in config.scratchpads}
         self.memories[Memory.DRAM] = _Memory(Memory.DRAM, self.window_units)
         self.number_of: list[list[int]] = [[-1] for _ in Engine]  # engine -> its n-th instruction -> program number
         self.levels = {engine: [(1, 0, 0, 0)] * LOOP_LEVELS for engine in (Engine.GEMM, Engine.VECTOR)}
@@ -187,6 +187,9 @@ class _Checker:
                 if instruction.b_entries:
                     shape = (*_shape(levels, 3), (instruction.b_entries, 1))
                     self.touch(number, Memory.ACC, instruction.b, shape, write=False)
+                if instruction.table:  # which entries depends on the results, so all of the table
+                    entries = instruction.table_entries
+                    self.touch(number, Memory.TAB, entries.start, ((len(entries), 1),), write=False)
                 self.touch(number, instruction.target.memory, instruction.dst, _shape(levels, 1), write=True)
             case Load():
                 self.load(number, instruction)

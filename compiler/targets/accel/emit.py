@@ -13,7 +13,7 @@ import numpy as np
 
 from ....hw.config import CoreConfig
 from ....hw.isa import Engine
-from ....hw.memories import SCRATCHPADS, Memory
+from ....hw.memories import Memory
 from ...tensor.bounds import require_bounds
 from ...tensor.ir import Allocate, Block, Buffer, Expr, For, If, IntrinsicCall, PrimFunc, Seq, Stmt, Var
 from ...tensor.ir import Store as StoreStmt
@@ -39,7 +39,7 @@ class Emitter:
     def __init__(self, config: CoreConfig, *, rings: bool = True) -> None:
         self.config = config
         self.issues: list[Issue] = []
-        self.rings = {memory: Ring(memory, config.depth(memory), turns=rings) for memory in SCRATCHPADS}
+        self.rings = {memory: Ring(memory, config.depth(memory), turns=rings) for memory in config.scratchpads}
         self.levels: HeldLevels = {Engine.GEMM: {}, Engine.VECTOR: {}}
         self.left_out = np.zeros(config.wgt_depth, np.bool_)
         self.tiles = 0  # of the layer, so far
@@ -175,10 +175,10 @@ class _Walk:
 
     def _take(self, buffer: Buffer) -> int:
         """The first entry of room for a buffer."""
-        if buffer.scope not in SCRATCHPADS:
+        if buffer.scope not in self.config.scratchpads:
             raise CompileError(
                 f"buffer {buffer.name!r} has scope {buffer.scope!r}, which the accelerator does not have",
-                hint=f"the scopes are global (parameters only), {', '.join(SCRATCHPADS)}",
+                hint=f"the scopes are global (parameters only), {', '.join(self.config.scratchpads)}",
             )
         memory = Memory(buffer.scope)
         entries = -(-buffer.size // self.config.entry_elements(memory))

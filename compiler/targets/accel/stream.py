@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ....hw.config import CoreConfig
 from ....hw.isa import Instruction
-from ....hw.memories import SCRATCHPADS, Memory
+from ....hw.memories import Memory
 from ....records import quick_init
 
 Selector = slice | npt.NDArray[np.int64]
@@ -94,7 +94,7 @@ class Issue:
 
 def memory_sizes(config: CoreConfig, issues: Sequence[Issue]) -> dict[Memory, int]:
     """Units of every memory; of DRAM, up to the last one that is touched."""
-    sizes = {memory: config.depth(memory) for memory in SCRATCHPADS}
+    sizes = {memory: config.depth(memory) for memory in config.scratchpads}
     last = 0
     for issue in issues:
         for accesses in (issue.reads, issue.writes):

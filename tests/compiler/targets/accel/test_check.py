@@ -75,6 +75,20 @@ def test_a_race_of_any_tap_of_a_depthwise_product_is_found() -> None:
             check_program(PYNQ, code, WINDOW)
 
 
+def test_tables_are_in_their_memory_and_of_one_engine() -> None:
+    """A table is written and used by one engine, so in order without tokens."""
+    core = replace(TINY, tables=2)
+    fill = Vector(op=VectorOp.ADD, b_immediate=1, levels=1, target=VectorTarget.TAB, dst=256, a=0)
+    loop = Loop(engine=Engine.VECTOR, level=0, extent=256, dst_stride=1)
+    use = Vector(op=VectorOp.ADD, b_immediate=1, target=VectorTarget.OUT, dst=0, a=0, table=2)
+    check_program(core, assemble(core, [loop, fill, use, Finish()]), WINDOW)
+    beyond = replace(fill, dst=257)
+    with pytest.raises(ProgramError, match="instruction 1 .* reaches unit 512 of 'tab', which has 512"):
+        check_program(core, assemble(core, [loop, beyond, use, Finish()]), WINDOW)
+    with pytest.raises(ProgramError, match="instruction 1: VECTOR: results cannot go to tab: the core has no tables"):
+        check_program(TINY, assemble(core, [loop, fill, Finish()]), WINDOW)
+
+
 def test_the_last_tap_of_a_depthwise_product_has_to_be_in_its_memory() -> None:
     gemm = Gemm(dst=0, src=PYNQ.inp_depth - 19, wgt=0, depthwise=1, row_pitch=7, column_pitch=2)
     check_program(PYNQ, assemble(PYNQ, [gemm, Finish()]), WINDOW)
