@@ -60,10 +60,21 @@ def scratchpad_ports(config: CoreConfig) -> list[tuple[Engine, str, Memory, str]
 
 
 def memory_paths(config: CoreConfig, memory: Memory) -> list[tuple[str, ...]]:
-    """Where in the core's hierarchy the banks of a scratchpad are, as ``("acc", "bank_0", "memory")``."""
+    """Where in the core's hierarchy the memories of a scratchpad are, as ``("acc", "bank_0", "memory")``; what each of
+    them holds is in :func:`memory_parts`."""
+    if memory is Memory.TAB:
+        return [("vector", "results", "tables", f"lane_{lane}") for lane in range(config.lanes)]
     if memory is Memory.ACC or config.banks(memory) > 1:
         return [(memory, f"bank_{bank}", "memory") for bank in range(config.banks(memory))]
     return [(memory, "memory")]
+
+
+def memory_parts(config: CoreConfig, memory: Memory) -> list[tuple[slice, slice]]:
+    """Which entries, and which elements of them, are in each memory of :func:`memory_paths`: a bank has whole entries,
+    a lane its element of each."""
+    if memory is Memory.TAB:
+        return [(slice(None), slice(lane, lane + 1)) for lane in range(config.lanes)]
+    return [(config.bank_entries(memory, bank), slice(None)) for bank in range(config.banks(memory))]
 
 
 SCRATCHPAD_CELLS = tuple(

@@ -34,6 +34,7 @@ class VectorEngine(wiring.Component):
 
     def __init__(self, config: CoreConfig) -> None:
         self.config = config
+        self.results = VectorResults(config)
         acc_index, acc_bits = ceil_log2(config.acc_depth), 8 * config.acc_bytes
         read = ArbitratedReadPortSignature(acc_index, acc_bits)
         super().__init__(
@@ -54,7 +55,7 @@ class VectorEngine(wiring.Component):
         m.submodules.loops = loops = LoopNest(config)
         m.submodules.fetch = fetch = OperandFetch(config)
         m.submodules.lanes = lanes = VectorLanes(config)
-        m.submodules.results = results = VectorResults(config)
+        m.submodules.results = results = self.results
         forward_engine_ports(m, config, self, control)
         self._accept(m, control, loops, fetch)
 
@@ -105,17 +106,21 @@ class VectorEngine(wiring.Component):
         m.d.comb += requantises.eq(vector.op == VectorOp.REQUANTISE)
         # An entry number that the index cannot hold, or a negative one, is beyond every memory: the guard bit says so.
         beyond = vector.b[config.index_bits :].any() if config.index_bits < len(vector.b) else Const(0)
+        illegal = ~targets.bit_select(vector.target, 1) | (requantises & vector.b_immediate)
+        if config.tables:
+            takes_none = accumulates | (vector.target == VectorTarget.TAB)
+            illegal |= (vector.table > config.tables) | (takes_none & (vector.table != 0))
         accept_instructions(
             m,
             control,
             loops,
             levels=vector.levels,
             base={"dst": vector.dst, "a": vector.a, "b": Cat(vector.b[: config.index_bits], beyond)},
-            illegal=~targets.bit_select(vector.target, 1) | (requantises & vector.b_immediate),
+            illegal=illegal,
             drained=~fetch.occupied & ~loops.micro_ops.valid,
         )
         reads_b = ~vector.b_immediate & (~accumulates | (vector.op == VectorOp.MAC))
-        task = Signal(task_layout(), reset_less=True)
+        task = Signal(task_layout(config), reset_less=True)
         with m.If(loops.ready):  # what does not start does not count; `loops.start` comes late
             m.d.sync += [
                 task.order.op.eq(vector.op),
@@ -133,9 +138,15 @@ class VectorEngine(wiring.Component):
                 task.to_acc.eq(vector.target == VectorTarget.ACC),
                 task.to_inp.eq(vector.target == VectorTarget.INP),
             ]
+            if config.tables:
+                m.d.sync += [
+                    task.to_tab.eq(vector.target == VectorTarget.TAB),
+                    task.by_table.eq(vector.table != 0),
+                    task.table.eq(vector.table - 1),
+                ]
         # The loops run up to one micro-op ahead of fetch, also into the next instruction: its task must not come early.
         m.submodules.skid = skid = SkidBuffer(
-            data.StructLayout({"micro_op": micro_op_layout(config), "task": task_layout()})
+            data.StructLayout({"micro_op": micro_op_layout(config), "task": task_layout(config)})
         )
         m.d.comb += [
             skid.input.valid.eq(loops.micro_ops.valid),

@@ -21,7 +21,7 @@ PARAMETERS = VectorOp.REQUANTISE.b_entries
 """Consecutive entries that REQUANTISE reads at ``b``: bias, multiplier, shift."""
 
 
-def task_layout() -> data.StructLayout:
+def task_layout(config: CoreConfig) -> data.StructLayout:
     """What a VECTOR instruction says about each of its micro-ops."""
     return data.StructLayout(
         {
@@ -33,7 +33,7 @@ def task_layout() -> data.StructLayout:
             "b_parameters": 1,  # ... and so are the two entries after it
             "accumulates": 1,
             "zero": 1,
-            **target_members(),
+            **target_members(config),
         }
     )
 
@@ -68,7 +68,7 @@ class OperandFetch(wiring.Component):
         super().__init__(
             {
                 "micro_ops": In(stream.Signature(micro_op_layout(config))),
-                "task": In(task_layout()),
+                "task": In(task_layout(config)),
                 "halt": In(1),
                 "read_a": Out(request),
                 "read_b": Out(request),
@@ -100,7 +100,7 @@ class OperandFetch(wiring.Component):
         # The micro-op that fetches. Its registers stay after the issue: they tell what the operand registers hold.
         occupied, outside = Signal(), Signal(reset_less=True)
         held = Signal(micro_op_layout(self.config), reset_less=True)
-        task = Signal(task_layout(), reset_less=True)
+        task = Signal(task_layout(self.config), reset_less=True)
         operands = {name: _Operand(name) for name in ("a", "b", "d")}
         a, b, d = operands.values()
         parameter = Signal(range(PARAMETERS), reset_less=True)
@@ -116,8 +116,7 @@ class OperandFetch(wiring.Component):
             self.outside.eq(occupied & outside),
             self.number.eq(task.number),
             self.destination.index.eq(held.dst),
-            self.destination.to_acc.eq(task.to_acc),
-            self.destination.to_inp.eq(task.to_inp),
+            *(self.destination[name].eq(task[name]) for name in target_members(self.config)),
             self.destination.end.eq(held.end),
             self.order.eq(task.order),
         ]
@@ -165,6 +164,9 @@ class OperandFetch(wiring.Component):
             ceil_log2(self.config.depth(memory)) for memory in (Memory.ACC, Memory.INP, Memory.OUT)
         )
         beyond_inp, beyond_out = micro_op.dst[inp_bits:].any(), micro_op.dst[out_bits:].any()
+        if self.config.tables:
+            tab_bits = ceil_log2(self.config.tab_depth)
+            beyond_out = Mux(task.to_tab, micro_op.dst[tab_bits:].any(), beyond_out)
         return (
             Mux(task.to_acc, micro_op.dst[acc_bits:].any(), Mux(task.to_inp, beyond_inp, beyond_out))
             | micro_op.a[acc_bits:].any()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Module, Signal
+from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
@@ -12,6 +12,7 @@ from amaranth.utils import ceil_log2
 
 from .config import CoreConfig
 from .interfaces import WritePortSignature, chunk_bits
+from .vector_tables import VectorTables
 
 SLOTS = 16
 """Micro-ops between issue and write; one a cycle needs one slot for each cycle of the pipeline, write included (14)."""
@@ -24,14 +25,16 @@ QUERIES = {"a": 0, "b": 0, "b1": 1, "b2": 2, "d": 0}
 third parameter of REQUANTISE."""
 
 
-def target_members() -> dict[str, int]:
-    """Where a result goes, as members of a layout: ``acc``, ``inp``, or neither (``out``)."""
-    return {"to_acc": 1, "to_inp": 1}
+def target_members(config: CoreConfig) -> dict[str, int]:
+    """Where a result goes, as members of a layout: ``acc``, ``inp``, ``tab`` or none of them (``out``); and by way of
+    which table, where there are tables."""
+    members = {"to_acc": 1, "to_inp": 1}
+    return members | {"to_tab": 1, "by_table": 1, "table": ceil_log2(config.tables)} if config.tables else members
 
 
 def destination_layout(config: CoreConfig) -> data.StructLayout:
     """Where the result of a micro-op goes, and whether it is the last of its instruction."""
-    return data.StructLayout({"index": config.index_bits, **target_members(), "end": 1})
+    return data.StructLayout({"index": config.index_bits, **target_members(config), "end": 1})
 
 
 def narrow_write_ports(config: CoreConfig) -> dict[str, Any]:
@@ -62,6 +65,7 @@ class VectorResults(wiring.Component):
 
     def __init__(self, config: CoreConfig) -> None:
         self.config = config
+        self.tables = VectorTables(config) if config.tables else None
         acc_index, acc_bits = ceil_log2(config.acc_depth), 8 * config.acc_bytes
         super().__init__(
             {
@@ -127,6 +131,7 @@ class VectorResults(wiring.Component):
         destination = Signal(layout, reset_less=True)
         result = Signal(8 * self.config.acc_bytes, reset_less=True)
         take = Signal()
+        next_slot = Array(slot.as_value() for slot in slots)[to_take]
         m.d.comb += [
             waiting.w_en.eq(self.result_valid),
             waiting.w_data.eq(self.result),
@@ -138,7 +143,7 @@ class VectorResults(wiring.Component):
         with m.If(take):
             m.d.sync += [
                 offered.eq(1),
-                destination.as_value().eq(Array(slot.as_value() for slot in slots)[to_take]),
+                destination.as_value().eq(next_slot),
                 result.eq(waiting.r_data),
                 to_write.eq(to_take),
                 to_take.eq(to_take + 1),
@@ -148,16 +153,30 @@ class VectorResults(wiring.Component):
         with m.If(written):
             m.d.comb += self.freed.eq(1 << to_write)
 
+        to_out, shown = offered & ~destination.to_acc & ~destination.to_inp, result
+        if self.tables is not None:
+            m.submodules.tables = tables = self.tables
+            taken = data.View(layout, next_slot)
+            m.d.comb += [
+                tables.enable.eq(take),
+                tables.write.eq(taken.to_tab),
+                tables.index.eq(taken.index),
+                tables.table.eq(taken.table),
+                tables.result.eq(waiting.r_data),
+            ]
+            # What the tables show stands beside `result`, so they take no cycle; and what goes to them is written by
+            # the time it is offered, before the next result is looked up.
+            to_out, shown = to_out & ~destination.to_tab, Mux(destination.by_table, tables.data, result)
         m.d.comb += [
             self.write_acc.enable.eq(offered & destination.to_acc),
             self.write_acc.index.eq(destination.index),
             self.write_acc.mask.eq(~0),
-            self.write_acc.data.eq(result),
-            self.write_out.enable.eq(offered & ~destination.to_acc & ~destination.to_inp),
+            self.write_acc.data.eq(shown),
+            self.write_out.enable.eq(to_out),
         ]
         if self.config.inp_takes_results:
             m.d.comb += self.write_inp.enable.eq(offered & destination.to_inp)
-        narrow = Cat(result[32 * lane : 32 * lane + 8] for lane in range(self.config.lanes))
+        narrow = Cat(shown[32 * lane : 32 * lane + 8] for lane in range(self.config.lanes))
         for port in (getattr(self, name) for name in narrow_write_ports(self.config)):
             m.d.comb += [port.index.eq(destination.index), port.mask.eq(~0), port.data.eq(narrow)]
         return m

@@ -24,7 +24,6 @@ from ..hw.config import CoreConfig
 from ..hw.core import memory_paths
 from ..hw.isa import ENGINE_NAMES, Engine
 from ..hw.mac_array_packed import Multipliers
-from ..hw.memories import SCRATCHPADS
 from ..hw.verilog import TOP, emit_verilog
 from .errors import BuildError
 from .harness import harness_files
@@ -154,7 +153,7 @@ def ports_header(config: CoreConfig, root_header: str) -> str:
             f"{name}_started_number, {name}_retired_number, {name}_activity}};"
         )
     lines += ["}", "static inline void* weft_find_memory(Vcore___024root& root, uint32_t scratchpad, uint32_t bank) {"]
-    for number, scratchpad in enumerate(SCRATCHPADS):
+    for number, scratchpad in enumerate(config.scratchpads):
         for bank, path in enumerate(memory_paths(config, scratchpad)):
             member = "__DOT__".join((TOP, *path))
             if member not in members:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,11 @@ import numpy.typing as npt
 from ..cache import loaded_library
 from ..hw.axi import PAGE_BYTES, ReadClient
 from ..hw.config import CoreConfig
+from ..hw.core import memory_parts
 from ..hw.interfaces import CycleClass
 from ..hw.isa import Engine, Fault
 from ..hw.mac_array_packed import Multipliers
-from ..hw.memories import SCRATCHPADS, Memory
+from ..hw.memories import Memory
 from ..hw.registers import Control, Register, Status, class_counter
 from . import harness
 from .build import BuildTimes, Progress, build_library
@@ -24,7 +25,7 @@ from .dram import BusFault, DramModel
 from .errors import SimulationError
 from .harness import Outcome
 from .result import ACTIVITY, EVENT, FaultRecord, RunResult, Trace
-from .state import Bytes, Int8, Int32, element_type
+from .state import Bytes, Int8, Int32, element_type, shape
 
 BASE_ADDRESS = 0x1000_0000
 """Bus address of the memory's first byte."""
@@ -90,16 +91,15 @@ class RtlSimulator:
 
     def read_scratchpad(self, memory: Memory) -> Int8 | Int32:
         """Copy of a scratchpad: ``(depth, elements)``."""
-        banks = self._banks(memory)
-        content: Int8 | Int32 = np.empty((self.config.depth(memory), banks[0].shape[1]), banks[0].dtype)
-        for number, bank in enumerate(banks):
-            content[self.config.bank_entries(memory, number)] = bank
+        content: Int8 | Int32 = np.empty(shape(self.config, memory), element_type(memory))
+        for part, values in self._parts(memory):
+            content[part] = values
         return content
 
     def write_scratchpad(self, memory: Memory, values: Int8 | Int32) -> None:
         """Replace a scratchpad's content."""
-        for number, bank in enumerate(self._banks(memory)):
-            bank[...] = values[self.config.bank_entries(memory, number)]
+        for part, place in self._parts(memory):
+            place[...] = values[part]
 
     def read_register(self, address: int) -> int:
         """A 32-bit register, through AXI4-Lite."""
@@ -223,18 +223,15 @@ class RtlSimulator:
         raw = (ctypes.c_uint8 * (count * dtype.itemsize)).from_address(first.value or 0)
         return np.frombuffer(raw, dtype).copy()
 
-    def _banks(self, memory: Memory) -> list[Int8 | Int32]:
-        """Views of the memories inside the verilated core."""
+    def _parts(self, memory: Memory) -> Iterator[tuple[tuple[slice, slice], Int8 | Int32]]:
+        """Views of the memories inside the verilated core, each with its place in the whole scratchpad."""
         config = self.config
-        banks = config.banks(memory)
-        entries = config.depth(memory) // banks
-        views: list[Int8 | Int32] = []
-        for bank in range(banks):
-            address = self._library.weft_memory(self._machine, SCRATCHPADS.index(memory), bank)
-            raw = (ctypes.c_uint8 * (entries * config.entry_bytes(memory))).from_address(address)
-            content: Int8 | Int32 = np.frombuffer(memoryview(raw), element_type(memory))
-            views.append(content.reshape(entries, -1))
-        return views
+        number, size, kind = config.scratchpads.index(memory), shape(config, memory), element_type(memory)
+        for place, part in enumerate(memory_parts(config, memory)):
+            entries, elements = (len(range(whole)[each]) for whole, each in zip(size, part, strict=True))
+            address = self._library.weft_memory(self._machine, number, place)
+            raw = (ctypes.c_uint8 * (entries * elements * kind.itemsize)).from_address(address)
+            yield part, np.frombuffer(memoryview(raw), kind).reshape(entries, elements)
 
     def _c_settings(self, dram: DramModel) -> Any:
         errors = dram.errors

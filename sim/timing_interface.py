@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -33,7 +34,10 @@ CLASSES = 1 << CycleClass.as_shape().width
 OPCODES = 1 << OPCODE_BITS
 """Numbers that an opcode may have."""
 
-FIELDS = tuple(dict.fromkeys(name for opcode in Opcode for name, _, _ in HEADER + instruction_fields(PYNQ, opcode)))
+_ALL_MODES = replace(PYNQ, depthwise=1, tables=1)
+FIELDS = tuple(
+    dict.fromkeys(name for opcode in Opcode for name, _, _ in HEADER + instruction_fields(_ALL_MODES, opcode))
+)
 """Names of all fields of all instructions; a field's number in C++ is its place here."""
 
 

@@ -329,7 +329,7 @@ def vector_waits() -> Harness:
     few = Signal()
     m.d.sync += few.eq(count < SLOTS - 1)
     harness.prove(~few | results.room, "room_comes_back")
-    held = data.View(task_layout(), inside["task"])
+    held = data.View(task_layout(fetch.config), inside["task"])
     pending = {name: inside[f"{name}_pending"] for name in ("a", "b", "d")}
     harness.prove(~(held.b_immediate & held.b_parameters), "parameters_are_no_immediate")
     legal = inside["occupied"] & ~inside["outside"]

@@ -14,10 +14,11 @@ from amaranth.lib import wiring
 from amaranth.sim import Simulator
 from weft.hw.acc_memory import AccMemory
 from weft.hw.config import LOOP_LEVELS, CoreConfig
+from weft.hw.core import memory_parts
 from weft.hw.gemm import GemmEngine
 from weft.hw.inp_memory import InpMemory
 from weft.hw.isa import Fault, Gemm, Instruction, Loop, Vector, encode_unchecked
-from weft.hw.memories import SCRATCHPADS, Memory
+from weft.hw.memories import Memory
 from weft.hw.scratchpad import Scratchpad
 from weft.hw.vector import VectorEngine
 from weft.hw.vector_results import narrow_write_ports
@@ -26,8 +27,13 @@ from weft.sim.loops import LoopLevel, LoopNest
 from weft.sim.state import Memories
 from weft.sim.vector import run_vector
 
-WRITTEN = (Memory.INP, Memory.ACC, Memory.OUT)
+WRITTEN = (Memory.INP, Memory.ACC, Memory.OUT, Memory.TAB)
 """What the engines write."""
+
+
+def written(config: CoreConfig) -> list[Memory]:
+    """What the engines of a core write."""
+    return [memory for memory in WRITTEN if memory in config.scratchpads]
 
 
 @dataclass
@@ -53,7 +59,7 @@ def random_memories(config: CoreConfig, seed: int) -> Memories:
     """Scratchpads full of random bits."""
     random = np.random.default_rng(seed)
     memories = Memories(config)
-    for name in SCRATCHPADS:
+    for name in config.scratchpads:
         array = memories.array(name)
         limits = np.iinfo(array.dtype)
         array[...] = random.integers(limits.min, limits.max, array.shape, array.dtype, endpoint=True)
@@ -62,7 +68,7 @@ def random_memories(config: CoreConfig, seed: int) -> Memories:
 
 def copy_memories(memories: Memories) -> Memories:
     copy = Memories(memories.config)
-    for name in SCRATCHPADS:
+    for name in memories.config.scratchpads:
         copy.array(name)[...] = memories.array(name)
     return copy
 
@@ -151,19 +157,24 @@ class Bench:
         self.simulator.run()
         return self.observed
 
-    def _banks(self, name: Memory) -> list[tuple[Any, slice]]:
-        """Simulated memories behind a scratchpad, with the entries each one holds."""
+    def _banks(self, name: Memory) -> list[tuple[Any, tuple[slice, slice]]]:
+        """Simulated memories behind a scratchpad, with the entries, and the elements of them, that each one holds."""
+        parts = memory_parts(self.config, name)
+        if name is Memory.TAB:
+            if not isinstance(self.engine, VectorEngine) or self.engine.results.tables is None:
+                return []
+            return [(lane.data, part) for lane, part in zip(self.engine.results.tables.memories, parts, strict=True)]
         if name is not Memory.ACC and name not in self.pads:
             return []
         pad = self.acc if name is Memory.ACC else self.pads[name]
         banks = [pad] if isinstance(pad, Scratchpad) else pad.banks
-        return [(bank.memory.data, self.config.bank_entries(name, number)) for number, bank in enumerate(banks)]
+        return [(bank.memory.data, part) for bank, part in zip(banks, parts, strict=True)]
 
     async def _testbench(self, ctx: Any) -> None:
         program, seed, disturb, stop_at, cycles_limit = self.job
         observed, engine, config = self.observed, self.engine, self.config
         random = np.random.default_rng(seed)
-        for name in SCRATCHPADS:
+        for name in config.scratchpads:
             for memory, entries in self._banks(name):
                 for index, entry in enumerate(observed.memories.array(name)[entries]):
                     ctx.set(memory[index], int.from_bytes(entry.tobytes(), "little"))
@@ -197,7 +208,7 @@ class Bench:
         else:
             raise AssertionError(f"the engine is not idle after {cycles_limit} cycles: {observed}")
         observed.cycles = cycle
-        for name in WRITTEN:
+        for name in written(config):
             array = observed.memories.array(name)
             for memory, entries in self._banks(name):
                 part = array[entries]
@@ -219,6 +230,8 @@ class Bench:
         ports = [engine.write_acc]
         if isinstance(engine, VectorEngine):
             ports += [getattr(engine, name) for name in narrow_write_ports(self.config)]
+            if (tables := engine.results.tables) is not None and ctx.get(tables.enable & tables.write):
+                observed.writes.append(cycle)  # perhaps in the cycle in which a port is written as well
         if any(ctx.get(port.enable) and ctx.get(port.ready) for port in ports):
             observed.writes.append(cycle)
 
@@ -258,6 +271,6 @@ def check(
 
 
 def assert_same(observed: Memories, expected: Memories) -> None:
-    for name in WRITTEN:
+    for name in written(observed.config):
         actual: npt.NDArray[Any] = observed.array(name)
         np.testing.assert_array_equal(actual, expected.array(name), err_msg=f"scratchpad {name}")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 from weft.hw.config import CoreConfig
-from weft.hw.isa import Engine, Gemm, Instruction, Loop, Sync, Vector, VectorOp, vector_targets
+from weft.hw.isa import Engine, Gemm, Instruction, Loop, Sync, Vector, VectorOp, VectorTarget, vector_targets
 from weft.sim.state import Memories
 
 from .engine_bench import random_memories
@@ -38,8 +38,14 @@ UNLIKE = CoreConfig(
 )
 """Results may go to ``inp`` as well, and every memory that they go to is of another depth."""
 
+TABLES = CoreConfig(
+    block_in=2, block_out=2, inp_depth=16, wgt_depth=8, acc_depth=32, out_depth=8, acc_banks=2, queue_depth=4, tables=2
+)
+"""Results may pass through tables, which are far deeper than the other memories."""
+
 CONFIGS = {"small": SMALL, "narrow": NARROW, "one-bank": ONE_BANK, "unlike": UNLIKE}
 GEMM_CONFIGS = CONFIGS | {"depthwise": DEPTHWISE}
+VECTOR_CONFIGS = CONFIGS | {"tables": TABLES}
 
 levels = st.sampled_from((0, 0, 1, 2, 3, 4, 6))
 strides = st.sampled_from((0, 0, 1, 1, 2, 3))
@@ -80,20 +86,30 @@ def vectors(draw: Any, config: CoreConfig) -> Instruction:
     op = draw(st.sampled_from(VectorOp))
     immediate = draw(flags) if op is not VectorOp.REQUANTISE else 0
     limits = st.integers(-256, 255)
+    target = draw(st.sampled_from(vector_targets(config, op)))
+    depth = min(config.acc_depth, config.out_depth, config.inp_depth)
+    takes_table = config.tables and not op.accumulates and target is not VectorTarget.TAB
     return Vector(
         op=op,
         zero=draw(flags),
         levels=draw(levels),
-        target=draw(st.sampled_from(vector_targets(config, op))),
+        target=target,
         b_immediate=immediate,
-        dst=draw(st.integers(0, min(config.acc_depth, config.out_depth, config.inp_depth) // 2)),
+        dst=draw(_table_entries(config) if target is VectorTarget.TAB else st.integers(0, depth // 2)),
         a=draw(st.integers(0, config.acc_depth // 2)),
         b=draw(_immediates() if immediate else _entries_of_b(config)),
         zero_point=draw(limits),
         low=draw(limits),
         high=draw(limits),
         left_shift=draw(st.integers(0, 31)),
+        table=draw(st.integers(0, config.tables)) if takes_table else 0,
     )
+
+
+def _table_entries(config: CoreConfig) -> st.SearchStrategy[int]:
+    """Mostly near 0, where many results look; also at the ends of tables, and of all."""
+    places = [*range(4), *range(252, 260), config.tab_depth - 3, config.tab_depth - 1]
+    return st.one_of(st.sampled_from(places), st.integers(0, config.tab_depth - 1))
 
 
 def _immediates() -> st.SearchStrategy[int]:

@@ -9,22 +9,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.hw.isa import Engine, Fault, Instruction, Loop, Vector, VectorOp, VectorTarget
+from weft.hw.memories import Memory
 from weft.hw.vector import VectorEngine
 
 from .engine_bench import Bench, check, random_memories
-from .engine_programs import CONFIGS, NARROW, ONE_BANK, SMALL, UNLIKE, programs, varied_memories
+from .engine_programs import NARROW, ONE_BANK, SMALL, TABLES, UNLIKE, VECTOR_CONFIGS, programs, varied_memories
 
 
 @pytest.fixture(scope="module")
 def benches() -> dict[str, Bench]:
-    return {name: Bench(config, VectorEngine) for name, config in CONFIGS.items()}
+    return {name: Bench(config, VectorEngine) for name, config in VECTOR_CONFIGS.items()}
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", VECTOR_CONFIGS)
 @settings(max_examples=100)
 @given(data=st.data())
 def test_any_program_has_its_meaning(benches: dict[str, Bench], name: str, data: st.DataObject) -> None:
-    config = CONFIGS[name]
+    config = VECTOR_CONFIGS[name]
     program = data.draw(programs(config, Engine.VECTOR))
     seed = data.draw(st.one_of(st.none(), st.integers(0, 1000)))
     disturb = 0 if seed is None else data.draw(st.sampled_from((0, 0.4, 0.9)))
@@ -168,6 +169,104 @@ def test_each_target_ends_where_its_memory_ends(benches: dict[str, Bench], targe
 @pytest.mark.parametrize("op", [op for op in VectorOp if op.accumulates])
 def test_what_accumulates_cannot_go_to_inp(benches: dict[str, Bench], op: VectorOp) -> None:
     observed = benches["one-bank"].run(random_memories(ONE_BANK, 0), [replace(RESULTS_TO_INP, op=op)])
+    assert observed.fault == (Fault.ILLEGAL, 0)
+    assert not observed.writes
+
+
+TABLE_OF_ADD = Vector(op=VectorOp.ADD, b_immediate=1, dst=0, a=0, table=1)
+TABLE_OF_REQUANTISE = Vector(op=VectorOp.REQUANTISE, dst=0, a=0, b=28, low=-128, high=127, table=2)
+
+
+@pytest.mark.parametrize("target", [VectorTarget.ACC, VectorTarget.OUT, VectorTarget.INP])
+@pytest.mark.parametrize("work", [TABLE_OF_ADD, TABLE_OF_REQUANTISE], ids=["add", "requantise"])
+def test_a_table_is_a_function_of_each_lane(benches: dict[str, Bench], work: Vector, target: VectorTarget) -> None:
+    """Values of both signs, and some that do not fit in eight bits; each lane has other entries."""
+    memories = random_memories(TABLES, 0)
+    values = np.array([0, 1, -1, 127, -128, 255, 1000, -1000])
+    memories.acc[:8] = values[:, None]
+    memories.acc[28:31] = np.array([0, 1, 0])[:, None]
+    work = replace(work, dst=8 if target is VectorTarget.ACC else 0, target=target, levels=1)
+    observed = check(benches["tables"], memories, [level(0, 8, 1, 1), work])
+    arguments = values.clip(-128, 127) if work.op is VectorOp.REQUANTISE else values
+    table = memories.array(Memory.TAB)[256 * (work.table - 1) :]
+    results = observed.memories.array(target.memory)[work.dst : work.dst + 8]
+    np.testing.assert_array_equal(results, table[arguments % 256])
+
+
+@pytest.mark.parametrize("target", [VectorTarget.ACC, VectorTarget.OUT, VectorTarget.INP])
+@pytest.mark.parametrize("between", range(4))
+def test_a_result_sees_what_has_just_been_written_to_its_table(
+    benches: dict[str, Bench], between: int, target: VectorTarget
+) -> None:
+    """The entry is written so many micro-ops before, and read once more before another value is written to it."""
+    memories = random_memories(TABLES, between)
+    memories.acc[0], memories.acc[1], memories.acc[2] = 7, -100, 99
+    look = replace(TABLE_OF_ADD, a=0, target=target)
+    fill = Vector(op=VectorOp.ADD, b_immediate=1, target=VectorTarget.TAB, dst=7, a=1)
+    others = [Vector(op=VectorOp.ADD, b_immediate=1, dst=20 + number, a=3) for number in range(between)]
+    program = [fill, *others, replace(look, dst=4), replace(fill, a=2), *others, replace(look, dst=5)]
+    observed = check(benches["tables"], memories, program)
+    results = observed.memories.array(target.memory)
+    assert (results[4] == -100).all()
+    assert (results[5] == 99).all()
+
+
+@pytest.mark.parametrize("distance", [1, 2, 3, 9])
+def test_a_table_is_written_and_read_by_turns(benches: dict[str, Bench], distance: int) -> None:
+    """Also while results wait for their bank: a table shows what it held when its result came to it."""
+    program: list[Instruction] = [
+        level(0, distance, 1, 1),
+        level(1, 16 // distance, 0, 1),
+        replace(TABLE_OF_ADD, levels=2, dst=16),
+        Vector(op=VectorOp.ADD, b_immediate=1, b=3, levels=2, target=VectorTarget.TAB, dst=0, a=16),
+    ]
+    memories = random_memories(TABLES, distance)
+    memories.acc[:] = np.arange(32)[:, None] % 8
+    check(benches["tables"], memories, program * 3, seed=distance, disturb=0.8)
+
+
+def test_a_table_chain_takes_each_result_from_the_one_before(benches: dict[str, Bench]) -> None:
+    """What a table gives for acc is an operand like any other result."""
+    memories = random_memories(TABLES, 1)
+    program: list[Instruction] = [level(0, 20, 1, 1), replace(TABLE_OF_ADD, levels=1, dst=1)]
+    observed = check(benches["tables"], memories, program)
+    table, value = memories.array(Memory.TAB)[:256].astype(int), memories.acc[0]
+    for _ in range(20):
+        value = table[value % 256, np.arange(TABLES.lanes)]
+    np.testing.assert_array_equal(observed.memories.acc[20], value)
+
+
+@pytest.mark.parametrize("target", [VectorTarget.ACC, VectorTarget.OUT, VectorTarget.INP])
+def test_tables_cost_nothing(benches: dict[str, Bench], target: VectorTarget) -> None:
+    spans = []
+    for table in (0, 1):
+        work = replace(TABLE_OF_ADD, levels=1, table=table, target=target)
+        program = [level(0, 7, 1, 1), work, replace(work, a=1)]
+        spans.append(check(benches["tables"], random_memories(TABLES, 0), program).span)
+    assert spans[0] == spans[1]
+
+
+@pytest.mark.parametrize("beyond", [False, True])
+def test_tables_end_where_their_memory_ends(benches: dict[str, Bench], beyond: bool) -> None:
+    depth = TABLES.tab_depth
+    fill = Vector(op=VectorOp.ADD, b_immediate=1, levels=1, target=VectorTarget.TAB, dst=0, a=0)
+    program = [level(0, 3, 1), replace(fill, dst=depth - (2 if beyond else 3))]
+    observed = check(benches["tables"], random_memories(TABLES, 0), program)
+    assert observed.fault == ((Fault.INDEX, 1) if beyond else None)
+    assert len(observed.writes) == (2 if beyond else 3)
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        replace(TABLE_OF_ADD, table=3),
+        replace(TABLE_OF_ADD, table=1, target=VectorTarget.TAB),
+        *(Vector(op=op, dst=0, a=0, table=1) for op in VectorOp if op.accumulates),
+        Vector(op=VectorOp.SUM, dst=0, a=0, target=VectorTarget.TAB),
+    ],
+)
+def test_a_table_that_means_nothing_is_illegal(benches: dict[str, Bench], instruction: Vector) -> None:
+    observed = benches["tables"].run(random_memories(TABLES, 0), [instruction])
     assert observed.fault == (Fault.ILLEGAL, 0)
     assert not observed.writes
 

@@ -83,7 +83,7 @@ def test_tables_are_in_their_memory_and_of_one_engine() -> None:
     use = Vector(op=VectorOp.ADD, b_immediate=1, target=VectorTarget.OUT, dst=0, a=0, table=2)
     check_program(core, assemble(core, [loop, fill, use, Finish()]), WINDOW)
     beyond = replace(fill, dst=257)
-    with pytest.raises(ProgramError, match="instruction 1 .* reaches unit 512 of 'tab', which has 512"):
+    with pytest.raises(ProgramError, match=r"instruction 1 .* reaches unit 512 of 'tab', which has 512"):
         check_program(core, assemble(core, [loop, beyond, use, Finish()]), WINDOW)
     with pytest.raises(ProgramError, match="instruction 1: VECTOR: results cannot go to tab: the core has no tables"):
         check_program(TINY, assemble(core, [loop, fill, Finish()]), WINDOW)
