@@ -27,6 +27,7 @@ from ..hw.isa import (
     Sync,
     Vector,
     VectorOp,
+    VectorTarget,
     encode,
     encode_unchecked,
     seal,
@@ -263,6 +264,7 @@ def random_vector(config: CoreConfig, draw: Draw, loops: Sequence[LoopLevel]) ->
         b = draw(-40, 40) if draw(0, 2) else draw(-(1 << 24), (1 << 24) - 1)
     else:
         b = _index(draw, nest, "b", depths["b"])
+    takes_table = config.tables and not op.accumulates and target is not VectorTarget.TAB
     return Vector(
         op=op,
         zero=draw(0, 1),
@@ -276,6 +278,7 @@ def random_vector(config: CoreConfig, draw: Draw, loops: Sequence[LoopLevel]) ->
         low=draw(-256, 255),
         high=draw(-256, 255),
         left_shift=draw(0, 31) if draw(0, 2) == 2 else 0,
+        table=draw(0, config.tables) if takes_table else 0,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..hw.config import DEPTHWISE_OUTPUTS, TINY, CoreConfig
+from ..hw.config import DEPTHWISE_OUTPUTS, MOST_TABLES, TINY, CoreConfig
 from ..hw.mac_array_packed import Multipliers
 from .fuzz import Draw, seeded
 
@@ -21,6 +21,9 @@ PACKED_EACH = 3
 DEPTHWISE_EACH = 11
 """One core of so many has the smallest array with the depthwise mode."""
 
+TABLES_EACH = 5
+"""One core of so many has tables."""
+
 CORNERS = (
     TINY,
     replace(
@@ -32,6 +35,7 @@ CORNERS = (
     replace(TINY, batch=2, block_in=2, block_out=16, bus_bits=256, token_depth=255),
     replace(TINY, inp_depth=65536, bus_bits=512, queue_depth=2),
     replace(TINY, block_in=16, block_out=16, inp_depth=64, wgt_depth=16, acc_depth=64, depthwise=1),
+    replace(TINY, tables=2),
 )  # fmt: skip
 """Cores at the ends of the space: everything smallest, the widest bus, 256-bit instructions, ..."""
 
@@ -41,6 +45,8 @@ def campaign_config(number: int) -> CoreConfig:
     config = CORNERS[number] if number < len(CORNERS) else random_config(seeded(number))
     if number >= len(CORNERS) and number % DEPTHWISE_EACH == DEPTHWISE_EACH - 1:
         config = replace(config, batch=1, block_in=DEPTHWISE_OUTPUTS, block_out=DEPTHWISE_OUTPUTS, depthwise=1)
+    if number >= len(CORNERS) and number % TABLES_EACH == TABLES_EACH - 1:
+        config = replace(config, tables=1 << number // TABLES_EACH % MOST_TABLES.bit_length())
     return replace(config, name=f"core-{number}")
 
 

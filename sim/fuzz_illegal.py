@@ -24,6 +24,7 @@ from ..hw.isa import (
     Sync,
     Vector,
     VectorOp,
+    VectorTarget,
     instruction_fields,
     mask_engines,
     vector_targets,
@@ -137,15 +138,30 @@ def _bodies(case: Case, draw: Draw) -> Case | None:
         Loop(engine=compute, level=0, extent=0),
         Gemm(levels=7, dst=0, src=0, wgt=0),
         Vector(op=VectorOp.ADD, levels=7, dst=0, a=0),
-        Vector(op=op, target=refused[draw(0, len(refused) - 1)], dst=0, a=0),  # type: ignore[arg-type]
         Vector(op=unknown, dst=0, a=0),  # type: ignore[arg-type]
         requantise,
         replace(nothing, scratchpad=Scratchpad.WGT),
         replace(nothing, engine=Engine.LOADW),
     ]
+    if refused:
+        choices.append(Vector(op=op, target=refused[draw(0, len(refused) - 1)], dst=0, a=0))  # type: ignore[arg-type]
+    if case.config.tables:
+        choices.append(_wrong_table(case.config, draw))
     if case.config.depthwise:
         choices.append(Gemm(dst=0, src=0, wgt=0, depthwise=1, row_pitch=2 * draw(0, 8)))
     return _with(case, draw, choices[draw(0, len(choices) - 1)])
+
+
+def _wrong_table(config: CoreConfig, draw: Draw) -> Vector:
+    """A table that the core does not have, or one for results that pass through none."""
+    any_table = draw(1, config.tables)
+    none = (1 << config.tables.bit_length()) - 1  # the field's largest value; with one table there is none beyond it
+    choices = [
+        Vector(op=VectorOp.ADD, target=VectorTarget.TAB, dst=0, a=0, table=any_table),
+        *(Vector(op=op, dst=0, a=0, table=any_table) for op in VectorOp if op.accumulates),
+        *(Vector(op=VectorOp.ADD, dst=0, a=0, table=none) for _ in range(3) if none > config.tables),
+    ]
+    return choices[draw(0, len(choices) - 1)]
 
 
 def _copy(config: CoreConfig, draw: Draw) -> Load | Store:

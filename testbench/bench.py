@@ -27,9 +27,8 @@ from ..hw import memories
 from ..hw.assembly import format_instruction
 from ..hw.axi import Response
 from ..hw.config import CoreConfig
-from ..hw.core import memory_paths
+from ..hw.core import memory_parts, memory_paths
 from ..hw.isa import Fault, Instruction, encode_unchecked
-from ..hw.memories import SCRATCHPADS
 from ..hw.registers import Control, Register, Status
 from ..sim.dram import BusErrors
 from ..sim.fsim import FunctionalSimulator
@@ -82,7 +81,7 @@ class Bench:
         self.reference = FunctionalSimulator(self.config, MEMORY_BYTES)
         self._in_step = False  # the reference's scratchpads hold what those of the RTL hold
         self.observer = Observer(dut, self.config)
-        self._scratchpads = {name: _entries(dut, self.config, name) for name in SCRATCHPADS}
+        self._scratchpads = {name: _entries(dut, self.config, name) for name in self.config.scratchpads}
 
     def stall_registers(self, share: float) -> None:
         """Random back-pressure in this share of the cycles on all channels of AXI4-Lite."""
@@ -102,7 +101,7 @@ class Bench:
         generator = np.random.default_rng(self.random.getrandbits(32))
         self.dram[:] = generator.integers(0, 256, len(self.dram), np.uint8)
         self._in_step = True
-        for name in SCRATCHPADS:
+        for name in self.config.scratchpads:
             array = self.reference.read_scratchpad(name)
             limits = np.iinfo(array.dtype)
             self.write_scratchpad(
@@ -110,17 +109,20 @@ class Bench:
             )
 
     def read_scratchpad(self, name: memories.Memory) -> Int8 | Int32:
-        """Content of ``inp``, ``wgt``, ``acc`` or ``out`` in the RTL: ``(depth, elements)``."""
+        """Content of ``inp``, ``wgt``, ``acc``, ``out`` or ``tab`` in the RTL: ``(depth, elements)``."""
         like = self.reference.read_scratchpad(name)
-        size = like.shape[1] * like.itemsize
-        raw = b"".join(int(entry.value).to_bytes(size, "little") for entry in self._scratchpads[name])
-        like[...] = np.frombuffer(raw, like.dtype).reshape(like.shape)
+        for part, handles in self._scratchpads[name]:
+            held = like[part]
+            size = held.shape[1] * held.itemsize
+            raw = b"".join(int(entry.value).to_bytes(size, "little") for entry in handles)
+            like[part] = np.frombuffer(raw, like.dtype).reshape(held.shape)
         return like
 
     def write_scratchpad(self, name: memories.Memory, values: Int8 | Int32) -> None:
         """Replace a scratchpad's content in the RTL."""
-        for entry, row in zip(self._scratchpads[name], values, strict=True):
-            entry.set(Immediate(int.from_bytes(row.tobytes(), "little")))
+        for part, handles in self._scratchpads[name]:
+            for entry, row in zip(handles, values[part], strict=True):
+                entry.set(Immediate(int.from_bytes(row.tobytes(), "little")))
         self.reference.write_scratchpad(name, values)
 
     async def read_register(self, register: int) -> int:
@@ -256,7 +258,7 @@ class Bench:
 
     def compare(self, program: Sequence[Instruction | int]) -> None:
         """Assert that the RTL's memories are those of the reference."""
-        for name in memories.Memory:
+        for name in (*self.config.scratchpads, memories.Memory.DRAM):
             actual, expected = (
                 (self.dram, self.reference.dram)
                 if name is memories.Memory.DRAM
@@ -281,7 +283,7 @@ class Bench:
         self.dram[window_start + offset : window_start + offset + len(raw)] = raw
         reference.dram[:] = self.dram
         if not self._in_step:
-            for name in SCRATCHPADS:
+            for name in self.config.scratchpads:
                 reference.write_scratchpad(name, self.read_scratchpad(name))
         return reference.run(
             offset,
@@ -332,12 +334,10 @@ def core_test(**options: Any) -> Callable[[Callable[[Bench], Awaitable[None]]], 
     return decorate
 
 
-def _entries(dut: Any, config: CoreConfig, name: memories.Memory) -> list[Any]:
-    """Handles of a scratchpad's entries."""
-    handles: list[Any] = [None] * config.depth(name)
-    for number, path in enumerate(memory_paths(config, name)):
+def _entries(dut: Any, config: CoreConfig, name: memories.Memory) -> list[tuple[tuple[slice, slice], list[Any]]]:
+    """For each memory of a scratchpad its place in the whole, and handles of its entries."""
+    result = []
+    for path, part in zip(memory_paths(config, name), memory_parts(config, name), strict=True):
         memory = reduce(getattr, path, dut)
-        entries = range(len(handles))[config.bank_entries(name, number)]
-        for index, entry in enumerate(entries):
-            handles[entry] = memory[index]
-    return handles
+        result.append((part, [memory[index] for index in range(len(range(config.depth(name))[part[0]]))]))
+    return result

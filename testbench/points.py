@@ -30,7 +30,7 @@ from ..hw.isa import (
     VectorTarget,
     vector_targets,
 )
-from ..hw.memories import SCRATCHPADS, Memory
+from ..hw.memories import Memory
 from ..sim.dma import transfer_of
 from ..sim.fuzz import level_of, touched
 from ..sim.loops import LoopLevel, LoopNest
@@ -57,13 +57,16 @@ FAULTING: dict[Fault, tuple[int, ...]] = {
 }
 """Who can find which fault. A cause that is not here is found by fetch."""
 
-PORTS = tuple(
-    (memory, what, engine)
-    for memory in SCRATCHPADS
-    for what, engines in (("written", MEMORY_USERS[memory].writers), ("read", MEMORY_USERS[memory].readers))
-    for engine in engines
-)
-"""Which engine reads and writes which scratchpad."""
+
+def memory_ports(config: CoreConfig) -> list[tuple[Memory, str, Engine]]:
+    """Which engine reads and writes which scratchpad."""
+    return [
+        (memory, what, engine)
+        for memory in config.scratchpads
+        for what, engines in (("written", MEMORY_USERS[memory].writers), ("read", MEMORY_USERS[memory].readers))
+        for engine in engines
+    ]
+
 
 PORT_OF_INP = "inp: load waits for vector"
 
@@ -102,7 +105,7 @@ def core_points(config: CoreConfig) -> Points:
         ],
         "ends of scratchpads": [
             f"{memory} {what} by {ENGINE_NAMES[engine]}: {end}"
-            for memory, what, engine in PORTS
+            for memory, what, engine in memory_ports(config)
             for end in ("first", "last")
         ],
         "shared ports": [PORT_OF_INP] if config.inp_takes_results else [],
@@ -169,6 +172,8 @@ def _flag_points(config: CoreConfig) -> Iterator[str]:
         vector = Vector(op=op, zero=zero, b_immediate=immediate, dst=0, a=0, left_shift=1)
         for target in vector_targets(config, op):
             yield from flags_of(replace(vector, target=target))
+            if config.tables and not op.accumulates and target is not VectorTarget.TAB:
+                yield from flags_of(replace(vector, target=target, table=1))
     for op, levels in product(VectorOp, range(LOOP_LEVELS + 1)):
         yield from flags_of(Vector(op=op, levels=levels, dst=0, a=0))
     for engine in Engine:
@@ -195,6 +200,8 @@ def flags_of(instruction: Instruction) -> Iterator[str]:
             name = f"{name} {instruction.op.name}"
             yield f"{name} zero={instruction.zero} {instruction.target.name} b_immediate={instruction.b_immediate}"
             yield f"{name} levels={instruction.levels}"
+            if instruction.table:
+                yield f"{name} {instruction.target.name} by a table"
             if instruction.op is VectorOp.REQUANTISE and instruction.left_shift:
                 yield f"{name} left_shift"
         case Sync():
@@ -218,13 +225,13 @@ def _copy_shape(copy: Load | Store) -> str:
 
 def scratchpad_ends(config: CoreConfig, program: Sequence[Instruction]) -> list[list[str]]:
     """For each instruction, the ends of scratchpads that it reaches."""
-    result = []
+    result, ports = [], memory_ports(config)
     for instruction, entries in zip(program, touched(config, program), strict=True):
         engine = ENGINE_NAMES[instruction.engine]
         result.append(
             [
                 f"{memory} {what} by {engine}: {end}"
-                for memory, what, owner in PORTS
+                for memory, what, owner in ports
                 if owner is instruction.engine
                 for end, index in (("first", 0), ("last", config.depth(memory) - 1))
                 if index in entries[memory][what == "written"]

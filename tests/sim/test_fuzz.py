@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from weft.hw.config import PYNQ, TINY, CoreConfig
-from weft.hw.isa import Engine, Fault, Store, Sync
+from weft.hw.isa import Engine, Fault, Store, Sync, Vector, VectorTarget
 from weft.hw.mac_array_packed import Multipliers
 from weft.sim.fsim import FunctionalSimulator
 from weft.sim.fuzz import MEMORY_BYTES, Case, IllegalPart, random_case, seeded
@@ -26,6 +26,7 @@ from .programs import cases
 
 REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.json"))
 CAMPAIGN_CORES = range(44)
+TABLES = replace(TINY, name="tables", tables=2)
 SHORT_BURSTS = replace(TINY, name="short-bursts", batch=2, burst_beats=4, read_outstanding=4, write_outstanding=2)
 
 
@@ -52,6 +53,21 @@ def test_fsim_equals_rtl_on_pynq():
 
 def test_fsim_equals_rtl_on_a_core_with_packed_multipliers_and_short_bursts():
     run_seeds(SHORT_BURSTS, range(60), Multipliers.PACKED, quick=True)
+
+
+def test_fsim_equals_rtl_on_a_core_with_tables():
+    run_seeds(TABLES, range(200))
+
+
+def test_programs_for_a_core_with_tables_write_and_use_them():
+    counts = Counter[str]()
+    for seed in range(100):
+        for instruction in random_case(TABLES, seeded(seed)).plain:
+            if isinstance(instruction, Vector):
+                counts["written"] += instruction.target is VectorTarget.TAB
+                counts[f"{instruction.target.name} by table {instruction.table}"] += 1
+    assert counts["written"] > 50
+    assert all(counts[f"{target} by table {table}"] > 10 for target in ("ACC", "OUT", "INP") for table in range(3))
 
 
 def test_both_stop_alike_at_what_is_wrong(tiny_fsim: FunctionalSimulator, tiny_rtl: RtlSimulator):
@@ -88,6 +104,7 @@ def test_other_cores(core: int):
 def test_the_cores_of_a_campaign_are_all_different():
     assert len({campaign_config(number).hash64 for number in CAMPAIGN_CORES}) == len(CAMPAIGN_CORES)
     assert {campaign_config(number).bus_bits for number in CAMPAIGN_CORES} == {64, 128, 256, 512}
+    assert {campaign_config(number).tables for number in CAMPAIGN_CORES} == {0, 1, 2, 4, 8, 16}
 
 
 class Broken(FunctionalSimulator):

@@ -33,7 +33,7 @@ MUTANTS = (
     ),
     Mutant(
         "vector-illegal-op-runs", "hw/vector.py", "illegal instruction passes",
-        "illegal=~targets.bit_select(vector.target, 1) | ", "illegal=",
+        "illegal = ~targets.bit_select(vector.target, 1) | ", "illegal = ",
     ),
     Mutant(
         "vector-task-of-the-next", "hw/vector.py", "state machine",
@@ -118,8 +118,8 @@ MUTANTS = (
     ),
     Mutant(
         "vector-writes-out-as-well", "hw/vector_results.py", "write enable",
-        "self.write_out.enable.eq(offered & ~destination.to_acc & ~destination.to_inp)",
-        "self.write_out.enable.eq(offered & ~destination.to_acc)",
+        "to_out, shown = offered & ~destination.to_acc & ~destination.to_inp, result",
+        "to_out, shown = offered & ~destination.to_acc, result",
     ),
     Mutant(
         "vector-inp-as-deep-as-out", "hw/vector_fetch.py", "bound",
@@ -131,7 +131,57 @@ MUTANTS = (
     ),
     Mutant(
         "vector-target-without-meaning", "hw/vector.py", "check missing",
-        "illegal=~targets.bit_select(vector.target, 1) | ", "illegal=~targets.any() | ",
+        "illegal = ~targets.bit_select(vector.target, 1) | ", "illegal = ~targets.any() | ",
+    ),
+    # Tables
+    Mutant(
+        "table-entry-one-further", "hw/vector_tables.py", "table index",
+        "read.addr.eq(Cat(low, self.table))", "read.addr.eq(Cat((low + 1)[:ENTRY_BITS], self.table))",
+    ),
+    Mutant(
+        "table-after-the-one-named", "hw/vector.py", "table index",
+        "task.table.eq(vector.table - 1)", "task.table.eq(vector.table)",
+    ),
+    Mutant(
+        "table-written-one-cycle-late", "hw/vector_tables.py", "missing hazard check",
+        "write.en.eq(writes),\n                write.addr.eq(self.index),\n                write.data.eq(low),",
+        "write.en.eq(late[0]), write.addr.eq(late[1:1 + len(self.index)]), write.data.eq(late[1 + len(self.index):])]\n"
+        "            late = Signal(1 + len(self.index) + ENTRY_BITS)\n"
+        "            m.d.sync += late.eq(Cat(writes, self.index, low))\n"
+        "            m.d.comb += [",
+    ),
+    Mutant(
+        "table-entry-without-a-sign", "hw/vector_tables.py", "wrong sign",
+        ".eq(read.data.as_signed())", ".eq(read.data)",
+    ),
+    Mutant(
+        "table-of-the-lane-beside", "hw/vector_tables.py", "wrong lane",
+        "self.data[width * lane : width * (lane + 1)]",
+        "self.data[width * (lane ^ 1) : width * (lane ^ 1) + width]",
+    ),
+    Mutant(
+        "table-of-the-first-lane-for-all", "hw/vector_tables.py", "wrong lane",
+        "low = self.result[width * lane : width * lane + ENTRY_BITS]", "low = self.result[:ENTRY_BITS]",
+    ),
+    Mutant(
+        "table-read-while-a-result-waits", "hw/vector_results.py", "back-pressure ignored",
+        "tables.enable.eq(take)", "tables.enable.eq(waiting.r_rdy)",
+    ),
+    Mutant(
+        "table-result-goes-to-out-as-well", "hw/vector_results.py", "write enable",
+        "to_out & ~destination.to_tab, Mux", "to_out, Mux",
+    ),
+    Mutant(
+        "table-as-deep-as-out", "hw/vector_fetch.py", "bound",
+        "beyond_out = Mux(task.to_tab, micro_op.dst[tab_bits:].any(), beyond_out)", "pass",
+    ),
+    Mutant(
+        "table-for-what-accumulates", "hw/vector.py", "illegal instruction passes",
+        "takes_none = accumulates | (vector.target", "takes_none = (vector.target",
+    ),
+    Mutant(
+        "table-beyond-the-last", "hw/vector.py", "illegal instruction passes",
+        "(vector.table > config.tables) | (takes_none", "(takes_none",
     ),
     # The port of inp
     Mutant(
