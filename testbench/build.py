@@ -32,6 +32,7 @@ from .errors import BenchError
 VISIBLE = (
     (TOP, ("clk", "rst", "interrupt", "m_axi_*", "s_axil_*", "trace_*")),
     *((f"{TOP}.{name}", ("memory",)) for name in SCRATCHPAD_CELLS),
+    (f"{TOP}.vector.results.tables", ("lane_*",)),
     (f"{TOP}.*_queue", ("empty", "input__ready")),
     (f"{TOP}.tokens*", ("*_to_*",)),
     (f"{TOP}.*.buffer", ("room",)),

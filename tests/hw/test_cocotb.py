@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 from weft.hw.config import TINY
+from weft.hw.memories import Memory
 from weft.sim.fuzz_configs import CORNERS
 from weft.testbench.build import Waves
 from weft.testbench.coverage import Coverage, read_hits
@@ -21,6 +22,7 @@ PARTS = sorted(path.stem for path in FOLDER.glob("*.py"))
 GUIDE = Path(__file__).parents[2] / "docs" / "testing.md"
 
 DEPTHWISE = next(core for core in CORNERS if core.depthwise)
+TABLES = next(core for core in CORNERS if core.tables)
 
 Run = Callable[[str], RunOutcome]
 
@@ -76,6 +78,17 @@ def test_the_depthwise_mode(tmp_path: Path) -> None:
     coverage = Coverage(core_points(DEPTHWISE), read_hits(file))
     Console(width=180).print(coverage.table(unreachable(DEPTHWISE)))
     assert {group for group, _ in coverage.open_points(unreachable(DEPTHWISE))}.isdisjoint({"depthwise"})
+
+
+@pytest.mark.long
+def test_tables(tmp_path: Path) -> None:
+    """On a core that has them; one without refuses them above."""
+    file = tmp_path / "coverage.json"
+    check(run_file(FOLDER / "vector.py", Settings(config=TABLES, seed=1, coverage=file), tmp_path / "run"))
+    coverage = Coverage(core_points(TABLES), read_hits(file))
+    Console(width=180).print(coverage.table(unreachable(TABLES)))
+    still_open = coverage.open_points(unreachable(TABLES))
+    assert not [point for point in still_open if "VECTOR" in point[1] or Memory.TAB in point[1]]
 
 
 @pytest.mark.long

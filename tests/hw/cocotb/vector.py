@@ -31,8 +31,10 @@ ADD = Vector(op=VectorOp.ADD, dst=0, a=0, b=1)
 def flags(config: CoreConfig, op: VectorOp) -> Iterator[dict[str, int]]:
     """Every legal combination of an operation's flags."""
     for zero, target, b_immediate in product((0, 1), vector_targets(config, op), (0, 1)):
-        if not (op is VectorOp.REQUANTISE and b_immediate):
-            yield {"zero": zero, "target": target, "b_immediate": b_immediate}
+        takes_table = not op.accumulates and target is not VectorTarget.TAB
+        for table in range(config.tables + 1 if takes_table else 1):
+            if not (op is VectorOp.REQUANTISE and b_immediate):
+                yield {"zero": zero, "target": target, "b_immediate": b_immediate, "table": table}
 
 
 def loops(bench: Bench, most: int = 3) -> list[Instruction]:
@@ -103,6 +105,10 @@ async def reaches_both_ends_of_its_scratchpads(bench: Bench) -> None:
     if bench.config.inp_takes_results:
         to_inp = replace(ADD, target=VectorTarget.INP)
         program += [to_inp, replace(to_inp, dst=bench.config.inp_depth - 1)]
+    if bench.config.tables:
+        to_tab = replace(ADD, target=VectorTarget.TAB)
+        program += [to_tab, replace(to_tab, dst=bench.config.tab_depth - 1)]
+        program += [replace(ADD, dst=2, table=1), replace(ADD, dst=3, table=bench.config.tables)]
     await bench.check([*program, Finish()])
 
 
@@ -122,12 +128,35 @@ async def stops_exactly_at_a_bad_index(bench: Bench) -> None:
             replace(ADD, levels=1, target=VectorTarget.INP, dst=config.inp_depth - 2)
             for _ in range(config.inp_takes_results)
         ),
+        *(replace(ADD, levels=1, target=VectorTarget.TAB, dst=config.tab_depth - 2) for _ in range(config.tables)),
         replace(requantise, b=config.acc_depth - 4),
     ):
         fault = await bench.check_fault([loop, ADD, bad, ADD, Finish()], precise=True)
         assert (fault.cause, fault.engine, fault.number) == (Fault.INDEX, Engine.VECTOR, 2)
     unused = Vector(op=VectorOp.SUM, dst=0, a=1, b=-1)
     await bench.check([unused, replace(ADD, b_immediate=1, b=-1), Finish()])
+
+
+BAD_TABLES = (
+    replace(ADD, target=VectorTarget.TAB, table=1),
+    *(Vector(op=op, dst=0, a=0, table=1) for op in VectorOp if op.accumulates),
+)
+
+
+@core_test()
+async def looks_up_what_it_has_just_written(bench: Bench) -> None:
+    """An entry of a table is written 1 to 5 operations before a result is looked up there, and then another value."""
+    if not bench.config.tables:
+        return
+    immediate = Vector(op=VectorOp.ADD, b_immediate=1, dst=0, a=0)
+    program: list[Instruction] = [replace(immediate, op=VectorOp.MUL, b=0, dst=1), replace(immediate, dst=1, a=1, b=3)]
+    for between in range(5):
+        others = [replace(immediate, dst=20 + number, b=number) for number in range(between)]
+        look = replace(immediate, dst=8 + between, a=1, table=1, target=VectorTarget.OUT)
+        for a in (2, 3):
+            fill = replace(immediate, target=VectorTarget.TAB, dst=3, a=a)
+            program += [fill, *others, look, replace(look, target=VectorTarget.ACC, dst=8 * a + between)]
+    await bench.check([*program, Finish()])
 
 
 @core_test()
@@ -139,6 +168,7 @@ async def refuses_operations_without_a_meaning(bench: Bench) -> None:
         Vector(op=VectorOp.REQUANTISE, b_immediate=1, dst=0, a=0),
         Vector(op=7, dst=0, a=0),  # type: ignore[arg-type]
         Vector(op=15, dst=0, a=0),  # type: ignore[arg-type]
+        *(bad_table for bad_table in BAD_TABLES if bench.config.tables),
         replace(ADD, levels=7),
         Loop(engine=Engine.VECTOR, level=7, extent=1),
         Loop(engine=Engine.VECTOR, level=0, extent=0),
