@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..hw.axi import PAGE_BYTES
-from ..hw.config import LOOP_LEVELS, STRIDE_BITS, CoreConfig
+from ..hw.config import LOOP_LEVELS, STRIDE_BITS, TABLE_ENTRIES, CoreConfig
 from ..hw.isa import (
     Engine,
     Finish,
@@ -266,6 +266,22 @@ def _vectors(config: CoreConfig) -> Iterator[Instruction]:
         yield Vector(op=op, levels=0, zero=1, dst=where, a=slot % 3, b=3 + slot % 3, zero_point=3, low=-100, high=90,
                      left_shift=2)  # fmt: skip
         yield from _dump(config, where, 1, 2 * slot + 1)
+    if config.tables:
+        yield from _tables(config, operands, 2 * len(VectorOp))
+
+
+def _tables(config: CoreConfig, operands: int, slot: int) -> Iterator[Instruction]:
+    """The operands in ``acc`` by turns in all entries of the first and the last table, and results that pass through
+    these."""
+    yield Loop(engine=Engine.VECTOR, level=0, extent=operands, dst_stride=1, a_stride=1)
+    yield Loop(engine=Engine.VECTOR, level=1, extent=TABLE_ENTRIES // operands, dst_stride=operands)
+    for table in (1, config.tables):
+        yield Vector(op=VectorOp.SHR, levels=2, target=VectorTarget.TAB, b_immediate=1, b=table % 2,
+                     dst=TABLE_ENTRIES * (table - 1), a=0)  # fmt: skip
+    yield Loop(engine=Engine.VECTOR, level=1, extent=1)
+    for number, table in enumerate((1, config.tables)):
+        yield Vector(op=VectorOp.SHR, levels=1, b_immediate=1, b=3, dst=operands, a=0, table=table)
+        yield from _dump(config, operands, operands, slot + number)
 
 
 def _stores(config: CoreConfig) -> Iterator[Instruction]:

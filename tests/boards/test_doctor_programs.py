@@ -58,6 +58,15 @@ def test_a_program_that_waits_for_ever_ends_by_the_watchdog() -> None:
     assert (fault.cause, fault.engine) == (Fault.WATCHDOG, Engine.LOAD)
 
 
+def test_tables_are_tried_where_a_core_has_them() -> None:
+    core = replace(TINY, tables=2)
+    plain, with_tables = ({each.name: each for each in engine_trials(config)} for config in (TINY, core))
+    assert with_tables["vector"].expected[0] is None
+    vectors = [each for each in disassemble(core, with_tables["vector"].code) if isinstance(each, Vector)]
+    assert {each.table for each in vectors} == {0, 1, 2}
+    assert with_tables["gemm"].code.tobytes() == plain["gemm"].code.tobytes()
+
+
 def test_every_engine_and_every_byte_lane_is_tried() -> None:
     for trial in engine_trials(TINY):
         used = {each.engine for each in disassemble(TINY, trial.code) if each.opcode is not Opcode.FINISH}
