@@ -85,6 +85,14 @@ MUTANTS = (
         "Engine.VECTOR, Memory.OUT if instruction.target else Memory.ACC, access.written, write=True",
     ),
     Mutant(
+        "fsim-looks-up-signed-values", "sim/vector.py", "table index",
+        "result & TABLE_ENTRIES - 1", "(result & TABLE_ENTRIES - 1) ^ 128",
+    ),
+    Mutant(
+        "fsim-looks-up-in-one-lane", "sim/vector.py", "wrong lane",
+        "np.take_along_axis(table, result & TABLE_ENTRIES - 1, axis=0)", "table[result & TABLE_ENTRIES - 1, 0]",
+    ),
+    Mutant(
         "fsim-stores-into-its-program", "sim/fsim.py", "overlap",
         "transfer.start < program_end and self.offset < transfer.end", "self.offset <= transfer.start < program_end",
     ),

@@ -144,11 +144,9 @@ MUTANTS = (
     ),
     Mutant(
         "table-written-one-cycle-late", "hw/vector_tables.py", "missing hazard check",
-        "write.en.eq(writes),\n                write.addr.eq(self.index),\n                write.data.eq(low),",
-        "write.en.eq(late[0]), write.addr.eq(late[1:1 + len(self.index)]), write.data.eq(late[1 + len(self.index):])]\n"
-        "            late = Signal(1 + len(self.index) + ENTRY_BITS)\n"
-        "            m.d.sync += late.eq(Cat(writes, self.index, low))\n"
-        "            m.d.comb += [",
+        "m.d.comb += [\n                write.en.eq(writes),\n                write.addr.eq(self.index),\n"
+        "                write.data.eq(low),\n",
+        "m.d.sync += [write.en.eq(writes), write.addr.eq(self.index), write.data.eq(low)]\n            m.d.comb += [\n",
     ),
     Mutant(
         "table-entry-without-a-sign", "hw/vector_tables.py", "wrong sign",
