@@ -29,6 +29,9 @@ MEASURED_MODULES = Path(__file__).parent / "measured_modules.json"
 LUTRAM_DEPTH = 64
 """Memories of at most so many words are made of LUTs."""
 
+TABLES_IN_LUTS = 1
+"""So many tables a lane are made of LUTs, more of block RAM."""
+
 UNIT_BITS = 9
 """Bits of block RAM that one write enable covers."""
 
@@ -72,13 +75,16 @@ def block_rams(words: int, bits: int, chunk: int) -> float:
 
 
 def bram36_of(config: CoreConfig) -> float:
-    """Of the scratchpads, of the buffers of both load engines and of the write master, and of deep queues."""
+    """Of the scratchpads and tables, of the buffers of both load engines and of the write master, and of deep
+    queues."""
     total = 0.0
     for memory in SCRATCHPADS:
         bits = 8 * config.entry_bytes(memory)
         chunk = bits if memory is Memory.OUT else chunk_bits(config, config.entry_bytes(memory))
         banks = config.banks(memory)
         total += banks * block_rams(config.depth(memory) // banks, bits, chunk)
+    if config.tables > TABLES_IN_LUTS:
+        total += config.lanes * block_rams(config.tab_depth, 8, 8)
     beats, word = buffer_beats(config) - 1, config.bus_bits
     total += 2 * block_rams(beats, word, word) + block_rams(beats, word + config.bus_bytes, word + config.bus_bytes)
     return total
@@ -122,6 +128,20 @@ def _filled_by_the_core(config: CoreConfig) -> Iterator[tuple[int, int, int, int
 def distributed_luts(config: CoreConfig) -> float:
     """LUTs that are the memory of shallow scratchpads."""
     return sum(banks * lutrams(words, bits, chunk) for banks, words, bits, chunk in _filled_by_the_core(config))
+
+
+def table_luts(config: CoreConfig) -> float:
+    """LUTs of the way through the tables: a choice for each bit of a result, little else, and a single table itself,
+    whose four parts of 64 entries are chosen from."""
+    if not config.tables:
+        return 0.0
+    return 20 + 33 * config.lanes + _tables_in_luts(config)
+
+
+def _tables_in_luts(config: CoreConfig) -> float:
+    parts = math.ceil(config.tab_depth / LUTRAM_DEPTH)
+    luts = 8 * _mux_luts(parts) + parts * _lutram(LUTRAM_DEPTH, 8)
+    return config.lanes * luts if 0 < config.tables <= TABLES_IN_LUTS else 0.0
 
 
 def _acc_features(config: CoreConfig) -> list[float]:
@@ -194,8 +214,8 @@ class LutModel:
         return {name: float(np.dot(_features(name)(config), weights)) for name, weights in self._weights.items()}
 
     def luts(self, config: CoreConfig) -> float:
-        """LUT of all parts, and of scratchpads that are made of LUTs: no core of those that are fitted to has such."""
-        return sum(self.parts(config).values()) + distributed_luts(config)
+        """LUT of all parts; of tables and of scratchpads made of LUTs, of which those that are fitted to have none."""
+        return sum(self.parts(config).values()) + distributed_luts(config) + table_luts(config)
 
 
 def _features(name: str) -> Callable[[CoreConfig], list[float]]:
@@ -265,7 +285,10 @@ def ecp5_shallow(words: int, bits: int, chunk: int) -> tuple[float, float]:
 def ecp5_area(config: CoreConfig) -> Area:
     """What a core takes on ECP5: tables of four inputs, multipliers of 18 bits (one a product of the array, four a
     lane), and two block RAMs of 18 Kibit for a BRAM36. Figures of 8x8 are those of synthesis."""
-    luts, rams = lut_model().luts(config) - distributed_luts(config), bram36_of(config) + ECP5_FETCH_RAMS
+    in_luts = distributed_luts(config) + _tables_in_luts(config)
+    luts, rams = lut_model().luts(config) - in_luts, bram36_of(config) + ECP5_FETCH_RAMS
+    if 0 < config.tables <= TABLES_IN_LUTS:  # there they are in block RAM as well
+        rams += config.lanes / 2
     shallow = [(banks, *ecp5_shallow(words, bits, chunk)) for banks, words, bits, chunk in _filled_by_the_core(config)]
     multipliers = config.macs_per_cycle + 4 * config.lanes + 3
     return Area(

@@ -154,7 +154,7 @@ class CoreConfig:
 
     # Scratchpads
 
-    @cached_property
+    @property
     def scratchpads(self) -> tuple[Memory, ...]:
         """The core's memories: the four that every core has, and ``tab`` on a core with tables."""
         return (*SCRATCHPADS, Memory.TAB) if self.tables else SCRATCHPADS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from weft.boards.area import (
@@ -109,6 +109,27 @@ def test_weights_in_luts_are_counted() -> None:
     assert ecp5_area(large).BRAM36 > area_of(large).BRAM36 + 200
     for each in measured_modules():
         assert distributed_luts(each.core) == 0
+
+
+MEASURED_TABLES = [
+    (PYNQ, 1, 1427, 0), (PYNQ, 2, 542, 8), (TINY, 1, 375, 0),
+]  # fmt: skip
+"""A core, its tables, and LUT and BRAM36 that it takes more than without them: its own modules from Yosys, for xc7
+(``benchmarks/synthesis_difference.py``)."""
+
+
+@pytest.mark.parametrize(("core", "tables", "luts", "rams"), MEASURED_TABLES)
+def test_tables_as_synthesised(core: CoreConfig, tables: int, luts: int, rams: float) -> None:
+    before, after = asdict(area_of(core)), asdict(area_of(replace(core, tables=tables)))
+    assert after["LUT"] - before["LUT"] == pytest.approx(luts, rel=0.02)
+    assert after["BRAM36"] - before["BRAM36"] == rams
+
+
+@pytest.mark.parametrize(("tables", "rams"), [(1, 8), (2, 8), (8, 8), (16, 16)])
+def test_tables_of_ecp5_are_in_block_ram(tables: int, rams: float) -> None:
+    """16 lanes, a block RAM of 18 Kibit for up to eight tables of each, as Yosys says for 1, 2 and 8."""
+    before, after = (asdict(ecp5_area(core)) for core in (PYNQ, replace(PYNQ, tables=tables)))
+    assert after["BRAM36"] - before["BRAM36"] == rams
 
 
 def test_the_mode_is_known_from_the_core_that_has_it() -> None:
