@@ -131,11 +131,9 @@ def distributed_luts(config: CoreConfig) -> float:
 
 
 def table_luts(config: CoreConfig) -> float:
-    """LUTs of the way through the tables: a choice for each bit of a result, little else, and a single table itself,
-    whose four parts of 64 entries are chosen from."""
-    if not config.tables:
-        return 0.0
-    return 20 + 33 * config.lanes + _tables_in_luts(config)
+    """LUTs of the way through the tables, which is a choice for each bit of a result and little else, and of a single
+    table itself, whose four parts of 64 entries are chosen from."""
+    return 34 * config.lanes + _tables_in_luts(config) if config.tables else 0.0
 
 
 def _tables_in_luts(config: CoreConfig) -> float:
