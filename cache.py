@@ -172,13 +172,16 @@ def working_folder() -> Iterator[Path]:
 
 
 def notice(text: str) -> None:
-    """One line on stderr, once in a process."""
+    """One line on stderr, once in a process, unless ``NOTICES_KEPT`` others were given since."""
     if text not in _noticed:
-        _noticed.add(text)
+        _noticed[text] = None
+        for oldest in list(_noticed)[:-NOTICES_KEPT]:
+            _noticed.pop(oldest, None)
         print(f"weft: {text}", file=sys.stderr)
 
 
-_noticed: set[str] = set()
+_noticed: dict[str, None] = {}
+NOTICES_KEPT = 1000
 
 
 def _place(kind: str, key: str, root: Path | None) -> Path | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum, unique
-from functools import cache
+from functools import lru_cache
 from typing import ClassVar, Self
 
 from amaranth.hdl import signed, unsigned
@@ -210,7 +210,7 @@ HEADER: tuple[Field, ...] = (
 )
 
 
-@cache
+@lru_cache(maxsize=1024)
 def instruction_fields(config: CoreConfig, opcode: Opcode) -> tuple[Field, ...]:
     """Fields of an instruction after the header, low bit first."""
     index, count = config.index_bits, config.count_bits
@@ -253,7 +253,7 @@ def instruction_fields(config: CoreConfig, opcode: Opcode) -> tuple[Field, ...]:
             return ()
 
 
-@cache
+@lru_cache(maxsize=1024)
 def instruction_layout(config: CoreConfig, opcode: Opcode) -> data.StructLayout:
     """Layout of a whole instruction; ``reserved`` fills it up to ``check`` and must be zero."""
     members = {
@@ -554,7 +554,7 @@ def _packed(instruction: Instruction, places: tuple[tuple[str, int, int, int], .
     return word
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _places(config: CoreConfig, opcode: Opcode) -> tuple[tuple[str, int, int, int], ...]:
     """Of each field of an instruction: name, lowest bit, least and largest value. Their difference is the field's
     mask."""

@@ -230,3 +230,32 @@ def test_the_rooms_of_the_compiler_stand_on_each_other() -> None:
         and not any(is_at_or_below(found.imported, allowed) for allowed in (room, *below))
     ]  # fmt: skip
     assert not upward, "\n".join(map(str, upward))
+
+
+# Memory
+
+BY_WHAT_CODE_SAYS = {
+    "weft.boards.zipapp.zipapp",
+    "weft.compiler.operators.random_graphs._samples",
+    "weft.compiler.operators.small_types._format",
+    "weft.compiler.targets.sources.sources_digest",
+    "weft.compiler.tensor.legality._names",
+    "weft.explore.measure._shared",
+    "weft.hw.instruction_checksum._byte_checks",
+    "weft.hw.instruction_checksum.check_masks",
+    "weft.runtime.gpu.cuda_driver._opened",
+    "weft.sim.c_interface._structure",
+}
+"""Functions that remember all results: their arguments are named by the code or by the user, and are few."""
+
+
+def test_what_functions_remember_does_not_grow_with_what_a_process_has_seen() -> None:
+    """A ``cache`` without a size holds what belongs to every model and every core, for ever."""
+    unbounded = {
+        f"{module_name(path)}.{node.name}"
+        for path in package_files()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef) and ast.unparse(node.args)
+        and any(ast.unparse(each) in ("cache", "functools.cache") for each in node.decorator_list)
+    }  # fmt: skip
+    assert unbounded == BY_WHAT_CODE_SAYS

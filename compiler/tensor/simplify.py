@@ -33,8 +33,8 @@ LONG = 160
 
 MOST_PLACES = 4096
 
-MOST_REMEMBERED = 10_000
-"""Expressions whose simple form a simplifier remembers."""
+MOST_REMEMBERED, MOST_OUTSIDE = 10_000, 256
+"""Expressions whose simple form a simplifier remembers; and the one of no loops, which lives as long as the process."""
 
 
 def simplify(expr: Expr, loops: Loops = ()) -> Expr:
@@ -126,9 +126,15 @@ def _collect(expr: Expr, factor: int, terms: dict[Expr, int]) -> int:
     return 0
 
 
-@lru_cache(maxsize=100_000)
 def _key(expr: Expr) -> str:
-    """A text that orders atoms the same way in every run: plain variables first."""
+    """A text that orders atoms the same way in every run: plain variables first. The expression remembers it."""
+    found: str | None = expr.__dict__.get("_key")
+    if found is None:
+        found = expr.__dict__["_key"] = _key_text(expr)
+    return found
+
+
+def _key_text(expr: Expr) -> str:
     match expr:
         case Var(name):
             return "0" + name
@@ -170,8 +176,9 @@ _numbers = count()
 class Simplifier:
     """Simplifies under one set of loops; remembers what it has seen. ``number``: no other one has it."""
 
-    def __init__(self, loops: Loops) -> None:
+    def __init__(self, loops: Loops, most: int = MOST_REMEMBERED) -> None:
         self.number = next(_numbers)
+        self._most = most
         self.loops = list(loops)
         # Looking for bounds simplifies, and simplifying looks for bounds: only the outermost search eliminates loops.
         self._searching = False
@@ -204,8 +211,8 @@ class Simplifier:
         simple = memo.get(expr)
         if simple is None:
             simple = self._simplify(expr)
-            if len(memo) >= MOST_REMEMBERED:
-                memo.clear()  # the simplifier of no loops lives as long as the process
+            if len(memo) >= self._most:
+                memo.clear()
             memo[expr] = simple = expr if simple == expr else simple  # what stays as it is stays the same object
         return simple
 
@@ -490,7 +497,7 @@ def simplifier_of(loops: Loops) -> Simplifier:
     return simplifier
 
 
-_OUTERMOST = Simplifier(())
+_OUTERMOST = Simplifier((), MOST_OUTSIDE)
 
 
 def _linear_bound(linear: Linear, inner: Loops, upper: bool) -> Linear | None:

@@ -24,6 +24,7 @@ from ..errors import DeviceError
 from . import cuda_driver
 from .cuda_driver import Driver
 from .gpu import Array, Launch, Memory, Program, own
+from .programs import SharedPrograms
 
 NAME_BYTES = 256
 SYNCHRONOUS = "CUDA_LAUNCH_BLOCKING=1 makes the driver report it at its kernel"
@@ -91,8 +92,7 @@ class _Context:
         self.driver = cuda_driver.driver()
         self._context = self.driver.handle("cuDevicePrimaryCtxRetain", self.driver.number("cuDeviceGet", device.number),
                                            what=f"{device} cannot be opened")  # fmt: skip
-        self._modules: dict[str, c_void_p] = {}
-        self._lock = threading.Lock()
+        self._modules: SharedPrograms[str, _Module] = SharedPrograms(self._compiled)
 
     def call(self, name: str, *arguments: Any, what: str = "") -> None:
         """Call the driver for this GPU, from any thread."""
@@ -104,13 +104,10 @@ class _Context:
         self.driver.call("cuCtxSetCurrent", self._context)
         return self.driver.handle(name, *arguments, what=what)
 
-    def module(self, text: str) -> c_void_p:
-        with self._lock:
-            if text not in self._modules:
-                self._modules[text] = self._compiled(text)
-            return self._modules[text]
+    def module(self, text: str) -> _Module:
+        return self._modules.get(text)
 
-    def _compiled(self, text: str) -> c_void_p:
+    def _compiled(self, text: str) -> _Module:
         target = _TARGET.search(text)
         if target and int(target[1]) > self.device.capability:
             raise DeviceError(f"the model is compiled for sm_{target[1]}, but this is {self.device}",
@@ -119,8 +116,8 @@ class _Context:
         options = (c_int * 2)(cuda_driver.ERROR_LOG, cuda_driver.ERROR_LOG_BYTES)
         values = (c_void_p * 2)(ctypes.cast(log, c_void_p), cuda_driver.LOG_BYTES)
         try:
-            return self.handle("cuModuleLoadDataEx", text.encode(), 2, options, values,
-                               what=f"the driver of {self.device} refuses the kernels")  # fmt: skip
+            return _Module(self, self.handle("cuModuleLoadDataEx", text.encode(), 2, options, values,
+                                             what=f"the driver of {self.device} refuses the kernels"))  # fmt: skip
         except DeviceError as error:
             said = log.value.decode(errors="replace").strip()
             raise DeviceError("; ".join(filter(None, (error.message, one_line(said)))), hint=error.hint) from error
@@ -162,12 +159,22 @@ def _quietly(context: _Context, name: str, handle: Any) -> None:
             return
 
 
-class _Kernel:
-    """A function with its arguments, in the form in which the driver takes them."""
+class _Module:
+    """Code that the driver has taken, which is given back with this object."""
 
-    def __init__(self, function: c_void_p, call: GridCall, arguments: Sequence[tuple[Memory, int]]) -> None:
+    def __init__(self, context: _Context, handle: c_void_p) -> None:
+        self.handle = handle
+        weakref.finalize(self, _quietly, context, "cuModuleUnload", handle)
+
+
+class _Kernel:
+    """A function of a module with its arguments, in the form in which the driver takes them."""
+
+    def __init__(
+        self, module: _Module, function: c_void_p, call: GridCall, arguments: Sequence[tuple[Memory, int]]
+    ) -> None:
         self.function, self.call = function, call
-        self._kept = tuple(memory for memory, _ in arguments)
+        self._kept = (module, *(memory for memory, _ in arguments))
         self._addresses = (c_uint64 * len(arguments))(*(_address(memory) + offset for memory, offset in arguments))
         first = ctypes.addressof(self._addresses)
         self.pointers = (c_void_p * len(arguments))(*(first + 8 * number for number in range(len(arguments))))
@@ -224,11 +231,12 @@ class CudaGpu:
             raise DeviceError(f"a block shares {call.shared:,} bytes, but {self.name} has {self.device.block_shared:,} "
                               "for one", hint=f"compile it with --gpu sm_{self.device.capability}, or an older "
                               "one")  # fmt: skip
-        function = self._context.handle("cuModuleGetFunction", program, call.function.encode())
+        module = _of(program, _Module)
+        function = self._context.handle("cuModuleGetFunction", module.handle, call.function.encode())
         if call.shared:
             self._context.call("cuFuncSetAttribute", function, cuda_driver.OPEN_SHARED_BYTES, call.shared,
                                what=f"{call.function} cannot have {call.shared:,} shared bytes")  # fmt: skip
-        return Launch(_Kernel(function, call, arguments))
+        return Launch(_Kernel(module, function, call, arguments))
 
     def joined(self, launches: Sequence[Launch]) -> Launch:
         """As one graph of the driver's, which a single call starts."""

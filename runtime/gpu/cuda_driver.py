@@ -51,6 +51,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuMemcpyDtoDAsync_v2": (Address, Address, c_size_t, c_void_p),
     "cuModuleLoadDataEx": (_handle, c_char_p, c_uint, POINTER(c_int), _handle),
     "cuModuleGetFunction": (_handle, c_void_p, c_char_p),
+    "cuModuleUnload": (c_void_p,),
     "cuFuncSetAttribute": (c_void_p, c_int, c_int),
     "cuLaunchKernel": (c_void_p, *[c_uint] * 7, c_void_p, _handle, _handle),
     "cuEventCreate": (_handle, c_uint),

@@ -44,7 +44,7 @@ class GpuExecutor:
         self._strings = HostStrings()
         if program.constants.size:
             gpu.write(self._memory["constant", 0], 0, program.constants)
-        loaded = gpu.load(code)
+        self._loaded = loaded = gpu.load(code)  # it is shared as long as somebody has it
         steps = [step for _, step in program.steps_in_turn()]  # a loop's, as often as they run
         self._steps = tuple(enumerate(steps))
         self._launches = {

@@ -18,6 +18,7 @@ from ...compiler.model import GpuCode, GridCall
 from ...shown import one_line
 from ..errors import DeviceError
 from .gpu import Array, Launch, Memory, Program
+from .programs import SharedPrograms
 
 DEVICE_VARIABLE = "WEFT_OPENCL_DEVICE"
 """Environment variable with the number of the device that is used where none is asked for."""
@@ -94,8 +95,7 @@ class _Context:
         self.process = os.getpid()
         self.device = device
         self.context = self.cl.Context([device])
-        self._programs: dict[tuple[str, tuple[str, ...]], Any] = {}
-        self._lock = threading.Lock()
+        self._programs: SharedPrograms[tuple[str, tuple[str, ...]], Any] = SharedPrograms(self._built)
         config = device.single_fp_config
         exact = config & self.cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
         self._options = ["-cl-fp32-correctly-rounded-divide-sqrt"] if exact else []
@@ -104,12 +104,10 @@ class _Context:
 
     def program(self, text: str) -> Any:
         options = (*self._options, *os.environ.get(OPTIONS_VARIABLE, "").split())
-        with self._lock:
-            if (text, options) not in self._programs:
-                self._programs[text, options] = self._built(text, options)
-            return self._programs[text, options]
+        return self._programs.get((text, options))
 
-    def _built(self, text: str, options: tuple[str, ...]) -> Any:
+    def _built(self, source: tuple[str, tuple[str, ...]]) -> Any:
+        text, options = source
         try:
             return self.cl.Program(self.context, text).build(options=list(options), cache_dir=False)
         except self.cl.Error as error:

@@ -395,3 +395,13 @@ print([sorted(map(float, np.ravel(next(iter(each.values()))))) for each in resul
     assert len(first) == len(second) == 10
     assert result.stderr.count("\n") == 1, result.stderr
     assert "this run does without the cache" in result.stderr
+
+
+def test_notices_are_given_once_and_do_not_add_up(capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        for number in range(cache.NOTICES_KEPT):
+            cache.notice(str(number))
+    assert len(capsys.readouterr().err.splitlines()) == cache.NOTICES_KEPT
+    for number in range(5000):
+        cache.notice(f"another {number}")
+    assert len(cache._noticed) == cache.NOTICES_KEPT

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from itertools import product
 from math import prod
 
@@ -115,7 +115,7 @@ def wgt_entry(config: CoreConfig) -> tuple[int, int]:
     return (config.block_out, config.block_in)
 
 
-@cache
+@lru_cache(maxsize=64)
 def intrinsics(config: CoreConfig) -> dict[str, TensorIntrinsic]:
     """Every intrinsic of the core, by name."""
     all_intrinsics = [

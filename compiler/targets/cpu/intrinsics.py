@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from math import prod
 
 from ...tensor.errors import IRError
@@ -32,7 +32,7 @@ class MicroKernel:
     numbers: tuple[int, ...]
 
 
-@cache
+@lru_cache(maxsize=1024)
 def outer_product(rows: int, lanes: int, row_stride: int) -> TensorIntrinsic:
     """``acc[r, l] += a[r] * b[l]``, float32. ``row_stride``: elements from a row's value to the next."""
     return tensor_intrinsic(
@@ -48,7 +48,7 @@ def outer_product(rows: int, lanes: int, row_stride: int) -> TensorIntrinsic:
     )
 
 
-@cache
+@lru_cache(maxsize=1024)
 def dot_product(rows: int, lanes: int, row_stride: int) -> TensorIntrinsic:
     """``acc[r, l] += sum of a[r, q] * b[l, q]`` over four bytes q: uint8 times int8, into int32."""
     return tensor_intrinsic(
@@ -66,7 +66,7 @@ def dot_product(rows: int, lanes: int, row_stride: int) -> TensorIntrinsic:
     )
 
 
-@cache
+@lru_cache(maxsize=1024)
 def pair_product(rows: int, lanes: int, row_stride: int) -> TensorIntrinsic:
     """``acc[r, l] += sum of a[r, q] * b[l, q]`` over two values q of bfloat16, into float32, in any order, by
     fused multiply-adds. A processor's instruction may take numbers below 2**-126 as 0."""
@@ -85,7 +85,7 @@ def pair_product(rows: int, lanes: int, row_stride: int) -> TensorIntrinsic:
     )
 
 
-@cache
+@lru_cache(maxsize=1024)
 def grouped_product(rows: int, block: int, group: int, row_stride: int) -> TensorIntrinsic:
     """``acc[r, g, l] += sum of a[r, g, k] * b[k, g, l]`` over the ``group`` values k of a group, float32: a block of
     channels is ``g x l``, several groups that each make as many channels as they take."""
@@ -105,7 +105,7 @@ def grouped_product(rows: int, block: int, group: int, row_stride: int) -> Tenso
     )
 
 
-@cache
+@lru_cache(maxsize=1024)
 def grouped_dot(rows: int, block: int, group: int, row_stride: int) -> TensorIntrinsic:
     """As ``grouped_product``, of bytes by fours as in ``dot_product``: a group is a multiple of four channels."""
     count, quads = block // group, group // QUAD
@@ -126,19 +126,19 @@ def grouped_dot(rows: int, block: int, group: int, row_stride: int) -> TensorInt
     )  # fmt: skip
 
 
-@cache
+@lru_cache(maxsize=1024)
 def interleaved(size: int, stride: int) -> TensorIntrinsic:
     """``out[i, j] = a[j, i]``, float32, of two rows ``stride`` elements apart: one element of each in turn."""
     return _interleaved("interleaved", "float32", 2, size, stride)
 
 
-@cache
+@lru_cache(maxsize=1024)
 def interleaved_bytes(size: int, stride: int) -> TensorIntrinsic:
     """As ``interleaved``, of four rows of int8."""
     return _interleaved("interleaved_bytes", "int8", QUAD, size, stride)
 
 
-@cache
+@lru_cache(maxsize=1024)
 def interleaved_halves(size: int, stride: int) -> TensorIntrinsic:
     """As ``interleaved``, of two rows of bfloat16."""
     return _interleaved("interleaved_halves", "bfloat16", PAIR, size, stride)
@@ -157,25 +157,25 @@ def _interleaved(kind: str, dtype: DType, rows: int, size: int, stride: int) -> 
     )
 
 
-@cache
+@lru_cache(maxsize=1024)
 def transposed_tile(size: int, out_stride: int, stride: int) -> TensorIntrinsic:
     """``out[i, j] = a[j, i]``, float32, ``size`` a power of two; strides (elements) of the rows of both."""
     return _transposed("transposed_tile", "float32", size, out_stride, stride)
 
 
-@cache
+@lru_cache(maxsize=1024)
 def transposed_bytes(size: int, out_stride: int, stride: int) -> TensorIntrinsic:
     """As ``transposed_tile``, of int8."""
     return _transposed("transposed_bytes", "int8", size, out_stride, stride)
 
 
-@cache
+@lru_cache(maxsize=1024)
 def transposed_halves(size: int, out_stride: int, stride: int) -> TensorIntrinsic:
     """As ``transposed_tile``, of bfloat16."""
     return _transposed("transposed_halves", "bfloat16", size, out_stride, stride)
 
 
-@cache
+@lru_cache(maxsize=1024)
 def transposed_pairs(size: int, out_stride: int, stride: int) -> TensorIntrinsic:
     """As ``transposed_tile``, of pairs of bfloat16: ``out[i, j, q] = a[j, i, q]``."""
     return tensor_intrinsic(
@@ -220,7 +220,7 @@ _INTRINSICS: dict[str, tuple[Callable[..., TensorIntrinsic], int]] = {
 """Functions that make intrinsics, and how many numbers each takes."""
 
 
-@cache
+@lru_cache(maxsize=1024)
 def intrinsic_named(name: str) -> TensorIntrinsic:
     """The intrinsic of this name. IRError if there is none, or if its numbers are none that code can be made for."""
     match = re.fullmatch(r"([a-z_]+?)_([1-9][0-9]{0,8}(?:_[1-9][0-9]{0,8})*)", name, re.ASCII)

@@ -7,9 +7,9 @@ from math import prod
 
 from ... import tensor as te
 from ...tensor.errors import ScheduleError
-from ...tensor.ir import Block, Load, Var
+from ...tensor.ir import FLOATS, Block, Load, Var
 from ...tensor.tree import find_block, find_buffer
-from ...tensor.visitor import free_vars
+from ...tensor.visitor import accumulation, free_vars
 from ..loops.layouts import PAIR
 from ..loops.nests import (
     ANY_ORDER,
@@ -55,6 +55,10 @@ PIXELS_AT_ONCE = 14
 
 LONGEST_UNROLL = 32
 """Steps of a reduction that are written out."""
+
+
+LONGEST_SUM = 1024
+"""Floats that are added to one sum, one after the other, where its loops allow less."""
 
 
 def schedule_plain(schedule: te.Schedule) -> None:
@@ -118,12 +122,43 @@ def _move_into_rows(schedule: te.Schedule) -> set[str]:
 
 def _reduce_row(schedule: te.Schedule, name: str) -> None:
     """A reduction to one element inside of a row: in a register, by lanes where neighbours are combined."""
-    block = find_block(schedule.func, name)[-1]
     reduced, kept = split_loops(schedule, name)
     schedule.reorder(*kept, *reduced)
-    schedule.decompose_reduction(name, reduced[0])
-    if isinstance(block, Block) and reduces_neighbours(block, reduced[-1]):
-        schedule.annotate(reduced[-1], *ANY_ORDER)
+    *_, (name, _) = _sums_of_sums(schedule, name)
+    block, (*_, last) = find_block(schedule.func, name)[-1], split_loops(schedule, name)[0]
+    if isinstance(block, Block) and reduces_neighbours(block, last):
+        schedule.annotate(last, *ANY_ORDER)
+
+
+def _sums_of_sums(schedule: te.Schedule, name: str) -> list[tuple[str, str]]:
+    """Give a reduction's initial value loops of its own; gives the names of both. Of a long sum of floats every
+    iteration of the outer loops adds up a sum of its own, since a sum's rounding error grows with the number of
+    additions one after the other: then there are several, the outermost first.
+
+    Such are the statistics of a batch: over 32 x 56 x 56 pixels the sums of rows, of images and of the batch have at
+    most 56 terms each.
+    """
+    stages: list[tuple[str, str]] = []
+    reduced, _ = split_loops(schedule, name)
+    for loop in reduced[:-1] if _is_long_sum(schedule, name) else ():
+        if extent_of(schedule, loop) > 1:
+            part = schedule.rfactor(name, loop)
+            schedule.set_scope(part, REGISTER)
+            (over,), kept = split_loops(schedule, name)
+            schedule.reorder(over, *kept)
+            stages.append((name, schedule.decompose_reduction(name, over)))
+            schedule.compute_at(part, over)
+            name = part
+    return [*stages, (name, schedule.decompose_reduction(name, split_loops(schedule, name)[0][0]))]
+
+
+def _is_long_sum(schedule: te.Schedule, name: str) -> bool:
+    block = find_block(schedule.func, name)[-1]
+    if not isinstance(block, Block) or block.body.buffer.dtype not in FLOATS:
+        return False
+    update = accumulation(block.body)
+    steps = prod(extent_of(schedule, loop) for loop in split_loops(schedule, name)[0])
+    return update is not None and update[0] == "add" and steps > LONGEST_SUM
 
 
 def _plain_loops(schedule: te.Schedule, loops: Sequence[Var]) -> None:
@@ -297,11 +332,12 @@ def schedule_blocked(schedule: te.Schedule, reductions: Sequence[str]) -> None:
 def _reduce_in_registers(schedule: te.Schedule, name: str) -> None:
     reduced, kept = split_loops(schedule, name)
     schedule.reorder(*reduced, *kept)
-    initial = schedule.decompose_reduction(name, reduced[0])
-    steps = 1
-    for loop in reversed(reduced):
-        steps *= max(1, extent_of(schedule, loop))
-        if steps <= LONGEST_UNROLL:
-            schedule.unroll(loop)
-    for stage in (initial, name):
-        unroll_lanes(schedule, [loop for loop in own_loops(schedule, stage) if loop not in reduced])
+    for stages in _sums_of_sums(schedule, name):
+        reduced, _ = split_loops(schedule, stages[0])
+        steps = 1
+        for loop in reversed(reduced):
+            steps *= max(1, extent_of(schedule, loop))
+            if steps <= LONGEST_UNROLL:
+                schedule.unroll(loop)
+        for stage in stages:
+            unroll_lanes(schedule, [loop for loop in own_loops(schedule, stage) if loop not in reduced])

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from ...tensor.errors import IRError
@@ -107,7 +107,7 @@ SUMS_LANES = (LaneDigit(0, 1, 8, 4), LaneDigit(1, 2, 4, 1))
 """How a warp holds sums, (rows, 8)."""
 
 
-@cache
+@lru_cache(maxsize=1024)
 def mma(shape: MmaShape, stride: int) -> TensorIntrinsic:
     """``acc[i, j] += sum of a[i, k] * b[j, k]``. ``stride``: elements from a row of sums to the next. Floats are
     rounded by the device's own ways: exact products of 16 bits, or of TF32 (`MmaShape.is_rounded`), are added in single
@@ -130,7 +130,7 @@ def mma(shape: MmaShape, stride: int) -> TensorIntrinsic:
     )  # fmt: skip
 
 
-@cache
+@lru_cache(maxsize=1024)
 def ldmatrix(dtype: DType, rows: int, stride: int, *, by_rows: bool = False) -> TensorIntrinsic:
     """``dst[i, k] = src[i, k]``: rows of 32 bytes out of shared memory, where they are ``stride`` elements apart.
     ``by_rows``: for a product's second operand (`WarpStep`)."""
@@ -158,7 +158,7 @@ Reduction: TypeAlias = Literal["add", "max", "min"]
 REDUCTIONS: tuple[Reduction, ...] = ("add", "max", "min")
 
 
-@cache
+@lru_cache(maxsize=1024)
 def warp_reduce(op: Reduction, dtype: DType) -> TensorIntrinsic:
     """``dst = dst op src[0] op src[1] ...``, an element of each lane, in any order. All lanes have the result."""
     return tensor_intrinsic(
@@ -173,7 +173,7 @@ def warp_reduce(op: Reduction, dtype: DType) -> TensorIntrinsic:
     )  # fmt: skip
 
 
-@cache
+@lru_cache(maxsize=1024)
 def intrinsic_named(name: str) -> TensorIntrinsic:
     """The intrinsic of this name; IRError if there is none."""
     number = "([1-9][0-9]{0,6})"

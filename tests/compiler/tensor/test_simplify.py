@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import sys
+import weakref
 from functools import reduce
 from itertools import product
 
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler.tensor import (
+    Buffer,
     Const,
     Expr,
     Var,
@@ -24,7 +27,7 @@ from weft.compiler.tensor import (
     simplify,
     upper_bound,
 )
-from weft.compiler.tensor.simplify import Simplifier
+from weft.compiler.tensor.simplify import MOST_OUTSIDE, Simplifier
 from weft.compiler.tensor.visitor import free_vars, loads
 
 ROW, COL, DEEP = Var("i"), Var("j"), Var("k")
@@ -170,11 +173,21 @@ def test_a_hash_stays_in_its_process(expr: Expr) -> None:
     assert hash(twin) == first
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The simplifier of no loops lives as long as the process. What it forgets, it finds again."""
-    monkeypatch.setattr(sys.modules[Simplifier.__module__], "MOST_REMEMBERED", 50)
-    simplifier = Simplifier(LOOPS)
+def test_what_is_remembered_is_bounded() -> None:
+    """What a simplifier forgets, it finds again."""
+    simplifier = Simplifier(LOOPS, 50)
     exprs = [(ROW * step + COL) // 3 + maximum(DEEP, step) for step in range(1, 200)]
     found = [simplifier.simplify(expr) for expr in exprs]
     assert all(len(memo) <= 50 for memo in simplifier._memos.values())
     assert found == [simplify(expr, LOOPS) for expr in exprs] == [simplifier.simplify(expr) for expr in exprs]
+
+
+def test_expressions_outside_of_loops_go_with_their_function() -> None:
+    """The simplifier of no loops lives as long as the process, and expressions hold all that they read."""
+    buffers = [Buffer(f"b{number}", (4,), "int64") for number in range(1000)]
+    alive = [weakref.ref(buffer) for buffer in buffers]
+    for buffer in buffers:
+        simplify(buffer[0] + 0 * buffer[1])
+    del buffer, buffers
+    gc.collect()
+    assert sum(each() is not None for each in alive) <= MOST_OUTSIDE

@@ -41,6 +41,7 @@ FUNCTION(cuMemcpyDtoDAsync_v2, (Address to, Address from, size_t bytes, Handle s
 FUNCTION(cuModuleLoadDataEx, (Handle *made, const void *image, unsigned count, int *options, void **values),
          (made, image, count, options, values))
 FUNCTION(cuModuleGetFunction, (Handle *function, Handle module, const char *name), (function, module, name))
+FUNCTION(cuModuleUnload, (Handle module), (module))
 FUNCTION(cuFuncSetAttribute, (Handle function, int attribute, int value), (function, attribute, value))
 FUNCTION(cuLaunchKernel,
          (Handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,

@@ -123,7 +123,7 @@ class StandIn:
         (where.waiting if where.captured is None else where.captured).append(work)
 
     def left(self) -> list[type[Any]]:
-        """Kinds of what was made and not given back; modules and functions stay as long as the context."""
+        """Kinds of what was made and not given back; the last modules, and functions, stay."""
         return [type(thing) for thing in self.things.values() if not isinstance(thing, Program) and thing is not None
                 and not (isinstance(thing, tuple) and isinstance(thing[0], Program))]  # fmt: skip
 
@@ -289,6 +289,9 @@ class StandIn:
             raise _RefusedError(NOT_FOUND)
         self._made(function, (program, name.decode()))
 
+    def cuModuleUnload(self, module: int) -> None:  # noqa: N802
+        self._gone(module, Program)
+
     def cuFuncSetAttribute(self, function: int, attribute: int, value: int) -> None:  # noqa: N802
         program, name = self._of(function, tuple)
         if attribute != 8 or program.kernels[name].shared_bytes + value > self.block_shared:
@@ -333,6 +336,7 @@ _TYPES: dict[str, tuple[Any, ...]] = {
     "cuMemcpyDtoDAsync_v2": (_address, _address, _size, _handle),
     "cuModuleLoadDataEx": (_handles, _handle, _uint, _ints, _handles),
     "cuModuleGetFunction": (_handles, _handle, ctypes.c_char_p),
+    "cuModuleUnload": (_handle,),
     "cuFuncSetAttribute": (_handle, _int, _int),
     "cuLaunchKernel": (_handle, *[_uint] * 7, _handle, _handles, _handles),
     "cuEventCreate": (_handles, _uint), "cuEventRecord": (_handle, _handle), "cuEventSynchronize": (_handle,),

@@ -18,7 +18,7 @@ from weft.compiler.model import GpuCode, GridCall, HostStep
 from weft.compiler.targets.loops.prepare import prepare
 from weft.compiler.targets.registry import find_target
 from weft.runtime.errors import DeviceError, InputError
-from weft.runtime.gpu import cuda, cuda_driver
+from weft.runtime.gpu import cuda, cuda_driver, programs
 from weft.runtime.gpu.emulated import EmulatedGpu
 from weft.runtime.gpu.executor import GpuExecutor
 from weft.runtime.gpu.open import CUDA_VARIABLE
@@ -116,6 +116,19 @@ def test_the_kernels_of_a_text_are_compiled_once(opened: Opened) -> None:
     first, second = (weft.load(compiled()) for _ in range(2))
     np.testing.assert_array_equal(first.run(numbers())["y"], second.run(numbers())["y"])
     assert driver.calls.count("cuModuleLoadDataEx") == 1
+
+
+def test_modules_of_models_that_are_gone_are_given_back(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "KEPT", 1)
+    driver = opened()
+    kept = weft.load(compiled())
+    for factor in range(1, 5):
+        module = module_of(call("nn.multiply", X, Constant(np.float32(factor).reshape(1, 1), "factor")), X)
+        found = weft.load(compiled(module)).run({"x": numbers()})["y"]
+        np.testing.assert_array_equal(found, numbers() * np.float32(factor))
+    gc.collect()
+    assert driver.calls.count("cuModuleLoadDataEx") - driver.calls.count("cuModuleUnload") <= 2
+    np.testing.assert_allclose(kept.run(numbers())["y"], evaluate(PRODUCT, {"x": numbers()})["y"], rtol=1e-5, atol=1e-6)
 
 
 def test_what_has_no_kernel_runs_in_numpy_between_kernels(opened: Opened) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler import tensor as te
 from weft.compiler.graph import Constant, Expr, TensorType, Var, call, evaluate
-from weft.compiler.targets.cpu.schedules import schedule_plain
+from weft.compiler.targets.cpu.schedules import schedule_blocked, schedule_plain
 from weft.compiler.targets.loops.in_place import overwritable
 from weft.compiler.tensor import ir as tir
 
@@ -62,6 +62,29 @@ def test_reductions_of_all_elements(op: str, shape: tuple[int, ...]) -> None:
         np.testing.assert_allclose(
             loaded.run({"x": values})["out0"], evaluate(module, {"x": values})["out0"], rtol=1e-5, atol=1e-5
         )
+
+
+@pytest.mark.parametrize("axes", [(0, 2, 3), (0, 1, 2, 3)])
+def test_long_sums_are_sums_of_sums(axes: tuple[int, ...]) -> None:
+    """Statistics of a batch of images whose mean is far from 0: one running sum of floats loses what is added last."""
+    x = Var("x", TensorType((32, 4, 56, 56), "float32"))
+    module = module_of(call("nn.reduce_mean", x, axes=axes, keepdims=False), params=(x,))
+    given = np.random.default_rng(0).standard_normal((32, 4, 56, 56)).astype(np.float32) + np.float32(3)
+    found = weft.load(weft.compile(module, target="cpu", threads=1)).run({"x": given})["out0"]
+    np.testing.assert_allclose(found, given.mean(axes, dtype=np.float64), rtol=3e-7)
+
+
+def test_a_pooling_of_many_pixels_is_a_sum_of_sums() -> None:
+    x, i, j = te.placeholder((1, 1, 64, 64, 8), "float32", "x"), te.reduce_axis(64, "i"), te.reduce_axis(64, "j")
+    total = te.compute((1, 1, 1, 1, 8), lambda n, c, y, z, lane: te.sum(x[n, c, i, j, lane], [i, j]), "total")
+    schedule = te.create_schedule(
+        te.compute((1, 1, 1, 1, 8), lambda n, c, y, z, lane: total[n, c, y, z, lane] / 4096.0, "out")
+    )
+    schedule_blocked(schedule, ["total"])
+    arrays = random_arrays(schedule.func)
+    arrays["x"] = arrays["x"] + np.float32(3)
+    expected = arrays["x"].mean((2, 3), dtype=np.float64).reshape(1, 1, 1, 1, 8)
+    np.testing.assert_allclose(run_compiled(schedule.func, arrays)["out"], expected, rtol=3e-7)
 
 
 def test_what_lies_in_a_row_is_combined_by_lanes() -> None:
