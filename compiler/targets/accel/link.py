@@ -21,7 +21,7 @@ from .emit_nest import DramBuffer
 from .function_program import finish_program
 from .host_part import copying_module, phase_module, with_reasons
 from .latency_hiding import LatencyHiding
-from .phases import Phase, check_strict, function_of, is_primitive, split_phases
+from .phases import Phase, check_strict, function_of, split_phases
 from .slices import CONCAT, KernelSlice, slices_of
 from .stream import Issue
 from .tuned import Lookup
@@ -188,11 +188,12 @@ class _Linker:
         read = dict.fromkeys(
             self.names[arg] for node in phase.calls for arg in node.args if not isinstance(arg, Constant)
         )
+        leaving = self._leaving(phase)
         return CoreStep(
             program=code,
             program_offset=offset,
             inputs=tuple(name for name in read if name not in written),
-            outputs=tuple(self.names[node] for node in phase.calls if self._leaves(node)),
+            outputs=tuple(self.names[node] for node in phase.calls if node in leaving),
             layer_of=np.array([issue.layer for issue in stream] + [last], np.int32),
             tile_of=np.array([issue.tile for issue in stream] + [0], np.int32),
         )
@@ -231,10 +232,10 @@ class _Linker:
         places = self._places(node, part)
         return places[part.kernel.inputs[0].name].offset == places[part.kernel.output.name].offset
 
-    def _leaves(self, value: Call) -> bool:
-        """Whether a value of the core is read by the host."""
-        main = self.module.main
-        return value in main.results or any(value in node.args for node in calls(main.body) if not is_primitive(node))
+    def _leaving(self, phase: Phase) -> set[Expr]:
+        """The values that something else than a phase reads: the host, a later program, or who runs the model."""
+        main, own = self.module.main, set(phase.calls)
+        return {*main.results, *(arg for node in calls(main.body) if node not in own for arg in node.args)}
 
     def _places(self, node: Call, part: KernelSlice) -> dict[str, DramBuffer]:
         places = {

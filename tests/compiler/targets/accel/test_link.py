@@ -166,6 +166,21 @@ def test_a_host_function_between_layers_makes_two_programs(tmp_path: Path) -> No
     np.testing.assert_array_equal(result, reference(path, x))
 
 
+def test_what_only_a_later_program_reads_is_handed_on(tmp_path: Path) -> None:
+    """A file's loader asks every step for what it reads. The host's function stands between the two programs."""
+    model = FloatModel((1, 3, 12, 12))
+    first = model.op("Relu", model.conv("x", 3, 8))
+    between = model.op("Sin", model.conv(first, 8, 8))
+    model.op("Add", model.conv(between, 8, 8), first)
+    quantise(model.build(model.nodes[-1].output[0]), tmp_path)
+    compiled = weft.compile(tmp_path / "quantised.onnx", TINY)
+    assert isinstance(compiled, weft.CompiledModel)
+    assert len(compiled.programs) == 2
+    weft.save(compiled, tmp_path / "model.weft")
+    result = weft.load(tmp_path / "model.weft", "fsim").run({"x": image()})
+    np.testing.assert_array_equal(next(iter(result.values())), reference(tmp_path / "quantised.onnx", image()))
+
+
 def test_strict_refuses_a_host_function_between_layers(tmp_path: Path) -> None:
     path = with_a_transpose_between(tmp_path)
     with pytest.raises(CompileError, match=r"node '.*': .* would run on the host: .* hint: compile without strict"):
