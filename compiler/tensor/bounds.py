@@ -133,7 +133,7 @@ def is_within(index: Expr, last: int, facts: Facts, loops: Loops) -> bool:
         if low >= 0 and high <= last:
             return True
     known = cases(facts, index)
-    if not all(each.is_exact(node) for each in known for node in walk_exprs(index)):
+    if not all(each.are_exact(index) for each in known):
         return False
     intervals = [each.interval(index) for each in known if not each.contradictory]
     if all((low >= 0 and high <= last) or low > high for low, high in intervals):  # an empty one: it is never reached

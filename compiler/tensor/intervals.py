@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from .ir import FLOATS, INTEGER_RANGES, BinOp, Cast, Const, Expr, Load, Select, Var
 from .simplify import Linear
-from .visitor import walk_exprs
+from .visitor import children, walk_exprs
 
 Interval: TypeAlias = tuple[int, int]
 Terms: TypeAlias = frozenset[tuple[Expr, int]]
@@ -130,6 +130,18 @@ class Facts:
         low, high = self.interval(expr)
         return low >= -EXACT and high <= EXACT
 
+    def are_exact(self, expr: Expr) -> bool:
+        """Whether no part of an expression can wrap. What is converted to fewer bits is as good as exact: it is some
+        number of its type."""
+        waiting = [expr]
+        while waiting:
+            node = waiting.pop()
+            if not self.is_exact(node):
+                return False
+            if not (isinstance(node, Cast) and node.dtype != "int64" and node.dtype in INTEGER_RANGES):
+                waiting += children(node)
+        return True
+
     def is_nonzero(self, expr: Expr) -> bool:
         """Whether an integer cannot be 0."""
         low, high = self.interval(expr)
@@ -175,7 +187,8 @@ class Facts:
                 return min(low for low, _ in known), max(high for _, high in known)
             case Cast(_, x) if x.dtype not in FLOATS and expr.dtype not in (*FLOATS, "bool"):
                 low, high = self.interval(x)
-                return (low, high) if least <= low and high <= most else (least, most)
+                fits = least <= low and high <= most and (expr.dtype == "int64" or self.are_exact(x))
+                return (low, high) if fits else (least, most)
             case Select(cond, a, b):
                 yes, no = self.given(cond, True).interval(a), self.given(cond, False).interval(b)
                 return min(yes[0], no[0]), max(yes[1], no[1])

@@ -267,7 +267,7 @@ class _Matcher:
             case Const() if pattern == value:
                 yield match
             case Load(buffer, indices) if isinstance(value, Load):
-                yield from self._access(buffer.name, indices, value.buffer, value.indices, match)
+                yield from self._load(buffer.name, indices, value, match)
             case Cast(dtype, x) if isinstance(value, Cast) and value.type == dtype:
                 yield from self._unify(x, value.x, match)
             case Bits(dtype, x) if isinstance(value, Bits) and value.type == dtype:
@@ -285,6 +285,22 @@ class _Matcher:
                 yield from self._all([(a, value.a), (b, value.b)], match)
                 if op in ("eq", "ne"):
                     yield from self._all([(a, value.b), (b, value.a)], match)
+
+    def _load(self, name: str, own: tuple[Expr, ...], value: Load, match: Match) -> Iterator[Match]:
+        """An element at indices of the loops; or also at some that are read from memory, of axes that the tile has
+        whole."""
+        read = [axis for axis, index in enumerate(own) if loads(index)]
+        if not read:
+            yield from self._access(name, own, value.buffer, value.indices, match)
+            return
+        shape, missing = self.operands[name].shape, len(value.indices) - len(own)
+        if missing < 0 or any(value.buffer.shape[missing + axis] != shape[axis] for axis in read):
+            return
+        first = Const(0)
+        tile = tuple(first if axis in read else index for axis, index in enumerate(own))
+        indices = tuple(first if axis - missing in read else index for axis, index in enumerate(value.indices))
+        for candidate in self._all([(own[axis], value.indices[missing + axis]) for axis in read], match):
+            yield from self._access(name, tile, value.buffer, indices, candidate)
 
     def _all(self, goals: list[tuple[Expr, Expr]], match: Match) -> Iterator[Match]:
         if not goals:

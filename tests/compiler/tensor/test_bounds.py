@@ -78,6 +78,22 @@ def test_indices_that_are_data_need_a_guard(guarded: bool, accepted: bool) -> No
             t.check_bounds(func)
 
 
+@pytest.mark.parametrize(("dtype", "bits", "accepted"), [("uint8", 0, True), ("int8", 0, False), ("int32", 61, False)])
+def test_a_conversion_to_fewer_bits_says_what_an_index_is_at_most(dtype: t.DType, bits: int, accepted: bool) -> None:
+    """Also of a product that may wrap; of such nothing else is known, so what is left of its high bits may be any."""
+    x, at = t.placeholder((256,), "int32", "x"), t.placeholder((6,), "int64", "at")
+
+    def value(i: Any) -> Any:
+        return x[(at[i] * at[i] * at[i] >> bits).astype(dtype).astype("int64")]
+
+    func = t.create_schedule(t.compute((6,), value, "y"), name="gather").func
+    if accepted:
+        t.check_bounds(func)
+    else:
+        with pytest.raises(t.IRError, match="axis 0 has 256 elements"):
+            t.check_bounds(func)
+
+
 def test_a_guard_holds_for_each_of_its_sides() -> None:
     """``j < i`` says something of ``j`` alone, since ``i`` has a largest value."""
     x = t.placeholder((4,), "int32", "x")

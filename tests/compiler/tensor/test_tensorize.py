@@ -372,3 +372,40 @@ def test_an_open_stride_stands_under_one_loop() -> None:
             loops={"j": 4, "k": 3},
             meaning=lambda d, s, j, k: d.store((j,), d[j] + s[k * 2, j]),
         )
+
+
+def looked_up(entries: int, shift: int = 0) -> t.Schedule:
+    """out[i] = table[the unsigned byte of x[i] + shift, lane of i]; the intrinsic's table has 256 entries."""
+    x, table = t.placeholder((3, 4), "int32", "x"), t.placeholder((entries, 4), "int8", "table")
+
+    def value(i: Any, j: Any) -> Any:
+        number = x[i, j] + shift if shift else x[i, j]
+        return table[number.astype("uint8").astype("int64"), j]
+
+    return t.create_schedule(t.compute((3, 4), value, "out"), [x, table])
+
+
+def look_up_intrinsic() -> t.TensorIntrinsic:
+    return t.tensor_intrinsic(
+        "look_up",
+        operands=[t.tile("d", (4,), "int8", "global", "out"), t.tile("a", (4,), "int32", "global", "in"),
+                  t.tile("table", (256, 4), "int8", "global", "in")],
+        loops={"j": 4},
+        meaning=lambda d, a, table, j: d.store((j,), table[a[j].astype("uint8").astype("int64"), j]),
+    )  # fmt: skip
+
+
+def test_an_index_may_be_computed_from_data() -> None:
+    schedule = looked_up(256)
+    values = arrays(schedule)
+    wanted = t.interpret(schedule.func, values)["out"]
+    schedule.tensorize("j", look_up_intrinsic())
+    np.testing.assert_array_equal(t.interpret(schedule.func, values)["out"], wanted)
+    np.testing.assert_array_equal(wanted, values["table"][values["x"].astype(np.uint8), np.arange(4)[None, :]])
+    assert (values["x"] < 0).any()
+
+
+@pytest.mark.parametrize(("entries", "shift"), [(512, 0), (256, 1)])
+def test_a_computed_index_is_the_same_and_of_a_whole_axis(entries: int, shift: int) -> None:
+    with pytest.raises(t.ScheduleError, match="look_up"):
+        looked_up(entries, shift).tensorize("j", look_up_intrinsic())
