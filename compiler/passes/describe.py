@@ -435,7 +435,7 @@ def _elementwise_product(x: Integers, y: Integers, node: Call) -> Affine:
         x, y = y, x
     channels = channels_in(x.shape)
     correction = np.zeros(channels, np.int64)
-    if y.zero_point and (isinstance(y.q, Constant) or y.shape != x.shape):
+    if y.zero_point and isinstance(y.q, Constant):
         # x * (q - zero), with q as it is: the core reads constants of 8 bits, and repeats only what it reads
         product: Expr = call("multiply", centred(x), as_image(y.q), span=node.span)
         product = call("multiply_accumulate", product, as_image(x.q), weight=-y.zero_point, span=node.span)
