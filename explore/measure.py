@@ -123,21 +123,23 @@ def with_batch(content: bytes, batch: int) -> bytes:
 
 
 @lru_cache(maxsize=16)
-def integer_module(path: str, digest: str, batch: int, block: int) -> Module:
-    """A network after the passes that know of a core only the ``block`` of its products of computed matrices."""
+def integer_module(path: str, digest: str, batch: int, block: int, tables: bool = False) -> Module:
+    """A network after the passes that know of a core only the ``block`` of its products of computed matrices, and
+    whether it has tables."""
     content = Path(path).read_bytes()
     if hashlib.sha256(content).hexdigest()[:32] != digest:
         raise ExploreError("the file has changed since the exploration began", at=path, hint="begin again")
     module = read(with_batch(content, batch)).module({}, takes_floats=False)
-    return PassManager(integer_passes(block)).run(module)
+    return PassManager(integer_passes(block, tables=tables)).run(module)
 
 
 def packed(design: Design, network: Network) -> Module:
     """A network as the design's linker takes it, before chains are made."""
     options = AccelOptions(design.config, design.rate, vthreads=design.vthreads)
     block = Blocks.of(design.config).product_block
-    module = integer_module(network.path, network.digest, design.config.batch, block)
-    before = [each.name for each in integer_passes(block)]
+    tables = design.config.tables > 0
+    module = integer_module(network.path, network.digest, design.config.batch, block, tables)
+    before = [each.name for each in integer_passes(block, tables=tables)]
     passes = find_target("accel").passes(options, quantised=True)[len(before) :]
     return PassManager(passes, ran=before).run(module)
 

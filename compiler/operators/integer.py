@@ -265,14 +265,26 @@ LOOK_UP_ENTRIES = 256
 
 def _look_up_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     x, table = operands
-    require_dtype(x, "the input", "int8")
+    require_dtype(x, "the input", "int8", "int32")
     require(table == TensorType((LOOK_UP_ENTRIES,), "int8"), f"the table must be int8[{LOOK_UP_ENTRIES}], not {table}")
-    return x
+    out = str(attrs["out"])
+    require(out in ("int8", "int32"), f"out must be 'int8' or 'int32', not {out!r}")
+    return TensorType(x.shape, out)
+
+
+def _look_up(x: Array, table: Array, out: str) -> Array:
+    return np.asarray(table[x.astype(np.int8).astype(np.int64) + LOOK_UP_ENTRIES // 2]).astype(out)
 
 
 def _lower_look_up(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
     x, table = operands
-    return View(call.shape, "int8", lambda index: table[(x[index].astype("int64") + LOOK_UP_ENTRIES // 2,)])
+    target: tir.DType = "int32" if call.attr("out") == "int32" else "int8"
+
+    def read(index: Index) -> tir.Expr:
+        entry = x[index].astype("int8").astype("int64") + LOOK_UP_ENTRIES // 2
+        return table[(entry,)].astype(target)
+
+    return View(call.shape, target, read)
 
 
 def _sample_look_up(dtype: str) -> Call:
@@ -281,9 +293,9 @@ def _sample_look_up(dtype: str) -> Call:
 
 
 register(Operator(
-    "look_up", "x table", **(_COMMON | {"family": Family.HOST}), types=_look_up_type, lower=_lower_look_up,
-    numpy=lambda x, table: np.asarray(table[x.astype(np.int64) + LOOK_UP_ENTRIES // 2]), fusion=Fusion.ELEMENTWISE,
-    sample=_sample_look_up, cost=4, doc="The entry of the table for each int8, of which the least has the first.",
+    "look_up", "x table", **_COMMON, types=_look_up_type, lower=_lower_look_up, numpy=_look_up,
+    fusion=Fusion.ELEMENTWISE, defaults={"out": "int8"}, sample=_sample_look_up, cost=4,
+    doc="The entry of the table for each int8 (of an int32, its low 8 bits), of which the least has the first.",
 ))  # fmt: skip
 
 

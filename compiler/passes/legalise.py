@@ -35,9 +35,12 @@ from .host import host_call, renumber
 from .integer_form import IntegerForm, Refusal
 from .integer_rows import integer_rows
 from .manager import Pass
-from .tabulate import tabulated
+from .tabulate import island_of, tabulated
 
 _LOOP = "a loop of floats"
+
+STEPS_OF_A_TABLE = 2
+"""Operators on one 8-bit value from which on a table of the core is less work than the operators."""
 
 
 class Scope(enum.StrEnum):
@@ -47,12 +50,14 @@ class Scope(enum.StrEnum):
     ALL = "all"
 
 
-def legalise_for(block: int, scope: Scope = Scope.PRODUCTS, *, volumes: bool = False) -> Pass:
+def legalise_for(block: int, scope: Scope = Scope.PRODUCTS, *, volumes: bool = False, tables: bool = False) -> Pass:
     """The pass for an array that multiplies computed matrices, ``block`` channels at a time; 0: the host does.
-    ``volumes``: whether there are convolutions over volumes of bytes."""
-    return Pass(
-        "legalise", lambda module: _Legaliser(module, block, scope, volumes).run(), stage="integer", tolerance=0.25
-    )
+    ``volumes``: whether there are convolutions over volumes of bytes. ``tables``: whether the core has tables."""
+
+    def run(module: Module) -> Module:
+        return _Legaliser(module, block, scope, volumes, tables).run()
+
+    return Pass("legalise", run, stage="integer", tolerance=0.25)
 
 
 legalise = legalise_for(0)
@@ -60,14 +65,16 @@ legalise = legalise_for(0)
 
 
 class _Legaliser:
-    def __init__(self, module: Module, block: int, scope: Scope, volumes: bool) -> None:
+    def __init__(self, module: Module, block: int, scope: Scope, volumes: bool, core_tables: bool) -> None:
         self.module = module
         self.scope = scope
+        self.core_tables = core_tables
         self.uses = use_counts(module.main.body)
         self.described: dict[int, IntegerForm] = {}
         self.integers: dict[int, Expr] = {}
         self.floats: dict[int, Expr] = {}
         self.tables: set[int] = set()
+        self.functions: set[int] = set()
         self.describer = Describer(self.described, self.integers, self.uses, block, volumes)
 
     def run(self) -> Module:
@@ -163,6 +170,9 @@ class _Legaliser:
         if table is not None:  # the host makes a part of it anyway
             self.tables.add(id(node))
             return table
+        look_up = self._on_core(node, described) if known and self.core_tables else None
+        if look_up is not None:
+            return look_up
         if self.scope is Scope.ALL and isinstance(scale, Constant) and known:
             zero = int(static_value(zero_point)) - offset
             rows = integer_rows(source, lambda value: self.described[id(value)], float(scale.value), zero, node.span)
@@ -181,6 +191,24 @@ class _Legaliser:
             self.tables.add(id(node))
             return table
         return self._quantise_on_host(node, self.floats[id(source)], reason)
+
+    def _on_core(self, node: Call, described: IntegerForm) -> Expr | None:
+        """A function of one of the core's 8-bit values as a table of the core, where that is less work than what
+        ``described`` says: a single operator in integers is one step as well. 8-bit values between that are such
+        functions, too, are no steps of their own."""
+        island = island_of(node.args[0], self.functions)
+        if island is None:
+            return None
+        self.functions.add(id(node))
+        steps = [each for each in island if operator(str(each.op)).family is not Family.QUANTISE]
+        if len(steps) < STEPS_OF_A_TABLE and not isinstance(described, Refusal):
+            return None
+        between = self.functions.intersection(map(id, island))
+        found = tabulated(node, self.integers, between, on_core=True)
+        if not isinstance(found, Call) or found.op != "look_up":
+            return None
+        value = found.args[0]
+        return found if isinstance(value, Call) and isinstance(value.op, str) else None
 
     def _quantise_parts(self, node: Call, source: Call, parts: tuple[Expr, ...]) -> Expr:
         """A concatenation of which the host makes a part: each part is quantised where it is made."""

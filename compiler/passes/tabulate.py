@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from ..graph import Array, Call, Constant, Expr, Family, Fusion, Span
+from ..graph import Array, Call, Constant, Expr, Family, Fusion, Span, call
 from ..graph.registry import apply, operator_of
 from .cleanup import static_value
 from .host import host_call
@@ -16,12 +16,15 @@ MOST_TABLES = 4096
 """Where constants differ by channel there is one table a channel; more than so many are not made."""
 
 
-def tabulated(quantise: Call, signed: Mapping[int, Expr], tables: Collection[int] = ()) -> Expr | None:
+def tabulated(
+    quantise: Call, signed: Mapping[int, Expr], tables: Collection[int] = (), *, on_core: bool = False
+) -> Expr | None:
     """The int8 result of a quantise whose operand is computed, elementwise and with constants, from one 8-bit value.
 
     ``signed``: by id the int8 value that stands for an int8 or uint8 one. ``tables``: ids of quantise nodes that are
     tables themselves; where some are given, one of them has to be between, and the result is a table of both. None
     where there is no table. Every entry is what the operators' NumPy meanings give, so nothing is rounded differently.
+    ``on_core``: as an operator of the integer contract, where one table does for all channels.
     """
     source = quantise.args[0]
     island = island_of(source, tables)
@@ -38,6 +41,9 @@ def tabulated(quantise: Call, signed: Mapping[int, Expr], tables: Collection[int
     shift = 128 if quantise.dtype == "uint8" else 0
     tables = np.broadcast_to((results.astype(np.int16) - shift).astype(np.int8), (*constants, 256))
     first = np.arange(math.prod(constants)).reshape(constants) * 256 + 128
+    if on_core and tables.shape[:-1] == (1,) * (tables.ndim - 1):
+        table = Constant(np.ascontiguousarray(tables).reshape(-1), span=Span(quantise.span.nodes))
+        return call("look_up", signed[id(root)], table, span=quantise.span.merged(source.span))
     names = dict.fromkeys(str(node.op) for node in island if not _changes_scale(node))
     reason = f"{', '.join(names)} of one 8-bit value, as a table"
     return _look_up(signed[id(root)], tables, first.astype(np.int32), quantise.span.merged(source.span), reason)

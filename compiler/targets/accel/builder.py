@@ -78,6 +78,7 @@ class PackedBuilder(Builder):
     vector: list[str] = field(default_factory=list)
     in_place: list[tuple[str, str]] = field(default_factory=list)
     parameters: list[tuple[str, str]] = field(default_factory=list)
+    tables: list[tuple[str, str]] = field(default_factory=list)
     window: Window | None = None
     input_groups: int = 0
     tapped: bool = False
@@ -105,6 +106,13 @@ class PackedBuilder(Builder):
             self._widened[tensor.name] = te.compute(shape, lambda *index: source(index).astype("int32"), name)
             self.widened.append(name)
         return self._widened[tensor.name]
+
+    def table(self, tensor: te.Tensor) -> te.Tensor:
+        """A table (256, ...) from DRAM, in the lanes: by way of the accumulator, which it passes as int32."""
+        wide = te.compute(tensor.shape, lambda *index: tensor[index].astype("int32"), self.name(f"{tensor.name}_wide"))
+        table = te.compute(tensor.shape, lambda *index: wide[index].astype("int8"), self.name("table"))
+        self.tables.append((wide.name, table.name))
+        return table
 
     def repeated(self, shape: tuple[int, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """The stages that have one entry for several of a layer's result, of accumulator ``shape``, each with the axes

@@ -18,6 +18,7 @@ from . import packed_layout
 from .depthwise_mode import in_depthwise_mode
 from .forms import DEPTHWISE
 from .lower import Kernel, lower_function
+from .operators import tables_of
 from .packed_layout import Blocks, blocks_of
 from .tile_costs import Work, estimate, tilings, work_of
 from .tiling import Problem
@@ -169,11 +170,14 @@ def on_array(function: Function) -> Function:
 def _slice(function: Function, batch_group: int | None, start: int, stop: int, engine: str = "") -> Slice:
     """Every operator of a depthwise function keeps channels apart, so a slice of it is the same on fewer of them."""
     values: dict[Expr, Expr] = {}
+    tables = tables_of(function)
     for node in topological_order(function.body):
         match node:
             case Var():
                 outer = node.shape[0] if batch_group is None else 1
                 values[node] = Var(node.name, TensorType((outer, stop - start, *node.shape[2:]), node.dtype))
+            case Constant() if node in tables:
+                values[node] = node
             case Constant():
                 own: tuple[slice, ...] = (slice(start, stop),)
                 if node.tensor_type.rank == function.body.tensor_type.rank:  # an activation

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ....hw.config import STRIDE_BITS, CoreConfig
+from ....hw.config import STRIDE_BITS, TABLE_ENTRIES, CoreConfig
 from ....hw.isa import TAP_COLUMNS, TAP_ROWS, Engine, Gemm, Instruction, Load, Loop, Scratchpad, Store, Vector
 from ....hw.memories import Memory
 from ...tensor.ir import Buffer
@@ -285,24 +285,29 @@ class NestEmitter:
         scalars = {name: value(context.environment) for name, value in nest.scalars.items()}
         immediate = scalars.get("immediate", 0) * (-1 if emits.negate else 1)
         fields = {name: scalars[name] for name in emits.clamps}
+        table = 0
+        if emits.table:
+            table = context.bases[nest.call.operand("table").buffer.name] // TABLE_ENTRIES + 1
         if not emits.padded:
-            self._emit_vector_nest(firsts, levels, starts, immediate, fields, context, emits)
+            self._emit_vector_nest(firsts, levels, starts, immediate, fields, context, emits, table)
             return
         inside, borders = boxes(levels.loops, self._inside(nest, context, extents))
         if inside is not None:
             within = self._fold(inside.loops, False)
-            self._emit_vector_nest(inside.starts(firsts), within, False, immediate, fields, context, emits)
+            self._emit_vector_nest(inside.starts(firsts), within, False, immediate, fields, context, emits, table)
         # Clamped to one number, whatever it is made of: the first entry of what would be requantised.
         constant = {**fields, "zero_point": 0, "low": scalars["pad"], "high": scalars["pad"], "left_shift": 0}
         sources = [context.bases[nest.call.operand(name).buffer.name] for name in operands]
         for border in borders:
             still = self._fold(tuple(replace(loop, strides=(loop.strides[0], 0, 0)) for loop in border.loops), False)
-            self._emit_vector_nest([border.starts(firsts)[0], *sources[1:]], still, False, 0, constant, context, emits)
+            first = [border.starts(firsts)[0], *sources[1:]]
+            self._emit_vector_nest(first, still, False, 0, constant, context, emits, 0)
 
     def _emit_vector_nest(
         self, firsts: list[int], levels: _Levels, starts: bool, immediate: int, fields: dict[str, int],
-        context: Context, emits: EmitVector,
+        context: Context, emits: EmitVector, table: int,
     ) -> None:  # fmt: skip
+        """``table``: the number of the table that results pass through, from 1; 0: none."""
         folded, (to_target, from_a, from_b) = levels.folded, levels.walks
         if emits.entry_b and emits.op.b_entries > 1:
             from_b = (*from_b[0], emits.op.b_entries), (*from_b[1], 1)
@@ -314,7 +319,7 @@ class NestEmitter:
                 op=emits.op, zero=int(starts and at_start), levels=len(folded.levels), target=emits.target,
                 b_immediate=int(not emits.entry_b), dst=firsts[0] + to_d, a=firsts[1] + to_a, b=b,
                 low=fields.get("low", 0), high=fields.get("high", 0), zero_point=fields.get("zero_point", 0),
-                left_shift=fields.get("left_shift", 0),
+                left_shift=fields.get("left_shift", 0), table=table,
             )  # fmt: skip
             written = Access(emits.target.memory, instruction.dst, *to_target)
             reads = [Access(Memory.ACC, instruction.a, *from_a)]
@@ -322,6 +327,8 @@ class NestEmitter:
                 reads.append(Access(Memory.ACC, b, *from_b))
             if emits.op.accumulates:
                 reads.append(written)
+            if table:
+                reads.append(Access(Memory.TAB, instruction.table_entries.start, (TABLE_ENTRIES,), (1,)))
             self._add(instruction, context, tuple(reads), (written,))
 
     def _check_identity(self, nest: IntrinsicNest, identity: int) -> None:

@@ -2,7 +2,7 @@
 
 Tiles are single scratchpad entries. A schedule reaches the hardware only by tensorizing loop nests to these; the
 emitter folds the loops around a call into one instruction. Scopes: ``global`` (DRAM), ``inp``, ``wgt``, ``acc`` and
-``out``.
+``out``; on cores with tables ``tab``.
 
 The second factor of MUL, MAC and REQUANTISE has 25 bits in hardware. The meanings below multiply in full: they hold for
 widened int8 data and for packed parameters, which is what compute rules put there (`docs/compiler.md`). Of functions
@@ -17,7 +17,7 @@ from functools import lru_cache
 from itertools import product
 from math import prod
 
-from ....hw.config import CoreConfig
+from ....hw.config import TABLE_ENTRIES, CoreConfig
 from ....hw.isa import (
     CLAMP_BITS,
     IMMEDIATE_BITS,
@@ -49,6 +49,7 @@ from ...tensor.ir import (
     row_major_strides,
     select,
 )
+from .operators import looked_up
 
 Shape = tuple[int, int, int]
 
@@ -72,6 +73,7 @@ class EmitVector:
     negate: bool = False  # the immediate is negated: a left shift is a SHR by a negative amount
     clamps: tuple[str, ...] = ()  # scalars that go into fields of their own name
     padded: bool = False  # a requantise that gives scalar ``pad`` where scalar ``inside`` does not hold
+    table: bool = False  # the result passes through operand ``table``
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,7 @@ def intrinsics(config: CoreConfig) -> dict[str, TensorIntrinsic]:
     all_intrinsics = [
         gemm(config), *([depthwise_gemm(config)] if config.depthwise else []),
         store(config), *loads(config), *fills(config), *vector_operations(config), *requantises(config),
+        *look_ups(config),
     ]  # fmt: skip
     return {intrinsic.name: intrinsic for intrinsic in all_intrinsics}
 
@@ -260,15 +263,21 @@ def _vector(
         operands.append(tile("b", shape, "int32", "acc", "in"))
     elif b_entries:
         operands.append(tile("b", (b_entries, *shape), "int32", "acc", "in", align=config.lanes))
+    if emits.table:
+        operands.append(tile("table", (TABLE_ENTRIES, *shape), "int8", Memory.TAB, "in"))
 
-    def meaning(d: Buffer, a: Buffer, ro: Var, n: Var, so: Var, b: Buffer | None = None, **scalar_values: Var) -> Store:
+    def meaning(
+        d: Buffer, a: Buffer, ro: Var, n: Var, so: Var, b: Buffer | None = None, table: Buffer | None = None,
+        **scalar_values: Var,
+    ) -> Store:  # fmt: skip
         index = (ro, n, so)
         values: list[Expr] = [d[index]] if emits.op.accumulates else []
         values.append(a[index])
         if b is not None:
             values += [b[index]] if b_entries == 1 else [b[(entry, *index)] for entry in range(b_entries)]
         values += [scalar_values[param.name] for param in scalars]
-        result = formula(*values).astype(dtype)
+        value = formula(*values)
+        result = (value if table is None else looked_up(table, value, index)).astype(dtype)
         return d.store(index, select(scalar_values["inside"], result, scalar_values["pad"]) if emits.padded else result)
 
     return tensor_intrinsic(
@@ -296,7 +305,9 @@ _ACCUMULATING: dict[VectorOp, Formula] = {
 }
 
 
-_TARGETS = (VectorTarget.ACC, VectorTarget.OUT)
+def _targets(config: CoreConfig) -> tuple[VectorTarget, ...]:
+    """Where results go that are no requantise's."""
+    return tuple(each for each in vector_targets(config, VectorOp.ADD) if each is not VectorTarget.INP)
 
 
 def _suffix(target: VectorTarget) -> str:
@@ -304,11 +315,12 @@ def _suffix(target: VectorTarget) -> str:
 
 
 def vector_operations(config: CoreConfig) -> list[TensorIntrinsic]:
-    """All VECTOR operations but REQUANTISE: with an entry or an immediate, to ``acc`` or narrowed to ``out``."""
+    """All VECTOR operations but REQUANTISE: with an entry or an immediate, to ``acc`` or narrowed to ``out``, or as a
+    table to ``tab``."""
     immediate = scalar("immediate", "int32", *IMMEDIATE_RANGE)
     amount = scalar("immediate", "int32", 0, 31)
     operations = []
-    for target in _TARGETS:
+    for target in _targets(config):
         suffix = _suffix(target)
         for op, formula in _BINARY.items():
             name = f"{op.name.lower()}{suffix}"
@@ -335,26 +347,39 @@ def requantises(config: CoreConfig) -> list[TensorIntrinsic]:
     A shift by 0 is not written down in an expression: hence variants with and without ``left_shift``. What the next
     layer of a chain reads has a padded form: the border of its tile that lies outside of the picture is ``pad``.
     """
-    clamps = (
-        scalar("zero_point", "int64", *CLAMP_RANGE),
-        scalar("low", "int64", *CLAMP_RANGE),
-        scalar("high", "int64", *CLAMP_RANGE),
-    )
     left_shift = scalar("left_shift", "int64", 0, 31)
-
-    def formula(
-        a: Expr, bias: Expr, multiplier: Expr, shift: Expr, zero_point: Expr, low: Expr, high: Expr, *left: Expr
-    ) -> Expr:
-        return requantised(a, bias, multiplier, shift, zero_point, low, high, *left)
-
     variants = []
-    for target in vector_targets(config, VectorOp.REQUANTISE):
-        for padded, scalars in product((False, True), (clamps, (*clamps, left_shift))):
+    for target in _targets_of_requantises(config):
+        for padded, scalars in product((False, True), (_CLAMPS, (*_CLAMPS, left_shift))):
             if padded and target is VectorTarget.OUT:
                 continue
             name = f"requantise{_suffix(target)}{'_left_shift' if left_shift in scalars else ''}"
             fields = tuple(param.name for param in scalars)
             emits = EmitVector(VectorOp.REQUANTISE, target, True, clamps=fields, padded=padded)
             name = f"{name}_padded" if padded else name
-            variants.append(_vector(name, config, formula, emits, scalars, VectorOp.REQUANTISE.b_entries))
+            variants.append(_vector(name, config, requantised, emits, scalars, VectorOp.REQUANTISE.b_entries))
+    return variants
+
+
+_CLAMPS = tuple(scalar(name, "int64", *CLAMP_RANGE) for name in ("zero_point", "low", "high"))
+
+
+def _targets_of_requantises(config: CoreConfig) -> list[VectorTarget]:
+    """Where they go. What goes to ``tab`` is never requantised: tables are constants."""
+    return [each for each in vector_targets(config, VectorOp.REQUANTISE) if each is not VectorTarget.TAB]
+
+
+def look_ups(config: CoreConfig) -> list[TensorIntrinsic]:
+    """Of a core with tables: what a table holds for an entry as it is, or for its requantise, whose 8-bit result is
+    not shifted."""
+    variants = []
+    for target in _targets_of_requantises(config) if config.tables else ():
+        plain = EmitVector(VectorOp.ADD, target, table=True)
+        if target is not VectorTarget.INP:
+            variants.append(_vector(f"look_up{_suffix(target)}", config, lambda a: a, plain))
+        for padded in (False, True) if target is not VectorTarget.OUT else (False,):
+            fields = tuple(param.name for param in _CLAMPS)
+            emits = EmitVector(VectorOp.REQUANTISE, target, True, clamps=fields, padded=padded, table=True)
+            name = f"requantise_look_up{_suffix(target)}{'_padded' if padded else ''}"
+            variants.append(_vector(name, config, requantised, emits, _CLAMPS, VectorOp.REQUANTISE.b_entries))
     return variants

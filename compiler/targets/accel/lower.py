@@ -33,8 +33,8 @@ class Stages:
     ``data``: the anchor's padded input. ``widened``: other activations from DRAM as int32. ``weights``: widened weights
     from DRAM. ``reduce``: the anchor's reduction. ``vector``: arithmetic in the accumulator layout in the order of
     execution, the last of which narrows. ``in_place``: of these, (stage, tensor to overwrite). ``parameters``:
-    (stage, packed tensor that it reads from DRAM). ``output`` copies to DRAM; empty where the result stays on the core.
-    Without an anchor its names are empty.
+    (stage, packed tensor that it reads from DRAM). ``tables``: (copy of a table as int32, the table). ``output`` copies
+    to DRAM; empty where the result stays on the core. Without an anchor its names are empty.
     """
 
     data: str
@@ -45,6 +45,7 @@ class Stages:
     in_place: tuple[tuple[str, str], ...]
     parameters: tuple[tuple[str, str], ...]
     output: str
+    tables: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -269,7 +270,7 @@ class _Lowering:
         output = result if stays else _to_activation(builder, result)
         stages = Stages(
             builder.data, tuple(builder.widened), builder.weights, builder.reduce, tuple(builder.vector),
-            tuple(builder.in_place), tuple(builder.parameters), "" if stays else output.name,
+            tuple(builder.in_place), tuple(builder.parameters), "" if stays else output.name, tuple(builder.tables),
         )  # fmt: skip
         kind = plain_form(str(builder.anchor.op)) if builder.anchor is not None else "elementwise"
         reads = 0 if builder.anchor is None or builder.data in self.links else prod(builder.anchor.args[0].shape)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ... import tensor as te
-from ...graph.ir import Array, Attrs, Call, Constant, TensorType, Var
+from ...graph.ir import Array, Attrs, Call, Constant, Expr, Function, TensorType, Var
 from ...graph.registry import (
     REQUIRED,
     Accuracy,
@@ -26,8 +26,16 @@ from ...graph.registry import (
     register,
     unsupported,
 )
+from ...graph.visit import calls
 from ...operators import numerics
-from ...operators.integer import REQUANTISE, WEIGHT_RANGE, check_requantise_attrs, requantise_scalars, requantised
+from ...operators.integer import (
+    LOOK_UP_ENTRIES,
+    REQUANTISE,
+    WEIGHT_RANGE,
+    check_requantise_attrs,
+    requantise_scalars,
+    requantised,
+)
 from ...operators.move import reshaped
 from ...operators.reasons import INTEGER_HAS_NO_GRADIENT
 from ...operators.samples import sample_of
@@ -136,6 +144,102 @@ register(Operator(
         ),
     ),
     doc="requantise on packed tensors; params (Ko, 3, ro, n, bs) holds bias, multiplier, shift.",
+))  # fmt: skip
+
+
+def _table_type(x: TensorType, table: TensorType, blocks: Blocks, out: object) -> TensorType:
+    wanted = TensorType((LOOK_UP_ENTRIES, *accumulator_shape(x, blocks)[4:]), "int8")
+    require(table == wanted, f"the table must be {wanted}, not {table}")
+    require(out in ("int8", "int32"), f"out must be 'int8' or 'int32', not {out!r}")
+    return blocks.packed_type(TensorType(plain_shape(x, blocks), str(out)))
+
+
+def _look_up_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    x, table = operands
+    blocks = blocks_of(attrs["blocks"])
+    require_dtype(x, "the input", "int8", "int32")
+    require_packed(x, "the input", blocks)
+    return _table_type(x, table, blocks, attrs["out"])
+
+
+def _look_up(x: Array, table: Array, blocks: Sequence[int], out: str) -> Array:
+    shape = blocks_of(blocks)
+    entry = _as_accumulator(x, shape).astype(np.uint8).astype(np.int64)
+    result = np.take_along_axis(table.reshape(LOOK_UP_ENTRIES, -1), entry.reshape(-1, table[0].size), 0)
+    result = result.reshape(entry.shape)
+    return packed_layout.accumulator_to_activation(result, shape) if out == "int8" else result.astype(np.int32)
+
+
+def looked_up(table: te.Tensor | tir.Buffer, value: tir.Expr, lane: Sequence[tir.Expr]) -> tir.Expr:
+    """What a lane's table holds for a value: its entry, of int8, at the low 8 bits."""
+    return table[(value.astype("uint8").astype("int64"), *lane)]
+
+
+def is_requantised(function: Function) -> bool:
+    """Whether a packed function ends with a requantise, perhaps through a table: what can go to ``inp``."""
+    return isinstance(function.body, Call) and str(function.body.op).startswith(packed_form("requantise"))
+
+
+def tables_of(function: Function) -> set[Expr]:
+    """The tables of a packed function, which all channels share."""
+    return {node.args[-1] for node in calls(function.body) if str(node.op).endswith("look_up")}
+
+
+def _lower_look_up(builder: PackedBuilder, call: Call, operands: tuple[te.Tensor, ...]) -> te.Tensor:
+    x, table = builder.in_accumulator(operands[0]), builder.table(operands[1])
+
+    def formula(index: Index) -> tir.Expr:
+        return looked_up(table, x[index], index[4:])
+
+    return builder.stage(x.shape, formula, "looked_up", narrow=builder.narrow)
+
+
+register(Operator(
+    "packed_look_up", "x table", types=_look_up_type, numpy=_look_up, lower=packed(_lower_look_up), **_ARITHMETIC,
+    defaults={"blocks": REQUIRED, "out": "int8"}, sample=packed_sample(
+        "packed_look_up", packed_layout.pack_table(np.arange(-128, 128, dtype=np.int8)[::-1], SAMPLE_BLOCKS),
+    ),
+    doc="look_up on packed tensors; table (256, ro, n, bs) holds what each lane gives for 0..127, then -128..-1.",
+))  # fmt: skip
+
+
+def _requantise_look_up_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
+    x, params, table = operands
+    narrow = {**dict(attrs), "left_shift": 0}
+    _requantise_type((x, params), Attrs({**narrow, "out": "int8"}))
+    return _table_type(x, table, blocks_of(attrs["blocks"]), attrs["out"])
+
+
+def _requantise_look_up(x: Array, params: Array, table: Array, blocks: Sequence[int], out: str, **attrs: Any) -> Array:
+    return _look_up(_requantise(x, params, blocks, left_shift=0, out="int32", **attrs), table, blocks, out)
+
+
+def _lower_requantise_look_up(builder: PackedBuilder, call: Call, operands: tuple[te.Tensor, ...]) -> te.Tensor:
+    x, params, table = builder.in_accumulator(operands[0]), operands[1], builder.table(operands[2])
+    scalars = call.attr("zero_point"), call.attr("low"), call.attr("high")
+
+    def formula(index: Index) -> tir.Expr:
+        bias, multiplier, shift = (params[(index[1], entry, *index[4:])] for entry in range(3))
+        return looked_up(table, requantised(x[index], bias, multiplier, shift, *scalars), index[4:])
+
+    result = builder.stage(x.shape, formula, "requantised", narrow=builder.narrow)
+    builder.parameters.append((result.name, params.name))
+    return result
+
+
+register(Operator(
+    "packed_requantise_look_up", "x params table", types=_requantise_look_up_type, numpy=_requantise_look_up,
+    lower=packed(_lower_requantise_look_up), **_ARITHMETIC, defaults={
+        "blocks": REQUIRED, **{name: value for name, value in REQUANTISE.items() if name != "left_shift"}
+    },
+    sample=packed_sample(
+        "packed_requantise_look_up",
+        packed_layout.pack_parameters(
+            sample_values((9,)), np.full(9, 12_345_678), np.arange(24, 33), SAMPLE_BLOCKS
+        ),
+        packed_layout.pack_table(np.arange(-128, 128, dtype=np.int8)[::-1], SAMPLE_BLOCKS),
+    ),
+    doc="packed_look_up of an 8-bit packed_requantise, in one step.",
 ))  # fmt: skip
 
 

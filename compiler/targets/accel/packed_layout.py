@@ -11,7 +11,8 @@ With bs = min(block_in, block_out), bd = max(block_in, block_out), n = batch:
 - depthwise weights are (Ko, KH, KW, ro, n, bs), repeated over n;
 - those of the depthwise mode (batch 1, block_in = block_out) are (Ko, TH, TW, block_out, block_in): for each three rows
   by three columns of taps a matrix whose row 4*kh + kw has tap (kh, kw) of all channels;
-- the parameters of a requantise are one array (Ko, 3, ro, n, bs) int32: bias, multiplier, shift, repeated over n.
+- the parameters of a requantise are one array (Ko, 3, ro, n, bs) int32: bias, multiplier, shift, repeated over n;
+- a table is (256, ro, n, bs) int8: for each number as an unsigned byte what every lane gives for it.
 
 So the last axes of every array are one entry of a scratchpad, and int8 always means the activation layout and int32
 the accumulator layout. A tensor (N, C) is stored like (N, C, 1, 1). What padded channels and batch lanes hold is
@@ -256,6 +257,14 @@ def pack_parameters(bias: Array, multiplier: Array, shift: Array, blocks: Blocks
     missing = -len(bias) % blocks.dram_block
     together = np.concatenate([together, np.tile(np.array([[0, 0, 1]], np.int32), (missing, 1))])
     return _lanes(together, blocks)
+
+
+def pack_table(table: Array, blocks: Blocks) -> Array:
+    """256 int8 results, that of -128 first -> (256, ro, n, bs) int8, in the order of unsigned bytes: the same for every
+    lane."""
+    lanes = (blocks.output_rows, blocks.batch, blocks.sub_block)
+    rotated = np.roll(table, -(len(table) // 2))
+    return np.ascontiguousarray(np.broadcast_to(rotated[:, None, None, None], (len(table), *lanes)))
 
 
 def activation_to_accumulator(x: Array, blocks: Blocks) -> Array:

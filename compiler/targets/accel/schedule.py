@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from ....hw.config import CoreConfig
 from ....hw.isa import Engine
-from ....hw.memories import SCRATCHPADS
 from ...tensor.errors import ScheduleError
 from ...tensor.ir import Allocate, BinOp, Block, Cast, Const, For, IntrinsicCall, Select, Seq, TensorIntrinsic, Var
 from ...tensor.legality import COMPUTED, SCHEDULED, Legality, check_legal
@@ -22,6 +21,9 @@ from .chain_schedule import MATRIX_DIMENSIONS, Caches, attach_chain, attach_vect
 from .intrinsics import EmitGemm, EmitLoad, EmitVector, intrinsics
 from .lower import Kernel
 from .tiling import AXES, CHANNEL_AXES, ChainTiling, Problem, Tiling, home_axis, thread_axis, tile_loops
+
+TABLE_PART = 32
+"""Entries of a table that are in the accumulator at the same time."""
 
 
 def tensorized(config: CoreConfig) -> Legality:
@@ -35,7 +37,7 @@ def tensorized(config: CoreConfig) -> Legality:
         expressions=(Var, Const, BinOp, Select, Cast),
         functions=(),
         types=("int8", "int32"),
-        scopes=SCRATCHPADS,
+        scopes=config.scratchpads,
         intrinsics=tuple(intrinsics(config)),
     )
 
@@ -56,6 +58,7 @@ def schedule_kernel(kernel: Kernel, config: CoreConfig, tiling: Tiling) -> Sched
     _attach(schedule, problem, tiling, caches, homes, tile, epilogue)
     check_legal(schedule.func, SCHEDULED)
     constants = {*caches.values(), *(section.stages.weights for section in kernel.sections)}
+    constants |= {wide for section in kernel.sections for wide, _ in section.stages.tables}
     for block in schedule.blocks():
         _tensorize(schedule, config, block, constant=block in constants)
     check_legal(schedule.func, tensorized(config))
@@ -75,6 +78,8 @@ def _place_buffers(schedule: Schedule, kernel: Kernel) -> Caches:
         if section.tapped:  # three rows are read at once, from different banks: they are an odd number of entries apart
             entry = kernel.blocks.batch * kernel.blocks.block_in
             schedule.storage_align(stages.data, axis=2, factor=2 * entry, offset=entry)
+        for wide, table in stages.tables:
+            _place_table(schedule, wide, table)
     schedule.set_scope(kernel.stages.vector[-1], "out")
     for section in kernel.sections:
         stages = section.stages
@@ -82,6 +87,14 @@ def _place_buffers(schedule: Schedule, kernel: Kernel) -> Caches:
             scope = "wgt" if stage == stages.reduce else "acc"
             caches[stage, parameter] = schedule.cache_read(stage, parameter, scope)
     return caches
+
+
+def _place_table(schedule: Schedule, wide: str, table: str) -> None:
+    """A table is filled before everything else, with little room of the accumulator at a time."""
+    schedule.set_scope(wide, "acc")
+    schedule.set_scope(table, "tab")
+    part, _ = schedule.split(schedule.get_loops(table)[0], TABLE_PART)
+    schedule.compute_at(wide, part)
 
 
 def _tile_output(schedule: Schedule, problem: Problem, tiling: Tiling) -> tuple[dict[str, Var], Var, Var]:

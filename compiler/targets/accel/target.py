@@ -73,7 +73,7 @@ class Accel:
     def passes(self, options: AccelOptions, *, quantised: bool) -> Sequence[Pass]:
         core = options.core
         return [
-            *integer_passes(Blocks.of(core).product_block, scope_of(options.integers)),
+            *integer_passes(Blocks.of(core).product_block, scope_of(options.integers), tables=core.tables > 0),
             *accel_passes(Blocks.of(core), options.rate.for_bus(core), core),
         ]
 

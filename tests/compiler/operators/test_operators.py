@@ -88,7 +88,7 @@ def test_the_family_tells_where_an_operator_may_stand() -> None:
         name for name in family if name.startswith("packed_")
     }
     assert {name for name in family if family[name] is Family.HOST} == {
-        "look_up", "mean_square", "normalise", "pack", "scale_rows", "softmax", "to_signed", "to_unsigned", "unfold",
+        "mean_square", "normalise", "pack", "scale_rows", "softmax", "to_signed", "to_unsigned", "unfold",
         "unpack",
     }  # fmt: skip
     x = Var("x", TensorType((1, 2, 4, 4), "int8"))

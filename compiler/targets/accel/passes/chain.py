@@ -31,7 +31,7 @@ from ..empty_matrices import Kept
 from ..forms import ARRAY, MODE, VECTOR
 from ..function_program import unchecked_program
 from ..lower import lower_function
-from ..operators import packed_form
+from ..operators import is_requantised, packed_form
 from ..slices import KernelSlice, slices_of
 from ..tiling import ChainTiling, Problem
 from ..tuned import Lookup, Tuned, chain_text, layer_text
@@ -387,7 +387,7 @@ def why_not(value: Call, reader: Call, place: int, uses: int) -> str:
     made, reads = _function(value), _function(reader)
     if uses != 1:
         return f"{uses} layers or outputs read its result"
-    if not (isinstance(made.body, Call) and made.body.op == packed_form("requantise")):
+    if not is_requantised(made):
         return "its result is not requantised"
     anchor, other = _anchor(made), _anchor(reads)
     if anchor is None or other is None:

@@ -34,6 +34,12 @@ MOST_OPERATORS = 128
 the square of the operators, 8 s for 160, and every operator is a level of its loop nest."""
 
 
+def narrows(node: Expr) -> bool:
+    """Whether an operator gives 8-bit values, or the same values as int32 where they stay inside of a function."""
+    entry = operator_of(node)
+    return entry is not None and "out" in entry.defaults
+
+
 @dataclass(frozen=True)
 class Fused:
     """One primitive function and why it ends where it ends."""
@@ -56,6 +62,7 @@ class _Group:
     root: Call
     members: set[int] = field(default_factory=set)
     anchors: int = 0
+    tables: int = 0
     boundaries: list[str] = field(default_factory=list)
 
 
@@ -149,6 +156,7 @@ class _Fuser:
     def _take(self, node: Call, group: _Group) -> None:
         group.members.add(id(node))
         group.anchors += _kind(node) is Fusion.ANCHOR
+        group.tables += node.op == "look_up"
 
     def _why_not(self, value: Call, consumer: Call, group: _Group) -> str:
         """Why the 8-bit ``value`` cannot join the function of ``consumer``; empty when it can."""
@@ -159,8 +167,8 @@ class _Fuser:
             return f"{what}: it is the added operand, which is read from memory"
         if value.shape != consumer.shape:
             return f"{what}: {consumer.op} repeats it, so it is read from memory"
-        if value.op != "requantise":
-            return f"{what}: only a requantise joins its consumer"
+        if not narrows(value):
+            return f"{what}: only what narrows joins its consumer"
         if self.uses[value] != 1:
             return f"{what}: {self.uses[value]} consumers"
         inside: dict[int, Call] = {}
@@ -173,6 +181,8 @@ class _Fuser:
             ]
         if group.anchors + sum(_kind(node) is Fusion.ANCHOR for node in inside.values()) > 1:
             return f"{what}: the function has an anchor already"
+        if group.tables + sum(node.op == "look_up" for node in inside.values()) > 1:
+            return f"{what}: the function has a table already"
         if len(group.members) + len(inside) > MOST_OPERATORS:
             return f"{what}: together they have more than {MOST_OPERATORS} operators"
         return ""
@@ -197,7 +207,7 @@ class _Fuser:
                         outer.append(replaced[id(arg)])
                     args.append(params[read])
             attrs = node.attrs
-            if node is not group.root and node.op == "requantise" and node.dtype == "int8":
+            if node is not group.root and narrows(node) and node.dtype == "int8":
                 attrs = attrs.replace(out="int32")  # inside a function the value stays in the accumulator memory
             inner[id(node)] = call(node.op, *args, span=node.span, **attrs)
             members.append(node)

@@ -203,9 +203,16 @@ def _packed_call(node: Call, values: dict[int, Expr], blocks: Blocks) -> Call:
             weights = _packed(w, packed_layout.pack_weights(packed_layout.dense_weights(w.value, groups), blocks))
             return _call("packed_conv2d", (values[id(x)], weights), attrs, node)
         case Call(op="requantise", args=(x, Constant() as bias, Constant() as multiplier, Constant() as shift)):
-            packed = packed_layout.pack_parameters(bias.value, multiplier.value, shift.value, blocks)
+            together = packed_layout.pack_parameters(bias.value, multiplier.value, shift.value, blocks)
             name = f"{node.span.node}.requantise" if node.span.node else "requantise"
-            return _call("packed_requantise", (values[id(x)], Constant(packed, name)), attrs, node)
+            return _call("packed_requantise", (values[id(x)], Constant(together, name)), attrs, node)
+        case Call(op="look_up", args=(x, Constant() as table)):
+            packed = _packed(table, packed_layout.pack_table(table.value, blocks))
+            match values[id(x)]:
+                case Call(op="packed_requantise", args=(source, parameters)) as made if not made.attr("left_shift"):
+                    attrs |= {name: made.attr(name) for name in ("zero_point", "low", "high")}
+                    return _call("packed_requantise_look_up", (source, parameters, packed), attrs, node)
+            return _call("packed_look_up", (values[id(x)], packed), attrs, node)
         case Call(op="product"):
             if any(attrs.pop("zero_points")):
                 raise GraphError("the accelerator's products have no zero points", at=node.span,

@@ -1,6 +1,6 @@
 """Tables of small tensors on the core, as sums of ramps.
 
-The core has no tables: a function of one 8-bit value (the sigmoid of a gate) is a table on the host, for which the core
+On a core without tables a function of one 8-bit value (the sigmoid of a gate) is a table on the host, for which it
 stops. Between some numbers ``t`` every table is, rounded down, as good as straight, so it is a sum of a multiple of
 ``x`` and of multiples of ``max(x, t)``, in whole numbers and so exact. That takes two micro-ops an entry for each of
 them: little where the tensor is small, as pooled ones are.

@@ -184,7 +184,7 @@ def test_nothing_between_the_layers_goes_to_dram() -> None:
     program = disassemble(TINY, program_of(model).program)
     stored = sum(each.rows * each.columns for each in program if isinstance(each, Store))
     assert stored == 9 * 8 * 2  # the result: two groups of four channels
-    assert {each.target for each in program if isinstance(each, Vector)} == set(VectorTarget)
+    assert {each.target for each in program if isinstance(each, Vector)} == {*VectorTarget} - {VectorTarget.TAB}
 
 
 def tiles_in_order(tiling: ChainTiling) -> list[int]:

@@ -25,6 +25,7 @@ from weft.hw.isa import (
     VectorOp,
     VectorTarget,
     mask_engines,
+    vector_targets,
 )
 from weft.hw.memories import Memory
 from weft.hw.programs import assemble
@@ -61,7 +62,7 @@ issues = st.one_of(
     st.builds(load, few, few, st.just(Engine.LOADW), st.just(Scratchpad.WGT)),
     st.builds(load, few, few, st.just(Engine.LOADW), st.just(Scratchpad.ACC8)),
     st.builds(gemm, few, few, few),
-    st.builds(vector, few, few, st.sampled_from(VectorTarget)),
+    st.builds(vector, few, few, st.sampled_from(vector_targets(TINY, VectorOp.ADD))),
     st.builds(store, few, few),
 )
 streams = st.lists(issues, max_size=60)
