@@ -34,7 +34,7 @@ from weft.compiler.frontends import from_onnx
 from weft.compiler.model import CompiledModel
 from weft.compiler.targets.registry import find_target
 from weft.compiler.targets.target import target_options
-from weft.hw.config import CoreConfig, named_config
+from weft.hw.config import CoreConfig, load_config
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
 from whole_networks import ARCHITECTURES, float_network
@@ -178,14 +178,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(ARCHITECTURES)}; default: all")
     parser.add_argument("--device", default="model", choices=("model", "rtl"), help="where the cycles come from")
-    parser.add_argument("--config", default="pynq", help="named configuration")
+    parser.add_argument("--config", default="pynq", help="named configuration, or a JSON file")
     parser.add_argument("--latency", type=int, default=100, help="of the DRAM, in cycles")
     parser.add_argument("--json", type=Path, help="write flat records to this file")
     options = parser.parse_args()
     for name in options.names:
         if name not in ARCHITECTURES:
             parser.error(f"there is no network {name!r}; choose from {', '.join(ARCHITECTURES)}")
-    config = named_config(options.config)
+    config = load_config(options.config)
     dram = DramModel(latency=options.latency, bytes_per_cycle=config.bus_bytes)
     done = []
     for name in options.names or ARCHITECTURES:

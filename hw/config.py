@@ -327,9 +327,10 @@ TINY = CoreConfig(
     name="tiny", block_in=4, block_out=4, inp_depth=512, wgt_depth=256, acc_depth=256, out_depth=128, queue_depth=16
 )
 PYNQ = CoreConfig(name="pynq", depthwise=1)
+PYNQ_TABLES = replace(PYNQ, name="pynq-tables", tables=2)  # 8 block RAMs more
 WIDE = CoreConfig(name="wide", block_in=32, block_out=32, bus_bits=128)
 
-NAMED: dict[str, CoreConfig] = {config.name: config for config in (TINY, PYNQ, WIDE)}
+NAMED: dict[str, CoreConfig] = {config.name: config for config in (TINY, PYNQ, PYNQ_TABLES, WIDE)}
 
 
 def named_config(name: str) -> CoreConfig:

@@ -123,5 +123,5 @@ def test_deep_scratchpads_get_wider_instructions() -> None:
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="unknown configuration 'zynq'; hint: known: pynq, tiny, wide"):
+    with pytest.raises(ConfigError, match="unknown configuration 'zynq'; hint: known: pynq, pynq-tables, tiny, wide"):
         named_config("zynq")
