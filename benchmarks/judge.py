@@ -53,7 +53,7 @@ def main() -> int:
     design = Design(config, rate, vthreads=2, chains=False)
     networks = [open_network(build(name, size=arguments.size)) for name in arguments.networks]
     for each in networks:
-        integer_module(each.path, each.digest, config.batch, Blocks.of(config).product_block)
+        integer_module(each.path, each.digest, config.batch, Blocks.of(config).product_block, config.tables > 0)
 
     def judged(network: Network, judge: LayerJudge) -> int:
         return sum(layer.cost.cycles for layer in judge.layers(packed(design, network)))
