@@ -137,8 +137,8 @@ MUTANTS = (
         "(_address(memory) for memory", DRIVER,
     ),
     Mutant(
-        "launch-without-its-memory", CUDA, "lifetime", "self._kept = tuple(memory for memory, _ in arguments)",
-        "self._kept = ()", DRIVER,
+        "launch-without-its-memory", CUDA, "lifetime", "self._kept = (module, *(memory for memory, _ in arguments))",
+        "self._kept = (module,)", DRIVER,
     ),
     Mutant(
         "too-old-a-gpu", CUDA, "check ignored", "if target and int(target[1]) > self.device.capability:",
