@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 
 from .errors import PtxSyntaxError
-from .types import BITS, STORED
+from .types import BITS, COMPUTED, STORED
 
 WARP = 32
 OPEN_ALIGNMENT = 16
@@ -325,7 +325,7 @@ def _blank(match: re.Match[str]) -> str:
 
 def _parameter(text: str, line: int) -> Parameter:
     match = re.search(r"\.param\b.*?\.([bsuf]\d+)\b(?:.*\s)([\w$]+)\s*$", text.strip())
-    if match is None:
+    if match is None or match[1] not in COMPUTED:
         raise PtxSyntaxError(f"a parameter of this kind is not known: {text.strip()!r}", at=f"line {line}",
                              hint="parameters are numbers and addresses")  # fmt: skip
     return Parameter(match[2], match[1])
