@@ -212,7 +212,20 @@ class Facts:
                     rest = total.add(Linear({quotient: times}), -1)
                     whole = Linear().add(rest, int(divisor)).add(self._analysed(x)[1], times)
                     best = min(best, (self._most(whole) + max(0, -times) * (int(divisor) - 1)) // int(divisor))
-        return best
+        return min([best, *(self._most(one) + self._most(other) for one, other in self._apart(total))])
+
+    def _apart(self, total: Linear) -> list[tuple[Linear, Linear]]:
+        """Of a sum with several quotients, for each of them what is known of its dividend's variables together with
+        others of the sum, and the rest: ``a + b // 2 + c + d // 2`` where something is known of ``a`` and ``b``."""
+        quotients = [atom for atom in total.terms if isinstance(atom, BinOp) and atom.op == "floordiv"]
+        parts = []
+        for quotient in quotients if len(quotients) > 1 else ():
+            inside = set(walk_exprs(quotient))
+            known = {atom for terms in self.upper for atom, _ in terms if any(each in inside for each, _ in terms)}
+            own = {atom: each for atom, each in total.terms.items() if atom == quotient or atom in known}
+            if len(own) < len(total.terms):
+                parts.append((Linear(own), total.add(Linear(own), -1)))
+        return parts
 
     def _largest(self, term: tuple[Expr, int]) -> int:
         low, high = self.interval(term[0])

@@ -98,3 +98,12 @@ def test_a_bound_of_a_sum_bounds_each_part_and_quotients_of_a_part() -> None:
     assert facts.interval(X * 2 + Y // 4) == (0, 4)
     assert facts.interval(Y // 4 - X * 2)[1] == 1
     assert facts.interval(X * 2 - Y // 4)[1] == 4
+
+
+def test_quotients_of_which_different_things_are_known_are_bounded_by_themselves() -> None:
+    """A tile's row and a tap's row: pixels stay below 20, of 4 columns each, taps below 24, of 8 for each row."""
+    z, w = t.Var("z"), t.Var("w")
+    facts = within(9, t.Const(8)).inside_loop(z, t.Const(9)).inside_loop(w, t.Const(16))
+    facts = facts.given(X * 8 + Y < 20, True).given(z * 16 + w < 24, True)
+    assert facts.interval(X * 2 + Y // 4 + z * 2 + w // 8) == (0, 6)
+    assert facts.interval(X * 2 + Y // 4 - z * 2 - w // 8) == (-2, 4)
