@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import gcd
 from typing import TypeAlias
 
 from .ir import FLOATS, INTEGER_RANGES, BinOp, Cast, Const, Expr, Load, Select, Var
@@ -42,12 +43,13 @@ class Facts:
     nonzero: frozenset[Expr] = frozenset()
     rereads: bool = False
     contradictory: bool = False
-    _memo: dict[Expr, tuple[Interval, Linear]] = field(default_factory=dict, repr=False, compare=False)
+    _memo: dict[Expr, tuple[Interval, Linear]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _sums: dict[Terms, int] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def inside_loop(self, var: Var, extent: Expr) -> Facts:
         """In an iteration of a loop."""
         last = max(0, self.interval(extent)[1] - 1)
-        inner = replace(self, variables={**self.variables, var: (0, last)}, _memo={})
+        inner = replace(self, variables={**self.variables, var: (0, last)})
         return inner if isinstance(extent, Const) else inner.given(BinOp("lt", var, extent), True)
 
     def given(self, cond: Expr, holds: bool) -> Facts:
@@ -64,7 +66,7 @@ class Facts:
         if op in ("eq", "ne") and (op == "eq") == holds:
             return self._at_most(a, b, 0)._at_most(b, a, 0)
         if op in ("eq", "ne") and isinstance(b, Const) and b.value == 0:
-            return replace(self, nonzero=self.nonzero | {a}, _memo={})
+            return replace(self, nonzero=self.nonzero | {a})
         return self
 
     def _at_most(self, a: Expr, b: Expr, constant: int) -> Facts:
@@ -92,7 +94,7 @@ class Facts:
                 known[terms] = most
         if known == self.upper and contradictory == self.contradictory:
             return self
-        return replace(self, upper=known, contradictory=contradictory, _memo={})
+        return replace(self, upper=known, contradictory=contradictory)
 
     def _in_steps(self, total: Linear, bound: int) -> list[tuple[Linear, int]]:
         """What a sum's bound says of its parts that go by steps: ``16 * i + j < 48``, with ``j`` from 0, says that
@@ -121,7 +123,7 @@ class Facts:
 
     def with_rereads(self) -> Facts:
         """The same for expressions that only make a value."""
-        return replace(self, rereads=True, _memo={})
+        return replace(self, rereads=True)
 
     def is_exact(self, expr: Expr) -> bool:
         """Whether an int64 expression, if it is a sum or a product, cannot wrap."""
@@ -201,35 +203,52 @@ class Facts:
     def _most(self, total: Linear) -> int:
         """The most that a sum can be."""
         items = frozenset(total.terms.items())
-        best = total.constant + sum(map(self._largest, items))
+        if items not in self._sums:
+            self._sums[items] = self._most_of(items)
+        return total.constant + self._sums[items]
+
+    def _most_of(self, items: Terms) -> int:
+        """The most that terms can be together. Parts of which nothing is known together are looked at one by one."""
+        quotients = [item for item in items if isinstance(item[0], BinOp) and item[0].op == "floordiv"]
+        parts = self._apart(items) if len(quotients) > 1 else []
+        if len(parts) > 1:
+            return sum(self._most(Linear(dict(part))) for part in parts)
+        best = sum(map(self._largest, items))
         for terms, bound in self.upper.items():
             if terms <= items:
-                best = min(best, total.constant + bound + sum(map(self._largest, items - terms)))
-        for quotient, times in items:
+                best = min(best, bound + sum(map(self._largest, items - terms)))
+        common = gcd(*(times for _, times in items))
+        if quotients and common > 1:
+            best = min(best, common * self._most(Linear({atom: times // common for atom, times in items})))
+        for quotient, times in quotients:
             match quotient:
                 case BinOp("floordiv", x, Const(divisor)) if divisor > 1:
                     # divisor * quotient lies in x - (divisor - 1) .. x, whatever else is known of x
-                    rest = total.add(Linear({quotient: times}), -1)
+                    rest = Linear(dict(items - {(quotient, times)}))
                     whole = Linear().add(rest, int(divisor)).add(self._analysed(x)[1], times)
                     best = min(best, (self._most(whole) + max(0, -times) * (int(divisor) - 1)) // int(divisor))
-        return min([best, *(self._most(one) + self._most(other) for one, other in self._apart(total))])
+        return best
 
-    def _apart(self, total: Linear) -> list[tuple[Linear, Linear]]:
-        """Of a sum with several quotients, for each of them what is known of its dividend's variables together with
-        others of the sum, and the rest: ``a + b // 2 + c + d // 2`` where something is known of ``a`` and ``b``."""
-        quotients = [atom for atom in total.terms if isinstance(atom, BinOp) and atom.op == "floordiv"]
-        parts = []
-        for quotient in quotients if len(quotients) > 1 else ():
-            inside = set(walk_exprs(quotient))
-            known = {atom for terms in self.upper for atom, _ in terms if any(each in inside for each, _ in terms)}
-            own = {atom: each for atom, each in total.terms.items() if atom == quotient or atom in known}
-            if len(own) < len(total.terms):
-                parts.append((Linear(own), total.add(Linear(own), -1)))
-        return parts
+    def _apart(self, items: Terms) -> list[Terms]:
+        """The terms of a sum in parts that have no variable or load in common, nor stand in a bound together."""
+        together = [{atom for term, _ in terms for atom in _atoms(term)} for terms in self.upper]
+        parts: list[tuple[set[Expr], Terms]] = []
+        for item in items:
+            names = _atoms(item[0]).union(*(each for each in together if not each.isdisjoint(_atoms(item[0]))))
+            joined = [part for part in parts if not part[0].isdisjoint(names)]
+            parts = [part for part in parts if part[0].isdisjoint(names)]
+            parts.append((names.union(*(part[0] for part in joined)),
+                          frozenset([item]).union(*(part[1] for part in joined))))  # fmt: skip
+        return [terms for _, terms in parts]
 
     def _largest(self, term: tuple[Expr, int]) -> int:
         low, high = self.interval(term[0])
         return max(low * term[1], high * term[1])
+
+
+def _atoms(expr: Expr) -> set[Expr]:
+    """The variables and loads in an expression."""
+    return {node for node in walk_exprs(expr) if isinstance(node, Var | Load)}
 
 
 def cases(facts: Facts, expr: Expr) -> list[Facts]:

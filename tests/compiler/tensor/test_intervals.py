@@ -107,3 +107,19 @@ def test_quotients_of_which_different_things_are_known_are_bounded_by_themselves
     facts = facts.given(X * 8 + Y < 20, True).given(z * 16 + w < 24, True)
     assert facts.interval(X * 2 + Y // 4 + z * 2 + w // 8) == (0, 6)
     assert facts.interval(X * 2 + Y // 4 - z * 2 - w // 8) == (-2, 4)
+
+
+def test_a_multiple_of_a_sum_is_bounded_by_the_sum() -> None:
+    """Every second row of 5, of 4 columns each."""
+    facts = within(9, t.Const(8)).given(X * 8 + Y < 12, True)
+    assert facts.interval(X * 4 + Y // 4 * 2) == (0, 4)
+
+
+def test_many_quotients_are_bounded_without_trying_all_orders() -> None:
+    """Of twelve, one after another, there are half a billion orders."""
+    facts, total = Facts({}), t.Const(0)
+    for number in range(12):
+        x, y = t.Var(f"x{number}"), t.Var(f"y{number}")
+        facts = facts.inside_loop(x, t.Const(9)).inside_loop(y, t.Const(9)).given(x * 8 + y < 20, True)
+        total = total + x * 2 + y // 4
+    assert facts.interval(total) == (0, 4 * 12)
