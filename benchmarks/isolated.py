@@ -6,6 +6,7 @@ What counts is the processor's time: what else a machine has to do makes no case
 from __future__ import annotations
 
 import contextlib
+import gc
 import multiprocessing
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -70,6 +71,7 @@ class Isolated(Generic[Case, Result]):
 
     def _loop(self, cases: list[Case], unused: Connection, results: Connection) -> None:
         """In the process. It ends after the case at hand when nobody reads results any more: the parent was killed."""
+        gc.freeze()  # what the parent has left lying is not ours to end: it may wait for threads that are not here
         unused.close()
         signal.signal(signal.SIGPROF, signal.SIG_DFL)
         with contextlib.suppress(BrokenPipeError):

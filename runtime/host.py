@@ -195,7 +195,7 @@ class _Team:
         workers = [threading.Thread(target=serve, args=(number,), daemon=True) for number in range(1, threads)]
         for worker in workers:
             worker.start()
-        weakref.finalize(self, _finish, stop, memory, workers, code)
+        weakref.finalize(self, _finish, self.process, stop, memory, workers, code)
 
     def run(self, function: int, argument: int, counters: Array) -> None:
         """Run compiled code on all threads."""
@@ -207,8 +207,11 @@ class _Team:
         self._jobs[function](argument, 0)
 
 
-def _finish(stop: Any, memory: Array, workers: list[threading.Thread], code: MachineCode) -> None:
-    """End the workers. ``code`` is held until then, since they run its code."""
+def _finish(process: int, stop: Any, memory: Array, workers: list[threading.Thread], code: MachineCode) -> None:
+    """End the workers. ``code`` is held until then, since they run its code. Not in a child that was forked: it has
+    none of them, and what one of them had locked then stays locked."""
+    if os.getpid() != process:
+        return
     stop(memory.ctypes.data)
     for worker in workers:
         worker.join()

@@ -8,6 +8,7 @@ that code they do not hold its lock.
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import weakref
 from typing import Any
@@ -43,14 +44,17 @@ class Team:
         workers = [threading.Thread(target=serve, args=(number,), daemon=True) for number in range(1, threads)]
         for worker in workers:
             worker.start()
-        self.end = weakref.finalize(self, _end, stop, memory, workers)
+        self.end = weakref.finalize(self, _end, os.getpid(), stop, memory, workers)
 
     def run(self, function: int, table: int, counters: Bytes) -> None:
         """Run a function on all threads; its counters are zeroed first."""
         self._run(self._memory.ctypes.data, function, table, counters.ctypes.data, counters.nbytes)
 
 
-def _end(stop: Any, memory: Bytes, workers: list[threading.Thread]) -> None:
+def _end(process: int, stop: Any, memory: Bytes, workers: list[threading.Thread]) -> None:
+    """Not in a child that was forked: it has none of the workers, and what one had locked stays locked."""
+    if os.getpid() != process:
+        return
     stop(memory.ctypes.data)
     for worker in workers:
         worker.join()

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ from weft.tests.boards.virtual_boards import MODEL, MakeBoard
 from weft.tests.boards.whole_models import identity_model, module_of, on_board, packed, run_here
 from weft.tests.compiler.targets.cpu.cross import skip_without
 from weft.tests.compiler.targets.cpu.programs import compiled, program_of
+from weft.tests.forks import status_of_child
 
 
 def whole_device(board: VirtualBoard, **changes: object) -> PynqDevice:
@@ -190,6 +192,23 @@ def test_all_threads_of_a_team_take_part(monkeypatch: pytest.MonkeyPatch, tmp_pa
     team.run(ctypes.cast(job, ctypes.c_void_p).value or 0, 1234, counters)
     assert sorted(seen) == [(1234, 0), (1234, 1), (1234, 2)]
     assert not counters.any()
+    team.end()
+
+
+def test_a_fork_leaves_the_threads_to_its_parent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also when it happens while one of them holds the team's lock: nobody would give it back in the child."""
+    path = tmp_path / "model.so"
+    path.write_bytes(packed(several_threads(monkeypatch)).libraries[0])
+    memory = np.zeros(1024, np.uint8)
+    team = Team(load_library(path), 3, memory)
+    time.sleep(0.1)  # they sleep
+    sleepers, mutex = (memory[offset : offset + 8].view(np.int64) for offset in (128, 192))
+    assert (sleepers[0], mutex[0]) == (2, 0)
+    mutex[0] = 1
+    try:
+        assert status_of_child(team.end, 10) == 0
+    finally:
+        mutex[0] = 0
     team.end()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -23,7 +24,7 @@ class FarDevice(weft.Device):
     def __init__(self, config: weft.CoreConfig, *, progress: Callable[[str], None] | None = None) -> None:
         super().__init__(config, progress=progress)
         self._board = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        weakref.finalize(self, self._board.communicate)  # the end of its input is the end of the board
+        weakref.finalize(self, _end, os.getpid(), self._board)
         self._ask("board", config)
 
     def allocate(self, window_bytes: int) -> None:
@@ -50,6 +51,12 @@ class FarDevice(weft.Device):
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+
+def _end(process: int, board: subprocess.Popen[bytes]) -> None:
+    """The end of its input is the end of the board. A forked child would wait for ever: its parent holds the input."""
+    if os.getpid() == process:
+        board.communicate()
 
 
 def serve() -> None:

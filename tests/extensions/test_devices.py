@@ -17,6 +17,7 @@ import weft
 from weft.hw.isa import Engine
 from weft.runtime.errors import CoreFaultError, DeviceError
 from weft.runtime.trace import layer_cycles
+from weft.tests.forks import status_of_child
 
 ROOT = Path(weft.__file__).parent
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
@@ -108,6 +109,12 @@ def test_a_board_that_is_gone_is_told_of(far: ModuleType, model: weft.CompiledMo
     device._board.wait()
     with pytest.raises(DeviceError, match="device 'far' does not answer any more; hint: open it again"):
         module.run(IMAGE)
+
+
+def test_a_fork_leaves_the_board_to_its_parent(far: ModuleType, model: weft.CompiledModel) -> None:
+    devices = [weft.open_device("far", model.config)]
+    assert status_of_child(devices.clear, 10) == 0
+    same(weft.load(model, devices.pop()).run(IMAGE, keep=True), weft.load(model, "fsim").run(IMAGE, keep=True))
 
 
 def test_the_command_runs_and_compares_what_is_installed(

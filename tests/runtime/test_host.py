@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 import weft
@@ -11,6 +13,7 @@ from weft.compiler.targets.cpu.build import build_program
 from weft.compiler.targets.loops.prepare import prepare
 from weft.runtime.errors import InputError
 from weft.runtime.host import HostExecutor, _address
+from weft.tests.forks import status_of_child
 from weft.tests.threads import in_threads
 
 X = Var("x", TensorType((64, 48), "float32"))
@@ -53,6 +56,27 @@ def test_runs_from_several_threads_do_not_meet(executor: HostExecutor) -> None:
             check(found, value)
 
     in_threads(work, 3)
+
+
+def test_a_fork_leaves_the_threads_to_its_parent(executor: HostExecutor) -> None:
+    """Also when it happens while a worker holds the team's lock: nobody would give it back in the child."""
+    executor.run([VALUE, PLACES], results())
+    time.sleep(0.1)  # the worker is asleep
+    sleepers, mutex = (executor._team._memory[offset : offset + 8].view(np.int64) for offset in (128, 192))
+    before = mutex[0]
+    assert before == 0
+    assert sleepers[0] == executor.program.threads - 1
+    mutex[0] = 1
+
+    def work() -> None:
+        found = results()
+        executor.run([VALUE, PLACES], found)  # with threads of its own
+        check(found)
+
+    try:
+        assert status_of_child(work, 10) == 0
+    finally:
+        mutex[0] = before
 
 
 def test_a_run_after_an_error_is_right(executor: HostExecutor) -> None:

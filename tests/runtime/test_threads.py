@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from weft.runtime.device import FsimDevice
 from weft.runtime.errors import DeviceError
 from weft.runtime.module import LoadedModule
 from weft.runtime.run_lock import RunLock
+from weft.tests.forks import status_of_child
 from weft.tests.threads import in_threads
 
 MODEL = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
@@ -88,19 +88,6 @@ def test_cpu_modules_from_four_threads_give_the_serial_results() -> None:
 
 
 # Fork
-
-
-def status_of_child(work: Callable[[], None]) -> int:
-    """Exit status of a forked process that does ``work``; 124 if it does not end within a minute."""
-    child = os.fork()
-    if child == 0:
-        threading.Timer(60, os._exit, (124,)).start()
-        try:
-            work()
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def test_a_module_works_in_a_forked_process(digits: CompiledModel) -> None:
