@@ -189,10 +189,16 @@ def check_requantise_attrs(attrs: Attrs) -> str:
     low, high = integer(attrs, "low", *numerics.INT9), integer(attrs, "high", *numerics.INT9)
     require(low <= high, f"low {low} is above high {high}")
     left_shift = integer(attrs, "left_shift", 0, numerics.MAX_LEFT_SHIFT)
-    out = attrs["out"]
-    require(out in ("int8", "int32"), f"out must be 'int8' or 'int32', not {out!r}")
+    out = result_dtype(attrs)
     narrow = left_shift == 0 and low >= -128 and high <= 127
     require(out == "int32" or narrow, f"low {low}, high {high}, left_shift {left_shift} do not fit an int8 result")
+    return out
+
+
+def result_dtype(attrs: Attrs) -> str:
+    """``out``, the element type of a result: int8, or int32 for the next operator on the core."""
+    out = attrs["out"]
+    require(out in ("int8", "int32"), f"out must be 'int8' or 'int32', not {out!r}")
     return str(out)
 
 
@@ -267,9 +273,7 @@ def _look_up_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     x, table = operands
     require_dtype(x, "the input", "int8", "int32")
     require(table == TensorType((LOOK_UP_ENTRIES,), "int8"), f"the table must be int8[{LOOK_UP_ENTRIES}], not {table}")
-    out = str(attrs["out"])
-    require(out in ("int8", "int32"), f"out must be 'int8' or 'int32', not {out!r}")
-    return TensorType(x.shape, out)
+    return TensorType(x.shape, result_dtype(attrs))
 
 
 def _look_up(x: Array, table: Array, out: str) -> Array:

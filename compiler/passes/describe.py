@@ -436,7 +436,7 @@ def _elementwise_product(x: Integers, y: Integers, node: Call) -> Affine:
     channels = channels_in(x.shape)
     correction = np.zeros(channels, np.int64)
     if y.zero_point and isinstance(y.q, Constant):
-        # x * (q - zero), with q as it is: the core reads constants of 8 bits, and repeats only what it reads
+        # x * (q - zero), with q as it is: the core reads constants of 8 bits
         product: Expr = call("multiply", centred(x), as_image(y.q), span=node.span)
         product = call("multiply_accumulate", product, as_image(x.q), weight=-y.zero_point, span=node.span)
         correction += y.zero_point * x.zero_point

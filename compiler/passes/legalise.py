@@ -204,11 +204,10 @@ class _Legaliser:
         if len(steps) < STEPS_OF_A_TABLE and not isinstance(described, Refusal):
             return None
         between = self.functions.intersection(map(id, island))
-        found = tabulated(node, self.integers, between, on_core=True)
-        if not isinstance(found, Call) or found.op != "look_up":
-            return None
-        value = found.args[0]
-        return found if isinstance(value, Call) and isinstance(value.op, str) else None
+        match tabulated(node, self.integers, between, on_core=True):
+            case Call(args=(Call(op=str()), _)) as found:  # not of an input, nor of what a function of the host makes
+                return found
+        return None
 
     def _quantise_parts(self, node: Call, source: Call, parts: tuple[Expr, ...]) -> Expr:
         """A concatenation of which the host makes a part: each part is quantised where it is made."""

@@ -24,7 +24,7 @@ def tabulated(
     ``signed``: by id the int8 value that stands for an int8 or uint8 one. ``tables``: ids of quantise nodes that are
     tables themselves; where some are given, one of them has to be between, and the result is a table of both. None
     where there is no table. Every entry is what the operators' NumPy meanings give, so nothing is rounded differently.
-    ``on_core``: as an operator of the integer contract, where one table does for all channels.
+    ``on_core``: as `look_up`, an operator of the integer contract; None unless one table does for all channels.
     """
     source = quantise.args[0]
     island = island_of(source, tables)
@@ -33,15 +33,16 @@ def tabulated(
     inside = set(map(id, island))
     root = next(node.args[0] for node in island if node.op == "dequantise" and id(node.args[0]) not in inside)
     constants = broadcast_of_constants(island, len(source.shape))
-    if root.shape != source.shape or id(root) not in signed or math.prod(constants) > MOST_TABLES:
+    count = math.prod(constants)
+    if root.shape != source.shape or id(root) not in signed or count > MOST_TABLES or (on_core and count != 1):
         return None
     offset = 128 if root.dtype == "uint8" else 0
     inputs = np.arange(-128 + offset, 128 + offset).astype(root.dtype)
     results = results_of([*island, quantise], root, inputs)
     shift = 128 if quantise.dtype == "uint8" else 0
     tables = np.broadcast_to((results.astype(np.int16) - shift).astype(np.int8), (*constants, 256))
-    first = np.arange(math.prod(constants)).reshape(constants) * 256 + 128
-    if on_core and tables.shape[:-1] == (1,) * (tables.ndim - 1):
+    first = np.arange(count).reshape(constants) * 256 + 128
+    if on_core:
         table = Constant(np.ascontiguousarray(tables).reshape(-1), span=Span(quantise.span.nodes))
         return call("look_up", signed[id(root)], table, span=quantise.span.merged(source.span))
     names = dict.fromkeys(str(node.op) for node in island if not _changes_scale(node))

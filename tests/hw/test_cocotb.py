@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from weft.hw.config import TINY
+from weft.hw.config import TINY, CoreConfig
 from weft.hw.memories import Memory
 from weft.sim.fuzz_configs import CORNERS
 from weft.testbench.build import Waves
@@ -70,25 +70,25 @@ def test_no_point_of_the_coverage_stays_open(run: Run, coverage_file: Path) -> N
     assert not coverage.hit_though_unreachable(unreachable(TINY))
 
 
+def open_after(part: str, config: CoreConfig, folder: Path) -> list[tuple[str, str]]:
+    """The points of coverage of a core that a part's tests leave open."""
+    file = folder / "coverage.json"
+    check(run_file(FOLDER / f"{part}.py", Settings(config=config, seed=1, coverage=file), folder / "run"))
+    coverage = Coverage(core_points(config), read_hits(file))
+    Console(width=180).print(coverage.table(unreachable(config)))
+    return coverage.open_points(unreachable(config))
+
+
 @pytest.mark.long
 def test_the_depthwise_mode(tmp_path: Path) -> None:
     """On a core that has it; one without refuses it above."""
-    file = tmp_path / "coverage.json"
-    check(run_file(FOLDER / "depthwise.py", Settings(config=DEPTHWISE, seed=1, coverage=file), tmp_path / "run"))
-    coverage = Coverage(core_points(DEPTHWISE), read_hits(file))
-    Console(width=180).print(coverage.table(unreachable(DEPTHWISE)))
-    assert {group for group, _ in coverage.open_points(unreachable(DEPTHWISE))}.isdisjoint({"depthwise"})
+    assert "depthwise" not in {group for group, _ in open_after("depthwise", DEPTHWISE, tmp_path)}
 
 
 @pytest.mark.long
 def test_tables(tmp_path: Path) -> None:
     """On a core that has them; one without refuses them above."""
-    file = tmp_path / "coverage.json"
-    check(run_file(FOLDER / "vector.py", Settings(config=TABLES, seed=1, coverage=file), tmp_path / "run"))
-    coverage = Coverage(core_points(TABLES), read_hits(file))
-    Console(width=180).print(coverage.table(unreachable(TABLES)))
-    still_open = coverage.open_points(unreachable(TABLES))
-    assert not [point for point in still_open if "VECTOR" in point[1] or Memory.TAB in point[1]]
+    assert not [name for _, name in open_after("vector", TABLES, tmp_path) if "VECTOR" in name or Memory.TAB in name]
 
 
 @pytest.mark.long

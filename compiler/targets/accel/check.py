@@ -187,9 +187,6 @@ class _Checker:
                 if instruction.b_entries:
                     shape = (*_shape(levels, 3), (instruction.b_entries, 1))
                     self.touch(number, Memory.ACC, instruction.b, shape, write=False)
-                if instruction.table:  # which entries depends on the results, so all of the table
-                    entries = instruction.table_entries
-                    self.touch(number, Memory.TAB, entries.start, ((len(entries), 1),), write=False)
                 self.touch(number, instruction.target.memory, instruction.dst, _shape(levels, 1), write=True)
             case Load():
                 self.load(number, instruction)

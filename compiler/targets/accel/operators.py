@@ -35,6 +35,7 @@ from ...operators.integer import (
     check_requantise_attrs,
     requantise_scalars,
     requantised,
+    result_dtype,
 )
 from ...operators.move import reshaped
 from ...operators.reasons import INTEGER_HAS_NO_GRADIENT
@@ -147,11 +148,10 @@ register(Operator(
 ))  # fmt: skip
 
 
-def _table_type(x: TensorType, table: TensorType, blocks: Blocks, out: object) -> TensorType:
+def _table_type(x: TensorType, table: TensorType, blocks: Blocks, attrs: Attrs) -> TensorType:
     wanted = TensorType((LOOK_UP_ENTRIES, *accumulator_shape(x, blocks)[4:]), "int8")
     require(table == wanted, f"the table must be {wanted}, not {table}")
-    require(out in ("int8", "int32"), f"out must be 'int8' or 'int32', not {out!r}")
-    return blocks.packed_type(TensorType(plain_shape(x, blocks), str(out)))
+    return blocks.packed_type(TensorType(plain_shape(x, blocks), result_dtype(attrs)))
 
 
 def _look_up_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
@@ -159,7 +159,7 @@ def _look_up_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     blocks = blocks_of(attrs["blocks"])
     require_dtype(x, "the input", "int8", "int32")
     require_packed(x, "the input", blocks)
-    return _table_type(x, table, blocks, attrs["out"])
+    return _table_type(x, table, blocks, attrs)
 
 
 def _look_up(x: Array, table: Array, blocks: Sequence[int], out: str) -> Array:
@@ -207,7 +207,7 @@ def _requantise_look_up_type(operands: Sequence[TensorType], attrs: Attrs) -> Te
     x, params, table = operands
     narrow = {**dict(attrs), "left_shift": 0}
     _requantise_type((x, params), Attrs({**narrow, "out": "int8"}))
-    return _table_type(x, table, blocks_of(attrs["blocks"]), attrs["out"])
+    return _table_type(x, table, blocks_of(attrs["blocks"]), attrs)
 
 
 def _requantise_look_up(x: Array, params: Array, table: Array, blocks: Sequence[int], out: str, **attrs: Any) -> Array:

@@ -7,9 +7,32 @@ from .mutant import Mutant
 PAIRS = ("tests/compiler/targets/cpu/test_pair_products.py",)
 ORDER = ("tests/compiler/targets/loops/test_order.py",)
 PAIR_IMAGES = ("tests/compiler/targets/cpu/test_pair_convolutions.py",)
+CORE_TABLES = ("tests/compiler/targets/accel/test_core_tables.py",)
 COLUMNS = ("tests/compiler/targets/loops/test_columns.py",)
 
 MUTANTS = (
+    # Tables of the core
+    Mutant(
+        "table-in-the-order-of-signed-bytes", "compiler/targets/accel/packed_layout.py", "order",
+        "np.roll(table, -(len(table) // 2))", "np.roll(table, 0)", CORE_TABLES,
+    ),
+    Mutant(
+        "results-past-the-first-table", "compiler/targets/accel/emit_nest.py", "off by one",
+        "// TABLE_ENTRIES + 1", "// TABLE_ENTRIES", CORE_TABLES,
+    ),
+    Mutant(
+        "two-tables-in-a-function", "compiler/targets/accel/passes/fuse.py", "check ignored",
+        'if group.tables + sum(node.op == "look_up"', 'if 0 * sum(node.op == "look_up"', CORE_TABLES,
+    ),
+    Mutant(
+        "table-cut-by-channels", "compiler/targets/accel/depthwise_split.py", "case left out",
+        "            case Constant() if node in tables:\n                values[node] = node\n", "",
+        CORE_TABLES,
+    ),
+    Mutant(
+        "table-of-what-the-host-makes", "compiler/passes/legalise.py", "check ignored",
+        "case Call(args=(Call(op=str()), _)) as found:", "case Call(args=(_, _)) as found:", CORE_TABLES,
+    ),
     # Loops and expressions
     Mutant(
         "split-drops-the-tail", "compiler/tensor/loops.py", "rounding",

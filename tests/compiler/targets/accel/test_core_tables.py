@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import weft
-from weft.compiler.graph import Attrs, Call, Constant, Expr, Function, Module, TensorType, Var, call, evaluate
-from weft.compiler.passes import PassManager, integer_passes
+from weft.compiler.graph import Call, Expr, call
 from weft.hw.config import PYNQ, PYNQ_TABLES, TINY, CoreConfig
 from weft.hw.isa import Vector, VectorTarget
 from weft.hw.programs import disassemble
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
+from weft.tests.compiler.targets.accel.quantised_layers import compiled, layer, quantised, variable
 
 TABLES = replace(TINY, name="tables", tables=2)
 CORES = [
@@ -23,39 +23,12 @@ CORES = [
 ]  # fmt: skip
 
 
-def quantised(x: Expr, scale: float = 0.05) -> Call:
-    constants = Constant(np.float32(scale)), Constant(np.int8(-3))
-    return call("dequantise", call("quantise", x, *constants), *constants)
-
-
-def layer(x: Expr, filters: int, *, kernel: int = 1, groups: int = 1, pads: int = 0) -> Call:
-    random = np.random.default_rng(filters + kernel)
-    values = random.integers(-127, 128, (filters, x.shape[1] // groups, kernel, kernel)).astype(np.int8)
-    weights = call("dequantise", Constant(values), Constant(np.float32(0.01)), Constant(np.int8(0)))
-    return quantised(call("nn.conv2d", x, weights, groups=groups, pads=(pads,) * 4))
-
-
 def swish(x: Expr) -> Call:
     return quantised(call("nn.multiply", x, call("nn.sigmoid", x)), 0.03)
 
 
 def sigmoid(x: Expr) -> Call:
     return quantised(call("nn.sigmoid", x), 1 / 256)
-
-
-def module_of(x: Var, body: Expr) -> Module:
-    return Module(Function((x,), body, Attrs({"name": "main", "outputs": ("y",)})))
-
-
-def compiled(x: Var, body: Expr, config: CoreConfig) -> weft.CompiledModel:
-    """The model, whose results have been compared with the integer contract's, where tables are the host's."""
-    module = module_of(x, body)
-    model = weft.compile(module, config)
-    assert isinstance(model, weft.CompiledModel)
-    values = {"x": np.random.default_rng(0).normal(0, 3, x.type.shape).astype(np.float32)}
-    wanted = evaluate(PassManager(integer_passes()).run(module), values)["y"]
-    np.testing.assert_array_equal(weft.load(model, "fsim").run(values)["y"], wanted)
-    return model
 
 
 def through_tables(model: weft.CompiledModel) -> list[Vector]:
@@ -70,7 +43,7 @@ def through_tables(model: weft.CompiledModel) -> list[Vector]:
     "config", CORES, ids=lambda core: f"{core.batch}x{core.block_in}x{core.block_out}-{core.tables}"
 )
 def test_a_function_joins_the_convolution_before_it(config: CoreConfig, function: Callable[[Expr], Call]) -> None:
-    x = Var("x", TensorType((2, 8, 9, 7), "float32"))
+    x = variable(2, 8, 9, 7)
     model = compiled(x, layer(function(layer(quantised(x), 12, kernel=3, pads=1)), 5), config)
     assert len(model.programs) == 1
     assert {"packed_requantise_look_up"} <= {name for each in model.layers for name in each.operators}
@@ -79,7 +52,7 @@ def test_a_function_joins_the_convolution_before_it(config: CoreConfig, function
 
 @pytest.mark.parametrize("config", [TABLES, PYNQ_TABLES], ids=lambda config: config.name)
 def test_a_function_of_a_shared_value_is_a_layer_of_its_own(config: CoreConfig) -> None:
-    x = Var("x", TensorType((1, 8, 6, 6), "float32"))
+    x = variable(1, 8, 6, 6)
     value = layer(quantised(x), 8)
     model = compiled(x, layer(quantised(call("nn.add", swish(value), layer(value, 8))), 5), config)
     assert any("packed_look_up" in each.operators for each in model.layers)
@@ -88,7 +61,7 @@ def test_a_function_of_a_shared_value_is_a_layer_of_its_own(config: CoreConfig) 
 
 def test_functions_of_functions_are_one_table() -> None:
     """A sum of a value and its swish, by way of 8-bit values, too."""
-    x = Var("x", TensorType((1, 8, 6, 6), "float32"))
+    x = variable(1, 8, 6, 6)
     value = layer(quantised(x), 8)
     model = compiled(x, layer(quantised(call("nn.add", swish(value), quantised(call("nn.tanh", value)))), 5), TABLES)
     operators = [name for each in model.layers for name in each.operators]
@@ -97,16 +70,35 @@ def test_functions_of_functions_are_one_table() -> None:
 
 @pytest.mark.parametrize("config", [TABLES, PYNQ_TABLES], ids=lambda config: config.name)
 def test_a_function_in_front_of_a_sum_stays_in_the_accumulator(config: CoreConfig) -> None:
-    x = Var("x", TensorType((1, 8, 6, 6), "float32"))
+    x = variable(1, 8, 6, 6)
     value = layer(quantised(x), 8)
     model = compiled(x, quantised(call("nn.add", swish(layer(value, 8, kernel=3, pads=1)), value)), config)
     assert any(each.target is VectorTarget.ACC for each in through_tables(model))
 
 
+@pytest.mark.parametrize("tables", [1, 2])
+def test_a_layer_has_one_table(tables: int) -> None:
+    """Before a sum and after it."""
+    x = variable(1, 8, 6, 6)
+    value = layer(quantised(x), 8)
+    total = quantised(call("nn.add", swish(layer(value, 8, kernel=3, pads=1)), value))
+    model = compiled(x, swish(total), replace(TABLES, tables=tables))
+    in_layers = [sum(name.endswith("look_up") for name in each.operators) for each in model.layers]
+    assert sorted(in_layers)[-2:] == [1, 1]
+
+
+def test_a_function_of_an_input_is_left_to_the_host() -> None:
+    """It quantises the input anyway."""
+    x = variable(1, 8, 6, 6)
+    model = compiled(x, layer(swish(quantised(x)), 8), TABLES)
+    assert not through_tables(model)
+    assert len(model.programs) == 1
+
+
 @pytest.mark.parametrize("config", [TABLES, PYNQ_TABLES], ids=lambda config: config.name)
 def test_gates_and_swishes_never_leave_the_core(config: CoreConfig) -> None:
     """Expand, depthwise, squeeze and excite, project."""
-    x = Var("x", TensorType((1, 8, 10, 10), "float32"))
+    x = variable(1, 8, 10, 10)
     wide = swish(layer(quantised(x), 32))
     features = swish(layer(wide, 32, kernel=5, groups=32, pads=2))
     pooled = quantised(call("nn.average_pool", features, kernel=features.shape[2:]))
@@ -117,7 +109,7 @@ def test_gates_and_swishes_never_leave_the_core(config: CoreConfig) -> None:
 
 def test_the_rtl_computes_the_same_in_the_predicted_cycles() -> None:
     """A chain with two tables, a table to ``acc``, and gates, on one core."""
-    x = Var("x", TensorType((1, 8, 10, 10), "float32"))
+    x = variable(1, 8, 10, 10)
     value = swish(layer(quantised(x), 8))
     wide = swish(layer(swish(layer(value, 16)), 16, kernel=3, groups=16, pads=1))
     pooled = quantised(call("nn.average_pool", wide, kernel=wide.shape[2:]))
@@ -134,7 +126,7 @@ def test_the_rtl_computes_the_same_in_the_predicted_cycles() -> None:
 
 @pytest.mark.parametrize("tables", [1, 2, 4])
 def test_a_chain_has_a_table_for_each_of_its_layers(tables: int) -> None:
-    x = Var("x", TensorType((1, 16, 28, 28), "float32"))
+    x = variable(1, 16, 28, 28)
     wide = swish(layer(quantised(x), 96))
     body = layer(swish(layer(wide, 96, kernel=3, groups=96, pads=1)), 16)
     model = compiled(x, body, replace(PYNQ, name="chained", tables=tables))

@@ -7,21 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import weft
-from weft.compiler.graph import Attrs, Call, Constant, Expr, Function, Module, TensorType, Var, call, evaluate
+from weft.compiler.graph import Constant, Expr, call, evaluate
 from weft.compiler.passes import PassManager, integer_passes
+from weft.tests.compiler.targets.accel.quantised_layers import layer, module_of, quantised, variable
 
 SIZE = (5, 3)
-
-
-def quantised(x: Expr) -> Call:
-    scale, zero = Constant(np.float32(0.05)), Constant(np.int8(-3))
-    return call("dequantise", call("quantise", x, scale, zero), scale, zero)
-
-
-def layer(x: Expr, filters: int) -> Call:
-    values = np.random.default_rng(filters).integers(-127, 128, (filters, x.shape[1], 1, 1)).astype(np.int8)
-    weights = call("dequantise", Constant(values), Constant(np.float32(0.01)), Constant(np.int8(0)))
-    return quantised(call("nn.conv2d", x, weights))
 
 
 def shuffled(x: Expr, groups: int) -> Expr:
@@ -54,9 +44,9 @@ LEFT: dict[str, Callable[[Expr], Expr]] = {
 
 def launches(move: Callable[[Expr], Expr]) -> int:
     """How often the core runs for two layers with a move between; all results must be those of the contract."""
-    x = Var("x", TensorType((1, 8, *SIZE), "float32"))
+    x = variable(1, 8, *SIZE)
     body = layer(move(layer(quantised(x), 20)), 9)
-    module = Module(Function((x,), body, Attrs({"name": "main", "outputs": ("y",)})))
+    module = module_of(x, body)
     model = weft.compile(module, "tiny")
     assert isinstance(model, weft.CompiledModel)
     values = {"x": np.random.default_rng(0).normal(0, 3, x.type.shape).astype(np.float32)}

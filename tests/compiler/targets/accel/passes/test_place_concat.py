@@ -8,51 +8,25 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import weft
-from weft.compiler.graph import Attrs, Call, Constant, Expr, Function, Module, TensorType, Var, call, evaluate
-from weft.compiler.passes import PassManager, integer_passes
+from weft.compiler.graph import Attrs, Call, Constant, Expr, Function, TensorType, Var, call
 from weft.compiler.targets.accel.packed_layout import Blocks
 from weft.compiler.targets.accel.passes.place_concat import Gaps, exact, reading_gaps
-from weft.hw.config import TINY, CoreConfig
+from weft.hw.config import TINY
+from weft.tests.compiler.targets.accel.quantised_layers import compiled, layer, quantised, variable
 
 SIZE = (5, 3)
 WIDE = replace(TINY, name="tiny-wide-in", block_in=8)
-
-
-def quantised(x: Expr) -> Call:
-    scale, zero = Constant(np.float32(0.05)), Constant(np.int8(-3))
-    return call("dequantise", call("quantise", x, scale, zero), scale, zero)
-
-
-def layer(x: Expr, filters: int, kernel: int = 1) -> Call:
-    values = np.random.default_rng(filters).integers(-127, 128, (filters, x.shape[1], kernel, kernel)).astype(np.int8)
-    weights = call("dequantise", Constant(values), Constant(np.float32(0.01)), Constant(np.int8(0)))
-    return quantised(call("nn.conv2d", x, weights, pads=(kernel // 2,) * 4))
 
 
 def concat(*parts: Expr) -> Call:
     return quantised(call("concat", *parts, axis=1))
 
 
-def compiled(x: Var, body: Expr, config: CoreConfig) -> weft.CompiledModel:
-    """The model, whose results have been compared with the integer contract's."""
-    module = Module(Function((x,), body, Attrs({"name": "main", "outputs": ("y",)})))
-    model = weft.compile(module, config)
-    assert isinstance(model, weft.CompiledModel)
-    values = {"x": np.random.default_rng(0).normal(0, 3, x.type.shape).astype(np.float32)}
-    wanted = evaluate(PassManager(integer_passes()).run(module), values)["y"]
-    np.testing.assert_array_equal(weft.load(model, "fsim").run(values)["y"], wanted)
-    return model
-
-
-def variable(batch: int = 1) -> Var:
-    return Var("x", TensorType((batch, 8, *SIZE), "float32"))
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_networks_of_concatenations_equal_the_contract(seed: int) -> None:
     """Nested ones, operands that several read, or that stand there twice, and readers that take no gaps."""
     chance = random.Random(seed)
-    x = variable(chance.choice((1, 1, 3)))
+    x = variable(chance.choice((1, 1, 3)), 8, *SIZE)
     values: list[Expr] = [layer(quantised(x), chance.choice((3, 6, 8)))]
     for _ in range(5):
         kind = chance.choice(("layer", "concat", "concat", "pool"))
@@ -61,7 +35,7 @@ def test_networks_of_concatenations_equal_the_contract(seed: int) -> None:
         elif kind == "pool":
             values.append(call("nn.max_pool", values[-1], kernel=(3, 3), pads=(1, 1, 1, 1)))
         else:
-            values.append(layer(values[-1], chance.choice((3, 5, 8)), chance.choice((1, 3))))
+            values.append(layer(values[-1], chance.choice((3, 5, 8)), kernel=(k := chance.choice((1, 3))), pads=k // 2))
     body: Expr = concat(*values[-2:])
     compiled(x, layer(body, 7) if chance.random() < 0.6 else body, chance.choice((TINY, WIDE)))
 
@@ -72,7 +46,7 @@ def concatenations(model: weft.CompiledModel) -> list[int]:
 
 
 def test_operands_are_made_in_their_places() -> None:
-    x = variable()
+    x = variable(1, 8, *SIZE)
     parts = [layer(quantised(x), channels) for channels in (3, 7, 10)]
     model = compiled(x, layer(concat(*parts), 6), TINY)
     assert concatenations(model) == [0]
@@ -80,21 +54,21 @@ def test_operands_are_made_in_their_places() -> None:
 
 
 def test_an_operand_that_stands_there_twice_is_copied_once() -> None:
-    x = variable()
+    x = variable(1, 8, *SIZE)
     part = layer(quantised(x), 3)
     model = compiled(x, layer(concat(part, part), 6), TINY)
     assert concatenations(model) == [TINY.dram_block * SIZE[0] * SIZE[1]]
 
 
 def test_gaps_are_closed_for_readers_that_take_none() -> None:
-    x = variable()
+    x = variable(1, 8, *SIZE)
     both = concat(layer(quantised(x), 3), layer(quantised(x), 7))
     model = compiled(x, call("nn.max_pool", both, kernel=(3, 3), pads=(1, 1, 1, 1)), TINY)
     assert concatenations(model) == [0]
 
 
 def test_macs_are_those_of_the_model() -> None:
-    x = variable()
+    x = variable(1, 8, *SIZE)
     both = concat(layer(quantised(x), 3), layer(quantised(x), 7))
     model = compiled(x, layer(both, 6), TINY)
     assert sum(each.macs for each in model.layers) == SIZE[0] * SIZE[1] * (8 * 3 + 8 * 7 + 10 * 6)

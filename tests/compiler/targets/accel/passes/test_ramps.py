@@ -7,14 +7,13 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-import weft
 from hypothesis import given
 from hypothesis import strategies as st
-from weft.compiler.graph import Array, Attrs, Call, Constant, Expr, Function, Module, TensorType, Var, call, evaluate
-from weft.compiler.passes import PassManager, integer_passes
+from weft.compiler.graph import Array, Call, Expr, call
 from weft.compiler.targets.accel.passes.fuse import Fused
 from weft.compiler.targets.accel.passes.ramps import FRACTION_BITS, Ramps
 from weft.hw.config import PYNQ, TINY, CoreConfig
+from weft.tests.compiler.targets.accel.quantised_layers import compiled, layer, quantised, variable
 
 INPUTS = np.arange(-128, 128)
 
@@ -49,17 +48,6 @@ def test_what_is_straight_is_one_ramp() -> None:
     assert len(Ramps.of(np.arange(-128, 128).astype(np.int8)).places) == 1
 
 
-def quantised(x: Expr, scale: float = 0.05) -> Call:
-    constants = Constant(np.float32(scale)), Constant(np.int8(-3))
-    return call("dequantise", call("quantise", x, *constants), *constants)
-
-
-def layer(x: Expr, filters: int) -> Call:
-    values = np.random.default_rng(filters).integers(-127, 128, (filters, x.shape[1], 1, 1)).astype(np.int8)
-    weights = call("dequantise", Constant(values), Constant(np.float32(0.01)), Constant(np.int8(0)))
-    return quantised(call("nn.conv2d", x, weights))
-
-
 def gated(x: Expr, function: Callable[[Expr], Expr]) -> Call:
     """Squeeze and excite."""
     features = layer(quantised(x), 12)
@@ -68,35 +56,24 @@ def gated(x: Expr, function: Callable[[Expr], Expr]) -> Call:
     return layer(quantised(call("nn.multiply", features, gate)), 5)
 
 
-def compiled(x: Var, body: Expr, config: CoreConfig) -> weft.CompiledModel:
-    """The model, whose results have been compared with the integer contract's."""
-    module = Module(Function((x,), body, Attrs({"name": "main", "outputs": ("y",)})))
-    model = weft.compile(module, config)
-    assert isinstance(model, weft.CompiledModel)
-    values = {"x": np.random.default_rng(0).normal(0, 3, x.type.shape).astype(np.float32)}
-    wanted = evaluate(PassManager(integer_passes()).run(module), values)["y"]
-    np.testing.assert_array_equal(weft.load(model, "fsim").run(values)["y"], wanted)
-    return model
-
-
 @pytest.mark.parametrize("function", ["nn.sigmoid", "nn.tanh"])
 @pytest.mark.parametrize("config", [TINY, PYNQ], ids=lambda config: config.name)
 def test_a_gate_never_leaves_the_core(config: CoreConfig, function: str) -> None:
-    x = Var("x", TensorType((1, 8, 5, 3), "float32"))
+    x = variable(1, 8, 5, 3)
     model = compiled(x, gated(x, lambda value: call(function, value)), config)
     assert len(model.programs) == 1
 
 
 def test_a_large_tensor_is_the_hosts() -> None:
     """Of it the host's table takes less than the core's ramps."""
-    x = Var("x", TensorType((1, 8, 24, 24), "float32"))
+    x = variable(1, 8, 24, 24)
     model = compiled(x, layer(quantised(call("nn.sigmoid", layer(quantised(x), 12)), 1 / 256), 5), TINY)
     assert len(model.programs) == 2
 
 
 def test_a_table_at_the_end_is_the_hosts() -> None:
     """The host has the values anyway."""
-    x = Var("x", TensorType((1, 8, 2, 2), "float32"))
+    x = variable(1, 8, 2, 2)
     model = compiled(x, quantised(call("nn.sigmoid", layer(quantised(x), 12)), 1 / 256), TINY)
     assert not any("maximum" in name for each in model.layers for name in each.operators)
 
@@ -104,7 +81,7 @@ def test_a_table_at_the_end_is_the_hosts() -> None:
 def test_functions_of_many_ramps_are_not_joined_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """The product of three functions of some forty operators each."""
     monkeypatch.setattr(sys.modules[Fused.__module__], "MOST_OPERATORS", 48)
-    x = Var("x", TensorType((1, 8, 2, 2), "float32"))
+    x = variable(1, 8, 2, 2)
     inputs = [layer(layer(quantised(x), 16 + k), 12) for k in range(3)]
     waves = [quantised(call(op, each), 0.05) for op, each in zip(("nn.sin", "nn.cos", "nn.sin"), inputs, strict=True)]
     product = quantised(call("nn.multiply", quantised(call("nn.multiply", *waves[:2]), 0.05), waves[2]), 0.05)
