@@ -94,12 +94,12 @@ def _quantise_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
 def _quantise(x: Array, scale: Array, zero_point: Array, axis: int, block: int, saturate: bool) -> Array:
     target = zero_point.dtype.name
     step = _along(scale, x.shape, axis, block).astype(np.float32)
-    zero = _along(zero_point, x.shape, axis, block).astype(np.float32)
+    zero = _along(zero_point, x.shape, axis, block)
     ratio = x.astype(np.float32) / step
     if is_float(target):
-        return cast(ratio + zero, target, saturate)
+        return cast(ratio + zero.astype(np.float32), target, saturate)
     low, high = limits_of(target)
-    wide = np.clip(np.rint(ratio).astype(np.float64) + zero, low, high)
+    wide = np.clip(np.rint(ratio).astype(np.float64) + zero.astype(np.float64), low, high)
     return np.asarray(wide.astype(np.int64).astype(zero_point.dtype))
 
 

@@ -66,6 +66,12 @@ def test_quantise_rounds_ties_to_even_before_the_zero_point(zero: int) -> None:
     assert found.tolist() == [each + zero for each in (-2, 0, 0, 2, 2)]
 
 
+def test_quantise_adds_wide_zero_points_exactly() -> None:
+    """float32 has no 2^32 - 3."""
+    found = value_of("quantise", np.array([-1, 0, 1], np.float32), np.float32(1), np.array(2**32 - 3, np.uint32))
+    assert found.tolist() == [2**32 - 4, 2**32 - 3, 2**32 - 2]
+
+
 @given(pairs())
 def test_shifts(pair: tuple[int, int, str]) -> None:
     a, b, dtype = pair
