@@ -142,7 +142,7 @@ class _Proposer:
         for path in self._paths() if self.config.inp_takes_results else ():
             for start, stop in combinations(range(len(path) + 1), 2):
                 part = path[start:stop]
-                if not 1 < len(part) <= LONGEST or not self._can_be_chained(part):
+                if not 1 < len(part) <= LONGEST or _windows(part) > WINDOWS:
                     continue
                 candidates = self._candidates(part)
                 apart = sum(map(self._apart, part))
@@ -197,15 +197,9 @@ class _Proposer:
             )  # fmt: skip
         return self._estimates[key]
 
-    def _can_be_chained(self, part: Sequence[Call]) -> bool:
-        anchor = _anchor(_function(part[-1]))
-        if anchor is None or anchor.op != packed_form("conv2d"):
-            return False  # only a dense layer can read the others' results group by group
-        return sum(_has_window(_function(node)) for node in part) <= WINDOWS
-
     def _together(self, part: Sequence[Call]) -> float:
         key = _key(part)
-        if key in self._refused or not self._can_be_chained(part):
+        if key in self._refused or _windows(part) > WINDOWS:
             return float("inf")
         if key not in self._estimates:
             costs = [cost / (HOPE_IN_MODE if form == MODE else HOPE) for form, _, cost in self._candidates(part)]
@@ -468,6 +462,10 @@ NUMBERS = ("zero_point", "low", "high", "left_shift", "pad_value", "weight", "va
 def is_depthwise(function: Function) -> bool:
     anchor = _anchor(function)
     return anchor is not None and anchor.op == packed_form("depthwise_conv2d")
+
+
+def _windows(part: Sequence[Call]) -> int:
+    return sum(_has_window(_function(node)) for node in part)
 
 
 def _has_window(function: Function) -> bool:

@@ -65,6 +65,14 @@ def test_layers_stay_apart_where_that_is_faster() -> None:
     assert all("a chain would take 1,000,000 cycles" in str(each.attrs["not_chained"]) for each in alone)
 
 
+@pytest.mark.parametrize("kind", ["dense", "depthwise", "grouped"])
+def test_a_chain_may_end_with_any_convolution(kind: str) -> None:
+    last = LayerCase(kind, 12, (3, 3), pads=(1, 1, 1, 1))
+    module = apart(replace(BLOCK, layers=(LAYERS[0], last)), ROOMY)
+    (made,) = functions(chain(module, ROOMY, DramRate(), measured(1, 10**6), threads=2))
+    assert made.name == "layer0+layer1"
+
+
 def test_a_chain_must_save_something() -> None:
     for apart_cycles, made in ((1000, 3), (1021, 1)):
         module = chain(apart(BLOCK, ROOMY), ROOMY, DramRate(), measured(1001, 1000, apart_cycles), threads=2)
