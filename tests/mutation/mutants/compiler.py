@@ -376,7 +376,7 @@ MUTANTS = (
     ),
     Mutant(
         "quantise-rounds-behind-the-zero", "compiler/operators/quantise.py", "tie rule",
-        "np.clip(np.rint(ratio).astype(np.float64) + zero, low, high)",
+        "np.clip(np.rint(ratio).astype(np.float64) + zero.astype(np.float64), low, high)",
         "np.clip(np.rint(ratio.astype(np.float64) + zero), low, high)",
         ("tests/compiler/operators/test_meanings.py", "tests/compiler/operators/test_operators.py"),
     ),
