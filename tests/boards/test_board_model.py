@@ -201,8 +201,10 @@ def test_a_fork_leaves_the_threads_to_its_parent(monkeypatch: pytest.MonkeyPatch
     path.write_bytes(packed(several_threads(monkeypatch)).libraries[0])
     memory = np.zeros(1024, np.uint8)
     team = Team(load_library(path), 3, memory)
-    time.sleep(0.1)  # they sleep
     sleepers, mutex = (memory[offset : offset + 8].view(np.int64) for offset in (128, 192))
+    end = time.monotonic() + 60
+    while (sleepers[0], mutex[0]) != (2, 0) and time.monotonic() < end:
+        time.sleep(0.01)
     assert (sleepers[0], mutex[0]) == (2, 0)
     mutex[0] = 1
     try:

@@ -61,8 +61,10 @@ def test_runs_from_several_threads_do_not_meet(executor: HostExecutor) -> None:
 def test_a_fork_leaves_the_threads_to_its_parent(executor: HostExecutor) -> None:
     """Also when it happens while a worker holds the team's lock: nobody would give it back in the child."""
     executor.run([VALUE, PLACES], results())
-    time.sleep(0.1)  # the worker is asleep
     sleepers, mutex = (executor._team._memory[offset : offset + 8].view(np.int64) for offset in (128, 192))
+    end = time.monotonic() + 60
+    while (sleepers[0], mutex[0]) != (executor.program.threads - 1, 0) and time.monotonic() < end:
+        time.sleep(0.01)
     before = mutex[0]
     assert before == 0
     assert sleepers[0] == executor.program.threads - 1
