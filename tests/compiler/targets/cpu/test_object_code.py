@@ -47,4 +47,5 @@ def test_a_compilation_leaves_no_memory_in_use() -> None:
     before = in_use()
     for _ in range(20):
         object_code.object_code(LOOP, host_target())
-    assert (in_use() - before) / 20 < 10_000  # 70,000 where the passes are not freed
+    # 1,490 are callbacks of the pass builder, which llvmlite 0.50 cannot free; 70,000 where the passes are not freed.
+    assert (in_use() - before) / 20 < 2_500
