@@ -110,7 +110,7 @@ def picture(studies: Sequence[Study], path: Path) -> None:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(7.2, 4.0), layout="constrained")
-    for study in studies:
+    for number, study in enumerate(studies):
         points = [each for each in study.points if each.status == "measured"]
         (dots,) = axes.plot([100 * each.figures["area"] for each in points],
                             [each.figures["cycles"] / 1e6 for each in points], "o", ms=4, alpha=0.5,
@@ -119,9 +119,12 @@ def picture(studies: Sequence[Study], path: Path) -> None:
         if best is not None:
             place = 100 * best.figures["area"], best.figures["cycles"] / 1e6
             axes.plot(*place, "*", ms=12, color=dots.get_color())
-            axes.annotate(shape(best), place, textcoords="offset points", xytext=(6, 4), fontsize=7)
-    axes.set(xlabel="largest share of the part, %", ylabel="geometric mean of five networks, Mcycles", yscale="log")
-    axes.legend(frameon=False, fontsize=8)
+            axes.annotate(f"{study.space.name}: {shape(best)}", place, textcoords="offset points",
+                          xytext=(-8, -9 if number % 2 else 5), ha="right", fontsize=7)  # fmt: skip
+    axes.set(xlabel="largest share of the part, %", ylabel="geometric mean of five networks, Mcycles", yscale="log",
+             yticks=(2, 5, 10, 20, 50), yticklabels=("2", "5", "10", "20", "50"))  # fmt: skip
+    axes.minorticks_off()
+    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
     pyplot.close(figure)
