@@ -52,7 +52,6 @@ from weft.tune.search import search
 from weft.tune.task import RefusedError, Task
 from weft.tune.tasks import tasks_of
 
-TRIALS = 48
 BATCH = 8
 NEAR = 0.01
 """How near to the best of all points a search has to come."""
@@ -158,7 +157,7 @@ def accel(arguments: argparse.Namespace) -> int:
         layers.append(drawn(name, task, arguments.points, seed=1))
         print(f"{name}: {len(layers[-1].texts)} of {len(task.points)} points", file=sys.stderr, flush=True)
     curves: dict[str, list[Array]] = {"learned": [], "estimate": [], "random": [], "evolution": []}
-    rows, near, correlations = [], 0, []
+    rows, near, reached, correlations = [], 0, 0.0, []
     for points in layers:
         others = [each.measured for each in layers if each is not points]
         learned: Ranking = ByTrees(others, 0) if others else ByEstimate()
@@ -170,20 +169,23 @@ def accel(arguments: argparse.Namespace) -> int:
         }  # fmt: skip
         ends = {}
         for name, way in searches.items():
-            found = [curve(points, way(points, random.Random(seed), TRIALS), TRIALS)
+            found = [curve(points, way(points, random.Random(seed), arguments.trials), arguments.trials)
                      for seed in range(arguments.seeds)]  # fmt: skip
             curves[name].append(np.mean(found, axis=0))
             ends[name] = float(np.mean([each[-1] for each in found]))
         near += ends["learned"] <= 1 + NEAR
         best = min(points.costs)
+        reached += best * ends["learned"]
         shares = [points.default / best, *ends.values()]
         rows.append([points.name, str(len(points.texts)), f"{points.default:,}", f"{best:,}",
                      *(f"{value - 1:+.2%}" for value in shares),
                      *(f"{value:.2f}" for value in correlations[-1])])  # fmt: skip
-    print_table(f"layers on {config.name}, {rate.bytes_per_cycle} bytes a cycle, after {TRIALS} trials, "
+    print_table(f"layers on {config.name}, {rate.bytes_per_cycle} bytes a cycle, after {arguments.trials} trials, "
                 f"mean of {arguments.seeds} seeds",
                 ["layer", "points", "default", "best", "default", *curves, "rho learned", "rho estimate"],
                 rows)  # fmt: skip
+    default = sum(points.default for points in layers)
+    print(f"all layers by default: {default:,}; by the learned search: {reached:,.0f} ({reached / default - 1:+.2%})")
     means = np.mean(correlations, axis=0)
     print(f"mean rank correlation on layers not trained on: {means[0]:.2f} learned, {means[1]:.2f} by the estimate")
     print(f"the learned search comes within {NEAR:.0%} of the best on {near} of {len(layers)} layers")
@@ -201,7 +203,9 @@ def picture(curves: dict[str, Array], path: Path) -> None:
     figure, axes = pyplot.subplots(figsize=(6.4, 3.6), layout="constrained")
     for name, values in curves.items():
         axes.plot(range(1, len(values) + 1), 100 * (values - 1), label=name)
-    axes.set(xlabel="trials", ylabel="above the best of all points, %", ylim=(0, None))
+    axes.set_yscale("symlog", linthresh=1)
+    axes.set(xlabel="trials", ylabel="above the best of all points, %", ylim=(0, None), yticks=(0, 1, 10, 100),
+             yticklabels=("0", "1", "10", "100"))  # fmt: skip
     axes.legend(frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
@@ -331,6 +335,7 @@ def main() -> int:
     core.add_argument("--bytes-per-cycle", type=int, default=4, help="of the DRAM; 0: those of the bus")
     core.add_argument("--layers", nargs="+", default=list(SHAPES), choices=SHAPES)
     core.add_argument("--points", type=int, default=500)
+    core.add_argument("--trials", type=int, default=48, help="of each search")
     core.add_argument("--seeds", type=int, default=10)
     core.add_argument("--picture", type=Path, help="write the curves of the best so far to this file")
     core.set_defaults(run=accel)

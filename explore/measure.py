@@ -12,6 +12,7 @@ from typing import Any
 import onnx
 
 from ..cache import cache_key
+from ..collector import collector_waits
 from ..compiler.compile import compile_model
 from ..compiler.frontends import read
 from ..compiler.graph import Module
@@ -141,7 +142,8 @@ def packed(design: Design, network: Network) -> Module:
     module = integer_module(network.path, network.digest, design.config.batch, block, tables)
     before = [each.name for each in integer_passes(block, tables=tables)]
     passes = find_target("accel").passes(options, quantised=True)[len(before) :]
-    return PassManager(passes, ran=before).run(module)
+    with collector_waits():
+        return PassManager(passes, ran=before).run(module)
 
 
 def compiled(design: Design, network: Network) -> CompiledModel:

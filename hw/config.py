@@ -87,6 +87,10 @@ class CoreConfig:
     depthwise: int = 0  # 1: GEMM has a depthwise mode, and inp has banks
     tables: int = 0  # of 256 entries in each lane of the vector engine, through which results may pass
 
+    def __hash__(self) -> int:
+        # Of few of the fields: configurations are looked up with every instruction.
+        return hash((self.name, self.batch, self.block_in, self.block_out))
+
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)

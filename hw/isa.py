@@ -6,10 +6,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum, unique
 from functools import lru_cache
+from operator import attrgetter
 from typing import ClassVar, Self
 
 from amaranth.hdl import signed, unsigned
@@ -536,14 +537,13 @@ def unsealed(config: CoreConfig, instruction: Instruction, *, legal: bool = True
         raise InstructionError(
             f"Gemm: core {config.name!r} has no depthwise mode", hint="a configuration with depthwise=1 has it"
         )
-    return _packed(instruction, _places(config, instruction.opcode))
+    return _packed(instruction, _layout(config, instruction.opcode))
 
 
-def _packed(instruction: Instruction, places: tuple[tuple[str, int, int, int], ...]) -> int:
+def _packed(instruction: Instruction, layout: _Layout) -> int:
     """The fields at their places; InstructionError names one whose value does not fit."""
     word = 0
-    for name, position, low, high in places:
-        value = getattr(instruction, name)
+    for value, (name, position, low, high) in zip(layout.values(instruction), layout.places, strict=True):
         if not value:
             continue  # 0 fits every field
         if type(value) is not int:
@@ -554,17 +554,24 @@ def _packed(instruction: Instruction, places: tuple[tuple[str, int, int, int], .
     return word
 
 
+@dataclass(frozen=True)
+class _Layout:
+    """Of each field of an instruction: name, lowest bit, least and largest value. Their difference is the field's mask.
+    ``values``: takes all fields of an instruction at once."""
+
+    places: tuple[tuple[str, int, int, int], ...]
+    values: Callable[[Instruction], tuple[int, ...]]
+
+
 @lru_cache(maxsize=1024)
-def _places(config: CoreConfig, opcode: Opcode) -> tuple[tuple[str, int, int, int], ...]:
-    """Of each field of an instruction: name, lowest bit, least and largest value. Their difference is the field's
-    mask."""
+def _layout(config: CoreConfig, opcode: Opcode) -> _Layout:
     places = []
     position = 0
     for name, width, sign in HEADER + instruction_fields(config, opcode):
         low = -(1 << width - 1) if sign else 0
         places.append((name, position, low, low + (1 << width) - 1))
         position += width
-    return tuple(places)
+    return _Layout(tuple(places), attrgetter(*(name for name, _, _, _ in places)))
 
 
 def decode(config: CoreConfig, word: int) -> Instruction:

@@ -29,14 +29,13 @@ from .tree import (
     find_buffer,
     loops_of,
     own_nest,
-    paths,
     plain_block,
     readers,
     rewrite,
     simplify_tree,
     writers,
 )
-from .visitor import free_vars, loads, map_exprs, map_stmt_exprs, replace_buffer, substitute, walk_exprs
+from .visitor import free_vars, loads, map_exprs, map_stmt_exprs, replace_buffer, statements, substitute, walk_exprs
 
 
 def cache_read(func: PrimFunc, block: str, buffer_name: str, scope: str) -> tuple[PrimFunc, str]:
@@ -179,7 +178,7 @@ def check_inputs_available(
     func: PrimFunc, leaf: Block, path: tuple[Stmt, ...], places: list[tuple[Stmt, ...]], primitive: str
 ) -> None:
     """Refuse to move a block to later places unless all that it reads exists there and is not written in between."""
-    order = [candidate[-1] for candidate in paths(func.body)]
+    order = list(statements(func.body))
     here = next(position for position, node in enumerate(order) if node is path[-1])
     for source in sources(leaf):
         for writer in writers(func.body, source):
@@ -229,7 +228,7 @@ def inplace(func: PrimFunc, block: str, buffer_name: str) -> PrimFunc:
             at=at,
             hint="use set_scope, and attach both to the same loop",
         )
-    order = [candidate[-1] for candidate in paths(func.body)]
+    order = list(statements(func.body))
     here = next(position for position, node in enumerate(order) if node is leaf)
     for reader in readers(func.body, source):
         if reader[-1] is not leaf and next(p for p, node in enumerate(order) if node is reader[-1]) > here:

@@ -39,7 +39,6 @@ from .tree import (
     loops_of,
     map_leaves,
     own_nest,
-    paths,
     plain_block,
     ranges_of,
     readers,
@@ -47,7 +46,7 @@ from .tree import (
     simplify_tree,
     writers,
 )
-from .visitor import free_vars, loads, map_accesses, map_exprs, substitute, substitute_stmt, walk_exprs
+from .visitor import free_vars, loads, map_accesses, map_exprs, statements, substitute, substitute_stmt, walk_exprs
 
 
 @dataclass(frozen=True)
@@ -191,7 +190,7 @@ def _check_consumer_movable(
     func: PrimFunc, leaf: Block, path: tuple[Stmt, ...], target: tuple[Stmt, ...], produced: list[Buffer]
 ) -> None:
     at = f"block {leaf.name!r}"
-    order = [candidate[-1] for candidate in paths(func.body)]
+    order = list(statements(func.body))
     position = {id(node): place for place, node in enumerate(order)}
     top = next(node for node in target if isinstance(node, For) and not any(node is other for other in path))
     for source in sources(leaf):

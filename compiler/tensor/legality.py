@@ -37,9 +37,8 @@ from .ir import (
     Store,
     Var,
 )
-from .tree import paths
 from .verify import verify
-from .visitor import walk_exprs
+from .visitor import below, walk_exprs
 
 STATEMENTS: tuple[type[Stmt], ...] = (For, Allocate, Seq, If, Block, IntrinsicCall)
 EXPRESSIONS: tuple[type[Expr], ...] = (Var, Const, BinOp, Call, Cast, Bits, Select, Load)
@@ -87,9 +86,7 @@ def check_legal(func: PrimFunc, legality: Legality) -> None:
     for buffer in func.params:
         _check(legality, "scope", buffer.scope, legality.parameter_scopes, f"parameter {buffer.name!r}")
         _check(legality, "type", buffer.dtype, legality.types, f"parameter {buffer.name!r}")
-    for path in paths(func.body):
-        node = path[-1]
-        place = _place(path)
+    for node, place in _placed(func.body):
         _check(legality, "statement", type(node).__name__, _names(legality.statements), place)
         match node:
             case For(kind=kind):
@@ -144,17 +141,25 @@ def _expressions(stmt: Stmt) -> Iterator[Expr]:
             yield from (value for _, value in scalars)
 
 
-def _place(path: tuple[Stmt, ...]) -> str:
-    """Name of the nearest block, buffer or loop: of the statement itself, or around it."""
-    for node in reversed(path):
-        match node:
-            case Block(name=name) | IntrinsicCall(block=name):
-                return f"block {name!r}"
-            case Allocate(Buffer(name), _) | Store(Buffer(name), _, _):
-                return f"buffer {name!r}"
-            case For(var=var):
-                return f"loop {var.name!r}"
-    return "the function's body"
+def _placed(body: Stmt) -> Iterator[tuple[Stmt, str]]:
+    """Every statement with the name of the nearest block, buffer or loop: of the statement itself, or around it."""
+    waiting = [(body, "the function's body")]
+    while waiting:
+        node, around = waiting.pop()
+        place = _name(node) or around
+        yield node, place
+        waiting.extend((child, place) for child in reversed(below(node)))
+
+
+def _name(node: Stmt) -> str:
+    match node:
+        case For(var=var):
+            return f"loop {var.name!r}"
+        case Block(name=name) | IntrinsicCall(block=name):
+            return f"block {name!r}"
+        case Allocate(Buffer(name), _) | Store(Buffer(name), _, _):
+            return f"buffer {name!r}"
+    return ""
 
 
 @cache

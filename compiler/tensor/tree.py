@@ -31,33 +31,80 @@ from .visitor import below, children, loads_of, map_children, rebuild, statement
 Leaf = Block | IntrinsicCall | Store
 
 
-def paths(stmt: Stmt, above: tuple[Stmt, ...] = ()) -> Iterator[tuple[Stmt, ...]]:
-    """The path (outermost first, ending in the node) of every statement, in the order of execution."""
-    path = (*above, stmt)
-    yield path
-    for child in below(stmt):
-        yield from paths(child, path)
+class _Places:
+    """Where the statements of a tree stand: each with the one around it, and the names that are asked for."""
+
+    def __init__(self, root: Stmt) -> None:
+        self.root = root
+        self._nodes: list[Stmt] = []
+        self._around: list[int] = []
+        self._of_node: dict[int, int] = {}
+        self._of_block: dict[str, int] = {}
+        self._of_loop: dict[str, list[tuple[Var, int]]] = {}
+        self._of_buffer: dict[str, list[tuple[Buffer, int]]] = {}
+        waiting = [(root, -1)]
+        while waiting:
+            node, around = waiting.pop()
+            place = len(self._nodes)
+            self._nodes.append(node)
+            self._around.append(around)
+            self._of_node.setdefault(id(node), place)
+            if isinstance(node, For):
+                self._of_loop.setdefault(node.var.name, []).append((node.var, place))
+                waiting.append((node.body, place))
+            elif isinstance(node, Allocate):
+                self._of_buffer.setdefault(node.buffer.name, []).append((node.buffer, place))
+                waiting.append((node.body, place))
+            elif name := block_name(node):
+                self._of_block.setdefault(name, place)
+            else:
+                waiting.extend((child, place) for child in reversed(below(node)))
+
+    def node(self, wanted: Stmt) -> tuple[Stmt, ...] | None:
+        """The path to this very object."""
+        return self._found(self._of_node.get(id(wanted)))
+
+    def block(self, name: str) -> tuple[Stmt, ...] | None:
+        """The path to a stage."""
+        return self._found(self._of_block.get(name))
+
+    def loop(self, var: Var) -> tuple[Stmt, ...] | None:
+        """The path to the loop of a variable."""
+        found = self._of_loop.get(var.name, ())
+        return self._found(next((place for each, place in found if each == var), None))
+
+    def allocation(self, buffer: Buffer) -> tuple[Stmt, ...] | None:
+        """The path to where a buffer is allocated."""
+        found = self._of_buffer.get(buffer.name, ())
+        return self._found(next((place for each, place in found if each == buffer), None))
+
+    def leaves(self, wanted: Callable[[Stmt], bool]) -> list[tuple[Stmt, ...]]:
+        """The paths to those blocks, calls and bare stores that are wanted, in the order of execution."""
+        return [self.path(place) for place, node in enumerate(self._nodes) if isinstance(node, Leaf) and wanted(node)]
+
+    def path(self, place: int) -> tuple[Stmt, ...]:
+        """The path to the statement at a place."""
+        path = []
+        while place >= 0:
+            path.append(self._nodes[place])
+            place = self._around[place]
+        return tuple(reversed(path))
+
+    def _found(self, place: int | None) -> tuple[Stmt, ...] | None:
+        return None if place is None else self.path(place)
 
 
-def _path_to(stmt: Stmt, wanted: Callable[[Stmt], bool]) -> tuple[Stmt, ...] | None:
-    """The first of the paths whose node is wanted. Without recursion: every stage of a kernel may stand inside the
-    allocations of all those before it."""
-    path: list[Stmt] = []
-    waiting = [(stmt, 0)]
-    while waiting:
-        node, depth = waiting.pop()
-        del path[depth:]
-        path.append(node)
-        while not wanted(node):
-            inside = below(node)
-            if len(inside) != 1:
-                waiting.extend((child, len(path)) for child in reversed(inside))
-                break
-            node = inside[0]
-            path.append(node)
-        else:
-            return tuple(path)
-    return None
+_latest: _Places | None = None
+"""Of the tree that was asked for last. Primitives ask several times before they make the next tree; another thread's
+question in between costs a walk."""
+
+
+def _places(root: Stmt) -> _Places:
+    global _latest
+    found = _latest
+    if found is None or found.root is not root:
+        found = _latest = _Places(root)
+    return found
 
 
 def block_name(stmt: Stmt) -> str | None:
@@ -69,7 +116,7 @@ def block_name(stmt: Stmt) -> str | None:
 
 def find_block(func: PrimFunc, name: str) -> tuple[Stmt, ...]:
     """Path to the block ``name``; ScheduleError if there is none."""
-    found = _path_to(func.body, lambda node: block_name(node) == name)
+    found = _places(func.body).block(name)
     if found is None:
         names = filter(None, map(block_name, statements(func.body)))
         raise ScheduleError(f"there is no block {name!r}", hint=f"the blocks are {', '.join(names)}")
@@ -78,8 +125,7 @@ def find_block(func: PrimFunc, name: str) -> tuple[Stmt, ...]:
 
 def find_loop(func: PrimFunc, var: Var) -> tuple[Stmt, ...]:
     """Path to the loop of ``var``; ScheduleError if there is none."""
-    name = var.name  # compared first: it is another in most loops
-    found = _path_to(func.body, lambda node: isinstance(node, For) and node.var.name == name and node.var == var)
+    found = _places(func.body).loop(var)
     if found is None:
         names = [node.var.name for node in statements(func.body) if isinstance(node, For)]
         raise ScheduleError(f"there is no loop {var.name!r}", hint=f"the loops are {', '.join(names)}")
@@ -88,7 +134,7 @@ def find_loop(func: PrimFunc, var: Var) -> tuple[Stmt, ...]:
 
 def find_allocation(func: PrimFunc, buffer: Buffer) -> tuple[Stmt, ...] | None:
     """Path to the Allocate of ``buffer``; None if it is a parameter."""
-    return _path_to(func.body, lambda node: isinstance(node, Allocate) and node.buffer == buffer)
+    return _places(func.body).allocation(buffer)
 
 
 def find_buffer(func: PrimFunc, name: str) -> Buffer:
@@ -159,7 +205,7 @@ def _leaves(stmt: Stmt, above: tuple[Stmt, ...], found: list[tuple[Stmt, ...]]) 
 
 def readers(stmt: Stmt, buffer: Buffer) -> list[tuple[Stmt, ...]]:
     """Paths of the leaves that read ``buffer``, other than to update it at the element that they write."""
-    return [path for path in leaves(stmt) if _reads(path[-1], buffer)]
+    return _places(stmt).leaves(lambda leaf: _reads(leaf, buffer))
 
 
 def _reads(leaf: Stmt, buffer: Buffer) -> bool:
@@ -169,7 +215,7 @@ def _reads(leaf: Stmt, buffer: Buffer) -> bool:
 
 def writers(stmt: Stmt, buffer: Buffer) -> list[tuple[Stmt, ...]]:
     """Paths of the leaves that write ``buffer``."""
-    return [path for path in leaves(stmt) if any(written == buffer for written, _ in stores_of(path[-1]))]
+    return _places(stmt).leaves(lambda leaf: any(written == buffer for written, _ in stores_of(leaf)))
 
 
 def own_nest(path: tuple[Stmt, ...]) -> int:
@@ -193,7 +239,7 @@ def reduction_vars(stmt: Stmt) -> dict[Var, str]:
 
 def replace_node(stmt: Stmt, old: Stmt, new: Stmt | None) -> Stmt | None:
     """The tree with the node ``old`` (this very object) replaced, or taken out if ``new`` is None."""
-    path = _path_to(stmt, lambda node: node is old)
+    path = _places(stmt).node(old)
     if path is None:
         return stmt
     for above, inside in zip(path[-2::-1], path[:0:-1], strict=True):

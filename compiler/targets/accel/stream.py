@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....hw.config import CoreConfig
-from ....hw.isa import Instruction
+from ....hw.isa import Engine, Instruction
 from ....hw.memories import Memory
 from ....records import quick_init
 
@@ -37,11 +37,6 @@ class Access:
         """What picks the units out of an array with one element a unit."""
         offsets, length = _offsets(self.extents, self.strides)
         return slice(self.start, self.start + length) if offsets is None else offsets + self.start
-
-    @property
-    def stop(self) -> int:
-        """One past the last unit."""
-        return self.start + sum((e - 1) * s for e, s in zip(self.extents, self.strides, strict=True)) + 1
 
 
 Places = list[tuple[Memory, Selector]]
@@ -72,19 +67,30 @@ class Issue:
     tile: int = 0
     waits: int = field(default=0)  # mask of engines, filled in by the token pass
     sends: int = field(default=0)
+    _places: tuple[Places, Places] | None = field(default=None, repr=False, compare=False)
 
     @property
     def places(self) -> tuple[Places, Places]:
-        """What is only read, and what is written. The emitter gives what is both as one object."""
-        writes = self.writes
-        reads: Places = []
-        for access in self.reads:
-            for written in writes:
-                if access is written:
-                    break
-            else:
-                reads.append((access.memory, access.selector()))
-        return reads, [(access.memory, access.selector()) for access in writes]
+        """What is only read, and what is written; worked out once. The emitter gives what is both as one object."""
+        if self._places is None:
+            writes = self.writes
+            reads: Places = []
+            for access in self.reads:
+                for written in writes:
+                    if access is written:
+                        break
+                else:
+                    reads.append((access.memory, access.selector()))
+            self._places = reads, [(access.memory, access.selector()) for access in writes]
+        return self._places
+
+    def forget(self, memory: Memory, *, written: bool) -> None:
+        """From now on :attr:`places` leaves out what is read of a memory, or what is written."""
+        reads, writes = self.places
+        if written:
+            self._places = reads, [each for each in writes if each[0] is not memory]
+        else:
+            self._places = [each for each in reads if each[0] is not memory], writes
 
     @property
     def finished(self) -> Instruction:
@@ -92,13 +98,37 @@ class Issue:
         return self.instruction.with_tokens(self.waits, self.sends)
 
 
+def forget_constants(issues: Sequence[Issue]) -> None:
+    """Leave DRAM that no instruction writes out of :attr:`Issue.places`: nothing has to wait for it. Where nothing that
+    is written is read, leave out all of it: stores keep their order by themselves."""
+    in_dram = [(issue, place) for issue in issues for place in issue.places[1] if place[0] is Memory.DRAM]
+    written = np.zeros(max((_stop(selector) for _, (_, selector) in in_dram), default=0), np.bool_)
+    for _, (_, selector) in in_dram:
+        written[selector] = True
+    is_read = False
+    for issue in issues:
+        read = [selector for memory, selector in issue.places[0] if memory is Memory.DRAM]
+        if any(written[each if isinstance(each, slice) else each[each < len(written)]].any() for each in read):
+            is_read = True
+        elif read:
+            issue.forget(Memory.DRAM, written=False)
+    if not is_read and all(issue.instruction.engine is Engine.STORE for issue, _ in in_dram):
+        for issue, _ in in_dram:
+            issue.forget(Memory.DRAM, written=True)
+
+
+def _stop(selector: Selector) -> int:
+    """One past the last unit."""
+    return int(selector.stop if isinstance(selector, slice) else selector[-1] + 1)
+
+
 def memory_sizes(config: CoreConfig, issues: Sequence[Issue]) -> dict[Memory, int]:
-    """Units of every memory; of DRAM, up to the last one that is touched."""
+    """Units of every memory; of DRAM, up to the last one in :attr:`Issue.places`."""
     sizes = {memory: config.depth(memory) for memory in config.scratchpads}
     last = 0
     for issue in issues:
-        for accesses in (issue.reads, issue.writes):
-            for access in accesses:
-                if access.memory is Memory.DRAM:
-                    last = max(last, access.stop)
+        for places in issue.places:
+            for memory, selector in places:
+                if memory is Memory.DRAM:
+                    last = max(last, _stop(selector))
     return {**sizes, Memory.DRAM: last}

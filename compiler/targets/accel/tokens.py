@@ -116,9 +116,10 @@ def _bound_tokens(config: CoreConfig, issues: Sequence[Issue], edges: Sequence[t
     stream: list[Issue] = []
     for position, issue in enumerate(issues):
         engine = int(issue.instruction.engine)
-        for source in range(ENGINES):
-            if issue.waits >> source & 1:
-                held[source, engine].popleft()
+        if issue.waits:
+            for source in range(ENGINES):
+                if issue.waits >> source & 1:
+                    held[source, engine].popleft()
         for later in senders.get(position, ()):
             target = issues[later].instruction.engine
             tokens = held.setdefault((engine, int(target)), deque())

@@ -8,6 +8,7 @@ PAIRS = ("tests/compiler/targets/cpu/test_pair_products.py",)
 ORDER = ("tests/compiler/targets/loops/test_order.py",)
 PAIR_IMAGES = ("tests/compiler/targets/cpu/test_pair_convolutions.py",)
 CORE_TABLES = ("tests/compiler/targets/accel/test_core_tables.py",)
+STREAM = ("tests/compiler/targets/accel/test_stream.py",)
 COLUMNS = ("tests/compiler/targets/loops/test_columns.py",)
 
 MUTANTS = (
@@ -32,6 +33,15 @@ MUTANTS = (
     Mutant(
         "table-of-what-the-host-makes", "compiler/passes/legalise.py", "check ignored",
         "case Call(args=(Call(op=str()), _)) as found:", "case Call(args=(_, _)) as found:", CORE_TABLES,
+    ),
+    # What instructions of the core share
+    Mutant(
+        "written-memory-taken-for-constants", "compiler/targets/accel/stream.py", "check ignored",
+        "        elif read:\n            issue.forget(", "        if read:\n            issue.forget(", STREAM,
+    ),
+    Mutant(
+        "results-forgotten-although-read", "compiler/targets/accel/stream.py", "check ignored",
+        "if not is_read and all(", "if all(", STREAM,
     ),
     # Loops and expressions
     Mutant(

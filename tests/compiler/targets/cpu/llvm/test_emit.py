@@ -12,7 +12,7 @@ from weft.compiler import tensor as t
 from weft.compiler.targets.errors import CompileError
 from weft.compiler.targets.llvm.expressions import vectorisable
 from weft.compiler.tensor.ir import Buffer, Load
-from weft.compiler.tensor.tree import loops_of, paths
+from weft.compiler.tensor.visitor import statements
 from weft.tests.compiler.tensor.programs import PROGRAMS
 from weft.tests.compiler.tensor.test_random_schedules import random_step
 
@@ -39,13 +39,12 @@ def test_scheduled_at_random_it_gives_the_interpreters_integers(data: st.DataObj
             random_step(schedule, data)
         except t.ScheduleError:
             continue
-    for path in list(paths(schedule.func.body)):
-        for loop in loops_of(path)[-1:]:
-            kind = data.draw(st.sampled_from(["vectorize", "unroll", "parallel", "serial"]))
-            try:
-                schedule._mark(kind, loop.var)
-            except t.ScheduleError:
-                continue
+    for loop in [node for node in statements(schedule.func.body) if isinstance(node, t.For)]:
+        kind = data.draw(st.sampled_from(["vectorize", "unroll", "parallel", "serial"]))
+        try:
+            schedule._mark(kind, loop.var)
+        except t.ScheduleError:
+            continue
     check(schedule, data.draw(st.sampled_from([1, 2])))
 
 
