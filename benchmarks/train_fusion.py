@@ -1,11 +1,13 @@
-"""What fusion brings: chains of elementwise operators, linear + normalisation + relu, and steps of training.
+"""What fusion and the optimisation of the graph bring: chains of operators, linear + normalisation + relu, steps.
 
-Each module is compiled twice: with a kernel for each operator, and with operators joined as the CPU target does. Both
-take turns in one process, on one thread; time is that of the processor, and the ratio the median over the rounds.
-Memory is what is allocated between kernels. Results must agree to 1e-4 of the largest element.
+Each module is compiled as the CPU target does, with a kernel for each operator, and (steps of training) without the
+passes that optimise the graph (`OPTIMISATIONS`): forward and backward as they were differentiated. All take turns in
+one process, on one thread; time is that of the processor, and the ratio the median over the rounds. Memory is what is
+allocated between kernels. Results must agree to 1e-4 of the largest element.
 
     python benchmarks/train_fusion.py
     python benchmarks/train_fusion.py --step resnet18       # also a step of these of train_networks.py
+    python benchmarks/train_fusion.py --only-steps --model resnet50 --size 64 --batch 8     # of examples/models
 """
 
 from __future__ import annotations
@@ -14,13 +16,17 @@ import argparse
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from common import Record, print_table, write_json
+import weft
+from common import Record, print_table, processor, write_json
 from train_engines import weft_training
+from train_memory import with_batch
 from train_networks import WORKLOADS, Array
+from weft.compiler.frontends import read
 from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, TensorType, Tuple, Var, call
 from weft.compiler.graph.dtypes import numpy_dtype
 from weft.compiler.operators import nn
@@ -30,9 +36,14 @@ from weft.compiler.targets.cpu.kernels import loop_target
 from weft.compiler.targets.cpu.processor import host_target
 from weft.compiler.targets.loops.link import link_host
 from weft.compiler.targets.loops.prepare import host_passes
+from weft.examples.models.build import build
 from weft.runtime.host import HostExecutor
+from weft.train import cross_entropy, sgd
 
 TOLERANCE = 1e-4
+
+OPTIMISATIONS = ("fold-constants", "simplify", "cse", "dce", "moves-that-meet", "fold-known-values")
+"""Passes that a graph can do without."""
 ROWS, WIDTH = 256, 1024
 
 
@@ -79,14 +90,27 @@ class Compiled:
         return time.process_time() - started
 
 
-def compiled(module: Module, *, joined: bool) -> Compiled:
-    """``joined``: whether kernels have more than one operator."""
+@dataclass(frozen=True)
+class Form:
+    """How a module is compiled: ``joined``, whether kernels have more than one operator; ``optimised``, whether the
+    graph is."""
+
+    name: str
+    joined: bool = True
+    optimised: bool = True
+
+
+WHOLE, APART, PLAIN = Form("whole"), Form("one each", joined=False), Form("as differentiated", optimised=False)
+
+
+def compiled(module: Module, form: Form) -> Compiled:
     for item in host_passes(quantised=False):
-        module = item(module)
-    processor = host_target()
-    if not joined:
-        processor = replace(processor, fusion=replace(processor.fusion, depth=1, before_reductions=False))
-    program = link_host(module, loop_target(processor), 1)
+        if form.optimised or item.name not in OPTIMISATIONS:
+            module = item(module)
+    target = host_target()
+    if not form.joined:
+        target = replace(target, fusion=replace(target.fusion, depth=1, before_reductions=False))
+    program = link_host(module, loop_target(target), 1)
     draw = np.random.default_rng(0)
     inputs: list[Array] = []
     for each in program.inputs:
@@ -94,32 +118,47 @@ def compiled(module: Module, *, joined: bool) -> Compiled:
         whole = dtype.kind in "iu"
         inputs.append(np.zeros(each.shape, dtype) if whole else np.asarray(draw.normal(size=each.shape), dtype))
     outputs = [np.empty(each.shape, numpy_dtype(each.dtype)) for each in program.outputs]
-    return Compiled(HostExecutor(program, build_program(program, processor)), inputs, outputs)
+    return Compiled(HostExecutor(program, build_program(program, target)), inputs, outputs)
 
 
-def measure(name: str, module: Module, rounds: int, repeats: int) -> list[Record]:
-    runs = [compiled(module, joined=joined) for joined in (False, True)]
-    for run in runs:
+def measure(name: str, module: Module, forms: Sequence[Form], rounds: int, repeats: int) -> list[Record]:
+    """The records of each of ``forms`` beside those of the whole target."""
+    whole, *runs = (compiled(module, form) for form in (WHOLE, *forms))
+    for run in (whole, *runs):
         run.seconds()
-    error = max(
-        float(np.abs(a - b).max(initial=0) / max(1.0, np.abs(a).max(initial=0)))
-        for a, b in zip(*(run.outputs for run in runs), strict=True)
-    )
-    times = [[min(run.seconds() for _ in range(repeats)) for run in runs] for _ in range(rounds)]
-    faster = statistics.median(apart / together for apart, together in times)
-    apart, together = (run.executor.program for run in runs)
-    return [
-        Record("one thread", name, "times as fast", round(faster, 3)),
-        Record("one thread", name, "arena, share", round(together.arena_bytes / max(1, apart.arena_bytes), 3)),
-        Record("one thread", name, "arena, bytes", together.arena_bytes, apart.arena_bytes),
-        Record("one thread", name, "kernels", len(together.layers), len(apart.layers)),
-        Record("one thread", name, "difference", error, TOLERANCE),
-    ]
+    times = [[min(run.seconds() for _ in range(repeats)) for run in (whole, *runs)] for _ in range(rounds)]
+    records = []
+    for place, (form, run) in enumerate(zip(forms, runs, strict=True), 1):
+        error = max(
+            float(np.abs(a - b).max(initial=0) / max(1.0, np.abs(a).max(initial=0)))
+            for a, b in zip(run.outputs, whole.outputs, strict=True)
+        )
+        faster = statistics.median(each[place] / each[0] for each in times)
+        apart, together = run.executor.program, whole.executor.program
+        records += [
+            Record(form.name, name, "times as fast", round(faster, 3)),
+            Record(form.name, name, "arena, share", round(together.arena_bytes / max(1, apart.arena_bytes), 3)),
+            Record(form.name, name, "arena, bytes", together.arena_bytes, apart.arena_bytes),
+            Record(form.name, name, "kernels", len(together.layers), len(apart.layers)),
+            Record(form.name, name, "difference", error, TOLERANCE),
+        ]
+    return records
+
+
+def built_step(name: str, size: int, batch: int) -> Module:
+    """Forward, backward and SGD with momentum of a network of `examples/models`."""
+    content = with_batch(build(name, form="float", size=size), batch)
+    module, start = weft.lift_constants(read(content).module({}, takes_floats=True))
+    return sgd(cross_entropy(module), list(start), momentum=0.9).module
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--step", action="append", default=[], help=f"beginning of: {'; '.join(WORKLOADS)}")
+    parser.add_argument("--model", action="append", default=[], help="of examples/models, in floats: its step, too")
+    parser.add_argument("--size", type=int, default=64, help="height and width of a model's images")
+    parser.add_argument("--batch", type=int, default=8, help="of a model")
+    parser.add_argument("--only-steps", action="store_true", help="leave out what is no step of training")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", type=Path, help="write flat records to this file")
@@ -133,17 +172,24 @@ def main() -> int:
     for name, workload in WORKLOADS.items():
         if arguments.step and name.startswith(tuple(arguments.step)):
             subjects[f"step of {name}"] = weft_training(workload)[0].module
+    for name in arguments.model:
+        place = f"step of {name} {arguments.size}x{arguments.size}, batch {arguments.batch}"
+        subjects[place] = built_step(name, arguments.size, arguments.batch)
+    if arguments.only_steps:
+        subjects = {name: module for name, module in subjects.items() if name.startswith("step of ")}
     records = []
     for number, (name, module) in enumerate(subjects.items(), 1):
         print(f"{number} of {len(subjects)}: {name}", file=sys.stderr, flush=True)
-        records += measure(name, module, arguments.rounds, arguments.repeats)
+        forms = (APART, PLAIN) if name.startswith("step of ") else (APART,)
+        records += measure(name, module, forms, arguments.rounds, arguments.repeats)
     rows = []
-    for name in subjects:
-        found = {each.figure: each for each in records if each.workload == name}
+    for name, form in dict.fromkeys((each.workload, each.config) for each in records):
+        found = {each.figure: each for each in records if (each.workload, each.config) == (name, form)}
         kernels, arena = found["kernels"], found["arena, bytes"]
-        rows.append([name, f"{kernels.reference} / {kernels.value}", f"{found['times as fast'].value:.2f}",
+        rows.append([name, form, f"{kernels.reference} / {kernels.value}", f"{found['times as fast'].value:.2f}",
                      f"{int(arena.reference or 0) / 2**20:.1f} / {int(arena.value) / 2**20:.1f}"])  # fmt: skip
-    print_table("joined kernels against one for each operator", ["what", "kernels", "times as fast", "arena MiB"], rows)
+    print_table(f"{processor()}, one thread: compiled in part against the whole target",
+                ["what", "compiled", "kernels", "times as fast", "arena MiB"], rows)  # fmt: skip
     if arguments.json:
         write_json(arguments.json, records)
     wrong = [each.workload for each in records if each.figure == "difference" and not each.value <= TOLERANCE]
