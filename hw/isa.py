@@ -537,13 +537,14 @@ def unsealed(config: CoreConfig, instruction: Instruction, *, legal: bool = True
         raise InstructionError(
             f"Gemm: core {config.name!r} has no depthwise mode", hint="a configuration with depthwise=1 has it"
         )
-    return _packed(instruction, _layout(config, instruction.opcode))
+    return _packed(config, instruction)
 
 
-def _packed(instruction: Instruction, layout: _Layout) -> int:
+def _packed(config: CoreConfig, instruction: Instruction) -> int:
     """The fields at their places; InstructionError names one whose value does not fit."""
+    places, values = _layout(config, instruction.opcode)
     word = 0
-    for value, (name, position, low, high) in zip(layout.values(instruction), layout.places, strict=True):
+    for value, (name, position, low, high) in zip(values(instruction), places, strict=True):
         if not value:
             continue  # 0 fits every field
         if type(value) is not int:
@@ -554,24 +555,19 @@ def _packed(instruction: Instruction, layout: _Layout) -> int:
     return word
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """Of each field of an instruction: name, lowest bit, least and largest value. Their difference is the field's mask.
-    ``values``: takes all fields of an instruction at once."""
-
-    places: tuple[tuple[str, int, int, int], ...]
-    values: Callable[[Instruction], tuple[int, ...]]
-
-
 @lru_cache(maxsize=1024)
-def _layout(config: CoreConfig, opcode: Opcode) -> _Layout:
+def _layout(
+    config: CoreConfig, opcode: Opcode
+) -> tuple[list[tuple[str, int, int, int]], Callable[[Instruction], tuple[int, ...]]]:
+    """Of each field of an instruction: name, lowest bit, least and largest value, whose difference is the field's
+    mask; and what takes all fields of an instruction at once."""
     places = []
     position = 0
     for name, width, sign in HEADER + instruction_fields(config, opcode):
         low = -(1 << width - 1) if sign else 0
         places.append((name, position, low, low + (1 << width) - 1))
         position += width
-    return _Layout(tuple(places), attrgetter(*(name for name, _, _, _ in places)))
+    return places, attrgetter(*(name for name, _, _, _ in places))
 
 
 def decode(config: CoreConfig, word: int) -> Instruction:
