@@ -152,10 +152,9 @@ def measure(name: str, make: Callable[[], Subject], forms: Sequence[Form], round
     times = [[min(run.seconds() for _ in range(repeats)) for run in (whole, *runs)] for _ in range(rounds)]
     records = []
     for place, (form, run) in enumerate(zip(forms, runs, strict=True), 1):
-        error = max(
-            float(np.abs(a - b).max(initial=0) / max(1.0, np.abs(a).max(initial=0)))
-            for a, b in zip(run.outputs, whole.outputs, strict=True)
-        )
+        errors = [np.abs(a - b).max(initial=0) / np.abs(a).max(initial=1)
+                  for a, b in zip(run.outputs, whole.outputs, strict=True)]  # fmt: skip
+        error = float(np.max(errors))  # NaN where anything is
         faster = statistics.median(each[place] / each[0] for each in times)
         apart, together = run.executor.program, whole.executor.program
         records += [
