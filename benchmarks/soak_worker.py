@@ -355,8 +355,14 @@ class LostByLlvmlite:
     that what a soak finds is weft's own."""
 
     def __init__(self) -> None:
-        self.builders = 0
+        self.builders, self.bytes_each = 0, 0.0
+        self._lock = threading.Lock()
         self._create = llvm.create_pass_builder
+        llvm.create_pass_builder = self._counted
+        with suppress(OSError, AttributeError):  # another C library does not say what it has given out
+            self.bytes_each = self._measured()
+
+    def _measured(self) -> float:
         machine = llvm.Target.from_default_triple().create_target_machine()
         options = llvm.create_pipeline_tuning_options()
         for _ in range(FEW_BUILDERS):
@@ -364,9 +370,7 @@ class LostByLlvmlite:
         before = allocated()
         for _ in range(MANY_BUILDERS):
             self._create(machine, options)
-        self.bytes_each = 1024 * (allocated() - before) / MANY_BUILDERS
-        llvm.create_pass_builder = self._counted
-        self._lock = threading.Lock()
+        return 1024 * (allocated() - before) / MANY_BUILDERS
 
     def _counted(self, *arguments: Any, **options: Any) -> Any:
         with self._lock:

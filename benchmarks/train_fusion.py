@@ -25,12 +25,10 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
-import weft
 from common import Record, print_table, processor, write_json
 from train_engines import weft_training
-from train_memory import with_batch
+from train_memory import trainable
 from train_networks import WORKLOADS, Array, Workload
-from weft.compiler.frontends import read
 from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, TensorType, Tuple, Var, call
 from weft.compiler.graph.dtypes import numpy_dtype
 from weft.compiler.operators import nn
@@ -178,8 +176,7 @@ def workload_step(workload: Workload) -> Subject:
 
 def built_step(name: str, size: int, batch: int) -> Subject:
     """Forward, backward and SGD with momentum of a network of `examples/models`."""
-    content = with_batch(build(name, form="float", size=size), batch)
-    module, start = weft.lift_constants(read(content).module({}, takes_floats=True))
+    module, start = trainable(build(name, form="float", size=size), batch)
     return sgd(cross_entropy(module), list(start), momentum=0.9).module, start
 
 

@@ -23,6 +23,7 @@ import onnx
 import weft
 from common import Record, print_table, write_json
 from weft.compiler.frontends import read
+from weft.compiler.graph import Module
 from weft.examples.models.build import build
 from weft.train import Step, Training, cross_entropy, sgd
 from weft.train.memory import ways
@@ -40,13 +41,18 @@ def with_batch(path: Path, batch: int) -> bytes:
     return bytes(model.SerializeToString())
 
 
+def trainable(path: Path, batch: int) -> tuple[Module, dict[str, np.ndarray]]:
+    """The model for so many images with its weights as inputs, and their values."""
+    return weft.lift_constants(read(with_batch(path, batch)).module({}, takes_floats=True))
+
+
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
 def training_steps(path: Path, batch: int, shares: list[float]) -> tuple[dict[str, Step], dict[str, np.ndarray]]:
     """The steps by what they are called, those that can be met, and the parameters to start with."""
-    module, start = weft.lift_constants(read(with_batch(path, batch)).module({}, takes_floats=True))
+    module, start = trainable(path, batch)
     loss, parameters = cross_entropy(module), list(start)
     kept = sgd(loss, parameters, momentum=0.9, keep_all=True)
     found = {"all is kept": kept}

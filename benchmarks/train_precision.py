@@ -17,10 +17,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import weft
 from common import Record, print_table, write_json
-from train_memory import in_turns, with_batch
-from weft.compiler.frontends import read
+from train_memory import in_turns, trainable
 from weft.compiler.graph.dtypes import HALVES
 from weft.compiler.graph.dtypes import step as unit_of
 from weft.examples.models.build import build
@@ -37,7 +35,7 @@ SCALED = "float16"
 
 def training_steps(path: Path, batch: int) -> tuple[dict[str, Step], dict[str, np.ndarray]]:
     """The steps by their type, float32 first, and the parameters to start with."""
-    module, start = weft.lift_constants(read(with_batch(path, batch)).module({}, takes_floats=True))
+    module, start = trainable(path, batch)
     steps = {"float32": sgd(cross_entropy(module), list(start), momentum=0.9)}
     for dtype in HALVES:
         scaling = LossScaling(2.0**8) if dtype == SCALED else None

@@ -12,10 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
+from weft.compiler.targets.cpu.llvm.object_code import object_code
+from weft.compiler.targets.cpu.processor import host_target
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+TRIVIAL = "define void @kernel() {\n  ret void\n}\n"
 FORMS = ("digits-fsim1", "digits-cpu2", "open-cpu1")
 
 
@@ -40,6 +44,19 @@ def test_everything_is_right_while_all_around_is_spoiled(soak: ModuleType, tmp_p
     assert run.lives[0].ended
     assert figures["disk filled"] > 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_llvmlite_loses_is_counted_with_each_compilation(
+    soak: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(llvm, "create_pass_builder", llvm.create_pass_builder)  # is put back afterwards
+    lost = importlib.import_module("soak_worker").LostByLlvmlite()
+    assert 500 < lost.bytes_each < 5_000
+    assert lost.kibibytes == 0
+    for _ in range(3):
+        object_code(TRIVIAL, host_target())
+    assert lost.builders == 3
+    assert lost.kibibytes == round(3 * lost.bytes_each / 1024) > 0
 
 
 def test_a_wrong_result_and_what_is_left_are_seen(soak: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

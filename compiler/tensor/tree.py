@@ -191,16 +191,7 @@ def opened(body: Stmt, scope: str) -> tuple[tuple[Buffer, ...], list[Stmt]]:
 
 def leaves(stmt: Stmt) -> Iterator[tuple[Stmt, ...]]:
     """Paths of the blocks, calls and bare stores below ``stmt``, in the order of execution."""
-    return iter(_leaves(stmt, (), []))
-
-
-def _leaves(stmt: Stmt, above: tuple[Stmt, ...], found: list[tuple[Stmt, ...]]) -> list[tuple[Stmt, ...]]:
-    path = (*above, stmt)
-    if isinstance(stmt, Leaf):
-        found.append(path)
-    for child in below(stmt):
-        _leaves(child, path, found)
-    return found
+    return iter(_Places(stmt).leaves(lambda leaf: True))
 
 
 def readers(stmt: Stmt, buffer: Buffer) -> list[tuple[Stmt, ...]]:
