@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import gc
 import json
 import os
 import random
@@ -91,6 +92,7 @@ def outcome(kind: str, data: bytes) -> tuple[str, str]:
 def _child(kind: str, data: bytes, writer: int) -> None:
     """Never returns."""
     code = 0
+    gc.freeze()  # what the parent left to the collector, it ends: sessions of onnxruntime crash if a child ends them
     faulthandler.disable()
     try:
         os.dup2(writer, 1)

@@ -370,7 +370,11 @@ class TraceRecorder {
 
 class Machine {
   public:
-    explicit Machine(const WeftDram& dram) : core_(new Vcore(&context_, "top")) { reset(dram); }
+    explicit Machine(const WeftDram& dram) {
+        context_.threads(1);  // no pool of threads: after a fork, its destructor would wait for what is not there
+        core_.reset(new Vcore(&context_, "top"));
+        reset(dram);
+    }
 
     // The rst pin; the memory forgets what it was asked for, but keeps its bytes.
     void reset(const WeftDram& dram) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -115,6 +116,25 @@ def test_a_cpu_module_works_in_a_forked_process(threads: int) -> None:
 
     assert status_of_child(work) == 0
     work()
+
+
+@pytest.mark.parametrize("target", ["fsim", "rtl", "cpu", "opencl"])
+def test_a_forked_process_can_drop_what_its_parent_loaded(target: str, digits: CompiledModel) -> None:
+    """Threads do not outlive a fork: whoever waits for one when a module ends, waits for ever. The collector ends
+    modules whenever it likes, in any process that was forked."""
+    match target:
+        case "cpu":
+            module = weft.load(weft.compile(MODEL, target="cpu", threads=2))
+        case "opencl":
+            module = weft.load(weft.compile(MODEL, target="opencl"))
+        case device:
+            module = weft.load(digits, device)
+    image = images(digits)[0]
+    expected = only(module.run(image))
+    kept = [module]
+    del module
+    assert status_of_child(lambda: (kept.clear(), gc.collect())) == 0
+    assert only(kept[0].run(image)) == expected
 
 
 @contextmanager

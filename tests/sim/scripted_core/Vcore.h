@@ -13,7 +13,9 @@
 inline std::vector<Row> script;
 inline std::vector<Beat> beats;
 
-struct VerilatedContext {};
+struct VerilatedContext {
+    void threads(unsigned) {}
+};
 struct Vcore___024root {};
 
 class Vcore {
