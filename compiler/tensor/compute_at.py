@@ -58,13 +58,13 @@ class TouchedRegion:
     extent: tuple[Expr, ...]
     most: tuple[int, ...]
 
-    def with_whole(self, shape: tuple[int, ...], count: int) -> TouchedRegion:
-        """The region with all of the last ``count`` dimensions of a buffer of this shape."""
-        kept, sizes = len(shape) - count, shape[len(shape) - count :]
+    def with_whole(self, shape: tuple[int, ...], made: tuple[Expr, ...], count: int) -> TouchedRegion:
+        """The region with all that is ``made`` of the last ``count`` dimensions of a buffer of this shape."""
+        kept = len(shape) - count
         return TouchedRegion(
-            (*self.start[:kept], *(Const(0) for _ in sizes)),
-            (*self.extent[:kept], *map(Const, sizes)),
-            (*self.most[:kept], *sizes),
+            (*self.start[:kept], *(Const(0) for _ in shape[kept:])),
+            (*self.extent[:kept], *made[kept:]),
+            (*self.most[:kept], *shape[kept:]),
         )
 
 
@@ -106,8 +106,6 @@ def compute_at(func: PrimFunc, block: str, loop: Var, whole: int = 0) -> PrimFun
             )
     check_inputs_available(func, leaf, path, [target], "compute_at")
 
-    outer = ranges_of(target)
-    region = _read_region(buffer, users, target, outer).with_whole(buffer.shape, whole)
     axes = plain_axes(leaf, "compute_at")
     around = {node.var for node in loops_of(path[:nest_position])}
     for axis in axes:
@@ -117,6 +115,9 @@ def compute_at(func: PrimFunc, block: str, loop: Var, whole: int = 0) -> PrimFun
                 at=at,
                 hint="compute_at before reverse_compute_at and double_buffer",
             )
+    runs = {node.var: node.extent for node in loops_of(path[nest_position:])}
+    made = tuple(Const(size) if axis is None else runs[axis] for axis, size in zip(axes, buffer.shape, strict=True))
+    region = _read_region(buffer, made, users, target).with_whole(buffer.shape, made, whole)
     moved = _retarget_nest(nest, leaf, axes, region)
     local = replace(buffer, shape=region.most)
     moved = _rebase(moved, buffer, local, None)
@@ -215,8 +216,9 @@ def _check_consumer_movable(
 
 
 def _read_region(
-    buffer: Buffer, users: list[tuple[Stmt, ...]], target: tuple[Stmt, ...], outer: list[tuple[Var, Expr]]
+    buffer: Buffer, made: tuple[Expr, ...], users: list[tuple[Stmt, ...]], target: tuple[Stmt, ...]
 ) -> TouchedRegion:
+    """What one iteration reads of the elements that are ``made``, so many in each dimension."""
     accesses: list[tuple[tuple[Expr, ...], list[tuple[Var, Expr]]]] = []
     for user in users:
         leaf = user[-1]
@@ -226,18 +228,22 @@ def _read_region(
         inner = ranges_of(user[depth + 1 :])
         if isinstance(leaf, Block):
             accesses += [(load.indices, inner) for load in loads(leaf.body.value) if load.buffer == buffer]
-    return _touched_region(buffer, accesses, outer)
+    return _touched_region(buffer, made, accesses, ranges_of(target))
 
 
 def _touched_region(
-    buffer: Buffer, accesses: list[tuple[tuple[Expr, ...], list[tuple[Var, Expr]]]], outer: list[tuple[Var, Expr]]
-) -> TouchedRegion:
+    buffer: Buffer, made: tuple[Expr, ...], accesses: list[tuple[tuple[Expr, ...], list[tuple[Var, Expr]]]],
+    outer: list[tuple[Var, Expr]],
+) -> TouchedRegion:  # fmt: skip
     simplifier = simplifier_of(outer)
     starts: list[Expr] = []
     extents: list[Expr] = []
     most: list[int] = []
-    for axis, size in enumerate(buffer.shape):
-        shifted = _shifted_range([(indices[axis], inner) for indices, inner in accesses], outer, size)
+    for axis, (size, count) in enumerate(zip(buffer.shape, made, strict=True)):
+        all_made = isinstance(count, Const) and count.value == size
+        end = Const(size - 1) if all_made else count - 1
+        of_axis = [(indices[axis], inner) for indices, inner in accesses]
+        shifted = _shifted_range(of_axis, outer, size) if all_made else None
         if shifted is not None:
             starts.append(simplifier.simplify(shifted[0]))
             extents.append(Const(shifted[1]))
@@ -249,15 +255,15 @@ def _touched_region(
             first = lower_bound(indices[axis], inner, outer)
             last = upper_bound(indices[axis], inner, outer)
             if first is None or last is None or _depends_on_data(first) or _depends_on_data(last):
-                low, high = Const(0), Const(size - 1)
+                low, high = Const(0), end
                 break
             low = first if low is None else minimum(low, first)
             high = last if high is None else maximum(high, last)
         if low is None or high is None:
             raise ScheduleError(f"{buffer.name!r} is not accessed there")
-        # Reads outside of the buffer stand behind a select: what they would need is not there to be computed.
+        # Reads outside of what is made stand behind a select: what they would need is not there to be computed.
         low = simplifier.extent(maximum(low, Const(0)))
-        high = simplifier.extent(minimum(high, Const(size - 1)))
+        high = simplifier.extent(minimum(high, end))
         extent = simplifier.extent(high + 1 - low)
         bound = simplifier.range_of(extent)[1]
         starts.append(low)
@@ -383,7 +389,7 @@ def _written_region(
                 at=at,
                 hint="choose a loop outside of the reduction",
             )
-    region = _touched_region(buffer, accesses, outer)
+    region = _touched_region(buffer, tuple(map(Const, buffer.shape)), accesses, outer)
     for path in write_paths:
         leaf = plain_block(path, "reverse_compute_at")
         inner = [

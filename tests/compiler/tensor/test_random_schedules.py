@@ -64,7 +64,7 @@ def random_step(schedule: t.Schedule, data: st.DataObject) -> None:
         case "cache_write":
             schedule.cache_write(block, data.draw(st.sampled_from(SCOPES)))
         case "compute_at":
-            schedule.compute_at(block, target)
+            schedule.compute_at(block, target, data.draw(st.integers(0, 2), "whole"))
         case "reverse_compute_at":
             schedule.reverse_compute_at(block, target)
         case "compute_inline":

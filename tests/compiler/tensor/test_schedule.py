@@ -118,6 +118,21 @@ def test_compute_at_leaves_trailing_dimensions_whole() -> None:
         schedule.compute_at(copied, "i", 4)
 
 
+@pytest.mark.parametrize("whole", [0, 1, 2])
+@pytest.mark.parametrize("later", ["c_o", "c_i"])
+def test_compute_at_again_computes_no_more_than_there_was(later: str, whole: int) -> None:
+    """The second time, the buffer is a region: what of it is behind the end of ``x`` was never computed."""
+    schedule = padded_conv()
+    data = {name: np.arange(np.prod(size)).reshape(size) for name, size in (("x", (5, 7)), ("w", (3, 3, 2)))}
+    arrays: dict[str, Any] = {name: value.astype(np.int8) for name, value in data.items()}
+    expected = t.interpret(schedule.func, arrays)["out"]
+    schedule.split("c", 2)
+    schedule.cache_read("pad", "x", "global")
+    for loop, count in (("c_o", 0), (later, whole)):
+        schedule.compute_at("x_global", loop, count)
+        np.testing.assert_array_equal(t.interpret(schedule.func, arrays)["out"], expected)
+
+
 def test_compute_at_shrinks_the_loops_and_the_buffer() -> None:
     schedule = padded_conv()
     schedule.split("out_y", 2)
