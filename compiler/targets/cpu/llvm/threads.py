@@ -5,28 +5,38 @@ takes part claims a few at a time. A thread goes on to the next part when all it
 all threads are there: so nobody waits for a thread that the system has not woken yet, and small jobs are over before
 the workers have noticed. Whoever waits spins for a while; then a worker sleeps, and others give their turn away.
 
+Workers sleep on Linux's futex and not on a condition variable: those of glibc before 2.41 can lose a wake-up
+(https://sourceware.org/bugzilla/show_bug.cgi?id=25847), after which whoever waits for the worker's end waits for ever.
+A worker looks around every second in any case.
+
 A team is ``TEAM_BYTES``, all 0 at first. ``job`` is odd while a job is open to join.
 """
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+
+from ...errors import CompileError
+
 PART_BYTES = 64
 DONE_OFFSET = 8
 """Counters of a part: the next iteration that nobody has claimed, and at this offset how many are done."""
 
-TEAM_BYTES = 512
+TEAM_BYTES = 256
 """Memory that the threads of a model share; all 0 at first."""
+
+SLEEPERS = 128
+"""Where in that memory the number of workers that sleep stands."""
 
 SPINS = 4000
 """How often a thread looks before it sleeps or gives its turn away."""
 
 POOL = """
-; team: job 0, function 8, argument 16, stop 24, inside 64, sleepers 128, mutex 192, condition 256
-declare i32 @pthread_mutex_lock(ptr)
-declare i32 @pthread_mutex_unlock(ptr)
-declare i32 @pthread_cond_wait(ptr, ptr)
-declare i32 @pthread_cond_broadcast(ptr)
+; team: job 0, function 8, argument 16, stop 24, inside 64, sleepers 128, bell 192
+declare LONG @syscall(LONG, ...)
 declare i32 @sched_yield()
+@second = private unnamed_addr constant { LONG, LONG } { LONG 1, LONG 0 }
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
 define void @weft_wait(ptr %counter, i64 %wanted) {
@@ -54,7 +64,7 @@ done:
 ; Whether there is a job that is not the last seen, or the end.
 define internal i1 @news(ptr %team, i64 %seen) {
   %stop.at = getelementptr i8, ptr %team, i64 24
-  %stop = load atomic i64, ptr %stop.at acquire, align 8
+  %stop = load atomic i64, ptr %stop.at seq_cst, align 8
   %over = icmp ne i64 %stop, 0
   %job = load atomic i64, ptr %team seq_cst, align 8
   %bit = and i64 %job, 1
@@ -72,8 +82,7 @@ entry:
   %stop.at = getelementptr i8, ptr %team, i64 24
   %inside.at = getelementptr i8, ptr %team, i64 64
   %sleepers.at = getelementptr i8, ptr %team, i64 128
-  %mutex = getelementptr i8, ptr %team, i64 192
-  %condition = getelementptr i8, ptr %team, i64 256
+  %bell = getelementptr i8, ptr %team, i64 192
   br label %look
 look:
   %seen = phi i64 [ 0, %entry ], [ %seen, %again ], [ %seen, %awake ], [ %job, %left ]
@@ -88,18 +97,16 @@ again:
   PAUSE
   br label %look
 sleep:
-  %locked = call i32 @pthread_mutex_lock(ptr %mutex)
+  ; Whoever has news counts the sleepers after that, and rings if there are any: it is seen here, or the bell has rung.
+  %rung = load atomic i32, ptr %bell seq_cst, align 4
   %sleepers = atomicrmw add ptr %sleepers.at, i64 1 seq_cst
-  br label %asleep
-asleep:
   %woken = call i1 @news(ptr %team, i64 %seen)
   br i1 %woken, label %awake, label %rest
 rest:
-  %rested = call i32 @pthread_cond_wait(ptr %condition, ptr %mutex)
-  br label %asleep
+  %rested = call LONG (LONG, ...) @syscall(LONG FUTEX, ptr %bell, i32 WAIT, i32 %rung, ptr @second)
+  br label %awake
 awake:
   %fewer = atomicrmw sub ptr %sleepers.at, i64 1 seq_cst
-  %unlocked = call i32 @pthread_mutex_unlock(ptr %mutex)
   br label %look
 check:
   %stop = load atomic i64, ptr %stop.at acquire, align 8
@@ -129,11 +136,9 @@ define internal void @wake(ptr %team) {
   %none = icmp eq i64 %sleepers, 0
   br i1 %none, label %done, label %some
 some:
-  %mutex = getelementptr i8, ptr %team, i64 192
-  %condition = getelementptr i8, ptr %team, i64 256
-  %locked = call i32 @pthread_mutex_lock(ptr %mutex)
-  %told = call i32 @pthread_cond_broadcast(ptr %condition)
-  %unlocked = call i32 @pthread_mutex_unlock(ptr %mutex)
+  %bell = getelementptr i8, ptr %team, i64 192
+  %ring = atomicrmw add ptr %bell, i32 1 seq_cst
+  %told = call LONG (LONG, ...) @syscall(LONG FUTEX, ptr %bell, i32 WAKE, i32 2147483647)
   br label %done
 done:
   ret void
@@ -163,13 +168,37 @@ define void @weft_stop(ptr %team) {
 }
 """
 
-_PAUSES = {
-    "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
-    "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
+FUTEX_PRIVATE = 128
+WAIT, WAKE = 0 | FUTEX_PRIVATE, 1 | FUTEX_PRIVATE
+"""Of linux/futex.h: for the threads of one process."""
+
+
+@dataclass(frozen=True)
+class _Machine:
+    """What the pool has to know of an architecture: how a thread lets its sibling work while it spins, Linux's number
+    of the system call futex, and C's type long."""
+
+    declaration: str
+    pause: str
+    futex: int
+    long: str = "i64"
+
+
+_MACHINES = {
+    "x86_64": _Machine("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()", 202),
+    "aarch64": _Machine("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)", 98),
+    "armv7a": _Machine("", "", 240, "i32"),
+    "armv7l": _Machine("", "", 240, "i32"),
 }
 
 
 def pool_text(triple: str) -> str:
-    """The pool's LLVM IR for a processor."""
-    declaration, pause = _PAUSES.get(triple.split("-")[0], ("", ""))
-    return declaration + POOL.replace("PAUSE", pause).replace("SPINS", str(SPINS))
+    """The pool's LLVM IR for a processor; CompileError for one of whose kernel it does not know enough."""
+    name, *system = triple.split("-")
+    if name not in _MACHINES or "linux" not in system:
+        raise CompileError(f"threads are not known on {triple}",
+                           hint=f"they are known on Linux on {', '.join(_MACHINES)}")  # fmt: skip
+    machine = _MACHINES[name]
+    words = {"PAUSE": machine.pause, "SPINS": SPINS, "FUTEX": machine.futex, "LONG": machine.long, "WAIT": WAIT,
+             "WAKE": WAKE}  # fmt: skip
+    return machine.declaration + re.sub(r"\b[A-Z]{4,}\b", lambda word: str(words[word[0]]), POOL)
