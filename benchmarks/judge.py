@@ -22,7 +22,7 @@ from common import Record, print_table, write_json
 from weft.compiler.targets.accel.packed_layout import Blocks
 from weft.compiler.tune.database import Database
 from weft.examples.models.build import build
-from weft.explore.measure import Network, integer_module, measure, open_network, packed
+from weft.explore.measure import Network, integer_module, layers_of, measure, open_network
 from weft.explore.space import Design
 from weft.hw.config import load_config
 from weft.hw.dram_rate import DramRate
@@ -56,7 +56,7 @@ def main() -> int:
         integer_module(each.path, each.digest, config.batch, Blocks.of(config).product_block, config.tables > 0)
 
     def judged(network: Network, judge: LayerJudge) -> int:
-        return sum(layer.cost.cycles for layer in judge.layers(packed(design, network)))
+        return sum(layer.cost.cycles for layer in layers_of(design, network, judge))
 
     unseen, known, counts = [], [], []
     with tempfile.TemporaryDirectory() as folder, Database(Path(folder) / "judge.sqlite") as database:

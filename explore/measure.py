@@ -33,7 +33,7 @@ from ..runtime.profile import profile
 from ..runtime.profile_whatif import predict_runs
 from ..sim.dram import DramModel
 from ..sim.timing import program_cycles
-from ..tune.layers import LayerJudge
+from ..tune.layers import LayerCost, LayerJudge
 from .errors import ExploreError
 from .space import Design
 
@@ -183,11 +183,8 @@ def measure(design: Design, network: Network) -> Measure:
 def measure_layers(design: Design, network: Network, database: str | None = None) -> Measure:
     """As :func:`measure`, as the sum of the network's layers: faster, and a few per cent more than the linked program
     takes. What layers take alone is kept in the tuning database at ``database``, for all workers."""
-    module = packed(design, network)
-    if design.chains:
-        module = chain(module, design.config, design.rate, program_cycles, threads=design.vthreads)
     judge = _judge(design.config, design.rate, design.vthreads, database)
-    layers = judge.layers(module)
+    layers = layers_of(design, network, judge)
     bus = design.rate.for_bus(design.config)
     rows = []
     for each in layers:
@@ -207,6 +204,15 @@ def measure_layers(design: Design, network: Network, database: str | None = None
         layers=tuple(rows),
         exact=False,
     )
+
+
+def layers_of(design: Design, network: Network, judge: LayerJudge) -> list[LayerCost]:
+    """The layers of a network on a design, with the chains that pay if the design has chains."""
+    with collector_waits():
+        module = packed(design, network)
+        if design.chains:
+            module = chain(module, design.config, design.rate, program_cycles, threads=design.vthreads)
+        return judge.layers(module)
 
 
 @lru_cache(maxsize=8)

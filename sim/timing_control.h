@@ -11,19 +11,8 @@ class Tokens {
   public:
     explicit Tokens(const Core& core) : depth_(int(core.token_depth)) {}
     // Of the engines in `wait`, those whose token is missing.
-    unsigned missing(unsigned engine, unsigned wait) const {
-        unsigned mask = 0;
-        for (unsigned source = 0; source < kEngines; ++source) {
-            if (wait >> source & 1 && !count_[source][engine]) mask |= 1u << source;
-        }
-        return mask;
-    }
-    bool has_room(unsigned engine, unsigned send) const {
-        for (unsigned target = 0; target < kEngines; ++target) {
-            if (send >> target & 1 && count_[engine][target] == depth_) return false;
-        }
-        return true;
-    }
+    unsigned missing(unsigned engine, unsigned wait) const { return wait & ~sent_by_[engine]; }
+    bool has_room(unsigned engine, unsigned send) const { return !(send & full_to_[engine]); }
     void take(unsigned engine, unsigned wait) {
         if (wait) changes_[changed_++] = {engine, wait, false};
     }
@@ -36,9 +25,9 @@ class Tokens {
             for (unsigned other = 0; other < kEngines; ++other) {
                 if (!(change.mask >> other & 1)) continue;
                 if (change.sends) {
-                    ++count_[change.engine][other];
+                    add(change.engine, other, 1);
                 } else {
-                    --count_[other][change.engine];
+                    add(other, change.engine, -1);
                 }
                 wakes.wake(kFirstEngine + other, now + 1);
             }
@@ -50,8 +39,17 @@ class Tokens {
         unsigned engine, mask;
         bool sends;
     };
+    void add(unsigned source, unsigned target, int tokens) {
+        const int count = count_[source][target] += tokens;
+        set(sent_by_[target], source, count > 0);
+        set(full_to_[source], target, count == depth_);
+    }
+    static void set(unsigned& mask, unsigned bit, bool value) { mask = (mask & ~(1u << bit)) | unsigned(value) << bit; }
+
     int depth_;
     int count_[kEngines][kEngines] = {};
+    unsigned sent_by_[kEngines] = {};  // for each engine, those of which it has tokens
+    unsigned full_to_[kEngines] = {};  // for each engine, those that have all the tokens of it that they can hold
     Change changes_[2 * kEngines];
     unsigned changed_ = 0;
 };

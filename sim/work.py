@@ -33,22 +33,25 @@ def check_work(config: CoreConfig, code: npt.NDArray[np.uint8]) -> None:
         value: npt.NDArray[np.int64] = part @ (1 << np.arange(place.width, dtype=np.int64))
         return value
 
-    levels, extents = field(Opcode.LOOP, "level"), field(Opcode.LOOP, "extent")
-    depth = {opcode: field(opcode, "levels") for opcode in (Opcode.GEMM, Opcode.VECTOR)}
-    moved = {opcode: field(opcode, "rows") * field(opcode, "columns") for opcode in (Opcode.LOAD, Opcode.STORE)}
-    loops: dict[int, list[int]] = {}
+    # Python's own numbers: NumPy's are slow one by one.
+    levels, extents = field(Opcode.LOOP, "level").tolist(), field(Opcode.LOOP, "extent").tolist()
+    depth = {int(opcode): field(opcode, "levels").tolist() for opcode in (Opcode.GEMM, Opcode.VECTOR)}
+    moved = {
+        int(opcode): (field(opcode, "rows") * field(opcode, "columns")).tolist()
+        for opcode in (Opcode.LOAD, Opcode.STORE)
+    }
+    nests = [[1] * LOOP_LEVELS for _ in range(8)]  # of every engine that has a number
     total = 0
-    for number, opcode in enumerate(opcodes.tolist()):
-        nest = loops.setdefault(int(engines[number]), [1] * LOOP_LEVELS)
+    for number, (opcode, engine) in enumerate(zip(opcodes.tolist(), engines.tolist(), strict=True)):
         if opcode == Opcode.LOOP:
             if levels[number] < LOOP_LEVELS:
-                nest[levels[number]] = int(extents[number])
+                nests[engine][levels[number]] = extents[number]
         elif opcode in depth:
-            count = prod(nest[: depth[Opcode(opcode)][number]])
+            count = prod(nests[engine][: depth[opcode][number]])
             check_micro_ops(number, count)
             total += count
         elif opcode in moved:
-            total += int(moved[Opcode(opcode)][number])
+            total += moved[opcode][number]
         if total > WORK_LIMIT:
             raise SimulationError(
                 f"up to instruction {number} the program has {total:,} micro-ops and transferred entries, but at most "

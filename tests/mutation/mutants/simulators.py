@@ -99,14 +99,14 @@ MUTANTS = (
     # Bounds of work
     Mutant(
         "work-of-one-set-of-loops", "sim/work.py", "state shared",
-        "loops.setdefault(int(engines[number]), [1] * LOOP_LEVELS)", "loops.setdefault(0, [1] * LOOP_LEVELS)",
+        "[[1] * LOOP_LEVELS for _ in range(8)]", "[[1] * LOOP_LEVELS] * 8",
     ),
     Mutant(
         "work-of-all-levels", "sim/work.py", "loop bound",
-        "prod(nest[: depth[Opcode(opcode)][number]])", "prod(nest)",
+        "prod(nests[engine][: depth[opcode][number]])", "prod(nests[engine])",
     ),
     Mutant(
         "work-without-transfers", "sim/work.py", "bound",
-        "total += int(moved[Opcode(opcode)][number])", "total += 0",
+        "total += moved[opcode][number]", "total += 0",
     ),
 )  # fmt: skip
