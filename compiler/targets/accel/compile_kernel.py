@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from .first_layer import first_tilings
 from .lower import Kernel, Section
 from .schedule import schedule_kernel
 from .slices import KernelSlice
-from .tile_costs import fills, tilings
+from .tile_costs import fills, narrower_tilings, tilings
 from .tiling import ChainTiling, Problem, Tiling
 from .tuned import Tuned
 
@@ -73,7 +73,10 @@ def generate(
             emitter.restart_rings()
         elif afresh:
             break
-        for tiling in _tilings(problem, first=first):
+        tried = _tilings(problem, first=first)
+        if afresh and problem.threads == 1 and not kernel.producers:
+            tried = chain(tried, narrower_tilings(problem))
+        for tiling in tried:
             try:
                 return append(emitter, [(kernel, dram, tiling)], layer, dump)[0]
             except ScratchpadFullError as error:
@@ -146,11 +149,11 @@ def _scheduled(kernel: Kernel, config: CoreConfig, tiling: Tiling) -> Schedule:
     text = function_text(unscheduled.func)
     nameless = replace(kernel, name="", constants=())
     sections = tuple(replace(section, kept=None) for section in kernel.sections)  # no schedule depends on it
+    schedule = Schedule(replace(unscheduled.func, name=kernel.name))
     try:
         found = _schedule_once(_Alike(text, sections, config, tiling, nameless, unscheduled))
     except (CompileError, TensorError):
-        return schedule_kernel(kernel, config, tiling)  # its error has the name
-    schedule = Schedule(replace(unscheduled.func, name=kernel.name))
+        return schedule_kernel(kernel, config, tiling, schedule)  # its error has the name
     schedule.func, schedule.trace = replace(found.func, name=kernel.name), found.trace
     return schedule
 

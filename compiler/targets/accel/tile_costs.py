@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from itertools import product
+from itertools import islice, product
 from typing import Any, overload
 
 import numpy as np
@@ -29,6 +29,9 @@ Array = npt.NDArray[Any]
 
 INSTRUCTION_OVERHEAD = 24
 """Cycles assumed lost where one matrix instruction follows another, tokens included."""
+
+WIDTHS = 2
+"""Of tiles: narrower ones than so many are not tried, unless none of these finds room."""
 
 UNEVEN_PENALTY = 0.01
 """Share of the cost that each axis adds whose last tile is smaller: loop registers have to be set again."""
@@ -395,9 +398,17 @@ def _spills(problem: Problem, tiling: Tiles, buffers: Sequence[Buffers]) -> Arra
 
 
 def tilings(problem: Problem) -> Sequence[Tiling]:
-    """Tilings that fit, the cheapest first. Narrower tiles than the two widest that fit are not tried."""
+    """Tilings that fit, of the ``WIDTHS`` widest, the cheapest first."""
     config = replace(problem.config, name="")
     return _tilings(_Alike(problem.kernel.signature, config, problem.threads, problem.beside, problem.rate, problem))
+
+
+def narrower_tilings(problem: Problem) -> Iterator[Tiling]:
+    """Of each width that :func:`tilings` leaves out, the widest first, the cheapest tiling and the one that needs the
+    least room: for where none of the wider ones finds room in one piece."""
+    for tiles in islice(_fitting(problem), WIDTHS, None):
+        yield tiles[int(np.argmin(estimates(problem, tiles)))]
+        yield tiles[int(np.argmin(fills(problem, tiles)))]
 
 
 @dataclass(frozen=True)
@@ -415,17 +426,19 @@ class _Alike:
 @lru_cache(maxsize=512)
 def _tilings(alike: _Alike) -> Tiles:
     problem = alike.problem
-    found = []
-    for columns in sizes_worth_trying(problem.output[3]):
-        fitting = _largest_epilogues(problem, columns)
-        if len(fitting):
-            found.append(fitting)
-        if len(found) == 2:
-            break
+    found = list(islice(_fitting(problem), WIDTHS))
     if not found:
         return Tiles.of([])
     candidates = Tiles.joined(found)
     return candidates.take(np.argsort(estimates(problem, candidates), kind="stable"))
+
+
+def _fitting(problem: Problem) -> Iterator[Tiles]:
+    """The tilings of each width that has any that fit, the widest first."""
+    for columns in sizes_worth_trying(problem.output[3]):
+        fitting = _largest_epilogues(problem, columns)
+        if len(fitting):
+            yield fitting
 
 
 def _largest_epilogues(problem: Problem, columns: int) -> Tiles:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import weft
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from weft.compiler.graph import Array, Attrs, Constant, Expr, Function, Module, TensorType, Var, call, evaluate
 from weft.compiler.operators import numerics
@@ -206,7 +206,13 @@ def layers(draw: st.DrawFn, configs: tuple[CoreConfig, ...] = CONFIGS, largest: 
     return layer if kind in POINTWISE else replace(layer, size=(layer.size[0] + grown, layer.size[1] + grown))
 
 
+IN_NARROW_TILES = Layer("depthwise", TINY, threads=1, channels=2, filters=1, groups=1, size=(37, 37), kernel=(5, 4),
+                        strides=(1, 1), pads=(0, 0, 0, 0), dilations=(3, 3))  # fmt: skip
+"""The tiles of the two largest widths fit, but parameters in the middle leave no room for them in one piece."""
+
+
 @given(layers())
+@example(IN_NARROW_TILES)
 @settings(max_examples=25)
 def test_a_layer_of_any_shape_equals_numpy(layer: Layer) -> None:
     check(layer, functional(layer))
