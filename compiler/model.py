@@ -44,7 +44,7 @@ LayerDevice = Literal["core", "cpu", "gpu", "numpy"]
 """What runs a layer."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Layer:
     """One kernel, one NumPy operator or one fused function on the core, for tables and traces."""
 
@@ -67,7 +67,7 @@ class Layer:
 # The host's part
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Place:
     """Memory of a plain tensor during a run of a host program.
 
@@ -126,7 +126,7 @@ def windows_text(windows: Mapping[str, tuple[int, ...]]) -> str:
     return str(sorted((name, list(strides)) for name, strides in windows.items()))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LaunchStep:
     """One run of a kernel. ``arguments``: a place for each of its parameters; ``workspace``: offset in the arena."""
 
@@ -140,7 +140,7 @@ class LaunchStep:
         return replace(self, arguments=tuple(place.at(turn) for place in self.arguments))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class NumpyStep:
     """An operator that NumPy runs, through its meaning in the graph."""
 
@@ -150,7 +150,7 @@ class NumpyStep:
     layer: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CopyStep:
     """A tensor that is needed in a second place."""
 
@@ -158,7 +158,7 @@ class CopyStep:
     target: Place
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CheckStep:
     """Indices that machine code is about to trust: each must be in ``-size..size-1``. There is one size for all, or one
     for each number along the last axis. ``node`` is the user's."""
@@ -168,7 +168,7 @@ class CheckStep:
     node: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Loop:
     """Steps ``first`` to ``last`` of a program, all of them launches, run ``count`` times in turn."""
 
@@ -177,7 +177,7 @@ class Loop:
     count: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ArenaTensor:
     """A tensor, or workspace of a kernel, in the arena: its bytes are its own from step ``first`` to step ``last``.
 

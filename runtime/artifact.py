@@ -105,12 +105,17 @@ def _tensor(tensor: TensorSpec | TensorSlot) -> records.TensorRecord:
     return records.TensorRecord(name=tensor.name, shape=tensor.shape, dtype=tensor.dtype)
 
 
+def _fields(each: Any) -> dict[str, Any]:
+    """The fields of a dataclass by name, shared, not copied."""
+    return {name: getattr(each, name) for name in each.__dataclass_fields__}
+
+
 def _layer(layer: Layer) -> records.LayerRecord:
-    return records.LayerRecord(**vars(layer))
+    return records.LayerRecord(**_fields(layer))
 
 
 def _place(place: Place) -> records.PlaceRecord:
-    return records.PlaceRecord(**vars(place))
+    return records.PlaceRecord(**_fields(place))
 
 
 def _core_record(core: CorePart, members: _Members) -> records.CoreRecord:
@@ -119,7 +124,7 @@ def _core_record(core: CorePart, members: _Members) -> records.CoreRecord:
         config={name: getattr(core.config, name) for name in sorted(core.config.__dataclass_fields__)},
         config_hash=f"{core.config.hash64:016x}",
         window_bytes=core.window_bytes,
-        slots=tuple(records.SlotRecord(**vars(slot)) for slot in core.slots.values()),
+        slots=tuple(records.SlotRecord(**_fields(slot)) for slot in core.slots.values()),
         constants=tuple(
             records.SegmentRecord(
                 name=each.name, offset=each.offset, member=members.put(f"constants/{number}.bin", each.data.tobytes())
@@ -163,10 +168,10 @@ def _host_record(number: int, step: HostStep, members: _Members) -> records.Host
         layers=tuple(_layer(layer) for layer in program.layers),
         constants=members.put(f"host/{number}.constants.bin", program.constants.tobytes()),
         arena_bytes=program.arena_bytes,
-        memory=tuple(records.ArenaRecord(**vars(each)) for each in program.memory),
+        memory=tuple(records.ArenaRecord(**_fields(each)) for each in program.memory),
         threads=program.threads,
         processor=program.processor,
-        loops=tuple(records.LoopRecord(**vars(each)) for each in program.loops),
+        loops=tuple(records.LoopRecord(**_fields(each)) for each in program.loops),
     )
 
 
@@ -240,12 +245,12 @@ def _dtype(name: str, what: str) -> str:
 
 
 def _read_layer(layer: records.LayerRecord) -> Layer:
-    return Layer(**layer.model_dump())
+    return Layer(**_fields(layer))
 
 
 def _read_place(place: records.PlaceRecord) -> Place:
     _dtype(place.dtype, f"a place in the {place.kind}")
-    return Place(**place.model_dump())
+    return Place(**_fields(place))
 
 
 def _text(members: dict[str, bytes], name: str) -> str:
@@ -311,10 +316,10 @@ def _read_host(step: records.HostRecord, members: dict[str, bytes]) -> HostStep:
         layers=tuple(_read_layer(layer) for layer in step.layers),
         constants=np.frombuffer(member(members, step.constants), np.uint8),
         arena_bytes=step.arena_bytes,
-        memory=tuple(ArenaTensor(**each.model_dump()) for each in step.memory),
+        memory=tuple(ArenaTensor(**_fields(each)) for each in step.memory),
         threads=step.threads,
         processor=step.processor,
-        loops=tuple(Loop(**each.model_dump()) for each in step.loops),
+        loops=tuple(Loop(**_fields(each)) for each in step.loops),
     )  # fmt: skip
     return HostStep(program, step.inputs, step.outputs, step.first_layer)
 

@@ -60,8 +60,8 @@ def _compiled(code: KernelCode, target: Processor, threads: int) -> bytes:
         raise CompileError(f"its code needs {workspace.total(threads)} bytes of workspace, not {code.workspace_bytes}",
                            at=f"kernel {code.symbol!r}")  # fmt: skip
     text = str(module).replace(f'@"{KERNEL}"', f'@"{code.symbol}"')
-    del module  # its values know each other: a collection of what is young frees them
-    gc.collect(1)
+    del module
+    _forget_young()
     return object_code(text, target)
 
 
@@ -69,15 +69,24 @@ def _step_functions(program: HostProgram, *, single: bool) -> tuple[str, tuple[L
     """LLVM IR of a function for each stretch of launches, or for each launch."""
     parts = {code.symbol: code.parts for code in program.kernels}
     prefix = "weft_launch" if single else "weft_step"
-    module = ll.Module("steps")
     calls: list[LaunchCall] = []
-    for stretch in _stretches(program, single=single):
-        numbers = [number for _, inside in stretch for number, _ in inside]
-        symbol = f"{prefix}_{numbers[0]}"
-        rounds = [(count, [step for _, step in inside]) for count, inside in stretch]
-        counter_bytes = emit_step(module, symbol, rounds, parts, single=single)
-        calls.append(LaunchCall(numbers[0], numbers[-1], symbol, counter_bytes))
-    return str(module), tuple(calls)
+    with collector_waits():
+        module = ll.Module("steps")
+        for stretch in _stretches(program, single=single):
+            numbers = [number for _, inside in stretch for number, _ in inside]
+            symbol = f"{prefix}_{numbers[0]}"
+            rounds = [(count, [step for _, step in inside]) for count, inside in stretch]
+            counter_bytes = emit_step(module, symbol, rounds, parts, single=single)
+            calls.append(LaunchCall(numbers[0], numbers[-1], symbol, counter_bytes))
+        text = str(module)
+        del module
+        _forget_young()
+    return text, tuple(calls)
+
+
+def _forget_young() -> None:
+    """Free a module of llvmlite, whose values know each other, before it grows old and stays for long."""
+    gc.collect(1)
 
 
 _Launches = list[tuple[int, LaunchStep]]

@@ -518,4 +518,25 @@ MUTANTS = (
         "if count and not -1 <= int(step.layer_of.min())", "if count and not -2 <= int(step.layer_of.min())",
         ("tests/runtime/test_artifact.py",),
     ),
+    # Moved stages
+    Mutant(
+        "more-than-was-made", "compiler/tensor/compute_at.py", "bound forgotten",
+        "end = Const(size - 1) if all_made else count - 1", "end = Const(size - 1)",
+        ("tests/compiler/tensor/test_schedule.py",),
+    ),
+    Mutant(
+        "whole-of-what-was-not-made", "compiler/tensor/compute_at.py", "bound forgotten",
+        "(*self.extent[:kept], *made[kept:]),", "(*self.extent[:kept], *map(Const, shape[kept:])),",
+        ("tests/compiler/tensor/test_schedule.py",),
+    ),
+    # Threads
+    Mutant(
+        "one-sleeper-is-woken", "compiler/targets/cpu/llvm/threads.py", "wake-up lost",
+        "i32 WAKE, i32 2147483647", "i32 WAKE, i32 1", ("tests/compiler/targets/cpu/llvm/test_threads.py",),
+    ),
+    Mutant(
+        "the-bell-stays-as-it-is", "compiler/targets/cpu/llvm/threads.py", "race",
+        "atomicrmw add ptr %bell, i32 1 seq_cst", "atomicrmw add ptr %bell, i32 0 seq_cst",
+        ("tests/compiler/targets/cpu/llvm/test_threads.py",),
+    ),
 )  # fmt: skip

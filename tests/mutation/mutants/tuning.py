@@ -19,7 +19,12 @@ MUTANTS = (
     ),
     Mutant(
         "widest-tiles-alone", "compiler/targets/accel/tile_costs.py", "off by one",
-        "if len(found) == 2:", "if len(found) == 1:", COSTS,
+        "islice(_fitting(problem), WIDTHS))", "islice(_fitting(problem), 1))", COSTS,
+    ),
+    Mutant(
+        "no-narrower-tiles", "compiler/targets/accel/compile_kernel.py", "fall-back lost",
+        "if afresh and problem.threads == 1 and not kernel.producers:", "if False:",
+        ("tests/compiler/targets/accel/test_random_shapes.py",),
     ),
     Mutant(
         "layers-of-any-number-of-threads", "tune/layers.py", "check ignored",
