@@ -11,8 +11,19 @@ class Tokens {
   public:
     explicit Tokens(const Core& core) : depth_(int(core.token_depth)) {}
     // Of the engines in `wait`, those whose token is missing.
-    unsigned missing(unsigned engine, unsigned wait) const { return wait & ~sent_by_[engine]; }
-    bool has_room(unsigned engine, unsigned send) const { return !(send & full_to_[engine]); }
+    unsigned missing(unsigned engine, unsigned wait) const {
+        unsigned mask = 0;
+        for (unsigned source = 0; source < kEngines; ++source) {
+            if (wait >> source & 1 && !count_[source][engine]) mask |= 1u << source;
+        }
+        return mask;
+    }
+    bool has_room(unsigned engine, unsigned send) const {
+        for (unsigned target = 0; target < kEngines; ++target) {
+            if (send >> target & 1 && count_[engine][target] == depth_) return false;
+        }
+        return true;
+    }
     void take(unsigned engine, unsigned wait) {
         if (wait) changes_[changed_++] = {engine, wait, false};
     }
@@ -25,9 +36,9 @@ class Tokens {
             for (unsigned other = 0; other < kEngines; ++other) {
                 if (!(change.mask >> other & 1)) continue;
                 if (change.sends) {
-                    add(change.engine, other, 1);
+                    ++count_[change.engine][other];
                 } else {
-                    add(other, change.engine, -1);
+                    --count_[other][change.engine];
                 }
                 wakes.wake(kFirstEngine + other, now + 1);
             }
@@ -39,17 +50,8 @@ class Tokens {
         unsigned engine, mask;
         bool sends;
     };
-    void add(unsigned source, unsigned target, int tokens) {
-        const int count = count_[source][target] += tokens;
-        set(sent_by_[target], source, count > 0);
-        set(full_to_[source], target, count == depth_);
-    }
-    static void set(unsigned& mask, unsigned bit, bool value) { mask = (mask & ~(1u << bit)) | unsigned(value) << bit; }
-
     int depth_;
     int count_[kEngines][kEngines] = {};
-    unsigned sent_by_[kEngines] = {};  // for each engine, those of which it has tokens
-    unsigned full_to_[kEngines] = {};  // for each engine, those that have all the tokens of it that they can hold
     Change changes_[2 * kEngines];
     unsigned changed_ = 0;
 };

@@ -50,7 +50,6 @@ class BurstCutter {
 
     // One cycle; `taken`: the burst is accepted in it. True if anything has changed.
     bool step(bool taken, const Transfer* transfer) {
-        if (!taken && !transfer && skid_full_ && offers_ && valid_) return false;  // full, and nobody takes
         const uint32_t mask = (1u << log2_) - 1;
         const bool accept = !offers_ || !skid_full_;
         const bool row_ends = word_ >> log2_ == final_ >> log2_;
@@ -286,10 +285,10 @@ inline void ReadMaster::step(Cycle now, Wakes& wakes, const Dram& dram) {
         ++all_beats;
         wakes.wake(parts[word_id], clients[word_id]->words.visible());
     }
-    unsigned grant = last_granted;
+    unsigned grant = 0;
     bool wanted = false;
-    for (unsigned step = 0; step < kReadClients && !wanted; ++step) {
-        grant = grant + 1 == kReadClients ? 0 : grant + 1;
+    for (unsigned step = 1; step <= kReadClients && !wanted; ++step) {
+        grant = (last_granted + step) % kReadClients;
         wanted = clients[grant]->wants();
     }
     // DRAM has not seen the address of this cycle if it was not evaluated; then there was none.

@@ -140,27 +140,26 @@ class _Alike:
     config: CoreConfig
     tiling: Tiling
     kernel: Kernel = field(compare=False)
-    unscheduled: Schedule = field(compare=False)
 
 
 def _scheduled(kernel: Kernel, config: CoreConfig, tiling: Tiling) -> Schedule:
     """As :func:`schedule_kernel`. Networks repeat their kernels, and the proofs of tensorize take long."""
-    unscheduled = create_schedule(kernel.output, kernel.inputs, "")
-    text = function_text(unscheduled.func)
+    unscheduled = create_schedule(kernel.output, kernel.inputs, kernel.name)
+    text = function_text(replace(unscheduled.func, name=""))
     nameless = replace(kernel, name="", constants=())
     sections = tuple(replace(section, kept=None) for section in kernel.sections)  # no schedule depends on it
-    schedule = Schedule(replace(unscheduled.func, name=kernel.name))
     try:
-        found = _schedule_once(_Alike(text, sections, config, tiling, nameless, unscheduled))
+        found = _schedule_once(_Alike(text, sections, config, tiling, nameless))
     except (CompileError, TensorError):
-        return schedule_kernel(kernel, config, tiling, schedule)  # its error has the name
+        return schedule_kernel(kernel, config, tiling)  # its error has the name
+    schedule = unscheduled.copy()
     schedule.func, schedule.trace = replace(found.func, name=kernel.name), found.trace
     return schedule
 
 
 @lru_cache(maxsize=256)
 def _schedule_once(alike: _Alike) -> Schedule:
-    return schedule_kernel(alike.kernel, alike.config, alike.tiling, alike.unscheduled.copy())
+    return schedule_kernel(alike.kernel, alike.config, alike.tiling)
 
 
 def generate_slice(

@@ -42,8 +42,8 @@ def tensorized(config: CoreConfig) -> Legality:
     )
 
 
-def schedule_kernel(kernel: Kernel, config: CoreConfig, tiling: Tiling, schedule: Schedule | None = None) -> Schedule:
-    """The kernel's loop IR with every stage tensorized. ``schedule``: of the kernel, without a step so far.
+def schedule_kernel(kernel: Kernel, config: CoreConfig, tiling: Tiling) -> Schedule:
+    """The kernel's loop IR with every stage tensorized.
 
     CompileError names a stage for which there is no intrinsic; IRError, what is not legal behind ``compute``, before
     tensorize or behind it.
@@ -51,7 +51,7 @@ def schedule_kernel(kernel: Kernel, config: CoreConfig, tiling: Tiling, schedule
     if bool(kernel.producers) != isinstance(tiling, ChainTiling):
         raise TypeError("a chain, and nothing else, takes a ChainTiling")
     problem = Problem(config, kernel, tiling.threads)
-    schedule = schedule or create_schedule(kernel.output, kernel.inputs, kernel.name)
+    schedule = create_schedule(kernel.output, kernel.inputs, kernel.name)
     check_legal(schedule.func, COMPUTED)
     caches = _place_buffers(schedule, kernel)
     homes, tile, epilogue = _tile_output(schedule, problem, tiling)

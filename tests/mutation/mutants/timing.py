@@ -8,7 +8,7 @@ MUTANTS = (
     # Memory
     Mutant(
         "model-fixed-priority", "sim/timing_memory.h", "arbitration",
-        "unsigned grant = last_granted;", "unsigned grant = kReadClients - 1;",
+        "grant = (last_granted + step) % kReadClients;", "grant = step % kReadClients;",
     ),
     # Engines
     Mutant(

@@ -14,7 +14,6 @@ from weft.compiler.targets.accel.lower import Kernel, lower_function
 from weft.compiler.targets.accel.tile_costs import tilings
 from weft.compiler.targets.accel.tiling import Tiling
 from weft.compiler.targets.errors import CompileError
-from weft.compiler.tensor.schedule import Schedule
 from weft.hw.config import PYNQ, CoreConfig
 from weft.hw.dram_rate import USUAL_RATE
 from weft.hw.memories import Memory
@@ -41,9 +40,9 @@ def proofs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     done: list[str] = []
     schedule = compile_kernel.schedule_kernel
 
-    def noted(kernel: Kernel, config: CoreConfig, tiling: Tiling, unscheduled: Schedule | None = None) -> object:
+    def noted(kernel: Kernel, config: CoreConfig, tiling: Tiling) -> object:
         done.append(kernel.name)
-        return schedule(kernel, config, tiling, unscheduled)
+        return schedule(kernel, config, tiling)
 
     monkeypatch.setattr(compile_kernel, "schedule_kernel", noted)
     return done

@@ -6,7 +6,6 @@ import sys
 from collections import Counter
 
 import pytest
-from weft.compiler.targets.accel import compile_kernel
 from weft.compiler.targets.accel import schedule as rules
 from weft.compiler.targets.errors import CompileError
 from weft.compiler.tensor import Schedule, ScheduleError, TensorIntrinsic, Var
@@ -25,14 +24,14 @@ def refusal() -> str:
 
 
 def test_what_compute_gives_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    create = compile_kernel.create_schedule
+    create = rules.create_schedule
 
     def parallel(*arguments: object) -> Schedule:
         schedule = create(*arguments)  # type: ignore[arg-type]
         schedule.parallel(schedule.get_loops("output")[2])
         return schedule
 
-    monkeypatch.setattr(compile_kernel, "create_schedule", parallel)
+    monkeypatch.setattr(rules, "create_schedule", parallel)
     assert refusal() == (
         "function 'kernel': its default schedule fails: loop 'output_y': loop kind 'parallel' is not legal in a "
         "function that is computed; hint: legal are serial"
