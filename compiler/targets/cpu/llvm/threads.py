@@ -7,7 +7,7 @@ the workers have noticed. Whoever waits spins for a while; then a worker sleeps,
 
 Workers sleep on Linux's futex and not on a condition variable: those of glibc before 2.41 can lose a wake-up
 (https://sourceware.org/bugzilla/show_bug.cgi?id=25847), after which whoever waits for the worker's end waits for ever.
-A worker looks around every second in any case.
+A worker looks around every second in any case. On kernels of which no more is known it naps for a millisecond.
 
 A team is ``TEAM_BYTES``, all 0 at first. ``job`` is odd while a job is open to join.
 """
@@ -15,9 +15,7 @@ A team is ``TEAM_BYTES``, all 0 at first. ``job`` is odd while a job is open to 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-
-from ...errors import CompileError
+from collections.abc import Mapping
 
 PART_BYTES = 64
 DONE_OFFSET = 8
@@ -34,9 +32,8 @@ SPINS = 4000
 
 POOL = """
 ; team: job 0, function 8, argument 16, stop 24, inside 64, sleepers 128, bell 192
-declare LONG @syscall(LONG, ...)
+DECLARED
 declare i32 @sched_yield()
-@second = private unnamed_addr constant { LONG, LONG } { LONG 1, LONG 0 }
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
 define void @weft_wait(ptr %counter, i64 %wanted) {
@@ -103,7 +100,7 @@ sleep:
   %woken = call i1 @news(ptr %team, i64 %seen)
   br i1 %woken, label %awake, label %rest
 rest:
-  %rested = call LONG (LONG, ...) @syscall(LONG FUTEX, ptr %bell, i32 WAIT, i32 %rung, ptr @second)
+  REST
   br label %awake
 awake:
   %fewer = atomicrmw sub ptr %sleepers.at, i64 1 seq_cst
@@ -138,7 +135,7 @@ define internal void @wake(ptr %team) {
 some:
   %bell = getelementptr i8, ptr %team, i64 192
   %ring = atomicrmw add ptr %bell, i32 1 seq_cst
-  %told = call LONG (LONG, ...) @syscall(LONG FUTEX, ptr %bell, i32 WAKE, i32 2147483647)
+  RING
   br label %done
 done:
   ret void
@@ -172,33 +169,34 @@ FUTEX_PRIVATE = 128
 WAIT, WAKE = 0 | FUTEX_PRIVATE, 1 | FUTEX_PRIVATE
 """Of linux/futex.h: for the threads of one process."""
 
+ON_FUTEX = {
+    "DECLARED": """declare LONG @syscall(LONG, ...)
+@second = private unnamed_addr constant { LONG, LONG } { LONG 1, LONG 0 }""",
+    "REST": "%rested = call LONG (LONG, ...) @syscall(LONG FUTEX, ptr %bell, i32 WAIT, i32 %rung, ptr @second)",
+    "RING": "%told = call LONG (LONG, ...) @syscall(LONG FUTEX, ptr %bell, i32 WAKE, i32 2147483647)",
+}
+IN_NAPS = {"DECLARED": "declare i32 @usleep(i32)", "REST": "%rested = call i32 @usleep(i32 1000)", "RING": ""}
+"""How a worker sleeps, and how whoever has news wakes the sleepers."""
 
-@dataclass(frozen=True)
-class _Machine:
-    """What the pool has to know of an architecture: how a thread lets its sibling work while it spins, Linux's number
-    of the system call futex, and C's type long."""
+FUTEX_CALLS = {"x86_64": (202, "i64"), "aarch64": (98, "i64"), "armv7a": (240, "i32"), "armv7l": (240, "i32")}
+"""Linux's number of the system call, and C's type long."""
 
-    declaration: str
-    pause: str
-    futex: int
-    long: str = "i64"
-
-
-_MACHINES = {
-    "x86_64": _Machine("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()", 202),
-    "aarch64": _Machine("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)", 98),
-    "armv7a": _Machine("", "", 240, "i32"),
-    "armv7l": _Machine("", "", 240, "i32"),
+_PAUSES = {
+    "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
+    "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
 }
 
 
 def pool_text(triple: str) -> str:
-    """The pool's LLVM IR for a processor; CompileError for one of whose kernel it does not know enough."""
+    """The pool's LLVM IR for a processor."""
     name, *system = triple.split("-")
-    if name not in _MACHINES or "linux" not in system:
-        raise CompileError(f"threads are not known on {triple}",
-                           hint=f"they are known on Linux on {', '.join(_MACHINES)}")  # fmt: skip
-    machine = _MACHINES[name]
-    words = {"PAUSE": machine.pause, "SPINS": SPINS, "FUTEX": machine.futex, "LONG": machine.long, "WAIT": WAIT,
-             "WAKE": WAKE}  # fmt: skip
-    return machine.declaration + re.sub(r"\b[A-Z]{4,}\b", lambda word: str(words[word[0]]), POOL)
+    known = name in FUTEX_CALLS and "linux" in system
+    futex, long = FUTEX_CALLS[name] if known else (0, "")
+    declaration, pause = _PAUSES.get(name, ("", ""))
+    text = _filled(POOL, {**(ON_FUTEX if known else IN_NAPS), "PAUSE": pause, "SPINS": SPINS})
+    return declaration + _filled(text, {"LONG": long, "FUTEX": futex, "WAIT": WAIT, "WAKE": WAKE})
+
+
+def _filled(text: str, words: Mapping[str, object]) -> str:
+    """The text with each of the words replaced."""
+    return re.sub(rf"\b({'|'.join(words)})\b", lambda found: str(words[found[0]]), text)
