@@ -124,6 +124,7 @@ class Machine {
             }
             step(now);
             const bool ends = drained != kNever || fetch_.finishing() == now + 1;
+            if (!ends && !every_cycle) stream(now);
             now = ends || every_cycle ? now + 1 : shared_.wakes.next();
         }
         return false;
@@ -168,6 +169,22 @@ class Machine {
             store_.wake(now);
         }
         shared_.tokens.commit(now, wakes);
+    }
+
+    // Where words go straight from DRAM to a scratchpad and nothing else happens, work out the next cycles together.
+    void stream(Cycle now) {
+        Cycle cycles = dram_.streams(now, write_);
+        if (cycles <= 0 || dram_.beat_id == kClientFetch) return;
+        const unsigned engine = dram_.beat_id == kClientLoad ? kLoad : kLoadw;
+        Load& load = engine == kLoad ? load_ : loadw_;
+        if (!controls_[engine].streams(now)) return;
+        cycles = std::min(cycles, shared_.wakes.next_without(kFirstEngine + engine) - (now + 1));
+        cycles = std::min({cycles, read_.streams(dram_.beat_id), load.streams(now)});
+        if (cycles <= 0) return;
+        dram_.stream(cycles);
+        read_.stream(cycles);
+        load.stream(now, cycles);
+        shared_.wakes.stream_to(now + 1 + cycles, kFirstEngine + engine);
     }
 
     const Instruction* control(Cycle now, unsigned engine, const Work& work) {

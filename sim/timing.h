@@ -73,6 +73,15 @@ class Fifo {
         last_push_ = now;
     }
     const T& front() const { return items_[head_].value; }
+    // True if an item can be read in each cycle from the next on, provided that one was pushed and one popped in this
+    // cycle, and that this goes on.
+    bool streams(Cycle now) const { return last_push_ == now && last_pop_ == now && count_ >= latency(); }
+    // Items without a value are pushed and popped, one of each in each cycle from the next on. Their dates do not matter.
+    void stream(Cycle now, Cycle items) {
+        head_ = (head_ + unsigned(items)) & mask_;
+        last_push_ = last_pop_ = now + items;
+        visible_ = now + items + 1;
+    }
     T pop(Cycle now) {
         const T value = items_[head_].value;
         head_ = (head_ + 1) & mask_;

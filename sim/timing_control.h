@@ -150,11 +150,14 @@ class Control {
                 shared_.wakes.wake(part, queue.visible());
             }
         }
-        if (leaves || retires || work.retires || passes || taken || used_.settles_after(now)) {
-            shared_.wakes.wake(part, now + 1);
-        }
+        steady_ = !(leaves || retires || work.retires || passes || taken) && (held_ || queue.empty());
+        if (!steady_ || used_.settles_after(now)) shared_.wakes.wake(part, now + 1);
         return leaves && !syncs ? instruction : nullptr;
     }
+
+    // True if all cycles from the next on are as this one, in which the body was at work, as long as nobody else sends a
+    // token or an instruction and the body starts and ends none.
+    bool streams(Cycle now) const { return steady_ && !used_.settles_after(now); }
 
     void account(Cycle now, Class kind) {
         if (kind == kind_) return;
@@ -203,6 +206,7 @@ class Control {
     uint64_t to_start_ = 0, to_retire_ = 0, to_send_ = 0;
     int done_ = 0;
     Lagging used_;
+    bool steady_ = false;  // nothing has changed in the last cycle
     Class kind_ = kIdle;
     Cycle since_ = -1;  // cycle 0 of the counters shows the reset value
 };

@@ -22,6 +22,16 @@ class Wakes {
         return true;
     }
     Cycle next() const { return *std::min_element(at_, at_ + kParts); }
+    // The earliest wake of all parts but the two that bring words, and `engine`, which takes them.
+    Cycle next_without(unsigned engine) const {
+        Cycle next = kNever;
+        for (unsigned part = 0; part < kParts; ++part) {
+            if (part != kDram && part != kReadMaster && part != engine) next = std::min(next, at_[part]);
+        }
+        return next;
+    }
+    // Cycles have been worked out together: the three parts are evaluated in this one next.
+    void stream_to(Cycle cycle, unsigned engine) { at_[kDram] = at_[kReadMaster] = at_[engine] = cycle; }
 
   private:
     Cycle at_[kParts];
@@ -103,6 +113,11 @@ struct ReadClient {
         words.pop(now);
         ++room;
     }
+    // A word comes and a word is taken in each cycle from the next on.
+    void stream(Cycle now, Cycle count) {
+        words.stream(now, count);
+        room += count;
+    }
 
     BurstCutter cutter;
     Fifo<char> words;
@@ -120,6 +135,17 @@ struct ReadMaster {
         parts[id] = part;
     }
     void step(Cycle now, Wakes& wakes, const Dram& dram);
+
+    // Cycles from the next on in which no burst is asked for, if only client `source` makes room, for a word in each.
+    Cycle streams(unsigned source) const {
+        const ReadClient& client = *clients[source];
+        if (outstanding == core.read_outstanding || !client.cutter.offers()) return kNever;
+        return std::max<Cycle>(0, client.cutter.burst().beats - client.room);
+    }
+    void stream(Cycle words) {
+        word_at += words;
+        all_beats += words;
+    }
 
     const Core& core;
     ReadClient* clients[kReadClients] = {};
@@ -207,6 +233,20 @@ struct Dram {
         if (!writes.empty() && writes.front().complete) next = std::min(next, writes.front().due);
         if (core.jitter && (reads_pending || !writes.empty())) next = now;
         if (next != kNever) wakes.wake(kDram, std::max(next, now + 1));
+    }
+
+    // Cycles from the next on in each of which a beat comes, none of them a burst's last, if one came in this cycle and
+    // the write master has nothing to do.
+    Cycle streams(Cycle now, const WriteMaster& writes_from) const {
+        if (writes_from.address_valid || writes_from.data_valid) return 0;
+        if (core.jitter || core.reorder || core.bytes_per_cycle < core.bus_bytes || answering) return 0;
+        if (last_step != now || !beat || beat_last || credit != core.bytes_per_cycle - 1) return 0;
+        const Cycle answer = !writes.empty() && writes.front().complete ? writes.front().due - (now + 1) : kNever;
+        return std::min(answer, Cycle(reads[beat_id].front().beats) - 1);
+    }
+    void stream(Cycle beats) {
+        reads[beat_id].front().beats -= unsigned(beats);
+        last_step += beats;
     }
 
     struct Read {

@@ -74,11 +74,29 @@ class Load {
                 shared_.wakes.wake(part(), loads_.push_again(now));
             }
         }
+        steady_ = !changed;
         changed |= write(now, work);
-        changed |= client.cutter.step(granted, transfer);
+        if (client.cutter.step(granted, transfer)) changed = true, steady_ = false;
         if (changed) shared_.wakes.wake(part(), now + 1);
         if (client.wants()) shared_.wakes.wake(kReadMaster, now + 1);
         return work;
+    }
+    // Cycles from the next on in each of which a word is written to a scratchpad, none of them the last of a run, and
+    // nothing else happens, if a word comes in each; entries of acc, whose banks others write, are left out.
+    Cycle streams(Cycle now) const {
+        if (!steady_ || !client.words.streams(now) || load_.kind != kWriteOwn) return 0;
+        if (state_ != State::kRun || run_ != Part::kBody || pad_row_ || last_place_) return 0;
+        if (planner_.has_plan(now) && loads_.push_again(now) != kNever) return 0;
+        const Cycle plan = planner_.has_plan(now) ? kNever : planner_.due() - (now + 1);
+        return std::min(plan, Cycle(run_left_) * (last_part_ + 1) - part_ - 1);
+    }
+    void stream(Cycle now, Cycle words) {
+        client.stream(now, words);
+        const Cycle parts = part_ + words;
+        const uint32_t entries = uint32_t(parts / (last_part_ + 1));
+        part_ = uint32_t(parts % (last_part_ + 1));
+        load_.index += entries;
+        run_left_ -= entries;
     }
     void begin(Cycle now, const Instruction& instruction) {
         const int64_t bytes = shared_.core.load_bytes[engine_][kind(instruction)];
@@ -250,6 +268,7 @@ class Load {
     Part run_ = Part::kLeft;
     uint32_t run_left_ = 0, part_ = 0, place_ = 0, last_part_ = 0, last_place_ = 0;
     bool pad_row_ = false;
+    bool steady_ = false;  // neither the planner nor the cutter has done anything in the last cycle
     bool register_full_ = false, register_acc_ = false, register_inp_ = false, register_last_ = false;
     uint32_t register_index_ = 0;
 };

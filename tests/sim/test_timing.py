@@ -11,7 +11,21 @@ from hypothesis import strategies as st
 from weft.hw.config import PYNQ, TINY, WIDE, CoreConfig
 from weft.hw.errors import InstructionError
 from weft.hw.interfaces import CycleClass
-from weft.hw.isa import Engine, Finish, Loop, encode, encode_unchecked
+from weft.hw.isa import (
+    Engine,
+    Finish,
+    Gemm,
+    Instruction,
+    Load,
+    Loop,
+    Scratchpad,
+    Store,
+    Sync,
+    Vector,
+    VectorOp,
+    encode,
+    encode_unchecked,
+)
 from weft.hw.programs import assemble
 from weft.runtime.device import FsimDevice
 from weft.sim.dram import DramModel
@@ -201,6 +215,72 @@ def test_what_is_skipped_does_not_matter(config: CoreConfig, seed: int) -> None:
     slow = predict_details(config, code, case.dram, offset=case.program_offset, trace=True, every_cycle=True)
     assert_same(slow.result, quick.result)
     assert quick.evaluated <= slow.evaluated
+
+
+own_loads = st.builds(
+    lambda engine, rows, columns, gap, left, top: Load(
+        engine=engine, scratchpad=Scratchpad.INP if engine is Engine.LOAD else Scratchpad.WGT, index=0, offset=0,
+        rows=rows, columns=columns, stride=columns + gap, pad_left=left, pad_top=top,
+    ),
+    st.sampled_from([Engine.LOAD, Engine.LOAD, Engine.LOADW]), st.integers(1, 3), st.sampled_from([1, 2, 9, 60, 400]),
+    st.sampled_from([0, 3]), st.sampled_from([0, 0, 2]), st.sampled_from([0, 0, 1]),
+)  # fmt: skip
+others = st.one_of(
+    st.builds(
+        lambda engine, columns: Load(
+            engine=engine, scratchpad=Scratchpad.ACC8, index=0, offset=0, rows=1, columns=columns
+        ),
+        st.sampled_from([Engine.LOAD, Engine.LOADW]), st.sampled_from([1, 40]),
+    ),
+    st.builds(
+        lambda rows, columns: Store(index=0, offset=0, rows=rows, columns=columns, stride=columns + 1),
+        st.integers(1, 3), st.sampled_from([1, 20]),
+    ),
+    st.builds(lambda entry: Vector(op=VectorOp.ADD, levels=0, dst=entry, a=entry), st.integers(0, 3)),
+    st.builds(lambda extent: Loop(engine=Engine.GEMM, level=0, extent=extent, dst_stride=1), st.integers(1, 63)),
+    st.just(Gemm(levels=1, dst=0, src=0, wgt=0)),
+)  # fmt: skip
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    config=core_shapes | st.just(PYNQ),
+    program=st.lists(
+        st.tuples(own_loads | own_loads | others | st.just(Sync(engine=Engine.LOAD)), st.sampled_from([1, 1, 4, 16])),
+        min_size=1,
+        max_size=10,
+    ),
+    latency=st.sampled_from([1, 5, 40, 100]),
+    bytes_per_cycle=st.sampled_from([4, 8, 12, 64]),
+    outstanding=st.sampled_from([1, 2, 32]),
+)
+def test_words_that_stream_in_are_worked_out_together(
+    config: CoreConfig, program: list[tuple[Instruction, int]], latency: int, bytes_per_cycle: int, outstanding: int
+) -> None:
+    instructions = [instruction for instruction, times in program for _ in range(times)]
+    code = assemble(config, [*instructions, Finish()])
+    dram = DramModel(latency=latency, bytes_per_cycle=bytes_per_cycle, outstanding=outstanding)
+    quick = predict_details(config, code, dram, trace=True)
+    slow = predict_details(config, code, dram, trace=True, every_cycle=True)
+    assert_same(slow.result, quick.result)
+
+
+def test_instructions_retire_while_words_stream_in() -> None:
+    def load(columns: int) -> Load:
+        return Load(scratchpad=Scratchpad.INP, index=0, offset=0, rows=1, columns=columns)
+
+    code = assemble(PYNQ, [load(4), *[Sync(engine=Engine.LOAD)] * 3, load(100), Finish()])
+    quick, slow = (predict_details(PYNQ, code, trace=True, every_cycle=every) for every in (False, True))
+    assert_same(slow.result, quick.result)
+
+
+@pytest.mark.parametrize("engine", [Engine.LOAD, Engine.LOADW])
+def test_a_long_load_is_not_looked_at_word_by_word(engine: Engine) -> None:
+    scratchpad = Scratchpad.INP if engine is Engine.LOAD else Scratchpad.WGT
+    load = Load(engine=engine, scratchpad=scratchpad, index=0, offset=0, rows=1, columns=900, stride=900)
+    predicted = predict_details(PYNQ, assemble(PYNQ, [load, Finish()]))
+    assert predicted.result.cycles is not None
+    assert predicted.evaluated < predicted.result.cycles / 4
 
 
 @pytest.mark.parametrize(

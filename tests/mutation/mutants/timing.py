@@ -10,6 +10,35 @@ MUTANTS = (
         "model-fixed-priority", "sim/timing_memory.h", "arbitration",
         "grant = (last_granted + step) % kReadClients;", "grant = step % kReadClients;",
     ),
+    # Cycles that are worked out together
+    Mutant(
+        "model-streams-past-a-full-buffer", "sim/timing_memory.h", "off by one",
+        "client.cutter.burst().beats - client.room)", "client.cutter.burst().beats - client.room + 1)",
+    ),
+    Mutant(
+        "model-streams-past-an-answer", "sim/timing_memory.h", "forgotten event",
+        "writes.front().due - (now + 1) : kNever;", "kNever : kNever;",
+    ),
+    Mutant(
+        "model-streams-past-other-parts", "sim/timing_memory.h", "forgotten event",
+        "if (part != kDram && part != kReadMaster && part != engine)", "if (part < kDram)",
+    ),
+    Mutant(
+        "model-streams-past-a-plan", "sim/timing_transfer.h", "forgotten event",
+        "planner_.due() - (now + 1);", "kNever;",
+    ),
+    Mutant(
+        "model-streams-into-acc", "sim/timing_transfer.h", "missing hazard check",
+        " || load_.kind != kWriteOwn) return 0;", ") return 0;",
+    ),
+    Mutant(
+        "model-streams-while-bursts-are-cut", "sim/timing_transfer.h", "forgotten event",
+        "if (!steady_ || !client", "if (!client",
+    ),
+    Mutant(
+        "model-streams-while-tokens-pass", "sim/timing.cpp", "forgotten event",
+        "if (!controls_[engine].streams(now)) return;", "",
+    ),
     # Engines
     Mutant(
         "model-three-forwards", "sim/timing_compute.h", "missing forward",
