@@ -53,6 +53,7 @@ STATE = Var("s", TensorType((6, 6), "float32"))
 
 
 TABLE = Var("t", TensorType((6, 6), "float32"))
+INDICES = Var("i", TensorType((6,), "int64"))
 
 
 def doubled(x: Expr) -> Expr:
@@ -67,19 +68,21 @@ def doubled(x: Expr) -> Expr:
         (nn.add(STATE, nn.reduce_sum(STATE, axes=(0,), keepdims=True)), (), None),
         (nn.matmul(STATE, STATE), (), None),
         (doubled(STATE), (nn.matmul(STATE, STATE),), False),
-        (doubled(call("gather", STATE, Var("i", TensorType((6,), "int64")), axis=0)), (), None),
+        (doubled(call("gather", STATE, INDICES, axis=0)), (), None),
         (call("nn.inverse", STATE), (), None),
-        (doubled(STATE), (call("gather", TABLE, Var("i", TensorType((6,), "int64")), axis=0),), False),
+        (doubled(STATE), (call("gather", TABLE, INDICES, axis=0),), False),
         (doubled(STATE), (call("nn.inverse", TABLE),), False),
+        (nn.add(doubled(STATE), call("gather", TABLE, INDICES, axis=0)),
+         (call("gather", TABLE, call("reshape", INDICES, shape=(2, 3)), axis=0),), True),
     ],
     ids=["elements", "transposed", "sums of columns", "a product", "read later", "rows at indices", "by NumPy",
-         "indices checked later", "NumPy later"],
+         "indices checked later", "NumPy later", "indices checked before in another shape"],
 )  # fmt: skip
 def test_state_is_replaced_only_where_nothing_reads_it_later(
     following: Expr, others: tuple[Expr, ...], replaced: bool | None
 ) -> None:
     """And then the results are those of two arrays. None: either is right."""
-    params = (STATE, Var("i", TensorType((6,), "int64")), TABLE)
+    params = (STATE, INDICES, TABLE)
     module = module_of(following, *others, params=params, names=("next_s", *(f"y{i}" for i, _ in enumerate(others))))
     model = compiled(module)
     found = replaceable(model, {"s": "next_s"})

@@ -7,6 +7,8 @@ makes the output reads of it only what it is about to write (`in_place`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import prod
 
 from ...model import CheckStep, CopyStep, HostProgram, LaunchStep, NumpyStep, Place
 from ...tensor.calls import TensorIntrinsic
@@ -48,10 +50,15 @@ def _last_that_may_fail(steps: Sequence[Step]) -> int:
     """The last step that may refuse a run; -1 without. Indices of an input are as they were when they were checked."""
     last, passed = -1, set()
     for at, step in enumerate(steps):
-        if isinstance(step, NumpyStep) or (isinstance(step, CheckStep) and (step.indices, step.sizes) not in passed):
+        if isinstance(step, NumpyStep):
             last = at
-        if isinstance(step, CheckStep) and step.indices.kind == "input":
-            passed.add((step.indices, step.sizes))
+        elif isinstance(step, CheckStep):
+            # The same numbers may be looked at in another shape.
+            checked = replace(step.indices, shape=(prod(step.indices.shape),)), step.sizes
+            if checked not in passed:
+                last = at
+            if step.indices.kind == "input":
+                passed.add(checked)
     return last
 
 
