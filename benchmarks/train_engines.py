@@ -78,11 +78,12 @@ def compiled_step(workload: Workload, threads: int, recomputed: bool) -> tuple[S
 
 def weft_step(workload: Workload, threads: int, compiled: Path | None = None, recomputed: bool = False) -> Run:
     """State is replaced in place, as the peers do. ``compiled``: the file that `weft_artifact` has written."""
+    step, start = weft_training(workload)
     if compiled is None:
         step, model = compiled_step(workload, threads, recomputed)
     else:
-        step, model = weft_training(workload)[0], artifact.load(compiled)
-    training = Training(step, weft_training(workload)[1], weft.load(model), in_place=replaced_in_place(step, model))
+        model = artifact.load(compiled)
+    training = Training(step, start, weft.load(model), in_place=replaced_in_place(step, model))
     data, labels = workload.batch()
 
     def run() -> float:

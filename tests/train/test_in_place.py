@@ -74,9 +74,12 @@ def doubled(x: Expr) -> Expr:
         (doubled(STATE), (call("nn.inverse", TABLE),), False),
         (nn.add(doubled(STATE), call("gather", TABLE, INDICES, axis=0)),
          (call("gather", TABLE, call("reshape", INDICES, shape=(2, 3)), axis=0),), True),
+        (nn.add(doubled(STATE), call("gather", Constant(np.ones((9, 6), np.float32)), INDICES, axis=0)),
+         (call("gather", TABLE, INDICES, axis=0),), False),
     ],
     ids=["elements", "transposed", "sums of columns", "a product", "read later", "rows at indices", "by NumPy",
-         "indices checked later", "NumPy later", "indices checked before in another shape"],
+         "indices checked later", "NumPy later", "indices checked before in another shape",
+         "indices checked before for more rows"],
 )  # fmt: skip
 def test_state_is_replaced_only_where_nothing_reads_it_later(
     following: Expr, others: tuple[Expr, ...], replaced: bool | None

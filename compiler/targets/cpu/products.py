@@ -43,6 +43,8 @@ CACHE_WAYS, WAY_BYTES = 8, 4096
 PANEL_COPY_FACTOR = 1.1
 """By how much copying panels makes a product slower, about."""
 
+NEARLY = 1.005
+"""Tiles are as good as each other if they take so many cycles by the estimate."""
 
 MULTIPLY: dict[Step, Callable[[int, int, int], TensorIntrinsic]] = {
     "floats": outer_product, "bytes": dot_product, "pairs": pair_product,
@@ -134,12 +136,17 @@ def sum_in_registers(schedule: te.Schedule, stage: str, step: TensorIntrinsic) -
 
 def product_tile(rows: int, columns: int, depth: int, constant: bool, target: Processor) -> Tile:
     """The tile with the fewest cycles for the whole result. It may use all registers except one row of the second
-    operand and one value of the first; of equal tiles the one with fewer loads wins.
+    operand and one value of the first; of equal tiles the one with fewer loads wins. One that covers the result without
+    overlap wins over slightly fewer cycles: the result may then lie where an operand did.
 
     ``constant``: the second operand need not be copied if it consists of whole tiles.
     """
     rated = rated_product_tiles(rows, columns, depth, constant, target)
-    return min(rated, key=lambda each: each[0])[1] if rated else Tile(1, min(columns, target.float_lanes))
+    if not rated:
+        return Tile(1, min(columns, target.float_lanes))
+    bound = NEARLY * min(cycles for cycles, _ in rated)
+    good = [each for each in rated if each[0] <= bound]
+    return min(good, key=lambda each: (rows % each[1].rows != 0 or columns % each[1].lanes != 0, each[0]))[1]
 
 
 def rated_product_tiles(

@@ -158,6 +158,11 @@ MUTANTS = (
         "if not writes or _last_that_may_fail(program.steps) >= writes[0] or", "if not writes or", IN_PLACE,
     ),
     Mutant(
+        "checked-for-another-number-of-rows", "compiler/targets/loops/replaceable.py", "missing guard",
+        "checked = replace(step.indices, shape=(prod(step.indices.shape),)), step.sizes",
+        "checked = replace(step.indices, shape=()), 0", IN_PLACE,
+    ),
+    Mutant(
         "one-zero-among-the-factors", "compiler/operators/index.py", "edge",
         "where(nn.equal(others_zero, like(zero, 0)), others)", "where(nn.equal(zero, zero), others)", RULES,
     ),

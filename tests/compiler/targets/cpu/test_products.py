@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler.graph import Constant, TensorType, Var, call
 from weft.compiler.targets.cpu.processor import host_target, named_target
-from weft.compiler.targets.cpu.products import block_size, choose_blocking
+from weft.compiler.targets.cpu.products import NEARLY, block_size, choose_blocking, product_tile, rated_product_tiles
+from weft.compiler.targets.loops.kernels import Tile
 
 from .test_link import check, floats, kinds, module_of
 
@@ -124,3 +125,22 @@ def test_a_tile_fits_the_registers(processor: str, rows: int, depth: int, column
     assert 1 <= tile.rows <= rows
     assert 1 <= tile.lanes <= columns
     assert tile.rows == 1 or (tile.rows + 1) * -(-tile.lanes // target.float_lanes) < target.registers
+
+
+@settings(deadline=None)
+@given(st.integers(1, 2100), st.integers(1, 600), st.integers(1, 2000), st.booleans())
+@pytest.mark.parametrize("processor", ["host", "aarch64"])
+def test_a_tile_that_overlaps_is_clearly_faster_than_those_that_do_not(
+    processor: str, rows: int, columns: int, depth: int, constant: bool
+) -> None:
+    def overlaps(tile: Tile) -> bool:
+        return rows % tile.rows != 0 or columns % tile.lanes != 0
+
+    target = named_target(processor)
+    chosen = product_tile(rows, columns, depth, constant, target)
+    cycles = {tile: cost for cost, tile in rated_product_tiles(rows, columns, depth, constant, target)}
+    if cycles:
+        fewest = min(cycles.values())
+        assert cycles[chosen] <= NEARLY * fewest
+        apart = [tile for tile, cost in cycles.items() if cost <= NEARLY * fewest and not overlaps(tile)]
+        assert not (apart and overlaps(chosen))
