@@ -39,13 +39,15 @@ def records(network: str, found: Journey) -> list[Record]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("networks", nargs="*", choices=list(NETWORKS), default=list(NETWORKS))
+    parser.add_argument("networks", nargs="*", metavar="NETWORK", help=f"of {', '.join(NETWORKS)}; default: all")
     parser.add_argument("--rtl", type=int, default=50, help="images that the RTL computes, too")
     parser.add_argument("--epochs", type=int, help="of training in floats")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    if unknown := set(options.networks) - NETWORKS.keys():
+        parser.error(f"there is no network {min(unknown)!r}; choose from {', '.join(NETWORKS)}")
     found: dict[str, Journey] = {}
-    for network in options.networks:
+    for network in options.networks or NETWORKS:
         body, settings = NETWORKS[network]
         settings = replace(settings, rtl_images=options.rtl, epochs=options.epochs or settings.epochs)
         with progress(network) as status:

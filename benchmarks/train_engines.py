@@ -172,7 +172,7 @@ def torch_step(workload: Workload, threads: int, compiled: bool) -> Run:
     def forward(data: T, labels: T) -> T:
         return functional.cross_entropy(workload.network(ops, data), labels)
 
-    evaluate = torch.compile(forward) if compiled else forward
+    evaluate = torch.compile(forward, dynamic=False) if compiled else forward
 
     def run() -> float:
         loss = evaluate(data, labels)
