@@ -17,7 +17,7 @@ from ....hw.memories import Memory
 from ...tensor.bounds import require_bounds
 from ...tensor.ir import Allocate, Block, Buffer, Expr, For, If, IntrinsicCall, PrimFunc, Seq, Stmt, Var
 from ...tensor.ir import Store as StoreStmt
-from ...tensor.visitor import statements
+from ...tensor.visitor import below, free_vars, statements
 from ..errors import CompileError
 from .emit_nest import Context, DramBuffer, HeldLevels, NestEmitter
 from .intrinsic_nest import Evaluator, IntrinsicNest, analyse_nest, compile_expr, nest_call
@@ -111,6 +111,10 @@ class _Walk:
         self._emission = NestEmitter(stream.config, stream.issues, stream.levels, stream.left_out, dram, layer)
         self._zones = zones
         self._filled_by = _filled_by(function)
+        self._thread_variables = frozenset(
+            each.var for each in statements(function.body) if isinstance(each, For) and each.kind == "vthread"
+        )
+        self._common: set[str] = set()  # names of live buffers that all virtual threads have together
         self._nests: dict[int, IntrinsicNest] = {}
         self._evaluators: dict[int, Evaluator] = {}
         self._keep_alive: list[object] = []  # both caches are keyed by identity
@@ -121,7 +125,7 @@ class _Walk:
         call = nest_call(stmt)
         if call is not None:
             nest = self._intrinsic_nest(stmt, outer)
-            for context in contexts:
+            for context in contexts[:1] if _written(call).name in self._common else contexts:
                 self._emission.emit(nest, context)
             if isinstance(call.intrinsic.emits, EmitStore):
                 for context in contexts:
@@ -167,11 +171,17 @@ class _Walk:
 
     def _allocate(self, stmt: Allocate, contexts: list[Context], outer: list[tuple[Var, Expr]]) -> Steps:
         buffer = stmt.buffer
-        for context in contexts:
-            context.bases[buffer.name] = self._take(buffer)
+        is_common = len(contexts) > 1 and _is_copy(stmt, buffer, self._thread_variables)
+        if is_common:
+            self._common.add(buffer.name)
+        first = self._take(buffer)
+        for number, context in enumerate(contexts):
+            context.bases[buffer.name] = first if is_common or number == 0 else self._take(buffer)
         yield from self.steps(stmt.body, contexts, outer)
-        for context in contexts:
-            self.stream.rings[Memory(buffer.scope)].release(context.bases.pop(buffer.name))
+        bases = dict.fromkeys(context.bases.pop(buffer.name) for context in contexts)
+        for base in bases:
+            self.stream.rings[Memory(buffer.scope)].release(base)
+        self._common.discard(buffer.name)
 
     def _take(self, buffer: Buffer) -> int:
         """The first entry of room for a buffer."""
@@ -230,6 +240,34 @@ class _Walk:
             yield from self.steps(turn.stage.stmt, [inside], list(turn.stage.outer))
             for name, index in turn.last:
                 self.stream.rings[Memory(nest.buffers[name][0].buffer.scope)].release(bases.pop((name, index)))
+
+
+def _written(call: IntrinsicCall) -> Buffer:
+    """The buffer that a call writes."""
+    return next(
+        operand.buffer for operand, declared in zip(call.operands, call.intrinsic.operands, strict=True)
+        if declared.mode != "in"
+    )  # fmt: skip
+
+
+def _is_copy(stmt: Stmt, buffer: Buffer, threads: frozenset[Var]) -> bool:
+    """Whether all that ``stmt`` writes to ``buffer`` comes from DRAM, and is the same in each of the ``threads``."""
+    if not any(isinstance(each, IntrinsicCall) and _written(each) == buffer for each in statements(stmt)):
+        return True
+    match stmt:
+        case IntrinsicCall(operands=operands, scalars=scalars):
+            if not isinstance(stmt.intrinsic.emits, EmitLoad | EmitFill):
+                return False
+            used = [*(index for region in operands for index in region.indices), *(value for _, value in scalars)]
+        case For(extent=extent):
+            used = [extent]
+        case If(cond=cond):
+            used = [cond]
+        case _:
+            used = []
+    return not any(free_vars(each) & threads for each in used) and all(
+        _is_copy(each, buffer, threads) for each in below(stmt)
+    )
 
 
 def _filled_by(function: PrimFunc) -> dict[str, str]:

@@ -115,6 +115,16 @@ class _Loops:
         loads = np.where(home >= 0, self._times[home, self._each], 1)
         return np.where((home >= 0) & (home == self._thread_place), self.threads, 1), loads
 
+    def in_tiles(self, depends: frozenset[str], times: Array) -> tuple[Array, Array]:
+        """As :meth:`placed`, of a buffer that is filled so many ``times`` in every tile. Threads whose buffers would
+        hold the same have one for all of them."""
+        on = np.array([axis in depends for axis in AXES])
+        threaded = self._axes[self._thread_place, self._each]
+        own = on[threaded] | (self._thread_place < 0)
+        extent = self.extents[self._thread_place, self._each]
+        turns = self.tiles // extent * -(-extent // self.threads)
+        return np.where(own, self.threads, 1), np.where(own, self.tiles, turns) * times
+
 
 def _innermost(mask: Array) -> Array:
     """The last place, along the first axis, at which it is true; -1 where there is none."""
@@ -172,10 +182,9 @@ def _buffers(problem: Problem, tiling: Tiles, loops: _Loops) -> Iterator[Buffers
     chunks = _chunks(problem, tiling)
     read = np.where(tiling.reduction > 0, tiling.reduction, tiling.groups)
     pitch = row_pitch(width) if kernel.section.tapped else width
-    in_chunks = threads, tiles * chunks
-    copies, loads = _where(chunks == 1, loops.placed(problem.data_axes), in_chunks)
+    copies, loads = _where(chunks == 1, loops.placed(problem.data_axes), loops.in_tiles(problem.data_axes, chunks))
     yield Buffers(Memory.INP, read * height * pitch, copies, loads, problem.input_bytes * inside)
-    copies, loads = _where(chunks == 1, loops.placed(problem.matrix_axes), in_chunks)
+    copies, loads = _where(chunks == 1, loops.placed(problem.matrix_axes), loops.in_tiles(problem.matrix_axes, chunks))
     matrices = groups * np.maximum(tiling.reduction, 1) * problem.taps
     yield Buffers(Memory.WGT, matrices, copies, loads, config.wgt_bytes * problem.kept_share)
 

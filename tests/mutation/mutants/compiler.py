@@ -125,6 +125,21 @@ MUTANTS = (
         ("tests/compiler/targets/accel/test_latency_hiding.py",),
     ),
     Mutant(
+        "threads-load-the-same", "compiler/targets/accel/emit.py", "case left out",
+        "is_common = len(contexts) > 1 and _is_copy(", "is_common = len(contexts) > 9 and _is_copy(",
+        ("tests/compiler/targets/accel/test_tile_costs.py",),
+    ),
+    Mutant(
+        "threads-share-what-differs", "compiler/targets/accel/emit.py", "check ignored",
+        "any(free_vars(each) & threads for each in used)", "any(free_vars(each) - free_vars(each) for each in used)",
+        ("tests/compiler/targets/accel/test_tile_costs.py",),
+    ),
+    Mutant(
+        "shared-loads-cost-a-load-a-thread", "compiler/targets/accel/tile_costs.py", "cost counted twice",
+        "np.where(own, self.tiles, turns)", "np.where(own, self.tiles, self.tiles)",
+        ("tests/compiler/targets/accel/test_tile_costs.py",),
+    ),
+    Mutant(
         "spilled-results-cost-nothing", "compiler/targets/accel/tile_costs.py", "cost left out",
         "spilled: Array = results > room * epilogue", "spilled: Array = results < 0 * epilogue",
         ("tests/compiler/targets/accel/test_tile_costs.py",),

@@ -10,6 +10,10 @@ import numpy as np
 import pytest
 from weft.compiler.compile import prepared
 from weft.compiler.frontends import read
+from weft.compiler.targets.accel.compile_kernel import append
+from weft.compiler.targets.accel.emit import Emitter
+from weft.compiler.targets.accel.emit_nest import DramBuffer
+from weft.compiler.targets.accel.lower import lower_function
 from weft.compiler.targets.accel.phases import split_phases
 from weft.compiler.targets.accel.slices import slices_of
 from weft.compiler.targets.accel.target import Accel, AccelOptions
@@ -36,7 +40,7 @@ from weft.compiler.targets.accel.tiling import (
 from weft.hw.config import PYNQ, TINY, WIDE
 from weft.hw.dram_rate import DramRate
 from weft.hw.interfaces import CycleClass
-from weft.hw.isa import Engine
+from weft.hw.isa import Engine, Load
 from weft.hw.memories import Memory
 from weft.sim.dram import DramModel
 from weft.sim.timing import predict
@@ -134,3 +138,30 @@ def test_results_of_the_vector_engine_keep_out_of_the_way_of_the_array() -> None
     array, vector = (found.counters[engine][CycleClass.BUSY] for engine in (Engine.GEMM, Engine.VECTOR))
     assert found.cycles is not None
     assert found.cycles < 0.9 * (array + vector)
+
+
+def _loaded(problem: Problem, tiling: Tiling) -> dict[Memory, int]:
+    """Entries of the operands of the products that a program loads."""
+    emitter = Emitter(problem.config)
+    dram = {tensor.name: DramBuffer(0) for tensor in (*problem.kernel.inputs, problem.kernel.output)}
+    append(emitter, [(problem.kernel, dram, tiling)], 0, None)
+    found = {Memory.INP: 0, Memory.WGT: 0}
+    for instruction in (issue.instruction for issue in emitter.issues):
+        if isinstance(instruction, Load) and instruction.scratchpad.memory in found:
+            found[instruction.scratchpad.memory] += instruction.rows * instruction.columns
+    return found
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+@pytest.mark.parametrize("order", LOOP_ORDERS)
+def test_programs_load_as_often_as_tilings_cost(order: str, threads: int) -> None:
+    """Reductions in chunks too: what all virtual threads read is loaded once for all of them."""
+    layer = Case("conv", DEEPER, channels=24, filters=16, size=(4, 4), kernel=(1, 1), pads=(0, 0, 0, 0))
+    problem = Problem(DEEPER, lower_function(layer.function()), threads)
+    for groups, rows, columns, reduction in [(4, 1, 4, 2), (1, 4, 4, 3), (2, 2, 2, 2), (1, 4, 2, 6), (2, 1, 4, 6)]:
+        tiling = Tiling(groups, rows, columns, reduction, order, 1, 1, threads)
+        expected = {
+            buffer.scratchpad: int(np.asarray(buffer.entries * buffer.loads)[0])
+            for buffer in buffers_of(problem, Tiles.of([tiling])) if buffer.scratchpad in (Memory.INP, Memory.WGT)
+        }  # fmt: skip
+        assert _loaded(problem, tiling) == expected
