@@ -22,6 +22,8 @@ from .emit import Emitter
 from .emit_nest import ITEM_BYTES, DramBuffer
 from .issue_early import advance
 from .latency_hiding import LatencyHiding
+from .split_loads import split_loads
+from .split_products import split_products
 from .stream import Issue, forget_constants
 from .tokens import insert_tokens
 
@@ -85,6 +87,8 @@ def unchecked_program(
     config: CoreConfig, issues: Sequence[Issue], hiding: LatencyHiding = LatencyHiding.RINGS
 ) -> tuple[list[Issue], npt.NDArray[np.uint8]]:
     """As :func:`finish_program`, for programs that are only timed."""
+    if hiding is LatencyHiding.RINGS:
+        issues = split_loads(config, split_products(config, issues))
     forget_constants(issues)
     ordered = advance(config, issues) if hiding is LatencyHiding.RINGS else issues
     stream = insert_tokens(config, ordered, in_turn=hiding is LatencyHiding.NONE)

@@ -17,6 +17,9 @@ from ....hw.isa import Engine, Instruction
 from ....hw.memories import Memory
 from ....records import quick_init
 
+RECENT = 256
+"""Instructions behind another within which one may still have to wait for it; what lies further back is done."""
+
 Selector = slice | npt.NDArray[np.int64]
 
 

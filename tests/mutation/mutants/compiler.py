@@ -140,6 +140,30 @@ MUTANTS = (
         ("tests/compiler/targets/accel/test_tile_costs.py",),
     ),
     Mutant(
+        "parts-of-products-read-one-place", "compiler/targets/accel/split_products.py", "stride left out",
+        "src=gemm.src + to_src", "src=gemm.src", ("tests/compiler/targets/accel/test_split_products.py",),
+    ),
+    Mutant(
+        "turns-in-one-accumulator", "compiler/targets/accel/split_products.py", "check ignored",
+        "and not np.isin(own, products[other].accumulators).any()", "",
+        ("tests/compiler/targets/accel/test_split_products.py",),
+    ),
+    Mutant(
+        "products-wait-for-all-readers", "compiler/targets/accel/split_products.py", "case left out",
+        "| _given_back_by_group(config, issues, products)", "",
+        ("tests/compiler/targets/accel/test_split_products.py",),
+    ),
+    Mutant(
+        "parts-of-loads-pad-below", "compiler/targets/accel/split_loads.py", "check ignored",
+        "load.pad_bottom if stop == end else 0", "load.pad_bottom",
+        ("tests/compiler/targets/accel/test_split_loads.py",),
+    ),
+    Mutant(
+        "parts-of-rows-with-padding-above", "compiler/targets/accel/split_loads.py", "forgotten case",
+        "elif load.pad_top or load.pad_bottom:", "elif load.pad_bottom:",
+        ("tests/compiler/targets/accel/test_split_loads.py",),
+    ),
+    Mutant(
         "spilled-results-cost-nothing", "compiler/targets/accel/tile_costs.py", "cost left out",
         "spilled: Array = results > room * epilogue", "spilled: Array = results < 0 * epilogue",
         ("tests/compiler/targets/accel/test_tile_costs.py",),

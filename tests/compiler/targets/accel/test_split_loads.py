@@ -1,0 +1,91 @@
+"""Loads in parts bring the same, each part behind the stores that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from weft.compiler.targets.accel import split_loads as module
+from weft.compiler.targets.accel.split_loads import split_loads
+from weft.compiler.targets.accel.stream import RECENT, Access, Issue
+from weft.hw.config import TINY
+from weft.hw.isa import Gemm, Load, Scratchpad, Store
+from weft.hw.memories import Memory
+
+UNITS = TINY.inp_bytes // TINY.granule_bytes
+
+
+def store(offset: int, entries: int) -> Issue:
+    written = Access(Memory.DRAM, offset * UNITS, (entries * UNITS,), (1,))
+    return Issue(Store(index=0, offset=offset * UNITS, rows=1, columns=entries), (), (written,))
+
+
+def load_of(load: Load) -> Issue:
+    read = Access(Memory.DRAM, load.offset, (load.rows, load.columns * UNITS), (load.stride * UNITS or 1, 1))
+    return Issue(load, (read,), (Access(Memory.INP, load.index, (len(list(brought(load))),), (1,)),), layer=3, tile=5)
+
+
+def brought(load: Load) -> Iterator[tuple[int, int | None]]:
+    """Each entry that a load writes, and the granule that it comes from; None for padding."""
+    index = load.index
+    for row in range(-load.pad_top, load.rows + load.pad_bottom):
+        for column in range(-load.pad_left, load.columns + load.pad_right):
+            inside = 0 <= row < load.rows and 0 <= column < load.columns
+            yield index, load.offset + (row * load.stride + column) * UNITS if inside else None
+            index += 1
+
+
+def loads_in(stream: Sequence[Issue]) -> list[Load]:
+    return [issue.instruction for issue in stream if isinstance(issue.instruction, Load)]
+
+
+@given(
+    st.integers(1, 6), st.integers(1, 12), st.integers(0, 3), st.tuples(*[st.integers(0, 2)] * 4),
+    st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30)), max_size=6), st.integers(1, 8), st.integers(1, 8),
+)  # fmt: skip
+def test_parts_bring_what_the_whole_does(
+    rows: int, columns: int, gap: int, pads: tuple[int, ...], stores: list[tuple[int, int]], smallest: int, most: int
+) -> None:
+    module.SMALLEST_PART, module.MOST_PARTS = smallest, most
+    try:
+        top, bottom, left, right = pads
+        whole = Load(
+            scratchpad=Scratchpad.INP, index=7, offset=5 * UNITS, rows=rows, columns=columns, stride=columns + gap,
+            pad_top=top, pad_bottom=bottom, pad_left=left, pad_right=right, pad_value=-3,
+        )  # fmt: skip
+        stream = split_loads(TINY, [*(store(*each) for each in stores), load_of(whole)])
+        parts = loads_in(stream)
+        assert [each for part in parts for each in brought(part)] == list(brought(whole))
+        assert len(parts) <= most + 1
+        assert {part.pad_value for part in parts} == {-3}
+        for issue in stream[len(stores) :]:
+            assert (issue.layer, issue.tile) == (3, 5)
+            assert isinstance(issue.instruction, Load)
+            entries, places = zip(*brought(issue.instruction), strict=True)
+            (memory, selector), *_ = issue.places[1]
+            assert memory is Memory.INP
+            assert np.arange(TINY.inp_depth)[selector].tolist() == list(entries)
+            granules = {place + unit for place in places if place is not None for unit in range(UNITS)}
+            (_, selector), *_ = issue.places[0]
+            assert set(np.arange(4096)[selector].tolist()) == granules
+    finally:
+        module.SMALLEST_PART, module.MOST_PARTS = 32, 8
+
+
+def test_a_part_waits_only_for_its_own_store() -> None:
+    whole = Load(scratchpad=Scratchpad.INP, index=0, offset=0, rows=1, columns=128)
+    parts = loads_in(split_loads(TINY, [store(0, 64), store(64, 64), load_of(whole)]))
+    assert [(part.index, part.columns) for part in parts] == [(0, 64), (64, 64)]
+
+
+def test_loads_stay_whole_where_a_cut_brings_nothing() -> None:
+    whole = Load(scratchpad=Scratchpad.INP, index=0, offset=0, rows=1, columns=128)
+    one_store = [store(0, 128), load_of(whole)]
+    tiny_parts = [*(store(4 * place, 4) for place in range(32)), load_of(replace(whole, columns=40))]
+    other = Issue(Gemm(dst=0, src=0, wgt=0))
+    long_ago = [store(0, 64), store(64, 64), *[other] * (RECENT + 1), load_of(whole)]
+    for stream in (one_store, tiny_parts, long_ago):
+        assert loads_in(split_loads(TINY, stream)) == loads_in(stream)
