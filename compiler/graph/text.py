@@ -261,9 +261,12 @@ class _Parser:
         if token.kind != "span":
             return UNKNOWN
         self.place += 1
-        nodes, _, tensor = token.text[1:].partition("->")
-        node_names = tuple(json.loads(item) for item in re.findall(r'"(?:[^"\\]|\\.)*"', nodes))
-        return Span(node_names, json.loads(tensor) if tensor.strip() else "")
+        items = re.findall(r'"(?:[^"\\]|\\.)*"|->', token.text)
+        nodes = tuple(json.loads(item) for item in itertools.takewhile(lambda item: item != "->", items))
+        tensor = items[len(nodes) + 1 :]
+        if len(nodes) < len(items) and (len(tensor) != 1 or tensor[0] == "->"):
+            raise self.error("expected the name of a tensor behind '->'")
+        return Span(nodes, json.loads(tensor[0]) if tensor else "")
 
     def identifier(self) -> str:
         text = self.take("name", "string", "number")

@@ -82,6 +82,26 @@ def test_text_reads_back_as_an_equal_module(module: Module) -> None:
     assert to_text(again) == text
 
 
+@pytest.mark.parametrize("nodes", [(), ("->",), ("a", "->", '"->" -> "')])
+@pytest.mark.parametrize("tensor", ["", "->", 'b -> "c'])
+def test_names_may_look_like_the_mark_between_them(nodes: tuple[str, ...], tensor: str) -> None:
+    x = Var("x", TensorType((2,), "float32"))
+    node = call("nn.add", x, x, span=Span(nodes, tensor))
+    module = Module(Function((x,), node, Attrs({"name": "main"})))
+    again = parse(to_text(module)).main.body
+    assert isinstance(again, Call)
+    assert again.span == Span(nodes, tensor)
+
+
+@pytest.mark.parametrize("comment", ['"a" ->', '"a" -> b', '-> "b" "c"', '-> "b" -> "c"'])
+def test_a_comment_without_the_tensor_that_it_announces_is_refused(comment: str) -> None:
+    x = Var("x", TensorType((2,), "float32"))
+    node = call("nn.add", x, x, span=Span(("a",), "b"))
+    text = to_text(Module(Function((x,), node, Attrs({"name": "main"}))))
+    with pytest.raises(GraphError, match="expected the name of a tensor behind '->'"):
+        parse(text.replace('"a" -> "b"', comment))
+
+
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=50)
 
 
