@@ -33,12 +33,14 @@ Steps = Iterator[float]
 class Emitter:
     """Emits functions one after another into one stream; scratchpad positions and loop registers carry over.
 
-    ``rings``: consecutive tiles take different entries; otherwise the same, as far as they are free.
+    ``rings``: consecutive tiles take different entries; otherwise the same, as far as they are free. Then virtual
+    threads share no copies: those of one are loaded while the other works.
     """
 
     def __init__(self, config: CoreConfig, *, rings: bool = True) -> None:
         self.config = config
         self.issues: list[Issue] = []
+        self.shares = rings
         self.rings = {memory: Ring(memory, config.depth(memory), turns=rings) for memory in config.scratchpads}
         self.levels: HeldLevels = {Engine.GEMM: {}, Engine.VECTOR: {}}
         self.left_out = np.zeros(config.wgt_depth, np.bool_)
@@ -171,7 +173,7 @@ class _Walk:
 
     def _allocate(self, stmt: Allocate, contexts: list[Context], outer: list[tuple[Var, Expr]]) -> Steps:
         buffer = stmt.buffer
-        is_common = len(contexts) > 1 and _is_copy(stmt, buffer, self._thread_variables)
+        is_common = self.stream.shares and len(contexts) > 1 and _is_copy(stmt, buffer, self._thread_variables)
         if is_common:
             self._common.add(buffer.name)
         first = self._take(buffer)

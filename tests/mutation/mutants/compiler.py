@@ -126,8 +126,13 @@ MUTANTS = (
     ),
     Mutant(
         "threads-load-the-same", "compiler/targets/accel/emit.py", "case left out",
-        "is_common = len(contexts) > 1 and _is_copy(", "is_common = len(contexts) > 9 and _is_copy(",
+        "self.stream.shares and len(contexts) > 1", "self.stream.shares and len(contexts) > 9",
         ("tests/compiler/targets/accel/test_tile_costs.py",),
+    ),
+    Mutant(
+        "threads-without-rings-share", "compiler/targets/accel/emit.py", "check ignored",
+        "self.stream.shares and len(contexts) > 1", "len(contexts) > 1",
+        ("tests/compiler/targets/accel/test_latency_hiding.py",),
     ),
     Mutant(
         "threads-share-what-differs", "compiler/targets/accel/emit.py", "check ignored",

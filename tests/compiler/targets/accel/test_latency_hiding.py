@@ -7,8 +7,14 @@ from itertools import pairwise
 import numpy as np
 import weft
 from weft.compiler.model import CompiledModel
+from weft.compiler.targets.accel.compile_kernel import append
+from weft.compiler.targets.accel.emit import Emitter
+from weft.compiler.targets.accel.emit_nest import DramBuffer
+from weft.compiler.targets.accel.lower import lower_function
 from weft.compiler.targets.accel.scratchpads import Ring
+from weft.compiler.targets.accel.tiling import Tiling
 from weft.hw.config import TINY
+from weft.hw.isa import Load, Scratchpad
 from weft.hw.memories import Memory
 from weft.sim.dram import DramModel
 from weft.sim.timing import predict
@@ -65,6 +71,20 @@ def test_a_scratchpad_that_is_no_ring_hands_out_the_same_entries_again() -> None
         ring.copy().release(starts[-1])
         ring.release(starts[-1])
     assert starts == [0, 0, 0]
+
+
+def test_threads_share_weights_only_where_there_are_rings() -> None:
+    """With two copies at fixed places one is loaded while the other is used; a single one would be waited for."""
+    layer = Case("conv", TINY, channels=24, filters=8, size=(4, 4), kernel=(1, 1), pads=(0, 0, 0, 0))
+    kernel = lower_function(layer.function())
+    loaded = []
+    for rings in (True, False):
+        emitter = Emitter(TINY, rings=rings)
+        dram = {tensor.name: DramBuffer(0) for tensor in (*kernel.inputs, kernel.output)}
+        append(emitter, [(kernel, dram, Tiling(2, 1, 4, 2, "cyx", 1, 1, 2))], 0, None)
+        loads = [each.instruction for each in emitter.issues if isinstance(each.instruction, Load)]
+        loaded.append(sum(each.rows * each.columns for each in loads if each.scratchpad is Scratchpad.WGT))
+    assert loaded[1] == 2 * loaded[0]
 
 
 def test_chains_can_be_left_out() -> None:
