@@ -64,19 +64,8 @@ def split_products(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
         return list(issues)
     cut = _taken_by_group(config, issues, products) | _given_back_by_group(config, issues, products)
     stream: list[Issue] = []
-    position = 0
-    while position < len(issues):
-        if position not in cut:
-            stream.append(issues[position])
-            position += 1
-            continue
-        # Products of virtual threads stand side by side: a group of each in turn, as the vector engine takes them.
-        stop = position + 1
-        while stop in cut and _can_take_turns(issues, products, range(position, stop), stop):
-            stop += 1
-        parts = [products[place].parts(issues[place]) for place in range(position, stop)]
-        stream += chain.from_iterable(zip(*parts, strict=True))
-        position = stop
+    for position, issue in enumerate(issues):
+        stream += products[position].parts(issue) if position in cut else [issue]
     return stream
 
 
@@ -152,13 +141,3 @@ def _differ(readers: Positions) -> bool:
     """Whether every part has a reader, and not all the same."""
     of_parts = readers.max(axis=1)
     return bool(of_parts.min() >= 0 and of_parts.min() < of_parts.max())
-
-
-def _can_take_turns(issues: Sequence[Issue], products: dict[int, _Product], others: range, place: int) -> bool:
-    """Whether a product has as many parts as the ``others``, in accumulators of its own, in the same layer."""
-    own = products[place].accumulators
-    return all(
-        len(own) == len(products[other].accumulators) and issues[place].layer == issues[other].layer
-        and not np.isin(own, products[other].accumulators).any()
-        for other in others
-    )  # fmt: skip

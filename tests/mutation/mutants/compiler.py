@@ -149,11 +149,6 @@ MUTANTS = (
         "src=gemm.src + to_src", "src=gemm.src", ("tests/compiler/targets/accel/test_split_products.py",),
     ),
     Mutant(
-        "turns-in-one-accumulator", "compiler/targets/accel/split_products.py", "check ignored",
-        "and not np.isin(own, products[other].accumulators).any()", "",
-        ("tests/compiler/targets/accel/test_split_products.py",),
-    ),
-    Mutant(
         "products-wait-for-all-readers", "compiler/targets/accel/split_products.py", "case left out",
         "| _given_back_by_group(config, issues, products)", "",
         ("tests/compiler/targets/accel/test_split_products.py",),

@@ -100,21 +100,13 @@ def test_parts_compute_what_the_whole_does(
                 assert touched[memory] == sorted({each[operand] for each in own})
 
 
-def test_threads_take_turns() -> None:
+def test_threads_keep_their_order() -> None:
+    """Taking turns, one would wait for what the other has not loaded."""
     levels = [(40, 1, 1, 0), (2, 40, 0, 1)]
     whole = [product_of(Gemm(zero=1, levels=2, dst=dst, src=dst, wgt=0), levels) for dst in (0, 100)]
     readers = [reader(start, 40) for start in (0, 100, 40, 140)]
     stream = split_products(PYNQ, [*loops(levels), *whole, *readers])
-    assert [gemm.dst for gemm in products_in(stream)] == [0, 100, 40, 140]
-
-
-def test_products_that_meet_do_not_take_turns() -> None:
-    """The second product starts sums anew where the first has just computed some."""
-    levels = [(40, 1, 1, 0), (2, 40, 0, 1)]
-    first, second = (product_of(Gemm(zero=1, levels=2, dst=dst, src=dst, wgt=0), levels) for dst in (0, 40))
-    readers = [reader(start, 40) for start in (0, 40, 80)]
-    stream = split_products(PYNQ, [*loops(levels), *readers, first, second])
-    assert [(gemm.dst, gemm.src) for gemm in products_in(stream)] == [(0, 0), (40, 0), (40, 40), (80, 40)]
+    assert [gemm.dst for gemm in products_in(stream)] == [0, 40, 100, 140]
 
 
 def test_accumulators_are_taken_as_they_come_free() -> None:
