@@ -149,3 +149,11 @@ def test_a_layer_ends_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
     cut = cycles()
     monkeypatch.setattr(function_program, "split_products", lambda config, issues: list(issues))
     assert cut < 0.97 * cycles()
+
+
+def test_sums_that_go_on_stay_whole() -> None:
+    """Only the last products of a sum are read by the vector engine."""
+    levels = [(40, 1, 1, 0), (2, 40, 0, 1)]
+    sums = [product_of(Gemm(zero=int(chunk == 0), levels=2, dst=0, src=0, wgt=0), levels) for chunk in range(3)]
+    stream = split_products(PYNQ, [*loops(levels), *sums, reader(0, 40), reader(40, 40)])
+    assert [gemm.levels for gemm in products_in(stream)] == [2, 2, 1, 1]
