@@ -328,7 +328,7 @@ class RunControl(wiring.Component):
     counting
         The program runs.
     stop
-        No new instruction, micro-op or burst.
+        No new instruction, micro-op or burst: it does not run. A register, as ``counting`` is: all engines look at it.
     """
 
     def __init__(self) -> None:
@@ -347,7 +347,7 @@ class RunControl(wiring.Component):
                 "begin": Out(1),
                 "counting": Out(1),
                 "running": Out(1),
-                "stop": Out(1),
+                "stop": Out(1, init=1),
                 "status": Out(len(Status)),
                 "interrupt": Out(1),
                 "fault_cause": Out(Fault),
@@ -359,14 +359,23 @@ class RunControl(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         done, faulted, pending = Signal(), Signal(), Signal()
+        # Which fault is the first is chosen late in the cycle: it stands in the record a cycle after the run has ended.
+        cause, engine, number = Signal(Fault), Signal(ENGINE_BITS), Signal(NUMBER_BITS)
+        ended_by_fault = Signal()
+        m.d.sync += [
+            cause.eq(self.new_cause),
+            engine.eq(self.new_engine),
+            number.eq(self.new_number),
+            ended_by_fault.eq(0),
+        ]
+        with m.If(ended_by_fault):
+            m.d.sync += [self.fault_cause.eq(cause), self.fault_engine.eq(engine), self.fault_number.eq(number)]
         clearing = Signal(range(CLEAR_CYCLES))
-        m.d.comb += self.stop.eq(~self.counting)
         with m.If(self.clear_interrupt):
             m.d.sync += self.interrupt.eq(0)
         with m.FSM(name="run") as fsm:
             m.d.comb += [
                 self.clear.eq(fsm.ongoing("CLEAR")),
-                self.counting.eq(fsm.ongoing("RUN")),
                 self.running.eq(pending | ~fsm.ongoing("IDLE")),
             ]
             with m.State("IDLE"):
@@ -380,19 +389,16 @@ class RunControl(wiring.Component):
                 with m.If(self.reset):
                     m.next = "IDLE"
                 with m.Elif(clearing == CLEAR_CYCLES - 1):
+                    m.d.sync += [self.counting.eq(1), self.stop.eq(0)]
                     m.next = "RUN"
             with m.State("RUN"):
                 m.d.sync += self.begin.eq(0)
+                with m.If(self.reset | self.fault | self.drained):
+                    m.d.sync += [self.counting.eq(0), self.stop.eq(1)]
                 with m.If(self.reset):
                     m.next = "IDLE"
                 with m.Elif(self.fault):
-                    m.d.sync += [
-                        faulted.eq(1),
-                        self.interrupt.eq(1),
-                        self.fault_cause.eq(self.new_cause),
-                        self.fault_engine.eq(self.new_engine),
-                        self.fault_number.eq(self.new_number),
-                    ]
+                    m.d.sync += [faulted.eq(1), ended_by_fault.eq(1), self.interrupt.eq(1)]
                     m.next = "IDLE"
                 with m.Elif(self.drained):
                     m.d.sync += [done.eq(1), self.interrupt.eq(1)]
@@ -455,17 +461,17 @@ class Watchdog(wiring.Component):
         m.d.sync += self.expired.eq(~self.progress & (waited == self.limit) & (self.limit != 0))
 
         running = [Signal(NUMBER_BITS, name=f"running_{ENGINE_NAMES[engine]}") for engine in Engine]
-        m.d.comb += [self.engine.eq(FETCH), self.number.eq(self.fetch_number)]
+        m.d.sync += [self.engine.eq(FETCH), self.number.eq(self.fetch_number)]
         for engine in Engine:
             with m.If(self.started[engine].valid):
                 m.d.sync += running[engine].eq(self.started[engine].number)
         for engine in reversed(Engine):
             with m.If(self.activity[engine] == CycleClass.SEND):
-                m.d.comb += [self.engine.eq(engine), self.number.eq(self.sending[engine])]
+                m.d.sync += [self.engine.eq(engine), self.number.eq(self.sending[engine])]
         for engine in reversed(Engine):
             activity = self.activity[engine]
             with m.If(activity.as_value() >= FIRST_TOKEN_CLASS):
-                m.d.comb += [self.engine.eq(engine), self.number.eq(self.holding[engine])]
+                m.d.sync += [self.engine.eq(engine), self.number.eq(self.holding[engine])]
             with m.Elif(activity == CycleClass.MEMORY):
-                m.d.comb += [self.engine.eq(engine), self.number.eq(running[engine])]
+                m.d.sync += [self.engine.eq(engine), self.number.eq(running[engine])]
         return m

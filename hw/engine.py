@@ -181,14 +181,20 @@ class Ledger(wiring.Component):
         m.d.sync += to_start.eq(to_start + self.start)
 
         done = Signal(range(IN_FLIGHT + 1))  # reported by `retire`, not yet passed by to_retire
-        counts = Signal()
+        started, instant = Signal(), Signal()
         m.d.comb += [
             retiring.addr.eq(to_retire[index]),
-            counts.eq(self.retired.valid & ~retiring.data.instant),
-            self.retired.valid.eq((to_retire != to_start) & (retiring.data.instant | self.retire | (done != 0))),
+            started.eq(to_retire != to_start),
+            instant.eq(retiring.data.instant),
+            self.retired.valid.eq(started & (instant | self.retire | (done != 0))),
             self.retired.number.eq(retiring.data.number),
         ]
-        m.d.sync += [to_retire.eq(to_retire + self.retired.valid), done.eq(done + self.retire - counts)]
+        with m.If(self.retired.valid):
+            m.d.sync += to_retire.eq(to_retire + 1)
+        with m.If(self.retire):  # which comes late, so it only chooses
+            m.d.sync += done.eq(Mux(started & ~instant, done, done + 1))
+        with m.Elif(started & ~instant & (done != 0)):
+            m.d.sync += done.eq(done - 1)
 
         pending = Signal()
         m.d.comb += [

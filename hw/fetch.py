@@ -47,6 +47,8 @@ class Fetch(wiring.Component):
         Waits for memory, for instruction ``number`` (for the watchdog).
     progress
         Something moved in this cycle.
+    fault
+        One cycle late, as that of an engine.
     """
 
     def __init__(self, config: CoreConfig) -> None:
@@ -79,6 +81,7 @@ class Fetch(wiring.Component):
         connect(m, buffer.words, unpacker.words)
 
         bytes_log2 = config.instruction_bytes.bit_length() - 1
+        no_more = Signal()  # all instructions are dispatched: a register, since much follows from whether one is taken
         end = Signal(range((1 << OFFSET_BITS) + (1 << NUMBER_BITS) * config.instruction_bytes))
         instruction = Signal(config.instruction_bits, reset_less=True)
         read_error = Signal()
@@ -106,7 +109,7 @@ class Fetch(wiring.Component):
 
         with m.FSM():
             with m.State("IDLE"):
-                m.d.sync += [self.number.eq(0), end.eq(self.offset + (self.count << bytes_log2))]
+                m.d.sync += [self.number.eq(0), no_more.eq(0), end.eq(self.offset + (self.count << bytes_log2))]
                 with m.If(self.start):
                     m.next = "CHECK"
             with m.State("CHECK"):
@@ -114,7 +117,7 @@ class Fetch(wiring.Component):
             with m.State("WAIT"):
                 with m.If(self.stop):
                     m.next = "DONE"
-                with m.Elif(self.number == self.count):
+                with m.Elif(no_more):
                     self._fail(m, Fault.NO_FINISH)
                 with m.Elif(unpacker.instructions.valid):
                     m.d.comb += [unpacker.instructions.ready.eq(1), self.progress.eq(1)]
@@ -140,10 +143,11 @@ class Fetch(wiring.Component):
                     m.d.sync += self.finished.eq(1)
                     m.next = "DONE"
                 with m.Else():
-                    self._dispatch(m, header, queue_ready)
+                    self._dispatch(m, header, queue_ready, no_more)
             with m.State("DONE"):
                 # What was read beyond FINISH arrives and is dropped.
                 m.d.comb += unpacker.instructions.ready.eq(1)
+                m.d.sync += self.fault.valid.eq(0)
         return m
 
     def _check(self, m: Module, end: Signal, transfers: Any) -> None:
@@ -161,16 +165,16 @@ class Fetch(wiring.Component):
 
     def _fail(self, m: Module, cause: Fault) -> None:
         """Raise a fault; the program ends."""
-        m.d.comb += [self.fault.valid.eq(1), self.fault.cause.eq(cause)]
+        m.d.sync += [self.fault.valid.eq(1), self.fault.cause.eq(cause)]
         m.next = "DONE"
 
-    def _dispatch(self, m: Module, header: data.View, queue_ready: Signal) -> None:
+    def _dispatch(self, m: Module, header: data.View, queue_ready: Signal, no_more: Signal) -> None:
         """Offer the instruction to the queue of its engine; go on once it is taken."""
         for engine in Engine:
             m.d.comb += self.commands[engine].valid.eq(header.engine == engine)
         with m.If(queue_ready):
             m.d.comb += self.progress.eq(1)
-            m.d.sync += self.number.eq(self.number + 1)
+            m.d.sync += [self.number.eq(self.number + 1), no_more.eq(self.number + 1 == self.count)]
             m.next = "WAIT"
 
 

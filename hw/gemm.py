@@ -95,7 +95,7 @@ class GemmEngine(wiring.Component):
             ),
             wave.eq(loops.micro_ops.valid & ~outside & ~control.halt),
             issue.eq(wave & last),
-            loops.micro_ops.ready.eq(~outside & last),  # `halt` comes late; the control starts nothing then
+            loops.micro_ops.ready.eq(last),  # not looking at what stops the engine: nothing is issued after it
             control.failure.valid.eq(loops.micro_ops.valid & outside & ~control.halt),
             control.failure.cause.eq(Fault.INDEX),
             control.failure.number.eq(number),

@@ -137,10 +137,6 @@ class VectorOp(IntEnum):
         return self.identity is not None
 
 
-ACCUMULATES_BIT = 3
-"""Bit of a :class:`VectorOp`'s number that is set where the operation accumulates."""
-
-
 @unique
 class VectorTarget(IntEnum):
     """Where the results of a VECTOR go: its number, and the memory."""

@@ -16,6 +16,7 @@ from .interfaces import NUMBER_BITS, WritePortSignature, chunk_bits
 from .isa import LEGAL_SCRATCHPADS, Engine, Scratchpad
 from .memories import Memory
 from .read_dma import word_layout
+from .skid_buffer import SkidBuffer
 from .transfer_plan import TransferKind, total_bits
 
 
@@ -193,16 +194,16 @@ class LoadWriter(wiring.Component):
         wiring.connect(m, write.own, wiring.flipped(self.own))
         wiring.connect(m, write.acc, wiring.flipped(self.acc))
         m.d.comb += [
-            advance.eq(write.advance),
-            write.valid.eq(step | (nothing & advance)),
-            write.nothing.eq(nothing),
-            write.last.eq(nothing | load_ends),
-            write.kind.eq(load.kind),
-            write.index.eq(load.index),
-            write.part.eq(part),
-            write.is_padding.eq(is_padding),
-            write.pad_value.eq(load.pad_value),
-            write.word.eq(word),
+            advance.eq(write.parts.ready),
+            write.parts.valid.eq(step | (nothing & advance)),
+            write.parts.payload.nothing.eq(nothing),
+            write.parts.payload.last.eq(nothing | load_ends),
+            write.parts.payload.kind.eq(load.kind),
+            write.parts.payload.index.eq(load.index),
+            write.parts.payload.part.eq(part),
+            write.parts.payload.is_padding.eq(is_padding),
+            write.parts.payload.pad_value.eq(load.pad_value),
+            write.parts.payload.word.eq(word),
             self.retire.eq(write.retire),
             self.moves.eq(step),
             self.waits_for_port.eq(~advance),
@@ -266,30 +267,40 @@ class LoadWriter(wiring.Component):
         return part, Array(chosen)[load.kind]
 
 
+def entry_part_layout(config: CoreConfig, targets: LoadTargets) -> data.StructLayout:
+    """A word for an entry, and where it goes: ``part`` of entry ``index`` of ``kind``'s scratchpad.
+
+    Padding fills the whole entry; ``nothing`` writes nothing but keeps its turn; ``last`` of its LOAD.
+    """
+    widest = max(kind.entry_bytes for kind in targets.kinds(config))
+    return data.StructLayout(
+        {
+            "nothing": 1,
+            "last": 1,
+            "kind": LoadKind,
+            "index": config.index_bits,
+            "part": range(max(2, widest // config.bus_bytes)),
+            "is_padding": 1,
+            "pad_value": 8,
+            "word": config.bus_bits,
+        }
+    )
+
+
 class WriteRegister(wiring.Component):
     """The register in front of the scratchpads' write ports: places a word in its entry and widens int8.
 
-    ``valid`` is accepted in a cycle with ``advance``; ``nothing`` writes nothing but keeps its turn; ``retire`` follows
-    the write marked ``last``.
+    Whether a port takes what stands there comes late in the cycle, and much follows from whether ``parts`` are taken:
+    so there is a place for one more, and ``parts.ready`` is a register. ``retire`` follows the write marked ``last``.
     """
 
     def __init__(self, config: CoreConfig, targets: LoadTargets) -> None:
         self._config = config
         self._targets = targets
-        widest = max(kind.entry_bytes for kind in targets.kinds(config))
         super().__init__(
             {
                 **targets.write_ports(config),
-                "valid": In(1),
-                "nothing": In(1),
-                "last": In(1),
-                "kind": In(LoadKind),
-                "index": In(config.index_bits),
-                "part": In(range(max(2, widest // config.bus_bytes))),
-                "is_padding": In(1),
-                "pad_value": In(8),
-                "word": In(config.bus_bits),
-                "advance": Out(1),
+                "parts": In(stream.Signature(entry_part_layout(config, targets))),
                 "retire": Out(1),
                 "idle": Out(1),
             }
@@ -298,54 +309,54 @@ class WriteRegister(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         config, own, acc = self._config, self.own, self.acc
-        held, last = Signal(), Signal()
+        m.submodules.skid = skid = SkidBuffer(entry_part_layout(config, self._targets))
+        wiring.connect(m, wiring.flipped(self.parts), skid.input)
+        part, valid, leaves = skid.output.payload, skid.output.valid, skid.output.ready
+        held, last = Signal(), Signal(reset_less=True)
         index = Signal(config.index_bits, reset_less=True)
         own_word = Signal(min(config.bus_bits, 8 * config.entry_bytes(self._targets.own)), reset_less=True)
         acc_words = Signal(min(4 * config.bus_bits, 8 * config.acc_bytes), reset_less=True)
         m.d.comb += [
-            self.advance.eq(~held | ~((own.enable & ~own.ready) | (acc.enable & ~acc.ready))),
-            self.retire.eq(held & last & self.advance),
+            leaves.eq(~held | ~((own.enable & ~own.ready) | (acc.enable & ~acc.ready))),
+            self.retire.eq(held & last & leaves),
             self.idle.eq(~held),
             own.index.eq(index),
             own.data.eq(own_word.replicate(len(own.data) // len(own_word))),
             acc.index.eq(index),
             acc.data.eq(acc_words.replicate(len(acc.data) // len(acc_words))),
         ]
-        is_own = self.kind == LoadKind.OWN
-        with m.If(self.advance):
+        is_own = part.kind == LoadKind.OWN
+        with m.If(leaves):  # also where nothing comes: what stands there then is of no use
             m.d.sync += [
-                held.eq(self.valid),
-                own.enable.eq(self.valid & ~self.nothing & is_own),
-                acc.enable.eq(self.valid & ~self.nothing & ~is_own),
+                held.eq(valid),
+                own.enable.eq(valid & ~part.nothing & is_own),
+                acc.enable.eq(valid & ~part.nothing & ~is_own),
+                last.eq(part.last),
+                index.eq(part.index),
+                own.mask.eq(Mux(part.is_padding, ~0, Const(1, len(own.mask)) << part.part)),
+                own_word.eq(Mux(part.is_padding, part.pad_value.replicate(len(own_word) // 8), part.word)),
             ]
-        with m.If(self.advance & self.valid):
-            pad_lane = self.pad_value.as_signed()
-            m.d.sync += [
-                last.eq(self.last),
-                index.eq(self.index),
-                own.mask.eq(Mux(self.is_padding, ~0, Const(1, len(own.mask)) << self.part)),
-                own_word.eq(Mux(self.is_padding, self.pad_value.replicate(len(own_word) // 8), self.word)),
-            ]
-            with m.If(self.is_padding):
+            with m.If(part.is_padding):
                 lanes = len(acc_words) // 32
                 wide_pad = Signal(32)
-                m.d.comb += wide_pad.eq(pad_lane)
+                m.d.comb += wide_pad.eq(part.pad_value.as_signed())
                 m.d.sync += [acc.mask.eq(~0), acc_words.eq(wide_pad.replicate(lanes))]
-            with m.Elif(self.kind == LoadKind.ACC8):
-                m.d.sync += [acc.mask.eq(self._widened_mask()), acc_words.eq(widen(m, self.word, len(acc_words) // 32))]
+            with m.Elif(part.kind == LoadKind.ACC8):
+                widened = widen(m, part.word, len(acc_words) // 32)
+                m.d.sync += [acc.mask.eq(self._widened_mask(part.part)), acc_words.eq(widened)]
             with m.Else():
                 m.d.sync += [
-                    acc.mask.eq(Const(1, len(acc.mask)) << self.part),
-                    acc_words.eq(self.word.replicate(max(1, len(acc_words) // config.bus_bits))),
+                    acc.mask.eq(Const(1, len(acc.mask)) << part.part),
+                    acc_words.eq(part.word.replicate(max(1, len(acc_words) // config.bus_bits))),
                 ]
         return m
 
-    def _widened_mask(self) -> Value | int:
+    def _widened_mask(self, part: Value) -> Value | int:
         """Chunks of an ``acc`` entry that one bus word of int8 fills: four, or all of an entry."""
         width = len(self.acc.mask)
         if self._config.lanes <= self._config.bus_bytes:
             return (1 << width) - 1
-        return Const(0b1111, width) << (self.part << 2)
+        return Const(0b1111, width) << (part << 2)
 
 
 def widen(m: Module, word: Value, lanes: int) -> Value:

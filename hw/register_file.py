@@ -179,7 +179,7 @@ class CycleCounters(wiring.Component):
     """One counter for each engine and class, in distributed RAM: exactly one of each engine's goes up in a cycle.
 
     count
-        Add this cycle to the counters of ``activity``.
+        Add this cycle to the counters of ``activity``; they show it two cycles later.
     clear
         Set all to 0; must last 16 cycles.
     engine, number, value
@@ -201,16 +201,19 @@ class CycleCounters(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         clearing = Signal(4)
-        m.d.sync += clearing.eq(clearing + 1)
+        counted = Signal()  # what engines did comes late in the cycle, and a counter is long: it counts a cycle later
+        m.d.sync += [clearing.eq(clearing + 1), counted.eq(self.count)]
         for engine in Engine:
+            activity = Signal(CycleClass, name=f"{engine.name.lower()}_activity", reset_less=True)
+            m.d.sync += activity.eq(self.activity[engine])
             memory = Memory(shape=COUNTER_BITS, depth=16, init=[])
             m.submodules[f"{engine.name.lower()}_classes"] = memory
             write, old = memory.write_port(), memory.read_port(domain="comb")
             outside = memory.read_port(domain="comb")
             m.d.comb += [
-                old.addr.eq(self.activity[engine].as_value()),
+                old.addr.eq(activity.as_value()),
                 outside.addr.eq(self.number),
-                write.en.eq(self.count | self.clear),
+                write.en.eq(counted | self.clear),
                 write.addr.eq(Mux(self.clear, clearing, old.addr)),
                 write.data.eq(Mux(self.clear, 0, old.data + 1)),
             ]

@@ -21,7 +21,7 @@ from .loops import LoopNest, accept_instructions, micro_op_layout
 from .skid_buffer import SkidBuffer
 from .vector_fetch import OperandFetch, task_layout
 from .vector_lanes import VectorLanes
-from .vector_results import QUERIES, VectorResults, narrow_write_ports
+from .vector_results import DISTANCES, QUERIES, VectorResults, narrow_write_ports
 
 
 class VectorEngine(wiring.Component):
@@ -72,6 +72,7 @@ class VectorEngine(wiring.Component):
             lanes.order.eq(fetch.order),
             results.issue.eq(fetch.issue),
             results.destination.eq(fetch.destination),
+            *(results.newest[number].eq(fetch.newest[number]) for number in range(len(DISTANCES))),
             *(results.query[query].eq(fetch.query[query]) for query in range(len(QUERIES))),
             *(fetch.matches[query].eq(results.matches[query]) for query in range(len(QUERIES))),
             fetch.found.eq(results.found),

@@ -15,7 +15,7 @@ from .isa import IMMEDIATE_BITS, VectorOp
 from .loops import micro_op_layout
 from .memories import Memory
 from .vector_lanes import order_layout
-from .vector_results import QUERIES, SLOTS, destination_layout, target_members
+from .vector_results import DISTANCES, QUERIES, SLOTS, destination_layout, target_members
 
 PARAMETERS = VectorOp.REQUANTISE.b_entries
 """Consecutive entries that REQUANTISE reads at ``b``: bias, multiplier, shift."""
@@ -83,6 +83,7 @@ class OperandFetch(wiring.Component):
                 "issue": Out(1),
                 "order": Out(order_layout()),
                 "destination": Out(destination_layout(config)),
+                "newest": Out(config.index_bits).array(len(DISTANCES)),
                 "room": In(1),
                 "query": Out(config.index_bits).array(len(QUERIES)),
                 "matches": In(SLOTS).array(len(QUERIES)),
@@ -153,6 +154,8 @@ class OperandFetch(wiring.Component):
             m.d.sync += [operand.asks.eq(0) for operand in operands.values()]
             with m.If(self.micro_ops.valid):
                 m.d.sync += [held.eq(micro_op), task.eq(self.task), b_index.eq(micro_op.b)]
+                for newest, distance in zip(self.newest, DISTANCES, strict=True):
+                    m.d.sync += newest.eq(micro_op.dst - distance)
                 self._plan(m, held, task, a, b, d, outside)
         self._load_operands(m, operands, task, parameter)
         return m

@@ -9,7 +9,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from .config import CoreConfig
-from .isa import ACCUMULATES_BIT, CLAMP_BITS, IMMEDIATE_BITS, VectorOp
+from .isa import CLAMP_BITS, IMMEDIATE_BITS, VectorOp
 
 RESULT_STAGE = 12
 """Cycles from the issue of a micro-op until its result stands at the output."""
@@ -26,6 +26,25 @@ whether the product goes beyond them: then it goes beyond every clamp limit too.
 
 SATURATED_BITS = 11
 """Enough to tell what is beyond every clamp limit, and for the bit below that rounding needs."""
+
+
+KINDS = {
+    "adds": (VectorOp.ADD, VectorOp.SUB, VectorOp.REQUANTISE),
+    "subtracts": (VectorOp.SUB, VectorOp.MIN, VectorOp.MAX),
+    "compares": (VectorOp.MIN, VectorOp.MAX),
+    "takes_larger": (VectorOp.MAX,),
+    "shifts": (VectorOp.SHR,),
+    "doubles": (VectorOp.MUL,),
+    "requantises": (VectorOp.REQUANTISE,),
+    "multiplies": (VectorOp.MUL, VectorOp.MAC, VectorOp.REQUANTISE),
+    "scales": (VectorOp.MUL, VectorOp.REQUANTISE),
+    "accumulates": tuple(op for op in VectorOp if op.accumulates),
+    "accumulates_products": (VectorOp.MAC,),
+    "sums": (VectorOp.MAC, VectorOp.SUM),
+    "keeps_largest": (VectorOp.MAX_ACCUMULATE,),
+    "keeps_least": (VectorOp.MIN_ACCUMULATE,),
+}
+"""What stages ask about an operation. The answers go along with the micro-op: each drives all lanes from a register."""
 
 
 def order_layout() -> data.StructLayout:
@@ -78,11 +97,12 @@ class VectorLanes(wiring.Component):
         orders = [_Order(f"stage{stage}") for stage in range(1, RESULT_STAGE)]
         valid: Any = self.issue
         content: Any = self.order
+        op: Any = Cat(Cat(self.order.op == op for op in ops).any() for ops in KINDS.values())
         for order in orders:
             m.d.sync += order.valid.eq(valid)
             with m.If(valid):
-                m.d.sync += order.content.eq(content)
-            valid, content = order.valid, order.content
+                m.d.sync += [order.content.eq(content), order.op.as_value().eq(op)]
+            valid, content, op = order.valid, order.content, order.op.as_value()
         m.d.sync += self.result_valid.eq(valid)
         by_stage = dict(enumerate(orders, 1))
         with m.If(by_stage[9].valid):  # for all lanes at once, before they clamp
@@ -148,21 +168,20 @@ class _Lane:
 
     def prepare(self) -> None:
         """Stage 3: what needs one adder or one comparison is done here; the others prepare."""
-        m, order = self.m, self.orders[3]
+        m, order, op = self.m, self.orders[3], self.orders[3].op
         a, b = self.a, self.b
-        added = _add(a, b, minus=order.is_op(VectorOp.SUB, VectorOp.MIN, VectorOp.MAX))
-        chosen = Mux(added[-1] ^ order.is_op(VectorOp.MAX), a, b)
-        adds = order.is_op(VectorOp.ADD, VectorOp.SUB, VectorOp.REQUANTISE)
+        added = _add(a, b, minus=op.subtracts)
+        chosen = Mux(added[-1] ^ op.takes_larger, a, b)
         right_amount = Mux(b[5:31].any(), 31, b[:5])
         left_amount = Mux(b[5:31].all(), b[:5], 0)  # 32 + b: a shift to the right, with 32 zeros appended
         # A product has a zero appended until it is shifted.
-        shift_amount = Mux(order.is_op(VectorOp.SHR), Mux(b[31], left_amount, right_amount), order.is_op(VectorOp.MUL))
+        shift_amount = Mux(op.shifts, Mux(b[31], left_amount, right_amount), op.doubles)
         with m.If(order.valid):
             m.d.sync += [
-                self.x[4].eq(Mux(adds, added[:32], Mux(order.is_op(VectorOp.MIN, VectorOp.MAX), chosen, a))),
-                self.factor_4.eq(Mux(order.is_op(VectorOp.REQUANTISE), self.multiplier, b)),
-                self.amount[4].eq(Mux(order.is_op(VectorOp.REQUANTISE), self.shift, shift_amount)),
-                self.left[4].eq(order.is_op(VectorOp.SHR) & b[31]),
+                self.x[4].eq(Mux(op.adds, added[:32], Mux(op.compares, chosen, a))),
+                self.factor_4.eq(Mux(op.requantises, self.multiplier, b)),
+                self.amount[4].eq(Mux(op.requantises, self.shift, shift_amount)),
+                self.left[4].eq(op.shifts & b[31]),
                 self.old[4].eq(Mux(order.content.identity, order.identity, self.d)),
             ]
 
@@ -175,47 +194,46 @@ class _Lane:
             with m.If(self.orders[stage].valid):
                 for values in (self.x, self.old, self.amount, self.left):
                     m.d.sync += values[stage + 1].eq(values[stage])
-        with m.If(self.orders[4].valid & self.orders[4].multiplies):
+        with m.If(self.orders[4].valid & self.orders[4].op.multiplies):
             m.d.sync += [
                 low_5.eq(self.x[4][:LOW_BITS] * self.factor_4),
                 high_5.eq(self.x[4][LOW_BITS:].as_signed() * self.factor_4),
             ]
-        with m.If(self.orders[5].valid & self.orders[5].multiplies):
+        with m.If(self.orders[5].valid & self.orders[5].op.multiplies):
             m.d.sync += self.product_6.eq((high_5 << LOW_BITS) + low_5)
 
     def accumulate_or_shift(self) -> None:
         """Stages 6 and 7: accumulate, with the last result at hand; or shift to the right, in two steps."""
-        m, order = self.m, self.orders[6]
+        m, order, op = self.m, self.orders[6], self.orders[6].op
         x, product, amount = self.x[6], self.product_6, self.amount[6]
         sum_7, amount_7 = self.register("sum_7", signed(32)), self.register("amount_7", 4)
         wide_7 = self.register("wide_7", signed(SHIFTED_BITS + 2))
         term, old = self.wire("term", signed(32)), self.wire("old", signed(32))
         m.d.comb += [
-            term.eq(Mux(order.is_op(VectorOp.MAC), product[:32], x)),
+            term.eq(Mux(op.accumulates_products, product[:32], x)),
             old.eq(Mux(order.content.chain, sum_7, self.old[6])),
         ]
-        sums = order.is_op(VectorOp.MAC, VectorOp.SUM)
-        added = _add(old, term, minus=~sums)
-        least_or_most = Mux(added[-1] ^ order.is_op(VectorOp.MAX_ACCUMULATE), old, term)
+        added = _add(old, term, minus=~op.sums)
+        least_or_most = Mux(added[-1] ^ op.keeps_largest, old, term)
         # Products are doubled, so that the bit which rounding looks at is still there after the shift.
         doubled = product << 1
         wide = Mux(
-            order.is_op(VectorOp.MUL, VectorOp.REQUANTISE),
+            op.scales,
             doubled,
             Mux(self.left[6], Cat(Const(0, 32), x[:31]).as_signed(), x),
         )
         coarse = (wide[:SHIFTER_BITS].as_signed() >> Cat(Const(0, 4), amount[4:]))[:SHIFTED_BITS]
         too_large = ~amount[4:].any() & doubled[SHIFTED_BITS - 1 :].any() & ~doubled[SHIFTED_BITS - 1 :].all()
         with m.If(order.valid):
-            with m.If(order.accumulates):
-                m.d.sync += sum_7.eq(Mux(sums, added[:32].as_signed(), least_or_most))
+            with m.If(op.accumulates):
+                m.d.sync += sum_7.eq(Mux(op.sums, added[:32].as_signed(), least_or_most))
             with m.Else():
                 m.d.sync += [
                     wide_7.eq(Cat(coarse, product[-1] ^ too_large, product[-1])),
                     amount_7.eq(amount[:4]),
                 ]
         with m.If(self.orders[7].valid):
-            m.d.sync += self.wide_8.eq(Mux(self.orders[7].accumulates, sum_7, wide_7 >> amount_7))
+            m.d.sync += self.wide_8.eq(Mux(self.orders[7].op.accumulates, sum_7, wide_7 >> amount_7))
 
     def narrow(self) -> None:
         """Stages 8 to 11, for REQUANTISE: saturate, round and add the zero point, clamp, shift to the left."""
@@ -242,7 +260,7 @@ class _Lane:
             m.d.sync += [value[11].eq(value[10]), clamped_11.eq(Mux(rounded_10 > high, high, raised))]
         shifted = (clamped_11 << orders[11].content.left_shift)[:32].as_signed()
         with m.If(orders[11].valid):
-            m.d.sync += self.result.eq(Mux(orders[11].is_op(VectorOp.REQUANTISE), shifted, value[11]))
+            m.d.sync += self.result.eq(Mux(orders[11].op.requantises, shifted, value[11]))
 
 
 def _add(a: Value, b: Value, *, minus: Value) -> Value:
@@ -257,26 +275,12 @@ class _Order:
     def __init__(self, name: str) -> None:
         self.valid = Signal(name=f"{name}_valid")
         self.content = Signal(order_layout(), reset_less=True, name=f"{name}_order")
-
-    def is_op(self, *ops: VectorOp) -> Any:
-        return Cat(self.content.op == op for op in ops).any()
-
-    @property
-    def multiplies(self) -> Any:
-        return self.is_op(VectorOp.MUL, VectorOp.MAC, VectorOp.REQUANTISE)
-
-    @property
-    def accumulates(self) -> Any:
-        return self.content.op[ACCUMULATES_BIT]
+        self.op = Signal(data.StructLayout(dict.fromkeys(KINDS, 1)), reset_less=True, name=f"{name}_op")
 
     @property
     def identity(self) -> Any:
-        """What the accumulating operation starts from."""
-        value: Any = 0
-        for op in reversed(VectorOp):
-            if op.identity:
-                value = Mux(self.is_op(op), Const(op.identity, signed(32)), value)
-        return value
+        """What the accumulating operation starts from: 0, or the least or the largest number."""
+        return Cat(self.op.keeps_least.replicate(31), self.op.keeps_largest)
 
     @property
     def floor(self) -> Any:

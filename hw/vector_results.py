@@ -24,6 +24,8 @@ QUERIES = {"a": 0, "b": 0, "b1": 1, "b2": 2, "d": 0}
 """Sources of a micro-op, and how far each lies behind the index that is asked for: ``b1`` and ``b2`` are the second and
 third parameter of REQUANTISE."""
 
+DISTANCES = sorted(set(QUERIES.values()))
+
 
 def target_members(config: CoreConfig) -> dict[str, int]:
     """Where a result goes, as members of a layout: ``acc``, ``inp``, ``tab`` or none of them (``out``); and by way of
@@ -52,6 +54,8 @@ class VectorResults(wiring.Component):
 
     issue, destination
         A micro-op is issued (only while ``room``); its result comes later with ``result_valid``, in the same order.
+    newest
+        ``destination.index``, less each distance in :data:`DISTANCES`: what it is compared with comes late.
     query, matches
         Bit ``s`` of ``matches[i]``: slot ``s`` is still to be written after this cycle, to the entry of acc that lies
         as far behind ``query[i]`` as ``QUERIES`` says.
@@ -71,6 +75,7 @@ class VectorResults(wiring.Component):
             {
                 "issue": In(1),
                 "destination": In(destination_layout(config)),
+                "newest": In(config.index_bits).array(len(DISTANCES)),
                 "room": Out(1),
                 "query": In(config.index_bits).array(len(QUERIES)),
                 "matches": Out(SLOTS).array(len(QUERIES)),
@@ -96,9 +101,9 @@ class VectorResults(wiring.Component):
 
         # What is asked for comes late, so what it is compared with is ready: each slot's index less the distances.
         index_bits = self.config.index_bits
-        indices = {distance: [Signal(index_bits, reset_less=True) for _ in slots] for distance in set(QUERIES.values())}
+        indices = {distance: [Signal(index_bits, reset_less=True) for _ in slots] for distance in DISTANCES}
         indices[0] = [slot.index for slot in slots]
-        newest = {distance: (self.destination.index - distance)[:index_bits] for distance in indices}
+        newest = dict(zip(DISTANCES, self.newest, strict=True))
         filled = Signal(SLOTS)
         with m.If(self.issue):
             m.d.comb += filled.eq(1 << to_issue)
@@ -122,10 +127,12 @@ class VectorResults(wiring.Component):
             older = Signal(SLOTS)
             for number, (slot, index) in enumerate(zip(slots, indices[distance], strict=True)):
                 m.d.comb += [
-                    older[number].eq(used[number] & ~self.freed[number] & slot.to_acc & (index == query)),
-                    matches[number].eq((filled[number] & is_newest) | older[number]),
+                    older[number].eq(used[number] & slot.to_acc & (index == query)),
+                    matches[number].eq((filled[number] & is_newest) | (older[number] & ~self.freed[number])),
                 ]
-            m.d.comb += found.eq((self.issue & is_newest) | older.any())  # `issue` is late: not by way of `matches`
+            # `issue` and `written` are late: not by way of `matches`, and `written` only chooses.
+            left = Mux(written, (older & ~(1 << to_write)[:SLOTS]).any(), older.any())
+            m.d.comb += found.eq((self.issue & is_newest) | left)
 
         offered = Signal()
         destination = Signal(layout, reset_less=True)

@@ -84,7 +84,7 @@ class Load {
     // Cycles from the next on in each of which a word is written to a scratchpad, none of them the last of a run, and
     // nothing else happens, if a word comes in each; entries of acc, whose banks others write, are left out.
     Cycle streams(Cycle now) const {
-        if (!steady_ || !client.words.streams(now) || load_.kind != kWriteOwn) return 0;
+        if (!steady_ || !client.words.streams(now) || load_.kind != kWriteOwn || waiting_full_) return 0;
         if (state_ != State::kRun || run_ != Part::kBody || pad_row_ || last_place_) return 0;
         if (planner_.has_plan(now) && loads_.push_again(now) != kNever) return 0;
         const Cycle plan = planner_.has_plan(now) ? kNever : planner_.due() - (now + 1);
@@ -121,6 +121,11 @@ class Load {
         uint32_t index, top, rows, bottom, width, left, columns, right, position, step;
     };
 
+    struct EntryPart {  // hw.load_writer.entry_part_layout
+        bool acc, inp, last;
+        uint32_t index;
+    };
+
     unsigned part() const { return kFirstEngine + engine_; }
     static unsigned kind(const Instruction& instruction) {
         const uint32_t scratchpad = instruction.transfer.scratchpad;
@@ -143,19 +148,20 @@ class Load {
         bool port_free = true;
         WritePorts& ports = shared_.ports;
         ports.begin(now);
-        if (register_acc_) {
-            const int bank = shared_.bank(register_index_);
+        if (register_full_ && register_.acc) {
+            const int bank = shared_.bank(register_.index);
             port_free = gemm_.write_bank(now) != bank && ports.vector_write != bank;
             if (engine_ == kLoad) {
                 ports.load_write = bank;
             } else {
                 port_free &= ports.load_write != bank;
             }
-        } else if (register_inp_) {
+        } else if (register_full_ && register_.inp) {
             port_free = !ports.vector_writes_inp;
         }
-        const bool advance = !register_full_ || port_free;
-        work.retires = register_full_ && register_last_ && advance;
+        const bool leaves = !register_full_ || port_free;
+        const bool advance = !waiting_full_;
+        work.retires = register_full_ && register_.last && leaves;
         bool steps = false, nothing = false, load_ends = false, changed = register_full_;
         const uint32_t index = load_.index;
         switch (state_) {
@@ -186,14 +192,16 @@ class Load {
         }
         work.busy = steps;
         if (!advance) work.waiting = kConflict;
-        if (advance) {
-            register_full_ = steps || nothing;
-            register_acc_ = steps && load_.kind != kWriteOwn;
-            register_inp_ = steps && load_.kind == kWriteOwn && engine_ == kLoad;
-            if (register_full_) {
-                register_last_ = nothing || load_ends;
-                register_index_ = index;
-            }
+        const bool comes = steps || (nothing && advance);
+        const EntryPart next{steps && load_.kind != kWriteOwn, steps && load_.kind == kWriteOwn && engine_ == kLoad,
+                             nothing || load_ends, index};
+        if (leaves) {
+            register_full_ = waiting_full_ || comes;
+            register_ = waiting_full_ ? waiting_ : next;
+            waiting_full_ = false;
+        } else if (comes) {
+            waiting_full_ = true;
+            waiting_ = next;
         }
         return changed;
     }
@@ -269,8 +277,8 @@ class Load {
     uint32_t run_left_ = 0, part_ = 0, place_ = 0, last_part_ = 0, last_place_ = 0;
     bool pad_row_ = false;
     bool steady_ = false;  // neither the planner nor the cutter has done anything in the last cycle
-    bool register_full_ = false, register_acc_ = false, register_inp_ = false, register_last_ = false;
-    uint32_t register_index_ = 0;
+    bool register_full_ = false, waiting_full_ = false;  // a part waits only behind one in the register
+    EntryPart register_{}, waiting_{};
 };
 
 class Store {

@@ -17,14 +17,14 @@ from weft.hw.bursts import BurstCutter, burst_layout
 from weft.hw.config import LOOP_LEVELS
 from weft.hw.engine import IN_FLIGHT, Ledger
 from weft.hw.isa import Engine
-from weft.hw.load_writer import LoadTargets, LoadWriter, RowPart, write_layout
+from weft.hw.load_writer import LoadTargets, LoadWriter, RowPart, entry_part_layout, write_layout
 from weft.hw.loops import LoopNest
 from weft.hw.read_dma import ReadMaster
 from weft.hw.store import ENTRIES_AHEAD, EntryPacker, rows_layout
 from weft.hw.transfer_plan import TransferPlanner
 from weft.hw.vector_fetch import PARAMETERS, OperandFetch, task_layout
 from weft.hw.vector_lanes import RESULT_STAGE, VectorLanes
-from weft.hw.vector_results import QUERIES, SLOTS, VectorResults
+from weft.hw.vector_results import DISTANCES, QUERIES, SLOTS, VectorResults
 
 from .dma import KINDS
 from .forwarding import free_gemm, stage_layout
@@ -214,14 +214,17 @@ def load_writer() -> Harness:
     harness.assume(~unit.loads.valid | sensible(unit.loads.payload))
     kinds = LoadTargets.of(Engine.LOAD).kinds(NARROW)
     last_part = Array(max(1, kind.entry_bytes // NARROW.bus_bytes) - 1 for kind in kinds)[load.kind]
-    m.d.comb += to_come.eq(load.top + load.rows + load.bottom)
+    m.d.comb += to_come.eq(Mux(load.empty, 0, load.top + load.rows + load.bottom))
     parts_left = Signal(4)
     phase = Signal(2)  # LEFT, BODY, RIGHT: what is left of a row
-    rank = Signal(len(parts_left) + len(run_left) + len(phase) + len(to_come) + 1)
+    waits = inside["write.skid.full"]  # a part behind the one in front of the port: then no other may come
+    rank = Signal(len(parts_left) + len(run_left) + len(phase) + len(to_come) + 2)
     m.d.comb += [
         parts_left.eq(last_part - part),
         phase.eq(Mux(running, RowPart.RIGHT + 1 - run, 0)),
-        rank.eq(Mux(take, 0, Cat(Mux(running, parts_left, 0), Mux(running, run_left, 0), phase, to_come, ~take))),
+        rank.eq(
+            Cat(waits, Mux(take, 0, Cat(Mux(running, parts_left, 0), Mux(running, run_left, 0), phase, to_come, ~take)))
+        ),
     ]
     needs_word = running & (run == RowPart.BODY)
     has_word = unit.words.valid & ~unit.words.payload.error
@@ -230,7 +233,10 @@ def load_writer() -> Harness:
     harness.prove(~(take & unit.loads.valid & ~unit.halt) | unit.loads.ready, "then_it_takes_the_next")
     open_loads = Signal(range(8))
     m.d.sync += open_loads.eq(open_loads + (unit.loads.valid & unit.loads.ready) - unit.retire)
-    harness.prove(open_loads == ~take + (~inside["write.idle"] & inside["write.last"]), "each_load_retires_once")
+    waiting = data.View(entry_part_layout(NARROW, LoadTargets.of(Engine.LOAD)), inside["write.skid.waiting"])
+    in_register = ~inside["write.idle"] & inside["write.last"]
+    harness.prove(open_loads == ~take + in_register + (waits & waiting.last), "each_load_retires_once")
+    harness.prove(~waits | ~inside["write.idle"], "a_part_waits_behind_another")
     # Invariants.
     harness.prove(inside["fsm_state"] < 3, "state")
     harness.prove(~row | load.empty | sensible(load), "before_its_first_row")
@@ -286,10 +292,11 @@ def vector_waits() -> Harness:
     fetch, results = OperandFetch(NARROW), VectorResults(NARROW)
     joined = ("room", "matches", "found", "freed")
     inside = harness.add("fetch", fetch, driven=joined)
-    inner = harness.add("results", results, driven=("issue", "destination", "query"))
+    inner = harness.add("results", results, driven=("issue", "destination", "newest", "query"))
     m.d.comb += [
         results.issue.eq(fetch.issue),
         results.destination.eq(fetch.destination),
+        *(results.newest[number].eq(fetch.newest[number]) for number in range(len(DISTANCES))),
         *(results.query[query].eq(fetch.query[query]) for query in range(len(QUERIES))),
         *(fetch.matches[query].eq(results.matches[query]) for query in range(len(QUERIES))),
         fetch.found.eq(results.found),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Const, Mux, Signal
+from amaranth.lib import data
 from amaranth.lib.wiring import connect
 from weft.hw.config import CoreConfig
 from weft.hw.isa import Engine
-from weft.hw.load_writer import LoadKind, LoadTargets, WriteRegister
+from weft.hw.load_writer import LoadKind, LoadTargets, WriteRegister, entry_part_layout
 from weft.hw.shared_write import SharedWrite
 
 from .harness import Harness
@@ -37,43 +38,69 @@ def load_at_inp() -> Harness:
     m = harness.m
     register = WriteRegister(TWO_WORDS, LoadTargets.of(Engine.LOAD))
     shared = SharedWrite(len(register.own.index), len(register.own.data), TWO_WORDS.bus_bits)
-    harness.add("register", register, driven=("own",))
+    inside = harness.add("register", register, driven=("own",))
     harness.add("shared", shared, driven=("second", "port"))
     connect(m, register.own, shared.second)
 
-    # The oldest that was handed over and is not written: there is never another one behind it.
-    waiting, last, kind = Signal(), Signal(), Signal(LoadKind)
-    nothing = Signal()
-    index, value, mask = Signal(len(register.index)), Signal(TWO_WORDS.bus_bits), Signal(len(register.own.mask))
-    comes, leaves = Signal(), Signal()
-    to_own = waiting & ~nothing & (kind == LoadKind.OWN)
-    to_acc = waiting & ~nothing & (kind != LoadKind.OWN)
+    # What was handed over and is not written: the oldest, which is offered, and one behind it.
+    item = data.StructLayout(
+        {
+            "nothing": 1,
+            "last": 1,
+            "kind": LoadKind,
+            "index": TWO_WORDS.index_bits,
+            "value": TWO_WORDS.bus_bits,
+            "mask": len(register.own.mask),
+        }
+    )
+    oldest, second, handed = Signal(item), Signal(item), Signal(item)
+    waiting, behind = Signal(), Signal()
+    part = register.parts.payload
+    padding = part.pad_value.replicate(TWO_WORDS.bus_bits // 8)
     m.d.comb += [
-        comes.eq(register.valid & register.advance),
+        handed.nothing.eq(part.nothing),
+        handed.last.eq(part.last),
+        handed.kind.eq(part.kind),
+        handed.index.eq(part.index),
+        handed.value.eq(Mux(part.is_padding, padding, part.word)),
+        handed.mask.eq(Mux(part.is_padding, ~0, Const(1, len(handed.mask)) << part.part)),
+    ]
+    to_own = waiting & ~oldest.nothing & (oldest.kind == LoadKind.OWN)
+    to_acc = waiting & ~oldest.nothing & (oldest.kind != LoadKind.OWN)
+    comes, leaves = Signal(), Signal()
+    m.d.comb += [
+        comes.eq(register.parts.valid & register.parts.ready),
         leaves.eq(Mux(to_own, ~shared.first.enable, ~to_acc | register.acc.ready) & waiting),
     ]
-    with m.If(leaves):
-        m.d.sync += waiting.eq(0)
-    with m.If(comes):
-        m.d.sync += [
-            waiting.eq(1),
-            nothing.eq(register.nothing),
-            kind.eq(register.kind),
-            last.eq(register.last),
-            index.eq(register.index),
-            value.eq(Mux(register.is_padding, register.pad_value.replicate(len(value) // 8), register.word)),
-            mask.eq(Mux(register.is_padding, ~0, Const(1, len(mask)) << register.part)),
-        ]
-    harness.prove(register.advance == (~waiting | leaves), "it_takes_the_next_when_the_oldest_leaves")
+    with m.If(leaves | ~waiting):
+        m.d.sync += [waiting.eq(behind | comes), behind.eq(0), oldest.eq(Mux(behind, second, handed))]
+    with m.Elif(comes):
+        m.d.sync += [behind.eq(1), second.eq(handed)]
+    harness.prove(~behind | waiting, "one_is_behind_another")
+    harness.prove(register.parts.ready == ~behind, "it_takes_one_more_than_it_offers")
     harness.prove(register.idle == ~waiting, "idle")
-    harness.prove(register.retire == (leaves & last), "retires_with_its_last_write")
+    harness.prove(register.retire == (leaves & oldest.last), "retires_with_its_last_write")
     harness.prove(register.own.enable == to_own, "offered_until_it_is_written")
     harness.prove(register.acc.enable == to_acc, "offered_to_acc_until_it_is_written")
     written = shared.port.enable & ~shared.first.enable
     harness.prove(written == (to_own & leaves), "written_once")
     here = shared.port
-    right = (here.index == index[: len(here.index)]) & (here.data == value.replicate(2)) & (here.mask == mask)
+    right = (
+        (here.index == oldest.index[: len(here.index)])
+        & (here.data == oldest.value.replicate(2))
+        & (here.mask == oldest.mask)
+    )
     harness.prove(~written | right, "unchanged")
+    # Invariants: what is offered is the oldest, what waits behind it is what was handed over.
+    offer = register.own
+    offered = (offer.index == oldest.index[: len(offer.index)]) & (offer.mask == oldest.mask)
+    harness.prove(~to_own | (offered & (offer.data == oldest.value.replicate(2))), "the_oldest_is_offered")
+    harness.prove(~waiting | (inside["last"] == oldest.last), "its_end_is_known")
+    kept = data.View(entry_part_layout(TWO_WORDS, LoadTargets.of(Engine.LOAD)), inside["skid.waiting"])
+    kept_value = Mux(kept.is_padding, kept.pad_value.replicate(TWO_WORDS.bus_bits // 8), kept.word)
+    kept_mask = Mux(kept.is_padding, ~0, Const(1, len(second.mask)) << kept.part)[: len(second.mask)]
+    same = Cat(kept.nothing, kept.last, kept.kind, kept.index, kept_value, kept_mask)
+    harness.prove(~behind | (same == second.as_value()), "what_waits_is_what_came")
     return harness
 
 

@@ -284,10 +284,6 @@ def test_disassembly_names_the_instruction_that_is_broken() -> None:
         programs.disassemble(PYNQ, program)
 
 
-def test_a_bit_of_the_number_tells_which_vector_operations_accumulate() -> None:
-    assert [op for op in VectorOp if op >> isa.ACCUMULATES_BIT & 1] == [op for op in VectorOp if op.accumulates]
-
-
 def test_docs_name_the_users_of_every_scratchpad() -> None:
     rows = [line.split("|") for line in PAGE.read_text().splitlines() if line.startswith("| `")]
     documented = {row[1].strip(" `"): (row[3].strip(), row[4].strip()) for row in rows if len(row) == 6}

@@ -50,6 +50,8 @@ class Control:
         for name, value in (("new_cause", cause), ("new_engine", engine), ("new_number", number)):
             self.ctx.set(getattr(self.unit, name), value)
         await self.tick("fault")
+        for name in ("new_cause", "new_engine", "new_number"):
+            self.ctx.set(getattr(self.unit, name), 0)
 
     async def run(self) -> None:
         """Start, and go on until the program runs."""
@@ -110,6 +112,8 @@ def test_the_first_fault_is_kept_until_a_reset() -> None:
         await control.run()
         await control.fault(Fault.WINDOW, Engine.STORE, 77)
         first = (Fault.WINDOW, Engine.STORE, 77)
+        assert control.status == Status.IDLE | Status.FAULT | Status.INTERRUPT
+        await control.tick()  # the record follows a cycle later
         assert (control.status, control.record) == (Status.IDLE | Status.FAULT | Status.INTERRUPT, first)
         await control.fault(Fault.INDEX, Engine.LOAD, 3)
         await control.tick("start", cycles=3 * CLEAR_CYCLES)
@@ -117,6 +121,17 @@ def test_the_first_fault_is_kept_until_a_reset() -> None:
         await control.tick("reset")
         assert (control.status, control.record) == (Status.IDLE, (Fault.NONE, 0, 0))
         await control.run()
+
+    simulate(test)
+
+
+def test_a_reset_forgets_a_fault_that_was_not_yet_recorded() -> None:
+    async def test(control: Control) -> None:
+        await control.run()
+        await control.fault(Fault.WINDOW, Engine.STORE, 77)
+        await control.tick("reset")
+        await control.tick(cycles=3)
+        assert (control.status, control.record) == (Status.IDLE, (Fault.NONE, 0, 0))
 
     simulate(test)
 

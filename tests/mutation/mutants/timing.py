@@ -29,7 +29,7 @@ MUTANTS = (
     ),
     Mutant(
         "model-streams-into-acc", "sim/timing_transfer.h", "missing hazard check",
-        " || load_.kind != kWriteOwn) return 0;", ") return 0;",
+        "load_.kind != kWriteOwn || waiting_full_) return 0;", "waiting_full_) return 0;",
     ),
     Mutant(
         "model-streams-while-bursts-are-cut", "sim/timing_transfer.h", "forgotten event",
@@ -50,7 +50,11 @@ MUTANTS = (
     ),
     Mutant(
         "model-loadw-waits-as-well", "sim/timing_transfer.h", "another engine's port",
-        "load_.kind == kWriteOwn && engine_ == kLoad;", "load_.kind == kWriteOwn;",
+        "load_.kind == kWriteOwn && engine_ == kLoad,", "load_.kind == kWriteOwn,",
+    ),
+    Mutant(
+        "model-write-waits-for-its-port", "sim/timing_transfer.h", "missing buffer",
+        "const bool advance = !waiting_full_;", "const bool advance = leaves;",
     ),
     Mutant(
         "model-results-for-out-hold-inp", "sim/timing_compute.h", "another memory's port",

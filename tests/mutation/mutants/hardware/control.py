@@ -22,9 +22,9 @@ MUTANTS = (
     ),
     Mutant(
         "watchdog-names-held", "hw/core.py", "wrong number in record",
-        "== CycleClass.MEMORY):\n                m.d.comb += [self.engine.eq(engine), self.number.eq(running[engine])]",
+        "== CycleClass.MEMORY):\n                m.d.sync += [self.engine.eq(engine), self.number.eq(running[engine])]",
         "== CycleClass.MEMORY):\n"
-        "                m.d.comb += [self.engine.eq(engine), self.number.eq(self.holding[engine])]",
+        "                m.d.sync += [self.engine.eq(engine), self.number.eq(self.holding[engine])]",
     ),
     Mutant(
         "watchdog-goes-on-between-runs", "hw/core.py", "watchdog not reset",
@@ -132,7 +132,15 @@ MUTANTS = (
     Mutant("register-strobe", "hw/register_file.py", "byte strobe", "Mux(strobe[byte], ", "Mux(strobe[0], "),
     Mutant(
         "class-counters-keep", "hw/register_file.py", "reset misses a register",
-        "write.en.eq(self.count | self.clear)", "write.en.eq(self.count)",
+        "write.en.eq(counted | self.clear)", "write.en.eq(counted)",
+    ),
+    Mutant(
+        "run-stops-late", "hw/core.py", "stop line",
+        "[self.counting.eq(0), self.stop.eq(1)]", "[self.counting.eq(0), self.stop.eq(~self.counting)]",
+    ),
+    Mutant(
+        "fetch-reads-one-too-many", "hw/fetch.py", "off by one",
+        "no_more.eq(self.number + 1 == self.count)", "no_more.eq(self.number == self.count)",
     ),
     Mutant(
         "register-locked-too-late", "hw/register_file.py", "lock",

@@ -68,11 +68,11 @@ MUTANTS = (
     ),
     Mutant(
         "load-pad-unsigned", "hw/load_writer.py", "wrong sign",
-        "pad_lane = self.pad_value.as_signed()", "pad_lane = self.pad_value",
+        "wide_pad.eq(part.pad_value.as_signed())", "wide_pad.eq(part.pad_value)",
     ),
     Mutant(
         "load-pad-value-ignored", "hw/load_writer.py", "pad value ignored",
-        "self.pad_value.replicate(len(own_word) // 8)", "Const(0, len(own_word))",
+        "part.pad_value.replicate(len(own_word) // 8)", "Const(0, len(own_word))",
     ),
     Mutant(
         "load-widens-unsigned", "hw/load_writer.py", "widening unsigned",
@@ -84,7 +84,11 @@ MUTANTS = (
     ),
     Mutant(
         "load-widened-mask", "hw/load_writer.py", "write mask",
-        "Const(0b1111, width) << (self.part << 2)", "Const(0b1111, width) << (self.part << 1)",
+        "Const(0b1111, width) << (part << 2)", "Const(0b1111, width) << (part << 1)",
+    ),
+    Mutant(
+        "load-retires-with-what-comes", "hw/load_writer.py", "wrong stage",
+        "last.eq(part.last)", "last.eq(self.parts.payload.last)",
     ),
     Mutant(
         "load-error-while-padding", "hw/load_writer.py", "fault condition",

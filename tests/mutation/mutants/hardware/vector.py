@@ -48,8 +48,12 @@ MUTANTS = (
         "d.asks.eq(inside & old & ~goes_on & ~found_d)", "d.asks.eq(inside & old & ~goes_on)",
     ),
     Mutant(
+        "vector-waits-for-what-is-written", "hw/vector_results.py", "late release",
+        "(older & ~(1 << to_write)[:SLOTS]).any()", "older.any()",
+    ),
+    Mutant(
         "vector-newest-not-found", "hw/vector_results.py", "missing hazard check",
-        "found.eq((self.issue & is_newest) | older.any())", "found.eq(older.any())",
+        "found.eq((self.issue & is_newest) | left)", "found.eq(left)",
     ),
     Mutant(
         "vector-last-parameter-not-found", "hw/vector_results.py", "missing hazard check",
@@ -97,7 +101,16 @@ MUTANTS = (
     ),
     Mutant(
         "vector-max-from-int8", "hw/vector_lanes.py", "max pooling initial value",
-        "Const(op.identity, signed(32))", "Const(op.identity >> 24, signed(32))",
+        "Cat(self.op.keeps_least.replicate(31), self.op.keeps_largest)",
+        "Cat(self.op.keeps_least.replicate(7), self.op.keeps_largest.replicate(25))",
+    ),
+    Mutant(
+        "vector-mac-is-no-sum", "hw/vector_lanes.py", "what kind an operation is",
+        '"sums": (VectorOp.MAC, VectorOp.SUM)', '"sums": (VectorOp.SUM,)',
+    ),
+    Mutant(
+        "vector-newest-without-distance", "hw/vector_fetch.py", "missing hazard check",
+        "newest.eq(micro_op.dst - distance)", "newest.eq(micro_op.dst)",
     ),
     Mutant(
         "vector-results-overflow", "hw/vector_results.py", "queue depth",
