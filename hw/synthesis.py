@@ -45,8 +45,11 @@ class Target(StrEnum):
     ASIC = "asic"  # generic gates, or a liberty file's cells; memories stay macros
 
 
-SCRATCHPADS = " ".join(f"{TOP}.{name}/m:*" for name in SCRATCHPAD_CELLS)
-"""Memories whose reads have no defined result in the cycle of a write to the same entry: block RAM does as it likes."""
+UNCHECKED_MEMORIES = " ".join([*(f"{TOP}.{name}/m:*" for name in SCRATCHPAD_CELLS), "*/m:storage"])
+"""Memories of which no entry is of use that is read in the cycle of a write to it: block RAM does as it likes.
+
+The scratchpads, whose reads then have no defined result, and the FIFOs (``storage``), which read only what is in them.
+"""
 
 SCRIPTS = {
     Target.XC7: f"""\
@@ -56,7 +59,7 @@ tee -q -o stat.json stat -json
 """,
     Target.ECP5: f"""\
 read_verilog core.v pins.v
-setattr -set no_rw_check 1 {SCRATCHPADS}
+setattr -set no_rw_check 1 {UNCHECKED_MEMORIES}
 synth_ecp5 -nowidelut -top {WRAPPER}
 write_json netlist.json
 """,
