@@ -32,6 +32,8 @@ class EngineControl(wiring.Component):
     work
         An instruction whose tokens are all there and whose send has room. It starts (and its tokens are taken) in the
         cycle with ``work.ready``; the next one may follow in the next cycle. A SYNC never reaches the body.
+    offered
+        There is an instruction in ``work``, which may still have to wait. No other one starts before it.
     instant
         Of the instruction in ``work``: it has no effects that take time (LOOP), so the body will not ``retire`` it.
     illegal
@@ -57,6 +59,7 @@ class EngineControl(wiring.Component):
             {
                 **EngineSignature(config).members,
                 "work": Out(stream.Signature(command_layout(config))),
+                "offered": Out(1),
                 "instant": In(1),
                 "illegal": In(1),
                 "retire": In(1),
@@ -89,6 +92,7 @@ class EngineControl(wiring.Component):
             self.halt.eq(self.stop | failed),
             may_start.eq(held & ~missing.any() & ledger.room & ~self.halt),
             self.work.payload.eq(command),
+            self.offered.eq(held),
             self.work.valid.eq(may_start & ~is_sync & ~self.illegal),
             refused.eq(may_start & ~is_sync & self.illegal & self.work.ready),
             leave.eq(may_start & (is_sync | (self.work.ready & ~self.illegal))),

@@ -29,8 +29,8 @@ def micro_op_layout(config: CoreConfig) -> data.StructLayout:
 class LoopNest(wiring.Component):
     """Loop registers and index generator.
 
-    ``ready``: in this cycle ``set`` may store the LOOP instruction ``loop``, or ``start`` may begin a nest of
-    ``levels`` levels at ``base``; ``micro_ops`` has its first micro-op in the next cycle. ``ready`` follows
+    ``ready``: in this cycle ``set`` may store the LOOP instruction ``loop`` (as often as you like), or ``start`` may begin
+    a nest of ``levels`` levels at ``base``; ``micro_ops`` has its first micro-op in the next cycle. ``ready`` follows
     ``micro_ops.ready`` in the same cycle, so that nests follow one another without a gap. ``levels`` and ``base`` may
     be anything in a cycle without ``start``. Reset gives every level extent 1 and strides 0.
 
@@ -165,6 +165,9 @@ def accept_instructions(
 ) -> None:
     """Let LOOP instructions set levels and all others start ``levels`` levels at ``base``.
 
+    A LOOP sets its level as soon as no nest runs, even while it waits: whether it starts comes late, and until it does
+    nothing else starts.
+
     ``illegal`` says that the offered instruction, if it is not a LOOP, is refused for a reason other than its levels;
     ``drained`` that every micro-op which left the loops has been issued: a refusal waits for that.
     """
@@ -179,7 +182,7 @@ def accept_instructions(
         ),
         control.work.ready.eq(loops.ready & (drained | ~control.illegal)),
         loops.loop.eq(loop),
-        loops.set.eq(accepted & is_loop),
+        loops.set.eq(control.offered & loops.ready & is_loop),
         loops.start.eq(accepted & ~is_loop),
         loops.levels.eq(levels),
         *(loops.base[name].eq(base[name]) for name in INDICES),

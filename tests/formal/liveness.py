@@ -45,6 +45,7 @@ def loop_nest() -> Harness:
     harness = Harness()
     nest = LoopNest(NARROW)
     inside = harness.add("nest", nest)
+    # A LOOP of another kind is refused, and no nest starts until the next reset.
     harness.assume(~nest.set | ((nest.loop.extent != 0) & (nest.loop.level < LOOP_LEVELS)))
     harness.assume(~(nest.set | nest.start) | nest.ready)  # accept_instructions
     harness.assume(~(nest.set & nest.start))
