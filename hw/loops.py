@@ -29,8 +29,8 @@ def micro_op_layout(config: CoreConfig) -> data.StructLayout:
 class LoopNest(wiring.Component):
     """Loop registers and index generator.
 
-    ``ready``: in this cycle ``set`` may store the LOOP instruction ``loop`` (as often as you like), or ``start`` may begin
-    a nest of ``levels`` levels at ``base``; ``micro_ops`` has its first micro-op in the next cycle. ``ready`` follows
+    ``ready``: in this cycle ``set`` may store the LOOP instruction ``loop`` (again, too), or ``start`` may begin a nest
+    of ``levels`` levels at ``base``; ``micro_ops`` has its first micro-op in the next cycle. ``ready`` follows
     ``micro_ops.ready`` in the same cycle, so that nests follow one another without a gap. ``levels`` and ``base`` may
     be anything in a cycle without ``start``. Reset gives every level extent 1 and strides 0.
 

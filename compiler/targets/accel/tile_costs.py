@@ -30,6 +30,9 @@ Array = npt.NDArray[Any]
 INSTRUCTION_OVERHEAD = 24
 """Cycles assumed lost where one matrix instruction follows another, tokens included."""
 
+LOAD_OVERHEAD = 2
+"""Cycles that the writer of a load engine loses between two LOADs (`hw.load_writer`)."""
+
 WIDTHS = 2
 """Of tiles: narrower ones than so many are not tried, unless none of these finds room."""
 
@@ -332,7 +335,7 @@ def works_of(problem: Problem, tiling: Tiles) -> Works:
         if isinstance(buffer.loads, int):
             continue  # it is not loaded
         cycles = buffer.entries * buffer.entry_bytes / problem.bytes_per_cycle
-        traffic += cycles * buffer.loads
+        traffic += (cycles + LOAD_OVERHEAD) * buffer.loads
         exposed += cycles  # the first load has nothing to hide behind
         place = _place(problem, buffer)
         full = used[place] + buffer.entries > problem.rooms[place]  # no room to load ahead

@@ -140,6 +140,11 @@ MUTANTS = (
         ("tests/compiler/targets/accel/test_tile_costs.py",),
     ),
     Mutant(
+        "small-loads-cost-nothing", "compiler/targets/accel/tile_costs.py", "cost forgotten",
+        "(cycles + LOAD_OVERHEAD) * buffer.loads", "cycles * buffer.loads",
+        ("tests/compiler/targets/accel/test_tile_costs.py",),
+    ),
+    Mutant(
         "shared-loads-cost-a-load-a-thread", "compiler/targets/accel/tile_costs.py", "cost counted twice",
         "np.where(own, self.tiles, turns)", "np.where(own, self.tiles, self.tiles)",
         ("tests/compiler/targets/accel/test_tile_costs.py",),

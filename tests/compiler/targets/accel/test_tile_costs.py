@@ -125,6 +125,19 @@ def test_buffers_are_filled_at_the_home_loop_that_the_schedule_takes(problems: l
                 assert np.broadcast_to(buffer.loads, len(ranked))[place] == expected
 
 
+def test_a_load_costs_what_it_moves_and_what_its_writer_loses_before_the_next(problems: list[Problem]) -> None:
+    """Two cycles between two LOADs (`hw.load_writer`), whatever they move; results are stored once in any tiling."""
+    for problem in problems:
+        ranked = Tiles.of(tilings(problem))
+        loads = np.zeros(len(ranked))
+        for buffer in buffers_of(problem, ranked):
+            moved = buffer.entries * buffer.entry_bytes / problem.bytes_per_cycle
+            loads += (np.asarray(moved) + 2) * buffer.loads if not isinstance(buffer.loads, int) else 0
+        stored = works_of(problem, ranked).traffic - loads
+        np.testing.assert_allclose(stored, stored[0])
+        assert stored[0] > 0
+
+
 def test_no_tilings_have_no_costs(problems: list[Problem]) -> None:
     assert list(estimates(problems[0], [])) == []
     assert list(fills(problems[0], [])) == []

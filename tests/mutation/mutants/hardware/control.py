@@ -135,6 +135,10 @@ MUTANTS = (
         "write.en.eq(counted | self.clear)", "write.en.eq(counted)",
     ),
     Mutant(
+        "loop-set-while-a-nest-runs", "hw/loops.py", "wrong stage",
+        "control.offered & loops.ready & is_loop", "control.offered & is_loop",
+    ),
+    Mutant(
         "run-stops-late", "hw/core.py", "stop line",
         "[self.counting.eq(0), self.stop.eq(1)]", "[self.counting.eq(0), self.stop.eq(~self.counting)]",
     ),
