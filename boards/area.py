@@ -262,7 +262,7 @@ def area_of(config: CoreConfig) -> Area:
 # ECP5
 
 LUT4_OF_LUT6 = 1.46
-"""Look-up tables of four inputs for one of six: 8x8 takes 29,664 on ECP5 (docs/synthesis.md), 20,320 on 7-series. One
+"""Look-up tables of four inputs for one of six: 8x8 took 29,664 on ECP5, 20,320 on 7-series. One
 core says so, hence no error can be given."""
 
 ECP5_FETCH_RAMS = 1

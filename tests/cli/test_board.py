@@ -29,7 +29,7 @@ def test_all_boards_are_shown_with_their_cores(tmp_path: Path) -> None:
 
 def test_cores_are_shown_with_what_is_short(tmp_path: Path) -> None:
     result = weft("list", "--cores", folder=tmp_path)
-    assert "it needs 66,997 LUT, xc7z020clg400-1 has 53,200" in " ".join(result.stdout.replace("│", " ").split())
+    assert "it needs 68,872 LUT, xc7z020clg400-1 has 53,200" in " ".join(result.stdout.replace("│", " ").split())
 
 
 def test_boards_as_json(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_boards_as_json(tmp_path: Path) -> None:
     [
         (["pynq-z3"], "unknown board 'pynq-z3'; hint: known: kv260"),
         (["mine.toml"], "mine.toml: No such file"),
-        (["pynq-z2", "--config", "wide"], "it needs 66,997 LUT, xc7z020clg400-1 has 53,200"),
+        (["pynq-z2", "--config", "wide"], "it needs 68,872 LUT, xc7z020clg400-1 has 53,200"),
         (["pynq-z2", "--config", "wide", "--force"], "has a bus of 128 bits"),
         (["pynq-z2", "--clock", "5000"], "a clock of 5000 MHz is not possible"),
         (["pynq-z2", "--vivado", "vivado-9999"], "there is no program 'vivado-9999'"),
