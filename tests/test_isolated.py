@@ -6,8 +6,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
+
+from weft.tests.waiting import wait_until
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 PROGRAM = """
@@ -57,7 +58,4 @@ for _, result in Isolated(work, 60).run(["whose", *range(600)]):
     worker = int(process.stdout.readline())
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    end = time.monotonic() + 30
-    while Path(f"/proc/{worker}").exists() and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not Path(f"/proc/{worker}").exists()
+    wait_until(lambda: not Path(f"/proc/{worker}").exists())

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +40,7 @@ from weft.tests.boards.whole_models import identity_model, module_of, on_board, 
 from weft.tests.compiler.targets.cpu.cross import skip_without
 from weft.tests.compiler.targets.cpu.programs import compiled, program_of
 from weft.tests.forks import status_of_child
+from weft.tests.waiting import wait_until
 
 
 def whole_device(board: VirtualBoard, **changes: object) -> PynqDevice:
@@ -202,10 +202,7 @@ def test_a_fork_leaves_the_threads_to_its_parent(monkeypatch: pytest.MonkeyPatch
     memory = np.zeros(1024, np.uint8)
     team = Team(load_library(path), 3, memory)
     sleepers, mutex = (memory[offset : offset + 8].view(np.int64) for offset in (128, 192))
-    end = time.monotonic() + 60
-    while (sleepers[0], mutex[0]) != (2, 0) and time.monotonic() < end:
-        time.sleep(0.01)
-    assert (sleepers[0], mutex[0]) == (2, 0)
+    wait_until(lambda: (sleepers[0], mutex[0]) == (2, 0))
     mutex[0] = 1
     try:
         assert status_of_child(team.end, 10) == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from weft.explore.page import explore_page, page_data
 from weft.explore.space import Design, Space
 from weft.explore.study import Study, explore
 from weft.tests.browser import HEADLESS, browser, shown_by_browser
+from weft.tests.waiting import wait_until
 
 NETWORK = Network("net", "</script>.onnx", "1" * 32)
 AXES = {"block_in": [8, 16, 32], "block_out": [8, 16], "bus_bits": [64, 128], "queue_depth": [8, 16, 32, 64]}
@@ -205,10 +205,7 @@ def test_a_browser_follows_a_run(tmp_path: Path) -> None:
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
             try:
                 for version in (1, 2, 3):
-                    end = time.monotonic() + 60
-                    while live.fetched < version and time.monotonic() < end:
-                        time.sleep(0.1)
-                    assert live.fetched == version
+                    wait_until(lambda version=version: live.fetched == version)
                     live.update(study_of(tmp_path))
             finally:
                 running.kill()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 import weft
@@ -16,6 +14,7 @@ from weft.runtime.errors import InputError
 from weft.runtime.host import HostExecutor, _address
 from weft.tests.forks import status_of_child
 from weft.tests.threads import in_threads
+from weft.tests.waiting import wait_until
 
 X = Var("x", TensorType((64, 48), "float32"))
 AT = Var("at", TensorType((5,), "int64"))
@@ -63,10 +62,7 @@ def test_a_fork_leaves_the_threads_to_its_parent(executor: HostExecutor) -> None
     """The child has none of them, though it finds them in the team's memory, asleep."""
     executor.run([VALUE, PLACES], results())
     sleepers = executor._team._memory[SLEEPERS : SLEEPERS + 8].view(np.int64)
-    end = time.monotonic() + 60
-    while sleepers[0] != executor.program.threads - 1 and time.monotonic() < end:
-        time.sleep(0.001)
-    assert sleepers[0] == executor.program.threads - 1
+    wait_until(lambda: bool(sleepers[0] == executor.program.threads - 1))
 
     def work() -> None:
         found = results()

@@ -15,6 +15,7 @@ from weft.compiler.targets.cpu.llvm.object_code import object_code
 from weft.compiler.targets.cpu.llvm.threads import SLEEPERS, TEAM_BYTES, pool_text
 from weft.compiler.targets.cpu.processor import CROSS_TARGETS, host_target, named_target
 from weft.runtime.machine_code import MachineCode
+from weft.tests.waiting import wait_until
 
 LONG_AFTER = 60
 STOP, BELL = 24, 192
@@ -64,10 +65,7 @@ class Team:
 
     def fall_asleep(self) -> None:
         """Return when all workers sleep."""
-        end = time.monotonic() + LONG_AFTER
-        while self.sleepers[0] != self.threads - 1 and time.monotonic() < end:
-            time.sleep(0.0005)
-        assert self.sleepers[0] == self.threads - 1
+        wait_until(lambda: bool(self.sleepers[0] == self.threads - 1), LONG_AFTER)
 
     def join(self) -> None:
         for worker in self.workers:
