@@ -382,10 +382,7 @@ def test_fusion_and_its_report() -> None:
     check_stage(fused, "fused")
     assert [item.name for item in report] == ["a", "b"]
     assert report[1].operators == ("conv2d", "requantise", "multiply_accumulate", "requantise")
-    assert report[1].boundaries == (
-        "requantise of node 'a': it is the added operand, which is read from memory",
-        "requantise of node 'a': it is the input of conv2d, which reads it from memory",
-    )
+    assert report[1].boundaries == ("requantise of node 'a': it is the added operand, which is read from memory",)
     assert "not joined: requantise of node 'a'" in str(report[1])
     inputs = random_inputs(module, 0)
     assert largest_difference(evaluate(module, inputs), evaluate(fused, inputs)) == 0
@@ -407,6 +404,48 @@ def test_a_value_with_two_consumers_is_not_fused_away() -> None:
     assert len(report) == 3
     assert any("2 consumers" in reason for item in report for reason in item.boundaries)
     assert sum(item.anchor == "conv2d" for item in report) == 2  # the accumulator is computed by both that need it
+    inputs = random_inputs(module, 0)
+    assert largest_difference(evaluate(module, inputs), evaluate(fused, inputs)) == 0
+
+
+TO_EIGHT_BITS = "int32[1](1), int32[1](8388608), int32[1](25)"
+HARD_SWISH = f"""
+      %1 = requantise(conv2d(%x, int8[1, 1, 1, 1](3)), {TO_EIGHT_BITS})
+      %2 = requantise(multiply_immediate(subtract_immediate(%1, value=5), weight=3), {TO_EIGHT_BITS}, low=0)
+      %3 = requantise(multiply(%1, subtract_immediate(%2, value=-128)), {TO_EIGHT_BITS})
+"""
+
+
+@pytest.mark.parametrize(("results", "functions", "refused"), [("%3", 1, 0), ("(%3, %1)", 2, 1), ("(%3, %2)", 3, 3)])
+def test_a_value_joins_when_all_of_its_consumers_are_in_the_function(
+    results: str, functions: int, refused: int
+) -> None:
+    """Here the second consumer joins only after the first has been asked for it."""
+    module = parse(f"fn @main(%x: int8[1, 1, 4, 4]) {{ {HARD_SWISH} return {results} }}")
+    fused, report = fuse_with_report(module)
+    check_stage(fused, "fused")
+    assert len(report) == functions
+    reasons = [reason for item in report for reason in item.boundaries]
+    assert sum("consumers, 1 of them outside" in reason for reason in reasons) == refused
+    inputs = random_inputs(module, 0)
+    assert largest_difference(evaluate(module, inputs), evaluate(fused, inputs)) == 0
+
+
+@pytest.mark.parametrize(("uses", "joins"), [(1, True), (2, False)])
+def test_what_is_repeated_joins_for_one_consumer_only(uses: int, joins: bool) -> None:
+    """A gate with ramps would be computed for every tile of the pixels."""
+    gate = "multiply_immediate(%1, weight=1)"
+    for place in range(uses - 1):
+        gate = f"multiply_accumulate({gate}, maximum_immediate(%1, value={place}), weight=2)"
+    module = parse(f"""
+    fn @main(%x: int8[1, 1, 4, 4], %g: int8[1, 1, 1, 1]) {{
+      %1 = requantise(conv2d(%g, int8[1, 1, 1, 1](3)), {TO_EIGHT_BITS})
+      return requantise(multiply(%x, {gate}), {TO_EIGHT_BITS})
+    }}
+    """)
+    fused, report = fuse_with_report(module)
+    assert len(report) == (1 if joins else 2)
+    assert joins or any("computed for every tile" in reason for reason in report[-1].boundaries)
     inputs = random_inputs(module, 0)
     assert largest_difference(evaluate(module, inputs), evaluate(fused, inputs)) == 0
 

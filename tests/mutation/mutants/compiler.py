@@ -7,6 +7,7 @@ from .mutant import Mutant
 PAIRS = ("tests/compiler/targets/cpu/test_pair_products.py",)
 ORDER = ("tests/compiler/targets/loops/test_order.py",)
 PAIR_IMAGES = ("tests/compiler/targets/cpu/test_pair_convolutions.py",)
+PASSES = ("tests/compiler/passes/test_passes.py",)
 CORE_TABLES = ("tests/compiler/targets/accel/test_core_tables.py",)
 STREAM = ("tests/compiler/targets/accel/test_stream.py",)
 COLUMNS = ("tests/compiler/targets/loops/test_columns.py",)
@@ -24,6 +25,14 @@ MUTANTS = (
     Mutant(
         "two-tables-in-a-function", "compiler/targets/accel/passes/fuse.py", "check ignored",
         'if group.tables + sum(node.op == "look_up"', 'if 0 * sum(node.op == "look_up"', CORE_TABLES,
+    ),
+    Mutant(
+        "joins-with-a-consumer-outside", "compiler/targets/accel/passes/fuse.py", "check ignored",
+        "if self.uses[value] != len(consumers):", "if self.uses[value] < len(consumers):", PASSES,
+    ),
+    Mutant(
+        "gate-computed-for-every-tile", "compiler/targets/accel/passes/fuse.py", "check ignored",
+        "if len(consumers) > 1 and value.shape", "if len(consumers) > 2 and value.shape", PASSES,
     ),
     Mutant(
         "table-cut-by-channels", "compiler/targets/accel/depthwise_split.py", "case left out",
@@ -400,7 +409,7 @@ MUTANTS = (
     Mutant(
         "clips-of-the-wider-range", "compiler/passes/simplify.py", "condition",
         "low = max(node.attr(\"low\"), inner.attr(\"low\"))", "low = min(node.attr(\"low\"), inner.attr(\"low\"))",
-        ("tests/compiler/passes/test_passes.py",),
+        PASSES,
     ),
     Mutant(
         "sum-adds-its-zero-points", "compiler/passes/emit_sums.py", "wrong sign",

@@ -1,12 +1,14 @@
 """Fusion: every 8-bit value that has to exist in memory becomes one primitive function, which becomes one kernel.
 
 A primitive function has at most one anchor (a convolution or a pooling) and elementwise operators behind it. 32-bit
-values never leave a function: one that two functions need is computed by both. An 8-bit value joins its consumer's
-function when that is its only consumer, so a residual addition runs in the epilogue of its convolution.
+values never leave a function: one that two functions need is computed by both. An 8-bit value joins its consumers'
+function when all of them are in it, so a residual addition runs in the epilogue of its convolution, and so does
+``x * clip(x + 3)``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ....graph import (
@@ -60,7 +62,7 @@ class _Group:
     """The calls that make one function: found from its result backwards."""
 
     root: Call
-    members: set[int] = field(default_factory=set)
+    members: dict[int, Call] = field(default_factory=dict)
     anchors: int = 0
     tables: int = 0
     boundaries: list[str] = field(default_factory=list)
@@ -118,7 +120,7 @@ class _Fuser:
                 if node.dtype != "int8" or id(node) in inlined:
                     continue
                 groups[id(node)] = group = self._group(node)
-                inlined |= group.members - {id(node)}
+                inlined |= group.members.keys() - {id(node)}
         replaced: dict[int, Expr] = {}
         for node in order:
             if id(node) in groups:
@@ -132,16 +134,8 @@ class _Fuser:
         group = _Group(root)
         self._take(root, group)
         waiting: list[Call] = [root]
-        narrow: list[tuple[Call, Call]] = []
-        while waiting or narrow:
-            if not waiting:  # 32-bit operands come first: they have no choice and may bring the anchor
-                value, consumer = narrow.pop(0)
-                reason = self._why_not(value, consumer, group)
-                if reason:
-                    group.boundaries.append(reason)
-                    continue
-                self._take(value, group)
-                waiting.append(value)
+        narrow: dict[int, tuple[Call, list[Call]]] = {}  # 8-bit operands, each with what uses it
+        while waiting:
             node = waiting.pop()
             for arg in node.args:
                 if not isinstance(arg, Call) or isinstance(arg.op, Function) or id(arg) in group.members:
@@ -150,27 +144,39 @@ class _Fuser:
                     self._take(arg, group)
                     waiting.append(arg)
                 else:
-                    narrow.append((arg, node))
+                    narrow.setdefault(id(arg), (arg, []))[1].append(node)
+            if not waiting:  # 32-bit operands come first: they have no choice and may bring the anchor
+                reasons = {key: self._why_not(*each, group) for key, each in narrow.items()}
+                joins = next((key for key, reason in reasons.items() if not reason), None)
+                if joins is None:
+                    group.boundaries += reasons.values()
+                    break
+                value, _ = narrow.pop(joins)
+                self._take(value, group)
+                waiting.append(value)
         return group
 
     def _take(self, node: Call, group: _Group) -> None:
-        group.members.add(id(node))
+        group.members[id(node)] = node
         group.anchors += _kind(node) is Fusion.ANCHOR
         group.tables += node.op == "look_up"
 
-    def _why_not(self, value: Call, consumer: Call, group: _Group) -> str:
-        """Why the 8-bit ``value`` cannot join the function of ``consumer``; empty when it can."""
+    def _why_not(self, value: Call, consumers: Sequence[Call], group: _Group) -> str:
+        """Why the 8-bit ``value`` cannot join the function that its ``consumers`` are in; empty when it can."""
         what = f"{value.op} of {value.span}"
-        if _kind(consumer) is Fusion.ANCHOR:
-            return f"{what}: it is the input of {consumer.op}, which reads it from memory"
-        if consumer.op == "multiply_accumulate":
-            return f"{what}: it is the added operand, which is read from memory"
-        if value.shape != consumer.shape:
-            return f"{what}: {consumer.op} repeats it, so it is read from memory"
+        for consumer in consumers:
+            if _kind(consumer) is Fusion.ANCHOR:
+                return f"{what}: it is the input of {consumer.op}, which reads it from memory"
+            if consumer.op == "multiply_accumulate":
+                return f"{what}: it is the added operand, which is read from memory"
+            if value.shape != consumer.shape:
+                return f"{what}: {consumer.op} repeats it, so it is read from memory"
         if not narrows(value):
             return f"{what}: only what narrows joins its consumer"
-        if self.uses[value] != 1:
-            return f"{what}: {self.uses[value]} consumers"
+        if self.uses[value] != len(consumers):
+            return f"{what}: {self.uses[value]} consumers, {self.uses[value] - len(consumers)} of them outside"
+        if len(consumers) > 1 and value.shape != group.root.shape:  # many operators, such as the ramps of a gate
+            return f"{what}: with its {len(consumers)} consumers it would be computed for every tile that repeats it"
         inside: dict[int, Call] = {}
         waiting = [value]
         while waiting:

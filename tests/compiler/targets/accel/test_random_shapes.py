@@ -25,7 +25,7 @@ from .kernels import CONFIGS, blocks_of
 
 KINDS = (
     "convolution", "grouped", "depthwise", "dense", "max_pool", "sum_pool", "residual", "add", "multiply", "gate",
-    "requantise",
+    "requantise", "swish", "depthwise_swish",
 )  # fmt: skip
 POINTWISE = ("dense", "add", "multiply", "gate", "requantise")
 UNSTEADY = DramModel(latency=30, jitter=20, seed=3, reorder=True)
@@ -155,6 +155,19 @@ class _Builder:
     def _gate(self, x: Expr) -> Expr:
         a = call("subtract_immediate", x, value=5)
         return self._narrow(call("multiply", a, self._input((*x.shape[:2], 1, 1))), 8000)
+
+    def _swish(self, x: Expr) -> Expr:
+        return self._times_clipped(self._convolution(x))
+
+    def _depthwise_swish(self, x: Expr) -> Expr:
+        return self._times_clipped(self._depthwise(x))
+
+    def _times_clipped(self, x: Expr) -> Expr:
+        """The value that two operators read, one of them behind another."""
+        scaled = call("multiply_immediate", call("subtract_immediate", x, value=11), weight=3)
+        clipped = self._narrow(scaled, 400, low=-90, high=100)
+        a, b = (call("subtract_immediate", each, value=value) for each, value in ((x, -100), (clipped, 20)))
+        return self._narrow(call("multiply", a, b), 8000)
 
     def _requantise(self, x: Expr) -> Expr:
         return self._narrow(x, 128, low=-100, high=90)
