@@ -38,6 +38,11 @@ class Window:
     dilations: tuple[int, int]
 
     @property
+    def is_pixel(self) -> bool:
+        """Whether each output reads the input's pixel in the same place, and there are as many."""
+        return (self.kernel, self.strides, self.pads) == ((1, 1), (1, 1), (0, 0, 0, 0))
+
+    @property
     def row_step(self) -> int:
         """The padded copy holds every ``row_step``-th row: those that no window of one row meets are left out."""
         return self.strides[0] if self.kernel[0] == 1 else 1

@@ -38,7 +38,7 @@ def first_tilings(problem: Problem) -> Sequence[Tiling]:
     uncut = tilings(problem)
     cost = estimate(problem, uncut[0]) if uncut else None
     products = _products(problem, *problem.output)
-    if cost is None or not 1 < problem.reduction <= MOST_CHANNEL_GROUPS or cost < (1 + LEAST_SHARE) * products:
+    if cost is None or not 1 < problem.portionable <= MOST_CHANNEL_GROUPS or cost < (1 + LEAST_SHARE) * products:
         return uncut
     alone = tilings(replace(problem, threads=1)) if problem.threads > 1 else uncut
     portion = -(-problem.reduction // MOST_PORTIONS)

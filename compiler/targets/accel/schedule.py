@@ -101,7 +101,7 @@ def _tile_output(schedule: Schedule, problem: Problem, tiling: Tiling) -> tuple[
     """Split the output's loops. Gives the innermost loop over tiles of each axis, the loop of one tile and the loop of
     one epilogue."""
     own = schedule.get_loops(problem.kernel.stages.output)
-    loops = dict(zip(("no", "cd", "y", "x", "r", "n", "s"), own, strict=True))
+    loops = dict(zip((*problem.axes, "r", "n", "s"), own, strict=True))
     sizes = {"no": 1, "cd": tiling.groups, "y": tiling.rows, "x": tiling.columns}
     axis_of_threads = thread_axis(problem, tiling)
     over: dict[str, list[Var]] = {}
@@ -117,8 +117,10 @@ def _tile_output(schedule: Schedule, problem: Problem, tiling: Tiling) -> tuple[
     if axis_of_threads:
         thread = over[axis_of_threads][-1]
         order = [*(var for var in order if var != thread), thread]
-    schedule.reorder(*order, group_chunk, row_chunk, inside["no"], group, part, row, inside["x"], lane_row,
-                     loops["n"], loops["s"])  # fmt: skip
+    # As they lie in memory: channel groups of a picture are apart, those of an image of one pixel are not.
+    pieces = (row, group, part) if problem.images_are_rows else (group, part, row)
+    schedule.reorder(*order, group_chunk, row_chunk, inside["no"], *pieces, inside["x"], lane_row, loops["n"],
+                     loops["s"])  # fmt: skip
     return {axis: variables[-1] for axis, variables in over.items()}, order[-1], row_chunk
 
 

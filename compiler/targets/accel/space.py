@@ -54,7 +54,7 @@ def _tilings(problem: Problem) -> Iterator[Tiling]:
     reductions = sizes_worth_trying(problem.reduction) or [0]
     least = SMALLEST_TILE * problem.config.acc_depth
     whole = groups * height * width * problem.parts
-    portions = sorted({-(-problem.reduction // count) for count in PORTIONS} - {0, problem.reduction})
+    portions = sorted({-(-problem.portionable // count) for count in PORTIONS} - {0, problem.reduction})
     for group, row, column, reduction in product(*axes, reductions):
         if not min(least, whole) <= group * row * column * problem.parts <= problem.config.acc_depth // problem.threads:
             continue

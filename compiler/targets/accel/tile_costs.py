@@ -165,8 +165,9 @@ def _buffers(problem: Problem, tiling: Tiles, loops: _Loops) -> Iterator[Buffers
         stage: math.prod(size for axis, size in sizes.items() if axis not in axes)
         for stage, axes in kernel.section.repeated
     }
+    wide_bytes = _bytes_of_results(problem, tiling, config.read_outstanding)
     for stage in kernel.stages.widened:
-        yield Buffers(Memory.ACC, small.get(stage, epilogue), threads, epilogues_in_all, config.out_bytes, "load")
+        yield Buffers(Memory.ACC, small.get(stage, epilogue), threads, epilogues_in_all, wide_bytes, "load")
     written = {stage for stage, _ in kernel.stages.in_place}
     computed = sum(entries for stage, entries in small.items() if stage not in (*kernel.stages.widened, *written))
     whole = problem.vector_buffers - sum(stage not in small for stage in kernel.stages.widened)
@@ -186,10 +187,42 @@ def _buffers(problem: Problem, tiling: Tiles, loops: _Loops) -> Iterator[Buffers
     read = np.where(tiling.reduction > 0, tiling.reduction, tiling.groups)
     pitch = row_pitch(width) if kernel.section.tapped else width
     copies, loads = _where(chunks == 1, loops.placed(problem.data_axes), loops.in_tiles(problem.data_axes, chunks))
-    yield Buffers(Memory.INP, read * height * pitch, copies, loads, problem.input_bytes * inside)
+    yield Buffers(Memory.INP, read * height * pitch, copies, loads, _bytes_of_inputs(problem, tiling) * inside)
     copies, loads = _where(chunks == 1, loops.placed(problem.matrix_axes), loops.in_tiles(problem.matrix_axes, chunks))
     matrices = groups * np.maximum(tiling.reduction, 1) * problem.taps
     yield Buffers(Memory.WGT, matrices, copies, loads, config.wgt_bytes * problem.kept_share)
+
+
+def _bytes_of_inputs(problem: Problem, tiling: Tiles) -> Array | float:
+    """Bytes for which the bus is taken by one input entry of a matrix product.
+
+    Where an entry holds a part of the channels that are stored together, the entries of one part lie apart; of images
+    that are rows, those of one image lie together.
+    """
+    config = problem.config
+    if problem.images_are_rows:
+        together = np.where(tiling.reduction < problem.reduction, tiling.reduction, math.inf)
+    elif problem.kernel.blocks.dram_block == config.block_in:
+        return config.inp_bytes
+    else:
+        together = np.ones(len(tiling))
+    return _bytes_apart(problem, config.inp_bytes, together, config.read_outstanding)
+
+
+def _bytes_of_results(problem: Problem, tiling: Tiles, outstanding: int) -> Array | float:
+    """Bytes for which the bus is taken by one entry of a result, or of an operand like it."""
+    config = problem.config
+    if not problem.images_are_rows:
+        return config.out_bytes
+    groups = tiling.epilogue_groups
+    together = np.where(groups < problem.output[1], groups * problem.parts, math.inf)
+    return _bytes_apart(problem, config.out_bytes, together, outstanding)
+
+
+def _bytes_apart(problem: Problem, entry_bytes: int, together: Array, outstanding: int) -> Array:
+    """Bytes for which the bus is taken by an entry where so many lie ``together``: these are a burst, and there can be
+    no more of them under way than are ``outstanding``."""
+    return np.maximum(entry_bytes, problem.bytes_per_cycle * problem.rate.latency / outstanding / together)
 
 
 def _where(condition: Array, first: tuple[Array, Array], second: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -329,7 +362,8 @@ def works_of(problem: Problem, tiling: Tiles) -> Works:
     if problem.kernel.window is not None and not problem.is_matrix:
         vector += pixels * problem.taps
     # Results; reads and writes share the memory.
-    traffic = np.full(len(tiling), pixels * config.out_bytes / problem.bytes_per_cycle)
+    written = pixels * _bytes_of_results(problem, tiling, config.write_outstanding)
+    traffic = np.full(len(tiling), written / problem.bytes_per_cycle)
     exposed = np.zeros(len(tiling))
     for buffer in buffers:
         if isinstance(buffer.loads, int):

@@ -17,7 +17,7 @@ from .lower import Kernel
 from .scratchpads import has_zones_in_turn
 
 AXES = ("no", "cd", "y", "x")
-"""Tiled axes of the output: batch groups, channel groups, rows, columns."""
+"""Tiled axes of the output: batch groups, channel groups, rows, columns (see also ``Problem.axes``)."""
 
 LOOP_ORDERS = {
     "cyx": ("no", "cd", "y", "x"), "yxc": ("no", "y", "x", "cd"), "cxy": ("no", "cd", "x", "y"),
@@ -84,15 +84,35 @@ class Problem:
         return self.rate.for_bus(self.config)
 
     @cached_property
+    def images_are_rows(self) -> bool:
+        """Whether images of one pixel, such as the rows of a matrix, are tiled like the rows of one picture: so weights
+        are loaded for many of them and not for each."""
+        kernel, section = self.kernel, self.kernel.section
+        outer, _, height, width = kernel.output.shape[:4]
+        if outer == 1 or (height, width) != (1, 1) or kernel.producers or section.own_matrices or section.repeated:
+            return False
+        return section.window is None or (self.is_matrix and section.window.is_pixel)
+
+    @cached_property
+    def axes(self) -> tuple[str, ...]:
+        """Of the output, in its order, which of ``AXES`` each is tiled as."""
+        return ("y", "cd", "no", "x") if self.images_are_rows else AXES
+
+    @cached_property
     def output(self) -> tuple[int, int, int, int]:
-        """Extents of the axes."""
-        outer, groups, height, width = self.kernel.output.shape[:4]
-        return outer, groups, height, width
+        """Extents of ``AXES``."""
+        extents = dict(zip(self.axes, self.kernel.output.shape, strict=False))
+        return extents["no"], extents["cd"], extents["y"], extents["x"]
 
     @cached_property
     def parts(self) -> int:
         """Accumulator groups in one channel group."""
         return self.kernel.blocks.input_rows // self.kernel.blocks.output_rows
+
+    @property
+    def portionable(self) -> int:
+        """Input channel groups whose loads may be cut into portions; images that are rows lie apart in each group."""
+        return 0 if self.images_are_rows else self.reduction
 
     @cached_property
     def is_matrix(self) -> bool:
@@ -163,18 +183,6 @@ class Problem:
     def requantise_parameters(self) -> int:
         stages = self.kernel.stages
         return sum(VectorOp.REQUANTISE.b_entries for stage, _ in stages.parameters if stage != stages.reduce)
-
-    @property
-    def input_bytes(self) -> float:
-        """Bytes for which the bus is taken by one input entry of a matrix product.
-
-        Where an entry holds a part of the channels that are stored together, the entries of one part lie apart: each is
-        a burst, and there can be no more of them than reads may be under way.
-        """
-        config = self.config
-        if self.kernel.blocks.dram_block == config.block_in:
-            return config.inp_bytes
-        return max(config.inp_bytes, self.bytes_per_cycle * self.rate.latency / config.read_outstanding)
 
     @property
     def parameter_bytes(self) -> float:

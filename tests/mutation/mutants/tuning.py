@@ -22,6 +22,14 @@ MUTANTS = (
         "islice(_fitting(problem), WIDTHS))", "islice(_fitting(problem), 1))", COSTS,
     ),
     Mutant(
+        "parts-of-rows-lie-together", "compiler/targets/accel/tile_costs.py", "case left out",
+        "np.where(tiling.reduction < problem.reduction, tiling.reduction, math.inf)", "np.array(math.inf)", COSTS,
+    ),
+    Mutant(
+        "rows-of-a-matrix-one-by-one", "compiler/targets/accel/tiling.py", "case left out",
+        'return ("y", "cd", "no", "x") if self.images_are_rows else AXES', "return AXES", COSTS,
+    ),
+    Mutant(
         "no-narrower-tiles", "compiler/targets/accel/compile_kernel.py", "fall-back lost",
         "if afresh and problem.threads == 1 and not kernel.producers:", "if False:",
         ("tests/compiler/targets/accel/test_random_shapes.py",),

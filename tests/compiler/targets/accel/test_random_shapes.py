@@ -28,6 +28,8 @@ KINDS = (
     "requantise", "swish", "depthwise_swish",
 )  # fmt: skip
 POINTWISE = ("dense", "add", "multiply", "gate", "requantise")
+OF_ROWS = (*POINTWISE, "convolution", "residual", "swish")
+"""Kinds of layers that images of one pixel may have: the rows of a matrix."""
 UNSTEADY = DramModel(latency=30, jitter=20, seed=3, reorder=True)
 
 
@@ -215,6 +217,9 @@ def layers(draw: st.DrawFn, configs: tuple[CoreConfig, ...] = CONFIGS, largest: 
         dilations=(1, 1) if kind == "sum_pool" else draw(st.tuples(st.integers(1, 3), st.integers(1, 3))),
         seed=draw(st.integers(0, 1000)),
     )
+    if kind in OF_ROWS and draw(st.booleans()):
+        return replace(layer, batch=draw(st.integers(4, 80)), channels=draw(st.integers(1, 90)), size=(1, 1),
+                       kernel=(1, 1), strides=(1, 1), pads=(0, 0, 0, 0))  # fmt: skip
     grown = max(0, 1 - min(layer.output)) * 3  # until the window fits
     return layer if kind in POINTWISE else replace(layer, size=(layer.size[0] + grown, layer.size[1] + grown))
 
@@ -235,6 +240,12 @@ def test_a_layer_of_any_shape_equals_numpy(layer: Layer) -> None:
 def test_every_kind_equals_numpy_on_the_real_core(kind: str) -> None:
     layer = Layer(kind, PYNQ, threads=3, channels=23, filters=35, groups=3 if kind == "grouped" else 1, size=(13, 11),
                   strides=(2, 1), pads=(0, 2, 1, 0), dilations=(1, 1) if kind == "sum_pool" else (1, 2))  # fmt: skip
+    check(layer, functional(layer))
+
+
+@pytest.mark.parametrize("kind", OF_ROWS)
+def test_rows_of_a_matrix_equal_numpy_on_the_real_core(kind: str) -> None:
+    layer = Layer(kind, PYNQ, batch=45, channels=90, filters=70, size=(1, 1), kernel=(1, 1), pads=(0, 0, 0, 0))
     check(layer, functional(layer))
 
 

@@ -169,12 +169,34 @@ def _loaded(problem: Problem, tiling: Tiling) -> dict[Memory, int]:
 @pytest.mark.parametrize("order", LOOP_ORDERS)
 def test_programs_load_as_often_as_tilings_cost(order: str, threads: int) -> None:
     """Reductions in chunks too: what all virtual threads read is loaded once for all of them."""
-    layer = Case("conv", DEEPER, channels=24, filters=16, size=(4, 4), kernel=(1, 1), pads=(0, 0, 0, 0))
-    problem = Problem(DEEPER, lower_function(layer.function()), threads)
-    for groups, rows, columns, reduction in [(4, 1, 4, 2), (1, 4, 4, 3), (2, 2, 2, 2), (1, 4, 2, 6), (2, 1, 4, 6)]:
-        tiling = Tiling(groups, rows, columns, reduction, order, 1, 1, threads)
-        expected = {
-            buffer.scratchpad: int(np.asarray(buffer.entries * buffer.loads)[0])
-            for buffer in buffers_of(problem, Tiles.of([tiling])) if buffer.scratchpad in (Memory.INP, Memory.WGT)
-        }  # fmt: skip
-        assert _loaded(problem, tiling) == expected
+    picture = Case("conv", DEEPER, channels=24, filters=16, size=(4, 4), kernel=(1, 1), pads=(0, 0, 0, 0))
+    rows_of_a_matrix = replace(picture, batch=16, size=(1, 1))
+    for layer, sizes in (
+        (picture, [(4, 1, 4, 2), (1, 4, 4, 3), (2, 2, 2, 2), (1, 4, 2, 6), (2, 1, 4, 6)]),
+        (rows_of_a_matrix, [(4, 1, 1, 2), (1, 8, 1, 3), (2, 2, 1, 2), (1, 4, 1, 6), (4, 16, 1, 1)]),
+    ):
+        problem = Problem(DEEPER, lower_function(layer.function()), threads)
+        for groups, rows, columns, reduction in sizes:
+            tiling = Tiling(groups, rows, columns, reduction, order, 1, 1, threads)
+            expected = {
+                buffer.scratchpad: int(np.asarray(buffer.entries * buffer.loads)[0])
+                for buffer in buffers_of(problem, Tiles.of([tiling]))
+                if buffer.scratchpad in (Memory.INP, Memory.WGT)
+            }
+            assert _loaded(problem, tiling) == expected
+
+
+def test_weights_are_loaded_for_many_rows_of_a_matrix() -> None:
+    """Images of one pixel: one at a time, the array would wait for weights most of the time."""
+    layer = Case("conv", PYNQ, batch=196, channels=384, filters=768, size=(1, 1), kernel=(1, 1), pads=(0, 0, 0, 0))
+    model = compile_function(layer.function(), PYNQ)
+    found = predict(PYNQ, program_of(model).program, DramModel(bytes_per_cycle=PYNQ.bus_bytes))
+    assert found.cycles is not None
+    assert found.cycles < 1.1 * 196 * 384 * 768 / PYNQ.macs_per_cycle
+
+
+def test_rows_of_a_matrix_are_read_whole() -> None:
+    """Parts of rows lie apart, and each is a burst."""
+    layer = Case("conv", PYNQ, batch=64, channels=100, filters=10, size=(1, 1), kernel=(1, 1), pads=(0, 0, 0, 0))
+    problem = Problem(PYNQ, lower_function(layer.function()), 2)
+    assert tilings(problem)[0].reduction == problem.reduction == 7
