@@ -141,6 +141,17 @@ def vit(net: Net) -> tuple[str, ...]:
     return (net.dense(first, 1000),)
 
 
+def mlp_mixer(net: Net) -> tuple[str, ...]:
+    patches = net.conv(net.input("x", (1, 3, 224, 224)), 512, 16, strides=[16, 16], pads=[0] * 4)
+    x = net.node("Transpose", net.reshape(patches, 1, 512, 196), perm=[0, 2, 1])
+    for _ in range(2):
+        turned = net.node("Transpose", net.layer_norm(x), perm=[0, 2, 1])
+        mixed = net.dense(net.gelu(net.dense(turned, 256)), 196)
+        x = net.node("Add", x, net.node("Transpose", mixed, perm=[0, 2, 1]))
+        x = net.node("Add", x, net.dense(net.gelu(net.dense(net.layer_norm(x), 2048)), 512))
+    return (net.dense(net.node("ReduceMean", net.layer_norm(x), axes=[1], keepdims=0), 1000),)
+
+
 def bert_tiny(net: Net) -> tuple[str, ...]:
     words = net.node("Gather", net.normal((30522, 128)), net.index_input("ids", (1, 128), 30522))
     kinds = net.node("Gather", net.normal((2, 128)), net.index_input("types", (1, 128), 2))
@@ -228,6 +239,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         Architecture(regnet_y_400mf, "RegNetY-400MF, Radosavovic et al., 2020: groups of 8 channels", 13),
         Architecture(shufflenet_v2, "ShuffleNetV2 1.0x, Ma et al., 2018", 5),
         Architecture(vit, "4 layers as those of DeiT-Ti (width 192, 3 heads), Touvron et al., 2021; 197 tokens", 12),
+        Architecture(mlp_mixer, "2 of the 8 layers of MLP-Mixer S/16, Tolstikhin et al., 2021; 196 tokens", 11),
         Architecture(bert_tiny, "BERT-Tiny (2 layers, width 128, 2 heads), Turc et al., 2019; 128 tokens", 1),
         Architecture(lstm_keywords, "an LSTM of 128 states over 49 frames of 40 features, as in Zhang et al., 2017", 3),
         Architecture(audio_m5, "M5, Dai et al., 2017: 8000 samples", 0),
