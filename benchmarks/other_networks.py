@@ -5,11 +5,12 @@ on the functional simulator. Every layer on the core and every result must equal
 cycles are the timing model's, or with ``--device rtl`` those of the RTL, whose results must be the same. Utilisation is
 useful multiply-accumulates on the core / (cycles x multiply-accumulates a cycle); "on the core" is their share of the
 model's. Host time is the least of several runs of each layer there, in microseconds. The exit status is not 0 if an
-integer differs, or if NumPy runs an operator.
+integer differs, or if NumPy runs an operator. ``timm:NAME`` is a network of PyTorch Image Models (extra ``bench``).
 
     python benchmarks/other_networks.py
     python benchmarks/other_networks.py tiny_images tiny_persons --device rtl
     python benchmarks/other_networks.py vit --json vit.json
+    python benchmarks/other_networks.py timm:convnext_tiny timm:mixer_s16_224
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from pathlib import Path
 import numpy as np
 import weft
 from common import Record, print_table, write_json
+from exported_networks import PREFIX, NotExportedError, exported_network
 from mixed import HostPart
 from quantised_forms import Form, Inputs, quantised
 from quantised_graphs import equal, graph_layers
@@ -77,7 +79,7 @@ class Measured:
 
 def measure(name: str, config: CoreConfig, dram: DramModel, device: str) -> Measured:
     """Quantise, compile, run, compare, time."""
-    source, batches = float_network(name)
+    source, batches = exported_network(name) if name.startswith(PREFIX) else float_network(name)
     started = time.perf_counter()
     module = from_onnx(quantised(source, batches, FORM))
     accel = find_target("accel")
@@ -183,13 +185,16 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write flat records to this file")
     options = parser.parse_args()
     for name in options.names:
-        if name not in ARCHITECTURES:
-            parser.error(f"there is no network {name!r}; choose from {', '.join(ARCHITECTURES)}")
+        if name not in ARCHITECTURES and not name.startswith(PREFIX):
+            parser.error(f"there is no network {name!r}; choose from {', '.join(ARCHITECTURES)}, or {PREFIX}NAME")
     config = load_config(options.config)
     dram = DramModel(latency=options.latency, bytes_per_cycle=config.bus_bytes)
     done = []
     for name in options.names or ARCHITECTURES:
-        done.append(measure(name, config, dram, options.device))
+        try:
+            done.append(measure(name, config, dram, options.device))
+        except NotExportedError as error:
+            parser.error(str(error))
         print(", ".join(row_of(done[-1])), file=sys.stderr, flush=True)
     source = "the timing model" if options.device == "model" else "the RTL"
     print_table(f"other networks on {config.name}, cycles by {source}", COLUMNS, map(row_of, done))
