@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.nn import functional
-from weft.compiler.graph import Array, Call, Constant, Module, Tuple, Var, topological_order
+from weft.compiler.graph import Array, Call, Constant, Module, TensorType, Tuple, Var, topological_order
 from weft.compiler.graph.dtypes import FLOATS, numpy_dtype
 from weft.compiler.graph.registry import apply
 
@@ -218,6 +218,8 @@ def gradients(
         elif isinstance(node, Constant):
             tensors[id(node)] = _tensor(node.value)
         elif isinstance(node, Call):
+            if not isinstance(node.type, TensorType):  # a loop
+                raise NotComparedError(f"{node.op} gives several tensors")
             if node.dtype in FLOATS:
                 tensors[id(node)] = _result(node, [tensors[id(arg)] for arg in node.args])
             else:
