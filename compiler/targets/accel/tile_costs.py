@@ -450,10 +450,11 @@ def tilings(problem: Problem) -> Sequence[Tiling]:
 
 
 def narrower_tilings(problem: Problem) -> Iterator[Tiling]:
-    """Of each width that :func:`tilings` leaves out, the widest first, the cheapest tiling and the one that needs the
-    least room: for where none of the wider ones finds room in one piece."""
-    for tiles in islice(_fitting(problem), WIDTHS, None):
-        yield tiles[int(np.argmin(estimates(problem, tiles)))]
+    """Of each width, the widest first, the tiling that needs the least room, and before it the cheapest, if
+    :func:`tilings` leaves out the width: for where the first of those find no room in one piece."""
+    for number, tiles in enumerate(_fitting(problem)):
+        if number >= WIDTHS:
+            yield tiles[int(np.argmin(estimates(problem, tiles)))]
         yield tiles[int(np.argmin(fills(problem, tiles)))]
 
 

@@ -229,8 +229,15 @@ IN_NARROW_TILES = Layer("depthwise", TINY, threads=1, channels=2, filters=1, gro
 """The tiles of the two largest widths fit, but parameters in the middle leave no room for them in one piece."""
 
 
+ODD = next(config for config in CONFIGS if config.name == "tiny-odd")
+IN_LOW_TILES = Layer("depthwise", ODD, threads=1, rate=DramRate(latency=1, bytes_per_cycle=1), channels=11, filters=1,
+                     size=(20, 11), kernel=(5, 5), strides=(1, 2), pads=(0, 0, 0, 0), dilations=(3, 2))  # fmt: skip
+"""All of the cheapest tiles are too high, though all widths are among them."""
+
+
 @given(layers())
 @example(IN_NARROW_TILES)
+@example(IN_LOW_TILES)
 @settings(max_examples=25)
 def test_a_layer_of_any_shape_equals_numpy(layer: Layer) -> None:
     check(layer, functional(layer))
