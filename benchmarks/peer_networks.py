@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import onnx
 from quantised_build import Net
-from whole_networks import efficientnet_b0, vit
+from whole_networks import efficientnet_b0, mlp_mixer, vit
 
 Builder = Callable[[Net], tuple[str, ...]]
 
@@ -163,14 +163,7 @@ def detector(net: Net) -> tuple[str, ...]:
 
 def mixer(net: Net) -> tuple[str, ...]:
     """Mixer-S/16 (196 tokens), narrower: 256 channels, four layers."""
-    patches = net.conv(net.input("x", (1, 3, 224, 224)), 256, 16, strides=[16, 16], pads=[0] * 4)
-    x = net.node("Transpose", net.reshape(patches, 1, 256, 196), perm=[0, 2, 1])
-    for _ in range(4):
-        y = net.node("Transpose", net.layer_norm(x), perm=[0, 2, 1])
-        y = net.dense(net.gelu(net.dense(y, 256)), 196)
-        x = net.node("Add", x, net.node("Transpose", y, perm=[0, 2, 1]))
-        x = net.node("Add", x, net.dense(net.gelu(net.dense(net.layer_norm(x), 1024)), 256))
-    return (net.dense(net.mean(net.layer_norm(x), [1], 0), 1000),)
+    return mlp_mixer(net, width=256, layers=4)
 
 
 def bert(net: Net) -> tuple[str, ...]:

@@ -141,15 +141,17 @@ def vit(net: Net) -> tuple[str, ...]:
     return (net.dense(first, 1000),)
 
 
-def mlp_mixer(net: Net) -> tuple[str, ...]:
-    patches = net.conv(net.input("x", (1, 3, 224, 224)), 512, 16, strides=[16, 16], pads=[0] * 4)
-    x = net.node("Transpose", net.reshape(patches, 1, 512, 196), perm=[0, 2, 1])
-    for _ in range(2):
+def mlp_mixer(net: Net, width: int = 512, layers: int = 2) -> tuple[str, ...]:
+    """MLP-Mixer S/16 on 196 tokens, whose ``width`` is 512; 256 of them between tokens, four times the width between
+    channels."""
+    patches = net.conv(net.input("x", (1, 3, 224, 224)), width, 16, strides=[16, 16], pads=[0] * 4)
+    x = net.node("Transpose", net.reshape(patches, 1, width, 196), perm=[0, 2, 1])
+    for _ in range(layers):
         turned = net.node("Transpose", net.layer_norm(x), perm=[0, 2, 1])
         mixed = net.dense(net.gelu(net.dense(turned, 256)), 196)
         x = net.node("Add", x, net.node("Transpose", mixed, perm=[0, 2, 1]))
-        x = net.node("Add", x, net.dense(net.gelu(net.dense(net.layer_norm(x), 2048)), 512))
-    return (net.dense(net.node("ReduceMean", net.layer_norm(x), axes=[1], keepdims=0), 1000),)
+        x = net.node("Add", x, net.dense(net.gelu(net.dense(net.layer_norm(x), 4 * width)), width))
+    return (net.dense(net.mean(net.layer_norm(x), [1], 0), 1000),)
 
 
 def bert_tiny(net: Net) -> tuple[str, ...]:

@@ -62,7 +62,7 @@ class _Group:
     """The calls that make one function: found from its result backwards."""
 
     root: Call
-    members: dict[int, Call] = field(default_factory=dict)
+    members: set[int] = field(default_factory=set)
     anchors: int = 0
     tables: int = 0
     boundaries: list[str] = field(default_factory=list)
@@ -120,7 +120,7 @@ class _Fuser:
                 if node.dtype != "int8" or id(node) in inlined:
                     continue
                 groups[id(node)] = group = self._group(node)
-                inlined |= group.members.keys() - {id(node)}
+                inlined |= group.members - {id(node)}
         replaced: dict[int, Expr] = {}
         for node in order:
             if id(node) in groups:
@@ -157,7 +157,7 @@ class _Fuser:
         return group
 
     def _take(self, node: Call, group: _Group) -> None:
-        group.members[id(node)] = node
+        group.members.add(id(node))
         group.anchors += _kind(node) is Fusion.ANCHOR
         group.tables += node.op == "look_up"
 
