@@ -262,14 +262,15 @@ class HostCode:
     """Machine code of a host program for one processor.
 
     ``processor``: triple, name and features of LLVM. ``objects``: object files of the kernels, the functions that call
-    them, and the pool of threads. ``calls``: one for each stretch of launches. ``single_calls`` makes an object file
-    with a function for each launch, so that each can be timed. ``team_bytes``: memory that the threads share.
+    them, and the pool of threads. ``calls``: one for each stretch of launches. ``single_calls`` gives object files
+    with a function for each launch instead, so that each can be timed; it holds none, so that ``objects`` can be let go
+    once they are loaded. ``team_bytes``: memory that the threads share.
     """
 
     processor: str
     objects: tuple[bytes, ...] = field(repr=False)
     calls: tuple[LaunchCall, ...]
-    single_calls: Callable[[], tuple[bytes, tuple[LaunchCall, ...]]] = field(repr=False, compare=False)
+    single_calls: Callable[[], tuple[tuple[bytes, ...], tuple[LaunchCall, ...]]] = field(repr=False, compare=False)
     team_bytes: int
 
 

@@ -36,7 +36,7 @@ class HostExecutor:
     def __init__(self, program: HostProgram, code: HostCode) -> None:
         """``code`` must be of this program. Raises `InputError` unless this machine's processor can run it."""
         _check_processor(code)
-        self.program, self._code = program, code
+        self.program, self._single_calls, self._team_bytes = program, code.single_calls, code.team_bytes
         team = ("weft_run",) if program.threads == 1 else ("weft_run", "weft_work", "weft_stop")
         self._machine_code = MachineCode(code.objects, [*team, *(call.symbol for call in code.calls)])
         self._arena = _aligned(program.arena_bytes)
@@ -46,7 +46,7 @@ class HostExecutor:
         self._string_outputs = {number for number, each in enumerate(program.outputs) if each.dtype == STRING}
         self._inputs = (ctypes.c_void_p * max(1, len(program.inputs)))()
         self._outputs = (ctypes.c_void_p * max(1, len(program.outputs)))()
-        self._team = _Team(self._machine_code, program.threads, code.team_bytes)
+        self._team = _Team(self._machine_code, program.threads, self._team_bytes)
         self._counters = _aligned(max((call.counter_bytes for call in code.calls), default=0))
         memories = (self._constants, self._arena, self._counters)
         addresses = [ctypes.addressof(self._inputs), ctypes.addressof(self._outputs),
@@ -117,15 +117,15 @@ class HostExecutor:
         return tuple(seconds)
 
     def _load_single(self) -> None:
-        content, calls = self._code.single_calls()
-        code = MachineCode([*self._code.objects, content], [call.symbol for call in calls])
+        objects, calls = self._single_calls()
+        code = MachineCode(objects, [call.symbol for call in calls])
         self._single_code = code  # held for as long as it may run
         self._single = {call.first: code.address(call.symbol) for call in calls}
 
     def _prepare(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Before a run: threads, which do not outlive a fork, and where the inputs and outputs are."""
         if self._team.process != os.getpid():
-            self._team = _Team(self._machine_code, self.program.threads, self._code.team_bytes)
+            self._team = _Team(self._machine_code, self.program.threads, self._team_bytes)
         for arrays, strings, addresses in (
             (inputs, self._string_inputs, self._inputs), (outputs, self._string_outputs, self._outputs)
         ):  # fmt: skip

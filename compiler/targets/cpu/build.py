@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import groupby
 
 import llvmlite.ir as ll
@@ -17,7 +18,7 @@ from ..loops.kernel_code import KERNEL
 from .intrinsics import intrinsic_named
 from .llvm.emit import emit_kernel
 from .llvm.object_code import cached, cached_object, code_key, object_code
-from .llvm.step_function import emit_step
+from .llvm.step_function import Rounds, counter_bytes, emit_step
 from .llvm.threads import TEAM_BYTES, pool_text
 from .processor import Processor, host_target
 
@@ -32,20 +33,22 @@ def build_program(
     CompileError names the kernel that cannot be compiled.
     """
     target = processor or host_target()
-    if kernels is None:
-        with collector_waits():
-            kernels = [
-                _kernel_object(code, target.for_floats if "float" in code.text else target, program.threads)
-                for code in program.kernels
-            ]
-    text, calls = _step_functions(program, single=False)
 
-    def single_calls() -> tuple[bytes, tuple[LaunchCall, ...]]:
-        text, calls = _step_functions(program, single=True)
-        return cached_object(text, target), calls
+    def objects(*, single: bool) -> tuple[tuple[bytes, ...], tuple[LaunchCall, ...]]:
+        made = _kernel_objects(program, target) if kernels is None else kernels
+        steps, calls = _step_functions(program, target, single=single)
+        return (*made, steps, cached_object(pool_text(target.triple), target)), calls
 
-    objects = (*kernels, cached_object(text, target), cached_object(pool_text(target.triple), target))
-    return HostCode(target.name, objects, calls, single_calls, TEAM_BYTES)
+    content, calls = objects(single=False)
+    return HostCode(target.name, content, calls, partial(objects, single=True), TEAM_BYTES)
+
+
+def _kernel_objects(program: HostProgram, target: Processor) -> list[bytes]:
+    with collector_waits():
+        return [
+            _kernel_object(code, target.for_floats if "float" in code.text else target, program.threads)
+            for code in program.kernels
+        ]
 
 
 def _kernel_object(code: KernelCode, target: Processor, threads: int) -> bytes:
@@ -65,23 +68,43 @@ def _compiled(code: KernelCode, target: Processor, threads: int) -> bytes:
     return object_code(text, target)
 
 
-def _step_functions(program: HostProgram, *, single: bool) -> tuple[str, tuple[LaunchCall, ...]]:
-    """LLVM IR of a function for each stretch of launches, or for each launch."""
+def _step_functions(program: HostProgram, target: Processor, *, single: bool) -> tuple[bytes, tuple[LaunchCall, ...]]:
+    """Machine code of a function for each stretch of launches, or for each launch. Its LLVM IR is made only where the
+    cache has no code for these launches: it takes ten times the memory of a loaded program."""
     parts = {code.symbol: code.parts for code in program.kernels}
     prefix = "weft_launch" if single else "weft_step"
     calls: list[LaunchCall] = []
-    with collector_waits():
-        module = ll.Module("steps")
-        for stretch in _stretches(program, single=single):
-            numbers = [number for _, inside in stretch for number, _ in inside]
-            symbol = f"{prefix}_{numbers[0]}"
-            rounds = [(count, [step for _, step in inside]) for count, inside in stretch]
-            counter_bytes = emit_step(module, symbol, rounds, parts, single=single)
-            calls.append(LaunchCall(numbers[0], numbers[-1], symbol, counter_bytes))
-        text = str(module)
-        del module
-        _forget_young()
-    return text, tuple(calls)
+    functions: dict[str, Rounds] = {}
+    for stretch in _stretches(program, single=single):
+        numbers = [number for _, inside in stretch for number, _ in inside]
+        symbol = f"{prefix}_{numbers[0]}"
+        functions[symbol] = [(1 if single else count, [step for _, step in inside]) for count, inside in stretch]
+        calls.append(LaunchCall(numbers[0], numbers[-1], symbol, counter_bytes(functions[symbol], parts)))
+
+    def emitted() -> bytes:
+        with collector_waits():
+            module = ll.Module("steps")
+            for symbol, rounds in functions.items():
+                emit_step(module, symbol, rounds, parts, single=single)
+            text = str(module)
+            del module
+            _forget_young()
+        return object_code(text, target)
+
+    return cached(f"{code_key(target)}\n{single}\n{_as_text(functions, parts)}", emitted), tuple(calls)
+
+
+def _as_text(functions: Mapping[str, Rounds], parts: Mapping[str, int]) -> str:
+    """All that the code of such functions is made of."""
+    lines = []
+    for symbol, rounds in functions.items():
+        for count, launches in rounds:
+            lines.append(f"{symbol} {count}")
+            for launch in launches:
+                places = (f"{each.kind} {each.number} {each.offset} {each.stride} {each.period}"
+                          for each in launch.arguments)  # fmt: skip
+                lines.append(f"{launch.symbol} {parts[launch.symbol]} {launch.workspace}: {', '.join(places)}")
+    return "\n".join(lines)
 
 
 def _forget_young() -> None:

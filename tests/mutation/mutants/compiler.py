@@ -540,6 +540,10 @@ MUTANTS = (
         "best = min(best, (offsets, end), key=lambda each: each[1])", "best = (offsets, end)", ORDER,
     ),
     Mutant(
+        "a-tight-plan-begins-with-two-orders", "compiler/targets/memory_plan.py", "case left out",
+        "(_nbytes, _byte_times, _length))", "(_nbytes, _length))", ORDER,
+    ),
+    Mutant(
         "widened-for-all-at-once", "compiler/targets/loops/widening.py", "order",
         "np.array(user, np.int32)", "np.array(0, np.int32)", ("tests/compiler/targets/loops/test_widening.py",),
     ),

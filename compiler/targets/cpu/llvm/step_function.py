@@ -18,8 +18,14 @@ Rounds = Sequence[tuple[int, Sequence[LaunchStep]]]
 """Launches, and how often they run in turn."""
 
 
-def emit_step(module: ll.Module, name: str, rounds: Rounds, parts: Mapping[str, int], *, single: bool = False) -> int:
-    """Add the function ``name(argument, thread)``; gives the bytes of counters that it needs.
+def counter_bytes(rounds: Rounds, parts: Mapping[str, int]) -> int:
+    """Bytes of the counters of a function that runs these: each launch has its own in every round. ``parts``: of each
+    kernel, by symbol."""
+    return PART_BYTES * sum(count * parts[launch.symbol] for count, launches in rounds for launch in launches)
+
+
+def emit_step(module: ll.Module, name: str, rounds: Rounds, parts: Mapping[str, int], *, single: bool = False) -> None:
+    """Add the function ``name(argument, thread)``, which needs the counters of `counter_bytes`.
 
     ``parts``: counters of each kernel, by symbol. ``single``: the function runs one round, whose number is in its
     argument.
@@ -84,4 +90,3 @@ def emit_step(module: ll.Module, name: str, rounds: Rounds, parts: Mapping[str, 
         builder.position_at_end(after_all)
         used += each * count
     builder.ret_void()
-    return used * PART_BYTES

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from weft.compiler.graph import Attrs, Constant, Function, Module, TensorType, Var, call, evaluate
-from weft.compiler.model import HostProgram
+from weft.compiler.model import HostProgram, LaunchStep, Loop
 from weft.compiler.targets.cpu import build
 from weft.compiler.targets.cpu.build import build_program, check_host_program
 from weft.compiler.targets.cpu.intrinsics import (
@@ -82,6 +82,33 @@ def test_code_is_kept_by_content_and_by_all_that_it_depends_on(tmp_path: Path) -
     # With more threads only the kernels change; for other registers, all is kept apart.
     assert added(threads=2, kernels=tuple(replace(code, parts=1) for code in program.kernels)) >= len(program.kernels)
     assert added(target={"vector_bytes": 16}) == len(program.kernels) + 2
+
+
+@pytest.mark.parametrize("changed", [
+    {"kind": "constant"}, {"number": 1}, {"offset": 64}, {"stride": 64}, {"period": 3}, {"workspace": 128},
+    {"count": 2}, {"parts": 2},
+])  # fmt: skip
+def test_calls_of_kernels_are_kept_by_all_that_they_are_made_of(changed: dict[str, Any], tmp_path: Path) -> None:
+    """Machine code of other calls in the place of a program's own would read and write elsewhere."""
+    program = linked()
+    number = next(at for at, step in enumerate(program.steps) if isinstance(step, LaunchStep))
+    step = program.steps[number]
+    assert isinstance(step, LaunchStep)
+    place = step.arguments[0]
+    build_program(program)
+    before = len(list(tmp_path.rglob("*.o")))
+    if "count" in changed:
+        other = replace(program, loops=(Loop(number, number, 2),))
+    elif "parts" in changed:
+        kernels = tuple(replace(each, parts=2) for each in program.kernels)
+        other = replace(program, kernels=kernels)
+    else:
+        moved = replace(step, **changed) if "workspace" in changed else replace(
+            step, arguments=(replace(place, **changed), *step.arguments[1:])
+        )  # fmt: skip
+        other = replace(program, steps=(*program.steps[:number], moved, *program.steps[number + 1 :]))
+    build_program(other)
+    assert len(list(tmp_path.rglob("*.o"))) == before + 1
 
 
 @pytest.mark.parametrize("vector_bytes", [16, 32])

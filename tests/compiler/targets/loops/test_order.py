@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler.graph import Attrs, Call, Expr, Function, Module, TensorType, Tuple, Var, call
@@ -99,6 +100,17 @@ def test_tight_plans_hold_everything_and_are_never_longer(sizes: list[tuple[int,
             if one is not other and together:
                 begin, after = sorted((one, other), key=lambda each: offsets[each.name])
                 assert offsets[begin.name] + begin.nbytes <= offsets[after.name]
+
+
+@pytest.mark.parametrize("sizes", [
+    pytest.param([(1088, 2, 7), (1024, 3, 9), (1152, 8, 14), (192, 2, 9), (1088, 3, 4)], id="largest first"),
+    pytest.param([(576, 8, 15), (448, 3, 9), (320, 6, 14), (768, 10, 16), (768, 4, 6)], id="most bytes and time first"),
+    pytest.param([(576, 5, 10), (576, 2, 7), (640, 10, 13), (960, 2, 10), (128, 2, 9)], id="longest first"),
+])  # fmt: skip
+def test_the_best_of_several_orders_is_taken(sizes: list[tuple[int, int, int]]) -> None:
+    """In each case one order needs no more than what is alive at once, and the others need more."""
+    lifetimes = [Lifetime(str(at), *each) for at, each in enumerate(sizes)]
+    assert plan_tightly(lifetimes, 0)[1] == most_alive(lifetimes)
 
 
 def test_a_plan_that_is_longer_than_it_need_be_is_made_again() -> None:
