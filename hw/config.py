@@ -195,22 +195,22 @@ class CoreConfig:
         """Elements of one entry of a scratchpad."""
         return self.entry_bytes(memory) // memory.element_bytes
 
-    @property
+    @cached_property
     def inp_bytes(self) -> int:
         """Bytes of one ``inp`` entry: lanes ``(block_in / sub_block, batch, sub_block)`` of int8."""
         return self.batch * self.block_in
 
-    @property
+    @cached_property
     def wgt_bytes(self) -> int:
         """Bytes of one ``wgt`` entry: ``(block_out, block_in)`` of int8."""
         return self.block_out * self.block_in
 
-    @property
+    @cached_property
     def acc_bytes(self) -> int:
         """Bytes of one ``acc`` entry: lanes ``(block_out / sub_block, batch, sub_block)`` of int32."""
         return Memory.ACC.element_bytes * self.lanes
 
-    @property
+    @cached_property
     def out_bytes(self) -> int:
         """Bytes of one ``out`` entry: the lanes of an ``acc`` entry, as int8."""
         return self.lanes
@@ -240,7 +240,7 @@ class CoreConfig:
         """True where an ``out`` entry is an ``inp`` entry, lane by lane: the vector engine may write ``inp``."""
         return self.block_in == self.block_out
 
-    @property
+    @cached_property
     def granule_bytes(self) -> int:
         """Unit of the DRAM offsets in instructions: the smallest entry."""
         return min(self.inp_bytes, self.out_bytes)

@@ -178,7 +178,8 @@ class PassManager:
             after, matches = item.counted(module)
             seconds = time.perf_counter() - start
             try:
-                after = replace(infer_types(after), stage=item.stage or module.stage)
+                typed = infer_types(after) if after != module else module  # whose types are known
+                after = replace(typed, stage=item.stage or module.stage)
                 check_stage(after)
             except GraphError as error:
                 raise PassError(f"after pass {item.name!r}: {error}") from error

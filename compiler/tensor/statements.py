@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from ...records import quick_init
@@ -243,6 +244,7 @@ def loop_nest(loops: Sequence[tuple[Var, Expr]], body: Stmt) -> Stmt:
     return body
 
 
+@lru_cache(maxsize=4096)
 def row_major_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Strides in elements of a dense row-major array."""
     return tuple(_product(shape[axis + 1 :]) for axis in range(len(shape)))

@@ -19,6 +19,7 @@ from .ir import (
     IntrinsicCall,
     Load,
     PrimFunc,
+    Region,
     Select,
     Seq,
     Stmt,
@@ -38,7 +39,6 @@ class _Places:
         self.root = root
         self._nodes: list[Stmt] = []
         self._around: list[int] = []
-        self._of_node: dict[int, int] = {}
         self._of_block: dict[str, int] = {}
         self._of_loop: dict[str, list[tuple[Var, int]]] = {}
         self._of_buffer: dict[str, list[tuple[Buffer, int]]] = {}
@@ -48,7 +48,6 @@ class _Places:
             place = len(self._nodes)
             self._nodes.append(node)
             self._around.append(around)
-            self._of_node.setdefault(id(node), place)
             if isinstance(node, For):
                 self._of_loop.setdefault(node.var.name, []).append((node.var, place))
                 waiting.append((node.body, place))
@@ -62,7 +61,7 @@ class _Places:
 
     def node(self, wanted: Stmt) -> tuple[Stmt, ...] | None:
         """The path to this very object."""
-        return self._found(self._of_node.get(id(wanted)))
+        return self._found(next((place for place, node in enumerate(self._nodes) if node is wanted), None))
 
     def block(self, name: str) -> tuple[Stmt, ...] | None:
         """The path to a stage."""
@@ -292,7 +291,8 @@ def _looked_through(stmt: Stmt, simplifier: Simplifier) -> Stmt:
         case Allocate(body=body):
             return with_body(stmt, _simplified(body, simplifier))
         case If(cond, then):
-            return If(simplifier.simplify(cond), _simplified(then, simplifier))
+            simple, inner = simplifier.simplify(cond), _simplified(then, simplifier)
+            return stmt if simple is cond and inner is then else If(simple, inner)
         case Seq(body):
             items = tuple([_simplified(child, simplifier) for child in body])
             return stmt if all(map(is_, items, body)) else Seq(items)
@@ -302,14 +302,18 @@ def _looked_through(stmt: Stmt, simplifier: Simplifier) -> Stmt:
             moved = _simplify_store(store, simplifier)
             return stmt if moved is store else replace(stmt, body=moved)
         case IntrinsicCall(operands=operands, scalars=scalars):
-            return replace(
-                stmt,
-                operands=tuple(
-                    replace(region, indices=tuple(map(simplifier.simplify, region.indices))) for region in operands
-                ),
-                scalars=tuple((name, simplifier.simplify(value)) for name, value in scalars),
-            )
+            regions = tuple([_simplify_region(region, simplifier) for region in operands])
+            values = [simplifier.simplify(value) for _, value in scalars]
+            if all(map(is_, regions, operands)) and all(map(is_, values, (value for _, value in scalars))):
+                return stmt
+            named = tuple((name, value) for (name, _), value in zip(scalars, values, strict=True))
+            return replace(stmt, operands=regions, scalars=named)
     return stmt
+
+
+def _simplify_region(region: Region, simplifier: Simplifier) -> Region:
+    indices = tuple(map(simplifier.simplify, region.indices))
+    return region if all(map(is_, indices, region.indices)) else replace(region, indices=indices)
 
 
 def _simplify_store(store: Store, simplifier: Simplifier) -> Store:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -129,7 +130,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_every_field_of_a_core_can_be_an_axis() -> None:
-    for name, value in vars(CoreConfig()).items():
+    for name, value in asdict(CoreConfig()).items():
         if name != "name":
             (assignment,) = Space.model_validate({"core": {name: [value], "depthwise": [0]}}).assignments()
             assert assignment[f"core.{name}"] == value

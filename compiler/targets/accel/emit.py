@@ -119,7 +119,8 @@ class _Walk:
         self._common: set[str] = set()  # names of live buffers that all virtual threads have together
         self._nests: dict[int, IntrinsicNest] = {}
         self._evaluators: dict[int, Evaluator] = {}
-        self._keep_alive: list[object] = []  # both caches are keyed by identity
+        self._copies: dict[int, bool] = {}
+        self._keep_alive: list[object] = []  # the caches are keyed by identity
 
     def steps(self, stmt: Stmt, contexts: list[Context], outer: list[tuple[Var, Expr]]) -> Steps:
         """Emit a statement for all contexts. A step ends where they have stored a part of the result; it gives the
@@ -173,7 +174,7 @@ class _Walk:
 
     def _allocate(self, stmt: Allocate, contexts: list[Context], outer: list[tuple[Var, Expr]]) -> Steps:
         buffer = stmt.buffer
-        is_common = self.stream.shares and len(contexts) > 1 and _is_copy(stmt, buffer, self._thread_variables)
+        is_common = self.stream.shares and len(contexts) > 1 and self._is_common(stmt)
         if is_common:
             self._common.add(buffer.name)
         first = self._take(buffer)
@@ -184,6 +185,13 @@ class _Walk:
         for base in bases:
             self.stream.rings[Memory(buffer.scope)].release(base)
         self._common.discard(buffer.name)
+
+    def _is_common(self, stmt: Allocate) -> bool:
+        """Whether the buffer holds the same for all virtual threads."""
+        if id(stmt) not in self._copies:
+            self._copies[id(stmt)] = _is_copy(stmt, stmt.buffer, self._thread_variables)
+            self._keep_alive.append(stmt)
+        return self._copies[id(stmt)]
 
     def _take(self, buffer: Buffer) -> int:
         """The first entry of room for a buffer."""

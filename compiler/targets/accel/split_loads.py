@@ -45,6 +45,9 @@ def split_loads(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
 def _cuts(config: CoreConfig, load: Load, stored_by: npt.NDArray[np.int32], position: int) -> list[int]:
     """Rows, or columns of a single row, before which a load is cut."""
     units = _units(config, load)
+    end = load.offset + ((load.rows - 1) * load.stride + load.columns) * units
+    if stored_by[load.offset : end].max() < position - RECENT:
+        return []  # nothing between its first and its last place was stored shortly before
     if load.rows > 1:
         first = load.offset + np.arange(load.rows)[:, None] * (load.stride * units)
         places, entries = first + np.arange(load.columns * units), load.pad_left + load.columns + load.pad_right

@@ -93,9 +93,7 @@ def _find_edges(config: CoreConfig, issues: Sequence[Issue]) -> list[tuple[int, 
         for other in late:
             if needed[other] > clock[other]:
                 edges.append((position_of[other][needed[other]], position))
-                sender = clock_of[other][needed[other]]
-                for index in range(ENGINES):
-                    clock[index] = max(clock[index], sender[index])
+                clock[:] = map(max, clock, clock_of[other][needed[other]])
         clock[engine] = number
         position_of[engine].append(position)
         clock_of[engine].append(clock.copy())
