@@ -96,4 +96,9 @@ MUTANTS = (
         "always-in-the-same-order", "tune/cpu_kernels.py", "order",
         "if number % 2 == 0 else", "if number >= 0 else", CPU,
     ),
+    Mutant(
+        "engines-never-hold-each-other-up", "compiler/targets/accel/tile_costs.py", "cost forgotten",
+        "total: Array = np.add.reduce(shares)", "total: Array = np.maximum.reduce(shares)",
+        ("tests/compiler/targets/accel/test_tile_costs.py",),
+    ),
 )  # fmt: skip

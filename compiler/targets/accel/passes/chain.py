@@ -51,10 +51,9 @@ NEAR = 1.05
 WINDOWS = 2
 """Layers of a chain whose windows overlap. The bounds of what tiles need become long with each."""
 
-HOPE = 0.9
 HOPE_IN_MODE = 0.95
-"""Chains are measured whose estimate is at most so many times that of their layers: it leaves out what makes engines
-wait for each other."""
+"""Chains in the depthwise mode are measured whose estimate is at most so many times that of their layers: it leaves out
+what makes engines wait for each other. Of the others all that are not estimated to be slower."""
 
 LEAST_GAIN = 0.02
 """A chain must save this share of its layers' cycles: what stands beside it in the program may cost as much."""
@@ -202,7 +201,7 @@ class _Proposer:
         if key in self._refused or _windows(part) > WINDOWS:
             return float("inf")
         if key not in self._estimates:
-            costs = [cost / (HOPE_IN_MODE if form == MODE else HOPE) for form, _, cost in self._candidates(part)]
+            costs = [cost / (HOPE_IN_MODE if form == MODE else 1) for form, _, cost in self._candidates(part)]
             found = self._record(part)
             self._estimates[key] = min(costs, default=float("inf")) if found is None else float(found.cycles)
         return self._estimates[key]

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from weft.compiler.compile import prepared
 from weft.compiler.frontends import read
 from weft.compiler.targets.accel.compile_kernel import append
@@ -24,6 +26,7 @@ from weft.compiler.targets.accel.tile_costs import (
     estimates,
     fill,
     fills,
+    overlapped,
     tilings,
     work_of,
     works_of,
@@ -200,3 +203,17 @@ def test_rows_of_a_matrix_are_read_whole() -> None:
     layer = Case("conv", PYNQ, batch=64, channels=100, filters=10, size=(1, 1), kernel=(1, 1), pads=(0, 0, 0, 0))
     problem = Problem(PYNQ, lower_function(layer.function()), 2)
     assert tilings(problem)[0].reduction == problem.reduction == 7
+
+
+@given(st.lists(st.floats(1, 1e9), min_size=3, max_size=3))
+def test_engines_beside_each_other_take_the_longest_and_a_little_more(cycles: list[float]) -> None:
+    together = float(overlapped(*(np.array([each]) for each in cycles))[0])
+    assert max(cycles) <= together <= 1.0175 * max(cycles)
+
+
+def test_engines_that_are_nearly_as_busy_hold_each_other_up() -> None:
+    cases = [(100.0, 100.0, 1.0), (100.0, 95.0, 1.0), (100.0, 50.0, 1.0)]
+    equal, near, far = (float(overlapped(*map(np.array, ([a], [b], [c])))[0]) for a, b, c in cases)
+    assert equal == pytest.approx(100 * 2 ** (1 / 64))
+    assert 100 < near < equal
+    assert far == pytest.approx(100, rel=1e-9)
