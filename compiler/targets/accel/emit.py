@@ -15,7 +15,7 @@ from ....hw.config import CoreConfig
 from ....hw.isa import Engine
 from ....hw.memories import Memory
 from ...tensor.bounds import require_bounds
-from ...tensor.ir import Allocate, Block, Buffer, Expr, For, If, IntrinsicCall, PrimFunc, Seq, Stmt, Var
+from ...tensor.ir import Allocate, Block, Buffer, Const, Expr, For, If, IntrinsicCall, PrimFunc, Seq, Stmt, Var
 from ...tensor.ir import Store as StoreStmt
 from ...tensor.visitor import below, free_vars, statements
 from ..errors import CompileError
@@ -113,6 +113,7 @@ class _Walk:
         self._emission = NestEmitter(stream.config, stream.issues, stream.levels, stream.left_out, dram, layer)
         self._zones = zones
         self._filled_by = _filled_by(function)
+        self._computed = self._entries_computed(function.body)
         self._thread_variables = frozenset(
             each.var for each in statements(function.body) if isinstance(each, For) and each.kind == "vthread"
         )
@@ -202,7 +203,17 @@ class _Walk:
             )
         memory = Memory(buffer.scope)
         entries = -(-buffer.size // self.config.entry_elements(memory))
-        return self.stream.rings[memory].take(entries, buffer.name, self._zones_of(buffer))
+        leaving = self._computed if self._filled_by.get(buffer.name) == "parameters" else 0
+        return self.stream.rings[memory].take(entries, buffer.name, self._zones_of(buffer), leaving=leaving)
+
+    def _entries_computed(self, stmt: Stmt, threads: int = 1) -> int:
+        """Entries of the accumulator for what the vector engine computes, that are in use beside parameters."""
+        own = 0
+        if isinstance(stmt, Allocate) and self._filled_by.get(stmt.buffer.name) == "vector":
+            own = threads * -(-stmt.buffer.size // self.config.entry_elements(Memory.ACC))
+        if isinstance(stmt, For) and stmt.kind == "vthread" and isinstance(stmt.extent, Const):
+            threads *= int(stmt.extent.value)
+        return own + sum(self._entries_computed(each, threads) for each in below(stmt))
 
     def _zones_of(self, buffer: Buffer) -> tuple[Zone, ...]:
         return self._zones.get(self._filled_by.get(buffer.name, ""), ()) if buffer.scope == Memory.ACC else ()

@@ -28,15 +28,15 @@ class Ring:
         self._used = 0
         self.most_live = 0
 
-    def take(self, entries: int, name: str, zones: tuple[Zone, ...] = ()) -> int:
+    def take(self, entries: int, name: str, zones: tuple[Zone, ...] = (), *, leaving: int = 0) -> int:
         """First entry of a range of ``entries`` for buffer ``name``; ScratchpadFullError if there is none.
 
-        The first of the ``zones`` with room is taken, or else the first place anywhere.
+        The first of the ``zones`` with room is taken, or else the first place anywhere. ``leaving``: entries that will
+        be asked for while this range is in use. It leaves a piece of so many free, if it can: else what is asked for
+        then finds no room in the zone.
         """
         for zone in (*zones, (0, self.depth)):
-            start = self._find(self._heads.get(zone, zone[0]), zone[1], entries)
-            if start is None:
-                start = self._find(*zone, entries)
+            start = self._place(zone, entries, leaving)
             if start is not None:
                 break
         else:
@@ -66,7 +66,34 @@ class Ring:
         ring._used, ring.most_live = self._used, self.most_live
         return ring
 
+    def _place(self, zone: Zone, entries: int, leaving: int) -> int | None:
+        """Where in a zone a range goes: None if it has no room."""
+        following = self._find(self._heads.get(zone, zone[0]), zone[1], entries)
+        if following is None:
+            following = self._find(*zone, entries)
+        if following is None or not leaving or self._left(zone, following, entries) >= leaving:
+            return following
+        ends = self._find(*zone, entries), self._find_last(*zone, entries)
+        good = (end for end in ends if end is not None and self._left(zone, end, entries) >= leaving)
+        return next(good, following)
+
+    def _left(self, zone: Zone, start: int, entries: int) -> int:
+        """Entries of the largest piece of a zone that is free beside a range."""
+        most, free_from = 0, zone[0]
+        for begin, stop in sorted([*self._live, (start, start + entries)]):
+            most = max(most, min(begin, zone[1]) - free_from)
+            free_from = max(free_from, stop)
+        return max(most, zone[1] - free_from)
+
+    def _find_last(self, start: int, end: int, entries: int) -> int | None:
+        """The last free place in a zone."""
+        for begin, stop in reversed(self._live):
+            if begin < end and end - entries < stop:
+                end = begin
+        return end - entries if end - entries >= start else None
+
     def _find(self, start: int, end: int, entries: int) -> int | None:
+        """The first free place from ``start`` on."""
         for begin, stop in self._live:
             if begin < start + entries and start < stop:
                 start = stop

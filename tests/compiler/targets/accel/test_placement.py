@@ -11,27 +11,28 @@ from weft.compiler.targets.accel.emit import Emitter
 from weft.compiler.targets.accel.emit_nest import DramBuffer
 from weft.compiler.targets.accel.lower import lower_function
 from weft.compiler.targets.accel.schedule import schedule_kernel
-from weft.compiler.targets.accel.scratchpads import Ring
+from weft.compiler.targets.accel.scratchpads import Ring, accumulator_zones
 from weft.compiler.targets.accel.tile_costs import fill, tilings
-from weft.compiler.targets.accel.tiling import Problem
+from weft.compiler.targets.accel.tiling import Problem, Tiling
 from weft.compiler.targets.errors import ScratchpadFullError
 from weft.compiler.targets.memory_plan import Lifetime, most_alive, plan_memory
-from weft.hw.config import TINY
+from weft.hw.config import PYNQ, TINY
+from weft.hw.isa import Vector
 from weft.hw.memories import Memory
 
 from .test_kernels import Case
 
 
-@given(st.lists(st.tuples(st.integers(1, 20), st.booleans()), max_size=60))
-def test_a_ring_never_hands_out_live_entries(requests: list[tuple[int, bool]]) -> None:
+@given(st.lists(st.tuples(st.integers(1, 20), st.booleans(), st.integers(0, 64)), max_size=60))
+def test_a_ring_never_hands_out_live_entries(requests: list[tuple[int, bool, int]]) -> None:
     ring = Ring(Memory.ACC, 64)
     live: list[tuple[int, int]] = []
     most = 0
-    for entries, release_first in requests:
+    for entries, release_first, leaving in requests:
         if live and release_first:
             ring.release(live.pop(0)[0])
         try:
-            start = ring.take(entries, "x")
+            start = ring.take(entries, "x", leaving=leaving)
         except ScratchpadFullError:
             used = sorted(live)
             gaps = zip([0, *(stop for _, stop in used)], [*(begin for begin, _ in used), 64], strict=True)
@@ -52,6 +53,27 @@ def test_a_ring_moves_on_before_it_comes_back() -> None:
         starts.append(ring.take(6, "tile"))
         ring.release(starts[-1])
     assert starts == [0, 6, 0, 6]
+
+
+@pytest.mark.parametrize(("taken", "leaving", "start"), [
+    (20, 0, 20),  # the next place, wherever it is
+    (20, 24, 20),  # where the piece behind is large enough, too
+    (20, 40, 0),  # 20 and 36 are left beside it, 56 behind the beginning
+    (20, 57, 20),  # no place leaves so many
+])  # fmt: skip
+def test_what_stays_leaves_room_for_what_comes(taken: int, leaving: int, start: int) -> None:
+    ring, zone = Ring(Memory.ACC, 128), (64, 128)
+    ring.release(ring.take(taken, "before", (zone,)))
+    assert ring.take(8, "parameters", (zone,), leaving=leaving) == 64 + start
+
+
+def test_the_end_of_a_zone_is_tried_where_its_beginning_is_taken() -> None:
+    ring, zone = Ring(Memory.ACC, 64), (0, 64)
+    large = ring.take(40, "large", (zone,))
+    ring.take(16, "stays", (zone,))
+    ring.release(large)  # 40 are free before what stays, 8 behind it
+    ring.release(ring.take(8, "turns", (zone,)))
+    assert ring.take(6, "parameters", (zone,), leaving=40) == 58
 
 
 def test_a_full_scratchpad_names_the_buffer() -> None:
@@ -119,3 +141,21 @@ def test_a_tiling_uses_what_it_says(kind: str, threads: int, choice: int) -> Non
         return
     shares = {scope: ring.most_live / ring.depth for scope, ring in emitter.rings.items()}
     assert max(shares.values()) <= fill(problem, tiling) + 1e-9
+
+
+@pytest.mark.parametrize("before", range(0, 512, 64))
+def test_results_keep_out_of_the_array_s_bank_wherever_the_layer_before_ended(before: int) -> None:
+    """Parameters in the middle of their bank left no piece for the second of two results of 224 entries."""
+    case = Case("residual", PYNQ, channels=64, filters=256, size=(2, 56), kernel=(1, 1), pads=(0, 0, 0, 0))
+    kernel = lower_function(case.function())
+    emitter = Emitter(PYNQ)
+    zone = accumulator_zones(PYNQ)["parameters"]
+    ring = emitter.rings[Memory.ACC]
+    if before:
+        ring.release(ring.take(before, "before", zone))
+    dram = {tensor.name: DramBuffer(1 << 16) for tensor in (*kernel.inputs, kernel.output)}
+    tiling = Tiling(8, 1, 28, 4, "cyx", 8, 1, 2)
+    emitter.emit(schedule_kernel(kernel, PYNQ, tiling).func, dram)
+    results = [each.instruction for each in emitter.issues if isinstance(each.instruction, Vector)]
+    assert results
+    assert all(each.dst >= PYNQ.acc_depth // 2 for each in results if each.target.memory is Memory.ACC)
