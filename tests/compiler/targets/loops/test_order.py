@@ -113,6 +113,12 @@ def test_the_best_of_several_orders_is_taken(sizes: list[tuple[int, int, int]]) 
     assert plan_tightly(lifetimes, 0)[1] == most_alive(lifetimes)
 
 
+def test_a_tight_plan_is_the_shortest_that_was_tried_not_the_last() -> None:
+    sizes = [(896, 10, 17), (1024, 8, 9), (256, 8, 10), (1216, 4, 12), (192, 10, 10)]
+    lifetimes = [Lifetime(str(at), *each) for at, each in enumerate(sizes)]
+    assert plan_tightly(lifetimes, 0)[1] == 2688  # 2560 are alive at once; the last order needs 3392
+
+
 def test_a_plan_that_is_longer_than_it_need_be_is_made_again() -> None:
     """Places of the largest first leave a hole here that a later one just misses."""
     sizes = [(1152, 1, 6), (1024, 5, 12), (960, 0, 2), (896, 7, 12), (832, 3, 4), (768, 11, 13)]
