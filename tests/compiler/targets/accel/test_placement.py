@@ -76,6 +76,14 @@ def test_the_end_of_a_zone_is_tried_where_its_beginning_is_taken() -> None:
     assert ring.take(6, "parameters", (zone,), leaving=40) == 58
 
 
+def test_the_last_place_of_a_zone_is_right_before_what_is_in_use_there() -> None:
+    ring, zone = Ring(Memory.ACC, 64), (0, 64)
+    large, _, between, _ = (ring.take(entries, "x", (zone,)) for entries in (40, 16, 4, 4))
+    ring.release(large)
+    ring.release(between)  # 40 and 4 are free: the range in the one leaves the other
+    assert ring.take(4, "parameters", (zone,), leaving=40) == 56
+
+
 def test_a_full_scratchpad_names_the_buffer() -> None:
     ring = Ring(Memory.ACC, 16)
     ring.take(10, "first")
