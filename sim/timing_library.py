@@ -20,7 +20,7 @@ def timing_library() -> ctypes.CDLL:
     """The compiled model; takes some seconds the first time. :class:`BuildError` if there is no C++ compiler."""
     texts = {name: resources.files(__package__).joinpath(name).read_text() for name in (SOURCE, *HEADERS)}
     texts[INTERFACE] = interface_header()
-    flags = [*compiler_flags(), "-O2"]
+    flags = [*compiler_flags(), "-O3"]
 
     def build(library: Path) -> None:
         for name, text in texts.items():

@@ -178,12 +178,13 @@ class PassManager:
             after, matches = item.counted(module)
             seconds = time.perf_counter() - start
             try:
-                typed = infer_types(after) if after != module else module  # whose types are known
+                changed = after != module
+                typed = infer_types(after) if changed else module  # whose types are known
                 after = replace(typed, stage=item.stage or module.stage)
                 check_stage(after)
             except GraphError as error:
                 raise PassError(f"after pass {item.name!r}: {error}") from error
-            changed = after != module
+            changed |= after.stage != module.stage
             difference: float | None = None
             if self.check:
                 results = evaluate(after, inputs) if changed else reference

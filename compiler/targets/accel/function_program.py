@@ -87,11 +87,13 @@ def unchecked_program(
     config: CoreConfig, issues: Sequence[Issue], hiding: LatencyHiding = LatencyHiding.RINGS
 ) -> tuple[list[Issue], npt.NDArray[np.uint8]]:
     """As :func:`finish_program`, for programs that are only timed."""
-    if hiding is LatencyHiding.RINGS:
-        issues = split_loads(config, split_products(config, issues))
+    rings = hiding is LatencyHiding.RINGS
+    if rings:
+        issues = split_products(config, issues)
     forget_constants(issues)
-    ordered = advance(config, issues) if hiding is LatencyHiding.RINGS else issues
-    stream = insert_tokens(config, ordered, in_turn=hiding is LatencyHiding.NONE)
+    if rings:
+        issues = advance(config, split_loads(config, issues))
+    stream = insert_tokens(config, issues, in_turn=hiding is LatencyHiding.NONE)
     program: list[Instruction] = [*(issue.finished for issue in stream), Finish()]
     try:
         code = assemble(config, program)

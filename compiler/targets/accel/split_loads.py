@@ -27,6 +27,8 @@ MOST_PARTS = 8
 
 def split_loads(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
     """The stream with such loads cut; it means the same."""
+    if all(memory is not Memory.DRAM for issue in issues for memory, _ in issue.places[0]):
+        return list(issues)
     stored_by = np.full(memory_sizes(config, issues)[Memory.DRAM], -1, np.int32)
     stream: list[Issue] = []
     for position, issue in enumerate(issues):

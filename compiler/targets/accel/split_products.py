@@ -139,5 +139,5 @@ def _given_back_by_group(config: CoreConfig, issues: Sequence[Issue], products: 
 
 def _differ(readers: Positions) -> bool:
     """Whether every part has a reader, and not all the same."""
-    of_parts = readers.max(axis=1)
-    return bool(of_parts.min() >= 0 and of_parts.min() < of_parts.max())
+    of_parts = np.maximum.reduce(readers, axis=1).tolist()
+    return 0 <= min(of_parts) < max(of_parts)
