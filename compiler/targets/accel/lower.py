@@ -252,8 +252,10 @@ class _Lowering:
         builder = self._builder(function)
         values: dict[Expr, te.Tensor] = dict(zip(function.params, operands, strict=True))
         for node in topological_order(function.body):
+            if node in values:
+                continue  # a parameter, or computed before by an equal node
             match node:
-                case Var() if node not in values:
+                case Var():
                     raise CompileError(f"variable {node.name!r} is no parameter", at=place)
                 case Constant():
                     values[node] = self._placeholder(node, f"constant{len(self.constants)}")

@@ -28,7 +28,7 @@ MUTANTS = (
     ),
     Mutant(
         "joins-with-a-consumer-outside", "compiler/targets/accel/passes/fuse.py", "check ignored",
-        "if self.uses[value] != len(consumers):", "if self.uses[value] < len(consumers):", PASSES,
+        "if self.uses[id(value)] != len(consumers):", "if self.uses[id(value)] < len(consumers):", PASSES,
     ),
     Mutant(
         "gate-computed-for-every-tile", "compiler/targets/accel/passes/fuse.py", "check ignored",

@@ -8,6 +8,7 @@ function when all of them are in it, so a residual addition runs in the epilogue
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -25,7 +26,6 @@ from ....graph import (
     calls,
     operator_of,
     topological_order,
-    use_counts,
 )
 from ....graph.visit import rewrite, with_children
 from ....operators.numerics import INT9, MAX_LEFT_SHIFT
@@ -105,7 +105,10 @@ def _kind(node: Expr) -> Fusion | None:
 class _Fuser:
     def __init__(self, module: Module) -> None:
         self.module = module
-        self.uses = use_counts(module.main.body)
+        body = module.main.body
+        # By identity: of equal nodes each uses what it reads.
+        self.uses = Counter(id(child) for node in topological_order(body) for child in node.children)
+        self.uses[id(body)] += 1
         self.names: dict[str, int] = {}
         self.report: list[Fused] = []
 
@@ -173,8 +176,8 @@ class _Fuser:
                 return f"{what}: {consumer.op} repeats it, so it is read from memory"
         if not narrows(value):
             return f"{what}: only what narrows joins its consumer"
-        if self.uses[value] != len(consumers):
-            return f"{what}: {self.uses[value]} consumers, {self.uses[value] - len(consumers)} of them outside"
+        if self.uses[id(value)] != len(consumers):
+            return f"{what}: {self.uses[id(value)]} consumers, {self.uses[id(value)] - len(consumers)} of them outside"
         if len(consumers) > 1 and value.shape != group.root.shape:  # many operators, such as the ramps of a gate
             return f"{what}: with its {len(consumers)} consumers it would be computed for every tile that repeats it"
         inside: dict[int, Call] = {}
