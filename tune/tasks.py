@@ -68,7 +68,7 @@ class KernelTask(Task):
         return lower_bound(self.problem)
 
     def program(self, setting: Setting) -> Program:
-        return kernel_program(self.kernel, self.config, _tiling(setting))
+        return kernel_program(self.kernel, self.config, self.rate, _tiling(setting))
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ class ChainTask(Task):
         return min(lower_bound(problem) for problem in self.problems.values())
 
     def program(self, setting: Setting) -> Program:
-        return kernel_program(self.problems[setting.form].kernel, self.config, _tiling(setting))
+        return kernel_program(self.problems[setting.form].kernel, self.config, self.rate, _tiling(setting))
 
 
 def tasks_of(module: Module, config: CoreConfig, rate: DramRate, vthreads: int, *, chains: bool = True) -> list[Task]:

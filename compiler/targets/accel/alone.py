@@ -25,12 +25,12 @@ Program = tuple[npt.NDArray[np.uint8], int]
 """The bytes of a program, and the offset at which it lies: behind the tensors."""
 
 
-def kernel_program(kernel: Kernel, config: CoreConfig, tiling: Tiling) -> Program:
+def kernel_program(kernel: Kernel, config: CoreConfig, rate: DramRate, tiling: Tiling) -> Program:
     """A kernel with this tiling. CompileError where its buffers find no room, or it cannot be scheduled so."""
     rooms = _Rooms()
     emitter = Emitter(config)
     append(emitter, [(kernel, rooms.of(kernel), tiling)], 0, None)
-    return _finished(emitter, rooms)
+    return _finished(emitter, rate, rooms)
 
 
 def form_program(parts: Sequence[KernelSlice], config: CoreConfig, rate: DramRate, tiling: Tiling | None) -> Program:
@@ -46,7 +46,7 @@ def form_program(parts: Sequence[KernelSlice], config: CoreConfig, rate: DramRat
         if generate_in_turn(emitter, turns, rate, layer=number) is None:
             place = f"function {part.kernel.name!r}"
             raise ScratchpadFullError("no tilings of both engines fit side by side", at=place)
-    return _finished(emitter, rooms)
+    return _finished(emitter, rate, rooms)
 
 
 def slice_program(part: KernelSlice, config: CoreConfig, rate: DramRate, threads: int) -> Program:
@@ -56,11 +56,11 @@ def slice_program(part: KernelSlice, config: CoreConfig, rate: DramRate, threads
     generate_slice(
         emitter, part, lambda each: rooms.of(each.kernel), threads=threads, rate=rate, layer=0, dump=None, first=False
     )
-    return _finished(emitter, rooms)
+    return _finished(emitter, rate, rooms)
 
 
-def _finished(emitter: Emitter, rooms: _Rooms) -> Program:
-    _, program = unchecked_program(emitter.config, emitter.issues)
+def _finished(emitter: Emitter, rate: DramRate, rooms: _Rooms) -> Program:
+    _, program = unchecked_program(emitter.config, rate, emitter.issues)
     return program, rooms.end
 
 

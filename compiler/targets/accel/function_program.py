@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....hw.config import CoreConfig
+from ....hw.dram_rate import DramRate
 from ....hw.errors import InstructionError
 from ....hw.isa import Finish, Instruction
 from ....hw.programs import assemble
@@ -66,25 +67,26 @@ def function_program(func: PrimFunc, config: CoreConfig) -> FunctionProgram:
         Range(places[param.name], places[param.name] + param.size * ITEM_BYTES[param.dtype])
         for param in func.params if param.name not in written
     )  # fmt: skip
-    _, program = finish_program(config, emitter.issues, end, constants)
+    rate = DramRate(bytes_per_cycle=config.bus_bytes)
+    _, program = finish_program(config, rate, emitter.issues, end, constants)
     return FunctionProgram(program, end, end + aligned(program.nbytes), places, written, limited)
 
 
 def finish_program(
-    config: CoreConfig, issues: Sequence[Issue], offset: int, constants: tuple[Range, ...],
+    config: CoreConfig, rate: DramRate, issues: Sequence[Issue], offset: int, constants: tuple[Range, ...],
     hiding: LatencyHiding = LatencyHiding.RINGS,
 ) -> tuple[list[Issue], npt.NDArray[np.uint8]]:  # fmt: skip
-    """The stream in its final order with tokens, and the bytes of the program.
+    """The stream in the order that is best for DRAM of this rate, with tokens, and the bytes of the program.
 
     It is checked with a window that ends at ``offset``, where the program itself lies: nothing may touch it.
     """
-    stream, code = unchecked_program(config, issues, hiding)
+    stream, code = unchecked_program(config, rate, issues, hiding)
     check_program(config, code, offset, constants)
     return stream, code
 
 
 def unchecked_program(
-    config: CoreConfig, issues: Sequence[Issue], hiding: LatencyHiding = LatencyHiding.RINGS
+    config: CoreConfig, rate: DramRate, issues: Sequence[Issue], hiding: LatencyHiding = LatencyHiding.RINGS
 ) -> tuple[list[Issue], npt.NDArray[np.uint8]]:
     """As :func:`finish_program`, for programs that are only timed."""
     rings = hiding is LatencyHiding.RINGS
@@ -92,7 +94,7 @@ def unchecked_program(
         issues = split_products(config, issues)
     forget_constants(issues)
     if rings:
-        issues = advance(config, split_loads(config, issues))
+        issues = advance(config, rate, split_loads(config, issues))
     stream = insert_tokens(config, issues, in_turn=hiding is LatencyHiding.NONE)
     program: list[Instruction] = [*(issue.finished for issue in stream), Finish()]
     try:

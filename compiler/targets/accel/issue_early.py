@@ -3,7 +3,8 @@
 The walk emits a tile's epilogue before the next tile's loads. Engines take their instructions in order and queues are
 short, so loads of an epilogue that wait for room would hold up those of the next tile behind them, and full queues
 would keep fetch from reaching matrix work that could run. This pass moves such instructions up, to right behind the
-last one with which they share an entry (of a scratchpad or of DRAM), but not more than ``DISTANCE`` places.
+last one with which they share an entry (of a scratchpad or of DRAM), but not more than ``DISTANCE`` places; weights and
+parameters go as much further as :mod:`.prefetch` finds good.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ....hw.config import CoreConfig
+from ....hw.dram_rate import DramRate
 from ....hw.isa import Engine
+from .prefetch import prefetches
 from .stream import Issue, memory_sizes
 
 DISTANCE = 48
@@ -26,12 +29,13 @@ REORDERED = (Engine.LOAD, Engine.LOADW)
 ADVANCED = (*REORDERED, Engine.GEMM)
 
 
-def advance(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
+def advance(config: CoreConfig, rate: DramRate, issues: Sequence[Issue]) -> list[Issue]:
     """The stream in the new order, which means the same."""
     written: dict[str, npt.NDArray[np.int32]] = {}
     touched: dict[str, npt.NDArray[np.int32]] = {}  # written or read
     for memory, size in memory_sizes(config, issues).items():
         written[memory], touched[memory] = np.full(size, -1, np.int32), np.full(size, -1, np.int32)
+    further = prefetches(config, rate, issues)
     places: list[int] = []  # behind which original position each instruction goes
     last = dict.fromkeys(Engine, -1)
     for position, issue in enumerate(issues):
@@ -40,7 +44,7 @@ def advance(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
         reads, writes = issue.places
         place = position
         if engine in ADVANCED:
-            place = max(position - DISTANCE, -1)
+            place = max(min(position - DISTANCE, further.get(position, position)), -1)
             if engine not in REORDERED:
                 place = max(place, last[engine])
             for memory, selector in reads:

@@ -177,7 +177,7 @@ class _Linker:
             schedules.append("\n".join(map(_account, generated)))
         offset = self.window.end
         ranges = tuple(Range(each.offset, each.offset + each.data.nbytes) for each in self.window.constants.values())
-        stream, code = finish_program(self.config, emitter.issues, offset, ranges, self.hiding)
+        stream, code = finish_program(self.config, self.rate, emitter.issues, offset, ranges, self.hiding)
         self.window.allocate(code.nbytes)
         traffic = _traffic(self.config, stream)
         for number, node in enumerate(phase.calls):

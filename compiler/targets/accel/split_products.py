@@ -140,4 +140,4 @@ def _given_back_by_group(config: CoreConfig, issues: Sequence[Issue], products: 
 def _differ(readers: Positions) -> bool:
     """Whether every part has a reader, and not all the same."""
     of_parts = np.maximum.reduce(readers, axis=1).tolist()
-    return 0 <= min(of_parts) < max(of_parts)
+    return bool(0 <= min(of_parts) < max(of_parts))

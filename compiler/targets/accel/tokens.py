@@ -5,19 +5,19 @@ write, write after read, write after write, entry by entry). A dependence that t
 engine, imply costs nothing; every other becomes one token from the earlier to the later instruction. Tokens of a pair
 of engines are first in, first out, and the pass makes edges of a pair in increasing order on both sides, so that the
 k-th wait meets the k-th send. The stream run one by one never holds more than ``token_depth`` tokens of a pair: where
-it would, a SYNC takes one early. That, and bounded queues filled in program order, rules out deadlock.
+it would, two tokens become one, from the later sender to the earlier taker. That, and bounded queues filled in program
+order, rules out deadlock.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from ....hw.config import CoreConfig
-from ....hw.isa import Engine, Sync
+from ....hw.isa import Engine
 from ....hw.memories import Memory
 from .stream import Issue, Selector, memory_sizes
 
@@ -54,12 +54,13 @@ class _Histories:
 
 
 def insert_tokens(config: CoreConfig, issues: Sequence[Issue], *, in_turn: bool = False) -> list[Issue]:
-    """The stream with ``waits`` and ``sends`` filled in, and SYNC instructions where tokens would pile up.
+    """The stream with ``waits`` and ``sends`` filled in.
 
     ``in_turn``: each instruction waits for the one before it, so that no two engines ever work at the same time.
     """
     edges = _edges_in_turn(issues) if in_turn else _find_edges(config, issues)
-    return _bound_tokens(config, issues, edges)
+    _set_tokens(config, issues, edges)
+    return list(issues)
 
 
 def _edges_in_turn(issues: Sequence[Issue]) -> list[tuple[int, int]]:
@@ -104,27 +105,32 @@ def _find_edges(config: CoreConfig, issues: Sequence[Issue]) -> list[tuple[int, 
     return edges
 
 
-def _bound_tokens(config: CoreConfig, issues: Sequence[Issue], edges: Sequence[tuple[int, int]]) -> list[Issue]:
-    senders: dict[int, list[int]] = {}
+def _set_tokens(config: CoreConfig, issues: Sequence[Issue], edges: Sequence[tuple[int, int]]) -> None:
+    """Tokens for the edges, or for fewer that imply them.
+
+    Where a pair would hold one token too many, two in a row become one, from the later sender to the earlier taker. No
+    taker has come yet, so all senders stand before it, and what the two said follows from the order of the engines.
+    They are joined where the taker is furthest behind its new sender, so that it loses least.
+    """
+    takers: dict[int, list[int]] = {}
     for earlier, later in edges:
-        senders.setdefault(earlier, []).append(later)
-        issues[earlier].sends |= 1 << issues[later].instruction.engine
-        issues[later].waits |= 1 << issues[earlier].instruction.engine
-    held: dict[tuple[int, int], deque[int]] = {}  # tokens of a pair, as the positions of their takers
-    stream: list[Issue] = []
+        takers.setdefault(earlier, []).append(later)
+    held: dict[tuple[int, int], list[tuple[int, int]]] = {}  # tokens of a pair: positions of sender and taker
     for position, issue in enumerate(issues):
         engine = int(issue.instruction.engine)
         if issue.waits:
             for source in range(ENGINES):
                 if issue.waits >> source & 1:
-                    held[source, engine].popleft()
-        for later in senders.get(position, ()):
-            target = issues[later].instruction.engine
-            tokens = held.setdefault((engine, int(target)), deque())
-            if len(tokens) == config.token_depth:
-                taker = tokens.popleft()
-                issues[taker].waits &= ~(1 << engine)
-                stream.append(Issue(Sync(engine=target), layer=issue.layer, tile=issue.tile, waits=1 << engine))
-            tokens.append(later)
-        stream.append(issue)
-    return stream
+                    held[source, engine].pop(0)
+        for later in takers.get(position, ()):
+            target = int(issues[later].instruction.engine)
+            tokens = held.setdefault((engine, target), [])
+            tokens.append((position, later))
+            issue.sends |= 1 << target
+            issues[later].waits |= 1 << engine
+            if len(tokens) > config.token_depth:
+                first = max(range(len(tokens) - 1), key=lambda each: tokens[each][1] - tokens[each + 1][0])
+                (sender, taker), (next_sender, next_taker) = tokens[first : first + 2]
+                issues[sender].sends &= ~(1 << target)
+                issues[next_taker].waits &= ~(1 << engine)
+                tokens[first : first + 2] = [(next_sender, taker)]

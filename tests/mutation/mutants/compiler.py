@@ -226,18 +226,6 @@ MUTANTS = (
         "tokens.append(state.clock.copy())", "tokens.append(state.clock)",
     ),
     Mutant(
-        "tokens-for-writes-after-reads", "compiler/targets/accel/tokens.py", "missing hazard check",
-        "histories.latest(memory, selector, engine, False, needed)", "pass",
-    ),
-    Mutant(
-        "tokens-one-more-than-fit", "compiler/targets/accel/tokens.py", "queue depth",
-        "if len(tokens) == config.token_depth:", "if len(tokens) > config.token_depth:",
-    ),
-    Mutant(
-        "early-over-what-is-read", "compiler/targets/accel/issue_early.py", "missing hazard check",
-        "np.maximum.reduce(touched[memory][selector])", "np.maximum.reduce(written[memory][selector])",
-    ),
-    Mutant(
         "fold-pads-swapped", "compiler/targets/accel/fold.py", "swapped operands",
         "left, right = columns.low, columns.extent - columns.high",
         "right, left = columns.low, columns.extent - columns.high",

@@ -53,7 +53,7 @@ WINDOWS = 2
 
 HOPE_IN_MODE = 0.95
 """Chains in the depthwise mode are measured whose estimate is at most so many times that of their layers: it leaves out
-what makes engines wait for each other. Of the others all that are not estimated to be slower."""
+what makes engines wait for each other. Of the others all are measured that are not estimated to be slower."""
 
 LEAST_GAIN = 0.02
 """A chain must save this share of its layers' cycles: what stands beside it in the program may cost as much."""
@@ -333,7 +333,7 @@ class _Chainer(_Proposer):
         return Decision(tiling, form, cycles, apart, tuned)
 
     def _cycles_together(self, function: Function, tiling: ChainTiling) -> int:
-        program, end = kernel_program(lower_function(function), self.config, tiling)
+        program, end = kernel_program(lower_function(function), self.config, self.rate, tiling)
         return self.measure(self.config, self.rate, program, end)
 
     def _cycles_apart(self, part: Sequence[Call]) -> int:
@@ -343,7 +343,7 @@ class _Chainer(_Proposer):
             at = partial(places.of_slice, node)
             for each in slices_of(node, self.config, self.rate, self.threads, self.tuned):
                 generate_slice(emitter, each, at, threads=self.threads, rate=self.rate, layer=number, dump=None)
-        _, code = unchecked_program(self.config, emitter.issues)
+        _, code = unchecked_program(self.config, self.rate, emitter.issues)
         return self.measure(self.config, self.rate, code, places.end)
 
 

@@ -45,8 +45,8 @@ BLOCK = ChainCase(
 LONG_BOUNDS = 291
 """A case whose bounds of bounds once took hours to simplify."""
 
-IN_PIECES, IN_PIECES_IN_MODE = (28,), (189,)
-"""Cases, those in the depthwise mode apart, for which there is room on their core, but nowhere in one piece."""
+IN_PIECES_IN_MODE = (189,)
+"""Cases in the depthwise mode for which there is room on their core, but nowhere in one piece."""
 
 TILING = ChainTiling(2, 4, 4, 1, "yxc", 2, 4, 1)
 
@@ -125,8 +125,7 @@ def test_many_chains_in_the_depthwise_mode_equal_numpy(
 @pytest.mark.long
 @pytest.mark.parametrize(("case", "config", "tiling"), cases(200)[24:], ids=str)
 def test_many_chains_equal_numpy(case: ChainCase, config: CoreConfig, tiling: ChainTiling) -> None:
-    fits = case.seed not in IN_PIECES
-    check_or_refuse(chain_function(case, config, tiling=astuple(tiling)), config, fits=fits)
+    check(chain_function(case, config, tiling=astuple(tiling)), config)
 
 
 @pytest.mark.parametrize(("case", "config", "tiling"), [(BLOCK, TINY, TILING), *cases(12)[::4]], ids=str)

@@ -161,7 +161,7 @@ def test_tiling_counts_the_cycles_of_the_array(size: int, stride: int, dilation:
     places = {tensor.name: DramBuffer(4096 * place) for place, tensor in enumerate((*kernel.inputs, kernel.output))}
     emitter = Emitter(config)
     append(emitter, [(kernel, places, tiling)], 0, None)
-    _, code = unchecked_program(config, emitter.issues)
+    _, code = unchecked_program(config, USUAL_RATE, emitter.issues)
     counted = predict(config, code, DramModel(), offset=65536).counters[Engine.GEMM][CycleClass.BUSY]
     tiles = 2 * -(-rows // 2) * -(-width // columns)
     # An instruction takes a cycle itself. A tile has two rows or more, so this tells one cycle more or less a row.

@@ -10,6 +10,7 @@ from weft.compiler.targets.accel import issue_early as module
 from weft.compiler.targets.accel.issue_early import advance
 from weft.compiler.targets.accel.stream import Access, Issue
 from weft.hw.config import TINY
+from weft.hw.dram_rate import USUAL_RATE
 from weft.hw.isa import Engine, Gemm, Instruction, Load, Scratchpad, Store, Vector, VectorOp
 from weft.hw.memories import Memory
 
@@ -42,7 +43,7 @@ def conflict(first: Issue, second: Issue) -> bool:
 @given(st.lists(st.tuples(st.sampled_from(list(KINDS)), st.integers(0, 6), st.integers(0, 6)), max_size=30))
 def test_instructions_that_share_an_entry_keep_their_order(drawn: list[tuple[Engine, int, int]]) -> None:
     stream = [issue(engine, read, write, number) for number, (engine, read, write) in enumerate(drawn)]
-    moved = [each.tile for each in advance(TINY, stream)]
+    moved = [each.tile for each in advance(TINY, USUAL_RATE, stream)]
     assert sorted(moved) == list(range(len(stream)))
     for place, number in enumerate(moved):
         for earlier in moved[place + 1 :]:
@@ -55,12 +56,12 @@ def test_instructions_that_share_an_entry_keep_their_order(drawn: list[tuple[Eng
 def test_a_load_overtakes_an_epilogue() -> None:
     epilogue = [issue(Engine.VECTOR, 0, 0), issue(Engine.STORE, 0, 0)]
     stream = [issue(Engine.GEMM, 0, 0), *epilogue, issue(Engine.LOAD, 8, 4)]
-    assert [each.instruction.engine for each in advance(TINY, stream)] == [
+    assert [each.instruction.engine for each in advance(TINY, USUAL_RATE, stream)] == [
         Engine.GEMM, Engine.LOAD, Engine.VECTOR, Engine.STORE,
     ]  # fmt: skip
 
 
 def test_nothing_moves_further_than_the_queues_are_long() -> None:
     stream = [*(issue(Engine.VECTOR, 0, 0) for _ in range(100)), issue(Engine.LOAD, 8, 4)]
-    moved = [each.instruction.engine for each in advance(TINY, stream)]
+    moved = [each.instruction.engine for each in advance(TINY, USUAL_RATE, stream)]
     assert moved.index(Engine.LOAD) == 100 - module.DISTANCE + 1

@@ -29,7 +29,7 @@ def costs(problem: Problem, count: int, seed: int = 0) -> list[int]:
     found = []
     for each in chosen:
         try:
-            program, end = kernel_program(problem.kernel, problem.config, each.tiling)
+            program, end = kernel_program(problem.kernel, problem.config, problem.rate, each.tiling)
         except CompileError:
             continue
         found.append(program_cycles(problem.config, problem.rate, program, end))

@@ -9,13 +9,14 @@ from weft.compiler.targets.accel.issue_early import advance
 from weft.compiler.targets.accel.stream import Access, Issue, forget_constants, memory_sizes
 from weft.compiler.targets.accel.tokens import insert_tokens
 from weft.hw.config import TINY
+from weft.hw.dram_rate import USUAL_RATE
 from weft.hw.memories import Memory
 
 from .test_tokens import load, store, streams
 
 
 def finished(issues: list[Issue]) -> list[object]:
-    return [issue.finished for issue in insert_tokens(TINY, advance(TINY, issues))]
+    return [issue.finished for issue in insert_tokens(TINY, advance(TINY, USUAL_RATE, issues))]
 
 
 @given(streams)

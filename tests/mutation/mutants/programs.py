@@ -1,0 +1,69 @@
+"""Faults in what makes a program of a stream of instructions: its order, and its tokens."""
+
+from __future__ import annotations
+
+from .mutant import Mutant
+
+TOKENS = ("tests/compiler/targets/accel/test_tokens.py",)
+PREFETCH = ("tests/compiler/targets/accel/test_prefetch.py",)
+
+MUTANTS = (
+    Mutant(
+        "tokens-for-writes-after-reads", "compiler/targets/accel/tokens.py", "missing hazard check",
+        "histories.latest(memory, selector, engine, False, needed)", "pass",
+    ),
+    Mutant(
+        "tokens-one-more-than-fit", "compiler/targets/accel/tokens.py", "queue depth",
+        "if len(tokens) > config.token_depth:", "if len(tokens) > config.token_depth + 1:",
+    ),
+    Mutant(
+        "early-over-what-is-read", "compiler/targets/accel/issue_early.py", "missing hazard check",
+        "np.maximum.reduce(touched[memory][selector])", "np.maximum.reduce(written[memory][selector])",
+    ),
+    Mutant(
+        "tokens-of-the-wrong-sender", "compiler/targets/accel/tokens.py", "swapped operands",
+        "[(next_sender, taker)]", "[(sender, taker)]", TOKENS,
+    ),
+    Mutant(
+        "tokens-taken-away-from-the-first-taker", "compiler/targets/accel/tokens.py", "swapped operands",
+        "issues[next_taker].waits &=", "issues[taker].waits &=", TOKENS,
+    ),
+    Mutant(
+        "tokens-joined-where-it-costs-most", "compiler/targets/accel/tokens.py", "comparison turned around",
+        "first = max(range(len(tokens) - 1)", "first = min(range(len(tokens) - 1)", TOKENS,
+    ),
+    Mutant(
+        "prefetch-before-there-is-room", "compiler/targets/accel/prefetch.py", "check ignored",
+        "max(moment, table.ends[position] + QUEUED)", "moment", PREFETCH,
+    ),
+    Mutant(
+        "prefetch-in-time-that-others-use", "compiler/targets/accel/prefetch.py", "check ignored",
+        "            moment = min(moment, end)\n", "", PREFETCH,
+    ),
+    Mutant(
+        "prefetch-one-after-the-other-forgotten", "compiler/targets/accel/prefetch.py", "forgotten part",
+        "moment = min(moment, table.wanted.get(position, inf))", "moment = table.wanted.get(position, inf)", PREFETCH,
+    ),
+    Mutant(
+        "prefetch-for-the-bus-alone", "compiler/targets/accel/prefetch.py", "forgotten part",
+        "rate.for_bus(config)", "config.bus_bytes", PREFETCH,
+    ),
+    Mutant(
+        "prefetch-parameters-for-the-array", "compiler/targets/accel/prefetch.py", "swapped operands",
+        "Engine.GEMM if writes[0][0] is Memory.WGT else Engine.VECTOR", "Engine.GEMM", PREFETCH,
+    ),
+    Mutant(
+        "prefetch-not-used", "compiler/targets/accel/issue_early.py", "forgotten part",
+        "min(position - DISTANCE, further.get(position, position))", "position - DISTANCE", PREFETCH,
+    ),
+    Mutant(
+        "equal-values-that-outsiders-read", "compiler/targets/accel/passes/fuse.py", "count by equality",
+        "id(child) for node in topological_order(body)", "id(child) for node in set(topological_order(body))",
+        ("tests/onnx/test_quantised_suite.py",),
+    ),
+    Mutant(
+        "equal-values-lowered-twice", "compiler/targets/accel/lower.py", "check ignored",
+        "            if node in values:\n", "            if isinstance(node, Var) and node in values:\n",
+        ("tests/onnx/test_quantised_suite.py",),
+    ),
+)  # fmt: skip
