@@ -20,13 +20,11 @@ from ....hw.isa import Engine
 from .prefetch import prefetches
 from .stream import Issue, memory_sizes
 
-DISTANCE = 48
-"""Places by which an instruction may move: more would only fill the queues."""
+DISTANCE = {Engine.LOAD: 48, Engine.LOADW: 48, Engine.GEMM: 24}
+"""Places by which an engine's instructions may move: more would only fill the queues."""
 
 REORDERED = (Engine.LOAD, Engine.LOADW)
 """Engines whose instructions may overtake one another."""
-
-ADVANCED = (*REORDERED, Engine.GEMM)
 
 
 def advance(config: CoreConfig, rate: DramRate, issues: Sequence[Issue]) -> list[Issue]:
@@ -43,8 +41,8 @@ def advance(config: CoreConfig, rate: DramRate, issues: Sequence[Issue]) -> list
         # What is read and written needs no look at what was read: nothing stands behind the last that wrote it.
         reads, writes = issue.places
         place = position
-        if engine in ADVANCED:
-            place = max(min(position - DISTANCE, further.get(position, position)), -1)
+        if engine in DISTANCE:
+            place = max(min(position - DISTANCE[engine], further.get(position, position)), -1)
             if engine not in REORDERED:
                 place = max(place, last[engine])
             for memory, selector in reads:

@@ -64,4 +64,4 @@ def test_a_load_overtakes_an_epilogue() -> None:
 def test_nothing_moves_further_than_the_queues_are_long() -> None:
     stream = [*(issue(Engine.VECTOR, 0, 0) for _ in range(100)), issue(Engine.LOAD, 8, 4)]
     moved = [each.instruction.engine for each in advance(TINY, USUAL_RATE, stream)]
-    assert moved.index(Engine.LOAD) == 100 - module.DISTANCE + 1
+    assert moved.index(Engine.LOAD) == 100 - module.DISTANCE[Engine.LOAD] + 1
