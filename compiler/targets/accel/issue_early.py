@@ -23,6 +23,10 @@ from .stream import Issue, memory_sizes
 DISTANCE = {Engine.LOAD: 48, Engine.LOADW: 48, Engine.GEMM: 24}
 """Places by which an engine's instructions may move: more would only fill the queues."""
 
+BEGINNING = 96
+"""Places of a program in which matrix work moves as far as loads: nothing runs yet, and the first products would stand
+behind loads that overtook them, for which the queues have no room."""
+
 REORDERED = (Engine.LOAD, Engine.LOADW)
 """Engines whose instructions may overtake one another."""
 
@@ -42,7 +46,8 @@ def advance(config: CoreConfig, rate: DramRate, issues: Sequence[Issue]) -> list
         reads, writes = issue.places
         place = position
         if engine in DISTANCE:
-            place = max(min(position - DISTANCE[engine], further.get(position, position)), -1)
+            distance = DISTANCE[engine] if position >= BEGINNING else DISTANCE[Engine.LOAD]
+            place = max(min(position - distance, further.get(position, position)), -1)
             if engine not in REORDERED:
                 place = max(place, last[engine])
             for memory, selector in reads:

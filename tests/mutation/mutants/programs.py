@@ -54,7 +54,7 @@ MUTANTS = (
     ),
     Mutant(
         "prefetch-not-used", "compiler/targets/accel/issue_early.py", "forgotten part",
-        "min(position - DISTANCE[engine], further.get(position, position))", "position - DISTANCE[engine]", PREFETCH,
+        "min(position - distance, further.get(position, position))", "position - distance", PREFETCH,
     ),
     Mutant(
         "equal-values-that-outsiders-read", "compiler/targets/accel/passes/fuse.py", "count by equality",
