@@ -208,11 +208,10 @@ def measure_layers(design: Design, network: Network, database: str | None = None
 
 def layers_of(design: Design, network: Network, judge: LayerJudge) -> list[LayerCost]:
     """The layers of a network on a design, with the chains that pay if the design has chains."""
-    with collector_waits():
-        module = packed(design, network)
-        if design.chains:
-            module = chain(module, design.config, design.rate, program_cycles, threads=design.vthreads)
-        return judge.layers(module)
+    module = packed(design, network)
+    if design.chains:
+        module = chain(module, design.config, design.rate, program_cycles, threads=design.vthreads)
+    return judge.layers(module)
 
 
 @lru_cache(maxsize=8)

@@ -252,7 +252,7 @@ class _Lowering:
         builder = self._builder(function)
         values: dict[Expr, te.Tensor] = dict(zip(function.params, operands, strict=True))
         for node in topological_order(function.body):
-            if node in values:
+            if node in values and not isinstance(node, Constant):  # each reader has constants of its own
                 continue  # a parameter, or computed before by an equal node
             match node:
                 case Var():
