@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import weft
 from weft.compiler.graph import call
-from weft.compiler.targets.accel import issue_early
+from weft.compiler.targets.accel import issue_early, prefetch
 from weft.compiler.targets.accel.prefetch import MARGIN, PIPELINE, QUEUED, prefetches
 from weft.compiler.targets.accel.stream import Access, Issue
 from weft.hw.config import PYNQ
@@ -99,6 +99,27 @@ def test_parameters_are_wanted_by_the_vector_engine() -> None:
     stream.append(Issue(Store(index=0, offset=0, rows=1, columns=1)))
     ((before, _),) = moments(stream)
     assert before == 20  # the vector engine starts behind the twentieth product, so within it
+
+
+def test_a_load_goes_right_before_what_starts_at_its_moment() -> None:
+    stream = classifier(10, 1)
+    ((position, place),) = prefetches(PYNQ, USUAL_RATE, stream).items()
+    table = prefetch._timetable(PYNQ, USUAL_RATE, stream)
+    moment = table.wanted[position] - MARGIN * COST
+    assert table.reached[place] < moment <= table.reached[place + 1]
+
+
+def test_what_is_wanted_at_once_stays_where_it_is() -> None:
+    found = prefetches(PYNQ, USUAL_RATE, classifier(0, 30))
+    assert 0 < len(found) < 30
+    assert 0 not in found
+
+
+def test_a_word_arrives_after_the_latency() -> None:
+    taker = Issue(Gemm(dst=0, src=0, wgt=0), (Access(Memory.INP, 0, (1,), (1,)),), ())
+    stream = [load(0, Scratchpad.INP, Engine.LOAD), taker]
+    quick, slow = (prefetch._timetable(PYNQ, DramRate(latency=each), stream).ends[1] for each in (1, 101))
+    assert slow - quick == 100
 
 
 def test_a_classifier_finds_weights_when_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
