@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -33,6 +34,7 @@ from weft.compiler.operators.random_graphs import random_graph
 from weft.compiler.passes import PassManager
 from weft.compiler.passes.pipeline import float_passes
 from weft.compiler.targets.loops.prepare import prepare
+from weft.runtime.gpu.open import CUDA_VARIABLE, EMULATED
 
 TOLERANCE = 64
 SAVED_EACH = 20
@@ -63,8 +65,8 @@ def variants(module: Module) -> Iterator[tuple[str, Module]]:
             yield f"without {left_out}" if left_out else "all passes", after
 
 
-DEVICES = {"cuda": "emulated"}
-"""What runs the code of a target, where that is not its own default."""
+DEVICES = {"cuda": os.environ.get(CUDA_VARIABLE, EMULATED)}
+"""What runs the code of a target: that of CUDA the interpreter, unless WEFT_CUDA_DEVICE names a GPU."""
 
 
 def compiled(

@@ -29,6 +29,7 @@ import weft
 from isolated import Broken, Isolated
 from weft.compiler.frontends.onnx.backend import ExecutingBackend, ReferenceBackend
 from weft.compiler.graph import Array, Module
+from weft.runtime.gpu.open import CUDA_VARIABLE, EMULATED
 
 LISTS = Path(__file__).parent.parent / "tests" / "onnx"
 SECONDS_AT_MOST = 120.0
@@ -40,8 +41,8 @@ in_numpy: list[str] = []
 """Why operators of the test that runs were left to NumPy by a compiler, one line each."""
 
 
-DEVICES = {"cuda": "emulated"}
-"""What runs the code of a target, where that is not its own default."""
+DEVICES = {"cuda": os.environ.get(CUDA_VARIABLE, EMULATED)}
+"""What runs the code of a target: that of CUDA the interpreter, unless WEFT_CUDA_DEVICE names a GPU."""
 
 
 def _compile_and_run(module: Module, inputs: Mapping[str, Array], target: str) -> Mapping[str, Array]:

@@ -34,21 +34,30 @@ def test_peers_need_a_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     assert "nothing is measured: NVIDIA's driver cannot be used" in capsys.readouterr().err
 
 
-def test_products_of_the_comparison_are_right() -> None:
+@pytest.mark.parametrize("dtype", ["int8", "float32"])
+def test_products_of_the_comparison_are_right(dtype: str) -> None:
     """Its own side runs in the interpreter."""
-    peers = benchmark("gpu_peers")
-    generator = np.random.default_rng(0)
-    left, right = (generator.integers(-128, 128, shape).astype(np.int8) for shape in ((24, 64), (64, 40)))
-    model = weft.compile(peers.product_module(left, right), target="cuda")
+    peers, work = benchmark("gpu_peers"), benchmark("gpu_work")
+    left, right = work.random(dtype, 24, 64), work.random(dtype, 64, 40)
+    model = weft.compile(work.product_module(left, right), target="cuda")
     assert isinstance(model, weft.CompiledModel)
-    assert [layer.kind for layer in model.layers] == ["tensor cores"]
-    seconds, (found,) = peers.ours(model, "emulated", [left.reshape(24, 64, 1, 1)])
+    seconds, (found,) = peers.ours(model, "emulated", [left.reshape(model.inputs[0].shape)], 2)
     assert seconds() > 0
-    np.testing.assert_array_equal(found.reshape(24, 40), left.astype(np.int32) @ right.astype(np.int32))
-    peers.check("product", found, found.copy())
-    with pytest.raises(SystemExit, match="product: the results differ"):
-        peers.check("product", found, found + 1)
+    wide = np.int32 if dtype == "int8" else np.float64
+    wanted = (left.astype(wide) @ right.astype(wide)).astype(found.dtype)
+    found = found.reshape(24, 40)
+    assert not peers.difference(found, wanted, 1e-5)
+    assert peers.difference(found, wanted + 1, 1e-5)
+    assert peers.difference(found[1:], wanted, 1e-5) == "shape (23, 40) for (24, 40)"
     times = peers.in_turns({"weft": lambda: 2e-6, "cuBLAS": lambda: 1e-6})
-    ratio, row = peers.compared("product", times, "cuBLAS")
-    assert ratio == pytest.approx(0.5)
-    assert row == ("product", "2.0", "cuBLAS", "1.0", "0.50")
+    assert peers.ratio_to(times, "cuBLAS") == pytest.approx(0.5)
+
+
+def test_all_work_of_the_comparison_is_compiled() -> None:
+    work = benchmark("gpu_work")
+    titles = set()
+    for each in (*work.products(), *work.convolutions(), *work.memory_bound(), work.small_sum()):
+        model = weft.compile(each.module, target="cuda", gpu="sm_90", strict=True, tf32=each.tf32)
+        assert [array.size for array in each.inputs] == [int(np.prod(spec.shape)) for spec in model.inputs]
+        titles.add(each.title)
+    assert len(titles) == 5 * len(work.PRODUCTS) + 3 * len(work.CONVOLUTIONS) + 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
@@ -99,6 +99,24 @@ class GpuExecutor:
                 seconds[step.layer] += time.perf_counter() - started
         self._read_outputs(outputs)
         return tuple(seconds)
+
+    def kernels(self) -> list[Launch]:
+        """All launches of a run, in order."""
+        return [each for number, _ in self._steps for each in self._launches.get(number, ())]
+
+    def kernel_timer(self, times: int = 1) -> Callable[[], float]:
+        """What gives the seconds of a run as the device counts them, on the data of the last run, the mean of ``times``
+        one after the other. Copies of inputs and outputs are not in it; DeviceError where a step runs on the host."""
+        if any(not isinstance(step, LaunchStep) for _, step in self._steps):
+            raise DeviceError("the model has steps on the host, which no device times")
+        launches = self.kernels() * times
+        joined = self.gpu.joined(launches)
+
+        def seconds() -> float:
+            with self._lock:
+                return (sum(map(self.gpu.timed, launches)) if joined is None else self.gpu.timed(joined)) / times
+
+        return seconds
 
     # Steps
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import numpy as np
 import weft
 from weft.compiler.graph import Attrs, Expr, Function, Module, TensorType, Tuple, Var, dtypes, evaluate
 from weft.compiler.targets.loops.prepare import prepare
+from weft.runtime.gpu.open import CUDA_VARIABLE, EMULATED
 
-DEVICES = {"opencl": None, "cuda": "emulated"}
-"""What runs the code of each target."""
+RUN_ON = {"opencl": None, "cuda": os.environ.get(CUDA_VARIABLE, EMULATED)}
+"""What runs the code of each target: PTX in the interpreter, unless WEFT_CUDA_DEVICE names a GPU."""
 
 
 def variable(name: str, dtype: str, *shape: int) -> Var:
@@ -38,7 +40,7 @@ def check(module: Module, tolerance: float = 1e-5) -> weft.CompiledModel:
     what it is compiled to for OpenCL."""
     values = values_for(module)
     wanted = evaluate(module, values)
-    models = [check_on(target, module, values, wanted, tolerance) for target in DEVICES]
+    models = [check_on(target, module, values, wanted, tolerance) for target in RUN_ON]
     return models[0]
 
 
@@ -47,7 +49,7 @@ def check_on(
 ) -> weft.CompiledModel:
     model = weft.compile(module, target=target, strict=True)
     assert isinstance(model, weft.CompiledModel)
-    for name, result in weft.load(model, DEVICES[target]).run(values).items():
+    for name, result in weft.load(model, RUN_ON[target]).run(values).items():
         if dtypes.is_float(result.dtype.name):
             scale = np.abs(wanted[name].astype(np.float64)).max(initial=1.0)
             difference = np.abs(result.astype(np.float64) - wanted[name].astype(np.float64)).max(initial=0.0)

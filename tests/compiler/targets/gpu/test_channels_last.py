@@ -19,7 +19,7 @@ from weft.compiler.targets.registry import find_target
 from weft.compiler.tensor.evaluate import OPERATOR_VALUES
 from weft.compiler.tensor.ir import BinOp, Buffer, Const, Load, Var
 
-from .graphs import check_on, module_of, values_for, variable
+from .graphs import RUN_ON, check_on, module_of, values_for, variable
 
 
 def convolved(data: Expr, channels: int, kernel: tuple[int, int], seed: int = 0, **attrs: Any) -> Call:
@@ -79,7 +79,7 @@ def check(module: Module, gpu: str = "sm_80") -> weft.CompiledModel:
     wanted = evaluate(module, values)
     model = weft.compile(module, target="cuda", strict=True, gpu=gpu)
     assert isinstance(model, weft.CompiledModel)
-    for name, result in weft.load(model, "emulated").run(values).items():
+    for name, result in weft.load(model, RUN_ON["cuda"]).run(values).items():
         np.testing.assert_array_equal(result, wanted[name])
     (step,) = model.steps
     assert isinstance(step, HostStep)

@@ -13,7 +13,7 @@ from weft.runtime.gpu.opencl import OPTIONS_VARIABLE
 
 from ....onnx.benchmark_modules import benchmark
 from ...onnx_models import quantise
-from .graphs import DEVICES
+from .graphs import RUN_ON
 
 DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
 SMALL = {"size": 64, "width": 0.25}
@@ -28,7 +28,7 @@ def results(
     assert isinstance(ours, weft.CompiledModel)
     generator = np.random.default_rng(0)
     inputs = {each.name: generator.normal(size=each.shape).astype(each.dtype) for each in ours.inputs}
-    return ours, weft.load(ours, DEVICES[target]).run(inputs), weft.load(theirs).run(inputs)
+    return ours, weft.load(ours, RUN_ON[target]).run(inputs), weft.load(theirs).run(inputs)
 
 
 def check(model: Path | bytes, *, exact: bool, target: str = "opencl") -> weft.CompiledModel:
@@ -90,7 +90,7 @@ def transformer() -> onnx.ModelProto:
     return model
 
 
-@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("target", RUN_ON)
 def test_a_transformer(transformer: onnx.ModelProto, target: str) -> None:
     model = check(transformer.SerializeToString(), exact=False, target=target)
     assert "nn.softmax" in {name for layer in model.layers for name in layer.operators}

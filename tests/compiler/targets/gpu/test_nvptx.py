@@ -17,7 +17,7 @@ from weft.runtime.gpu.cuda_driver import DRIVER_VARIABLE
 from weft.runtime.gpu.open import CUDA_VARIABLE
 from weft.sim.ptx import parse
 
-from .graphs import module_of, values_for, variable
+from .graphs import RUN_ON, module_of, values_for, variable
 
 A, B = variable("a", "float32", 24, 40), variable("b", "float32", 40, 24)
 PRODUCT = module_of([A, B], call("nn.matmul", A, B))
@@ -58,7 +58,7 @@ def test_kernels_of_several_texts_share_their_table() -> None:
     values = values_for(EXPONENTIALS)
     with np.errstate(invalid="ignore"):
         wanted = [np.sin(values["a"]), np.log(values["a"])]
-    for found, right in zip(weft.load(model, "emulated").run(values).values(), wanted, strict=True):
+    for found, right in zip(weft.load(model, RUN_ON["cuda"]).run(values).values(), wanted, strict=True):
         np.testing.assert_allclose(found, right, rtol=1e-6)
 
 
@@ -67,7 +67,7 @@ def test_an_artifact_runs_in_the_interpreter(tmp_path: object) -> None:
     path = f"{tmp_path}/product.weft"
     weft.runtime.artifact.save(model, path)
     values = values_for(PRODUCT)
-    (found,) = weft.load(path, "emulated").run(values).values()
+    (found,) = weft.load(path, RUN_ON["cuda"]).run(values).values()
     np.testing.assert_allclose(found, values["a"] @ values["b"], rtol=1e-5, atol=1e-5)
 
 

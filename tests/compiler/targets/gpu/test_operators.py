@@ -29,7 +29,7 @@ from weft.compiler.graph.visit import respan, substitute
 from weft.compiler.operators.samples import all_samples
 from weft.compiler.targets.loops.fusion import why_not_compiled
 
-from .graphs import DEVICES
+from .graphs import RUN_ON
 
 SPECIAL = (0, -0.0, 1, -1, 2, 3, 100, 0.5, -0.25, 1e30, np.inf, -np.inf, np.nan)
 STEPS = 20
@@ -81,7 +81,7 @@ def check(target: str, dtype: str, makers: Sequence[Callable[[Var, np.random.Gen
     assert isinstance(model, weft.CompiledModel)
     assert {layer.device for layer in model.layers} == {"gpu"}
     assert {name for layer in model.layers for name in layer.operators} >= {str(node.op) for node in nodes}
-    generator, loaded = np.random.default_rng(0), weft.load(model, DEVICES[target])
+    generator, loaded = np.random.default_rng(0), weft.load(model, RUN_ON[target])
     for make in makers:
         values = {param.name: make(param, generator) for param in module.main.params}
         with np.errstate(all="ignore"):
@@ -99,7 +99,7 @@ def check(target: str, dtype: str, makers: Sequence[Callable[[Var, np.random.Gen
                 np.testing.assert_array_equal(result, wanted[name], err_msg=name)
 
 
-@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("target", RUN_ON)
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
 def test_operators_are_to_the_bit_or_step_what_they_mean(dtype: str, target: str) -> None:
     assert len(samples(dtype)) > 50
@@ -107,7 +107,7 @@ def test_operators_are_to_the_bit_or_step_what_they_mean(dtype: str, target: str
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("target", RUN_ON)
 @pytest.mark.parametrize("dtype", [each for each in dtypes.DTYPES if each not in ("float32", "int8") and samples(each)])
 def test_operators_of_all_other_types(dtype: str, target: str) -> None:
     check(target, dtype, [usual, awkward, awkward])
@@ -137,7 +137,7 @@ EDGES = (
 """Numbers at which some integer type ends, all exact in single precision."""
 
 
-@pytest.mark.parametrize("target", DEVICES)
+@pytest.mark.parametrize("target", RUN_ON)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 def test_floats_at_the_ends_of_integers_become_the_nearest_that_fits(dtype: str, target: str) -> None:
     x = Var("x", TensorType((len(EDGES),), dtype))
@@ -147,6 +147,6 @@ def test_floats_at_the_ends_of_integers_become_the_nearest_that_fits(dtype: str,
     with np.errstate(all="ignore"):
         values = {"x": np.array(EDGES).astype(dtype)}
         wanted = evaluate(module, values)
-    loaded = weft.load(weft.compile(module, target=target, strict=True), DEVICES[target])
+    loaded = weft.load(weft.compile(module, target=target, strict=True), RUN_ON[target])
     for name, result in loaded.run(values).items():
         np.testing.assert_array_equal(result, wanted[name], err_msg=name)

@@ -38,7 +38,7 @@ from weft.compiler.tensor.view import View
 from weft.sim.ptx import Counts, DeviceMemory, Program, PtxError
 from weft.sim.ptx.machine import SHARED_MOST
 
-from .graphs import module_of, values_for, variable
+from .graphs import RUN_ON, module_of, values_for, variable
 from .test_tiled import convolution, matmul
 
 TILES = tensor_tiles(1)
@@ -58,7 +58,7 @@ def product(
     sums = tensor_sums(Product(left, right, (rows, columns)), tile, shape)
     out = te.compute((rows, columns), lambda i, j: sums.read((i, j)) + 1, "out")
     schedule = te.create_schedule(out, [a, b])
-    schedule_tensor_cores(schedule, tile, shape, DEVICES[gpu])
+    schedule_tensor_cores(schedule, tile, shape, RUN_ON[gpu])
     return schedule
 
 
@@ -70,7 +70,7 @@ def operands(rows: int, columns: int, depth: int) -> tuple[np.ndarray, np.ndarra
 
 
 def launch(schedule: te.Schedule, gpu: str) -> Grid:
-    (grid,) = grids_of(schedule.func, DEVICES[gpu])
+    (grid,) = grids_of(schedule.func, RUN_ON[gpu])
     return grid
 
 
@@ -97,7 +97,7 @@ def test_any_size_is_equal_to_the_bit(rows: int, columns: int, depth: int, tile:
     np.testing.assert_array_equal(interpret(schedule.func, {"a": a, "b": b})["out"], wanted)
     grid = launch(schedule, gpu)
     found = np.zeros_like(wanted)
-    counts = run(ptx_text("k", schedule.func, [grid], {}, DEVICES[gpu]), grid, a, b, found)
+    counts = run(ptx_text("k", schedule.func, [grid], {}, RUN_ON[gpu]), grid, a, b, found)
     np.testing.assert_array_equal(found, wanted)
     assert counts.instructions["mma"] > 0
 
@@ -121,7 +121,7 @@ def test_exact_sums_of_floats_are_exact(
     np.testing.assert_array_equal(interpret(schedule.func, values)["out"], wanted)
     grid = launch(schedule, gpu)
     found = np.zeros_like(wanted)
-    counts = run(ptx_text("k", schedule.func, [grid], {}, DEVICES[gpu]), grid, values["a"], values["b"], found)
+    counts = run(ptx_text("k", schedule.func, [grid], {}, RUN_ON[gpu]), grid, values["a"], values["b"], found)
     np.testing.assert_array_equal(found, wanted)
     assert counts.instructions["mma"] > 0
 
@@ -130,7 +130,7 @@ def test_operands_are_rounded_to_tf32_and_not_cut() -> None:
     schedule = product(16, 16, 16, tensor_tiles(4)[-1], dtype="float32")
     a, b = np.full((16, 16), 1 + 2**-11 + 2**-13, np.float32), np.ones((16, 16), np.float32)
     grid, found = launch(schedule, "sm_80"), np.zeros((16, 16), np.float32)
-    run(ptx_text("k", schedule.func, [grid], {}, DEVICES["sm_80"]), grid, a, b, found)
+    run(ptx_text("k", schedule.func, [grid], {}, RUN_ON["sm_80"]), grid, a, b, found)
     np.testing.assert_array_equal(found, np.full((16, 16), 16 * (1 + 2**-10) + 1, np.float32))
 
 
@@ -150,7 +150,7 @@ def test_no_access_of_a_whole_tile_meets_another_in_a_bank() -> None:
     schedule = product(rows, columns, depth, tile)
     a, b, wanted = operands(rows, columns, depth)
     grid = launch(schedule, "sm_80")
-    counts = run(ptx_text("k", schedule.func, [grid], {}, DEVICES["sm_80"]), grid, a, b, np.zeros_like(wanted))
+    counts = run(ptx_text("k", schedule.func, [grid], {}, RUN_ON["sm_80"]), grid, a, b, np.zeros_like(wanted))
     assert counts.conflicts == 0
     assert counts.instructions["mma"] == rows * columns * depth // (16 * 8 * 32)
     assert counts.instructions["ldmatrix"] == 4 * counts.instructions["mma"] // 8  # a warp: 2 + 2 for 2 x 4 products
@@ -160,9 +160,9 @@ def test_a_large_tile_asks_for_memory_and_loads_little() -> None:
     tile = TensorTile(128, 128, 64, (2, 2))
     schedule = product(128, 128, 128, tile, dense=True)
     grid = launch(schedule, "sm_80")
-    assert 48 << 10 < asks_for(grid) == grid.shared_bytes == tile.shared_bytes(1, DEVICES["sm_80"])
+    assert 48 << 10 < asks_for(grid) == grid.shared_bytes == tile.shared_bytes(1, RUN_ON["sm_80"])
     a, b, wanted = operands(128, 128, 128)
-    text = ptx_text("k", schedule.func, [grid], {}, DEVICES["sm_80"], (16, 16, 16))
+    text = ptx_text("k", schedule.func, [grid], {}, RUN_ON["sm_80"], (16, 16, 16))
     found = np.zeros_like(wanted)
     counts = run(text, grid, a, np.ascontiguousarray(b.T), found)
     np.testing.assert_array_equal(found, wanted)
@@ -234,7 +234,7 @@ def check(module: Module, gpu: str) -> weft.CompiledModel:
     assert isinstance(model, weft.CompiledModel)
     assert "tensor cores" in {layer.kind for layer in model.layers}
     wanted = evaluate(module, values)
-    for name, found in weft.load(model, "emulated").run(values).items():
+    for name, found in weft.load(model, RUN_ON["cuda"]).run(values).items():
         np.testing.assert_array_equal(found, wanted[name])
     return model
 
@@ -277,7 +277,7 @@ def test_graphs_of_floats(name: str, dtype: str, gpu: str, tolerance: float) -> 
     model = weft.compile(module, target="cuda", strict=True, gpu=gpu, tf32=dtype == "float32")
     assert isinstance(model, weft.CompiledModel)
     assert {layer.kind for layer in model.layers} - {"convert"} == {"tensor cores"}
-    (found,) = weft.load(model, "emulated").run(values).values()
+    (found,) = weft.load(model, RUN_ON["cuda"]).run(values).values()
     for wanted in (evaluate(module, values), weft.load(weft.compile(module, target="cpu")).run(values)):
         (each,) = (value.astype(np.float64) for value in wanted.values())
         assert np.abs(found.astype(np.float64) - each).max() <= tolerance * np.abs(each).max()
@@ -297,7 +297,7 @@ def test_an_artifact_is_proved_and_runs(tmp_path: object) -> None:
     weft.runtime.artifact.save(check(module, "sm_75"), path)
     values = values_for(module)
     (found,), (wanted,) = (
-        each.values() for each in (weft.load(path, "emulated").run(values), evaluate(module, values))
+        each.values() for each in (weft.load(path, RUN_ON["cuda"]).run(values), evaluate(module, values))
     )
     np.testing.assert_array_equal(found, wanted)
 
@@ -342,7 +342,7 @@ def copied(scope: str, axis: str) -> te.Schedule:
 def launches(schedule: te.Schedule, gpu: str = "sm_80") -> tuple[Grid, ...]:
     func = schedule.func
     block = te.Var("one")
-    return grids_of(replace(func, body=te.For(block, te.Const(1), "bind:block.x", func.body)), DEVICES[gpu])
+    return grids_of(replace(func, body=te.For(block, te.Const(1), "bind:block.x", func.body)), RUN_ON[gpu])
 
 
 def test_what_is_refused() -> None:

@@ -24,7 +24,7 @@ from weft.compiler.tensor.errors import IRError
 from weft.compiler.tensor.parser import parse
 from weft.sim.ptx import DeviceMemory, Program
 
-from .graphs import check_on, values_for
+from .graphs import RUN_ON, check_on, values_for
 from .test_rows import over
 
 SM_80 = DEVICES["sm_80"]
@@ -77,7 +77,7 @@ def test_awkward_rows_mean_the_same() -> None:
     module = over("nn.softmax", x.shape, axis=1)
     with np.errstate(all="ignore"):
         (wanted,) = evaluate(module, {"x": x}).values()
-    (found,) = weft.load(weft.compile(module, target="cuda", strict=True), "emulated").run({"x": x}).values()
+    (found,) = weft.load(weft.compile(module, target="cuda", strict=True), RUN_ON["cuda"]).run({"x": x}).values()
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-7)
 
 
