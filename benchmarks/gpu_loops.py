@@ -34,7 +34,7 @@ from weft.compiler.targets.gpu.nvptx import ptx_text
 from weft.compiler.targets.gpu.phases import grids_of
 from weft.compiler.targets.gpu.products import Product
 from weft.compiler.targets.gpu.tensor_cores import tensor_sums
-from weft.compiler.targets.gpu.tensor_schedule import TensorTile, schedule_tensor_cores, tensor_tiles
+from weft.compiler.targets.gpu.tensor_schedule import Plan, TensorTile, schedule_tensor_cores, tensor_tiles
 from weft.compiler.tensor.evaluate import ITEM_BYTES
 from weft.compiler.tensor.view import View
 from weft.sim.ptx.parser import Kernel, parse
@@ -61,10 +61,10 @@ def product_text(tile: TensorTile, shape: MmaShape, device: GpuDescription) -> s
     a, b = (te.placeholder((size, DEPTH), shape.dtype, name) for size, name in ((ROWS, "a"), (COLUMNS, "b")))
     left = View(a.shape, shape.dtype, lambda index: a[index])
     right = View((DEPTH, COLUMNS), shape.dtype, lambda index: b[index[::-1]])
-    sums = tensor_sums(Product(left, right, (ROWS, COLUMNS)), tile, shape)
+    sums = tensor_sums(Product(left, right, (ROWS, COLUMNS)), Plan(tile), shape)
     out = te.compute((ROWS, COLUMNS), lambda i, j: sums.read((i, j)), "out")
     schedule = te.create_schedule(out, [a, b])
-    schedule_tensor_cores(schedule, tile, shape, device)
+    schedule_tensor_cores(schedule, Plan(tile), shape, device)
     return ptx_text("product", schedule.func, grids_of(schedule.func, device), {}, device, (16, 16, 16))
 
 

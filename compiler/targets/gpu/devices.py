@@ -16,7 +16,8 @@ class GpuDescription:
     PTX; ``features``: what LLVM has to be told beside it. ``mma``: products that its tensor cores do.
     ``asynchronous``: whether it copies to shared memory while threads go on. ``shared_most``: memory that a group may
     have if its launch asks for it; 0 where that is no more. ``neighbours``: elements that lie together which a thread
-    makes at a time, at most."""
+    makes at a time, at most. ``multiprocessors``, ``lanes`` and ``warps``: of the largest device of the kind, products
+    in single precision that each multiprocessor does in a cycle, and warps that it has at a time."""
 
     name: str
     summary: str
@@ -31,6 +32,9 @@ class GpuDescription:
     asynchronous: bool = False
     shared_most: int = 0
     neighbours: int = 1
+    multiprocessors: int = 32
+    lanes: int = 64
+    warps: int = 32
 
 
 _X, _YZ = (1 << 31) - 1, (1 << 16) - 1
@@ -43,11 +47,11 @@ DEVICES = {
         # 48 KiB is what a kernel of NVIDIA's has without asking for more.
         # LLVM knows Turing's products of bytes from PTX 7.0 on only.
         GpuDescription("sm_75", "NVIDIA Turing: T4, RTX 20", 1024, 48 << 10, (_X, _YZ, _YZ), 32, 128, "sm_75", "+ptx70",
-                       TURING_SHAPES, shared_most=64 << 10, neighbours=4),
+                       TURING_SHAPES, shared_most=64 << 10, neighbours=4, multiprocessors=40, lanes=64, warps=16),
         *(GpuDescription(name, f"NVIDIA {names}", 1024, 48 << 10, (_X, _YZ, _YZ), 32, 128, name, "",
-                         AMPERE_SHAPES, True, most << 10, 4) for name, names, most in (
-            ("sm_80", "Ampere: A100", 163), ("sm_89", "Ada: RTX 40, L4", 99),
-            ("sm_90", "Hopper: H100, H200", 227), ("sm_120", "Blackwell: RTX 50", 99),
+                         AMPERE_SHAPES, True, most << 10, 4, count, lanes, 16) for name, names, most, count, lanes in (
+            ("sm_80", "Ampere: A100", 163, 108, 64), ("sm_89", "Ada: RTX 40, L4", 99, 128, 128),
+            ("sm_90", "Hopper: H100, H200", 227, 132, 128), ("sm_120", "Blackwell: RTX 50", 99, 170, 128),
         )),
     )
 }  # fmt: skip

@@ -11,6 +11,7 @@ from .channels_last import ChannelsLastKernels
 from .devices import GpuDescription
 from .schedules import schedule_plain
 from .tensor_cores import TensorKernels
+from .thread_products import THREAD_SHAPES
 from .tiled import TiledKernels
 
 
@@ -21,7 +22,8 @@ def loop_target(device: GpuDescription, *, tf32: bool = False) -> LoopTarget:
     if not tf32:
         device = replace(device, mma=tuple(shape for shape in device.mma if not shape.is_rounded))
     plain = partial(schedule_plain, device=device)
-    cores = (TensorKernels(device),) if device.mma else ()
-    kinds = (*cores, TiledKernels(device), ChannelsLastKernels(plain), PlainKernels(plain))
+    cores = (TensorKernels(device, device.mma),) if device.mma else ()
+    whole = (TensorKernels(device, THREAD_SHAPES, "whole tiles"),) if device.warp > 1 else ()
+    kinds = (*cores, *whole, TiledKernels(device), ChannelsLastKernels(plain), PlainKernels(plain))
     return LoopTarget(device.name, kinds, arrange_plain=plain, arrange_blocked=lambda schedule, _: plain(schedule),
                       device="gpu")  # fmt: skip

@@ -66,7 +66,8 @@ def product_kernel(
     row_bytes: int = 1,
 ) -> Kernel:
     """A group's kernel: a product by ``sums_of``, and its other members on the sums. ``layout``: of its result.
-    ``row_bytes``: what rows of constant weights should be a multiple of, with zeros behind them."""
+    ``row_bytes``: what rows of constant weights should be a multiple of, with zeros behind them; beyond 1, constant
+    operands have their depth innermost."""
     operands = Operands(Builder(), layouts)
     product = _product_of(anchor, operands, layout, row_bytes)
     sums = sums_of(product)
@@ -132,7 +133,7 @@ def _product_of(anchor: Call, operands: Operands, layout: Layout, row_bytes: int
         right = View((w.shape[1], w.shape[0]), w.dtype, lambda index: w[(index[1], index[0], *pixel)])
         return Product(left, right, anchor.shape[:2], lambda index: (*index, *pixel))
     if _kind(anchor) is not Anchor.CONVOLUTION:
-        return _of_matrices(anchor, operands)
+        return _of_matrices(anchor, operands, row_bytes)
     if layout.is_plain:
         return _of_images(anchor, operands, row_bytes)
     return _of_pixels(anchor, operands, layout.block, row_bytes)
@@ -142,14 +143,19 @@ def _operand(operands: Operands, value: Expr) -> View:
     return operands.constant(value) if isinstance(value, Constant) else operands.view(value)
 
 
-def _of_matrices(anchor: Call, operands: Operands) -> Product:
+def _of_matrices(anchor: Call, operands: Operands, row_bytes: int) -> Product:
     shape = anchor.shape
-    first, second = (_operand(operands, each) for each in anchor.args)
+    left, right = anchor.args
+    first = _operand(operands, left)
     if anchor.op == "nn.dense":
-        turned = second
+        turned = _operand(operands, right)
         second = View(turned.shape[::-1], turned.dtype, lambda index: turned[index[::-1]])
-    left, right = (broadcast(each, (*shape[:-2], *each.shape[-2:])) for each in (first, second))
-    return Product(left, right, shape)
+    elif isinstance(right, Constant) and row_bytes > 1:  # the depth lies innermost, as it does in tiles
+        second = operands.constant(right, len(right.shape) - 2)
+    else:
+        second = _operand(operands, right)
+    first, second = (broadcast(each, (*shape[:-2], *each.shape[-2:])) for each in (first, second))
+    return Product(first, second, shape)
 
 
 Weight: TypeAlias = Callable[[tir.Expr, tir.Expr, tir.Expr], tir.Expr]

@@ -29,16 +29,17 @@ def schedule_plain(schedule: te.Schedule, device: GpuDescription) -> None:
     count = device.neighbours
     while count:
         attempt = schedule.copy()
-        if _by_elements(attempt, device, count):
+        if by_elements(attempt, device, count):
             schedule.func, schedule.trace = attempt.func, attempt.trace
             return
         count //= 2
 
 
-def _by_elements(schedule: te.Schedule, device: GpuDescription, count: int) -> bool:
+def by_elements(schedule: te.Schedule, device: GpuDescription, count: int, stages: Sequence[str] | None = None) -> bool:
     """A thread for ``count`` neighbours of each result; False where these do not lie together, or what they are made
-    of does not."""
-    *stages, output = schedule.blocks()
+    of does not. ``stages``: those before the result that it takes care of, all by default."""
+    *before, output = schedule.blocks()
+    stages = before if stages is None else stages
     rows = schedule.get_loops(output)
     together = []
     if count > 1:
@@ -46,7 +47,7 @@ def _by_elements(schedule: te.Schedule, device: GpuDescription, count: int) -> b
             return False
         rows[-1], each = schedule.split(rows[-1], count)
         together.append((output, each))
-    inside = _move_into_elements(schedule, rows, count)
+    inside = _move_into_elements(schedule, stages, rows, count)
     for name in stages:
         if name in inside:
             lane = _reduce_in_register(schedule, name, count)
@@ -77,10 +78,9 @@ def _is_reduction(schedule: te.Schedule, name: str) -> bool:
     return isinstance(block, Block) and block.kind == "reduce"
 
 
-def _move_into_elements(schedule: te.Schedule, loops: Sequence[Var], count: int) -> set[str]:
+def _move_into_elements(schedule: te.Schedule, stages: Sequence[str], loops: Sequence[Var], count: int) -> set[str]:
     """Let each ``count`` elements of the result, inside of ``loops``, compute their own elements of the stages before
     it, where nobody else needs those; gives their names."""
-    *stages, _ = schedule.blocks()
     moved: set[str] = set()
     if not loops:
         return moved

@@ -1,4 +1,5 @@
-"""Products and convolutions of bytes on tensor cores: a group makes a tile of the result, its warps parts of that.
+"""Products and convolutions in whole tiles: a group makes a tile of the result, its warps parts of that, on tensor
+cores or by threads.
 
 Operands are stages whose sizes are whole tiles; what lies beyond the edges is zero, so warps always multiply whole
 tiles. Only the result knows its true sizes.
@@ -22,24 +23,24 @@ from ..loops.kernels import Kernel
 from ..loops.layouts import PLAIN, Layout, channels_last
 from ..loops.placement import Placement
 from .devices import GpuDescription
-from .intrinsics import MmaShape
 from .padding import reads_zeros
 from .products import Product, Sums, is_image_convolution, product_kernel, sizes_of
-from .tensor_schedule import LEAST_TOGETHER, TensorTile, choose_tensor_tile, schedule_tensor_cores
+from .tensor_schedule import LEAST_TOGETHER, PART, TOTAL, Plan, Shape, choose_plan, schedule_tensor_cores
 
 
 @dataclass(frozen=True)
 class TensorKernels:
-    """Groups whose anchor is a product or a convolution that the device's tensor cores do."""
+    """Groups whose anchor is a product or a convolution that one of ``shapes`` does."""
 
     device: GpuDescription
+    shapes: tuple[Shape, ...]
     name: str = "tensor cores"
 
     def result_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
         if group.anchor is None:
             return None
         layout = channels_last(group.root) if _makes_images(group, placement) else PLAIN
-        return None if self.tile(group.anchor, layout) is None else layout
+        return None if self.plan(group.anchor, layout) is None else layout
 
     def data_layout(self, group: FusedGroup, placement: Placement) -> Layout | None:
         """Pixels that windows meet several times are copied by vectors: a conversion pays. Others are read where they
@@ -59,29 +60,29 @@ class TensorKernels:
         if own != weights.shape[1] and not isinstance(weights, Constant):  # those of channels that nobody uses are zero
             return False
         together = own * ITEM_BYTES[element_type(data.dtype)]
-        return together % LEAST_TOGETHER == 0 and self.tile(anchor, channels_last(anchor)) is not None
+        return together % LEAST_TOGETHER == 0 and self.plan(anchor, channels_last(anchor)) is not None
 
-    def tile(self, anchor: Call, layout: Layout) -> tuple[TensorTile, MmaShape] | None:
-        """The tile for an anchor with its result in a layout, and the product that makes it; None where tensor cores do
-        not help."""
+    def plan(self, anchor: Call, layout: Layout) -> tuple[Plan, Shape] | None:
+        """The tile for an anchor with its result in a layout, and the product that makes it; None where they do not
+        help."""
         sizes = sizes_of(anchor, channels_last=not layout.is_plain)
         if sizes is None:
             return None
         dtypes = {each.dtype for each in anchor.args[:2]}
-        shape = next((each for each in self.device.mma if {each.dtype} == dtypes), None)
+        shape = next((each for each in self.shapes if {each.dtype} == dtypes), None)
         if shape is None:
             return None
-        tile = choose_tensor_tile(*sizes, ITEM_BYTES[shape.dtype], self.device)
-        return None if tile is None else (tile, shape)
+        plan = choose_plan(*sizes, shape, self.device)
+        return None if plan is None else (plan, shape)
 
     def build(self, group: FusedGroup, layouts: Mapping[Expr, Layout], layout: Layout, name: str) -> Kernel:
         anchor = group.anchor
-        chosen = None if anchor is None else self.tile(anchor, layout)
+        chosen = None if anchor is None else self.plan(anchor, layout)
         if anchor is None or chosen is None:
-            raise CompileError("it has no product for tensor cores", at=f"kernel {group.name!r}")
-        tile, shape = chosen
-        arrange = partial(schedule_tensor_cores, tile=tile, shape=shape, device=self.device)
-        sums = partial(tensor_sums, tile=tile, shape=shape)
+            raise CompileError(f"it has no product for {self.name}", at=f"kernel {group.name!r}")
+        plan, shape = chosen
+        arrange = partial(schedule_tensor_cores, plan=plan, shape=shape, device=self.device)
+        sums = partial(tensor_sums, plan=plan, shape=shape)
         return product_kernel(group, anchor, layouts, layout, name, sums, arrange, SECTOR_BYTES)
 
 
@@ -97,35 +98,41 @@ def _makes_images(group: FusedGroup, placement: Placement) -> bool:
     return root in placement.readers and prod(root.shape[2:]) > 1
 
 
-def tensor_sums(product: Product, tile: TensorTile, shape: MmaShape) -> Sums:
+def tensor_sums(product: Product, plan: Plan, shape: Shape) -> Sums:
     """Stages ``left``, ``right``, ``acc`` and ``sums`` as `schedule_tensor_cores` takes them: of whole tiles, those of
-    the sums counted by tile and by place in it."""
+    the sums counted by tile and by place in it. Where the depth has parts, ``part`` is the sum over each."""
     *outer, rows, columns = product.shape
+    tile, parts = plan.tile, plan.parts
     turned = View(
         (*product.right.shape[:-2], columns, product.right.shape[-2]), product.right.dtype,
         lambda index: product.right[(*index[:-2], index[-1], index[-2])],
     )  # fmt: skip
-    left, right = (
-        _padded(product.left, tile.rows, tile.depth, "left"),
-        _padded(turned, tile.columns, tile.depth, "right"),
-    )
-    k = te.reduce_axis(left.shape[-1], "k")
+    depth = tile.depth * parts
+    left, right = _padded(product.left, tile.rows, depth, "left"), _padded(turned, tile.columns, depth, "right")
+    deep = left.shape[-1] // parts
+    k = te.reduce_axis(deep, "k")
 
     def value(*index: tir.Expr) -> te.Reduction:
         *matrix, down, across, row, column = index
-        a = left[(*product.at(product.left, tuple(matrix)), down * tile.rows + row, k)]
-        b = right[(*product.at(product.right, tuple(matrix)), across * tile.columns + column, k)]
+        at = matrix.pop(0) * deep + k if parts > 1 else k
+        a = left[(*product.at(product.left, tuple(matrix)), down * tile.rows + row, at)]
+        b = right[(*product.at(product.right, tuple(matrix)), across * tile.columns + column, at)]
         return te.sum(a.astype(shape.sums) * b.astype(shape.sums), [k])
 
     tiles = (-(-rows // tile.rows), -(-columns // tile.columns), tile.rows, tile.columns)
-    acc = te.compute((*outer, *tiles), value, "acc")
+    acc = te.compute((*([parts] if parts > 1 else []), *outer, *tiles), value, "acc")
     sums = te.compute(acc.shape, lambda *index: acc[index], "sums")
 
     def read(index: Index) -> tir.Expr:
         *matrix, row, column = index
         return sums[(*matrix, row // tile.rows, column // tile.columns, row % tile.rows, column % tile.columns)]
 
-    return Sums(product.shape, shape.sums, read)
+    if parts == 1:
+        return Sums(product.shape, shape.sums, read)
+    part = te.compute((parts, *product.shape), lambda *index: read(index), PART)
+    p = te.reduce_axis(parts, "p")
+    total = te.compute(product.shape, lambda *index: te.sum(part[(p, *index)], [p]), TOTAL)
+    return Sums(product.shape, shape.sums, lambda index: total[index])
 
 
 def _padded(view: View, rows: int, depth: int, name: str) -> te.Tensor:

@@ -1,10 +1,12 @@
-"""The schedule of products on tensor cores: stages ``left`` and ``right`` in shared memory, both with the depth
-innermost, ``acc`` in registers of warps, ``sums`` in shared memory again, from where the result takes them."""
+"""The schedule of products in whole tiles: stages ``left`` and ``right`` in shared memory, both with the depth
+innermost, ``acc`` in registers, ``sums`` in shared memory again, from where the result takes them. Tensor cores
+multiply, or threads (`thread_products.py`)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import gcd
+from math import gcd, prod
+from typing import TypeAlias
 
 from ... import tensor as te
 from ...tensor.evaluate import ITEM_BYTES
@@ -15,12 +17,17 @@ from ..loops.nests import REGISTER, extent_of, largest_divisor, own_loops, split
 from .devices import GpuDescription
 from .digits import BLOCK_AXES, SHARED, THREAD, WARP
 from .intrinsics import COLUMNS, MATRIX_BYTES, MATRIX_ROWS, MmaShape, ldmatrix, mma
-from .tile_schedule import GROUPS_WANTED
+from .schedules import by_elements
+from .thread_products import ThreadShape, hold_by_threads, multiply_by_threads
 from .vector_loops import found_together, neighbours_at_once, with_digits_apart
 from .warp_parts import COPIES, PIPELINE
 
 FRAGMENT_BYTES = 2 * MATRIX_BYTES
 """Of a row that a warp loads at a time."""
+
+
+Shape: TypeAlias = MmaShape | ThreadShape
+"""What multiplies: an instruction of tensor cores, or threads."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,7 @@ def tensor_tiles(size: int) -> tuple[TensorTile, ...]:
     return tuple(
         TensorTile(rows, columns, depth, warps)
         for rows, columns, warps in (
-            (128, 128, (2, 2)), (128, 64, (2, 2)), (64, 128, (2, 2)),
+            (128, 128, (2, 2)), (256, 128, (4, 2)), (128, 256, (2, 4)), (128, 64, (2, 2)), (64, 128, (2, 2)),
             (64, 64, (2, 2)), (64, 32, (2, 2)), (32, 64, (2, 2)), (32, 32, (2, 2)), (64, 16, (4, 1)), (16, 64, (1, 4)),
             (32, 16, (2, 1)), (16, 32, (1, 2)), (16, 16, (1, 1)),
         )
@@ -78,30 +85,90 @@ LEAST_SUMS, LEAST_DEPTH = 8, 8
 by vectors, once; many such products, as of a depthwise convolution, read little."""
 
 
-def choose_tensor_tile(
-    batch: int, rows: int, columns: int, depth: int, size: int, device: GpuDescription
-) -> TensorTile | None:
-    """The tile for ``batch`` products (rows, depth) x (depth, columns) of operands of ``size`` bytes an element; None
-    where none is worth it."""
+@dataclass(frozen=True)
+class Plan:
+    """``tile``, and in how many ``parts`` the depth is added up, each by groups of its own; another launch adds those
+    up. A part is a whole number of steps."""
+
+    tile: TensorTile
+    parts: int = 1
+
+
+PARTS = (1, 2, 3, 4, 6, 8, 12, 16)
+LEAST_STEPS = 4
+"""Of a part."""
+
+
+def choose_plan(batch: int, rows: int, columns: int, depth: int, shape: Shape, device: GpuDescription) -> Plan | None:
+    """The tile and parts for ``batch`` products (rows, depth) x (depth, columns); None where none is worth it."""
     if depth < LEAST_DEPTH or rows * columns < LEAST_SUMS or (batch > 1 and min(rows, columns) < LEAST_SUMS):
         return None
-
-    def cost(tile: TensorTile) -> float:
-        groups = batch * (-(-rows // tile.rows)) * (-(-columns // tile.columns))
-        computed = groups * tile.rows * tile.columns  # what lies beyond the edges is paid for, too
-        loads = 8 / tile.warp_rows + 8 / tile.warp_columns + 8 / tile.rows + 8 / tile.columns
-        return computed * (1 + loads) / min(1.0, groups / GROUPS_WANTED)
-
+    size = ITEM_BYTES[shape.dtype]
     most = max(device.shared_bytes, device.shared_most)
-    return min((tile for tile in tensor_tiles(size) if tile.threads(device) <= device.group_threads and
-                tile.shared_bytes(size, device) <= most), key=cost)  # fmt: skip
+    plans = [
+        Plan(tile, parts)
+        for tile in tiles_of(shape)
+        for parts in PARTS
+        if tile.threads(device) <= device.group_threads and tile.shared_bytes(size, device) <= most
+        and (parts == 1 or depth >= parts * LEAST_STEPS * tile.depth)
+    ]  # fmt: skip
+    return min(plans, key=lambda plan: _cycles(plan, batch, rows, columns, depth, shape, device), default=None)
 
 
-def schedule_tensor_cores(schedule: te.Schedule, tile: TensorTile, shape: MmaShape, device: GpuDescription) -> None:
-    """Tiles for groups, parts of them for warps, the depth in steps; all threads load the operands of a step."""
+GROUP_CYCLES, LAUNCH_CYCLES = 1500, 2500
+"""Until a group's first operands are there and after its last ones; of a further launch. As seen on an H100."""
+
+GROUP_BYTES, ALL_BYTES = 24, 2500
+"""Bytes a cycle of operands for a multiprocessor, and of what all of them exchange through memory."""
+
+BUSY_WARPS = 8
+"""Of a multiprocessor: fewer wait for what they have begun."""
+
+
+def _cycles(plan: Plan, batch: int, rows: int, columns: int, depth: int, shape: Shape, device: GpuDescription) -> float:
+    """About how long it takes."""
+    tile, size = plan.tile, ITEM_BYTES[shape.dtype]
+    groups = batch * -(-rows // tile.rows) * -(-columns // tile.columns) * plan.parts
+    each = -(-groups // device.multiprocessors)  # of the multiprocessor that has most to do
+    steps = -(-depth // (tile.depth * plan.parts))
+    # Of tensor cores a multiprocessor does 32 products of bytes for each lane; their operands have to be loaded first.
+    rate = device.lanes * (32 // size if isinstance(shape, MmaShape) else 1)
+    loads = 8 / tile.warp_rows + 8 / tile.warp_columns
+    multiply = tile.rows * tile.columns * tile.depth * (1 + loads) / rate
+    fetch = (tile.rows + tile.columns) * tile.depth * size / GROUP_BYTES
+    warps = prod(tile.warps)
+    resident = min(each * warps, device.warps)
+    busy = min(1.0, resident / 4) * (0.7 + 0.3 * min(1.0, resident / BUSY_WARPS))
+    turns = -(-each * warps // device.warps)
+    cycles = each * steps * max(multiply / busy, fetch) + turns * GROUP_CYCLES
+    if plan.parts > 1:
+        cycles += LAUNCH_CYCLES + 2 * plan.parts * batch * rows * columns * 4 / ALL_BYTES
+    return cycles
+
+
+def tiles_of(shape: Shape) -> tuple[TensorTile, ...]:
+    """All tiles for what multiplies."""
+    return tensor_tiles(ITEM_BYTES[shape.dtype]) if isinstance(shape, MmaShape) else THREAD_TILES
+
+
+THREAD_TILES = tuple(
+    TensorTile(rows, columns, 16, warps)
+    for rows, columns, warps in (
+        (128, 128, (4, 2)), (128, 64, (4, 1)), (64, 128, (2, 2)), (64, 64, (2, 2)), (64, 32, (4, 1)), (32, 64, (2, 2)),
+        (32, 32, (2, 2)), (16, 64, (1, 4)), (64, 16, (4, 1)), (16, 32, (1, 2)), (32, 16, (2, 1)), (16, 16, (2, 1)),
+    )
+)  # fmt: skip
+"""Threads have 8 x 8 sums at most, which all registers have room for."""
+
+
+def schedule_tensor_cores(schedule: te.Schedule, plan: Plan, shape: Shape, device: GpuDescription) -> None:
+    """Tiles for groups, parts of them for warps, the depth in steps; all threads load the operands of a step. Where
+    there are parts, threads for the elements of the result add up what stage ``part`` has of each."""
     tidy(schedule)
-    *outer, m, n = schedule.get_loops(schedule.blocks()[-1])
-    count = _stored_together(schedule, n, device)
+    tile = plan.tile
+    name = schedule.blocks()[-1] if plan.parts == 1 else PART
+    *outer, m, n = schedule.get_loops(name)
+    count = _stored_together(schedule, name, n, device)
     down, m = schedule.split(m, tile.rows)
     across, n, each = schedule.split(n, factors=[None, tile.columns // count, count])
     schedule.reorder(*outer, down, across, m, n, each)
@@ -112,14 +179,38 @@ def schedule_tensor_cores(schedule: te.Schedule, tile: TensorTile, shape: MmaSha
     for axis, loops in zip(reversed(BLOCK_AXES), (outer, [down], [across]), strict=True):
         for loop in loops:
             schedule.bind(loop, axis)
-    _by_lanes(schedule, "sums", tile)
+    _hold(schedule, "sums", tile, shape)
     _store_together(schedule, m, n, each, tile, tile.threads(device))
     step = _multiply(schedule, tile, shape)
     for name in ("left", "right"):
         _load_together(schedule, name, step, tile.threads(device))
-    _fragments(schedule, tile, shape)
+    if isinstance(shape, MmaShape):
+        _fragments(schedule, tile, shape)
     if extent_of(schedule, step) > 1:
         schedule.annotate(step, PIPELINE, stages(device))
+    if plan.parts > 1:
+        _add_up_parts(schedule, device)
+
+
+PART, TOTAL = "part", "total"
+"""Stages of sums over parts of the depth."""
+
+
+def _add_up_parts(schedule: te.Schedule, device: GpuDescription) -> None:
+    count = device.neighbours
+    while count:
+        attempt = schedule.copy()
+        if by_elements(attempt, device, count, [TOTAL]):
+            schedule.func, schedule.trace = attempt.func, attempt.trace
+            return
+        count //= 2
+
+
+def _hold(schedule: te.Schedule, name: str, tile: TensorTile, shape: Shape) -> None:
+    if isinstance(shape, MmaShape):
+        _by_lanes(schedule, name, tile)
+    else:
+        hold_by_threads(schedule, name, tile.warp_rows, tile.warp_columns)
 
 
 def _by_lanes(schedule: te.Schedule, name: str, tile: TensorTile) -> None:
@@ -137,9 +228,8 @@ def _by_lanes(schedule: te.Schedule, name: str, tile: TensorTile) -> None:
     schedule.vectorize(pair)
 
 
-def _stored_together(schedule: te.Schedule, columns: Var, device: GpuDescription) -> int:
+def _stored_together(schedule: te.Schedule, output: str, columns: Var, device: GpuDescription) -> int:
     """How many columns of the result a thread makes at a time: those that are stored, and read, at once."""
-    output = schedule.blocks()[-1]
     count = device.neighbours
     while count > 1:
         if extent_of(schedule, columns) % count == 0:
@@ -176,13 +266,16 @@ def _store_together(schedule: te.Schedule, rows: Var, columns: Var, each: Var, t
     schedule.reorder(*nest, below, each)
 
 
-def _multiply(schedule: te.Schedule, tile: TensorTile, shape: MmaShape) -> Var:
-    """The stage that adds up, by warps; gives the loop over steps of the depth."""
+def _multiply(schedule: te.Schedule, tile: TensorTile, shape: Shape) -> Var:
+    """The stage that adds up, by warps or threads; gives the loop over steps of the depth."""
     reduced, kept = split_loops(schedule, "acc")
     i, j = kept[-2:]
     step, k = schedule.split(reduced[0], tile.depth)
     schedule.reorder(*kept[:-2], step, i, j, k)
-    _by_lanes(schedule, schedule.decompose_reduction("acc", step), tile)
+    _hold(schedule, schedule.decompose_reduction("acc", step), tile, shape)
+    if not isinstance(shape, MmaShape):
+        multiply_by_threads(schedule, i, j, k, tile.warp_rows, tile.warp_columns)
+        return step
     fragment = FRAGMENT_BYTES // ITEM_BYTES[shape.dtype]
     part, deep, k = schedule.split(k, factors=[None, fragment // shape.depth, shape.depth])
     warp_row, rows, row = schedule.split(i, factors=[None, tile.warp_rows // shape.rows, shape.rows])

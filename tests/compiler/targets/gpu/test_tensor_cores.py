@@ -22,11 +22,14 @@ from weft.compiler.targets.gpu.phases import grids_of
 from weft.compiler.targets.gpu.products import Product
 from weft.compiler.targets.gpu.tensor_cores import tensor_sums
 from weft.compiler.targets.gpu.tensor_schedule import (
+    Plan,
     TensorTile,
-    choose_tensor_tile,
+    choose_plan,
     schedule_tensor_cores,
     tensor_tiles,
+    tiles_of,
 )
+from weft.compiler.targets.gpu.thread_products import THREAD_SHAPES
 from weft.compiler.targets.registry import find_target
 from weft.compiler.tensor.errors import IRError
 from weft.compiler.tensor.evaluate import ITEM_BYTES
@@ -55,10 +58,10 @@ def product(
     left = View(a.shape, dtype, lambda index: a[index])
     right = View((depth, columns), dtype, lambda index: b[index[::-1] if dense else index])
     (shape,) = (each for each in DEVICES[gpu].mma if each.dtype == dtype)
-    sums = tensor_sums(Product(left, right, (rows, columns)), tile, shape)
+    sums = tensor_sums(Product(left, right, (rows, columns)), Plan(tile), shape)
     out = te.compute((rows, columns), lambda i, j: sums.read((i, j)) + 1, "out")
     schedule = te.create_schedule(out, [a, b])
-    schedule_tensor_cores(schedule, tile, shape, RUN_ON[gpu])
+    schedule_tensor_cores(schedule, Plan(tile), shape, DEVICES[gpu])
     return schedule
 
 
@@ -70,7 +73,7 @@ def operands(rows: int, columns: int, depth: int) -> tuple[np.ndarray, np.ndarra
 
 
 def launch(schedule: te.Schedule, gpu: str) -> Grid:
-    (grid,) = grids_of(schedule.func, RUN_ON[gpu])
+    (grid,) = grids_of(schedule.func, DEVICES[gpu])
     return grid
 
 
@@ -97,7 +100,7 @@ def test_any_size_is_equal_to_the_bit(rows: int, columns: int, depth: int, tile:
     np.testing.assert_array_equal(interpret(schedule.func, {"a": a, "b": b})["out"], wanted)
     grid = launch(schedule, gpu)
     found = np.zeros_like(wanted)
-    counts = run(ptx_text("k", schedule.func, [grid], {}, RUN_ON[gpu]), grid, a, b, found)
+    counts = run(ptx_text("k", schedule.func, [grid], {}, DEVICES[gpu]), grid, a, b, found)
     np.testing.assert_array_equal(found, wanted)
     assert counts.instructions["mma"] > 0
 
@@ -121,7 +124,7 @@ def test_exact_sums_of_floats_are_exact(
     np.testing.assert_array_equal(interpret(schedule.func, values)["out"], wanted)
     grid = launch(schedule, gpu)
     found = np.zeros_like(wanted)
-    counts = run(ptx_text("k", schedule.func, [grid], {}, RUN_ON[gpu]), grid, values["a"], values["b"], found)
+    counts = run(ptx_text("k", schedule.func, [grid], {}, DEVICES[gpu]), grid, values["a"], values["b"], found)
     np.testing.assert_array_equal(found, wanted)
     assert counts.instructions["mma"] > 0
 
@@ -130,7 +133,7 @@ def test_operands_are_rounded_to_tf32_and_not_cut() -> None:
     schedule = product(16, 16, 16, tensor_tiles(4)[-1], dtype="float32")
     a, b = np.full((16, 16), 1 + 2**-11 + 2**-13, np.float32), np.ones((16, 16), np.float32)
     grid, found = launch(schedule, "sm_80"), np.zeros((16, 16), np.float32)
-    run(ptx_text("k", schedule.func, [grid], {}, RUN_ON["sm_80"]), grid, a, b, found)
+    run(ptx_text("k", schedule.func, [grid], {}, DEVICES["sm_80"]), grid, a, b, found)
     np.testing.assert_array_equal(found, np.full((16, 16), 16 * (1 + 2**-10) + 1, np.float32))
 
 
@@ -150,7 +153,7 @@ def test_no_access_of_a_whole_tile_meets_another_in_a_bank() -> None:
     schedule = product(rows, columns, depth, tile)
     a, b, wanted = operands(rows, columns, depth)
     grid = launch(schedule, "sm_80")
-    counts = run(ptx_text("k", schedule.func, [grid], {}, RUN_ON["sm_80"]), grid, a, b, np.zeros_like(wanted))
+    counts = run(ptx_text("k", schedule.func, [grid], {}, DEVICES["sm_80"]), grid, a, b, np.zeros_like(wanted))
     assert counts.conflicts == 0
     assert counts.instructions["mma"] == rows * columns * depth // (16 * 8 * 32)
     assert counts.instructions["ldmatrix"] == 4 * counts.instructions["mma"] // 8  # a warp: 2 + 2 for 2 x 4 products
@@ -160,9 +163,9 @@ def test_a_large_tile_asks_for_memory_and_loads_little() -> None:
     tile = TensorTile(128, 128, 64, (2, 2))
     schedule = product(128, 128, 128, tile, dense=True)
     grid = launch(schedule, "sm_80")
-    assert 48 << 10 < asks_for(grid) == grid.shared_bytes == tile.shared_bytes(1, RUN_ON["sm_80"])
+    assert 48 << 10 < asks_for(grid) == grid.shared_bytes == tile.shared_bytes(1, DEVICES["sm_80"])
     a, b, wanted = operands(128, 128, 128)
-    text = ptx_text("k", schedule.func, [grid], {}, RUN_ON["sm_80"], (16, 16, 16))
+    text = ptx_text("k", schedule.func, [grid], {}, DEVICES["sm_80"], (16, 16, 16))
     found = np.zeros_like(wanted)
     counts = run(text, grid, a, np.ascontiguousarray(b.T), found)
     np.testing.assert_array_equal(found, wanted)
@@ -177,11 +180,13 @@ def test_a_large_tile_asks_for_memory_and_loads_little() -> None:
 def test_tiles_fit_the_memory_of_a_group(gpu: str) -> None:
     device = DEVICES[gpu]
     assert device.shared_most == SHARED_MOST[int(gpu.removeprefix("sm_"))]  # written twice, by two readers
-    for size in (1, 2, 4):
-        tile = choose_tensor_tile(1, 4096, 4096, 4096, size, device)
-        assert tile is not None
-        assert (tile.rows, tile.columns) == ((128, 64) if gpu == "sm_75" else (128, 128))
-        assert tile.shared_bytes(size, device) <= device.shared_most
+    for shape in (*device.mma, *THREAD_SHAPES):
+        size = ITEM_BYTES[shape.dtype]
+        plan = choose_plan(1, 4096, 4096, 4096, shape, device)
+        assert plan is not None
+        assert plan.parts == 1
+        assert plan.tile.rows * plan.tile.columns >= 128 * 64
+        assert plan.tile.shared_bytes(size, device) <= max(device.shared_bytes, device.shared_most)
 
 
 def test_the_text_is_read_back() -> None:
@@ -314,9 +319,21 @@ def test_other_devices_multiply_without() -> None:
 
 def test_small_products_have_no_tile() -> None:
     device = DEVICES["sm_80"]
-    assert choose_tensor_tile(1, 1, 7, 1000, 1, device) is None
-    assert choose_tensor_tile(1, 1000, 1000, 7, 1, device) is None
-    assert choose_tensor_tile(4, 512, 512, 64, 1, device) == TILES[0]
+    for shape in (*device.mma, *THREAD_SHAPES):
+        assert choose_plan(1, 1, 7, 1000, shape, device) is None
+        assert choose_plan(1, 1000, 1000, 7, shape, device) is None
+
+
+def test_a_deep_product_of_few_tiles_has_parts() -> None:
+    """Enough for half of the multiprocessors, but none where there are enough groups without."""
+    for name in ("sm_80", "sm_90"):
+        device = DEVICES[name]
+        for shape in (*device.mma, *THREAD_SHAPES):
+            plan = choose_plan(1, 64, 64, 65536, shape, device)
+            assert plan is not None
+            tiles = 64 // min(64, plan.tile.rows) * (64 // min(64, plan.tile.columns))
+            assert tiles * plan.parts >= 16
+            assert choose_plan(8, 4096, 4096, 512, shape, device) in [Plan(tile) for tile in tiles_of(shape)]
 
 
 # What a warp cannot do together
@@ -342,7 +359,7 @@ def copied(scope: str, axis: str) -> te.Schedule:
 def launches(schedule: te.Schedule, gpu: str = "sm_80") -> tuple[Grid, ...]:
     func = schedule.func
     block = te.Var("one")
-    return grids_of(replace(func, body=te.For(block, te.Const(1), "bind:block.x", func.body)), RUN_ON[gpu])
+    return grids_of(replace(func, body=te.For(block, te.Const(1), "bind:block.x", func.body)), DEVICES[gpu])
 
 
 def test_what_is_refused() -> None:
