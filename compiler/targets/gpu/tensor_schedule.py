@@ -121,6 +121,9 @@ GROUP_CYCLES, LAUNCH_CYCLES = 1500, 2500
 GROUP_BYTES, ALL_BYTES = 24, 2500
 """Bytes a cycle of operands for a multiprocessor, and of what all of them exchange through memory."""
 
+LEAST_GAIN = 1.15
+"""Parts have to be so much faster by this estimate to be worth it."""
+
 BUSY_WARPS = 8
 """Of a multiprocessor: fewer wait for what they have begun."""
 
@@ -142,7 +145,7 @@ def _cycles(plan: Plan, batch: int, rows: int, columns: int, depth: int, shape: 
     turns = -(-each * warps // device.warps)
     cycles = each * steps * max(multiply / busy, fetch) + turns * GROUP_CYCLES
     if plan.parts > 1:
-        cycles += LAUNCH_CYCLES + 2 * plan.parts * batch * rows * columns * 4 / ALL_BYTES
+        cycles = LEAST_GAIN * cycles + LAUNCH_CYCLES + 2 * plan.parts * batch * rows * columns * 4 / ALL_BYTES
     return cycles
 
 

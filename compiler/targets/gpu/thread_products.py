@@ -6,6 +6,7 @@ different banks, rows of operands being what they are apart (`tensor_schedule.py
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ... import tensor as te
@@ -33,9 +34,10 @@ THREAD_SHAPES = (ThreadShape("float32", "float32"),)
 
 
 def _dealt_out(
-    schedule: te.Schedule, rows: Var, columns: Var, warp_rows: int, warp_columns: int
+    schedule: te.Schedule, loops: Sequence[Var], warp_rows: int, warp_columns: int
 ) -> tuple[list[Var], list[Var]]:
     """Loops over warps and threads, and those over what each has, which are written out."""
+    rows, columns = loops
     warp_row, i, row = schedule.split(rows, factors=[None, warp_rows // WARP_ROWS, WARP_ROWS])
     warp_column, j, column = schedule.split(columns, factors=[None, warp_columns // WARP_COLUMNS, WARP_COLUMNS])
     threads = [warp_row, warp_column, row, column]
@@ -48,7 +50,7 @@ def _dealt_out(
 
 def hold_by_threads(schedule: te.Schedule, name: str, warp_rows: int, warp_columns: int) -> None:
     """A stage over the tile of sums: each thread the sums that it holds."""
-    threads, own = _dealt_out(schedule, *own_loops(schedule, name)[-2:], warp_rows, warp_columns)
+    threads, own = _dealt_out(schedule, own_loops(schedule, name)[-2:], warp_rows, warp_columns)
     schedule.reorder(*threads, *own)
 
 
@@ -57,7 +59,7 @@ def multiply_by_threads(
 ) -> None:
     """The loops that add up, over the tile and the depth of a step."""
     deep, k = schedule.split(depth, TOGETHER)
-    threads, own = _dealt_out(schedule, rows, columns, warp_rows, warp_columns)
+    threads, own = _dealt_out(schedule, (rows, columns), warp_rows, warp_columns)
     schedule.reorder(*threads, deep, k, *own)
     for loop in (deep, k):
         schedule.unroll(loop)
