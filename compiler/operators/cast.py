@@ -42,10 +42,11 @@ def _to_power_of_two(x: Array, saturate: bool, rounding: str) -> Array:
 
 def _truncated(x: Array, to: str) -> Array:
     """Floats as integers, rounded towards 0 and limited to what the type holds."""
-    wide, (low, high) = x.astype(np.float64), limits_of(to)
+    wide, (low, high), kind = x.astype(np.float64), limits_of(to), numpy_dtype(to).type
     # A double holds every limit, or the power of two next to it, exactly.
     inside = (wide > float(low) - 1) & (wide < float(high) + 1)
-    beyond = np.where(np.isnan(wide), 0, np.where(wide > 0, high, low)).astype(to)
+    # Not as Python's numbers, which NumPy takes for int64: it wraps what that cannot hold, or refuses it.
+    beyond = np.where(np.isnan(wide), kind(0), np.where(wide > 0, kind(high), kind(low)))
     return np.where(inside, np.where(inside, wide, 0).astype(to), beyond)
 
 
