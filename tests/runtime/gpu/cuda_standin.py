@@ -69,13 +69,19 @@ class StandIn:
         self._current = threading.local()
         self._lock = threading.RLock()
         self._texts = {number: ctypes.c_char_p(name.encode()) for number, name in NAMES.items()}
-        loaded = ctypes.CDLL(str(library))
+        self._library = ctypes.CDLL(str(library))
         self._kept = []
         for name, types in _TYPES.items():
             kind = ctypes.CFUNCTYPE(ctypes.c_int, *types)
             made = kind(self._guarded(name))
             self._kept.append(made)
-            ctypes.c_void_p.in_dll(loaded, f"python_{name}").value = ctypes.cast(made, ctypes.c_void_p).value
+            ctypes.c_void_p.in_dll(self._library, f"python_{name}").value = ctypes.cast(made, ctypes.c_void_p).value
+
+    def close(self) -> None:
+        """The library's functions fail from now on: what is given back later, at the process's end even, would call
+        what is no longer there."""
+        for name in _TYPES:
+            ctypes.c_void_p.in_dll(self._library, f"python_{name}").value = None
 
     def _guarded(self, name: str) -> Callable[..., int]:
         function = getattr(self, name)

@@ -70,6 +70,8 @@ def opened(library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
 
     yield stand_in
     cuda_driver._opened.cache_clear()
+    for each in kept:
+        each.close()
 
 
 def module_of(body: Expr, *params: Var) -> Module:
