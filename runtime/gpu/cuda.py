@@ -22,7 +22,7 @@ from ...compiler.model import GpuCode, GridCall
 from ...shown import one_line
 from ..errors import DeviceError
 from . import cuda_driver
-from .cuda_driver import Driver
+from .cuda_driver import Driver, converted
 from .gpu import Array, Launch, Memory, Program, own
 from .programs import SharedPrograms
 
@@ -93,6 +93,8 @@ class _Context:
         self._context = self.driver.handle("cuDevicePrimaryCtxRetain", self.driver.number("cuDeviceGet", device.number),
                                            what=f"{device} cannot be opened")  # fmt: skip
         self._modules: SharedPrograms[str, _Module] = SharedPrograms(self._compiled)
+        self._make_current = self.driver.bare("cuCtxSetCurrent")
+        self._current = converted("cuCtxSetCurrent", self._context.value)
 
     def call(self, name: str, *arguments: Any, what: str = "") -> None:
         """Call the driver for this GPU, from any thread."""
@@ -103,6 +105,14 @@ class _Context:
         """What the driver makes."""
         self.driver.call("cuCtxSetCurrent", self._context)
         return self.driver.handle(name, *arguments, what=what)
+
+    def start(self, work: _Work, arguments: tuple[Any, ...]) -> None:
+        """As `call`, in the fewest steps: a small kernel takes no longer than the host does to launch it."""
+        # Each time: a thread has a current context of its own, which other libraries in the process change.
+        if status := self._make_current(*self._current):
+            raise self.driver.error(status, "cuCtxSetCurrent")
+        if status := work.function(*arguments):
+            raise self.driver.error(status, work.what)
 
     def module(self, text: str) -> _Module:
         return self._modules.get(text)
@@ -167,24 +177,44 @@ class _Module:
         weakref.finalize(self, _quietly, context, "cuModuleUnload", handle)
 
 
-class _Kernel:
+class _Work:
+    """What one call of the driver's starts in a stream, with all that the call needs made beforehand.
+
+    ``function``, ``arguments``: the call, in the stream of the user who made this, ``stream``; ``what``: what fails
+    where it does.
+    """
+
+    def __init__(self, context: _Context, name: str, what: str, stream: c_void_p, before: tuple[int | None, ...],
+                 after: tuple[int | None, ...] = ()) -> None:  # fmt: skip
+        self.function, self.what, self.stream = context.driver.bare(name), what, stream
+        self._name, self._before, self._after = name, before, after
+        self.arguments = self.arguments_in(stream)
+
+    def arguments_in(self, stream: c_void_p) -> tuple[Any, ...]:
+        """For another user's stream."""
+        return converted(self._name, *self._before, stream.value, *self._after)
+
+
+class _Kernel(_Work):
     """A function of a module with its arguments, in the form in which the driver takes them."""
 
-    def __init__(
-        self, module: _Module, function: c_void_p, call: GridCall, arguments: Sequence[tuple[Memory, int]]
-    ) -> None:
-        self.function, self.call = function, call
+    def __init__(self, context: _Context, stream: c_void_p, module: _Module, function: c_void_p, call: GridCall,
+                 arguments: Sequence[tuple[Memory, int]]) -> None:  # fmt: skip
         self._kept = (module, *(memory for memory, _ in arguments))
         self._addresses = (c_uint64 * len(arguments))(*(_address(memory) + offset for memory, offset in arguments))
         first = ctypes.addressof(self._addresses)
-        self.pointers = (c_void_p * len(arguments))(*(first + 8 * number for number in range(len(arguments))))
+        self._pointers = (c_void_p * len(arguments))(*(first + 8 * number for number in range(len(arguments))))
+        super().__init__(context, "cuLaunchKernel", f"launching {call.function} fails", stream,
+                         (function.value, *call.groups, call.threads, 1, 1, call.shared),
+                         (ctypes.addressof(self._pointers), None))  # fmt: skip
 
 
-class _Graph:
+class _Graph(_Work):
     """Launches that the driver takes as one."""
 
-    def __init__(self, context: _Context, handle: c_void_p, kernels: Sequence[_Kernel]) -> None:
-        self.handle, self._kept = handle, tuple(kernels)
+    def __init__(self, context: _Context, stream: c_void_p, handle: c_void_p, kernels: Sequence[_Kernel]) -> None:
+        super().__init__(context, "cuGraphLaunch", "launching fails", stream, (handle.value,))
+        self._kept = tuple(kernels)
         weakref.finalize(self, _quietly, context, "cuGraphExecDestroy", handle)
 
 
@@ -236,7 +266,7 @@ class CudaGpu:
         if call.shared:
             self._context.call("cuFuncSetAttribute", function, cuda_driver.OPEN_SHARED_BYTES, call.shared,
                                what=f"{call.function} cannot have {call.shared:,} shared bytes")  # fmt: skip
-        return Launch(_Kernel(module, function, call, arguments))
+        return Launch(_Kernel(self._context, self._stream, module, function, call, arguments))
 
     def joined(self, launches: Sequence[Launch]) -> Launch:
         """As one graph of the driver's, which a single call starts."""
@@ -244,24 +274,18 @@ class CudaGpu:
         self._context.call("cuStreamBeginCapture_v2", self._stream, cuda_driver.THREAD_CAPTURE)
         try:
             for kernel in kernels:
-                self._start(kernel)
+                self.launch(Launch(kernel))
         finally:
             self._context.call("cuStreamEndCapture", self._stream, byref(graph))
         try:
-            return Launch(_Graph(self._context, self._context.handle("cuGraphInstantiateWithFlags", graph, 0), kernels))
+            made = self._context.handle("cuGraphInstantiateWithFlags", graph, 0)
+            return Launch(_Graph(self._context, self._stream, made, kernels))
         finally:
             self._context.call("cuGraphDestroy", graph)
 
     def launch(self, launch: Launch) -> None:
-        if isinstance(launch, _Graph):
-            self._context.call("cuGraphLaunch", launch.handle, self._stream, what="launching fails")
-        else:
-            self._start(_of(launch, _Kernel))
-
-    def _start(self, kernel: _Kernel) -> None:
-        call = kernel.call
-        self._context.call("cuLaunchKernel", kernel.function, *call.groups, call.threads, 1, 1, call.shared,
-                           self._stream, kernel.pointers, None, what=f"launching {call.function} fails")  # fmt: skip
+        work = launch if isinstance(launch, _Work) else _of(launch, _Work)
+        self._context.start(work, work.arguments if work.stream is self._stream else work.arguments_in(self._stream))
 
     def timed(self, launch: Launch) -> float:
         with self._event() as first, self._event() as last:

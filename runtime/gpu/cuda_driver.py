@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from collections.abc import Callable
 from ctypes import POINTER, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from functools import cache
 from typing import Any
@@ -68,6 +69,8 @@ THREADS_PER_BLOCK, CAPABILITY_MAJOR, CAPABILITY_MINOR, SHARED_ASKED = 1, 75, 76,
 OPEN_SHARED_BYTES = 8  # attribute of functions
 LOG_BYTES = 8192
 
+Bare = Callable[..., int]
+
 _HINTS = {
     "CUDA_ERROR_NO_DEVICE": MISSING,
     "CUDA_ERROR_OUT_OF_MEMORY": "other programs on the GPU may hold its memory: nvidia-smi shows them",
@@ -90,14 +93,25 @@ class Driver:
             if function is None:
                 raise DeviceError(f"NVIDIA's driver has no {name}", at=path, hint="it is too old: install a newer one")
             function.argtypes, function.restype = types, c_int
+        # Other objects of the same functions, without types, by which ctypes would convert each argument of each call.
+        self._bare: dict[str, Bare] = {name: self._library[name] for name in _FUNCTIONS}
         self.call("cuInit", 0)
 
     def call(self, name: str, *arguments: Any, what: str = "") -> None:
         """Call a function; `DeviceError` with the error's name, its meaning, and ``what`` was tried."""
         status = getattr(self._library, name)(*arguments)
         if status:
-            code, meaning = self._text("cuGetErrorName", status), self._text("cuGetErrorString", status)
-            raise DeviceError(f"{what or name}: {meaning} ({code})", hint=_HINTS.get(code, ""))
+            raise self.error(status, what or name)
+
+    def error(self, status: int, what: str) -> DeviceError:
+        """What a function has said by a number that is not 0."""
+        code, meaning = self._text("cuGetErrorName", status), self._text("cuGetErrorString", status)
+        return DeviceError(f"{what}: {meaning} ({code})", hint=_HINTS.get(code, ""))
+
+    def bare(self, name: str) -> Bare:
+        """A function for what is called often: it takes what `converted` gives, and gives the driver's number, 0 where
+        it went well."""
+        return self._bare[name]
 
     def handle(self, name: str, *arguments: Any, what: str = "") -> c_void_p:
         """What a function makes, the place for which is its first parameter."""
@@ -115,6 +129,13 @@ class Driver:
         text = c_char_p()
         known = getattr(self._library, name)(status, ctypes.byref(text)) == 0
         return (text.value or b"").decode(errors="replace") if known else f"error {status}"
+
+
+def converted(name: str, *arguments: int | None) -> tuple[Any, ...]:
+    """All arguments of a function, for any number of calls; handles and addresses are numbers here. Who has them keeps
+    what they point to."""
+    kinds = (c_void_p if kind is _handle else kind for kind in _FUNCTIONS[name])
+    return tuple(kind.from_param(argument) for kind, argument in zip(kinds, arguments, strict=True))
 
 
 @cache

@@ -76,9 +76,11 @@ class GpuExecutor:
                 continue
             for number, step in steps:
                 if isinstance(step, LaunchStep):
-                    with self._named(step):
+                    try:
                         for each in self._launches[number]:
                             self.gpu.launch(each)
+                    except DeviceError as error:
+                        raise self._naming(step, error) from error
                 else:
                     self._host_step(step, inputs, outputs)
         self._read_outputs(outputs)
@@ -135,12 +137,16 @@ class GpuExecutor:
 
     @contextmanager
     def _named(self, step: LaunchStep) -> Iterator[None]:
-        """Says of the device's errors in which kernel and node they came up."""
+        """As `_naming`, of all errors within; a launch has no time for it."""
         try:
             yield
         except DeviceError as error:
-            node = self.program.layers[step.layer].name
-            raise DeviceError(error.message, at=f"kernel {step.symbol!r} of {node!r}", hint=error.hint) from error
+            raise self._naming(step, error) from error
+
+    def _naming(self, step: LaunchStep, error: DeviceError) -> DeviceError:
+        """An error of the device's that says in which kernel and node it came up."""
+        node = self.program.layers[step.layer].name
+        return DeviceError(error.message, at=f"kernel {step.symbol!r} of {node!r}", hint=error.hint)
 
     def _host_step(
         self, step: NumpyStep | CopyStep | CheckStep, inputs: Sequence[Array], outputs: Sequence[Array]

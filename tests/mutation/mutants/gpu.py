@@ -120,6 +120,14 @@ MUTANTS = (
         'from any thread."""', DRIVER,
     ),
     Mutant(
+        "launch-in-the-context-of-another", CUDA, "missing call",
+        "if status := self._make_current(*self._current):", "if status := 0:", DRIVER,
+    ),
+    Mutant(
+        "launch-in-the-stream-of-its-maker", CUDA, "check ignored",
+        "work.arguments if work.stream is self._stream else work.arguments_in(self._stream)", "work.arguments", DRIVER,
+    ),
+    Mutant(
         "read-without-a-wait", CUDA, "missing call",
         'what="reading fails")  # fmt: skip\n        self.synchronise()', 'what="reading fails")  # fmt: skip', DRIVER,
     ),

@@ -1,9 +1,9 @@
 """A stand-in for NVIDIA's driver: a library with its functions, whose kernels run in the interpreter of PTX.
 
-It is as strict as the driver: a thread without a context is refused, so are handles that it has not made and memory
-that was not allocated; work of a stream is done when somebody waits for it; after a fault every call fails. Numbers of
-errors, options and attributes and the types of parameters are those of cuda.h (12.9), written here a second time so
-that a wrong one on either side is seen.
+It is as strict as the driver: a thread without a context is refused, so are streams of another context than the
+thread's, handles that it has not made and memory that was not allocated; work of a stream is done when somebody waits
+for it; after a fault every call fails. Numbers of errors, options and attributes and the types of parameters are those
+of cuda.h (12.9), written here a second time so that a wrong one on either side is seen.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class _RefusedError(Exception):
 
 @dataclass
 class _Stream:
+    context: int
     waiting: list[Callable[[], None]] = field(default_factory=list)
     captured: list[Callable[[], None]] | None = None
 
@@ -126,6 +127,8 @@ class StandIn:
 
     def _later(self, stream: int | None, work: Callable[[], None]) -> None:
         where = self._of(stream, _Stream)
+        if where.context != self._current.context:
+            raise _RefusedError(INVALID_CONTEXT)
         (where.waiting if where.captured is None else where.captured).append(work)
 
     def left(self) -> list[type[Any]]:
@@ -181,7 +184,7 @@ class StandIn:
     # Streams, graphs, events
 
     def cuStreamCreate(self, stream: Any, flags: int) -> None:  # noqa: N802
-        self._made(stream, _Stream())
+        self._made(stream, _Stream(self._current.context))
 
     def cuStreamDestroy_v2(self, stream: int) -> None:  # noqa: N802
         self._gone(stream, _Stream)

@@ -21,11 +21,12 @@ from weft.runtime.errors import DeviceError, InputError
 from weft.runtime.gpu import cuda, cuda_driver, programs
 from weft.runtime.gpu.emulated import EmulatedGpu
 from weft.runtime.gpu.executor import GpuExecutor
+from weft.runtime.gpu.gpu import Launch, Memory
 from weft.runtime.gpu.open import CUDA_VARIABLE
 from weft.sim.ptx import KernelFaultError, Program
 from weft.tests.threads import in_threads
 
-from .cuda_standin import StandIn, build
+from .cuda_standin import ILLEGAL_ADDRESS, StandIn, build
 
 X = Var("x", TensorType((6, 40), "float32"))
 WEIGHTS = np.random.default_rng(3).normal(size=(40, 24)).astype(np.float32)
@@ -251,6 +252,64 @@ def test_a_launch_asks_for_the_memory_that_its_groups_share(opened: Opened) -> N
         assert found == 1.5
     with pytest.raises(DeviceError, match=r"a block shares 65,552 bytes, but .* has 65,536 for one; hint: compile it"):
         gpu.prepare(program, replace(call, shared=(64 << 10) + 16), [(memory, 0)])
+
+
+def doubling(gpu: cuda.CudaGpu, **changed: Any) -> tuple[Memory, Launch]:
+    """A number, 1, on a GPU, and what doubles it."""
+    memory, call = gpu.allocate(4), replace(CALL, **changed)
+    gpu.write(memory, 0, np.ones(1, np.float32))
+    return memory, gpu.prepare(gpu.load(GpuCode("ptx", DOUBLED, {"doubled": (call,)})), call, [(memory, 0)])
+
+
+def number_in(gpu: cuda.CudaGpu, memory: Memory) -> float:
+    found = np.zeros(1, np.float32)
+    gpu.read(memory, 0, found)
+    return float(found[0])
+
+
+def test_a_launch_is_right_in_any_thread_whatever_context_is_current_there(opened: Opened) -> None:
+    opened(devices=2)
+    gpus = [cuda.open_cuda(str(number)) for number in range(2)]
+    doubled = [doubling(gpu) for gpu in gpus]
+    joined = [gpu.joined([launch]) for gpu, (_, launch) in zip(gpus, doubled, strict=True)]
+
+    def work(_: int) -> None:  # a new thread has no context, and then the other GPU's
+        for gpu, (_, launch), both in zip(gpus, doubled, joined, strict=True):
+            gpu.launch(launch)
+            gpu.launch(both)
+
+    in_threads(work, 1)
+    work(0)
+    assert [number_in(gpu, memory) for gpu, (memory, _) in zip(gpus, doubled, strict=True)] == [16, 16]
+
+
+def test_a_launch_runs_in_the_stream_of_whoever_launches_it(opened: Opened) -> None:
+    opened()
+    maker, other = cuda.open_cuda(), cuda.open_cuda()
+    memory, launch = doubling(maker)
+    for each in (launch, maker.joined([launch]), other.joined([launch])):
+        other.launch(each)
+    assert number_in(other, memory) == 8, "all are done before what other asks for next"
+    maker.launch(launch)
+    maker.launch(other.joined([launch]))
+    assert number_in(maker, memory) == 32
+
+
+def test_what_fails_in_a_launch_is_said(opened: Opened) -> None:
+    driver = opened()
+    gpu = cuda.open_cuda()
+    with pytest.raises(DeviceError, match=r"^launching doubled fails: CUDA_ERROR_INVALID_VALUE \("):
+        gpu.launch(doubling(gpu, groups=(0, 1, 1))[1])
+    _, launch = doubling(gpu)
+    joined = gpu.joined([launch])
+    with pytest.raises(DeviceError, match=r"^_Bytes is not of NVIDIA's driver"):
+        gpu.launch(Launch(gpu.allocate(4)))
+    driver.things.update({number: None for number, each in driver.things.items() if type(each) is tuple})
+    with pytest.raises(DeviceError, match=r"^launching fails: CUDA_ERROR_INVALID_HANDLE \("):
+        gpu.launch(joined)
+    driver._fault = ILLEGAL_ADDRESS
+    with pytest.raises(DeviceError, match=r"^cuCtxSetCurrent: CUDA_ERROR_ILLEGAL_ADDRESS .*please report this"):
+        gpu.launch(launch)
 
 
 def test_memory_of_another_device_is_refused(opened: Opened) -> None:
