@@ -34,7 +34,8 @@ from weft.compiler.targets.gpu.nvptx import ptx_text
 from weft.compiler.targets.gpu.phases import grids_of
 from weft.compiler.targets.gpu.products import Product
 from weft.compiler.targets.gpu.tensor_cores import tensor_sums
-from weft.compiler.targets.gpu.tensor_schedule import Plan, TensorTile, schedule_tensor_cores, tensor_tiles
+from weft.compiler.targets.gpu.tensor_schedule import schedule_tensor_cores
+from weft.compiler.targets.gpu.tiles import Plan, TensorTile, tensor_tiles
 from weft.compiler.tensor.evaluate import ITEM_BYTES
 from weft.compiler.tensor.view import View
 from weft.sim.ptx.parser import Kernel, parse

@@ -9,8 +9,8 @@
 - convolutions: layers of ResNet-50 in float32, float16 and TF32, beside cuDNN in its best layout and fastest kernel;
 - memory: sums, softmax, reductions, a transposition, beside `torch.compile`. Wanted: 0.85 of a copy's bandwidth;
 - launch: what a launch takes of the host's time, and of the device's in a graph. Wanted: below 5 us;
-- networks of torchvision in float32 without TF32, one picture, beside PyTorch, `torch.compile` and, where it has CUDA,
-  onnxruntime.
+- networks of torchvision in float32 with and without TF32, one picture, beside PyTorch and `torch.compile`, each with
+  its images plain and channels last, and, where it has CUDA, onnxruntime.
 
 Everybody's kernels are captured in a CUDA graph that repeats the work, so that nobody waits for a host; the device's
 clock counts. Engines take turns: in each round everybody runs the same data, a ratio is the median over the rounds.
@@ -21,7 +21,9 @@ or a result differs, with 2 where there is no GPU or no PyTorch.
 from __future__ import annotations
 
 import argparse
+import copy
 import importlib.util
+import itertools
 import statistics
 import sys
 import time
@@ -186,8 +188,8 @@ class Comparison:
         torch = self.torch
         data = torch.empty(1 << 28, dtype=torch.uint8, device=f"cuda:{self.device}")
         target = torch.empty_like(data)
-        copy = captured(torch, lambda: target.copy_(data))
-        bandwidth = 2 * data.numel() / min(copy() for _ in range(ROUNDS))
+        both = captured(torch, lambda: target.copy_(data))
+        bandwidth = 2 * data.numel() / min(both() for _ in range(ROUNDS))
         self.rows.append(("copy of 256 MiB", "", "", "PyTorch", "", f"{bandwidth / 1e9:,.0f} GB/s"))
         self.records.append(Record(self.gpu, "copy", "GB/s", round(bandwidth / 1e9, 1)))
         for work in gpu_work.memory_bound():
@@ -227,24 +229,26 @@ class Comparison:
             if seconds > LAUNCH_WANTED:
                 self.failures.append(f"{title}: {seconds * 1e6:.1f} us")
 
-    def network(self, name: str) -> None:
-        """A network of torchvision, exported to ONNX by PyTorch."""
-        torch = self.torch
+    def network(self, name: str, *, tf32: bool) -> None:
+        """A network of torchvision, exported to ONNX by PyTorch, beside PyTorch in both orders of its images."""
+        torch, title = self.torch, f"{name}, TF32" if tf32 else name
         network, exported = gpu_work.exported(torch, name)
-        compiled = weft.compile(exported, target="cuda", gpu=self.gpu, strict=True)
+        compiled = weft.compile(exported, target="cuda", gpu=self.gpu, strict=True, tf32=tf32)
         assert isinstance(compiled, CompiledModel)
         data = np.random.default_rng(0).normal(size=compiled.inputs[0].shape).astype(np.float32)
         run, results = ours(compiled, self.device, [data], 3)
-        network = network.to(f"cuda:{self.device}").eval()
         x = torch.from_numpy(data).to(f"cuda:{self.device}")
-        last = network.to(memory_format=torch.channels_last)
+        orders = {"": torch.contiguous_format, ", channels last": torch.channels_last}
         engines: dict[str, Seconds] = {"weft": run}
         with torch.no_grad():
-            self.agree(name, results[0], network(x).cpu().numpy(), gpu_work.NETWORK_TOLERANCE)
-            compiled_torch = torch.compile(network)
-            engines["torch.compile"] = captured(torch, lambda: compiled_torch(x), 3)
-            turned = x.to(memory_format=torch.channels_last)
-            engines["PyTorch, channels last"] = captured(torch, lambda: last(turned), 3)
+            for order, form in orders.items():
+                module = copy.deepcopy(network).to(f"cuda:{self.device}").eval().to(memory_format=form)
+                images = x.to(memory_format=form)
+                if not order and not tf32:
+                    self.agree(name, results[0], module(x).cpu().numpy(), gpu_work.NETWORK_TOLERANCE)
+                fused = torch.compile(module)
+                engines[f"torch.compile{order}"] = captured(torch, lambda f=fused, x=images: f(x), 3)
+                engines[f"PyTorch{order}"] = captured(torch, lambda f=module, x=images: f(x), 3)
         if session := gpu_work.onnxruntime_session(exported, self.device):
             feed = {session.get_inputs()[0].name: data}
 
@@ -254,7 +258,7 @@ class Comparison:
                 return time.perf_counter() - started
 
             engines["onnxruntime, with copies"] = theirs
-        self.add(name, in_turns(engines), None)
+        self.add(title, in_turns(engines), None)
 
 
 def measured(comparison: Comparison, parts: Sequence[str]) -> Iterator[None]:
@@ -276,9 +280,10 @@ def measured(comparison: Comparison, parts: Sequence[str]) -> Iterator[None]:
     if "launch" in parts:
         comparison.launches()
         yield
-    for name in NETWORKS if "networks" in parts else ():
+    for name, tf32 in itertools.product(NETWORKS if "networks" in parts else (), (False, True)):
+        gpu_work.set_tf32(torch, tf32)
         with comparison.noted(name):
-            comparison.network(name)
+            comparison.network(name, tf32=tf32)
         yield
 
 

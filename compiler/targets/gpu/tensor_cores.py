@@ -25,7 +25,9 @@ from ..loops.placement import Placement
 from .devices import GpuDescription
 from .padding import reads_zeros
 from .products import Product, Sums, is_image_convolution, product_kernel, sizes_of
-from .tensor_schedule import LEAST_TOGETHER, PART, TOTAL, Plan, Shape, choose_plan, schedule_tensor_cores
+from .tensor_schedule import LEAST_TOGETHER, PART, TOTAL, schedule_tensor_cores
+from .tile_choice import choose_plan
+from .tiles import Plan, Shape
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,7 @@ multiply, or threads (`thread_products.py`)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import gcd, prod
-from typing import TypeAlias
+from math import gcd
 
 from ... import tensor as te
 from ...tensor.evaluate import ITEM_BYTES
@@ -18,150 +16,10 @@ from .devices import GpuDescription
 from .digits import BLOCK_AXES, SHARED, THREAD, WARP
 from .intrinsics import COLUMNS, MATRIX_BYTES, MATRIX_ROWS, MmaShape, ldmatrix, mma
 from .schedules import by_elements
-from .thread_products import ThreadShape, hold_by_threads, multiply_by_threads
+from .thread_products import hold_by_threads, multiply_by_threads
+from .tiles import FRAGMENT_BYTES, ROW_PADDING, SUMS_PADDING, Plan, Shape, TensorTile
 from .vector_loops import found_together, neighbours_at_once, with_digits_apart
 from .warp_parts import COPIES, PIPELINE
-
-FRAGMENT_BYTES = 2 * MATRIX_BYTES
-"""Of a row that a warp loads at a time."""
-
-
-Shape: TypeAlias = MmaShape | ThreadShape
-"""What multiplies: an instruction of tensor cores, or threads."""
-
-
-@dataclass(frozen=True)
-class TensorTile:
-    """``rows`` x ``columns`` of the result for a group of ``warps[0]`` x ``warps[1]`` warps; ``depth`` (elements) of
-    the operands is in shared memory at a time."""
-
-    rows: int
-    columns: int
-    depth: int
-    warps: tuple[int, int]
-
-    @property
-    def warp_rows(self) -> int:
-        return self.rows // self.warps[0]
-
-    @property
-    def warp_columns(self) -> int:
-        return self.columns // self.warps[1]
-
-    def threads(self, device: GpuDescription) -> int:
-        return self.warps[0] * self.warps[1] * device.warp
-
-    def shared_bytes(self, size: int, device: GpuDescription) -> int:
-        """Of a group, for operands of ``size`` bytes an element: the ring of these, then the sums in its place."""
-        row = self.depth * size + ROW_PADDING
-        return max(stages(device) * (self.rows + self.columns) * row, self.rows * (self.columns + SUMS_PADDING) * 4)
-
-
-def tensor_tiles(size: int) -> tuple[TensorTile, ...]:
-    """Tiles for operands of ``size`` bytes an element."""
-    depth = 2 * FRAGMENT_BYTES // size
-    return tuple(
-        TensorTile(rows, columns, depth, warps)
-        for rows, columns, warps in (
-            (128, 128, (2, 2)), (256, 128, (4, 2)), (128, 256, (2, 4)), (128, 64, (2, 2)), (64, 128, (2, 2)),
-            (64, 64, (2, 2)), (64, 32, (2, 2)), (32, 64, (2, 2)), (32, 32, (2, 2)), (64, 16, (4, 1)), (16, 64, (1, 4)),
-            (32, 16, (2, 1)), (16, 32, (1, 2)), (16, 16, (1, 1)),
-        )
-    )  # fmt: skip
-
-
-ROW_PADDING, SUMS_PADDING = MATRIX_BYTES, 8
-"""Bytes that a row of operands is longer than its elements, and sums that a row of these is: neighbours in a column
-then lie in different banks."""
-
-
-def stages(device: GpuDescription) -> int:
-    """Steps of the depth that are in shared memory at a time: one more where copies run by themselves."""
-    return 3 if device.asynchronous else 2
-
-
-LEAST_SUMS, LEAST_DEPTH = 8, 8
-"""Below these a thread an element does as well. Few rows or columns waste products, but their operands are still read
-by vectors, once; many such products, as of a depthwise convolution, read little."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """``tile``, and in how many ``parts`` the depth is added up, each by groups of its own; another launch adds those
-    up. A part is a whole number of steps."""
-
-    tile: TensorTile
-    parts: int = 1
-
-
-PARTS = (1, 2, 3, 4, 6, 8, 12, 16)
-LEAST_STEPS = 4
-"""Of a part."""
-
-
-def choose_plan(batch: int, rows: int, columns: int, depth: int, shape: Shape, device: GpuDescription) -> Plan | None:
-    """The tile and parts for ``batch`` products (rows, depth) x (depth, columns); None where none is worth it."""
-    if depth < LEAST_DEPTH or rows * columns < LEAST_SUMS or (batch > 1 and min(rows, columns) < LEAST_SUMS):
-        return None
-    size = ITEM_BYTES[shape.dtype]
-    most = max(device.shared_bytes, device.shared_most)
-    plans = [
-        Plan(tile, parts)
-        for tile in tiles_of(shape)
-        for parts in PARTS
-        if tile.threads(device) <= device.group_threads and tile.shared_bytes(size, device) <= most
-        and (parts == 1 or depth >= parts * LEAST_STEPS * tile.depth)
-    ]  # fmt: skip
-    return min(plans, key=lambda plan: _cycles(plan, batch, rows, columns, depth, shape, device), default=None)
-
-
-GROUP_CYCLES, LAUNCH_CYCLES = 1500, 2500
-"""Until a group's first operands are there and after its last ones; of a further launch. As seen on an H100."""
-
-GROUP_BYTES, ALL_BYTES = 24, 2500
-"""Bytes a cycle of operands for a multiprocessor, and of what all of them exchange through memory."""
-
-LEAST_GAIN = 1.15
-"""Parts have to be so much faster by this estimate to be worth it."""
-
-BUSY_WARPS = 8
-"""Of a multiprocessor: fewer wait for what they have begun."""
-
-
-def _cycles(plan: Plan, batch: int, rows: int, columns: int, depth: int, shape: Shape, device: GpuDescription) -> float:
-    """About how long it takes."""
-    tile, size = plan.tile, ITEM_BYTES[shape.dtype]
-    groups = batch * -(-rows // tile.rows) * -(-columns // tile.columns) * plan.parts
-    each = -(-groups // device.multiprocessors)  # of the multiprocessor that has most to do
-    steps = -(-depth // (tile.depth * plan.parts))
-    # Of tensor cores a multiprocessor does 32 products of bytes for each lane; their operands have to be loaded first.
-    rate = device.lanes * (32 // size if isinstance(shape, MmaShape) else 1)
-    loads = 8 / tile.warp_rows + 8 / tile.warp_columns
-    multiply = tile.rows * tile.columns * tile.depth * (1 + loads) / rate
-    fetch = (tile.rows + tile.columns) * tile.depth * size / GROUP_BYTES
-    warps = prod(tile.warps)
-    resident = min(each * warps, device.warps)
-    busy = min(1.0, resident / 4) * (0.7 + 0.3 * min(1.0, resident / BUSY_WARPS))
-    turns = -(-each * warps // device.warps)
-    cycles = each * steps * max(multiply / busy, fetch) + turns * GROUP_CYCLES
-    if plan.parts > 1:
-        cycles = LEAST_GAIN * cycles + LAUNCH_CYCLES + 2 * plan.parts * batch * rows * columns * 4 / ALL_BYTES
-    return cycles
-
-
-def tiles_of(shape: Shape) -> tuple[TensorTile, ...]:
-    """All tiles for what multiplies."""
-    return tensor_tiles(ITEM_BYTES[shape.dtype]) if isinstance(shape, MmaShape) else THREAD_TILES
-
-
-THREAD_TILES = tuple(
-    TensorTile(rows, columns, 16, warps)
-    for rows, columns, warps in (
-        (128, 128, (4, 2)), (128, 64, (4, 1)), (64, 128, (2, 2)), (64, 64, (2, 2)), (64, 32, (4, 1)), (32, 64, (2, 2)),
-        (32, 32, (2, 2)), (16, 64, (1, 4)), (64, 16, (4, 1)), (16, 32, (1, 2)), (32, 16, (2, 1)), (16, 16, (2, 1)),
-    )
-)  # fmt: skip
-"""Threads have 8 x 8 sums at most, which all registers have room for."""
 
 
 def schedule_tensor_cores(schedule: te.Schedule, plan: Plan, shape: Shape, device: GpuDescription) -> None:
@@ -190,7 +48,7 @@ def schedule_tensor_cores(schedule: te.Schedule, plan: Plan, shape: Shape, devic
     if isinstance(shape, MmaShape):
         _fragments(schedule, tile, shape)
     if extent_of(schedule, step) > 1:
-        schedule.annotate(step, PIPELINE, stages(device))
+        schedule.annotate(step, PIPELINE, tile.copies(device))
     if plan.parts > 1:
         _add_up_parts(schedule, device)
 

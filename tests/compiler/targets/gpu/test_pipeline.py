@@ -16,8 +16,8 @@ from weft.compiler.targets.gpu.launches import Barrier, Commit, Grid, Landed, Ph
 from weft.compiler.targets.gpu.nvptx import ptx_text
 from weft.compiler.targets.gpu.phases import grids_of
 from weft.compiler.targets.gpu.shared_memory import Placed
-from weft.compiler.targets.gpu.tensor_schedule import TensorTile
 from weft.compiler.targets.gpu.tile_schedule import TILES, schedule_tiled
+from weft.compiler.targets.gpu.tiles import TensorTile
 from weft.compiler.targets.gpu.warp_parts import PIPELINE
 from weft.compiler.tensor.ir import Const, Expr, For, If, IntrinsicCall, Select, Seq, Stmt
 from weft.compiler.tensor.simplify import constant_range
