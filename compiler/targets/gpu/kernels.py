@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from ..loops.fusion import FusionLimits
 from ..loops.plain import PlainKernels
 from ..loops.target import LoopTarget
 from .channels_last import ChannelsLastKernels
@@ -25,5 +26,6 @@ def loop_target(device: GpuDescription, *, tf32: bool = False) -> LoopTarget:
     cores = (TensorKernels(device, device.mma),) if device.mma else ()
     whole = (TensorKernels(device, THREAD_SHAPES, "whole tiles"),) if device.warp > 1 else ()
     kinds = (*cores, *whole, TiledKernels(device), ChannelsLastKernels(plain), PlainKernels(plain))
-    return LoopTarget(device.name, kinds, arrange_plain=plain, arrange_blocked=lambda schedule, _: plain(schedule),
+    fusion = FusionLimits(before_reductions=True, row_statistics=True)
+    return LoopTarget(device.name, kinds, fusion=fusion, arrange_plain=plain, arrange_blocked=lambda schedule, _: plain(schedule),
                       device="gpu")  # fmt: skip

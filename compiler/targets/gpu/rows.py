@@ -15,7 +15,7 @@ from .devices import GpuDescription
 from .digits import BLOCK_AXES, SHARED, THREAD
 from .elements import bind_elements
 
-LONG = 64
+LONG = 16
 """Elements of a reduction from which on threads share it."""
 
 LEAST_LANES = 16
