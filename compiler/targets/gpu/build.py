@@ -55,9 +55,11 @@ LARGEST_ALIGNMENT = 16
 
 
 def _aligned(program: HostProgram, symbol: str) -> tuple[int, ...]:
-    """Bytes that the addresses of a kernel's arguments are multiples of, wherever it is launched."""
-    launches = [step.arguments for step in program.steps if isinstance(step, LaunchStep) and step.symbol == symbol]
-    return tuple(gcd(LARGEST_ALIGNMENT, *(place.offset for place in places)) for places in zip(*launches, strict=True))
+    """Bytes that the addresses of a kernel's arguments, and of its workspace, are multiples of, wherever it is
+    launched."""
+    launches = [step for step in program.steps if isinstance(step, LaunchStep) and step.symbol == symbol]
+    offsets = [(*(place.offset for place in step.arguments), step.workspace or 0) for step in launches]
+    return tuple(gcd(LARGEST_ALIGNMENT, *places) for places in zip(*offsets, strict=True))
 
 
 def _ptx_kernel(code: KernelCode, device: GpuDescription, aligned: tuple[int, ...]) -> tuple[str, tuple[GridCall, ...]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from math import gcd
 
 import llvmlite.binding as llvm
 import llvmlite.ir as ll
@@ -68,7 +69,7 @@ def ptx_text(name: str, func: PrimFunc, grids: Sequence[Grid], windows: Mapping[
 
     Parameters of each: the addresses of the grid's ``params`` in their order, then of the workspace where the grid
     has such buffers. ``windows``: as in `KernelCode`. ``aligned``: bytes that the address of each parameter of
-    ``func`` is a multiple of; none is known where it is empty.
+    ``func`` is a multiple of, and then that of the workspace; none is known where it is empty.
     """
     module = ll.Module(name)
     module.triple = TRIPLE
@@ -133,7 +134,8 @@ class _Emitter:
             self.expressions.memory[buffer.name] = Memory(pointer, windows.get(buffer.name, buffer.strides), align)
         for buffer, offset in grid.workspace:
             pointer = self.builder.gep(arguments[-1], [i64(offset)], inbounds=True, source_etype=I8)
-            self.expressions.memory[buffer.name] = Memory(pointer, buffer.strides)
+            space = aligned[len(func.params)] if len(aligned) > len(func.params) else 1
+            self.expressions.memory[buffer.name] = Memory(pointer, buffer.strides, gcd(space, offset))
         self.share()
         for buffer in grid.registers:
             self.hold(buffer)

@@ -13,23 +13,55 @@ from ... import tensor as te
 from ...tensor.errors import ScheduleError
 from ...tensor.ir import Block, Store, Var
 from ...tensor.tree import find_block, find_buffer
+from ..errors import CompileError
 from ..loops.nests import REGISTER, extent_of, split_loops, tidy
+from .columns import load_ahead, share_columns
 from .devices import GpuDescription
 from .elements import bind_elements
+from .phases import grids_of
 from .rows import schedule_rows
+from .transposed import schedule_transposed
 from .vector_loops import found_together
 from .warp_rows import schedule_warp_rows
 
 
 def schedule_plain(schedule: te.Schedule, device: GpuDescription) -> None:
-    """Any kernel: a warp or a group for each row that is reduced, or a thread for some neighbours of each stage."""
-    if schedule_warp_rows(schedule, device) or schedule_rows(schedule, device):
-        return
+    """Any kernel: a warp or a group for each row that is reduced, tiles of what is turned, parts of long columns, or a
+    thread for some neighbours of each stage."""
+    for attempted in (schedule_warp_rows, schedule_rows, schedule_transposed, _schedule_columns):
+        if attempted(schedule, device):
+            return
     tidy(schedule)
-    count = device.neighbours
+    _by_most_elements(schedule, device, device.neighbours, schedule.blocks()[:-1])
+
+
+def _schedule_columns(schedule: te.Schedule, device: GpuDescription) -> bool:
+    """Schedule a kernel of which some long reductions have too few results, by parts of their depth and then by
+    elements; else False, and the schedule is as it was."""
+    attempt = schedule.copy()
+    tidy(attempt)
+    stages = attempt.blocks()[:-1]
+    try:
+        shared = share_columns(attempt, stages, device)
+        if not shared:
+            return False
+        # Few results are rather spread over the device than made some at a time.
+        few = find_buffer(attempt.func, attempt.blocks()[-1]).size < device.threads * device.multiprocessors
+        _by_most_elements(attempt, device, 1 if few else device.neighbours, stages)
+        for name in shared:
+            load_ahead(attempt, name)
+        grids_of(attempt.func, device)
+    except (ScheduleError, CompileError):  # such as a stage that cannot be moved to who reads it
+        return False
+    schedule.func, schedule.trace = attempt.func, attempt.trace
+    return True
+
+
+def _by_most_elements(schedule: te.Schedule, device: GpuDescription, count: int, stages: Sequence[str]) -> None:
+    """A thread for up to ``count`` neighbours, as many as there can be; ``stages``: as in `by_elements`."""
     while count:
         attempt = schedule.copy()
-        if by_elements(attempt, device, count):
+        if by_elements(attempt, device, count, stages):
             schedule.func, schedule.trace = attempt.func, attempt.trace
             return
         count //= 2
