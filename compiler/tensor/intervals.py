@@ -213,10 +213,12 @@ class Facts:
         parts = self._apart(items) if len(quotients) > 1 else []
         if len(parts) > 1:
             return sum(self._most(Linear(dict(part))) for part in parts)
-        best = sum(map(self._largest, items))
+        best, coefficients = sum(map(self._largest, items)), dict(items)
         for terms, bound in self.upper.items():
-            if terms <= items:
-                best = min(best, bound + sum(map(self._largest, items - terms)))
+            times = _times_in(terms, coefficients)
+            if times:
+                rest = [item for item in items if (item[0], item[1] // times) not in terms]
+                best = min(best, times * bound + sum(map(self._largest, rest)))
         common = gcd(*(times for _, times in items))
         if quotients and common > 1:
             best = min(best, common * self._most(Linear({atom: times // common for atom, times in items})))
@@ -244,6 +246,16 @@ class Facts:
     def _largest(self, term: tuple[Expr, int]) -> int:
         low, high = self.interval(term[0])
         return max(low * term[1], high * term[1])
+
+
+def _times_in(terms: Terms, coefficients: Mapping[Expr, int]) -> int:
+    """How many times all of the terms are in a sum with these coefficients; 0 where they are not, or not a whole number
+    of times."""
+    atom, each = next(iter(terms))
+    times, left = divmod(coefficients.get(atom, 0), each)
+    if left or times < 1 or any(coefficients.get(other) != times * each for other, each in terms):
+        return 0
+    return times
 
 
 def _atoms(expr: Expr) -> set[Expr]:

@@ -10,10 +10,12 @@ from ...tensor.errors import ScheduleError
 from ...tensor.evaluate import ITEM_BYTES
 from ...tensor.ir import Block, Var
 from ...tensor.tree import find_block, find_buffer
+from ..errors import CompileError
 from ..loops.nests import extent_of, largest_divisor, own_loops, reduces_neighbours, split_loops, tidy
 from .devices import GpuDescription
 from .digits import BLOCK_AXES, SHARED, THREAD
 from .elements import bind_elements
+from .phases import grids_of
 
 LONG = 16
 """Elements of a reduction from which on threads share it."""
@@ -35,7 +37,8 @@ def schedule_rows(schedule: te.Schedule, device: GpuDescription) -> bool:
     try:
         if not _scheduled(attempt, device):
             return False
-    except ScheduleError:  # such as a reduction that no thread can do a part of
+        grids_of(attempt.func, device)
+    except (ScheduleError, CompileError):  # such as a reduction that no thread can do a part of
         return False
     schedule.func, schedule.trace = attempt.func, attempt.trace
     return True

@@ -32,7 +32,7 @@ def schedule_plain(schedule: te.Schedule, device: GpuDescription) -> None:
         if attempted(schedule, device):
             return
     tidy(schedule)
-    _by_most_elements(schedule, device, device.neighbours, schedule.blocks()[:-1])
+    schedule_elements(schedule, device, device.neighbours, schedule.blocks()[:-1])
 
 
 def _schedule_columns(schedule: te.Schedule, device: GpuDescription) -> bool:
@@ -47,7 +47,7 @@ def _schedule_columns(schedule: te.Schedule, device: GpuDescription) -> bool:
             return False
         # Few results are rather spread over the device than made some at a time.
         few = find_buffer(attempt.func, attempt.blocks()[-1]).size < device.threads * device.multiprocessors
-        _by_most_elements(attempt, device, 1 if few else device.neighbours, stages)
+        schedule_elements(attempt, device, 1 if few else device.neighbours, stages)
         for name in shared:
             load_ahead(attempt, name)
         grids_of(attempt.func, device)
@@ -57,21 +57,21 @@ def _schedule_columns(schedule: te.Schedule, device: GpuDescription) -> bool:
     return True
 
 
-def _by_most_elements(schedule: te.Schedule, device: GpuDescription, count: int, stages: Sequence[str]) -> None:
-    """A thread for up to ``count`` neighbours, as many as there can be; ``stages``: as in `by_elements`."""
+def schedule_elements(schedule: te.Schedule, device: GpuDescription, count: int, stages: Sequence[str]) -> None:
+    """A thread for up to ``count`` neighbours of each result, as many as there can be. ``stages``: those before the
+    result that it takes care of."""
     while count:
         attempt = schedule.copy()
-        if by_elements(attempt, device, count, stages):
+        if _by_elements(attempt, device, count, stages):
             schedule.func, schedule.trace = attempt.func, attempt.trace
             return
         count //= 2
 
 
-def by_elements(schedule: te.Schedule, device: GpuDescription, count: int, stages: Sequence[str] | None = None) -> bool:
+def _by_elements(schedule: te.Schedule, device: GpuDescription, count: int, stages: Sequence[str]) -> bool:
     """A thread for ``count`` neighbours of each result; False where these do not lie together, or what they are made
-    of does not. ``stages``: those before the result that it takes care of, all by default."""
-    *before, output = schedule.blocks()
-    stages = before if stages is None else stages
+    of does not."""
+    output = schedule.blocks()[-1]
     rows = schedule.get_loops(output)
     together = []
     if count > 1:

@@ -15,7 +15,7 @@ from ..loops.nests import REGISTER, extent_of, largest_divisor, own_loops, split
 from .devices import GpuDescription
 from .digits import BLOCK_AXES, SHARED, THREAD, WARP
 from .intrinsics import COLUMNS, MATRIX_BYTES, MATRIX_ROWS, MmaShape, ldmatrix, mma
-from .schedules import by_elements
+from .schedules import schedule_elements
 from .thread_products import hold_by_threads, multiply_by_threads
 from .tiles import FRAGMENT_BYTES, ROW_PADDING, SUMS_PADDING, Plan, Shape, TensorTile
 from .vector_loops import found_together, neighbours_at_once, with_digits_apart
@@ -50,21 +50,11 @@ def schedule_tensor_cores(schedule: te.Schedule, plan: Plan, shape: Shape, devic
     if extent_of(schedule, step) > 1:
         schedule.annotate(step, PIPELINE, tile.copies(device))
     if plan.parts > 1:
-        _add_up_parts(schedule, device)
+        schedule_elements(schedule, device, device.neighbours, [TOTAL])
 
 
 PART, TOTAL = "part", "total"
 """Stages of sums over parts of the depth."""
-
-
-def _add_up_parts(schedule: te.Schedule, device: GpuDescription) -> None:
-    count = device.neighbours
-    while count:
-        attempt = schedule.copy()
-        if by_elements(attempt, device, count, [TOTAL]):
-            schedule.func, schedule.trace = attempt.func, attempt.trace
-            return
-        count //= 2
 
 
 def _hold(schedule: te.Schedule, name: str, tile: TensorTile, shape: Shape) -> None:

@@ -324,7 +324,7 @@ def test_memory_of_another_device_is_refused(opened: Opened) -> None:
 
 def test_too_little_memory(opened: Opened) -> None:
     driver = opened(room=1000)
-    with pytest.raises(DeviceError, match=r"1,280 bytes cannot be allocated.*CUDA_ERROR_OUT_OF_MEMORY.*nvidia-smi"):
+    with pytest.raises(DeviceError, match=r"3,840 bytes cannot be allocated.*CUDA_ERROR_OUT_OF_MEMORY.*nvidia-smi"):
         weft.load(compiled())
     assert not driver.sizes
 
