@@ -123,3 +123,27 @@ def test_many_quotients_are_bounded_without_trying_all_orders() -> None:
         facts = facts.inside_loop(x, t.Const(9)).inside_loop(y, t.Const(9)).given(x * 8 + y < 20, True)
         total = total + x * 2 + y // 4
     assert facts.interval(total) == (0, 4 * 12)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.integers(0, 40))
+def test_a_bound_of_a_sum_bounds_its_multiples(a: int, b: int, times: int, most: int) -> None:
+    facts = within(6, t.Const(6)).given(X * a + Y * b < most, True)
+    total = X * (a * times) + Y * (b * times)
+    values = [(x, y) for x, y in product(range(6), range(6)) if x * a + y * b < most]
+    low, high = facts.interval(total)
+    for x, y in values:
+        assert low <= times * (x * a + y * b) <= high
+    if values:
+        assert high <= times * (most - 1)
+
+
+def test_parts_of_a_tile_stay_in_the_picture() -> None:
+    """An index that two bounds together keep inside: one of a sum of which it holds a multiple, one of a quotient's."""
+    names = ("i", "o", "row", "k", "deep", "lane")
+    i, o, row, k, deep, lane = (t.Var(name) for name in names)
+    facts = Facts({})
+    for var, extent in ((i, 4), (o, 2), (row, 8), (k, 16), (deep, 2), (lane, 4)):
+        facts = facts.inside_loop(var, t.Const(extent))
+    facts = facts.given(lane + k * 4 + deep * 64 < 12, True).given(row + i * 8 + o * 32 < 40, True)
+    assert facts.interval(i * 2 + o * 8 + (k + deep * 16) // 3 - 1) == (-1, 7)
