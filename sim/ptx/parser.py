@@ -7,8 +7,10 @@ taken to be different in nested scopes, as compilers make them.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -93,6 +95,14 @@ class Kernel:
     exact: bool
     capability: int = 0
     ways: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def named_once(self) -> frozenset[str]:
+        """Registers that one place of the text names: what is put there is never used."""
+        named = Counter[str]()
+        for instruction in (each for block in self.blocks for each in block):
+            named.update(re.findall(r"[\w$%]+", instruction.text))
+        return frozenset(name for name, count in named.items() if count == 1)
 
 
 def parse(text: str) -> dict[str, Kernel]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -42,9 +42,10 @@ def _regions(space: str, addresses: Array, lanes: Lanes, state: State) -> list[t
 
 def _places(
     state: State, space: str, addresses: Array, nbytes: int, lanes: Lanes, instruction: Instruction, *, writes: bool,
-    counted: bool,
+    counted: bool, used: Sequence[tuple[int, int]] = (),
 ) -> Array:  # fmt: skip
-    """Bytes of the memory's array, after all checks."""
+    """Bytes of the memory's array, after all checks. ``used``: (first, number) of the bytes that matter, if not all do:
+    others may be what nobody wrote, or what somebody is writing."""
     if space == "local":
         return state.local_places(addresses, nbytes, lanes, instruction)
     if space == "shared":
@@ -52,7 +53,8 @@ def _places(
     else:
         places = state.global_places(addresses, nbytes, lanes, instruction)
         space = "global"
-    state.watch(space, "write" if writes else "read", places, nbytes, lanes, instruction)
+    for first, count in used or ((0, nbytes),):
+        state.watch(space, "write" if writes else "read", places + first, count, lanes, instruction)
     if counted:
         state.count_traffic(space, places, nbytes, lanes, instruction, writes=writes)
     return places
@@ -73,11 +75,15 @@ def _load(state: State, instruction: Instruction, counted: bool) -> Step:
         return _load_parameter(state, instruction)
     address = state.address(instruction.operands[1], instruction)
     wide = {each: STORED[state.kernel.registers[each]] for each in registers if each != "_"}
+    # Compilers load whole vectors of which they use some elements.
+    dead = state.kernel.named_once | {"_"}
+    used = [(number * size, size) for number, register in enumerate(registers) if register not in dead]
+    used = used if 0 < len(used) < len(registers) else []
 
     def run(lanes: Lanes) -> None:
         for where, addresses, some, _ in _regions(space, address(lanes), lanes, state):
             places = _places(state, where, addresses, size * len(registers), some, instruction, writes=False,
-                             counted=counted)  # fmt: skip
+                             counted=counted, used=used)  # fmt: skip
             source, first = _array(state, where, dtype), places // size
             for number, register in enumerate(registers):
                 if register == "_":

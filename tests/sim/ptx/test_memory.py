@@ -127,6 +127,23 @@ def test_what_is_refused(body: str, message: str) -> None:
     assert message in str(error.value)
 
 
+@pytest.mark.parametrize("used", [True, False])
+def test_what_is_loaded_beside_but_never_used_may_be_anything(used: bool) -> None:
+    """Compilers load whole vectors: here three words that were written, and a fourth that was not."""
+    text = shared_kernel(
+        "setp.ne.u32 %p1, %thread, 0; @%p1 bra L; st.shared.v2.u32 [%r1], {7, 8}; st.shared.u32 [%r1+8], 9;"
+        "ld.shared.v4.u32 {%r10, %r11, %r12, %r13}, [%r1]; add.u32 %r10, %r10, %r11; add.u32 %r10, %r10, %r12;"
+        f"{'add.u32 %r10, %r10, %r13;' if used else ''} st.global.u32 [%rd0], %r10; L:"
+    )
+    data = np.zeros(64, np.uint32)
+    if used:
+        with pytest.raises(KernelFaultError, match="never written: thread 0 of block 0"):
+            run_kernel(text, [data], threads=64)
+        return
+    (found,), _ = run_kernel(text, [data], grid=1, threads=64)
+    assert found[0] == 24
+
+
 def test_a_barrier_makes_another_threads_word_safe_in_global_memory_too() -> None:
     data = np.arange(64, dtype=np.uint32)
     body = """ld.global.u32 %r4, [%rd6]; bar.sync 0; xor.b32 %r5, %thread, 1; mul.wide.u32 %rd7, %r5, 4;
