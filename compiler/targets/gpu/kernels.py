@@ -26,6 +26,6 @@ def loop_target(device: GpuDescription, *, tf32: bool = False) -> LoopTarget:
     cores = (TensorKernels(device, device.mma),) if device.mma else ()
     whole = (TensorKernels(device, THREAD_SHAPES, "whole tiles"),) if device.warp > 1 else ()
     kinds = (*cores, *whole, TiledKernels(device), ChannelsLastKernels(plain), PlainKernels(plain))
-    fusion = FusionLimits(before_reductions=True, row_statistics=True)
+    fusion = FusionLimits(before_reductions=True, row_statistics=True, moves=True)
     return LoopTarget(device.name, kinds, fusion=fusion, arrange_plain=plain,
                       arrange_blocked=lambda schedule, _: plain(schedule), device="gpu")  # fmt: skip

@@ -25,6 +25,7 @@ from ...tensor.view import Builder, Index, View, broadcast, element_type
 from ..loops.fusion import FusedGroup
 from ..loops.kernels import Kernel, Operands, finished, lower_members
 from ..loops.layouts import PLAIN, Layout
+from ..loops.product import moved_operands
 from .padding import pad_value_of, padding_sums, reads_zeros
 
 
@@ -69,7 +70,8 @@ def product_kernel(
     ``row_bytes``: what rows of constant weights should be a multiple of, with zeros behind them; beyond 1, constant
     operands have their depth innermost."""
     operands = Operands(Builder(), layouts)
-    product = _product_of(anchor, operands, layout, row_bytes)
+    moved = moved_operands(group, anchor, operands)
+    product = _product_of(anchor, operands, moved, layout, row_bytes)
     sums = sums_of(product)
     dtype = element_type(anchor.dtype)
     places: dict[Index, Index] = {}  # of the sums, by the index of the anchor's result
@@ -78,7 +80,7 @@ def product_kernel(
         value = sums.read(places[index])
         return (value if product.lacking is None else value + product.lacking(index)).astype(dtype)
 
-    known: dict[Expr, View] = {anchor: View(anchor.shape, dtype, found)}
+    known = {**moved, anchor: View(anchor.shape, dtype, found)}
     result = lower_members(group, operands, known, lambda call, place, node: operands.constant(node))
 
     def value(*place: tir.Expr) -> tir.Expr:
@@ -125,7 +127,9 @@ def is_image_convolution(anchor: Call) -> bool:
     return _kind(anchor) is Anchor.CONVOLUTION and len(anchor.shape) == 4 and not is_of_tokens(anchor)
 
 
-def _product_of(anchor: Call, operands: Operands, layout: Layout, row_bytes: int) -> Product:
+def _product_of(
+    anchor: Call, operands: Operands, moved: Mapping[Expr, View], layout: Layout, row_bytes: int
+) -> Product:
     if is_of_tokens(anchor):
         x, w = (_operand(operands, each) for each in anchor.args)
         pixel = tuple(tir.Const(0) for _ in anchor.shape[2:])
@@ -133,7 +137,7 @@ def _product_of(anchor: Call, operands: Operands, layout: Layout, row_bytes: int
         right = View((w.shape[1], w.shape[0]), w.dtype, lambda index: w[(index[1], index[0], *pixel)])
         return Product(left, right, anchor.shape[:2], lambda index: (*index, *pixel))
     if _kind(anchor) is not Anchor.CONVOLUTION:
-        return _of_matrices(anchor, operands, row_bytes)
+        return _of_matrices(anchor, operands, moved, row_bytes)
     if layout.is_plain:
         return _of_images(anchor, operands, row_bytes)
     return _of_pixels(anchor, operands, layout.block, row_bytes)
@@ -143,17 +147,17 @@ def _operand(operands: Operands, value: Expr) -> View:
     return operands.constant(value) if isinstance(value, Constant) else operands.view(value)
 
 
-def _of_matrices(anchor: Call, operands: Operands, row_bytes: int) -> Product:
+def _of_matrices(anchor: Call, operands: Operands, moved: Mapping[Expr, View], row_bytes: int) -> Product:
     shape = anchor.shape
     left, right = anchor.args
-    first = _operand(operands, left)
+    first = moved.get(left) or _operand(operands, left)
     if anchor.op == "nn.dense":
-        turned = _operand(operands, right)
+        turned = moved.get(right) or _operand(operands, right)
         second = View(turned.shape[::-1], turned.dtype, lambda index: turned[index[::-1]])
     elif isinstance(right, Constant) and row_bytes > 1:  # the depth lies innermost, as it does in tiles
         second = operands.constant(right, len(right.shape) - 2)
     else:
-        second = _operand(operands, right)
+        second = moved.get(right) or _operand(operands, right)
     first, second = (broadcast(each, (*shape[:-2], *each.shape[-2:])) for each in (first, second))
     return Product(first, second, shape)
 

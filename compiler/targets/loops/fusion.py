@@ -46,6 +46,7 @@ class FusionLimits:
     ``row_statistics``: whether an elementwise kernel computes what it needs of each row as a whole (a mean, a variance)
     itself, row by row, if nothing else needs that.
     ``phases``: whether a convolution that makes phases as channels writes them side by side.
+    ``moves``: whether products of matrices copy their operands, so that they read them through moves.
     ``columns``: whether a product puts side by side what windows meet itself, a block of rows at a time, if nothing
     else needs that.
     """
@@ -58,6 +59,7 @@ class FusionLimits:
     row_statistics: bool = False
     phases: bool = False
     columns: bool = False
+    moves: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,6 +171,10 @@ def _boundary(value: Expr, why: str) -> str:
 
 def _multiplies_floats(node: Call) -> bool:
     return node.op == "nn.matmul" and node.dtype == "float32"
+
+
+def _multiplies_matrices(node: Call) -> bool:
+    return node.op in ("nn.matmul", "nn.dense")
 
 
 def _starts(node: Call) -> bool:
@@ -381,9 +387,9 @@ class _Fuser:
             self.anchor = anchor
 
     def _join_moves(self) -> None:
-        """Let a product of bytes, which copies its operands, read them through moves, if nothing else needs these."""
+        """Let a product that copies its operands read them through moves, if nothing else needs these."""
         anchor = self.anchor
-        if anchor is None or anchor.op != "product":
+        if anchor is None or not (anchor.op == "product" or (self.limits.moves and _multiplies_matrices(anchor))):
             return
         for value in dict.fromkeys(anchor.args):
             while isinstance(value, Call) and _kind(value) is Fusion.LAYOUT and len(value.args) == 1:
