@@ -26,6 +26,9 @@ Operand: TypeAlias = Callable[[Lanes], Array]
 SHARED_WINDOW, LOCAL_WINDOW = 1 << 40, 1 << 41
 """Generic addresses of shared and local memory are these and the byte; others are of global memory."""
 
+UNWRITTEN = 0xA5
+"""A byte of shared memory that nobody wrote: who uses it gets a wrong result and not, by luck, a right one."""
+
 PARAMETER_BYTES = 16
 """From a parameter to the next, in the space of parameters."""
 
@@ -77,7 +80,7 @@ class State:
         for name, sizes in (("ntid", self.block), ("nctaid", self.grid)):
             self.special[name] = [np.array([size], np.uint32) for size in sizes]
         self.registers = {name: np.zeros(1, STORED[bits]) for name, bits in self.kernel.registers.items()}
-        self.shared = np.zeros(self.blocks * self.shared_size, np.uint8)
+        self.shared = np.full(self.blocks * self.shared_size, UNWRITTEN, np.uint8)
         self.shared_start = self.block_of * self.shared_size
         self.local = np.zeros(count * self.local_size, np.uint8)
         self.shared_watch = Watch(self.shared.size, self._shared_granule, starts_unknown=True) if self.watched else None

@@ -144,6 +144,18 @@ def test_what_is_loaded_beside_but_never_used_may_be_anything(used: bool) -> Non
     assert found[0] == 24
 
 
+def test_a_word_of_which_some_bytes_were_written_holds_no_lucky_zeros() -> None:
+    text = shared_kernel(
+        "setp.ne.u32 %p1, %thread, 0; @%p1 bra L; mov.u32 %r9, 7; st.shared.u8 [%r1], %r9; st.shared.u8 [%r1+1], %r9;"
+        "ld.shared.u32 %r10, [%r1]; and.b32 %r11, %r10, 65535; st.global.u32 [%rd0], %r11;"
+        "st.global.u32 [%rd0+4], %r10; L:"
+    )
+    (found,), _ = run_kernel(text, [np.zeros(64, np.uint32)], grid=1, threads=64)
+    assert found[:2].tolist() == [0x0707, 0xA5A50707]
+    with pytest.raises(KernelFaultError, match="never written"):
+        run_kernel(text.replace("ld.shared.u32 %r10, [%r1]", "ld.shared.u32 %r10, [%r1+4]"), [found], threads=64)
+
+
 def test_a_barrier_makes_another_threads_word_safe_in_global_memory_too() -> None:
     data = np.arange(64, dtype=np.uint32)
     body = """ld.global.u32 %r4, [%rd6]; bar.sync 0; xor.b32 %r5, %thread, 1; mul.wide.u32 %rd7, %r5, 4;
