@@ -1,16 +1,17 @@
-"""Main loops of products on tensor cores: how much of them is products, and how long they take to issue.
+"""Main loops of products, on tensor cores and by threads: how much is products, and how long they take to issue.
 
-    python benchmarks/gpu_loops.py                                   # all tiles for sm_80, int8 and float16
+    python benchmarks/gpu_loops.py                                   # all tiles for sm_80, int8, float16 and float32
     python benchmarks/gpu_loops.py --gpu sm_75 --type int8 --json loops.json
     python benchmarks/gpu_loops.py --ptxas PATH --nvdisasm PATH      # of NVIDIA's assembler and disassembler
 
 Nothing runs. Each tile makes a dense product of 512 x 512 x 12,288, deep enough for ptxas to leave the loop a loop. Of
 PTX: instructions and products of the innermost loop. Of machine code, where ptxas is (the extra ``bench``) and
 nvdisasm (NVIDIA's package nvidia-cuda-nvdisasm): the same, and the cycles that ptxas lets a warp wait in it, over 8 for
-each product: what ptxas takes a product of m16n8k16 (float16) or m16n8k32 (int8) to keep sm_80's tensor cores busy.
+each product: what ptxas takes a product of m16n8k16 (float16) or m16n8k32 (int8) to keep sm_80's tensor cores busy. A
+product of float32 by threads is one instruction, of one cycle, or two on sm_75 and sm_80.
 
-Exits with 1 where a kernel spills, or where the largest tile of a type that the device has room for misses a target:
-products at least 0.38 of the loop of machine code (or PTX), cycles at most 1.04.
+Exits with 1 where a kernel spills, or where the first tile of a type that the device has room for misses a target:
+products at least 0.38 of the loop of machine code (or PTX), 0.90 by threads; cycles at most 1.04, 1.12 by threads.
 """
 
 from __future__ import annotations
@@ -35,13 +36,32 @@ from weft.compiler.targets.gpu.phases import grids_of
 from weft.compiler.targets.gpu.products import Product
 from weft.compiler.targets.gpu.tensor_cores import tensor_sums
 from weft.compiler.targets.gpu.tensor_schedule import schedule_tensor_cores
-from weft.compiler.targets.gpu.tiles import Plan, TensorTile, tensor_tiles
+from weft.compiler.targets.gpu.thread_products import THREAD_SHAPES
+from weft.compiler.targets.gpu.tiles import Plan, Shape, TensorTile, tiles_of
 from weft.compiler.tensor.evaluate import ITEM_BYTES
 from weft.compiler.tensor.view import View
 from weft.sim.ptx.parser import Kernel, parse
 
 ROWS, COLUMNS, DEPTH = 512, 512, 12288
-LEAST_SHARE, MOST_CYCLES, MMA_CYCLES = 0.38, 1.04, 8
+MMA_CYCLES = 8
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Of a loop: the instructions that are products, in PTX and machine code, cycles of one, the least share of them,
+    and the most cycles over the fewest."""
+
+    ptx: str
+    machine: tuple[str, ...]
+    cycles: int
+    share: float
+    most: float
+
+
+def wanted(shape: Shape, device: GpuDescription) -> Wanted:
+    if isinstance(shape, MmaShape):
+        return Wanted("mma", ("HMMA", "IMMA"), MMA_CYCLES, 0.38, 1.04)
+    return Wanted("fma", ("FFMA",), 128 // device.lanes, 0.9, 1.12)
 
 
 @dataclass(frozen=True)
@@ -57,7 +77,7 @@ class Loop:
         return self.products / self.instructions
 
 
-def product_text(tile: TensorTile, shape: MmaShape, device: GpuDescription) -> str:
+def product_text(tile: TensorTile, shape: Shape, device: GpuDescription) -> str:
     """A dense product as PTX."""
     a, b = (te.placeholder((size, DEPTH), shape.dtype, name) for size, name in ((ROWS, "a"), (COLUMNS, "b")))
     left = View(a.shape, shape.dtype, lambda index: a[index])
@@ -69,7 +89,7 @@ def product_text(tile: TensorTile, shape: MmaShape, device: GpuDescription) -> s
     return ptx_text("product", schedule.func, grids_of(schedule.func, device), {}, device, (16, 16, 16))
 
 
-def ptx_loop(kernel: Kernel) -> Loop | None:
+def ptx_loop(kernel: Kernel, product: str = "mma") -> Loop | None:
     """The innermost loop with products of a kernel; the one with most of them, where there are several."""
     found = []
     for number, block in enumerate(kernel.blocks):
@@ -77,13 +97,13 @@ def ptx_loop(kernel: Kernel) -> Loop | None:
         start = kernel.labels.get(last.operands[0]) if last is not None and last.operation == "bra" else None
         if start is not None and start <= number:
             inside = [each for part in kernel.blocks[start : number + 1] for each in part]
-            found.append((number - start, Loop(len(inside), sum(each.operation == "mma" for each in inside))))
+            found.append((number - start, Loop(len(inside), sum(each.operation == product for each in inside))))
     loops = [loop for size, loop in found if loop.products and size == min(
         other for other, each in found if each.products)]  # fmt: skip
     return max(loops, key=lambda loop: loop.products, default=None)
 
 
-def machine_loop(cubin: Path, nvdisasm: str) -> Loop | None:
+def machine_loop(cubin: Path, nvdisasm: str, products: Sequence[str]) -> Loop | None:
     """The loop with products of machine code. ptxas writes into each instruction how long its warp waits after it: bits
     105 to 108."""
     done = subprocess.run([nvdisasm, "-hex", "-c", cubin], capture_output=True, text=True, check=True)
@@ -103,7 +123,7 @@ def machine_loop(cubin: Path, nvdisasm: str) -> Loop | None:
         if jump and jump[1] in labels:
             body = code[labels[jump[1]] :]
             kinds = Counter(re.sub(r"^@!?U?P\d+\s+", "", each).split()[0].split(".")[0] for each, _ in body)
-            loops.append(Loop(len(body), kinds["HMMA"] + kinds["IMMA"], sum(wait for _, wait in body)))
+            loops.append(Loop(len(body), sum(kinds[each] for each in products), sum(wait for _, wait in body)))
     return max((loop for loop in loops if loop.products), key=lambda loop: loop.products, default=None)
 
 
@@ -125,29 +145,30 @@ def main(given: Sequence[str] | None = None) -> int:
     rows: list[tuple[str, ...]] = []
     records: list[Record] = []
     missed: list[str] = []
-    for shape in device.mma:
-        if shape.dtype not in (arguments.type or ("int8", "float16")):
+    shapes: list[Shape] = [*(each for each in device.mma if not each.is_rounded), *THREAD_SHAPES]
+    for shape in shapes:
+        if shape.dtype not in (arguments.type or ("int8", "float16", "float32")):
             continue
-        size = ITEM_BYTES[shape.dtype]
+        size, goal = ITEM_BYTES[shape.dtype], wanted(shape, device)
         room = max(device.shared_bytes, device.shared_most)
-        for number, tile in enumerate(each for each in tensor_tiles(size) if each.shared_bytes(size, device) <= room):
+        for number, tile in enumerate(each for each in tiles_of(shape) if each.shared_bytes(size, device) <= room):
             text = product_text(tile, shape, device)
             (kernel,) = parse(text).values()
-            loop, count, spilled, machine = ptx_loop(kernel), 0, 0, None
+            loop, count, spilled, machine = ptx_loop(kernel, goal.ptx), 0, 0, None
             with tempfile.TemporaryDirectory() as folder:
                 cubin = Path(folder) / "product.cubin"
                 if ptxas:
                     ((count, spilled),) = ptxas_figures(text, arguments.gpu, ptxas, cubin).values()
                 if ptxas and nvdisasm:
-                    machine = machine_loop(cubin, nvdisasm)
+                    machine = machine_loop(cubin, nvdisasm, goal.machine)
             name = f"{shape.dtype} {tile.rows}x{tile.columns}, warps of {tile.warp_rows}x{tile.warp_columns}"
             best = machine or loop
-            cycles = machine.cycles / (MMA_CYCLES * machine.products) if machine else 0.0
+            cycles = machine.cycles / (goal.cycles * machine.products) if machine else 0.0
             if spilled:
                 missed.append(f"{name}: {spilled} bytes spilled")
-            if number == 0 and (best is None or best.share < LEAST_SHARE):
+            if number == 0 and (best is None or best.share < goal.share):
                 missed.append(f"{name}: {0 if best is None else best.share:.2f} of the loop are products")
-            if number == 0 and cycles > MOST_CYCLES:
+            if number == 0 and cycles > goal.most:
                 missed.append(f"{name}: {cycles:.2f} cycles over the fewest")
             figures = {
                 "ptx loop": loop.instructions if loop else 0, "ptx products": loop.products if loop else 0,
@@ -158,7 +179,18 @@ def main(given: Sequence[str] | None = None) -> int:
             records += [Record(arguments.gpu, name, figure, value) for figure, value in figures.items()]
             rows.append((name, *_shown(loop), *_shown(machine), f"{cycles:.2f}" if machine else "", str(count or ""),
                          str(spilled if ptxas else "")))  # fmt: skip
-    columns = ("product", "PTX", "mma", "share", "machine", "mma", "share", "cycles / 8 mma", "registers", "spilled")
+    columns = (
+        "product",
+        "PTX",
+        "products",
+        "share",
+        "machine",
+        "products",
+        "share",
+        "cycles / fewest",
+        "registers",
+        "spilled",
+    )
     print_table(f"loops, {arguments.gpu}", columns, rows)
     if arguments.json:
         write_json(arguments.json, records)
