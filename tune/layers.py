@@ -1,13 +1,15 @@
 """A network's cycles as the sum of its layers: each kernel compiled and timed alone, once by shape.
 
-Faster than a linked program, since networks repeat their kernels and a database keeps what each took. The sum leaves
-out what a layer overlaps with the one before it, so it is somewhat more than what the linked program takes.
+Faster than a linked program, since networks repeat their kernels and a database keeps what each took. A linked program
+loads weights ahead, in cycles of earlier layers in which the bus is free, as far as there is room for them
+(`compiler.targets.accel.prefetch`): what a layer waits for its weights alone is taken off so far. What else a layer
+overlaps with the one before it stays in, so the sum is somewhat more than what the linked program takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 
 from ..cache import cache_key
@@ -28,14 +30,16 @@ from ..hw.isa import Engine
 from ..sim.dram import DramModel
 from ..sim.timing import predict
 
-BUSY = CycleClass.__members__["BUSY"]
+BUSY, WEIGHTS = CycleClass.__members__["BUSY"], CycleClass.__members__["TOKEN_LOADW"]
 
 
 @dataclass(frozen=True)
 class KernelCost:
-    """What a kernel's own program takes: cycles, busy ones of the array and of the vector engine, bytes on the bus."""
+    """What a kernel's own program takes: cycles, those in which the array waits for weights, busy ones of the array and
+    of the vector engine, bytes on the bus."""
 
     cycles: int
+    waits: int
     array: int
     vector: int
     bytes_read: int
@@ -70,7 +74,7 @@ class LayerJudge:
         with collector_waits():
             for phase in split_phases(module):
                 found += [self._layer(node) for node in (phase.calls if phase.on_core else ())]
-        return found
+        return loaded_ahead(found, self.config, self.rate)
 
     def _layer(self, node: Call) -> LayerCost:
         function = function_of(node)
@@ -112,16 +116,29 @@ class LayerJudge:
         else:
             dram = DramModel(latency=self.rate.latency, bytes_per_cycle=self.rate.bytes_per_cycle)
             run = predict(self.config, program, dram, offset=end)
-            busy = {engine: run.counters[engine].get(BUSY, 0) for engine in (Engine.GEMM, Engine.VECTOR)}
-            found = KernelCost(
-                run.cycles or 0, busy[Engine.GEMM], busy[Engine.VECTOR], run.bytes_read, run.bytes_written
-            )
+            array, vector = run.counters[Engine.GEMM], run.counters[Engine.VECTOR]
+            found = KernelCost(run.cycles or 0, array.get(WEIGHTS, 0), array.get(BUSY, 0), vector.get(BUSY, 0),
+                               run.bytes_read, run.bytes_written)  # fmt: skip
         if self.database is not None:
             if isinstance(found, str):
                 self.database.add(self._key(text), self._point, None, refusal=found)
             else:
                 self.database.add(self._key(text), self._point, float(found.cycles), features=asdict(found))
         return found
+
+
+def loaded_ahead(layers: Sequence[LayerCost], config: CoreConfig, rate: DramRate) -> list[LayerCost]:
+    """The layers of a network with the cycles that each adds: its waits for weights are less by what the bus had time
+    for in the layers before it, and ``wgt`` has room for."""
+    room = config.wgt_depth * config.wgt_bytes // rate.bytes_per_cycle
+    free, found = 0, []
+    for layer in layers:
+        cost = layer.cost
+        ahead = min(cost.waits, free)
+        idle = max(0, cost.cycles - (cost.bytes_read + cost.bytes_written) // rate.bytes_per_cycle)
+        free = min(free - ahead + idle, room)
+        found.append(replace(layer, cost=replace(cost, cycles=cost.cycles - ahead, waits=cost.waits - ahead)))
+    return found
 
 
 def _stored_cost(result: Result) -> KernelCost:

@@ -15,7 +15,7 @@ from weft.explore.measure import Network, measure, measure_layers, open_network,
 from weft.explore.space import Design
 from weft.hw.config import PYNQ, TINY
 from weft.hw.dram_rate import DramRate
-from weft.tune.layers import LayerJudge
+from weft.tune.layers import KernelCost, LayerCost, LayerJudge, loaded_ahead
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 DESIGN = Design(TINY, DramRate(bytes_per_cycle=TINY.bus_bytes), 2, chains=False)
@@ -39,6 +39,21 @@ def test_the_sum_is_near_the_linked_program(digits: Network, design: Design) -> 
     assert sum(row[2] for row in layers.layers) == layers.cycles
     assert 0.8 * whole.vector < layers.vector < 1.2 * whole.vector
     assert 0.8 * whole.array < layers.array < 1.2 * whole.array
+
+
+def test_waits_for_weights_are_less_by_what_the_bus_had_time_for() -> None:
+    """At 8 bytes a cycle, with room for 8,192 cycles of weights."""
+    config, rate = replace(PYNQ, wgt_depth=256), DramRate(bytes_per_cycle=8)
+
+    def layer(cycles: int, waits: int, moved: int) -> LayerCost:
+        return LayerCost("", "", 0, KernelCost(cycles, waits, 0, 0, 8 * moved, 0))
+
+    layers = [layer(1000, 300, 900), layer(2000, 150, 500), layer(900, 700, 900), layer(60000, 0, 1000),
+              layer(50000, 40000, 50000), layer(5000, 4000, 5000)]  # fmt: skip
+    found = loaded_ahead(layers, config, rate)
+    assert [each.cost.cycles for each in found] == [1000, 1900, 200, 60000, 50000 - 8192, 5000]
+    assert [each.cost.waits for each in found] == [300, 50, 0, 0, 40000 - 8192, 4000]
+    assert loaded_ahead([], config, rate) == []
 
 
 def judge_with(database: Database | None, design: Design = DESIGN) -> LayerJudge:
