@@ -78,7 +78,8 @@ def volumes(grid: Study, algorithm: str, seed: int, trials: Sequence[int]) -> li
     """Shares of the grid's hypervolume after so many trials of one search."""
     plan = {"algorithm": algorithm, "trials": max(trials), "seed": seed, "objectives": grid.objectives}
     space = Space.model_validate(grid.space.model_dump() | {"search": plan})
-    study = explore(space, grid.networks, Forgetful(), workers=0, measurer=Known(grid))  # type: ignore[arg-type]
+    known = Known(grid)
+    study = explore(space, grid.networks, Forgetful(), workers=0, measurer=known, judge=known)  # type: ignore[arg-type]
     measured = [each for each in study.points if each.status == "measured"]
     whole = found_volume(grid.points, grid)
     return [found_volume(measured[:count], grid) / whole for count in trials]

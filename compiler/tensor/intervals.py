@@ -217,8 +217,8 @@ class Facts:
         for terms, bound in self.upper.items():
             times = _times_in(terms, coefficients)
             if times:
-                rest = [item for item in items if (item[0], item[1] // times) not in terms]
-                best = min(best, times * bound + sum(map(self._largest, rest)))
+                others = [item for item in items if (item[0], item[1] // times) not in terms]
+                best = min(best, times * bound + sum(map(self._largest, others)))
         common = gcd(*(times for _, times in items))
         if quotients and common > 1:
             best = min(best, common * self._most(Linear({atom: times // common for atom, times in items})))

@@ -55,11 +55,12 @@ class Watch:
         """As `write`, for reads. Of a word some bytes may be what nobody wrote: compilers read whole words for a few
         bytes."""
         granules = self._granules(places, nbytes)
-        each = max(1, WORD // self.granule)
-        for first in range(0, len(granules) if self._known is not None else 0, each):
-            known = np.logical_or.reduce([self._known[at] for at in granules[first : first + each]])
-            if not known.all():
-                return "it reads what was never written", ~known
+        if self._known is not None:
+            each = max(1, WORD // self.granule)
+            for first in range(0, len(granules), each):
+                known = np.logical_or.reduce(self._known[granules[first : first + each]])
+                if not known.all():
+                    return "it reads what was never written", ~known
         for at in granules:
             if self._flying is not None and self._flying[at].any():
                 return "it reads where an asynchronous copy may still land: wait for the copy", self._flying[at]

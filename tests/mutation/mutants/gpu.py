@@ -172,4 +172,26 @@ MUTANTS = (
         "ways-met-in-the-wrong-order", "sim/ptx/order.py", "order", "waiting += reversed(parts)", "waiting += parts",
         ("tests/sim/ptx/test_order.py",),
     ),
+    Mutant(
+        "parts-that-overlap", "compiler/targets/gpu/tensor_cores.py", "wrong operand",
+        "at = matrix.pop(0) * deep + k if parts > 1 else k", "at = matrix.pop(0) * tile.depth + k if parts > 1 else k",
+        (CORES,),
+    ),
+    Mutant(
+        "tiles-that-are-turned-in-one-bank", "compiler/targets/gpu/transposed.py", "forgotten part",
+        "schedule.storage_align(stage, axis, 2 * words, words)", "schedule.storage_align(stage, axis, 2 * words, 0)",
+        ("tests/compiler/targets/gpu/test_transposed.py",),
+    ),
+    Mutant(
+        "every-byte-of-a-word-was-written", WATCH, "check ignored", "np.logical_or.reduce(self._known",
+        "np.logical_and.reduce(self._known", (MEMORY,),
+    ),
+    Mutant(
+        "a-vector-as-one-word", WATCH, "check ignored", "each = max(1, WORD // self.granule)", "each = len(granules)",
+        (MEMORY,),
+    ),
+    Mutant(
+        "all-of-a-vector-is-used", "sim/ptx/instructions/accesses.py", "case left out",
+        "used = used if 0 < len(used) < len(registers) else []", "used = []", (MEMORY,),
+    ),
 )  # fmt: skip

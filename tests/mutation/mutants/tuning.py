@@ -101,4 +101,12 @@ MUTANTS = (
         "total: Array = np.add.reduce(shares)", "total: Array = np.maximum.reduce(shares)",
         ("tests/compiler/targets/accel/test_tile_costs.py",),
     ),
+    Mutant(
+        "weights-without-room", "tune/layers.py", "check ignored", "free = min(free - ahead + idle, room)",
+        "free = free - ahead + idle", LAYERS,
+    ),
+    Mutant(
+        "time-of-the-bus-used-twice", "tune/layers.py", "forgotten part", "free = min(free - ahead + idle, room)",
+        "free = min(free + idle, room)", LAYERS,
+    ),
 )  # fmt: skip

@@ -25,6 +25,7 @@ from weft.compiler.targets.gpu.tensor_schedule import schedule_tensor_cores
 from weft.compiler.targets.gpu.thread_products import THREAD_SHAPES
 from weft.compiler.targets.gpu.tile_choice import choose_plan
 from weft.compiler.targets.gpu.tiles import Plan, TensorTile, tensor_tiles, tiles_of
+from weft.compiler.targets.loops.workspace import plan_workspace
 from weft.compiler.targets.registry import find_target
 from weft.compiler.tensor.errors import IRError
 from weft.compiler.tensor.evaluate import ITEM_BYTES
@@ -45,18 +46,19 @@ SMALL = [tile for tile in TILES if tile.rows * tile.columns <= 1024]
 
 def product(
     rows: int, columns: int, depth: int, tile: TensorTile, gpu: str = "sm_80", dtype: DType = "int8", *,
-    dense: bool = False,
+    dense: bool = False, parts: int = 1, threads: bool = False,
 ) -> te.Schedule:  # fmt: skip
-    """A product, scheduled. ``dense``: the depth is the last axis of both operands."""
+    """A product, scheduled. ``dense``: the depth is the last axis of both operands; ``threads``: which multiply, and no
+    tensor cores."""
     a = te.placeholder((rows, depth), dtype, "a")
     b = te.placeholder((columns, depth) if dense else (depth, columns), dtype, "b")
     left = View(a.shape, dtype, lambda index: a[index])
     right = View((depth, columns), dtype, lambda index: b[index[::-1] if dense else index])
-    (shape,) = (each for each in DEVICES[gpu].mma if each.dtype == dtype)
-    sums = tensor_sums(Product(left, right, (rows, columns)), Plan(tile), shape)
+    (shape,) = (each for each in (THREAD_SHAPES if threads else DEVICES[gpu].mma) if each.dtype == dtype)
+    sums = tensor_sums(Product(left, right, (rows, columns)), Plan(tile, parts), shape)
     out = te.compute((rows, columns), lambda i, j: sums.read((i, j)) + 1, "out")
     schedule = te.create_schedule(out, [a, b])
-    schedule_tensor_cores(schedule, Plan(tile), shape, DEVICES[gpu])
+    schedule_tensor_cores(schedule, Plan(tile, parts), shape, DEVICES[gpu])
     return schedule
 
 
@@ -98,6 +100,49 @@ def test_any_size_is_equal_to_the_bit(rows: int, columns: int, depth: int, tile:
     counts = run(ptx_text("k", schedule.func, [grid], {}, DEVICES[gpu]), grid, a, b, found)
     np.testing.assert_array_equal(found, wanted)
     assert counts.instructions["mma"] > 0
+
+
+SMALL_BY_THREADS = [tile for tile in tiles_of(THREAD_SHAPES[0]) if tile.rows * tile.columns <= 1024]
+
+
+@settings(max_examples=6)
+@given(
+    st.integers(1, 40), st.integers(1, 40), st.integers(8, 200), st.sampled_from(SMALL_BY_THREADS), st.integers(1, 5),
+    st.sampled_from(["sm_75", "sm_80"]),
+)  # fmt: skip
+def test_threads_multiply_any_size_in_any_number_of_parts(
+    rows: int, columns: int, depth: int, tile: TensorTile, parts: int, gpu: str
+) -> None:
+    """Quarters whose products and sums single precision holds."""
+    schedule = product(rows, columns, depth, tile, gpu, "float32", parts=parts, threads=True)
+    generator = np.random.default_rng(depth)
+    a, b = ((generator.integers(-32, 33, shape) / 4).astype(np.float32) for shape in ((rows, depth), (depth, columns)))
+    check_launches(schedule, gpu, a, b, a @ b + 1)
+
+
+@settings(max_examples=4)
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(8, 400), st.sampled_from(SMALL), st.integers(2, 5))
+def test_any_number_of_parts_is_equal_to_the_bit(
+    rows: int, columns: int, depth: int, tile: TensorTile, parts: int
+) -> None:
+    check_launches(product(rows, columns, depth, tile, parts=parts), "sm_80", *operands(rows, columns, depth))
+
+
+def check_launches(schedule: te.Schedule, gpu: str, a: np.ndarray, b: np.ndarray, wanted: np.ndarray) -> None:
+    """All launches of a product, one after the other, in the interpreter of PTX, and its serial meaning."""
+    np.testing.assert_array_equal(interpret(schedule.func, {"a": a, "b": b})["out"], wanted)
+    grids = grids_of(schedule.func, DEVICES[gpu])
+    program = Program(ptx_text("k", schedule.func, grids, {}, DEVICES[gpu]), memory := DeviceMemory())
+    addresses = [memory.allocate(each.nbytes) for each in (a, b, wanted)]
+    workspace = memory.allocate(plan_workspace(schedule.func).shared)
+    for address, data in zip(addresses, (a, b), strict=False):
+        memory.write(address, data)
+    for number, grid in enumerate(grids):
+        given = [*(addresses[n] for n in grid.params), *([workspace] if grid.workspace else [])]
+        program.launch(f"k_{number}", grid.groups, (grid.threads,), given, dynamic_shared=asks_for(grid))
+    found = np.zeros_like(wanted)
+    memory.read(addresses[2], found)
+    np.testing.assert_array_equal(found, wanted)
 
 
 FLOAT_SHAPES = [(shape.dtype, gpu) for gpu in ("sm_75", "sm_80") for shape in DEVICES[gpu].mma if shape.dtype != "int8"]

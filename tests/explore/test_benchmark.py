@@ -1,0 +1,37 @@
+"""``benchmarks/explore.py``: a grid that is measured once, and searches that are answered from it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from ..onnx.benchmark_modules import benchmark
+
+SPACE = """
+name = "two cores"
+base = "tiny"
+[core]
+block_in = [4, 8]
+acc_banks = [2, 4]
+[compiler]
+chains = [false]
+[constraints]
+part = "xc7z020"
+"""
+
+
+def test_searches_are_compared_with_the_grid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "space.toml").write_text(SPACE)
+    files = [f"--{name}={tmp_path / file}" for name, file in
+             (("space", "space.toml"), ("database", "kept.sqlite"), ("json", "out.json"))]  # fmt: skip
+    monkeypatch.setattr(sys, "argv", ["explore.py", *files, "--seeds=1", "--workers=0"])
+    assert benchmark("explore").main() == 0
+    assert "grid of 4 points: 4 measured, 0 refused, 0 failed" in capsys.readouterr().out
+    shares = {each["workload"]: each["value"] for each in json.loads((tmp_path / "out.json").read_text())
+              if each["figure"].endswith("after 100")}  # fmt: skip
+    assert shares == {"random": 1, "nsga2": 1, "tpe": 1}  # each has seen all there is
