@@ -42,7 +42,7 @@ def test_the_sum_is_near_the_linked_program(digits: Network, design: Design) -> 
 
 
 def test_waits_for_weights_are_less_by_what_the_bus_had_time_for() -> None:
-    """At 8 bytes a cycle, with room for 8,192 cycles of weights."""
+    """At 8 bytes a cycle, with room for 6,144 cycles of weights."""
     config, rate = replace(PYNQ, wgt_depth=256), DramRate(bytes_per_cycle=8)
 
     def layer(cycles: int, waits: int, moved: int) -> LayerCost:
@@ -51,8 +51,8 @@ def test_waits_for_weights_are_less_by_what_the_bus_had_time_for() -> None:
     layers = [layer(1000, 300, 900), layer(2000, 150, 500), layer(900, 700, 900), layer(60000, 0, 1000),
               layer(50000, 40000, 50000), layer(5000, 4000, 5000)]  # fmt: skip
     found = loaded_ahead(layers, config, rate)
-    assert [each.cost.cycles for each in found] == [1000, 1900, 200, 60000, 50000 - 8192, 5000]
-    assert [each.cost.waits for each in found] == [300, 50, 0, 0, 40000 - 8192, 4000]
+    assert [each.cost.cycles for each in found] == [1000, 1900, 200, 60000, 50000 - 6144, 5000]
+    assert [each.cost.waits for each in found] == [300, 50, 0, 0, 40000 - 6144, 4000]
     assert loaded_ahead([], config, rate) == []
 
 
