@@ -34,6 +34,7 @@ from weft.compiler.tensor.ir import DType
 from weft.compiler.tensor.parser import parse
 from weft.compiler.tensor.printer import function_text
 from weft.compiler.tensor.view import View
+from weft.runtime.gpu.predicted import PEAKS
 from weft.sim.ptx import Counts, DeviceMemory, Program, PtxError
 from weft.sim.ptx.machine import SHARED_MOST
 
@@ -220,6 +221,8 @@ def test_a_large_tile_asks_for_memory_and_loads_little() -> None:
 def test_tiles_fit_the_memory_of_a_group(gpu: str) -> None:
     device = DEVICES[gpu]
     assert device.shared_most == SHARED_MOST[int(gpu.removeprefix("sm_"))]  # written twice, by two readers
+    peaks = PEAKS[gpu]
+    assert (device.multiprocessors, device.lanes) == (peaks.multiprocessors, peaks.float_lanes)
     for shape in (*device.mma, *THREAD_SHAPES):
         size = ITEM_BYTES[shape.dtype]
         plan = choose_plan(1, 4096, 4096, 4096, shape, device)
