@@ -173,10 +173,6 @@ def _multiplies_floats(node: Call) -> bool:
     return node.op == "nn.matmul" and node.dtype == "float32"
 
 
-def _multiplies_matrices(node: Call) -> bool:
-    return node.op in ("nn.matmul", "nn.dense")
-
-
 def _starts(node: Call) -> bool:
     """Whether a kernel can start with this operator."""
     return _kind(node) in (Fusion.ANCHOR, Fusion.REDUCTION)
@@ -389,7 +385,9 @@ class _Fuser:
     def _join_moves(self) -> None:
         """Let a product that copies its operands read them through moves, if nothing else needs these."""
         anchor = self.anchor
-        if anchor is None or not (anchor.op == "product" or (self.limits.moves and _multiplies_matrices(anchor))):
+        if anchor is None or operator(str(anchor.op)).anchor is not Anchor.PRODUCT:
+            return
+        if not self.limits.moves and anchor.op != "product":
             return
         for value in dict.fromkeys(anchor.args):
             while isinstance(value, Call) and _kind(value) is Fusion.LAYOUT and len(value.args) == 1:
