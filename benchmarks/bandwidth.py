@@ -22,9 +22,6 @@ from weft.hw.config import CoreConfig, load_config
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
 
-CHANCE = 0.01
-"""An estimate chooses schedules: by so much one that is meant for another memory may be the better one."""
-
 
 @dataclass(frozen=True)
 class Row:
@@ -54,11 +51,10 @@ class Measured:
 
     @property
     def good(self) -> bool:
-        """Within the target, and compiling for a memory does not cost there, but for what schedules differ by chance
-        (`CHANCE`)."""
+        """Within the target, and compiling for a memory never costs there."""
         own = self.row.bytes_per_cycle
         return (self.row.target is None or self.cycles[own, own] <= self.row.target) and all(
-            self.cycles[rate, rate] <= (1 + CHANCE) * self.cycles[other, rate]
+            self.cycles[rate, rate] <= self.cycles[other, rate]
             for rate in (own, self.full)
             for other in (own, self.full)
         )
