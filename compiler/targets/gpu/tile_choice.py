@@ -29,17 +29,23 @@ def choose_plan(batch: int, rows: int, columns: int, depth: int, shape: Shape, d
     """The tile and parts for ``batch`` products (rows, depth) x (depth, columns); None where none is worth it."""
     if depth < LEAST_DEPTH or rows * columns < LEAST_SUMS or (batch > 1 and min(rows, columns) < LEAST_SUMS):
         return None
+    sizes = batch, rows, columns, depth
+    return min(
+        plans_of(depth, shape, device), key=lambda plan: estimated_cycles(plan, sizes, shape, device), default=None
+    )
+
+
+def plans_of(depth: int, shape: Shape, device: GpuDescription) -> list[Plan]:
+    """The tiles that a group has room for, in each number of parts that the depth is enough for."""
     size = ITEM_BYTES[shape.dtype]
     most = max(device.shared_bytes, device.shared_most)
-    plans = [
+    return [
         Plan(tile, parts)
         for tile in tiles_of(shape)
         for parts in PARTS
         if tile.threads(device) <= device.group_threads and tile.shared_bytes(size, device) <= most
         and (parts == 1 or depth >= parts * LEAST_STEPS * tile.depth)
     ]  # fmt: skip
-    sizes = batch, rows, columns, depth
-    return min(plans, key=lambda plan: estimated_cycles(plan, sizes, shape, device), default=None)
 
 
 GROUP_CYCLES, STEP_CYCLES, LAUNCH_CYCLES = 1200, 540, 5400
