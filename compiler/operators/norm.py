@@ -100,7 +100,8 @@ def _lower_softmax(builder: Builder, call: Call, operands: tuple[View, ...]) -> 
     powers = builder.stored(View(x.shape, x.dtype, lambda index: te.exp(x[index] - largest[index_1(index, axis)])),
                             "powers")  # fmt: skip
     total = reduced(builder, powers, (axis,), True, te.sum)
-    return View(x.shape, x.dtype, lambda index: powers[index] / total[index_1(index, axis)])
+    # Of a row, the division is done once.
+    return View(x.shape, x.dtype, lambda index: powers[index] * (1.0 / total[index_1(index, axis)]))
 
 
 def _softmax_gradient(upstream: Expr, node: Call) -> tuple[Expr | None, ...]:

@@ -17,7 +17,8 @@ class GpuDescription:
     ``asynchronous``: whether it copies to shared memory while threads go on. ``shared_most``: memory that a group may
     have if its launch asks for it; 0 where that is no more. ``neighbours``: elements that lie together which a thread
     makes at a time, at most. ``multiprocessors`` of the largest device of the kind, and ``lanes``: products in single
-    precision that each does in a cycle."""
+    precision that each does in a cycle. ``has_extremes``: instructions for the larger and smaller of two floats, nan
+    where one is."""
 
     name: str
     summary: str
@@ -34,6 +35,7 @@ class GpuDescription:
     neighbours: int = 1
     multiprocessors: int = 32
     lanes: int = 64
+    has_extremes: bool = False
 
 
 _X, _YZ = (1 << 31) - 1, (1 << 16) - 1
@@ -47,8 +49,8 @@ DEVICES = {
         # LLVM knows Turing's products of bytes from PTX 7.0 on only.
         GpuDescription("sm_75", "NVIDIA Turing: T4, RTX 20", 1024, 48 << 10, (_X, _YZ, _YZ), 32, 128, "sm_75", "+ptx70",
                        TURING_SHAPES, shared_most=64 << 10, neighbours=4, multiprocessors=40, lanes=64),
-        *(GpuDescription(name, f"NVIDIA {names}", 1024, 48 << 10, (_X, _YZ, _YZ), 32, 128, name, "",
-                         AMPERE_SHAPES, True, most << 10, 4, count, lanes) for name, names, most, count, lanes in (
+        *(GpuDescription(name, f"NVIDIA {names}", 1024, 48 << 10, (_X, _YZ, _YZ), 32, 128, name, "", AMPERE_SHAPES,
+                         True, most << 10, 4, count, lanes, has_extremes=True) for name, names, most, count, lanes in (
             ("sm_80", "Ampere: A100", 163, 108, 64), ("sm_89", "Ada: RTX 40, L4", 99, 128, 128),
             ("sm_90", "Hopper: H100, H200", 227, 132, 128), ("sm_120", "Blackwell: RTX 50", 99, 170, 128),
         )),

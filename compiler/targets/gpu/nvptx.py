@@ -42,6 +42,7 @@ from ..llvm.optimise import optimised
 from ..loops.nests import REGISTER
 from .devices import GpuDescription
 from .digits import BLOCK_AXES, Digit
+from .exponential import emit_exp
 from .launches import Barrier, Commit, Grid, Landed, Phase
 from .pipeline import copied
 from .shared_memory import ALIGNMENT
@@ -74,7 +75,7 @@ def ptx_text(name: str, func: PrimFunc, grids: Sequence[Grid], windows: Mapping[
     module = ll.Module(name)
     module.triple = TRIPLE
     for number, grid in enumerate(grids):
-        _Emitter(module, f"{name}_{number}", func, grid, windows, device.warp, aligned).run()
+        _Emitter(module, f"{name}_{number}", func, grid, windows, device, aligned).run()
     machine = llvm.Target.from_triple(TRIPLE).create_target_machine(
         cpu=device.architecture, features=device.features, opt=3
     )
@@ -114,18 +115,18 @@ class _Emitter:
         func: PrimFunc,
         grid: Grid,
         windows: Mapping[str, tuple[int, ...]],
-        warp: int,
+        device: GpuDescription,
         aligned: Sequence[int],
     ) -> None:
         self.ahead = False
-        self.module, self.name, self.func, self.grid, self.warp = module, name, func, grid, warp
+        self.module, self.name, self.func, self.grid, self.warp = module, name, func, grid, device.warp
         count = len(grid.params) + bool(grid.workspace)
         self.function = ll.Function(module, ll.FunctionType(ll.VoidType(), [GLOBAL] * count), name)
         self.function.calling_convention = "ptx_kernel"
         module.add_named_metadata("nvvm.annotations", [self.function, "maxntidx", ll.Constant(I32, grid.threads)])
         self.entry = self.function.append_basic_block("entry")
         self.builder = ll.IRBuilder(self.function.append_basic_block("body"))
-        self.expressions = Expressions(self.builder, {}, call_double)
+        self.expressions = Expressions(self.builder, {}, call_double, emit_exp, has_extremes=device.has_extremes)
         self.facts = Facts({})
         arguments = list(self.function.args)
         for number, pointer in zip(grid.params, arguments, strict=False):

@@ -11,7 +11,7 @@ from math import prod
 
 from ... import tensor as te
 from ...tensor.errors import ScheduleError
-from ...tensor.ir import Block, Store, Var
+from ...tensor.ir import Block, Var
 from ...tensor.tree import find_block, find_buffer
 from ..errors import CompileError
 from ..loops.nests import REGISTER, extent_of, split_loops, tidy
@@ -21,7 +21,7 @@ from .elements import bind_elements
 from .phases import grids_of
 from .rows import schedule_rows
 from .transposed import schedule_transposed
-from .vector_loops import found_together
+from .vector_loops import found_together, store_of
 from .warp_rows import schedule_warp_rows
 
 
@@ -90,19 +90,13 @@ def _by_elements(schedule: te.Schedule, device: GpuDescription, count: int, stag
         else:
             bind_elements(schedule, schedule.get_loops(name), device)
     if count > 1:
-        found = [found_together(_store_of(schedule, name), lane, count) for name, lane in together]
+        found = [found_together(store_of(schedule, name), lane, count) for name, lane in together]
         if None in found or not any(found):
             return False
         for _, lane in together:
             schedule.vectorize(lane)
     bind_elements(schedule, rows, device)
     return True
-
-
-def _store_of(schedule: te.Schedule, name: str) -> Store:
-    block = find_block(schedule.func, name)[-1]
-    assert isinstance(block, Block)
-    return block.body
 
 
 def _is_reduction(schedule: te.Schedule, name: str) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from ... import tensor as te
 from ...tensor.evaluate import ITEM_BYTES
-from ...tensor.ir import BinOp, Const, Expr, Load, PrimFunc, Store, Var
+from ...tensor.ir import BinOp, Block, Const, Expr, Load, PrimFunc, Store, Var
 from ...tensor.simplify import Linear, linear_form
-from ...tensor.tree import simplify_tree
+from ...tensor.tree import find_block, simplify_tree
 from ...tensor.visitor import free_vars, map_exprs, map_stmt_exprs, substitute, walk_exprs
 from ..loops.nests import REGISTER, position_of
 
@@ -52,6 +53,13 @@ def neighbours_at_once(value: Expr, loop: Var, most: int, least: int) -> int:
             return most
         most //= 2
     return 0
+
+
+def store_of(schedule: te.Schedule, name: str) -> Store:
+    """What a stage stores."""
+    block = find_block(schedule.func, name)[-1]
+    assert isinstance(block, Block)
+    return block.body
 
 
 WIDEST = 16

@@ -16,6 +16,7 @@ from .digits import BLOCK_AXES, THREAD, WARP
 from .intrinsics import LANES, REDUCED, REDUCTIONS, Reduction, warp_reduce
 from .phases import grids_of
 from .rows import is_long_reduction, rows_of
+from .vector_loops import found_together, store_of
 
 MOST_EACH = 32
 """Elements of a row for a lane, at most, of all stages that it holds together: more would not be in registers."""
@@ -27,18 +28,22 @@ WARPS = 4
 def schedule_warp_rows(schedule: te.Schedule, device: GpuDescription) -> bool:
     """Schedule a kernel of which all reductions are over the rest of the same rows, and a warp holds a row; else False,
     and the schedule is as it was. Rows are of whole warps, so that no lane has less to do than another."""
-    attempt = schedule.copy()
-    try:
-        if device.warp != LANES or not _scheduled(attempt):
-            return False
-        grids_of(attempt.func, device)
-    except (ScheduleError, CompileError):  # such as a stage of another shape, of which lanes do not hold what they need
+    if device.warp != LANES:
         return False
-    schedule.func, schedule.trace = attempt.func, attempt.trace
-    return True
+    for together in (device.neighbours, 1):
+        attempt = schedule.copy()
+        try:
+            if _scheduled(attempt, together):
+                grids_of(attempt.func, device)
+                schedule.func, schedule.trace = attempt.func, attempt.trace
+                return True
+        except (ScheduleError, CompileError):  # such as a stage of another shape, of which lanes hold too little
+            pass
+    return False
 
 
-def _scheduled(schedule: te.Schedule) -> bool:
+def _scheduled(schedule: te.Schedule, together: int) -> bool:
+    """By lanes that load and store so many neighbours ``together``."""
     tidy(schedule)
     *stages, output = schedule.blocks()
     reductions = [name for name in stages if is_long_reduction(schedule, name)]
@@ -47,7 +52,7 @@ def _scheduled(schedule: te.Schedule) -> bool:
     if not reductions or not rows:
         return False
     inner = [loop for loop in schedule.get_loops(output) if loop not in rows and extent_of(schedule, loop) != 1]
-    if len(inner) > 1 or any(extent_of(schedule, loop) % LANES for loop in inner):
+    if len(inner) > 1 or any(extent_of(schedule, loop) % (together * LANES) for loop in inner):
         return False
     group, row = schedule.split(rows[-1], largest_divisor(extent_of(schedule, rows[-1]), WARPS) if inner else 1)
     for name in reversed(stages):
@@ -62,13 +67,15 @@ def _scheduled(schedule: te.Schedule) -> bool:
             how = exchanged[name]
             if how is None:
                 return False
-            _reduce(schedule, name, *how)
-        elif loops and extent_of(schedule, loops[-1]) % LANES == 0:
-            _by_lanes(schedule, loops)
+            if not _reduce(schedule, name, *how, together):
+                return False
+        elif loops and extent_of(schedule, loops[-1]) % (together * LANES) == 0:
+            if not _by_lanes(schedule, name, loops, together):
+                return False
         else:
             return False
-    if inner:
-        _by_lanes(schedule, [row, *inner])
+    if inner and not _by_lanes(schedule, output, [row, *inner], together):
+        return False
     for loop in (*rows[:-1], group):
         schedule.bind(loop, BLOCK_AXES[0])
     return True
@@ -87,33 +94,57 @@ def _exchanged(schedule: te.Schedule, name: str) -> tuple[Reduction, DType] | No
     return (op, dtype) if op is not None and dtype in REDUCED else None
 
 
-def _reduce(schedule: te.Schedule, name: str, op: Reduction, dtype: DType) -> None:
-    """Each lane a part of the row, neighbours for neighbours; then all lanes together."""
+def _reduce(schedule: te.Schedule, name: str, op: Reduction, dtype: DType, together: int) -> bool:
+    """Each lane a part of the row, neighbours for neighbours; then all lanes together. False where so many neighbours
+    do not lie together."""
     reduced, kept = split_loops(schedule, name)
     schedule.reorder(*kept, *reduced)
     while len(reduced) > 1:
         reduced[-2:] = [schedule.fuse(*reduced[-2:])]
-    each, lane = schedule.split(reduced[0], LANES)
-    schedule.reorder(lane, each)
+    if extent_of(schedule, reduced[0]) % (together * LANES):
+        return False
+    each, lane = schedule.split(reduced[0], together * LANES)
+    lane, neighbour = schedule.split(lane, together)
+    schedule.reorder(lane, neighbour, each)
     part = schedule.rfactor(name, lane, axis=find_buffer(schedule.func, name).ndim)
     schedule.set_scope(part, REGISTER)
-    reduced, (*rows, lane) = split_loops(schedule, part)
-    schedule.reorder(*rows, lane, *reduced)
-    schedule.decompose_reduction(part, reduced[0])
-    schedule.unroll(reduced[0])
-    for loop in (*rows, lane):
-        schedule.bind(loop, THREAD)
+    parts = [part]
+    if together > 1:
+        (neighbour, _), _ = split_loops(schedule, part)
+        parts = [schedule.rfactor(part, neighbour, axis=find_buffer(schedule.func, part).ndim), part]
+        schedule.set_scope(parts[0], REGISTER)
+    for stage in parts:
+        reduced, kept = split_loops(schedule, stage)
+        rows = [loop for loop in kept if stage == part or loop != kept[-1]]
+        neighbours = [loop for loop in kept if loop not in rows]
+        schedule.reorder(*rows, *reduced, *neighbours)
+        for loop in neighbours:
+            if found_together(store_of(schedule, stage), loop, together) is None:
+                return False
+            schedule.vectorize(loop)
+        schedule.decompose_reduction(stage, reduced[0])
+        for loop in reduced:
+            schedule.unroll(loop)
+        for loop in rows:
+            schedule.bind(loop, THREAD)
     reduced, kept = split_loops(schedule, name)
     for loop in kept:
         schedule.bind(loop, WARP)
     schedule.tensorize(reduced[0], warp_reduce(op, dtype))
+    return True
 
 
-def _by_lanes(schedule: te.Schedule, loops: list[Var]) -> None:
-    """The elements of rows to lanes, neighbours to neighbours."""
+def _by_lanes(schedule: te.Schedule, name: str, loops: list[Var], together: int) -> bool:
+    """The elements of rows to lanes, neighbours to neighbours; False where so many do not lie together."""
     *rows, column = loops
-    each, lane = schedule.split(column, LANES)
+    each, lane = schedule.split(column, together * LANES)
+    lane, neighbour = schedule.split(lane, together)
     for loop in (*rows, lane):
         schedule.bind(loop, THREAD)
-    schedule.reorder(*rows, lane, each)
+    schedule.reorder(*rows, lane, each, neighbour)
     schedule.unroll(each)
+    if together > 1:
+        if found_together(store_of(schedule, name), neighbour, together) is None:
+            return False
+        schedule.vectorize(neighbour)
+    return True

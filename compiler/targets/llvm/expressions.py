@@ -46,7 +46,7 @@ from .llvm_types import (
     type_suffix,
     with_lanes,
 )
-from .math_functions import OtherFunction, emit_function
+from .math_functions import Exponential, OtherFunction, emit_function, polynomial_exp
 
 TABLE_BYTES, BYTES_PERMUTED = 256, 64
 """Bytes of a table of one value of eight bits, and of a register that holds a part of it."""
@@ -77,12 +77,17 @@ class Lanes:
 @dataclass
 class Expressions:
     """Emits expressions at the builder's position. ``env`` holds the loop variables, ``memory`` the buffers;
-    ``otherwise`` makes the functions that targets do not share. ``permutes_bytes``: whether the processor picks bytes
-    out of two registers (AVX-512 VBMI). ``held``: expressions whose values are known already."""
+    ``otherwise`` makes the functions that targets do not share, ``exponential`` exp in single precision.
+    ``has_extremes``: whether there are instructions for the larger and smaller of two floats of single precision, nan
+    where one is.
+    ``permutes_bytes``: whether the processor picks bytes out of two registers (AVX-512 VBMI). ``held``: expressions
+    whose values are known already."""
 
     builder: ll.IRBuilder
     memory: dict[str, Memory]
     otherwise: OtherFunction
+    exponential: Exponential = polynomial_exp
+    has_extremes: bool = False
     env: dict[Var, Int] = field(default_factory=dict)
     lanes: Lanes | None = None
     permutes_bytes: bool = False
@@ -210,7 +215,7 @@ class Expressions:
                 return self._same_bits(self.value(x), x.dtype, expr.dtype)
             case Call(function, args):
                 values = self._together([self.value(arg) for arg in args])
-                result = emit_function(self.builder, function, values, self.otherwise)
+                result = emit_function(self.builder, function, values, self.otherwise, self.exponential)
                 return rounded(self.builder, result, expr.dtype)
             case Select(cond, a, b):
                 return self._select(cond, a, b)
@@ -279,6 +284,8 @@ class Expressions:
         if op in _COMPARISONS:
             compare = builder.fcmp_unordered if op == "ne" else builder.fcmp_ordered
             return compare(_COMPARISONS[op], a, b)
+        if self.has_extremes and with_lanes(FLOAT, lanes_of(a)) == a.type:
+            return intrinsic(builder, f"llvm.{op}imum", a.type, [a, b])
         sign = "<" if op == "min" else ">"
         if isinstance(right, Const):  # of two numbers, one of which may be nan: a is taken unless it loses to b
             return builder.select(builder.fcmp_ordered("<" if op == "max" else ">", a, b), b, a)

@@ -1,5 +1,5 @@
 """Functions of floats, of scalars or vectors. In single precision exp, tanh, log, erf and pow are polynomials, which
-all targets share; the rest, and all in double precision, each target has its own."""
+targets share but where they have an instruction; the rest, and all in double precision, each target has its own."""
 
 from __future__ import annotations
 
@@ -39,12 +39,23 @@ OtherFunction: TypeAlias = Callable[[ll.IRBuilder, str, Sequence[Value]], Value]
 """Emits a function of the loop IR, by name, of floats or doubles."""
 
 
-def emit_function(builder: ll.IRBuilder, name: str, arguments: Sequence[Value], otherwise: OtherFunction) -> Value:
-    """The value of a function of the loop IR, for scalars or vectors; by ``otherwise`` where targets differ."""
+Exponential: TypeAlias = Callable[[ll.IRBuilder, Value], Value]
+"""Emits exp of floats."""
+
+
+def emit_function(
+    builder: ll.IRBuilder, name: str, arguments: Sequence[Value], otherwise: OtherFunction, exponential: Exponential
+) -> Value:
+    """The value of a function of the loop IR, for scalars or vectors; by ``otherwise`` where targets differ. exp in
+    single precision, and what needs it, is by ``exponential``."""
     kind = arguments[0].type
     if name in EXACT:
         return intrinsic(builder, EXACT[name], kind, list(arguments))
     single = with_lanes(DOUBLE, lanes_of(arguments[0])) != kind
+    if single and name == "exp":
+        return exponential(builder, *arguments)
+    if single and name == "tanh":
+        return _tanh(builder, arguments[0], exponential)
     if single and name in _POLYNOMIAL:
         return _POLYNOMIAL[name](builder, *arguments)
     return otherwise(builder, name, arguments)
@@ -64,7 +75,7 @@ def _polynomial(builder: ll.IRBuilder, coefficients: Sequence[float], x: Value, 
     return result
 
 
-def _exp(builder: ll.IRBuilder, x: Value) -> Value:
+def polynomial_exp(builder: ll.IRBuilder, x: Value) -> Value:
     """2**n * p(x - n log 2). nan goes through: its power is any number."""
     lanes = lanes_of(x)
     lowest, highest = _float(EXP_SMALLEST, lanes), _float(EXP_LARGEST, lanes)
@@ -92,13 +103,13 @@ def _scaled_power(builder: ll.IRBuilder, x: Value, offset: Value) -> Value:
     return builder.fmul(_polynomial(builder, [2 * each for each in EXP], rest), scale)
 
 
-def _tanh(builder: ll.IRBuilder, x: Value) -> Value:
+def _tanh(builder: ll.IRBuilder, x: Value, exponential: Exponential) -> Value:
     """x * p(x * x) near 0, and 1 - 2 / (exp(2 |x|) + 1) with the sign of x elsewhere."""
     lanes = lanes_of(x)
     size = intrinsic(builder, "llvm.fabs", x.type, [x])
     near = builder.fmul(x, _polynomial(builder, TANH, builder.fmul(x, x)))
     one, two = constant(FLOAT, 1.0, lanes), constant(FLOAT, 2.0, lanes)
-    far = builder.fsub(one, builder.fdiv(two, builder.fadd(_exp(builder, builder.fmul(size, two)), one)))
+    far = builder.fsub(one, builder.fdiv(two, builder.fadd(exponential(builder, builder.fmul(size, two)), one)))
     far = intrinsic(builder, "llvm.copysign", x.type, [far, x])
     return builder.select(builder.fcmp_ordered("<", size, constant(FLOAT, TANH_SMALL, lanes)), near, far)
 
@@ -209,4 +220,4 @@ def _float(value: float, lanes: int) -> Value:
     return constant(FLOAT, value, lanes)
 
 
-_POLYNOMIAL: dict[str, Callable[..., Value]] = {"exp": _exp, "tanh": _tanh, "erf": _erf, "log": _log, "pow": _pow}
+_POLYNOMIAL: dict[str, Callable[..., Value]] = {"erf": _erf, "log": _log, "pow": _pow}
