@@ -210,7 +210,7 @@ class Facts:
     def _most_of(self, items: Terms) -> int:
         """The most that terms can be together. Parts of which nothing is known together are looked at one by one."""
         quotients = [item for item in items if isinstance(item[0], BinOp) and item[0].op == "floordiv"]
-        parts = self._apart(items) if len(quotients) > 1 else []
+        parts = self._apart(items) if quotients else []
         if len(parts) > 1:
             return sum(self._most(Linear(dict(part))) for part in parts)
         best, coefficients = sum(map(self._largest, items)), dict(items)
@@ -232,8 +232,11 @@ class Facts:
         return best
 
     def _apart(self, items: Terms) -> list[Terms]:
-        """The terms of a sum in parts that have no variable or load in common, nor stand in a bound together."""
-        together = [{atom for term, _ in terms for atom in _atoms(term)} for terms in self.upper]
+        """The terms of a sum in parts that have no variable or load in common, nor stand in a bound together that may
+        bound it: not one of what is taken away where the sum adds it."""
+        times = dict(items)
+        bounds = [terms for terms in self.upper if all(times.get(term, each) * each > 0 for term, each in terms)]
+        together = [{atom for term, _ in terms for atom in _atoms(term)} for terms in bounds]
         parts: list[tuple[set[Expr], Terms]] = []
         for item in items:
             names = _atoms(item[0]).union(*(each for each in together if not each.isdisjoint(_atoms(item[0]))))

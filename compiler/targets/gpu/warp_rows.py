@@ -17,6 +17,7 @@ from .intrinsics import LANES, REDUCED, REDUCTIONS, Reduction, warp_reduce
 from .phases import grids_of
 from .rows import is_long_reduction, rows_of
 from .vector_loops import found_together, store_of
+from .whole_warps import in_whole_warps
 
 MOST_EACH = 32
 """Elements of a row for a lane, at most, of all stages that it holds together: more would not be in registers."""
@@ -30,10 +31,10 @@ def schedule_warp_rows(schedule: te.Schedule, device: GpuDescription) -> bool:
     and the schedule is as it was. Rows are of whole warps, so that no lane has less to do than another."""
     if device.warp != LANES:
         return False
-    for together in (device.neighbours, 1):
+    for together, longer in ((device.neighbours, False), (1, False), (1, True)):
         attempt = schedule.copy()
         try:
-            if _scheduled(attempt, together):
+            if _scheduled(attempt, together, longer=longer):
                 grids_of(attempt.func, device)
                 schedule.func, schedule.trace = attempt.func, attempt.trace
                 return True
@@ -42,17 +43,20 @@ def schedule_warp_rows(schedule: te.Schedule, device: GpuDescription) -> bool:
     return False
 
 
-def _scheduled(schedule: te.Schedule, together: int) -> bool:
-    """By lanes that load and store so many neighbours ``together``."""
+def _scheduled(schedule: te.Schedule, together: int, *, longer: bool) -> bool:
+    """By lanes that load and store so many neighbours ``together``. ``longer``: rows that are no whole warps are made
+    so first."""
     tidy(schedule)
     *stages, output = schedule.blocks()
     reductions = [name for name in stages if is_long_reduction(schedule, name)]
     rows = rows_of(schedule, output, reductions)
+    if longer and rows:
+        in_whole_warps(schedule, reductions, len(rows), LANES)
     exchanged = {name: _exchanged(schedule, name) for name in reductions}
     if not reductions or not rows:
         return False
     inner = [loop for loop in schedule.get_loops(output) if loop not in rows and extent_of(schedule, loop) != 1]
-    if len(inner) > 1 or any(extent_of(schedule, loop) % (together * LANES) for loop in inner):
+    if len(inner) > 1 or (not longer and any(extent_of(schedule, loop) % (together * LANES) for loop in inner)):
         return False
     group, row = schedule.split(rows[-1], largest_divisor(extent_of(schedule, rows[-1]), WARPS) if inner else 1)
     for name in reversed(stages):
@@ -137,14 +141,18 @@ def _reduce(schedule: te.Schedule, name: str, op: Reduction, dtype: DType, toget
 def _by_lanes(schedule: te.Schedule, name: str, loops: list[Var], together: int) -> bool:
     """The elements of rows to lanes, neighbours to neighbours; False where so many do not lie together."""
     *rows, column = loops
+    uneven = extent_of(schedule, column) % (together * LANES) > 0
     each, lane = schedule.split(column, together * LANES)
-    lane, neighbour = schedule.split(lane, together)
+    neighbours = []
+    if not uneven:
+        lane, *neighbours = schedule.split(lane, together)
     for loop in (*rows, lane):
         schedule.bind(loop, THREAD)
-    schedule.reorder(*rows, lane, each, neighbour)
+    # Of an uneven row the last lanes are no threads the last time.
+    schedule.reorder(*((each, *rows, lane) if uneven else (*rows, lane, each, *neighbours)))
     schedule.unroll(each)
     if together > 1:
-        if found_together(store_of(schedule, name), neighbour, together) is None:
+        if found_together(store_of(schedule, name), neighbours[0], together) is None:
             return False
-        schedule.vectorize(neighbour)
+        schedule.vectorize(neighbours[0])
     return True

@@ -147,3 +147,14 @@ def test_parts_of_a_tile_stay_in_the_picture() -> None:
         facts = facts.inside_loop(var, t.Const(extent))
     facts = facts.given(lane + k * 4 + deep * 64 < 12, True).given(row + i * 8 + o * 32 < 40, True)
     assert facts.interval(i * 2 + o * 8 + (k + deep * 16) // 3 - 1) == (-1, 7)
+
+
+def test_a_quotient_has_nothing_to_do_with_a_tap_beside_it() -> None:
+    """Every second row of a picture of 4 columns, and a tap that has no quotient."""
+    z, w = t.Var("z"), t.Var("w")
+    facts = within(9, t.Const(8)).inside_loop(z, t.Const(2)).inside_loop(w, t.Const(16))
+    facts = facts.given(X * 8 + Y < 12, True).given(z * 16 + w < 4, True)
+    row = X * 4 + Y // 4 * 2 + z * 16 + w
+    assert facts.interval(row) == (0, 7)
+    padded = facts.given(row - 1 < 0, False)  # what is said of its least says nothing of its most
+    assert padded.interval(row - 1) == (0, 6)
