@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -61,3 +62,32 @@ def test_all_work_of_the_comparison_is_compiled() -> None:
         assert [array.size for array in each.inputs] == [int(np.prod(spec.shape)) for spec in model.inputs]
         titles.add(each.title)
     assert len(titles) == 5 * len(work.PRODUCTS) + 3 * len(work.CONVOLUTIONS) + 8
+
+
+def test_counts_beside_those_of_triton(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    triton = benchmark("gpu_triton")
+    recorded = json.loads(triton.COUNTS.read_text())["kernels"]
+    assert list(recorded) == [work.name for work in triton.WORKS]
+    path = tmp_path / "counts.json"
+    assert triton.main(["layer norm", "--json", str(path)]) == 0
+    assert "0 targets missed" in capsys.readouterr().out
+    found = {each["figure"]: each for each in json.loads(path.read_text())}
+    assert found["instructions"]["reference"] == recorded["layer norm float32 256x768"]["instructions"]
+    assert triton.main(["relu of a sum"]) == 1
+    with pytest.raises(SystemExit):
+        triton.main(["nonsense"])
+
+
+def test_work_of_the_comparison_with_triton_is_what_it_says() -> None:
+    for work in benchmark("gpu_triton").WORKS:
+        if work.kind != "product":  # `gpu_work` has these
+            model = weft.compile(work.model(), target="cpu")
+            names = [each.name for each in model.inputs]
+            (found,) = weft.load(model).run(dict(zip(names, work.inputs(), strict=True))).values()
+            np.testing.assert_allclose(found, work.result(), rtol=1e-4, atol=1e-5)
+
+
+def test_tiles_need_nvidias_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nvMatmulHeuristics", None)
+    with pytest.raises(SystemExit, match="pip install nvidia-matmul-heuristics"):
+        benchmark("gpu_tiles").main([])
