@@ -38,11 +38,12 @@ class HostStrings:
     def __init__(self) -> None:
         self._held: dict[int, Array] = {}
 
-    def get(self, place: Place, inputs: Sequence[Array], outputs: Sequence[Array]) -> Array:
-        """The strings at a place."""
+    def get(self, place: Place, inputs: Sequence[Any], outputs: Sequence[Array]) -> Array:
+        """The strings at a place; of the inputs, those of strings are arrays."""
         if place.kind == "strings":
             return self._held[place.number]
-        return (inputs if place.kind == "input" else outputs)[place.number]
+        found: Array = (inputs if place.kind == "input" else outputs)[place.number]
+        return found
 
     def put(self, place: Place, value: Array, outputs: Sequence[Array]) -> None:
         """Let strings be at a place, which is no input."""

@@ -64,7 +64,7 @@ def _shared(name: str, value: Any) -> Any:
     if kind not in HOST_MEMORY:
         what = DEVICE_KINDS.get(kind, f"of DLPack's kind {kind}")
         raise InputError(f"input {name!r} is on device {number} ({what}), not in this machine's memory",
-                         hint="copy it to the host first")  # fmt: skip
+                         hint="copy it to the host first, or, for a model on that GPU, use run_on_device")  # fmt: skip
     try:
         return np.from_dlpack(value)
     except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:

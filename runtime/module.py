@@ -14,6 +14,9 @@ from ..compiler.model import CompiledModel, CoreStep, HostProgram, HostStep, Ten
 from ..sim.result import RunResult
 from .device import Device, HostCodes, WholeModel, WholeRun
 from .errors import DeviceError, InputError
+from .gpu.dlpack import TensorThere
+from .gpu.executor import GpuExecutor
+from .gpu.on_device import DeviceTensor, gpu_of, run_on_device, tensors_there
 from .host_steps import Executor
 from .inputs import named_inputs
 from .run_lock import RunLock
@@ -89,7 +92,7 @@ class LoadedModule:
         self._lock = RunLock() if self._device is None else self._device.lock
         self._closed = False
         self._input_names = [tensor.name for tensor in model.inputs]
-        self._input_kinds = [(tensor.name, tensor.shape, numpy_dtype(tensor.dtype)) for tensor in model.inputs]
+        self._input_kinds = {tensor.name: (tensor.shape, numpy_dtype(tensor.dtype)) for tensor in model.inputs}
         self._outputs = {tensor.name: (tensor.shape, numpy_dtype(tensor.dtype)) for tensor in model.outputs}
         self._steps = [
             _HostRun.of(step, load_host(step.program)) if isinstance(step, HostStep) else step for step in model.steps
@@ -185,6 +188,36 @@ class LoadedModule:
                 return {**values, **kept}
         return values if keep else {name: values[name] for name in self._outputs}
 
+    def run_on_device(self, inputs: Mapping[str, Any]) -> dict[str, DeviceTensor]:
+        """Run a model that is on a GPU of NVIDIA's as a whole, without copies through the host.
+
+        ``inputs``: by name, as for :meth:`run`, or tensors in the GPU's memory of any library with DLPack, which are
+        copied there and not used after the run. The results stay there, each in memory of its own, for as long as
+        somebody has it: ``torch.from_dlpack(result)``, or ``result.numpy()``.
+
+        Raises :class:`InputError` for tensors on another GPU, or that do not fit; :class:`DeviceError` for models that
+        run elsewhere.
+        """
+        step = self._steps[0] if len(self._steps) == 1 else None
+        gpu = gpu_of(getattr(step, "executor", None))
+        assert isinstance(step, _HostRun)
+        assert isinstance(step.executor, GpuExecutor)
+        there = tensors_there(inputs, gpu)
+        here = named_inputs({name: value for name, value in inputs.items() if name not in there},
+                            [name for name in self._input_names if name not in there])  # fmt: skip
+        for name, tensor in there.items():
+            if name not in self._input_names:
+                raise InputError(f"the model has no input {name!r}", hint=f"its inputs: {', '.join(self._input_names)}")
+            self._check_kind(name, tensor.shape, numpy_dtype(tensor.dtype))
+        for name, value in here.items():
+            self._check_kind(name, value.shape, value.dtype)
+        values: dict[str, Array | TensorThere] = {name: np.ascontiguousarray(value) for name, value in here.items()}
+        values.update(there)
+        with self._lock:
+            self._refuse_if_gone()
+            made = run_on_device(step.executor, gpu, [values[name] for name in step.inputs])
+        return dict(zip((name for name, _, _ in step.outputs), made, strict=True))
+
     def run_batch(self, inputs: Mapping[str, Array] | Array) -> dict[str, Array]:
         """Run the model for each item of a batch: inputs and results have one more axis, in front, for the items.
 
@@ -228,19 +261,22 @@ class LoadedModule:
 
     def _checked(self, inputs: Mapping[str, Array] | Array) -> dict[str, Array]:
         values = named_inputs(inputs, self._input_names)
-        for name, shape, dtype in self._input_kinds:
-            value = values[name]
-            if value.shape != shape or value.dtype != dtype:
-                resized = value.dtype == dtype and value.ndim == len(shape)
-                hint = f"sizes are fixed at compilation: --shape {name}={'x'.join(map(str, value.shape))}"
-                raise InputError(
-                    f"input {name!r} must be {dtype_name(dtype)}{list(shape)}, "
-                    f"not {dtype_name(value.dtype)}{list(value.shape)}",
-                    hint=hint if resized else "",
-                )
+        for name, value in values.items():
+            self._check_kind(name, value.shape, value.dtype)
             if not value.flags.c_contiguous:
                 values[name] = np.ascontiguousarray(value)
         return values
+
+    def _check_kind(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        wanted_shape, wanted_dtype = self._input_kinds[name]
+        if shape != wanted_shape or dtype != wanted_dtype:
+            resized = dtype == wanted_dtype and len(shape) == len(wanted_shape)
+            hint = f"sizes are fixed at compilation: --shape {name}={'x'.join(map(str, shape))}"
+            raise InputError(
+                f"input {name!r} must be {dtype_name(wanted_dtype)}{list(wanted_shape)}, "
+                f"not {dtype_name(dtype)}{list(shape)}",
+                hint=hint if resized else "",
+            )
 
     def _checked_output(self, name: str, array: Array) -> Array:
         if name not in self._outputs:

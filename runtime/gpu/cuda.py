@@ -160,6 +160,13 @@ class _Bytes:
         weakref.finalize(self, _quietly, context, "cuMemFree_v2", self.address)
 
 
+class _Borrowed(_Bytes):
+    """Memory of somebody else's, who keeps it."""
+
+    def __init__(self, address: int) -> None:
+        self.address = address
+
+
 def _quietly(context: _Context, name: str, handle: Any) -> None:
     """Give something back; a driver that has failed before has said so."""
     if context.process == os.getpid():
@@ -233,6 +240,19 @@ class CudaGpu:
 
     def allocate(self, nbytes: int) -> Memory:
         return Memory(_Bytes(self._context, nbytes))
+
+    @property
+    def stream(self) -> int:
+        """The driver's handle of the stream, for libraries that have to make it wait for their own."""
+        return int(self._stream.value or 0)
+
+    def address_of(self, memory: Memory) -> int:
+        """Where memory begins on the GPU."""
+        return _address(memory)
+
+    def borrowed(self, address: int) -> Memory:
+        """Memory of another library's, from an address on, as long as that keeps it."""
+        return Memory(_Borrowed(address))
 
     def write(self, memory: Memory, offset: int, data: Array) -> None:
         self._context.call("cuMemcpyHtoDAsync_v2", _address(memory) + offset, data.ctypes.data, data.nbytes,

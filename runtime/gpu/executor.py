@@ -16,6 +16,7 @@ from ...compiler.model import CheckStep, CopyStep, GpuCode, GridCall, HostProgra
 from ..errors import DeviceError
 from ..host_steps import Array, HostStrings, check_arrays, check_indices, results_of
 from ..run_lock import RunLock
+from .dlpack import TensorThere
 from .gpu import Gpu, Launch, Memory, Program
 
 _Numbered: TypeAlias = tuple[int, LaunchStep | NumpyStep | CopyStep | CheckStep]
@@ -70,6 +71,25 @@ class GpuExecutor:
     def execute(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """As `run`, for a caller that has checked the arrays and lets in one run at a time."""
         self._write_inputs(inputs)
+        self._run_work(inputs, outputs)
+        self._read_outputs(outputs)
+
+    def execute_on_device(
+        self, inputs: Sequence[Array | TensorThere], borrowed: Callable[[int], Memory]
+    ) -> list[Memory]:
+        """As `execute`; gives the outputs in memory of their own. ``borrowed``: memory from an address on."""
+        self._write_inputs(inputs, borrowed)
+        self._run_work(inputs, ())
+        made = []
+        for number, tensor in enumerate(self.program.outputs):
+            made.append(self.gpu.allocate(tensor.nbytes))
+            if tensor.nbytes:
+                self.gpu.copy(self._memory["output", number], 0, made[-1], 0, tensor.nbytes)
+        self._strings.clear()
+        self.gpu.synchronise()
+        return made
+
+    def _run_work(self, inputs: Sequence[Array | TensorThere], outputs: Sequence[Array]) -> None:
         for launch, steps in self._work:
             if launch is not None:
                 self.gpu.launch(launch)
@@ -83,7 +103,6 @@ class GpuExecutor:
                         raise self._naming(step, error) from error
                 else:
                     self._host_step(step, inputs, outputs)
-        self._read_outputs(outputs)
 
     def execute_timed(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> tuple[float, ...]:
         """As `execute`; gives the seconds of each of the program's layers: those that the device counted, for what it
@@ -149,7 +168,7 @@ class GpuExecutor:
         return DeviceError(error.message, at=f"kernel {step.symbol!r} of {node!r}", hint=error.hint)
 
     def _host_step(
-        self, step: NumpyStep | CopyStep | CheckStep, inputs: Sequence[Array], outputs: Sequence[Array]
+        self, step: NumpyStep | CopyStep | CheckStep, inputs: Sequence[Array | TensorThere], outputs: Sequence[Array]
     ) -> None:
         def fetched(place: Place) -> Array:
             if place.dtype == STRING:
@@ -175,23 +194,29 @@ class GpuExecutor:
                     self.gpu.copy(self._memory[source.kind, source.number], source.offset,
                                   self._memory[target.kind, target.number], target.offset, source.nbytes)  # fmt: skip
 
-    def _fetched(self, place: Place, inputs: Sequence[Array]) -> Array:
+    def _fetched(self, place: Place, inputs: Sequence[Array | TensorThere]) -> Array:
         """The tensor at a place, on the host."""
-        if place.kind == "input" and not place.offset:
-            return inputs[place.number].reshape(place.shape)
+        if place.kind == "input" and not place.offset and isinstance(given := inputs[place.number], np.ndarray):
+            return given.reshape(place.shape)
         data = np.empty(place.shape, numpy_dtype(place.dtype))
         if place.nbytes:
             self.gpu.read(self._memory[place.kind, place.number], place.offset, data)
         return data
 
-    def _write_inputs(self, inputs: Sequence[Array]) -> None:
+    def _write_inputs(
+        self, inputs: Sequence[Array | TensorThere], borrowed: Callable[[int], Memory] | None = None
+    ) -> None:
         if os.getpid() != self._process:
             raise DeviceError("the model was loaded before this process was forked, which no driver of a GPU outlives",
                               hint="load the model in this process")  # fmt: skip
         self._strings.clear()
         for number, (tensor, array) in enumerate(zip(self.program.inputs, inputs, strict=True)):
-            if array.nbytes and tensor.dtype != STRING:
+            if not array.nbytes or tensor.dtype == STRING:
+                continue
+            if isinstance(array, np.ndarray):
                 self.gpu.write(self._memory["input", number], 0, array)
+            elif borrowed is not None:
+                self.gpu.copy(borrowed(array.address), 0, self._memory["input", number], 0, array.nbytes)
 
     def _read_outputs(self, outputs: Sequence[Array]) -> None:
         self._strings.clear()
