@@ -151,10 +151,10 @@ def test_parts_of_a_tile_stay_in_the_picture() -> None:
 
 def test_a_quotient_has_nothing_to_do_with_a_tap_beside_it() -> None:
     """Every second row of a picture of 4 columns, and a tap that has no quotient."""
-    z, w = t.Var("z"), t.Var("w")
-    facts = within(9, t.Const(8)).inside_loop(z, t.Const(2)).inside_loop(w, t.Const(16))
-    facts = facts.given(X * 8 + Y < 12, True).given(z * 16 + w < 4, True)
-    row = X * 4 + Y // 4 * 2 + z * 16 + w
+    z, w, lane = (t.Var(name) for name in ("z", "w", "lane"))
+    facts = within(4, t.Const(8)).inside_loop(z, t.Const(2)).inside_loop(w, t.Const(16)).inside_loop(lane, t.Const(4))
+    facts = facts.given(lane + w * 4 + z * 64 < 16, True).given(Y + X * 8 < 12, True)
+    row = X * 4 + w + z * 16 + Y // 4 * 2
     assert facts.interval(row) == (0, 7)
-    padded = facts.given(row - 1 < 0, False)  # what is said of its least says nothing of its most
+    padded = facts.given(t.Const(0) <= row - 1, True)  # what is said of its least says nothing of its most
     assert padded.interval(row - 1) == (0, 6)

@@ -16,6 +16,7 @@ MATRICES, COUNTS = "sim/ptx/instructions/matrices.py", "sim/ptx/counts.py"
 MEMORY, CONTROL, WARPS = (f"tests/sim/ptx/test_{name}.py" for name in ("memory", "control", "warps"))
 OPERATORS = ("tests/compiler/targets/gpu/test_operators.py",)
 CUDA, DRIVER = "runtime/gpu/cuda.py", ("tests/runtime/gpu/test_cuda.py",)
+EXPONENTIAL, ON_DEVICE = ("tests/compiler/targets/gpu/test_exponential.py",), ("tests/runtime/gpu/test_on_device.py",)
 
 MUTANTS = (
     Mutant(
@@ -193,5 +194,42 @@ MUTANTS = (
     Mutant(
         "all-of-a-vector-is-used", "sim/ptx/instructions/accesses.py", "case left out",
         "used = used if 0 < len(used) < len(registers) else []", "used = []", (MEMORY,),
+    ),
+    Mutant(
+        "exponent-as-it-is-rounded", "compiler/targets/gpu/exponential.py", "rounding",
+        "fma(beyond, number(-math.log(2)), number(1.0))", "number(1.0)", EXPONENTIAL,
+    ),
+    Mutant(
+        "infinite-exponents", "compiler/targets/gpu/exponential.py", "special value",
+        '"llvm.minimum", x.type, [x, number(LARGEST)]', '"llvm.minimum", x.type, [x, number(math.inf)]', EXPONENTIAL,
+    ),
+    Mutant(
+        "last-lanes-add-zeros", "compiler/targets/gpu/whole_warps.py", "special value",
+        "Select(loop < extent, value, neutral)", "Select(loop < extent, value, Const(0, neutral.type))", (WARP_ROWS,),
+    ),
+    Mutant(
+        "rows-stored-to-the-last-lane", "compiler/targets/gpu/whole_warps.py", "check ignored",
+        "If(loop < extent, leaf)", "If(loop < longer(extent, lanes), leaf)", (WARP_ROWS,),
+    ),
+    Mutant(
+        "another-tensor-freed-too-early", "runtime/gpu/dlpack.py", "forgotten part",
+        "_Given(managed, sizes, tensor.owner)", "_Given(managed, sizes, None)", ON_DEVICE,
+    ),
+    Mutant(
+        "any-strides-are-dense", "runtime/gpu/dlpack.py", "check ignored",
+        "if size > 1 and stride != expected:", "if size > 1 and stride < 1:", ON_DEVICE,
+    ),
+    Mutant(
+        "a-tensor-of-another-gpu", "runtime/gpu/dlpack.py", "check ignored", "    if where != number:\n",
+        "    if where < 0:\n", ON_DEVICE,
+    ),
+    Mutant(
+        "results-that-a-later-run-overwrites", "runtime/gpu/executor.py", "wrong operand",
+        "made.append(self.gpu.allocate(tensor.nbytes))", 'made.append(self._memory["output", number])', ON_DEVICE,
+    ),
+    Mutant(
+        "bounds-of-what-is-taken-away", "compiler/tensor/intervals.py", "case left out",
+        "if all(times.get(term, each) * each > 0 for term, each in terms)", "if terms",
+        ("tests/compiler/tensor/test_intervals.py",),
     ),
 )  # fmt: skip

@@ -82,6 +82,15 @@ def test_any_rows_of_some_length(rows: int, length: int, op: str) -> None:
     assert "shfl" in text
 
 
+@pytest.mark.parametrize(("op", "sign"), [("nn.reduce_max", -1), ("nn.reduce_min", 1)])
+def test_the_last_lanes_are_in_no_extreme(op: str, sign: int) -> None:
+    x = sign * (1 + np.random.default_rng(0).random((3, 77), np.float32))
+    module = over(op, x.shape, axes=(1,), keepdims=False)
+    (found,) = weft.load(weft.compile(module, target="cuda", strict=True), RUN_ON["cuda"]).run({"x": x}).values()
+    (wanted,) = evaluate(module, {"x": x}).values()
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_few_instructions_for_a_softmax() -> None:
     """Vectors of four, one instruction for each exponential and each larger one."""
     _, text = launches(over("nn.softmax", (4, 256), axis=1))
