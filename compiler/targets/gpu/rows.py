@@ -6,16 +6,13 @@ from collections.abc import Sequence
 from math import prod
 
 from ... import tensor as te
-from ...tensor.errors import ScheduleError
 from ...tensor.evaluate import ITEM_BYTES
 from ...tensor.ir import Block, Var
 from ...tensor.tree import find_block, find_buffer
-from ..errors import CompileError
 from ..loops.nests import extent_of, largest_divisor, own_loops, reduces_neighbours, split_loops, tidy
 from .devices import GpuDescription
 from .digits import BLOCK_AXES, SHARED, THREAD
 from .elements import bind_elements
-from .phases import grids_of
 
 LONG = 16
 """Elements of a reduction from which on threads share it."""
@@ -30,21 +27,9 @@ LAST_SUMS = 16
 """Partial results that one thread combines, at most."""
 
 
-def schedule_rows(schedule: te.Schedule, device: GpuDescription) -> bool:
-    """Schedule a kernel of which all reductions are over the rest of the same rows, and long; else False, and the
-    schedule is as it was. Stages between them stay in the group's shared memory."""
-    attempt = schedule.copy()
-    try:
-        if not _scheduled(attempt, device):
-            return False
-        grids_of(attempt.func, device)
-    except (ScheduleError, CompileError):  # such as a reduction that no thread can do a part of
-        return False
-    schedule.func, schedule.trace = attempt.func, attempt.trace
-    return True
-
-
-def _scheduled(schedule: te.Schedule, device: GpuDescription) -> bool:
+def by_groups(schedule: te.Schedule, device: GpuDescription) -> bool:
+    """For a kernel of which all reductions are over the rest of the same rows, and long. Stages between them stay in
+    the group's shared memory."""
     tidy(schedule)
     *stages, output = schedule.blocks()
     reductions = [name for name in stages if is_long_reduction(schedule, name)]

@@ -7,53 +7,46 @@ element of a result, or a few that it loads and stores at once; neighbours in me
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 
 from ... import tensor as te
 from ...tensor.errors import ScheduleError
 from ...tensor.ir import Block, Var
 from ...tensor.tree import find_block, find_buffer
-from ..errors import CompileError
 from ..loops.nests import REGISTER, extent_of, split_loops, tidy
+from .attempts import scheduled_by_one_of
 from .columns import load_ahead, share_columns
 from .devices import GpuDescription
 from .elements import bind_elements
-from .phases import grids_of
-from .rows import schedule_rows
-from .transposed import schedule_transposed
+from .rows import by_groups
+from .transposed import by_turned_tiles
 from .vector_loops import found_together, store_of
-from .warp_rows import schedule_warp_rows
+from .warp_rows import ways_by_warps
 
 
 def schedule_plain(schedule: te.Schedule, device: GpuDescription) -> None:
     """Any kernel: a warp or a group for each row that is reduced, tiles of what is turned, parts of long columns, or a
     thread for some neighbours of each stage."""
-    for attempted in (schedule_warp_rows, schedule_rows, schedule_transposed, _schedule_columns):
-        if attempted(schedule, device):
-            return
+    ways = (partial(way, device=device) for way in (by_groups, by_turned_tiles, _by_columns))
+    if scheduled_by_one_of([*ways_by_warps(device), *ways], schedule, device):
+        return
     tidy(schedule)
     schedule_elements(schedule, device, device.neighbours, schedule.blocks()[:-1])
 
 
-def _schedule_columns(schedule: te.Schedule, device: GpuDescription) -> bool:
-    """Schedule a kernel of which some long reductions have too few results, by parts of their depth and then by
-    elements; else False, and the schedule is as it was."""
-    attempt = schedule.copy()
-    tidy(attempt)
-    stages = attempt.blocks()[:-1]
-    try:
-        shared = share_columns(attempt, stages, device)
-        if not shared:
-            return False
-        # Few results are rather spread over the device than made some at a time.
-        few = find_buffer(attempt.func, attempt.blocks()[-1]).size < device.threads * device.multiprocessors
-        schedule_elements(attempt, device, 1 if few else device.neighbours, stages)
-        for name in shared:
-            load_ahead(attempt, name)
-        grids_of(attempt.func, device)
-    except (ScheduleError, CompileError):  # such as a stage that cannot be moved to who reads it
+def _by_columns(schedule: te.Schedule, device: GpuDescription) -> bool:
+    """For a kernel of which some long reductions have too few results: by parts of their depth, then by elements."""
+    tidy(schedule)
+    stages = schedule.blocks()[:-1]
+    shared = share_columns(schedule, stages, device)
+    if not shared:
         return False
-    schedule.func, schedule.trace = attempt.func, attempt.trace
+    # Few results are rather spread over the device than made some at a time.
+    few = find_buffer(schedule.func, schedule.blocks()[-1]).size < device.threads * device.multiprocessors
+    schedule_elements(schedule, device, 1 if few else device.neighbours, stages)
+    for name in shared:
+        load_ahead(schedule, name)
     return True
 
 

@@ -10,17 +10,14 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from ... import tensor as te
-from ...tensor.errors import ScheduleError
 from ...tensor.evaluate import ITEM_BYTES
 from ...tensor.ir import Block, Const, Expr, Load, Var
 from ...tensor.simplify import Linear, constant_range
 from ...tensor.tree import find_block, find_buffer, ranges_of
 from ...tensor.visitor import walk_exprs
-from ..errors import CompileError
 from ..loops.nests import extent_of, largest_divisor, own_loops, position_of, tidy
 from .devices import GpuDescription
 from .digits import BLOCK_AXES, SHARED, THREAD
-from .phases import grids_of
 
 LEAST_ELEMENTS = 1 << 16
 """Elements of the result below which the detour is not worth it: caches hold what is read again."""
@@ -38,21 +35,9 @@ WORD = 4
 """Bytes of a bank of shared memory."""
 
 
-def schedule_transposed(schedule: te.Schedule, device: GpuDescription) -> bool:
-    """Schedule a kernel that makes each element of its result of an element of a source in which neighbours of the
-    result are not neighbours, and perhaps of others; else False, and the schedule is as it was."""
-    attempt = schedule.copy()
-    try:
-        if not _scheduled(attempt, device):
-            return False
-        grids_of(attempt.func, device)
-    except (ScheduleError, CompileError):  # such as a source of which an element is read in two places
-        return False
-    schedule.func, schedule.trace = attempt.func, attempt.trace
-    return True
-
-
-def _scheduled(schedule: te.Schedule, device: GpuDescription) -> bool:
+def by_turned_tiles(schedule: te.Schedule, device: GpuDescription) -> bool:
+    """For a kernel that makes each element of its result of an element of a source in which neighbours of the result
+    are not neighbours, and perhaps of others."""
     tidy(schedule)
     if len(schedule.blocks()) != 1:
         return False

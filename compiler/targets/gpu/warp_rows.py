@@ -3,18 +3,17 @@ without barriers."""
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 
 from ... import tensor as te
-from ...tensor.errors import ScheduleError
 from ...tensor.ir import BinOp, Block, DType, Var
 from ...tensor.tree import find_block, find_buffer
-from ..errors import CompileError
 from ..loops.nests import REGISTER, extent_of, largest_divisor, own_loops, split_loops, tidy
+from .attempts import Way
 from .devices import GpuDescription
 from .digits import BLOCK_AXES, THREAD, WARP
 from .intrinsics import LANES, REDUCED, REDUCTIONS, Reduction, warp_reduce
-from .phases import grids_of
 from .rows import is_long_reduction, rows_of
 from .vector_loops import found_together, store_of
 from .whole_warps import in_whole_warps
@@ -26,24 +25,16 @@ WARPS = 4
 """Rows of a group, at most: groups of one warp do not fill a device."""
 
 
-def schedule_warp_rows(schedule: te.Schedule, device: GpuDescription) -> bool:
-    """Schedule a kernel of which all reductions are over the rest of the same rows, and a warp holds a row; else False,
-    and the schedule is as it was. Rows are of whole warps, so that no lane has less to do than another."""
+def ways_by_warps(device: GpuDescription) -> list[Way]:
+    """For a kernel of which all reductions are over the rest of the same rows, and a warp holds a row. Rows are of
+    whole warps, so that no lane has less to do than another; or, the last way, made so first."""
     if device.warp != LANES:
-        return False
-    for together, longer in ((device.neighbours, False), (1, False), (1, True)):
-        attempt = schedule.copy()
-        try:
-            if _scheduled(attempt, together, longer=longer):
-                grids_of(attempt.func, device)
-                schedule.func, schedule.trace = attempt.func, attempt.trace
-                return True
-        except (ScheduleError, CompileError):  # such as a stage of another shape, of which lanes hold too little
-            pass
-    return False
+        return []
+    return [partial(_by_warps, together=together, longer=longer)
+            for together, longer in ((device.neighbours, False), (1, False), (1, True))]  # fmt: skip
 
 
-def _scheduled(schedule: te.Schedule, together: int, *, longer: bool) -> bool:
+def _by_warps(schedule: te.Schedule, together: int, *, longer: bool) -> bool:
     """By lanes that load and store so many neighbours ``together``. ``longer``: rows that are no whole warps are made
     so first."""
     tidy(schedule)

@@ -71,7 +71,8 @@ def _longer_stage(func: PrimFunc, name: str, loop: Var, extent: int, length: int
 
 def _longer_output(func: PrimFunc, name: str, loop: Var, lanes: int) -> PrimFunc:
     leaf, node = find_block(func, name)[-1], find_loop(func, loop)[-1]
-    assert isinstance(node, For) and isinstance(node.extent, Const)
+    assert isinstance(node, For)
+    assert isinstance(node.extent, Const)
     extent = int(node.extent.value)
     return _longer_loop(rewrite(func, leaf, If(loop < extent, leaf)), loop, longer(extent, lanes))
 

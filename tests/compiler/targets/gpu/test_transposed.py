@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -12,10 +13,11 @@ from hypothesis import strategies as st
 from weft.compiler import tensor as te
 from weft.compiler.graph import Module, call
 from weft.compiler.model import HostStep
+from weft.compiler.targets.gpu.attempts import scheduled_by_one_of
 from weft.compiler.targets.gpu.devices import DEVICES
 from weft.compiler.targets.gpu.launches import Grid
 from weft.compiler.targets.gpu.phases import grids_of
-from weft.compiler.targets.gpu.transposed import LEAST_ELEMENTS, TILE, schedule_transposed
+from weft.compiler.targets.gpu.transposed import LEAST_ELEMENTS, TILE, by_turned_tiles
 from weft.compiler.tensor.interpreter import interpret
 from weft.compiler.tensor.parser import parse
 
@@ -96,6 +98,10 @@ def test_others_are_moved_without(shape: tuple[int, ...], perm: tuple[int, ...])
     assert not launch(check(turned(shape, perm))).shared
 
 
+def scheduled(schedule: te.Schedule) -> bool:
+    return scheduled_by_one_of([partial(by_turned_tiles, device=GENERIC)], schedule, GENERIC)
+
+
 def test_what_stands_around_is_computed_in_the_same_kernel() -> None:
     """A sum by neighbours of the result, a factor by neighbours of the source, a sum of what is turned, too."""
     rows, columns = 260, 290
@@ -103,7 +109,7 @@ def test_what_stands_around_is_computed_in_the_same_kernel() -> None:
     z, c = te.placeholder((rows, columns), "float32", "z"), te.placeholder((rows,), "float32", "c")
     out = te.compute((rows, columns), lambda i, j: x[j, i] * c[i] + y[j, i] + z[i, j], "out")
     schedule = te.create_schedule(out, [x, y, z, c])
-    assert schedule_transposed(schedule, GENERIC)
+    assert scheduled(schedule)
     (grid,) = grids_of(schedule.func, GENERIC)
     assert {buffer.name for buffer in grid.shared} == {"x_shared", "y_shared"}
     generator = np.random.default_rng(0)
@@ -124,5 +130,5 @@ def test_a_source_that_is_read_twice_or_under_a_condition_is_left_alone() -> Non
     for out in (twice, shifted, repeated, spread, along):
         schedule = te.create_schedule(out, [x, y])
         before = str(schedule)
-        assert not schedule_transposed(schedule, GENERIC)
+        assert not scheduled(schedule)
         assert str(schedule) == before
