@@ -21,4 +21,7 @@ def collector_waits() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
+            if not gc.get_freeze_count():  # what a program has frozen itself stays so
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()

@@ -39,3 +39,26 @@ def test_overlapping_blocks_leave_it_on() -> None:
     first.__exit__(None, None, None)
     second.__exit__(None, None, None)
     assert gc.isenabled()
+
+
+def test_what_a_block_made_is_old_at_its_end() -> None:
+    """The collector does not look through it at once."""
+    gc.enable()
+    collections = sum(each["collections"] for each in gc.get_stats())
+    with collector_waits():
+        made = [[number] for number in range(20_000)]
+    assert sum(each["collections"] for each in gc.get_stats()) <= collections + 1
+    assert any(each is made for each in gc.get_objects(generation=2))
+
+
+def test_what_a_program_has_frozen_stays_so() -> None:
+    gc.enable()
+    kept = [[]]
+    gc.freeze()
+    try:
+        with collector_waits():
+            pass
+        assert gc.get_freeze_count() > 0
+        assert not any(each is kept for each in gc.get_objects())
+    finally:
+        gc.unfreeze()
