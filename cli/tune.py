@@ -209,7 +209,7 @@ def _print_summary(found: Outcome, database: Path) -> None:
             out.print("so it ended before its budget did; --thorough goes on")
     chains = sum(not state.task.in_sum for state in found.states)
     if chains:
-        out.print(f"{chains} chains were measured; compilation takes those that are faster than their layers apart")
+        out.print(f"chains measured: {chains}; compilation takes those that are faster than their layers apart")
     broke = [reason for state in found.states for reason in state.broke.values()]
     if broke:
         out.print(f"{len(broke)} settings broke the compiler, which is a mistake in weft, and were passed over: "

@@ -28,8 +28,9 @@ LEAST_RUN = 16
 TILE = 32
 """Neighbours along each axis of a tile: what a warp loads or stores at once."""
 
-THREADS = 256
-"""Threads of a group: each has four elements of a whole tile of 32 x 32."""
+THREADS = 64
+"""Threads of a group: each has sixteen elements of a whole tile of 32 x 32, which it loads one behind the other and
+waits for together."""
 
 WORD = 4
 """Bytes of a bank of shared memory."""

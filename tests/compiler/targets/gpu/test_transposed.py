@@ -17,7 +17,7 @@ from weft.compiler.targets.gpu.attempts import scheduled_by_one_of
 from weft.compiler.targets.gpu.devices import DEVICES
 from weft.compiler.targets.gpu.launches import Grid
 from weft.compiler.targets.gpu.phases import grids_of
-from weft.compiler.targets.gpu.transposed import LEAST_ELEMENTS, TILE, by_turned_tiles
+from weft.compiler.targets.gpu.transposed import LEAST_ELEMENTS, THREADS, TILE, by_turned_tiles
 from weft.compiler.tensor.interpreter import interpret
 from weft.compiler.tensor.parser import parse
 
@@ -50,7 +50,7 @@ def test_whole_tiles_move_the_fewest_sectors_without_conflicts(dtype: str) -> No
     assert needed == fewest == 2 * rows * columns * item // 32
     assert found.counts.conflicts == 0
     assert found.call.groups == (8 * 9, 1, 1)
-    assert found.call.threads == 256
+    assert found.call.threads == THREADS
 
 
 @pytest.mark.parametrize(
