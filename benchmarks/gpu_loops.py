@@ -64,6 +64,11 @@ def wanted(shape: Shape, device: GpuDescription) -> Wanted:
     return Wanted("fma", ("FFMA",), 128 // device.lanes, 0.9, 1.12)
 
 
+def shapes_of(device: GpuDescription) -> list[Shape]:
+    """What multiplies operands as they are: tensor cores first, then threads."""
+    return [*(each for each in device.mma if not each.is_rounded), *THREAD_SHAPES]
+
+
 @dataclass(frozen=True)
 class Loop:
     """Instructions of a loop, those that are products, and cycles to issue it; 0 where they are not known."""
@@ -145,8 +150,7 @@ def main(given: Sequence[str] | None = None) -> int:
     rows: list[tuple[str, ...]] = []
     records: list[Record] = []
     missed: list[str] = []
-    shapes: list[Shape] = [*(each for each in device.mma if not each.is_rounded), *THREAD_SHAPES]
-    for shape in shapes:
+    for shape in shapes_of(device):
         if shape.dtype not in (arguments.type or ("int8", "float16", "float32")):
             continue
         size, goal = ITEM_BYTES[shape.dtype], wanted(shape, device)

@@ -27,7 +27,7 @@ from unittest.mock import patch
 import numpy as np
 import weft
 from common import Record, print_table, write_json
-from gpu_loops import machine_loop, product_text, wanted
+from gpu_loops import machine_loop, product_text, shapes_of, wanted
 from gpu_tools import installed_tool, ptxas_figures
 from gpu_work import product_module, random
 from onnx import TensorProto, helper
@@ -35,7 +35,6 @@ from weft.compiler.graph import Module
 from weft.compiler.model import CompiledModel, GpuCode, HostStep
 from weft.compiler.targets.gpu import tensor_cores
 from weft.compiler.targets.gpu.devices import DEVICES
-from weft.compiler.targets.gpu.thread_products import THREAD_SHAPES
 from weft.compiler.targets.gpu.tiles import Plan, Shape, tiles_of
 from weft.compiler.targets.registry import find_target
 from weft.runtime.gpu.predicted import counted_launches
@@ -190,8 +189,7 @@ def ours(work: Work) -> Figures:
 
 def shape_of(work: Work) -> Shape:
     """What multiplies in a product."""
-    shapes: list[Shape] = [*(each for each in DEVICES[GPU].mma if not each.is_rounded), *THREAD_SHAPES]
-    return next(each for each in shapes if each.dtype == work.dtype)
+    return next(each for each in shapes_of(DEVICES[GPU]) if each.dtype == work.dtype)
 
 
 COLUMNS = ("work", "", "instructions", "weft / Triton", "wavefronts", "conflicts", "sectors", "fewest", "barriers",

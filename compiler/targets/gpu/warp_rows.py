@@ -47,7 +47,7 @@ def _by_warps(schedule: te.Schedule, together: int, *, longer: bool) -> bool:
     if not reductions or not rows:
         return False
     inner = [loop for loop in schedule.get_loops(output) if loop not in rows and extent_of(schedule, loop) != 1]
-    if len(inner) > 1 or (not longer and any(extent_of(schedule, loop) % (together * LANES) for loop in inner)):
+    if len(inner) > 1 or any(extent_of(schedule, loop) % (together * LANES) for loop in inner):
         return False
     group, row = schedule.split(rows[-1], largest_divisor(extent_of(schedule, rows[-1]), WARPS) if inner else 1)
     for name in reversed(stages):
@@ -132,18 +132,14 @@ def _reduce(schedule: te.Schedule, name: str, op: Reduction, dtype: DType, toget
 def _by_lanes(schedule: te.Schedule, name: str, loops: list[Var], together: int) -> bool:
     """The elements of rows to lanes, neighbours to neighbours; False where so many do not lie together."""
     *rows, column = loops
-    uneven = extent_of(schedule, column) % (together * LANES) > 0
     each, lane = schedule.split(column, together * LANES)
-    neighbours = []
-    if not uneven:
-        lane, *neighbours = schedule.split(lane, together)
+    lane, neighbour = schedule.split(lane, together)
     for loop in (*rows, lane):
         schedule.bind(loop, THREAD)
-    # Of an uneven row the last lanes are no threads the last time.
-    schedule.reorder(*((each, *rows, lane) if uneven else (*rows, lane, each, *neighbours)))
+    schedule.reorder(*rows, lane, each, neighbour)
     schedule.unroll(each)
     if together > 1:
-        if found_together(store_of(schedule, name), neighbours[0], together) is None:
+        if found_together(store_of(schedule, name), neighbour, together) is None:
             return False
-        schedule.vectorize(neighbours[0])
+        schedule.vectorize(neighbour)
     return True

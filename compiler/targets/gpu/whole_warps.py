@@ -41,7 +41,8 @@ def in_whole_warps(schedule: te.Schedule, reductions: list[str], rows: int, lane
         else:
             schedule.func = _longer_stage(schedule.func, name, loop, extent, length)
     if len(loops := schedule.get_loops(output)) > rows:
-        schedule.func = _longer_output(schedule.func, output, loops[-1], lanes)
+        extent = extent_of(schedule, loops[-1])
+        schedule.func = _longer_output(schedule.func, output, loops[-1], extent, longer(extent, lanes))
 
 
 def _longer_reduction(func: PrimFunc, name: str, loop: Var, extent: int, length: int) -> PrimFunc:
@@ -69,12 +70,9 @@ def _longer_stage(func: PrimFunc, name: str, loop: Var, extent: int, length: int
     return PrimFunc(func.name, func.params, _with_buffer(map_accesses(func.body, old, new, tuple), old, new))
 
 
-def _longer_output(func: PrimFunc, name: str, loop: Var, lanes: int) -> PrimFunc:
-    leaf, node = find_block(func, name)[-1], find_loop(func, loop)[-1]
-    assert isinstance(node, For)
-    assert isinstance(node.extent, Const)
-    extent = int(node.extent.value)
-    return _longer_loop(rewrite(func, leaf, If(loop < extent, leaf)), loop, longer(extent, lanes))
+def _longer_output(func: PrimFunc, name: str, loop: Var, extent: int, length: int) -> PrimFunc:
+    leaf = find_block(func, name)[-1]
+    return _longer_loop(rewrite(func, leaf, If(loop < extent, leaf)), loop, length)
 
 
 def _longer_loop(func: PrimFunc, loop: Var, length: int) -> PrimFunc:

@@ -79,9 +79,8 @@ class Expressions:
     """Emits expressions at the builder's position. ``env`` holds the loop variables, ``memory`` the buffers;
     ``otherwise`` makes the functions that targets do not share, ``exponential`` exp in single precision.
     ``has_extremes``: whether there are instructions for the larger and smaller of two floats of single precision, nan
-    where one is.
-    ``permutes_bytes``: whether the processor picks bytes out of two registers (AVX-512 VBMI). ``held``: expressions
-    whose values are known already."""
+    where one is. ``permutes_bytes``: whether the processor picks bytes out of two registers (AVX-512 VBMI). ``held``:
+    expressions whose values are known already."""
 
     builder: ll.IRBuilder
     memory: dict[str, Memory]

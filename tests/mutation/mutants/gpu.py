@@ -209,7 +209,7 @@ MUTANTS = (
     ),
     Mutant(
         "rows-stored-to-the-last-lane", "compiler/targets/gpu/whole_warps.py", "check ignored",
-        "If(loop < extent, leaf)", "If(loop < longer(extent, lanes), leaf)", (WARP_ROWS,),
+        "If(loop < extent, leaf)", "If(loop < length, leaf)", (WARP_ROWS,),
     ),
     Mutant(
         "another-tensor-freed-too-early", "runtime/gpu/dlpack.py", "forgotten part",
