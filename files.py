@@ -9,11 +9,19 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file at once or not at all: beside its place, synced, then renamed. OSError leaves no file behind.
+    """Write a file at once or not at all: beside its place, synced, then renamed. OSError leaves no file behind, and names
+    ``path``: of the file beside it nobody knows.
 
     A link stays, and what it leads to is written. What is no file, as a pipe or ``/dev/null``, gets the content as it
     is: a rename would put a file in its place.
     """
+    try:
+        _write(path, content)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _write(path: Path, content: bytes) -> None:
     if path.exists() and not path.is_file():
         path.write_bytes(content)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import threading
@@ -48,3 +49,17 @@ def test_a_pipe_gets_the_content_and_stays_a_pipe(tmp_path: Path) -> None:
 def test_a_folder_in_the_place_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError):
         write_atomically(tmp_path, b"content")
+
+
+@pytest.mark.parametrize(("place", "why"), [("nowhere/model.weft", errno.ENOENT), ("", errno.EISDIR)])
+def test_what_cannot_be_written_is_named_as_it_was_given(tmp_path: Path, place: str, why: int) -> None:
+    path = tmp_path / place
+    with pytest.raises(OSError) as refused:
+        write_atomically(path, b"content")
+    assert (refused.value.filename, refused.value.errno) == (str(path), why)
+
+
+def test_a_full_disk_names_the_file() -> None:
+    with pytest.raises(OSError, match="/dev/full") as refused:
+        write_atomically(Path("/dev/full"), b"content")
+    assert refused.value.errno == errno.ENOSPC
