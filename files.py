@@ -9,8 +9,8 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file at once or not at all: beside its place, synced, then renamed. OSError leaves no file behind, and names
-    ``path``: of the file beside it nobody knows.
+    """Write a file at once or not at all: beside its place, synced, then renamed. OSError leaves no file behind, and
+    names ``path``: of the file beside it nobody knows.
 
     A link stays, and what it leads to is written. What is no file, as a pipe or ``/dev/null``, gets the content as it
     is: a rename would put a file in its place.

@@ -30,7 +30,7 @@ from ..runtime.artifact import save
 from ..runtime.report import placement_records, placement_table
 from ..sim.timing import program_cycles
 from .app import app
-from .output import JsonOption, ShapeOption, beside, err, out, parse_shapes, print_json, table
+from .output import JsonOption, ShapeOption, beside, check_places, err, out, parse_shapes, print_json, table
 from .target_options import Chosen, options_of, with_target_options
 
 TargetOption = Annotated[str, typer.Option("--target", help=f"What to compile for: {', '.join(target_names())}.")]
@@ -116,6 +116,7 @@ def compile_command(
 ) -> None:
     """Compile a model into one artifact file and report where each part of it will run."""
     path = output or beside(model, ".weft")
+    check_places(path)
     options = options_of(target, chosen)
     own: list[PassRecord] = []
     with progress("compiling", err) as status:

@@ -25,7 +25,7 @@ from ..explore.validate import validate
 from ..files import write_atomically
 from ..progress import progress
 from .app import app
-from .output import JsonOption, err, out, print_json, table, wide_console
+from .output import JsonOption, check_places, err, out, print_json, table, wide_console
 
 FORMATS = {"cycles": ",.0f", "energy": ".3f", "area": ".1%", "throughput_per_area": ".2f", "LUT": ",.0f", "DSP": ",.0f",
            "BRAM36": ",g"}  # fmt: skip
@@ -66,6 +66,7 @@ def explore_command(
     """Measure points of a space of cores, memories and compiler knobs; print those that no other one beats."""
     if results is not None and results.suffix not in (".json", ".csv"):
         raise ExploreError("results are written as .json or .csv", at=results)
+    check_places(results, page)
     space = load_space(space_file)
     files = [*networks, *(more or ())]
     known = [open_network(each) for each in files]

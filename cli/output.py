@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import math
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,7 +34,7 @@ ShapeOption = Annotated[
 InputOption = Annotated[
     Path | None, typer.Option("--input", "-i", help="A .npz with one array per input, or a .npy. Default: random.")
 ]
-SeedOption = Annotated[int, typer.Option(help="Seed of random inputs.")]
+SeedOption = Annotated[int, typer.Option(min=0, help="Seed of random inputs.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 
 
@@ -40,6 +43,21 @@ def beside(source: Path, ending: str) -> Path:
     if not source.name:
         raise InputError("a folder, where a file is wanted", at=repr(str(source)))
     return source.with_suffix(ending)
+
+
+def check_places(*paths: Path | None) -> None:
+    """Refuse, before long work, results that could not be written at its end. OSError names the path."""
+    for path in (each for each in paths if each is not None):
+        folder = Path(os.path.realpath(path)).parent
+        if path.is_dir():
+            number = errno.EISDIR
+        elif not folder.is_dir():
+            number = errno.ENOTDIR if folder.exists() else errno.ENOENT
+        elif not path.exists() and not os.access(folder, os.W_OK | os.X_OK):
+            number = errno.EACCES
+        else:
+            continue
+        raise OSError(number, os.strerror(number), str(path))
 
 
 def wide_console() -> PlainConsole:
@@ -53,8 +71,19 @@ def print_json(document: Any) -> None:
 
 
 def json_text(document: Any) -> str:
-    """A document as JSON prints it here, in files, too."""
-    return json.dumps(document, indent=1, default=str) + "\n"
+    """A document as JSON prints it here, in files, too. Floats that JSON lacks are texts: NaN, Infinity, -Infinity."""
+    try:
+        return json.dumps(document, indent=1, default=str, allow_nan=False) + "\n"
+    except ValueError:
+        return json.dumps(_finite(document), indent=1, default=str, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return json.dumps(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, named: int = 0) -> Table:

@@ -12,11 +12,11 @@ import typer
 from ..api import load
 from ..compiler.compile import compile_model
 from ..compiler.graph.dtypes import dtype_name
-from ..compiler.graph.strings import fixed_width
 from ..compiler.model import CompiledModel, OpenModel, TensorSpec
 from ..compiler.passes import PassRecord
 from ..compiler.targets.target import Job
 from ..progress import Updates, progress
+from ..runtime.array_files import write_arrays
 from ..runtime.device import device_forms, open_device
 from ..runtime.errors import DeviceError
 from ..runtime.index_inputs import index_inputs
@@ -29,7 +29,7 @@ from ..runtime.trace import write_trace
 from ..sim.timing import program_cycles
 from .app import app
 from .compile import PassOption, pass_options, pass_records, print_passes
-from .output import InputOption, JsonOption, SeedOption, ShapeOption, err, out, parse_shapes, print_json
+from .output import InputOption, JsonOption, SeedOption, ShapeOption, check_places, err, out, parse_shapes, print_json
 from .source import is_artifact, opened_artifact
 from .target_options import Chosen, options_of, with_target_options
 
@@ -92,6 +92,7 @@ def run(
     Sizes that a model leaves open are those of the inputs; of random inputs as --shape says, by default 1.
     """
     own: list[PassRecord] = []
+    check_places(output, record, trace)
     with progress("reading", err) as status:
         compiled = compiled_source(source, target, shape, added, own, chosen, status)
         if inputs is None and isinstance(compiled, OpenModel):
@@ -115,7 +116,7 @@ def run(
     if trace is not None:
         slices = write_trace(module, trace)
     if output is not None:
-        np.savez(output, **{name: fixed_width(value) for name, value in results.items()})  # type: ignore[arg-type]
+        write_arrays(output, results)
     if as_json:
         print_json({**run_record(module, results, timed, seconds), "passes": pass_records(own)})
         return

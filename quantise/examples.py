@@ -9,7 +9,8 @@ import numpy as np
 
 from ..compiler.graph import Array, Module, TensorType
 from ..compiler.graph.dtypes import numpy_dtype
-from ..runtime.inputs import arrays_in, named_inputs
+from ..runtime.array_files import arrays_in
+from ..runtime.inputs import named_inputs
 from .errors import QuantiseError
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ..compiler.graph.dtypes import STRING, is_float, limits, numpy_dtype
 from ..compiler.graph.strings import StringsError, canonical
 from ..compiler.model import TensorSpec
+from .array_files import arrays_in, typed
 from .errors import InputError
 from .index_inputs import IndexSizes
 
@@ -83,25 +84,13 @@ def read_inputs(
     if path is None:
         generator = np.random.default_rng(seed)
         return {each.name: _random(generator, each, (indices or {}).get(each.name, ())) for each in tensors}
-    arrays = arrays_in(path)
+    arrays, types = arrays_in(path), {tensor.name: tensor.dtype for tensor in tensors}
     if isinstance(arrays, dict):
-        return arrays
+        return {name: typed(array, types.get(name, STRING)) for name, array in arrays.items()}
     if len(tensors) != 1:
         names = ", ".join(tensor.name for tensor in tensors)
         raise InputError(f"{path} holds one array, but the model has inputs {names}", hint="use a .npz")
-    return {tensors[0].name: arrays}
-
-
-def arrays_in(path: Path) -> Array | dict[str, Array]:
-    """The array of a .npy file, or those of a .npz file by name; :class:`InputError` for what is neither."""
-    with path.open("rb") as file:
-        try:
-            loaded = np.load(file, allow_pickle=False)
-            return loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
-        except MemoryError:
-            raise
-        except Exception as error:  # NumPy promises none: damaged headers raise what its parsers raise
-            raise InputError(f"{path} is not a .npy or .npz file: {error}") from error
+    return {tensors[0].name: typed(arrays, tensors[0].dtype)}
 
 
 def _random(generator: np.random.Generator, tensor: TensorSpec, sizes: tuple[int, ...]) -> Array:
