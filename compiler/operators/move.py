@@ -7,6 +7,7 @@ that of the result.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -208,19 +209,24 @@ def _concat_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     return TensorType((*first.shape[:axis], total, *first.shape[axis + 1 :]), first.dtype)
 
 
+CHAINED = 16
+"""Operands of a concatenation among which a chain of choices picks: each is nested in the one before. Of more the
+choice is halved first, or texts and walks of kernels of hundreds would be nested too deeply."""
+
+
 def _concat(builder: Builder, call: Call, operands: tuple[View, ...]) -> View:
     axis = call.attr("axis")
+    starts = list(accumulate((part.shape[axis] for part in operands), initial=0))
 
-    def read(index: Index) -> tir.Expr:
-        end = call.shape[axis]
-        result: tir.Expr | None = None
-        for part in reversed(operands):
-            end -= part.shape[axis]
-            value = part[(*index[:axis], index[axis] - end, *index[axis + 1 :])]
-            result = value if result is None else tir.select(index[axis] < end + part.shape[axis], value, result)
-        return result if result is not None else operands[0][index]
+    def picked(index: Index, first: int, end: int) -> tir.Expr:
+        """The element, which is in one of the operands from ``first`` up to ``end``."""
+        if end - first == 1:
+            place = index[axis] - starts[first]
+            return operands[first][(*index[:axis], place, *index[axis + 1 :])]
+        middle = first + 1 if end - first <= CHAINED else (first + end) // 2
+        return tir.select(index[axis] < starts[middle], picked(index, first, middle), picked(index, middle, end))
 
-    return View(call.shape, operands[0].dtype, read)
+    return View(call.shape, operands[0].dtype, lambda index: picked(index, 0, len(operands)))
 
 
 def _draw_concat(choose: Chooser) -> Expr:

@@ -92,5 +92,14 @@ def test_a_reduction_of_images_reads_channels_in_the_blocks_of_a_convolution(op:
     assert error < 1e-5
 
 
+def test_a_concatenation_of_hundreds() -> None:
+    params = tuple(Var(f"x{number}", TensorType((1 + number % 3,), "int32")) for number in range(500))
+    module = Module(Function(params, call("concat", *params, axis=0), Attrs({"name": "main", "outputs": ("out",)})))
+    model = weft.compile(module, target="cpu", strict=True)
+    values = {each.name: np.full(each.type.shape, number, np.int32) for number, each in enumerate(params)}
+    expected = np.concatenate(list(values.values()))
+    np.testing.assert_array_equal(weft.load(model).run(values)["out"], expected)
+
+
 def test_no_rule_was_lost() -> None:
     assert len(COMPILED) >= FEWEST, COMPILED
