@@ -103,7 +103,7 @@ def load_model(source: str | Path | bytes | onnx.ModelProto) -> onnx.ModelProto:
             raise ModelError(f"{name} is not a complete ONNX file: {error}", hint="is it truncated?") from None
         except OSError as error:
             raise ModelError(f"{name} cannot be read: {error.strerror or error}") from None
-        except onnx.checker.ValidationError as error:
+        except (onnx.checker.ValidationError, RuntimeError) as error:  # the latter of names that no file can have
             raise ModelError(f"{name} is not a valid ONNX file: {str(error).splitlines()[0]}") from None
     if not model.HasField("graph") or not model.graph.output:
         raise ModelError(f"{name} is not a complete ONNX file: it has no graph with outputs", hint="is it truncated?")
@@ -222,7 +222,7 @@ class _Reader(Scope):
     def _ordered_nodes(self) -> list[tuple[str, onnx.NodeProto]]:
         """The nodes with their names, producers first, else as they stand. Refuses missing tensors and cycles."""
         nodes = [(node.name or f"{node.op_type}_{i}", node) for i, node in enumerate(self.graph.node)]
-        produced = {output for _, node in nodes for output in node.output if output}
+        produced = self._produced(nodes)
         readers: dict[str, list[int]] = {}
         missing: list[int] = []  # of each node: tensors that are not there yet
         for number, (name, node) in enumerate(nodes):
@@ -246,6 +246,17 @@ class _Reader(Scope):
             names = ", ".join(blocked[:4])
             raise ModelError(f"the graph has a cycle through or before the nodes {names}")
         return ordered
+
+    def _produced(self, nodes: list[tuple[str, onnx.NodeProto]]) -> dict[str, str]:
+        """The node of each tensor that a node makes. Refuses names that stand for two tensors."""
+        produced: dict[str, str] = {}
+        for name, node in nodes:
+            for tensor in filter(None, node.output):
+                if tensor in produced or tensor in self.values:
+                    other = f"node {produced[tensor]!r} makes" if tensor in produced else "is an input or initializer"
+                    raise ModelError(f"makes the tensor {tensor!r}, which {other}, too", at=Span((name,)))
+                produced[tensor] = name
+        return produced
 
     def _refuse_unknown_operators(self, nodes: list[tuple[str, onnx.NodeProto]]) -> None:
         unknown = [

@@ -364,6 +364,21 @@ def test_missing_tensors_and_cycles() -> None:
         from_onnx(model)
 
 
+def test_names_that_stand_for_two_tensors() -> None:
+    model = small_model()
+    again = model.graph.node.add()
+    again.CopyFrom(model.graph.node[0])
+    again.name = "again"
+    with pytest.raises(ModelError, match=r"^node 'again': makes the tensor '.*', which node 'conv0' makes, too"):
+        from_onnx(model)
+    for taken in (model.graph.input[0].name, model.graph.initializer[0].name):
+        again.output[0] = taken
+        with pytest.raises(
+            ModelError, match=f"^node 'again': makes the tensor '{taken}', which is an input or initial"
+        ):
+            from_onnx(model)
+
+
 def test_nodes_may_stand_in_any_order() -> None:
     m = FloatModel(IMAGE)
     model = m.build(m.op("Relu", m.op("Sigmoid", "x")))
