@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from ..graph.dtypes import DTYPES
 from ..graph.ir import Attrs, GraphError, TensorType
 from ..graph.registry import TypeRule
@@ -61,10 +59,12 @@ def target_dtype(attrs: Attrs, name: str) -> str:
 
 def broadcast_shape(*operands: TensorType) -> tuple[int, ...]:
     """The shape of operands under NumPy's broadcasting."""
-    try:
-        return np.broadcast_shapes(*(operand.shape for operand in operands))
-    except ValueError:
-        raise GraphError(f"{' and '.join(map(str, operands))} do not broadcast") from None
+    rank = max((operand.rank for operand in operands), default=0)
+    full = [(1,) * (rank - operand.rank) + operand.shape for operand in operands]  # NumPy's ends at 32 dimensions
+    wanted = [{size for size in sizes if size != 1} for sizes in zip(*full, strict=True)]
+    if any(len(sizes) > 1 for sizes in wanted):
+        raise GraphError(f"{' and '.join(map(str, operands))} do not broadcast")
+    return tuple(sizes.pop() if sizes else 1 for sizes in wanted)
 
 
 def broadcasting(dtypes: Sequence[str], result: str = "") -> TypeRule:

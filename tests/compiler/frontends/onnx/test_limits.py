@@ -150,3 +150,22 @@ def test_bytes_read_no_file_of_the_current_folder(tmp_path: Path, monkeypatch: p
     compiled = weft.compile(tmp_path / "m.onnx", target="cpu")
     assert isinstance(compiled, CompiledModel)
     np.testing.assert_array_equal(weft.load(compiled).run(np.ones((1, 4), np.float32))["y"], np.full((1, 4), 2))
+
+
+def test_data_in_a_file_of_an_impossible_name(tmp_path: Path) -> None:
+    outside = onnx.TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4], data_location=TensorProto.EXTERNAL)
+    outside.external_data.add(key="location", value="x" * 5000)
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model([helper.make_node("Add", ["x", "w"], ["y"])], initializer=[outside]).SerializeToString())
+    with pytest.raises(ModelError, match=r"m\.onnx' is not a valid ONNX file: .*File name too long"):
+        from_onnx(path, require_quantised=False)
+
+
+@pytest.mark.parametrize("rank", [33, 64])
+def test_more_dimensions_than_numpy_broadcasts(rank: int) -> None:
+    proto = model([helper.make_node("Add", ["x", "x"], ["y"])])
+    proto.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", TensorProto.FLOAT, [1] * (rank - 1) + [3]))
+    compiled = weft.compile(proto, target="cpu")
+    assert isinstance(compiled, CompiledModel)
+    x = np.arange(3, dtype=np.float32).reshape(*[1] * (rank - 1), 3)
+    assert weft.load(compiled).run(x)["y"].reshape(-1).tolist() == [0, 2, 4]
