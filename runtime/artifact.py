@@ -35,6 +35,7 @@ from ..compiler.model import (
     Layer,
     Loop,
     NumpyStep,
+    OpenModel,
     Place,
     TensorSlot,
     TensorSpec,
@@ -43,15 +44,18 @@ from ..files import write_atomically
 from ..hw.config import ISA_VERSION, CoreConfig
 from ..hw.errors import ConfigError
 from . import artifact_records as records
-from .artifact_check import check_model
+from .artifact_check import check_model, check_sizes
 from .errors import ArtifactError
 from .sealed import manifest_of, member, seal, unseal
 
 FORMAT = 3
 
 
-def save(model: CompiledModel, path: str | Path) -> None:
-    """Write ``model`` to one file, which is replaced at once or not at all. The same model gives the same bytes."""
+def save(model: CompiledModel | OpenModel, path: str | Path) -> None:
+    """Write ``model`` to one file, which is replaced at once or not at all. The same model gives the same bytes.
+
+    :class:`ArtifactError` for a model with open sizes, and for one that is too large to be loaded from a file.
+    """
     write_atomically(Path(path), to_bytes(model))
 
 
@@ -80,8 +84,13 @@ class _Members(dict[str, bytes]):
         return name
 
 
-def to_bytes(model: CompiledModel) -> bytes:
+def to_bytes(model: CompiledModel | OpenModel) -> bytes:
     """The bytes of a model's artifact."""
+    if isinstance(model, OpenModel):
+        sizes = ", ".join(f"{each.name}={each}" for each in model.inputs)
+        raise ArtifactError(f"an artifact has fixed sizes, but {model.name!r} leaves some open: {sizes}",
+                            hint="compile it with shapes=, or save model.at(sizes)")  # fmt: skip
+    check_sizes(model)
     members = _Members()
     steps = tuple(
         _host_record(number, step, members) if isinstance(step, HostStep) else _core_step(number, step, members)

@@ -46,8 +46,7 @@ def check_model(model: CompiledModel) -> None:
     """:class:`ArtifactError` for the first field that does not fit the others."""
     _check_names("inputs", [tensor.name for tensor in model.inputs])
     _check_names("outputs", [tensor.name for tensor in model.outputs])
-    for tensor in (*model.inputs, *model.outputs):
-        _check_size(f"tensor {tensor.name!r}", tensor.shape, tensor.dtype)
+    check_sizes(model)
     if model.core is not None:
         _check_window(model.core, model.programs)
     values: Types = {tensor.name: (tensor.shape, tensor.dtype) for tensor in model.inputs}
@@ -62,6 +61,25 @@ def check_model(model: CompiledModel) -> None:
             _check_core_step(model, step, model.core.slots, values, in_window, what)
     for tensor in model.outputs:
         _check_value(values, tensor, f"output {tensor.name!r}")
+
+
+def check_sizes(model: CompiledModel) -> None:
+    """:class:`ArtifactError` for what no artifact may ask a reader to allocate."""
+    for tensor in (*model.inputs, *model.outputs):
+        _check_size(f"tensor {tensor.name!r}", tensor.shape, tensor.dtype)
+    if model.core is not None and model.core.window_bytes > LARGEST_WINDOW:
+        raise ArtifactError(f"field 'window_bytes' is {model.core.window_bytes:,}, more than the {LARGEST_WINDOW:,} "
+                            "allowed")  # fmt: skip
+    for number, step in enumerate(model.steps):
+        if isinstance(step, HostStep):
+            _check_host_sizes(step.program, f"step {number}")
+
+
+def _check_host_sizes(program: HostProgram, what: str) -> None:
+    if program.arena_bytes > LARGEST_TENSOR:
+        raise ArtifactError(f"{what} has an arena of {program.arena_bytes:,} bytes, more than {LARGEST_TENSOR:,}")
+    for tensor in (*program.inputs, *program.outputs):
+        _check_size(f"{what}, tensor {tensor.name!r}", tensor.shape, tensor.dtype)
 
 
 def _check_names(field: str, names: list[str]) -> None:
@@ -96,8 +114,6 @@ def _check_value(values: Types, tensor: TensorSpec | TensorSlot, what: str) -> N
 
 def _check_window(core: CorePart, programs: tuple[CoreStep, ...]) -> None:
     """Everything is inside the window, nothing lies on a program or constant, and the window is not far too large."""
-    if core.window_bytes > LARGEST_WINDOW:
-        raise ArtifactError(f"field 'window_bytes' is {core.window_bytes:,}, more than the {LARGEST_WINDOW:,} allowed")
     ranges = [(f"slot {slot.name!r}", slot.offset, slot.nbytes) for slot in core.slots.values()]
     fixed = [(f"constant {each.name!r}", each.offset, each.data.size) for each in core.constants]
     fixed += [(f"program {number}", each.program_offset, each.program.size) for number, each in enumerate(programs)]
@@ -144,12 +160,8 @@ def _check_host_step(model: CompiledModel, step: HostStep, values: Types, what: 
 
 
 def _check_host_program(program: HostProgram, what: str) -> None:
-    """What its proof (`check_program`, where machine code is made of it) does not look at: sizes, and the account of
+    """What its proof (`check_program`, where machine code is made of it) does not look at, beside sizes: the account of
     its memory."""
-    if program.arena_bytes > LARGEST_TENSOR:
-        raise ArtifactError(f"{what} has an arena of {program.arena_bytes:,} bytes, more than {LARGEST_TENSOR:,}")
-    for tensor in (*program.inputs, *program.outputs):
-        _check_size(f"{what}, tensor {tensor.name!r}", tensor.shape, tensor.dtype)
     for number, each in enumerate(program.memory):
         at = f"{what}, memory {number}"
         if each.offset + each.nbytes > program.arena_bytes:

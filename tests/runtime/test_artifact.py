@@ -18,7 +18,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from weft.compiler.graph import Function, Module, call, to_text
-from weft.compiler.model import CompiledModel, CoreStep, HostStep, NumpyStep
+from weft.compiler.graph.symbolic import SymbolicInput, SymbolicTypes
+from weft.compiler.model import CompiledModel, CoreStep, HostStep, NumpyStep, OpenModel
 from weft.hw import isa, programs
 from weft.hw.config import ISA_VERSION, PYNQ, TINY
 from weft.runtime.artifact import from_bytes, load, save, to_bytes
@@ -227,3 +228,15 @@ def test_a_hostile_member_is_refused(
     rewrite(path, {member: data})
     with pytest.raises(ArtifactError, match=message):
         load(path)
+
+
+def test_what_no_file_may_hold_is_not_written(model: CompiledModel, tmp_path: Path) -> None:
+    path = tmp_path / "large.weft"
+    large = replace(model.inputs[0], shape=(1 << 40, 8, 8))
+    for changed in (replace(model, inputs=(large,)), replace(model, core=replace(model.on_core, window_bytes=1 << 40))):
+        with pytest.raises(ArtifactError, match=r"more than the [0-9,]+ (that are )?allowed"):
+            save(changed, path)
+    inputs = (SymbolicInput("x", ("n",), "float32"),)
+    with pytest.raises(ArtifactError, match=r"'m' leaves some open: x=float32\[n\]; hint: compile it with shapes="):
+        save(OpenModel("m", "cpu", inputs, ("y",), SymbolicTypes((), {}, {}, 1), lambda _: model), path)
+    assert not path.exists()
