@@ -162,7 +162,7 @@ class LoadedModule:
         if the module is closed or its device was given to another.
         """
         values = self._checked(inputs)
-        results = {name: self._checked_output(name, array) for name, array in (outputs or {}).items()}
+        results = self._checked_outputs(outputs)
         with self._lock:
             self._refuse_if_gone()
             if self._whole is not None and not keep and not (trace and self.device.has_trace):
@@ -278,11 +278,16 @@ class LoadedModule:
                 hint=hint if resized else "",
             )
 
+    def _checked_outputs(self, outputs: Mapping[str, Array] | None) -> dict[str, Array]:
+        if outputs is not None and not isinstance(outputs, Mapping):
+            raise InputError("outputs is no dict of arrays", hint=f"by name: {', '.join(self._outputs)}")
+        return {name: self._checked_output(name, array) for name, array in (outputs or {}).items()}
+
     def _checked_output(self, name: str, array: Array) -> Array:
         if name not in self._outputs:
             raise InputError(f"the model has no output {name!r}", hint=f"its outputs: {', '.join(self._outputs)}")
         shape, dtype = self._outputs[name]
-        if array.shape != shape or array.dtype != dtype or not array.flags.carray:
+        if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != dtype or not array.flags.carray:
             raise InputError(f"output {name!r} must be a contiguous, writable {dtype_name(dtype)}{list(shape)}")
         return array
 

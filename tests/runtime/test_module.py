@@ -109,6 +109,14 @@ def test_a_flipped_bit_of_the_program_is_reported_and_the_next_run_is_right(mode
     np.testing.assert_array_equal(module.run(X)["y"], expected(X))
 
 
+def test_places_for_results_that_are_none_are_refused(model: CompiledModel) -> None:
+    module = weft.load(model, "null")
+    with pytest.raises(InputError, match=r"outputs is no dict of arrays; hint: by name: y$"):
+        module.run(X, np.zeros(expected(X).shape, np.float32))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"output 'y' must be a contiguous, writable float32"):
+        module.run(X, {"y": expected(X).tolist()})  # type: ignore[dict-item]
+
+
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
