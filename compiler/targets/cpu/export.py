@@ -48,6 +48,8 @@ def _whole_program(model: CompiledModel) -> HostProgram:
             raise CompileError(f"{tensor.name!r} of {model.name!r} is strings, which object files cannot hold",
                                hint="number the strings before the model")  # fmt: skip
     for layer in program.layers:
+        if layer.device == "gpu":
+            raise CompileError(f"{model.name!r} is compiled for a GPU, which object files are not for", hint=hint)
         if layer.device == "numpy":
             raise CompileError(f"NumPy would run it: {layer.reason}", at=f"node {layer.name!r}", hint=hint)
     if not all(isinstance(step, LaunchStep | CopyStep) for step in program.steps):

@@ -88,5 +88,7 @@ def test_threads_and_programs_for_a_core_are_refused(tmp_path: Path, monkeypatch
     )
     with pytest.raises(CompileError, match=r"is compiled for 2 threads; hint: .* with 1 thread"):
         export_objects(compiled(module, threads=2), tmp_path, host_target())
+    with pytest.raises(CompileError, match="is compiled for a GPU, which object files are not for"):
+        export_objects(weft.compile(module, target="opencl"), tmp_path, host_target())  # type: ignore[arg-type]
     with pytest.raises(CompileError, match="has programs for a core"):
         export_objects(weft.compile(DIGITS), tmp_path, host_target())  # type: ignore[arg-type]
