@@ -1,9 +1,9 @@
 """Measured schedules: what each point of a kernel's space costs, in one SQLite file.
 
 A record belongs to a kernel, a machine, a memory and a compiler, each as a text; its point and its features are JSON.
-Several processes may write at once. A file that is damaged is set aside under another name, with one line on stderr:
-it is neither trusted nor lost. A record has a checksum: one that was changed is passed over, with one line, and
-measured anew.
+Several processes may write at once. A database that is damaged is set aside under another name, with one line on
+stderr: it is neither trusted nor lost. A file that never was one is left alone. A record has a checksum: one that was
+changed is passed over, with one line, and measured anew.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from .errors import TuningError
 
 APPLICATION = 0x77656674
 """SQLite's application id: the letters "weft"."""
+
+MAGIC = b"SQLite format 3\0"
+"""How every file of SQLite begins."""
 
 VERSION = 2
 """Of the table."""
@@ -92,6 +95,9 @@ class Database:
         except sqlite3.DatabaseError as error:
             if self._read_only:
                 raise self._error(error) from error
+            with self.path.open("rb") as file:
+                if file.read(len(MAGIC)) != MAGIC:
+                    raise TuningError(f"{str(self.path)!r} is no tuning database", hint="give another path") from error
             aside = self.path.with_name(f"{self.path.name}.damaged-{time.time_ns():x}")
             self.path.rename(aside)
             print(f"weft: the tuning database {self.path} is damaged ({error}); it is {aside.name} now, "

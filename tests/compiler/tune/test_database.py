@@ -81,18 +81,23 @@ def test_a_writer_that_is_killed_loses_nothing_that_was_added(tmp_path: Path) ->
         assert {each.point["rows"] for each in database.results(KEY)} >= set(printed)
 
 
-@pytest.mark.parametrize("damage", ["no database at all", "torn page"])
-def test_a_damaged_file_is_set_aside(tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str) -> None:
+def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_text("this is no database " * 500)
+    with pytest.raises(TuningError, match=r"model\.onnx' is no tuning database; hint: give another path"):
+        Database(path)
+    assert list(tmp_path.iterdir()) == [path]
+    assert path.read_text() == "this is no database " * 500
+
+
+def test_a_damaged_database_is_set_aside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "t.sqlite"
-    if damage == "torn page":
-        with Database(path) as database:
-            for number in range(500):
-                database.add(KEY, {"rows": number}, 1.0)
-        content = bytearray(path.read_bytes())
-        content[4096:12288] = b"\xff" * 8192
-        path.write_bytes(content)
-    else:
-        path.write_text("this is no database " * 500)
+    with Database(path) as database:
+        for number in range(500):
+            database.add(KEY, {"rows": number}, 1.0)
+    content = bytearray(path.read_bytes())
+    content[4096:12288] = b"\xff" * 8192
+    path.write_bytes(content)
     before = path.read_bytes()
     with pytest.raises(TuningError, match=r"t\.sqlite"):
         Database(path, read_only=True)
