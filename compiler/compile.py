@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -58,17 +59,25 @@ def compile_model(
         return _compile_module(model, model.main.name or "model", target, chosen, passes, job)
     job.progress("reading the model")
     source = read(model)
-    open_sizes = {
-        size: each.name for each in source.inputs(shapes or {}) for size in each.shape if isinstance(size, str)
-    }
+    shapes = _whole_numbers(shapes or {})
+    open_sizes = {size: each.name for each in source.inputs(shapes) for size in each.shape if isinstance(size, str)}
 
     def compile_at(input_shapes: Shapes) -> CompiledModel:
         module = source.module(input_shapes, takes_floats=target.takes_floats)
         return _compile_module(module, source.name, target, chosen, passes, job)
 
     if open_sizes and target.takes_open_sizes:
-        return _open_model(source, target, shapes or {}, compile_at, job)
-    return compile_at(shapes or {})
+        return _open_model(source, target, shapes, compile_at, job)
+    return compile_at(shapes)
+
+
+def _whole_numbers(shapes: Shapes) -> Shapes:
+    """The shapes of inputs, which callers that nobody checks give as anything."""
+    try:
+        return {name: tuple(index(size) for size in shape) for name, shape in shapes.items()}
+    except (AttributeError, TypeError):
+        raise CompileError(f"shapes is {shapes!r}, but must hold the sizes of each input by name",
+                           hint="such as shapes={'x': (1, 3, 224, 224)}") from None  # fmt: skip
 
 
 def replaceable(model: CompiledModel, following: Mapping[str, str]) -> frozenset[str]:

@@ -346,4 +346,9 @@ def named_config(name: str) -> CoreConfig:
 
 def load_config(text: str) -> CoreConfig:
     """A named configuration, or the one in a JSON file; :class:`ConfigError` or OSError if there is none."""
-    return CoreConfig.from_json(Path(text).read_text()) if text.endswith(".json") else named_config(text)
+    if not text.endswith(".json"):
+        return named_config(text)
+    try:
+        return CoreConfig.from_json(Path(text).read_text())
+    except ConfigError as error:
+        raise ConfigError(error.message, at=error.at or text, hint=error.hint) from error

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
+from typing import Any
 
 import pytest
 import weft
 from weft.api import TargetOptions
 from weft.compiler.targets.errors import CompileError
 from weft.compiler.targets.registry import find_target, target_names
+
+DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
 
 
 def test_typed_options_are_those_of_the_targets_of_this_package() -> None:
@@ -39,3 +43,9 @@ def test_typed_options_are_those_of_the_targets_of_this_package() -> None:
 def test_an_option_that_a_target_does_not_have_is_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(CompileError, match=message):
         weft.compile("model.onnx", **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shapes", [5, [1], {"x": 5}, {"x": "1x2"}, {"x": (1.0,)}, {"x": (None,)}])
+def test_shapes_that_are_none_are_refused(shapes: Any) -> None:
+    with pytest.raises(CompileError, match=r"shapes is .*, but must hold the sizes of each input by name; hint: such"):
+        weft.compile(DIGITS, target="cpu", shapes=shapes)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from weft.hw.config import NAMED, PYNQ, CoreConfig, named_config
+from weft.hw.config import NAMED, PYNQ, CoreConfig, load_config, named_config
 from weft.hw.errors import ConfigError
 from weft.hw.memories import SCRATCHPADS, Memory
 
@@ -125,3 +126,10 @@ def test_deep_scratchpads_get_wider_instructions() -> None:
 def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="unknown configuration 'zynq'; hint: known: pynq, pynq-tables, tiny, wide"):
         named_config("zynq")
+
+
+def test_a_file_with_a_wrong_field_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "core.json"
+    path.write_text('{"block_in": 8}')
+    with pytest.raises(ConfigError, match=r"^.*core\.json: configuration field 'acc_banks' is missing"):
+        load_config(str(path))
