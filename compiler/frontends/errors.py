@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..graph import Expr, GraphError, Span
+from ..graph import Expr, GraphError, Span, Var, topological_order
 
 
 class ModelError(GraphError):
@@ -16,5 +16,8 @@ class NeedsValueError(ModelError):
     """
 
     def __init__(self, message: str, *, at: Span, value: Expr) -> None:
-        super().__init__(message, at=at)
+        names = [repr(node.name) for node in topological_order(value) if isinstance(node, Var)]
+        inputs = f"{', '.join(names[:3])}{' and others' if len(names) > 3 else ''}"
+        hint = f"it depends on {inputs}; what is known may be given to from_onnx as values=" if names else ""
+        super().__init__(message, at=at, hint=hint)
         self.value = value
