@@ -30,10 +30,14 @@ LEVELS = 255
 
 @dataclass(frozen=True)
 class Range:
-    """What 8 bits cover: ``low`` <= 0 <= ``high``."""
+    """What 8 bits cover: ``low`` <= 0 <= ``high``. Raises `QuantiseError` for other ends, and for infinite ones."""
 
     low: float
     high: float
+
+    def __post_init__(self) -> None:
+        if not -np.inf < self.low <= 0 <= self.high < np.inf:
+            raise QuantiseError(f"a range from {self.low} to {self.high}, but 0 must lie in it, and its ends be finite")
 
     @property
     def scale(self) -> float:

@@ -106,3 +106,9 @@ def test_places_have_names_of_their_own() -> None:
     found = plan(module_of(y, params=(x,)))
     assert [each.name for each in found.weights.values()] == ["w", "w.2"]
     assert len(set(found.values)) == len(found.values) == 3
+
+
+@pytest.mark.parametrize("ends", [(1.0, 2.0), (0.0, -1.0), (float("nan"), 1.0), (-1.0, float("inf"))])
+def test_ends_that_are_no_range_are_refused(ends: tuple[float, float]) -> None:
+    with pytest.raises(QuantiseError, match=r"a range from .* to .*, but 0 must lie in it, and its ends be finite"):
+        Range(*ends)
