@@ -105,8 +105,12 @@ def step_of(module: Module, parameters: Sequence[str], rule: Rule, **options: Un
     options
         As in `StepOptions`.
 
-    Raises `GraphError` for names that clash, parameters of several types, and what ``weft.grad`` raises.
+    Raises `GraphError` for names that clash, unknown options, parameters of several types, and what ``weft.grad``
+    raises.
     """
+    for name in options:
+        if name not in StepOptions.__annotations__:
+            raise GraphError(f"there is no option {name!r}", hint=f"known: {', '.join(StepOptions.__annotations__)}")
     loss, clip_norm, scaling = options.get("loss", "loss"), options.get("clip_norm"), options.get("loss_scaling")
     if not parameters:
         raise GraphError("there is no parameter to train", hint="weft.lift_constants makes inputs of a model's weights")

@@ -134,6 +134,11 @@ def test_names_of_the_state_must_be_free() -> None:
         sgd(checked, ["x"])
     y = Var("y", TensorType((), "float32"))
     mixed = module_of(nn.multiply(x, nn.cast(y, to="float64")), params=(x, y), names=("loss",))
+    for make in (sgd, adam, adamw, lamb):
+        with pytest.raises(
+            GraphError, match=r"there is no option 'clipnorm'; hint: known: loss, clip_norm, custom, loss_s"
+        ):
+            make(mixed, ["x"], clipnorm=1.0)  # type: ignore[call-arg]
     with pytest.raises(GraphError, match=r"the parameters are of several types: float32, float64"):
         sgd(mixed, ["x", "y"])
 
