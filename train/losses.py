@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from ..compiler.graph import Attrs, Expr, Function, GraphError, Module, TensorType, Tuple, Var
+import numpy as np
+
+from ..compiler.graph import Attrs, Constant, Expr, Function, GraphError, Module, Span, TensorType, Tuple, Var
 from ..compiler.graph.dtypes import FLOATS
 from ..compiler.operators import contract, nn
 
 
 def cross_entropy(module: Module, *, scores: str | None = None, labels: str = "labels", loss: str = "loss") -> Module:
     """The module with an input ``labels`` (int64, one class a row) and an output ``loss``, the mean over all rows of
-    log(sum(exp(scores))) - scores[label]: of PyTorch's ``cross_entropy``.
+    log(sum(exp(scores))) - scores[label]: of PyTorch's ``cross_entropy``, but that no label means "leave this row out":
+    one that is no class, below 0 too, is refused when the step runs.
 
     ``scores``: the output (N, classes) of floats that is meant, without a softmax; the only one by default.
     Raises `GraphError` for an output that there is not or that is no such matrix, and for names that are taken.
@@ -29,7 +32,10 @@ def cross_entropy(module: Module, *, scores: str | None = None, labels: str = "l
     rows = x.shape[0]
     given = Var(labels, TensorType((rows,), "int64"))
     shifted = nn.subtract(x, nn.reduce_max(x, axes=(1,), keepdims=True))
-    chosen = contract.gather_elements(shifted, contract.reshape(given, shape=(rows, 1)), axis=1)
+    column = contract.reshape(given, shape=(rows, 1), span=Span((labels,)))
+    none, count = (Constant(np.array(value, np.int64)) for value in (0, x.shape[1]))
+    column = nn.where(nn.less(column, none), count, column)  # a negative index would count from the last class
+    chosen = contract.gather_elements(shifted, column, axis=1, span=Span((labels,)))
     logarithm = nn.log(nn.reduce_sum(nn.exp(shifted), axes=(1,), keepdims=True))
     mean: Expr = nn.reduce_mean(nn.subtract(logarithm, chosen), axes=(0, 1))
     attrs = Attrs(main.attrs).replace(outputs=(*main.output_names, loss))

@@ -10,9 +10,21 @@ import weft
 from weft.compiler.graph import Constant, GraphError, Module, Span, TensorType, Var, call, evaluate
 from weft.compiler.operators import nn
 from weft.errors import WeftError
+from weft.runtime.errors import InputError
 from weft.train import RATE, Step, Training, TrainingError, cross_entropy, sgd
 
 from .classifier import InNumpy, batch, classifier, loss_and_gradients, module_of
+
+
+@pytest.mark.parametrize("label", [-100, -1, 4])
+def test_labels_that_are_no_class_are_refused(label: int) -> None:
+    module, start = classifier()
+    step = sgd(cross_entropy(module), ["w", "b"])
+    training = Training(step, start, weft.load(weft.compile(step.module, target="cpu")))
+    given = batch()
+    given["labels"][0] = label
+    with pytest.raises(InputError, match=r"^node 'labels': index .* is outside of an axis of 4 elements"):
+        training.step(given, rate=0.1)
 
 
 def test_the_cross_entropy_is_its_definition_also_of_large_scores() -> None:
