@@ -397,7 +397,8 @@ class NestEmitter:
     def _offset(self, position: int) -> int:
         granule = self._config.granule_bytes
         if position % granule:
-            raise CompileError(f"DRAM position {position} is no multiple of {granule} bytes")
+            raise CompileError(f"DRAM position {position} is no multiple of {granule} bytes",
+                               hint="choose a core whose batch is at most its larger block")  # fmt: skip
         return position // granule
 
     def _dram_access(self, buffer: str, rectangle: Rectangle, offset: int, entry_bytes: int) -> tuple[Access, ...]:
