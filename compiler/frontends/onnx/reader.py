@@ -307,5 +307,5 @@ def _require_quantised(module: Module) -> None:
             raise ModelError(
                 "is not quantised: its weights are floating point",
                 at=node.span,
-                hint="give examples of its inputs with --calibrate, or run onnxruntime's quantize_static on it",
+                hint="give examples to weft compile --calibrate, or run onnxruntime's quantize_static on it",
             )

@@ -312,7 +312,7 @@ def test_truncated_files(tmp_path: Path) -> None:
 
 def test_float_weights() -> None:
     with pytest.raises(
-        ModelError, match=r"^node 'conv0': is not quantised: its weights are floating point; hint: give examples of"
+        ModelError, match=r"^node 'conv0': is not quantised: its weights are floating point; hint: give examples to"
     ):
         from_onnx(small_model())
 

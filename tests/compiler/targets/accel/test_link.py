@@ -249,7 +249,9 @@ def test_no_virtual_threads_are_refused(network: Path) -> None:
 def test_weights_smaller_than_the_unit_of_addresses_say_which_core_has_none() -> None:
     x = variable(1, 3, 1, 1)
     core = CoreConfig(batch=4, block_in=2, block_out=2)
-    with pytest.raises(CompileError, match=r"is no multiple of 8 bytes; hint: choose a core whose batch is at most its"):
+    with pytest.raises(
+        CompileError, match=r"is no multiple of 8 bytes; hint: choose a core whose batch is at most its"
+    ):
         compiled(x, layer(quantised(x), 1), core)
     compiled(x, layer(quantised(x), 1), replace(core, block_out=4))
 
