@@ -30,6 +30,9 @@ WORD = 4
 MATRIX_ROWS, MATRIX_BYTES = 8, 16
 """Of a matrix that `ldmatrix` loads: a word for each lane."""
 
+TURNED_BYTES = 2
+"""Of an element of a matrix that `ldmatrix` can transpose."""
+
 COLUMNS = 8
 """Of the sums of one product."""
 
@@ -49,7 +52,8 @@ class LaneDigit:
 class WarpStep:
     """What an intrinsic is for the emitter. ``lanes``: of the operands in registers, by name; none where all lanes hold
     the same. ``by_rows``: whether neighbours in a row are loaded into neighbouring registers, not those below each
-    other: a product takes its second operand so, and its first one the other way."""
+    other: a product takes its second operand so, and its first one the other way. ``turned``: whether what lies in
+    memory is the transposed tile."""
 
     kind: Literal["mma", "ldmatrix", "reduce"]
     dtype: DType
@@ -57,6 +61,7 @@ class WarpStep:
     depth: int
     lanes: Mapping[str, tuple[LaneDigit, ...]]
     by_rows: bool = False
+    turned: bool = False
 
     @property
     def fills(self) -> bool:
@@ -131,20 +136,23 @@ def mma(shape: MmaShape, stride: int) -> TensorIntrinsic:
 
 
 @lru_cache(maxsize=1024)
-def ldmatrix(dtype: DType, rows: int, stride: int, *, by_rows: bool = False) -> TensorIntrinsic:
+def ldmatrix(dtype: DType, rows: int, stride: int, *, by_rows: bool = False, turned: bool = False) -> TensorIntrinsic:
     """``dst[i, k] = src[i, k]``: rows of 32 bytes out of shared memory, where they are ``stride`` elements apart.
-    ``by_rows``: for a product's second operand (`WarpStep`)."""
+    ``by_rows``: for a product's second operand (`WarpStep`). ``turned``: ``dst[i, k] = src[k, i]``, of two bytes an
+    element."""
     matrix = MATRIX_BYTES // ITEM_BYTES[dtype]
     depth = 2 * matrix
+    kind = ("by_rows_" if by_rows else "") + ("turned_" if turned else "")
     return tensor_intrinsic(
-        f"ldmatrix_{'by_rows_' if by_rows else ''}{dtype}_{rows}_{stride}",
+        f"ldmatrix_{kind}{dtype}_{rows}_{stride}",
         operands=[
             tile("dst", (rows, depth), dtype, REGISTER, "out", align=1),
-            tile("src", (rows, depth), dtype, SHARED, "in", strides=(stride, 1), align=matrix),
+            tile("src", (depth, rows) if turned else (rows, depth), dtype, SHARED, "in", strides=(stride, 1),
+                 align=matrix),
         ],
         loops={"i": rows, "k": depth},
-        meaning=lambda dst, src, i, k: dst.store((i, k), src[i, k]),
-        emits=WarpStep("ldmatrix", dtype, rows, depth, {"dst": operand_lanes(dtype)}, by_rows),
+        meaning=lambda dst, src, i, k: dst.store((i, k), src[k, i] if turned else src[i, k]),
+        emits=WarpStep("ldmatrix", dtype, rows, depth, {"dst": operand_lanes(dtype)}, by_rows, turned),
     )  # fmt: skip
 
 
@@ -182,12 +190,14 @@ def intrinsic_named(name: str) -> TensorIntrinsic:
         for shape in MMA_SHAPES:
             if shape.name == f"{match[1]}_{match[2]}_{match[3]}" and stride >= COLUMNS:
                 return mma(shape, stride)
-    if match := re.fullmatch(f"ldmatrix_(by_rows_)?([a-z0-9]+)_{number}_{number}", name, re.ASCII):
-        rows, stride = int(match[3]), int(match[4])
-        dtype = next((shape.dtype for shape in MMA_SHAPES if shape.dtype == match[2]), None)
-        nbytes = stride * ITEM_BYTES[dtype] if dtype else 0
-        if dtype and rows in (8, 16) and nbytes >= 2 * MATRIX_BYTES and nbytes % MATRIX_BYTES == 0:
-            return ldmatrix(dtype, rows, stride, by_rows=bool(match[1]))
+    if match := re.fullmatch(f"ldmatrix_(by_rows_)?(turned_)?([a-z0-9]+)_{number}_{number}", name, re.ASCII):
+        rows, stride = int(match[4]), int(match[5])
+        dtype = next((shape.dtype for shape in MMA_SHAPES if shape.dtype == match[3]), None)
+        size = ITEM_BYTES[dtype] if dtype else 0
+        least = rows * size if match[2] else 2 * MATRIX_BYTES
+        fits = rows in (8, 16) and stride * size >= least and stride * size % MATRIX_BYTES == 0
+        if dtype and fits and (size == TURNED_BYTES or not match[2]):
+            return ldmatrix(dtype, rows, stride, by_rows=bool(match[1]), turned=bool(match[2]))
     for op in REDUCTIONS:
         for dtype in REDUCED:
             if name == f"warp_{op}_{dtype}":

@@ -137,7 +137,7 @@ def _product_of(
         right = View((w.shape[1], w.shape[0]), w.dtype, lambda index: w[(index[1], index[0], *pixel)])
         return Product(left, right, anchor.shape[:2], lambda index: (*index, *pixel))
     if _kind(anchor) is not Anchor.CONVOLUTION:
-        return _of_matrices(anchor, operands, moved, row_bytes)
+        return of_matrices(anchor, operands, moved, row_bytes)
     if layout.is_plain:
         return _of_images(anchor, operands, row_bytes)
     return _of_pixels(anchor, operands, layout.block, row_bytes)
@@ -147,7 +147,8 @@ def _operand(operands: Operands, value: Expr) -> View:
     return operands.constant(value) if isinstance(value, Constant) else operands.view(value)
 
 
-def _of_matrices(anchor: Call, operands: Operands, moved: Mapping[Expr, View], row_bytes: int) -> Product:
+def of_matrices(anchor: Call, operands: Operands, moved: Mapping[Expr, View], row_bytes: int) -> Product:
+    """A product of matrices; ``moved``: the operands that are members of its group."""
     shape = anchor.shape
     left, right = anchor.args
     first = moved.get(left) or _operand(operands, left)

@@ -15,19 +15,23 @@ from math import prod
 from ... import tensor as te
 from ...graph.ir import Call, Constant, Expr
 from ...tensor import ir as tir
+from ...tensor.compute import TensorRead
 from ...tensor.evaluate import ITEM_BYTES
 from ...tensor.view import Index, View, element_type
+from ...tensor.visitor import free_vars, map_exprs, walk_exprs
 from ..errors import CompileError
 from ..loops.fusion import FusedGroup
 from ..loops.kernels import Kernel
 from ..loops.layouts import PLAIN, Layout, channels_last
 from ..loops.placement import Placement
 from .devices import GpuDescription
+from .intrinsics import MATRIX_BYTES, TURNED_BYTES, MmaShape
 from .padding import reads_zeros
 from .products import Product, Sums, is_image_convolution, product_kernel, sizes_of
-from .tensor_schedule import LEAST_TOGETHER, PART, TOTAL, schedule_tensor_cores
+from .tensor_schedule import LEAST_TOGETHER, PART, TOTAL, schedule_tensor_cores, turned_name
 from .tile_choice import choose_plan
 from .tiles import Plan, Shape
+from .vector_loops import neighbours_at_once
 
 
 @dataclass(frozen=True)
@@ -105,12 +109,9 @@ def tensor_sums(product: Product, plan: Plan, shape: Shape) -> Sums:
     the sums counted by tile and by place in it. Where the depth has parts, ``part`` is the sum over each."""
     *outer, rows, columns = product.shape
     tile, parts = plan.tile, plan.parts
-    turned = View(
-        (*product.right.shape[:-2], columns, product.right.shape[-2]), product.right.dtype,
-        lambda index: product.right[(*index[:-2], index[-1], index[-2])],
-    )  # fmt: skip
     depth = tile.depth * parts
-    left, right = _padded(product.left, tile.rows, depth, "left"), _padded(turned, tile.columns, depth, "right")
+    left = operand(product.left, tile.rows, depth, "left", shape)
+    right = operand(turned(product.right), tile.columns, depth, "right", shape)
     deep = left.shape[-1] // parts
     k = te.reduce_axis(deep, "k")
 
@@ -137,7 +138,43 @@ def tensor_sums(product: Product, plan: Plan, shape: Shape) -> Sums:
     return Sums(product.shape, shape.sums, lambda index: total[index])
 
 
-def _padded(view: View, rows: int, depth: int, name: str) -> te.Tensor:
+def operand(view: View, rows: int, depth: int, name: str, shape: Shape) -> te.Tensor:
+    """An operand of a product, whose rows lie along the depth, as a stage of whole tiles. Where neighbours in memory
+    are those in a column, the stage lies as they do, and another one has its rows."""
+    if not isinstance(shape, MmaShape) or not _lies_turned(view):
+        return padded(view, rows, depth, name)
+    stage = padded(turned(view), depth, rows, name)
+    *outer, deep, height = stage.shape
+    return te.compute((*outer, height, deep), lambda *index: stage[(*index[:-2], index[-1], index[-2])],
+                      turned_name(name))  # fmt: skip
+
+
+def _lies_turned(view: View) -> bool:
+    """Whether more neighbours lie together along the columns of a matrix than along its rows, of a type that tensor
+    cores transpose as they load it."""
+    size = ITEM_BYTES[view.dtype]
+    if size != TURNED_BYTES:
+        return False
+    index = [tir.Var(f"i{axis}") for axis in range(len(view.shape))]
+    value = map_exprs(view[tuple(index)], _loaded)
+    if any(isinstance(node, tir.Select) and index[-2] in free_vars(node.cond) for node in walk_exprs(value)):
+        return False
+    along = [neighbours_at_once(value, loop, MATRIX_BYTES // size, LEAST_TOGETHER // size) for loop in index[-2:]]
+    return along[0] > along[1]
+
+
+def _loaded(node: tir.Expr) -> tir.Expr | None:
+    """A read of a tensor as the loop IR has it."""
+    return tir.Load(node.tensor.buffer, node.indices) if isinstance(node, TensorRead) else None
+
+
+def turned(view: View) -> View:
+    """The matrices of a view transposed."""
+    *outer, rows, columns = view.shape
+    return View((*outer, columns, rows), view.dtype, lambda index: view[(*index[:-2], index[-1], index[-2])])
+
+
+def padded(view: View, rows: int, depth: int, name: str) -> te.Tensor:
     """The view as a stage of whole tiles, zero beyond its edges."""
     *outer, height, width = view.shape
 

@@ -4,6 +4,8 @@ multiply, or threads (`thread_products.py`)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import gcd
 
 from ... import tensor as te
@@ -29,7 +31,7 @@ def schedule_tensor_cores(schedule: te.Schedule, plan: Plan, shape: Shape, devic
     tile = plan.tile
     name = schedule.blocks()[-1] if plan.parts == 1 else PART
     *outer, m, n = schedule.get_loops(name)
-    count = _stored_together(schedule, name, n, device)
+    count = stored_together(schedule, name, n, device)
     down, m = schedule.split(m, tile.rows)
     across, n, each = schedule.split(n, factors=[None, tile.columns // count, count])
     schedule.reorder(*outer, down, across, m, n, each)
@@ -40,15 +42,9 @@ def schedule_tensor_cores(schedule: te.Schedule, plan: Plan, shape: Shape, devic
     for axis, loops in zip(reversed(BLOCK_AXES), (outer, [down], [across]), strict=True):
         for loop in loops:
             schedule.bind(loop, axis)
-    _hold(schedule, "sums", tile, shape)
-    _store_together(schedule, m, n, each, tile, tile.threads(device))
-    step = _multiply(schedule, tile, shape)
-    for name in ("left", "right"):
-        _load_together(schedule, name, step, tile.threads(device))
-    if isinstance(shape, MmaShape):
-        _fragments(schedule, tile, shape)
-    if extent_of(schedule, step) > 1:
-        schedule.annotate(step, PIPELINE, tile.copies(device))
+    hold(schedule, "sums", tile, shape)
+    store_together(schedule, m, n, each, tile, tile.threads(device))
+    multiply(schedule, Stages(), ("left", "right"), tile, shape, device)
     if plan.parts > 1:
         schedule_elements(schedule, device, device.neighbours, [TOTAL])
 
@@ -57,7 +53,16 @@ PART, TOTAL = "part", "total"
 """Stages of sums over parts of the depth."""
 
 
-def _hold(schedule: te.Schedule, name: str, tile: TensorTile, shape: Shape) -> None:
+@dataclass(frozen=True)
+class Stages:
+    """Names of a product's stages: its operands, and what adds up."""
+
+    left: str = "left"
+    right: str = "right"
+    acc: str = "acc"
+
+
+def hold(schedule: te.Schedule, name: str, tile: TensorTile, shape: Shape) -> None:
     if isinstance(shape, MmaShape):
         _by_lanes(schedule, name, tile)
     else:
@@ -79,7 +84,7 @@ def _by_lanes(schedule: te.Schedule, name: str, tile: TensorTile) -> None:
     schedule.vectorize(pair)
 
 
-def _stored_together(schedule: te.Schedule, output: str, columns: Var, device: GpuDescription) -> int:
+def stored_together(schedule: te.Schedule, output: str, columns: Var, device: GpuDescription) -> int:
     """How many columns of the result a thread makes at a time: those that are stored, and read, at once."""
     count = device.neighbours
     while count > 1:
@@ -97,7 +102,7 @@ BANKS = 32
 """Of shared memory, a word each."""
 
 
-def _store_together(schedule: te.Schedule, rows: Var, columns: Var, each: Var, tile: TensorTile, threads: int) -> None:
+def store_together(schedule: te.Schedule, rows: Var, columns: Var, each: Var, tile: TensorTile, threads: int) -> None:
     """The tile of the result: a thread has ``each`` neighbours, then those some rows below. Where a row is less than
     all banks, the rows that are read at once are two apart: these lie in different banks."""
     at_once = min(tile.rows, threads * extent_of(schedule, each) // tile.columns)
@@ -117,13 +122,33 @@ def _store_together(schedule: te.Schedule, rows: Var, columns: Var, each: Var, t
     schedule.reorder(*nest, below, each)
 
 
-def _multiply(schedule: te.Schedule, tile: TensorTile, shape: Shape) -> Var:
-    """The stage that adds up, by warps or threads; gives the loop over steps of the depth."""
-    reduced, kept = split_loops(schedule, "acc")
+def multiply(
+    schedule: te.Schedule,
+    stages: Stages,
+    by_steps: Sequence[str],
+    tile: TensorTile,
+    shape: Shape,
+    device: GpuDescription,
+) -> None:
+    """The stage that adds up, by warps or threads, in steps of the depth; ``by_steps``: the operands that are loaded
+    for each step."""
+    step = _multiply(schedule, stages.acc, tile, shape)
+    copies = _place_fragments(schedule, stages) if isinstance(shape, MmaShape) else {}
+    for name in by_steps:
+        load_together(schedule, name, step, tile.threads(device))
+    if isinstance(shape, MmaShape):
+        _fragments(schedule, stages, copies, shape)
+    if extent_of(schedule, step) > 1:
+        schedule.annotate(step, PIPELINE, tile.copies(device))
+
+
+def _multiply(schedule: te.Schedule, acc: str, tile: TensorTile, shape: Shape) -> Var:
+    """The loops that add up; gives that over steps of the depth."""
+    reduced, kept = split_loops(schedule, acc)
     i, j = kept[-2:]
     step, k = schedule.split(reduced[0], tile.depth)
     schedule.reorder(*kept[:-2], step, i, j, k)
-    _hold(schedule, schedule.decompose_reduction("acc", step), tile, shape)
+    hold(schedule, schedule.decompose_reduction(acc, step), tile, shape)
     if not isinstance(shape, MmaShape):
         multiply_by_threads(schedule, i, j, k, tile.warp_rows, tile.warp_columns)
         return step
@@ -139,14 +164,11 @@ def _multiply(schedule: te.Schedule, tile: TensorTile, shape: Shape) -> Var:
     return step
 
 
-def _load_together(schedule: te.Schedule, name: str, step: Var, threads: int) -> None:
-    """All threads of a group for a copy to shared memory, 16 bytes at a time. Rows are 16 bytes more than a multiple of
-    32 apart, so that eight rows lie in different banks."""
+def load_together(schedule: te.Schedule, name: str, step: Var, threads: int) -> None:
+    """All threads of a group for a copy to shared memory in a loop, 16 bytes at a time."""
     schedule.set_scope(name, SHARED)
     schedule.compute_at(name, step)
-    buffer = find_buffer(schedule.func, name)
-    size = ITEM_BYTES[buffer.dtype]
-    schedule.storage_align(name, buffer.ndim - 2, FRAGMENT_BYTES // size, ROW_PADDING // size)
+    size = rows_apart(schedule, name)
     rows, k = own_loops(schedule, name)[-2:]
     together = _neighbours(schedule, name, k, MATRIX_BYTES // size)
     chunk, each = schedule.split(k, together or _alike(schedule, name, k, MATRIX_BYTES // size))
@@ -164,6 +186,15 @@ def _load_together(schedule: te.Schedule, name: str, step: Var, threads: int) ->
         schedule.bind(loop, THREAD)
     schedule.reorder(*nest, outer, chunks, each)
     schedule.vectorize(each)
+
+
+def rows_apart(schedule: te.Schedule, name: str) -> int:
+    """Rows of an operand 16 bytes more than a multiple of 32 apart, so that eight of them lie in different banks; gives
+    the bytes of an element."""
+    buffer = find_buffer(schedule.func, name)
+    size = ITEM_BYTES[buffer.dtype]
+    schedule.storage_align(name, buffer.ndim - 2, FRAGMENT_BYTES // size, ROW_PADDING // size)
+    return size
 
 
 LEAST_TOGETHER = 4
@@ -190,19 +221,34 @@ def _alike(schedule: te.Schedule, name: str, loop: Var, most: int) -> int:
     return alike if alike * ITEM_BYTES[block.body.buffer.dtype] >= LEAST_TOGETHER else most
 
 
-def _fragments(schedule: te.Schedule, tile: TensorTile, shape: MmaShape) -> None:
-    """Operands of warps in registers, and instructions in place of loops."""
-    loops = own_loops(schedule, "acc")
-    part, row = loops[-7], loops[-3]
+def _place_fragments(schedule: te.Schedule, stages: Stages) -> dict[str, str]:
+    """Stages that hold the operands of warps in registers, by those that they are copies of."""
+    part = own_loops(schedule, stages.acc)[-7]
     schedule.annotate(part, PIPELINE, COPIES)
-    for name in ("left", "right"):
+    copies = {}
+    for name in (stages.left, stages.right):
+        is_turned = turned_name(name) in schedule.blocks()
+        copies[name] = turned_name(name) if is_turned else schedule.cache_read(stages.acc, name, REGISTER)
+        schedule.set_scope(copies[name], REGISTER)
+        schedule.compute_at(copies[name], part)
+    return copies
+
+
+def turned_name(name: str) -> str:
+    """Of the stage that has the rows of an operand which lies turned, with its depth along its columns."""
+    return f"{name}_turned"
+
+
+def _fragments(schedule: te.Schedule, stages: Stages, copies: Mapping[str, str], shape: MmaShape) -> None:
+    """Instructions in place of the loops of warps."""
+    row = own_loops(schedule, stages.acc)[-3]
+    for name, copy in copies.items():
         stride = find_buffer(schedule.func, name).strides[-2]
-        copy = schedule.cache_read("acc", name, REGISTER)
-        schedule.compute_at(copy, part)
         rows, _ = own_loops(schedule, copy)[-2:]
         count = min(2 * MATRIX_ROWS, extent_of(schedule, rows))
         outer, inner = schedule.split(rows, count)
         schedule.unroll(outer)
-        schedule.tensorize(inner, ldmatrix(shape.dtype, count, stride, by_rows=name == "right"))
-    acc = find_buffer(schedule.func, "acc")
+        load = ldmatrix(shape.dtype, count, stride, by_rows=name == stages.right, turned=copy == turned_name(name))
+        schedule.tensorize(inner, load)
+    acc = find_buffer(schedule.func, stages.acc)
     schedule.tensorize(row, mma(shape, acc.strides[-2]))

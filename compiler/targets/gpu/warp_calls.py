@@ -61,8 +61,8 @@ def _multiply(expressions: Expressions, call: IntrinsicCall, step: WarpStep) -> 
 
 def _load(expressions: Expressions, call: IntrinsicCall, step: WarpStep, lane: Value) -> None:
     """Lane ``8 m + r`` has the address of row ``r`` of matrix ``m``: eight rows after the other, then 16 bytes on; by
-    rows the other way round. The registers of a matrix follow each other, as a product needs them: else the assembler
-    would move them."""
+    rows the other way round. Of what lies turned, rows of 16 bytes are along the tile's rows. The registers of a matrix
+    follow each other, as a product needs them: else the assembler would move them."""
     builder, halves = expressions.builder, step.rows // MATRIX_ROWS
     size = ITEM_BYTES[step.dtype]
     words = step.depth * size // MATRIX_BYTES
@@ -72,14 +72,16 @@ def _load(expressions: Expressions, call: IntrinsicCall, step: WarpStep, lane: V
     low = builder.and_(matrix, ll.Constant(I32, inner - 1))
     high = builder.and_(builder.udiv(matrix, ll.Constant(I32, inner)), ll.Constant(I32, outer - 1))
     word, half = (low, high) if step.by_rows else (high, low)
+    down, across = (word, half) if step.turned else (half, word)  # matrices of eight rows, and of 16 bytes
     row = builder.add(builder.and_(lane, ll.Constant(I32, MATRIX_ROWS - 1)),
-                      builder.mul(half, ll.Constant(I32, MATRIX_ROWS)))  # fmt: skip
+                      builder.mul(down, ll.Constant(I32, MATRIX_ROWS)))  # fmt: skip
     place = builder.add(builder.mul(row, ll.Constant(I32, source.strides[0])),
-                        builder.mul(word, ll.Constant(I32, MATRIX_BYTES // size)))  # fmt: skip
+                        builder.mul(across, ll.Constant(I32, MATRIX_BYTES // size)))  # fmt: skip
     start, known, _ = expressions.position(source.buffer, source.indices)
     address = builder.gep(expressions.address(source.buffer, start, known), [builder.zext(place, I64)], inbounds=True,
                           source_etype=MEMORY_TYPES[source.buffer.dtype])  # fmt: skip
-    name = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x{halves * words}.b16.p3"
+    kind = f"x{halves * words}{'.trans' if step.turned else ''}"
+    name = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.{kind}.b16.p3"
     made = _call(expressions, name, [I32] * (halves * words), [address])
     each = WORD // size
     places = [(half, word * each) for word in range(words) for half in range(halves)]

@@ -38,6 +38,7 @@ from weft.runtime.gpu.predicted import PEAKS
 from weft.sim.ptx import Counts, DeviceMemory, Program, PtxError
 from weft.sim.ptx.machine import SHARED_MOST
 
+from .counting import counted, sectors
 from .graphs import RUN_ON, module_of, values_for, variable
 from .test_tiled import convolution, matmul
 
@@ -47,13 +48,13 @@ SMALL = [tile for tile in TILES if tile.rows * tile.columns <= 1024]
 
 def product(
     rows: int, columns: int, depth: int, tile: TensorTile, gpu: str = "sm_80", dtype: DType = "int8", *,
-    dense: bool = False, parts: int = 1, threads: bool = False,
+    dense: bool = False, parts: int = 1, threads: bool = False, turned: bool = False,
 ) -> te.Schedule:  # fmt: skip
-    """A product, scheduled. ``dense``: the depth is the last axis of both operands; ``threads``: which multiply, and no
-    tensor cores."""
-    a = te.placeholder((rows, depth), dtype, "a")
+    """A product, scheduled. ``dense``: the depth is the last axis of both operands, ``turned``: of none; ``threads``:
+    which multiply, and no tensor cores."""
+    a = te.placeholder((depth, rows) if turned else (rows, depth), dtype, "a")
     b = te.placeholder((columns, depth) if dense else (depth, columns), dtype, "b")
-    left = View(a.shape, dtype, lambda index: a[index])
+    left = View((rows, depth), dtype, lambda index: a[index[::-1] if turned else index])
     right = View((depth, columns), dtype, lambda index: b[index[::-1] if dense else index])
     (shape,) = (each for each in (THREAD_SHAPES if threads else DEVICES[gpu].mma) if each.dtype == dtype)
     sums = tensor_sums(Product(left, right, (rows, columns)), Plan(tile, parts), shape)
@@ -170,6 +171,47 @@ def test_exact_sums_of_floats_are_exact(
     assert counts.instructions["mma"] > 0
 
 
+@pytest.mark.parametrize(("dtype", "gpu"), [("float16", "sm_75"), ("float16", "sm_80"), ("bfloat16", "sm_80")])
+@pytest.mark.parametrize("sizes", [(32, 64, 96), (24, 40, 33), (20, 36, 70)])
+def test_operands_that_lie_turned(dtype: DType, gpu: str, sizes: tuple[int, int, int]) -> None:
+    """Both have neighbours along their columns: tensor cores transpose them as they load them."""
+    rows, columns, depth = sizes
+    schedule = product(rows, columns, depth, TensorTile(32, 32, 32, (2, 2)), gpu, dtype, turned=True)
+    generator = np.random.default_rng(depth)
+    a, b = (generator.integers(-32, 33, shape) / 4 for shape in ((depth, rows), (depth, columns)))
+    values = {name: each.astype(dtypes.numpy_dtype(dtype)) for name, each in (("a", a), ("b", b))}
+    wanted = (a.T @ b + 1).astype(np.float32)
+    np.testing.assert_array_equal(interpret(schedule.func, values)["out"], wanted)
+    grid, found = launch(schedule, gpu), np.zeros_like(wanted)
+    text = ptx_text("k", schedule.func, [grid], {}, DEVICES[gpu])
+    counts = run(text, grid, values["a"], values["b"], found)
+    np.testing.assert_array_equal(found, wanted)
+    assert text.count("ldmatrix") == text.count(".trans") > 0
+    assert counts.conflicts == 0 or rows % 32
+
+
+def test_what_lies_turned_is_copied_while_threads_go_on() -> None:
+    a, b = variable("a", "float16", 2, 512, 64), variable("b", "float16", 2, 512, 128)
+    module = module_of((a, b), call("nn.matmul", call("transpose", a, perm=(0, 2, 1)), b))
+    (launch,) = counted(module)
+    assert launch.counts.instructions["cp"] >= 2 * 512 * (64 + 128) // 8 // 32  # 16 bytes a lane
+    moved, fewest = sectors(launch.counts)
+    assert moved == fewest
+    values = values_for(module)
+    (found,) = weft.load(weft.compile(module, target="cuda"), RUN_ON["cuda"]).run(values).values()
+    wanted = np.swapaxes(values["a"], 1, 2).astype("f") @ values["b"].astype("f")
+    np.testing.assert_allclose(found, wanted, atol=1e-3 * np.abs(wanted).max())
+
+
+def test_operands_that_lie_turned_are_transposed_only_where_tensor_cores_can() -> None:
+    """Not bytes, nor four bytes an element; nor what lies along the depth."""
+    for dtype in ("int8", "float32"):
+        schedule = product(32, 32, 64, TensorTile(32, 32, 32, (2, 2)), dtype=dtype, turned=True)
+        assert "turned" not in function_text(schedule.func)
+    schedule = product(32, 32, 64, TensorTile(32, 32, 32, (2, 2)), dtype="float16", dense=True)
+    assert "turned" not in function_text(schedule.func)
+
+
 def test_operands_are_rounded_to_tf32_and_not_cut() -> None:
     schedule = product(16, 16, 16, tensor_tiles(4)[-1], dtype="float32")
     a, b = np.full((16, 16), 1 + 2**-11 + 2**-13, np.float32), np.ones((16, 16), np.float32)
@@ -240,7 +282,8 @@ def test_the_text_is_read_back() -> None:
 
 @pytest.mark.parametrize(
     "name", ["mma_int8_16_16_32", "mma_float32_16_8_8", "mma_int8_16_32_4", "ldmatrix_int8_4_80", "ldmatrix_int8_16_40",
-             "ldmatrix_by_int8_16_80",
+             "ldmatrix_by_int8_16_80", "ldmatrix_turned_int8_16_80", "ldmatrix_turned_float16_16_8",
+             "ldmatrix_turned_by_rows_float16_16_80", "ldmatrix_turned_float32_8_16",
              "ldmatrix_int8_16_16", "outer_product_1_1_1", "mma_int8_16_32_032", "mma_tf32_16_16_72",
              "ldmatrix_float16_16_8", "ldmatrix_float16_16_20", "ldmatrix_tf32_16_24"],
 )  # fmt: skip
@@ -256,6 +299,10 @@ def test_a_name_holds_all_numbers() -> None:
             for made in (mma(shape, 72), ldmatrix(shape.dtype, 16, 80), ldmatrix(shape.dtype, 8, least),
                          ldmatrix(shape.dtype, 16, 80, by_rows=True)):  # fmt: skip
                 assert intrinsic_named(made.name) == made
+            if ITEM_BYTES[shape.dtype] == 2:
+                for rows, stride in ((8, 8), (16, 16), (16, 80)):
+                    made = ldmatrix(shape.dtype, rows, stride, by_rows=True, turned=True)
+                    assert intrinsic_named(made.name) == made
 
 
 MODULES = {
