@@ -44,7 +44,9 @@ def plan_memory(lifetimes: Iterable[Lifetime], start: int, alignment: int = ALIG
     return {name: offsets[owner] for name, owner in owners.items()}, end
 
 
-def plan_tightly(lifetimes: Iterable[Lifetime], start: int, tries: int = TRIES) -> tuple[dict[str, int], int]:
+def plan_tightly(
+    lifetimes: Iterable[Lifetime], start: int, tries: int = TRIES, alignment: int = ALIGNMENT
+) -> tuple[dict[str, int], int]:
     """As `plan_memory`, in other orders too: what is the largest, takes the most bytes for the longest time, or lives
     the longest comes first, and from each of these on, so many ``tries``, what ended last in the one before."""
     tensors = list(lifetimes)
@@ -53,19 +55,19 @@ def plan_tightly(lifetimes: Iterable[Lifetime], start: int, tries: int = TRIES) 
     least = start + most_alive(tensors)
     best: tuple[dict[str, int], float] = {}, math.inf
     orders = (sorted(places, key=weight, reverse=True) for weight in (_nbytes, _byte_times, _length))
-    for offsets, end in chain.from_iterable(_from_order(order, start, tries) for order in orders):
+    for offsets, end in chain.from_iterable(_from_order(order, start, tries, alignment) for order in orders):
         best = min(best, (offsets, end), key=lambda each: each[1])
         if end <= least:
             break
     return {name: best[0][owner] for name, owner in owners.items()}, int(best[1])
 
 
-def _from_order(order: list[Lifetime], start: int, tries: int) -> Iterator[tuple[dict[str, int], int]]:
+def _from_order(order: list[Lifetime], start: int, tries: int, alignment: int) -> Iterator[tuple[dict[str, int], int]]:
     """Places by first fit in this order, and then so often where what ended last comes first."""
     for _ in range(1 + tries):
-        offsets, end = _first_fit(order, start, ALIGNMENT)
+        offsets, end = _first_fit(order, start, alignment)
         yield offsets, end
-        ends = {each.name: offsets[each.name] + aligned(each.nbytes) for each in order}
+        ends = {each.name: offsets[each.name] + aligned(each.nbytes, alignment) for each in order}
         order.sort(key=lambda each: ends[each.name] < end)
 
 

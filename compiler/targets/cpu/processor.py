@@ -6,10 +6,20 @@ from dataclasses import dataclass, replace
 
 import llvmlite.binding as llvm
 
+from ...graph.ir import Call
 from ..errors import CompileError
 from ..loops.fusion import FusionLimits
 
-FUSION = FusionLimits(before_reductions=True, attention_keys=8192, row_statistics=True, phases=True, columns=True)
+ATTENTION_KEYS = 8192
+"""Keys up to which attention is one kernel: scores of one query are in the cache."""
+
+
+def is_one_kernel(scores: Call, result: Call) -> bool:
+    """Whether attention with these products is."""
+    return scores.dtype == result.dtype == "float32" and scores.shape[-1] <= ATTENTION_KEYS
+
+
+FUSION = FusionLimits(before_reductions=True, attention=is_one_kernel, row_statistics=True, phases=True, columns=True)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from functools import partial
 from ..loops.fusion import FusionLimits
 from ..loops.plain import PlainKernels
 from ..loops.target import LoopTarget
+from .attention import GpuAttention
 from .channels_last import ChannelsLastKernels
 from .devices import GpuDescription
 from .schedules import schedule_plain
@@ -25,7 +26,9 @@ def loop_target(device: GpuDescription, *, tf32: bool = False) -> LoopTarget:
     plain = partial(schedule_plain, device=device)
     cores = (TensorKernels(device, device.mma),) if device.mma else ()
     whole = (TensorKernels(device, THREAD_SHAPES, "whole tiles"),) if device.warp > 1 else ()
-    kinds = (*cores, *whole, TiledKernels(device), ChannelsLastKernels(plain), PlainKernels(plain))
-    fusion = FusionLimits(before_reductions=True, row_statistics=True, moves=True)
+    attention = (GpuAttention(device, (*device.mma, *THREAD_SHAPES)),) if device.warp > 1 else ()
+    kinds = (*attention, *cores, *whole, TiledKernels(device), ChannelsLastKernels(plain), PlainKernels(plain))
+    fusion = FusionLimits(before_reductions=True, row_statistics=True, moves=True,
+                          attention=attention[0].makes if attention else None)  # fmt: skip
     return LoopTarget(device.name, kinds, fusion=fusion, arrange_plain=plain,
                       arrange_blocked=lambda schedule, _: plain(schedule), device="gpu")  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...tensor.evaluate import ITEM_BYTES
 from ...tensor.ir import Buffer
-from ..memory_plan import Lifetime, plan_memory
+from ..memory_plan import Lifetime, plan_tightly
 
 ALIGNMENT = 16
 """Bytes that all places are multiples of."""
@@ -36,7 +36,7 @@ def placed(buffers: Sequence[Buffer], used: Sequence[Iterable[str]], *, apart: b
     lifetimes = [
         Lifetime(each.name, _nbytes(each), *(always if apart else lives.get(each.name, always))) for each in buffers
     ]
-    offsets, _ = plan_memory(lifetimes, 0, ALIGNMENT)
+    offsets, _ = plan_tightly(lifetimes, 0, alignment=ALIGNMENT)
     return tuple(Placed(each, offsets[each.name]) for each in buffers)
 
 

@@ -67,8 +67,11 @@ REGISTERS, THREADS = 1 << 16, 2048
 """That a multiprocessor has."""
 
 
-def estimated_cycles(plan: Plan, sizes: tuple[int, int, int, int], shape: Shape, device: GpuDescription) -> float:
-    """For products of ``sizes``: how many, rows, columns, depth."""
+def estimated_cycles(
+    plan: Plan, sizes: tuple[int, int, int, int], shape: Shape, device: GpuDescription, held: int = 0
+) -> float:
+    """For products of ``sizes``: how many, rows, columns, depth. ``held``: bytes of shared memory that a group needs,
+    where that is more than its tile does."""
     tile, size = plan.tile, ITEM_BYTES[shape.dtype]
     batch, rows, columns, depth = sizes
     groups = batch * -(-rows // tile.rows) * -(-columns // tile.columns) * plan.parts
@@ -89,7 +92,7 @@ def estimated_cycles(plan: Plan, sizes: tuple[int, int, int, int], shape: Shape,
     threads = warps * device.warp
     shared = max(device.shared_bytes, device.shared_most)
     room = max(1, int(min(REGISTERS / (registers * threads), THREADS / threads,
-                          shared / tile.shared_bytes(size, device))))  # fmt: skip
+                          shared / max(held, tile.shared_bytes(size, device)))))  # fmt: skip
     together = min(each, room)
     busy = max(multiply, load)
     step = max(

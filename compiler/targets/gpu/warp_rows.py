@@ -43,7 +43,7 @@ def _by_warps(schedule: te.Schedule, together: int, *, longer: bool) -> bool:
     rows = rows_of(schedule, output, reductions)
     if longer and rows:
         in_whole_warps(schedule, reductions, len(rows), LANES)
-    exchanged = {name: _exchanged(schedule, name) for name in reductions}
+    exchanged = {name: exchanged_in(schedule, name) for name in reductions}
     if not reductions or not rows:
         return False
     inner = [loop for loop in schedule.get_loops(output) if loop not in rows and extent_of(schedule, loop) != 1]
@@ -62,21 +62,21 @@ def _by_warps(schedule: te.Schedule, together: int, *, longer: bool) -> bool:
             how = exchanged[name]
             if how is None:
                 return False
-            if not _reduce(schedule, name, *how, together):
+            if not reduce_by_lanes(schedule, name, *how, together):
                 return False
         elif loops and extent_of(schedule, loops[-1]) % (together * LANES) == 0:
-            if not _by_lanes(schedule, name, loops, together):
+            if not spread_by_lanes(schedule, name, loops, together):
                 return False
         else:
             return False
-    if inner and not _by_lanes(schedule, output, [row, *inner], together):
+    if inner and not spread_by_lanes(schedule, output, [row, *inner], together):
         return False
     for loop in (*rows[:-1], group):
         schedule.bind(loop, BLOCK_AXES[0])
     return True
 
 
-def _exchanged(schedule: te.Schedule, name: str) -> tuple[Reduction, DType] | None:
+def exchanged_in(schedule: te.Schedule, name: str) -> tuple[Reduction, DType] | None:
     """How and of what type lanes combine their parts of a reduction; None where those are not equal, or no instruction
     exchanges them."""
     block = find_block(schedule.func, name)[-1]
@@ -89,7 +89,7 @@ def _exchanged(schedule: te.Schedule, name: str) -> tuple[Reduction, DType] | No
     return (op, dtype) if op is not None and dtype in REDUCED else None
 
 
-def _reduce(schedule: te.Schedule, name: str, op: Reduction, dtype: DType, together: int) -> bool:
+def reduce_by_lanes(schedule: te.Schedule, name: str, op: Reduction, dtype: DType, together: int) -> bool:
     """Each lane a part of the row, neighbours for neighbours; then all lanes together. False where so many neighbours
     do not lie together."""
     reduced, kept = split_loops(schedule, name)
@@ -129,7 +129,7 @@ def _reduce(schedule: te.Schedule, name: str, op: Reduction, dtype: DType, toget
     return True
 
 
-def _by_lanes(schedule: te.Schedule, name: str, loops: list[Var], together: int) -> bool:
+def spread_by_lanes(schedule: te.Schedule, name: str, loops: list[Var], together: int) -> bool:
     """The elements of rows to lanes, neighbours to neighbours; False where so many do not lie together."""
     *rows, column = loops
     each, lane = schedule.split(column, together * LANES)

@@ -72,7 +72,7 @@ class AttentionKernels:
         anchor = group.anchor
         if anchor is None or not is_attention(group):
             raise CompileError("it has no attention", at=f"kernel {group.name!r}")
-        parts = _parts_of(group, anchor)
+        parts = parts_of(group, anchor)
         operands = Operands(Builder(), layouts)
         views: dict[Expr, View] = {}
 
@@ -117,7 +117,7 @@ def is_attention(group: FusedGroup) -> bool:
 
 
 @dataclass(frozen=True)
-class _Parts:
+class Parts:
     """The members of an attention in the order of its stages."""
 
     product: Call
@@ -127,7 +127,9 @@ class _Parts:
     rest: FusedGroup
 
 
-def _parts_of(group: FusedGroup, anchor: Call) -> _Parts:
+def parts_of(group: FusedGroup, anchor: Call) -> Parts:
+    """The parts of a group that is an attention with this product at its end."""
+
     def up_to(value: Expr) -> tuple[Call, ...]:
         inside = set(topological_order(value))
         return tuple(node for node in group.members if node in inside)
@@ -139,7 +141,7 @@ def _parts_of(group: FusedGroup, anchor: Call) -> _Parts:
     behind = tuple(node for node in weights if node not in scores)
     rest = tuple(node for node in group.members if node not in weights)
     part = partial(replace, group)
-    return _Parts(product, part(members=scores), softmax, part(members=behind), part(members=rest))
+    return Parts(product, part(members=scores), softmax, part(members=behind), part(members=rest))
 
 
 def _operand(operands: Operands, value: Expr) -> View:

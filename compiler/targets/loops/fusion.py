@@ -41,8 +41,8 @@ class FusionLimits:
     where a value is used more than once in a kernel and so is computed at each use.
     ``before_reductions``: whether a reduction computes its operand element by element as it goes, if nothing else
     needs it.
-    ``attention_keys``: keys up to which an attention (a product, softmax along its rows, a product) is one kernel,
-    which holds all scores of a few queries at a time; 0 where the target has no such kernel.
+    ``attention``: whether there is a kernel of an attention (a product, softmax along its rows, a product) for these
+    two products, which holds all scores of a few queries at a time; None where the target has no such kernel.
     ``row_statistics``: whether an elementwise kernel computes what it needs of each row as a whole (a mean, a variance)
     itself, row by row, if nothing else needs that.
     ``phases``: whether a convolution that makes phases as channels writes them side by side.
@@ -55,7 +55,7 @@ class FusionLimits:
     input_bytes: int = 256 << 20
     recompute_intensity: float = 4.0
     before_reductions: bool = False
-    attention_keys: int = 0
+    attention: Callable[[Call, Call], bool] | None = None
     row_statistics: bool = False
     phases: bool = False
     columns: bool = False
@@ -167,10 +167,6 @@ def _on_its_own(node: Call, reason: str) -> FusedGroup:
 def _boundary(value: Expr, why: str) -> str:
     root = roots_of(value)[0]
     return f"{root.op if isinstance(root, Call) else 'value'} of {root.span.node or 'unknown place'}: {why}"
-
-
-def _multiplies_floats(node: Call) -> bool:
-    return node.op == "nn.matmul" and node.dtype == "float32"
 
 
 def _starts(node: Call) -> bool:
@@ -336,7 +332,7 @@ class _Fuser:
         """Let a product compute the weights by which it sums, if they are a softmax along the rows of a product, with
         elementwise operators behind either, and nothing else needs what is between."""
         anchor = self.anchor
-        if anchor is None or not self.limits.attention_keys or not _multiplies_floats(anchor):
+        if anchor is None or self.limits.attention is None or anchor.op != "nn.matmul":
             return
         if anchor.args[0].shape[:-2] != anchor.shape[:-2]:  # weights would be computed for each matrix of values
             return
@@ -344,16 +340,17 @@ class _Fuser:
         softmax = weights.anchor if weights is not None else None
         if weights is None or softmax is None or softmax.op != "nn.softmax":
             return
-        if softmax.attr("axis") != len(softmax.shape) - 1 or softmax.shape[-1] > self.limits.attention_keys:
-            return
         scores = self._before(softmax, softmax.args[0])
-        if scores is None or scores.anchor is None or not _multiplies_floats(scores.anchor):
+        if softmax.attr("axis") != len(softmax.shape) - 1 or scores is None:
+            return
+        product = scores.anchor
+        if product is None or product.op != "nn.matmul" or not self.limits.attention(product, anchor):
             return
         joined = (*scores.members, *weights.members)
         if len(self.members) + len(joined) <= self.limits.depth and not set(joined) & set(self.times):
             self.members += joined
             self.times |= dict.fromkeys(joined, 1)
-            for rows in dict.fromkeys((scores.anchor.args[0], anchor.args[1])):
+            for rows in dict.fromkeys((product.args[0], anchor.args[1])):
                 self._join_rows_elsewhere(rows)
 
     def _join_rows_elsewhere(self, value: Expr) -> None:
@@ -383,13 +380,10 @@ class _Fuser:
             self.anchor = anchor
 
     def _join_moves(self) -> None:
-        """Let a product that copies its operands read them through moves, if nothing else needs these."""
-        anchor = self.anchor
-        if anchor is None or operator(str(anchor.op)).anchor is not Anchor.PRODUCT:
-            return
-        if not self.limits.moves and anchor.op != "product":
-            return
-        for value in dict.fromkeys(anchor.args):
+        """Let products that copy their operands read them through moves, if nothing else needs these."""
+        products = [member for member in self.members if operator(str(member.op)).anchor is Anchor.PRODUCT
+                    and (self.limits.moves or member.op == "product")]  # fmt: skip
+        for value in dict.fromkeys(arg for product in products for arg in product.args):
             while isinstance(value, Call) and _kind(value) is Fusion.LAYOUT and len(value.args) == 1:
                 inside = sum(member.args.count(value) for member in self.members)
                 room = len(self.members) < self.limits.depth
@@ -495,7 +489,7 @@ class _Fuser:
         alone = isinstance(value, Call) and self.uses[value] == 1 == user.args.count(value)
         if not isinstance(value, Call) or not alone or value in self.elsewhere or self.why_not_compiled(value):
             return None
-        limits = replace(self.limits, attention_keys=0)
+        limits = replace(self.limits, attention=None)
         return _Fuser(value, self.uses, self.elsewhere, limits, self.why_not_compiled).fused()
 
     def _is_taken(self, value: Expr) -> bool:
