@@ -7,6 +7,7 @@
 - products of int8, float16, bfloat16, float32 and TF32, of sizes that networks have, beside cuBLAS. Wanted: 0.9 of it
   in float32, 0.85 in 8 and 16 bits on Ampere (cuBLAS on Hopper uses wgmma, which weft does not);
 - convolutions: layers of ResNet-50 in float32, float16 and TF32, beside cuDNN in its best layout and fastest kernel;
+- attention: of several heads, in float32 and float16, beside PyTorch's fused attention;
 - memory: sums, softmax, reductions, a transposition, beside `torch.compile`. Wanted: 0.85 of a copy's bandwidth;
 - launch: what a launch takes of the host's time, and of the device's in a graph. Wanted: below 5 us;
 - networks of torchvision in float32 with and without TF32, one picture, beside PyTorch with images plain and channels
@@ -50,7 +51,7 @@ Array = np.ndarray[Any, Any]
 Seconds = Callable[[], float]
 
 ROUNDS, REPEATS = 7, 20
-PARTS = ("products", "convolutions", "memory", "launch", "networks")
+PARTS = ("products", "convolutions", "attention", "memory", "launch", "networks")
 NETWORKS = ("resnet18", "resnet50", "mobilenet_v2", "vit_b_16")
 LAUNCH_WANTED = 5e-6
 
@@ -270,7 +271,8 @@ def measured(comparison: Comparison, parts: Sequence[str]) -> Iterator[None]:
     torch.backends.cudnn.benchmark = True
     gpu_work.set_tf32(torch, False)
     for work in (*(gpu_work.products() if "products" in parts else ()),
-                 *(gpu_work.convolutions() if "convolutions" in parts else ())):  # fmt: skip
+                 *(gpu_work.convolutions() if "convolutions" in parts else ()),
+                 *(gpu_work.attentions() if "attention" in parts else ())):  # fmt: skip
         gpu_work.set_tf32(torch, work.tf32)
         with comparison.noted(work.title):
             comparison.work(work)

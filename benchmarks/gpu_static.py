@@ -29,14 +29,13 @@ import onnx
 import weft
 from common import Record, print_table, write_json
 from gpu_loops import ptx_loop
-from gpu_tools import installed_tool, ptxas_figures
+from gpu_tools import counted_steps, installed_tool, ptxas_figures
 from onnx import TensorProto, helper, numpy_helper
 from quantised_networks import network
-from weft.compiler.model import CompiledModel, GpuCode, HostStep
+from weft.compiler.model import CompiledModel
 from weft.compiler.targets.gpu.devices import NVIDIA
-from weft.compiler.targets.registry import find_target
 from weft.examples.models.build import build
-from weft.runtime.gpu.predicted import PEAKS, counted_launches, predicted_seconds
+from weft.runtime.gpu.predicted import PEAKS, predicted_seconds
 from weft.sim.ptx import Counts
 from weft.sim.ptx.parser import parse
 
@@ -90,15 +89,12 @@ def measure(name: str, arguments: argparse.Namespace, ptxas: str | None) -> tupl
     records: list[Record] = []
     missed: list[str] = []
     rows = []
-    for step in model.steps:
-        assert isinstance(step, HostStep)
-        code = find_target("cuda").host_code(step.program, trusted=True)
-        assert isinstance(code, GpuCode)
+    for program, code, launches in counted_steps(model):
         kernels = parse(code.text)
         used = ptxas_figures(code.text, arguments.gpu, ptxas) if ptxas else {}
-        for launch in counted_launches(step.program, code):
+        for launch in launches:
             counts, call = launch.counts, launch.call
-            layer = step.program.layers[launch.layer]
+            layer = program.layers[launch.layer]
             waves, fewest_waves = ratio(counts, "wavefronts")
             sectors, fewest_sectors = ratio(counts, "sectors")
             share = {key: counts.instructions[key] / max(1, counts.warp_instructions) for key in ("mma", "fma")}

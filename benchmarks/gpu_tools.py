@@ -1,4 +1,5 @@
-"""NVIDIA's tools for machine code, where they are installed: the extra ``bench``, a toolkit, or named by hand."""
+"""What figures of GPU kernels are made by: a model's launches, counted; and NVIDIA's tools for machine code, where they
+are installed: the extra ``bench``, a toolkit, or named by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +10,22 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from weft.compiler.model import CompiledModel, GpuCode, HostProgram, HostStep
+from weft.compiler.targets.registry import find_target
+from weft.runtime.gpu.predicted import CountedLaunch, counted_launches
+
+
+def counted_steps(model: CompiledModel) -> Iterator[tuple[HostProgram, GpuCode, Sequence[CountedLaunch]]]:
+    """What a model for CUDA does, step by step: its program, code, and launches in the interpreter of PTX."""
+    for step in model.steps:
+        assert isinstance(step, HostStep)
+        code = find_target("cuda").host_code(step.program, trusted=True)
+        assert isinstance(code, GpuCode)
+        yield step.program, code, counted_launches(step.program, code)
+
 
 PACKAGES = ("nvidia.cuda_nvcc", "nvidia.cu13", "nvidia.cuda_nvdisasm")
 """Where NVIDIA's packages put their programs."""

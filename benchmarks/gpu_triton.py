@@ -28,16 +28,14 @@ import numpy as np
 import weft
 from common import Record, print_table, write_json
 from gpu_loops import machine_loop, product_text, shapes_of, wanted
-from gpu_tools import installed_tool, ptxas_figures
-from gpu_work import product_module, random
+from gpu_tools import counted_steps, installed_tool, ptxas_figures
+from gpu_work import attention_module, attention_operands, product_module, random
 from onnx import TensorProto, helper
 from weft.compiler.graph import Module
-from weft.compiler.model import CompiledModel, GpuCode, HostStep
+from weft.compiler.model import CompiledModel
 from weft.compiler.targets.gpu import tensor_cores
 from weft.compiler.targets.gpu.devices import DEVICES
 from weft.compiler.targets.gpu.tiles import Plan, Shape, tiles_of
-from weft.compiler.targets.registry import find_target
-from weft.runtime.gpu.predicted import counted_launches
 from weft.sim.ptx import Counts
 
 GPU = "sm_80"
@@ -50,8 +48,9 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Work:
-    """What is done, by ONNX's operators. ``sizes``: of a product its rows, columns and depth, else rows and columns.
-    ``tile``: rows and columns of a product that a group of threads makes."""
+    """What is done, by ONNX's operators. ``sizes``: of a product its rows, columns and depth, of an attention heads,
+    queries, keys and their elements, else rows and columns. ``tile``: rows and columns of a product that a group of
+    threads makes."""
 
     kind: str
     sizes: tuple[int, ...]
@@ -73,6 +72,8 @@ class Work:
                 return random(self.dtype, *self.sizes), random(self.dtype, columns), random(self.dtype, columns)[::-1]
             case "relu of a sum":
                 return random(self.dtype, *self.sizes), random(self.dtype, *self.sizes)[::-1].copy()
+            case "attention":
+                return attention_operands(self.dtype, *self.sizes)
         return (random(self.dtype, *self.sizes),)
 
     def result(self) -> Array:
@@ -82,6 +83,10 @@ class Work:
         match self.kind:
             case "product":
                 found = wide[0] @ wide[1]
+            case "attention":
+                scores = wide[0] @ wide[1].transpose(0, 2, 1)
+                powers = np.exp(scores - scores.max(2, keepdims=True))
+                found = powers / powers.sum(2, keepdims=True) @ wide[2]
             case "softmax":
                 powers = np.exp(wide[0] - wide[0].max(1, keepdims=True))
                 found = powers / powers.sum(1, keepdims=True)
@@ -100,6 +105,8 @@ class Work:
         inputs = self.inputs()
         if self.kind == "product":
             return product_module(*inputs)
+        if self.kind == "attention":
+            return attention_module(*inputs)
         name, given = OPERATORS[self.kind]
         names = [f"x{place}" for place in range(len(inputs))]
         nodes = [helper.make_node("Add", names, ["sum"]), helper.make_node(name, ["sum"], ["y"])]
@@ -121,6 +128,8 @@ OPERATORS: dict[str, tuple[str, dict[str, Any]]] = {
 WORKS = (
     *(Work("product", (512, 512, 512), dtype, tile) for dtype in ("float32", "float16", "int8")
       for tile in ((128, 128), (64, 64))),
+    Work("attention", (8, 512, 512, 64), "float16"), Work("attention", (12, 128, 128, 64), "float16"),
+    Work("attention", (12, 128, 128, 64)),
     Work("softmax", (256, 1024)), Work("softmax", (256, 1000)), Work("layer norm", (256, 768)),
     Work("relu of a sum", (512, 1024)), Work("mean of rows", (512, 4096)), Work("transposition", (512, 512)),
 )  # fmt: skip
@@ -177,11 +186,8 @@ def ours(work: Work) -> Figures:
         model = weft.compile(work.model(), target="cuda", gpu=GPU, strict=True)
     assert isinstance(model, CompiledModel)
     counts, text = [], ""
-    for step in model.steps:
-        assert isinstance(step, HostStep)
-        code = find_target("cuda").host_code(step.program, trusted=True)
-        assert isinstance(code, GpuCode)
-        counts += [each.counts for each in counted_launches(step.program, code)]
+    for _, code, launches in counted_steps(model):
+        counts += [each.counts for each in launches]
         text += code.text
     loop = product_text(chosen.tile, shape, DEVICES[GPU]) if chosen else ""
     return figures_of(counts, text, loop, work, "")

@@ -29,6 +29,9 @@ CONVOLUTIONS = ((64, 64, 56, 3, 1), (128, 128, 28, 3, 1), (256, 256, 14, 3, 1), 
                 (256, 64, 56, 1, 1), (1024, 256, 14, 1, 1), (3, 64, 224, 7, 2))  # fmt: skip
 """Channels of data and result, size of the picture, of the window, stride."""
 
+ATTENTIONS = ((12, 128, 128, 64), (96, 197, 197, 64), (64, 512, 512, 64), (32, 1024, 1024, 64), (16, 2048, 2048, 128))
+"""Heads of all images or texts, queries, keys, elements of each."""
+
 IMAGES = 8
 
 TOLERANCES = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1e-2, "int8": 0.0}
@@ -92,6 +95,38 @@ def product_module(left: Array, right: Array) -> Module:
         return module_of([a], call("conv2d", a, Constant(np.ascontiguousarray(right.T)[:, :, None, None])))
     a = Var("a", TensorType(left.shape, left.dtype.name))
     return module_of([a], call("nn.matmul", a, Constant(right)))
+
+
+def attention_module(queries: Array, keys: Array, values: Array) -> Module:
+    """Attention of several heads, without a scale; keys are rows."""
+    names, shapes = "qkv", (queries.shape, keys.shape, values.shape)
+    q, k, v = (Var(name, TensorType(shape, queries.dtype.name)) for name, shape in zip(names, shapes, strict=True))
+    scores = call("nn.matmul", q, call("transpose", k, perm=(0, 2, 1)))
+    return module_of([q, k, v], call("nn.matmul", call("nn.softmax", scores, axis=2), v))
+
+
+def attention_operands(dtype: str, heads: int, queries: int, keys: int, depth: int) -> tuple[Array, Array, Array]:
+    """Queries and keys are so small that scores need no scale."""
+    small = np.asarray(depth**-0.25, numpy_dtype(dtype))
+    return (random(dtype, heads, queries, depth) * small, random(dtype, heads, keys, depth)[:, ::-1] * small,
+            random(dtype, heads, keys, depth)[::-1].copy())  # fmt: skip
+
+
+def attentions() -> Iterator[Work]:
+    """Beside PyTorch's fused attention."""
+    for dtype in ("float32", "float16"):
+        for sizes in ATTENTIONS:
+            operands = attention_operands(dtype, *sizes)
+
+            def peer(torch: Torch, device: str, operands: tuple[Array, ...] = operands) -> Callable[[], Any]:
+                q, k, v = (as_torch(torch, each, device)[None] for each in operands)
+                attention = torch.nn.functional.scaled_dot_product_attention
+                return lambda: attention(q, k, v, scale=1.0)
+
+            heads, queries, keys, depth = sizes
+            yield Work(f"attention {dtype} {heads}x{queries}x{keys}x{depth}", attention_module(*operands), operands,
+                       "PyTorch", peer, 4 * heads * queries * keys * depth, "arithmetic",
+                       10 * TOLERANCES[dtype])  # fmt: skip
 
 
 def products() -> Iterator[Work]:

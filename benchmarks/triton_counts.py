@@ -51,6 +51,32 @@ def product(
 
 
 @triton.jit  # type: ignore[untyped-decorator]
+def attention(
+    q, k, v, y, queries: tl.constexpr, keys: tl.constexpr, depth: tl.constexpr, tile_rows: tl.constexpr,
+    tile_columns: tl.constexpr, kind: tl.constexpr
+):  # fmt: skip
+    """Flash attention: largest scores and sums of rows are brought up to date panel by panel."""
+    rows = tl.program_id(1) * queries + tl.program_id(0) * tile_rows + tl.arange(0, tile_rows)
+    columns = tl.program_id(1) * keys + tl.arange(0, tile_columns)
+    deep = tl.arange(0, depth)
+    left = tl.load(q + rows[:, None] * depth + deep[None, :])
+    largest = tl.full((tile_rows,), float("-inf"), tl.float32)
+    total = tl.zeros((tile_rows,), tl.float32)
+    sums = tl.zeros((tile_rows, depth), tl.float32)
+    for start in range(0, keys, tile_columns):
+        right = tl.load(k + (start + columns)[None, :] * depth + deep[:, None])
+        scores = tl.dot(left, right, input_precision="ieee") * 1.4426950408889634
+        new = tl.maximum(largest, tl.max(scores, 1))
+        powers = tl.exp2(scores - new[:, None])
+        factor = tl.exp2(largest - new)
+        total = total * factor + tl.sum(powers, 1)
+        values = tl.load(v + (start + columns)[:, None] * depth + deep[None, :])
+        sums = tl.dot(powers.to(kind), values, sums * factor[:, None], input_precision="ieee")
+        largest = new
+    tl.store(y + rows[:, None] * depth + deep[None, :], (sums / total[:, None]).to(kind))
+
+
+@triton.jit  # type: ignore[untyped-decorator]
 def softmax(x, y, width: tl.constexpr, tile_columns: tl.constexpr):
     places = tl.arange(0, tile_columns)
     row = tl.program_id(0) * width
@@ -133,6 +159,14 @@ def attempts(work: Work) -> Iterator[Tried]:
     match work.kind:
         case "product":
             yield from products(work, work.sizes[2])
+        case "attention":
+            heads, queries, keys, depth = work.sizes
+            for tile in ((128, 64), (64, 64), (64, 32), (32, 64), (128, 128)):
+                for warps in (4, 8):
+                    constants = {"queries": queries, "keys": keys, "depth": depth, "tile_rows": tile[0],
+                                 "tile_columns": tile[1],
+                                 "kind": tl.float16 if work.dtype == "float16" else tl.float32}  # fmt: skip
+                    yield Tried(attention, constants, (queries // tile[0], heads), warps)
         case "softmax" | "layer norm":
             kernel = softmax if work.kind == "softmax" else layer_norm
             for warps in (1, 2, 4, 8):

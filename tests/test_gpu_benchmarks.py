@@ -84,7 +84,8 @@ def test_work_of_the_comparison_with_triton_is_what_it_says() -> None:
             model = weft.compile(work.model(), target="cpu")
             names = [each.name for each in model.inputs]
             (found,) = weft.load(model).run(dict(zip(names, work.inputs(), strict=True))).values()
-            np.testing.assert_allclose(found, work.result(), rtol=1e-4, atol=1e-5)
+            tolerance = {"rtol": 1e-4, "atol": 1e-5} if work.dtype == "float32" else {"rtol": 2e-3, "atol": 2e-3}
+            np.testing.assert_allclose(found, work.result(), **tolerance)
 
 
 def test_tiles_need_nvidias_model(monkeypatch: pytest.MonkeyPatch) -> None:
