@@ -1,7 +1,9 @@
-"""Loads of what was stored shortly before are cut into parts, each behind the stores that it needs.
+"""Loads are cut into parts where one part could begin long before another.
 
-A layer's results are stored part by part, and the next layer often loads them all with one instruction, which waits for
-the last store. In parts, the first ones are loaded while the vector engine still works on the last ones.
+- A layer's results are stored part by part, and the next layer often loads them all with one instruction, which waits
+  for the last store. In parts, the first ones are loaded while the vector engine still works on the last ones.
+- All weights of a layer are often loaded at once, to where weights of several layers lay, and wait for the last of
+  these. In parts, those whose place is free are loaded while the layer before still reads its own.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....hw.config import CoreConfig
-from ....hw.isa import Load
+from ....hw.isa import Load, Scratchpad
 from ....hw.memories import Memory
 from .stream import RECENT, Access, Issue, memory_sizes
 
@@ -27,9 +29,8 @@ MOST_PARTS = 8
 
 def split_loads(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
     """The stream with such loads cut; it means the same."""
-    if all(memory is not Memory.DRAM for issue in issues for memory, _ in issue.places[0]):
-        return list(issues)
     stored_by = np.full(memory_sizes(config, issues)[Memory.DRAM], -1, np.int32)
+    touched_by = np.full(config.wgt_depth, -1, np.int32)  # entries of ``wgt``
     stream: list[Issue] = []
     for position, issue in enumerate(issues):
         reads, writes = issue.places
@@ -37,10 +38,16 @@ def split_loads(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
             if memory is Memory.DRAM:
                 stored_by[selector] = position
         instruction = issue.instruction
-        if isinstance(instruction, Load) and any(memory is Memory.DRAM for memory, _ in reads):
-            stream += _cut(config, issue, instruction, _cuts(config, instruction, stored_by, position))
-        else:
-            stream.append(issue)
+        parts = [issue]
+        if isinstance(instruction, Load):
+            if any(memory is Memory.DRAM for memory, _ in reads):
+                parts = _cut(config, issue, instruction, _cuts(config, instruction, stored_by, position))
+            elif instruction.scratchpad is Scratchpad.WGT:
+                parts = _cut(config, issue, instruction, _cuts_of_weights(instruction, touched_by))
+        stream += parts
+        for memory, selector in (*reads, *writes):
+            if memory is Memory.WGT:
+                touched_by[selector] = position
     return stream
 
 
@@ -60,6 +67,18 @@ def _cuts(config: CoreConfig, load: Load, stored_by: npt.NDArray[np.int32], posi
     needs = stored_by[places].max(axis=1)
     if needs.max() < position - RECENT:
         return []
+    return _changes(needs, entries)
+
+
+def _cuts_of_weights(load: Load, touched_by: npt.NDArray[np.int32]) -> list[int]:
+    """Columns of a load of weights, which nothing writes in DRAM, before which it is cut."""
+    if load.rows > 1 or load.pad_top or load.pad_bottom or load.pad_left or load.pad_right:
+        return []
+    return _changes(touched_by[load.index : load.index + load.columns], 1)
+
+
+def _changes(needs: npt.NDArray[np.int32], entries: int) -> list[int]:
+    """Where rows, or columns, need another instruction than those before. ``entries``: in each."""
     least = max(SMALLEST_PART // entries, -(-len(needs) // MOST_PARTS), 1)
     cuts: list[int] = []
     for place in (np.flatnonzero(np.diff(needs)) + 1).tolist():
@@ -94,5 +113,7 @@ def _cut(config: CoreConfig, issue: Issue, load: Load, cuts: Sequence[int]) -> l
         read = Access(Memory.DRAM, part.offset, (part.rows, part.columns * units), (part.stride * units or 1, 1))
         written = Access(part.scratchpad.memory, index, (rows * columns,), (1,))
         parts.append(Issue(part, (read,), (written,), issue.layer, issue.tile))
+        if not issue.places[0]:  # nothing writes what it reads (`forget_constants`)
+            parts[-1].forget(Memory.DRAM, written=False)
         index += rows * columns
     return parts

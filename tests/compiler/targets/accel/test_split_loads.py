@@ -1,4 +1,4 @@
-"""Loads in parts bring the same, each part behind the stores that it needs."""
+"""Loads in parts bring the same, each part behind the stores, or the readers of its place, that it needs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from weft.compiler.targets.accel import split_loads as module
 from weft.compiler.targets.accel.split_loads import split_loads
 from weft.compiler.targets.accel.stream import RECENT, Access, Issue
-from weft.hw.config import TINY
-from weft.hw.isa import Gemm, Load, Scratchpad, Store
+from weft.hw.config import PYNQ, TINY
+from weft.hw.isa import Engine, Gemm, Load, Scratchpad, Store
 from weft.hw.memories import Memory
 
 UNITS = TINY.inp_bytes // TINY.granule_bytes
@@ -89,3 +89,41 @@ def test_loads_stay_whole_where_a_cut_brings_nothing() -> None:
     long_ago = [store(0, 64), store(64, 64), *[other] * (RECENT + 1), load_of(whole)]
     for stream in (one_store, tiny_parts, long_ago):
         assert loads_in(split_loads(TINY, stream)) == loads_in(stream)
+
+
+def product_of(weights: int, count: int) -> Issue:
+    """Matrix work that reads so many weights."""
+    return Issue(Gemm(dst=0, src=0, wgt=weights), (Access(Memory.WGT, weights, (count,), (1,)),), ())
+
+
+def weights_at(load: Load) -> Issue:
+    """A load of weights that nothing writes in DRAM."""
+    entries = load.pad_top + load.rows + load.pad_bottom, load.pad_left + load.columns + load.pad_right
+    return Issue(load, (), (Access(Memory.WGT, load.index, entries, (entries[1], 1)),))
+
+
+WEIGHTS = Load(engine=Engine.LOADW, scratchpad=Scratchpad.WGT, index=16, offset=0, rows=1, columns=128)
+
+
+def test_weights_whose_place_is_free_do_not_wait_for_others() -> None:
+    """A third of their place was never used, a third was read by one instruction, and the last by another."""
+    units = WEIGHTS.scratchpad.dram_bytes(PYNQ) // PYNQ.granule_bytes
+    stream = split_loads(PYNQ, [product_of(64, 40), product_of(104, 200), weights_at(WEIGHTS)])
+    parts = loads_in(stream)
+    assert [(part.index, part.columns) for part in parts] == [(16, 48), (64, 40), (104, 40)]
+    assert [part.offset for part in parts] == [0, 48 * units, 88 * units]
+    assert all(not issue.places[0] for issue in stream[2:])  # nobody writes what they read
+
+
+def test_the_weights_loaded_before_lay_there_too() -> None:
+    stream = [weights_at(replace(WEIGHTS, columns=64)), product_of(0, 16), weights_at(WEIGHTS)]
+    assert [part.columns for part in loads_in(split_loads(PYNQ, stream))] == [64, 64, 64]
+
+
+def test_weights_stay_whole_where_a_cut_brings_nothing() -> None:
+    one_reader = [product_of(0, 200), weights_at(WEIGHTS)]
+    in_rows = [product_of(64, 40), weights_at(replace(WEIGHTS, rows=2, columns=64))]
+    padded = [product_of(64, 40), weights_at(replace(WEIGHTS, columns=126, pad_left=1, pad_right=1))]
+    few = [product_of(20, 40), weights_at(replace(WEIGHTS, columns=40))]
+    for stream in (one_reader, in_rows, padded, few):
+        assert loads_in(split_loads(PYNQ, stream)) == loads_in(stream)
