@@ -19,7 +19,7 @@ from .chain_schedule import innermost
 from .depthwise_mode import row_cycles, row_pitch
 from .lower import Kernel, Section
 from .tile_costs import INSTRUCTION_OVERHEAD
-from .tiling import ChainTiling, Problem, epilogues, sizes_worth_trying
+from .tiling import ChainTiling, Problem, Tiling, divides_epilogue, epilogues, sizes_worth_trying
 
 SPANS_KEPT = 3
 """Widths of tiles that are tried: the widest that fit."""
@@ -167,6 +167,8 @@ def chain_tilings(problem: Problem) -> list[ChainTiling]:
                 continue  # what is read in chunks would be computed again for each tile of channels
             for epilogue_group, epilogue_row in epilogues(problem, group, rows, columns):
                 fits = False
+                if epilogue_group > 1 and divides_epilogue(problem, Tiling(group, rows, columns, 0, "", 1, 1, 1)):
+                    continue
                 for resident, skewed, ahead in ways:
                     tiling = ChainTiling(group, rows, columns, reduction, "yxc", epilogue_group, epilogue_row, 1,
                                     resident=resident, skewed=skewed, ahead=ahead)  # fmt: skip

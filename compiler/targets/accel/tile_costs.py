@@ -22,7 +22,18 @@ from ....hw.memories import Memory
 from .builder import Window
 from .depthwise_mode import row_cycles, row_pitch
 from .empty_matrices import RUN_CYCLES
-from .tiling import AXES, CHANNEL_AXES, DEFAULT_ORDERS, LOOP_ORDERS, Problem, Tiling, epilogues, sizes_worth_trying
+from .tiling import (
+    AXES,
+    CHANNEL_AXES,
+    DEFAULT_ORDERS,
+    EPILOGUE_OVERHEAD,
+    LOOP_ORDERS,
+    Problem,
+    Tiling,
+    divides_epilogue,
+    epilogues,
+    sizes_worth_trying,
+)  # fmt: skip
 
 Array = npt.NDArray[Any]
 """One value a tiling."""
@@ -395,9 +406,8 @@ def works_of(problem: Problem, tiling: Tiles) -> Works:
         exposed += np.where((buffer.copies == 1) & (buffer.loads > 1) & full, cycles * (buffer.loads - 1), 0.0)
     if not problem.beside:
         exposed += np.where((tiling.threads == 1) | (tiles == 1), vector / tiles, 0.0)
-    exposed += INSTRUCTION_OVERHEAD * (_epilogues(tiling) * tiles) / 4 + _at_the_ends(
-        problem, tiling, tiles, chunks, vector
-    )
+    exposed += EPILOGUE_OVERHEAD * _epilogues(tiling) * tiles
+    exposed += _at_the_ends(problem, tiling, tiles, chunks, vector)
     exposed += np.where(_spills(problem, tiling, buffers), vector, 0.0)
     uneven = sum(
         (np.asarray(size % tile != 0).astype(np.int64) for size, tile in (
@@ -463,7 +473,8 @@ def _spills(problem: Problem, tiling: Tiles, buffers: Sequence[Buffers]) -> Arra
 
 
 def tilings(problem: Problem) -> Sequence[Tiling]:
-    """Tilings that fit, of the ``WIDTHS`` widest, the cheapest first."""
+    """Tilings that fit, of the ``WIDTHS`` widest, the cheapest first. They are ranked with the largest epilogues that
+    fit; some are then divided."""
     config = replace(problem.config, name="")
     return _tilings(_Alike(problem.kernel.signature, config, problem.threads, problem.beside, problem.rate, problem))
 
@@ -496,7 +507,9 @@ def _tilings(alike: _Alike) -> Tiles:
     if not found:
         return Tiles.of([])
     candidates = Tiles.joined(found)
-    return candidates.take(np.argsort(estimates(problem, candidates), kind="stable"))
+    ranked = candidates.take(np.argsort(estimates(problem, candidates), kind="stable"))
+    divided = divides_epilogue(problem, ranked) & (ranked.epilogue_rows == ranked.rows)
+    return replace(ranked, epilogue_groups=np.where(divided, 1, ranked.epilogue_groups))
 
 
 def _fitting(problem: Problem) -> Iterator[Tiles]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any
 
 from ....hw.config import CoreConfig
 from ....hw.dram_rate import USUAL_RATE, DramRate
@@ -27,6 +28,10 @@ LOOP_ORDERS = {
 
 DEFAULT_ORDERS = ("cyx", "yxc")
 """Those that a default schedule is chosen from: weights stay, or the input does."""
+
+
+EPILOGUE_OVERHEAD = 6
+"""Cycles assumed lost with each part of a tile that goes through the vector stages."""
 
 
 @dataclass(frozen=True)
@@ -239,6 +244,20 @@ def epilogues(problem: Problem, groups: int, rows: int, columns: int) -> Iterato
     for group, row in sizes:
         if group * problem.parts * row * columns <= half or (group, row) == sizes[-1]:
             yield group, row
+
+
+def divides_epilogue(problem: Problem, tiling: Any) -> Any:
+    """Whether tiles whose results fit go through the vector stages a channel group at a time all the same.
+
+    One group is then stored while the vector engine works on the next, and the layer behind gets the last results of
+    this one earlier. That is worth it where a layer has few tiles: each part takes instructions. Of many tilings at
+    once it is an array, as their sizes are.
+    """
+    outer, groups, height, width = problem.output
+    tiles = outer * -(-groups // tiling.groups) * -(-height // tiling.rows) * -(-width // tiling.columns)
+    stored = problem.config.out_bytes / problem.bytes_per_cycle
+    earlier = problem.parts * tiling.rows * tiling.columns * min(problem.vector_stages, stored)
+    return earlier > EPILOGUE_OVERHEAD * tiles
 
 
 @lru_cache(maxsize=4096)

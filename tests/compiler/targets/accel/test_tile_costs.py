@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from weft.compiler.compile import prepared
 from weft.compiler.frontends import read
+from weft.compiler.targets.accel.alone import kernel_program
 from weft.compiler.targets.accel.compile_kernel import append
 from weft.compiler.targets.accel.emit import Emitter
 from weft.compiler.targets.accel.emit_nest import DramBuffer
@@ -35,6 +36,7 @@ from weft.compiler.targets.accel.tiling import (
     LOOP_ORDERS,
     Problem,
     Tiling,
+    divides_epilogue,
     epilogues,
     home_axis,
     sizes_worth_trying,
@@ -46,7 +48,7 @@ from weft.hw.interfaces import CycleClass
 from weft.hw.isa import Engine, Load
 from weft.hw.memories import Memory
 from weft.sim.dram import DramModel
-from weft.sim.timing import predict
+from weft.sim.timing import predict, program_cycles
 
 from .kernels import compile_function, program_of
 from .test_kernels import Case
@@ -86,7 +88,12 @@ def _one_by_one(problem: Problem) -> list[Tiling]:
         widths += len(found) > before
         if widths == 2:
             break
-    return [tiling for _, tiling in sorted(found, key=lambda each: each[0])]
+    ranked = [tiling for _, tiling in sorted(found, key=lambda each: each[0])]
+    return [
+        replace(tiling, epilogue_groups=1)
+        if tiling.epilogue_rows == tiling.rows and divides_epilogue(problem, tiling) else tiling
+        for tiling in ranked
+    ]  # fmt: skip
 
 
 def test_the_ranking_is_that_of_a_search_one_by_one(problems: list[Problem]) -> None:
@@ -154,6 +161,25 @@ def test_results_of_the_vector_engine_keep_out_of_the_way_of_the_array() -> None
     array, vector = (found.counters[engine][CycleClass.BUSY] for engine in (Engine.GEMM, Engine.VECTOR))
     assert found.cycles is not None
     assert found.cycles < 0.9 * (array + vector)
+
+
+def test_results_of_a_few_tiles_are_stored_a_group_at_a_time() -> None:
+    """A residual layer of one tile, and of many."""
+    small = Case("residual", PYNQ, channels=64, filters=64, size=(7, 7), kernel=(1, 1), pads=(0, 0, 0, 0))
+    large = replace(small, size=(112, 112))
+    few, many = (Problem(PYNQ, lower_function(case.function()), 1) for case in (small, large))
+    whole = Tiling(4, 7, 7, 4, "cyx", 4, 7, 1)
+    assert divides_epilogue(few, whole)
+    assert not divides_epilogue(many, whole)
+    assert _cycles(few, 1) < _cycles(few, 4)
+    assert tilings(few)[0].epilogue_groups == 1
+
+
+def _cycles(problem: Problem, epilogue_groups: int) -> int:
+    """Of a layer in one tile."""
+    tiling = Tiling(4, 7, 7, 4, "cyx", epilogue_groups, 7, 1)
+    program, offset = kernel_program(problem.kernel, problem.config, problem.rate, tiling)
+    return program_cycles(problem.config, problem.rate, program, offset)
 
 
 def _loaded(problem: Problem, tiling: Tiling) -> dict[Memory, int]:
