@@ -253,6 +253,8 @@ def divides_epilogue(problem: Problem, tiling: Any) -> Any:
     this one earlier. That is worth it where a layer has few tiles: each part takes instructions. Of many tilings at
     once it is an array, as their sizes are.
     """
+    if problem.images_are_rows:
+        return False  # groups of a row would be stored apart, each with a burst of its own
     outer, groups, height, width = problem.output
     tiles = outer * -(-groups // tiling.groups) * -(-height // tiling.rows) * -(-width // tiling.columns)
     stored = problem.config.out_bytes / problem.bytes_per_cycle

@@ -171,6 +171,8 @@ def test_results_of_a_few_tiles_are_stored_a_group_at_a_time() -> None:
     whole = Tiling(4, 7, 7, 4, "cyx", 4, 7, 1)
     assert divides_epilogue(few, whole)
     assert not divides_epilogue(many, whole)
+    rows = replace(small, kind="conv", batch=49, size=(1, 1))  # of a matrix: each group would be a burst of its own
+    assert not divides_epilogue(Problem(PYNQ, lower_function(rows.function()), 1), replace(whole, columns=1))
     assert _cycles(few, 1) < _cycles(few, 4)
     assert tilings(few)[0].epilogue_groups == 1
 
