@@ -56,6 +56,17 @@ def check_independent(path: tuple[Stmt, ...], kind: str) -> None:
             )
 
 
+def are_apart(node: For, outer: list[tuple[Var, Expr]], scope: str) -> bool:
+    """Whether no iteration of a loop writes what another one reads or writes, in buffers of a scope. ``outer``: the
+    loops around it. What is allocated inside is taken to be in one place for all iterations."""
+    written = dict.fromkeys(buffer for buffer, _ in stores_of(node) if buffer.scope == scope)
+    local = {below.buffer for below in statements(node) if isinstance(below, Allocate)}
+    ranges = [*outer, (node.var, node.extent)]
+    return not local & set(written) and all(
+        _tells_apart(buffer, list(_accesses(node, buffer)), node.var, ranges) for buffer in written
+    )
+
+
 def _accesses(node: For, buffer: Buffer) -> Iterator[_Access]:
     for path in leaves(node):
         inner = tuple(ranges_of(path[1:]))

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
+from ...tensor.independence import are_apart
 from ...tensor.ir import (
     Allocate,
     Block,
@@ -46,6 +47,9 @@ from .pipeline import Ring, pipelined
 from .shared_memory import one_memory, placed
 from .split_buffers import split_buffer
 from .warp_parts import PIPELINE
+
+APART = "apart"
+"""The note on a loop; its value: whether its iterations touch nothing that another one writes."""
 
 _GLOBAL = "*"  # all parameters and workspace: two of them may be one memory
 
@@ -147,7 +151,10 @@ class _Builder:
                     raise CompileError(f"it is bound to {kind.removeprefix('bind:')!r} inside of a group",
                                        at=f"loop {var.name!r}",
                                        hint="bind the outermost loops to blocks, in one nest")  # fmt: skip
-                return replace(stmt, body=self.statement(body, (*around, (var, extent))))
+                stays = all(_memory(buffer) != _GLOBAL for buffer, _ in stores_of(body))
+                apart = stays and are_apart(stmt, list(around), SHARED)
+                inner = self.statement(body, (*around, (var, extent)))
+                return replace(stmt, body=inner, annotations=(*stmt.annotations, (APART, int(apart))))
             case If() if _has_phases(stmt):
                 raise CompileError("a condition around loops that are bound to threads", at="if")
         return self.alone(stmt)
@@ -278,10 +285,16 @@ def _after(
                 done.append(item)
             return sequence(*done), pending
         case For(extent=extent, body=body):
-            around = pending
-            for phase in _phases(body) if extent != Const(1) else ():  # what the iteration before left behind
-                around = around.union(_accesses(phase.body))
-            inner, after = _after(body, around, places, repeated=True)
+            own = _Pending()
+            again = extent != Const(1) and not dict(stmt.annotations).get(APART)
+            for phase in _phases(body) if again else ():  # what the iteration before left behind
+                own = own.union(_accesses(phase.body))
+            inner, after = _after(body, pending.union(own), places, repeated=True)
+            apart, after_apart = _after(body, own, places, repeated=True)
+            waits = list(_barriers(inner))
+            if len(list(_barriers(apart))) < len(waits):  # one before the loop is enough
+                before = Barrier(any(each.everywhere for each in waits))
+                return sequence(before, replace(stmt, body=apart)), after_apart
             return replace(stmt, body=inner), pending.union(after)
         case Ring():
             filled = frozenset(buffer.name for buffer in stmt.buffers)
@@ -290,6 +303,17 @@ def _after(
             waits = (Barrier(_GLOBAL in conflicts),) if conflicts or repeated else ()
             return sequence(*waits, *stmt.body), (own if waits else pending.union(own))
     raise CompileError(f"{type(stmt).__name__} is not expected around phases")
+
+
+def _barriers(stmt: Stmt) -> Iterator[Barrier]:
+    match stmt:
+        case Barrier():
+            yield stmt
+        case For(body=body):
+            yield from _barriers(body)
+        case Seq(body=items):
+            for item in items:
+                yield from _barriers(item)
 
 
 def _accesses(body: Stmt) -> _Pending:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
 from math import inf
 
 import numpy as np
@@ -10,18 +12,22 @@ import pytest
 import weft
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from weft.compiler.graph import Call, Constant, Expr, Module, call, dtypes, evaluate
+from weft.compiler.graph import Call, Constant, Expr, Module, Var, call, dtypes, evaluate
 from weft.compiler.graph.visit import topological_order
 from weft.compiler.model import HostStep
 from weft.compiler.targets.errors import CompileError
 from weft.compiler.targets.gpu.attention import GpuAttention, shared_bytes_of
 from weft.compiler.targets.gpu.devices import DEVICES
 from weft.compiler.targets.gpu.kernels import loop_target
+from weft.compiler.targets.gpu.launches import Grid
+from weft.compiler.targets.gpu.nvptx import asks_for, ptx_text
 from weft.compiler.targets.gpu.phases import grids_of
 from weft.compiler.targets.loops.layouts import PLAIN
 from weft.compiler.targets.registry import find_target
 from weft.compiler.tensor.ir import DType
+from weft.sim.ptx import DeviceMemory, Program, PtxError
 
+from ....sim.ptx.test_compilers import damages
 from .counting import counted, sectors
 from .graphs import RUN_ON, module_of, values_for, variable
 
@@ -191,3 +197,49 @@ def test_one_launch_moves_no_scores() -> None:
     assert moved <= 1.01 * fewest
     rows = 128 // launch.call.groups[0]
     assert moved <= (128 * 64 * 2 * 2 + 128 // rows * 197 * 64 * 2 * 2) // 32 * 1.06
+
+
+def outcome(text: str, grid: Grid, arrays: Sequence[np.ndarray], wanted: np.ndarray) -> str:
+    """What a text of the kernel does: it is refused, or its results are right, or wrong."""
+    memory, found = DeviceMemory(), np.full(wanted.shape, 77, arrays[0].dtype)
+    addresses = [memory.put(each) for each in (*arrays, found)]
+    try:
+        Program(text, memory).launch("k_0", grid.groups, (grid.threads,), [addresses[n] for n in grid.params],
+                                     dynamic_shared=asks_for(grid), limit=1 << 14)  # fmt: skip
+    except PtxError:
+        return "refused"
+    memory.read(addresses[-1], found)
+    near = np.allclose(found.astype(np.float64), wanted, rtol=0, atol=4e-3 * np.abs(wanted).max())
+    return "right" if near else "wrong"
+
+
+@pytest.mark.usefixtures("whenever_possible")
+@pytest.mark.parametrize(("gpu", "dtype"), [("sm_80", "float16"), ("sm_75", "float16")])
+def test_damage_is_noticed(gpu: str, dtype: DType) -> None:
+    """Of a kernel without edges, whose rings go round: there each barrier, wait, copy and store is needed."""
+    queries, keys, depth, width = 16, 320, 64, 64
+    module = plain_attention(gpu, dtype, queries, keys, depth, width)
+    device = DEVICES[gpu]
+    (group,) = loop_target(device).groups(module.main.body)
+    kernel = kind_for(gpu).build(group, dict.fromkeys(group.inputs, PLAIN), PLAIN, "k")
+    schedule = kernel.schedule()
+    (grid,) = grids_of(schedule.func, device)
+    generator = np.random.default_rng(0)
+    values = {name: generator.normal(size=shape).astype(dtypes.numpy_dtype(dtype)) for name, shape in
+              (("q", (queries, depth)), ("k", (keys, depth)), ("v", (keys, width)))}  # fmt: skip
+    arrays = [values[each.name] for each in group.inputs if isinstance(each, Var)]
+    q, k, v = (values[name].astype(np.float64) for name in "qkv")
+    powers = np.exp(0.3 * q @ k.T)
+    wanted = powers / powers.sum(1, keepdims=True) @ v
+    text = ptx_text("k", schedule.func, [grid], {}, device, (16,) * 4)
+    assert outcome(text, grid, arrays, wanted) == "right"
+    tried: Counter[str] = Counter()
+    survivors = []
+    for what, changed in damages(text):
+        tried[what.split()[0].split(".")[0]] += 1
+        of_extremes = re.match(r"setp\.gt\.f", what)  # of two equal numbers it does not matter which is the larger
+        if not of_extremes and outcome(changed, grid, arrays, wanted) == "right":
+            survivors.append(what)
+    assert tried["bar"] >= 4
+    assert tried["cp" if device.asynchronous else "st"] > 8
+    assert not survivors

@@ -174,3 +174,50 @@ def test_what_stands_outside_of_thread_loops_is_for_thread_0() -> None:
     (grid,) = grids_of(schedule.func, GENERIC)
     assert grid.threads == 1
     assert "thread 0:" in grid_text(grid)
+
+
+ROWS = """\
+    for b in bind(1, 'block.x'):
+        with allocate(int32[64] @ "shared") as t:
+            for i in bind(16, 'thread'):
+                with block("t", "spatial"):
+                    t[i * 4] = x[i]
+            with allocate(int32[64] @ "shared") as u:
+                for r in range(4):
+                    for j in bind(16, 'thread'):
+                        with block("u", "spatial"):
+                            u[{index}] = t[r * 16 + (j + 1) % 16]
+                for k in bind(16, 'thread'):
+                    with block("out", "spatial"):
+                        out[k] = u[63 - k]
+"""
+
+
+@pytest.mark.parametrize(("index", "inside"), [("r * 16 + j", False), ("r * 15 + j", True), ("j", True)])
+def test_iterations_that_are_apart_do_not_wait_for_each_other(index: str, inside: bool) -> None:
+    """One barrier before the loop is enough, unless an iteration writes what another one wrote."""
+    (grid,) = grids_of(func(ROWS.format(index=index)), GENERIC)
+    lines = [line for line in grid_text(grid).splitlines() if "barrier" in line or "for r" in line]
+    first = ["  for r in 4:", "    barrier"] if inside else ["  barrier", "  for r in 4:"]
+    assert lines == [*first, "  barrier everywhere"]
+
+
+def test_a_barrier_before_a_loop_is_everywhere_where_those_inside_were() -> None:
+    """What was read outside of the group is written there, once before all rows."""
+    text = """\
+    for b in bind(1, 'block.x'):
+        with allocate(int32[64] @ "shared") as t:
+            for i in bind(16, 'thread'):
+                with block("t", "spatial"):
+                    out[i] = x[i]
+            for r in range(4):
+                for j in bind(16, 'thread'):
+                    with block("u", "spatial"):
+                        t[r * 16 + j] = out[j]
+            for k in bind(16, 'thread'):
+                with block("out", "spatial"):
+                    out[16 + k] = t[63 - k]
+"""
+    (grid,) = grids_of(func(text), GENERIC)
+    lines = [line for line in grid_text(grid).splitlines() if "barrier" in line or "for r" in line]
+    assert lines == ["  barrier everywhere", "  for r in 4:", "  barrier everywhere"]
