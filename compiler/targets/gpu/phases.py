@@ -250,6 +250,10 @@ class _Pending:
     def union(self, other: _Pending) -> _Pending:
         return _Pending(self.written | other.written, self.read | other.read)
 
+    def behind(self, everywhere: bool) -> _Pending:
+        """What a barrier leaves: writes to memory outside of the group, of which only one everywhere takes care."""
+        return _Pending() if everywhere else _Pending(self.written & {_GLOBAL})
+
     @property
     def names(self) -> frozenset[str]:
         return self.written | self.read
@@ -277,7 +281,7 @@ def _after(
             conflicts = pending.conflicts(own, places)
             if not conflicts:
                 return stmt, pending.union(own)
-            return sequence(Barrier(_GLOBAL in conflicts), stmt), own
+            return sequence(Barrier(_GLOBAL in conflicts), stmt), own.union(pending.behind(_GLOBAL in conflicts))
         case Seq(body=items):
             done: list[Stmt] = []
             for item in items:
@@ -293,15 +297,16 @@ def _after(
             apart, after_apart = _after(body, own, places, repeated=True)
             waits = list(_barriers(inner))
             if len(list(_barriers(apart))) < len(waits):  # one before the loop is enough
-                before = Barrier(any(each.everywhere for each in waits))
-                return sequence(before, replace(stmt, body=apart)), after_apart
+                everywhere = any(each.everywhere for each in waits)
+                behind = after_apart.union(pending.behind(everywhere))
+                return sequence(Barrier(everywhere), replace(stmt, body=apart)), behind
             return replace(stmt, body=inner), pending.union(after)
         case Ring():
             filled = frozenset(buffer.name for buffer in stmt.buffers)
             own = _Pending(filled, frozenset(name for phase in stmt.phases for name in _accesses(phase.body).read))
             conflicts = pending.conflicts(own, places)
             waits = (Barrier(_GLOBAL in conflicts),) if conflicts or repeated else ()
-            return sequence(*waits, *stmt.body), (own if waits else pending.union(own))
+            return sequence(*waits, *stmt.body), own.union(pending.behind(_GLOBAL in conflicts) if waits else pending)
     raise CompileError(f"{type(stmt).__name__} is not expected around phases")
 
 
