@@ -23,7 +23,13 @@ from .lower import Kernel
 from .tiling import AXES, CHANNEL_AXES, ChainTiling, Problem, Tiling, home_axis, thread_axis, tile_loops
 
 TABLE_PART = 32
-"""Entries of a table that are in the accumulator at the same time."""
+"""Entries of a table that are in the accumulator at the same time, where it has room for more than these."""
+
+
+def table_part(config: CoreConfig) -> int:
+    """Entries of a table that are in a core's accumulator at the same time: half of it is for the parameters that are
+    there before."""
+    return min(TABLE_PART, config.acc_depth // 2)
 
 
 def tensorized(config: CoreConfig) -> Legality:
@@ -53,7 +59,7 @@ def schedule_kernel(kernel: Kernel, config: CoreConfig, tiling: Tiling) -> Sched
     problem = Problem(config, kernel, tiling.threads)
     schedule = create_schedule(kernel.output, kernel.inputs, kernel.name)
     check_legal(schedule.func, COMPUTED)
-    caches = _place_buffers(schedule, kernel)
+    caches = _place_buffers(schedule, config, kernel)
     homes, tile, epilogue = _tile_output(schedule, problem, tiling)
     _attach(schedule, problem, tiling, caches, homes, tile, epilogue)
     check_legal(schedule.func, SCHEDULED)
@@ -65,7 +71,7 @@ def schedule_kernel(kernel: Kernel, config: CoreConfig, tiling: Tiling) -> Sched
     return schedule
 
 
-def _place_buffers(schedule: Schedule, kernel: Kernel) -> Caches:
+def _place_buffers(schedule: Schedule, config: CoreConfig, kernel: Kernel) -> Caches:
     """Scopes of all stages, and copies of parameters and weights: (reading stage, parameter) -> copying stage."""
     caches: Caches = {}
     for section in kernel.sections:
@@ -79,7 +85,7 @@ def _place_buffers(schedule: Schedule, kernel: Kernel) -> Caches:
             entry = kernel.blocks.batch * kernel.blocks.block_in
             schedule.storage_align(stages.data, axis=2, factor=2 * entry, offset=entry)
         for wide, table in stages.tables:
-            _place_table(schedule, wide, table)
+            _place_table(schedule, config, wide, table)
     schedule.set_scope(kernel.stages.vector[-1], "out")
     for section in kernel.sections:
         stages = section.stages
@@ -89,11 +95,11 @@ def _place_buffers(schedule: Schedule, kernel: Kernel) -> Caches:
     return caches
 
 
-def _place_table(schedule: Schedule, wide: str, table: str) -> None:
+def _place_table(schedule: Schedule, config: CoreConfig, wide: str, table: str) -> None:
     """A table is filled before everything else, with little room of the accumulator at a time."""
     schedule.set_scope(wide, "acc")
     schedule.set_scope(table, "tab")
-    part, _ = schedule.split(schedule.get_loops(table)[0], TABLE_PART)
+    part, _ = schedule.split(schedule.get_loops(table)[0], table_part(config))
     schedule.compute_at(wide, part)
 
 

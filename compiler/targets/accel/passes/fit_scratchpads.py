@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .....hw.config import CoreConfig
 from .....hw.dram_rate import DramRate
+from .....hw.memories import Memory
 from ....graph import Call, Expr, Function, Module, call
 from ....graph.visit import Mutator
 from ....passes.host import host_function, renumber
@@ -18,6 +19,7 @@ from ..emit import Emitter
 from ..emit_nest import DramBuffer
 from ..lower import Kernel, lower_function
 from ..packed_layout import Blocks, is_packable
+from ..schedule import table_part
 from ..tile_costs import entries_of
 from ..tiling import Problem, smallest_tiling
 from .pack_layout import pack_function
@@ -60,6 +62,8 @@ def why_not(function: Function, core: CoreConfig) -> str:
                 f"its smallest tile needs {entries} entries of scratchpad {memory!r}, which has "
                 f"{problem.rooms[memory]}: a core with {memory}_depth={_power_of_two(entries)} could run it"
             )
+    if kernel.stages.tables:  # on its way to the lanes a part of a table lies beside what is there for all tiles
+        needed[Memory.ACC] += table_part(core)
     fullest = max(needed, key=lambda memory: needed[memory] / problem.rooms[memory])
     if needed[fullest] > SURE * problem.rooms[fullest] and not _finds_room(kernel, core):
         return (

@@ -76,6 +76,20 @@ def test_a_function_in_front_of_a_sum_stays_in_the_accumulator(config: CoreConfi
     assert any(each.target is VectorTarget.ACC for each in through_tables(model))
 
 
+@pytest.mark.parametrize("blocks", [(8, 64), (4, 4), (8, 4)], ids=lambda blocks: f"{blocks[0]}x{blocks[1]}")
+@pytest.mark.parametrize("depth", [16, 32, 64])
+def test_a_table_finds_room_in_any_accumulator_or_its_layer_runs_on_the_host(
+    depth: int, blocks: tuple[int, int]
+) -> None:
+    """It passes the accumulator in parts, beside the parameters that lie there for all tiles."""
+    x = variable(1, 8, 9, 7)
+    core = replace(TABLES, name="shallow", acc_depth=depth, block_in=blocks[0], block_out=blocks[1])
+    model = compiled(x, layer(swish(layer(quantised(x), 12)), 5), core)
+    assert all("scratchpad 'acc'" in each.reason for each in model.layers if "conv2d" in each.operators)
+    if blocks == (8, 64):  # of a channel group there is one entry only
+        assert through_tables(model)
+
+
 @pytest.mark.parametrize("tables", [1, 2])
 def test_a_layer_has_one_table(tables: int) -> None:
     """Before a sum and after it."""
