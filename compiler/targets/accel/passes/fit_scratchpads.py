@@ -53,7 +53,11 @@ def _run(module: Module, core: CoreConfig) -> Module:
 
 def why_not(function: Function, core: CoreConfig) -> str:
     """Why a primitive function does not fit the core's scratchpads, with the depth that it needs; empty if it does."""
-    kernel = lower_function(pack_function(function, Blocks.of(core)))
+    return why_not_kernel(lower_function(pack_function(function, Blocks.of(core))), core)
+
+
+def why_not_kernel(kernel: Kernel, core: CoreConfig) -> str:
+    """As :func:`why_not`."""
     problem = Problem(core, kernel, 1)
     needed = entries_of(problem, smallest_tiling(problem))
     for memory, entries in needed.items():

@@ -6,6 +6,7 @@ reason.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -20,6 +21,7 @@ from ....graph import (
     GraphError,
     Module,
     Span,
+    TensorType,
     Tuple,
     Var,
     call,
@@ -29,23 +31,28 @@ from ....graph import (
 from ....passes.host import host_call, host_function, renumber
 from ....passes.manager import Pass
 from .. import packed_layout
+from ..lower import Kernel, copy_kernel, lower_function
 from ..operators import packed_form
 from ..packed_layout import PACKABLE_RANKS, Blocks, is_packable
 from .place_concat import Gaps, closing_gaps, reading_gaps
 
+WhyNot = Callable[[Kernel], str]
+"""Why a kernel does not fit the core's scratchpads; empty if it does."""
 
-def pack_layout(blocks: Blocks) -> Pass:
-    """The pass for an array of this shape."""
-    return Pass("pack-layout", lambda module: _Packer(module, blocks).run(), needs=("fuse",), stage="packed")
+
+def pack_layout(blocks: Blocks, why_not: WhyNot = lambda _: "") -> Pass:
+    """The pass for an array of this shape. ``why_not``: asked for the kernels that concatenations take."""
+    return Pass("pack-layout", lambda module: _Packer(module, blocks, why_not).run(), needs=("fuse",), stage="packed")
 
 
 class _Packer:
     """Every value of ``main`` has a plain form, a packed form, or both; the missing one is made when it is needed.
     ``with_gaps``: concatenations that have a packed form between whose operands are gaps, and perhaps no other."""
 
-    def __init__(self, module: Module, blocks: Blocks) -> None:
+    def __init__(self, module: Module, blocks: Blocks, why_not: WhyNot) -> None:
         self.module = module
         self.blocks = blocks
+        self.why_not = why_not
         self.plain_form: dict[Expr, Expr] = {}
         self.packed_form: dict[Expr, Expr] = {}
         self.with_gaps: dict[Expr, tuple[Call, Gaps]] = {}
@@ -69,6 +76,7 @@ class _Packer:
 
     def plain(self, node: Expr) -> Expr:
         """``node`` as the host sees it."""
+        self._close_gaps(node)
         if node not in self.plain_form:
             attrs = {"blocks": self.blocks.sizes, "shape": node.shape}
             reason = "gives the result of the accelerator its plain layout"
@@ -77,15 +85,30 @@ class _Packer:
 
     def packed(self, node: Expr) -> Expr:
         """``node`` as the accelerator sees it."""
-        if node not in self.packed_form and node in self.with_gaps:
-            source, gaps = self.with_gaps[node]
-            function = pack_function(closing_gaps(node, gaps), self.blocks)
-            self.packed_form[node] = call(function, source, span=node.span)
+        self._close_gaps(node)
         if node not in self.packed_form:
             reason = "gives the data of the host the accelerator's layout"
             packed = host_call("pack", (self.plain_form[node],), {"blocks": self.blocks.sizes}, reason, node.span)
             self.packed_form[node] = packed
         return self.packed_form[node]
+
+    def _close_gaps(self, node: Expr) -> None:
+        """Make a form without gaps of a concatenation that has none: the packed one, or the plain one where the core is
+        too small for the kernel that moves the channels."""
+        if (
+            not isinstance(node, Call)
+            or node not in self.with_gaps
+            or node in self.plain_form
+            or node in self.packed_form
+        ):
+            return
+        source, gaps = self.with_gaps[node]
+        function = pack_function(closing_gaps(node, gaps), self.blocks)
+        reason = self.why_not(lower_function(function))
+        if reason:
+            self._on_host(node, "concat", reason)
+        else:
+            self.packed_form[node] = call(function, source, span=node.span)
 
     def _on_host(self, node: Call, op: str, reason: str) -> None:
         args = tuple(self.plain(arg) for arg in node.args)
@@ -133,11 +156,18 @@ class _Packer:
         if node.attr("axis") != 1 or node.tensor_type.rank != 4 or not all(map(is_packable, parts)):
             reason = f"only channels of (N, C, H, W) tensors are concatenated on the accelerator, not {node.type}"
             self._on_host(node, "concat", reason)
+        elif reason := next(filter(None, map(self._why_not_copied, parts)), ""):
+            self._on_host(node, "concat", reason)
         elif all(arg.shape[1] % self.blocks.dram_block == 0 for arg in node.args[:-1]):
             self.packed_form[node] = self._packed_concat(node, node.shape, node.span)
         else:
             gaps = Gaps.between([part.shape for part in parts], self.blocks.dram_block)
             self.with_gaps[node] = self._packed_concat(node, gaps.shape, replace(node.span, tensor="")), gaps
+
+    def _why_not_copied(self, part: TensorType) -> str:
+        """Why an operand of a concatenation that does not lie in its place cannot be copied there; empty if it can."""
+        _, *rest = self.blocks.packed_type(part).shape
+        return self.why_not(copy_kernel("concat", (1, *rest), self.blocks.sizes))
 
     def _packed_concat(self, node: Call, shape: tuple[int, ...], span: Span) -> Call:
         params = tuple(Var(f"x{i}", self.blocks.packed_type(arg.tensor_type)) for i, arg in enumerate(node.args))

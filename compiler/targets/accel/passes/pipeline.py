@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from .....hw.config import CoreConfig
 from ....passes.manager import Pass, PassManager
 from ....passes.pipeline import integer_passes
 from ..packed_layout import Blocks
 from .channel_moves import channel_moves
-from .fit_scratchpads import fit_scratchpads
+from .fit_scratchpads import fit_scratchpads, why_not_kernel
 from .fuse import fuse
 from .pack_layout import pack_layout
 from .ramps import tables_as_ramps
@@ -28,7 +30,7 @@ def accel_passes(blocks: Blocks, bytes_per_cycle: int = 8, core: CoreConfig | No
         fuse,
         channel_moves,
         *fit,
-        pack_layout(blocks),
+        pack_layout(blocks, partial(why_not_kernel, core=core)) if core is not None else pack_layout(blocks),
     ]
 
 

@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import weft
-from weft.compiler.graph import Attrs, Call, Constant, Expr, Function, TensorType, Var, call
+from weft.compiler.graph import Attrs, Call, Constant, Expr, Function, TensorType, Var, call, evaluate
+from weft.compiler.passes import PassManager, integer_passes
 from weft.compiler.targets.accel.packed_layout import Blocks
 from weft.compiler.targets.accel.passes.place_concat import Gaps, exact, reading_gaps
 from weft.hw.config import TINY
-from weft.tests.compiler.targets.accel.quantised_layers import compiled, layer, quantised, variable
+from weft.tests.compiler.targets.accel.quantised_layers import compiled, layer, module_of, quantised, variable
 
 SIZE = (5, 3)
 WIDE = replace(TINY, name="tiny-wide-in", block_in=8)
@@ -65,6 +66,23 @@ def test_gaps_are_closed_for_readers_that_take_none() -> None:
     both = concat(layer(quantised(x), 3), layer(quantised(x), 7))
     model = compiled(x, call("nn.max_pool", both, kernel=(3, 3), pads=(1, 1, 1, 1)), TINY)
     assert concatenations(model) == [0]
+
+
+@pytest.mark.parametrize("depth", [16, 32])
+def test_the_host_concatenates_where_the_core_is_too_small_to_move_channels(depth: int) -> None:
+    """An entry of a result in DRAM is 32 of the accumulator here, for the parameters of which there is no room; in 16,
+    not for a copy either."""
+    core = replace(TINY, name="shallow", block_in=64, block_out=2, acc_depth=depth)
+    x = variable(1, 8, *SIZE)
+    both = concat(layer(quantised(x), 3), layer(quantised(x), 7))
+    module = module_of(x, call("nn.max_pool", both, kernel=(3, 3), pads=(1, 1, 1, 1)))
+    model = weft.compile(module, core)
+    assert isinstance(model, weft.CompiledModel)
+    (reason,) = [each.reason for each in model.layers if "concat" in each.operators]
+    assert f"entries of scratchpad 'acc', which has {depth}" in reason
+    values = {"x": np.random.default_rng(0).normal(0, 3, x.type.shape).astype(np.float32)}
+    wanted = evaluate(PassManager(integer_passes()).run(module), values)["y"]
+    np.testing.assert_array_equal(weft.load(model).run(values)["y"], wanted)
 
 
 def test_macs_are_those_of_the_model() -> None:
