@@ -196,7 +196,7 @@ def _place(kind: str, key: str, root: Path | None) -> Path | None:
         folder.parent.parent.mkdir(parents=True, exist_ok=True)
         folder.parent.mkdir(mode=0o700, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
-        info = folder.stat()
+        info, around = folder.stat(), folder.parent.stat()
     except OSError as error:
         _cannot_use(folder.parent, error.strerror)
         return None
@@ -205,6 +205,9 @@ def _place(kind: str, key: str, root: Path | None) -> Path | None:
         return None
     if info.st_mode & stat.S_IWOTH:
         _cannot_use(folder, "every user can write to it")
+        return None
+    if around.st_mode & stat.S_IWOTH and not around.st_mode & stat.S_ISVTX:  # as in /tmp, whose folders stay in place
+        _cannot_use(folder.parent, "every user can write to it")
         return None
     return folder / name
 

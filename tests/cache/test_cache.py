@@ -342,6 +342,18 @@ def test_a_folder_of_another_user_or_of_everyone_is_not_trusted(
     assert "every user can write to it" in capfd.readouterr().err
 
 
+def test_a_folder_around_it_that_everyone_can_change_is_not_trusted(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Others could put a folder in the place of the one that is used, unless its owner alone can move it."""
+    kept("cpu", KEY, lambda: b"planted")
+    folder.chmod(0o777)
+    assert kept("cpu", KEY, lambda: CONTENT) == CONTENT
+    assert f"{folder}: every user can write to it" in capfd.readouterr().err
+    folder.chmod(0o1777)
+    assert kept("cpu", KEY, lambda: CONTENT) == b"planted"
+
+
 # Errors while something is made
 
 
