@@ -58,6 +58,10 @@ CONVERTER_MODULES = (
 """The modules that fill `CONVERTERS`."""
 
 
+ZIP = b"PK\x03\x04"
+"""What zip files begin with, and protobufs cannot."""
+
+
 def from_onnx(
     source: str | Path | bytes | onnx.ModelProto,
     shapes: Mapping[str, Sequence[int]] | None = None,
@@ -100,6 +104,11 @@ def load_model(source: str | Path | bytes | onnx.ModelProto) -> onnx.ModelProto:
         try:
             model = onnx.load_from_string(source) if isinstance(source, bytes) else onnx.load(str(source))
         except (DecodeError, ValueError) as error:
+            if _begin_of(source) == ZIP:
+                raise ModelError(
+                    f"{name} is no ONNX file but a zip, as the artifacts of 'weft compile' are",
+                    hint="give the model that it was made from; 'weft run' takes artifacts",
+                ) from None
             raise ModelError(f"{name} is not a complete ONNX file: {error}", hint="is it truncated?") from None
         except OSError as error:
             raise ModelError(f"{name} cannot be read: {error.strerror or error}") from None
@@ -108,6 +117,14 @@ def load_model(source: str | Path | bytes | onnx.ModelProto) -> onnx.ModelProto:
     if not model.HasField("graph") or not model.graph.output:
         raise ModelError(f"{name} is not a complete ONNX file: it has no graph with outputs", hint="is it truncated?")
     return model
+
+
+def _begin_of(source: str | Path | bytes) -> bytes:
+    """As many bytes as :data:`ZIP` has."""
+    if isinstance(source, bytes):
+        return source[: len(ZIP)]
+    with open(source, "rb") as file:
+        return file.read(len(ZIP))
 
 
 class _Reader(Scope):

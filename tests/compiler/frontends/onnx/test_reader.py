@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import weft
 from onnx import TensorProto, helper, numpy_helper
 from weft.compiler.frontends import ModelError, from_onnx
 from weft.compiler.graph import Array, Function, Module, calls, constant_table, evaluate, parse, to_text
@@ -308,6 +309,16 @@ def test_truncated_files(tmp_path: Path) -> None:
         from_onnx(path)
     with pytest.raises(ModelError, match=r"missing.onnx' cannot be read: No such file"):
         from_onnx(tmp_path / "missing.onnx")
+
+
+def test_an_artifact_is_no_model(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.weft"
+    weft.save(weft.compile(small_model(), target="cpu"), path)
+    wanted = r"is no ONNX file but a zip, as the artifacts of 'weft compile' are; hint: give the model that it was made"
+    with pytest.raises(ModelError, match=rf"tiny.weft' {wanted}"):
+        from_onnx(path)
+    with pytest.raises(ModelError, match=f"the model {wanted}"):
+        from_onnx(path.read_bytes())
 
 
 def test_float_weights() -> None:
