@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from os import PathLike
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, overload
 
@@ -16,7 +17,7 @@ from .hw.config import CoreConfig
 from .hw.dram_rate import DramRate
 from .runtime.artifact import load as load_artifact
 from .runtime.device import Device, device_kind, open_device
-from .runtime.errors import DeviceError
+from .runtime.errors import ArtifactError, DeviceError
 from .runtime.gpu.executor import GpuExecutor
 from .runtime.gpu.open import is_gpu, open_gpu
 from .runtime.host import HostExecutor
@@ -129,6 +130,8 @@ def load(
         return OpenModule(model, lambda sized: _load(sized, device, progress, trusted=True), kept)
     if isinstance(model, CompiledModel):
         return _load(model, device, progress, trusted=True)
+    if not isinstance(model, (str, PathLike)):
+        raise ArtifactError(f"model is {model!r:.80}, but must be a compiled model or the path of an artifact")
     compiled = load_artifact(model, device.config if isinstance(device, Device) else None)
     return _load(compiled, device, progress, trusted=False)
 

@@ -18,7 +18,7 @@ from .passes.pipeline import PassOptions, run_passes
 from .targets.cpu.intrinsics import intrinsic_named
 from .targets.errors import CompileError
 from .targets.loops.replaceable import is_replaceable
-from .targets.registry import find_target
+from .targets.registry import find_target, target_names
 from .targets.target import Job, Target, target_options
 
 Shapes = Mapping[str, Sequence[int]]
@@ -53,6 +53,9 @@ def compile_model(
     both name the place.
     """
     target = find_target(target) if isinstance(target, str) else target
+    if not hasattr(target, "options"):
+        hint = f"known: {', '.join(target_names())}"
+        raise CompileError(f"target is {target!r:.80}, but must be a Target or the name of one", hint=hint)
     chosen = target_options(target, options or {})
     job = job or Job()
     if isinstance(model, Module):

@@ -59,6 +59,11 @@ class Form(enum.Enum):
 
 def plan(module: Module) -> Plan:
     """Find the places; `QuantiseError` for a model that has 8-bit tensors or nothing to quantise."""
+    if not isinstance(module, Module):
+        raise QuantiseError(
+            f"module is {module!r:.80}, but must be a Module of the graph IR",
+            hint="weft.compiler.frontends.from_onnx(path, require_quantised=False) reads one",
+        )
     module = unroll_loops(module)
     nodes = topological_order(module.main.body)
     if any(isinstance(node, Call) and node.op == "quantise" for node in nodes):

@@ -11,6 +11,7 @@ import weft
 from weft.api import TargetOptions
 from weft.compiler.targets.errors import CompileError
 from weft.compiler.targets.registry import find_target, target_names
+from weft.runtime.errors import ArtifactError
 
 DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
 
@@ -37,12 +38,21 @@ def test_typed_options_are_those_of_the_targets_of_this_package() -> None:
         ),
         ({"vthreads": 0}, "vthreads is 0, but must be at least 1"),
         ({"hiding": "all"}, "hiding is 'all', but must be one of none, vthreads, rings"),
+        ({"vthreads": "2"}, "vthreads is '2', but must be a whole number"),
+        ({"target": "cpu", "threads": None}, "threads is None, but must be a whole number"),
+        ({"target": 5}, "target is 5, but must be a Target or the name of one; hint: known: accel, cpu"),
         ({"target": "cpu", "threads": 0}, r"threads is 0, but must be 1\.\.256"),
     ],
 )
 def test_an_option_that_a_target_does_not_have_is_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(CompileError, match=message):
         weft.compile("model.onnx", **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("model", [5, b"", None])
+def test_what_is_no_model_is_not_loaded(model: Any) -> None:
+    with pytest.raises(ArtifactError, match=r"model is .*, but must be a compiled model or the path of an artifact"):
+        weft.load(model)
 
 
 @pytest.mark.parametrize("shapes", [5, [1], {"x": 5}, {"x": "1x2"}, {"x": (1.0,)}, {"x": (None,)}])

@@ -98,4 +98,8 @@ def target_options(target: Target, options: Mapping[str, Any]) -> Any:
         if name not in names:
             known = ", ".join(names) or "none"
             raise CompileError(f"target {target.name!r} has no option {name!r}", hint=f"its options: {known}")
+    for each in fields(target.options):  # else a comparison in the options fails, or one in the middle of a compilation
+        value = options.get(each.name, 0)
+        if type(each.default) is int and not hasattr(value, "__index__"):
+            raise CompileError(f"{each.name} is {value!r:.80}, but must be a whole number")
     return target.options(**options)

@@ -41,6 +41,8 @@ def split(func: PrimFunc, loop: Var, factors: Sequence[int | None]) -> tuple[Pri
             f"split: factors are {list(factors)}, but must be at least two, of which only the first may be None",
             at=f"loop {loop.name!r}",
         )
+    if not all(factor is None or hasattr(factor, "__index__") for factor in factors):
+        raise ScheduleError(f"split: factors are {list(factors)}, but must be whole numbers", at=f"loop {loop.name!r}")
     if any(factor is not None and factor < 1 for factor in factors):
         raise ScheduleError(f"split: factors are {list(factors)}, but must be at least 1", at=f"loop {loop.name!r}")
     # Sums and products of counts then stay inside int64, in which indices are computed.

@@ -77,6 +77,8 @@ def tensorize(func: PrimFunc, loop: Var, intrinsic: TensorIntrinsic, *, explain:
     Finding the difference takes longer than matching: without ``explain`` it is left out."""
     path = find_loop(func, loop)
     at = f"loop {loop.name!r}"
+    if not isinstance(intrinsic, TensorIntrinsic):
+        raise ScheduleError(f"tensorize: intrinsic is {intrinsic!r:.80}, but must be a TensorIntrinsic", at=at)
     nest: list[For] = []
     node = path[-1]
     while isinstance(node, For):

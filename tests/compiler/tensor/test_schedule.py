@@ -80,6 +80,11 @@ def test_split_that_divides_is_constant() -> None:
     ]
 
 
+def test_splits_take_numbers() -> None:
+    with pytest.raises(t.ScheduleError, match=r"loop 'i': split: factors are \[None, 'a'\], but must be whole numbers"):
+        scale().split("i", "a")  # type: ignore[arg-type]
+
+
 def test_splits_of_splits_stay_inside() -> None:
     schedule = scale()
     schedule.split("i", factors=[None, 2, 3])

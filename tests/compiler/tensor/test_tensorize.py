@@ -163,6 +163,11 @@ def test_elementwise_lanes() -> None:
     assert t.expr_text(call.operand("dst").indices[0]) == "i_o * 8"
 
 
+def test_the_name_of_an_intrinsic_is_none() -> None:
+    with pytest.raises(t.ScheduleError, match=r"loop 'i_i': tensorize: intrinsic is 'lanes', but must be a TensorInt"):
+        elementwise(lambda u, w: w + u).tensorize("i_i", "lanes")  # type: ignore[arg-type]
+
+
 def test_an_update_in_place_needs_the_inplace_step() -> None:
     accumulate = lanes_intrinsic(lambda a, b: t.maximum(a, b), inplace=True)
     schedule = elementwise(lambda u, w: t.maximum(u, w))
