@@ -74,6 +74,7 @@ class _Rooms:
         constants = {tensor.name for tensor, _ in kernel.constants}
         places = {}
         for tensor in (*kernel.inputs, kernel.output):
-            places[tensor.name] = DramBuffer(self.end, tensor.name in constants, kernel.kept_of(tensor.name))
-            self.end += aligned(prod(tensor.shape) * ITEM_BYTES[tensor.dtype])
+            pitch = kernel.pitch_of(tensor.name)
+            places[tensor.name] = DramBuffer(self.end, tensor.name in constants, kernel.kept_of(tensor.name), pitch)
+            self.end += aligned(prod(tensor.shape) * ITEM_BYTES[tensor.dtype] * pitch)
         return places

@@ -48,11 +48,13 @@ HeldLevels = dict[Engine, dict[int, tuple[int, int, int, int]]]
 @dataclass(frozen=True)
 class DramBuffer:
     """Where a global buffer lies: ``offset`` in bytes in the window. ``constant``: no program writes it. ``kept``: of
-    matrices, one after another, which are loaded; the others are zero."""
+    matrices, one after another, which are loaded; the others are zero. ``pitch``: of matrices,
+    how many entries each is from the next (`packed_layout.matrix_pitch`)."""
 
     offset: int
     constant: bool = False
     kept: Mask | None = field(default=None, repr=False, compare=False)
+    pitch: int = 1
 
 
 @dataclass
@@ -360,13 +362,13 @@ class NestEmitter:
         """First scratchpad entry, DRAM position in bytes, and the rectangles of a copy."""
         place = next(i for i, declared in enumerate(nest.call.intrinsic.operands) if declared.name == dram)
         position = nest.positions[place]
-        item = ITEM_BYTES[position.buffer.dtype]
+        item, pitch = ITEM_BYTES[position.buffer.dtype], self._dram[position.buffer.name].pitch
         ranges = self._inside(nest, context, extents)
         key = (id(nest), extents, ((-1, -1),) if ranges is None else tuple(ranges))
         rectangles = self._copies.get(key)
         if rectangles is None:
             strides = self._operand(nest, scratchpad).strides
-            steps = [source * item for source in position.strides]
+            steps = [source * item * pitch for source in position.strides]
             loops = []
             full = [(0, extent) for extent in extents]
             for extent, stride, step, (low, high) in zip(extents, strides, steps, ranges or full, strict=True):
@@ -381,7 +383,7 @@ class NestEmitter:
             if scratchpad == "dst":
                 loops = over_gaps(loops, self._gaps(nest.call.operand(scratchpad).buffer))
             rectangles = self._copies[key] = fold_copies(tuple(loops), (1 << STRIDE_BITS) - 1)
-        start = self._dram[position.buffer.name].offset + position.base(context.environment) * item
+        start = self._dram[position.buffer.name].offset + position.base(context.environment) * item * pitch
         return self._entry(nest, scratchpad, context), start, rectangles
 
     def _gaps(self, buffer: Buffer) -> list[Gap]:
@@ -456,7 +458,7 @@ class NestEmitter:
                 continue
             first = (start - source.offset) // self._config.wgt_bytes + piece.dram
             places = first + np.arange(piece.rows)[:, None] * piece.stride + np.arange(piece.columns)
-            kept = source.kept[places]
+            kept = source.kept[places // source.pitch]
             self._left_out[entries] = ~kept.ravel()
             pieces += [piece] if kept.all() else _loaded(piece, kept)
         return tuple(pieces)

@@ -10,7 +10,7 @@ import numpy as np
 from ....hw.config import CoreConfig
 from ....hw.dram_rate import DramRate
 from ....hw.isa import Load, Store
-from ...graph.ir import Call, Constant, Expr, Function, Module
+from ...graph.ir import Array, Call, Constant, Expr, Function, Module
 from ...graph.visit import calls
 from ...model import CompiledModel, CorePart, CoreStep, HostProgram, HostStep, Layer, TensorSpec
 from ..target import Job
@@ -21,6 +21,8 @@ from .emit_nest import DramBuffer
 from .function_program import finish_program
 from .host_part import copying_module, phase_module, with_reasons
 from .latency_hiding import LatencyHiding
+from .lower import Kernel
+from .packed_layout import spread_matrices
 from .phases import Phase, check_strict, function_of, split_phases
 from .slices import CONCAT, KernelSlice, slices_of
 from .stream import Issue
@@ -124,12 +126,16 @@ class _Linker:
     def _place_constants(self, slices: Mapping[Call, Sequence[KernelSlice]]) -> None:
         for each in (each for several in slices.values() for each in several):
             for turn in each.turns or (each,):
-                for _, value in turn.kernel.constants:
-                    self.window.constant(value)
+                for tensor, value in turn.kernel.constants:
+                    self._constant(turn.kernel, tensor.name, value)
         for node in slices:
             for arg in node.args:
                 if isinstance(arg, Constant):
                     self.window.constant(arg.value)
+
+    def _constant(self, kernel: Kernel, name: str, value: Array) -> int:
+        """The offset of a kernel's constant."""
+        return self.window.constant(spread_matrices(value, kernel.pitch_of(name))).offset
 
     # The host's part
 
@@ -239,7 +245,12 @@ class _Linker:
 
     def _places(self, node: Call, part: KernelSlice) -> dict[str, DramBuffer]:
         places = {
-            tensor.name: DramBuffer(self.window.constant(value).offset, True, part.kernel.kept_of(tensor.name))
+            tensor.name: DramBuffer(
+                self._constant(part.kernel, tensor.name, value),
+                True,
+                part.kernel.kept_of(tensor.name),
+                part.kernel.pitch_of(tensor.name),
+            )
             for tensor, value in part.kernel.constants
         }
         for name, (operand, shift) in part.inputs.items():

@@ -23,7 +23,7 @@ from ..errors import CompileError
 from .builder import Formula, PackedBuilder, Window
 from .empty_matrices import Kept, Mask
 from .operators import packed_form, plain_form
-from .packed_layout import Blocks, blocks_of
+from .packed_layout import Blocks, blocks_of, matrix_pitch
 
 
 @dataclass(frozen=True)
@@ -153,6 +153,10 @@ class Kernel:
         """Which matrices of a packed tensor are loaded and multiplied, one after another; None: all."""
         kept = next((each.kept for each in self.sections if each.matrix_weights == name), None)
         return None if kept is None else kept.mask.ravel()
+
+    def pitch_of(self, name: str) -> int:
+        """How many entries the matrices of a packed tensor are apart in DRAM."""
+        return matrix_pitch(self.blocks) if any(each.matrix_weights == name for each in self.sections) else 1
 
     @property
     def stages(self) -> Stages:

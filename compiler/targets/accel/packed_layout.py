@@ -16,7 +16,8 @@ With bs = min(block_in, block_out), bd = max(block_in, block_out), n = batch:
 
 So the last axes of every array are one entry of a scratchpad, and int8 always means the activation layout and int32
 the accumulator layout. A tensor (N, C) is stored like (N, C, 1, 1). What padded channels and batch lanes hold is
-deterministic, and no result depends on it: their weights are zero.
+deterministic, and no result depends on it: their weights are zero. On cores with n > bd the matrices of weights are
+spread where the linker places them (`matrix_pitch`).
 """
 
 from __future__ import annotations
@@ -191,6 +192,17 @@ def unpack_weights(w: Array) -> Array:
     """(Ko, Kc, KH, KW, block_out, block_in) -> (O, C, KH, KW) with padding."""
     ko, kc, kh, kw, block_out, block_in = w.shape
     return w.transpose(0, 4, 1, 5, 2, 3).reshape(ko * block_out, kc * block_in, kh, kw)
+
+
+def matrix_pitch(blocks: Blocks) -> int:
+    """Entries of ``wgt`` from one matrix of weights to the next in DRAM. More than one where an entry is smaller than
+    the unit of addresses (`CoreConfig.granule_bytes`): a load begins at any matrix."""
+    return max(1, blocks.batch // blocks.dram_block)
+
+
+def spread_matrices(w: Array, pitch: int) -> Array:
+    """Matrices (..., block_out, block_in) as they lie so far apart, with zeros between."""
+    return w if pitch == 1 else _pad_axis(w, w.ndim - 2, pitch * w.shape[-2])
 
 
 def groups_fit_blocks(groups: int, out_channels: int, group_in: int, blocks: Blocks) -> bool:

@@ -356,12 +356,11 @@ class _Places:
 
     def of_slice(self, node: Call, part: KernelSlice) -> dict[str, DramBuffer]:
         """Of a part of a call."""
-        places = {
-            tensor.name: DramBuffer(
-                self._at((node, tensor.name, part.output_shift), value.nbytes), True, part.kernel.kept_of(tensor.name)
-            )
-            for tensor, value in part.kernel.constants
-        }
+        places = {}
+        for tensor, value in part.kernel.constants:
+            pitch = part.kernel.pitch_of(tensor.name)
+            offset = self._at((node, tensor.name, part.output_shift), value.nbytes * pitch)
+            places[tensor.name] = DramBuffer(offset, True, part.kernel.kept_of(tensor.name), pitch)
         for name, (operand, shift) in part.inputs.items():
             arg = node.args[operand]
             places[name] = DramBuffer(self._at(arg, prod(arg.shape)) + shift, constant=isinstance(arg, Constant))

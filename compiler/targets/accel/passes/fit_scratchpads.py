@@ -78,7 +78,9 @@ def why_not_kernel(kernel: Kernel, core: CoreConfig) -> str:
 
 
 def _finds_room(kernel: Kernel, core: CoreConfig) -> bool:
-    buffers = {tensor.name: DramBuffer(0) for tensor in (*kernel.inputs, kernel.output)}
+    buffers = {
+        tensor.name: DramBuffer(0, pitch=kernel.pitch_of(tensor.name)) for tensor in (*kernel.inputs, kernel.output)
+    }
     try:
         generate(Emitter(core), kernel, buffers, DramRate(), threads=1)
     except ScratchpadFullError:

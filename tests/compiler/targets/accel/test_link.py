@@ -20,7 +20,6 @@ from weft.hw.errors import ConfigError
 
 from ...onnx_models import FloatModel, quantise
 from .kernels import CONFIGS, Build, blocks_of, check
-from .quantised_layers import compiled, layer, quantised, variable
 
 
 def residual_network() -> FloatModel:
@@ -244,16 +243,6 @@ def test_an_unknown_configuration_is_refused(network: Path) -> None:
 def test_no_virtual_threads_are_refused(network: Path) -> None:
     with pytest.raises(CompileError, match="vthreads is 0, but must be at least 1"):
         weft.compile(network, TINY, vthreads=0)
-
-
-def test_weights_smaller_than_the_unit_of_addresses_say_which_core_has_none() -> None:
-    x = variable(1, 3, 1, 1)
-    core = CoreConfig(batch=4, block_in=2, block_out=2)
-    with pytest.raises(
-        CompileError, match=r"is no multiple of 8 bytes; hint: choose a core whose batch is at most its"
-    ):
-        compiled(x, layer(quantised(x), 1), core)
-    compiled(x, layer(quantised(x), 1), replace(core, block_out=4))
 
 
 def test_a_program_depends_on_its_tokens_only_for_speed(network: Path) -> None:
