@@ -295,9 +295,9 @@ def _after(
                 own = own.union(_accesses(phase.body))
             inner, after = _after(body, pending.union(own), places, repeated=True)
             apart, after_apart = _after(body, own, places, repeated=True)
-            waits = list(_barriers(inner))
-            if len(list(_barriers(apart))) < len(waits):  # one before the loop is enough
-                everywhere = any(each.everywhere for each in waits)
+            inside = list(_barriers(inner))
+            if len(list(_barriers(apart))) < len(inside):  # one before the loop is enough
+                everywhere = any(each.everywhere for each in inside)
                 behind = after_apart.union(pending.behind(everywhere))
                 return sequence(Barrier(everywhere), replace(stmt, body=apart)), behind
             return replace(stmt, body=inner), pending.union(after)
