@@ -8,7 +8,7 @@ PHASES, TEXT, FUNCTIONS = (f"compiler/targets/gpu/{name}.py" for name in ("phase
 SPLIT, CALLS = "compiler/targets/gpu/split_buffers.py", "compiler/targets/gpu/warp_calls.py"
 FORMS = ("tests/compiler/targets/gpu/test_phases.py",)
 WARP_ROWS, CORES = (f"tests/compiler/targets/gpu/test_{name}.py" for name in ("warp_rows", "tensor_cores"))
-TILES = ("tests/compiler/targets/gpu/test_tiled.py",)
+TILES, ATTENTION = ((f"tests/compiler/targets/gpu/test_{name}.py",) for name in ("tiled", "attention"))
 NVPTX, DOUBLES = "compiler/targets/gpu/nvptx.py", "compiler/targets/llvm/double_functions.py"
 DOUBLE_TESTS = ("tests/compiler/targets/llvm/test_double_functions.py",)
 WATCH, MACHINE, COPIES = (f"sim/ptx/{name}.py" for name in ("watch", "machine", "instructions/copies"))
@@ -26,7 +26,23 @@ MUTANTS = (
     ),
     Mutant(
         "no-barrier-around-a-loop", PHASES, "check ignored",
-        "for phase in _phases(body) if extent != Const(1) else ():", "for phase in ():", TILES,
+        "for phase in _phases(body) if again else ():", "for phase in ():", TILES,
+    ),
+    Mutant(
+        "iterations-taken-to-be-apart", PHASES, "check ignored",
+        "apart = stays and are_apart(stmt, list(around), SHARED)", "apart = stays", FORMS,
+    ),
+    Mutant(
+        "barrier-of-the-group-orders-all", PHASES, "check ignored",
+        "_Pending() if everywhere else", "_Pending() if 1 else", FORMS,
+    ),
+    Mutant(
+        "turned-halves-swapped", CALLS, "wrong value", "(word, half) if step.turned else (half, word)", "(half, word)",
+        (CORES,),
+    ),
+    Mutant(
+        "keys-behind-the-last-count", "compiler/targets/gpu/attention.py", "wrong value",
+        'tir.Const(float("-inf"), "float32")', 'tir.Const(0.0, "float32")', ATTENTION,
     ),
     Mutant(
         "digit-of-the-wrong-weight", "compiler/targets/gpu/digits.py", "off by one",
