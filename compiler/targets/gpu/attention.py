@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from math import inf, prod
 
 from ... import tensor as te
@@ -28,7 +28,7 @@ from ..loops.layouts import PLAIN, Layout
 from ..loops.nests import REGISTER, extent_of, largest_divisor, own_loops, tidy
 from ..loops.placement import Placement
 from ..loops.product import moved_operands
-from ..memory_plan import Lifetime, plan_tightly
+from ..memory_plan import Lifetime, aligned, plan_tightly
 from .devices import GpuDescription
 from .digits import BLOCK_AXES, SHARED
 from .intrinsics import LANES
@@ -121,7 +121,7 @@ class GpuAttention:
         cycles = 0.0
         for tile, deep, columns in ((plan.first, depth, keys), (plan.second, keys, width)):
             panels = -(-columns // tile.columns)
-            sizes = batch, queries, tile.columns, _whole(deep, tile.depth) * panels
+            sizes = batch, queries, tile.columns, aligned(deep, tile.depth) * panels
             cycles += estimated_cycles(Plan(tile), sizes, plan.shape, self.device, held)
         rows = plan.first.rows
         each = -(-batch * -(-queries // rows) // self.device.multiprocessors)
@@ -154,9 +154,10 @@ class GpuAttention:
 
 def _keys_held(plan: AttentionPlan, keys: int) -> int:
     """Columns of scores: whole tiles of the first product, and whole steps of the second one."""
-    return _whole(keys, max(plan.first.columns, plan.second.depth, LANES))
+    return aligned(keys, max(plan.first.columns, plan.second.depth, LANES))
 
 
+@lru_cache(maxsize=4096)
 def shared_bytes_of(plan: AttentionPlan, depth: int, keys: int, width: int, device: GpuDescription) -> int:
     """Of a group. It loads queries, makes scores by a ring of keys, weights of these, and the result's sums of those by
     a ring of values, panel by panel."""
@@ -173,7 +174,7 @@ def shared_bytes_of(plan: AttentionPlan, depth: int, keys: int, width: int, devi
         return tile.copies(device) * max(matrix(tile.columns, tile.depth), matrix(tile.depth, tile.columns))
 
     needed = {
-        FIRST.left: (matrix(rows, _whole(depth, plan.first.depth)), 0, 1), FIRST.right: (ring(plan.first), 1, 1),
+        FIRST.left: (matrix(rows, aligned(depth, plan.first.depth)), 0, 1), FIRST.right: (ring(plan.first), 1, 1),
         RAW: (sums(held), 1, 2), SECOND.left: (matrix(rows, held), 2, 3), SECOND.right: (ring(plan.second), 3, 3),
         SUMS: (sums(plan.second.columns), 3 if width > plan.second.columns else 4, 4),
     }  # fmt: skip
@@ -216,7 +217,7 @@ def _product(product: Product, depth: int, columns: int, tile: TensorTile, shape
 def _scores(product: Product, plan: AttentionPlan, held: int) -> View:
     """The first product, of which all columns of a row lie together."""
     tile = plan.first
-    acc = _product(product, _whole(product.left.shape[-1], tile.depth), held, tile, plan.shape, FIRST)
+    acc = _product(product, aligned(product.left.shape[-1], tile.depth), held, tile, plan.shape, FIRST)
     *outer, down, _, rows, _ = acc.shape
 
     def by_row(*index: tir.Expr) -> tir.Expr:
@@ -237,7 +238,7 @@ def _scores(product: Product, plan: AttentionPlan, held: int) -> View:
 def _summed(product: Product, plan: AttentionPlan, held: int) -> View:
     """The second product."""
     tile = plan.second
-    acc = _product(product, held, _whole(product.shape[-1], tile.columns), tile, plan.shape, SECOND)
+    acc = _product(product, held, aligned(product.shape[-1], tile.columns), tile, plan.shape, SECOND)
     sums = te.compute(acc.shape, lambda *index: acc[index], SUMS)
 
     def read(index: Index) -> tir.Expr:
@@ -246,11 +247,6 @@ def _summed(product: Product, plan: AttentionPlan, held: int) -> View:
         return sums[(*matrix, *place)].astype(product.left.dtype)
 
     return View(product.shape, product.left.dtype, read)
-
-
-def _whole(size: int, step: int) -> int:
-    """The least multiple of ``step`` that has room."""
-    return -(-size // step) * step
 
 
 def _softmax(scores: View, rows: int, held: int) -> View:

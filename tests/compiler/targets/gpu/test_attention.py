@@ -172,6 +172,12 @@ def test_it_is_left_apart_where_that_takes_less_time() -> None:
         kind.build(group, {x: PLAIN}, PLAIN, "k")
 
 
+def test_the_fewest_queries_and_the_most_keys() -> None:
+    for queries, keys, possible in ((8, 1024, True), (7, 1024, False), (8, 1025, False)):
+        products = products_of(plain_attention("sm_80", "float16", queries, keys, 64, 64))
+        assert bool(kind_for("sm_80").plans(*products)) == possible, (queries, keys)
+
+
 def test_rows_that_see_nothing_and_scores_without_bounds() -> None:
     """They are no numbers, as in the graph; large scores do not overflow."""
     q, k, v = (variable(name, "float32", 2, 40, 16) for name in "qkv")
