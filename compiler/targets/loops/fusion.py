@@ -104,6 +104,11 @@ class FusedGroup:
         readers = {node: sum(node in other.args for other in self.members) for node in self.members[:-1]}
         return sum(nbytes(node) * (1 + count) for node, count in readers.items())
 
+    def behind(self, member: Call) -> FusedGroup:
+        """The same with an operator in front, whose result it reads."""
+        members = (member, *self.members)
+        return replace(self, members=members, inputs=_outside(members))
+
     def __str__(self) -> str:
         stops = "".join(f"\n    not joined: {reason}" for reason in self.boundaries)
         return f"{self.name}: {' + '.join(str(node.op) for node in self.members)}{stops}"

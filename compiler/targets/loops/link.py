@@ -110,7 +110,7 @@ class _Linker:
         direct = placement.written_directly(main.results)
         for value, number in direct.items():
             self.slots[value, PLAIN] = OutputAt(number)
-        for group in groups:
+        for group in placement.groups:
             self.progress(f"scheduling {group.name}")
             self._group(group, placement)
         for number, result in enumerate(main.results):
@@ -360,7 +360,7 @@ class _Linker:
                 self.slots[value, PLAIN] = slot
             else:
                 copies.append((value, slot))
-        for group in groups:
+        for group in placement.groups:
             self.progress(f"scheduling {group.name}")
             self._group(group, placement)
         for value, slot in copies:

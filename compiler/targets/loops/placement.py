@@ -39,13 +39,14 @@ class KernelKind(Protocol):
 class Placement:
     """Decisions by value, or by the root of a group.
 
-    ``kernels``: the kind of each group that is compiled. ``aliases``: groups whose result is an input's memory.
+    ``groups``: in order, without reshapes that all their readers do themselves. ``kernels``: the kind of each group that is compiled. ``aliases``: groups whose result is an input's memory.
     ``native``: the layout in which each value is made; ``data``: the layout that a group needs its anchor's data in.
     ``joins``: concatenations into which operands are written; ``parts``: those operands, with the result and the byte.
     """
 
     kinds: Sequence[KernelKind]
     readers: Mapping[Expr, list[FusedGroup]]
+    groups: list[FusedGroup] = field(default_factory=list)
     kernels: dict[Expr, KernelKind] = field(default_factory=dict)
     aliases: set[Expr] = field(default_factory=set)
     native: dict[Expr, Layout] = field(default_factory=dict)
@@ -104,7 +105,13 @@ def place_groups(groups: Sequence[FusedGroup], outputs: Sequence[Expr], kinds: S
         for value in group.inputs:
             readers.setdefault(held(value), []).append(group)
     placement = Placement(kinds, readers)
-    for group in groups:
+    takers: dict[FusedGroup, FusedGroup] = {}  # groups that take in the reshapes that they read
+    for given in groups:
+        group = takers.get(given, given)
+        if group.root not in outputs and _goes_into_readers(group, placement):
+            takers |= {reader: takers.get(reader, reader).behind(group.root) for reader in readers[group.root]}
+            continue
+        placement.groups.append(group)
         if group.is_alias and group.root not in outputs:
             placement.aliases.add(group.root)
         elif block := joined_block(group, placement.layout, outputs):
@@ -112,7 +119,7 @@ def place_groups(groups: Sequence[FusedGroup], outputs: Sequence[Expr], kinds: S
             placement.native[group.root] = Layout(block)
         elif not group.reason:
             _choose_kind(group, placement)
-    for group in groups:
+    for group in placement.groups:
         kind = placement.kernels.get(group.root)
         layout = kind.data_layout(group, placement) if kind is not None else None
         if layout is None or group.anchor is None:
@@ -122,7 +129,7 @@ def place_groups(groups: Sequence[FusedGroup], outputs: Sequence[Expr], kinds: S
         own = placement.layout(data)
         if own.is_like(layout) and (NO_HALO in (own.halo, layout.halo) or own.fill == layout.fill):
             placement.native[data] = own.merged(layout)
-    for group in groups:
+    for group in placement.groups:
         own, around = placement.layout(group.root), written_around(group.root)
         if own.block and around != NO_HALO and group.anchor != group.root:  # its readers say what the halo holds
             placement.native[group.root] = Layout(own.block, around, own.fill).merged(own)
@@ -132,6 +139,22 @@ def place_groups(groups: Sequence[FusedGroup], outputs: Sequence[Expr], kinds: S
         if held(alias) != alias:  # in whatever layout the value itself is
             placement.native[alias] = placement.layout(held(alias))
     return placement
+
+
+def _goes_into_readers(group: FusedGroup, placement: Placement) -> bool:
+    """Whether a group is a reshape of the pixels of an image in blocks, and all its readers put channels last, as the
+    tokens of a vision transformer: neighbours in the image are neighbours for them, in whatever layout."""
+    root = group.root
+    if not group.is_alias or root.op != "reshape" or placement.layout(root.args[0]).is_plain:
+        return False
+    readers = placement.readers.get(root, [])
+    kept = root.shape[:2] == root.args[0].shape[:2]
+    return kept and bool(readers) and all(_puts_channels_last(reader, root) for reader in readers)
+
+
+def _puts_channels_last(group: FusedGroup, image: Expr) -> bool:
+    users = [member for member in group.members if image in member.args]
+    return not group.reason and all(user.op == "transpose" and user.attr("perm")[-1] == 1 for user in users)
 
 
 def _choose_kind(group: FusedGroup, placement: Placement) -> None:
