@@ -9,15 +9,17 @@ import numpy as np
 
 from ..llvm.llvm_types import FLOAT, I32, Value, constant, declared, intrinsic, lanes_of
 
-LOG2_E = float(np.float32(math.log2(math.e)))
-LOG2_E_REST = math.log2(math.e) - LOG2_E
+LOG2_E = math.log2(math.e)
+LOG_2 = float(np.float32(math.log(2)))
+LOG_2_REST = math.log(2) - LOG_2
 
-SMALLEST, LARGEST = -104.0, 89.0
-"""Below and above, results are 0 and infinite in single precision; between them nothing on the way is infinite."""
+SMALLEST, LARGEST = -104.0, 88.72283935546875
+"""Results of what is smaller are 0. The largest is the first whose result is infinite: its product with log2 e is
+rounded to 128, which is less than it, so that nothing is taken from what is infinite."""
 
 
 def emit_exp(builder: ll.IRBuilder, x: Value) -> Value:
-    """exp(x) = 2**y * (1 - b log 2), y the product x log2 e as it is rounded, b by how much it is too large. The
+    """exp(x) = 2**y (1 + b), y the product x log2 e as it is rounded, b = x - y log 2 what that left. The
     instruction (ex2.approx) is exact to 2**-22.5 (PTX ISA, ex2), the rest is less; nan goes through."""
     lanes = lanes_of(x)
 
@@ -30,9 +32,9 @@ def emit_exp(builder: ll.IRBuilder, x: Value) -> Value:
     x = intrinsic(builder, "llvm.maximum", x.type, [x, number(SMALLEST)])
     x = intrinsic(builder, "llvm.minimum", x.type, [x, number(LARGEST)])
     product = builder.fmul(x, number(LOG2_E))
-    beyond = fma(x, number(-LOG2_E), product)
-    beyond = fma(x, number(-LOG2_E_REST), beyond)
-    return builder.fmul(_power_of_two(builder, product, lanes), fma(beyond, number(-math.log(2)), number(1.0)))
+    left = fma(product, number(-LOG_2_REST), fma(product, number(-LOG_2), x))
+    power = _power_of_two(builder, product, lanes)
+    return fma(power, left, power)
 
 
 def _power_of_two(builder: ll.IRBuilder, x: Value, lanes: int) -> Value:

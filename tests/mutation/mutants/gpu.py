@@ -213,11 +213,15 @@ MUTANTS = (
     ),
     Mutant(
         "exponent-as-it-is-rounded", "compiler/targets/gpu/exponential.py", "rounding",
-        "fma(beyond, number(-math.log(2)), number(1.0))", "number(1.0)", EXPONENTIAL,
+        "return fma(power, left, power)", "return power", EXPONENTIAL,
     ),
     Mutant(
         "infinite-exponents", "compiler/targets/gpu/exponential.py", "special value",
         '"llvm.minimum", x.type, [x, number(LARGEST)]', '"llvm.minimum", x.type, [x, number(math.inf)]', EXPONENTIAL,
+    ),
+    Mutant(
+        "something-taken-from-infinity", "compiler/targets/gpu/exponential.py", "special value",
+        "LARGEST = -104.0, 88.72283935546875", "LARGEST = -104.0, 88.72284698486328", EXPONENTIAL,
     ),
     Mutant(
         "last-lanes-add-zeros", "compiler/targets/gpu/whole_warps.py", "special value",

@@ -30,7 +30,9 @@ def test_exact_to_the_last_places_over_the_whole_range(gpu: str) -> None:
 
 @pytest.mark.parametrize("gpu", ["sm_75", "sm_80"])
 def test_beyond_the_range(gpu: str) -> None:
-    x = np.array([np.inf, -np.inf, np.nan, 89, 1e10, 3e38, -105, -1e10, -3e38, 0, -0.0], np.float32)
+    limit = np.float32(88.72283935546875)  # of single precision
+    x = np.array([np.inf, -np.inf, np.nan, limit, np.nextafter(limit, np.float32(99)), 88.72285, 89, 1e10, 3e38, -105,
+                  -1e10, -3e38, 0, -0.0], np.float32)  # fmt: skip
     with np.errstate(over="ignore"):
         wanted = np.exp(x)
     np.testing.assert_array_equal(found("nn.exp", x, gpu), wanted)
