@@ -110,7 +110,8 @@ class Measured:
 def packed_module(path: Path | bytes, config: CoreConfig) -> Module:
     """The network as the target sees it: calls of fused, packed functions."""
     blocks = Blocks.of(config)
-    return accel_pipeline(blocks, bytes_per_cycle=config.bus_bytes).run(from_onnx(path))
+    passes = accel_pipeline(blocks, bytes_per_cycle=config.bus_bytes, chains=config.inp_takes_results)
+    return passes.run(from_onnx(path))
 
 
 def graph_layers(module: Module, image: Array) -> tuple[dict[str, Array], dict[str, Array]]:

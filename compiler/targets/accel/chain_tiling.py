@@ -180,7 +180,7 @@ def chain_tilings(problem: Problem) -> list[ChainTiling]:
                 if fits:
                     break
         widths += len(candidates) > before
-        if widths == SPANS_KEPT:
+        if widths == SPANS_KEPT and kernel.section.input_groups:
             break
     return [tiling for _, _, tiling in sorted(candidates, key=lambda entry: entry[:2])]
 
@@ -245,15 +245,21 @@ def chain_estimate(problem: Problem, tiling: ChainTiling) -> float | None:
     traffic += layers[0].all_read * layers[0].read_groups * config.inp_bytes
     traffic += layers[-1].all_made * layers[-1].groups * config.out_bytes
     matrix += INSTRUCTION_OVERHEAD * instructions
-    cycles = max(matrix, vector, traffic / problem.bytes_per_cycle)
-    weights = layers[0].kept_matrices
     loading = layers[0].read * layers[0].read_groups * config.inp_bytes / problem.bytes_per_cycle
-    waiting = 0.0
-    if any(layer.section.tapped for layer in layers):  # otherwise depthwise products are long enough to load beside
-        if not tiling.ahead and used[Memory.INP] + _held(layers[0], tiling) > config.inp_depth:
-            waiting = (tiles - 1) * loading
-        if not tiling.resident:
-            weights /= _turns(layers[1], tiling, problem)  # they are loaded where their result is read
+    waiting, weights = 0.0, layers[0].kept_matrices
+    if not tiling.ahead and used[Memory.INP] + _held(layers[0], tiling) > config.inp_depth:
+        waiting = (tiles - 1) * loading
+    tapped = any(layer.section.tapped for layer in layers)
+    if not tapped:  # depthwise products on the vector engine are long enough to load beside
+        matrix, waiting = matrix + waiting, 0.0
+    elif not tiling.resident:
+        weights /= _turns(layers[1], tiling, problem)  # they are loaded where their result is read
+    if not all(layer.section.matrix_weights for layer in layers):
+        if not tiling.skewed:  # the engines wait for each other
+            matrix, vector = matrix + vector, 0.0
+        elif used[Memory.ACC] + layers[0].made * min(_inner_groups(tiling), layers[0].groups) > ROOMY * config.acc_depth:
+            matrix += layers[0].all_made * layers[0].groups  # products wait until results left their place
+    cycles = max(matrix, vector, traffic / problem.bytes_per_cycle)
     waiting += loading + weights * config.wgt_bytes / problem.bytes_per_cycle
     return (cycles + waiting + (matrix + vector) / (2 * instructions)) * (1 + TIGHT_PENALTY * (fill > ROOMY))
 

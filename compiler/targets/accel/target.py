@@ -74,8 +74,9 @@ class Accel:
         core = options.core
         return [
             *integer_passes(Blocks.of(core).product_block, scope_of(options.integers), tables=core.tables > 0),
-            *accel_passes(Blocks.of(core), options.rate.for_bus(core), core),
-        ]
+            *accel_passes(Blocks.of(core), options.rate.for_bus(core), core,
+                          chains=options.chains and core.inp_takes_results),
+        ]  # fmt: skip
 
     def link(self, module: Module, options: AccelOptions, job: Job) -> CompiledModel:
         host = CpuOptions(threads=options.threads)

@@ -61,7 +61,7 @@ LEAST_GAIN = 0.02
 SURE = 0.15
 """Where a chain takes this share more than the estimate of its layers, no program of these is made."""
 
-ANCHORS = tuple(packed_form(op) for op in ("conv2d", "depthwise_conv2d", "grouped_conv2d"))
+ANCHORS = tuple(packed_form(op) for op in ("conv2d", "depthwise_conv2d", "grouped_conv2d", "max_pool", "sum_pool"))
 
 
 Form = Callable[[Function], Function | None]
@@ -470,6 +470,8 @@ def _has_window(function: Function) -> bool:
     anchor = _anchor(function)
     if anchor is None:
         return False
+    if len(anchor.args) == 1:
+        return tuple(anchor.attr("kernel")) != (1, 1)
     start = 2 if anchor.op == packed_form("conv2d") else 1
     return anchor.args[1].shape[start : start + 2] != (1, 1)
 

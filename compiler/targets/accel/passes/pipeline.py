@@ -17,15 +17,18 @@ from .sum_shapes import sums_in_shape_of_products
 from .unfold_input import unfold_input
 
 
-def accel_passes(blocks: Blocks, bytes_per_cycle: int = 8, core: CoreConfig | None = None) -> list[Pass]:
+def accel_passes(
+    blocks: Blocks, bytes_per_cycle: int = 8, core: CoreConfig | None = None, *, chains: bool = False
+) -> list[Pass]:
     """From the integer contract to packed kernels, for an array of this shape and DRAM of so many bytes a cycle.
 
     ``core``: what its scratchpads are too small for goes to the host; without, they are taken to be large enough.
+    ``chains``: whether results may stay on the core for the layer that reads them.
     """
     fit = [fit_scratchpads(core)] if core is not None else []
     return [
         sums_in_shape_of_products,
-        unfold_input(blocks, bytes_per_cycle),
+        unfold_input(blocks, bytes_per_cycle, chains=chains),
         tables_as_ramps(blocks),
         fuse,
         channel_moves,
@@ -34,6 +37,9 @@ def accel_passes(blocks: Blocks, bytes_per_cycle: int = 8, core: CoreConfig | No
     ]
 
 
-def accel_pipeline(blocks: Blocks, *, bytes_per_cycle: int = 8, check: bool = False) -> PassManager:
+def accel_pipeline(
+    blocks: Blocks, *, bytes_per_cycle: int = 8, chains: bool = False, check: bool = False
+) -> PassManager:
     """All passes, from a model as read, for an accelerator whose array has this shape."""
-    return PassManager([*integer_passes(blocks.product_block), *accel_passes(blocks, bytes_per_cycle)], check=check)
+    passes = accel_passes(blocks, bytes_per_cycle, chains=chains)
+    return PassManager([*integer_passes(blocks.product_block), *passes], check=check)

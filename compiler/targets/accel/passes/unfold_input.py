@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from ....graph import Call, Constant, Expr, Family, Function, GraphError, Module, Var, call, operator
-from ....graph.visit import rewrite
+from ....graph.visit import calls, rewrite, use_counts
 from ....passes.host import host_call, renumber
 from ....passes.manager import Pass
 from ..packed_layout import Blocks
@@ -21,9 +21,10 @@ LEAST_GAIN = 1.25
 """Unfolding has to make the layer this many times faster: it costs the host time and memory."""
 
 
-def unfold_input(blocks: Blocks, bytes_per_cycle: int = 8) -> Pass:
-    """The pass for an array of this shape, with DRAM that moves ``bytes_per_cycle`` a cycle."""
-    return Pass("unfold-input", lambda module: _run(module, blocks, bytes_per_cycle), needs=("legalise",))
+def unfold_input(blocks: Blocks, bytes_per_cycle: int = 8, *, chains: bool = False) -> Pass:
+    """The pass for an array of this shape, with DRAM that moves ``bytes_per_cycle`` a cycle. ``chains``: whether what a
+    pooling alone reads stays on the core, and is not written."""
+    return Pass("unfold-input", lambda module: _run(module, blocks, bytes_per_cycle, chains), needs=("legalise",))
 
 
 @dataclass(frozen=True)
@@ -58,23 +59,38 @@ class _Cost:
         return max(self.waves, -(-self.traffic_bytes // bytes_per_cycle))
 
 
-def _run(module: Module, blocks: Blocks, bytes_per_cycle: int) -> Module:
+def _run(module: Module, blocks: Blocks, bytes_per_cycle: int, chains: bool) -> Module:
+    pooled = _pooled(module.main.body) if chains else {}
+
     def rule(node: Call) -> Expr | None:
-        unfolding = _best(node, blocks, bytes_per_cycle)
+        unfolding = _best(node, pooled.get(node, node), blocks, bytes_per_cycle)
         return None if unfolding == _PLAIN else _rewritten(node, unfolding, blocks)
 
     return module.with_main(renumber(rewrite(module.main.body, rule)))
 
 
-def _best(node: Call, blocks: Blocks, bytes_per_cycle: int) -> _Unfolding:
-    """The fastest unfolding of a convolution, of equal ones that with the least data; `_PLAIN` for everything else."""
+def _pooled(body: Expr) -> dict[Expr, Call]:
+    """Convolutions whose requantised results go nowhere but into a pooling; with that."""
+    uses = use_counts(body)
+    found: dict[Expr, Call] = {}
+    for node in calls(body):
+        match node:
+            case Call(op="max_pool", args=(Call(op="requantise", args=(Call(op="conv2d") as conv, *_)) as data,)):
+                if uses[data] == uses[conv] == 1:
+                    found[conv] = node
+    return found
+
+
+def _best(node: Call, written: Call, blocks: Blocks, bytes_per_cycle: int) -> _Unfolding:
+    """The fastest unfolding of a convolution, of equal ones that with the least data; `_PLAIN` for everything else.
+    ``written``: what goes to DRAM in the place of its result."""
     if node.op != "conv2d" or node.attr("groups") != 1:
         return _PLAIN
     x, w = node.args
     if not isinstance(w, Constant) or not _from_host(x):
         return _PLAIN
     costs = {
-        choice: _cost(node, choice, blocks)
+        choice: _cost(node, choice, blocks, written)
         for choice in (_Unfolding(rows, columns) for rows, columns in product((False, True), repeat=2))
     }
     best = min(costs, key=lambda choice: (costs[choice].cycles(bytes_per_cycle), costs[choice].input_bytes))
@@ -92,14 +108,14 @@ def _from_host(x: Expr) -> bool:
     return False
 
 
-def _cost(node: Call, unfolding: _Unfolding, blocks: Blocks) -> _Cost:
+def _cost(node: Call, unfolding: _Unfolding, blocks: Blocks, result: Call) -> _Cost:
     x, w = node.args
     (taken_h, taken_w), kept = unfolding.split(*w.shape[2:])
     height = node.shape[2] if unfolding.rows else x.shape[2]
     width = node.shape[3] if unfolding.columns else x.shape[3]
     lanes = x.shape[1] * taken_h * taken_w
     read = math.prod(blocks.activation_shape((x.shape[0], lanes, height, width)))
-    written = math.prod(blocks.activation_shape(node.shape))
+    written = math.prod(blocks.activation_shape(result.shape))
     padded = -(-lanes // blocks.dram_block) * blocks.dram_block
     products = padded // blocks.block_in * math.prod(kept)
     waves = math.prod(blocks.accumulator_shape(node.shape)[:4]) * products
@@ -118,7 +134,7 @@ def _rewritten(node: Call, unfolding: _Unfolding, blocks: Blocks) -> Call:
     top, left, bottom, right = node.attr("pads")
     (top, left), (kept_top, kept_left) = unfolding.split(top, left, without=0)
     (bottom, right), (kept_bottom, kept_right) = unfolding.split(bottom, right, without=0)
-    before, after = _cost(node, _PLAIN, blocks), _cost(node, unfolding, blocks)
+    before, after = _cost(node, _PLAIN, blocks, node), _cost(node, unfolding, blocks, node)
     reason = (
         f"puts side by side what a {kernel[0]} x {kernel[1]} window meets, so that {after.lanes} of "
         f"{after.padded_lanes} lanes of the array do useful work instead of {before.lanes} of {before.padded_lanes}"
