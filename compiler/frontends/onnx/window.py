@@ -261,7 +261,11 @@ CONVERTERS["GlobalAveragePool"] = lambda node: _global_average(node, node.input(
 @converter("QLinearAveragePool")
 def _qlinear_average_pool(node: Node) -> Converted:
     _channels_first(node)
-    return quantised(node, _average(node, dequantised(node, 0, 1, 2)), 3, 4)
+    x = dequantised(node, 0, 1, 2)
+    attrs = _pool_attrs(node, x)
+    # onnxruntime's operator, unlike its AveragePool, counts what ceil_mode adds as well.
+    counted = {**attrs, "count_include_pad": bool(node.integer("count_include_pad", 0))}
+    return quantised(node, _pool(node, "nn.average_pool", x, counted), 3, 4)
 
 
 @converter("QLinearGlobalAveragePool")

@@ -36,7 +36,13 @@ def transposed(m: FloatModel) -> str:
     return m.op("ConvTranspose", m.op("Relu", m.conv("x", 3, 3)), w, strides=[2, 2], pads=[1, 1, 1, 1])
 
 
-MODELS: dict[str, Callable[[FloatModel], str]] = {f.__name__: f for f in (leaky, where, row, transposed)}
+def beyond(m: FloatModel) -> str:
+    """In its quantised form onnxruntime counts what ceil_mode adds, too."""
+    window = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 0, 0, 0]}
+    return m.op("AveragePool", m.conv("x", 3, 4), ceil_mode=1, count_include_pad=1, **window)
+
+
+MODELS: dict[str, Callable[[FloatModel], str]] = {f.__name__: f for f in (leaky, where, row, transposed, beyond)}
 
 
 FORMS = [(name, form) for name in MODELS for form in ("QDQ", "QOperator") if (name, form) != ("where", "QOperator")]
