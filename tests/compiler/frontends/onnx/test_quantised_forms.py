@@ -45,8 +45,11 @@ def beyond(m: FloatModel) -> str:
 MODELS: dict[str, Callable[[FloatModel], str]] = {f.__name__: f for f in (leaky, where, row, transposed, beyond)}
 
 
-FORMS = [(name, form) for name in MODELS for form in ("QDQ", "QOperator") if (name, form) != ("where", "QOperator")]
-"""onnxruntime 1.31 writes no valid model for the one that is left out."""
+LEFT_OUT = (("where", "QOperator"), ("beyond", "QDQ"))
+"""For the first onnxruntime 1.31 writes no valid model; the second it optimises to QLinearAveragePool, which counts more
+than AveragePool does."""
+
+FORMS = [(name, form) for name in MODELS for form in ("QDQ", "QOperator") if (name, form) not in LEFT_OUT]
 
 
 @pytest.mark.parametrize(("name", "form"), FORMS)
