@@ -6,7 +6,7 @@ programs (`passes/chain`). Each layer computes what the windows of the next one 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import islice, product
@@ -22,7 +22,8 @@ from .tile_costs import INSTRUCTION_OVERHEAD
 from .tiling import ChainTiling, Problem, Tiling, divides_epilogue, epilogues, sizes_worth_trying
 
 SPANS_KEPT = 3
-"""Widths of tiles that are tried: the widest that fit."""
+"""Widths of tiles that are tried: the widest that fit; all, where the last layer has no products of channels, and wider
+tiles fill the accumulator with what its windows read."""
 
 
 ROOMY = 0.8
@@ -221,12 +222,39 @@ def chain_estimate(problem: Problem, tiling: ChainTiling) -> float | None:
     """Cycles, roughly; None if the tiling does not fit the scratchpads."""
     config = problem.config
     layers = layers_of(problem, tiling)
+    first = layers[0]
     used = _used(config, problem, tiling, layers)
     fill = max(entries / config.depth(memory) for memory, entries in used.items())
     if fill > 1:
         return None
-    tiles = len(layers[0].rows.made) * len(layers[0].columns.made) * problem.output[0]
+    tiles = len(first.rows.made) * len(first.columns.made) * problem.output[0]
     instructions = tiles * sum(_turns(layer, tiling, problem) for layer in layers)
+    matrix, vector, traffic = _work_of(problem, tiling, layers, tiles)
+    matrix += INSTRUCTION_OVERHEAD * instructions
+    loading = first.read * first.read_groups * config.inp_bytes / problem.bytes_per_cycle
+    waiting, weights = 0.0, first.kept_matrices
+    if not tiling.ahead and used[Memory.INP] + _held(first, tiling) > config.inp_depth:
+        waiting = (tiles - 1) * loading
+    if not any(layer.section.tapped for layer in layers):  # the vector engine does not wait for what is loaded
+        matrix, waiting = matrix + waiting, 0.0
+    elif not tiling.resident:
+        weights /= _turns(layers[1], tiling, problem)  # they are loaded where their result is read
+    if not all(layer.section.matrix_weights for layer in layers):
+        again = first.made * min(_inner_groups(tiling), first.groups)
+        if not tiling.skewed:  # the engines wait for each other
+            matrix, vector = matrix + vector, 0.0
+        elif used[Memory.ACC] + again > ROOMY * config.acc_depth:  # products wait until results left their place
+            matrix += first.all_made * first.groups
+    cycles = max(matrix, vector, traffic / problem.bytes_per_cycle)
+    waiting += loading + weights * config.wgt_bytes / problem.bytes_per_cycle
+    return (cycles + waiting + (matrix + vector) / (2 * instructions)) * (1 + TIGHT_PENALTY * (fill > ROOMY))
+
+
+def _work_of(
+    problem: Problem, tiling: ChainTiling, layers: Sequence[Layer], tiles: int
+) -> tuple[float, float, float]:  # fmt: skip
+    """Cycles of the array and of the vector engine, and bytes of DRAM."""
+    config = problem.config
     matrix, vector, traffic = 0.0, 0.0, 0.0
     for number, layer in enumerate(layers):
         stages = layer.section.stages
@@ -244,24 +272,7 @@ def chain_estimate(problem: Problem, tiling: ChainTiling) -> float | None:
         traffic += constants * times + entries * len(stages.widened) * config.out_bytes
     traffic += layers[0].all_read * layers[0].read_groups * config.inp_bytes
     traffic += layers[-1].all_made * layers[-1].groups * config.out_bytes
-    matrix += INSTRUCTION_OVERHEAD * instructions
-    loading = layers[0].read * layers[0].read_groups * config.inp_bytes / problem.bytes_per_cycle
-    waiting, weights = 0.0, layers[0].kept_matrices
-    if not tiling.ahead and used[Memory.INP] + _held(layers[0], tiling) > config.inp_depth:
-        waiting = (tiles - 1) * loading
-    tapped = any(layer.section.tapped for layer in layers)
-    if not tapped:  # depthwise products on the vector engine are long enough to load beside
-        matrix, waiting = matrix + waiting, 0.0
-    elif not tiling.resident:
-        weights /= _turns(layers[1], tiling, problem)  # they are loaded where their result is read
-    if not all(layer.section.matrix_weights for layer in layers):
-        if not tiling.skewed:  # the engines wait for each other
-            matrix, vector = matrix + vector, 0.0
-        elif used[Memory.ACC] + layers[0].made * min(_inner_groups(tiling), layers[0].groups) > ROOMY * config.acc_depth:
-            matrix += layers[0].all_made * layers[0].groups  # products wait until results left their place
-    cycles = max(matrix, vector, traffic / problem.bytes_per_cycle)
-    waiting += loading + weights * config.wgt_bytes / problem.bytes_per_cycle
-    return (cycles + waiting + (matrix + vector) / (2 * instructions)) * (1 + TIGHT_PENALTY * (fill > ROOMY))
+    return matrix, vector, traffic
 
 
 def _turns(layer: Layer, tiling: ChainTiling, problem: Problem) -> int:

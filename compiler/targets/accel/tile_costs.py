@@ -54,6 +54,9 @@ WIDTHS = 2
 UNEVEN_PENALTY = 0.01
 """Share of the cost that each axis adds whose last tile is smaller: loop registers have to be set again."""
 
+FOR_OTHERS = 0.02
+"""What a cycle of the bus is worth beyond its own layer: what others load ahead waits for it."""
+
 
 @dataclass(frozen=True, eq=False)
 class Tiles(Sequence[Tiling]):
@@ -346,7 +349,10 @@ def overlapped(*engines: Array) -> Array:
 
 def estimates(problem: Problem, tilings: Sequence[Tiling]) -> Array:
     """Cycles of each tiling, roughly; infinite for those that do not fit the scratchpads."""
-    works = works_of(problem, Tiles.of(tilings))
+    return _cycles(problem, works_of(problem, Tiles.of(tilings)))
+
+
+def _cycles(problem: Problem, works: Works) -> Array:
     if problem.beside:  # what one kernel leaves unused the others take: beside them everything that is used counts
         used = works.matrix + works.vector + works.traffic
     else:
@@ -507,7 +513,8 @@ def _tilings(alike: _Alike) -> Tiles:
     if not found:
         return Tiles.of([])
     candidates = Tiles.joined(found)
-    ranked = candidates.take(np.argsort(estimates(problem, candidates), kind="stable"))
+    works = works_of(problem, candidates)
+    ranked = candidates.take(np.argsort(_cycles(problem, works) + FOR_OTHERS * works.traffic, kind="stable"))
     divided = divides_epilogue(problem, ranked) & (ranked.epilogue_rows == ranked.rows)
     return replace(ranked, epilogue_groups=np.where(divided, 1, ranked.epilogue_groups))
 

@@ -39,7 +39,8 @@ class KernelKind(Protocol):
 class Placement:
     """Decisions by value, or by the root of a group.
 
-    ``groups``: in order, without reshapes that all their readers do themselves. ``kernels``: the kind of each group that is compiled. ``aliases``: groups whose result is an input's memory.
+    ``groups``: in order, without reshapes that all their readers do themselves. ``kernels``: the kind of each group
+    that is compiled. ``aliases``: groups whose result is an input's memory.
     ``native``: the layout in which each value is made; ``data``: the layout that a group needs its anchor's data in.
     ``joins``: concatenations into which operands are written; ``parts``: those operands, with the result and the byte.
     """

@@ -383,7 +383,7 @@ def why_not(value: Call, reader: Call, place: int, uses: int) -> str:
         return "its result is not requantised"
     anchor, other = _anchor(made), _anchor(reads)
     if anchor is None or other is None:
-        return "only convolutions are chained"
+        return "only convolutions and poolings are chained"
     param = reads.params[place]
     if other.args[0] != param or use_counts(reads.body)[param] != 1:
         return "the layer that reads it adds it to its own result"

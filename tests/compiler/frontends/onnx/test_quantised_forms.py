@@ -46,8 +46,8 @@ MODELS: dict[str, Callable[[FloatModel], str]] = {f.__name__: f for f in (leaky,
 
 
 LEFT_OUT = (("where", "QOperator"), ("beyond", "QDQ"))
-"""For the first onnxruntime 1.31 writes no valid model; the second it optimises to QLinearAveragePool, which counts more
-than AveragePool does."""
+"""For the first onnxruntime 1.31 writes no valid model; the second it optimises to QLinearAveragePool, which counts
+more than AveragePool does."""
 
 FORMS = [(name, form) for name in MODELS for form in ("QDQ", "QOperator") if (name, form) not in LEFT_OUT]
 

@@ -22,7 +22,8 @@ SQUARE = (
 
 @dataclass(frozen=True)
 class LayerCase:
-    """A convolution of a chain. ``kind``: dense, depthwise (on the vector engine) or grouped (on the array).
+    """A layer of a chain. ``kind``: dense, depthwise (on the vector engine) or grouped (on the array), convolutions;
+    average, a pooling; or maximum, one that only the last layer can be.
     ``residual``: the chain's input is added, where it has the same shape; ``extra``: another input is."""
 
     kind: str
@@ -82,6 +83,27 @@ def random_case(seed: int) -> ChainCase:
     return ChainCase(shape, tuple(layers), seed)
 
 
+def pooled_case(seed: int) -> ChainCase:
+    """A random case with poolings in the place of some of its layers, or behind the last one."""
+    case, chance = random_case(seed), random.Random(-seed)
+    layers = [
+        replace(each, kind="average", dilations=(1, 1))
+        if each.kind != "dense" and each.dilations == (1, 1) and chance.random() < 0.7 else each
+        for each in case.layers
+    ]  # fmt: skip
+    case = replace(case, layers=tuple(layers))
+    height, width = layers_of(case, TINY)[1][-1].shape[2:4]
+    windows = sum(each.kernel != (1, 1) for each in layers)
+    if windows >= WINDOWS or chance.random() < 0.2:
+        return case
+    kernel = chance.choice(((2, 2), (3, 3), (3, 2), (1, 2)))
+    kernel = min(kernel[0], height), min(kernel[1], width)
+    pads = tuple(chance.randint(0, kernel[axis % 2] // 2) for axis in range(4))
+    strides = chance.choice(((1, 1), (2, 2), (2, 1)))
+    last = LayerCase("maximum", layers[-1].channels, kernel, strides, (pads[0], pads[1], pads[2], pads[3]))
+    return replace(case, layers=(*layers, last))
+
+
 def layers_of(case: ChainCase, config: CoreConfig) -> tuple[list[Var], list[Call]]:
     """The inputs of a chain, and the calls of its layers."""
     source = Build(config, case.seed)
@@ -92,13 +114,18 @@ def layers_of(case: ChainCase, config: CoreConfig) -> tuple[list[Var], list[Call
     for number, layer in enumerate(case.layers):
         build = Build(config, case.seed * 10 + number)
         x = build.input(*shape)
-        attrs = {"strides": layer.strides, "pads": layer.pads, "dilations": layer.dilations, "pad_value": 3 - number}
+        attrs = {"strides": layer.strides, "pads": layer.pads, "pad_value": 3 - number}
+        attrs |= {"dilations": layer.dilations} if layer.kind != "average" else {}
         taps = layer.kernel[0] * layer.kernel[1]
         match layer.kind:
             case "dense":
                 body, terms = build.conv(x, shape[1], layer.channels, layer.kernel, **attrs), shape[1] * taps
             case "depthwise":
                 body, terms = build.depthwise(x, shape[1], layer.kernel, **attrs), taps
+            case "average":
+                body, terms = build.op("sum_pool", x, kernel=layer.kernel, **attrs), taps
+            case "maximum":
+                body, terms = build.op("max_pool", x, kernel=layer.kernel, strides=layer.strides, pads=layer.pads), 1
             case _:
                 body, terms = build.grouped(x, shape[1], 1, layer.kernel, **attrs), taps
         args = [value]
@@ -113,7 +140,8 @@ def layers_of(case: ChainCase, config: CoreConfig) -> tuple[list[Var], list[Call
                 args.append(other)
                 inputs += [other] if other not in inputs else []
             spread = 128 * 3.0
-        body = build.requantise(body, layer.channels, spread)
+        if layer.kind != "maximum":
+            body = build.requantise(body, layer.channels, spread)
         value = call(build.function(body, f"layer{number}"), *args, span=Span((f"layer{number}",), f"t{number}"))
         nodes.append(value)
     return inputs, nodes

@@ -28,7 +28,7 @@ from weft.sim.dram import DramModel
 from weft.sim.rtl import RtlSimulator
 from weft.sim.timing import predict
 
-from .chains import SQUARE, ChainCase, LayerCase, chain_function, random_case
+from .chains import SQUARE, ChainCase, LayerCase, chain_function, pooled_case, random_case
 from .kernels import check, compile_function, program_of, write_model
 from .test_depthwise_mode import MODES
 
@@ -47,6 +47,8 @@ LONG_BOUNDS = 291
 
 IN_PIECES_IN_MODE = (189,)
 """Cases in the depthwise mode for which there is room on their core, but nowhere in one piece."""
+
+POOLS = ("average", "maximum")
 
 TILING = ChainTiling(2, 4, 4, 1, "yxc", 2, 4, 1)
 
@@ -76,6 +78,29 @@ def cases(count: int) -> list[tuple[ChainCase, CoreConfig, ChainTiling]]:
 def test_a_chain_of_any_layers_equals_numpy(case: ChainCase, config: CoreConfig, tiling: ChainTiling) -> None:
     model = check(chain_function(case, config, tiling=astuple(tiling)), config)
     assert model.layers[-1].kind == "chain"
+
+
+def pooled_cases(seeds: Sequence[int]) -> list[tuple[ChainCase, CoreConfig, ChainTiling]]:
+    """Chains with poolings for which there is a tile, by seed."""
+    found = []
+    for seed in seeds:
+        case, config = pooled_case(seed), SQUARE[seed % len(SQUARE)]
+        tiling = random_tiling(case, config) if any(each.kind in POOLS for each in case.layers) else None
+        if tiling is not None:
+            found.append((case, config, tiling))
+    return found
+
+
+@pytest.mark.parametrize(("case", "config", "tiling"), pooled_cases(range(24)), ids=str)
+def test_a_chain_with_poolings_equals_numpy(case: ChainCase, config: CoreConfig, tiling: ChainTiling) -> None:
+    model = check(chain_function(case, config, tiling=astuple(tiling)), config)
+    assert model.layers[-1].kind == "chain"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("case", "config", "tiling"), pooled_cases(range(24, 300)), ids=str)
+def test_many_chains_with_poolings_equal_numpy(case: ChainCase, config: CoreConfig, tiling: ChainTiling) -> None:
+    check(chain_function(case, config, tiling=astuple(tiling)), config)
 
 
 def mode_cases(seeds: Sequence[int]) -> list[tuple[ChainCase, CoreConfig, ChainTiling]]:
@@ -128,7 +153,9 @@ def test_many_chains_equal_numpy(case: ChainCase, config: CoreConfig, tiling: Ch
     check(chain_function(case, config, tiling=astuple(tiling)), config)
 
 
-@pytest.mark.parametrize(("case", "config", "tiling"), [(BLOCK, TINY, TILING), *cases(12)[::4]], ids=str)
+@pytest.mark.parametrize(
+    ("case", "config", "tiling"), [(BLOCK, TINY, TILING), *cases(12)[::4], *pooled_cases(range(8))[::2]], ids=str
+)
 def test_the_rtl_gives_the_same_in_the_predicted_cycles(
     case: ChainCase, config: CoreConfig, tiling: ChainTiling
 ) -> None:

@@ -64,7 +64,7 @@ def test_a_network_is_one_program_with_numpys_integers(network: Path, config: Co
 
 
 def test_layers_say_what_they_do(network: Path) -> None:
-    model = weft.compile(network, PYNQ)
+    model = weft.compile(network, PYNQ, chains=False)
     on_core = [layer for layer in model.layers if layer.device == "core"]
     assert [layer.kind for layer in on_core] == ["conv2d"] * 3 + ["max_pool", "conv2d", "sum_pool", "conv2d"]
     assert on_core[0].macs == 12 * 12 * 8 * 3 * 9
@@ -104,7 +104,7 @@ def test_without_reuse_every_layer_can_be_read(network: Path) -> None:
 
 
 def test_the_loop_ir_of_every_layer_can_be_dumped(network: Path, tmp_path: Path) -> None:
-    weft.compile(network, PYNQ, dump=tmp_path / "dump")
+    weft.compile(network, PYNQ, dump=tmp_path / "dump", chains=False)
     texts = sorted((tmp_path / "dump").glob("*.loops.txt"))
     assert len(texts) == 7  # of the core; the host's kernels lie beside them
     assert any("gemm(" in text.read_text() for text in texts)
@@ -112,7 +112,7 @@ def test_the_loop_ir_of_every_layer_can_be_dumped(network: Path, tmp_path: Path)
 
 def test_progress_names_the_layers(network: Path) -> None:
     lines: list[str] = []
-    weft.compile(network, TINY, progress=lines.append)
+    weft.compile(network, TINY, progress=lines.append, chains=False)
     assert lines[0] == "reading the model"
     assert any(line.endswith("(7 of 7)") for line in lines)
 

@@ -35,7 +35,8 @@ def patches(dtype: str, channels: int) -> Module:
 @pytest.mark.parametrize("channels", [16, 12, 7])
 def test_tokens_are_made_of_the_image_as_it_lies(dtype: str, channels: int) -> None:
     model = check(patches(dtype, channels))
-    assert kinds(model)[-1] == "plain" and "convert" not in kinds(model)[-2:]
+    assert kinds(model)[-1] == "plain"
+    assert "convert" not in kinds(model)[-2:]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
@@ -43,7 +44,8 @@ def test_tokens_on_a_gpu(dtype: str) -> None:
     module = prepare(patches(dtype, 12))
     values = random_inputs(module)
     model = weft.compile(module, target="cuda", gpu="sm_80", strict=True)
-    assert kinds(model)[-1] == "plain" and "convert" not in kinds(model)[-2:]
+    assert kinds(model)[-1] == "plain"
+    assert "convert" not in kinds(model)[-2:]
     found = weft.load(model, RUN_ON["cuda"]).run(values)
     for name, array in evaluate(module, values).items():
         np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-5 if dtype == "float32" else 0)

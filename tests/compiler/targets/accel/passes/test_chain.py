@@ -65,8 +65,8 @@ def test_layers_stay_apart_where_that_is_faster() -> None:
     assert all("a chain would take 1,000,000 cycles" in str(each.attrs["not_chained"]) for each in alone)
 
 
-@pytest.mark.parametrize("kind", ["dense", "depthwise", "grouped"])
-def test_a_chain_may_end_with_any_convolution(kind: str) -> None:
+@pytest.mark.parametrize("kind", ["dense", "depthwise", "grouped", "average", "maximum"])
+def test_a_chain_may_end_with_any_convolution_or_pooling(kind: str) -> None:
     last = LayerCase(kind, 12, (3, 3), pads=(1, 1, 1, 1))
     module = apart(replace(BLOCK, layers=(LAYERS[0], last)), ROOMY)
     (made,) = functions(chain(module, ROOMY, DramRate(), measured(1, 10**6), threads=2))
@@ -150,8 +150,8 @@ def added(build: Build, x: Var) -> Call:
 @pytest.mark.parametrize(
     ("second", "reason"),
     [
-        (pooled, "only convolutions are chained"),
-        (added, "only convolutions are chained"),
+        (pooled, ""),
+        (added, "only convolutions and poolings are chained"),
     ],
 )
 def test_why_a_result_does_not_stay(second: Callable[[Build, Var], Call], reason: str) -> None:
