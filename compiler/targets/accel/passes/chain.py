@@ -325,9 +325,8 @@ class _Chainer(_Proposer):
         if best is None:
             return f"no tile of all layers is compiled: {refusals[0] if refusals else 'none fits the scratchpads'}"
         cycles, tiling, form, tuned = best
-        apart = round(sum(map(self._apart, part)))
-        if cycles < (1 + SURE) * apart:
-            apart = self._cycles_apart(part)
+        estimated = sum(map(self._apart, part))  # infinite, where only parts of a layer have a tile that fits
+        apart = self._cycles_apart(part) if cycles < (1 + SURE) * estimated else round(estimated)
         if cycles > (1 - LEAST_GAIN) * apart:
             return f"a chain would take {cycles:,} cycles, its layers apart take {apart:,}"
         return Decision(tiling, form, cycles, apart, tuned)

@@ -73,6 +73,16 @@ def test_a_chain_may_end_with_any_convolution_or_pooling(kind: str) -> None:
     assert made.name == "layer0+layer1"
 
 
+@pytest.mark.parametrize("size", [12, 15])
+def test_layers_that_only_fit_in_parts_are_chained_or_not(size: int) -> None:
+    """Of the first no tile fits by itself, so it has no estimate."""
+    window = LayerCase("average", 8, (size, size))
+    module = apart(ChainCase((1, 8, size, size), (window, LayerCase("dense", 8))), TINY)
+    for together, names in ((1, ["layer0+layer1"]), (10**6, ["layer0", "layer1"])):
+        made = functions(chain(module, TINY, DramRate(), measured(together, 10**5), threads=2))
+        assert [each.name for each in made] == names
+
+
 def test_a_chain_must_save_something() -> None:
     for apart_cycles, made in ((1000, 3), (1021, 1)):
         module = chain(apart(BLOCK, ROOMY), ROOMY, DramRate(), measured(1001, 1000, apart_cycles), threads=2)
