@@ -82,11 +82,20 @@ def _as_before(node: Node, x: Expr, count: int) -> Expr:
     return node.reshape(x, (*x.shape[:2], x.shape[3])) if count == 1 else x
 
 
-def _convolution(node: Node, x: Expr, w: Expr, bias: Expr | None = None) -> Expr:
-    images, count = _images(node, x)
+def _kernel(node: Node, x: Expr, w: Expr) -> Ints:
+    """The window of a convolution, which is that of its weights."""
     if len(w.shape) != len(x.shape):
         raise node.error(f"the weights must be (O, C/groups, KH, KW), not {w.tensor_type}")
     kernel = w.shape[2:]
+    named = node.integers("kernel_shape", kernel)
+    if named != kernel:
+        raise node.error(f"attribute 'kernel_shape' is {named}, but the weights are for a window of {kernel}")
+    return kernel
+
+
+def _convolution(node: Node, x: Expr, w: Expr, bias: Expr | None = None) -> Expr:
+    images, count = _images(node, x)
+    kernel = _kernel(node, x, w)
     attrs = {
         "strides": _spatial(node, "strides", count), "dilations": _spatial(node, "dilations", count),
         "groups": node.integer("group", 1), "pads": _window_pads(node, x.shape[2:], kernel),
@@ -105,6 +114,7 @@ def _conv(node: Node) -> Converted:
 def _deform_conv(node: Node) -> Converted:
     x, w, offset = node.input(0), node.input(1), node.input(2)
     node.require_image(x)
+    _kernel(node, x, w)
     mask = node.optional(4)
     if mask is None:
         shape = (offset.shape[0], offset.shape[1] // 2, *offset.shape[2:])
@@ -166,6 +176,7 @@ def _transpose_pads(node: Node, size: Ints, extent: Ints, strides: Ints, output_
 def _conv_transpose(node: Node) -> Converted:
     """A convolution of the input with zeros put between its elements, with the kernel turned around."""
     x, count = _images(node, node.input(0))
+    _kernel(node, node.input(0), node.input(1))
     w = _images(node, node.input(1))[0]
     own = len(node.input(0).shape) - 2
     lift = (1,) * (2 - count) if count < 2 else ()

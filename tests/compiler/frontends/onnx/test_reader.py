@@ -421,6 +421,10 @@ REFUSED: dict[str, tuple[Callable[[Graph], str], str]] = {
         lambda g: g.op("Conv", "x", g.constant(np.ones((1, 5, 3, 3)), "f4")),
         r"^node 'Conv0': nn.conv2d: 4 input channels and weights \(1, 5, 3, 3\) do not fit 1 groups",
     ),
+    "other_kernel": (
+        lambda g: g.op("Conv", "x", g.constant(np.ones((1, 4, 3, 3)), "f4"), kernel_shape=[3, 5]),
+        r"^node 'Conv0': Conv: attribute 'kernel_shape' is \(3, 5\), but the weights are for a window of \(3, 3\)",
+    ),
     "large_kernel": (
         lambda g: g.op("MaxPool", "x", kernel_shape=[20, 2]),
         r"^node 'MaxPool0': nn.max_pool: a kernel of \(20, 2\) with dilation \(1, 1\) does not fit into \(9, 10\)",
