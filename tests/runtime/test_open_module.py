@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler.frontends import ModelError, from_onnx
 from weft.compiler.graph import evaluate
+from weft.compiler.targets.errors import CompileError
 from weft.runtime.errors import InputError
 
 HEAD = '<ir_version: 10, opset_import: ["" : 21]>\n'
@@ -144,3 +145,13 @@ def test_attention_over_any_number_of_words_and_sentences() -> None:
         np.testing.assert_allclose(module.run(ids)["y"], expected, rtol=1e-5, atol=1e-6)
     with pytest.raises(InputError, match=r"^node 'Gather_0': index 9 is outside of an axis of 9 elements"):
         module.run(np.array([[0, 9]]))
+
+
+@pytest.mark.parametrize(
+    ("target", "options"),
+    [("cpu", {"processor": "z80"}), ("cuda", {"gpu": "sm_1"}), ("cuda", {"gpu": "sm_75", "tf32": True}),
+     ("opencl", {"gpu": "voodoo"})],
+)  # fmt: skip
+def test_options_are_checked_before_a_size_is_known(target: str, options: dict[str, Any]) -> None:
+    with pytest.raises(CompileError):
+        weft.compile(MODEL, target=target, **options)

@@ -32,6 +32,7 @@ class CpuOptions:
     def __post_init__(self) -> None:
         if not 1 <= self.threads <= MOST_THREADS:
             raise CompileError(f"threads is {self.threads}, but must be 1..{MOST_THREADS}")
+        named_target(self.processor)
         scope_of(self.integers)
 
 

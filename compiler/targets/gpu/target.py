@@ -13,7 +13,7 @@ from ..loops.model import link_model
 from ..loops.prepare import host_passes
 from ..target import INTEGERS, Job, option, scope_of
 from .build import build_opencl, build_ptx, check_gpu_program
-from .devices import DEVICES, NVIDIA, named_device, nvidia_device
+from .devices import DEVICES, NVIDIA, GpuDescription, named_device, nvidia_device
 from .kernels import loop_target
 
 
@@ -25,6 +25,7 @@ class OpenClOptions:
     integers: str = INTEGERS
 
     def __post_init__(self) -> None:
+        named_device(self.gpu)
         scope_of(self.integers)
 
 
@@ -61,6 +62,13 @@ class CudaOptions:
 
     def __post_init__(self) -> None:
         scope_of(self.integers)
+        if self.tf32 and not any(shape.is_rounded for shape in self.device.mma):
+            raise CompileError(f"tensor cores of {self.gpu!r} have no TF32", at="option 'tf32'",
+                               hint="leave it out, or compile for sm_80 or later")  # fmt: skip
+
+    @property
+    def device(self) -> GpuDescription:
+        return nvidia_device(self.gpu)
 
 
 class Cuda:
@@ -76,11 +84,7 @@ class Cuda:
         return host_passes(quantised=quantised, scope=scope_of(options.integers))
 
     def link(self, module: Module, options: CudaOptions, job: Job) -> CompiledModel:
-        device = nvidia_device(options.gpu)
-        if options.tf32 and not any(shape.is_rounded for shape in device.mma):
-            raise CompileError(f"tensor cores of {device.name!r} have no TF32", at="option 'tf32'",
-                               hint="leave it out, or compile for sm_80 or later")  # fmt: skip
-        return link_model(module, self.name, loop_target(device, tf32=options.tf32), 1, job)
+        return link_model(module, self.name, loop_target(options.device, tf32=options.tf32), 1, job)
 
     def host_code(self, program: HostProgram, *, trusted: bool, processor: str = "host") -> GpuCode:
         if processor != "host":
