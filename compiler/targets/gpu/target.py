@@ -62,7 +62,8 @@ class CudaOptions:
 
     def __post_init__(self) -> None:
         scope_of(self.integers)
-        if self.tf32 and not any(shape.is_rounded for shape in self.device.mma):
+        rounded = any(shape.is_rounded for shape in self.device.mma)
+        if self.tf32 and not rounded:
             raise CompileError(f"tensor cores of {self.gpu!r} have no TF32", at="option 'tf32'",
                                hint="leave it out, or compile for sm_80 or later")  # fmt: skip
 
