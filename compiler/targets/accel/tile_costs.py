@@ -479,8 +479,8 @@ def _spills(problem: Problem, tiling: Tiles, buffers: Sequence[Buffers]) -> Arra
 
 
 def tilings(problem: Problem) -> Sequence[Tiling]:
-    """Tilings that fit, of the ``WIDTHS`` widest, the cheapest first. They are ranked with the largest epilogues that
-    fit; some are then divided."""
+    """Tilings that fit, of the ``WIDTHS`` widest, the cheapest first, of which those are that leave the bus to others.
+    They are ranked with the largest epilogues that fit; some are then divided."""
     config = replace(problem.config, name="")
     return _tilings(_Alike(problem.kernel.signature, config, problem.threads, problem.beside, problem.rate, problem))
 

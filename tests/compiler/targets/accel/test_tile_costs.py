@@ -21,6 +21,7 @@ from weft.compiler.targets.accel.phases import split_phases
 from weft.compiler.targets.accel.slices import slices_of
 from weft.compiler.targets.accel.target import Accel, AccelOptions
 from weft.compiler.targets.accel.tile_costs import (
+    FOR_OTHERS,
     Tiles,
     buffers_of,
     estimate,
@@ -71,7 +72,8 @@ def problems(request: pytest.FixtureRequest) -> list[Problem]:
 
 
 def _one_by_one(problem: Problem) -> list[Tiling]:
-    """The ranking as its documentation says: for each tile the largest epilogue that fits, the two widest that do."""
+    """The ranking as its documentation says: for each tile the largest epilogue that fits, the two widest that do; what
+    leaves the bus to others first."""
     _, groups, height, width = problem.output
     found: list[tuple[float, Tiling]] = []
     widths = 0
@@ -81,9 +83,9 @@ def _one_by_one(problem: Problem) -> list[Tiling]:
         for group, row, reduction, outer in product(*sizes, ("cyx", "yxc")):
             for part, part_row in epilogues(problem, group, row, columns):
                 tiling = Tiling(group, row, columns, reduction, outer, part, part_row, problem.threads)
-                cost = estimate(problem, tiling)
-                if cost is not None:
-                    found.append((cost, tiling))
+                cost, work = estimate(problem, tiling), work_of(problem, tiling)
+                if cost is not None and work is not None:
+                    found.append((cost + FOR_OTHERS * work.traffic, tiling))
                     break
         widths += len(found) > before
         if widths == 2:
