@@ -83,11 +83,15 @@ CORES: dict[str, Entry] = {
 
 @dataclass(frozen=True)
 class Measured:
-    """A core on its network. ``equal``: on fsim; ``rtl_equal``: of the digits network; ``None`` where not run."""
+    """A core on its network. ``memory``: cycles in which everything that is loaded and stored goes over the bus;
+    ``bound``: of each layer the more of that and of useful products, added up. ``equal``: on fsim; ``rtl_equal``: of
+    the digits network; ``None`` where not run."""
 
     entry: Entry
     cycles: int
     macs: int
+    memory: int
+    bound: int
     seconds: float
     equal: bool | None
     rtl_equal: bool | None
@@ -137,10 +141,15 @@ def measure(entry: Entry, device: str, size: int, *, integers: bool, digits: boo
         cycles = sum(run.result.cycles or 0 for run in predict_runs(model, dram))
     if integers:
         equal = equal is not False and same_on_graph(model, expected, image, weft.FsimDevice(config, timing=False))
+    on_core = [layer for layer in model.layers if layer.device == "core"]
+    memory = [-(-(layer.bytes_loaded + layer.bytes_stored) // config.bus_bytes) for layer in on_core]
+    bounds = [max(busy, layer.macs // config.macs_per_cycle) for busy, layer in zip(memory, on_core, strict=True)]
     return Measured(
         entry,
         cycles,
         sum(layer.macs for layer in model.layers),
+        sum(memory),
+        sum(bounds),
         seconds,
         equal,
         check_digits(config, dram) if digits else None,
@@ -165,6 +174,8 @@ def row_of(item: Measured) -> list[str]:
         f"{item.cycles:,}",
         f"{item.cycles // config.batch:,}",
         f"{item.utilisation:.1%}",
+        f"{item.memory:,}",
+        f"{item.bound:,}",
         f"{item.entry.target:.0%}" if item.entry.target else "-",
         f"{item.seconds:.0f}",
         words[item.equal],
@@ -178,6 +189,8 @@ def records_of(item: Measured, device: str) -> list[Record]:
         ("device", device, None),
         ("cycles", item.cycles, round(item.macs / item.entry.config.macs_per_cycle)),
         ("utilisation", round(item.utilisation, 4), item.entry.target),
+        ("cycles of the memory", item.memory, None),
+        ("sum of the layers' bounds", item.bound, None),
         ("compile seconds", round(item.seconds, 1), None),
         ("operators wrongly on the host", item.misplaced, 0),
     ]
@@ -218,7 +231,7 @@ def main() -> int:
         print(f"{name} done", file=sys.stderr, flush=True)
     columns = (
         *("core", "shape", "KiB inp/wgt/acc/out", "bus", "network", "cycles", "cycles an image", "utilisation"),
-        *("wanted", "compile s", "equal on fsim", "digits on rtl"),
+        *("memory", "bound", "wanted", "compile s", "equal on fsim", "digits on rtl"),
     )
     title = f"cores of other shapes, cycles by {'the timing model' if arguments.device == 'model' else 'the RTL'}"
     print_table(title, columns, [row_of(item) for item in done])
