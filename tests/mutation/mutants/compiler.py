@@ -291,6 +291,11 @@ MUTANTS = (
         ("tests/compiler/targets/accel/passes/test_chain.py",),
     ),
     Mutant(
+        "reshape-taken-by-some-readers", "compiler/targets/loops/placement.py", "check ignored",
+        "kept and bool(readers) and all(", "kept and bool(readers) and any(",
+        ("tests/compiler/targets/loops/test_placement.py",),
+    ),
+    Mutant(
         "grouped-weights-in-the-first-block", "compiler/targets/accel/packed_layout.py", "index",
         "channel // group_in * group_in % block", "channel // group_in % block",
         (

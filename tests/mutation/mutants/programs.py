@@ -1,4 +1,4 @@
-"""Faults in what makes a program of a stream of instructions: its order, and its tokens."""
+"""Faults in what makes programs of the core: how layers are cut, the order of instructions, tokens."""
 
 from __future__ import annotations
 
@@ -65,5 +65,15 @@ MUTANTS = (
         "equal-values-lowered-twice", "compiler/targets/accel/lower.py", "check ignored",
         "if node in values and not isinstance(node, Constant):", "if isinstance(node, Var) and node in values:",
         ("tests/onnx/test_quantised_suite.py",),
+    ),
+    Mutant(
+        "pooled-and-written", "compiler/targets/accel/passes/unfold_input.py", "check ignored",
+        "if uses[data] == uses[conv] == 1:", "if uses[conv] == 1:",
+        ("tests/compiler/targets/accel/passes/test_unfold_input.py",),
+    ),
+    Mutant(
+        "bus-of-others-for-nothing", "compiler/targets/accel/tile_costs.py", "wrong sign",
+        "+ FOR_OTHERS * works.traffic", "- FOR_OTHERS * works.traffic",
+        ("tests/compiler/targets/accel/test_tile_costs.py",),
     ),
 )  # fmt: skip

@@ -124,4 +124,9 @@ MUTANTS = (
         "slices-that-end-at-the-front", "compiler/exporters/onnx.py", "edge",
         "end if end >= 0 else np.iinfo(np.int64).min", "end", ("tests/compiler/exporters/test_onnx.py",),
     ),
+    Mutant(
+        "ceil-mode-does-not-count", "compiler/frontends/onnx/window.py", "case left out",
+        'counted = {**attrs, "count_include_pad": bool(node.integer("count_include_pad", 0))}', "counted = attrs",
+        ("tests/compiler/frontends/onnx/test_quantised_forms.py",),
+    ),
 )  # fmt: skip

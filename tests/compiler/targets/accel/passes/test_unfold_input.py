@@ -15,6 +15,7 @@ from weft.compiler.graph import (
     Module,
     Span,
     TensorType,
+    Tuple,
     Var,
     call,
     calls,
@@ -109,6 +110,29 @@ def test_kernels_count_the_models_macs_and_strict_accepts_them() -> None:
 def test_what_is_unfolded(module: Module, blocks: Blocks, bus_bytes: int, kernel: tuple[int, int] | None) -> None:
     window = window_of(unfold_input(blocks, bus_bytes)(module))
     assert (window and window["kernel"]) == kernel
+
+
+WIDE = Blocks(1, 32, 32)
+
+
+def pooled(*, alone: bool) -> Module:
+    """The first layers of a ResNet; ``alone``: nothing but the pooling reads the convolution's result."""
+    module = convolution((1, 3, 224, 224), (64, 3, 7, 7), (2, 2), (3, 3, 3, 3))
+    data = module.main.body
+    pool = call("max_pool", data, kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))
+    return module.with_main(pool if alone else Tuple((pool, data)))
+
+
+@pytest.mark.parametrize(
+    ("alone", "chains", "kernel"), [(True, True, (7, 7)), (True, False, (1, 7)), (False, True, (1, 7))]
+)
+def test_what_a_pooling_reads_on_the_core_is_not_written(
+    alone: bool, chains: bool, kernel: tuple[int, int]
+) -> None:  # fmt: skip
+    """Written, it takes so long that two products less for a pixel do not matter."""
+    window = window_of(unfold_input(WIDE, 16, chains=chains)(pooled(alone=alone)))
+    assert window is not None
+    assert window["kernel"] == kernel
 
 
 def test_only_what_the_host_makes_is_unfolded() -> None:
