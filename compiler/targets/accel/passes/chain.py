@@ -16,6 +16,7 @@ from math import prod
 from .....hw.config import CoreConfig
 from .....hw.dram_rate import DramRate
 from ....graph import Attrs, Call, Constant, Expr, Function, Module, Span, Var, call, calls
+from ....graph.registry import Anchor, operator_of
 from ....graph.visit import topological_order, use_counts, with_children
 from ...errors import CompileError
 from ...memory_plan import aligned
@@ -60,9 +61,6 @@ LEAST_GAIN = 0.02
 
 SURE = 0.15
 """Where a chain takes this share more than the estimate of its layers, no program of these is made."""
-
-ANCHORS = tuple(packed_form(op) for op in ("conv2d", "depthwise_conv2d", "grouped_conv2d", "max_pool", "sum_pool"))
-
 
 Form = Callable[[Function], Function | None]
 """From a depthwise function to what computes it."""
@@ -476,7 +474,13 @@ def _has_window(function: Function) -> bool:
 
 
 def _anchor(function: Function) -> Call | None:
-    return next((node for node in calls(function.body) if node.op in ANCHORS), None)
+    """What computes windows of one operand; both operands of a product are activations."""
+    for node in calls(function.body):
+        entry = operator_of(node)
+        windows = entry is not None and entry.anchor in (Anchor.CONVOLUTION, Anchor.POOL)
+        if windows and all(isinstance(arg, Constant) for arg in node.args[1:]):
+            return node
+    return None
 
 
 def _function(node: Call) -> Function:
