@@ -21,11 +21,14 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from .content import content_digest
 from .errors import WeftError
 
 LIMIT_BYTES = 4 << 30
@@ -84,13 +87,21 @@ def cache_limit() -> int:
     return int(match[1]) * UNITS[match[2].upper()]
 
 
-def cache_key(*texts: str) -> str:
-    """32 hexadecimal digits that stand for these texts in this order."""
-    state = hashlib.sha256()
-    for text in texts:
-        content = text.encode("utf-8", "surrogateescape")
-        state.update(f"{len(content)}:".encode() + content)
-    return state.hexdigest()[:32]
+def cache_key(*values: Any) -> str:
+    """32 hexadecimal digits that stand for what these values consist of, in this order.
+
+    Records are taken field by field (:func:`weft.content.content_digest`); NoContentError for a value that would not
+    have the same key in another process.
+    """
+    return content_digest(*values)[:32]
+
+
+_made: Counter[str] = Counter()
+
+
+def made_entries() -> Mapping[str, int]:
+    """For each kind, how many entries this process did not find and so made itself, so far."""
+    return dict(_made)
 
 
 def look_up(kind: str, key: str, *, root: Path | None = None) -> bytes | None:
@@ -117,6 +128,7 @@ def kept(
             content = _read(path, accept)
             if content is None:
                 content = make()
+                _made[kind] += 1
                 _store(path, content)
     return content
 
@@ -139,6 +151,7 @@ def kept_file(kind: str, key: str, make: Callable[[Path], None], *, root: Path |
             with working_folder() as working:
                 working_file = working / key
                 make(working_file)
+                _made[kind] += 1
                 own.parent.mkdir(exist_ok=True)
                 working_file.replace(own)
         if not _store(path, own.read_bytes(), own.stat().st_mode & 0o700):

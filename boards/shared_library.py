@@ -56,7 +56,8 @@ def shared_library(objects: Sequence[bytes], processor: BoardProcessor) -> bytes
             f"no linker for the board's processor: neither {processor.linker} nor {LLVM_LINKER}",
             hint=f'apt-get install {processor.package}, or set kernels = "host"',
         )
-    key = cache_key(linker, processor.emulation, *(content.hex() for content in objects))
+    told = subprocess.run([linker, "--version"], capture_output=True, text=True, check=False)
+    key = cache_key(linker, told.stdout, processor, tuple(objects))
     return kept("cpu", f"{key}.so", lambda: _linked(linker, objects, processor))
 
 

@@ -115,11 +115,6 @@ class KernelCode:
     workspace_bytes: int
     parts: int
 
-    @property
-    def windows_text(self) -> str:
-        """The windows as text, for keys."""
-        return windows_text(self.windows)
-
 
 def windows_text(windows: Mapping[str, tuple[int, ...]]) -> str:
     """Windows (as in `KernelCode`) as text that is the same for equal ones."""

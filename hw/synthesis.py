@@ -221,7 +221,7 @@ def synthesise_verilog(
             (working / RESULT).write_text(json.dumps(asdict(result), indent=1))
             return _packed(working)
 
-    key = cache_key(target, *inputs.values(), *arguments, *_versions(target))
+    key = cache_key(target, inputs, arguments, _versions(target))
     with zipfile.ZipFile(io.BytesIO(kept("synthesis", f"{key}.zip", run, root=cache))) as archive:
         files = {file: archive.read(file) for file in archive.namelist()}
     return read_result(files[RESULT]), files
@@ -292,7 +292,7 @@ def _run_modules(
     modules = split_modules(inputs["core.v"])
     others = [text for file, text in inputs.items() if file != "core.v"]
     keys = {
-        module: f"{cache_key(target, content.identity, *others, *_versions(target))}.json"
+        module: f"{cache_key(target, content.identity, others, _versions(target))}.json"
         for module, content in modules.items()
     }
     measured: dict[str, Any] = {}

@@ -104,15 +104,16 @@ def build_library(
     def library(key: str) -> Path:
         return kept_file("rtl", f"{key}.so", build, root=cache_root)
 
+    unnamed = replace(config, name="")
+
     def library_key() -> bytes:
-        versions = (*VERILATOR_FLAGS, *compiler_flags(), verilator_version())
-        key = cache_key(verilog(), *harness_files().values(), *versions, *["quick"] * quick)
+        tools = (VERILATOR_FLAGS, verilator_version(), compiler_flags(), compiler_version())
+        key = cache_key(verilog(), harness_files(), unnamed, tools, quick)
         library(key)  # whoever waits for the key finds the library as well
         return key.encode()
 
     # The sources of the hardware stand for the Verilog, which takes seconds to write.
-    shape = (str(config.hash64), multipliers)
-    source_key = cache_key(_source_digest(), *shape, *compiler_flags(), *["quick"] * quick)
+    source_key = cache_key(_source_digest(), unnamed, multipliers, compiler_flags(), compiler_version(), quick)
     key = kept("rtl", f"{source_key}.key", library_key, accept=_is_key, root=cache_root)
     return library(key.decode()), times
 
@@ -225,7 +226,7 @@ def runtime_object(source: str, flags: Sequence[str], root: Path | None) -> Path
     """A file of Verilator's runtime, compiled once for each version and set of flags."""
     path = verilator_package() / "include" / source
     command = [*flags, *_runtime_include(), "-c", str(path)]
-    key = cache_key(verilator_version(), *command)
+    key = cache_key(verilator_version(), compiler_version(), command)
     return kept_file("verilator", f"{key}.o", lambda target: run_compiler([*command, "-o", str(target)]), root=root)
 
 
@@ -244,8 +245,22 @@ def _runtime_include() -> list[str]:
     return ["-I", str(include), "-I", str(include / "vltstd")]
 
 
+@cache
+def compiler_version() -> str:
+    """What the C++ compiler says of itself, for keys; empty where there is none."""
+    try:
+        told = subprocess.run([_compiler(), "--version"], capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return f"{_compiler()} {told.stdout}"
+
+
+def _compiler() -> str:
+    return os.environ.get("CXX", "g++")
+
+
 def run_compiler(arguments: list[str]) -> None:
-    compiler = os.environ.get("CXX", "g++")
+    compiler = _compiler()
     if shutil.which(compiler) is None:
         raise BuildError(f"the C++ compiler {compiler!r} is not installed", hint="install it: apt install g++")
     run_tool([compiler, *arguments], compiler)

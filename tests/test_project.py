@@ -17,7 +17,16 @@ PACKAGES: list[str] = PYPROJECT["tool"]["setuptools"]["packages"]
 BESIDE_THE_PACKAGE = {"tests", "examples", "docs", "benchmarks", "build", "dist"}
 LINES_AT_MOST = 600
 
-BASE = ("weft.errors", "weft.cache", "weft.collector", "weft.files", "weft.plugins", "weft.records", "weft.shown")
+BASE = (
+    "weft.errors",
+    "weft.cache",
+    "weft.collector",
+    "weft.content",
+    "weft.files",
+    "weft.plugins",
+    "weft.records",
+    "weft.shown",
+)
 """Modules that every part may import; they import nothing of weft but each other."""
 
 # What each part may import besides itself; a name stands for that module and all below it.

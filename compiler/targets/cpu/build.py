@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
 
@@ -52,8 +52,8 @@ def _kernel_objects(program: HostProgram, target: Processor) -> list[bytes]:
 
 
 def _kernel_object(code: KernelCode, target: Processor, threads: int) -> bytes:
-    key = f"{code_key(target)}\n{code.symbol}\n{threads}\n{code.windows_text}\n{code.text}"
-    return cached(key, lambda: _compiled(code, target, threads))
+    made_of = code.symbol, code.text, code.windows, code.workspace_bytes, threads
+    return cached(code_key(target, "kernel", *made_of), lambda: _compiled(code, target, threads))
 
 
 def _compiled(code: KernelCode, target: Processor, threads: int) -> bytes:
@@ -91,20 +91,7 @@ def _step_functions(program: HostProgram, target: Processor, *, single: bool) ->
             _forget_young()
         return object_code(text, target)
 
-    return cached(f"{code_key(target)}\n{single}\n{_as_text(functions, parts)}", emitted), tuple(calls)
-
-
-def _as_text(functions: Mapping[str, Rounds], parts: Mapping[str, int]) -> str:
-    """All that the code of such functions is made of."""
-    lines = []
-    for symbol, rounds in functions.items():
-        for count, launches in rounds:
-            lines.append(f"{symbol} {count}")
-            for launch in launches:
-                places = (f"{each.kind} {each.number} {each.offset} {each.stride} {each.period}"
-                          for each in launch.arguments)  # fmt: skip
-                lines.append(f"{launch.symbol} {parts[launch.symbol]} {launch.workspace}: {', '.join(places)}")
-    return "\n".join(lines)
+    return cached(code_key(target, "steps", single, functions, parts), emitted), tuple(calls)
 
 
 def _forget_young() -> None:

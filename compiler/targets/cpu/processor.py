@@ -10,16 +10,21 @@ from ...graph.ir import Call
 from ..errors import CompileError
 from ..loops.fusion import FusionLimits
 
-ATTENTION_KEYS = 8192
-"""Keys up to which attention is one kernel: scores of one query are in the cache."""
+
+@dataclass(frozen=True)
+class AttentionLimits:
+    """Which attentions are one kernel. ``keys``: at most so many, so that scores of one query are in the cache."""
+
+    keys: int = 8192
+    dtype: str = "float32"
+
+    def makes(self, product: Call, anchor: Call) -> bool:
+        return product.dtype == anchor.dtype == self.dtype and product.shape[-1] <= self.keys
 
 
-def is_one_kernel(scores: Call, result: Call) -> bool:
-    """Whether attention with these products is."""
-    return scores.dtype == result.dtype == "float32" and scores.shape[-1] <= ATTENTION_KEYS
-
-
-FUSION = FusionLimits(before_reductions=True, attention=is_one_kernel, row_statistics=True, phases=True, columns=True)
+FUSION = FusionLimits(
+    before_reductions=True, attention=AttentionLimits(), row_statistics=True, phases=True, columns=True
+)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from ....cache import cache_key
 from ...graph.ir import Expr
 from ...tune.database import Database, Key, Result
 from ..loops.fusion import FusedGroup
@@ -19,13 +20,18 @@ from .processor import Processor
 
 def confirmed_key(signature: str, target: Processor, threads: int) -> Key:
     """Where it stands what share of the default schedule's time others take that were confirmed in a fresh round."""
-    return Key(signature, f"cpu {target.name}", f"{threads} threads, confirmed", sources_digest())
+    return Key(signature, _machine(target), f"{threads} threads, confirmed", sources_digest())
 
 
 def searched_key(signature: str, target: Processor, threads: int) -> Key:
     """As `confirmed_key`, for what a search has measured: the best of many measurements is better than it will be
     again."""
-    return Key(signature, f"cpu {target.name}", f"{threads} threads, searched", sources_digest())
+    return Key(signature, _machine(target), f"{threads} threads, searched", sources_digest())
+
+
+def _machine(target: Processor) -> str:
+    """A name for people, and all that schedules go by."""
+    return f"cpu {target.name} {cache_key(target)}"
 
 
 def tuned_schedules(path: str | Path, target: Processor, threads: int) -> Revise:

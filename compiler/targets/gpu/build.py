@@ -9,6 +9,7 @@ from dataclasses import asdict
 from math import gcd
 from typing import Any
 
+import llvmlite
 import llvmlite.binding as llvm
 
 from ....cache import cache_key, kept
@@ -71,10 +72,8 @@ def _ptx_kernel(code: KernelCode, device: GpuDescription, aligned: tuple[int, ..
         record = (text, [asdict(_call(code, number, grid, asks_for(grid))) for number, grid in enumerate(grids)])
         return json.dumps(record).encode()
 
-    compiler = ".".join(map(str, llvm.llvm_version_info))
-    text, calls = json.loads(
-        kept("ptx", f"{cache_key(_key(code, device, f'ptx llvm{compiler} {aligned}'))}.json", make)
-    )
+    compiler = llvm.llvm_version_info, llvmlite.__version__
+    text, calls = json.loads(kept("ptx", _key(code, device, "ptx", compiler, aligned), make))
     return text, tuple(map(_read_call, calls))
 
 
@@ -88,14 +87,14 @@ def _kernel(code: KernelCode, device: GpuDescription) -> tuple[list[KernelText],
         return json.dumps(record).encode()
 
     texts, calls = [], []
-    for text, functions, call in json.loads(kept("opencl", f"{cache_key(_key(code, device, 'opencl'))}.json", make)):
+    for text, functions, call in json.loads(kept("opencl", _key(code, device, "opencl"), make)):
         texts.append(KernelText(text, frozenset(functions)))
         calls.append(_read_call(call))
     return texts, tuple(calls)
 
 
-def _key(code: KernelCode, device: GpuDescription, language: str) -> str:
-    return f"{language} {sources_digest()} {device}\n{code.symbol}\n{code.windows_text}\n{code.text}"
+def _key(code: KernelCode, device: GpuDescription, *others: Any) -> str:
+    return f"{cache_key(sources_digest(), code, device, *others)}.json"
 
 
 @contextmanager

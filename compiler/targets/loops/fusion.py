@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Protocol
 
 from ... import tensor as te
 from ...graph.dtypes import HALVES, numpy_dtype
@@ -29,6 +30,13 @@ COST_OF_ROWS = 16
 themselves, but not calls of the C library."""
 
 
+class MakesAttention(Protocol):
+    """A frozen record, as keys of caches are made of its fields."""
+
+    def makes(self, product: Call, anchor: Call) -> bool:
+        """Whether there is a kernel of the attention of these two products, scores and result."""
+
+
 @dataclass(frozen=True)
 class FusionLimits:
     """How far operators are made one kernel.
@@ -41,8 +49,8 @@ class FusionLimits:
     where a value is used more than once in a kernel and so is computed at each use.
     ``before_reductions``: whether a reduction computes its operand element by element as it goes, if nothing else
     needs it.
-    ``attention``: whether there is a kernel of an attention (a product, softmax along its rows, a product) for these
-    two products, which holds all scores of a few queries at a time; None where the target has no such kernel.
+    ``attention``: which attentions (a product, softmax along its rows, a product) the target has a kernel for, which
+    holds all scores of a few queries at a time; None where it has none.
     ``row_statistics``: whether an elementwise kernel computes what it needs of each row as a whole (a mean, a variance)
     itself, row by row, if nothing else needs that.
     ``phases``: whether a convolution that makes phases as channels writes them side by side.
@@ -55,7 +63,7 @@ class FusionLimits:
     input_bytes: int = 256 << 20
     recompute_intensity: float = 4.0
     before_reductions: bool = False
-    attention: Callable[[Call, Call], bool] | None = None
+    attention: MakesAttention | None = None
     row_statistics: bool = False
     phases: bool = False
     columns: bool = False
@@ -349,7 +357,7 @@ class _Fuser:
         if softmax.attr("axis") != len(softmax.shape) - 1 or scores is None:
             return
         product = scores.anchor
-        if product is None or product.op != "nn.matmul" or not self.limits.attention(product, anchor):
+        if product is None or product.op != "nn.matmul" or not self.limits.attention.makes(product, anchor):
             return
         joined = (*scores.members, *weights.members)
         if len(self.members) + len(joined) <= self.limits.depth and not set(joined) & set(self.times):

@@ -33,8 +33,7 @@ def _proved(
         params = [(buffer.name, buffer.shape, buffer.dtype, buffer.scope) for buffer in kernel.params]
         return json.dumps([params, kernel.written]).encode()
 
-    sizes = f"{code.nbytes} {code.workspace_bytes} {code.parts} {threads} {sorted(elements.items())}"
-    key = f"{sources_digest()} {intrinsics.__module__}\n{code.symbol}\n{sizes}\n{code.windows_text}\n{code.text}"
-    params, written = json.loads(kept("proofs", f"{cache_key(key)}.json", prove))
+    key = cache_key(sources_digest(), intrinsics.__module__, code, threads, elements)
+    params, written = json.loads(kept("proofs", f"{key}.json", prove))
     buffers = tuple(Buffer(name, tuple(shape), dtype, scope) for name, shape, dtype, scope in params)
     return CheckedKernel(buffers, tuple(written))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import llvmlite
 import llvmlite.binding as llvm
 
 from .....cache import cache_key, kept
@@ -12,9 +14,10 @@ from ...sources import sources_digest
 from ..processor import Processor
 
 
-def code_key(target: Processor) -> str:
-    """All that machine code depends on besides the program: the processor, LLVM, and the compiler itself."""
-    return f"{target} llvm{'.'.join(map(str, llvm.llvm_version_info))} {sources_digest()}"
+def code_key(target: Processor, *program: Any) -> str:
+    """The key of machine code: a program, and all else that its code depends on, the processor, LLVM, and the compiler
+    itself."""
+    return f"{cache_key(target, llvm.llvm_version_info, llvmlite.__version__, sources_digest(), program)}.o"
 
 
 def machine(target: Processor) -> llvm.TargetMachine:
@@ -36,10 +39,10 @@ def object_code(text: str, target: Processor) -> bytes:
 
 
 def cached(key: str, make: Callable[[], bytes]) -> bytes:
-    """The bytes that ``make`` gives, kept on disk under ``key``."""
-    return kept("cpu", f"{cache_key(key)}.o", make)
+    """The bytes that ``make`` gives, kept on disk under a key of `code_key`."""
+    return kept("cpu", key, make)
 
 
 def cached_object(text: str, target: Processor) -> bytes:
     """As ``object_code``, from the cache where it is there."""
-    return cached(f"{code_key(target)}\n{text}", lambda: object_code(text, target))
+    return cached(code_key(target, "text", text), lambda: object_code(text, target))

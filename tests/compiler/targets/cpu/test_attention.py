@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 from weft.compiler.graph import Constant, Expr, Module, TensorType, Var, call, evaluate
 from weft.compiler.targets.cpu.attention import CpuAttention
-from weft.compiler.targets.cpu.processor import host_target
+from weft.compiler.targets.cpu.processor import AttentionLimits, host_target
 
 from .programs import compiled
 from .test_link import check, floats, kinds, module_of
@@ -189,7 +189,9 @@ def test_as_many_keys_as_queries_of_a_tile() -> None:
 
 
 def test_more_keys_than_the_limit_are_no_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.compiler.targets.cpu.processor.ATTENTION_KEYS", 10)
+    host = host_target()
+    fewer = replace(host, fusion=replace(host.fusion, attention=AttentionLimits(keys=10)))
+    monkeypatch.setattr("weft.compiler.targets.cpu.target.named_target", lambda name: fewer)
     for keys, expected in ((10, True), (11, False)):
         q, k, v = variables(q=(5, 8), k=(keys, 8), v=(keys, 8))
         assert ("attention" in kinds(check(module_of(attention(q, k, v), params=(q, k, v))))) == expected
