@@ -224,7 +224,10 @@ class _Checker:
         self.touch(number, Memory.DRAM, transfer.offset, shape, write=write)
 
     def touch(self, number: int, name: Memory, first: int, shape: tuple[tuple[int, int], ...], *, write: bool) -> None:
-        """Check one access of ``first + sum(i * stride)`` against all unordered ones before it, and record it."""
+        """Check one access of ``first + sum(i * stride)`` against all unordered ones before it, and record it.
+
+        ``first`` may be negative, since ``b`` of a VECTOR has a sign; strides have none (``hw/isa.py``).
+        """
         count = 1
         length = 1
         for extent, stride in shape:
@@ -233,10 +236,9 @@ class _Checker:
         if not count:
             return
         memory = self.memories[name]
-        if first + length > memory.size:
-            raise ProgramError(
-                f"{self.describe(number)} reaches unit {first + length - 1} of {name!r}, which has {memory.size}"
-            )
+        if first < 0 or first + length > memory.size:
+            unit = first if first < 0 else first + length - 1
+            raise ProgramError(f"{self.describe(number)} reaches unit {unit} of {name!r}, which has {memory.size}")
         offsets = _distinct(shape)
         units: Units = slice(first, first + length) if offsets is None else offsets + first
         engine = int(self.instructions[number].engine)
