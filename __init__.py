@@ -13,29 +13,89 @@ On this machine's processor:
 ``weft.save`` writes a compiled model into a file, which ``weft.load`` takes, too.
 """
 
-from . import quantise, train
-from .api import compile, load
-from .boards.device import PynqDevice
-from .build_schedule import BuiltFunction, build
-from .compiler import operators
-from .compiler.exporters import export_onnx
-from .compiler.frontends import infer_types
-from .compiler.graph.gradient import CustomGradient
-from .compiler.model import CompiledModel, OpenModel
-from .compiler.passes.gradient import grad, lift_constants
-from .compiler.passes.pipeline import PassOptions
-from .compiler.targets.registry import register_target
-from .compiler.targets.target import Target
-from .errors import WeftError
-from .hw.config import PYNQ, TINY, WIDE, CoreConfig, named_config
-from .hw.dram_rate import DramRate
-from .runtime.artifact import save
-from .runtime.device import Device, FsimDevice, LocalDevice, NullDevice, RtlDevice, open_device, register_device
-from .runtime.module import LoadedModule
-from .runtime.open_module import OpenModule
-from .runtime.recording import Recording, RecordingDevice, load_recording, save_recording
-from .runtime.replay import replay
-from .runtime.trace import write_trace
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+__version__: str
+
+if TYPE_CHECKING:
+    from . import quantise, train
+    from .api import compile, load
+    from .boards.device import PynqDevice
+    from .build_schedule import BuiltFunction, build
+    from .compiler import operators
+    from .compiler.exporters import export_onnx
+    from .compiler.frontends import infer_types
+    from .compiler.graph.gradient import CustomGradient
+    from .compiler.model import CompiledModel, OpenModel
+    from .compiler.passes.gradient import grad, lift_constants
+    from .compiler.passes.pipeline import PassOptions
+    from .compiler.targets.registry import register_target
+    from .compiler.targets.target import Target
+    from .errors import WeftError
+    from .hw.config import PYNQ, TINY, WIDE, CoreConfig, named_config
+    from .hw.dram_rate import DramRate
+    from .runtime.artifact import save
+    from .runtime.device import Device, FsimDevice, LocalDevice, NullDevice, RtlDevice, open_device, register_device
+    from .runtime.module import LoadedModule
+    from .runtime.open_module import OpenModule
+    from .runtime.recording import Recording, RecordingDevice, load_recording, save_recording
+    from .runtime.replay import replay
+    from .runtime.trace import write_trace
+
+_PARTS = {
+    "api": "compile load",
+    "boards.device": "PynqDevice",
+    "build_schedule": "BuiltFunction build",
+    "compiler.exporters": "export_onnx",
+    "compiler.frontends": "infer_types",
+    "compiler.graph.gradient": "CustomGradient",
+    "compiler.model": "CompiledModel OpenModel",
+    "compiler.passes.gradient": "grad lift_constants",
+    "compiler.passes.pipeline": "PassOptions",
+    "compiler.targets.registry": "register_target",
+    "compiler.targets.target": "Target",
+    "errors": "WeftError",
+    "hw.config": "PYNQ TINY WIDE CoreConfig named_config",
+    "hw.dram_rate": "DramRate",
+    "runtime.artifact": "save",
+    "runtime.device": "Device FsimDevice LocalDevice NullDevice RtlDevice open_device register_device",
+    "runtime.module": "LoadedModule",
+    "runtime.open_module": "OpenModule",
+    "runtime.recording": "Recording RecordingDevice load_recording save_recording",
+    "runtime.replay": "replay",
+    "runtime.trace": "write_trace",
+}
+"""Where each name stands. A part is imported when a name of it is first used: whoever runs a model that was compiled
+before needs no compiler, and whoever asks for the version needs nothing."""
+
+_PACKAGES = {"operators": "compiler.operators", "quantise": "quantise", "train": "train"}
+
+_MODULES = {name: part for part, names in _PARTS.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    value: Any
+    if name == "__version__":
+        value = import_module("importlib.metadata").version("weft")
+    elif name in _MODULES:
+        value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    elif name in _PACKAGES:
+        value = import_module(f"{__name__}.{_PACKAGES[name]}")
+    elif not name.startswith("_") and find_spec(f"{__name__}.{name}") is not None:
+        value = import_module(f"{__name__}.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 __all__ = [
     "PYNQ",
@@ -60,6 +120,7 @@ __all__ = [
     "RtlDevice",
     "Target",
     "WeftError",
+    "__version__",
     "build",
     "compile",
     "export_onnx",

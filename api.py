@@ -6,25 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
-from .compiler.compile import compile_model, folder_dump
 from .compiler.model import CompiledModel, GpuCode, HostCode, HostProgram, OpenModel
-from .compiler.passes.pipeline import PassOptions
 from .compiler.targets.registry import find_target
-from .compiler.targets.target import Job, Target
-from .hw.config import CoreConfig
-from .hw.dram_rate import DramRate
-from .runtime.artifact import load as load_artifact
-from .runtime.device import Device, device_kind, open_device
 from .runtime.errors import ArtifactError, DeviceError
-from .runtime.gpu.executor import GpuExecutor
-from .runtime.gpu.open import is_gpu, open_gpu
-from .runtime.host import HostExecutor
-from .runtime.host_steps import Executor
 from .runtime.module import LoadedModule
 from .runtime.open_module import SIZES_KEPT, OpenModule
-from .sim.timing import program_cycles
+
+if TYPE_CHECKING:  # what a call needs is imported in it: a model that was compiled before needs no compiler
+    from .compiler.passes.pipeline import PassOptions
+    from .compiler.targets.target import Target
+    from .hw.config import CoreConfig
+    from .hw.dram_rate import DramRate
+    from .runtime.device import Device
+    from .runtime.host_steps import Executor
 
 
 class TargetOptions(TypedDict, total=False):
@@ -80,6 +76,10 @@ def compile(
     Raises ModelError for a file that cannot be read, CompileError for a model or an option that the target does not
     take; both name the place.
     """
+    from .compiler.compile import compile_model, folder_dump
+    from .compiler.targets.target import Job
+    from .sim.timing import program_cycles
+
     chosen: dict[str, Any] = {**options}
     if config is not None:
         chosen["config"] = config
@@ -132,7 +132,9 @@ def load(
         return _load(model, device, progress, trusted=True)
     if not isinstance(model, (str, PathLike)):
         raise ArtifactError(f"model is {model!r:.80}, but must be a compiled model or the path of an artifact")
-    compiled = load_artifact(model, device.config if isinstance(device, Device) else None)
+    from .runtime.artifact import load as load_artifact
+
+    compiled = load_artifact(model, None if device is None or isinstance(device, str) else device.config)
     return _load(compiled, device, progress, trusted=False)
 
 
@@ -150,6 +152,8 @@ def _load(
     if model.core is None:
         load_host = partial(_load_host, target, name=model.name, device=device, trusted=trusted)
         return LoadedModule(model, None, load_host)
+    from .runtime.device import Device, open_device
+
     opened = device if isinstance(device, Device) else open_device(device or "fsim", model.core.config,
                                                                    progress=progress)  # fmt: skip
     return LoadedModule(model, opened, partial(_load_host, target, name=model.name, device=None, trusted=trusted), code)
@@ -159,18 +163,31 @@ def _load_host(
     target: Target, program: HostProgram, *, name: str, device: str | Device | None, trusted: bool
 ) -> Executor:
     """A program that runs on this machine. ``device``: the GPU, where its code is for one."""
-    if device is not None and not (isinstance(device, str) and is_gpu(device)):
+    if device is not None and not (isinstance(device, str) and _is_gpu(device)):
         raise _no_core(name, device)
     code = target.host_code(program, trusted=trusted)
     if isinstance(code, GpuCode):
+        from .runtime.gpu.executor import GpuExecutor
+        from .runtime.gpu.open import open_gpu
+
         return GpuExecutor(program, code, open_gpu(code, device))
     if device is not None:
         raise _no_core(name, device)
+    from .runtime.host import HostExecutor
+
     return HostExecutor(program, code)
 
 
+def _is_gpu(device: str) -> bool:
+    from .runtime.gpu.open import is_gpu
+
+    return is_gpu(device)
+
+
 def _no_core(name: str, device: str | Device) -> DeviceError:
-    if isinstance(device, str) and is_gpu(device):
+    from .runtime.device import device_kind
+
+    if isinstance(device, str) and _is_gpu(device):
         return DeviceError(f"nothing of {name!r} runs on a GPU, so device {device!r} has nothing to do",
                            hint="load it without a device, or compile it with target 'opencl' or 'cuda'")  # fmt: skip
     what = device_kind(device).name if isinstance(device, str) else device.name

@@ -30,7 +30,7 @@ from common import Record, print_table, write_json
 from gpu_tools import installed_tool, ptxas_figures
 from weft.compiler import tensor as te
 from weft.compiler.targets.gpu.devices import DEVICES, NVIDIA, GpuDescription
-from weft.compiler.targets.gpu.intrinsics import MmaShape
+from weft.compiler.targets.gpu.mma_shapes import MmaShape
 from weft.compiler.targets.gpu.nvptx import ptx_text
 from weft.compiler.targets.gpu.phases import grids_of
 from weft.compiler.targets.gpu.products import Product

@@ -29,7 +29,7 @@ from typing import Any
 
 from common import Record, print_table, write_json
 from weft.compiler.targets.gpu.devices import DEVICES, GpuDescription
-from weft.compiler.targets.gpu.intrinsics import MmaShape
+from weft.compiler.targets.gpu.mma_shapes import MmaShape
 from weft.compiler.targets.gpu.tile_choice import PARTS, estimated_cycles, plans_of
 from weft.compiler.targets.gpu.tiles import Plan
 

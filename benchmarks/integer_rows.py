@@ -27,7 +27,7 @@ from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Attrs, Call, Expr, Function, Module, Var, calls, evaluate
 from weft.compiler.graph.visit import substitute
 from weft.compiler.passes import PassManager, integer_passes
-from weft.compiler.passes.legalise import Scope
+from weft.compiler.scope import Scope
 from weft.runtime.module import LoadedModule
 from whole_networks import ARCHITECTURES, float_network
 

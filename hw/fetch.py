@@ -10,7 +10,8 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .bursts import OFFSET_BITS, WINDOW_BITS, BurstCutter, longest_burst
 from .config import CoreConfig
-from .instruction_checksum import PARTS, check_bits, is_damaged, partial_parities
+from .instruction_check_gates import PARTS, is_damaged, partial_parities
+from .instruction_checksum import check_bits
 from .interfaces import ENGINES, NUMBER_BITS, FaultSignature, command_layout
 from .isa import LEGAL_ENGINES, Engine, Fault, Opcode, header_layout, instruction_layout
 from .read_dma import ReadBuffer, ReadClientSignature, word_layout

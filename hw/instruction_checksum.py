@@ -1,4 +1,4 @@
-"""The check bits of an instruction: in Python for the assembler and the simulators, in gates for fetch.
+"""The check bits of an instruction, for the assembler and the simulators; `instruction_check_gates` has the gates.
 
 They are the highest bits of a word. The code is Hsiao's ("A class of optimal minimum odd-weight-column SEC-DED codes",
 IBM J. Res. Dev. 14, 1970): each other bit enters an odd number of check bits, three at least, and no two bits enter
@@ -12,10 +12,6 @@ from functools import cache
 
 import numpy as np
 import numpy.typing as npt
-from amaranth.hdl import Cat, Value
-
-PARTS = 4
-"""Parts of a parity that are worked out in the cycle in which the word comes, late, from block RAM."""
 
 
 def check_bits(word_bits: int) -> int:
@@ -61,18 +57,3 @@ def _byte_checks(size: int) -> npt.NDArray[np.uint32]:
             odd = [(value & byte).bit_count() & 1 for value in values.tolist()]
             table[place] |= np.array(odd, np.uint32) << check
     return table
-
-
-def partial_parities(word: Value) -> Value:
-    """For each check bit, the parities of :data:`PARTS` parts of the bits that it checks, itself included."""
-    position = len(word) - check_bits(len(word))
-    parities = []
-    for check, mask in enumerate(check_masks(len(word))):
-        checked = [bit for place, bit in enumerate(word) if (mask | 1 << position + check) >> place & 1]
-        parities += [Cat(checked[part::PARTS]).xor() for part in range(PARTS)]
-    return Cat(parities)
-
-
-def is_damaged(parities: Value) -> Value:
-    """Do the check bits not fit? ``parities``: :func:`partial_parities` of the word."""
-    return Cat(parities[first : first + PARTS].xor() for first in range(0, len(parities), PARTS)).any()

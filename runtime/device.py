@@ -16,6 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -240,6 +241,10 @@ class RtlDevice(LocalDevice):
         return self._running().run(offset, count, trace=trace)
 
 
+OWN_PLACES = {"pynq": "weft.boards.device"}
+"""This package's kinds that are opened at a place, and the module that registers each, which is imported when it is
+asked for."""
+
 _devices: dict[str, type[Device]] = {kind.name: kind for kind in (NullDevice, FsimDevice, RtlDevice)}
 
 
@@ -252,7 +257,8 @@ def register_device(kind: type[Device], *, at_places: bool = False) -> type[Devi
 
     ``at_places``: only as ``name://place``.
     """
-    if kind.name in device_names() or kind.name in _places:
+    own = OWN_PLACES.get(kind.name) == kind.__module__
+    if kind.name in device_names() or kind.name in _places or (kind.name in OWN_PLACES and not own):
         raise DeviceError(f"there is a device {kind.name!r} already")
     (_places if at_places else _devices)[kind.name] = kind
     return kind
@@ -265,12 +271,14 @@ def device_names() -> tuple[str, ...]:
 
 def device_forms() -> tuple[str, ...]:
     """What users can write: all names, and forms such as ``pynq://NAME``."""
-    return (*device_names(), *(f"{name}://NAME" for name in _places))
+    return (*device_names(), *(f"{name}://NAME" for name in dict.fromkeys((*OWN_PLACES, *_places))))
 
 
 def device_kind(name: str) -> type[Device]:
     """The device called ``name``, which may have a place; :class:`DeviceError` lists the known ones."""
     name, separator, _ = name.partition("://")
+    if separator and name in OWN_PLACES and name not in _places:
+        import_module(OWN_PLACES[name])
     if separator and name in _places:
         return _places[name]
     if name not in _devices:

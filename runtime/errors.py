@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..errors import WeftError
-from ..sim.result import RunResult
+
+if TYPE_CHECKING:
+    from ..sim.result import RunResult
 
 
 class ArtifactError(WeftError):

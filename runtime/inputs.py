@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,9 @@ from ..compiler.graph.strings import StringsError, canonical
 from ..compiler.model import TensorSpec
 from .array_files import arrays_in, typed
 from .errors import InputError
-from .index_inputs import IndexSizes
+
+if TYPE_CHECKING:
+    from .index_inputs import IndexSizes
 
 Array = npt.NDArray[Any]
 

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..compiler.graph.dtypes import dtype_name, numpy_dtype
 from ..compiler.model import CompiledModel, CoreStep, HostProgram, HostStep, TensorSlot
-from ..sim.result import RunResult
-from .device import Device, HostCodes, WholeModel, WholeRun
 from .errors import DeviceError, InputError
-from .gpu.dlpack import TensorThere
-from .gpu.executor import GpuExecutor
-from .gpu.on_device import DeviceTensor, gpu_of, run_on_device, tensors_there
 from .host_steps import Executor
 from .inputs import named_inputs
 from .run_lock import RunLock
+
+if TYPE_CHECKING:  # a model that runs on this machine's processor needs no core and no GPU
+    from ..sim.result import RunResult
+    from .device import Device, HostCodes, WholeModel, WholeRun
+    from .gpu.dlpack import TensorThere
+    from .gpu.on_device import DeviceTensor
 
 Array = npt.NDArray[Any]
 LoadHost = Callable[[HostProgram], Executor]
@@ -198,6 +199,9 @@ class LoadedModule:
         Raises :class:`InputError` for tensors on another GPU, or that do not fit; :class:`DeviceError` for models that
         run elsewhere.
         """
+        from .gpu.executor import GpuExecutor
+        from .gpu.on_device import gpu_of, run_on_device, tensors_there
+
         step = self._steps[0] if len(self._steps) == 1 else None
         gpu = gpu_of(getattr(step, "executor", None))
         assert isinstance(step, _HostRun)

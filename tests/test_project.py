@@ -224,7 +224,13 @@ ROOMS = {
     "weft.compiler.tensor": (),
     "weft.compiler.graph": ("weft.compiler.tensor",),
     "weft.compiler.operators": ("weft.compiler.graph", "weft.compiler.tensor"),
-    "weft.compiler.passes": ("weft.compiler.operators", "weft.compiler.graph", "weft.compiler.tensor"),
+    "weft.compiler.scope": (),
+    "weft.compiler.passes": (
+        "weft.compiler.operators",
+        "weft.compiler.graph",
+        "weft.compiler.scope",
+        "weft.compiler.tensor",
+    ),
     "weft.compiler.frontends": ("weft.compiler.graph",),
     "weft.compiler.exporters": ("weft.compiler.graph", "weft.compiler.passes", "weft.compiler.frontends"),
 }

@@ -11,17 +11,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...plugins import load_plugin, plugins
-from ..tensor.view import Builder, View
 from .chooser import Chooser
 from .dtypes import STRING
 from .ir import UNKNOWN, Array, Attrs, Expr, Function, GraphError, Span, TensorType, Type
 from .ir import Call as _Call
 from .strings import StringsError, canonical, check_length
+
+if TYPE_CHECKING:  # running a model takes no loop IR
+    from ..tensor.view import Builder, View
 
 TypeRule = Callable[[Sequence[TensorType], Attrs], Type]
 NumpyRule = Callable[..., Any]
@@ -31,7 +34,7 @@ Gradient = Callable[[Expr, _Call], tuple[Expr | None, ...]]
 A gradient may have the shape to which its operand was broadcast: it is summed. The call is the forward value itself, so
 a rule that uses it or its operands computes nothing twice. Raises `NoGradientError` for a use without a rule."""
 
-Lowering = Callable[[Builder, _Call, tuple[View, ...]], View]
+Lowering = Callable[["Builder", _Call, "tuple[View, ...]"], "View"]
 """From the builder of a kernel, the call and its operands to the result, as tensor expressions."""
 
 Sample = Callable[[str], _Call]
@@ -40,6 +43,14 @@ take."""
 
 Draw = Callable[[Chooser], Expr]
 """A random call of the operator. Raises `GraphError` when what was chosen does not fit."""
+
+OWN = (
+    "weft.compiler.operators",
+    "weft.compiler.targets.accel.operators",
+    "weft.compiler.targets.accel.window_operators",
+)
+"""Modules that register this package's operators, by name, since they import this one. They are imported when an
+operator is looked for, so that whoever runs a model that has kernels alone does without."""
 
 PLUGINS = "weft.operators"
 """Entry points of this group name modules that register operators."""
@@ -176,7 +187,8 @@ class Operator:
 
 
 _operators: dict[str, Operator] = {}
-_plugins_are_loaded = False
+_loaded: set[str] = set()
+"""Of the groups below, those that were imported."""
 
 
 def register(entry: Operator) -> Operator:
@@ -190,7 +202,7 @@ def register(entry: Operator) -> Operator:
 def operator(name: str, at: Span = UNKNOWN) -> Operator:
     """The entry of ``name``."""
     if name not in _operators:
-        _load_plugins()
+        _load()
     if name not in _operators:
         raise GraphError(f"there is no operator {name!r}", at=at, hint=f"known: {', '.join(sorted(_operators))}")
     return _operators[name]
@@ -203,21 +215,30 @@ def operator_of(node: object) -> Operator | None:
 
 def operators() -> tuple[Operator, ...]:
     """Every operator, by name."""
-    _load_plugins()
+    _load()
     return tuple(_operators[name] for name in sorted(_operators))
 
 
+def _load() -> None:
+    """Import this package's operators and what other packages add, when an operator is looked for that is not here."""
+    for group, load in (("own", _load_own), (PLUGINS, _load_plugins)):
+        if group not in _loaded:
+            load()
+            _loaded.add(group)
+
+
+def _load_own() -> None:
+    for module in OWN:
+        import_module(module)
+
+
 def _load_plugins() -> None:
-    """Import what other packages add, when an operator is looked for that is not here."""
-    global _plugins_are_loaded
-    if _plugins_are_loaded:
-        return
-    _plugins_are_loaded = True  # before the first is loaded: it may look for operators itself
+    _loaded.add(PLUGINS)  # before the first is loaded: it may look for operators itself
     try:
         for point in plugins(PLUGINS).values():
             load_plugin(point, "operators of", GraphError)
     except GraphError:
-        _plugins_are_loaded = False  # whoever asks next is told, too
+        _loaded.discard(PLUGINS)  # whoever asks next is told, too
         raise
 
 

@@ -7,8 +7,6 @@ Unused expressions are never part of the result, so all three are built eagerly.
 
 from __future__ import annotations
 
-import enum
-
 import numpy as np
 
 from ..graph import (
@@ -28,6 +26,7 @@ from ..graph import (
     topological_order,
     use_counts,
 )
+from ..scope import Scope
 from .cleanup import static_value
 from .describe import Describer
 from .emit_integers import concatenated, quantised
@@ -41,13 +40,6 @@ _LOOP = "a loop of floats"
 
 STEPS_OF_A_TABLE = 2
 """Operators on one 8-bit value from which on a table of the core is less work than the operators."""
-
-
-class Scope(enum.StrEnum):
-    """What becomes integers: products and what joins them, or softmax and normalisations of 8-bit values, too."""
-
-    PRODUCTS = "products"
-    ALL = "all"
 
 
 def legalise_for(block: int, scope: Scope = Scope.PRODUCTS, *, volumes: bool = False, tables: bool = False) -> Pass:

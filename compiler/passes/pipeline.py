@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..graph import Module
+from ..scope import Scope
 from .cleanup import cse, dce, fold_constants
 from .diff import Change, diff_page
 from .fold_batch_norm import fold_batch_norm
-from .legalise import Scope, legalise_for
+from .legalise import legalise_for
 from .manager import Pass, PassManager, PassRecord
 from .plain_windows import plain_windows, windows_of_volumes
 from .plugins import insert_passes

@@ -8,16 +8,23 @@ A package that wants to add a target names it in its ``pyproject.toml``:
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from ...plugins import load_plugin, plugins
-from .accel.target import Accel
-from .cpu.target import Cpu
 from .errors import CompileError
-from .gpu.target import Cuda, OpenCl
 from .target import Target
 
 GROUP = "weft.targets"
 
-_targets: dict[str, Target] = {target.name: target for target in (Accel(), Cpu(), OpenCl(), Cuda())}
+OWN = {
+    "accel": ("accel.target", "Accel"),
+    "cpu": ("cpu.target", "Cpu"),
+    "opencl": ("gpu.target", "OpenCl"),
+    "cuda": ("gpu.target", "Cuda"),
+}
+"""Where this package's targets stand: a target is imported when it is first asked for."""
+
+_targets: dict[str, Target] = {}
 
 
 def register_target(target: Target) -> None:
@@ -29,12 +36,17 @@ def register_target(target: Target) -> None:
 
 def target_names() -> tuple[str, ...]:
     """The names of all targets; nothing is imported for that."""
-    return (*_targets, *(name for name in plugins(GROUP) if name not in _targets))
+    return tuple(dict.fromkeys((*OWN, *_targets, *plugins(GROUP))))
 
 
 def find_target(name: str) -> Target:
     """The target called ``name``. CompileError when there is none or it cannot be imported."""
-    if name not in _targets:
+    if name in _targets:
+        return _targets[name]
+    if name in OWN:
+        module, kind = OWN[name]
+        _targets[name] = getattr(import_module(f"{__package__}.{module}"), kind)()
+    else:
         point = plugins(GROUP).get(name)
         if point is None:
             hint = f"known: {', '.join(target_names())}, or install the package that adds it"

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from ...hw.config import CoreConfig
 from ...hw.dram_rate import DramRate
-from ..graph.ir import Module
 from ..model import CompiledModel, GpuCode, HostCode, HostProgram
-from ..passes.legalise import Scope
-from ..passes.manager import Pass
+from ..scope import Scope
 from .errors import CompileError
+
+if TYPE_CHECKING:
+    from ..graph.ir import Module
+    from ..passes.manager import Pass
 
 Progress = Callable[[str], None]
 Dump = Callable[[str, str], None]

@@ -17,6 +17,7 @@ from weft.cache import made_entries
 from weft.compiler.graph import Attrs, Constant, Function, Module, TensorType, Var, call
 from weft.compiler.model import HostProgram
 from weft.compiler.targets.cpu import build as cpu_build
+from weft.compiler.targets.cpu import emit_code
 from weft.compiler.targets.cpu.intrinsics import intrinsic_named
 from weft.compiler.targets.cpu.kernels import loop_target
 from weft.compiler.targets.cpu.processor import host_target
@@ -185,7 +186,7 @@ def code_variants(code: Any) -> list[Any]:
 
 def test_machine_code_belongs_to_all_that_shaped_it(monkeypatch: pytest.MonkeyPatch) -> None:
     code, host = kernels().kernels[0], host_target()
-    monkeypatch.setattr(cpu_build, "_compiled", lambda *_: b"code")
+    monkeypatch.setattr(emit_code, "kernel_object", lambda *_: b"code")
 
     def load(code: Any = code, target: Any = host, threads: int = 1) -> Callable[[], Any]:
         return lambda: cpu_build._kernel_object(code, target, threads)

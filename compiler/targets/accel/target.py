@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ....hw.config import NAMED, CoreConfig, load_config
 from ....hw.dram_rate import DramRate, parse_dram_rate
-from ...graph.ir import Module
 from ...model import CompiledModel, HostCode, HostProgram
-from ...passes.manager import Pass
-from ...passes.pipeline import integer_passes
 from ..cpu.target import Cpu, CpuOptions
 from ..errors import CompileError
 from ..target import INTEGERS, Job, option, scope_of
 from .latency_hiding import LatencyHiding
-from .link import link
-from .packed_layout import Blocks
-from .passes import accel_passes
-from .passes.chain import chain
-from .tuned import tuned_settings
+
+if TYPE_CHECKING:  # loading a model takes no compiler
+    from ...graph.ir import Module
+    from ...passes.manager import Pass
 
 
 @dataclass(frozen=True)
@@ -71,6 +68,10 @@ class Accel:
     _host = Cpu()
 
     def passes(self, options: AccelOptions, *, quantised: bool) -> Sequence[Pass]:
+        from ...passes.pipeline import integer_passes
+        from .packed_layout import Blocks
+        from .passes import accel_passes
+
         core = options.core
         return [
             *integer_passes(Blocks.of(core).product_block, scope_of(options.integers), tables=core.tables > 0),
@@ -79,6 +80,10 @@ class Accel:
         ]  # fmt: skip
 
     def link(self, module: Module, options: AccelOptions, job: Job) -> CompiledModel:
+        from .link import link
+        from .passes.chain import chain
+        from .tuned import tuned_settings
+
         host = CpuOptions(threads=options.threads)
 
         def link_host(functions: Module) -> HostProgram:

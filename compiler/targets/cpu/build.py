@@ -1,24 +1,15 @@
-"""Machine code of a host program: its kernels' text is parsed and compiled, unless the cache on disk has the code."""
+"""Machine code of a host program: from the cache on disk, or made (`emit_code`), which is imported only then."""
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
 
-import llvmlite.ir as ll
-
 from ....collector import collector_waits
 from ...model import HostCode, HostProgram, KernelCode, LaunchCall, LaunchStep
-from ...tensor.parser import parse
-from ..errors import CompileError
-from ..loops.kept_proofs import prove_program
-from ..loops.kernel_code import KERNEL
-from .intrinsics import intrinsic_named
-from .llvm.emit import emit_kernel
-from .llvm.object_code import cached, cached_object, code_key, object_code
-from .llvm.step_function import Rounds, counter_bytes, emit_step
+from .llvm.object_code import cached, cached_object, code_key
+from .llvm.rounds import Rounds, counter_bytes
 from .llvm.threads import TEAM_BYTES, pool_text
 from .processor import Processor, host_target
 
@@ -53,19 +44,13 @@ def _kernel_objects(program: HostProgram, target: Processor) -> list[bytes]:
 
 def _kernel_object(code: KernelCode, target: Processor, threads: int) -> bytes:
     made_of = code.symbol, code.text, code.windows, code.workspace_bytes, threads
-    return cached(code_key(target, "kernel", *made_of), lambda: _compiled(code, target, threads))
 
+    def made() -> bytes:
+        from .emit_code import kernel_object
 
-def _compiled(code: KernelCode, target: Processor, threads: int) -> bytes:
-    module = ll.Module("kernel")
-    workspace = emit_kernel(module, parse(code.text, intrinsic_named), target, threads, code.windows, proved=True)
-    if workspace.total(threads) != code.workspace_bytes:
-        raise CompileError(f"its code needs {workspace.total(threads)} bytes of workspace, not {code.workspace_bytes}",
-                           at=f"kernel {code.symbol!r}")  # fmt: skip
-    text = str(module).replace(f'@"{KERNEL}"', f'@"{code.symbol}"')
-    del module
-    _forget_young()
-    return object_code(text, target)
+        return kernel_object(code, target, threads)
+
+    return cached(code_key(target, "kernel", *made_of), made)
 
 
 def _step_functions(program: HostProgram, target: Processor, *, single: bool) -> tuple[bytes, tuple[LaunchCall, ...]]:
@@ -82,21 +67,11 @@ def _step_functions(program: HostProgram, target: Processor, *, single: bool) ->
         calls.append(LaunchCall(numbers[0], numbers[-1], symbol, counter_bytes(functions[symbol], parts)))
 
     def emitted() -> bytes:
-        with collector_waits():
-            module = ll.Module("steps")
-            for symbol, rounds in functions.items():
-                emit_step(module, symbol, rounds, parts, single=single)
-            text = str(module)
-            del module
-            _forget_young()
-        return object_code(text, target)
+        from .emit_code import steps_code
+
+        return steps_code(functions, parts, target, single=single)
 
     return cached(code_key(target, "steps", single, functions, parts), emitted), tuple(calls)
-
-
-def _forget_young() -> None:
-    """Free a module of llvmlite, whose values know each other, before it grows old and stays for long."""
-    gc.collect(1)
 
 
 _Launches = list[tuple[int, LaunchStep]]
@@ -123,4 +98,7 @@ def check_host_program(program: HostProgram) -> None:
 
     CompileError names what is refused.
     """
+    from ..loops.kept_proofs import prove_program
+    from .intrinsics import intrinsic_named
+
     prove_program(program, intrinsic_named)

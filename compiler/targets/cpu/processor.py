@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import llvmlite.binding as llvm
 
-from ...graph.ir import Call
 from ..errors import CompileError
-from ..loops.fusion import FusionLimits
+from ..loops.fusion_limits import FusionLimits
+
+if TYPE_CHECKING:
+    from ...graph.ir import Call
 
 
 @dataclass(frozen=True)

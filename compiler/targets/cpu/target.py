@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from ...graph.ir import Module
 from ...model import CompiledModel, HostCode, HostProgram
-from ...passes.manager import Pass
 from ..errors import CompileError
-from ..loops.model import link_model, link_program
-from ..loops.prepare import host_passes
 from ..target import INTEGERS, Job, option, scope_of
 from .build import build_program, check_host_program
-from .kernels import loop_target
 from .processor import CROSS_TARGETS, named_target
-from .tuned import tuned_schedules
+
+if TYPE_CHECKING:  # loading a model takes no compiler
+    from ...graph.ir import Module
+    from ...passes.manager import Pass
 
 MOST_THREADS = 256
 
@@ -46,11 +45,17 @@ class Cpu:
     takes_open_sizes = True
 
     def passes(self, options: CpuOptions, *, quantised: bool) -> Sequence[Pass]:
+        from ..loops.prepare import host_passes
+
         dot_products = named_target(options.processor).dot_product
         scope = scope_of(options.integers)
         return host_passes(quantised=quantised, scope=scope, dot_products=dot_products, volumes=True)
 
     def link(self, module: Module, options: CpuOptions, job: Job) -> CompiledModel:
+        from ..loops.model import link_model
+        from .kernels import loop_target
+        from .tuned import tuned_schedules
+
         processor = named_target(options.processor)
         target = loop_target(processor)
         if not options.tuned:
@@ -62,6 +67,9 @@ class Cpu:
 
     def link_functions(self, module: Module, options: CpuOptions, job: Job) -> HostProgram:
         """The program of a module whose functions another target leaves to the host."""
+        from ..loops.model import link_program
+        from .kernels import loop_target
+
         return link_program(module, loop_target(named_target(options.processor)), options.threads, job)
 
     def host_code(self, program: HostProgram, *, trusted: bool, processor: str = "host") -> HostCode:

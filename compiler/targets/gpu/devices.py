@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import CompileError
-from .intrinsics import AMPERE_SHAPES, TURING_SHAPES, MmaShape
+from .mma_shapes import AMPERE_SHAPES, TURING_SHAPES, MmaShape
 
 
 @dataclass(frozen=True)

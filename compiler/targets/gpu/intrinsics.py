@@ -23,6 +23,7 @@ from ...tensor.intrinsic import tensor_intrinsic, tile
 from ...tensor.ir import BinOp, DType, TensorIntrinsic
 from ..loops.nests import REGISTER
 from .digits import SHARED
+from .mma_shapes import AMPERE_SHAPES, TURING_SHAPES, MmaShape
 
 WORD = 4
 """Bytes of a register."""
@@ -68,36 +69,6 @@ class WarpStep:
         """Whether a call can begin with a value for the result."""
         return self.kind == "reduce"
 
-
-@dataclass(frozen=True)
-class MmaShape:
-    """A product of tensor cores: sums (rows, 8) of products (rows, depth) x (8, depth) of ``dtype``, in ``sums``."""
-
-    dtype: DType
-    sums: DType
-    rows: int
-    depth: int
-
-    @property
-    def name(self) -> str:
-        """As it stands in an intrinsic's name."""
-        return f"{TF32 if self.is_rounded else self.dtype}_{self.rows}_{self.depth}"
-
-    @property
-    def is_rounded(self) -> bool:
-        """Whether operands lose digits before they are multiplied: single precision becomes TF32, which has the
-        exponent of that and 10 bits of the fraction."""
-        return self.dtype == "float32"
-
-
-TF32 = "tf32"
-
-TURING_SHAPES = (MmaShape("int8", "int32", 8, 16), MmaShape("float16", "float32", 16, 8))
-AMPERE_SHAPES = (
-    MmaShape("int8", "int32", 16, 32), MmaShape("float16", "float32", 16, 16),
-    MmaShape("bfloat16", "float32", 16, 16), MmaShape("float32", "float32", 16, 8),
-)  # fmt: skip
-"""What tensor cores do since that architecture."""
 
 MMA_SHAPES = TURING_SHAPES + AMPERE_SHAPES
 """All that there is an intrinsic for; `GpuDescription.mma` says which a device has."""

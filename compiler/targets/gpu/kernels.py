@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from ..loops.fusion import FusionLimits
+from ..loops.fusion_limits import FusionLimits
 from ..loops.plain import PlainKernels
 from ..loops.target import LoopTarget
 from .attention import GpuAttention

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from ...graph.ir import Module
 from ...model import CompiledModel, GpuCode, HostProgram
-from ...passes.manager import Pass
 from ..errors import CompileError
-from ..loops.model import link_model
-from ..loops.prepare import host_passes
 from ..target import INTEGERS, Job, option, scope_of
-from .build import build_opencl, build_ptx, check_gpu_program
 from .devices import DEVICES, NVIDIA, GpuDescription, named_device, nvidia_device
-from .kernels import loop_target
+
+if TYPE_CHECKING:
+    from ...graph.ir import Module
+    from ...passes.manager import Pass
 
 
 @dataclass(frozen=True)
@@ -39,14 +38,21 @@ class OpenCl:
     takes_open_sizes = True
 
     def passes(self, options: OpenClOptions, *, quantised: bool) -> Sequence[Pass]:
+        from ..loops.prepare import host_passes
+
         return host_passes(quantised=quantised, scope=scope_of(options.integers))
 
     def link(self, module: Module, options: OpenClOptions, job: Job) -> CompiledModel:
+        from ..loops.model import link_model
+        from .kernels import loop_target
+
         return link_model(module, self.name, loop_target(named_device(options.gpu)), 1, job)
 
     def host_code(self, program: HostProgram, *, trusted: bool, processor: str = "host") -> GpuCode:
         if processor != "host":
             raise CompileError(f"target 'opencl' has no code for the processor {processor!r} of a board")
+        from .build import build_opencl, check_gpu_program
+
         if not trusted:
             check_gpu_program(program)
         return build_opencl(program)
@@ -82,14 +88,21 @@ class Cuda:
     takes_open_sizes = True
 
     def passes(self, options: CudaOptions, *, quantised: bool) -> Sequence[Pass]:
+        from ..loops.prepare import host_passes
+
         return host_passes(quantised=quantised, scope=scope_of(options.integers))
 
     def link(self, module: Module, options: CudaOptions, job: Job) -> CompiledModel:
+        from ..loops.model import link_model
+        from .kernels import loop_target
+
         return link_model(module, self.name, loop_target(options.device, tf32=options.tf32), 1, job)
 
     def host_code(self, program: HostProgram, *, trusted: bool, processor: str = "host") -> GpuCode:
         if processor != "host":
             raise CompileError(f"target 'cuda' has no code for the processor {processor!r} of a board")
+        from .build import build_ptx, check_gpu_program
+
         if not trusted:
             check_gpu_program(program)
         return build_ptx(program)

@@ -25,7 +25,8 @@ from ..loops.kernels import Kernel
 from ..loops.layouts import PLAIN, Layout, channels_last
 from ..loops.placement import Placement
 from .devices import GpuDescription
-from .intrinsics import MATRIX_BYTES, TURNED_BYTES, MmaShape
+from .intrinsics import MATRIX_BYTES, TURNED_BYTES
+from .mma_shapes import MmaShape
 from .padding import reads_zeros
 from .products import Product, Sums, is_image_convolution, product_kernel, sizes_of
 from .tensor_schedule import LEAST_TOGETHER, PART, TOTAL, schedule_tensor_cores, turned_name

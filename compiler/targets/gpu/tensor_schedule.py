@@ -16,7 +16,8 @@ from ...tensor.visitor import free_vars, walk_exprs
 from ..loops.nests import REGISTER, extent_of, largest_divisor, own_loops, split_loops, tidy
 from .devices import GpuDescription
 from .digits import BLOCK_AXES, SHARED, THREAD, WARP
-from .intrinsics import COLUMNS, MATRIX_BYTES, MATRIX_ROWS, MmaShape, ldmatrix, mma
+from .intrinsics import COLUMNS, MATRIX_BYTES, MATRIX_ROWS, ldmatrix, mma
+from .mma_shapes import MmaShape
 from .schedules import schedule_elements
 from .thread_products import hold_by_threads, multiply_by_threads
 from .tiles import FRAGMENT_BYTES, ROW_PADDING, SUMS_PADDING, Plan, Shape, TensorTile

@@ -12,7 +12,7 @@ from math import prod
 
 from ...tensor.evaluate import ITEM_BYTES
 from .devices import GpuDescription
-from .intrinsics import MmaShape
+from .mma_shapes import MmaShape
 from .thread_products import TOGETHER, WARP_COLUMNS, WARP_ROWS
 from .tiles import Plan, Shape, tiles_of
 

@@ -7,7 +7,8 @@ from typing import TypeAlias
 
 from ...tensor.evaluate import ITEM_BYTES
 from .devices import GpuDescription
-from .intrinsics import MATRIX_BYTES, MmaShape
+from .intrinsics import MATRIX_BYTES
+from .mma_shapes import MmaShape
 from .thread_products import ThreadShape
 
 FRAGMENT_BYTES = 2 * MATRIX_BYTES

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
 
 from ... import tensor as te
 from ...graph.dtypes import HALVES, numpy_dtype
@@ -23,51 +22,12 @@ from ...operators.lowering import lower_call
 from ...tensor import ir as tir
 from ...tensor.view import Builder, NotLoweredError, View, element_type
 from .columns import columns_of
+from .fusion_limits import FusionLimits
 from .phases import joins_phases
 
 COST_OF_ROWS = 16
 """Arithmetic of a value of a row, at most, that stands where elements are computed. Loops hand such values out of
 themselves, but not calls of the C library."""
-
-
-class MakesAttention(Protocol):
-    """A frozen record, as keys of caches are made of its fields."""
-
-    def makes(self, product: Call, anchor: Call) -> bool:
-        """Whether there is a kernel of the attention of these two products, scores and result."""
-
-
-@dataclass(frozen=True)
-class FusionLimits:
-    """How far operators are made one kernel.
-
-    ``depth``: operators of a kernel. Time to compile grows with it, while all that a cut costs is one tensor written
-    and read.
-    ``input_bytes``: bytes of the tensors that a kernel reads, constants apart. They are all alive while it runs, so
-    this bounds what fusion may add to a model's memory. An operator that reads more by itself is not refused.
-    ``recompute_intensity``: arithmetic operations that may be repeated for each byte of memory traffic that is saved,
-    where a value is used more than once in a kernel and so is computed at each use.
-    ``before_reductions``: whether a reduction computes its operand element by element as it goes, if nothing else
-    needs it.
-    ``attention``: which attentions (a product, softmax along its rows, a product) the target has a kernel for, which
-    holds all scores of a few queries at a time; None where it has none.
-    ``row_statistics``: whether an elementwise kernel computes what it needs of each row as a whole (a mean, a variance)
-    itself, row by row, if nothing else needs that.
-    ``phases``: whether a convolution that makes phases as channels writes them side by side.
-    ``moves``: whether products of matrices copy their operands, so that they read them through moves.
-    ``columns``: whether a product puts side by side what windows meet itself, a block of rows at a time, if nothing
-    else needs that.
-    """
-
-    depth: int = 32
-    input_bytes: int = 256 << 20
-    recompute_intensity: float = 4.0
-    before_reductions: bool = False
-    attention: MakesAttention | None = None
-    row_statistics: bool = False
-    phases: bool = False
-    columns: bool = False
-    moves: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,11 +11,11 @@ from ...graph.ir import Call, Constant, Expr, Function, Module, TensorType
 from ...graph.registry import apply, call
 from ...graph.visit import Mutator, calls, rewrite, substitute
 from ...passes.cleanup import cse
-from ...passes.legalise import Scope
 from ...passes.manager import Pass, Rule, rule_pass
 from ...passes.pipeline import float_passes, integer_passes
 from ...passes.scans import scan_bodies
 from ...passes.simplify import MOVES
+from ...scope import Scope
 from .computed_kernels import as_product_of_columns
 from .einsums import as_matrix_product
 from .phases import with_phases_last

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from ... import tensor as te
 from ...graph.ir import Expr
 from ...model import LayerDevice
-from .fusion import FusedGroup, FusionLimits, Refuses, accepts_all, group_calls
+from .fusion import FusedGroup, Refuses, accepts_all, group_calls
+from .fusion_limits import FusionLimits
 from .layouts import Layout
 from .nests import tidy
 from .order import kept_briefly

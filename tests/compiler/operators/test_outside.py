@@ -133,7 +133,7 @@ def install(folder: Path, value: str, code: str, monkeypatch: pytest.MonkeyPatch
     (folder / f"{value}.py").write_text(code)
     monkeypatch.syspath_prepend(folder)
     monkeypatch.delitem(sys.modules, value, raising=False)
-    monkeypatch.setattr(registry, "_plugins_are_loaded", False)
+    monkeypatch.setattr(registry, "_loaded", {"own"})
 
 
 def test_an_installed_package_adds_it(own_registry: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import weft
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Call, Function, Module, calls, evaluate, parse
 from weft.compiler.passes import PassManager, integer_passes
-from weft.compiler.passes.legalise import Scope
+from weft.compiler.scope import Scope
 from weft.compiler.targets.errors import CompileError
 
 from tests.onnx.benchmark_modules import benchmark

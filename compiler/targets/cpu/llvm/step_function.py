@@ -8,20 +8,12 @@ import llvmlite.ir as ll
 
 from ....model import LaunchStep, Place
 from ...llvm.llvm_types import I8, I64, POINTER, Value, declared, i64
+from .rounds import Rounds
 from .threads import PART_BYTES
 
 BASES = ("input", "output", "constant", "arena", "counters", "turn")
 """What the argument of a step points to: tables of pointers to inputs and to outputs; constants; arena; counters; and
 in the place of a pointer the number of the round of a loop, which a function for a single launch is called for."""
-
-Rounds = Sequence[tuple[int, Sequence[LaunchStep]]]
-"""Launches, and how often they run in turn."""
-
-
-def counter_bytes(rounds: Rounds, parts: Mapping[str, int]) -> int:
-    """Bytes of the counters of a function that runs these: each launch has its own in every round. ``parts``: of each
-    kernel, by symbol."""
-    return PART_BYTES * sum(count * parts[launch.symbol] for count, launches in rounds for launch in launches)
 
 
 def emit_step(module: ll.Module, name: str, rounds: Rounds, parts: Mapping[str, int], *, single: bool = False) -> None:

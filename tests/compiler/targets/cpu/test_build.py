@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from weft.compiler.graph import Attrs, Constant, Function, Module, TensorType, Var, call, evaluate
 from weft.compiler.model import HostProgram, LaunchStep, Loop
-from weft.compiler.targets.cpu import build
+from weft.compiler.targets.cpu import emit_code
 from weft.compiler.targets.cpu.build import build_program, check_host_program
 from weft.compiler.targets.cpu.intrinsics import (
     dot_product,
@@ -61,7 +61,7 @@ def test_the_second_load_neither_parses_nor_compiles(monkeypatch: pytest.MonkeyP
     first = build_program(program)
     check_host_program(program)
     for name in ("parse", "emit_kernel", "object_code"):
-        monkeypatch.setattr(build, name, refuse)
+        monkeypatch.setattr(emit_code, name, refuse)
     monkeypatch.setattr(kept_proofs, "check_kernel", refuse)
     monkeypatch.setattr("weft.compiler.targets.cpu.llvm.object_code.optimise", refuse)
     assert build_program(program) == first

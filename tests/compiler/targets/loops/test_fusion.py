@@ -12,7 +12,8 @@ from weft.compiler.graph import Attrs, Call, Constant, Expr, Function, Module, T
 from weft.compiler.graph.visit import topological_order
 from weft.compiler.operators.random_graphs import random_graph
 from weft.compiler.targets.cpu.processor import host_target, named_target
-from weft.compiler.targets.loops.fusion import FusedGroup, FusionLimits, group_calls
+from weft.compiler.targets.loops.fusion import FusedGroup, group_calls
+from weft.compiler.targets.loops.fusion_limits import FusionLimits
 from weft.compiler.targets.loops.order import kept_briefly
 from weft.compiler.targets.loops.prepare import prepare
 

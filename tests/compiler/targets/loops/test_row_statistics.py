@@ -8,7 +8,8 @@ import weft
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from weft.compiler.graph import Attrs, Call, Constant, Expr, Function, Module, TensorType, Tuple, Var, call, evaluate
-from weft.compiler.targets.loops.fusion import FusedGroup, FusionLimits, group_calls
+from weft.compiler.targets.loops.fusion import FusedGroup, group_calls
+from weft.compiler.targets.loops.fusion_limits import FusionLimits
 
 from ..cpu.programs import compiled
 

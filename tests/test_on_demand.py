@@ -1,0 +1,75 @@
+"""What is imported when: a name of ``weft`` when it is first used, a command's part when it is called."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import weft
+
+HEAVY = ("amaranth", "onnx", "pydantic", "numpy", "llvmlite", "ml_dtypes", "optuna", "ray")
+
+COUNT = """
+import json, sys
+{}
+own = [name for name in sys.modules if name == "weft" or name.startswith("weft.")]
+print(json.dumps([own, [name for name in {} if name in sys.modules]]))
+"""
+
+
+def imported(script: str, *arguments: str) -> tuple[list[str], list[str]]:
+    """The modules of weft, and those of ``HEAVY``, that a script imports in a new process."""
+    command = [sys.executable, "-c", COUNT.format(script, HEAVY), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    own, others = json.loads(done.stdout.splitlines()[-1])
+    return own, others
+
+
+def test_importing_weft_imports_nothing_else() -> None:
+    assert imported("import weft") == (["weft"], [])
+
+
+def test_what_code_says_for_type_checkers_is_what_names_are() -> None:
+    """The names below ``if TYPE_CHECKING`` and the table that is used: the same names from the same parts."""
+    tree = ast.parse(Path(weft.__file__).read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    assert ast.unparse(block.test) == "TYPE_CHECKING"
+    declared = {
+        alias.name: f"{each.module or ''}.{alias.name}".strip(".") if alias.name in weft._PACKAGES else each.module
+        for each in block.body if isinstance(each, ast.ImportFrom) for alias in each.names
+    }  # fmt: skip
+    assert declared == {**weft._MODULES, **weft._PACKAGES}
+    assert sorted({*declared, "__version__"}) == sorted(weft.__all__)
+
+
+@pytest.mark.parametrize("name", weft.__all__)
+def test_every_name_is_there(name: str) -> None:
+    assert getattr(weft, name) is not None
+    assert name in dir(weft)
+
+
+def test_parts_are_there_as_attributes() -> None:
+    own, _ = imported("import weft\nassert weft.hw.__name__ == 'weft.hw'")
+    assert "weft.compiler" not in own
+    with pytest.raises(AttributeError, match="module 'weft' has no attribute 'nothing'"):
+        _ = weft.nothing  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("script", "most", "allowed"),
+    [
+        ("import weft; weft.named_config('pynq')", 10, {"numpy"}),
+        ("import weft; weft.__version__", 1, set()),
+        ("import weft; weft.load", 45, {"numpy", "ml_dtypes"}),
+        ("import weft.compiler.targets.cpu.target, weft.runtime.host", 60, {"numpy", "ml_dtypes", "llvmlite"}),
+    ],
+)
+def test_parts_load_what_they_need(script: str, most: int, allowed: set[str]) -> None:
+    own, others = imported(script)
+    assert len(own) <= most, own
+    assert set(others) <= allowed
