@@ -38,6 +38,7 @@ from . import (
     scan,
     sort,
     strings,
+    suppression,
 )
 from .build import contract, nn
 from .elementwise_entry import elementwise, formula
@@ -49,5 +50,6 @@ __all__ = [
     "NotLoweredError", "Operator", "Unsupported", "View", "arithmetic", "broadcasting", "cast", "contract",
     "convolution", "elementwise", "formula", "functions", "index", "integer", "integer_moments", "integer_rows",
     "interpolate", "matrix", "move", "nn", "norm", "operators", "pooling", "quantise", "reduce", "register",
-    "require", "require_dtype", "sample_of", "scan", "sort", "strings", "through", "unsupported",
+    "require", "require_dtype", "sample_of", "scan", "sort", "strings", "suppression", "through",
+    "unsupported",
 ]  # fmt: skip

@@ -3,9 +3,11 @@ while the model is read, from operands that must be known."""
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from ...graph import Array, Constant
+from ...graph import Constant
 from ...graph.dtypes import STRING, numpy_dtype
 from ...graph.dtypes import dtype_name as dtype_name_of
 from ...graph.strings import canonical
@@ -84,42 +86,20 @@ def _unique(node: Node) -> Converted:
     return tuple(Constant(value) for value in (values, *(v.astype(np.int64) for v in (first, inverse, counts))))
 
 
-def _overlap(box: Array, others: Array, centred: bool) -> Array:
-    """Intersection over union of one box with others."""
-
-    def corners(boxes: Array) -> tuple[Array, Array]:
-        if centred:  # x, y, width, height
-            middle, half = boxes[..., :2], boxes[..., 2:] / 2
-            return middle - half, middle + half
-        first, second = boxes[..., :2], boxes[..., 2:]
-        return np.minimum(first, second), np.maximum(first, second)
-
-    (low, high), (other_low, other_high) = corners(box), corners(others)
-    shared = np.prod(np.clip(np.minimum(high, other_high) - np.maximum(low, other_low), 0, None), axis=-1)
-    union = np.prod(high - low, axis=-1) + np.prod(other_high - other_low, axis=-1) - shared
-    return np.asarray(np.where(union > 0, shared / np.where(union > 0, union, 1), 0.0))
-
-
 @converter("NonMaxSuppression")
 def _non_max_suppression(node: Node) -> Converted:
-    boxes, scores = node.constant(0, "the boxes"), node.constant(1, "the scores")
+    """As many rows as are kept where boxes and scores are known, else as many as there can be."""
+    boxes, scores = node.input(0), node.input(1)
     names = ("the number of boxes", "the overlap", "the least score")
     limits = [
         node.constant(i, name).reshape(-1)[0].item() if node.has(i) else None for i, name in enumerate(names, start=2)
     ]
-    centred = bool(node.integer("center_point_box", 0))
-    most, overlap, least = limits[0] or 0, limits[1] or 0.0, limits[2]
-    chosen: list[tuple[int, int, int]] = []
-    for batch in range(scores.shape[0]):
-        for label in range(scores.shape[1]):
-            mine = scores[batch, label]
-            waiting = [int(i) for i in np.argsort(-mine, kind="stable") if least is None or mine[i] > least]
-            kept: list[int] = []
-            while waiting and len(kept) < most:
-                best = waiting.pop(0)
-                kept.append(best)
-                if waiting:
-                    shared = _overlap(boxes[batch, best], boxes[batch, waiting], centred)
-                    waiting = [i for i, value in zip(waiting, shared, strict=True) if value <= overlap]
-            chosen += [(batch, label, index) for index in kept]
-    return Constant(np.array(chosen, np.int64).reshape(-1, 3))
+    attrs = {
+        "most": max(limits[0] or 0, 0), "overlap": limits[1] or 0.0,
+        "least": -math.inf if limits[2] is None else limits[2], "centred": bool(node.integer("center_point_box", 0)),
+    }  # fmt: skip
+    if not node.scope.reading.largest_results:
+        boxes, scores = Constant(node.known(boxes, "the boxes")), Constant(node.known(scores, "the scores"))
+    found = node.call("non_max_suppression", boxes, scores, **attrs)
+    known = node.scope.static_value(found)
+    return found if known is None else Constant(known[known[:, 2] >= 0])

@@ -3,6 +3,7 @@ quantise; legalise then finds the integer arithmetic again."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -27,24 +28,17 @@ def _scalar_if_one(node: Node, value: Expr) -> Expr:
 def quantisation(node: Node, scale: int, zero_point: int, dtype: str) -> tuple[Expr, Expr]:
     """Scale and zero point from operands ``scale`` and ``zero_point``, of equal shape ((), (C,), or one a block).
 
-    ``dtype`` is the type of the zero point when it is left out. For the accelerator both must be constants.
+    ``dtype`` is the type of the zero point when it is left out. Either may be computed while the model runs.
     """
-    scales = node.input(scale)
-    known = node.constant(scale, "the scale") if node.scope.reading.quantised else node.scope.static_value(scales)
-    if known is None:
-        zeros = node.optional(zero_point) or Constant(np.zeros(scales.shape, numpy_dtype(dtype)), span=node.span)
+    scales, given = node.input(scale), node.optional(zero_point)
+    known = node.scope.static_value(scales)
+    zero = np.zeros(scales.shape, numpy_dtype(dtype)) if given is None else node.scope.static_value(given)
+    if known is None or zero is None:
+        zeros = given if given is not None else Constant(np.zeros(scales.shape, numpy_dtype(dtype)), span=node.span)
         return _scalar_if_one(node, scales), _scalar_if_one(node, zeros)
-    if node.has(zero_point):
-        zero = node.constant(zero_point, "the zero point")
-    else:
-        zero = np.zeros(known.shape, numpy_dtype(dtype))
-    if node.scope.reading.quantised:
-        if known.dtype != np.float32:
-            raise node.error(f"the scale must be float32, not {known.dtype.name}")
-        if not np.all(np.isfinite(known)) or np.any(known <= 0):
-            cause = "a tensor that holds inf was quantised: leave its node out (nodes_to_exclude)"
-            hint = cause if np.isinf(known).any() else ""
-            raise node.error("every scale must be a finite number above 0", hint)
+    if node.scope.reading.quantised and (not np.all(np.isfinite(known)) or np.any(known <= 0)):
+        cause = "a tensor that holds inf was quantised: leave its node out (nodes_to_exclude)"
+        raise node.error("every scale must be a finite number above 0", cause if np.isinf(known).any() else "")
     known = known.reshape(()) if known.size == 1 and known.ndim <= 1 else known
     zero = np.broadcast_to(zero.reshape(()) if zero.size == 1 else zero, known.shape)
     return Constant(known, span=node.span), Constant(zero, span=node.span)
@@ -64,8 +58,6 @@ def _placed(node: Node, x: Expr, scale: Expr, axis: int) -> dict[str, int]:
 def dequantised(node: Node, value: int, scale: int, zero_point: int, axis: int = 1) -> Call:
     """Operand ``value`` as the real numbers that it stands for."""
     x = node.input(value)
-    if node.scope.reading.quantised and x.dtype not in ("int8", "uint8", "int32"):
-        raise node.error(f"only 8-bit tensors (and int32 biases) are supported, not {x.tensor_type}")
     scales, zeros = quantisation(node, scale, zero_point, x.dtype)
     return node.call("dequantise", x, scales, zeros, **_placed(node, x, scales, axis))
 
@@ -73,8 +65,6 @@ def dequantised(node: Node, value: int, scale: int, zero_point: int, axis: int =
 def quantised(node: Node, x: Expr, scale: int, zero_point: int, axis: int = 1, dtype: str = "uint8") -> Call:
     """``x`` in small integers (or floats), of the type of the zero point, or ``dtype`` where it is left out."""
     scales, zeros = quantisation(node, scale, zero_point, dtype)
-    if node.scope.reading.quantised and zeros.dtype not in ("int8", "uint8"):
-        raise node.error(f"only 8-bit activations are supported, not {zeros.dtype}")
     saturate = bool(node.integer("saturate", 1))
     return node.call("quantise", x, scales, zeros, saturate=saturate, **_placed(node, x, scales, axis))
 
@@ -82,19 +72,22 @@ def quantised(node: Node, x: Expr, scale: int, zero_point: int, axis: int = 1, d
 def raw_integers(node: Node, value: int, zero_point: int, axis: int = 1) -> Call:
     """Operand ``value`` minus its zero point, as real numbers with scale 1 (the ``...Integer`` operators)."""
     x = node.input(value)
-    zeros = node.constant(zero_point, "the zero point") if node.has(zero_point) else np.zeros((), x.dtype)
-    zeros = zeros.reshape(()) if zeros.size == 1 else zeros.reshape(-1)
+    zeros = node.optional(zero_point)
+    zeros = Constant(np.zeros((), x.dtype)) if zeros is None else zeros
+    shape = () if math.prod(zeros.shape) == 1 else (math.prod(zeros.shape),)
+    known = node.scope.static_value(zeros)
+    zeros = node.reshape(zeros, shape) if known is None else Constant(known.reshape(shape))
     ones = Constant(np.ones(zeros.shape, np.float32))
-    return node.call("dequantise", x, ones, Constant(zeros), axis=axis if zeros.ndim else 1)
+    return node.call("dequantise", x, ones, zeros, axis=axis if zeros.shape else 1)
 
 
 def summed_exactly(node: Node, a: Call, b: Call, depth: int, axes: tuple[int, ...]) -> tuple[Expr, Expr]:
     """Two operands of `raw_integers` in a type that holds every sum of ``depth`` of their products.
 
     That is float32 up to 2**24, float64 beyond. ``axes`` of ``b`` are those summed over. The accelerator computes with
-    the integers themselves.
+    the integers themselves where it knows their zero points.
     """
-    if node.scope.reading.quantised:
+    if node.scope.reading.quantised and a.args[2].static and b.args[2].static:
         return a, b
     constants = [arg.value for arg in b.args if isinstance(arg, Constant)]
     sums = np.abs(apply(b, constants)).sum(axes) if len(constants) == len(b.args) else np.array(LARGEST_BYTE * depth)
@@ -112,8 +105,6 @@ def whole(node: Node, x: Expr) -> Expr:
 
 @converter("QuantizeLinear")
 def _quantize_linear(node: Node) -> Converted:
-    if node.scope.reading.quantised and node.integer("block_size", 0):
-        raise node.error("blocked quantisation is not supported")
     wanted = node.integer("output_dtype", 0)
     return quantised(
         node, node.input(0), 1, 2, node.integer("axis", 1), dtype_name(wanted) if wanted else "uint8"
@@ -122,8 +113,6 @@ def _quantize_linear(node: Node) -> Converted:
 
 @converter("DequantizeLinear")
 def _dequantize_linear(node: Node) -> Converted:
-    if node.scope.reading.quantised and node.integer("block_size", 0):
-        raise node.error("blocked quantisation is not supported")
     result = dequantised(node, 0, 1, 2, node.integer("axis", 1))
     wanted = node.integer("output_dtype", 0)
     return node.cast(result, dtype_name(wanted)) if wanted else result
@@ -131,11 +120,6 @@ def _dequantize_linear(node: Node) -> Converted:
 
 @converter("DynamicQuantizeLinear")
 def _dynamic_quantize_linear(node: Node) -> Converted:
-    if node.scope.reading.quantised:
-        raise node.error(
-            "the scale is computed while the model runs, but the accelerator needs it before",
-            hint="quantise the model with onnxruntime's quantize_static instead of quantize_dynamic",
-        )
     x = node.input(0)
     axes = tuple(range(len(x.shape)))
     low = node.call("nn.minimum", node.call("nn.reduce_min", x, axes=axes), node.like(0, x))

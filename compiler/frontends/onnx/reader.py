@@ -50,6 +50,7 @@ from .node import CONVERTERS, Nothing, SequenceValue, Value
 from .reading import Reading
 from .scope import Scope, as_value, has_body, operator_key
 from .types import dtype_name
+from .unknown import unknown_operators
 
 CONVERTER_MODULES = (
     activation, constant, control, elementwise, encode, image, index, move, norm, product,
@@ -68,18 +69,21 @@ def from_onnx(
     *,
     values: Mapping[str, Any] | None = None,
     require_quantised: bool = True,
+    largest_results: bool = True,
 ) -> Module:
     """The module of a model given as a path, as the bytes of a file, or as a protobuf.
 
     ``shapes`` gives the shape of inputs whose dimensions are not fixed in the model. ``values`` gives the values of
     inputs that are known at compile time (arrays; a list of arrays for a sequence; ``None`` for an optional that is not
     there): they are no inputs of the module. With ``require_quantised`` (the default) a model with weights but without
-    a quantised tensor is refused.
+    a quantised tensor is refused. With ``largest_results`` (the default) a result whose size depends on the values of
+    a run, such as the boxes of NonMaxSuppression, has the largest size that it can have; else they must be known.
     A result that is a sequence becomes the outputs ``name[0]``, ``name[1]``, ...
     Raises `ModelError`; its kind `NeedsValueError` has the expression whose value must be known.
     """
     model = load_model(source)
-    module = _Reader(model, dict(shapes or {}), dict(values or {}), require_quantised).module()
+    reading = Reading(require_quantised, largest_results=largest_results)
+    module = _Reader(model, dict(shapes or {}), dict(values or {}), reading).module()
     if require_quantised:
         _require_quantised(module)
     return module
@@ -87,7 +91,7 @@ def from_onnx(
 
 def tensor_types(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> dict[str, TensorType]:
     """The types of the inputs and of what the nodes produce, by the names in ``model``. Raises `ModelError`."""
-    reader = _Reader(model, dict(shapes), {}, quantised=False)
+    reader = _Reader(model, dict(shapes), {}, Reading(quantised=False))
     params = reader.module().main.params
     named = [param.name for param in params] + [name for node in model.graph.node for name in node.output]
     values = {name: reader.values.get(name) for name in named}
@@ -131,11 +135,11 @@ class _Reader(Scope):
     """Reads one model: every tensor name becomes a value of the graph."""
 
     def __init__(
-        self, model: onnx.ModelProto, shapes: dict[str, Sequence[int]], given: dict[str, Any], quantised: bool
+        self, model: onnx.ModelProto, shapes: dict[str, Sequence[int]], given: dict[str, Any], reading: Reading
     ) -> None:
-        functions = {(function.domain, function.name): function for function in model.functions}
+        reading.functions.update({(function.domain, function.name): function for function in model.functions})
         opsets = {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in model.opset_import}
-        super().__init__(Reading(quantised, functions), opsets)
+        super().__init__(reading, opsets)
         self.graph, self.shapes, self.given = model.graph, shapes, given
         self.used = {tensor for node in self.graph.node for tensor in node.input}
         self.used |= {output.name for output in self.graph.output}
@@ -277,20 +281,14 @@ class _Reader(Scope):
 
     def _refuse_unknown_operators(self, nodes: list[tuple[str, onnx.NodeProto]]) -> None:
         unknown = [
-            (name, operator_key(node.domain, node.op_type))
+            (name, node.domain, node.op_type)
             for name, node in nodes
             if operator_key(node.domain, node.op_type) not in CONVERTERS
             and (node.domain, node.op_type) not in self.reading.functions
             and not has_body(node, self.opsets.get(node.domain, self.opset))
         ]
         if unknown:
-            name, op = unknown[0]
-            others = sorted({other for _, other in unknown[1:]} - {op})
-            more = f"; neither are {', '.join(map(repr, others))}" if others else ""
-            supported = ", ".join(sorted(CONVERTERS))
-            raise ModelError(
-                f"operator {op!r} is not supported{more}", at=Span((name,)), hint=f"supported: {supported}"
-            )
+            raise unknown_operators(unknown)
 
 
 def _results(name: str, value: Value | None) -> dict[str, Expr]:
@@ -313,16 +311,28 @@ def _captured(node: onnx.NodeProto) -> list[str]:
 
 
 def _require_quantised(module: Module) -> None:
-    """Refuse a model without any quantised tensor, in which a convolution or a matrix product has weights. What
-    quantised models leave in floating point is computed on the host."""
+    """Refuse a model with weights in which no tensor is quantised with a scale that is known. What quantised models
+    leave in floating point, or quantise in another way, is computed on the host."""
     order = calls(module.main.body)
-    if any(entry.family is Family.QUANTISE for entry in map(operator_of, order) if entry is not None):
+    entries = [(node, operator_of(node)) for node in order]
+    quantising = [node for node, entry in entries if entry is not None and entry.family is Family.QUANTISE]
+    dynamic = next((node for node in quantising if node.op == "quantise" and not node.args[1].static), None)
+    if quantising and dynamic is None:
         return
-    for node in order:
-        entry = operator_of(node)
-        if entry is not None and entry.weights is not None:
+    if any(node.op == "quantise" and node.args[1].static and not node.static for node in quantising):
+        return
+    for node, entry in entries:
+        if entry is None or entry.weights is None:
+            continue
+        if dynamic is not None:
             raise ModelError(
-                "is not quantised: its weights are floating point",
-                at=node.span,
-                hint="give examples to weft compile --calibrate, or run onnxruntime's quantize_static on it",
+                "quantises what it computes with scales that it computes, too; the accelerator needs them before",
+                at=dynamic.span,
+                hint="give the float model and examples to weft compile --calibrate, or quantise it with onnxruntime's "
+                "quantize_static instead of quantize_dynamic; the targets cpu, opencl and cuda take it as it is",
             )
+        raise ModelError(
+            "is not quantised: its weights are floating point",
+            at=node.span,
+            hint="make 8 bits of it with weft compile --calibrate EXAMPLES, or with onnxruntime's quantize_static",
+        )

@@ -36,7 +36,7 @@ def specialise(model: onnx.ModelProto, inputs: Mapping[str, Any]) -> Specialised
         left = {name: value for name, value in arrays.items() if name not in built_in}
         shapes = {name: value.shape for name, value in left.items()}
         try:
-            module = from_onnx(model, shapes, values=built_in, require_quantised=False)
+            module = from_onnx(model, shapes, values=built_in, require_quantised=False, largest_results=False)
             return Specialised(module, left, tuple(built_in))
         except NeedsValueError as error:
             needed = [node.name for node in topological_order(error.value) if isinstance(node, Var)]

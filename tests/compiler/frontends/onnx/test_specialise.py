@@ -41,7 +41,7 @@ def test_only_what_decides_on_a_shape_is_built_in() -> None:
 
 def test_a_shape_that_is_computed_is_refused_with_the_expression() -> None:
     with pytest.raises(
-        NeedsValueError, match=r"the new shape must be a constant, .* depends on 'shape'; what is"
+        NeedsValueError, match=r"the new shape must be a constant, .* depends on 'shape'; if its value is known, give"
     ) as caught:
         from_onnx(model(RESHAPE), {"x": (6,)}, require_quantised=False)
     assert str(caught.value.value.type) == "int64[2]"
