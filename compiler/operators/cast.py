@@ -28,16 +28,17 @@ def _cast_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
 
 
 def _to_power_of_two(x: Array, saturate: bool, rounding: str) -> Array:
-    """Positive numbers as float8_e8m0fnu, 2**-127 .. 2**127; ``up`` and ``down`` are away from and towards zero."""
+    """Positive numbers as float8_e8m0fnu, 2**-127 .. 2**127; ``up`` and ``down`` are away from and towards zero.
+
+    What is rounded to a power beyond these is the nearest of them, or NaN where it must not be saturated.
+    """
     target = numpy_dtype("float8_e8m0fnu")
     mantissa, exponent = np.frexp(np.abs(x.astype(np.float64)))  # x = mantissa * 2**exponent, 0.5 <= mantissa < 1
     raised = {"up": mantissa > 0.5, "down": np.zeros(x.shape, bool), "nearest": mantissa >= 0.75}[rounding]
     power = exponent.astype(np.int64) - 1 + raised
-    power = np.where(x == 0, -127, power)
-    biased = np.clip(power + 127, 0, 254)
-    invalid = np.isnan(x) | (np.isinf(x) | (power > 127) if not saturate else False)
-    biased = np.where(np.isinf(x) & saturate, 254, biased)
-    return np.where(invalid, 255, biased).astype(np.uint8).view(target)
+    power = np.where(x == 0, -128, np.where(np.isinf(x), 128, power))
+    invalid = np.isnan(x) | (False if saturate else np.abs(power) > 127)
+    return np.where(invalid, 255, np.clip(power + 127, 0, 254)).astype(np.uint8).view(target)
 
 
 def _truncated(x: Array, to: str) -> Array:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import tensor as te
-from ..graph.dtypes import INTEGERS, SMALL_FLOATS, SMALL_INTEGERS, STORAGE, is_float
+from ..graph.dtypes import INTEGERS, SMALL_FLOATS, SMALL_INTEGERS, STORAGE, is_float, numpy_dtype
 from ..graph.dtypes import limits as limits_of
 from ..graph.ir import Array, Attrs, Call, Constant, Expr, TensorType
 from ..graph.registry import (
@@ -83,6 +83,11 @@ def _parameter(view: View, rank: int, axis: int, block: int) -> Read:
     return lambda index: view[(*index[:axis], index[axis] // block, *index[axis + 1 :])]
 
 
+def _precision(scale: str) -> str:
+    """The type in which x is divided by a scale: the scale's, as ONNX has it."""
+    return scale if scale in ("float16", "bfloat16") else "float32"
+
+
 def _quantise_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
     x, scale, zero_point = operands
     require_dtype(x, "the input", "float32", "float16", "bfloat16", "int32")
@@ -93,13 +98,15 @@ def _quantise_type(operands: Sequence[TensorType], attrs: Attrs) -> TensorType:
 
 def _quantise(x: Array, scale: Array, zero_point: Array, axis: int, block: int, saturate: bool) -> Array:
     target = zero_point.dtype.name
-    step = _along(scale, x.shape, axis, block).astype(np.float32)
+    precision = numpy_dtype(_precision(scale.dtype.name))
+    step = _along(scale, x.shape, axis, block).astype(precision)
     zero = _along(zero_point, x.shape, axis, block)
-    ratio = x.astype(np.float32) / step
+    ratio = np.asarray(x.astype(precision) / step).astype(np.float32)
     if is_float(target):
         return cast(ratio + zero.astype(np.float32), target, saturate)
     low, high = limits_of(target)
     wide = np.clip(np.rint(ratio).astype(np.float64) + zero.astype(np.float64), low, high)
+    wide = np.where(np.isnan(wide), low, wide)
     return np.asarray(wide.astype(np.int64).astype(zero_point.dtype))
 
 
@@ -113,14 +120,17 @@ def _lower_quantise(builder: Builder, call: Call, operands: tuple[View, ...]) ->
         for view, arg in zip(operands[1:], call.args[1:], strict=True)
     )  # fmt: skip
     wide: tir.DType = "float64" if target in ("int32", "uint32") else "float32"
+    precision = element_type(_precision(call.args[1].dtype))
 
     def read(index: Index) -> tir.Expr:
-        ratio = x[index].astype("float32") / step(index).astype("float32")
+        dividend, divisor = (number.astype(precision).astype("float32") for number in (x[index], step(index)))
+        ratio = (dividend / divisor).astype(precision).astype("float32")
         if is_float(to):
             return code_of(ratio + zero(index).astype("float32"), to, call.attr("saturate"))
-        # Within the clamp its precision is exact; nan becomes the conversion's 0, as in NumPy's int64.
+        # Within the clamp its precision is exact; nan, which is above nothing, becomes the lowest.
         moved = te.round(ratio).astype(wide) + zero(index).astype(wide)
-        number = tir.clamp(moved, float(low), float(high))
+        least = tir.Const(float(low), wide)
+        number = tir.minimum(tir.select(moved > least, moved, least), float(high))
         return code_of(number, to) if to in SMALL_INTEGERS else number.astype(target)
 
     return View(call.shape, target, read)
@@ -136,7 +146,8 @@ register(Operator(
     lower=_lower_quantise, defaults={"axis": 1, "block": 0, "saturate": True}, fusion=Fusion.ELEMENTWISE,
     gradient=ROUNDS, accuracy=Accuracy.JUMPS, passive=True,
     sample=_sample_quantise,
-    doc="ONNX QuantizeLinear: saturate(round_half_even(x / scale) + zero_point), in the zero point's type.",
+    doc="ONNX QuantizeLinear: saturate(round_half_even(x / scale) + zero_point), in the zero point's type; "
+    "x is divided in the scale's type; NaN gives the lowest integer.",
 ))  # fmt: skip
 
 

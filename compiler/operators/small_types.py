@@ -149,13 +149,15 @@ def _code_of_power(value: tir.Expr, saturate: bool, rounding: str) -> tir.Expr:
     )):  # fmt: skip
         raise NotLoweredError(f"{value.dtype} as {POWER_OF_TWO}")
     value = value.astype("float32")
-    bits = _size(value).bits("int32")
+    bits = (_size(value) + 0.0).bits("int32")  # of 0 and -0 either may be the larger
     exponent, fraction = bits >> _MANTISSA, bits % (1 << _MANTISSA)
     half = 1 << _MANTISSA - 1
-    normal, tiny = {
-        "nearest": (half - 1, half + half // 2 - 1), "up": (0, half), "down": (2 * half, 2 * half),
+    normal, tiny, least = {  # the largest fractions that are not raised, and the least that is raised to 2**-127
+        "nearest": (half - 1, half + half // 2 - 1, half - half // 4), "up": (0, half, half // 2 + 1),
+        "down": (2 * half, 2 * half, half),
     }[rounding]  # fmt: skip
     raised = tir.select(exponent.eq(0), fraction > tiny, fraction > normal)
-    code = exponent + raised.astype("int32")
     most = tir.Const(_WIDEST if saturate else _WIDEST + 1, "int32")
-    return tir.select(value.ne(value), tir.Const(_WIDEST + 1, "int32"), tir.minimum(code, most)).astype("uint8")
+    code = tir.minimum(exponent + raised.astype("int32"), most)
+    invalid = value.ne(value) if saturate else value.ne(value) | (exponent.eq(0) & (fraction < least))
+    return tir.select(invalid, tir.Const(_WIDEST + 1, "int32"), code).astype("uint8")

@@ -168,7 +168,7 @@ def cast(node: Node, x: Expr, to: str) -> Expr:
     if x.dtype == to:
         return x
     saturate = bool(node.integer("saturate", 1))
-    return node.call("nn.cast", x, to=to, saturate=saturate, rounding=node.string("round_mode", "nearest"))
+    return node.call("nn.cast", x, to=to, saturate=saturate, rounding=node.string("round_mode", "up"))
 
 
 @converter("CastLike")

@@ -65,8 +65,18 @@ def dequantised(node: Node, value: int, scale: int, zero_point: int, axis: int =
 def quantised(node: Node, x: Expr, scale: int, zero_point: int, axis: int = 1, dtype: str = "uint8") -> Call:
     """``x`` in small integers (or floats), of the type of the zero point, or ``dtype`` where it is left out."""
     scales, zeros = quantisation(node, scale, zero_point, dtype)
+    precision = node.integer("precision", 0)
+    if precision and dtype_name(precision) != scales.dtype:
+        scales = _in_precision(node, scales, dtype_name(precision))
     saturate = bool(node.integer("saturate", 1))
     return node.call("quantise", x, scales, zeros, saturate=saturate, **_placed(node, x, scales, axis))
+
+
+def _in_precision(node: Node, scales: Expr, precision: str) -> Expr:
+    """Scales in the type that a QuantizeLinear divides in."""
+    if isinstance(scales, Constant):
+        return node.like(scales.value, precision)
+    return node.cast(scales, precision)
 
 
 def raw_integers(node: Node, value: int, zero_point: int, axis: int = 1) -> Call:
@@ -124,7 +134,9 @@ def _dynamic_quantize_linear(node: Node) -> Converted:
     axes = tuple(range(len(x.shape)))
     low = node.call("nn.minimum", node.call("nn.reduce_min", x, axes=axes), node.like(0, x))
     high = node.call("nn.maximum", node.call("nn.reduce_max", x, axes=axes), node.like(0, x))
-    scale = node.call("nn.divide", node.call("nn.subtract", high, low), node.like(255, x))
+    scale: Expr = node.call("nn.divide", node.call("nn.subtract", high, low), node.like(255, x))
+    # of nothing but zeros the formula makes 0 / 0; with a scale of 1 they are the integer 0, as onnxruntime has it
+    scale = node.call("nn.where", node.call("nn.equal", scale, node.like(0, x)), node.like(1, x), scale)
     zero: Expr = node.call("nn.round", node.call("nn.divide", node.call("nn.negative", low), scale))
     zero = node.cast(node.call("nn.clip", zero, low=0.0, high=255.0), "uint8")
     return node.call("quantise", x, scale, zero), scale, zero
@@ -139,7 +151,20 @@ def _qlinear_binary(op: str) -> Converter:
 
 
 CONVERTERS["QLinearAdd"] = _qlinear_binary("nn.add")
-CONVERTERS["QLinearMul"] = _qlinear_binary("nn.multiply")
+
+
+@converter("QLinearMul")
+def _qlinear_mul(node: Node) -> Converted:
+    """The product of the integers, times one factor: it is (a - za) * (b - zb) * (sa * sb / sy), rounded once."""
+    scales = [node.scope.static_value(node.input(index)) for index in (1, 4, 6)]
+    whole_tensors = all(scale is not None and scale.size == 1 for scale in scales)
+    if node.scope.reading.quantised or not whole_tensors:
+        return _qlinear_binary("nn.multiply")(node)
+    sa, sb, sy = (np.asarray(scale, np.float32).reshape(()) for scale in scales)
+    product = node.call("nn.multiply", raw_integers(node, 0, 2), raw_integers(node, 3, 5))
+    _, zero = quantisation(node, 6, 7, "uint8")
+    scaled = node.call("nn.multiply", product, node.like(sa * sb / sy, "float32"))
+    return node.call("quantise", scaled, node.like(1, "float32"), zero)
 
 
 def qlinear_unary(function: Callable[[Node, Expr], Expr]) -> Converter:

@@ -60,7 +60,7 @@ def casts(x: Var) -> dict[str, Call]:
         if to.startswith("float8"):
             forms.append({"saturate": False})
         if to == "float8_e8m0fnu":
-            forms += [{"rounding": "up"}, {"rounding": "down"}, {"rounding": "up", "saturate": False}]
+            forms += [{"rounding": way, "saturate": held} for way in ("up", "down") for held in (True, False)]
         for form in forms:
             node = call("nn.cast", x, to=to, **form)
             if not why_not_compiled(node):
