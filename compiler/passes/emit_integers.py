@@ -27,7 +27,7 @@ from .integer_form import (
 
 _INT32_SAFE = float(1 << 31) - 1
 _SUM_SAFE = 1 << 30
-_FINE_BIAS = 1 / 64  # a bias is rounded to at most this part of the result's last digit
+_FINE_BIAS = 2.0**-14  # a bias is rounded to at most this part of the result's last digit, where 32 bits hold that
 _NEGLIGIBLE = 1 / 4096  # a channel that contributes less than this part of a digit is a constant
 
 
