@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from .compiler.model import CompiledModel, GpuCode, HostCode, HostProgram, OpenModel
 from .compiler.targets.registry import find_target
+from .kept_models import Wish, compile_kept
 from .runtime.errors import ArtifactError, DeviceError
 from .runtime.module import LoadedModule
 from .runtime.open_module import SIZES_KEPT, OpenModule
@@ -49,6 +50,7 @@ def compile(
     progress: Callable[[str], None] | None = None,
     dump: str | Path | None = None,
     passes: PassOptions | None = None,
+    cache: bool = True,
     **options: Unpack[TargetOptions],
 ) -> CompiledModel | OpenModel:
     """Compile a model for a target: ``"accel"``, ``"cpu"``, ``"opencl"``, ``"cuda"``, or one that was registered.
@@ -70,21 +72,24 @@ def compile(
         A folder for the loop IR of every kernel, as text.
     passes
         Passes of your own, the check of every pass, a page that shows what each did.
+    cache
+        Load what was compiled before for the same model, options and compiler (docs/caches.md), and keep this one.
     options
         The target's own: ``weft compile --target NAME --help`` lists them.
 
     Raises ModelError for a file that cannot be read, CompileError for a model or an option that the target does not
     take; both name the place.
     """
-    from .compiler.compile import compile_model, folder_dump
-    from .compiler.targets.target import Job
-    from .sim.timing import program_cycles
-
     chosen: dict[str, Any] = {**options}
     if config is not None:
         chosen["config"] = config
-    job = Job(strict, keep, progress or (lambda _: None), None if dump is None else folder_dump(dump), program_cycles)
-    return compile_model(model, target, chosen, shapes=shapes, passes=passes, job=job)
+    write = None
+    if dump is not None:
+        from .compiler.compile import folder_dump
+
+        write = folder_dump(dump)
+    return compile_kept(model, target, chosen, shapes=shapes, passes=passes, wish=Wish(strict, keep),
+                        progress=progress or (lambda _: None), dump=write, cache=cache)  # fmt: skip
 
 
 @overload

@@ -16,10 +16,8 @@ import hashlib
 import os
 import re
 import secrets
-import shutil
 import stat
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -109,6 +107,17 @@ def look_up(kind: str, key: str, *, root: Path | None = None) -> bytes | None:
     return _read(_place(kind, key, root))
 
 
+def look_up_large(kind: str, key: str, *, root: Path | None = None) -> memoryview | None:
+    """As :func:`look_up`, without a copy."""
+    return _read_whole(_place(kind, key, root), lambda content: True)
+
+
+def store(kind: str, key: str, content: bytes, *, root: Path | None = None) -> bool:
+    """Keep something under a key (as in :func:`kept`), whether or not there was something; whether that went well."""
+    _made[kind] += 1
+    return _store(_place(kind, key, root), content)
+
+
 def kept(
     kind: str,
     key: str,
@@ -175,8 +184,10 @@ def working_folder() -> Iterator[Path]:
 
     :class:`CacheError` if there is no room for it, or for what is written in the block.
     """
+    from tempfile import TemporaryDirectory  # which takes long to import, and is for what is made alone
+
     try:
-        with tempfile.TemporaryDirectory(dir=_private_folder()) as name:
+        with TemporaryDirectory(dir=_private_folder()) as name:
             yield Path(name)
     except OSError as error:
         if error.errno not in NO_ROOM:
@@ -230,13 +241,18 @@ def _cannot_use(folder: Path, reason: str | None) -> None:
 
 
 def _read(path: Path | None, accept: Callable[[bytes], bool] = lambda content: True) -> bytes | None:
+    content = _read_whole(path, lambda found: accept(bytes(found)))
+    return None if content is None else bytes(content)
+
+
+def _read_whole(path: Path | None, accept: Callable[[memoryview], bool]) -> memoryview | None:
     """The content of an entry that is whole, and a note that it was used. A link is not followed."""
     if path is None:
         return None
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                whole = file.read()
+                whole = memoryview(file.read())
                 content, digest = whole[:-DIGEST_BYTES], whole[-DIGEST_BYTES:]
                 if hashlib.sha256(content).digest() == digest and accept(content):
                     with suppress(OSError):  # of a folder that is read only
@@ -265,7 +281,7 @@ def _store(path: Path | None, content: bytes, mode: int = 0o600) -> bool:
                 file.flush()
                 os.fsync(file.fileno())
             if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
+                _rmtree(path)
             unfinished.replace(path)
         finally:
             with suppress(OSError):
@@ -350,8 +366,10 @@ def _make_room(stored: Path, nbytes: int) -> None:
 @cache
 def _private_folder() -> Path:
     """A temporary folder of this process, which holds its lock as long as it lives."""
+    from tempfile import mkdtemp
+
     try:
-        folder = Path(tempfile.mkdtemp(prefix=PRIVATE_PREFIX))
+        folder = Path(mkdtemp(prefix=PRIVATE_PREFIX))
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(descriptor, fcntl.LOCK_SH)
     except OSError as error:
@@ -360,7 +378,7 @@ def _private_folder() -> Path:
 
     def remove() -> None:
         if os.getpid() == process:  # not a child
-            shutil.rmtree(folder, ignore_errors=True)
+            _rmtree(folder, ignore_errors=True)
 
     atexit.register(remove)
     with suppress(OSError):
@@ -379,6 +397,12 @@ def _remove_abandoned(parent: Path) -> None:
                 info = os.fstat(descriptor)
                 if info.st_uid == os.geteuid() and info.st_mtime < time.time() - ABANDONED_SECONDS:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(each, ignore_errors=True)
+                    _rmtree(Path(each.path), ignore_errors=True)
             finally:
                 os.close(descriptor)
+
+
+def _rmtree(folder: Path, *, ignore_errors: bool = False) -> None:
+    from shutil import rmtree
+
+    rmtree(folder, ignore_errors=ignore_errors)

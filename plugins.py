@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import WeftError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 
 def plugins(group: str) -> dict[str, EntryPoint]:
     """The entry points of a group, by name; nothing is imported."""
+    from importlib.metadata import entry_points  # takes long, and a model in a file needs no plug-in
+
     return {point.name: point for point in entry_points(group=group)}
 
 

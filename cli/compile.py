@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from ..compiler.compile import compile_model, folder_dump
+from ..compiler.compile import folder_dump
 from ..compiler.frontends import read
 from ..compiler.graph import Module
 from ..compiler.model import CompiledModel, OpenModel
@@ -18,7 +18,8 @@ from ..compiler.targets.cpu.export import export_objects
 from ..compiler.targets.cpu.processor import named_target
 from ..compiler.targets.errors import CompileError
 from ..compiler.targets.registry import find_target, target_names
-from ..compiler.targets.target import Job, target_options
+from ..compiler.targets.target import target_options
+from ..kept_models import Wish, compile_kept
 from ..progress import progress
 from ..quantise.equalise import equalised
 from ..quantise.examples import read_examples
@@ -28,9 +29,19 @@ from ..quantise.ranges import Method, calibrate
 from ..quantise.refine import refined
 from ..runtime.artifact import save
 from ..runtime.report import placement_records, placement_table
-from ..sim.timing import program_cycles
 from .app import app
-from .output import JsonOption, ShapeOption, beside, check_places, err, out, parse_shapes, print_json, table
+from .output import (
+    CacheOption,
+    JsonOption,
+    ShapeOption,
+    beside,
+    check_places,
+    err,
+    out,
+    parse_shapes,
+    print_json,
+    table,
+)
 from .target_options import Chosen, options_of, with_target_options
 
 TargetOption = Annotated[str, typer.Option("--target", help=f"What to compile for: {', '.join(target_names())}.")]
@@ -110,6 +121,7 @@ def compile_command(
     check: CheckOption = False,
     diff: DiffOption = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Every layer and every reason, however many.")] = False,
+    cache: CacheOption = True,
     as_json: JsonOption = False,
     *,
     chosen: Chosen,
@@ -121,7 +133,6 @@ def compile_command(
     own: list[PassRecord] = []
     with progress("compiling", err) as status:
         folder = None if dump is None else folder_dump(dump)
-        job = Job(strict=strict, progress=status.update, dump=folder, measure=program_cycles)
         shapes = parse_shapes(shape)
         improvements = Improvements(equalise, correct_bias, adaround)
         whole: Path | Module = model
@@ -130,9 +141,10 @@ def compile_command(
         elif any(improvements):
             raise CompileError("--equalise, --correct-bias and --adaround need examples",
                                hint="give them with --calibrate")  # fmt: skip
-        compiled = compile_model(
-            whole, target, options, shapes=shapes, passes=pass_options(added, own, check, diff), job=job
-        )
+        compiled = compile_kept(
+            whole, target, options, shapes=shapes, passes=pass_options(added, own, check, diff), wish=Wish(strict),
+            progress=status.update, dump=folder, cache=cache,
+        )  # fmt: skip
         if isinstance(compiled, OpenModel):
             open_sizes = ", ".join(f"{each.name}={each}" for each in compiled.inputs)
             raise CompileError(f"an artifact has fixed sizes, but the model leaves some open: {open_sizes}",

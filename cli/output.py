@@ -35,6 +35,9 @@ InputOption = Annotated[
     Path | None, typer.Option("--input", "-i", help="A .npz with one array per input, or a .npy. Default: random.")
 ]
 SeedOption = Annotated[int, typer.Option(min=0, help="Seed of random inputs.")]
+CacheOption = Annotated[
+    bool, typer.Option("--cache/--no-cache", help="Load what was compiled before, if nothing has changed.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 
 

@@ -14,7 +14,6 @@ from rich.text import Text
 from ..api import load
 from ..compiler.model import CompiledModel
 from ..compiler.targets.errors import CompileError
-from ..compiler.targets.target import Job
 from ..hw.config import CoreConfig
 from ..progress import Updates, progress
 from ..runtime.artifact import load as load_artifact
@@ -41,9 +40,8 @@ from ..runtime.profile_whatif import Recompile, predict_runs, what_if
 from ..runtime.tables import Record
 from ..runtime.trace import write_runs
 from ..sim.dram import DramModel
-from ..sim.timing import program_cycles
 from .app import app
-from .output import JsonOption, ShapeOption, beside, err, out, print_json, print_report, wide_console
+from .output import CacheOption, JsonOption, ShapeOption, beside, err, out, print_json, print_report, wide_console
 from .profile_cpu import profile_on_cpu
 from .profile_gpu import CUDA, profile_gpu, show_gpu_profile
 from .source import compiled_with_fixed_sizes, is_artifact, opened_artifact
@@ -77,6 +75,7 @@ def profile_command(
     bandwidth: Annotated[int, typer.Option(min=1, help="DRAM bytes a cycle.")] = 8,
     others: Annotated[bool, typer.Option("--what-if/--no-what-if", help="Predict cycles on other hardware.")] = True,
     shape: ShapeOption = None,
+    cache: CacheOption = True,
     as_json: JsonOption = False,
     *,
     chosen: Chosen,
@@ -86,10 +85,10 @@ def profile_command(
     machine. On a GPU (--target cuda): time by kernel, or what is predicted of it."""
     target = target or _usual_target(source)
     if target == CUDA:
-        _profile_cuda(source, device, shape, chosen, as_json=as_json)
+        _profile_cuda(source, device, shape, chosen, cache=cache, as_json=as_json)
         return
     if target == CPU:
-        profile_on_cpu(source, output or beside(source, ".profile"), shape, chosen, as_json=as_json)
+        profile_on_cpu(source, output or beside(source, ".profile"), shape, chosen, cache=cache, as_json=as_json)
         return
     if target != ACCEL:
         raise CompileError(f"there is no profile for target {target!r}", hint=f"--target {ACCEL}, {CPU} or {CUDA}")
@@ -106,8 +105,8 @@ def profile_command(
             options = {"dram": dram, **options_of("accel", chosen)}
 
             def recompile(core: CoreConfig) -> CompiledModel:
-                job = Job(progress=status.update, measure=program_cycles)
-                return compiled_with_fixed_sizes(source, "accel", {**options, "config": core}, shape, job)
+                own = {**options, "config": core}
+                return compiled_with_fixed_sizes(source, "accel", own, shape, status.update, measured=True, cache=cache)
 
             compiled = recompile(options.get("config", "pynq"))
         status.update(f"running on {device}")
@@ -150,13 +149,13 @@ def _usual_target(source: Path) -> str:
     return CPU if model.target == ACCEL and model.core is None else model.target
 
 
-def _profile_cuda(source: Path, device: str, shape: ShapeOption, chosen: Chosen, *, as_json: bool) -> None:
+def _profile_cuda(source: Path, device: str, shape: ShapeOption, chosen: Chosen, *, cache: bool, as_json: bool) -> None:
     with progress("reading", err) as status:
         if is_artifact(source):
             model = opened_artifact(source, chosen, shape=shape)
         else:
-            job = Job(progress=status.update)
-            model = compiled_with_fixed_sizes(source, CUDA, options_of(CUDA, chosen), shape, job)
+            options = options_of(CUDA, chosen)
+            model = compiled_with_fixed_sizes(source, CUDA, options, shape, status.update, cache=cache)
         found = None if device == MODEL else device
         records, note = profile_gpu(model, found, status.update)
     show_gpu_profile(model, records, note, as_json=as_json)

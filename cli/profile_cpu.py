@@ -7,7 +7,6 @@ from pathlib import Path
 from ..api import load
 from ..compiler.model import HostStep
 from ..compiler.targets.errors import CompileError
-from ..compiler.targets.target import Job
 from ..files import write_atomically
 from ..progress import progress
 from ..runtime.errors import DeviceError
@@ -22,7 +21,9 @@ from .source import compiled_with_fixed_sizes, is_artifact, opened_artifact
 from .target_options import Chosen, options_of
 
 
-def profile_on_cpu(source: Path, folder: Path, shape: list[str] | None, chosen: Chosen, *, as_json: bool) -> None:
+def profile_on_cpu(
+    source: Path, folder: Path, shape: list[str] | None, chosen: Chosen, *, cache: bool, as_json: bool
+) -> None:
     """Profile a model or an artifact on random inputs; writes tables, records and the picture into ``folder``."""
     with progress("reading", err) as status:
         if is_artifact(source):
@@ -30,8 +31,8 @@ def profile_on_cpu(source: Path, folder: Path, shape: list[str] | None, chosen: 
             if compiled.target not in ("accel", "cpu") or compiled.core is not None:
                 raise CompileError(f"{source} is compiled for target {compiled.target!r}", hint="leave out --target")
         else:
-            job = Job(progress=status.update)
-            compiled = compiled_with_fixed_sizes(source, "cpu", options_of("cpu", chosen), shape, job)
+            options = options_of("cpu", chosen)
+            compiled = compiled_with_fixed_sizes(source, "cpu", options, shape, status.update, cache=cache)
         status.update("loading")
         module = load(compiled, progress=status.update)
         assert isinstance(module, LoadedModule)  # of a model without open sizes

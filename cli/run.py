@@ -10,11 +10,10 @@ import numpy as np
 import typer
 
 from ..api import load
-from ..compiler.compile import compile_model
 from ..compiler.graph.dtypes import dtype_name
 from ..compiler.model import CompiledModel, OpenModel, TensorSpec
 from ..compiler.passes import PassRecord
-from ..compiler.targets.target import Job
+from ..kept_models import compile_kept
 from ..progress import Updates, progress
 from ..runtime.array_files import write_arrays
 from ..runtime.device import device_forms, open_device
@@ -26,10 +25,20 @@ from ..runtime.recording import RecordingDevice, save_recording
 from ..runtime.report import engine_records, engine_table, layer_records, layer_table, placement_table
 from ..runtime.report_host import fusion_table, host_table
 from ..runtime.trace import write_trace
-from ..sim.timing import program_cycles
 from .app import app
 from .compile import PassOption, pass_options, pass_records, print_passes
-from .output import InputOption, JsonOption, SeedOption, ShapeOption, check_places, err, out, parse_shapes, print_json
+from .output import (
+    CacheOption,
+    InputOption,
+    JsonOption,
+    SeedOption,
+    ShapeOption,
+    check_places,
+    err,
+    out,
+    parse_shapes,
+    print_json,
+)
 from .source import is_artifact, opened_artifact
 from .target_options import Chosen, options_of, with_target_options
 
@@ -38,7 +47,7 @@ DEFAULT_TARGET = "accel"
 
 def compiled_source(
     source: Path, target: str | None, shape: list[str] | None, added: list[str] | None, own: list[PassRecord],
-    chosen: Chosen, status: Updates,
+    chosen: Chosen, status: Updates, *, cache: bool = True,
 ) -> CompiledModel | OpenModel:  # fmt: skip
     """The artifact in a file, or the model in it, compiled. ``own`` receives the records of the ``added`` passes."""
     if is_artifact(source):
@@ -46,13 +55,8 @@ def compiled_source(
     name = target or DEFAULT_TARGET
     passes = pass_options(added, own)
     options = options_of(name, chosen)
-    return compile_model(
-        source,
-        name,
-        options,
-        shapes=parse_shapes(shape),
-        passes=passes,
-        job=Job(progress=status.update, measure=program_cycles),
+    return compile_kept(
+        source, name, options, shapes=parse_shapes(shape), passes=passes, progress=status.update, cache=cache
     )
 
 
@@ -82,6 +86,7 @@ def run(
     seed: SeedOption = 0,
     shape: ShapeOption = None,
     added: PassOption = None,
+    cache: CacheOption = True,
     as_json: JsonOption = False,
     *,
     chosen: Chosen,
@@ -94,7 +99,7 @@ def run(
     own: list[PassRecord] = []
     check_places(output, record, trace)
     with progress("reading", err) as status:
-        compiled = compiled_source(source, target, shape, added, own, chosen, status)
+        compiled = compiled_source(source, target, shape, added, own, chosen, status, cache=cache)
         if inputs is None and isinstance(compiled, OpenModel):
             compiled = compiled.at(least_sizes(compiled))
         indices = index_inputs(compiled) if isinstance(compiled, CompiledModel) else {}

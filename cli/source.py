@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..compiler.compile import compile_model
 from ..compiler.model import CompiledModel, OpenModel
 from ..compiler.targets.errors import CompileError
-from ..compiler.targets.target import Job
+from ..kept_models import Wish, compile_kept
 from ..runtime.artifact import load as load_artifact
 from .output import parse_shapes
 from .target_options import Chosen, refuse_options
@@ -37,10 +36,12 @@ def opened_artifact(source: Path, chosen: Chosen, **arguments: object) -> Compil
 
 
 def compiled_with_fixed_sizes(
-    source: Path, target: str, options: Mapping[str, Any], shape: list[str] | None, job: Job
-) -> CompiledModel:
+    source: Path, target: str, options: Mapping[str, Any], shape: list[str] | None, report: Callable[[str], None],
+    *, measured: bool = False, cache: bool = True,
+) -> CompiledModel:  # fmt: skip
     """The model in a file, compiled for a profile. CompileError if it leaves sizes open."""
-    model = compile_model(source, target, options, shapes=parse_shapes(shape), job=job)
+    wish = Wish(measured=measured)
+    model = compile_kept(source, target, options, shapes=parse_shapes(shape), wish=wish, progress=report, cache=cache)
     if isinstance(model, OpenModel):
         raise CompileError("a model with open sizes cannot be profiled", hint="fix its sizes by --shape")
     return model

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,9 @@ from ..errors import WeftError
 from ..hw.config import CoreConfig
 from .graph.dtypes import numpy_dtype
 from .graph.ir import Function
-from .graph.symbolic import SymbolicInput, SymbolicTypes
+
+if TYPE_CHECKING:
+    from .graph.symbolic import SymbolicInput, SymbolicTypes
 
 
 def tensor_bytes(shape: tuple[int, ...], dtype: str) -> int:

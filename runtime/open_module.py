@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
-from ..compiler.graph import GraphError
-from ..compiler.graph.symbolic import bind_sizes
+from ..compiler.graph.ir import GraphError
 from ..compiler.model import CompiledModel, OpenModel
 from .errors import InputError
 from .inputs import Array, named_inputs
@@ -49,6 +48,8 @@ class OpenModule:
 
     def specialised(self, inputs: Mapping[str, Array]) -> LoadedModule:
         """The module for the sizes of these inputs, compiled if it is not there."""
+        from ..compiler.graph.symbolic import bind_sizes
+
         try:
             sizes = bind_sizes(self.model.inputs, {name: value.shape for name, value in inputs.items()})
         except GraphError as error:
