@@ -23,7 +23,7 @@ __version__: str
 
 if TYPE_CHECKING:
     from . import quantise, train
-    from .api import compile, load
+    from .api import certify, compile, load
     from .boards.device import PynqDevice
     from .build_schedule import BuiltFunction, build
     from .compiler import operators
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from .runtime.trace import write_trace
 
 _PARTS = {
-    "api": "compile load",
+    "api": "certify compile load",
     "boards.device": "PynqDevice",
     "build_schedule": "BuiltFunction build",
     "compiler.exporters": "export_onnx",
@@ -122,6 +122,7 @@ __all__ = [
     "WeftError",
     "__version__",
     "build",
+    "certify",
     "compile",
     "export_onnx",
     "grad",

@@ -16,12 +16,14 @@ from .runtime.module import LoadedModule
 from .runtime.open_module import SIZES_KEPT, OpenModule
 
 if TYPE_CHECKING:  # what a call needs is imported in it: a model that was compiled before needs no compiler
+    from .compiler.graph.ir import Module
     from .compiler.passes.pipeline import PassOptions
     from .compiler.targets.target import Target
     from .hw.config import CoreConfig
     from .hw.dram_rate import DramRate
     from .runtime.device import Device
     from .runtime.host_steps import Executor
+    from .verify import Certificate
 
 
 class TargetOptions(TypedDict, total=False):
@@ -198,3 +200,49 @@ def _no_core(name: str, device: str | Device) -> DeviceError:
     what = device_kind(device).name if isinstance(device, str) else device.name
     return DeviceError(f"nothing of {name!r} runs on a core, so device {what!r} has nothing to do",
                        hint="load it without a device, or compile it with target 'accel'")  # fmt: skip
+
+
+def certify(
+    model: CompiledModel | str | Path, source: str | Path | bytes | Any = None, *, integers: str | None = None,
+    seed: int | None = None, repeat: int = 1,
+) -> Certificate:  # fmt: skip
+    """Prove that the programs of a compiled model, or of the artifact in a file, compute a model for all inputs.
+
+    source
+        The model as it was compiled: an ONNX file (path, bytes or ``ModelProto``), or a module of the graph IR as read.
+        Without it the programs are only proved to be what the artifact itself says of them.
+    integers
+        The option by which the model is compiled. By default what the artifact says.
+    seed
+        Of the proof's random numbers: drawn anew by default. The same seed repeats a proof.
+    repeat
+        Times that the proof is made, each with other random numbers: chances of error multiply.
+
+    ``docs/certificates.md`` says what a certificate means. Raises VerifyError where nothing runs on a core, ModelError
+    for a model that cannot be read.
+    """
+    from .runtime.artifact import load as load_artifact
+    from .verify import verify
+
+    compiled = model if isinstance(model, CompiledModel) else load_artifact(model)
+    if source is None:
+        return verify(compiled, seed=seed, repeat=repeat)
+    return verify(compiled, integer_graph(source, compiled, integers), seed=seed, repeat=repeat)
+
+
+def integer_graph(source: str | Path | bytes | Any, model: CompiledModel, integers: str | None = None) -> Module:
+    """The integer graph of a model, read with the sizes of a compiled one and brought to integers for its core."""
+    from .compiler.frontends import read
+    from .compiler.graph.ir import Module
+    from .compiler.passes.pipeline import PassOptions, run_passes
+    from .compiler.targets.accel.target import passes_to_integers
+    from .verify import VerifyError
+
+    scope = integers if integers is not None else model.witness.integers if model.witness is not None else ""
+    if isinstance(source, Module):
+        module = source
+    else:
+        module = read(source).module({spec.name: spec.shape for spec in model.inputs}, takes_floats=False)
+    if module.stage != "source":
+        raise VerifyError(f"the model is at stage {module.stage!r}, but must be as it was read")
+    return run_passes(module, passes_to_integers(model.config, scope), PassOptions(), f"{model.name} to integers")

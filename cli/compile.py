@@ -8,6 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from ..api import certify
 from ..compiler.compile import folder_dump
 from ..compiler.frontends import read
 from ..compiler.graph import Module
@@ -29,6 +30,7 @@ from ..quantise.ranges import Method, calibrate
 from ..quantise.refine import refined
 from ..runtime.artifact import save
 from ..runtime.report import placement_records, placement_table
+from ..verify import Certificate
 from .app import app
 from .output import (
     CacheOption,
@@ -43,6 +45,7 @@ from .output import (
     table,
 )
 from .target_options import Chosen, options_of, with_target_options
+from .verify import print_certificate
 
 TargetOption = Annotated[str, typer.Option("--target", help=f"What to compile for: {', '.join(target_names())}.")]
 PassOption = Annotated[
@@ -120,6 +123,9 @@ def compile_command(
     added: PassOption = None,
     check: CheckOption = False,
     diff: DiffOption = None,
+    certify_it: Annotated[
+        bool, typer.Option("--certify", help="Also prove that the core's programs compute the model, for all inputs.")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Every layer and every reason, however many.")] = False,
     cache: CacheOption = True,
     as_json: JsonOption = False,
@@ -152,14 +158,29 @@ def compile_command(
         if objects is not None:
             status.update("writing object files")
             export_objects(compiled, objects, named_target(options.get("processor", "host")))
+        certificate = None
+        if certify_it:
+            status.update("proving the programs")
+            certificate = certify(compiled, whole)
         save(compiled, path)
+    proof = {} if certificate is None else {"certificate": certificate.record()}
     if as_json:
-        print_json({**artifact_record(compiled, path), "passes": pass_records(own)})
-        return
+        print_json({**artifact_record(compiled, path), "passes": pass_records(own), **proof})
+    else:
+        _print_compiled(compiled, path, own, certificate, verbose=verbose)
+    if certificate is not None and not certificate.proved:
+        raise typer.Exit(1)
+
+
+def _print_compiled(
+    compiled: CompiledModel, path: Path, own: Sequence[PassRecord], certificate: Certificate | None, *, verbose: bool
+) -> None:
     print_passes(own)
     out.print(placement_table(compiled, verbose=verbose))
     out.print(_summary(compiled))
     out.print(f"wrote {path} ({path.stat().st_size:,} bytes)", markup=False)
+    if certificate is not None:
+        print_certificate(certificate)
 
 
 class Improvements(NamedTuple):

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from ..errors import WeftError
 from ..hw.config import CoreConfig
 from .graph.dtypes import numpy_dtype
-from .graph.ir import Function
+from .graph.ir import Array, Expr, Function, Module
 
 if TYPE_CHECKING:
     from .graph.symbolic import SymbolicInput, SymbolicTypes
@@ -350,12 +350,39 @@ class CoreStep:
     tile_of: npt.NDArray[np.int32] = field(repr=False)
 
 
+@dataclass(frozen=True)
+class Witness:
+    """What a compilation says that its programs compute, for whoever wants to prove it (``docs/certificates.md``): the
+    packed graph as text with its constants, and for each call in it the name of its value, in order. ``integers``: the
+    option by which the integer graph was made."""
+
+    text: str = field(repr=False)
+    constants: Mapping[str, Array] = field(repr=False)
+    names: tuple[str, ...]
+    integers: str = ""
+
+    @staticmethod
+    def of(module: Module, names: Mapping[Expr, str]) -> Witness:
+        """Of a packed module and the names of its calls."""
+        from .graph.text import constant_table, to_text
+        from .graph.visit import calls
+
+        return Witness(to_text(module), constant_table(module), tuple(names[node] for node in calls(module.main.body)))
+
+    def module(self) -> Module:
+        """The graph; GraphError where the text is none."""
+        from .graph.text import parse
+
+        return parse(self.text, self.constants)
+
+
 # The whole
 
 
 @dataclass(frozen=True, repr=False)
 class CompiledModel:
-    """A model compiled for one target. ``core`` is None where nothing runs on an accelerator."""
+    """A model compiled for one target. ``core`` is None where nothing runs on an accelerator. ``witness``: what its
+    programs compute."""
 
     name: str
     target: str
@@ -365,6 +392,7 @@ class CompiledModel:
     layers: tuple[Layer, ...]
     core: CorePart | None = None
     statistics: Mapping[str, Any] = field(default_factory=dict)
+    witness: Witness | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         """A line: its layers alone would fill pages."""

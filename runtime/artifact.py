@@ -2,10 +2,10 @@
 
 Members: ``manifest.json`` (versions, the core's configuration and its hash, memory plans, steps, layers), one ``.bin``
 for each program, constant and index of a program, one ``.loops`` text for each kernel of the host, one graph text for
-each operator that NumPy runs. There is no machine code in it: that is made of the kernels' loop IR where the model is
-loaded. The zip's comment holds the SHA-256 of all bytes before it, so that a flipped bit anywhere is seen before
-anything is used. Nothing is ever unpacked to disk or unpickled; `artifact_check` holds every field against the others
-before a device sees anything.
+each operator that NumPy runs, and one of what the programs compute, for proofs. There is no machine code in it: that is
+made of the kernels' loop IR where the model is loaded. The zip's comment holds the SHA-256 of all bytes before it, so
+that a flipped bit anywhere is seen before anything is used. Nothing is ever unpacked to disk or unpickled;
+`artifact_check` holds every field against the others before a device sees anything.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from ..compiler.model import (
     Place,
     TensorSlot,
     TensorSpec,
+    Witness,
 )
 from ..files import write_atomically
 from ..hw.config import ISA_VERSION, CoreConfig
@@ -48,7 +49,7 @@ from .artifact_check import check_model, check_sizes
 from .errors import ArtifactError
 from .sealed import manifest_of, member, seal, unseal
 
-FORMAT = 3
+FORMAT = 4
 
 
 def save(model: CompiledModel | OpenModel, path: str | Path) -> None:
@@ -105,6 +106,7 @@ def to_bytes(model: CompiledModel | OpenModel) -> bytes:
         core=None if model.core is None else _core_record(model.core, members),
         steps=steps,
         layers=tuple(_layer(layer) for layer in model.layers),
+        witness=None if model.witness is None else _witness_record(model.witness, members),
         statistics={name: value for name, value in model.statistics.items() if not name.endswith("seconds")},
     )
     return seal({"manifest.json": manifest.model_dump_json(indent=1).encode(), **members})
@@ -215,6 +217,23 @@ def _host_step(
             )
 
 
+def _witness_record(witness: Witness, members: _Members) -> records.WitnessRecord:
+    """Constants that lie in the window, as most do, are not written twice."""
+    there = {data: name for name, data in members.items() if name.startswith("constants/")}
+
+    def array(number: int, value: npt.NDArray[Any]) -> records.ArrayRecord:
+        data = content(value)
+        name = there.get(data) or members.put(f"witness/{number}.bin", data)
+        return records.ArrayRecord(member=name, shape=value.shape, dtype=dtype_name(value.dtype))
+
+    return records.WitnessRecord(
+        member=members.put("witness.graph", witness.text.encode()),
+        constants={name: array(number, value) for number, (name, value) in enumerate(witness.constants.items())},
+        names=witness.names,
+        integers=witness.integers,
+    )
+
+
 # Reading
 
 
@@ -239,6 +258,7 @@ def _model(manifest: records.Manifest, members: dict[str, bytes], config: CoreCo
         ),
         layers=tuple(_read_layer(layer) for layer in manifest.layers),
         core=None if manifest.core is None else _read_core(manifest.core, members, config),
+        witness=None if manifest.witness is None else _read_witness(manifest.witness, members),
         statistics=manifest.statistics,
     )
 
@@ -351,6 +371,12 @@ def _read_host_step(
             function = _function(members, step.member, constants)
             inputs, outputs = (tuple(map(_read_place, places)) for places in (step.inputs, step.outputs))
             return NumpyStep(function, inputs, outputs, step.layer)
+
+
+def _read_witness(witness: records.WitnessRecord, members: dict[str, bytes]) -> Witness:
+    """Its text is parsed by whoever wants a proof."""
+    constants = {name: _array(members, each.member, each.shape, each.dtype) for name, each in witness.constants.items()}
+    return Witness(_text(members, witness.member), constants, witness.names, witness.integers)
 
 
 def _function(members: dict[str, bytes], name: str, constants: dict[str, npt.NDArray[Any]]) -> Function:

@@ -193,6 +193,14 @@ class CoreRecord:
     constants: tuple[SegmentRecord, ...]
 
 
+@_part
+class WitnessRecord:
+    member: str
+    constants: dict[str, ArrayRecord]
+    names: tuple[Name, ...]
+    integers: Name
+
+
 class Manifest(Record):
     format: int
     name: str
@@ -202,4 +210,5 @@ class Manifest(Record):
     core: CoreRecord | None
     steps: tuple[Annotated[CoreStepRecord | HostRecord, Field(discriminator="kind")], ...]
     layers: tuple[LayerRecord, ...]
+    witness: WitnessRecord | None = None
     statistics: Annotated[dict[Name, Figure], Field(max_length=256)]

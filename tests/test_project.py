@@ -61,6 +61,16 @@ MAY_IMPORT = {
     ),
     # Ranges of values come from a model that is compiled and run.
     "weft.quantise": ("weft.api", "weft.compiler", "weft.runtime"),
+    # Programs are proved to be their graph, from the declaration of the ISA and the types of the graph; the checker of
+    # tokens shares no code with the compiler either. What cannot be proved is tried on the simulator.
+    "weft.verify": (
+        "weft.hw",
+        "weft.sim",
+        "weft.compiler.graph",
+        "weft.compiler.model",
+        "weft.compiler.targets.accel.check",
+        "weft.compiler.targets.errors",
+    ),
     # A test of the RTL is judged by the functional simulator.
     "weft.testbench": ("weft.hw", "weft.sim"),
     # What is searched is the compiler's; what it costs, the timing model says.
@@ -167,6 +177,13 @@ def test_the_package_imports_itself_relatively() -> None:
     assert not absolute, "\n".join(map(str, absolute))
 
 
+def test_only_counterexamples_use_the_evaluator_of_the_graph() -> None:
+    """A verifier that shares it with the compiler would share its mistakes."""
+    own = [each for each in all_imports() if is_at_or_below(each.module, "weft.verify")]
+    evaluators = {each.module for each in own if is_at_or_below(each.imported, "weft.compiler.graph.evaluate")}
+    assert evaluators == {"weft.verify.counterexample"}
+
+
 @pytest.mark.parametrize(
     ("module", "source", "broken"),
     [
@@ -184,6 +201,8 @@ def test_the_package_imports_itself_relatively() -> None:
         ("weft.sim.rtl", "from ..hw.export import verilog", False),
         ("weft.sim.rtl", "import numpy", False),
         ("weft.cli", "from .compiler import graph", False),
+        ("weft.verify.graph", "from ..compiler.graph import ir", False),
+        ("weft.verify.graph", "from ..compiler.operators import numerics", True),
     ],
 )
 def test_the_import_rule_tells_good_from_bad(module: str, source: str, broken: bool) -> None:

@@ -406,8 +406,8 @@ class Module:
 
     @property
     def functions(self) -> tuple[Function, ...]:
-        """The functions that ``main`` calls, and those that its calls have as attributes; each once, those that another
-        needs before it."""
+        """The functions that ``main`` and the functions below it call, and those that calls have as attributes; each once,
+        those that another needs before it."""
         found: dict[Function, None] = {}
         _collect_functions(self.main, found)
         return tuple(found)
@@ -424,6 +424,5 @@ def _collect_functions(function: Function, found: dict[Function, None]) -> None:
         own = node.op if isinstance(node.op, Function) else None
         for inner in (own, *(value for value in node.attrs.values() if isinstance(value, Function))):
             if inner is not None and inner not in found:
-                if inner is not own:
-                    _collect_functions(inner, found)
+                _collect_functions(inner, found)
                 found[inner] = None

@@ -44,6 +44,7 @@ PARTS = {
     "compiler/compile.py": (
         ("compiler", "compiler.compile", "compiler.targets.registry"), "a model for a target", 2, "engine",
     ),
+    "verify": (("verify",), "proofs of programs", 1, "field"),
     "weft": (("", "api", "build_schedule", "compare", "quantise", "tune"), "public functions, tuning", 2, "field"),
     "explore": (("explore",), "spaces, points, fronts", 3, "field"),
     "cli": (("cli", "progress"), "the command", 2, "field"),

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import weft
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from weft.compiler.graph import Function, Module, call, to_text
@@ -125,6 +126,21 @@ def test_an_artifact_of_before_bursts_had_a_field_is_for_the_same_core(model: Co
     assert core.config == TINY
 
 
+def test_what_the_programs_compute_comes_back_and_its_constants_are_there_once(tmp_path: Path) -> None:
+    path = tmp_path / "model.weft"
+    model = weft.compile(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx", "tiny", chains=False)
+    assert isinstance(model, CompiledModel)
+    save(model, path)
+    first, second = model.witness, load(path).witness
+    assert first is not None
+    assert second is not None
+    assert (second.text, second.names, second.integers) == (first.text, first.names, first.integers)
+    assert second.module() == first.module()
+    with zipfile.ZipFile(path) as archive:
+        members = [name for name in archive.namelist() if name.startswith("witness/")]
+    assert len(members) < len(first.constants)
+
+
 def test_a_missing_file_is_an_artifact_error(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match=r"cannot read .*: No such file"):
         load(tmp_path / "none.weft")
@@ -133,8 +149,8 @@ def test_a_missing_file_is_an_artifact_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (('"format": 3', '"format": 4'), "field 'format' is 4, but this weft reads 3"),
-        (('"format": 3,\n', '"format": 1,\n "window": 3,\n'), "field 'format' is 1, but this weft reads 3"),
+        (('"format": 4', '"format": 5'), "field 'format' is 5, but this weft reads 4"),
+        (('"format": 4,\n', '"format": 1,\n "window": 3,\n'), "field 'format' is 1, but this weft reads 4"),
         ((f'"isa_version": {ISA_VERSION}', '"isa_version": 9'), "field 'isa_version' is 9"),
         (
             (f'"isa_version": {ISA_VERSION}', '"isa_version": 2'),

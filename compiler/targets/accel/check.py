@@ -74,6 +74,13 @@ def check_program(
         instructions = disassemble(config, program)
     except InstructionError as error:
         raise ProgramError(error.message, hint=error.hint) from error
+    check_instructions(config, instructions, window_bytes, constants)
+
+
+def check_instructions(
+    config: CoreConfig, instructions: list[Instruction], window_bytes: int, constants: tuple[Range, ...] = ()
+) -> None:
+    """The same, of a program that is decoded already."""
     _Checker(config, instructions, window_bytes, constants).run()
 
 

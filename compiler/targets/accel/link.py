@@ -12,7 +12,7 @@ from ....hw.dram_rate import DramRate
 from ....hw.isa import Load, Store
 from ...graph.ir import Array, Call, Constant, Expr, Function, Module
 from ...graph.visit import calls
-from ...model import CompiledModel, CorePart, CoreStep, HostProgram, HostStep, Layer, TensorSpec
+from ...model import CompiledModel, CorePart, CoreStep, HostProgram, HostStep, Layer, TensorSpec, Witness
 from ..target import Job
 from .check import Range
 from .compile_kernel import Generated, generate_slice
@@ -92,6 +92,7 @@ class _Linker:
             steps=tuple(steps),
             layers=tuple(self.layers),
             core=core,
+            witness=Witness.of(self.module, self.names) if programs else None,
             statistics={
                 "instructions": sum(len(step.layer_of) for step in programs),
                 "program_bytes": sum(step.program.nbytes for step in programs),

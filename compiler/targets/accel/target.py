@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ....hw.config import NAMED, CoreConfig, load_config
@@ -57,6 +57,14 @@ class AccelOptions:
         return parse_dram_rate(self.dram) if self.dram else DramRate(bytes_per_cycle=self.core.bus_bytes)
 
 
+def passes_to_integers(core: CoreConfig, integers: str) -> list[Pass]:
+    """From a model as read to the integer graph that programs for a core compute."""
+    from ...passes.pipeline import integer_passes
+    from .packed_layout import Blocks
+
+    return integer_passes(Blocks.of(core).product_block, scope_of(integers), tables=core.tables > 0)
+
+
 class Accel:
     """The accelerator (``docs/compiler.md``)."""
 
@@ -68,13 +76,12 @@ class Accel:
     _host = Cpu()
 
     def passes(self, options: AccelOptions, *, quantised: bool) -> Sequence[Pass]:
-        from ...passes.pipeline import integer_passes
         from .packed_layout import Blocks
         from .passes import accel_passes
 
         core = options.core
         return [
-            *integer_passes(Blocks.of(core).product_block, scope_of(options.integers), tables=core.tables > 0),
+            *passes_to_integers(core, options.integers),
             *accel_passes(Blocks.of(core), options.rate.for_bus(core), core,
                           chains=options.chains and core.inp_takes_results),
         ]  # fmt: skip
@@ -94,7 +101,10 @@ class Accel:
         if options.chains and job.measure is not None and not job.keep:
             module = chain(module, core, rate, job.measure, threads=options.vthreads, tuned=tuned)
         hiding = LatencyHiding(options.hiding)
-        return link(module, core, rate, job, link_host, vthreads=options.vthreads, tuned=tuned, hiding=hiding)
+        made = link(module, core, rate, job, link_host, vthreads=options.vthreads, tuned=tuned, hiding=hiding)
+        if made.witness is None:
+            return made
+        return replace(made, witness=replace(made.witness, integers=str(options.integers)))
 
     def host_code(self, program: HostProgram, *, trusted: bool, processor: str = "host") -> HostCode:
         return self._host.host_code(program, trusted=trusted, processor=processor)

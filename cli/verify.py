@@ -1,0 +1,59 @@
+"""``weft verify``: a proof that the programs in an artifact compute their model, for all inputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..api import certify
+from ..progress import progress
+from ..runtime.artifact import load as load_artifact
+from ..verify import Certificate
+from .app import app
+from .output import JsonOption, err, out, print_json
+
+
+def print_certificate(certificate: Certificate) -> None:
+    """What was proved, and what was not."""
+    for alarm in certificate.alarms:
+        out.print(f"not proved: {alarm}", highlight=False, markup=False, soft_wrap=True)
+    for what in certificate.trusted:
+        out.print(f"trusted: {what}", highlight=False, markup=False, soft_wrap=True)
+    out.print(certificate.summary(), highlight=False, markup=False, soft_wrap=True)
+
+
+@app.command()
+def verify(
+    artifact: Annotated[Path, typer.Argument(help="What 'weft compile' wrote.")],
+    model: Annotated[
+        Path | None,
+        typer.Option("--model", "-m", help="The ONNX model that it was made of. Without: the artifact's own graph."),
+    ] = None,
+    integers: Annotated[
+        str | None, typer.Option(help="The option of that name at compilation. Default: what the artifact says.")
+    ] = None,
+    seed: Annotated[
+        str | None, typer.Option(help="Repeat a proof: the seed that it printed. Default: a new one.")
+    ] = None,
+    repeat: Annotated[int, typer.Option(min=1, help="Proofs with other random numbers: chances of error multiply.")] = 1,
+    as_json: JsonOption = False,
+) -> None:
+    """Prove that an artifact's programs compute a model for all inputs. The exit status is 1 if they are not proved."""
+    compiled = load_artifact(artifact)
+    with progress("proving", err):
+        certificate = certify(compiled, model, integers=integers, seed=None if seed is None else _seed(seed), repeat=repeat)
+    if as_json:
+        print_json(certificate.record())
+    else:
+        print_certificate(certificate)
+    if not certificate.proved:
+        raise typer.Exit(1)
+
+
+def _seed(text: str) -> int:
+    try:
+        return int(text, 16)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no hexadecimal number", param_hint="--seed") from None
