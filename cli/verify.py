@@ -37,13 +37,16 @@ def verify(
     seed: Annotated[
         str | None, typer.Option(help="Repeat a proof: the seed that it printed. Default: a new one.")
     ] = None,
-    repeat: Annotated[int, typer.Option(min=1, help="Proofs with other random numbers: chances of error multiply.")] = 1,
+    repeat: Annotated[
+        int, typer.Option(min=1, help="Proofs with other random numbers: chances of error multiply.")
+    ] = 1,
     as_json: JsonOption = False,
 ) -> None:
     """Prove that an artifact's programs compute a model for all inputs. The exit status is 1 if they are not proved."""
     compiled = load_artifact(artifact)
+    chosen = None if seed is None else _seed(seed)
     with progress("proving", err):
-        certificate = certify(compiled, model, integers=integers, seed=None if seed is None else _seed(seed), repeat=repeat)
+        certificate = certify(compiled, model, integers=integers, seed=chosen, repeat=repeat)
     if as_json:
         print_json(certificate.record())
     else:

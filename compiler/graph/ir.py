@@ -406,8 +406,8 @@ class Module:
 
     @property
     def functions(self) -> tuple[Function, ...]:
-        """The functions that ``main`` and the functions below it call, and those that calls have as attributes; each once,
-        those that another needs before it."""
+        """The functions that ``main`` and those below it call, and those that calls have as attributes; each once, what
+        another needs before it."""
         found: dict[Function, None] = {}
         _collect_functions(self.main, found)
         return tuple(found)
