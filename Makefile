@@ -6,8 +6,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 DEMO := $(VENV)/.installed-demo
 DEV := $(VENV)/.installed-dev
+TORCH := $(VENV)/.installed-torch
 
-.PHONY: demo demo-board test test-long formal mutation lint clean
+.PHONY: demo demo-board test test-torch test-long formal mutation lint clean
 .DELETE_ON_ERROR:
 
 demo: $(DEMO)
@@ -20,6 +21,10 @@ demo-board: $(DEMO)
 # Three workers: tests run compilers and wait for processes, daemons and disks; four would take memory on small machines.
 test: $(DEV)
 	$(BIN)/pytest -n 3 --dist loadfile
+
+# What needs PyTorch (200 MB, or 3 GB where only its CUDA build is to be had).
+test-torch: $(TORCH)
+	$(BIN)/pytest tests/compiler/frontends/torch tests/pytorch
 
 test-long: $(DEV)
 	$(BIN)/pytest -n 2 --dist loadfile -m long
@@ -59,4 +64,8 @@ $(DEV): $(DEMO)
 	$(PIP) --editable '.[dev]'
 	@$(BIN)/python -c "import find_libpython as f, sys; sys.exit(not f.find_libpython())" || \
 		{ echo "Python's shared library is missing: apt-get install libpython3.11" >&2; exit 1; }
+	touch $@
+
+$(TORCH): $(DEV)
+	$(PIP) torch==2.13.0 expecttest
 	touch $@

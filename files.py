@@ -1,9 +1,10 @@
-"""Writing files so that nobody ever sees half of one."""
+"""Files: written so that nobody ever sees half of one, and archives told apart."""
 
 from __future__ import annotations
 
 import os
 import secrets
+import zipfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,3 +37,13 @@ def _write(path: Path, content: bytes) -> None:
     finally:
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)
+
+
+def is_exported_program(path: str | Path) -> bool:
+    """Whether a file is an archive that ``torch.export.save`` wrote."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            marks = [name for name in archive.namelist() if name.rpartition("/")[2] == "archive_format"]
+            return bool(marks) and archive.read(marks[0]).strip() == b"pt2"
+    except (OSError, zipfile.BadZipFile, ValueError, RuntimeError):
+        return False

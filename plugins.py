@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 
+FRONT_ENDS = "weft.frontends"
+"""Entry points of this group open models: see `compiler.frontends.source`."""
+
+
 def plugins(group: str) -> dict[str, EntryPoint]:
     """The entry points of a group, by name; nothing is imported."""
     from importlib.metadata import entry_points  # takes long, and a model in a file needs no plug-in

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..compiler.model import CompiledModel, OpenModel
 from ..compiler.targets.errors import CompileError
+from ..files import is_exported_program
 from ..kept_models import Wish, compile_kept
 from ..runtime.artifact import load as load_artifact
 from .output import parse_shapes
@@ -15,10 +16,10 @@ from .target_options import Chosen, refuse_options
 
 
 def is_artifact(path: Path) -> bool:
-    """Whether a file is what ``weft compile`` writes, and no model."""
+    """Whether a file is what ``weft compile`` writes, and no model. Exported programs of PyTorch are zips, too."""
     try:
         with path.open("rb") as file:
-            return file.read(4) == b"PK\x03\x04"
+            return file.read(4) == b"PK\x03\x04" and not is_exported_program(path)
     except OSError:
         return path.suffix == ".weft"
 

@@ -17,7 +17,7 @@ from weft.cli.app import app
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 SUFFIXES = "py|md|cpp|h|svg|sh|onnx|toml|txt|json|v"
-ENTRY_POINT_GROUPS = {"weft.operators", "weft.passes", "weft.targets", "weft.devices"}
+ENTRY_POINT_GROUPS = {"weft.operators", "weft.passes", "weft.targets", "weft.devices", "weft.frontends"}
 PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 
 

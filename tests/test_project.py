@@ -59,6 +59,8 @@ MAY_IMPORT = {
         "weft.runtime.sealed",
         "weft.runtime.errors",
     ),
+    # A backend of torch.compile compiles and loads as a user would.
+    "weft.pytorch": ("weft.api", "weft.compiler", "weft.runtime"),
     # Ranges of values come from a model that is compiled and run.
     "weft.quantise": ("weft.api", "weft.compiler", "weft.runtime"),
     # Programs are proved to be their graph, from the declaration of the ISA and the types of the graph; the checker of

@@ -1,21 +1,31 @@
-"""What front ends have in common: a model as a user gave it, opened, and the choice of who reads it."""
+"""What front ends have in common: a model as a user gave it, opened, and the choice of who reads it.
+
+A package that wants to add a front end names a function in its ``pyproject.toml``, from a model to a `Source`, or to
+None for what it does not read:
+
+    [project.entry-points."weft.frontends"]
+    mine = "my_package.my_module:open_model"
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import onnx
 
+from ...plugins import FRONT_ENDS, load_plugin, plugins
 from ..graph import Module
 from ..graph.symbolic import SymbolicInput, SymbolicTypes
 from .errors import ModelError
 from .onnx.source import OnnxSource
+from .torch import open_model as open_torch
 
 Shapes = Mapping[str, Sequence[int]]
 
 
+@runtime_checkable
 class Source(Protocol):
     """A model whose file was read. ``shapes`` fixes the shapes of the inputs that it names."""
 
@@ -32,11 +42,33 @@ class Source(Protocol):
         """The type of every tensor, for any size. Raises ModelError."""
 
 
-def read(model: str | Path | bytes | onnx.ModelProto) -> Source:
-    """Open a model: an ONNX file, its bytes, or its protobuf. Raises ModelError for what no front end reads."""
-    if isinstance(model, (str, Path, bytes, onnx.ModelProto)):
-        return OnnxSource(model)
+Opener = Callable[[Any], Source | None]
+"""From a model as a user gave it to its source, or None for what this front end does not read. Raises ModelError."""
+
+
+def read(model: Any) -> Source:
+    """Open a model: a `Source`, an exported program of PyTorch or its file, an ONNX file, its bytes or its protobuf,
+    or what an installed front end reads. Raises ModelError for what no front end reads."""
+    if isinstance(model, Source):
+        return model
+    for opener in _openers():
+        source = opener(model)
+        if source is not None:
+            return source
     raise ModelError(
         f"a {type(model).__name__} is no model that can be read",
-        hint="give the path or the bytes of an ONNX file, a ModelProto, or a Module of the graph IR",
-    )
+        hint="give the path or the bytes of an ONNX file, a ModelProto, a PyTorch program (weft.from_torch), "
+             "or a Module of the graph IR",
+    )  # fmt: skip
+
+
+def _openers() -> Iterator[Opener]:
+    """Who reads models, the installed ones before ONNX's, which takes every file."""
+    yield open_torch
+    for point in plugins(FRONT_ENDS).values():
+        yield load_plugin(point, "front end", ModelError)
+    yield _open_onnx
+
+
+def _open_onnx(model: Any) -> Source | None:
+    return OnnxSource(model) if isinstance(model, (str, Path, bytes, onnx.ModelProto)) else None

@@ -85,7 +85,7 @@ def from_onnx(
     reading = Reading(require_quantised, largest_results=largest_results)
     module = _Reader(model, dict(shapes or {}), dict(values or {}), reading).module()
     if require_quantised:
-        _require_quantised(module)
+        refuse_floats(module)
     return module
 
 
@@ -310,7 +310,7 @@ def _captured(node: onnx.NodeProto) -> list[str]:
     return found
 
 
-def _require_quantised(module: Module) -> None:
+def refuse_floats(module: Module) -> None:
     """Refuse a model with weights in which no tensor is quantised with a scale that is known. What quantised models
     leave in floating point, or quantise in another way, is computed on the host."""
     order = calls(module.main.body)

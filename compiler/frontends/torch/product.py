@@ -1,0 +1,93 @@
+"""Products of matrices and convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...graph import Expr
+from ..onnx.product import matrix_product, transposed
+from .site import Site, category, rule
+
+Number = int | float
+
+
+def product(site: Site, a: Expr, b: Expr) -> Expr:
+    """As numpy.matmul. Weights that are constants become ``nn.dense``; of truth values and small integers the sums
+    are those of the result's type."""
+    a, b = (site.cast(x, site.dtype) for x in (a, b))
+    return matrix_product(site.node, a, b)
+
+
+@rule("mm.default", "bmm.default", "matmul.default", "mv.default", "dot.default", "vdot.default")
+def _product(site: Site, a: Expr, b: Expr) -> Expr:
+    return product(site, a, b)
+
+
+@rule("linear.default")
+def _linear(site: Site, x: Expr, w: Expr, bias: Expr | None = None) -> Expr:
+    result = product(site, x, transposed(site.node, w)) if len(w.shape) == 2 else product(site, x, w)
+    return result if bias is None else site("add", result, bias)
+
+
+def _scaled(site: Site, x: Expr, factor: Number) -> Expr:
+    return x if factor == 1 else site("multiply", x, int(factor) if category(x.dtype) < 2 else factor)
+
+
+@rule("addmm.default", "baddbmm.default", "addmv.default", "addbmm.default")
+def _add_product(site: Site, bias: Expr, a: Expr, b: Expr, *, beta: Number = 1, alpha: Number = 1) -> Expr:
+    """beta * bias + alpha * a b; without beta the bias is not read, so that what is no number in it is lost."""
+    total = product(site, a, b)
+    if site.op.startswith("aten.addbmm"):
+        total = site.call("nn.reduce_sum", total, axes=(0,), keepdims=False)
+    total = _scaled(site, total, alpha)
+    return total if beta == 0 else site("add", total, _scaled(site, site.cast(bias, site.dtype), beta))
+
+
+@rule("outer.default", "ger.default")
+def _outer(site: Site, a: Expr, b: Expr) -> Expr:
+    a, b = site.promoted(site.reshape(a, (-1, 1)), site.reshape(b, (1, -1)))
+    return site("multiply", a, b)
+
+
+@rule("convolution.default")
+def _convolution(
+    site: Site, x: Expr, w: Expr, bias: Expr | None, stride: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], transposed: bool, output_padding: Sequence[int], groups: int,
+) -> Expr:  # fmt: skip
+    if category(x.dtype) < 2:  # sums of integers are exact in float64, up to 2**53
+        wide_type = replace(site, types=(replace(site.type, dtype="float64"),))
+        x, w = (site.cast(each, "float64") for each in (x, w))
+        bias = None if bias is None else site.cast(bias, "float64")
+        sums = _convolution(wide_type, x, w, bias, stride, padding, dilation, transposed, output_padding, groups)
+        return site.cast(sums, site.dtype)
+    count = len(w.shape) - 2
+    single = len(x.shape) == count + 1
+    images = site.reshape(x, (1, *x.shape)) if single else x
+
+    def wide(values: Sequence[int]) -> list[int]:
+        return list(values) * count if len(values) == 1 else list(values)
+
+    pads = wide(padding)
+    attrs: dict[str, Any] = {"strides": wide(stride), "pads": pads + pads, "dilations": wide(dilation), "group": groups}
+    if transposed:
+        attrs["output_padding"] = wide(output_padding)
+    result = site.onnx("ConvTranspose" if transposed else "Conv", images, w, bias, **attrs)
+    return site.reshape(result, site.shape)
+
+
+@rule("conv1d.default", "conv2d.default", "conv3d.default")
+def _conv(
+    site: Site, x: Expr, w: Expr, bias: Expr | None = None, stride: Sequence[int] = (1,), padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,), groups: int = 1,
+) -> Expr:  # fmt: skip
+    return _convolution(site, x, w, bias, stride, padding, dilation, False, (0,), groups)
+
+
+@rule("bilinear.default")
+def _bilinear(site: Site, a: Expr, b: Expr, w: Expr, bias: Expr | None = None) -> Expr:
+    rows_a, rows_b = site.reshape(a, (-1, a.shape[-1])), site.reshape(b, (-1, b.shape[-1]))
+    result: Expr = site.call("nn.einsum", rows_a, w, rows_b, equation="ni,oij,nj->no")
+    result = site.reshape(result, site.shape)
+    return result if bias is None else site("add", result, bias)

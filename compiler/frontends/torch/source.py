@@ -1,0 +1,289 @@
+"""A PyTorch model as the compiler takes it: what ``torch.export`` captured, for any sizes that it left open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sympy
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, OutputSpec
+from torch.utils import _pytree as pytree
+
+from ...graph import Attrs, Constant, Expr, Function, Module, Span, TensorType, Tuple, Var
+from ...graph.symbolic import SymbolicInput, SymbolicTypes, bind_sizes, infer_symbolic, sizes_text
+from ..errors import ModelError
+from ..onnx.reader import refuse_floats
+from .reader import GraphReader, at_sizes, refuse_unknown
+from .tensors import array_of, dtype_name
+
+Shapes = Mapping[str, Sequence[int]]
+
+NEXT = ".next"
+"""Behind the name of a state: the output that is its value for the next run."""
+
+
+@dataclass(frozen=True)
+class _Input:
+    """A placeholder that is an input of the model: the user's, or a buffer that the model changes."""
+
+    name: str
+    sizes: tuple[int | sympy.Expr, ...]
+    dtype: str
+
+
+class TorchSource:
+    """An exported program, ready to be compiled for any target (`weft.compile`).
+
+    Inputs have the names of the arguments of ``forward``. The outputs of a dictionary have its keys for names, others
+    are ``output`` or ``output0``, ``output1``, ... A buffer that the model changes is an input of its own name, and an
+    output ``NAME.next``, which the next run is given for it.
+
+    Raises ModelError for a program with operators that cannot be read: all of them, with the user's lines.
+    """
+
+    def __init__(self, program: ExportedProgram, name: str = "model", symbols: Mapping[str, str] | None = None) -> None:
+        self.name = name
+        self._program = program.run_decompositions()
+        self._symbols = dict(symbols or {})  # PyTorch's names of open sizes to the user's
+        refuse_unknown(self._program.graph_module)
+        signature = self._program.graph_signature
+        self._states = {spec.target: spec for spec in signature.output_specs if spec.kind is OutputKind.BUFFER_MUTATION}
+        self._fields: dict[str, _Input] = {}
+        self._placeholders: list[Any] = []
+        placeholders = [node for node in self._program.graph.nodes if node.op == "placeholder"]
+        for node, spec in zip(placeholders, signature.input_specs, strict=True):
+            self._placeholders.append(self._placeholder(node, spec))
+        self.output_names = tuple(name for name, _ in self._outputs())
+
+    # What the program takes and gives
+
+    def _placeholder(self, node: Any, spec: Any) -> Any:
+        """An `_Input`, a `Constant`, or the value of an argument that is no tensor."""
+        is_state = spec.kind is InputKind.BUFFER and spec.target in self._states
+        if spec.kind is InputKind.USER_INPUT or is_state:
+            if isinstance(spec.arg, ConstantArgument):
+                return spec.arg.value
+            value = node.meta["val"]
+            name = spec.target if is_state else node.name
+            if not isinstance(value, torch.Tensor):
+                raise ModelError(f"input {name!r} is a {type(value).__name__}, but only tensors can be inputs",
+                                 hint="export with the number as a constant, or as a tensor of no axes")  # fmt: skip
+            sizes = tuple(size.node.expr if isinstance(size, torch.SymInt) else int(size) for size in value.shape)
+            self._fields[name] = _Input(name, sizes, dtype_name(value.dtype, f"input {name!r}"))
+            return self._fields[name]
+        if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+            tensors = {**self._program.state_dict, **self._program.constants}
+            return Constant(array_of(tensors[spec.target], f"{spec.target!r}"), spec.target)
+        raise ModelError(f"input {node.name!r} is a {spec.kind.name.lower()}, which weft cannot take")
+
+    def _outputs(self) -> list[tuple[str, OutputSpec]]:
+        """Every output that is kept, in the program's order, with its name."""
+        specs = self._program.graph_signature.output_specs
+        users = [spec for spec in specs if spec.kind is OutputKind.USER_OUTPUT]
+        names = iter(_names(self._program, len(users)))
+        result = []
+        for spec in specs:
+            if spec.kind is OutputKind.USER_OUTPUT:
+                name = next(names)
+                if not isinstance(spec.arg, ConstantArgument):
+                    result.append((name, spec))
+            elif spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
+                result.append((f"{spec.target}{NEXT}", spec))
+            else:
+                raise ModelError(f"an output is a {spec.kind.name.lower()}, which weft cannot give",
+                                 hint="export the model in inference mode")  # fmt: skip
+        return result
+
+    # A source
+
+    def _size(self, size: int | sympy.Expr) -> int | str:
+        if isinstance(size, int) or size.is_Integer:
+            return int(size)
+        return self._symbols.get(str(size), str(size))
+
+    def inputs(self, shapes: Shapes) -> tuple[SymbolicInput, ...]:
+        """The inputs; a size that was left open has the name that ``dynamic_shapes`` gave it, or PyTorch's."""
+        unknown = sorted(set(shapes) - set(self._fields))
+        if unknown:
+            known = ", ".join(map(repr, self._fields)) or "none"
+            raise ModelError(f"a shape is given for {unknown[0]!r}, but the inputs are {known}")
+        found = [SymbolicInput(each.name, tuple(map(self._size, each.sizes)), each.dtype)
+                 for each in self._fields.values()]  # fmt: skip
+        sizes = bind_sizes(found, shapes)
+        return tuple(
+            SymbolicInput(each.name, tuple(sizes.get(str(size), size) for size in each.shape), each.dtype)
+            for each in found
+        )
+
+    def module(self, shapes: Shapes = {}, *, takes_floats: bool = True) -> Module:  # noqa: B006
+        """The graph for these shapes of the inputs. Raises ModelError."""
+        reader = GraphReader(self._bound(shapes))
+        params: list[Var] = []
+        values: list[Any] = []
+        for each in self._placeholders:
+            if isinstance(each, _Input):
+                params.append(Var(each.name, TensorType(self._shape(reader, each), each.dtype), Span((), each.name)))
+                values.append(params[-1])
+            else:
+                values.append(each)
+        made = reader.run(self._program.graph_module, values)
+        specs = self._program.graph_signature.output_specs
+        by_spec = {id(spec): value for spec, value in zip(specs, made, strict=True)}
+        results = {name: by_spec[id(spec)] for name, spec in self._outputs()}
+        outputs = {name: value if isinstance(value, Expr) else Constant(np.asarray(value))
+                   for name, value in results.items()}  # fmt: skip
+        body = next(iter(outputs.values())) if len(outputs) == 1 else Tuple(tuple(outputs.values()))
+        module = Module(Function(tuple(params), body, Attrs({"name": "main", "outputs": tuple(outputs)})))
+        if not takes_floats:
+            refuse_floats(module)
+        return module
+
+    def types(self, shapes: Shapes) -> SymbolicTypes:
+        """The type of every tensor, for any size."""
+        inputs = self.inputs(shapes)
+
+        def at(sizes: Mapping[str, int]) -> dict[str, TensorType]:
+            given = {each.name: each.at(sizes) for each in inputs}
+            reader = GraphReader(self._solved(given))
+            types = {each.name: TensorType(given[each.name], each.dtype) for each in inputs}
+            for node in self._program.graph.nodes:
+                kind = reader.type_of(node.meta.get("val"), node.name) if node.op == "call_function" else None
+                if kind is not None:
+                    types[node.name] = kind
+            return types
+
+        return infer_symbolic(inputs, at)
+
+    # Sizes
+
+    def _bound(self, shapes: Shapes) -> dict[str, int]:
+        """The sizes of PyTorch's symbols for these shapes, inside the ranges that the program is for."""
+        inputs = self.inputs(shapes)
+        still = [f"{size!r} of {each.name!r}" for each in inputs for size in each.shape if isinstance(size, str)]
+        if still:
+            raise ModelError(f"the size {still[0]} is open", hint="give the shape of the input with shapes=")
+        sizes = self._solved({each.name: each.at({}) for each in inputs})
+        for symbol, bounds in self._program.range_constraints.items():
+            size = sizes.get(str(symbol))
+            if size is not None and not bounds.lower <= size <= bounds.upper:
+                name = self._symbols.get(str(symbol), str(symbol))
+                raise ModelError(f"the size {name} is {size}, but the program was exported for "
+                                 f"{bounds.lower} to {bounds.upper}", hint="export it with another range")  # fmt: skip
+        return sizes
+
+    def _solved(self, shapes: Shapes) -> dict[str, int]:
+        """The symbols whose expressions give these shapes."""
+        sizes: dict[str, int] = {}
+        expressions = [(each.name, axis, size, shapes[each.name][axis]) for each in self._fields.values()
+                       for axis, size in enumerate(each.sizes) if not isinstance(size, int)]  # fmt: skip
+        expressions.sort(key=lambda item: not item[2].is_Symbol)
+        for name, axis, expression, value in expressions:
+            rest = at_sizes(expression, sizes)
+            if len(rest.free_symbols) == 1:
+                symbol = next(iter(rest.free_symbols))
+                found = [each for each in sympy.solve(rest - value, symbol) if each.is_Integer and each >= 0]
+                if found:
+                    sizes[symbol.name] = int(found[0])
+                    continue
+            elif not rest.free_symbols and int(rest) == value:
+                continue
+            raise ModelError(f"input {name!r}: dimension {axis} is {value}, but must be {expression} "
+                             f"({sizes_text(sizes) or 'no size is known'})")  # fmt: skip
+        return sizes
+
+    @staticmethod
+    def _shape(reader: GraphReader, each: _Input) -> tuple[int, ...]:
+        return tuple(size if isinstance(size, int) else int(at_sizes(size, reader.sizes)) for size in each.sizes)
+
+
+def _names(program: ExportedProgram, count: int) -> list[str]:
+    """Of the user's outputs: by the keys under which ``forward`` returns them, if it does."""
+    plain = ["output"] if count == 1 else [f"output{number}" for number in range(count)]
+    spec = program.call_spec.out_spec
+    if spec is None or spec.num_leaves != count:
+        return plain
+    paths = pytree.tree_flatten_with_path(pytree.tree_unflatten(list(range(count)), spec))[0]
+    keys = [[str(getattr(key, "key", getattr(key, "name", ""))) for key in path] for path, _ in paths]
+    named = [".".join(part for part in path if part) for path in keys]
+    return named if all(named) and len(set(named)) == count else plain
+
+
+def open_program(path: str | Path) -> TorchSource:
+    """The source of a file that ``torch.export.save`` wrote. Raises ModelError."""
+    try:
+        program = torch.export.load(str(path))
+    except Exception as error:  # a damaged archive raises whatever its parts raise
+        reason = str(error).strip().splitlines()
+        raise ModelError(f"{str(path)!r} cannot be read as an exported program: "
+                         f"{reason[0] if reason else type(error).__name__}") from error  # fmt: skip
+    return TorchSource(program, Path(path).stem)
+
+
+def from_torch(
+    model: torch.nn.Module | ExportedProgram,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    name: str = "",
+) -> TorchSource:
+    """A PyTorch model as `weft.compile` takes it.
+
+    model
+        A module, which ``torch.export`` captures with the example inputs, or a program that it captured. A module in
+        training mode is captured as it is: call ``eval()`` first for inference.
+    args, kwargs
+        Example inputs of ``forward``: their shapes and types become those of the model.
+    dynamic_shapes
+        As ``torch.export.export`` takes it: sizes that stay open. A CPU target compiles for them as they come; others
+        are given them by ``shapes=``.
+    name
+        Of the model in reports; by default that of its class.
+
+    Raises ModelError for what cannot be captured or read; the text names the operators and the lines.
+    """
+    if isinstance(model, ExportedProgram):
+        return TorchSource(model, name or "model", _symbol_names(model, dynamic_shapes))
+    if not isinstance(model, torch.nn.Module):
+        raise ModelError(f"model is a {type(model).__name__}, but must be a torch.nn.Module or an ExportedProgram")
+    if isinstance(args, torch.Tensor):
+        args = (args,)
+    try:
+        with torch.no_grad():
+            program = torch.export.export(model, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes)
+    except Exception as error:  # capturing runs the user's code, which raises anything
+        reason = str(error).strip().splitlines()
+        raise ModelError(
+            f"torch.export cannot capture {type(model).__name__}: {type(error).__name__}: "
+            f"{reason[0] if reason else 'no reason given'}",
+            hint="torch.export.export(model, args, strict=False) shows the whole reason",
+        ) from error
+    return TorchSource(program, name or type(model).__name__.lower(), _symbol_names(program, dynamic_shapes))
+
+
+def _symbol_names(program: ExportedProgram, dynamic_shapes: Any) -> dict[str, str]:
+    """The user's names of open sizes by PyTorch's, from where both stand."""
+    if not dynamic_shapes:
+        return {}
+    given = list(dynamic_shapes.values()) if isinstance(dynamic_shapes, Mapping) else list(dynamic_shapes)
+    users = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT}
+    nodes = [node for node in program.graph.nodes if node.op == "placeholder" and node.name in users]
+    names: dict[str, str] = {}
+    by_name = dict(dynamic_shapes) if isinstance(dynamic_shapes, Mapping) else {}
+    for number, node in enumerate(nodes):
+        sizes = by_name.get(node.name) if node.name in by_name else given[number] if number < len(given) else None
+        value = node.meta.get("val")
+        if sizes is None or not isinstance(value, torch.Tensor):
+            continue
+        if not isinstance(sizes, (Mapping, list, tuple)):
+            continue
+        for axis, dim in sizes.items() if isinstance(sizes, Mapping) else enumerate(sizes):
+            name, size = getattr(dim, "__name__", ""), value.shape[axis]
+            if name and name.isidentifier() and isinstance(size, torch.SymInt):
+                names.setdefault(str(size.node.expr), name)
+    return names

@@ -1,0 +1,226 @@
+"""``torch.compile(model, backend="weft")``: graphs that Dynamo captured run as machine code of the CPU target.
+
+Graph breaks and gradients are PyTorch's (AOTAutograd): weft compiles the forward graph, the backward graph, or the
+graph of an inference, each in core ATen operators.
+
+**Weights.** Dynamo does not guard parameters: a second instance of a class, or changed weights, come with the same
+graph. For inference, weights are compiled in (so that they are packed once), and every run looks whether they are the
+tensors, at the version, that were compiled in; others are compiled in anew, and tensors that keep changing become
+inputs. A change that PyTorch does not count, such as one through ``parameter.data``, is not seen: give
+``options={"weights": "inputs"}`` to a model whose weights are changed so. In training all weights are inputs.
+
+**Sizes.** A graph with open sizes is compiled for each size as it comes.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from functorch.compile import make_boxed_func
+from torch._decomp import core_aten_decompositions
+from torch._dynamo.backends.common import aot_autograd
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.fx import GraphModule
+
+from ..api import compile, load
+from ..compiler.frontends import ModelError
+from ..compiler.frontends.torch.reader import GraphReader, refuse_unknown
+from ..compiler.frontends.torch.tensors import array_of, tensor_of
+from ..compiler.graph import Attrs, Constant, Expr, Function, Module, Span, Tuple, Var
+from ..compiler.model import CompiledModel
+from ..runtime.module import LoadedModule
+
+BUILDS_KEPT = 8
+"""Of one graph: for other sizes, and for other weights."""
+
+CHANGES_BORNE = 3
+"""How often weights are compiled in anew before they become inputs."""
+
+OPTIONS = {"threads": 1, "weights": "constants"}
+
+
+@dataclass(frozen=True)
+class _Build:
+    """A graph that was compiled. ``places``: of its inputs among the graph's. ``results``: for each output the name of
+    the model's, or the value that it has."""
+
+    loaded: LoadedModule | None
+    names: tuple[str, ...]
+    places: tuple[int, ...]
+    results: tuple[tuple[str, Any], ...]
+
+    def __call__(self, args: Sequence[Any]) -> list[Any]:
+        made: Mapping[str, Any] = {}
+        if self.loaded is not None:
+            given = {name: _numpy(args[place]) for name, place in zip(self.names, self.places, strict=True)}
+            made = self.loaded.run(given)
+        return [tensor_of(made[name]) if name else value for name, value in self.results]
+
+
+def _numpy(tensor: torch.Tensor) -> Any:
+    """The values of a tensor, which lies in order after this. Without a copy where it did before."""
+    plain = tensor.detach()
+    plain = plain if plain.is_contiguous() else plain.contiguous()
+    return plain.numpy() if plain.dtype is not torch.bfloat16 else array_of(plain, "an input")
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A weight that was compiled in: the tensor, and how often it had been written to."""
+
+    tensor: weakref.ref[torch.Tensor]
+    version: int
+
+    def is_still(self, tensor: torch.Tensor) -> bool:
+        return self.tensor() is tensor and self.version == _version(tensor)
+
+
+def _version(tensor: torch.Tensor) -> int:
+    """How often PyTorch says that a tensor was written to."""
+    return int(tensor._version)
+
+
+class _Graph:
+    """One graph of AOTAutograd's, compiled for the sizes and weights that come.
+
+    ``static``: the numbers of the inputs that are weights.
+    """
+
+    def __init__(self, graph: GraphModule, examples: Sequence[Any], static: Sequence[int], options: Mapping[str, Any]):
+        self.graph, self.static, self.options = graph, tuple(static), options
+        self.placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
+        self.symbols = [str(each.node.expr) if isinstance(each, torch.SymInt) else "" for each in examples]
+        self.open = any(self.symbols) or any(
+            isinstance(size, torch.SymInt) for each in examples if isinstance(each, torch.Tensor) for size in each.shape
+        )
+        self.by_sizes: OrderedDict[tuple[int, ...], _Build] = OrderedDict()
+        self.by_weights: OrderedDict[tuple[_Held, ...], _Build] = OrderedDict()
+        self.changes = 0
+
+    def run(self, *args: Any) -> list[Any]:
+        if self.static and not self.open and self.changes <= CHANGES_BORNE:
+            return self._with_weights(args)
+        key = self._key(args)
+        build = self.by_sizes.get(key)
+        if build is None:
+            build = _kept(self.by_sizes, key, self._build(args, {}))
+        return build(args)
+
+    def _key(self, args: Sequence[Any]) -> tuple[int, ...]:
+        """The sizes, where they are open."""
+        if not self.open:
+            return ()
+        return tuple(size for arg in args for size in (arg.shape if isinstance(arg, torch.Tensor) else (int(arg),)))
+
+    def _with_weights(self, args: Sequence[Any]) -> list[Any]:
+        weights = [args[number] for number in self.static]
+        for held, build in self.by_weights.items():
+            if all(each.is_still(weight) for each, weight in zip(held, weights, strict=True)):
+                return build(args)
+        known = [held for held in self.by_weights
+                 if all(each.tensor() is weight for each, weight in zip(held, weights, strict=True))]  # fmt: skip
+        for held in known:  # the same tensors, written to
+            del self.by_weights[held]
+            self.changes += 1
+        constants = {number: array_of(args[number], "a weight") for number in self.static}
+        held = tuple(_Held(weakref.ref(weight), _version(weight)) for weight in weights)
+        return _kept(self.by_weights, held, self._build(args, constants))(args)
+
+    def _build(self, args: Sequence[Any], constants: Mapping[int, Any]) -> _Build:
+        with unset_fake_temporarily():
+            return self._compiled(args, constants)
+
+    def _compiled(self, args: Sequence[Any], constants: Mapping[int, Any]) -> _Build:
+        reader = GraphReader(self._sizes(args))
+        values: list[Any] = []
+        params: list[Var] = []
+        places: list[int] = []
+        for number, (node, arg) in enumerate(zip(self.placeholders, args, strict=True)):
+            if number in constants:
+                values.append(Constant(constants[number], node.name))
+            elif isinstance(arg, torch.Tensor):
+                kind = reader.type_of(node.meta["val"], node.name)
+                if kind is None or kind.shape != tuple(arg.shape):
+                    raise ModelError(f"input {node.name!r} has the shape {tuple(arg.shape)}, but the graph has {kind}")
+                params.append(Var(node.name, kind, Span((), node.name)))
+                values.append(params[-1])
+                places.append(number)
+            else:
+                values.append(arg)
+        outputs = reader.run(self.graph, values)
+        results = tuple((f"output{i}" if isinstance(each, Expr) else "", each) for i, each in enumerate(outputs))
+        named = {name: value for name, value in results if name}
+        loaded = None
+        if named:
+            used = tuple(named.values())
+            body = used[0] if len(used) == 1 else Tuple(used)
+            module = Module(Function(tuple(params), body, Attrs({"name": "graph", "outputs": tuple(named)})))
+            model = compile(module, target="cpu", threads=self.options["threads"])
+            assert isinstance(model, CompiledModel)  # a module has no open sizes
+            loaded = load(model)
+        kept = tuple((name, None if name else value) for name, value in results)
+        return _Build(loaded, tuple(param.name for param in params), tuple(places), kept)
+
+    def _sizes(self, args: Sequence[Any]) -> dict[str, int]:
+        """The symbols' sizes: of arguments that are numbers, and of the shapes of tensors."""
+        sizes = {symbol: int(arg) for symbol, arg in zip(self.symbols, args, strict=True) if symbol}
+        for node, arg in zip(self.placeholders, args, strict=True):
+            known = node.meta.get("val")
+            if not isinstance(known, torch.Tensor) or not isinstance(arg, torch.Tensor):
+                continue
+            for size, number in zip(known.shape, arg.shape, strict=True):
+                if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                    sizes.setdefault(str(size.node.expr), int(number))
+        return sizes
+
+
+def _kept(builds: OrderedDict[Any, _Build], key: Any, build: _Build) -> _Build:
+    builds[key] = build
+    while len(builds) > BUILDS_KEPT:
+        builds.popitem(last=False)
+    return build
+
+
+def _is_weight(node: torch.fx.Node, example: Any) -> bool:
+    """Whether an input of Dynamo's graph is a parameter or a buffer of the module."""
+    kind = node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type")
+    return isinstance(example, torch.nn.Parameter) or (kind is not None and isinstance(example, torch.Tensor))
+
+
+def weft(
+    graph: GraphModule, examples: Sequence[Any], *, options: Mapping[str, Any] | None = None
+) -> Callable[..., Any]:
+    """The backend. ``options``: ``threads`` (1) of the machine code; ``weights``: ``"constants"``, or ``"inputs"`` for
+    a model whose weights change between runs.
+
+    Raises ModelError for a graph with operators that weft has no rule for; the text names all of them.
+    """
+    chosen = {**OPTIONS, **(options or {})}
+    unknown = sorted(set(chosen) - set(OPTIONS))
+    if unknown or chosen["weights"] not in ("constants", "inputs"):
+        raise ModelError(f"the backend 'weft' has no option {unknown[0]!r}" if unknown else
+                         f"weights is {chosen['weights']!r}, but must be 'constants' or 'inputs'",
+                         hint=f"its options are {', '.join(OPTIONS)}")  # fmt: skip
+    placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    weights = [number for number, (node, example) in enumerate(zip(placeholders, examples, strict=True))
+               if chosen["weights"] == "constants" and _is_weight(node, example)
+               and not example.is_inference()]  # an inference tensor does not count what is written to it  # fmt: skip
+
+    def compiler(static: Sequence[int]) -> Callable[[GraphModule, Sequence[Any]], Any]:
+        def compile_graph(aten: GraphModule, inputs: Sequence[Any]) -> Any:
+            refuse_unknown(aten)
+            count = sum(node.op == "placeholder" for node in aten.graph.nodes)
+            known = static if count == len(placeholders) else ()  # else AOTAutograd has inputs of its own
+            return make_boxed_func(_Graph(aten, inputs, known, chosen).run)
+
+        return compile_graph
+
+    made = aot_autograd(
+        fw_compiler=compiler(()), inference_compiler=compiler(weights), decompositions=core_aten_decompositions()
+    )
+    return made(graph, examples)  # type: ignore[no-any-return]

@@ -1,0 +1,62 @@
+"""Samples of PyTorch's own database of operators, beside eager PyTorch: a short form of `benchmarks/torch_suite.py`."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[4] / "benchmarks"))
+import torch_suite
+from weft.compiler.frontends.torch.reader import CREATED, is_known
+from weft.compiler.frontends.torch.site import REFUSED, RULES
+
+FAMILIES = [
+    "add", "sub", "mul", "div", "pow", "clamp", "where", "floor_divide", "remainder", "fmod", "atan2", "log1p", "expm1",
+    "nn.functional.gelu", "nn.functional.elu", "nn.functional.softplus", "sum", "mean", "var", "amax", "argmax", "prod",
+    "softmax", "cumsum", "sort", "topk", "cat", "slice", "select_scatter", "diagonal", "as_strided", "roll", "flip",
+    "unfold", "nn.functional.pad", "index_put", "index_select", "gather", "scatter_reduce", "masked_scatter", "matmul",
+    "addmm", "nn.functional.conv", "nn.functional.layer_norm",
+    "nn.functional.group_norm",
+    "nn.functional.max_pool", "nn.functional.avg_pool", "nn.functional.adaptive_", "nn.functional.interpolate",
+    "nn.functional.grid_sample", "nn.functional.upsample", "cdist", "nn.functional.embedding", "tril", "bitwise",
+    "logical", "isnan", "linalg.vector_norm",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_samples_are_equal_to_eager_pytorch(family: str) -> None:
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        outcomes = torch_suite.campaign(family, 2, False)
+    bad = [each for each in outcomes if each.result not in ("equal", "apart")]
+    assert not bad, bad
+    assert any(each.result == "equal" for each in outcomes)
+
+
+def test_every_core_operator_has_a_rule_or_a_reason() -> None:
+    """Of the operators that PyTorch calls core; those that are left are named."""
+    import torch
+
+    left = set()
+    for name in torch._C._dispatch_get_all_op_names():
+        if not name.startswith("aten::"):
+            continue
+        base, _, form = name.removeprefix("aten::").partition(".")
+        overload = getattr(getattr(torch.ops.aten, base), form or "default", None)
+        if overload is None or torch.Tag.core not in overload.tags:
+            continue
+        target = f"aten.{base}.{form or 'default'}"
+        if not is_known(target) and target not in REFUSED:
+            left.add(target)
+    assert left <= {
+        "aten._embedding_bag.default", "aten.atan2.out", "aten.resize_.default", "aten.sym_is_contiguous.default",
+        "aten.sym_numel.default", "aten.sym_size.int", "aten.sym_storage_offset.default", "aten.sym_stride.int",
+    }  # fmt: skip
+
+
+def test_there_are_rules_for_250_operators() -> None:
+    assert len(set(RULES) | CREATED) >= 250
