@@ -102,7 +102,39 @@ def _requantise(
     return host_call("requantise", args, attrs, host, span) if host else call("requantise", *args, span=span, **attrs)
 
 
+def requantised_within(x: Affine, scale: float, limits: tuple[int, int], span: Span) -> Expr | Refusal:
+    """``round(x / scale)`` as int32 within limits of 9 bits, in the accumulator's shape; or why that cannot be."""
+    if x.host:
+        return Refusal(x.host)
+    prepared = _prepared(x, scale)
+    if isinstance(prepared, Refusal):
+        return prepared
+    x, bias = prepared
+    low, high = (min(max(round(end / scale) if math.isfinite(end) else math.copysign(1e9, end), limits[0]), limits[1])
+                 for end in (x.low, x.high))  # fmt: skip
+    try:
+        multiplier, shift = quantise_multiplier(x.scale / scale)
+    except ValueError as error:
+        return Refusal(str(error))
+    args = (x.accumulator, Constant(bias.astype(np.int32)), Constant(multiplier), Constant(shift))
+    return call("requantise", *args, low=int(low), high=int(high), out="int32", span=span)
+
+
 def _quantised_affine(x: Affine, scale: float, zero_point: int, span: Span) -> Expr | Refusal:
+    prepared = _prepared(x, scale)
+    if isinstance(prepared, Refusal):
+        return prepared
+    x, bias = prepared
+    result = _requantise(
+        x.accumulator, bias, x.scale / scale, zero_point, limits_of(x.low, x.high, scale, zero_point), span, x.host
+    )
+    if isinstance(result, Refusal) or result.shape == x.shape:
+        return result
+    return call("reshape", result, shape=x.shape, span=span)
+
+
+def _prepared(x: Affine, scale: float) -> tuple[Affine, Array] | Refusal:
+    """``x`` as it can be requantised to ``scale``, and the bias beside its accumulator."""
     x = _with_constant_channels(x, scale)
     x = _with_fine_bias(x, scale)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -110,12 +142,7 @@ def _quantised_affine(x: Affine, scale: float, zero_point: int, span: Span) -> E
     if not np.all(np.abs(bias) + x.peak < _INT32_SAFE):
         channel = int(np.argmax(~(np.abs(bias) + x.peak < _INT32_SAFE)))
         return Refusal(f"the bias of channel {channel} does not fit 32 bits beside the accumulator")
-    result = _requantise(
-        x.accumulator, bias, x.scale / scale, zero_point, limits_of(x.low, x.high, scale, zero_point), span, x.host
-    )
-    if isinstance(result, Refusal) or result.shape == x.shape:
-        return result
-    return call("reshape", result, shape=x.shape, span=span)
+    return x, bias
 
 
 def _with_constant_channels(x: Affine, scale: float) -> Affine:

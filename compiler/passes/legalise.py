@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..graph import (
+    Anchor,
     Call,
     Constant,
     Expr,
@@ -30,6 +31,8 @@ from ..scope import Scope
 from .cleanup import static_value
 from .describe import Describer
 from .emit_integers import concatenated, quantised
+from .function_of_product import quantised_function
+from .hand_over import handed_over
 from .host import host_call, renumber
 from .integer_form import IntegerForm, Refusal
 from .integer_rows import integer_rows
@@ -42,12 +45,15 @@ STEPS_OF_A_TABLE = 2
 """Operators on one 8-bit value from which on a table of the core is less work than the operators."""
 
 
-def legalise_for(block: int, scope: Scope = Scope.PRODUCTS, *, volumes: bool = False, tables: bool = False) -> Pass:
+def legalise_for(
+    block: int, scope: Scope = Scope.PRODUCTS, *, volumes: bool = False, tables: bool = False, core: bool = False
+) -> Pass:
     """The pass for an array that multiplies computed matrices, ``block`` channels at a time; 0: the host does.
-    ``volumes``: whether there are convolutions over volumes of bytes. ``tables``: whether the core has tables."""
+    ``volumes``: whether there are convolutions over volumes of bytes. ``tables``: whether the core has tables.
+    ``core``: whether products run beside the host, which gets their sums where it needs them as floats."""
 
     def run(module: Module) -> Module:
-        return _Legaliser(module, block, scope, volumes, tables).run()
+        return _Legaliser(module, block, scope, volumes, tables, core).run()
 
     return Pass("legalise", run, stage="integer", tolerance=0.25)
 
@@ -57,9 +63,10 @@ legalise = legalise_for(0)
 
 
 class _Legaliser:
-    def __init__(self, module: Module, block: int, scope: Scope, volumes: bool, core_tables: bool) -> None:
+    def __init__(self, module: Module, block: int, scope: Scope, volumes: bool, core_tables: bool, core: bool) -> None:
         self.module = module
         self.scope = scope
+        self.core = core
         self.core_tables = core_tables
         self.uses = use_counts(module.main.body)
         self.described: dict[int, IntegerForm] = {}
@@ -178,6 +185,10 @@ class _Legaliser:
                 return result
             reason = result.reason
             self.floats[id(source)] = self._float_on_host(source, reason)
+        if self.core and known and isinstance(described, Refusal):
+            function = quantised_function(node, self.described, core_tables=self.core_tables)
+            if function is not None:
+                return function
         table = tabulated(node, self.integers) if known else None
         if table is not None:
             self.tables.add(id(node))
@@ -240,9 +251,17 @@ class _Legaliser:
                 self.floats[id(node)] = self._dequantise_on_host(node, self.integers[id(q)], scale, zero_point)
             case Call():
                 reason = described.reason if isinstance(described, Refusal) else "its result is used as float32"
-                self.floats[id(node)] = self._float_on_host(node, reason)
+                sums = self._sums(node, described) if self.core else None
+                self.floats[id(node)] = self._float_on_host(node, reason) if sums is None else sums
             case _:
                 self.floats[id(node)] = node
+
+    def _sums(self, node: Call, described: IntegerForm) -> Expr | None:
+        """The value of a product as the core hands it to the host; None for other operators."""
+        entry = operator(node.op) if isinstance(node.op, str) else None
+        if entry is None or entry.anchor not in (Anchor.CONVOLUTION, Anchor.PRODUCT) or node.dtype != "float32":
+            return None
+        return handed_over(described, f"{entry.name.removeprefix('nn.')} {node.span.node!r}", node.span)
 
     def _dequantise_on_host(self, node: Call, q: Expr, scale: Expr, zero_point: Expr) -> Expr:
         reason = "converts integers to float32 for what follows"

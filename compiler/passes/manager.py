@@ -179,7 +179,7 @@ class PassManager:
             seconds = time.perf_counter() - start
             try:
                 changed = after != module
-                typed = infer_types(after) if changed else module  # whose types are known
+                typed = infer_types(after) if changed else after  # equal, but perhaps with more nodes in common
                 after = replace(typed, stage=item.stage or module.stage)
                 check_stage(after)
             except GraphError as error:

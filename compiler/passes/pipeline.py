@@ -63,13 +63,14 @@ def _float_loops() -> Pass:
 
 
 def integer_passes(
-    block: int = 0, scope: Scope = Scope.PRODUCTS, *, volumes: bool = False, tables: bool = False
+    block: int = 0, scope: Scope = Scope.PRODUCTS, *, volumes: bool = False, tables: bool = False, core: bool = False
 ) -> list[Pass]:
     """From a model as read to the integer contract, for an array that multiplies computed matrices, ``block`` channels
     at a time; 0: the host does. ``volumes``: whether the target has convolutions over volumes of bytes. ``tables``:
-    whether its core has tables."""
+    whether its core has tables. ``core``: whether it has a core beside the host."""
     windows = windows_of_volumes if volumes else plain_windows
     return [
         unroll_quantised_loops, fold_constants, simplify, fold_batch_norm, windows, fold_constants, simplify, cse,
-        _float_loops(), legalise_for(block, scope, volumes=volumes, tables=tables), simplify, fold_constants, cse, dce,
+        _float_loops(), legalise_for(block, scope, volumes=volumes, tables=tables, core=core),
+        simplify, fold_constants, cse, dce,
     ]  # fmt: skip

@@ -40,14 +40,28 @@ def tabulated(
     inputs = np.arange(-128 + offset, 128 + offset).astype(root.dtype)
     results = results_of([*island, quantise], root, inputs)
     shift = 128 if quantise.dtype == "uint8" else 0
-    tables = np.broadcast_to((results.astype(np.int16) - shift).astype(np.int8), (*constants, 256))
-    first = np.arange(count).reshape(constants) * 256 + 128
-    if on_core:
-        table = Constant(np.ascontiguousarray(tables).reshape(-1), span=Span(quantise.span.nodes))
-        return call("look_up", signed[id(root)], table, span=quantise.span.merged(source.span))
     names = dict.fromkeys(str(node.op) for node in island if not _changes_scale(node))
     reason = f"{', '.join(names)} of one 8-bit value, as a table"
-    return _look_up(signed[id(root)], tables, first.astype(np.int32), quantise.span.merged(source.span), reason)
+    entries = (results.astype(np.int16) - shift).astype(np.int8)
+    span = quantise.span.merged(source.span)
+    return table_of(signed[id(root)], entries, constants, span, reason, on_core=on_core)
+
+
+def table_of(
+    x: Expr, entries: Array, constants: tuple[int, ...], span: Span, reason: str, *, on_core: bool
+) -> Expr | None:
+    """What tables hold for each element of an int8 value ``x``. ``entries``: for -128 to 127, behind axes that
+    broadcast to ``constants``, one table for each of these. ``on_core``: on the core, where one table does;
+    else on the host for ``reason``. None where there are more than `MOST_TABLES`."""
+    count = math.prod(constants)
+    if count > MOST_TABLES:
+        return None
+    tables = np.broadcast_to(entries, (*constants, 256))
+    if on_core and count == 1:
+        table = Constant(np.ascontiguousarray(tables).reshape(-1), span=Span(span.nodes))
+        return call("look_up", x, table, span=span)
+    first = np.arange(count).reshape(constants) * 256 + 128
+    return _look_up(x, tables, first.astype(np.int32), span, reason)
 
 
 def _look_up(x: Expr, tables: Array, first: Array, span: Span, reason: str) -> Expr:
@@ -114,7 +128,7 @@ def broadcast_of_constants(island: Sequence[Call], rank: int) -> tuple[int, ...]
 def results_of(nodes: Sequence[Call], root: Expr, inputs: Array) -> Array:
     """What the last node gives for each of ``inputs``, which become a last axis behind those of the constants."""
     rank = len(nodes[-1].shape)
-    values: dict[int, Array] = {id(root): inputs.reshape(*(1 for _ in range(rank)), 256)}
+    values: dict[int, Array] = {id(root): inputs.reshape(*(1 for _ in range(rank)), -1)}
     for node in nodes:
         entry = operator_of(node)
         plain = entry is not None and entry.family is Family.QUANTISE

@@ -35,6 +35,7 @@ from . import (
     move,
     norm,
     product,
+    qonnx,
     quantised,
     recurrent,
     reduce,
@@ -53,7 +54,7 @@ from .types import dtype_name
 from .unknown import unknown_operators
 
 CONVERTER_MODULES = (
-    activation, constant, control, elementwise, encode, image, index, move, norm, product,
+    activation, constant, control, elementwise, encode, image, index, move, norm, product, qonnx,
     quantised, recurrent, reduce, resize, signal, strings, text, training, trees, window,
 )  # fmt: skip
 """The modules that fill `CONVERTERS`."""

@@ -62,7 +62,7 @@ def passes_to_integers(core: CoreConfig, integers: str) -> list[Pass]:
     from ...passes.pipeline import integer_passes
     from .packed_layout import Blocks
 
-    return integer_passes(Blocks.of(core).product_block, scope_of(integers), tables=core.tables > 0)
+    return integer_passes(Blocks.of(core).product_block, scope_of(integers), tables=core.tables > 0, core=True)
 
 
 class Accel:

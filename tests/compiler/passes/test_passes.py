@@ -153,6 +153,7 @@ def test_cse_computes_equal_values_once() -> None:
     module = Module(Function((x,), body, Attrs({"name": "main"})))
     assert len(calls(module.main.body)) == 3
     assert len(calls(cse(module).main.body)) == 2
+    assert len(calls(PassManager([cse]).run(module).main.body)) == 2
 
 
 def test_dce_drops_unused_parameters_and_fields() -> None:

@@ -1,9 +1,9 @@
 """Fusion: every 8-bit value that has to exist in memory becomes one primitive function, which becomes one kernel.
 
 A primitive function has at most one anchor (a convolution or a pooling) and elementwise operators behind it. 32-bit
-values never leave a function: one that two functions need is computed by both. An 8-bit value joins its consumers'
-function when all of them are in it, so a residual addition runs in the epilogue of its convolution, and so does
-``x * clip(x + 3)``.
+values never leave a function: one that two functions need is computed by both, and is work of the first. An 8-bit value
+joins its consumers' function when all of them are in it, so a residual addition runs in the epilogue of its
+convolution, and so does ``x * clip(x + 3)``.
 """
 
 from __future__ import annotations
@@ -110,6 +110,7 @@ class _Fuser:
         self.uses = Counter(id(child) for node in topological_order(body) for child in node.children)
         self.uses[id(body)] += 1
         self.names: dict[str, int] = {}
+        self.anchored: set[Expr] = set()
         self.report: list[Fused] = []
 
     def run(self) -> tuple[Module, tuple[Fused, ...]]:
@@ -224,6 +225,10 @@ class _Fuser:
         span = _span(body, group.root)
         anchor = next((str(node.op) for node in members if _kind(node) is Fusion.ANCHOR), "elementwise")
         attrs = Attrs({"name": self._name(span, anchor), "primitive": True, "anchor": anchor})
+        anchors = {node for node in members if _kind(node) is Fusion.ANCHOR}
+        if anchors and anchors <= self.anchored:  # computed again, as what needs it is: useful is the first time
+            attrs = attrs.replace(macs=0)
+        self.anchored |= anchors
         function = Function(tuple(params.values()), body, attrs)
         operators = tuple(str(node.op) for node in calls(body))
         self.report.append(Fused(function.name, anchor, operators, span.nodes, tuple(group.boundaries)))

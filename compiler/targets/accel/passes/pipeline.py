@@ -42,4 +42,4 @@ def accel_pipeline(
 ) -> PassManager:
     """All passes, from a model as read, for an accelerator whose array has this shape."""
     passes = accel_passes(blocks, bytes_per_cycle, chains=chains)
-    return PassManager([*integer_passes(blocks.product_block), *passes], check=check)
+    return PassManager([*integer_passes(blocks.product_block, core=True), *passes], check=check)
