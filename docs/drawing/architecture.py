@@ -26,7 +26,7 @@ PARTS = {
     "runtime": (("runtime",), "artifacts, devices, reports", 1, "fetch"),
     "compiler/model.py": (("compiler.model",), "what is handed over", 1, "fetch"),
     "compiler/tensor": (("compiler.tensor",), "loop IR, schedules", 2, "engine"),
-    "compiler/graph": (("compiler.graph",), "graph IR, registry", 2, "engine"),
+    "compiler/graph": (("compiler.graph", "compiler.scope"), "graph IR, registry", 2, "engine"),
     "compiler/operators": (("compiler.operators",), "one entry an operator", 2, "engine"),
     "compiler/passes": (("compiler.passes",), "shared passes, manager", 2, "engine"),
     "compiler/targets": (
@@ -40,12 +40,15 @@ PARTS = {
     "targets/gpu": (("compiler.targets.gpu",), "OpenCL C and PTX", 3, "memory"),
     "targets/accel": (("compiler.targets.accel",), "programs for the core", 2, "memory"),
     "compiler/tune": (("compiler.tune",), "measured schedules", 4, "engine"),
-    "compiler/frontends": (("compiler.frontends",), "ONNX files to graphs", 3, "engine"),
+    "compiler/frontends": (("compiler.frontends",), "models to graphs", 3, "engine"),
     "compiler/compile.py": (
         ("compiler", "compiler.compile", "compiler.targets.registry"), "a model for a target", 2, "engine",
     ),
     "verify": (("verify",), "proofs of programs", 1, "field"),
-    "weft": (("", "api", "build_schedule", "compare", "quantise", "tune"), "public functions, tuning", 2, "field"),
+    "weft": (
+        ("", "api", "build_schedule", "compare", "kept_models", "pytorch", "quantise", "tune"),
+        "public functions, tuning", 2, "field",
+    ),
     "explore": (("explore",), "spaces, points, fronts", 3, "field"),
     "cli": (("cli", "progress"), "the command", 2, "field"),
 }  # fmt: skip
