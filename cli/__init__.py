@@ -1,24 +1,5 @@
-"""The ``weft`` command."""
+"""The ``weft`` command. Each command's module is imported when the command is called (`commands`)."""
 
-from . import (
-    board,
-    board_bench,
-    compare,
-    compile,
-    doctor,
-    explore,
-    gpu,
-    hardware,
-    inspect,
-    profile,
-    replay,
-    run,
-    tune,
-    verify,
-)
 from .app import app, main
 
-__all__ = [
-    "app", "board", "board_bench", "compare", "compile", "doctor", "explore", "gpu", "hardware", "inspect", "main",
-    "profile", "replay", "run", "tune", "verify",
-]  # fmt: skip
+__all__ = ["app", "main"]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
 from . import errors
+from .commands import CommandsOnDemand
 from .output import err, out
 
 app = typer.Typer(
     name="weft",
+    cls=CommandsOnDemand,
     help="Co-design of tensor accelerators and their compiler: from an ONNX file to exact cycles.",
     no_args_is_help=True,
     epilog="--debug with any command shows the traceback of an error.",
@@ -32,6 +33,8 @@ app.add_typer(board_app)
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         out.print(f"weft {version('weft')}", highlight=False)
         raise typer.Exit
 

@@ -12,7 +12,6 @@ from typing import cast
 
 import typer
 from rich.text import Text
-from typer.rich_utils import rich_format_error
 
 from ..errors import WeftError
 from ..shown import escaped, one_line
@@ -85,5 +84,7 @@ def _refuse_usage(usage: Exception) -> int:
     """As Typer does it, but with nothing that a terminal would obey."""
     if isinstance(getattr(usage, "message", None), str):
         usage.message = escaped(usage.message, keep="\n")  # type: ignore[attr-defined]
+    from typer.rich_utils import rich_format_error  # which reads Markdown, and takes as long as all else
+
     rich_format_error(usage)  # type: ignore[arg-type]
     return int(getattr(usage, "exit_code", 2))

@@ -9,9 +9,11 @@ bits; the ways to enter them are then just as many as there are bits to protect.
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:  # a core's configuration is read without it
+    import numpy as np
+    import numpy.typing as npt
 
 
 def check_bits(word_bits: int) -> int:
@@ -39,6 +41,8 @@ def sealed(word: int, word_bits: int) -> int:
 
 def seal_words(unsealed: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     """Words, one a row and little endian, with the check bits that their other bits ask for; there those bits are 0."""
+    import numpy as np
+
     words, size = unsealed.copy(), unsealed.shape[1]
     first, shift = divmod(8 * size - check_bits(8 * size), 8)
     checks = np.bitwise_xor.reduce(_byte_checks(size)[np.arange(size), words], axis=1) << shift
@@ -50,6 +54,8 @@ def seal_words(unsealed: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
 @cache
 def _byte_checks(size: int) -> npt.NDArray[np.uint32]:
     """For each byte of a word of ``size``, and each value of it, the check bits that it changes, lowest first."""
+    import numpy as np
+
     table = np.zeros((size, 256), np.uint32)
     values = np.arange(256)
     for check, mask in enumerate(check_masks(8 * size)):

@@ -13,6 +13,7 @@ import pytest
 import typer.main
 import weft
 from weft.cli.app import app
+from weft.cli.commands import CommandsOnDemand, loaded
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -127,7 +128,7 @@ def faults_of_command(line: str, own_options: Container[str] = ()) -> list[str]:
         first = arguments.pop(0)
         if first not in command.commands:
             return [f"{line}: no command {first}"]
-        command = command.commands[first]
+        command = loaded(first) if isinstance(command, CommandsOnDemand) else command.commands[first]
     options = {option for param in command.params for option in (*param.opts, *param.secondary_opts)} | {"--help"}
     names = [argument.partition("=")[0] for argument in arguments if argument.startswith("-")]
     return [f"{line}: no option {name}" for name in names if name not in options and name not in own_options]

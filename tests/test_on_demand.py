@@ -6,10 +6,16 @@ import ast
 import json
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 import weft
+from typer.core import TyperCommand
+from weft.cli import app
+from weft.cli.commands import PARTS, loaded
+from weft.cli.console import PlainConsole
+from weft.cli.errors import run
 
 HEAVY = ("amaranth", "onnx", "pydantic", "numpy", "llvmlite", "ml_dtypes", "optuna", "ray")
 
@@ -73,3 +79,67 @@ def test_parts_load_what_they_need(script: str, most: int, allowed: set[str]) ->
     own, others = imported(script)
     assert len(own) <= most, own
     assert set(others) <= allowed
+
+
+COMMAND = """
+import sys
+from weft.cli import main
+sys.argv = ["weft", *sys.argv[1:]]
+try:
+    main()
+except SystemExit:
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--version"], ["--help"], ["run", "missing.onnx"], ["tune", "missing.onnx"], ["nothing"]],
+)
+def test_what_needs_no_command_imports_none(words: list[str]) -> None:
+    own, others = imported(COMMAND, *words)
+    assert len(own) <= 16, own
+    assert set(others) <= {"pydantic"}  # typer's, where it is installed
+
+
+def test_a_command_imports_its_own_part_alone() -> None:
+    own, others = imported(COMMAND, "hw", "--help")
+    assert not [name for name in own if name.startswith(("weft.compiler", "weft.explore", "weft.boards"))]
+    assert "onnx" not in others
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_commands_are_what_their_list_says(name: str) -> None:
+    known, command = TyperCommand(name, help=PARTS[name].help), loaded(name)
+    assert command.name == name
+    assert command.get_short_help_str(1000) == known.get_short_help_str(1000)
+    arguments = [each for each in getattr(command, "params", []) if each.param_type_name == "argument"]
+    if PARTS[name].reads:
+        assert arguments[0].required
+        assert arguments[0].nargs == 1
+
+
+def test_every_command_is_in_the_list() -> None:
+    for part in PARTS.values():
+        for module in part.modules:
+            import_module(f"weft.cli.{module}")
+    registered = {each.name or each.callback.__name__ for each in app.registered_commands if each.callback}
+    groups = {each.typer_instance.info.name for each in app.registered_groups if each.typer_instance}
+    assert registered | groups == set(PARTS)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["run", "missing.onnx"], "'missing.onnx' cannot be read: No such file or directory"),
+        (["profile", "missing.onnx", "--target", "cpu"], "'missing.onnx' cannot be read: No such file or directory"),
+        (["run", "missing.weft"], "cannot read missing.weft: No such file or directory"),
+        (["disasm", "missing"], "cannot read missing: No such file or directory"),
+        (["replay", "missing"], "cannot read missing: No such file or directory"),
+    ],
+)
+def test_a_file_that_is_not_there_is_told_at_once(
+    words: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(app, words, PlainConsole(stderr=True)) == 1
+    assert text in capsys.readouterr().err
