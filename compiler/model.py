@@ -365,9 +365,10 @@ class Witness:
     def of(module: Module, names: Mapping[Expr, str]) -> Witness:
         """Of a packed module and the names of its calls."""
         from .graph.text import constant_table, to_text
-        from .graph.visit import calls
+        from .graph.visit import calls, uniquely_named
 
-        return Witness(to_text(module), constant_table(module), tuple(names[node] for node in calls(module.main.body)))
+        shown = uniquely_named(module)
+        return Witness(to_text(shown), constant_table(shown), tuple(names[node] for node in calls(module.main.body)))
 
     def module(self) -> Module:
         """The graph; GraphError where the text is none."""

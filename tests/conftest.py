@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import Phase, settings
 
 # No deadline: one example may wait for the C++ compiler. A failure prints the line that repeats it.
@@ -11,3 +12,15 @@ settings.load_profile("weft")
 settings.register_profile(
     "mutation", deadline=None, derandomize=True, database=None, phases=[Phase.explicit, Phase.generate]
 )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--certify", action="store_true", help="Prove whatever a test compiles for a core.")
+
+
+@pytest.fixture(autouse=True)
+def _certified(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.config.getoption("--certify"):
+        from weft.tests.certified import certify_all  # imports the compiler
+
+        certify_all(monkeypatch)

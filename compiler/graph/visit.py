@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .ir import Call, Constant, Expr, Function, Span, Tuple, TupleGet, Var, topological_order
+from .ir import Call, Constant, Expr, Function, Module, Span, Tuple, TupleGet, Var, topological_order
 from .registry import call
 
 __all__ = [
-    "Mutator", "Visitor", "calls", "rewrite", "substitute", "topological_order", "use_counts", "with_children",
+    "Mutator", "Visitor", "calls", "rewrite", "substitute", "topological_order", "uniquely_named", "use_counts",
+    "with_children",
 ]  # fmt: skip
 
 
@@ -146,6 +147,33 @@ def substitute(root: Expr, values: dict[Expr, Expr]) -> Expr:
         else:
             memo[id(node)] = with_children(node, tuple(memo[id(child)] for child in node.children))
     return memo[id(root)]
+
+
+def uniquely_named(module: Module) -> Module:
+    """The module in which no two functions have one name, as its text needs it: the later ones get a number."""
+    made: dict[Function, Function] = {}
+    used: set[str] = {module.main.name}
+
+    def renamed(function: Function) -> Function:
+        if function not in made:
+            body, name, number = rebuilt(function.body), function.name, 0
+            while name in used:
+                number += 1
+                name = f"{function.name}.{number}"
+            used.add(name)
+            made[function] = Function(function.params, body, function.attrs.replace(name=name), function.span)
+        return made[function]
+
+    def rebuilt(body: Expr) -> Expr:
+        values: dict[int, Expr] = {}
+        for node in topological_order(body):
+            new = with_children(node, tuple(values[id(child)] for child in node.children))
+            if isinstance(new, Call) and isinstance(new.op, Function):
+                new = Call(renamed(new.op), new.args, new.attrs, new.type, new.span)
+            values[id(node)] = new
+        return values[id(body)]
+
+    return module.with_main(rebuilt(module.main.body))
 
 
 def respan(node: Expr, span: Span) -> Expr:

@@ -97,6 +97,19 @@ def test_functions_of_a_byte_are_proved_as_tables_as_ramps_and_on_the_host(confi
     assert found.proved, found.alarms
 
 
+def test_functions_of_one_name_and_equal_layers_are_told_apart(tmp_path: Path) -> None:
+    """Concatenations are all called so, and two equal layers are one value."""
+    model = FloatModel((1, 4, 5, 3))
+    parts = [model.op("Relu", model.conv("x", 4, 6)) for _ in range(2)]
+    wide = model.op("Concat", *parts, axis=1)
+    more = model.op("Concat", wide, parts[0], axis=1)
+    quantise(model.build(model.op("Relu", model.conv(more, 18, 4))), tmp_path)
+    made = weft.compile(tmp_path / "quantised.onnx", "tiny", cache=False)
+    assert isinstance(made, CompiledModel)
+    found = weft.certify(made, tmp_path / "quantised.onnx", seed=1)
+    assert found.proved, found.alarms
+
+
 # Faults
 
 

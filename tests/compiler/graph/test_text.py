@@ -23,9 +23,11 @@ from weft.compiler.graph import (
     call,
     constant_table,
     dtypes,
+    evaluate,
     parse,
     to_text,
 )
+from weft.compiler.graph.visit import uniquely_named
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), min_size=1, max_size=8)
 FLOATS = st.floats(allow_nan=False, width=32)
@@ -196,3 +198,22 @@ def test_damaged_text_is_read_or_refused(start: int, length: int, inserted: str)
         assert str(error)  # noqa: PT017
     else:
         assert parse(to_text(module), constant_table(module)) == module
+
+
+def _same(size: int, inner: Function | None = None) -> Function:
+    x = Var("x", TensorType((size,), "float32"))
+    return Function((x,), call(inner or "nn.abs", x), Attrs({"name": "same"}))
+
+
+def test_functions_of_one_name_have_a_text_when_they_are_numbered() -> None:
+    """Also those that functions call; equal functions stay one."""
+    x, y = (Var(name, TensorType((size,), "float32")) for name, size in (("x", 2), ("y", 3)))
+    body = Tuple((call(_same(2), x), call(_same(3, _same(3)), y), call(_same(2), x)))
+    module = Module(Function((x, y), body, Attrs({"name": "main"})))
+    numbered = uniquely_named(module)
+    names = [function.name for function in numbered.functions]
+    assert len(names) == len(set(names)) == 3
+    assert parse(to_text(numbered)) == numbered
+    values = {"x": np.array([-1, 1], np.float32), "y": np.array([2, -2, 0], np.float32)}
+    for first, second in zip(evaluate(module, values).values(), evaluate(numbered, values).values(), strict=True):
+        np.testing.assert_array_equal(first, second)
