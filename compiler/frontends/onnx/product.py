@@ -11,7 +11,7 @@ import numpy as np
 from ...graph import Call, Constant, Expr
 from ...graph.dtypes import FLOATS
 from .node import Converted, Node, converter
-from .quantised import dequantised, quantised, raw_integers, summed_exactly, whole
+from .quantised import dequantised, dynamically, product_of_integers, quantised, raw, raw_integers, whole
 
 
 def add_bias(node: Node, x: Expr, bias: Expr) -> Expr:
@@ -71,7 +71,32 @@ def _matmul(node: Node) -> Converted:
 @converter("MatMulInteger")
 def _matmul_integer(node: Node) -> Converted:
     a, b = raw_integers(node, 0, 2, axis=len(node.input(0).shape) - 2), raw_integers(node, 1, 3, axis=1)
-    return whole(node, matrix_product(node, *summed_exactly(node, a, b, a.shape[-1], (max(-2, -len(b.shape)),))))
+    return whole(node, _product_of_integers(node, a, b))
+
+
+def _product_of_integers(node: Node, a: Call, b: Call) -> Expr:
+    axes = (max(-2, -len(b.shape)),)
+    return product_of_integers(node, a, b, a.shape[-1], axes, lambda x, w: matrix_product(node, x, w))
+
+
+def _as_floats(node: Node, a: Call, b: Call, scale: Expr, bias: int) -> Expr:
+    """The product of integers times a scale, one or one a column, and operand ``bias``."""
+    product = node.cast(_product_of_integers(node, a, b), "float32")
+    result = node.call("nn.multiply", product, scale)
+    return node.call("nn.add", result, node.input(bias)) if node.has(bias) else result
+
+
+@converter("MatMulIntegerToFloat")
+def _matmul_integer_to_float(node: Node) -> Converted:
+    a, b = raw_integers(node, 0, 4, axis=len(node.input(0).shape) - 2), raw_integers(node, 1, 5, axis=1)
+    return _as_floats(node, a, b, node.call("nn.multiply", node.input(2), node.input(3)), 6)
+
+
+@converter("DynamicQuantizeMatMul")
+def _dynamic_quantize_matmul(node: Node) -> Converted:
+    q, scale, zero = dynamically(node, node.input(0))
+    a, b = raw(node, q, zero, 1), raw_integers(node, 1, 3, axis=1)
+    return _as_floats(node, a, b, node.call("nn.multiply", scale, node.input(2)), 4)
 
 
 @converter("QLinearMatMul")

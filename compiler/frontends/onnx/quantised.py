@@ -81,8 +81,11 @@ def _in_precision(node: Node, scales: Expr, precision: str) -> Expr:
 
 def raw_integers(node: Node, value: int, zero_point: int, axis: int = 1) -> Call:
     """Operand ``value`` minus its zero point, as real numbers with scale 1 (the ``...Integer`` operators)."""
-    x = node.input(value)
-    zeros = node.optional(zero_point)
+    return raw(node, node.input(value), node.optional(zero_point), axis)
+
+
+def raw(node: Node, x: Expr, zeros: Expr | None, axis: int) -> Call:
+    """``x`` minus its zero point, 0 where there is none, as `raw_integers` gives it."""
     zeros = Constant(np.zeros((), x.dtype)) if zeros is None else zeros
     shape = () if math.prod(zeros.shape) == 1 else (math.prod(zeros.shape),)
     known = node.scope.static_value(zeros)
@@ -104,6 +107,29 @@ def summed_exactly(node: Node, a: Call, b: Call, depth: int, axes: tuple[int, ..
     if LARGEST_BYTE * sums.max(initial=0) <= 2**24:
         return a, b
     return node.cast(a, "float64"), node.cast(b, "float64")
+
+
+def product_of_integers(
+    node: Node, a: Call, b: Call, depth: int, axes: tuple[int, ...], multiply: Callable[[Expr, Expr], Expr]
+) -> Expr:
+    """The product of two operands of `raw_integers`, exactly; the rest as for `summed_exactly`.
+
+    For the accelerator, where the zero point of ``a`` is computed while the model runs: the product with another zero
+    point, which is known, less what the difference makes.
+    """
+    q, _, zero = a.args
+    if not node.scope.reading.quantised or zero.static or not b.static or zero.shape or q.dtype not in _CENTRES:
+        return multiply(*summed_exactly(node, a, b, depth, axes))
+    centre = _CENTRES[q.dtype]
+    ones = multiply(Constant(np.ones(a.shape, np.float32)), b)
+    sums = node.scope.static_value(ones)
+    moved = node.call("nn.subtract", node.cast(zero, "float32"), node.like(centre, "float32"))
+    correction = node.call("nn.multiply", moved, ones if sums is None else Constant(sums))
+    return node.call("nn.subtract", multiply(raw(node, q, node.like(centre, q), 1), b), correction)
+
+
+_CENTRES = {"int8": 0, "uint8": 128}
+"""The zero point for which 8-bit values are smallest."""
 
 
 def whole(node: Node, x: Expr) -> Expr:
@@ -130,7 +156,11 @@ def _dequantize_linear(node: Node) -> Converted:
 
 @converter("DynamicQuantizeLinear")
 def _dynamic_quantize_linear(node: Node) -> Converted:
-    x = node.input(0)
+    return dynamically(node, node.input(0))
+
+
+def dynamically(node: Node, x: Expr) -> tuple[Expr, Expr, Expr]:
+    """``x`` in uint8 over its own range, and that range's scale and zero point, as DynamicQuantizeLinear has them."""
     axes = tuple(range(len(x.shape)))
     low = node.call("nn.minimum", node.call("nn.reduce_min", x, axes=axes), node.like(0, x))
     high = node.call("nn.maximum", node.call("nn.reduce_max", x, axes=axes), node.like(0, x))

@@ -312,28 +312,15 @@ def _captured(node: onnx.NodeProto) -> list[str]:
 
 
 def refuse_floats(module: Module) -> None:
-    """Refuse a model with weights in which no tensor is quantised with a scale that is known. What quantised models
-    leave in floating point, or quantise in another way, is computed on the host."""
-    order = calls(module.main.body)
-    entries = [(node, operator_of(node)) for node in order]
-    quantising = [node for node, entry in entries if entry is not None and entry.family is Family.QUANTISE]
-    dynamic = next((node for node in quantising if node.op == "quantise" and not node.args[1].static), None)
-    if quantising and dynamic is None:
+    """Refuse a model without any quantised tensor, in which a convolution or a matrix product has weights. What
+    quantised models leave in floating point is computed on the host."""
+    order = [(node, operator_of(node)) for node in calls(module.main.body)]
+    if any(entry is not None and entry.family is Family.QUANTISE for _, entry in order):
         return
-    if any(node.op == "quantise" and node.args[1].static and not node.static for node in quantising):
-        return
-    for node, entry in entries:
-        if entry is None or entry.weights is None:
-            continue
-        if dynamic is not None:
+    for node, entry in order:
+        if entry is not None and entry.weights is not None:
             raise ModelError(
-                "quantises what it computes with scales that it computes, too; the accelerator needs them before",
-                at=dynamic.span,
-                hint="give the float model and examples to weft compile --calibrate, or quantise it with onnxruntime's "
-                "quantize_static instead of quantize_dynamic; the targets cpu, opencl and cuda take it as it is",
+                "is not quantised: its weights are floating point",
+                at=node.span,
+                hint="make 8 bits of it with weft compile --calibrate EXAMPLES, or with onnxruntime's quantize_static",
             )
-        raise ModelError(
-            "is not quantised: its weights are floating point",
-            at=node.span,
-            hint="make 8 bits of it with weft compile --calibrate EXAMPLES, or with onnxruntime's quantize_static",
-        )

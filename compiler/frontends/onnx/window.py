@@ -12,7 +12,7 @@ from ...graph import Call, Constant, Expr
 from .move import crop_or_pad
 from .node import CONVERTERS, Converted, Node, converter
 from .product import add_bias, integer_bias
-from .quantised import dequantised, quantised, raw_integers, summed_exactly, whole
+from .quantised import dequantised, product_of_integers, quantised, raw_integers, whole
 
 Ints = tuple[int, ...]
 
@@ -147,7 +147,8 @@ def _qlinear_conv(node: Node) -> Converted:
 def _conv_integer(node: Node) -> Converted:
     x, w = raw_integers(node, 0, 2), raw_integers(node, 1, 3, axis=0)
     axes = tuple(range(1, len(w.shape)))
-    return whole(node, _convolution(node, *summed_exactly(node, x, w, math.prod(w.shape[1:]), axes)))
+    depth = math.prod(w.shape[1:])
+    return whole(node, product_of_integers(node, x, w, depth, axes, lambda a, b: _convolution(node, a, b)))
 
 
 def _transpose_pads(node: Node, size: Ints, extent: Ints, strides: Ints, output_padding: Ints) -> tuple[list[int], ...]:

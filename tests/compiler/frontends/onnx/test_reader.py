@@ -417,10 +417,6 @@ def test_nodes_may_stand_in_any_order() -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[Graph], str], str]] = {
-    "dynamic_quantisation": (
-        lambda g: g.op("ConvInteger", g.op("DynamicQuantizeLinear", "x"), g.weights(6, 4, 3, 3)),
-        r"DynamicQuantizeLinear0': quantises what it computes with scales that it computes, too; .*--calibrate",
-    ),
     "zero_scale": (lambda g: g.quantise("x", 0.0, 1), r"every scale must be a finite number above 0"),
     "conv_1d": (
         lambda g: g.op("Conv", g.op("Reshape", "x", g.constant([2, 4, 90], "i8")), g.constant([[[1] * 3] * 4], "f4")),

@@ -1,0 +1,48 @@
+"""Networks in forms that quantisers give them, and with quantisers placed at random: products on the core, equal
+integers. `benchmarks/placement.py` runs all of them."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+
+from .benchmark_modules import benchmark
+
+placement = benchmark("placement")
+networks = benchmark("placement_networks")
+NAMES = list(networks.NETWORKS)
+FORMS = networks.forms()
+DIFFERENT = [(name, FORMS[(7 * number) % len(FORMS)]) for number, name in enumerate(NAMES)]
+
+
+def _check(name: str, form: object, seed: int = 0) -> None:
+    step = 2.0**-4 if form.power_of_two else 0.05  # type: ignore[attr-defined]
+    result = placement.placed(networks.network(name, form, seed), "tiny", step)
+    assert not result.fault, f"{name}: {form}: {result.fault}"
+
+
+@pytest.mark.parametrize(("name", "form"), DIFFERENT, ids=lambda value: str(value))
+def test_products_are_on_the_core_in_every_form(name: str, form: object) -> None:
+    _check(name, form)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_quantisers_placed_at_random(seed: int) -> None:
+    (form,) = islice(networks.random_forms(seed), 1)
+    _check(NAMES[seed % len(NAMES)], form, seed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(6, 200))
+def test_many_quantisers_placed_at_random(seed: int) -> None:
+    (form,) = islice(networks.random_forms(seed), 1)
+    _check(NAMES[seed % len(NAMES)], form, seed)
+
+
+def test_a_product_on_the_host_is_a_fault() -> None:
+    g = networks.FormedGraph(networks.Form(), 0)
+    w = g.constant(g.random.normal(size=(4, 8, 1, 1)), "f4")
+    y = g.op("Conv", g.convolved(g.input("x", *networks.SHAPE), 8, 8), w)
+    result = placement.placed(g.model(y), "tiny", 0.05)
+    assert result.fault == "95% on the core"
