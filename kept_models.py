@@ -2,9 +2,9 @@
 
 A key stands for all that a compilation reads: the bytes of the model and of the files that it names, every option with
 the file behind it, this package's sources, the processor, and all that is installed. What cannot be told apart from
-another compilation by these is not kept: models in memory other than as bytes, models with open sizes, and what front
-ends, targets and passes from outside had a part in. A model is stored only if the files that it was made of did not
-change meanwhile.
+another compilation by these is not kept: models in memory other than as bytes, models with open sizes, and what
+operators, front ends, targets and passes from outside had a part in. A model is stored only if the files that it was
+made of did not change meanwhile.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .compiler.model import CompiledModel
 from .compiler.targets.registry import OWN
 from .compiler.targets.sources import COMPILER, sources_digest
 from .content import NoContentError
-from .plugins import FRONT_ENDS, plugins
+from .plugins import FRONT_ENDS, OPERATORS, plugins
 
 if TYPE_CHECKING:
     from .compiler.model import OpenModel
@@ -70,7 +70,8 @@ def compile_kept(
 ) -> CompiledModel | OpenModel:
     """As `compiler.compile.compile_model`; what was compiled before is loaded, unless ``cache`` is false."""
     subject = None
-    own = isinstance(target, str) and target in OWN and passes is None and not plugins(FRONT_ENDS)
+    own = isinstance(target, str) and target in OWN and passes is None
+    own = own and not plugins(FRONT_ENDS) and not plugins(OPERATORS)  # whose code may change under one version
     if cache and own and isinstance(target, str) and dump is None:
         progress("looking for what was compiled before")
         subject = _subject(model, target, options, shapes, wish)

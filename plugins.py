@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 
-FRONT_ENDS = "weft.frontends"
-"""Entry points of this group open models: see `compiler.frontends.source`."""
+OPERATORS, FRONT_ENDS = "weft.operators", "weft.frontends"
+"""Groups of entry points: modules that register operators (`compiler.graph.registry`), and functions that open models
+(`compiler.frontends.source`)."""
 
 
 def plugins(group: str) -> dict[str, EntryPoint]:

@@ -232,6 +232,23 @@ def test_what_cannot_be_told_apart_is_compiled_each_time(folder: Path, monkeypat
         compiled(path)
 
 
+@pytest.mark.parametrize("group", ["weft.operators", "weft.frontends"])
+def test_code_from_outside_may_change_so_nothing_is_kept_beside_it(
+    folder: Path, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(folder / "net.onnx")
+    information = folder / "site" / "outside-1.0.dist-info"
+    information.mkdir(parents=True)
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text(f"[{group}]\nmine = outside:mine\n")
+    (folder / "site" / "outside.py").write_text("def mine(model):\n    return None\n")
+    monkeypatch.syspath_prepend(folder / "site")
+    compiled(path)
+    monkeypatch.setattr(compiling, "compile_model", lambda *_, **__: pytest.fail("compiled"))
+    with pytest.raises(pytest.fail.Exception):
+        compiled(path)
+
+
 def test_open_sizes_are_compiled_as_before(folder: Path) -> None:
     onnx.save(network(rows="n"), folder / "open.onnx")
     model = weft.compile(folder / "open.onnx", target="cpu")

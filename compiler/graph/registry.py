@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...plugins import load_plugin, plugins
+from ...plugins import OPERATORS, load_plugin, plugins
 from .chooser import Chooser
 from .dtypes import STRING
 from .ir import UNKNOWN, Array, Attrs, Expr, Function, GraphError, Span, TensorType, Type
@@ -51,9 +51,6 @@ OWN = (
 )
 """Modules that register this package's operators, by name, since they import this one. They are imported when an
 operator is looked for, so that whoever runs a model that has kernels alone does without."""
-
-PLUGINS = "weft.operators"
-"""Entry points of this group name modules that register operators."""
 
 
 class Family(enum.Enum):
@@ -221,7 +218,7 @@ def operators() -> tuple[Operator, ...]:
 
 def _load() -> None:
     """Import this package's operators and what other packages add, when an operator is looked for that is not here."""
-    for group, load in (("own", _load_own), (PLUGINS, _load_plugins)):
+    for group, load in (("own", _load_own), (OPERATORS, _load_plugins)):
         if group not in _loaded:
             load()
             _loaded.add(group)
@@ -233,12 +230,12 @@ def _load_own() -> None:
 
 
 def _load_plugins() -> None:
-    _loaded.add(PLUGINS)  # before the first is loaded: it may look for operators itself
+    _loaded.add(OPERATORS)  # before the first is loaded: it may look for operators itself
     try:
-        for point in plugins(PLUGINS).values():
+        for point in plugins(OPERATORS).values():
             load_plugin(point, "operators of", GraphError)
     except GraphError:
-        _loaded.discard(PLUGINS)  # whoever asks next is told, too
+        _loaded.discard(OPERATORS)  # whoever asks next is told, too
         raise
 
 
