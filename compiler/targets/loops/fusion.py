@@ -9,7 +9,7 @@ are written to memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -200,8 +200,7 @@ class _Fuser:
         self._join_casts()
         self._join_convolution()
         self._join_row_statistics()
-        order = dict.fromkeys(topological_order(self.root))
-        ordered = tuple(node for node in order if isinstance(node, Call) and node in self.times)
+        ordered = _ordered(self.root, self.times)
         inputs = _outside(ordered)
         stops = tuple(_boundary(value, self._reason(value)) for value in inputs if not isinstance(value, Var))
         return FusedGroup(ordered, inputs, self.anchor, "", stops)
@@ -409,7 +408,7 @@ class _Fuser:
             made = [
                 node for node in found
                 if self.uses[node] == sum(user.args.count(node) for user in inside) and self._is_of_rows(node, found)
-                and self._intensity(node, times[node]) <= self.limits.recompute_intensity
+                and self._intensity(node, times.get(node, 0)) <= self.limits.recompute_intensity
             ]  # fmt: skip
             if len(made) == len(found):
                 break
@@ -439,8 +438,9 @@ class _Fuser:
     def _times_of(self, found: list[Call]) -> dict[Expr, int]:
         """How often each expression would stand in that of the result, or of a reduction: that is computed once."""
         times: dict[Expr, int] = {}
-        for node in reversed(topological_order(self.root)):
-            if isinstance(node, Call) and node in found:
+        within = {*self.times, *found}
+        for node in reversed(_ordered(self.root, within)):
+            if node in found:
                 users = [user for user in (*self.members, *found) if node in user.args]
                 repeats = sum(user.args.count(node) * (self.times | times).get(user, 1) for user in users)
                 times[node] = 1 if _reduces_rows(node) else repeats
@@ -543,6 +543,25 @@ def _stand_in(arg: Expr, number: int) -> View:
         raise NotLoweredError("a tensor without elements")
     tensor = te.placeholder(arg.shape, dtype, f"operand{number}")
     return View(arg.shape, dtype, lambda index: tensor[index])
+
+
+def _ordered(root: Call, members: Container[Expr]) -> tuple[Call, ...]:
+    """The members that ``root`` needs through members, producers before consumers. Others are not entered, however
+    large the graph behind them is: whatever uses a member of a kernel is one, too."""
+    order: dict[Call, None] = {}
+    seen: set[Expr] = set()
+    stack: list[tuple[Expr, bool]] = [(root, False)]
+    while stack:
+        node, is_done = stack.pop()
+        if not isinstance(node, Call):
+            continue
+        if is_done:
+            order[node] = None
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            stack.extend((child, False) for child in reversed(node.children) if child in members)
+    return tuple(order)
 
 
 def _outside(members: tuple[Call, ...]) -> tuple[Expr, ...]:

@@ -47,6 +47,7 @@ from .layouts import NO_HALO, PLAIN, Layout
 from .placement import KernelKind, Placement, place_groups
 from .plain import converting_kernel
 from .scans import OPERAND, scan_plan, with_loops
+from .slots import Slots
 from .target import LoopTarget
 
 Progress = Callable[[str], None]
@@ -85,7 +86,7 @@ class _Linker:
     threads: int
     progress: Progress
     dump: Dump | None
-    slots: dict[tuple[Expr, Layout], Slot] = field(default_factory=dict)
+    slots: Slots = field(default_factory=Slots)
     arena: Arena = field(default_factory=Arena)
     constants: dict[bytes, ConstantAt] = field(default_factory=dict)
     blob: list[bytes] = field(default_factory=list)
@@ -173,7 +174,8 @@ class _Linker:
     def _alias(self, result: Call, value: Expr, placement: Placement) -> None:
         """The memory of ``value`` is that of ``result``, too."""
         if result.op == "barrier" and not isinstance(value, Constant):  # in all layouts in which it is there
-            self.slots |= {(result, layout): slot for (present, layout), slot in self.slots.items() if present == value}
+            for layout, slot in tuple(self.slots.of(value).items()):
+                self.slots[result, layout] = slot
         else:
             self.slots[result, PLAIN] = self._plain(value, placement)
 
@@ -334,7 +336,7 @@ class _Linker:
         memories = [self._allocate(_name(node), nbytes) for nbytes in plan.memories]
         for value, source, state in zip(node.args, sources, plan.states, strict=False):
             self._copy(source, _part(memories[state.memory], state.start), value.tensor_type)
-        inner = replace(self, module=Module(body, "operators"), slots={}, checked=set())
+        inner = replace(self, module=Module(body, "operators"), slots=Slots(), checked=set())
         for param, source, read in zip(body.params, sources, plan.reads, strict=True):
             slot = source if read.memory == OPERAND else memories[read.memory]
             inner.slots[param, PLAIN] = _part(slot, read.start, read.stride, read.period)
@@ -383,8 +385,8 @@ class _Linker:
 
     def _covering(self, value: Expr, wanted: Layout, placement: Placement) -> Layout:
         """A layout in which ``value`` is there that a reader of ``wanted`` can read; it is made if there is none."""
-        for present, layout in self.slots:
-            if present == value and layout.covers(wanted):
+        for layout in self.slots.of(value):
+            if layout.covers(wanted):
                 return layout
         self._convert(value, placement.layout(value), wanted)
         return wanted

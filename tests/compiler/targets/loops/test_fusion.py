@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import pytest
 import weft
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from weft.compiler.graph import Attrs, Call, Constant, Expr, Function, Module, T
 from weft.compiler.graph.visit import topological_order
 from weft.compiler.operators.random_graphs import random_graph
 from weft.compiler.targets.cpu.processor import host_target, named_target
+from weft.compiler.targets.loops import fusion
 from weft.compiler.targets.loops.fusion import FusedGroup, group_calls
 from weft.compiler.targets.loops.fusion_limits import FusionLimits
 from weft.compiler.targets.loops.order import kept_briefly
@@ -245,3 +248,30 @@ def test_a_reduction_of_products_reads_a_part_where_it_lies() -> None:
     assert isinstance(product, Call)
     also_used = call("nn.add", call("reshape", total, shape=(1, 1, 16)), product.args[0])
     assert ("slice",) in operators(group_calls(also_used, limits))
+
+
+@pytest.mark.parametrize("row", [False, True])
+def test_no_kernel_takes_a_walk_of_the_whole_graph(row: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is looked at for each kernel does not grow with the graph: time is linear in its nodes."""
+    visited: list[int] = []
+    ordered = fusion._ordered
+
+    def counted(root: Call, members: Any) -> tuple[Call, ...]:
+        found = ordered(root, members)
+        visited.append(len(found))
+        return found
+
+    monkeypatch.setattr(fusion, "_ordered", counted)
+    walks = []
+    monkeypatch.setattr(fusion, "topological_order", lambda root: walks.append(root) or topological_order(root))
+    limits = FusionLimits(before_reductions=True, row_statistics=row)
+    for count in (100, 400):
+        value: Any = Var("x", TensorType((4, 64), "float32"))
+        for number in range(count):
+            value = call(("nn.tanh", "nn.negative", "nn.sigmoid")[number % 3], value)
+        visited.clear()
+        walks.clear()
+        groups = group_calls(value, limits)
+        assert sum(len(group.members) for group in groups) == count
+        assert len(walks) == 1
+        assert sum(visited) <= 4 * limits.depth * len(groups)
