@@ -402,7 +402,7 @@ class _Fuser:
         if self.anchor is not None or not self.limits.row_statistics or len(self.root.shape) in (0, 1, 4):
             return
         found = self._of_rows()
-        while True:  # what something else needs, too, or what would be computed too often, is not computed here
+        while any(map(_reduces_rows, found)):  # what something else needs, too, or too often, is not computed here
             times = self._times_of(found)
             inside = [*self.members, *found]
             made = [
@@ -411,11 +411,11 @@ class _Fuser:
                 and self._intensity(node, times.get(node, 0)) <= self.limits.recompute_intensity
             ]  # fmt: skip
             if len(made) == len(found):
+                if len(self.members) + len(found) <= self.limits.depth:
+                    self.members += found
+                    self.times |= times
                 break
             found = made
-        if any(_reduces_rows(node) for node in found) and len(self.members) + len(found) <= self.limits.depth:
-            self.members += found
-            self.times |= times
 
     def _of_rows(self) -> list[Call]:
         """Reductions of rows behind the members, and what is elementwise between, with one value a row or an element.
