@@ -40,6 +40,17 @@ def test_many_quantisers_placed_at_random(seed: int) -> None:
     _check(NAMES[seed % len(NAMES)], form, seed)
 
 
+@pytest.mark.parametrize("shared", [0.0, 1.0])
+def test_equal_quantisers_are_one(shared: float) -> None:
+    """A pair for each of two readers: what is before them is computed once."""
+    form = networks.Form(everywhere=0.0, shared=shared)
+    assert placement.placed(networks.network("branches", form), "tiny", 0.05).repeated == 1
+    g = networks.FormedGraph(form, 0)
+    y = g.active(g.convolved(g.input("x", *networks.SHAPE), 8, 8))
+    model = g.model(*(g.head(g.convolved(y, 8, 8)) for _ in range(2)))
+    assert placement.placed(model, "tiny", 0.05).repeated == 1
+
+
 def test_a_product_on_the_host_is_a_fault() -> None:
     g = networks.FormedGraph(networks.Form(), 0)
     w = g.constant(g.random.normal(size=(4, 8, 1, 1)), "f4")

@@ -139,7 +139,7 @@ def whole(node: Node, x: Expr) -> Expr:
     return result
 
 
-@converter("QuantizeLinear")
+@converter("QuantizeLinear", "com.amd.quark.ExtendedQuantizeLinear", "com.vai.quantize.VitisQuantizeLinear")
 def _quantize_linear(node: Node) -> Converted:
     wanted = node.integer("output_dtype", 0)
     return quantised(
@@ -147,7 +147,7 @@ def _quantize_linear(node: Node) -> Converted:
     )  # fmt: skip
 
 
-@converter("DequantizeLinear")
+@converter("DequantizeLinear", "com.amd.quark.ExtendedDequantizeLinear", "com.vai.quantize.VitisDequantizeLinear")
 def _dequantize_linear(node: Node) -> Converted:
     result = dequantised(node, 0, 1, 2, node.integer("axis", 1))
     wanted = node.integer("output_dtype", 0)

@@ -36,7 +36,10 @@ _DEFAULT_DOMAINS = ("", "ai.onnx", "com.microsoft")
 NODES_AT_MOST = 1 << 20
 """Nodes that are read: a few functions that call each other can stand for any number."""
 
-_KEPT_AS_THEY_ARE = ("QuantizeLinear", "DequantizeLinear")
+_KEPT_AS_THEY_ARE = (
+    "QuantizeLinear", "DequantizeLinear", "ExtendedQuantizeLinear", "ExtendedDequantizeLinear", "VitisQuantizeLinear",
+    "VitisDequantizeLinear",
+)  # fmt: skip
 
 
 def operator_key(domain: str, op: str) -> str:

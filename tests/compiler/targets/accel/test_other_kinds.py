@@ -159,3 +159,21 @@ def test_a_dynamic_convolution_has_its_padding_right() -> None:
     (wanted,) = ReferenceEvaluator(model).run(None, x)
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-2)
     assert all(layer.device == "core" for layer in compiled.layers if layer.macs)
+
+
+@pytest.mark.parametrize(("domain", "prefix"), [("com.amd.quark", "Extended"), ("com.vai.quantize", "Vitis")])
+def test_quantisers_of_other_domains_are_those_of_onnx(domain: str, prefix: str) -> None:
+    model = _model(_activation_of_16_bits)
+    renamed = onnx.ModelProto()
+    renamed.CopyFrom(model)
+    renamed.opset_import.append(onnx.helper.make_opsetid(domain, 1))
+    for node in renamed.graph.node:
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            node.op_type, node.domain = f"{prefix}{node.op_type}", domain
+    x = {"x": np.random.default_rng(0).normal(0, 1, (1, 4, 8, 8)).astype(np.float32)}
+    results = []
+    for each in (model, renamed):
+        compiled = weft.compile(each, target="accel", config="tiny")
+        results += weft.load(compiled, device="fsim").run(x).values()
+        assert sum(layer.device == "core" and layer.macs > 0 for layer in compiled.layers) >= 2
+    np.testing.assert_array_equal(*results)
