@@ -94,8 +94,6 @@ def _digits(x: Affine, span: Span) -> list[Expr] | None:
         digit = call("requantise", rest, *parameters, span=Span(span.nodes, span.tensor if place == count - 1 else ""))
         digits.append(digit)
         if place:
-            if rest is x.accumulator:  # which is a tile's, while what accumulates is overwritten part by part
-                rest = call("multiply_immediate", rest, weight=1, span=Span(span.nodes))
             rest = call("multiply_accumulate", rest, digit, weight=-(256**place), span=Span(span.nodes))
     return digits
 

@@ -305,6 +305,9 @@ def _immediate(attribute: str, formula: Callable[[tir.Expr, int], tir.Expr]) -> 
 def _multiply_accumulate(builder: PackedBuilder, call: Call, operands: tuple[te.Tensor, ...]) -> te.Tensor:
     accumulator, x = (builder.in_accumulator(operand) for operand in operands)
     weight = call.attr("weight")
+    if accumulator.name == builder.reduce:  # of a whole tile, while this is overwritten part by part
+        tile = accumulator
+        accumulator = builder.stage(tile.shape, lambda index: tile[index] * 1, "scaled", narrow=False)
     result = builder.stage(
         accumulator.shape, lambda index: accumulator[index] + x[index] * weight, "accumulated", narrow=False
     )

@@ -123,3 +123,20 @@ def test_the_core_computes_them(kind: str) -> None:
             inputs = random_inputs(module, number)
             loaded = weft.load(model, "fsim" if model.core else None)
             np.testing.assert_array_equal(loaded.run(inputs)["y"], evaluate(after, inputs)["y"])
+
+
+def test_a_sum_whose_scales_leave_no_room_for_bits() -> None:
+    """The product's accumulator is added to as it is: its scale is some 2^21 times finer than the other value's."""
+    generator = np.random.default_rng(0)
+    x, y = real("x", (1, 8, 6, 6), generator, 0.02), real("y", (1, 8, 6, 6), generator, 0.05)
+    w = call("dequantise", Constant(generator.integers(-127, 128, (8, 8, 1, 1)).astype(np.int8)),
+             Constant(np.float32(1e-6)), Constant(np.int8(0)))  # fmt: skip
+    total = call("nn.add", call("nn.conv2d", x, w), y)
+    result = call("quantise", total, Constant(np.float32(0.05)), Constant(np.int8(0)))
+    module = Module(Function((x.args[0], y.args[0]), result, Attrs({"name": "main"})))
+    compiled = weft.compile(module, target="accel", config="tiny")
+    inputs = random_inputs(module, 1)
+    (found,) = weft.load(compiled, device="fsim").run(inputs).values()
+    (wanted,) = evaluate(module, inputs).values()
+    np.testing.assert_array_equal(found, wanted)
+    assert all(layer.device == "core" for layer in compiled.layers if layer.macs)
