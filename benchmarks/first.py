@@ -1,0 +1,210 @@
+"""The first second: how long the command, an import, a first and a second result take, in CPU seconds of new processes.
+
+Each figure is the least of some processes, which take turns with those of onnxruntime. A first result begins with an
+empty cache, a second one with what the first has left; what a process made that was not in the cache is counted.
+
+    python benchmarks/first.py
+    python benchmarks/first.py --networks resnet18 mobilenet_v2 bert --rounds 5 --json first.json
+    python benchmarks/first.py --networks --chains 100 1000 10000
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from common import Record, machine, print_table, processor, write_json
+
+COMMAND_SECONDS = 0.25
+"""CPU seconds allowed for what needs no command."""
+
+SECOND_RATIO = 1.5
+"""Of onnxruntime's session creation and first run, allowed for a second result."""
+
+CHAIN_RATIO = 11.0
+"""Of the time of a tenth of the nodes."""
+
+WEFT = """
+import json, sys
+import numpy as np, weft
+from weft.cache import made_entries
+model = weft.compile(sys.argv[1], target="cpu")
+weft.load(model).run(dict(np.load(sys.argv[2])))
+print(json.dumps(made_entries()))
+"""
+
+ONNXRUNTIME = """
+import sys
+import numpy as np, onnxruntime
+options = onnxruntime.SessionOptions()
+options.intra_op_num_threads = 1
+options.add_session_config_entry("session.x64quantprecision", "1")
+session = onnxruntime.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
+session.run(None, dict(np.load(sys.argv[2])))
+"""
+
+CHAIN = """
+import sys, time
+import numpy as np
+from weft.compiler.compile import compile_model
+from weft.compiler.graph import Attrs, Constant, Function, Module, TensorType, Var, call
+def chain(kind, count):
+    x = value = Var("x", TensorType((1, 8, 6, 6) if kind == "convolutions" else (4, 64), "float32"))
+    weights = Constant(np.full((8, 8, 3, 3), 0.01, np.float32))
+    for number in range(count // 2):
+        if kind == "convolutions":
+            value = call("nn.tanh", call("nn.conv2d", value, weights, pads=(1,) * 4))
+        elif kind == "residuals":
+            value = call("nn.add", value, call("nn.tanh", value))
+        else:
+            value = call("nn.negative", call("nn.tanh", value))
+    return Module(Function((x,), value, Attrs({"name": "main", "outputs": ("y",)})))
+compile_model(chain(sys.argv[1], 4), "cpu")
+module = chain(sys.argv[1], int(sys.argv[2]))
+started = time.process_time()
+compile_model(module, "cpu")
+print(time.process_time() - started)
+"""
+
+CHAINS = ("elementwise", "residuals", "convolutions")
+
+
+class Used(NamedTuple):
+    """What a process used and printed."""
+
+    seconds: float
+    megabytes: float
+    text: str
+
+
+def used(command: Sequence[str], cache: Path | None = None) -> Used:
+    """Run a process to its end, whatever its status."""
+    environment = os.environ if cache is None else {**os.environ, "WEFT_CACHE": str(cache)}
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.DEVNULL, env=environment)
+        _, _, usage = os.wait4(process.pid, 0)
+        process.returncode = 0
+        output.seek(0)
+        return Used(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, output.read())
+
+
+def least(commands: Mapping[str, Sequence[str]], rounds: int, cache: Path | None = None) -> dict[str, Used]:
+    """The process of each that took the least time; all run in turns."""
+    found: dict[str, Used] = {}
+    for _ in range(rounds):
+        for name, command in commands.items():
+            each = used(command, cache)
+            found[name] = min(found.get(name, each), each)
+    return found
+
+
+def starts(rounds: int) -> list[Record]:
+    """The command and the import, beside others."""
+    weft = (sys.executable, "-c", "import sys; from weft.cli import main; sys.argv[0] = 'weft'; main()")
+    commands = {
+        "weft --version": (*weft, "--version"),
+        "weft --help": (*weft, "--help"),
+        "weft run missing.onnx": (*weft, "run", "missing.onnx"),
+        "git --version": ("git", "--version"),
+        "import weft": (sys.executable, "-c", "import weft"),
+        "import onnxruntime": (sys.executable, "-c", "import onnxruntime"),
+    }
+    found = least(commands, rounds)
+    references = {name: COMMAND_SECONDS for name in commands if name.startswith("weft")}
+    peer = found["import onnxruntime"]
+    references["import weft"] = round(peer.seconds, 3)
+    records = [Record("start", name, "CPU s", round(each.seconds, 3), references.get(name))
+               for name, each in found.items()]  # fmt: skip
+    return [
+        *records,
+        Record("start", "import weft", "MB", round(found["import weft"].megabytes), round(peer.megabytes)),
+    ]
+
+
+def results(name: str, bits: int, rounds: int) -> list[Record]:
+    """First and second results of a network."""
+    from peer_forms import subject
+
+    item = subject(name, bits)
+    path = item.files["float" if bits == 32 else "qdq-u8"]
+    with tempfile.TemporaryDirectory() as folder:
+        data, cache = Path(folder) / "inputs.npz", Path(folder) / "cache"
+        np.savez(data, **item.inputs)
+        commands = {
+            engine: (sys.executable, "-c", script, str(path), str(data))
+            for engine, script in (("weft", WEFT), ("onnxruntime", ONNXRUNTIME))
+        }
+        first = used(commands["weft"], cache)
+        second = least(commands, rounds, cache)
+        made = sum(json.loads(second["weft"].text or '{"failed": 1}').values())
+    peer, workload = second["onnxruntime"].seconds, f"{name} {bits} bits"
+    megabytes, of_peer = (round(second[engine].megabytes) for engine in ("weft", "onnxruntime"))
+    return [
+        Record("first result", workload, "CPU s", round(first.seconds, 3), round(peer, 3)),
+        Record("second result", workload, "CPU s", round(second["weft"].seconds, 3), round(SECOND_RATIO * peer, 3)),
+        Record("second result", workload, "entries made", made, 0),
+        Record("second result", workload, "MB", megabytes, of_peer),
+    ]
+
+
+def chains(counts: Sequence[int], rounds: int) -> list[Record]:
+    """Time to compile chains, beside what a tenth of them lets expect."""
+    records = []
+    for kind in CHAINS:
+        seconds = {
+            count: min(float(used((sys.executable, "-c", CHAIN, kind, str(count))).text) for _ in range(rounds))
+            for count in counts
+        }  # fmt: skip
+        for count, value in seconds.items():
+            before = seconds.get(count // 10)
+            allowed = None if before is None else round(CHAIN_RATIO * before, 3)
+            records.append(Record("chain", f"{kind}, {count:,} nodes", "CPU s", round(value, 3), allowed))
+    return records
+
+
+def missed(records: Sequence[Record]) -> list[str]:
+    """Figures above their reference; of a first result and of memory after it the reference is for comparison."""
+    return [
+        f"{each.config}, {each.workload}: {each.value} {each.figure}, allowed {each.reference}"
+        for each in records
+        if each.config != "first result" and (each.config, each.figure) != ("second result", "MB")
+        and isinstance(each.reference, (int, float)) and isinstance(each.value, (int, float))
+        and each.value > each.reference
+    ]  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", nargs="*", default=["resnet18", "mobilenet_v2", "bert"])
+    parser.add_argument("--bits", nargs="*", type=int, default=[32, 8])
+    parser.add_argument("--chains", nargs="*", type=int, default=[100, 1000])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    records = starts(arguments.rounds)
+    for name in arguments.networks:
+        for bits in arguments.bits:
+            records += results(name, bits, arguments.rounds)
+    records += chains(arguments.chains, arguments.rounds)
+    print(f"{processor()}, load {os.getloadavg()[0]:.1f}")
+    rows = [[each.config, each.workload, each.figure, str(each.value), "" if each.reference is None else
+             str(each.reference)] for each in records]  # fmt: skip
+    print_table("the first second", ["what", "workload", "figure", "value", "reference"], rows)
+    if arguments.json:
+        write_json(arguments.json, records)
+    faults = missed(records)
+    for each in faults:
+        print(f"missed: {each} ({machine()})", file=sys.stderr)
+    return bool(faults)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
