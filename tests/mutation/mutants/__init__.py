@@ -14,6 +14,7 @@ from . import (
     simulators,
     timing,
     tuning,
+    verify,
 )
 from .mutant import Mutant
 
@@ -29,6 +30,7 @@ PARTS: dict[str, tuple[Mutant, ...]] = {
     "exploration": exploration.MUTANTS,
     "gpu": gpu.MUTANTS,
     "tuning": tuning.MUTANTS,
+    "verify": verify.MUTANTS,
 }
 
 MUTANTS = tuple(mutant for part in PARTS.values() for mutant in part)
