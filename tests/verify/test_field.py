@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from weft.verify.field import (
-    MOST_TERMS,
     PRIME,
     add,
     fold,
@@ -52,13 +51,13 @@ def test_whole_numbers_come_back(number: int) -> None:
     assert to_int(of_int([number]))[0] == number
 
 
-@pytest.mark.parametrize("terms", [1, 7, MOST_TERMS, MOST_TERMS + 3])
-def test_sums_of_products_with_the_largest_weights_are_exact(terms: int) -> None:
-    """All halves and all weights are the largest that there are: one bit less of float64 would show."""
-    x = np.full((2, terms), PRIME - 1, np.uint64)
-    weights = np.full((terms, 3), -128.0)
-    wanted = (PRIME - 1) * terms * -128 % PRIME
-    assert (weighted(halves(x), weights) == np.uint64(wanted)).all()
+@pytest.mark.parametrize("terms", [1, 7, 1 << 15, (1 << 15) + 3, (1 << 17) - 5])
+@pytest.mark.parametrize("weight", [-128, 127])
+def test_sums_of_products_with_the_largest_weights_are_exact(terms: int, weight: int) -> None:
+    """All halves and all weights are the largest that there are: sums that are longer would show."""
+    x = np.full((2, terms), (1 << 61) - 3, np.uint64)
+    wanted = ((1 << 61) - 3) * terms * weight % PRIME
+    assert (weighted(halves(x), np.full((terms, 3), float(weight))) == np.uint64(wanted)).all()
 
 
 @pytest.mark.parametrize("terms", [1, 5, 2048, 2049])

@@ -34,7 +34,9 @@ def test_functions_differ_by_name_and_by_every_parameter() -> None:
     found = [keys.hashed(x, "f"), keys.hashed(x, "g"), keys.hashed(x, "f", 1), keys.hashed(x, "f", -1),
              keys.hashed(x, "f", 1, array), keys.hashed(x, "f", array), keys.hashed(x, "f", array, array)]  # fmt: skip
     values = np.concatenate(found)
-    assert len(set(values.tolist())) == len(values)
+    assert len(set(values.tolist())) == len(values) == 4 + 3 * len(array)
+    twice = keys.hashed(x, "f", np.array([2, 1], np.uint64))
+    assert (twice == keys.hashed(x, "f", array)[::-1]).all()
 
 
 def test_seeds_are_drawn_anew() -> None:
