@@ -100,7 +100,7 @@ def _grid_sample(x: Array, grid: Array, mode: str, padding: str, align_corners: 
         for axis, size in enumerate(sizes):
             unit = grid[n, ..., len(sizes) - 1 - axis].astype(np.float64)  # the last coordinate is the first axis
             place = (unit + 1) / 2 * (size - 1) if align_corners else ((unit + 1) * size - 1) / 2
-            if padding == "border":
+            if padding == "border" and mode != "cubic":  # whose neighbours are held at the border, each by itself
                 place = np.clip(place, 0, size - 1)
             elif padding == "reflection":
                 place = _reflect(place, *((0, size - 1) if align_corners else (-0.5, size - 0.5)))

@@ -35,7 +35,7 @@ def grid_sample_parts(x: Expr, grid: Expr, mode: str, padding: str, align_corner
             place = times(plus(unit, 1), (size - 1) / 2)
         else:
             place = times(plus(times(plus(unit, 1), size), -1), 0.5)
-        if padding == "border":
+        if padding == "border" and mode != "cubic":
             place = nn.clip(place, low=0.0, high=float(size - 1))
         elif padding == "reflection":
             place = _mirrored(place, *_mirrors(size, align_corners))

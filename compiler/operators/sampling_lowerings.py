@@ -63,7 +63,7 @@ def _grid_neighbours(builder: Builder, call: Call, grid: Read, shape: tuple[int,
     def place(index: Index) -> tir.Expr:
         unit = grid(index).astype("float64") + 1.0
         at = unit / 2.0 * float(size - 1) if corners else (unit * float(size) - 1.0) / 2.0
-        if padding == "border":
+        if padding == "border" and mode != "cubic":
             return tir.clamp(at, 0.0, float(size - 1))
         return _reflected(at, low, high) if padding == "reflection" else at
 
