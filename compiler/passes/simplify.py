@@ -96,7 +96,7 @@ def fold_pad(node: Call) -> Expr | None:
     return None
 
 
-def fold_flatten_into_kernel(node: Call) -> Expr | None:
+def flattened_into_kernel(node: Call) -> Expr | None:
     """conv2d(reshape(x: (N, C, H, W), (N, C*H*W, 1, 1)), 1 x 1 weights)  ->  conv2d(x, H x W weights)
 
     Also through a transpose of the axes behind N: the weights are transposed instead.
@@ -186,7 +186,10 @@ MOVES = (compose_transposes, transpose_as_reshape, compose_reshapes, drop_identi
 
 RULES = (
     *MOVES, merge_clips, drop_neutral_operand,
-    drop_requantisation_to_the_same, fold_pad, fold_flatten_into_kernel, sink_move,
+    drop_requantisation_to_the_same, fold_pad, sink_move,
 )  # fmt: skip
 
 simplify = rule_pass("simplify", RULES)
+
+flatten_into_kernel = rule_pass("flatten-into-kernel", (flattened_into_kernel,))
+"""For targets on which a convolution reads a picture as fast as a dense layer a row."""

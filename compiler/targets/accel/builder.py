@@ -70,10 +70,12 @@ class PackedBuilder(Builder):
     """Collects the stages of one layer on packed tensors. ``narrow``: whether the operator that is lowered now makes
     the layer's result, so int8. ``stays``: that result is read by the next layer of a chain, and by nothing else.
     ``links``: such results of the layers before. They are no stages: whoever reads one computes it where it is needed,
-    with the padding that it needs."""
+    with the padding that it needs. ``ending``: names of operands that nothing reads behind the operator that is lowered
+    now."""
 
     blocks: Blocks = field(kw_only=True)
     narrow: bool = False
+    ending: frozenset[str] = frozenset()
     stays: bool = False
     links: dict[str, Formula] = field(default_factory=dict)
     data: str = ""

@@ -255,7 +255,9 @@ class _Lowering:
         place = f"function {function.name!r}"
         builder = self._builder(function)
         values: dict[Expr, te.Tensor] = dict(zip(function.params, operands, strict=True))
-        for node in topological_order(function.body):
+        order = topological_order(function.body)
+        last_reader = {arg: node for node in order for arg in node.children}
+        for node in order:
             if node in values and not isinstance(node, Constant):  # each reader has constants of its own
                 continue  # a parameter, or computed before by an equal node
             match node:
@@ -267,6 +269,7 @@ class _Lowering:
                 case Call():
                     builder.narrow = node is function.body
                     builder.stays = stays and builder.narrow
+                    builder.ending = frozenset(values[arg].name for arg in node.args if last_reader[arg] is node)
                     values[node] = _lowered(builder, node, tuple(values[arg] for arg in node.args), place)
         result = values[function.body]
         if stays and result.name not in self.links:

@@ -302,6 +302,14 @@ def _immediate(attribute: str, formula: Callable[[tir.Expr, int], tir.Expr]) -> 
     return rule
 
 
+def _maximum_immediate(builder: PackedBuilder, call: Call, operands: tuple[te.Tensor, ...]) -> te.Tensor:
+    """Over its operand where nothing reads that again: a table as ramps is a row of these."""
+    result = _immediate("value", te.maximum)(builder, call, operands)
+    if not builder.narrow and operands[0].name in builder.ending:
+        builder.in_place.append((result.name, builder.in_accumulator(operands[0]).name))
+    return result
+
+
 def _multiply_accumulate(builder: PackedBuilder, call: Call, operands: tuple[te.Tensor, ...]) -> te.Tensor:
     accumulator, x = (builder.in_accumulator(operand) for operand in operands)
     weight = call.attr("weight")
@@ -345,7 +353,7 @@ register(Operator(
 register(Operator(
     "packed_maximum_immediate", "x", types=_accumulator_type("value"), **_ARITHMETIC,
     numpy=lambda x, value, blocks: np.maximum(_wide(x, blocks), value).astype(np.int32),
-    lower=packed(_immediate("value", te.maximum)),
+    lower=packed(_maximum_immediate),
     defaults={"blocks": REQUIRED, "value": REQUIRED}, sample=packed_sample("packed_maximum_immediate", value=3),
     doc="max(x, value), int32.",
 ))  # fmt: skip

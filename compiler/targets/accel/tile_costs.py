@@ -51,6 +51,9 @@ seven take fewer cycles by that (MobileNetV2 1.2 %), one takes 0.04 % more."""
 WIDTHS = 2
 """Of tiles: narrower ones than so many are not tried, unless none of these finds room."""
 
+VECTOR_PIPELINE = 14
+"""Cycles from the issue of a micro-op to its write (`hw.vector_results`): one that reads the result waits for it."""
+
 UNEVEN_PENALTY = 0.01
 """Share of the cost that each axis adds whose last tile is smaller: loop registers have to be set again."""
 
@@ -414,6 +417,9 @@ def works_of(problem: Problem, tiling: Tiles) -> Works:
         exposed += np.where((tiling.threads == 1) | (tiles == 1), vector / tiles, 0.0)
     exposed += EPILOGUE_OVERHEAD * _epilogues(tiling) * tiles
     exposed += _at_the_ends(problem, tiling, tiles, chunks, vector)
+    instructions, waiting = _of_epilogues(problem, tiling, tiles)
+    traffic += instructions * config.instruction_bytes / problem.bytes_per_cycle
+    exposed += waiting
     exposed += np.where(_spills(problem, tiling, buffers), vector, 0.0)
     uneven = sum(
         (np.asarray(size % tile != 0).astype(np.int64) for size, tile in (
@@ -422,6 +428,16 @@ def works_of(problem: Problem, tiling: Tiles) -> Works:
         )), np.zeros(len(tiling), np.int64),
     )  # fmt: skip
     return Works(fits, matrix, vector, traffic, exposed, uneven)
+
+
+def _of_epilogues(problem: Problem, tiling: Tiles, tiles: Array) -> tuple[Array, Array]:
+    """Instructions of the vector stages, which are read from DRAM, too, and cycles for which the stages wait for each
+    other: each reads what the one before it has written."""
+    entries = tiling.epilogue_groups * problem.parts * tiling.epilogue_rows * tiling.columns
+    times = _epilogues(tiling) * tiles
+    steps = problem.vector_stages + len(problem.kernel.stages.widened) + 1
+    waiting: Array = times * problem.vector_stages * np.maximum(VECTOR_PIPELINE - entries, 0)
+    return times * steps, waiting
 
 
 def _row_cycles(window: Window, width: int, columns: Array) -> Array:

@@ -14,7 +14,7 @@ from ...passes.cleanup import cse
 from ...passes.manager import Pass, Rule, rule_pass
 from ...passes.pipeline import float_passes, integer_passes
 from ...passes.scans import scan_bodies
-from ...passes.simplify import MOVES
+from ...passes.simplify import MOVES, flatten_into_kernel
 from ...scope import Scope
 from .computed_kernels import as_product_of_columns
 from .einsums import as_matrix_product
@@ -66,7 +66,8 @@ def host_passes(
 ) -> list[Pass]:
     """All passes of a target that runs whole models as loop kernels. ``volumes``: whether it has convolutions over
     volumes of bytes."""
-    passes = integer_passes(scope=scope, volumes=volumes) if quantised else float_passes()
+    of_integers = [*integer_passes(scope=scope, volumes=volumes), flatten_into_kernel]
+    passes = of_integers if quantised else float_passes()
     return [*passes, *loop_passes(dot_products=dot_products)]
 
 

@@ -9,11 +9,12 @@ from ....passes.manager import Pass, PassManager
 from ....passes.pipeline import integer_passes
 from ..packed_layout import Blocks
 from .channel_moves import channel_moves
+from .elementwise_shapes import elementwise_shapes
 from .fit_scratchpads import fit_scratchpads, why_not_kernel
+from .flatten_into_kernel import flatten_into_kernel
 from .fuse import fuse
 from .pack_layout import pack_layout
 from .ramps import tables_as_ramps
-from .sum_shapes import sums_in_shape_of_products
 from .unfold_input import unfold_input
 
 
@@ -27,9 +28,10 @@ def accel_passes(
     """
     fit = [fit_scratchpads(core)] if core is not None else []
     return [
-        sums_in_shape_of_products,
+        tables_as_ramps(blocks, bytes_per_cycle),
+        elementwise_shapes(blocks, bytes_per_cycle),
+        flatten_into_kernel(blocks, bytes_per_cycle),
         unfold_input(blocks, bytes_per_cycle, chains=chains),
-        tables_as_ramps(blocks),
         fuse,
         channel_moves,
         *fit,

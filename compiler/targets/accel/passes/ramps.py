@@ -3,11 +3,12 @@
 On a core without tables a function of one 8-bit value (the sigmoid of a gate) is a table on the host, for which it
 stops. Between some numbers ``t`` every table is, rounded down, as good as straight, so it is a sum of a multiple of
 ``x`` and of multiples of ``max(x, t)``, in whole numbers and so exact. That takes two micro-ops an entry for each of
-them: little where the tensor is small, as pooled ones are.
+them: little where the tensor is small, as pooled ones and rows of one token are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,9 @@ from ....graph import Array, Call, Constant, Expr, Function, Module, Span, call
 from ....graph.visit import calls, topological_order, with_children
 from ....operators import numerics
 from ....passes.manager import Pass
-from ..packed_layout import Blocks
+from ..packed_layout import PACKABLE_RANKS, Blocks
+from ..tile_costs import VECTOR_PIPELINE
+from .prices import HOST_STEP, Rate, entries_of
 
 FRACTION_BITS = 14
 """Of sums of ramps. A step of 255 and a change from its rise to its fall still are weights of 25 bits."""
@@ -24,8 +27,10 @@ FRACTION_BITS = 14
 MOST_RAMPS = 64
 """Of a table. A smooth function has 5 to 40, whatever is not smooth up to 255."""
 
-MOST_CYCLES = 8192
-"""Of the vector engine for one table: what the host's interrupt costs, at 100 MHz some 80 microseconds."""
+ENTRIES_A_TIME = 256
+"""That an instruction is taken to work on: an eighth of the accumulator of ``pynq``, two tiles with two values each."""
+
+INSTRUCTION_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -63,11 +68,10 @@ class Ramps:
     def expression(self, x: Expr, span: Span) -> Call:
         """The int8 results, as the core computes them."""
         total = call("multiply_immediate", x, weight=self.weights[0], span=span)
+        bent = x
         for place, weight in zip(self.places[1:], self.weights[1:], strict=True):
-            total = call(
-                "multiply_accumulate", total, call("maximum_immediate", x, value=place, span=span), weight=weight,
-                span=span,
-            )  # fmt: skip
+            bent = call("maximum_immediate", bent, value=place, span=span)  # that of two places is that of the larger
+            total = call("multiply_accumulate", total, bent, weight=weight, span=span)
         half = 1 << FRACTION_BITS - 1  # a requantise rounds
         channels = x.shape[1]
         multiplier, shift = numerics.quantise_multiplier(np.full(channels, 2.0**-FRACTION_BITS))
@@ -87,12 +91,14 @@ def _straight(low: Array, high: Array, here: int, value: int, end: int | None = 
     return here + count, int(least[count - 1] + most[count - 1]) // 2
 
 
-def tables_as_ramps(blocks: Blocks) -> Pass:
-    """The pass for an array of this shape: tables between layers of the core, where few enough cycles do."""
-    return Pass("tables-as-ramps", lambda module: _run(module, blocks), needs=("legalise",))
+def tables_as_ramps(blocks: Blocks, bytes_per_cycle: int = 8) -> Pass:
+    """The pass for an array of this shape, with DRAM that moves ``bytes_per_cycle`` a cycle: tables between layers of
+    the core, where ramps cost less than a step of the host."""
+    rate = Rate(blocks, bytes_per_cycle)
+    return Pass("tables-as-ramps", lambda module: _run(module, rate), needs=("legalise",))
 
 
-def _run(module: Module, blocks: Blocks) -> Module:
+def _run(module: Module, rate: Rate) -> Module:
     body = module.main.body
     readers = [node for node in calls(body) if isinstance(node.op, str)]
     read = {id(arg) for node in readers for arg in node.args}
@@ -104,18 +110,32 @@ def _run(module: Module, blocks: Blocks) -> Module:
             continue
         x, table = found
         ramps = Ramps.of(table)
-        entries = -(-np.prod(blocks.accumulator_shape(x.shape)) // (blocks.batch * blocks.block_out))
-        if len(ramps.places) <= MOST_RAMPS and 2 * len(ramps.places) * entries <= MOST_CYCLES:
-            memo[node] = ramps.expression(memo[x], node.span)
+        if len(ramps.places) <= MOST_RAMPS and cycles_of(ramps, x.shape, rate) <= HOST_STEP:
+            made = ramps.expression(memo[x], node.span)
+            memo[node] = made if made.shape == node.shape else call(
+                "reshape", made, shape=node.shape, span=Span(node.span.nodes, node.span.tensor)
+            )  # fmt: skip
     return module.with_main(memo[body])
 
 
+def cycles_of(ramps: Ramps, shape: Sequence[int], rate: Rate) -> float:
+    """What ramps of a tensor cost: two micro-ops an entry for each, which wait for each other where there are few
+    entries; a load and a store of the tensor, and the instructions themselves, which the bus brings, too."""
+    entries, steps = entries_of(shape, rate.blocks), 2 * len(ramps.places)
+    rounds = -(-entries // ENTRIES_A_TIME)
+    moved = 2 * entries * rate.blocks.batch * rate.blocks.block_out + rounds * steps * INSTRUCTION_BYTES
+    return rounds * steps * max(min(entries, ENTRIES_A_TIME), VECTOR_PIPELINE) + moved / rate.bytes_per_cycle
+
+
 def _table_of(node: Expr) -> tuple[Call, Array] | None:
-    """The value of the core and the table of whose entries the host makes ``node`` (see ``passes.tabulate``)."""
+    """The value of the core, before reshapes, and the table of whose entries the host makes ``node`` (see
+    ``passes.tabulate``)."""
     place, table = _host_step(node, "gather")
     wide, first = _host_step(place, "nn.add")
     x, _ = _host_step(wide, "nn.cast")
-    on_core = isinstance(x, Call) and isinstance(x.op, str) and x.dtype == "int8" and len(x.shape) in (2, 4)
+    while isinstance(x, Call) and x.op == "reshape":
+        x = x.args[0]
+    on_core = isinstance(x, Call) and isinstance(x.op, str) and x.dtype == "int8" and len(x.shape) in PACKABLE_RANKS
     if not on_core or not isinstance(x, Call) or table is None or first is None:
         return None
     is_one = table.dtype == np.int8 and table.shape == (256,) and first.size == 1 and int(first.reshape(())) == 128

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from weft.compiler.graph import Array, Call, Expr, call
+from weft.compiler.targets.accel.packed_layout import Blocks
 from weft.compiler.targets.accel.passes.fuse import Fused
-from weft.compiler.targets.accel.passes.ramps import FRACTION_BITS, Ramps
+from weft.compiler.targets.accel.passes.prices import Rate
+from weft.compiler.targets.accel.passes.ramps import FRACTION_BITS, Ramps, cycles_of
 from weft.hw.config import PYNQ, TINY, CoreConfig
 from weft.tests.compiler.targets.accel.quantised_layers import compiled, layer, quantised, variable
 
@@ -62,6 +64,38 @@ def test_a_gate_never_leaves_the_core(config: CoreConfig, function: str) -> None
     x = variable(1, 8, 5, 3)
     model = compiled(x, gated(x, lambda value: call(function, value)), config)
     assert len(model.programs) == 1
+
+
+def test_a_table_of_rows_is_ramps_whatever_shape_they_have() -> None:
+    """Between layers, a row of tokens is an image of one pixel."""
+    x = variable(1, 32)
+    features = layer(call("reshape", quantised(x), shape=(1, 32, 1, 1)), 48)
+    row = quantised(call("nn.sigmoid", quantised(call("reshape", features, shape=(1, 1, 48)))), 1 / 256)
+    model = compiled(x, layer(call("reshape", row, shape=(1, 48, 1, 1)), 8), PYNQ)
+    assert len(model.programs) == 1
+
+
+def test_ramps_are_priced_by_the_tensor() -> None:
+    ramps = Ramps.of(np.clip(np.round(INPUTS**2 / 100 - 128), -128, 127).astype(np.int8))
+    rate = Rate(Blocks.of(PYNQ), 8)
+    prices = [cycles_of(ramps, (rows, 256, 1, 1), rate) for rows in (1, 2, 8, 16)]
+    steps = 2 * len(ramps.places)
+    assert all(price >= steps * rows * 16 for price, rows in zip(prices, (1, 2, 8, 16), strict=True))
+    assert prices == sorted(prices)
+    assert prices[-1] < 17 * prices[0]
+
+
+def test_ramps_take_two_values_of_the_accumulator() -> None:
+    """One bends further with each, the other sums up: so that an instruction has many entries to work on."""
+    x = variable(1, 128)
+    features = layer(call("reshape", quantised(x), shape=(1, 128, 1, 1)), 256)
+    bent = quantised(call("nn.sigmoid", features), 1 / 256)
+    model = compiled(x, quantised(call("nn.add", layer(bent, 256), bent)), PYNQ)
+    (ramped,) = (each for each in model.layers if any("maximum" in name for name in each.operators))
+    assert ramped.schedule.count("inplace(") > 2 * (len(ramped.operators) // 3)
+    (program,) = model.programs
+    mine = int(np.count_nonzero(np.asarray(program.layer_of) == model.layers.index(ramped)))
+    assert mine < 16 * len(ramped.operators)
 
 
 def test_a_large_tensor_is_the_hosts() -> None:
