@@ -433,11 +433,14 @@ def works_of(problem: Problem, tiling: Tiles) -> Works:
 def _of_epilogues(problem: Problem, tiling: Tiles, tiles: Array) -> tuple[Array, Array]:
     """Instructions of the vector stages, which are read from DRAM, too, and cycles for which the stages wait for each
     other: each reads what the one before it has written."""
-    entries = tiling.epilogue_groups * problem.parts * tiling.epilogue_rows * tiling.columns
+    groups = tiling.epilogue_groups * problem.parts
+    entries = groups * tiling.epilogue_rows * tiling.columns
     times = _epilogues(tiling) * tiles
-    steps = problem.vector_stages + len(problem.kernel.stages.widened) + 1
+    stages = problem.kernel.stages
+    repeated = len(stages.vector) - problem.vector_stages  # of which each epilogue computes a few entries again
     waiting: Array = times * problem.vector_stages * np.maximum(VECTOR_PIPELINE - entries, 0)
-    return times * steps, waiting
+    waiting += times * repeated * np.maximum(VECTOR_PIPELINE, groups)
+    return times * (len(stages.vector) + len(stages.widened) + 1), waiting
 
 
 def _row_cycles(window: Window, width: int, columns: Array) -> Array:

@@ -37,6 +37,7 @@ from weft.compiler.passes import (
 )
 from weft.compiler.passes.fold_batch_norm import split_computed_norms
 from weft.compiler.passes.manager import largest_difference, random_inputs
+from weft.compiler.passes.simplify import flatten_into_kernel
 from weft.compiler.targets.accel.packed_layout import Blocks
 from weft.compiler.targets.accel.passes import fuse_with_report, pack_layout
 
@@ -88,16 +89,6 @@ SIMPLIFICATIONS = {
         "pad_value=-7)",
         "return conv2d(%x, int8[1, 4, 1, 1](1, 2, 3, 4), pads=(1, 1, 2, 0), pad_value=-7)",
     ),
-    "flatten becomes a kernel": (
-        "%x: int8[2, 2, 1, 3]", "return conv2d(reshape(%x, shape=(2, 6, 1, 1)), int8[1, 6, 1, 1](1, 2, 3, 4, 5, 6))",
-        "return conv2d(%x, int8[1, 2, 1, 3](1, 2, 3, 4, 5, 6))",
-    ),
-    "flatten of channels last becomes a kernel": (
-        "%x: int8[2, 2, 2, 2]",
-        "return conv2d(reshape(transpose(%x, perm=(0, 2, 3, 1)), shape=(2, 8, 1, 1)), "
-        "int8[1, 8, 1, 1](1, 2, 3, 4, 5, 6, 7, 8))",
-        "return conv2d(%x, int8[1, 2, 2, 2](1, 3, 5, 7, 2, 4, 6, 8))",
-    ),
     "transposes sink": (
         Q, "%a = transpose(%x, perm=(0, 1, 3, 2)) "
         f"return requantise(multiply_accumulate(multiply_immediate(%a, weight=2), %a, weight=3), {PARAMS})",
@@ -116,6 +107,26 @@ SIMPLIFICATIONS = {
 @pytest.mark.parametrize("name", SIMPLIFICATIONS)
 def test_simplify(name: str) -> None:
     check(simplify, *SIMPLIFICATIONS[name])
+
+
+FLATTENINGS = {
+    "of a picture": (
+        "%x: int8[2, 2, 1, 3]",
+        "return conv2d(reshape(%x, shape=(2, 6, 1, 1)), int8[1, 6, 1, 1](1, 2, 3, 4, 5, 6))",
+        "return conv2d(%x, int8[1, 2, 1, 3](1, 2, 3, 4, 5, 6))",
+    ),
+    "of channels last": (
+        "%x: int8[2, 2, 2, 2]",
+        "return conv2d(reshape(transpose(%x, perm=(0, 2, 3, 1)), shape=(2, 8, 1, 1)), "
+        "int8[1, 8, 1, 1](1, 2, 3, 4, 5, 6, 7, 8))",
+        "return conv2d(%x, int8[1, 2, 2, 2](1, 3, 5, 7, 2, 4, 6, 8))",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FLATTENINGS)
+def test_flatten_into_kernel(name: str) -> None:
+    check(flatten_into_kernel, *FLATTENINGS[name])
 
 
 @pytest.mark.parametrize(

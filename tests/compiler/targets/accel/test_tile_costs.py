@@ -138,14 +138,21 @@ def test_buffers_are_filled_at_the_home_loop_that_the_schedule_takes(problems: l
 
 
 def test_a_load_costs_what_it_moves_and_what_its_writer_loses_before_the_next(problems: list[Problem]) -> None:
-    """Two cycles between two LOADs (`hw.load_writer`), whatever they move; results are stored once in any tiling."""
+    """Two cycles between two LOADs (`hw.load_writer`), whatever they move; results are stored once in any tiling, and
+    the instructions of its epilogues are fetched."""
     for problem in problems:
         ranked = Tiles.of(tilings(problem))
         loads = np.zeros(len(ranked))
         for buffer in buffers_of(problem, ranked):
             moved = buffer.entries * buffer.entry_bytes / problem.bytes_per_cycle
             loads += (np.asarray(moved) + 2) * buffer.loads if not isinstance(buffer.loads, int) else 0
-        stored = works_of(problem, ranked).traffic - loads
+        stages = problem.kernel.stages
+        each = len(stages.vector) + len(stages.widened) + 1
+        epilogues = -(-ranked.groups // ranked.epilogue_groups) * -(-ranked.rows // ranked.epilogue_rows)
+        _, groups, height, width = problem.output
+        tiles = -(-groups // ranked.groups) * -(-height // ranked.rows) * -(-width // ranked.columns)
+        fetched = problem.output[0] * tiles * epilogues * each * problem.config.instruction_bytes
+        stored = works_of(problem, ranked).traffic - loads - fetched / problem.bytes_per_cycle
         np.testing.assert_allclose(stored, stored[0])
         assert stored[0] > 0
 
