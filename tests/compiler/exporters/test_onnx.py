@@ -39,7 +39,7 @@ TYPES = ("float32", "float64", "int32", "uint8", "bool")
 
 WITHOUT_A_FORM = {
     "nn.bitcast", "nn.cumulative_product", "nn.deform_conv2d", "nn.find", "nn.grid_sample", "nn.inverse",
-    "nn.max_pool_indices", "nn.roi_align", "nn.unpool",
+    "nn.max_pool_indices", "nn.roi_align", "nn.unpool", "non_max_suppression",
 }  # fmt: skip
 
 OTHER_TYPES = {
