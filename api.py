@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from .compiler.model import CompiledModel, GpuCode, HostCode, HostProgram, OpenModel
+from .compiler.targets.errors import CompileError
 from .compiler.targets.registry import find_target
 from .kept_models import Wish, compile_kept
 from .runtime.errors import ArtifactError, DeviceError
@@ -86,6 +87,8 @@ def compile(
     chosen: dict[str, Any] = {**options}
     if config is not None:
         chosen["config"] = config
+    if progress is not None and not callable(progress):
+        raise CompileError(f"progress is {progress!r:.80}, but must be a function of a text")
     write = None
     if dump is not None:
         from .compiler.compile import folder_dump
@@ -162,6 +165,8 @@ def _load(
         return LoadedModule(model, None, load_host)
     from .runtime.device import Device, open_device
 
+    if device is not None and not isinstance(device, (str, Device)):
+        raise DeviceError(f"device is {device!r:.80}, but must be a Device or the name of one")
     opened = device if isinstance(device, Device) else open_device(device or "fsim", model.core.config,
                                                                    progress=progress)  # fmt: skip
     return LoadedModule(model, opened, partial(_load_host, target, name=model.name, device=None, trusted=trusted), code)
@@ -193,11 +198,13 @@ def _is_gpu(device: str) -> bool:
 
 
 def _no_core(name: str, device: str | Device) -> DeviceError:
-    from .runtime.device import device_kind
+    from .runtime.device import Device, device_kind
 
     if isinstance(device, str) and _is_gpu(device):
         return DeviceError(f"nothing of {name!r} runs on a GPU, so device {device!r} has nothing to do",
                            hint="load it without a device, or compile it with target 'opencl' or 'cuda'")  # fmt: skip
+    if not isinstance(device, (str, Device)):
+        return DeviceError(f"device is {device!r:.80}, but must be a Device or the name of one")
     what = device_kind(device).name if isinstance(device, str) else device.name
     return DeviceError(f"nothing of {name!r} runs on a core, so device {what!r} has nothing to do",
                        hint="load it without a device, or compile it with target 'accel'")  # fmt: skip

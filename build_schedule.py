@@ -94,6 +94,9 @@ def build(
     parameter's element that is.
     """
     func = schedule.func if isinstance(schedule, Schedule) else schedule
+    if not isinstance(func, PrimFunc):
+        raise CompileError(f"the schedule is {schedule!r:.80}, but must be a Schedule or a PrimFunc",
+                           hint="tensor.create_schedule(output) makes one")  # fmt: skip
     name = target.name if isinstance(target, Device) else target
     if name not in ("interpreter", "cpu") and not isinstance(target, Device) and name not in device_names():
         raise CompileError(f"there is no target {name!r}", hint=f"choose interpreter, cpu, {', '.join(device_names())}")

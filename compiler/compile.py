@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from operator import index
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,8 @@ def compile_model(
         raise CompileError(f"target is {target!r:.80}, but must be a Target or the name of one", hint=hint)
     chosen = target_options(target, options or {})
     job = job or Job()
+    if passes is not None and not isinstance(passes, PassOptions):
+        raise CompileError(f"passes is {passes!r:.80}, but must be PassOptions", hint="weft.PassOptions(check=True)")
     if isinstance(model, Module):
         return _compile_module(model, model.main.name or "model", target, chosen, passes, job)
     job.progress("reading the model")
@@ -137,6 +140,8 @@ def _open_model(
 
 def folder_dump(folder: str | Path) -> Callable[[str, str], None]:
     """Writes each text into a file of its own in ``folder``."""
+    if not isinstance(folder, (str, PathLike)):
+        raise CompileError(f"dump is {folder!r:.80}, but must be the path of a folder")
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
 

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 
+from ..whole import whole
 from .errors import ConfigError
 from .instruction_checksum import check_bits
 from .memories import SCRATCHPADS, Memory
@@ -93,9 +94,14 @@ class CoreConfig:
 
     def __post_init__(self) -> None:
         for field in fields(self):
+            if field.name == "name":
+                continue
             value = getattr(self, field.name)
-            if field.name != "name" and (not isinstance(value, int) or isinstance(value, bool)):
+            number = whole(value)
+            if number is None:
                 raise ConfigError(f"{field.name} must be an integer, not {value!r}")
+            if number is not value:
+                object.__setattr__(self, field.name, number)
         if not isinstance(self.name, str):
             raise ConfigError(f"name must be a text, not {self.name!r}")
         self._check_powers_of_two()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..whole import whole
 from .config import CoreConfig
 from .errors import ConfigError
 
@@ -23,8 +24,10 @@ class DramRate:
 
     def __post_init__(self) -> None:
         for name, value in (("latency", self.latency), ("bytes_per_cycle", self.bytes_per_cycle)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            number = whole(value)
+            if number is None or number < 1:
                 raise ConfigError(f"DRAM: {name} is {value!r}, but must be an integer of at least 1")
+            object.__setattr__(self, name, number)
 
     def for_bus(self, config: CoreConfig) -> int:
         """Bytes a cycle that reach a core: no more than its bus takes."""

@@ -10,6 +10,7 @@ that a flipped bit anywhere is seen before anything is used. Nothing is ever unp
 
 from __future__ import annotations
 
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,11 @@ def save(model: CompiledModel | OpenModel, path: str | Path) -> None:
 
     :class:`ArtifactError` for a model with open sizes, and for one that is too large to be loaded from a file.
     """
+    if not isinstance(model, (CompiledModel, OpenModel)):
+        raise ArtifactError(f"what is to be saved is {model!r:.80}, but must be a compiled model",
+                            hint="weft.compile makes one")  # fmt: skip
+    if not isinstance(path, (str, PathLike)):
+        raise ArtifactError(f"the path is {path!r:.80}, but must be a text or a Path")
     write_atomically(Path(path), to_bytes(model))
 
 

@@ -75,6 +75,9 @@ class Device(ABC):
     name: ClassVar[str]
 
     def __init__(self, config: CoreConfig, *, progress: Progress | None = None) -> None:
+        if not isinstance(config, CoreConfig):
+            raise DeviceError(f"device {self.name!r}: config is {config!r:.80}, but must be a CoreConfig",
+                              hint='weft.named_config("pynq") is one')  # fmt: skip
         self.config = config
         self.progress: Progress = progress or (lambda _: None)
         self._counters: Mapping[Engine, Mapping[CycleClass, int]] = {}

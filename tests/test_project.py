@@ -26,6 +26,7 @@ BASE = (
     "weft.plugins",
     "weft.records",
     "weft.shown",
+    "weft.whole",
 )
 """Modules that every part may import; they import nothing of weft but each other."""
 

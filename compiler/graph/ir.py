@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Union
 
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import WeftError
+from ...whole import whole, whole_tuple
 from .dtypes import DTYPES, dtype_name
 from .strings import canonical, content
 
@@ -65,12 +66,23 @@ MOST_ELEMENTS = 1 << 40
 
 @dataclass(frozen=True)
 class TensorType:
-    """Shape and element type of a tensor; every dimension is known."""
+    """Shape and element type of a tensor; every dimension is known.
+
+    The shape may be given as any sequence of integers, the type as NumPy's object of it.
+    """
 
     shape: tuple[int, ...]
     dtype: str
 
     def __post_init__(self) -> None:
+        shape = whole_tuple(self.shape)
+        if shape is None:
+            raise GraphError(f"the shape of a tensor is {self.shape!r:.80}, but must be a tuple of whole numbers",
+                             hint="such as (1, 3, 224, 224)")  # fmt: skip
+        if shape is not self.shape:
+            object.__setattr__(self, "shape", shape)
+        if type(self.dtype) is not str:
+            object.__setattr__(self, "dtype", _type_name(self.dtype))
         if self.dtype not in DTYPES:
             raise GraphError(f"{self.dtype!r} is not an element type; the types are {', '.join(DTYPES)}")
         if any(size < 0 for size in self.shape):
@@ -90,11 +102,33 @@ class TensorType:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
+def _type_name(dtype: object) -> str:
+    """The name of a type that is no text: NumPy's object or class of it."""
+    if isinstance(dtype, (str, np.dtype)) or (isinstance(dtype, type) and issubclass(dtype, np.generic)):
+        return str(dtype) if isinstance(dtype, str) else dtype_name(np.dtype(dtype))
+    raise GraphError(f"the type of a tensor is {dtype!r:.80}, but must be a name", hint=f"one of {', '.join(DTYPES)}")
+
+
+def _of(values: object, kind: type[Any], what: str) -> tuple[Any, ...]:
+    """``values`` as a tuple, all of one kind; GraphError names the first that is another."""
+    if type(values) is not tuple:
+        if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+            raise GraphError(f"{what} are {values!r:.80}, but must be a tuple of {kind.__name__} objects")
+        values = tuple(values)
+    for place, value in enumerate(values):
+        if not isinstance(value, kind):
+            raise GraphError(f"{what}: number {place} is {value!r:.80}, but must be of class {kind.__name__}")
+    return values
+
+
 @dataclass(frozen=True)
 class TupleType:
     """Type of several values together."""
 
     fields: tuple[TensorType, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fields", _of(self.fields, TensorType, "the fields of a tuple's type"))
 
     def __str__(self) -> str:
         return f"({', '.join(map(str, self.fields))})"
@@ -109,7 +143,10 @@ class Attrs(Mapping[str, AttrValue]):
     __slots__ = ("_items",)
 
     def __init__(self, values: Mapping[str, Any] | None = None) -> None:
-        self._items: dict[str, AttrValue] = {name: _freeze(value) for name, value in sorted((values or {}).items())}
+        given = {} if values is None else values
+        if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+            raise GraphError(f"attributes are {given!r:.80}, but must be values by name", hint='such as {"axis": 1}')
+        self._items: dict[str, AttrValue] = {name: _freeze(value) for name, value in sorted(given.items())}
 
     def __getitem__(self, name: str) -> AttrValue:
         return self._items[name]
@@ -210,6 +247,11 @@ class Var(Expr):
     static = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise GraphError(f"the name of a parameter is {self.name!r:.80}, but must be a text")
+        if not isinstance(self.type, TensorType):
+            raise GraphError(f"the type of parameter {self.name!r} is {self.type!r:.80}, but must be a TensorType",
+                             hint='such as TensorType((1, 3), "float32")')  # fmt: skip
         object.__setattr__(self, "digest", _digest("var", self.name, str(self.type)))
 
 
@@ -251,6 +293,10 @@ class Call(Expr):
     static: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.op, (str, Function)):
+            raise GraphError(f"what a call calls is {self.op!r:.80}, but must be a Function or an operator's name")
+        name = self.op if isinstance(self.op, str) else self.op.name
+        object.__setattr__(self, "args", _of(self.args, Expr, f"the operands of {name!r}"))
         head = self.op if isinstance(self.op, str) else self.op.digest
         parts = [arg.digest for arg in self.args]
         object.__setattr__(self, "digest", _digest("call", head, repr(self.attrs), *parts))
@@ -279,6 +325,7 @@ class Tuple(Expr):
     static: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "fields", _of(self.fields, Expr, "the fields of a tuple"))
         object.__setattr__(self, "type", TupleType(tuple(item.tensor_type for item in self.fields)))
         object.__setattr__(self, "digest", _digest("tuple", *(item.digest for item in self.fields)))
         object.__setattr__(self, "static", _all_static(self.fields))
@@ -300,6 +347,12 @@ class TupleGet(Expr):
     static: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.value, Expr):
+            raise GraphError(f"a field is taken of {self.value!r:.80}, but must be of a value of the graph")
+        index = whole(self.index)
+        if index is None:
+            raise GraphError(f"the number of a field is {self.index!r:.80}, but must be a whole number", at=self.span)
+        object.__setattr__(self, "index", index)
         if not isinstance(self.value.type, TupleType) or not 0 <= self.index < len(self.value.type.fields):
             raise GraphError(f"there is no field {self.index} in {self.value.type}", at=self.span)
         object.__setattr__(self, "type", self.value.type.fields[self.index])
@@ -326,6 +379,11 @@ class Function:
     digest: bytes = field(init=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "params", _of(self.params, Var, "the parameters of a function"))
+        if not isinstance(self.body, Expr):
+            raise GraphError(f"the body of a function is {self.body!r:.80}, but must be a value of the graph")
+        if not isinstance(self.attrs, Attrs):
+            object.__setattr__(self, "attrs", Attrs(self.attrs))
         names = [param.name for param in self.params]
         if len(set(names)) != len(names):
             raise GraphError(f"function {self.name!r} has two parameters of one name: {', '.join(names)}")
@@ -403,6 +461,11 @@ class Module:
 
     main: Function
     stage: str = "source"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.main, Function):
+            raise GraphError(f"the main function of a module is {self.main!r:.80}, but must be a Function",
+                             hint='such as Function((x,), body, Attrs({"name": "main"}))')  # fmt: skip
 
     @property
     def functions(self) -> tuple[Function, ...]:

@@ -246,6 +246,11 @@ def call(op: str | Function, *args: Expr, span: Span = UNKNOWN, **attrs: Any) ->
     """
     if isinstance(op, Function):
         return _Call(op, args, Attrs(attrs), _call_type(op, args, span), span)
+    for place, arg in enumerate(args):
+        if not isinstance(arg, Expr):
+            name = op.name if isinstance(op, Function) else op
+            raise GraphError(f"operand {place} of {name} is {arg!r:.80}, but must be a value of the graph",
+                             at=span, hint="a number or an array becomes one by Constant(...)")  # fmt: skip
     entry = operator(op, span)
     least = len(entry.arguments) - entry.is_variadic
     if len(args) < least or (len(args) > least and not entry.is_variadic):

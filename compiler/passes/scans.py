@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..graph.ir import Call, Constant, Expr, Function, Module, TensorType, topological_order
+from ..graph.ir import Call, Constant, Expr, Function, GraphError, Module, TensorType, topological_order
 from ..graph.scan import SCAN, body_of, rebuilt, without_scans
 from ..graph.visit import rewrite, substitute
 from .manager import Pass, graph_pass
@@ -49,7 +49,9 @@ def with_constants(node: Call) -> Call:
 
 @graph_pass("unroll-loops")
 def unroll_loops(module: Module) -> Module:
-    """A copy of the body for each step of every loop."""
+    """A copy of the body for each step of every loop. Raises `GraphError` for what is no module."""
+    if not isinstance(module, Module):
+        raise GraphError(f"{module!r:.80} is no module of the graph IR", hint="weft.from_onnx reads a model as one")
     return replace(module, main=replace_body(module.main, without_scans(module.main.body)))
 
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ...hw.config import CoreConfig
 from ...hw.dram_rate import DramRate
+from ...whole import whole
 from ..model import CompiledModel, GpuCode, HostCode, HostProgram
 from ..scope import Scope
 from .errors import CompileError
@@ -100,8 +101,11 @@ def target_options(target: Target, options: Mapping[str, Any]) -> Any:
         if name not in names:
             known = ", ".join(names) or "none"
             raise CompileError(f"target {target.name!r} has no option {name!r}", hint=f"its options: {known}")
+    chosen = dict(options)
     for each in fields(target.options):  # else a comparison in the options fails, or one in the middle of a compilation
-        value = options.get(each.name, 0)
-        if type(each.default) is int and not hasattr(value, "__index__"):
-            raise CompileError(f"{each.name} is {value!r:.80}, but must be a whole number")
-    return target.options(**options)
+        if type(each.default) is int and each.name in chosen:
+            number = whole(chosen[each.name])
+            if number is None:
+                raise CompileError(f"{each.name} is {chosen[each.name]!r:.80}, but must be a whole number")
+            chosen[each.name] = number
+    return target.options(**chosen)

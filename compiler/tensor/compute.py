@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ...whole import whole, whole_tuple
 from .errors import IRError
 from .evaluate import identity
 from .ir import (
@@ -108,14 +109,17 @@ class Tensor:
 
 def placeholder(shape: tuple[int, ...], dtype: DType, name: str) -> Tensor:
     """A tensor that the caller gives."""
-    return Tensor(Buffer(_identifier(name), tuple(shape), dtype))
+    return Tensor(Buffer(_identifier(name), shape, dtype))
 
 
 def reduce_axis(extent: int, name: str) -> ReduceAxis:
     """A reduction index, 0 .. extent-1; IRError if there is nothing to reduce."""
-    if extent < 1:
+    times = whole(extent)
+    if times is None:
+        raise IRError(f"reduction axis {name!r} runs {extent!r:.80} times, but must run a whole number of times")
+    if times < 1:
         raise IRError(f"reduction axis {name!r} runs {extent} times, but must run at least once")
-    return ReduceAxis(name, extent)
+    return ReduceAxis(name, times)
 
 
 def sum(expr: Expr, axes: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
@@ -153,13 +157,16 @@ def compute(shape: tuple[int, ...], fn: Callable[..., Expr | Reduction], name: s
 
     The loops take the names of the function's parameters. A reduction must be the outermost thing that ``fn`` gives.
     """
-    axes = tuple(Var(axis) for axis in _axis_names(fn, len(shape)))
+    extents = whole_tuple(shape)
+    if extents is None:
+        raise IRError(f"the shape of stage {name!r} is {shape!r:.80}, but must be a tuple of whole numbers")
+    axes = tuple(Var(axis) for axis in _axis_names(fn, len(extents)))
     result = fn(*axes)
     value = result.value if isinstance(result, Reduction) else result
     reads: dict[str, Tensor] = {}
     used: dict[str, ReduceAxis] = {}
     value = _resolve(value, reads, used)
-    buffer = Buffer(_identifier(name), tuple(shape), value.dtype)
+    buffer = Buffer(_identifier(name), extents, value.dtype)
     reduced = result.axes if isinstance(result, Reduction) else ()
     stray = sorted(set(used) - {axis.name for axis in reduced})
     if stray:
@@ -230,7 +237,7 @@ def _visit(tensor: Tensor, order: dict[str, Tensor]) -> None:
 
 
 def _identifier(name: str) -> str:
-    if not name.isidentifier() or keyword.iskeyword(name):
+    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
         raise IRError(
             f"a tensor cannot be called {name!r}, since its text form could not be read back",
             hint="use letters, digits and _",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from ...whole import whole
 from .errors import ScheduleError
 from .independence import check_independent
 from .ir import Allocate, Block, Const, Expr, For, IntrinsicCall, PrimFunc, Stmt, Var, loop_nest, minimum
@@ -41,7 +42,7 @@ def split(func: PrimFunc, loop: Var, factors: Sequence[int | None]) -> tuple[Pri
             f"split: factors are {list(factors)}, but must be at least two, of which only the first may be None",
             at=f"loop {loop.name!r}",
         )
-    if not all(factor is None or hasattr(factor, "__index__") for factor in factors):
+    if any(factor is not None and whole(factor) is None for factor in factors):
         raise ScheduleError(f"split: factors are {list(factors)}, but must be whole numbers", at=f"loop {loop.name!r}")
     if any(factor is not None and factor < 1 for factor in factors):
         raise ScheduleError(f"split: factors are {list(factors)}, but must be at least 1", at=f"loop {loop.name!r}")

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from ... import whole as numbers
 from . import caching, compute_at, loops, reductions, storage
 from .compute import Tensor, lower
 from .errors import ScheduleError
@@ -108,7 +109,8 @@ class Schedule:
         of which the first may be None. Where a factor does not divide, the last inner run is shorter."""
         if (factor is None) == (factors is None):
             raise ScheduleError("split: give either factor or factors", at=f"loop {_name(loop)!r}")
-        chosen = [None, factor] if factors is None else list(factors)
+        given = (None, factor) if factors is None else factors
+        chosen = [each if numbers.whole(each) is None else numbers.whole(each) for each in given]
         func, variables = loops.split(self.func, _var(loop), chosen)
         self._record(func, "split", [var.name for var in variables], loop=_name(loop), factors=chosen)
         return variables
@@ -116,6 +118,7 @@ class Schedule:
     def split_shifted(self, loop: Loop, factor: int) -> tuple[Var, Var]:
         """Split a loop into (outer, inner) with ``inner`` always running ``factor`` times: where that does not divide,
         the last run starts earlier, and some elements are computed twice."""
+        factor = _whole("split_shifted", "factor", factor)
         func, variables = loops.split_shifted(self.func, _var(loop), factor)
         self._record(func, "split_shifted", [var.name for var in variables], loop=_name(loop), factor=factor)
         return variables
@@ -123,10 +126,11 @@ class Schedule:
     def tile(self, order: Sequence[Loop], factors: Sequence[int]) -> tuple[Var, ...]:
         """Split directly nested loops, each by its factor, and put all outer loops around all inner ones: for loops
         (y, x) gives (y_o, x_o, y_i, x_i)."""
-        func, outer, inner = loops.tile(self.func, [_var(loop) for loop in order], factors)
+        sizes = [_whole("tile", "a factor", factor) for factor in factors]
+        func, outer, inner = loops.tile(self.func, [_var(loop) for loop in order], sizes)
         variables = (*outer, *inner)
         names = [_name(loop) for loop in order]
-        self._record(func, "tile", [var.name for var in variables], order=names, factors=list(factors))
+        self._record(func, "tile", [var.name for var in variables], order=names, factors=sizes)
         return variables
 
     def fuse(self, outer: Loop, inner: Loop) -> Var:
@@ -163,6 +167,8 @@ class Schedule:
 
     def annotate(self, loop: Loop, key: str, value: str | int) -> None:
         """Attach a note for the target to a loop."""
+        if not isinstance(value, str):
+            value = _whole("annotate", "a value that is no text", value)
         func = loops.annotate(self.func, _var(loop), key, value)
         self._record(func, "annotate", [], loop=_name(loop), key=key, value=value)
 
@@ -185,6 +191,7 @@ class Schedule:
     def compute_at(self, block: str, loop: Loop, whole: int = 0) -> None:
         """Compute a producer inside ``loop``, just what each iteration needs; of its last ``whole`` dimensions, which
         an instruction may take as they are, everything."""
+        whole = _whole("compute_at", "whole", whole)
         func = compute_at.compute_at(self.func, block, _var(loop), whole)
         self._record(func, "compute_at", [], block=block, loop=_name(loop), **({"whole": whole} if whole else {}))
 
@@ -206,6 +213,7 @@ class Schedule:
     def rfactor(self, block: str, loop: Loop, axis: int = 0) -> str:
         """Give each iteration of a reduction loop a result of its own, along dimension ``axis`` of a new buffer, which
         ``block`` then combines; gives the new block's name. Sums of floats are then rounded in another order."""
+        axis = _whole("rfactor", "axis", axis)
         func, name = reductions.rfactor(self.func, block, _var(loop), axis)
         self._record(func, "rfactor", [name], block=block, loop=_name(loop), axis=axis)
         return name
@@ -213,6 +221,8 @@ class Schedule:
     def storage_align(self, buffer: str, axis: int, factor: int, offset: int = 0) -> None:
         """Leave gaps, so that neighbours along ``axis`` of an allocated buffer are ``offset`` elements apart, modulo
         ``factor``."""
+        axis, factor = _whole("storage_align", "axis", axis), _whole("storage_align", "factor", factor)
+        offset = _whole("storage_align", "offset", offset)
         func = storage.storage_align(self.func, buffer, axis, factor, offset)
         self._record(func, "storage_align", [], buffer=buffer, axis=axis, factor=factor, offset=offset)
 
@@ -313,3 +323,11 @@ def _var(loop: Loop) -> Var:
 
 def _name(loop: Loop) -> str:
     return loop.name if isinstance(loop, Var) else loop
+
+
+def _whole(primitive: str, what: str, value: object) -> int:
+    """A number among a primitive's arguments as Python's own, which the trace holds as JSON."""
+    number = numbers.whole(value)
+    if number is None:
+        raise ScheduleError(f"{primitive}: {what} is {value!r:.80}, but must be a whole number")
+    return number

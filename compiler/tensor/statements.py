@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from ...records import quick_init
+from ...whole import whole_tuple
 from .errors import IRError
 from .expressions import DTYPES, DType, Expr, Number, Var, as_expr
 
@@ -57,6 +58,13 @@ class Buffer:
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
             raise IRError(f"unknown type {self.dtype!r} of buffer {self.name!r}", hint=f"one of {', '.join(DTYPES)}")
+        shape = whole_tuple(self.shape)
+        if shape is None:
+            raise IRError(
+                f"buffer {self.name!r} has the shape {self.shape!r:.80}, but must have a tuple of whole numbers"
+            )
+        if shape is not self.shape:
+            object.__setattr__(self, "shape", shape)
         if any(extent < 1 for extent in self.shape):
             raise IRError(f"buffer {self.name!r} has shape {self.shape}: every extent must be at least 1")
         for alignment in self.alignments:

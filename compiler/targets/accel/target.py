@@ -39,6 +39,13 @@ class AccelOptions:
     integers: str = INTEGERS
 
     def __post_init__(self) -> None:
+        if not isinstance(self.config, (str, CoreConfig)):
+            raise CompileError(f"config is {self.config!r:.80}, but must be a CoreConfig or the name of one",
+                               hint=f"known: {', '.join(NAMED)}")  # fmt: skip
+        if not isinstance(self.dram, (str, DramRate)):
+            raise CompileError(f"dram is {self.dram!r:.80}, but must be a DramRate or a text",
+                               hint="bytes a cycle, or BYTES,LATENCY: 4 or 4,120")  # fmt: skip
+        _ = self.rate  # a core or a memory that there is not is told before the model is read
         if self.vthreads < 1:
             raise CompileError(f"vthreads is {self.vthreads}, but must be at least 1")
         if self.hiding not in list(LatencyHiding):

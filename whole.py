@@ -1,0 +1,32 @@
+"""Whole numbers as users hand them in: NumPy's integers are as good as Python's, but are no `int`.
+
+They compare equal to an `int`, so nothing notices them at first; later they become text of another form, or reach code
+that asks what they are. So whatever takes counts and sizes from a user makes them Python's at its door.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import SupportsIndex
+
+
+def whole(value: object) -> int | None:
+    """Python's integer for an integer of any kind; None for all else, truth values among it."""
+    if type(value) is int:
+        return value
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        return None
+    try:
+        return value.__index__()
+    except TypeError:  # an array of NumPy has the method, but only one of a single integer has the number
+        return None
+
+
+def whole_tuple(values: object) -> tuple[int, ...] | None:
+    """A tuple of Python's integers for any iterable of integers but text; None for all else."""
+    if type(values) is tuple and all(type(value) is int for value in values):
+        return values
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        return None
+    numbers = [whole(value) for value in values]
+    return None if None in numbers else tuple(number for number in numbers if number is not None)
