@@ -76,7 +76,7 @@ def account(point: Outcome, measure: Measure) -> Account:
 def space_of(part: str) -> Space:
     return Space.model_validate({
         "name": part, "core": PARTS[part], "compiler": {"chains": False}, "constraints": {"part": part},
-        "search": {"judge": "layers", "objectives": ["cycles"]},
+        "search": {"judge": "layers", "objectives": ["core_cycles"]},
     })  # fmt: skip
 
 
@@ -102,7 +102,7 @@ def short(network: Network) -> str:
 def best_for_all(study: Study) -> Outcome | None:
     """The point with the least geometric mean; linked, as all of the front is."""
     front = study.front()
-    return min((study.points[place] for place in front), key=lambda each: each.figures["cycles"], default=None)
+    return min((study.points[place] for place in front), key=lambda each: each.figures["core_cycles"], default=None)
 
 
 def picture(studies: Sequence[Study], path: Path) -> None:
@@ -113,11 +113,11 @@ def picture(studies: Sequence[Study], path: Path) -> None:
     for number, study in enumerate(studies):
         points = [each for each in study.points if each.status == "measured"]
         (dots,) = axes.plot([100 * each.figures["area"] for each in points],
-                            [each.figures["cycles"] / 1e6 for each in points], "o", ms=4, alpha=0.5,
+                            [each.figures["core_cycles"] / 1e6 for each in points], "o", ms=4, alpha=0.5,
                             label=study.space.name)  # fmt: skip
         best = best_for_all(study)
         if best is not None:
-            place = 100 * best.figures["area"], best.figures["cycles"] / 1e6
+            place = 100 * best.figures["area"], best.figures["core_cycles"] / 1e6
             axes.plot(*place, "*", ms=12, color=dots.get_color())
             axes.annotate(f"{study.space.name}: {shape(best)}", place, textcoords="offset points",
                           xytext=(-8, -9 if number % 2 else 5), ha="right", fontsize=7)  # fmt: skip
@@ -179,9 +179,9 @@ def report(studies: Sequence[Study], networks: Sequence[Network]) -> list[Record
         assert area is not None
         rows.append([part, f"{study.count('measured')} of {study.space.size}", shape(best), f"{area.LUT:,.0f}",
                      f"{area.DSP:,}", f"{area.BRAM36:g}", f"{best.figures['area']:.0%}",
-                     f"{best.figures['cycles']:,.0f}",
+                     f"{best.figures['core_cycles']:,.0f}",
                      *(f"{best.measures[each.name].cycles:,}" for each in networks)])  # fmt: skip
-        records.append(Record(shape(best), part, "geometric mean, cycles", round(best.figures["cycles"])))
+        records.append(Record(shape(best), part, "geometric mean, cycles", round(best.figures["core_cycles"])))
         own = []
         for network in networks:
             place = study.best_of(network.name)

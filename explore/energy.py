@@ -12,12 +12,16 @@ import math
 from ..hw.config import CoreConfig
 from ..hw.memories import Memory
 from .measure import Measure
+from .processors import Processor
 
 INT8_MULTIPLY_PJ = 0.2
 INT32_MULTIPLY_PJ = 3.1
 INT32_ADD_PJ = 0.1
 SRAM_64_BITS_PJ = ((8 * 1024, 10.0), (32 * 1024, 20.0), (1024 * 1024, 100.0))
 """Bytes of a memory, and what one access of 64 bits takes."""
+
+INSTRUCTION_PJ = 70.0
+"""An instruction of a simple processor, with its fetch, its registers and its control. A cycle of the host is one."""
 
 DRAM_64_BITS_PJ = (1300.0 + 2600.0) / 2
 """The middle of the published range of 1.3 to 2.6 nJ."""
@@ -38,12 +42,13 @@ def entry_pj(config: CoreConfig, memory: Memory) -> float:
     return words * sram_pj(8 * config.depth(memory) / config.banks(memory))
 
 
-def energy_pj(config: CoreConfig, measure: Measure) -> dict[str, float]:
-    """Picojoules of one run, by where they go: ``array``, ``vector``, ``scratchpads``, ``dram``.
+def energy_pj(config: CoreConfig, measure: Measure, processor: Processor) -> dict[str, float]:
+    """Picojoules of one run, by where they go: ``array``, ``vector``, ``scratchpads``, ``dram``, ``host``.
 
     A micro-op of the array reads an entry of inp and of wgt, and reads and writes one of acc. A cycle of the vector
     engine reads and writes an entry of acc, and multiplies and adds on every lane. What comes from DRAM is written into
-    a scratchpad, what goes there is read from ``out``, whose entries the vector engine wrote.
+    a scratchpad, what goes there is read from ``out``, whose entries the vector engine wrote. The host's ``processor``
+    takes an instruction a cycle, and moves its bytes to and from the same DRAM.
     """
     gemm_pj = config.macs_per_cycle * (INT8_MULTIPLY_PJ + INT32_ADD_PJ)
     vector_pj = config.lanes * (INT32_MULTIPLY_PJ + INT32_ADD_PJ)
@@ -57,4 +62,5 @@ def energy_pj(config: CoreConfig, measure: Measure) -> dict[str, float]:
         "scratchpads": measure.array * gemm_entries + measure.vector * 2 * acc
         + measure.bytes_read * loaded + measure.bytes_written * stored,
         "dram": (measure.bytes_read + measure.bytes_written) / 8 * DRAM_64_BITS_PJ,
+        "host": processor.cycles(measure.host) * INSTRUCTION_PJ + measure.host_bytes / 8 * DRAM_64_BITS_PJ,
     }  # fmt: skip

@@ -35,6 +35,8 @@ from ..sim.dram import DramModel
 from ..sim.timing import program_cycles
 from ..tune.layers import LayerCost, LayerJudge
 from .errors import ExploreError
+from .host import host_work
+from .processors import HostWork
 from .space import Design
 
 LAYER_FIELDS = ("name", "kind", "cycles", "macs", "array", "vector", "memory", "dram_bytes", "verdict")
@@ -55,9 +57,10 @@ class Network:
 
 @dataclass(frozen=True)
 class Measure:
-    """A network on a design: ``cycles`` of one run with ``batch`` images; bytes on the bus; ``array``: micro-ops of the
-    array, ``vector``: cycles of the vector engine's work; a row of LAYER_FIELDS for each layer. ``exact``: of the
-    linked program, equal to the RTL's; otherwise sums over its layers, each alone."""
+    """A network on a design: ``cycles`` of the core for one run with ``batch`` images; ``macs`` of the core; bytes on
+    the bus; ``array``: micro-ops of the array, ``vector``: cycles of the vector engine's work; a row of LAYER_FIELDS
+    for each layer. ``exact``: of the linked program, equal to the RTL's; otherwise sums over its layers, each alone.
+    ``host_macs``, ``host_operations``, ``host_bytes``: what is left to the host, as `host.HostWork` counts it."""
 
     cycles: int
     batch: int
@@ -68,6 +71,19 @@ class Measure:
     bytes_written: int
     layers: tuple[tuple[Any, ...], ...]
     exact: bool = True
+    host_macs: int = 0
+    host_operations: int = 0
+    host_bytes: int = 0
+
+    @property
+    def host(self) -> HostWork:
+        return HostWork(self.host_macs, self.host_operations, self.host_bytes)
+
+    @property
+    def on_core(self) -> float:
+        """The share of the multiply-accumulates that the core does; 1 where there are none."""
+        whole = self.macs + self.host_macs
+        return self.macs / whole if whole else 1.0
 
     @property
     def cycles_per_image(self) -> float:
@@ -87,6 +103,7 @@ class Measure:
                 or found.cycles < 1
                 or found.batch < 1
                 or (type(found.exact) is not bool)
+                or min(found.macs, found.host_macs, found.host_operations, found.host_bytes) < 0
             ):
                 raise ValueError("figures out of range")
         except (TypeError, KeyError, ValueError) as error:
@@ -146,18 +163,19 @@ def packed(design: Design, network: Network) -> Module:
         return PassManager(passes, ran=before).run(module)
 
 
-def compiled(design: Design, network: Network) -> CompiledModel:
-    """A network compiled for a design."""
+def compiled(design: Design, network: Network, module: Module | None = None) -> CompiledModel:
+    """A network compiled for a design. ``module``: what :func:`packed` made of it, if that was called."""
     job = Job(measure=program_cycles if design.chains else None)
     chosen = {"config": design.config, "dram": design.rate, "vthreads": design.vthreads}
-    model = compile_model(packed(design, network), "accel", chosen, job=job)
+    model = compile_model(packed(design, network) if module is None else module, "accel", chosen, job=job)
     assert isinstance(model, CompiledModel)  # the accelerator takes no open sizes
     return model
 
 
 def measure(design: Design, network: Network) -> Measure:
     """Compile a network for a design and time it. Raises what the compiler raises, a WeftError where it refuses."""
-    model = compiled(design, network)
+    module = packed(design, network)
+    model, host = compiled(design, network, module), host_work(module)
     dram = DramModel(latency=design.rate.latency, bytes_per_cycle=design.rate.bytes_per_cycle)
     runs = predict_runs(model, dram)
     found = profile(model, runs, "model", dram)
@@ -177,6 +195,9 @@ def measure(design: Design, network: Network) -> Measure:
         bytes_read=sum(run.result.bytes_read for run in runs),
         bytes_written=sum(run.result.bytes_written for run in runs),
         layers=layers,
+        host_macs=host.macs,
+        host_operations=host.operations,
+        host_bytes=host.nbytes,
     )
 
 
@@ -184,7 +205,8 @@ def measure_layers(design: Design, network: Network, database: str | None = None
     """As :func:`measure`, as the sum of the network's layers: faster, and a few per cent more than the linked program
     takes. What layers take alone is kept in the tuning database at ``database``, for all workers."""
     judge = _judge(design.config, design.rate, design.vthreads, database)
-    layers = layers_of(design, network, judge)
+    module = packed(design, network)
+    layers, host = layers_of(design, network, judge, module), host_work(module)
     bus = design.rate.for_bus(design.config)
     rows = []
     for each in layers:
@@ -203,12 +225,16 @@ def measure_layers(design: Design, network: Network, database: str | None = None
         bytes_written=sum(cost.bytes_written for cost in costs),
         layers=tuple(rows),
         exact=False,
+        host_macs=host.macs,
+        host_operations=host.operations,
+        host_bytes=host.nbytes,
     )
 
 
-def layers_of(design: Design, network: Network, judge: LayerJudge) -> list[LayerCost]:
-    """The layers of a network on a design, with the chains that pay if the design has chains."""
-    module = packed(design, network)
+def layers_of(design: Design, network: Network, judge: LayerJudge, module: Module | None = None) -> list[LayerCost]:
+    """The layers of a network on a design, with the chains that pay if the design has chains. ``module``: what
+    :func:`packed` made of it, if that was called."""
+    module = packed(design, network) if module is None else module
     if design.chains:
         module = chain(module, design.config, design.rate, program_cycles, threads=design.vthreads)
     return judge.layers(module)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from ..boards.area import Area
@@ -17,11 +17,15 @@ from .errors import ExploreError
 from .front import pareto_front
 from .measure import Measure
 from .parts import find_part
+from .processors import PROCESSORS, Processor, processor_of
 from .space import Assignment, Constraints, Design, Space
 
 Status = Literal["measured", "refused", "failed"]
 
-HIGHER_IS_BETTER = ("throughput_per_area",)
+HIGHER_IS_BETTER = ("throughput_per_area", "on_core")
+
+USUAL_MHZ = 100.0
+"""The core's clock where no board and no constraint has one; it only turns the host's time into cycles."""
 
 
 @dataclass(frozen=True)
@@ -76,14 +80,17 @@ def with_measures(space: Space, point: Outcome, measures: Mapping[str, Measure])
     """The point with what its networks cost; refused where one takes more cycles than the constraint allows."""
     assert point.design is not None  # only designs are measured
     assert point.area is not None
-    config, count = point.design.config, len(measures)
-    cycles = math.exp(sum(math.log(each.cycles_per_image) for each in measures.values()) / count)
-    energy = math.exp(
-        sum(math.log(sum(energy_pj(config, each).values()) / each.batch) for each in measures.values()) / count
-    )
+    config = point.design.config
+    processor = host_of(space)
+    whole = {name: cycles_of(space, each) for name, each in measures.items()}
+    cycles, core = _mean(whole.values()), _mean(each.cycles_per_image for each in measures.values())
+    energy = _mean(sum(energy_pj(config, each, processor).values()) / each.batch for each in measures.values())
     resources = find_part(space.constraints.part).resources
     figures = {
         "cycles": cycles,
+        "core_cycles": core,
+        "host_cycles": cycles - core,
+        "on_core": min(each.on_core for each in measures.values()),
         "energy": energy * 1e-6,
         "area": max(getattr(point.area, name) / getattr(resources, name) for name in ("LUT", "DSP", "BRAM36")),
         "throughput_per_area": 1e9 / cycles / (point.area.LUT / 1e3),
@@ -92,10 +99,44 @@ def with_measures(space: Space, point: Outcome, measures: Mapping[str, Measure])
         "BRAM36": point.area.BRAM36,
     }
     limit, what = cycles_allowed(space.constraints)
-    slow = [f"{name}: {each.cycles_per_image:,.0f} cycles an image, more than {limit:,.0f}{what}"
-            for name, each in measures.items() if each.cycles_per_image > limit]  # fmt: skip
-    status: Status = "refused" if slow else "measured"
-    return Outcome(point.assignment, point.design, point.area, status, "; ".join(slow), measures, figures)
+    broken = [f"{name}: {cycles:,.0f} cycles an image, more than {limit:,.0f}{what}"
+              for name, cycles in whole.items() if cycles > limit]  # fmt: skip
+    least = space.constraints.on_core or 0.0
+    broken += [f"{name}: {each.on_core:.1%} of the arithmetic on the core, less than {least:.1%}"
+               for name, each in measures.items() if each.on_core < least]  # fmt: skip
+    status: Status = "refused" if broken else "measured"
+    return Outcome(point.assignment, point.design, point.area, status, "; ".join(broken), measures, figures)
+
+
+def _mean(values: Iterable[float]) -> float:
+    """The geometric mean."""
+    logarithms = [math.log(value) for value in values]
+    return math.exp(sum(logarithms) / len(logarithms))
+
+
+def host_of(space: Space) -> Processor:
+    """The processor that does the host's part: the table ``host`` says, or the part's board."""
+    table = space.host
+    known = processor_of(find_part(space.constraints.part)) if table.processor is None else PROCESSORS[table.processor]
+    given = {name: value for name, value in table.model_dump(exclude={"processor"}).items() if value is not None}
+    return replace(known, **given)
+
+
+def host_cycles(space: Space, measure: Measure) -> float:
+    """The host's time for an image, in cycles of the core's clock: core and host work in turn."""
+    return host_of(space).seconds(measure.host) * core_mhz(space.constraints) * 1e6 / measure.batch
+
+
+def cycles_of(space: Space, measure: Measure) -> float:
+    """Cycles of an image, the host's time among them."""
+    return measure.cycles_per_image + host_cycles(space, measure)
+
+
+def core_mhz(constraints: Constraints) -> float:
+    """The core's clock: that of the constraint, or of the part's board; :data:`USUAL_MHZ` where there is neither."""
+    if constraints.mhz is None and find_part(constraints.part).board is None:
+        return USUAL_MHZ
+    return clock_of(constraints)
 
 
 def cycles_allowed(constraints: Constraints) -> tuple[float, str]:
@@ -131,7 +172,7 @@ def front_of(outcomes: Sequence[Outcome], objectives: Sequence[str]) -> list[int
     return [places[each] for each in pareto_front([outcomes[place].cost(objectives) for place in places])]
 
 
-def record_of(outcome: Outcome, *, layers: bool = True) -> dict[str, Any]:
+def record_of(space: Space, outcome: Outcome, *, layers: bool = True) -> dict[str, Any]:
     """The point as JSON values."""
     design = outcome.design
     return {
@@ -145,7 +186,8 @@ def record_of(outcome: Outcome, *, layers: bool = True) -> dict[str, Any]:
         "figures": dict(outcome.figures),
         "networks": {
             name: {key: value for key, value in each.to_values().items() if layers or key != "layers"}
-            | ({"energy_pj": energy_pj(design.config, each)} if design else {})
+            | ({"energy_pj": energy_pj(design.config, each, host_of(space)), "on_core": each.on_core,
+                "host_cycles": host_cycles(space, each)} if design else {})
             for name, each in outcome.measures.items()
         },
     }  # fmt: skip

@@ -208,7 +208,8 @@ function side(index, name) {
   for (const figure of figures) { const row = make("tr"); row.append(make("td", label(figure)), make("td", number(point.figures[figure]))); list.append(row); }
   for (const network of networks) {
     const row = make("tr");
-    row.append(make("td", `${network}: cycles an image`), make("td", number(point.cycles[network])));
+    row.append(make("td", `${network}: cycles an image, core + host`),
+      make("td", `${number(point.cycles[network])} + ${number(Math.round(point.host[network]))}; ${number(100 * point.on_core[network], 3)} % on the core`));
     list.append(row);
   }
   box.append(list);

@@ -13,7 +13,7 @@ import numpy as np
 
 from .front import growing_hypervolume
 from .measure import LAYER_FIELDS
-from .outcome import HIGHER_IS_BETTER, Outcome
+from .outcome import HIGHER_IS_BETTER, Outcome, core_mhz, host_cycles, host_of
 from .study import Study
 
 PARTS = Path(__file__).parent
@@ -23,7 +23,8 @@ LAYER_ROWS = 40_000
 """Layers that a page holds: those of the front first, then of other points in their order."""
 
 UNITS = {
-    "cycles": "an image, geometric mean", "energy": "µJ an image, estimate", "area": "largest share of the part",
+    "cycles": "an image, core and host, geometric mean", "core_cycles": "an image", "host_cycles": "an image, estimate",
+    "on_core": "least share of the arithmetic", "energy": "µJ an image, estimate", "area": "largest share of the part",
     "throughput_per_area": "images per Gcycle and kLUT", "LUT": "model", "BRAM36": "exact", "DSP": "exact",
 }  # fmt: skip
 
@@ -63,7 +64,7 @@ def page_data(study: Study) -> dict[str, Any]:
     counts = ", ".join(f"{study.count(name):,} {name}" for name in ("measured", "refused", "failed"))
     return {
         "summary": f"{len(points):,} of {study.space.size:,} points: {counts}. {len(front)} on the front of "
-        f"{', '.join(study.objectives)}.",
+        f"{', '.join(study.objectives)}. {_host_text(study)}",
         "objectives": study.objectives,
         "figures": list(known.figures) if known else study.objectives,
         "units": UNITS,
@@ -76,6 +77,15 @@ def page_data(study: Study) -> dict[str, Any]:
         "layers": layers,
         "points": [_point(study, place, each, axes) for place, each in enumerate(points)],
     }
+
+
+def _host_text(study: Study) -> str:
+    """Which networks, on what, and where the host's time comes from."""
+    processor, names = host_of(study.space), ", ".join(network.name for network in study.networks)
+    return (
+        f"{names} on cores like {study.space.base}. What is left to the host counts as cycles at "
+        f"{core_mhz(study.space.constraints):g} MHz: an estimate for one core of a {processor.name}."
+    )
 
 
 def _convergence(study: Study) -> dict[str, Any]:
@@ -105,6 +115,8 @@ def _point(study: Study, place: int, each: Outcome, axes: Sequence[str]) -> dict
         "reason": each.reason,
         "figures": {name: float(f"{value:.12g}") for name, value in each.figures.items()} if measured else {},
         "cycles": {name: found.cycles_per_image for name, found in each.measures.items()},
+        "host": {name: host_cycles(study.space, found) for name, found in each.measures.items()},
+        "on_core": {name: found.on_core for name, found in each.measures.items()},
         "config": design.config.to_json() if measured and design else "",
         "macs_per_cycle": design.config.macs_per_cycle if design else 0,
         "space": _space_text(study, each) if measured else "",
@@ -135,4 +147,10 @@ def _space_text(study: Study, each: Outcome) -> str:
         table, _, name = axis.partition(".")
         tables.setdefault(table, []).append(f"{name} = {json.dumps(value)}")
     parts = [f"base = {json.dumps(study.space.base)}\n"]
+    space = study.space
+    asked = {"part": space.constraints.part, "mhz": space.constraints.mhz}
+    for table, fields in (("constraints", asked), ("host", space.host.model_dump())):
+        given = [f"{name} = {json.dumps(value)}" for name, value in fields.items() if value is not None]
+        if given:
+            tables[table] = given  # else the host's time would be another
     return "\n".join([*parts, *("\n".join([f"[{table}]", *lines]) + "\n" for table, lines in tables.items())])

@@ -32,6 +32,7 @@ from ..hw.dram_rate import DramRate
 from ..hw.errors import ConfigError
 from ..hw.memories import SCRATCHPADS
 from .errors import ExploreError
+from .processors import PROCESSORS
 
 Assignment = Mapping[str, Any]
 """A value for each axis, by its name such as ``core.block_in``."""
@@ -63,7 +64,9 @@ Rates = Annotated[
 ]  # fmt: skip
 Flags = Annotated[list[bool], BeforeValidator(_listed), Field(min_length=1)]
 
-Objective = Literal["cycles", "energy", "area", "throughput_per_area", "LUT", "DSP", "BRAM36"]
+Objective = Literal[
+    "cycles", "core_cycles", "host_cycles", "on_core", "energy", "area", "throughput_per_area", "LUT", "DSP", "BRAM36"
+]
 Algorithm = Literal["grid", "random", "tpe", "nsga2"]
 
 
@@ -85,7 +88,8 @@ class CompilerAxes(BaseModel):
 
 class Constraints(BaseModel):
     """What a point may take. ``part``: a board, or the first letters of its part; ``cycles``: of an image, at most;
-    ``milliseconds``: of an image, at a clock of ``mhz``, which is a wish: no tool has confirmed it for these cores."""
+    ``milliseconds``: of an image, at a clock of ``mhz``, which is a wish: no tool has confirmed it for these cores.
+    Both are with the host's part. ``on_core``: the least share of the multiply-accumulates that the core does."""
 
     model_config = _Strict
     part: str | None = None
@@ -95,14 +99,31 @@ class Constraints(BaseModel):
     DSP: Annotated[float, Field(gt=0)] | None = None
     BRAM36: Annotated[float, Field(gt=0)] | None = None
     cycles: Annotated[float, Field(gt=0)] | None = None
+    on_core: Annotated[float, Field(ge=0, le=1)] | None = None
 
     @model_validator(mode="after")
     def _a_time_has_a_clock(self) -> Constraints:
         if self.milliseconds is not None and self.mhz is None and self.part is None:
             raise ValueError("milliseconds need a clock: give mhz, or a part whose board has one")
-        if self.mhz is not None and self.milliseconds is None:
-            raise ValueError("mhz is the clock of milliseconds, which are not given; cycles need no clock")
         return self
+
+
+class HostTable(BaseModel):
+    """The processor that does what the core lacks: by default that of the part's board. Each rate may be given
+    instead of what is assumed of it (`host.PROCESSORS`)."""
+
+    model_config = _Strict
+    processor: str | None = None
+    mhz: Annotated[float, Field(gt=0)] | None = None
+    operations_per_cycle: Annotated[float, Field(gt=0)] | None = None
+    bytes_per_cycle: Annotated[float, Field(gt=0)] | None = None
+
+    @field_validator("processor")
+    @classmethod
+    def _a_known_one(cls, name: str | None) -> str | None:
+        if name is not None and name not in PROCESSORS:
+            raise ValueError(f"there is no processor {name!r}; known: {', '.join(PROCESSORS)}")
+        return name
 
 
 class SearchPlan(BaseModel):
@@ -144,6 +165,7 @@ class Space(BaseModel):
     memory: MemoryAxes = MemoryAxes()
     compiler: CompilerAxes = CompilerAxes()
     constraints: Constraints = Constraints()
+    host: HostTable = HostTable()
     search: SearchPlan = SearchPlan()
 
     @field_validator("core")

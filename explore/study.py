@@ -15,8 +15,7 @@ from functools import partial
 from ..compiler.tune.database import Database, Key, point_text
 from .errors import ExploreError
 from .measure import Measure, Network, measure, measure_key, measure_layers
-from .outcome import Outcome, cycles_allowed, design_of, front_of, with_measures
-from .parts import find_part
+from .outcome import Outcome, core_mhz, cycles_allowed, cycles_of, design_of, front_of, with_measures
 from .proposals import Proposer, proposer_for
 from .ray_workers import RayWorkers
 from .space import Design, Space, assignment_text
@@ -54,8 +53,9 @@ class Study:
         return sum(each.status == status for each in self.outcomes.values())
 
     def best_of(self, network: str) -> int | None:
-        """The point on which one network takes the fewest cycles an image, of equal ones that with the least area."""
-        found = [(each.measures[network].cycles_per_image, each.figures["area"], place)
+        """The point on which one network takes the fewest cycles an image, the host's among them; of equal ones that
+        with the least area."""
+        found = [(cycles_of(self.space, each.measures[network]), each.figures["area"], place)
                  for place, each in enumerate(self.points) if each.status == "measured"]  # fmt: skip
         return min(found)[2] if found else None
 
@@ -89,7 +89,7 @@ def explore(
     if not networks or len(set(names)) < len(names):
         raise ExploreError(f"networks must have names of their own, not {', '.join(names) or 'none'}",
                            hint="one file for each network, of different names")  # fmt: skip
-    cycles_allowed(space.constraints), find_part(space.constraints.part)  # an unknown part or clock is told now
+    cycles_allowed(space.constraints), core_mhz(space.constraints)  # an unknown part or clock is told now
     study = Study(space, networks, trials or space.search.trials or space.size)
     proposer = proposer_for(space)
     started = time.monotonic()

@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 from weft.explore.energy import DRAM_64_BITS_PJ, SRAM_64_BITS_PJ, energy_pj, entry_pj, sram_pj
 from weft.explore.measure import Measure
+from weft.explore.processors import PROCESSORS
 from weft.hw.config import PYNQ
 from weft.hw.memories import Memory
 
 NOTHING = Measure(1, 1, 0, 0, 0, 0, 0, ())
+A9 = PROCESSORS["cortex-a9"]
 
 
 @pytest.mark.parametrize(("capacity", "energy"), SRAM_64_BITS_PJ)
@@ -30,15 +32,21 @@ def test_an_entry_is_slices_of_64_bits() -> None:
 
 
 def test_energy_is_what_the_counts_say() -> None:
-    assert sum(energy_pj(PYNQ, NOTHING).values()) == 0
-    array = energy_pj(PYNQ, replace(NOTHING, array=1000))
+    assert sum(energy_pj(PYNQ, NOTHING, A9).values()) == 0
+    array = energy_pj(PYNQ, replace(NOTHING, array=1000), A9)
     assert array["array"] == pytest.approx(1000 * 256 * (0.2 + 0.1))
     assert array["vector"] == array["dram"] == 0
     gemm_entries = entry_pj(PYNQ, Memory.INP) + entry_pj(PYNQ, Memory.WGT) + 2 * entry_pj(PYNQ, Memory.ACC)
     assert array["scratchpads"] == pytest.approx(1000 * gemm_entries)
-    vector = energy_pj(PYNQ, replace(NOTHING, vector=10))
+    vector = energy_pj(PYNQ, replace(NOTHING, vector=10), A9)
     assert vector["vector"] == pytest.approx(10 * 16 * (3.1 + 0.1))
     assert vector["scratchpads"] == pytest.approx(10 * 2 * entry_pj(PYNQ, Memory.ACC))
-    moved = energy_pj(PYNQ, replace(NOTHING, bytes_read=64, bytes_written=16))
+    moved = energy_pj(PYNQ, replace(NOTHING, bytes_read=64, bytes_written=16), A9)
     assert moved["dram"] == pytest.approx(10 * DRAM_64_BITS_PJ)
     assert moved["scratchpads"] > 0
+
+
+def test_the_host_takes_an_instruction_a_cycle_and_the_same_dram() -> None:
+    host = energy_pj(PYNQ, replace(NOTHING, host_operations=200, host_bytes=80), A9)
+    assert host["host"] == pytest.approx((200 / 2 + 80 / 1) * 70 + 10 * DRAM_64_BITS_PJ)
+    assert host["array"] == host["dram"] == 0

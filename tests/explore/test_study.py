@@ -294,7 +294,7 @@ def test_a_measure_from_a_strange_database_is_refused(values: dict[str, Any]) ->
 def test_records_hold_all_that_reproduces_a_point(tmp_path: Path) -> None:
     study = run(space_of(), tmp_path / "e.sqlite", FakeMeasure())
     for outcome in study.points:
-        record = record_of(outcome)
+        record = record_of(study.space, outcome)
         assert record["status"] == outcome.status
         if outcome.status == "measured":
             assert outcome.design is not None
