@@ -81,7 +81,6 @@ class Used(NamedTuple):
     """What a process used and printed."""
 
     seconds: float
-    megabytes: float
     text: str
 
 
@@ -93,7 +92,7 @@ def used(command: Sequence[str], cache: Path | None = None) -> Used:
         _, _, usage = os.wait4(process.pid, 0)
         process.returncode = 0
         output.seek(0)
-        return Used(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, output.read())
+        return Used(usage.ru_utime + usage.ru_stime, output.read())
 
 
 def least(commands: Mapping[str, Sequence[str]], rounds: int, cache: Path | None = None) -> dict[str, Used]:
@@ -146,12 +145,10 @@ def results(name: str, bits: int, rounds: int) -> list[Record]:
         second = least(commands, rounds, cache)
         made = sum(json.loads(second["weft"].text or '{"failed": 1}').values())
     peer, workload = second["onnxruntime"].seconds, f"{name} {bits} bits"
-    megabytes, of_peer = (round(second[engine].megabytes) for engine in ("weft", "onnxruntime"))
     return [
         Record("first result", workload, "CPU s", round(first.seconds, 3), round(peer, 3)),
         Record("second result", workload, "CPU s", round(second["weft"].seconds, 3), round(SECOND_RATIO * peer, 3)),
         Record("second result", workload, "entries made", made, 0),
-        Record("second result", workload, "MB", megabytes, of_peer),
     ]
 
 
@@ -171,11 +168,11 @@ def chains(counts: Sequence[int], rounds: int) -> list[Record]:
 
 
 def missed(records: Sequence[Record]) -> list[str]:
-    """Figures above their reference; of a first result and of memory after it the reference is for comparison."""
+    """Figures above their reference; that of a first result is for comparison."""
     return [
         f"{each.config}, {each.workload}: {each.value} {each.figure}, allowed {each.reference}"
         for each in records
-        if each.config != "first result" and (each.config, each.figure) != ("second result", "MB")
+        if each.config != "first result"
         and isinstance(each.reference, (int, float)) and isinstance(each.value, (int, float))
         and each.value > each.reference
     ]  # fmt: skip
