@@ -104,6 +104,9 @@ def tensors_on(name: str, module: Module, inputs: Mapping[str, Array], options: 
     model = compile_model(module, target, own, job=Job(keep=True))
     if isinstance(model, OpenModel):
         raise GraphError("a model with open sizes cannot be compared", hint="fix its sizes by --shape")
+    if target.name == "accel" and model.core is None:
+        raise GraphError(f"nothing of the model runs on the core, so {name!r} has nothing to be compared",
+                         hint="the core takes quantised models: docs/quantisation.md")  # fmt: skip
     values = load(model, name if on_device and model.core is not None else None).run(inputs, keep=True)
     return {**_layer_results(model, values), **{tensor.name: values[tensor.name] for tensor in model.outputs}}
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from weft.cli import app
 from weft.compare import compare, difference
 from weft.compiler.frontends import from_onnx
-from weft.compiler.graph import GraphError
+from weft.compiler.graph import Attrs, Function, GraphError, Module, TensorType, Var, call
 
 MODEL = Path(__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 IMAGE = {"image": np.random.default_rng(0).random((1, 1, 8, 8)).astype(np.float32)}
@@ -38,6 +38,16 @@ def test_an_unknown_target_is_refused_with_those_there_are() -> None:
     known = "reference, accel, cpu, opencl, cuda, null, fsim, rtl"
     with pytest.raises(GraphError, match=f"nothing called 'gpu' to compare; hint: choose {known}"):
         compare(from_onnx(MODEL), "gpu", "cpu", IMAGE)
+
+
+def test_a_model_of_which_nothing_runs_on_the_core_is_not_said_to_agree() -> None:
+    x = Var("x", TensorType((2, 3), "float32"))
+    module = Module(Function((x,), call("nn.tanh", x), Attrs({"name": "main"})))
+    values = {"x": np.ones((2, 3), np.float32)}
+    assert all(each.is_same for each in compare(module, "reference", "cpu", values))
+    for name in ("fsim", "accel"):
+        with pytest.raises(GraphError, match=f"nothing of the model runs on the core, so '{name}' has nothing to be"):
+            compare(module, "cpu", name, values)
 
 
 def test_the_command_compares_and_runs() -> None:
