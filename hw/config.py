@@ -307,7 +307,8 @@ class CoreConfig:
 
     @staticmethod
     def from_json(text: str) -> CoreConfig:
-        """Read what :meth:`to_json` wrote; :class:`ConfigError` names an unknown or missing field."""
+        """Read what :meth:`to_json` wrote, or a part of it: other fields have their defaults. :class:`ConfigError`
+        names an unknown field."""
         try:
             values = json.loads(text)
         except json.JSONDecodeError as error:
@@ -321,8 +322,6 @@ class CoreConfig:
             )
         for name, before in ONCE_CONSTANT.items():
             values.setdefault(name, before)
-        if missing := sorted(names - set(values)):
-            raise ConfigError(f"configuration field {missing[0]!r} is missing")
         return CoreConfig(**values)
 
     @property
