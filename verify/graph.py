@@ -226,7 +226,7 @@ def _of_one_byte(node: Call, operands: Sequence[Node], context: Context) -> Valu
                 return None
             arguments.append(operand if is_table else operand.reshape((1, -1)))
     found = np.asarray(entry.numpy(*arguments, **dict(node.attrs)))
-    if found.ndim != 2 or len(found) != len(function.table) or found.shape[1] not in (1, function.base.shape[1]):
+    if found.ndim != 2 or len(found) != len(function.table) or found.shape[1] not in (1, *function.base.shape[1:2]):
         return None
     return of_byte(OneByte(function.base, found.astype(np.int64)), context.keys)
 
@@ -254,7 +254,7 @@ def _moved(node: Call, operands: Sequence[Node], context: Context) -> Value | No
         first += count
     try:
         found = np.asarray(operator_of(node).numpy(*places, **dict(node.attrs)))  # type: ignore[union-attr]
-    except (GraphError, ValueError, TypeError, IndexError):
+    except (GraphError, ValueError, TypeError, IndexError, OverflowError):  # such as padding with infinity
         return None
     is_place = found >= _PLACES
     if found.shape != node.shape or (not is_place.all() and np.dtype(found.dtype).kind not in "iub"):

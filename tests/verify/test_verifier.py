@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import weft
 from weft.compiler.compile import compile_model
-from weft.compiler.graph import Attrs, Function, Module, Span, call
+from weft.compiler.graph import Attrs, Constant, Function, Module, Span, call
+from weft.compiler.graph.visit import substitute, topological_order
 from weft.compiler.model import CompiledModel, Witness
 from weft.compiler.targets.accel.check import Range, check_program
 from weft.compiler.targets.accel.passes import accel_passes
@@ -182,6 +183,18 @@ def test_a_model_with_another_weight_is_another_model() -> None:
     _, other = layer("convolution", seed=1)
     assert verify(made, plain, seed=1).proved
     assert "packing: tensor 'output0'" in _alarm(made, other)
+
+
+def test_a_model_with_one_other_weight_is_another_model() -> None:
+    """Of which most elements are the same."""
+    made, plain = layer("convolution")
+    (weights,) = (
+        node for node in topological_order(plain.main.body) if isinstance(node, Constant) and node.value.ndim == 4
+    )
+    changed = weights.value.copy()
+    changed[1, 0, 0, 0] ^= 1
+    other = plain.with_main(substitute(plain.main.body, {weights: Constant(changed)}))
+    assert "packing: tensor 'output0': 3" in _alarm(made, other)
 
 
 def test_a_race_is_no_program() -> None:
