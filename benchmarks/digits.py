@@ -30,6 +30,7 @@ from weft.compiler.targets.accel import packed_layout
 from weft.compiler.targets.accel.packed_layout import Blocks
 from weft.compiler.targets.accel.passes import accel_pipeline
 from weft.examples.digits.data import split_digits
+from weft.examples.precise import precise_session
 from weft.hw.config import named_config
 
 Array = npt.NDArray[Any]
@@ -69,9 +70,7 @@ class Reference:
         model.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in extra)
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        self.session = onnxruntime.InferenceSession(
-            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
+        self.session = precise_session(model.SerializeToString(), options)
         self.outputs = [*extra, *sorted(known)]
 
     def graph(self, image: Array) -> dict[str, Array]:

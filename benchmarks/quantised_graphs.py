@@ -53,6 +53,7 @@ from weft.compiler.targets.accel.phases import split_phases
 from weft.compiler.targets.registry import find_target
 from weft.compiler.targets.target import target_options
 from weft.errors import WeftError
+from weft.examples.precise import precise_session
 from weft.hw.config import CoreConfig, named_config
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
@@ -244,7 +245,7 @@ def onnxruntime_results(model: onnx.ModelProto, inputs: Inputs) -> dict[str, Arr
     """The model's results, node by node: no fusions, which round differently."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = precise_session(model.SerializeToString(), options)
     known = {value.name for value in session.get_inputs()}
     results = session.run(None, {name: value for name, value in inputs.items() if name in known})
     return {value.name: np.asarray(result) for value, result in zip(session.get_outputs(), results, strict=True)}

@@ -160,9 +160,9 @@ def independent(folder: Path, model: str, x: Array) -> Array:
     """The result by a path without kernels, devices and passes."""
     path = folder / f"{model}.onnx"
     if model == "open":
-        import onnxruntime
+        from weft.examples.precise import precise_session
 
-        session = onnxruntime.InferenceSession(path)
+        session = precise_session(path)
         return cast(Array, session.run(None, {session.get_inputs()[0].name: x})[0])
     module = read(path).module({}, takes_floats=True)
     return only(evaluate(module, {module.main.params[0].name: x}))

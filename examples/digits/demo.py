@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 import weft
 from rich.console import Console
 from rich.progress import track
+from weft.examples.precise import precise_session
 from weft.runtime.report import engine_table, layer_table, placement_table
 
 from data import split_digits
@@ -41,7 +41,7 @@ def main() -> None:
     on_rtl = [next(iter(rtl.run(image[None]).values())) for image in track(test.images[:RTL_IMAGES], "on rtl ")]
     fsim = weft.load(model, "fsim")
     on_fsim = [next(iter(fsim.run(image[None]).values())) for image in track(test.images, "on fsim")]
-    session = onnxruntime.InferenceSession(MODEL, providers=["CPUExecutionProvider"])
+    session = precise_session(MODEL)
     name = session.get_inputs()[0].name
     reference = [session.run(None, {name: image[None]})[0] for image in test.images]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
+from weft.examples.precise import precise_session
 
 from data import Digits, split_digits
 from export import float_model, quantise
@@ -65,7 +65,7 @@ def _moved(images: Array, generator: np.random.Generator) -> Array:
 
 def accuracy_with_onnxruntime(path: Path, digits: Digits) -> float:
     """Share of ``digits`` that the model at ``path`` names correctly."""
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    session = precise_session(path)
     answers = [int(np.argmax(session.run(None, {"image": image[np.newaxis]})[0])) for image in digits.images]
     return float(np.mean(np.asarray(answers) == digits.labels))
 

@@ -25,6 +25,7 @@ from weft.compiler.graph import (
     topological_order,
 )
 from weft.compiler.graph.registry import apply
+from weft.examples.precise import precise_session
 
 onnxruntime.set_default_logger_severity(3)
 
@@ -125,12 +126,12 @@ def onnxruntime_layers(model: onnx.ModelProto, inputs: dict[str, Array]) -> dict
     outputs = [output.name for output in model.graph.output]
     names = [name for name in eight_bit_tensors(model) if name not in outputs]
     exposed.graph.output.extend([onnx.ValueInfoProto(name=name) for name in names])
-    session = onnxruntime.InferenceSession(exposed.SerializeToString())
+    session = precise_session(exposed.SerializeToString())
     return dict(zip([*outputs, *names], session.run([*outputs, *names], inputs), strict=True))
 
 
 def run_onnxruntime(model: onnx.ModelProto, inputs: dict[str, Array]) -> list[Array]:
-    return list(onnxruntime.InferenceSession(model.SerializeToString()).run(None, inputs))
+    return list(precise_session(model.SerializeToString()).run(None, inputs))
 
 
 def our_layers(module: Module, inputs: dict[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 import pytest
 import weft
 from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import evaluate
 from weft.compiler.model import CompiledModel
 from weft.examples.digits.data import split_digits
+from weft.examples.precise import precise_session
 
 MODEL = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 
@@ -24,7 +24,7 @@ def images() -> np.ndarray:
 @pytest.mark.parametrize("config", ["tiny", "pynq", "wide"])
 def test_fsim_gives_the_scores_of_onnxruntime(config: str, images: np.ndarray) -> None:
     module = weft.load(weft.compile(MODEL, config), "fsim")
-    session = onnxruntime.InferenceSession(MODEL, providers=["CPUExecutionProvider"])
+    session = precise_session(MODEL)
     for image in images[:20, None]:
         np.testing.assert_array_equal(module.run(image)["logits"], session.run(None, {"image": image})[0])
 

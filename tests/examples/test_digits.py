@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 import weft
 from weft.compiler.frontends import from_onnx
 from weft.examples.digits.data import TEST_IMAGES, split_digits
 from weft.examples.digits.network import initial_parameters, loss_and_gradients
+from weft.examples.precise import precise_session
 
 MODEL_PATH = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
 
@@ -59,7 +59,7 @@ def test_the_stored_model_is_small_static_and_quantised() -> None:
 
 
 def test_the_stored_model_reads_the_held_out_digits() -> None:
-    session = onnxruntime.InferenceSession(MODEL_PATH, providers=["CPUExecutionProvider"])
+    session = precise_session(MODEL_PATH)
     _, test = split_digits()
     answers = [session.run(None, {"image": image[np.newaxis]})[0].argmax() for image in test.images]
     assert np.mean(np.asarray(answers) == test.labels) >= 0.98

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from numpy.typing import NDArray
 from onnx import helper
@@ -22,6 +21,7 @@ from weft.examples.models.build import ARCHITECTURES, Request, build
 from weft.examples.models.images import HIGHEST, LOWEST, images
 from weft.examples.models.measure import multiply_accumulates
 from weft.examples.models.network import Activation, ModelRequestError, NetworkBuilder
+from weft.examples.precise import precise_session
 
 Array = NDArray[np.float32]
 
@@ -55,7 +55,7 @@ PUBLISHED = {
 def run(model: onnx.ModelProto | Path, batch: Array, outputs: list[str] | None = None) -> list[list[Array]]:
     """The outputs for each image of ``batch`` (N, C, H, W), by onnxruntime."""
     source = model.SerializeToString() if isinstance(model, onnx.ModelProto) else model
-    session = onnxruntime.InferenceSession(source, providers=["CPUExecutionProvider"])
+    session = precise_session(source)
     return [session.run(outputs, {"image": image[np.newaxis]}) for image in batch]
 
 

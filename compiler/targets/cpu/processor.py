@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,11 @@ class Processor:
         return self.vector_bytes == 64 and "+avx512vbmi," in f"{self.features},"
 
     @property
+    def converts_halves(self) -> bool:
+        """Whether LLVM's conversions of float16 are instructions, or calls of a library that every system has."""
+        return not self.triple.startswith("x86_64") or "+f16c" in self.features.split(",")
+
+    @property
     def pairs(self) -> bool:
         """Whether values of bfloat16 are multiplied and added up two at a time into float32 (AVX512_BF16)."""
         return {"+avx512bf16", "+avx512vl"} <= set(self.features.split(","))
@@ -74,28 +80,76 @@ class Processor:
         return f"{self.triple} {self.cpu} {self.features}"
 
 
+PRETENDED = "WEFT_PROCESSOR"
+"""Environment variable: what this machine's processor is taken for, one of `PROCESSORS` that it can execute."""
+
+_V2 = "+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,+cx16"
+_V3 = f"{_V2},+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+movbe"
+_V4 = f"{_V3},+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl"
+_X86 = "x86_64-unknown-linux-gnu"
+# Four parts: with three, LLVM silently takes the soft-float calling convention.
+_ARMV7 = "armv7a-unknown-linux-gnueabihf"
+_AARCH64 = "aarch64-unknown-linux-gnu"
+
+PROCESSORS = {
+    "x86-64-v2": (_X86, "x86-64-v2", _V2),
+    "x86-64-v3": (_X86, "x86-64-v3", _V3),
+    "x86-64-v4": (_X86, "x86-64-v4", _V4),
+    "alderlake": (_X86, "alderlake", f"{_V3},+avxvnni"),
+    "znver4": (_X86, "znver4", f"{_V4},+avx512vnni,+avx512bf16,+avx512vbmi,+avx512vbmi2,+avx512ifma"),
+    "armv7a": (_ARMV7, "cortex-a9", "+neon"),
+    # Floats in the scalar unit: the vectors of NEON take numbers below 1.2e-38 as 0.
+    "armv7a-ieee": (_ARMV7, "cortex-a9", "+neon", "+vfp3,-neon"),
+    "cortex-a9": (_ARMV7, "cortex-a9", "+neon"),
+    "aarch64": (_AARCH64, "cortex-a53", "+neon"),
+    "cortex-a53": (_AARCH64, "cortex-a53", "+neon"),
+    "cortex-a76": (_AARCH64, "cortex-a76", "+neon,+dotprod"),
+    "neoverse-v1": (_AARCH64, "neoverse-v1", "+neon,+dotprod,+i8mm,+bf16"),
+}
+"""Triple, LLVM's name and features of each processor that may be named; a fourth item for kernels with floats."""
+
+
 def host_target() -> Processor:
-    """The processor that this program runs on."""
+    """The processor that this program runs on, or what `PRETENDED` takes it for. CompileError if it cannot execute
+    that."""
+    pretended = os.environ.get(PRETENDED) or "host"
+    if pretended == "host":
+        return _host()
+    target = named_target(pretended)
+    missing = missing_here(target)
+    if missing:
+        raise CompileError(f"this machine cannot execute code for {pretended!r}: it has no {', '.join(missing)}",
+                           at=PRETENDED, hint=f"choose {', '.join(executable_here())}, or unset it")  # fmt: skip
+    return replace(target, triple=llvm.get_process_triple())
+
+
+def _host() -> Processor:
     features = llvm.get_host_cpu_features()
     return _described(llvm.get_process_triple(), llvm.get_host_cpu_name(), features.flatten())
 
 
-CROSS_TARGETS = {
-    # Four parts: with three, LLVM silently takes the soft-float calling convention.
-    "armv7a": ("armv7a-unknown-linux-gnueabihf", "cortex-a9", "+neon"),
-    # Floats in the scalar unit: the vectors of NEON take numbers below 1.2e-38 as 0.
-    "armv7a-ieee": ("armv7a-unknown-linux-gnueabihf", "cortex-a9", "+neon", "+vfp3,-neon"),
-    "aarch64": ("aarch64-unknown-linux-gnu", "cortex-a53", "+neon"),
-}
-
-
 def named_target(name: str) -> Processor:
-    """``"host"``, or one of ``CROSS_TARGETS``; CompileError names what there is."""
+    """``"host"``, or one of ``PROCESSORS``; CompileError names what there is."""
     if name == "host":
         return host_target()
-    if name not in CROSS_TARGETS:
-        raise CompileError(f"there is no processor {name!r}", hint=f"choose host, {', '.join(CROSS_TARGETS)}")
-    return _described(*CROSS_TARGETS[name])
+    if name not in PROCESSORS:
+        raise CompileError(f"there is no processor {name!r}", hint=f"choose host, {', '.join(PROCESSORS)}")
+    return _described(*PROCESSORS[name])
+
+
+def missing_here(target: Processor) -> list[str]:
+    """What this machine lacks to execute code for a processor: its architecture, or features."""
+    here = llvm.get_process_triple().split("-")[0]
+    if target.triple.split("-")[0] != here:
+        return [f"processor of {target.triple.split('-')[0]}"]
+    present = llvm.get_host_cpu_features()
+    wanted = (word[1:] for word in target.features.split(",") if word.startswith("+"))
+    return [word for word in wanted if not present.get(word, False)]
+
+
+def executable_here() -> list[str]:
+    """Names of the processors whose code this machine can execute, ``host`` first."""
+    return ["host", *(name for name in PROCESSORS if not missing_here(named_target(name)))]
 
 
 def _described(triple: str, cpu: str, features: str, float_features: str = "") -> Processor:

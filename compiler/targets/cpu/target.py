@@ -10,7 +10,7 @@ from ...model import CompiledModel, HostCode, HostProgram
 from ..errors import CompileError
 from ..target import INTEGERS, Job, option, scope_of
 from .build import build_program, check_host_program
-from .processor import CROSS_TARGETS, named_target
+from .processor import PROCESSORS, named_target
 
 if TYPE_CHECKING:  # loading a model takes no compiler
     from ...graph.ir import Module
@@ -25,7 +25,7 @@ class CpuOptions:
 
     threads: int = option(1, "Threads that share the work of each kernel.")
     tuned: str = option("", "Database of `weft tune`, whose schedules come first. Empty: none.")
-    processor: str = option("host", f"The processor: host (this machine's), {', '.join(CROSS_TARGETS)}.")
+    processor: str = option("host", f"The processor: host (this machine's), {', '.join(PROCESSORS)}.")
     integers: str = INTEGERS
 
     def __post_init__(self) -> None:

@@ -32,6 +32,7 @@ from weft.compiler.graph.visit import topological_order
 from weft.compiler.operators import contract, nn
 from weft.compiler.operators.random_graphs import random_graph
 from weft.compiler.operators.samples import samples_of
+from weft.examples.precise import precise_session
 
 from ...quantise.networks import NETWORKS, Weights, convolution, examples, image, module_of, random_network, relu
 
@@ -80,7 +81,7 @@ def in_onnxruntime(model: onnx.ModelProto, inputs: dict[str, Array]) -> list[Arr
     options.log_severity_level = 4
     # Its rewriting of int8 to uint8 makes average poolings that it then refuses.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = precise_session(model.SerializeToString(), options)
     return [np.asarray(each) for each in session.run(None, inputs)]
 
 

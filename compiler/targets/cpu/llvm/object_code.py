@@ -12,6 +12,7 @@ from .....cache import cache_key, kept
 from ...llvm.optimise import optimised
 from ...sources import sources_digest
 from ..processor import Processor
+from .half_functions import HALF_FUNCTIONS
 
 
 def code_key(target: Processor, *program: Any) -> str:
@@ -35,6 +36,8 @@ def optimise(text: str, target: Processor) -> llvm.ModuleRef:
 
 def object_code(text: str, target: Processor) -> bytes:
     """The object file of this LLVM IR."""
+    if not target.converts_halves and "half" in text:
+        text += HALF_FUNCTIONS
     return bytes(machine(target).emit_object(optimise(text, target)))
 
 

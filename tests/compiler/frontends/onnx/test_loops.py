@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 import weft
 from onnx import TensorProto, helper, numpy_helper
@@ -14,6 +13,7 @@ from weft.compiler.frontends import from_onnx
 from weft.compiler.graph import Array, calls, evaluate
 from weft.compiler.graph.scan import SCAN, scans_of
 from weft.compiler.passes.scans import unroll_loops
+from weft.examples.precise import precise_session
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
@@ -60,7 +60,7 @@ def inputs_of(model: onnx.ModelProto, seed: int = 0) -> dict[str, Array]:
 
 def as_onnxruntime(model: onnx.ModelProto, **options: Any) -> None:
     inputs = inputs_of(model)
-    wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(None, inputs)
+    wanted = precise_session(model.SerializeToString()).run(None, inputs)
     found = weft.load(weft.compile(model, target="cpu", **options)).run(inputs)
     for value, array in zip(wanted, found.values(), strict=True):
         np.testing.assert_allclose(array, value, rtol=1e-5, atol=1e-5)

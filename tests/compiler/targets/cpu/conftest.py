@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from weft.compiler.targets.cpu.processor import PRETENDED, executable_here
 
 BENCHMARKS = Path(__file__).parents[4] / "benchmarks"
 
@@ -23,3 +24,10 @@ def campaign() -> ModuleType:
     sys.modules["fuzz_graphs"] = module
     specification.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(params=[name for name in executable_here() if name != "host"])
+def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each named processor that this machine can execute, as which it is taken: code for it is made and run."""
+    monkeypatch.setenv(PRETENDED, request.param)
+    return str(request.param)

@@ -14,6 +14,8 @@ from weft.compiler import tensor as te
 from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, TensorType, Tuple, Var, call, evaluate
 from weft.compiler.model import ArenaTensor, CompiledModel
 from weft.compiler.operators.random_graphs import random_graph
+from weft.compiler.targets.cpu.processor import host_target
+from weft.compiler.targets.cpu.tiles import convolution_tile
 from weft.compiler.targets.loops.in_place import overwritable
 from weft.compiler.targets.loops.link import program_figures
 from weft.compiler.targets.loops.prepare import prepare
@@ -119,12 +121,15 @@ def test_graphs_full_of_residuals_share_memory_without_harm(steps: list[tuple[st
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("size", [1, 3])
 def test_a_residual_addition_is_written_over_the_residual(size: int, threads: int) -> None:
-    first = convolution(X, size)
+    width = next(w for w in range(7, 99) if w % convolution_tile(w, 16, 16, host_target()).rows == 0)
+    x = Var("x", TensorType((1, 16, 6, width), "float32"))
+    first = convolution(x, size)
     second = call("nn.add", convolution(convolution(first, size), size), first)
-    model = linked(convolution(second, size), threads=threads)
+    module = Module(Function((x,), convolution(second, size)))
+    model = checked(module, {"x": values((1, 16, 6, width))}, threads)
     check_plan(model)
     (tensor,) = (each for each in program_of(model).memory if each.reuses is not None)
-    assert tensor.nbytes == 4 * 16 * (6 + 2 * (size // 2)) * (7 + 2 * (size // 2))  # with its halo
+    assert tensor.nbytes == 4 * 16 * (6 + 2 * (size // 2)) * (width + 2 * (size // 2))  # with its halo
 
 
 @pytest.mark.parametrize("width", [29, 31, 37])

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from weft.compiler.targets.cpu.llvm.object_code import object_code
 from weft.compiler.targets.cpu.llvm.threads import SLEEPERS, TEAM_BYTES, pool_text
-from weft.compiler.targets.cpu.processor import CROSS_TARGETS, host_target, named_target
+from weft.compiler.targets.cpu.processor import PROCESSORS, host_target, named_target
 from weft.runtime.machine_code import MachineCode
 from weft.tests.waiting import wait_until
 
@@ -120,7 +120,7 @@ def test_jobs_and_the_end_come_while_workers_fall_asleep(threads: int) -> None:
         team.join()
 
 
-@pytest.mark.parametrize("name", CROSS_TARGETS)
+@pytest.mark.parametrize("name", PROCESSORS)
 def test_the_pool_is_compiled_for_boards(name: str) -> None:
     assert b"syscall" in object_code(pool_text(named_target(name).triple), named_target(name))
 

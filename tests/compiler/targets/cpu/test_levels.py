@@ -1,0 +1,118 @@
+"""Every level of processor that this machine can execute: the integers of the graph to the bit, floats but for
+rounding. What it cannot execute runs under qemu (`test_cross`) or is counted (`test_byte_forms`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import weft
+from weft.compiler import tensor as t
+from weft.compiler.frontends import from_onnx
+from weft.compiler.graph import Constant, Expr, TensorType, Var, call, evaluate
+from weft.compiler.targets.cpu.processor import PRETENDED, executable_here, host_target, named_target
+from weft.compiler.targets.errors import CompileError
+
+from .jit import run_compiled
+from .programs import compiled, integers_of
+from .test_convolution import requantised
+from .test_link import bytes_, check, kinds, module_of
+
+DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
+
+
+@pytest.fixture(autouse=True)
+def small_models_use_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.compiler.targets.cpu.kernels.WORK_WORTH_THREADS", 0)
+
+
+def test_this_machine_is_taken_for_the_level(level: str) -> None:
+    assert host_target().cpu == named_target(level).cpu
+    assert set(named_target(level).features.split(",")) == set(host_target().features.split(","))
+
+
+@pytest.mark.parametrize("name", ["cortex-a53", "x86-64-v9"])
+def test_what_cannot_be_executed_is_refused_by_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name in executable_here():
+        pytest.skip("this machine executes it")
+    monkeypatch.setenv(PRETENDED, name)
+    with pytest.raises(CompileError, match=name):
+        host_target()
+
+
+def test_digits_are_the_integers_of_the_graph(level: str) -> None:
+    source = from_onnx(DIGITS)
+    integers, loaded = integers_of(source), weft.load(compiled(source, strict=True))
+    for seed in range(3):
+        image = np.random.default_rng(seed).random((1, 1, 8, 8)).astype(np.float32)
+        np.testing.assert_array_equal(
+            loaded.run({"image": image})["logits"], evaluate(integers, {"image": image})["logits"]
+        )
+
+
+@pytest.mark.parametrize(
+    ("channels", "made", "groups", "kernel", "width"),
+    [(16, 32, 1, (3, 3), 9), (5, 20, 1, (1, 3), 17), (64, 12, 1, (1, 1), 7), (32, 32, 8, (3, 3), 9),
+     (16, 16, 2, (3, 1), 5), (16, 16, 16, (3, 3), 11), (12, 12, 12, (5, 5), 8), (3, 7, 1, (2, 2), 4)],
+)  # fmt: skip
+def test_convolutions_of_bytes(
+    level: str, channels: int, made: int, groups: int, kernel: tuple[int, int], width: int
+) -> None:
+    x = Var("x", TensorType((2, 8, 5, width), "int8"))
+    image = requantised(call("conv2d", x, bytes_(channels, 8, 1, 1)))
+    value: Expr = call(
+        "conv2d", image, bytes_(made, channels // groups, *kernel), groups=groups, pads=(1, 0, 1, 1), pad_value=5
+    )
+    check(module_of(requantised(value), value, params=(x,)), threads=2)
+
+
+@pytest.mark.parametrize(("rows", "depth", "channels"), [(33, 70, 48), (5, 3, 12), (17, 256, 64)])
+def test_products_of_bytes(level: str, rows: int, depth: int, channels: int) -> None:
+    x, w = Var("x", TensorType((rows, depth, 1, 1), "int8")), Var("w", TensorType((2, depth + 4, rows, 1), "int8"))
+    y = Var("y", TensorType((2, depth + 4, channels, 1), "int8"))
+    constant = call("conv2d", x, bytes_(channels, depth, 1, 1))
+    computed = call("product", y, w, depth=depth + 4, outputs=rows, zero_points=(-9, 127))
+    assert kinds(check(module_of(constant, computed, params=(x, y, w)))).count("product") == 2
+
+
+def test_sums_of_the_largest_products(level: str) -> None:
+    """Where pairs of products in 16 bits saturate, and whatever their signs."""
+    x = Var("x", TensorType((1, 16, 1, 4), "int8"))
+    signs = np.array([[1, 1], [1, -1], [-1, -1], [-1, 1]]).repeat(8, axis=0)
+    weights = np.where(np.tile(signs, (1, 8)) > 0, 127, -128).astype(np.int8).reshape(32, 16, 1, 1)
+    model = weft.load(compiled(module_of(call("conv2d", x, Constant(weights)), params=(x,))))
+    matrix = weights[:, :, 0, 0].astype(np.int32)
+    for even, odd in ((-128, 127), (-128, -128), (127, 127), (-1, 0), (0, -127)):
+        image = np.where(np.arange(16) % 2, odd, even).astype(np.int8).repeat(4).reshape(1, 16, 1, 4)
+        (found,) = model.run({"x": image}).values()
+        np.testing.assert_array_equal(found[0, :, 0], matrix @ image[0, :, 0].astype(np.int32))
+
+
+def test_random_graphs(level: str, campaign: ModuleType) -> None:
+    tally = campaign.Tally()
+    for seed in range(3):
+        assert campaign.check(seed, 8, tally) == ""
+
+
+def test_every_float16_is_converted(level: str) -> None:
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    x = t.placeholder((1 << 16,), "float16", "x")
+    wide = run_compiled(t.create_schedule(t.compute((1 << 16,), lambda i: x[i].astype("float32"), "out"), [x]).func,
+                        {"x": halves}, host_target())["out"]  # fmt: skip
+    np.testing.assert_array_equal(wide, halves.astype(np.float32))
+
+
+def test_floats_are_rounded_to_float16(level: str) -> None:
+    """Those between neighbours, at ties and beside them, of every exponent; infinities, and what is no number."""
+    halves = np.arange(0x7C01, dtype=np.uint16).view(np.float16).astype(np.float32)
+    ties = (halves[:-2] + halves[1:-1]) / 2
+    beside = [np.nextafter(ties, np.float32(end)) for end in (0, np.inf)]
+    values = np.concatenate([halves, ties, *beside, [65520, 65519.996, 1e30, np.nan]])
+    values = np.concatenate([values, -values]).astype(np.float32)
+    y = t.placeholder(values.shape, "float32", "y")
+    func = t.create_schedule(t.compute(values.shape, lambda i: y[i].astype("float16"), "out"), [y]).func
+    with np.errstate(over="ignore"):
+        found = run_compiled(func, {"y": values}, host_target())["out"]
+        np.testing.assert_array_equal(found, values.astype(np.float16))
