@@ -120,12 +120,8 @@ def starts(rounds: int) -> list[Record]:
     references = {name: COMMAND_SECONDS for name in commands if name.startswith("weft")}
     peer = found["import onnxruntime"]
     references["import weft"] = round(peer.seconds, 3)
-    records = [Record("start", name, "CPU s", round(each.seconds, 3), references.get(name))
+    return [Record("start", name, "CPU s", round(each.seconds, 3), references.get(name))
                for name, each in found.items()]  # fmt: skip
-    return [
-        *records,
-        Record("start", "import weft", "MB", round(found["import weft"].megabytes), round(peer.megabytes)),
-    ]
 
 
 def results(name: str, bits: int, rounds: int) -> list[Record]:
