@@ -17,11 +17,15 @@ from ...llvm.llvm_types import BFLOAT, FLOAT, I8, I16, I32, Value, add, constant
 from ...llvm.math_functions import multiply_add
 from ...loops.layouts import PAIR, QUAD
 from ..intrinsics import MicroKernel
+from ..processor import Processor
 from ..tiles import pieces
 from .loop_emitter import LoopEmitter
 
 VNNI_LANES = (4, 8, 16)
 """Lanes for which AVX-512 VNNI has an instruction, and AVX512_BF16 one."""
+
+WORD_PRODUCTS = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}
+"""By lanes of int32: what multiplies words and adds the products by twos, in SSE2, AVX2 and AVX-512BW."""
 
 
 def emit_micro_kernel(emitter: LoopEmitter, call: IntrinsicCall, kernel: MicroKernel) -> None:
@@ -51,7 +55,7 @@ def _dot_product(emitter: LoopEmitter, call: IntrinsicCall, rows: int, lanes: in
         for (first, count), weight in zip(_registers(emitter, lanes), weights, strict=True):
             target = _pointer(emitter, call, "acc", row * lanes + first, I32)
             before = builder.load(target, align=4, typ=ll.VectorType(I32, count))
-            step = _vnni if emitter.target.dot_product and count in VNNI_LANES else _by_products
+            step = _byte_step(emitter, count)
             builder.store(step(builder, before, splat(builder, value, count), weight), target, align=4)
 
 
@@ -89,7 +93,7 @@ def _grouped_dot(emitter: LoopEmitter, call: IntrinsicCall, rows: int, block: in
     quads = group // QUAD
     builder = emitter.builder
     for first, lanes in _registers(emitter, block):
-        step = _vnni if emitter.target.dot_product and lanes in VNNI_LANES else _by_products
+        step = _byte_step(emitter, lanes)
         start = first // group * group  # of the group with which the piece begins
         taken = max(lanes, group) // QUAD
         values = []
@@ -180,6 +184,21 @@ def _shuffled(builder: ll.IRBuilder, first: Value, second: Value, places: list[i
     return builder.shuffle_vector(first, second, mask)
 
 
+def _byte_step(emitter: LoopEmitter, lanes: int) -> Callable[[ll.IRBuilder, Value, Value, Value], Value]:
+    """What multiplies bytes by fours in so many lanes: the processor's fastest exact form."""
+    target = emitter.target
+    if target.dot_product and lanes in VNNI_LANES:
+        return _vnni
+    return _by_words if lanes in word_lanes(target) else _by_products
+
+
+def word_lanes(target: Processor) -> tuple[int, ...]:
+    """Lanes for which a processor has an instruction that multiplies words and adds them up by twos."""
+    if not target.triple.startswith("x86_64"):
+        return ()
+    return tuple(lanes for lanes in WORD_PRODUCTS if 4 * lanes <= target.vector_bytes)
+
+
 def _vnni(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) -> Value:
     lanes = acc.type.count
     bits = lanes * 32
@@ -209,6 +228,22 @@ def _by_widening(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value)
 
     for part in (upper, lower):
         acc = multiply_add(builder, part(value), part(weight), acc)
+    return acc
+
+
+def _by_words(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) -> Value:
+    """The same by words: bytes at even places and those at odd ones, each pair of products added up in int32. It is
+    exact: a product of bytes has 16 bits."""
+    lanes = acc.type.count
+    words = ll.VectorType(I16, lanes * PAIR)
+    eight = constant(I16, 8, lanes * PAIR)
+    a, w = builder.bitcast(value, words), builder.bitcast(weight, words)
+    name = WORD_PRODUCTS[lanes]
+    function = declared(builder.module, name, ll.FunctionType(acc.type, [words, words]))
+    even = builder.and_(a, constant(I16, 255, lanes * PAIR)), builder.ashr(builder.shl(w, eight), eight)
+    odd = builder.lshr(a, eight), builder.ashr(w, eight)
+    for pair in (even, odd):
+        acc = builder.add(acc, builder.call(function, pair))
     return acc
 
 
