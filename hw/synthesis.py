@@ -256,7 +256,8 @@ def _inputs(verilog: str, target: Target, liberty: Path | None) -> dict[str, str
         cells = "abc -g AND,NAND,OR,NOR,XOR,XNOR,MUX"
         if liberty is not None:
             files["cells.lib"] = liberty.read_text()
-            cells = "dfflibmap -liberty cells.lib\nabc -liberty cells.lib"
+            # The core needs no initial values, and cells have none: reset sets what has to be known.
+            cells = "setattr -unset init w:*\ntechmap\ndfflibmap -liberty cells.lib\nabc -liberty cells.lib"
         script = script.format(map_cells=cells, liberty="-liberty cells.lib" if liberty else "")
     return files | {"script.ys": script}
 
@@ -379,8 +380,24 @@ def own_figures(
             "gates": sum(inside.values()) - registers,
             "FF": registers,
             "memory bits": sum((int(top) + 1) * (int(last) + 1) for top, last in memories),
-        } | ({"area": float(module_statistics[name]["area"])} if "area" in module_statistics[name] else {})
+        }
+        if "-liberty" in statistics["stat.json"]["invocation"]:
+            figures[name]["area"] = _own_area(module_statistics, name)
     return figures
+
+
+def _own_area(statistics: Mapping[str, Any], name: str) -> float:
+    """Area of a module's own cells: Yosys counts those of the modules in it as well, unless they are only ports.
+
+    It gives no area at all to a module that holds nothing else than such ports.
+    """
+    module = statistics[name]
+    inside = sum(
+        count * statistics[cell].get("area", 0.0)
+        for cell, count in module["num_cells_by_type"].items()
+        if cell in statistics
+    )
+    return float(max(module.get("area", 0.0) - inside, 0.0))
 
 
 def merged_figures(

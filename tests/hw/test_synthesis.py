@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from weft.hw import synthesis
+from weft.hw import synthesis, synthesis_modules
 from weft.hw.config import CoreConfig
 from weft.hw.errors import SynthesisError
 from weft.hw.pin_wrapper import wrap_pins
@@ -144,6 +144,49 @@ def test_asic_maps_to_a_liberty_file(cache: Path, tmp_path: Path) -> None:
     liberty.write_text(LIBERTY)
     result, _ = synthesise_verilog("few", VERILOG, Target.ASIC, cache=cache, liberty=liberty)
     assert result.total["area"] > 2 * result.total["gates"]
+
+
+LEVELS = """\
+module weft_core(clk, rst, a, b, y);
+  input clk;
+  input rst;
+  input [3:0] a;
+  input b;
+  output y;
+  wire [1:0] t;
+  \\weft_core.pair$1  left(.a(a[1:0]), .b(b), .y(t[0]));
+  \\weft_core.pair$1  right(.a(a[3:2]), .b(b), .y(t[1]));
+  assign y = t[0] ^ t[1];
+endmodule
+module \\weft_core.pair$1 (a, b, y);
+  input [1:0] a;
+  input b;
+  output y;
+  wire t;
+  \\weft_core.pair.leaf$2  first(.a(a[0]), .b(b), .y(t));
+  \\weft_core.pair.leaf$2  second(.a(a[1]), .b(t), .y(y));
+endmodule
+module \\weft_core.pair.leaf$2 (a, b, y);
+  input a;
+  input b;
+  output y;
+  assign y = a & b;
+endmodule
+"""
+"""Three levels: a leaf is one AND2, a pair two leaves and nothing else, the core two pairs and one XOR2."""
+
+
+@pytest.mark.parametrize("batch", [1, 200_000])
+def test_area_counts_each_cell_once(batch: int, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Modules one at a time, those below being ports only, or all in one run, where Yosys adds them up by itself.
+    monkeypatch.setattr(synthesis_modules, "BATCH_CHARACTERS", batch)
+    liberty = tmp_path / "few.lib"
+    liberty.write_text(LIBERTY)
+    result, _ = synthesise_verilog("levels", LEVELS, Target.ASIC, cache=tmp_path, liberty=liberty)
+    area = {module.module: module.figures["area"] for module in result.modules}
+    assert area == pytest.approx({"core": 4 * 2.5 + 4, "pair": 2 * 2.5, "pair.leaf": 2.5})
+    gates = {module.module: module.figures["gates"] for module in result.modules}
+    assert gates == {"core": 5, "pair": 2, "pair.leaf": 1}
 
 
 def test_a_liberty_file_is_refused_for_an_fpga(cache: Path, tmp_path: Path) -> None:
