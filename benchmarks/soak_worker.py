@@ -363,6 +363,8 @@ class LostByLlvmlite:
             self.bytes_each = self._measured()
 
     def _measured(self) -> float:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
         machine = llvm.Target.from_default_triple().create_target_machine()
         options = llvm.create_pipeline_tuning_options()
         for _ in range(FEW_BUILDERS):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import Phase, settings
 
@@ -12,6 +14,23 @@ settings.load_profile("weft")
 settings.register_profile(
     "mutation", deadline=None, derandomize=True, database=None, phases=[Phase.explicit, Phase.generate]
 )
+
+
+KEPT = ("test_kept_models", "test_hits", "test_on_demand", "test_no_cache")
+"""Modules whose tests are about compiled models that are kept, in folders of their own."""
+
+
+@pytest.fixture(autouse=True)
+def _compiled_anew(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests change parts of the compiler in memory, which no key of a kept model can know: what they compile is neither
+    kept nor looked for."""
+    patch = pytest.MonkeyPatch()
+    if request.module.__name__.rpartition(".")[2] not in KEPT:
+        from weft import kept_models
+
+        patch.setattr(kept_models, "_subject", lambda *_: None)
+    yield
+    patch.undo()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import importlib.util
 import pickle
 from collections.abc import Iterator
 
@@ -22,6 +23,8 @@ INTERNAL = {
     "weft.sim.fsim._CoreStoppedError",
     "weft.testbench.memory._RefusedError",
     "weft.boards.finding.FindingError",  # between a check of the doctor and the doctor, who makes a verdict of it
+    "weft.content.NoContentError",  # of a key that cannot be made: whoever asked does without
+    "weft.verify.errors.NotProvedError",  # the verifier turns it into an alarm
     "weft.boards.link.errors.LinkError",  # on the board there is no weft; here it becomes a BoardLinkError
 }
 """Exceptions that no user meets."""
@@ -32,6 +35,8 @@ def error_classes() -> Iterator[type[BaseException]]:
     for path in package_files():
         if path.name == "__main__.py" or "Error" not in path.read_text():
             continue
+        if {"torch", "pytorch"} & set(path.parts) and importlib.util.find_spec("torch") is None:
+            continue  # an extra, whose parts define no errors of their own
         module = importlib.import_module(module_name(path))
         for value in vars(module).values():
             if isinstance(value, type) and issubclass(value, BaseException) and value.__module__ == module.__name__:

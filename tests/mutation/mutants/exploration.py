@@ -47,7 +47,7 @@ MUTANTS = (
     ),
     Mutant(
         "limit-of-cycles-ignored", "explore/outcome.py", "check ignored",
-        'status: Status = "refused" if slow else "measured"', 'status: Status = "measured"', STUDY,
+        'status: Status = "refused" if broken else "measured"', 'status: Status = "measured"', STUDY,
     ),
     Mutant(
         "part-is-full-at-all-of-it", "explore/outcome.py", "constant",

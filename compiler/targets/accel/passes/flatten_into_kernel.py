@@ -63,6 +63,10 @@ def _picture(node: Call) -> Expr | None:
 
 def _is_made_by_host(value: Expr) -> bool:
     """Whether the host gives it the accelerator's layout anyway."""
-    while isinstance(value, Call) and value.op in ("reshape", "transpose"):
-        value = value.args[0]
+    while True:
+        match value:
+            case Call(op="reshape" | "transpose", args=(inner,)):
+                value = inner
+            case _:
+                break
     return isinstance(value, Var | Constant) or (isinstance(value, Call) and isinstance(value.op, Function))

@@ -112,7 +112,7 @@ def test_the_loop_ir_of_every_layer_can_be_dumped(network: Path, tmp_path: Path)
 
 def test_progress_names_the_layers(network: Path) -> None:
     lines: list[str] = []
-    weft.compile(network, TINY, progress=lines.append, chains=False)
+    weft.compile(network, TINY, progress=lines.append, chains=False, cache=False)
     assert lines[0] == "reading the model"
     assert any(line.endswith("(7 of 7)") for line in lines)
 
