@@ -18,8 +18,17 @@ from .site import Site, rule
 
 
 @rule("clone.default", "alias.default", "detach.default", "lift_fresh_copy.default", "contiguous.default",
-      "lift.default", "view_as_real_copy.default", "dropout.default", "positive.default")  # fmt: skip
+      "lift.default", "positive.default")  # fmt: skip
 def _same(site: Site, x: Expr, *_: Any, **__: Any) -> Expr:
+    return x
+
+
+@rule("dropout.default")
+def _dropout(site: Site, x: Expr, p: float, train: bool) -> Expr:
+    if train and p:
+        raise site.error(
+            f"in training mode it drops elements at random (p = {p:g})", hint="call eval() before exporting"
+        )
     return x
 
 

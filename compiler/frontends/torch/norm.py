@@ -18,12 +18,17 @@ def _or(site: Site, given: Expr | None, fill: float, like: Expr) -> Expr:
     return Constant(np.full(like.shape, fill, numpy_dtype(like.dtype))) if given is None else given
 
 
-@rule("_native_batch_norm_legit_no_training.default", "batch_norm.default")
+@rule("_native_batch_norm_legit_no_training.default")
 def _batch_norm(
-    site: Site, x: Expr, gamma: Expr | None, beta: Expr | None, mean: Expr, var: Expr, *rest: float
+    site: Site,
+    x: Expr,
+    gamma: Expr | None,
+    beta: Expr | None,
+    mean: Expr,
+    var: Expr,
+    momentum: float,
+    epsilon: float,
 ) -> tuple[Expr | None, ...]:
-    """``rest``: momentum, epsilon."""
-    epsilon = rest[1] if len(rest) == 2 else rest[2]
     gamma, beta = _or(site, gamma, 1, mean), _or(site, beta, 0, mean)
     operands = [site.cast(each, x.dtype) for each in (gamma, beta, mean, var)]
     return site.call("nn.batch_norm", x, *operands, epsilon=epsilon), None, None

@@ -12,7 +12,10 @@ import weft
 from torch import nn
 from torch.nn import functional
 from weft.compiler.frontends import ModelError, from_torch, read
-from weft.compiler.graph import evaluate_function
+from weft.compiler.frontends.torch.site import RULES, Site
+from weft.compiler.graph import Span, TensorType, Var, evaluate_function
+
+DROPOUT = Site("aten.dropout.default", Span(), (TensorType((2,), "float32"),))
 
 
 def results_of(source: Any, *args: torch.Tensor, target: str = "cpu", **options: Any) -> dict[str, Any]:
@@ -227,6 +230,8 @@ def test_operators_that_cannot_be_read_are_named_all_at_once_with_their_lines() 
         (lambda: weft.compile(nn.Linear(2, 2), target="cpu"), "from_torch"),
         (lambda: from_torch(3, ()), "must be a torch.nn.Module"),
         (lambda: from_torch(nn.Linear(2, 2), torch.randn(2, 3)), "cannot capture Linear"),
+        (lambda: from_torch(nn.Dropout(0.5).train(), torch.randn(2, 2)), "random"),
+        (lambda: RULES["aten.dropout.default"](DROPOUT, Var("x", DROPOUT.type), 0.5, True), r"random \(p = 0.5\)"),
         (lambda: from_torch(nn.Linear(2, 2, device="meta"), torch.randn(2, 2, device="meta")), "no values"),
     ],
 )
