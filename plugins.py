@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from .errors import WeftError
@@ -18,9 +21,24 @@ OPERATORS, FRONT_ENDS = "weft.operators", "weft.frontends"
 
 def plugins(group: str) -> dict[str, EntryPoint]:
     """The entry points of a group, by name; nothing is imported."""
+    return dict(_entry_points(group, tuple(map(_changed, sys.path))))
+
+
+@lru_cache(maxsize=64)
+def _entry_points(group: str, folders: tuple[tuple[str, int], ...]) -> dict[str, EntryPoint]:
+    """The same, looked for once as long as ``folders``, in which packages are installed, stay as they are: each look
+    reads the files of all packages."""
     from importlib.metadata import entry_points  # takes long, and a model in a file needs no plug-in
 
     return {point.name: point for point in entry_points(group=group)}
+
+
+def _changed(folder: str) -> tuple[str, int]:
+    """A folder of the path, and when a package came to it or left it last."""
+    try:
+        return folder, os.stat(folder or ".").st_mtime_ns
+    except OSError:
+        return folder, 0
 
 
 def load_plugin(

@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from ..api import certify
-from ..compiler.compile import folder_dump
-from ..compiler.frontends import read
-from ..compiler.graph import Module
 from ..compiler.model import CompiledModel, OpenModel
-from ..compiler.passes import PassRecord, installed_passes, load_pass
-from ..compiler.passes.pipeline import PassOptions
-from ..compiler.targets.cpu.export import export_objects
-from ..compiler.targets.cpu.processor import named_target
 from ..compiler.targets.errors import CompileError
-from ..compiler.targets.registry import find_target, target_names
-from ..compiler.targets.target import target_options
+from ..compiler.targets.registry import target_names
 from ..kept_models import Wish, compile_kept
 from ..progress import progress
-from ..quantise.equalise import equalised
-from ..quantise.examples import read_examples
-from ..quantise.insert import quantised
-from ..quantise.plan import plan
-from ..quantise.ranges import Method, calibrate
-from ..quantise.refine import refined
-from ..runtime.artifact import save
 from ..runtime.report import placement_records, placement_table
-from ..verify import Certificate
+from .added_passes import PassOption, pass_options, pass_records, print_passes
 from .app import app
 from .output import (
     CacheOption,
@@ -45,12 +30,16 @@ from .output import (
     table,
 )
 from .target_options import Chosen, options_of, with_target_options
-from .verify import print_certificate
+
+if TYPE_CHECKING:  # a model that was compiled before needs no compiler: what a command needs is imported in it
+    from ..compiler.graph import Module
+    from ..compiler.passes import PassRecord
+    from ..verify import Certificate
+
+Ranges = Literal["minmax", "percentile", "mse"]
+"""As `quantise.ranges.Method`, which takes a compiler to import."""
 
 TargetOption = Annotated[str, typer.Option("--target", help=f"What to compile for: {', '.join(target_names())}.")]
-PassOption = Annotated[
-    list[str] | None, typer.Option("--pass", help="Also run this installed pass ('weft passes' lists them).")
-]
 CheckOption = Annotated[
     bool, typer.Option("--check", help="Run the model before and after each pass; name the first one that differs.")
 ]
@@ -60,7 +49,7 @@ CalibrateOption = Annotated[
     typer.Option("--calibrate", metavar="FILE", help="Quantise a float model by the examples in FILE (.npz or .npy)."),
 ]
 RangesOption = Annotated[
-    Method, typer.Option("--ranges", help="With --calibrate: what of the values that were seen 8 bits cover.")
+    Ranges, typer.Option("--ranges", help="With --calibrate: what of the values that were seen 8 bits cover.")
 ]
 EqualiseOption = Annotated[
     bool, typer.Option("--equalise", help="With --calibrate: give channels that share a scale like ranges.")
@@ -71,36 +60,6 @@ BiasOption = Annotated[
 RoundingOption = Annotated[
     bool, typer.Option("--adaround", help="With --calibrate: round each weight up or down by what its layer loses.")
 ]
-
-
-def pass_options(
-    added: list[str] | None, own: list[PassRecord], check: bool = False, diff: Path | None = None
-) -> PassOptions | None:
-    """What the user asks of the passes; None where that is nothing. ``own`` receives the records of those added."""
-    if not (added or check or diff):
-        return None
-    passes = tuple(load_pass(name) for name in added or ())
-    names = {each.name for each in passes}
-
-    def report(record: PassRecord) -> None:
-        if record.name in names:
-            own.append(record)
-
-    return PassOptions(passes, check, diff, report)
-
-
-def print_passes(own: Sequence[PassRecord]) -> None:
-    """What the user's own passes did."""
-    for record in own:
-        out.print(f"pass {record.name!r}: {record.outcome}", highlight=False, markup=False)
-
-
-def pass_records(own: Sequence[PassRecord]) -> list[dict[str, Any]]:
-    """The same for ``--json``."""
-    return [
-        {"pass": each.name, "matches": each.matches, "calls_before": each.calls_before, "calls_after": each.calls_after}
-        for each in own
-    ]
 
 
 @app.command("compile")
@@ -138,13 +97,19 @@ def compile_command(
     options = options_of(target, chosen)
     own: list[PassRecord] = []
     with progress("compiling", err) as status:
-        folder = None if dump is None else folder_dump(dump)
+        folder = None
+        if dump is not None:
+            from ..compiler.compile import folder_dump
+
+            folder = folder_dump(dump)
         shapes = parse_shapes(shape)
-        improvements = Improvements(equalise, correct_bias, adaround)
         whole: Path | Module = model
         if calibrate_with is not None:
-            whole = _quantised(model, shapes, calibrate_with, ranges, improvements, status.update)
-        elif any(improvements):
+            from .calibrated import Improvements, quantised_module
+
+            improvements = Improvements(equalise, correct_bias, adaround)
+            whole = quantised_module(model, shapes, calibrate_with, ranges, improvements, status.update)
+        elif equalise or correct_bias or adaround:
             raise CompileError("--equalise, --correct-bias and --adaround need examples",
                                hint="give them with --calibrate")  # fmt: skip
         compiled = compile_kept(
@@ -156,12 +121,17 @@ def compile_command(
             raise CompileError(f"an artifact has fixed sizes, but the model leaves some open: {open_sizes}",
                                hint="fix them with --shape NAME=1x3x224x224")  # fmt: skip
         if objects is not None:
+            from ..compiler.targets.cpu.export import export_objects
+            from ..compiler.targets.cpu.processor import named_target
+
             status.update("writing object files")
             export_objects(compiled, objects, named_target(options.get("processor", "host")))
         certificate = None
         if certify_it:
             status.update("proving the programs")
             certificate = certify(compiled, whole)
+        from ..runtime.artifact import save
+
         save(compiled, path)
     proof = {} if certificate is None else {"certificate": certificate.record()}
     if as_json:
@@ -180,33 +150,9 @@ def _print_compiled(
     out.print(_summary(compiled))
     out.print(f"wrote {path} ({path.stat().st_size:,} bytes)", markup=False)
     if certificate is not None:
+        from .verify import print_certificate
+
         print_certificate(certificate)
-
-
-class Improvements(NamedTuple):
-    """What is done beside calibration."""
-
-    equalise: bool
-    correct_bias: bool
-    adaround: bool
-
-
-def _quantised(
-    model: Path, shapes: Mapping[str, Sequence[int]], examples: Path, ranges: Method, improvements: Improvements,
-    report: Callable[[str], None],
-) -> Module:  # fmt: skip
-    """A float model in 8 bits, by examples in a file."""
-    report("reading the model")
-    module = read(model).module(shapes, takes_floats=True)
-    places = plan(module)
-    batches = read_examples(examples, module)
-    if improvements.equalise:
-        places = equalised(places, batches, progress=report)
-    found = calibrate(places, batches, method=ranges, progress=report)
-    if improvements.correct_bias or improvements.adaround:
-        bias, rounding = improvements.correct_bias, improvements.adaround
-        places = refined(places, found, batches, bias=bias, rounding=rounding, progress=report)
-    return quantised(places, found)
 
 
 def artifact_record(model: CompiledModel, path: Path) -> dict[str, Any]:
@@ -227,6 +173,10 @@ def _summary(model: CompiledModel) -> str:
 @with_target_options
 def passes_command(target: TargetOption = "accel", as_json: JsonOption = False, *, chosen: Chosen) -> None:
     """List the passes of a target in their order, and those that installed packages add."""
+    from ..compiler.passes import installed_passes
+    from ..compiler.targets.registry import find_target
+    from ..compiler.targets.target import target_options
+
     owner = find_target(target)
     options = target_options(owner, options_of(target, chosen))
     kinds = {"quantised": True, "float": False} if owner.takes_floats else {"quantised": True}

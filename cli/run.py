@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -12,7 +12,6 @@ import typer
 from ..api import load
 from ..compiler.graph.dtypes import dtype_name
 from ..compiler.model import CompiledModel, OpenModel, TensorSpec
-from ..compiler.passes import PassRecord
 from ..kept_models import compile_kept
 from ..progress import Updates, progress
 from ..runtime.array_files import write_arrays
@@ -21,12 +20,10 @@ from ..runtime.errors import DeviceError
 from ..runtime.index_inputs import index_inputs
 from ..runtime.inputs import Array, read_inputs
 from ..runtime.module import LoadedModule
-from ..runtime.recording import RecordingDevice, save_recording
 from ..runtime.report import engine_records, engine_table, layer_records, layer_table, placement_table
 from ..runtime.report_host import fusion_table, host_table
-from ..runtime.trace import write_trace
+from .added_passes import PassOption, pass_options, pass_records, print_passes
 from .app import app
-from .compile import PassOption, pass_options, pass_records, print_passes
 from .output import (
     CacheOption,
     InputOption,
@@ -41,6 +38,10 @@ from .output import (
 )
 from .source import is_artifact, opened_artifact
 from .target_options import Chosen, options_of, with_target_options
+
+if TYPE_CHECKING:
+    from ..compiler.passes import PassRecord
+    from ..runtime.recording import RecordingDevice
 
 DEFAULT_TARGET = "accel"
 
@@ -117,8 +118,12 @@ def run(
             results = module.run(values, trace=True)
         finally:  # what failed is what one wants to look at
             if recorder is not None and record is not None:
+                from ..runtime.recording import save_recording
+
                 save_recording(recorder.recording(module.model), record)
     if trace is not None:
+        from ..runtime.trace import write_trace
+
         slices = write_trace(module, trace)
     if output is not None:
         write_arrays(output, results)
@@ -154,6 +159,8 @@ def _recorder(compiled: CompiledModel | OpenModel, device: str | None, status: U
     if isinstance(compiled, OpenModel) or compiled.core is None:
         why = f"--record keeps programs of a core, but nothing of {compiled.name!r} runs on a core"
         raise DeviceError(why, hint="compile it with target 'accel'")
+    from ..runtime.recording import RecordingDevice
+
     return RecordingDevice(open_device(device or "fsim", compiled.config, progress=status.update))
 
 

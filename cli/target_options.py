@@ -6,7 +6,7 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import Field, fields
-from functools import update_wrapper
+from functools import lru_cache, update_wrapper
 from typing import Annotated, Any
 
 import typer
@@ -35,7 +35,8 @@ class with_target_options:  # noqa: N801 - a decorator
 
     @property
     def __signature__(self) -> inspect.Signature:
-        added = [param for param in _parameters() if param.name not in self._own]
+        offered = tuple((target, find_target(target).options) for target in target_names())
+        added = [param for param in _parameters(offered) if param.name not in self._own]
         return inspect.Signature([*self._own.values(), *added])
 
     @property
@@ -68,12 +69,12 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _parameters() -> list[inspect.Parameter]:
-    """One parameter for each name among the targets' options; its help says whose it is."""
+@lru_cache(maxsize=8)
+def _parameters(offered: tuple[tuple[str, type[Any]], ...]) -> list[inspect.Parameter]:
+    """One parameter for each name among the options that targets offer; its help says whose it is."""
     whose: dict[str, list[str]] = {}
     declared: dict[str, tuple[Field[Any], Any]] = {}
-    for target in target_names():
-        options = find_target(target).options
+    for target, options in offered:
         types = typing.get_type_hints(options)
         for field in fields(options):
             whose.setdefault(field.name, []).append(target)

@@ -24,9 +24,7 @@ from ..compiler.model import (
     TensorSpec,
 )
 from ..hw.errors import InstructionError
-from ..hw.programs import disassemble
 from ..sim.errors import SimulationError
-from ..sim.work import check_work
 from .errors import ArtifactError
 
 WINDOW_SLACK = 4096
@@ -187,6 +185,9 @@ def _check_core_step(
     model: CompiledModel, step: CoreStep, slots: Mapping[str, TensorSlot], values: Types, in_window: set[str],
     what: str,
 ) -> None:  # fmt: skip
+    from ..hw.programs import disassemble  # what is written, and what runs on processors alone, has no use for it
+    from ..sim.work import check_work
+
     try:
         count = len(disassemble(model.config, step.program))
     except InstructionError as error:

@@ -17,23 +17,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from ..compiler.model import CompiledModel, HostCode, HostProgram
 from ..hw.config import CoreConfig
-from ..hw.interfaces import CycleClass
-from ..hw.isa import Engine
 from ..plugins import load_plugin, plugins
 from ..sim.dram import DramModel
-from ..sim.fsim import FunctionalSimulator
-from ..sim.result import RunResult
-from ..sim.rtl import RtlSimulator
-from ..sim.timing import Predictor
 from .errors import CoreFaultError, DeviceError
 from .run_lock import RunLock
+
+if TYPE_CHECKING:  # a simulator is imported when a device of its kind is made
+    from ..hw.interfaces import CycleClass
+    from ..hw.isa import Engine
+    from ..sim.result import RunResult
+    from ..sim.rtl import RtlSimulator
 
 Bytes = npt.NDArray[np.uint8]
 Progress = Callable[[str], None]
@@ -175,6 +175,8 @@ class NullDevice(LocalDevice):
         return self._memory
 
     def execute(self, offset: int, count: int, trace: bool) -> RunResult:
+        from ..sim.result import RunResult
+
         self._check(offset, count * self.config.instruction_bytes)
         return RunResult(cycles=None, fault=None, bytes_read=0, bytes_written=0)
 
@@ -191,6 +193,9 @@ class FsimDevice(LocalDevice):
         self, config: CoreConfig, *, progress: Progress | None = None, check_races: bool = False,
         dram: DramModel | None = None, timing: bool = True,
     ) -> None:  # fmt: skip
+        from ..sim.fsim import FunctionalSimulator
+        from ..sim.timing import Predictor
+
         super().__init__(config, progress=progress)
         self._check_races = check_races
         self._simulator = FunctionalSimulator(config, 0)
@@ -201,6 +206,8 @@ class FsimDevice(LocalDevice):
         return self._predictor is not None
 
     def allocate(self, window_bytes: int) -> None:
+        from ..sim.fsim import FunctionalSimulator
+
         self._simulator = FunctionalSimulator(self.config, window_bytes, check_races=self._check_races)
 
     def memory(self) -> Bytes:
@@ -230,6 +237,8 @@ class RtlDevice(LocalDevice):
         return True
 
     def allocate(self, window_bytes: int) -> None:
+        from ..sim.rtl import RtlSimulator
+
         self._simulator = RtlSimulator(self.config, window_bytes, dram=self._dram, progress=self.progress)
 
     def _running(self) -> RtlSimulator:

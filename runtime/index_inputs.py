@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ..compiler.graph.dtypes import INTEGERS
-from ..compiler.graph.ir import Module, Var
-from ..compiler.graph.visit import calls, topological_order
 from ..compiler.model import CheckStep, CompiledModel, CopyStep, HostStep, LaunchStep, NumpyStep, Place
-from ..compiler.operators.index import index_sizes, indices_of
+
+if TYPE_CHECKING:
+    from ..compiler.graph.ir import Module
 
 IndexSizes = Mapping[str, tuple[int, ...]]
 """For inputs whose elements are indices, by name: the sizes of the axes in which they count, one or one for each number
@@ -30,6 +31,10 @@ def index_inputs(model: CompiledModel) -> dict[str, tuple[int, ...]]:
 
 def module_indices(module: Module) -> dict[str, tuple[int, ...]]:
     """As `index_inputs`, of a module as it was read."""
+    from ..compiler.graph.ir import Var
+    from ..compiler.graph.visit import calls, topological_order
+    from ..compiler.operators.index import index_sizes, indices_of
+
     indices: dict[str, tuple[int, ...]] = {}
     for node in calls(module.main.body):
         operand, sizes = indices_of(node), index_sizes(node)

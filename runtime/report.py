@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ..compiler.model import CompiledModel, HostStep
-from ..hw.interfaces import CycleClass
-from ..hw.isa import Engine
 from .errors import DeviceError
 from .module import HOW_TO_TRACE, LoadedModule
 from .tables import Record, count, records_table, shape, share, total_of, words
-from .trace import layer_cycles
+
+if TYPE_CHECKING:  # what a core needs is imported where its cycles are shown
+    from ..hw.interfaces import CycleClass
+    from ..hw.isa import Engine
 
 LAYERS_SHOWN = 40
 """A model of more layers is summarised, unless all are asked for."""
@@ -144,6 +146,8 @@ def layer_records(module: LoadedModule) -> list[Record]:
     """
     if len(module.seconds) != len(module.model.layers):
         raise DeviceError("the last run was not traced, so the time of its layers is not known", hint=HOW_TO_TRACE)
+    from .trace import layer_cycles
+
     traced = module.runs and all(run.result.trace is not None for run in module.runs)
     cycles = layer_cycles(module) if traced else [None] * len(module.model.layers)
     return [
@@ -187,6 +191,9 @@ def engine_records(module: LoadedModule) -> list[Record]:
     """
     if module.cycles is None:
         raise DeviceError(f"the last run on device {module.device.name!r} has no cycles", hint="use 'fsim' or 'rtl'")
+    from ..hw.interfaces import CycleClass
+    from ..hw.isa import Engine
+
     records = [
         {"class": kind.name.lower(), **{engine.name.lower(): _count(module, engine, kind) for engine in Engine}}
         for kind in CycleClass.__members__.values()
@@ -196,6 +203,8 @@ def engine_records(module: LoadedModule) -> list[Record]:
 
 def engine_table(module: LoadedModule) -> RenderableType:
     """:func:`engine_records`, and their sum."""
+    from ..hw.isa import Engine
+
     names = [engine.name.lower() for engine in Engine]
     records = engine_records(module)
     shown = [{**record, "class": record["class"].replace("_", " ")} for record in records]

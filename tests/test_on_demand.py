@@ -17,6 +17,8 @@ from weft.cli.commands import PARTS, loaded
 from weft.cli.console import PlainConsole
 from weft.cli.errors import run
 
+DIGITS = Path(__file__).parent.parent / "examples" / "digits" / "digits.onnx"
+
 HEAVY = ("amaranth", "onnx", "pydantic", "numpy", "llvmlite", "ml_dtypes", "optuna", "ray")
 
 COUNT = """
@@ -100,6 +102,26 @@ def test_what_needs_no_command_imports_none(words: list[str]) -> None:
     own, others = imported(COMMAND, *words)
     assert len(own) <= 17, own
     assert set(others) <= {"pydantic"}  # typer's, where it is installed
+
+
+@pytest.mark.parametrize(
+    ("words", "unused"),
+    [
+        (["run"], {"weft.quantise", "weft.verify", "weft.compiler.operators", "weft.compiler.passes", "weft.sim.rtl"}),
+        (["compile", "-o", "again.weft"], {"weft.quantise", "weft.verify", "weft.compiler.passes", "weft.hw.isa"}),
+    ],
+)
+def test_a_model_that_was_compiled_before_needs_no_compiler(
+    words: list[str], unused: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WEFT_CACHE", str(tmp_path / "cache"))
+    command, *options = words
+    own, _ = imported(COMMAND, command, str(DIGITS), *options)
+    assert "weft.compiler.passes" in own  # the first time
+    own, others = imported(COMMAND, command, str(DIGITS), *options)
+    assert not unused & set(own), own
+    assert "onnx" not in others
 
 
 def test_a_command_imports_its_own_part_alone() -> None:

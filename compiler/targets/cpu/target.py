@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from ...model import CompiledModel, HostCode, HostProgram
 from ..errors import CompileError
 from ..target import INTEGERS, Job, option, scope_of
-from .build import build_program, check_host_program
 from .processor import PROCESSORS, named_target
 
 if TYPE_CHECKING:  # loading a model takes no compiler
@@ -73,6 +72,8 @@ class Cpu:
         return link_program(module, loop_target(named_target(options.processor)), options.threads, job)
 
     def host_code(self, program: HostProgram, *, trusted: bool, processor: str = "host") -> HostCode:
+        from .build import build_program, check_host_program
+
         if not trusted:
             check_host_program(program)
         return build_program(program, named_target(processor))

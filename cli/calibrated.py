@@ -1,0 +1,42 @@
+"""A float model of the command line in 8 bits: what ``--calibrate`` does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ..compiler.frontends import read
+from ..compiler.graph import Module
+from ..quantise.equalise import equalised
+from ..quantise.examples import read_examples
+from ..quantise.insert import quantised
+from ..quantise.plan import plan
+from ..quantise.ranges import Method, calibrate
+from ..quantise.refine import refined
+
+
+class Improvements(NamedTuple):
+    """What is done beside calibration."""
+
+    equalise: bool
+    correct_bias: bool
+    adaround: bool
+
+
+def quantised_module(
+    model: Path, shapes: Mapping[str, Sequence[int]], examples: Path, ranges: Method, improvements: Improvements,
+    report: Callable[[str], None],
+) -> Module:  # fmt: skip
+    """A float model in 8 bits, by examples in a file."""
+    report("reading the model")
+    module = read(model).module(shapes, takes_floats=True)
+    places = plan(module)
+    batches = read_examples(examples, module)
+    if improvements.equalise:
+        places = equalised(places, batches, progress=report)
+    found = calibrate(places, batches, method=ranges, progress=report)
+    if improvements.correct_bias or improvements.adaround:
+        bias, rounding = improvements.correct_bias, improvements.adaround
+        places = refined(places, found, batches, bias=bias, rounding=rounding, progress=report)
+    return quantised(places, found)
