@@ -20,7 +20,7 @@ def test_pictures_are_as_their_command_draws_them() -> None:
 
 @pytest.mark.parametrize("path", sorted((DOCS / "pictures").glob("*.svg")), ids=lambda path: path.stem)
 def test_pictures_stand_on_a_page(path: Path) -> None:
-    assert any(f"(pictures/{path.name})" in page.read_text() for page in DOCS.glob("*.md"))
+    assert any(f"pictures/{path.name})" in page.read_text() for page in DOCS.rglob("*.md"))
 
 
 @pytest.mark.parametrize("name", ["architecture", "core", "isa", "convolution", "train-memory"])
