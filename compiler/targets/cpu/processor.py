@@ -36,8 +36,8 @@ class Processor:
     """A processor. ``features`` are LLVM's (``+avx2,-sse4a``); the rest is derived from them.
 
     ``vector_bytes``: width of a vector register. ``registers``: how many there are. ``dot_product``: whether bytes are
-    multiplied and added up four at a time into int32 (AVX-512 VNNI). ``fusion``: limits of what becomes one kernel.
-    ``float_features``: features for kernels with floats, where they differ from those for integers.
+    multiplied and added up four at a time into int32 (AVX-512 VNNI, AVX-VNNI). ``fusion``: limits of what
+    becomes one kernel. ``float_features``: features for kernels with floats, where they differ from those for integers.
     """
 
     triple: str
@@ -162,4 +162,4 @@ def _described(triple: str, cpu: str, features: str, float_features: str = "") -
         # LLVM otherwise prefers 256-bit registers on some of these processors.
         wide = f"{features},-prefer-256-bit"
         return Processor(triple, cpu, wide, 64, 32, "avx512vnni" in present)
-    return Processor(triple, cpu, features, 32 if "avx2" in present else 16, 16, False)
+    return Processor(triple, cpu, features, 32 if "avx2" in present else 16, 16, "avxvnni" in present)

@@ -17,15 +17,12 @@ from ...llvm.llvm_types import BFLOAT, FLOAT, I8, I16, I32, Value, add, constant
 from ...llvm.math_functions import multiply_add
 from ...loops.layouts import PAIR, QUAD
 from ..intrinsics import MicroKernel
-from ..processor import Processor
 from ..tiles import pieces
+from .byte_products import byte_form
 from .loop_emitter import LoopEmitter
 
-VNNI_LANES = (4, 8, 16)
-"""Lanes for which AVX-512 VNNI has an instruction, and AVX512_BF16 one."""
-
-WORD_PRODUCTS = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}
-"""By lanes of int32: what multiplies words and adds the products by twos, in SSE2, AVX2 and AVX-512BW."""
+PAIR_LANES = (4, 8, 16)
+"""Lanes for which AVX512_BF16 has an instruction."""
 
 
 def emit_micro_kernel(emitter: LoopEmitter, call: IntrinsicCall, kernel: MicroKernel) -> None:
@@ -48,15 +45,18 @@ def _outer_product(emitter: LoopEmitter, call: IntrinsicCall, rows: int, lanes: 
 
 def _dot_product(emitter: LoopEmitter, call: IntrinsicCall, rows: int, lanes: int, row_stride: int) -> None:
     builder = emitter.builder
-    weights = [_load(emitter, call, "b", first * QUAD, count * QUAD, I8) for first, count in _registers(emitter, lanes)]
-    for row in range(rows):
-        pointer = _pointer(emitter, call, "a", row * row_stride, I8)
-        value = builder.load(pointer, align=1, typ=I32)
-        for (first, count), weight in zip(_registers(emitter, lanes), weights, strict=True):
-            target = _pointer(emitter, call, "acc", row * lanes + first, I32)
-            before = builder.load(target, align=4, typ=ll.VectorType(I32, count))
-            step = _byte_step(emitter, count)
-            builder.store(step(builder, before, splat(builder, value, count), weight), target, align=4)
+    registers = _registers(emitter, lanes)
+    forms = [byte_form(emitter.target, count) for _, count in registers]
+    values = [builder.load(_pointer(emitter, call, "a", row * row_stride, I8), align=1, typ=I32) for row in range(rows)]
+    weights = [_load(emitter, call, "b", first * QUAD, count * QUAD, I8) for first, count in registers]
+    turns = [(row, place) for row in range(rows) for place in range(len(registers))]
+    if any(form.prepares_weights for form in forms):  # which take registers of their own, for as short as possible
+        turns.sort(key=lambda turn: turn[1])
+    for row, place in turns:
+        first, count = registers[place]
+        target = _pointer(emitter, call, "acc", row * lanes + first, I32)
+        before = builder.load(target, align=4, typ=ll.VectorType(I32, count))
+        builder.store(forms[place].step(builder, before, values[row], weights[place]), target, align=4)
 
 
 def _pair_product(emitter: LoopEmitter, call: IntrinsicCall, rows: int, lanes: int, row_stride: int) -> None:
@@ -67,7 +67,7 @@ def _pair_product(emitter: LoopEmitter, call: IntrinsicCall, rows: int, lanes: i
         for (first, count), weight in zip(_registers(emitter, lanes), weights, strict=True):
             target = _pointer(emitter, call, "acc", row * lanes + first, FLOAT)
             before = builder.load(target, align=4, typ=ll.VectorType(FLOAT, count))
-            step = _bf16 if emitter.target.pairs and count in VNNI_LANES else _by_widening
+            step = _bf16 if emitter.target.pairs and count in PAIR_LANES else _by_widening
             builder.store(step(builder, before, splat(builder, value, count), weight), target, align=4)
 
 
@@ -93,7 +93,7 @@ def _grouped_dot(emitter: LoopEmitter, call: IntrinsicCall, rows: int, block: in
     quads = group // QUAD
     builder = emitter.builder
     for first, lanes in _registers(emitter, block):
-        step = _byte_step(emitter, lanes)
+        step = byte_form(emitter.target, lanes).step
         start = first // group * group  # of the group with which the piece begins
         taken = max(lanes, group) // QUAD
         values = []
@@ -184,30 +184,6 @@ def _shuffled(builder: ll.IRBuilder, first: Value, second: Value, places: list[i
     return builder.shuffle_vector(first, second, mask)
 
 
-def _byte_step(emitter: LoopEmitter, lanes: int) -> Callable[[ll.IRBuilder, Value, Value, Value], Value]:
-    """What multiplies bytes by fours in so many lanes: the processor's fastest exact form."""
-    target = emitter.target
-    if target.dot_product and lanes in VNNI_LANES:
-        return _vnni
-    return _by_words if lanes in word_lanes(target) else _by_products
-
-
-def word_lanes(target: Processor) -> tuple[int, ...]:
-    """Lanes for which a processor has an instruction that multiplies words and adds them up by twos."""
-    if not target.triple.startswith("x86_64"):
-        return ()
-    return tuple(lanes for lanes in WORD_PRODUCTS if 4 * lanes <= target.vector_bytes)
-
-
-def _vnni(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) -> Value:
-    lanes = acc.type.count
-    bits = lanes * 32
-    byte = ll.VectorType(I8, lanes * QUAD)
-    name = f"llvm.x86.avx512.vpdpbusd.{bits}"
-    kind = ll.FunctionType(acc.type, [acc.type, byte, byte])
-    return builder.call(declared(builder.module, name, kind), [acc, builder.bitcast(value, byte), weight])
-
-
 def _bf16(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) -> Value:
     lanes = acc.type.count
     pairs = ll.VectorType(BFLOAT, lanes * PAIR)
@@ -228,32 +204,4 @@ def _by_widening(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value)
 
     for part in (upper, lower):
         acc = multiply_add(builder, part(value), part(weight), acc)
-    return acc
-
-
-def _by_words(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) -> Value:
-    """The same by words: bytes at even places and those at odd ones, each pair of products added up in int32. It is
-    exact: a product of bytes has 16 bits."""
-    lanes = acc.type.count
-    words = ll.VectorType(I16, lanes * PAIR)
-    eight = constant(I16, 8, lanes * PAIR)
-    a, w = builder.bitcast(value, words), builder.bitcast(weight, words)
-    name = WORD_PRODUCTS[lanes]
-    function = declared(builder.module, name, ll.FunctionType(acc.type, [words, words]))
-    even = builder.and_(a, constant(I16, 255, lanes * PAIR)), builder.ashr(builder.shl(w, eight), eight)
-    odd = builder.lshr(a, eight), builder.ashr(w, eight)
-    for pair in (even, odd):
-        acc = builder.add(acc, builder.call(function, pair))
-    return acc
-
-
-def _by_products(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) -> Value:
-    """The same in plain vector arithmetic, exact."""
-    lanes = acc.type.count
-    byte = ll.VectorType(I8, lanes * QUAD)
-    wide = ll.VectorType(I32, lanes * QUAD)
-    products = builder.mul(builder.zext(builder.bitcast(value, byte), wide), builder.sext(weight, wide))
-    for part in range(QUAD):
-        mask = ll.Constant(ll.VectorType(I32, lanes), [ll.Constant(I32, lane * QUAD + part) for lane in range(lanes)])
-        acc = builder.add(acc, builder.shuffle_vector(products, ll.Constant(wide, ll.Undefined), mask))
     return acc

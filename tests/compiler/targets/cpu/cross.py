@@ -71,6 +71,10 @@ BOARDS = {
     ),
 }  # fmt: skip
 BOARDS["armv7a-ieee"] = replace(BOARDS["armv7a"], processor="armv7a-ieee")
+WITH_DOT_PRODUCTS = ("cortex-a76", "neoverse-v1")
+"""Processors that no board of ours has, and that the emulator can be, too."""
+
+BOARDS |= {name: replace(BOARDS["aarch64"], processor=name) for name in WITH_DOT_PRODUCTS}
 
 
 def skip_without(processor: str) -> None:

@@ -23,7 +23,7 @@ from weft.compiler.targets.loops.prepare import prepare
 from weft.examples.models.build import build
 from weft.examples.models.images import images
 
-from .cross import BOARDS, Array, Run, linked, run_on, skip_without
+from .cross import WITH_DOT_PRODUCTS, Array, Run, linked, run_on, skip_without
 from .programs import compiled, integers_of, program_of
 
 DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
@@ -32,7 +32,7 @@ FLAGS, HARD_FLOAT = 0x24, 0x400
 """
 
 
-@pytest.fixture(params=[name for name in BOARDS if name != "armv7a-ieee"])
+@pytest.fixture(params=["aarch64", "armv7a"])
 def processor(request: pytest.FixtureRequest) -> str:
     skip_without(request.param)
     return str(request.param)
@@ -115,6 +115,18 @@ def test_volumes_of_bytes(processor: str, tmp_path: Path) -> None:
     )
     model = check(module_of(call("requantise", value, *parameters), params=(x,)), processor, tmp_path)
     assert [layer.kind for layer in model.layers if layer.kind != "convert"] == ["convolution", "blocked", "blocked"]
+
+
+@pytest.mark.parametrize("name", ["aarch64", "armv7a", *WITH_DOT_PRODUCTS])
+def test_products_of_bytes_at_their_ends(name: str, tmp_path: Path) -> None:
+    """Each form of products of bytes, in dense and in grouped layers: -128 and 127 meet each other, and all between."""
+    skip_without(name)
+    x = Var("x", TensorType((1, 32, 6, 7), "int8"))
+    ends = Constant(np.where(np.arange(48 * 32 * 9) % 3, -128, 127).reshape(48, 32, 3, 3).astype(np.int8))
+    dense = call("conv2d", x, ends, pads=(1,) * 4, pad_value=-128)
+    grouped = call("conv2d", x, constants("int8", 32, 8, 3, 3), pads=(1,) * 4, groups=4)
+    narrow = call("conv2d", x, constants("int8", 7, 32, 1, 1))
+    check(module_of(dense, grouped, narrow, params=(x,)), name, tmp_path)
 
 
 def test_what_libraries_compute(processor: str, tmp_path: Path) -> None:

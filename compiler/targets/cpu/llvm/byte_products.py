@@ -1,0 +1,152 @@
+"""How processors multiply bytes by fours into int32, exactly: one form for each kind of instruction that does it.
+
+A step is ``acc[l] += sum of a[q] * w[l, q]`` over four bytes q, uint8 times int8, in the lanes l of a register. What
+depends on the weights alone is written for each step, too: LLVM computes it once for all rows of a tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import llvmlite.ir as ll
+
+from ...llvm.llvm_types import I8, I16, I32, Value, constant, declared, lanes_of, splat
+from ...loops.layouts import PAIR, QUAD
+from ..processor import Processor
+
+Step = Callable[[ll.IRBuilder, Value, Value, Value], Value]
+"""Sums, four bytes of data in one int32 for all lanes or one for each, and weights; to new sums."""
+
+WORD_PRODUCTS = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}
+"""By lanes of int32: what multiplies words and adds the products by twos, in SSE2, AVX2 and AVX-512BW."""
+
+
+@dataclass(frozen=True)
+class ByteForm:
+    """``lanes``: of int32, for which there are instructions. ``operations``: for each row and register of weights;
+    others are shared by the rows of a tile, or by its columns. ``prepares_weights``: the weights of a step lie in
+    more registers than they came in."""
+
+    name: str
+    lanes: tuple[int, ...]
+    operations: int
+    step: Step
+    prepares_weights: bool = False
+
+
+def byte_form(target: Processor, lanes: int) -> ByteForm:
+    """The fastest form that a processor has for a register of so many lanes."""
+    return next(form for form in byte_forms(target) if lanes in form.lanes)
+
+
+def byte_forms(target: Processor) -> tuple[ByteForm, ...]:
+    """The forms of a processor, the fastest one first; the last takes any lanes."""
+    found = []
+    features = {word[1:] for word in target.features.split(",") if word.startswith("+")}
+    if target.triple.startswith("x86_64"):
+        widths = tuple(lanes for lanes in WORD_PRODUCTS if 4 * lanes <= target.vector_bytes)
+        if target.dot_product:
+            found.append(ByteForm("vpdpbusd", widths, 1, _vnni))
+        found.append(ByteForm("pmaddwd", widths, 4, _by_words))
+    elif target.triple.startswith("aarch64"):
+        if "i8mm" in features:
+            found.append(ByteForm("usdot", (4,), 1, _usdot))
+        if "dotprod" in features:
+            found.append(ByteForm("sdot", (4,), 2, _sdot))
+        found.append(ByteForm("smlal", (4,), 4, _by_long_products("llvm.aarch64.neon.smull.v4i32"), True))
+    elif target.triple.startswith("arm") and "neon" in features:
+        found.append(ByteForm("vmlal", (4,), 4, _by_long_products("llvm.arm.neon.vmulls.v4i32"), True))
+    return (*found, ByteForm("mul", tuple(range(1, 65)), 8, _by_products))
+
+
+def _vnni(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) -> Value:
+    """AVX-512 VNNI, and AVX-VNNI, for which LLVM has the same names."""
+    return _dot(f"llvm.x86.avx512.vpdpbusd.{acc.type.count * 32}", builder, acc, value, weight)
+
+
+def _usdot(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) -> Value:
+    return _dot("llvm.aarch64.neon.usdot.v4i32.v16i8", builder, acc, value, weight)
+
+
+def _sdot(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) -> Value:
+    """Both factors are signed there: x * w = (x - 128) * w - (-128) * w, of which the second product is of the weights
+    alone."""
+    name, lanes = "llvm.aarch64.neon.sdot.v4i32.v16i8", acc.type.count
+    moved = builder.xor(
+        splat(builder, value, lanes), constant(I32, -0x7F7F7F80, lanes)
+    )  # 0x80808080: each byte less 128
+    least = constant(I32, -0x7F7F7F80, lanes)
+    of_weights = _dot(name, builder, constant(I32, 0, lanes), least, weight)
+    return builder.sub(_dot(name, builder, acc, moved, weight), of_weights)
+
+
+def _dot(name: str, builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) -> Value:
+    byte = ll.VectorType(I8, acc.type.count * QUAD)
+    kind = ll.FunctionType(acc.type, [acc.type, byte, byte])
+    data = builder.bitcast(splat(builder, value, acc.type.count), byte)
+    return builder.call(declared(builder.module, name, kind), [acc, data, weight])
+
+
+def _by_words(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) -> Value:
+    """By words: bytes at even places and those at odd ones, each pair of products added up in int32. It is exact: a
+    product of bytes has 16 bits."""
+    lanes = acc.type.count
+    words = ll.VectorType(I16, lanes * PAIR)
+    eight = constant(I16, 8, lanes * PAIR)
+    a, w = builder.bitcast(splat(builder, value, lanes), words), builder.bitcast(weight, words)
+    name = WORD_PRODUCTS[lanes]
+    function = declared(builder.module, name, ll.FunctionType(acc.type, [words, words]))
+    even = builder.and_(a, constant(I16, 255, lanes * PAIR)), builder.ashr(builder.shl(w, eight), eight)
+    odd = builder.lshr(a, eight), builder.ashr(w, eight)
+    for pair in (even, odd):
+        acc = builder.add(acc, builder.call(function, pair))
+    return acc
+
+
+def _by_long_products(name: str) -> Step:
+    """NEON's products of words into int32, one byte of the four at a time: the weights for that byte are brought
+    together; data for all lanes is an element that the instruction picks."""
+
+    def step(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) -> Value:
+        lanes = acc.type.count
+        words = ll.VectorType(I16, lanes)
+        function = declared(builder.module, name, ll.FunctionType(acc.type, [words, words]))
+        factors = _by_byte(builder, weight, builder.ashr)
+        if lanes_of(value):
+            data = _by_byte(builder, value, builder.lshr)
+        else:
+            quad = builder.zext(builder.bitcast(value, ll.VectorType(I8, QUAD)), ll.VectorType(I16, QUAD))
+            data = [_picked(builder, quad, [part] * lanes) for part in range(QUAD)]
+        for pair in zip(data, factors, strict=True):
+            acc = builder.add(acc, builder.call(function, pair))
+        return acc
+
+    return step
+
+
+def _by_byte(builder: ll.IRBuilder, quads: Value, shifted: Callable[[Value, Value], Value]) -> list[Value]:
+    """Four vectors of words: byte 0 of each four, byte 1, 2 and 3, widened by a shift to the right."""
+    bits = quads.type.count * (32 if quads.type.element == I32 else 8)
+    eight = constant(I16, 8, bits // 16)
+    words = builder.bitcast(quads, eight.type)
+    even, odd = shifted(builder.shl(words, eight), eight), shifted(words, eight)
+    return [_picked(builder, each, list(range(part, bits // 16, PAIR))) for part in range(PAIR) for each in (even, odd)]
+
+
+def _by_products(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) -> Value:
+    """In plain vector arithmetic."""
+    lanes = acc.type.count
+    wide = ll.VectorType(I32, lanes)
+    data = builder.bitcast(splat(builder, value, lanes), ll.VectorType(I8, lanes * QUAD))
+    for part in range(QUAD):
+        places = [lane * QUAD + part for lane in range(lanes)]
+        factors = (builder.zext(_picked(builder, data, places), wide),
+                   builder.sext(_picked(builder, weight, places), wide))  # fmt: skip
+        acc = builder.add(acc, builder.mul(*factors))
+    return acc
+
+
+def _picked(builder: ll.IRBuilder, value: Value, places: list[int]) -> Value:
+    mask = ll.Constant(ll.VectorType(I32, len(places)), [ll.Constant(I32, place) for place in places])
+    return builder.shuffle_vector(value, ll.Constant(value.type, ll.Undefined), mask)

@@ -1,0 +1,102 @@
+"""What each named processor multiplies bytes with, counted in the code of a convolution's innermost loop: a form that
+falls back to widening is seen on any machine."""
+
+from __future__ import annotations
+
+import re
+
+import llvmlite.ir as ll
+import numpy as np
+import pytest
+from weft.compiler.graph import Attrs, Constant, Function, Module, TensorType, Var, call
+from weft.compiler.targets.cpu.intrinsics import intrinsic_named
+from weft.compiler.targets.cpu.kernels import loop_target
+from weft.compiler.targets.cpu.llvm.byte_products import byte_form, byte_forms
+from weft.compiler.targets.cpu.llvm.emit import emit_kernel
+from weft.compiler.targets.cpu.llvm.object_code import machine, optimise
+from weft.compiler.targets.cpu.processor import PROCESSORS, named_target
+from weft.compiler.targets.loops.model import link_model
+from weft.compiler.targets.loops.prepare import prepare
+from weft.compiler.targets.target import Job
+from weft.compiler.tensor.parser import parse
+
+from .programs import program_of
+
+FORMS = {
+    "x86-64-v2": ("pmaddwd", 1.6),
+    "x86-64-v3": ("pmaddwd", 4.5),
+    "x86-64-v4": ("pmaddwd", 10.0),
+    "alderlake": ("vpdpbusd", 16.0),
+    "znver4": ("vpdpbusd", 38.0),
+    "armv7a": ("vmlal", 1.0),
+    "armv7a-ieee": ("vmlal", 1.0),
+    "cortex-a9": ("vmlal", 1.0),
+    "aarch64": ("smlal", 2.4),
+    "cortex-a53": ("smlal", 2.4),
+    "cortex-a76": ("sdot", 5.4),
+    "neoverse-v1": ("usdot", 9.5),
+}
+"""For each processor its form, and products of bytes for each instruction of the loop, at least."""
+
+MNEMONICS = {
+    "vpdpbusd": r"(\{vex\}\s+)?vpdpbusd",
+    "pmaddwd": "v?pmaddwd",
+    "smlal": "sm(ul|lal)2?",
+    "vmlal": "vm(ul|la)l",
+}
+"""How a form's instruction is written, where that is not its name."""
+
+BRANCH = re.compile(r"(j[a-z]+|b|b[a-z]{2}|b\.[a-z]+|cbn?z|tbn?z)\s")
+
+
+def convolution() -> Module:
+    random = np.random.default_rng(0)
+    x = Var("x", TensorType((1, 64, 14, 14), "int8"))
+    sums = call("conv2d", x, Constant(random.integers(-128, 127, (64, 64, 3, 3), np.int8)), pads=(1,) * 4)
+    parameters = [Constant(np.full(64, number, np.int32)) for number in (77, 1 << 23, 33)]
+    body = call("requantise", sums, *parameters, zero_point=3)
+    return Module(Function((x,), body, Attrs({"name": "main", "outputs": ("y",)})))
+
+
+def loop_of_products(name: str) -> tuple[list[str], int]:
+    """The instructions of the loop of a convolution with the most products, and the products of bytes that it makes."""
+    processor = named_target(name)
+    module = prepare(convolution(), dot_products=processor.dot_product)
+    model = link_model(module, "cpu", loop_target(processor), 1, Job())
+    (code,) = (each for each in program_of(model).kernels if "dot_product_" in each.text)
+    unit = ll.Module("kernel")
+    emit_kernel(unit, parse(code.text, intrinsic_named), processor, 1, code.windows, proved=True)
+    text = machine(processor).emit_assembly(optimise(str(unit), processor))
+    found: list[list[str]] = [[]]
+    for line in map(str.strip, text.splitlines()):
+        if line.endswith(":") or re.match(r"\.?L\w+:", line):
+            found.append([])
+        elif line and line[0] not in ".#@/;":
+            found[-1].append(line)
+            if BRANCH.match(line):
+                found.append([])
+    form = byte_form(processor, processor.float_lanes)
+    written = re.compile(MNEMONICS.get(form.name, form.name) + r"[.\s]")
+
+    def count(block: list[str]) -> int:
+        return sum(bool(written.match(line)) for line in block)
+
+    loop = max(found, key=count)
+    # Of a register's four bytes for each lane, in so many instructions of the form.
+    instructions = {"pmaddwd": 2, "smlal": 4, "vmlal": 4}.get(form.name, 1)
+    return loop, count(loop) * processor.float_lanes * 4 // instructions
+
+
+def test_every_processor_has_a_form() -> None:
+    assert set(FORMS) == set(PROCESSORS)
+    for name in PROCESSORS:
+        assert byte_forms(named_target(name))[-1].name == "mul"  # for registers that others are not for
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_products_of_bytes_for_each_instruction(name: str) -> None:
+    processor = named_target(name)
+    form, least = FORMS[name]
+    assert byte_form(processor, processor.float_lanes).name == form
+    loop, products = loop_of_products(name)
+    assert products / len(loop) >= least, "\n".join(loop)
