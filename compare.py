@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -11,9 +12,10 @@ import numpy.typing as npt
 
 from .api import load
 from .compiler.compile import compile_model, prepared
-from .compiler.graph import Call, Expr, GraphError, Module, evaluate
+from .compiler.graph import Call, Expr, GraphError, Module, TensorType, evaluate
 from .compiler.graph.dtypes import STRING, dtype_name
 from .compiler.graph.strings import same_strings
+from .compiler.graph.visit import tensor_ends, topological_order
 from .compiler.model import CompiledModel, OpenModel, TensorSpec
 from .compiler.targets.accel.packed_layout import unpack
 from .compiler.targets.registry import find_target, target_names
@@ -26,6 +28,9 @@ Tensors = dict[str, Array]
 
 REFERENCE = "reference"
 """The graph in NumPy, after the passes of target ``cpu``."""
+
+_PACKED_RANK = 7
+"""Axes of an activation in the core's layout."""
 
 
 def compared_names() -> tuple[str, ...]:
@@ -50,6 +55,20 @@ class Difference:
         return self.differing == 0
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """Two places: the tensors that both make, in the order of execution of the first, and those that only one of them
+    makes as values of their own, by name. What a kernel makes and uses by itself is nowhere."""
+
+    differences: tuple[Difference, ...]
+    only_first: tuple[str, ...]
+    only_second: tuple[str, ...]
+
+    @property
+    def first_difference(self) -> Difference | None:
+        return next((each for each in self.differences if not each.is_same), None)
+
+
 def model_inputs(module: Module) -> tuple[TensorSpec, ...]:
     """Names, shapes and types of a module's inputs."""
     return tuple(TensorSpec(each.name, each.type.shape, each.type.dtype) for each in module.main.params)
@@ -58,18 +77,21 @@ def model_inputs(module: Module) -> tuple[TensorSpec, ...]:
 def compare(
     module: Module, first: str, second: str, inputs: Mapping[str, Array], *, config: CoreConfig | str = "pynq",
     threads: int = 1, tolerance: float = 1e-4,
-) -> list[Difference]:  # fmt: skip
+) -> Comparison:  # fmt: skip
     """Run a model, as it was read, in two places and compare what both make.
 
+    Tensors of the model are paired by name. Only what has the tensor's own type and shape is one: sums of 32 bits that
+    are quantised later, or digits of them, are inner values of a place. Shapes may differ by axes of size 1.
     Integers must be equal; floats must agree within ``tolerance`` of the tensor's largest magnitude.
     Raises GraphError for a name that is not in `compared_names`.
     """
     options = {"config": config, "threads": threads}
     a, b = (tensors_on(name, module, inputs, options) for name in (first, second))
-    return [
-        difference(name, array, b[name], tolerance)
-        for name, array in a.items() if name in b and b[name].shape == array.shape
-    ]  # fmt: skip
+    return Comparison(
+        tuple(difference(name, array, b[name], tolerance) for name, array in a.items() if name in b),
+        tuple(name for name in a if name not in b),
+        tuple(name for name in b if name not in a),
+    )
 
 
 def difference(name: str, a: Array, b: Array, tolerance: float) -> Difference:
@@ -93,9 +115,40 @@ def difference(name: str, a: Array, b: Array, tolerance: float) -> Difference:
 
 def tensors_on(name: str, module: Module, inputs: Mapping[str, Array], options: Mapping[str, Any]) -> Tensors:
     """Every tensor that is made in one place, by the user's names. Of ``options`` a target gets those that it has."""
+    types = {
+        tensor: node.type for tensor, node in tensor_ends(topological_order(module.main.body)).items()
+        if isinstance(node.type, TensorType)
+    }  # fmt: skip
+    types |= {name: result.tensor_type for name, result in _outputs(module)}
     if name == REFERENCE:
         cpu = find_target("cpu")
-        return _on_reference(prepared(module, cpu, _own(cpu, options)), inputs)
+        made = _on_reference(prepared(module, cpu, _own(cpu, options)), inputs)
+    else:
+        made = _on_target(name, module, inputs, options)
+    found = {tensor: _as_in(types[tensor], value) for tensor, value in made.items() if tensor in types}
+    return {tensor: value for tensor, value in found.items() if value is not None}
+
+
+def _outputs(module: Module) -> Iterable[tuple[str, Expr]]:
+    return zip(module.main.output_names, module.main.results, strict=True)
+
+
+def _as_in(kind: TensorType, value: Array) -> Array | None:
+    """``value`` as the source's tensor of type ``kind``; None for what is another stage of it. Integers of 8 bits are
+    signed in all targets."""
+    if math.prod(value.shape) != kind.size or _long_axes(value.shape) != _long_axes(kind.shape):
+        return None
+    value = value.reshape(kind.shape)
+    if value.dtype == np.int8 and kind.dtype == "uint8":
+        return (value.astype(np.int16) + 128).astype(np.uint8)
+    return value if dtype_name(value.dtype) == kind.dtype else None
+
+
+def _long_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(size for size in shape if size != 1)
+
+
+def _on_target(name: str, module: Module, inputs: Mapping[str, Array], options: Mapping[str, Any]) -> Tensors:
     if name not in compared_names():
         raise GraphError(f"there is nothing called {name!r} to compare", hint=f"choose {', '.join(compared_names())}")
     on_device = name not in target_names()
@@ -108,7 +161,8 @@ def tensors_on(name: str, module: Module, inputs: Mapping[str, Array], options: 
         raise GraphError(f"nothing of the model runs on the core, so {name!r} has nothing to be compared",
                          hint="the core takes quantised models: docs/quantisation.md")  # fmt: skip
     values = load(model, name if on_device and model.core is not None else None).run(inputs, keep=True)
-    return {**_layer_results(model, values), **{tensor.name: values[tensor.name] for tensor in model.outputs}}
+    inner = {tensor: _plain(model, value, values[value]) for value, tensor in model.tensors.items() if value in values}
+    return {**inner, **{tensor.name: values[tensor.name] for tensor in model.outputs}}
 
 
 def _option_names(target: Target) -> set[str]:
@@ -130,18 +184,7 @@ def _on_reference(module: Module, inputs: Mapping[str, Array]) -> Tensors:
     return {**tensors, **outputs}
 
 
-def _layer_results(model: CompiledModel, values: Mapping[str, Array]) -> Tensors:
-    """Results of layers; those of the core without padding and blocks."""
-    slots = {} if model.core is None else model.core.slots
-    tensors: Tensors = {}
-    for layer in model.layers:
-        value = values.get(layer.output)
-        if value is None:
-            continue
-        if layer.device != "core":
-            if layer.output not in slots:  # what the host makes for the core is padded and in blocks
-                tensors[layer.output] = value
-        elif len(layer.shape) <= 4:
-            packed = layer.output in slots and value.ndim == 7
-            tensors[layer.output] = unpack(value, layer.shape) if packed else value
-    return tensors
+def _plain(model: CompiledModel, name: str, value: Array) -> Array:
+    """A value without the core's padding and blocks."""
+    shape = next((layer.shape for layer in model.layers if layer.device == "core" and layer.output == name), None)
+    return value if shape is None or value.ndim != _PACKED_RANK else unpack(value, shape)

@@ -46,19 +46,23 @@ def compare_command(
         module = read(model).module(parse_shapes(shape), takes_floats=True)
         values = read_inputs(model_inputs(module), inputs, seed, module_indices(module))
         status.update(f"running on {first} and {second}")
-        differences = compare(module, first, second, values, config=config, threads=threads, tolerance=tolerance)
-    wrong = next((item for item in differences if not item.is_same), None)
+        found = compare(module, first, second, values, config=config, threads=threads, tolerance=tolerance)
+    wrong = found.first_difference
     if as_json:
-        print_json({"first": first, "second": second, "tensors": [vars(item) for item in differences],
-                    "first_difference": wrong.tensor if wrong else None})  # fmt: skip
+        print_json({"first": first, "second": second, "tensors": [vars(item) for item in found.differences],
+                    "first_difference": wrong.tensor if wrong else None, "only_first": found.only_first,
+                    "only_second": found.only_second})  # fmt: skip
         raise typer.Exit(wrong is not None)
     rows = [
         [item.tensor, item.dtype, "x".join(map(str, item.shape)), f"{item.largest:.4g}", f"{item.relative:.2e}",
-         f"{item.differing:,}"] for item in differences
+         f"{item.differing:,}"] for item in found.differences
     ]  # fmt: skip
     columns = ["tensor", "type", "shape", "largest difference", "relative", "elements that differ"]
     wide_console().print(table(f"{first} and {second}", columns, rows))
+    for place, names in ((first, found.only_first), (second, found.only_second)):
+        if names:
+            out.print(f"unpaired, made by {place} alone: {', '.join(names)}", highlight=False, markup=False)
     if wrong is not None:
         out.print(f"the first tensor that differs is {wrong.tensor!r}", highlight=False, markup=False)
         raise typer.Exit(1)
-    out.print(f"all {len(differences)} tensors agree")
+    out.print(f"all {len(found.differences)} paired tensors agree")

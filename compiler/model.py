@@ -383,7 +383,8 @@ class Witness:
 @dataclass(frozen=True, repr=False)
 class CompiledModel:
     """A model compiled for one target. ``core`` is None where nothing runs on an accelerator. ``witness``: what its
-    programs compute."""
+    programs compute. ``tensors``: of a job that keeps all results, the source's tensor that a value is, by the value's
+    name; a value that is none, such as a sum that is quantised later, is not in it. Artifacts do not hold it."""
 
     name: str
     target: str
@@ -394,6 +395,7 @@ class CompiledModel:
     core: CorePart | None = None
     statistics: Mapping[str, Any] = field(default_factory=dict)
     witness: Witness | None = field(default=None, compare=False)
+    tensors: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __repr__(self) -> str:
         """A line: its layers alone would fill pages."""

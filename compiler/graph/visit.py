@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from .ir import Call, Constant, Expr, Function, Module, Span, Tuple, TupleGet, Var, topological_order
 from .registry import call
 
 __all__ = [
-    "Mutator", "Visitor", "calls", "rewrite", "substitute", "topological_order", "uniquely_named", "use_counts",
-    "with_children",
+    "Mutator", "Visitor", "calls", "rewrite", "substitute", "tensor_ends", "topological_order", "uniquely_named",
+    "use_counts", "with_children",
 ]  # fmt: skip
 
 
 def calls(root: Expr) -> list[Call]:
     """Every call reachable from ``root``, producers first."""
     return [node for node in topological_order(root) if isinstance(node, Call)]
+
+
+def tensor_ends(nodes: Iterable[Expr]) -> dict[str, Expr]:
+    """The value of each of the source's tensors: of several ``nodes``, in order, that bear its name, the last one."""
+    return {node.span.tensor: node for node in nodes if node.span.tensor}
 
 
 def use_counts(root: Expr) -> dict[Expr, int]:

@@ -48,7 +48,12 @@ def quantised(x: Real, scale: float, zero_point: int, span: Span) -> Expr | Refu
             return _quantised_sum(x, scale, zero_point, span)
         case Mapped():
             inner = quantised(x.inner, scale, zero_point, Span(span.nodes))
-            return inner if isinstance(inner, Refusal) else _named(x.apply(inner), span)
+            if isinstance(inner, Refusal):
+                return inner
+            moved = x.apply(inner)
+            if isinstance(moved, Call) and moved.op == "reshape" and moved.args == (inner,):
+                moved = x.apply(respan(inner, Span(inner.span.nodes, span.tensor)))  # the same elements
+            return _named(moved, span)
         case Concatenated():
             parts: list[Expr] = []
             for part in x.parts:

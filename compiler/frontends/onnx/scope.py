@@ -27,6 +27,7 @@ from ...graph import (
 from ...graph.dtypes import numpy_dtype
 from ...graph.registry import operator
 from ...graph.strings import StringsError
+from ...graph.visit import respan
 from ..errors import ModelError
 from .node import CONVERTERS, Converted, Node, SequenceValue, Value
 from .reading import Reading
@@ -119,6 +120,8 @@ class Scope:
             value = values[i] if i < len(values) else None
             if value is None and (i < 1 or self.is_used(tensor)):
                 raise node.error(f"its output {tensor!r} is not supported; only the first one is")
+            if i and isinstance(value, Call) and value.span == node.span:
+                value = respan(value, Span(node.span.nodes, tensor))  # the span names the first output
             self.values[tensor] = self._folded(node, value, tensor) if isinstance(value, Expr) else value
 
     def is_used(self, tensor: str) -> bool:

@@ -20,6 +20,7 @@ from .emit import Emitter
 from .emit_nest import DramBuffer
 from .function_program import finish_program
 from .host_part import copying_module, phase_module, with_reasons
+from .inner_tensors import inner_tensors
 from .latency_hiding import LatencyHiding
 from .lower import Kernel
 from .packed_layout import spread_matrices
@@ -93,6 +94,7 @@ class _Linker:
             layers=tuple(self.layers),
             core=core,
             witness=Witness.of(self.module, self.names) if programs else None,
+            tensors=inner_tensors(self.module, self.names) if self.job.keep else {},
             statistics={
                 "instructions": sum(len(step.layer_of) for step in programs),
                 "program_bytes": sum(step.program.nbytes for step in programs),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ...graph.ir import Expr, Function, Module, TensorType, Tuple
+from ...graph.visit import calls, tensor_ends
 from ...model import CompiledModel, HostProgram, HostStep, TensorSpec
 from ...passes.manager import PassManager
 from ..errors import CompileError
@@ -21,7 +23,8 @@ def link_model(module: Module, name: str, target: LoopTarget, threads: int, job:
     """
     operators = as_operators(module, target)
     main = operators.main
-    program = link_program(keeping_all(operators, target) if job.keep else operators, target, threads, job)
+    kept = inner_tensors(operators, target) if job.keep else {}
+    program = link_program(_keeping(operators, kept), target, threads, job)
     if job.strict:
         _refuse_numpy(program)
     inputs, outputs = (tuple(each.name for each in side) for side in (program.inputs, program.outputs))
@@ -36,6 +39,7 @@ def link_model(module: Module, name: str, target: LoopTarget, threads: int, job:
         steps=(HostStep(program, inputs, outputs, 0),),
         layers=program.layers,
         statistics=program_figures(program),
+        tensors={name: name for name in kept},
     )
 
 
@@ -51,16 +55,22 @@ def as_operators(module: Module, target: LoopTarget) -> Module:
     return PassManager(loop_passes(dot_products=target.dot_products)).run(module)
 
 
-def keeping_all(module: Module, target: LoopTarget) -> Module:
-    """The module with the result of each kernel that has a name among its outputs, which changes no kernel."""
+def inner_tensors(module: Module, target: LoopTarget) -> dict[str, Expr]:
+    """The source's tensors, but for outputs, that are the result of a kernel, by name."""
     main = module.main
-    names = set(main.output_names)
-    kept: dict[str, Expr] = {}
-    for group in target.groups(main.body):
-        root = group.root
-        name = root.span.tensor
-        if isinstance(root.type, TensorType) and name and name not in names and root not in main.results:
-            kept.setdefault(name, root)
+    ends = tensor_ends(calls(main.body))
+    return {
+        name: group.root for group in target.groups(main.body)
+        if isinstance(group.root.type, TensorType) and (name := group.root.span.tensor)
+        and ends[name] is group.root and name not in main.output_names and group.root not in main.results
+    }  # fmt: skip
+
+
+def _keeping(module: Module, kept: Mapping[str, Expr]) -> Module:
+    """The module with ``kept`` among its outputs, which changes no kernel."""
+    if not kept:
+        return module
+    main = module.main
     attrs = main.attrs.replace(outputs=(*main.output_names, *kept))
     body = Tuple((*main.results, *kept.values()))
     return replace(module, main=Function(main.params, body, attrs, main.span))
