@@ -59,8 +59,9 @@ def compile(
     """Compile a model for a target: ``"accel"``, ``"cpu"``, ``"opencl"``, ``"cuda"``, or one that was registered.
 
     model
-        An ONNX file (path, bytes or ``ModelProto``), a program of PyTorch (an ``ExportedProgram``, its ``.pt2`` file,
-        or what `weft.from_torch` gives), or a module of the graph IR at any stage.
+        An ONNX file (path, bytes or ``ModelProto``), a LiteRT file (path or bytes), a program of PyTorch (an
+        ``ExportedProgram``, its ``.pt2`` file, or what `weft.from_torch` gives), or a module of the graph IR at any
+        stage.
     config
         The core, or the name of one: an option of the accelerator.
     shapes

@@ -19,6 +19,7 @@ from ...plugins import FRONT_ENDS, load_plugin, plugins
 from ..graph import Module
 from ..graph.symbolic import SymbolicInput, SymbolicTypes
 from .errors import ModelError
+from .litert import open_model as open_litert
 from .onnx.source import OnnxSource
 from .torch import open_model as open_torch
 
@@ -47,8 +48,8 @@ Opener = Callable[[Any], Source | None]
 
 
 def read(model: Any) -> Source:
-    """Open a model: a `Source`, an exported program of PyTorch or its file, an ONNX file, its bytes or its protobuf,
-    or what an installed front end reads. Raises ModelError for what no front end reads."""
+    """Open a model: a `Source`, an exported program of PyTorch or its file, a LiteRT file or its bytes, an ONNX file,
+    its bytes or its protobuf, or what an installed front end reads. Raises ModelError for what no front end reads."""
     if isinstance(model, Source):
         return model
     for opener in _openers():
@@ -57,14 +58,15 @@ def read(model: Any) -> Source:
             return source
     raise ModelError(
         f"a {type(model).__name__} is no model that can be read",
-        hint="give the path or the bytes of an ONNX file, a ModelProto, a PyTorch program (weft.from_torch), "
-             "or a Module of the graph IR",
+        hint="give the path or the bytes of an ONNX or LiteRT file, a ModelProto, a PyTorch program "
+             "(weft.from_torch), or a Module of the graph IR",
     )  # fmt: skip
 
 
 def _openers() -> Iterator[Opener]:
     """Who reads models, the installed ones before ONNX's, which takes every file."""
     yield open_torch
+    yield open_litert
     for point in plugins(FRONT_ENDS).values():
         yield load_plugin(point, "front end", ModelError)
     yield _open_onnx

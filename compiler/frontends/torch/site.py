@@ -7,19 +7,15 @@ it does not compute. Rules know nothing of PyTorch, so they are read and checked
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
-import onnx
 
-from ...graph import Array, Call, Constant, Expr, Function, Span, TensorType, evaluate_function
+from ...graph import Expr, TensorType
 from ...graph.dtypes import FLOATS, HALVES, INTEGERS, numpy_dtype
-from ..errors import ModelError
-from ..onnx.node import CONVERTERS, Node, Value
-from ..onnx.reading import Reading
+from ..site import OperatorSite
 
 Result = Expr | tuple[Expr | None, ...]
 Rule = Callable[..., Result]
@@ -29,10 +25,6 @@ RULES: dict[str, Rule] = {}
 
 REFUSED: dict[str, str] = {}
 """Operators that no graph of fixed sizes has a form for, with the reason."""
-
-OPSET = 23
-"""Of the ONNX operators by whose converters some rules are written."""
-
 
 F = TypeVar("F", bound=Rule)
 
@@ -48,35 +40,11 @@ def rule(*names: str) -> Callable[[F], F]:
     return add
 
 
-class _Known:
-    """What an ONNX converter may ask for outside of its node: the values of constants."""
-
-    reading = Reading(quantised=False)
-
-    def static_value(self, value: Expr) -> Array | None:
-        if isinstance(value, Constant):
-            return value.value
-        if not value.static:
-            return None
-        result = evaluate_function(Function((), value), ())
-        return None if isinstance(result, tuple) else result
-
-    def subgraph(self, graph: onnx.GraphProto, values: Mapping[str, Value], prefix: str) -> list[Value]:
-        raise ModelError("a subgraph of ONNX cannot stand here")
-
-
 @dataclass(frozen=True)
-class Site:
+class Site(OperatorSite):
     """``types``: what PyTorch says of the results; ``None`` for one that is no tensor."""
 
-    op: str
-    span: Span
     types: tuple[TensorType | None, ...]
-    node: Node = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        node = Node(self.span.node, self.op, (), {}, OPSET, self.span, _Known())
-        object.__setattr__(self, "node", node)
 
     @property
     def type(self) -> TensorType:
@@ -94,91 +62,7 @@ class Site:
     def shape(self) -> tuple[int, ...]:
         return self.type.shape
 
-    def error(self, message: str, hint: str = "") -> ModelError:
-        return ModelError(f"{self.op}: {message}", at=self.span, hint=hint)
-
-    # Building
-
-    def __call__(self, op: str, *args: Expr | float) -> Expr:
-        """``nn.op`` of values of one type; numbers become constants of it."""
-        like = next(arg for arg in args if isinstance(arg, Expr))
-        return self.node.call(f"nn.{op}", *(a if isinstance(a, Expr) else self.like(a, like) for a in args))
-
-    def call(self, op: str, *args: Expr, **attrs: Any) -> Call:
-        return self.node.call(op, *args, **attrs)
-
-    def like(self, value: Any, x: Expr | str) -> Constant:
-        """A constant of the element type of ``x``."""
-        return self.node.like(value, x)
-
-    def where(self, condition: Expr, x: Expr | float, y: Expr | float) -> Expr:
-        """``x`` where the condition holds, else ``y``; one of them at least is a value."""
-        other = x if isinstance(x, Expr) else y
-        if not isinstance(other, Expr):
-            raise self.error("a choice between two numbers has no type")
-        x, y = (value if isinstance(value, Expr) else self.like(value, other) for value in (x, y))
-        return self.call("nn.where", condition, x, y)
-
-    def cast(self, x: Expr, dtype: str) -> Expr:
-        return self.node.cast(x, dtype)
-
-    def reshape(self, x: Expr, shape: Sequence[int]) -> Expr:
-        """One size may be -1."""
-        sizes = list(shape)
-        if -1 in sizes:
-            rest = -math.prod(sizes)
-            sizes[sizes.index(-1)] = math.prod(x.shape) // rest if rest else 0
-        return self.node.reshape(x, sizes)
-
-    def transpose(self, x: Expr, perm: Sequence[int]) -> Expr:
-        return self.node.transpose(x, perm)
-
-    def expand(self, x: Expr, shape: Sequence[int]) -> Expr:
-        return x if x.shape == tuple(shape) else self.call("expand", x, shape=tuple(shape))
-
-    def slice(self, x: Expr, axis: int, start: int, size: int, step: int = 1) -> Expr:
-        return self.node.slice(x, axis, start, size, step)
-
-    def concat(self, parts: Sequence[Expr], axis: int) -> Expr:
-        return parts[0] if len(parts) == 1 else self.call("concat", *parts, axis=axis)
-
-    def flat(self, x: Expr) -> Expr:
-        return self.reshape(x, (math.prod(x.shape),))
-
-    def picked(self, x: Expr, places: Array) -> Expr:
-        """The elements of ``x``, flattened, at constant places; the result has the shape of ``places``."""
-        return self.call("gather", self.flat(x), Constant(np.ascontiguousarray(places, np.int64)), axis=0)
-
-    def axis(self, axis: int, rank: int) -> int:
-        """Counted from the front."""
-        return self.node.checked_axis(axis, rank)
-
-    def axes(self, axes: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
-        """Counted from the front, in order; all of them for none."""
-        if axes is None or (not isinstance(axes, int) and len(axes) == 0):
-            return tuple(range(rank))
-        given = (axes,) if isinstance(axes, int) else axes
-        return tuple(sorted({self.axis(each, rank) for each in given if rank or each in (0, -1)})) if rank else ()
-
-    def known(self, x: Expr, what: str) -> Array:
-        """The value of what must be known at compile time."""
-        return self.node.known(x, what)
-
-    def onnx(self, op: str, *inputs: Expr | None, outputs: int = 1, **attrs: Any) -> Any:
-        """What the ONNX operator ``op`` gives: lists for attributes of integers, arrays for constant operands."""
-        given = {name: list(value) if isinstance(value, tuple) else value for name, value in attrs.items()}
-        node = replace(self.node, op=op, inputs=inputs, attrs=given, outputs=tuple("abc"[:outputs]))
-        return CONVERTERS[op](node)
-
-    def integers(self, values: Iterable[int]) -> Constant:
-        """A constant operand for `onnx`."""
-        return Constant(np.array(list(values), np.int64))
-
     # Types
-
-    def in_float32(self, x: Expr, compute: Callable[[Expr], Expr]) -> Expr:
-        """``compute(x)``; 16-bit floats are widened before and narrowed after it, as PyTorch does."""
-        return self.node.in_float32(x, compute)
 
     def promoted(self, *operands: Expr | float) -> list[Expr]:
         """Operands in their common type, as PyTorch's rules of promotion have it: tensors decide before tensors

@@ -1,0 +1,217 @@
+"""LiteRT files of one operator each through the LiteRT front end, beside LiteRT's own interpreter.
+
+    python benchmarks/litert_suite.py                       # what the graph means, in NumPy: all cases
+    python benchmarks/litert_suite.py --target cpu          # compiled; or accel, on the functional simulator
+    python benchmarks/litert_suite.py --family pools --verbose
+    python benchmarks/litert_suite.py --mutations 10000     # damaged files, instead: one named error each, or a graph
+
+Needs LiteRT: pip install ai-edge-litert. Integers must equal the interpreter's default kernels to the bit, floats
+within 1e-5 of the largest. What does not is listed by the reason in `APART`; the exit status is 1 if anything else
+differs, or by more than the reason allows, or is refused. What the interpreter itself refuses does not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import weft
+from litert_cases import FAMILIES, Case
+from litert_models import Array, interpreted
+from weft.compiler.frontends.litert.source import LitertSource
+from weft.compiler.graph import evaluate_function
+
+TOLERANCE = 1e-5
+TARGETS = ("graph", "cpu", "accel")
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why results may differ: of cases whose names begin so, by so many steps at most, in so large a share."""
+
+    begins: tuple[str, ...]
+    dtype: str
+    steps: float
+    why: str
+
+    def fits(self, name: str) -> bool:
+        words = name.split()
+        return words[0] in self.begins and (not self.dtype or self.dtype in words)
+
+
+APART = (
+    Reason(("AVERAGE_POOL_2D",), "", 1, "halves are rounded up, not away from zero"),
+    Reason(("QUANTIZE",), "", 1, "the interpreter's factor between two quantised types has 8 bits behind the point"),
+    Reason(("RESIZE_BILINEAR",), "int16", 1 << 16, "the interpreter's weights have 10 bits, and its products overflow"),
+    Reason(("RESIZE_BILINEAR",), "", 1, "the interpreter's weights have 11 bits"),
+    Reason(("REDUCE_PROD",), "", 16, "the interpreter rounds after each factor"),
+    Reason(("LEAKY_RELU", "HARD_SWISH", "SQRT", "L2_NORMALIZATION", "EXP", "LOG"), "", 24, "fixed-point functions"),
+    Reason(("NEG",), "int8", 255, "the interpreter negates the stored integers, whatever their scales"),
+    Reason(("FULLY_CONNECTED", "CONV_2D"), "weights", 0.05, "the interpreter rounds activations to 8 bits, too"),
+    Reason(("SOFTMAX", "LOGISTIC", "TANH", "GELU"), "int16", 64, "tables of 513 entries between which it interpolates"),
+    Reason(("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "MEAN", "DIV"), "int16", 1, "two roundings in 64 bits"),
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    family: str
+    case: str
+    result: str  # equal, close, apart, different, refused, unjudged
+    steps: float = 0.0
+    share: float = 0.0
+    reason: str = ""
+
+
+def computed(case: Case, target: str) -> list[Array]:
+    """What weft computes: by the graph's meaning in NumPy, or compiled for a target. Raises WeftError."""
+    if target == "graph":
+        found = evaluate_function(LitertSource(case.model, case.name).module().main, case.arrays)
+        return list(found) if isinstance(found, tuple) else [found]
+    loaded = weft.load(weft.compile(case.model, target=target))
+    return list(loaded.run({f"x{number}": array for number, array in enumerate(case.arrays)}).values())
+
+
+def compared(got: Array, wanted: Array) -> tuple[str, float, float]:
+    """The result, the largest difference (in steps of integers), the share that differs."""
+    if got.shape != wanted.shape or got.dtype != wanted.dtype:
+        return "different", float("inf"), 1.0
+    if np.issubdtype(wanted.dtype, np.floating):
+        scale = max(1.0, float(np.abs(wanted).max(initial=0)))
+        off = np.abs(got.astype(np.float64) - wanted)
+        off = np.where(np.isnan(got) & np.isnan(wanted), 0, off)
+        worst = float(off.max(initial=0))
+        return (
+            "equal" if not worst else "close" if worst <= TOLERANCE * scale else "different",
+            worst,
+            float((off > 0).mean()),
+        )
+    off = np.abs(got.astype(np.int64) - wanted.astype(np.int64))
+    return (
+        ("different" if off.any() else "equal"),
+        float(off.max(initial=0)),
+        float((off > 0).mean()) if off.size else 0.0,
+    )
+
+
+def tried(family: str, case: Case, target: str) -> Outcome:
+    try:
+        wanted = interpreted(case.model, case.arrays)
+    except (RuntimeError, ValueError) as error:
+        return Outcome(family, case.name, "unjudged", reason=" ".join(str(error).split())[:120])
+    try:
+        results = [compared(*pair) for pair in zip(computed(case, target), wanted, strict=True)]
+    except weft.WeftError as error:
+        return Outcome(family, case.name, "refused", reason=str(error))
+    result, steps, share = max(results, key=lambda each: (each[0] == "different", each[1]))
+    if result != "different":
+        return Outcome(family, case.name, result, steps, share)
+    reason = next((each for each in APART if each.fits(case.name)), None)
+    apart = reason is not None and steps <= reason.steps
+    return Outcome(family, case.name, "apart" if apart else "different", steps, share, reason.why if reason else "")
+
+
+def outcomes(families: Iterable[str], target: str, text: str) -> Iterator[Outcome]:
+    for family in families:
+        for case in FAMILIES[family]():
+            if text.lower() in case.name.lower():
+                yield tried(family, case, target)
+
+
+def mutated(data: bytes, rng: np.random.Generator) -> bytes:
+    """A file that is cut off, or in which some bytes or a number are others; small changes reach furthest."""
+    changed = bytearray(data)
+    kind = rng.integers(0, 10)
+    if kind == 0:
+        return bytes(changed[: rng.integers(0, len(data))])
+    for _ in range(1 if kind < 7 else int(rng.integers(2, 6))):
+        place = int(rng.integers(0, len(data)))
+        if kind in (1, 2, 7):
+            changed[place] = int(rng.integers(0, 256))
+        elif kind in (3, 4, 8):
+            changed[place] ^= 1 << int(rng.integers(0, 8))
+        elif kind == 5:
+            changed[place] = (changed[place] + int(rng.choice([-4, -1, 1, 4]))) % 256
+        else:
+            number = int(rng.choice([0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, len(data), 0xFFFF]))
+            changed[place : place + 4] = number.to_bytes(4, "little")
+    return bytes(changed[: len(data)])
+
+
+def survived(
+    models: Sequence[bytes], count: int, seed: int = 0, seconds: float = 10.0
+) -> tuple[Counter[str], list[str]]:
+    """How damaged files end, and what is wrong: an exception that is no `WeftError`, or a long time."""
+    rng = np.random.default_rng(seed)
+    ends: Counter[str] = Counter()
+    wrong = []
+    for number in range(count):
+        data = mutated(models[number % len(models)], rng)
+        begun = time.process_time()
+        try:
+            LitertSource(data, "the model").module()
+            ends["read"] += 1
+        except weft.WeftError as error:
+            ends["refused"] += 1
+            if not error.message:
+                wrong.append(f"{number}: an error without a text")
+        except Exception as error:  # what this looks for
+            wrong.append(f"{number}: {type(error).__name__}: {error}")
+        if time.process_time() - begun > seconds:
+            wrong.append(f"{number}: {time.process_time() - begun:.1f} s")
+    return ends, wrong
+
+
+def seeds() -> list[bytes]:
+    """Files to damage: one of each operator."""
+    found: dict[str, bytes] = {}
+    for cases in FAMILIES.values():
+        for case in cases():
+            found.setdefault(" ".join(case.name.split()[:2]), case.model)
+    return list(found.values())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--target", choices=TARGETS, default="graph")
+    parser.add_argument("--family", action="append", choices=sorted(FAMILIES))
+    parser.add_argument("--only", default="", help="cases with this text in their names")
+    parser.add_argument("--mutations", type=int, default=0, metavar="COUNT")
+    parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--json", metavar="FILE")
+    args = parser.parse_args()
+    print(f"{platform.processor() or platform.machine()}, target {args.target}")
+    if args.mutations:
+        ends, wrong = survived(seeds(), args.mutations)
+        print(*wrong, sep="\n")
+        print(f"{args.mutations} damaged files: {dict(ends)}, {len(wrong)} wrong")
+        return 1 if wrong else 0
+    found = []
+    for each in outcomes(args.family or FAMILIES, args.target, args.only):
+        found.append(each)
+        if each.result in ("different", "refused") or (args.verbose and each.result in ("apart", "unjudged")):
+            print(f"{each.result}: {each.case}: {each.share:.1%} by up to {each.steps:g} {each.reason}")
+    counts = Counter(each.result for each in found)
+    judged = len(found) - counts["unjudged"]
+    print(f"\n{judged} cases: {counts['equal']} equal to the bit ({counts['equal'] / max(judged, 1):.1%}), "
+          f"{counts['close']} floats within {TOLERANCE:g}, {counts['apart']} apart by a known reason, "
+          f"{counts['different']} different, {counts['refused']} refused; the interpreter refuses "
+          f"{counts['unjudged']}")  # fmt: skip
+    for why, count in Counter(each.reason for each in found if each.result == "apart").most_common():
+        worst = max((each for each in found if each.reason == why and each.result == "apart"), key=lambda e: e.steps)
+        print(f"  {count:4d}  {why}: up to {worst.steps:g} steps ({worst.case})")
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as file:
+            json.dump([{"target": args.target, **asdict(each)} for each in found], file, indent=1)
+    return 1 if counts["different"] or counts["refused"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

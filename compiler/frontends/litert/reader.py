@@ -1,0 +1,133 @@
+"""A LiteRT file's graph, read into the graph IR."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ...graph import Constant, Expr, GraphError, Span, Var
+from ...graph.dtypes import FLOATS
+from ..errors import ModelError
+from ..onnx import reader as onnx_reader
+from . import move, pointwise, product, reduce, window
+from .file import GraphInfo, OperatorInfo, TensorInfo, supported
+from .schema import CUSTOM
+from .site import QUANTISED, REFUSED, RULES, Held, Site
+
+RULE_MODULES = (move, pointwise, product, reduce, window)
+"""The modules that fill `RULES`."""
+
+CONVERTER_MODULES = onnx_reader.CONVERTER_MODULES
+"""Of ONNX: some rules are written by its converters."""
+
+_VARIABLE = "variables are kept between runs"
+_BRANCH = "its course depends on values of a run"
+_CHANCE = "it is random"
+_DATA = "the shape of its result depends on values"
+REFUSED.update({
+    "IF": _BRANCH, "WHILE": _BRANCH, "STABLEHLO_WHILE": _BRANCH, "STABLEHLO_CASE": _BRANCH,
+    "CALL_ONCE": _VARIABLE, "VAR_HANDLE": _VARIABLE, "READ_VARIABLE": _VARIABLE, "ASSIGN_VARIABLE": _VARIABLE,
+    "HASHTABLE": _VARIABLE, "HASHTABLE_FIND": _VARIABLE, "HASHTABLE_IMPORT": _VARIABLE, "HASHTABLE_SIZE": _VARIABLE,
+    "RANDOM_STANDARD_NORMAL": _CHANCE, "RANDOM_UNIFORM": _CHANCE, "MULTINOMIAL": _CHANCE,
+    "STABLEHLO_RNG_BIT_GENERATOR": _CHANCE,
+    "UNIQUE": _DATA, "WHERE": _DATA,
+    "DENSIFY": "sparse tensors are not supported",
+    "DELEGATE": "it was compiled for another device",
+})  # fmt: skip
+
+
+def place_of(info: OperatorInfo, graph: GraphInfo) -> Span:
+    tensor = graph.tensors[info.outputs[0]].name if info.outputs else ""
+    return Span((f"{info.name}:{info.number}",), tensor)
+
+
+def refuse_unknown(graph: GraphInfo) -> None:
+    """Raise a `ModelError` that names every operator without a rule, with the tensors that it gives."""
+    counts: Counter[str] = Counter()
+    places: dict[str, list[str]] = {}
+    for info in graph.operators:
+        if info.name not in RULES:
+            counts[info.name] += 1
+            places.setdefault(info.name, []).append(f"{info.number} ({place_of(info, graph).tensor!r})")
+    if not counts:
+        return
+    lines = []
+    for name, count in counts.most_common():
+        why = REFUSED.get(name, "it is not of LiteRT itself" if name.startswith(CUSTOM) else "")
+        at = ", ".join(places[name][:3])
+        lines.append(f"{name} ({count} time{'s' if count > 1 else ''}, operator {at}){f': {why}' if why else ''}")
+    raise ModelError(
+        f"{len(counts)} operator{'s' if len(counts) > 1 else ''} of LiteRT cannot be read: {'; '.join(lines)}",
+        hint="convert the model without these, or the part before and the part after them",
+    )
+
+
+class GraphReader:
+    """Reads a graph for values of its inputs."""
+
+    def __init__(self, graph: GraphInfo, inputs: Mapping[int, Var]) -> None:
+        self.graph = graph
+        self.values: dict[int, Held] = {index: Held.plain(var) for index, var in inputs.items()}
+
+    def run(self) -> list[Expr]:
+        """The outputs, with the file's axes."""
+        for info in self.graph.operators:
+            self._operator(info)
+        return [self._output(index) for index in self.graph.outputs]
+
+    def _output(self, index: int) -> Expr:
+        name = self.graph.tensors[index].name
+        site = Site(f"output {name!r}", Span((), name), OperatorInfo("", -1, (), (), {}), (), (), ())
+        held = self._value(index, site)
+        return held.to(replace(site.node, span=held.expr.span or site.span), range(len(held.order)))
+
+    def _value(self, index: int, site: Site) -> Held:
+        if index in self.values:
+            return self.values[index]
+        tensor = self.graph.tensors[index]
+        if not supported(tensor.dtype) or tensor.is_sparse:
+            kind = "sparse" if tensor.is_sparse else tensor.dtype
+            raise site.error(f"tensor {tensor.name!r} is {kind}, which is not supported")
+        value = tensor.value()
+        if value is None:
+            what = "a variable, which is kept between runs" if tensor.is_variable else "neither computed nor a constant"
+            raise site.error(f"tensor {tensor.name!r} is {what}")
+        self.values[index] = Held.plain(Constant(value, tensor.name))
+        return self.values[index]
+
+    def _site(self, info: OperatorInfo) -> Site:
+        site = Site(info.name, place_of(info, self.graph), info, (), (), ())
+        values = tuple(None if index < 0 else self._value(index, site) for index in info.inputs)
+        tensors = tuple(None if index < 0 else self.graph.tensors[index] for index in info.inputs)
+        results = tuple(self.graph.tensors[index] for index in info.outputs)
+        return Site(info.name, place_of(info, self.graph), info, values, tensors, results)
+
+    def _operator(self, info: OperatorInfo) -> None:
+        if not info.outputs:
+            return
+        site = self._site(info)
+        try:
+            made = RULES[info.name](site)
+            results = made if isinstance(made, tuple) else (made,)
+            if len(results) < len(info.outputs):
+                raise site.error(f"it gives {len(results)} results, not {len(info.outputs)}")
+            for index, result in zip(info.outputs, results, strict=False):
+                self.values[index] = self._stored(site, result, self.graph.tensors[index])
+        except ModelError:
+            raise
+        except GraphError as error:
+            raise ModelError(f"{info.name}: {error.message}", at=site.span, hint=error.hint) from None
+        except (ValueError, TypeError, KeyError, IndexError, ZeroDivisionError, OverflowError, MemoryError) as error:
+            raise ModelError(f"{info.name} cannot be read: {type(error).__name__}: {error}", at=site.span,
+                             hint="is the file damaged?") from error  # fmt: skip
+
+    def _stored(self, site: Site, result: Held | Expr, tensor: TensorInfo) -> Held:
+        """A result as its tensor holds it: real numbers are quantised where the file says so."""
+        held = result if isinstance(result, Held) else Held.plain(result)
+        quantisation = tensor.quantisation if tensor.element in QUANTISED else None
+        if quantisation is not None and held.expr.dtype in FLOATS:
+            return Held(site.quantised(held.expr, quantisation, tensor.element, held.order), held.order)
+        if held.expr.dtype != tensor.element:
+            raise site.error(f"it would give {held.expr.dtype}, but tensor {tensor.name!r} is {tensor.element}")
+        return held

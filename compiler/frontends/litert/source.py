@@ -1,0 +1,101 @@
+"""A LiteRT model as the compiler takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ...graph import Attrs, Function, GraphError, Module, Span, TensorType, Tuple, Var
+from ...graph.symbolic import SymbolicInput, SymbolicTypes, bind_sizes, infer_symbolic
+from ..errors import ModelError
+from ..onnx.reader import refuse_floats
+from .file import TensorInfo, read_file, supported
+from .reader import GraphReader, refuse_unknown
+
+Shapes = Mapping[str, Sequence[int]]
+
+
+class LitertSource:
+    """A model in a LiteRT file, ready to be compiled for any target (`weft.compile`).
+
+    Its first graph is read. Inputs and outputs have the names that its signature gives them, else those of their
+    tensors. Raises ModelError for a damaged file, and for operators that cannot be read: all of them, with places.
+    """
+
+    def __init__(self, data: bytes, file: str, name: str = "model") -> None:
+        self.name = name
+        found = read_file(data, file)
+        self._graph = found.graph
+        refuse_unknown(self._graph)
+        self._input_names = self._named(self._graph.inputs, found.input_names)
+        self.output_names = self._named(self._graph.outputs, found.output_names)
+        if not self.output_names:
+            raise ModelError(f"{file} has no outputs")
+        if len(set(self._graph.inputs)) != len(self._graph.inputs):
+            raise ModelError(f"{file} names an input twice")
+
+    def _named(self, indices: Sequence[int], names: Mapping[int, str]) -> tuple[str, ...]:
+        """Names of tensors, each once."""
+        found: list[str] = []
+        for index in indices:
+            name = plain = names.get(index) or self._graph.tensors[index].name or f"tensor{index}"
+            number = 1
+            while name in found:
+                name, number = f"{plain}_{number}", number + 1
+            found.append(name)
+        return tuple(found)
+
+    def _fields(self) -> list[tuple[str, TensorInfo]]:
+        fields = [(name, self._graph.tensors[index])
+                  for name, index in zip(self._input_names, self._graph.inputs, strict=True)]  # fmt: skip
+        for name, tensor in fields:
+            if not supported(tensor.dtype):
+                raise ModelError(f"input {name!r} is {tensor.dtype}, which is not supported")
+        return fields
+
+    def inputs(self, shapes: Shapes) -> tuple[SymbolicInput, ...]:
+        """The inputs; a size that the file leaves open has the name ``input.axis``."""
+        found = [SymbolicInput(name, tuple(f"{name}.{axis}" if size < 0 else size
+                                           for axis, size in enumerate(tensor.open_shape)), tensor.element)
+                 for name, tensor in self._fields()]  # fmt: skip
+        try:
+            sizes = bind_sizes(found, shapes)
+        except GraphError as error:
+            raise ModelError(error.message, hint=error.hint) from None
+        return tuple(replace(each, shape=tuple(sizes.get(str(size), size) for size in each.shape)) for each in found)
+
+    def module(self, shapes: Shapes = {}, *, takes_floats: bool = True) -> Module:  # noqa: B006
+        """The graph for these shapes of the inputs. Raises ModelError."""
+        _, module = self._read(shapes)
+        if not takes_floats:
+            refuse_floats(module)
+        return module
+
+    def _read(self, shapes: Shapes) -> tuple[GraphReader, Module]:
+        params = []
+        for each in self.inputs(shapes):
+            still = [size for size in each.shape if isinstance(size, str)]
+            if still:
+                raise ModelError(f"the size {still[0]!r} is open", hint="give the shape of the input with shapes=")
+            params.append(Var(each.name, TensorType(each.at({}), each.dtype), Span((), each.name)))
+        reader = GraphReader(self._graph, dict(zip(self._graph.inputs, params, strict=True)))
+        outputs = reader.run()
+        body = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))
+        function = Function(tuple(params), body, Attrs({"name": "main", "outputs": self.output_names}))
+        return reader, Module(function)
+
+    def types(self, shapes: Shapes) -> SymbolicTypes:
+        """The type of every tensor, for any size."""
+        inputs = self.inputs(shapes)
+
+        def at(sizes: Mapping[str, int]) -> dict[str, TensorType]:
+            reader, module = self._read({each.name: each.at(sizes) for each in inputs})
+            types = {param.name: param.tensor_type for param in module.main.params}
+            for info in self._graph.operators:
+                for index in info.outputs:
+                    held = reader.values[index]
+                    types.setdefault(self._graph.tensors[index].name or f"tensor{index}",
+                                     TensorType(held.shape, held.expr.dtype))  # fmt: skip
+            return types
+
+        return infer_symbolic(inputs, at)
