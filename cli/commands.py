@@ -79,6 +79,10 @@ PARTS = {
         MODEL,
     ),
     "verify": Part(("verify",), "Prove that an artifact's programs compute a model for all inputs.", OWN),
+    "doctor": Part(
+        ("machine",),
+        "Say what of weft works on this machine, and what to install for the rest.",
+    ),
     "board": Part(
         ("board", "board_bench", "doctor"),
         "PYNQ boards: what they are, what fits them, building for one, and running on one.",
