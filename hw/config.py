@@ -44,8 +44,14 @@ TABLE_ENTRIES = 256
 MOST_TABLES = 16
 """Tables that a core can have."""
 
-ONCE_CONSTANT = {"burst_beats": 64, "depthwise": 0, "tables": 0}
+WEIGHT_GROUPS = (32, 64, 128)
+"""Values along the depth that may share the scale and the zero point of 4-bit weights."""
+
+ONCE_CONSTANT = {"burst_beats": 64, "depthwise": 0, "tables": 0, "weight_group": 0}
 """Fields that configurations of before lack, and their value then."""
+
+LEFT_OUT = ("weight_group",)
+"""Fields that a configuration's text has only where they are not 0: cores without them keep text and hash."""
 
 
 def _is_power_of_two(value: int) -> bool:
@@ -57,7 +63,8 @@ def _bits_for_index(depth: int) -> int:
 
 
 def _canonical(values: dict[str, int | str]) -> str:
-    return json.dumps(values, sort_keys=True, separators=(",", ":"))
+    stated = {name: value for name, value in values.items() if value or name not in LEFT_OUT}
+    return json.dumps(stated, sort_keys=True, separators=(",", ":"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +94,7 @@ class CoreConfig:
     burst_beats: int = 64  # of the longest burst; a 4 KiB page may hold fewer
     depthwise: int = 0  # 1: GEMM has a depthwise mode, and inp has banks
     tables: int = 0  # of 256 entries in each lane of the vector engine, through which results may pass
+    weight_group: int = 0  # 4-bit weights in DRAM: so many along the depth share a scale; 0: loadw unpacks none
 
     def __hash__(self) -> int:
         # Of few of the fields: configurations are looked up with every instruction.
@@ -149,6 +157,7 @@ class CoreConfig:
             )
         if self.tables and not (_is_power_of_two(self.tables) and self.tables <= MOST_TABLES):
             raise ConfigError(f"tables must be 0 or a power of two in 1..{MOST_TABLES}, not {self.tables}")
+        self._check_weight_group()
         if self.granule_bytes < 2:
             raise ConfigError(
                 f"the smallest entry has {self.granule_bytes} bytes, but 2 are needed",
@@ -161,6 +170,46 @@ class CoreConfig:
                     f"one {memory} entry would be {bits} bits wide, but at most 65536 are possible",
                     hint="lower batch, block_in or block_out",
                 )
+
+    def _check_weight_group(self) -> None:
+        group = self.weight_group
+        if not group:
+            return
+        if group not in WEIGHT_GROUPS:
+            raise ConfigError(f"weight_group must be 0 or one of {', '.join(map(str, WEIGHT_GROUPS))}, not {group}")
+        if group < self.block_in:
+            raise ConfigError(
+                f"weight_group={group} is less than block_in={self.block_in}: a group must be whole wgt entries",
+                hint=f"use weight_group={self.block_in} or more",
+            )
+        if group // self.block_in > self.wgt_depth:
+            raise ConfigError(
+                f"weight_group={group} takes {group // self.block_in} wgt entries, but wgt_depth={self.wgt_depth}",
+                hint="use a smaller group or a deeper wgt",
+            )
+        if self.wgt_bytes < 2 * self.bus_bytes:
+            raise ConfigError(
+                f"weight_group={group} needs wgt entries of two bus words or more, but an entry has {self.wgt_bytes} "
+                f"bytes and a word {self.bus_bytes}",
+                hint="use a narrower bus or larger blocks",
+            )
+
+    # Weights of 4 bits
+
+    @cached_property
+    def weight_head_bytes(self) -> int:
+        """Bytes of the head of a record of 4-bit weights: one for each output, filled up to bus words and granules."""
+        return max(self.block_out, self.bus_bytes, self.granule_bytes)
+
+    @cached_property
+    def weight_record_entries(self) -> int:
+        """``wgt`` entries of one record of 4-bit weights; only on cores with ``weight_group``."""
+        return self.weight_group // self.block_in
+
+    @cached_property
+    def weight_record_bytes(self) -> int:
+        """Bytes of one record of 4-bit weights in DRAM: its head, and half a byte a weight."""
+        return self.weight_head_bytes + self.weight_record_entries * self.wgt_bytes // 2
 
     # Scratchpads
 
@@ -337,9 +386,10 @@ TINY = CoreConfig(
 )
 PYNQ = CoreConfig(name="pynq", depthwise=1)
 PYNQ_TABLES = replace(PYNQ, name="pynq-tables", tables=2)  # 8 block RAMs more
+PYNQ_W4 = replace(PYNQ, name="pynq-w4", weight_group=64)
 WIDE = CoreConfig(name="wide", block_in=32, block_out=32, bus_bits=128)
 
-NAMED: dict[str, CoreConfig] = {config.name: config for config in (TINY, PYNQ, PYNQ_TABLES, WIDE)}
+NAMED: dict[str, CoreConfig] = {config.name: config for config in (TINY, PYNQ, PYNQ_TABLES, PYNQ_W4, WIDE)}
 
 
 def named_config(name: str) -> CoreConfig:

@@ -21,6 +21,7 @@ from .config import LOOP_LEVELS, PAD_BITS, STRIDE_BITS, TABLE_ENTRIES, CoreConfi
 from .errors import InstructionError
 from .instruction_checksum import sealed
 from .memories import Memory
+from .weight_form import weights_problem
 
 
 @unique
@@ -487,6 +488,9 @@ def body_problem(config: CoreConfig, instruction: Instruction) -> str:
             return "loop extent is 0"
         case Load(engine=engine, scratchpad=scratchpad) if scratchpad not in LEGAL_SCRATCHPADS[engine]:
             return f"engine {ENGINE_NAMES[engine]!r} cannot write scratchpad {scratchpad.name}"
+        case Load(scratchpad=Scratchpad.WGT, pad_value=value) if config.weight_group and value:
+            pads = instruction.pad_top, instruction.pad_bottom, instruction.pad_left, instruction.pad_right
+            return weights_problem(value, pads)
         case Gemm(levels=levels) | Vector(levels=levels) if levels > LOOP_LEVELS:
             return f"{levels} loop levels, but there are {LOOP_LEVELS}"
         case Vector(op=op, target=target) if target not in vector_targets(config, op):

@@ -15,6 +15,7 @@ from .layout_fifo import LayoutFifo
 from .load_writer import LoadKind, LoadTargets, LoadWriter, write_layout
 from .read_dma import ReadBuffer, ReadClientSignature
 from .transfer_plan import TransferPlanner
+from .weight_form import FOUR_BITS
 
 LOADS_IN_FLIGHT = 8
 """LOADs planned and not yet written, so that the bus stays busy from one to the next."""
@@ -93,7 +94,7 @@ class LoadEngine(wiring.Component):
         config = self._config
         layout = instruction_layout(config, Opcode.LOAD)
         starting = data.View(layout, control.work.payload.word)
-        kinds = dict(zip(self._targets.targets, LoadKind, strict=True))
+        kinds = dict(zip(self._targets.targets, LoadKind, strict=False))  # RECORDS have no scratchpad of their own
         request = planner.requests.payload
         m.d.comb += control.illegal.eq(1)
         with m.Switch(starting.scratchpad):
@@ -101,6 +102,11 @@ class LoadEngine(wiring.Component):
                 with m.Case(scratchpad):
                     m.d.comb += [control.illegal.eq(0), request.kind.eq(kind)]
         pads = (starting.pad_top, starting.pad_bottom, starting.pad_left, starting.pad_right)
+        if self._targets.unpacks(config):
+            with m.If((starting.scratchpad == Scratchpad.WGT) & (starting.pad_value != 0)):
+                is_padded = (pads[0] | pads[1] | pads[2] | pads[3]).any()
+                m.d.comb += control.illegal.eq((starting.pad_value != FOUR_BITS) | is_padded)
+                m.d.comb += request.kind.eq(LoadKind.RECORDS)
         m.d.comb += [
             request.index.eq(starting.index),
             request.offset.eq(starting.offset),
@@ -130,6 +136,12 @@ class LoadEngine(wiring.Component):
                 m.d.comb += kind.eq(LoadKind.ACC)
             with m.Case(Scratchpad.ACC8):
                 m.d.comb += kind.eq(LoadKind.ACC8)
+        columns = plan.columns
+        if self._targets.unpacks(config):
+            records = kinds[LoadKind.RECORDS]
+            with m.If((load.scratchpad == Scratchpad.WGT) & (load.pad_value != 0)):
+                m.d.comb += kind.eq(LoadKind.RECORDS)
+            columns = Mux(kind == LoadKind.RECORDS, records.in_entries(plan.columns), plan.columns)
         positions = Array(plan.transfer.first[each.bytes_log2 : max(each.bytes_log2, bus_log2)] for each in kinds)
         steps = Array(load.stride[: max(0, bus_log2 - each.bytes_log2)] for each in kinds)
         m.d.comb += [
@@ -142,7 +154,7 @@ class LoadEngine(wiring.Component):
             write.bottom.eq(load.pad_bottom),
             write.width.eq(load.pad_left + load.columns + load.pad_right),
             write.left.eq(load.pad_left),
-            write.columns.eq(plan.columns),
+            write.columns.eq(columns),
             write.right.eq(load.pad_right),
             write.pad_value.eq(load.pad_value),
             write.position.eq(positions[kind]),

@@ -18,6 +18,7 @@ from .memories import Memory
 from .read_dma import word_layout
 from .skid_buffer import SkidBuffer
 from .transfer_plan import TransferKind, total_bits
+from .weight_records import RecordHead, RecordShape, WeightUnpacker
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,15 @@ class LoadTargets:
         return self.targets[LoadKind.OWN].memory
 
     def kinds(self, config: CoreConfig) -> tuple[TransferKind, ...]:
-        """Entries in DRAM, in the order of :class:`LoadKind`."""
-        return tuple(TransferKind(target.dram_bytes(config), config.depth(target.memory)) for target in self.targets)
+        """What each kind counts in DRAM, in the order of :class:`LoadKind`."""
+        plain = tuple(TransferKind(target.dram_bytes(config), config.depth(target.memory)) for target in self.targets)
+        if not self.unpacks(config):
+            return plain
+        return (*plain, TransferKind(config.weight_record_bytes, config.wgt_depth, config.weight_record_entries))
+
+    def unpacks(self, config: CoreConfig) -> bool:
+        """True where the engine unpacks weights of 4 bits."""
+        return bool(config.weight_group) and self.own is Memory.WGT
 
     def write_ports(self, config: CoreConfig) -> dict[str, Any]:
         """Members ``own`` and ``acc`` of a component that writes there."""
@@ -52,11 +60,12 @@ class LoadTargets:
 
 @unique
 class LoadKind(IntEnum):
-    """What a LOAD writes: the engine's own scratchpad, ``acc``, or ``acc`` widened from int8."""
+    """What a LOAD writes: the engine's own scratchpad, ``acc``, or ``acc`` widened from int8; weights of 4 bits."""
 
     OWN = 0
     ACC = 1
     ACC8 = 2
+    RECORDS = 3
 
 
 @unique
@@ -188,27 +197,39 @@ class LoadWriter(wiring.Component):
         starts = fsm.ongoing("ROW")
         nothing = starts & load.empty
         new_row = starts | (step & row_ends)
-        part, word = self._unpack(m, load, step, is_padding, part_left, entry_ends, new_row)
+        head = RecordHead(config) if self._targets.unpacks(config) else None
+        part, word = self._unpack(m, load, step, is_padding, part_left, entry_ends, new_row, head)
         write = WriteRegister(config, self._targets)
         m.submodules.write = write
         wiring.connect(m, write.own, wiring.flipped(self.own))
         wiring.connect(m, write.acc, wiring.flipped(self.acc))
+        parts, made = write.parts, step
+        idle = fsm.ongoing("TAKE") & ~self.loads.valid & write.idle
+        if head is not None:
+            packed, unpacked = packed_part_layout(config, self._targets), entry_part_layout(config, self._targets)
+            m.submodules.unpacker = unpacker = WeightUnpacker(config, packed, unpacked)
+            wiring.connect(m, unpacker.unpacked, write.parts)
+            parts, made, idle = unpacker.parts, step & ~head.in_head, idle & unpacker.idle
+            m.d.comb += [
+                parts.payload.records.eq((load.kind == LoadKind.RECORDS) & ~is_padding),
+                parts.payload.pairs.eq(head.pairs),
+            ]
         m.d.comb += [
-            advance.eq(write.parts.ready),
-            write.parts.valid.eq(step | (nothing & advance)),
-            write.parts.payload.nothing.eq(nothing),
-            write.parts.payload.last.eq(nothing | load_ends),
-            write.parts.payload.kind.eq(load.kind),
-            write.parts.payload.index.eq(load.index),
-            write.parts.payload.part.eq(part),
-            write.parts.payload.is_padding.eq(is_padding),
-            write.parts.payload.pad_value.eq(load.pad_value),
-            write.parts.payload.word.eq(word),
+            advance.eq(parts.ready),
+            parts.valid.eq(made | (nothing & advance)),
+            parts.payload.nothing.eq(nothing),
+            parts.payload.last.eq(nothing | load_ends),
+            parts.payload.kind.eq(load.kind),
+            parts.payload.index.eq(load.index),
+            parts.payload.part.eq(part),
+            parts.payload.is_padding.eq(is_padding),
+            parts.payload.pad_value.eq(load.pad_value),
+            parts.payload.word.eq(word),
             self.retire.eq(write.retire),
             self.moves.eq(step),
             self.waits_for_port.eq(~advance),
             self.waits_for_memory.eq(running & ~is_padding & ~self.words.valid),
-            self.idle.eq(fsm.ongoing("TAKE") & ~self.loads.valid & write.idle),
+            self.idle.eq(idle),
         ]
         return m
 
@@ -235,29 +256,51 @@ class LoadWriter(wiring.Component):
         part_left: Signal,
         entry_ends: Signal,
         new_row: Value,
+        head: RecordHead | None,
     ) -> tuple[Signal, Value]:
-        """Take words; return the word's number in a wide entry, and the word with a narrow entry at its low end."""
+        """Take words; return the word's number in a wide entry, and the word with a narrow entry at its low end.
+
+        Words of a record's head are taken, kept in ``head`` and are no part of an entry.
+        """
         bus_bytes = self._config.bus_bytes
         kinds = self._targets.kinds(self._config)
         parts = [max(1, kind.entry_bytes // bus_bytes) for kind in kinds]
+        most_parts = max(parts[: len(self._targets.targets)])
+        if head is not None:
+            m.submodules.head = head
+            shape = RecordShape.of(self._config)
+            parts[LoadKind.RECORDS] = shape.entry_words
+            most_parts = max(most_parts, shape.head_words)
         places = [max(1, bus_bytes // kind.entry_bytes) for kind in kinds]
-        part = Signal(range(max(2, *parts)))
+        part = Signal(range(max(2, most_parts)))
         place = Signal(range(max(2, *places)))
         takes = Signal()
         last_part = Array(count - 1 for count in parts)[load.kind]
         last_place = Array(count - 1 for count in places)[load.kind]
+        ends, wraps = part == last_part, entry_ends
+        if head is not None:
+            ends, wraps = ends & ~head.in_head, entry_ends | head.ends_head
         m.d.comb += [
             takes.eq(step & ~is_padding),
-            entry_ends.eq(is_padding | (part == last_part)),
+            entry_ends.eq(is_padding | ends),
             # A row that ends within a word leaves the rest of it; the next row's words start with its own.
             self.words.ready.eq(takes & ((place == last_place) | (part_left == 1) | (last_place == 0))),
         ]
         with m.If(takes):
-            m.d.sync += part.eq(Mux(entry_ends, 0, part + 1))
+            m.d.sync += part.eq(Mux(wraps, 0, part + 1))
             m.d.sync += place.eq(Mux(place == last_place, 0, place + 1))
         with m.If(new_row & (load.top == 0)):
             m.d.sync += [place.eq(load.position), load.position.eq((load.position + load.step) & last_place)]
         word = self.words.payload.data
+        if head is not None:
+            m.d.comb += [
+                head.starts.eq(new_row),
+                head.records.eq(load.kind == LoadKind.RECORDS),
+                head.takes.eq(takes),
+                head.word.eq(word),
+                head.part.eq(part),
+                head.ends_entry.eq(entry_ends),
+            ]
         chosen = []
         for kind, count in zip(kinds, places, strict=True):
             if count > 1:
@@ -270,9 +313,10 @@ class LoadWriter(wiring.Component):
 def entry_part_layout(config: CoreConfig, targets: LoadTargets) -> data.StructLayout:
     """A word for an entry, and where it goes: ``part`` of entry ``index`` of ``kind``'s scratchpad.
 
-    Padding fills the whole entry; ``nothing`` writes nothing but keeps its turn; ``last`` of its LOAD.
+    Padding fills the whole entry; ``nothing`` writes nothing but keeps its turn; ``last`` of its LOAD. Where weights
+    of 4 bits are unpacked, ``word`` is two bus words: those of a record, or any other one twice.
     """
-    widest = max(kind.entry_bytes for kind in targets.kinds(config))
+    widest = max(target.dram_bytes(config) for target in targets.targets)
     return data.StructLayout(
         {
             "nothing": 1,
@@ -282,9 +326,16 @@ def entry_part_layout(config: CoreConfig, targets: LoadTargets) -> data.StructLa
             "part": range(max(2, widest // config.bus_bytes)),
             "is_padding": 1,
             "pad_value": 8,
-            "word": config.bus_bits,
+            "word": config.bus_bits * (2 if targets.unpacks(config) else 1),
         }
     )
+
+
+def packed_part_layout(config: CoreConfig, targets: LoadTargets) -> data.StructLayout:
+    """As :func:`entry_part_layout`, before 4-bit weights are unpacked; ``pairs`` are those of the word's outputs."""
+    members = dict(entry_part_layout(config, targets).members)
+    pairs = 8 * RecordShape.of(config).outputs
+    return data.StructLayout({**members, "word": config.bus_bits, "records": 1, "pairs": pairs})
 
 
 class WriteRegister(wiring.Component):
@@ -314,7 +365,7 @@ class WriteRegister(wiring.Component):
         part, valid, leaves = skid.output.payload, skid.output.valid, skid.output.ready
         held, last = Signal(), Signal(reset_less=True)
         index = Signal(config.index_bits, reset_less=True)
-        own_word = Signal(min(config.bus_bits, 8 * config.entry_bytes(self._targets.own)), reset_less=True)
+        own_word = Signal(min(len(part.word), 8 * config.entry_bytes(self._targets.own)), reset_less=True)
         acc_words = Signal(min(4 * config.bus_bits, 8 * config.acc_bytes), reset_less=True)
         m.d.comb += [
             leaves.eq(~held | ~((own.enable & ~own.ready) | (acc.enable & ~acc.ready))),
@@ -326,6 +377,12 @@ class WriteRegister(wiring.Component):
             acc.data.eq(acc_words.replicate(len(acc.data) // len(acc_words))),
         ]
         is_own = part.kind == LoadKind.OWN
+        own_mask = Const(1, len(own.mask)) << part.part
+        if self._targets.unpacks(config):
+            is_records = part.kind == LoadKind.RECORDS
+            is_own |= is_records
+            own_mask = Mux(is_records, Const(0b11, len(own.mask)) << (part.part << 1), own_mask)
+        word = part.word[: config.bus_bits]
         with m.If(leaves):  # also where nothing comes: what stands there then is of no use
             m.d.sync += [
                 held.eq(valid),
@@ -333,7 +390,7 @@ class WriteRegister(wiring.Component):
                 acc.enable.eq(valid & ~part.nothing & ~is_own),
                 last.eq(part.last),
                 index.eq(part.index),
-                own.mask.eq(Mux(part.is_padding, ~0, Const(1, len(own.mask)) << part.part)),
+                own.mask.eq(Mux(part.is_padding, ~0, own_mask)),
                 own_word.eq(Mux(part.is_padding, part.pad_value.replicate(len(own_word) // 8), part.word)),
             ]
             with m.If(part.is_padding):
@@ -342,12 +399,12 @@ class WriteRegister(wiring.Component):
                 m.d.comb += wide_pad.eq(part.pad_value.as_signed())
                 m.d.sync += [acc.mask.eq(~0), acc_words.eq(wide_pad.replicate(lanes))]
             with m.Elif(part.kind == LoadKind.ACC8):
-                widened = widen(m, part.word, len(acc_words) // 32)
+                widened = widen(m, word, len(acc_words) // 32)
                 m.d.sync += [acc.mask.eq(self._widened_mask(part.part)), acc_words.eq(widened)]
             with m.Else():
                 m.d.sync += [
                     acc.mask.eq(Const(1, len(acc.mask)) << part.part),
-                    acc_words.eq(part.word.replicate(max(1, len(acc_words) // config.bus_bits))),
+                    acc_words.eq(word.replicate(max(1, len(acc_words) // config.bus_bits))),
                 ]
         return m
 

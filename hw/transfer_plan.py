@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
+from operator import add
 from typing import Any
 
 from amaranth.hdl import Array, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
 
 from .bursts import OFFSET_BITS, WINDOW_BITS, transfer_layout
 from .config import PAD_BITS, STRIDE_BITS, CoreConfig
@@ -24,14 +27,34 @@ PLANNER_CYCLES = len(PATH) - 1
 
 @dataclass(frozen=True)
 class TransferKind:
-    """A scratchpad as a DMA instruction sees it: bytes of an entry in DRAM, and entries that the scratchpad has."""
+    """What a DMA instruction counts: its bytes in DRAM, and entries that the scratchpad has.
+
+    An entry has a power of two of bytes. A record of 4-bit weights has the sum of two, and fills ``entries`` entries,
+    a power of two.
+    """
 
     entry_bytes: int
     depth: int
+    entries: int = 1
 
     @property
     def bytes_log2(self) -> int:
-        return self.entry_bytes.bit_length() - 1
+        """The logarithm of its bytes; of a record, rounded up."""
+        return int(ceil_log2(self.entry_bytes))
+
+    @property
+    def alignment_log2(self) -> int:
+        """Of the largest power of two that divides its bytes."""
+        return int(ceil_log2(self.entry_bytes & -self.entry_bytes))
+
+    def in_bytes(self, count: Value) -> Value:
+        """So many of them, in bytes."""
+        bits = [bit for bit in range(self.entry_bytes.bit_length()) if self.entry_bytes >> bit & 1]
+        return reduce(add, (count << bit for bit in bits))
+
+    def in_entries(self, count: Value) -> Value:
+        """Scratchpad entries that so many of them fill."""
+        return count << ceil_log2(self.entries)
 
 
 def total_bits(config: CoreConfig) -> int:
@@ -59,8 +82,8 @@ def request_layout(config: CoreConfig) -> data.StructLayout:
 def plan_layout(config: CoreConfig) -> data.StructLayout:
     """An instruction that may run. ``moves``: some bytes move; only then does ``transfer`` mean anything.
 
-    ``rows`` and ``columns`` count entries in DRAM: those of the instruction, or 1 x all where rows follow each other
-    without a gap on both sides. ``empty``: nothing is written or read in the scratchpad.
+    ``rows`` and ``columns`` count entries (or records) in DRAM: those of the instruction, or 1 x all where rows follow
+    each other without a gap on both sides. ``empty``: nothing is written or read in the scratchpad.
     """
     return data.StructLayout(
         {
@@ -83,6 +106,7 @@ class TransferPlanner(wiring.Component):
     def __init__(self, config: CoreConfig, kinds: Sequence[TransferKind]) -> None:
         self._config = config
         self._kinds = kinds
+        self._any_records = any(kind.entries > 1 for kind in kinds)
         super().__init__(
             {
                 "requests": In(stream.Signature(request_layout(config))),
@@ -97,7 +121,7 @@ class TransferPlanner(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         request = Signal(request_layout(self._config), reset_less=True)
-        work = _Registers(self._config, max(kind.bytes_log2 for kind in self._kinds))
+        work = _Registers(self._config, self._kinds)
         steps = self._steps(request, work)
         m.d.sync += work.product.eq(work.factor_a * work.factor_b)
         with m.FSM() as fsm:
@@ -132,10 +156,13 @@ class TransferPlanner(wiring.Component):
             return Array(values)[request.kind]
 
         def in_bytes(entry_count: Value) -> Value:
-            return by_kind(entry_count << kind.bytes_log2 for kind in self._kinds)
+            return by_kind(kind.in_bytes(entry_count) for kind in self._kinds)
+
+        def in_entries(count: Value) -> Value:
+            return by_kind(kind.in_entries(count) for kind in self._kinds) if self._any_records else count
 
         bus_log2 = self._config.bus_bytes.bit_length() - 1
-        misaligned = by_kind(work.offset[: min(kind.bytes_log2, bus_log2)].any() for kind in self._kinds)
+        misaligned = by_kind(work.offset[: min(kind.alignment_log2, bus_log2)].any() for kind in self._kinds)
         return {
             "IDLE": [
                 request.eq(offered),
@@ -152,7 +179,7 @@ class TransferPlanner(wiring.Component):
             "SPAN": [work.entries.eq(work.product), work.misaligned.eq(misaligned)],
             "SUM": [
                 work.span.eq(work.product + request.columns),
-                work.index_end.eq(request.index + work.entries),
+                work.index_end.eq(request.index + in_entries(work.entries)),
                 plan.empty.eq(work.entries == 0),
                 plan.rows.eq(Mux(work.merge, 1, request.rows)),
                 plan.columns.eq(Mux(work.merge, work.entries, request.columns)),
@@ -176,14 +203,16 @@ class TransferPlanner(wiring.Component):
 
 
 class _Registers:
-    """What the planner works out on the way; ``widest`` is log2 of the bytes of the widest entry."""
+    """What the planner works out on the way."""
 
-    def __init__(self, config: CoreConfig, widest: int) -> None:
+    def __init__(self, config: CoreConfig, kinds: Sequence[TransferKind]) -> None:
+        widest = max(kind.bytes_log2 for kind in kinds)
+        most_entries = max(kind.entries for kind in kinds)
         self.factor_a = Signal(total_bits(config), reset_less=True)
         self.factor_b = Signal(max(STRIDE_BITS, total_bits(config)), reset_less=True)
         self.product = Signal(len(self.factor_a) + len(self.factor_b), reset_less=True)
         self.entries = Signal(2 * total_bits(config), reset_less=True)
-        self.index_end = Signal(len(self.entries) + 1, reset_less=True)
+        self.index_end = Signal(len(self.entries) + ceil_log2(most_entries) + 1, reset_less=True)
         self.span = Signal(len(self.product) + 1, reset_less=True)  # entries from the first to past the last in DRAM
         self.span_bytes = Signal(len(self.span) + widest, reset_less=True)
         self.end = Signal(max(OFFSET_BITS, len(self.span_bytes)) + 1, reset_less=True)

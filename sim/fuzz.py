@@ -23,6 +23,7 @@ from ..hw.isa import (
     Instruction,
     Load,
     Loop,
+    Scratchpad,
     Store,
     Sync,
     Vector,
@@ -34,6 +35,7 @@ from ..hw.isa import (
     vector_targets,
 )
 from ..hw.memories import Memory
+from ..hw.weight_form import FOUR_BITS
 from .dma import granules, transfer_of
 from .dram import DramModel
 from .loops import Indices, LoopLevel, LoopNest
@@ -305,6 +307,10 @@ def random_load(config: CoreConfig, draw: Draw) -> Load | Store:
         pad_right=pads[3],
         pad_value=draw(-128, 127),
     )
+    if config.weight_group and scratchpad is Scratchpad.WGT:
+        load = replace(load, pad_value=0)
+        if draw(0, 2):
+            load = replace(load, pad_value=FOUR_BITS, pad_top=0, pad_bottom=0, pad_left=0, pad_right=0)
     return _placed(config, draw, load)
 
 

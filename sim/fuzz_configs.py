@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..hw.config import DEPTHWISE_OUTPUTS, MOST_TABLES, TINY, CoreConfig
+from ..hw.config import DEPTHWISE_OUTPUTS, MOST_TABLES, TINY, WEIGHT_GROUPS, CoreConfig
 from ..hw.mac_array_packed import Multipliers
 from .fuzz import Draw, seeded
 
@@ -24,6 +24,9 @@ DEPTHWISE_EACH = 11
 TABLES_EACH = 5
 """One core of so many has tables."""
 
+WEIGHTS_EACH = 7
+"""One core of so many unpacks 4-bit weights, if its entries of wgt are wide enough for its bus."""
+
 CORNERS = (
     TINY,
     replace(
@@ -36,6 +39,7 @@ CORNERS = (
     replace(TINY, inp_depth=65536, bus_bits=512, queue_depth=2),
     replace(TINY, block_in=16, block_out=16, inp_depth=64, wgt_depth=16, acc_depth=64, depthwise=1),
     replace(TINY, tables=2),
+    replace(TINY, weight_group=32),
 )  # fmt: skip
 """Cores at the ends of the space: everything smallest, the widest bus, 256-bit instructions, ..."""
 
@@ -47,6 +51,12 @@ def campaign_config(number: int) -> CoreConfig:
         config = replace(config, batch=1, block_in=DEPTHWISE_OUTPUTS, block_out=DEPTHWISE_OUTPUTS, depthwise=1)
     if number >= len(CORNERS) and number % TABLES_EACH == TABLES_EACH - 1:
         config = replace(config, tables=1 << number // TABLES_EACH % MOST_TABLES.bit_length())
+    if number >= len(CORNERS) and number % WEIGHTS_EACH == WEIGHTS_EACH - 1:
+        bus_bits = min(config.bus_bits, max(64, 4 * config.wgt_bytes))
+        if 4 * config.wgt_bytes >= bus_bits:
+            group = WEIGHT_GROUPS[number // WEIGHTS_EACH % len(WEIGHT_GROUPS)]
+            deep_enough = max(config.wgt_depth, 2 * group // config.block_in)
+            config = replace(config, bus_bits=bus_bits, weight_group=group, wgt_depth=deep_enough)
     return replace(config, name=f"core-{number}")
 
 

@@ -29,6 +29,7 @@ from ..hw.isa import (
     mask_engines,
     vector_targets,
 )
+from ..hw.weight_form import FOUR_BITS
 from .dma import transfer_of, transfer_problem
 from .dram import BusErrors
 from .fuzz import (
@@ -147,6 +148,12 @@ def _bodies(case: Case, draw: Draw) -> Case | None:
         choices.append(Vector(op=op, target=refused[draw(0, len(refused) - 1)], dst=0, a=0))  # type: ignore[arg-type]
     if case.config.tables:
         choices.append(_wrong_table(case.config, draw))
+    if case.config.weight_group:
+        weights = replace(nothing, engine=Engine.LOADW, scratchpad=Scratchpad.WGT)
+        choices += [
+            replace(weights, pad_value=(-FOUR_BITS, 1, FOUR_BITS + 1, 127)[draw(0, 3)]),
+            replace(weights, pad_value=FOUR_BITS, **{f"pad_{('top', 'bottom', 'left', 'right')[draw(0, 3)]}": 1}),  # type: ignore[arg-type]
+        ]
     if case.config.depthwise:
         choices.append(Gemm(dst=0, src=0, wgt=0, depthwise=1, row_pitch=2 * draw(0, 8)))
     return _with(case, draw, choices[draw(0, len(choices) - 1)])

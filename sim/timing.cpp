@@ -54,6 +54,7 @@ Instruction decode(const Core& core, const uint8_t* word) {
             t.bottom = number(kFieldPadBottom);
             t.left = number(kFieldPadLeft);
             t.right = number(kFieldPadRight);
+            t.records = core.record_entries && t.scratchpad == kPadWgt && number(kFieldPadValue) == kFourBits;
             break;
         }
         case kOpGemm:

@@ -31,6 +31,7 @@ struct Instruction {
     } loop;
     struct {
         uint32_t scratchpad = 0, index = 0, rows = 0, columns = 0, stride = 0, top = 0, bottom = 0, left = 0, right = 0;
+        bool records = false;  // of 4-bit weights
         uint64_t offset = 0;
     } transfer;
     struct {

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from ..hw import bursts, engine, fetch, gemm, load, store, transfer_plan, vector_lanes, vector_results
+from ..hw import bursts, engine, fetch, gemm, load, store, transfer_plan, vector_lanes, vector_results, weight_records
 from ..hw.axi import ReadClient
 from ..hw.config import LOOP_LEVELS, PYNQ, CoreConfig
 from ..hw.interfaces import CycleClass
@@ -22,6 +22,7 @@ from ..hw.isa import (
     instruction_fields,
 )
 from ..hw.load_writer import LoadKind, LoadTargets
+from ..hw.weight_form import FOUR_BITS
 from .c_interface import ACTIVITY, EVENT, CField, CStruct, enumeration, fields, header
 from .dram import DramModel
 
@@ -44,6 +45,7 @@ FIELDS = tuple(
 def _numbers(config: CoreConfig, dram: DramModel) -> dict[str, int]:
     """The scalars of the struct, in their order."""
     compute = gemm.Stages.of(config)
+    records = weight_records.RecordShape.of(config) if config.weight_group else None
     return {
         "bus_bytes": config.bus_bytes,
         "instruction_bytes": config.instruction_bytes,
@@ -73,6 +75,10 @@ def _numbers(config: CoreConfig, dram: DramModel) -> dict[str, int]:
         "bytes_per_cycle": dram.bytes_per_cycle,
         "jitter": dram.jitter,
         "seed": dram.seed,
+        "record_entries": config.weight_record_entries if config.weight_group else 0,  # of 4-bit weights
+        "record_head_words": records.head_words if records else 0,
+        "record_entry_words": records.entry_words if records else 0,
+        "unpack_cycles": weight_records.UNPACK_CYCLES if records else 0,  # of what loadw writes
         "outstanding": dram.outstanding,
         "reorder": dram.reorder,
     }
@@ -82,7 +88,7 @@ _CORE = CStruct(
     "WeftTimingCore",
     (
         *fields("int64_t", *_numbers(PYNQ, DramModel())),
-        CField("load_bytes", "int64_t", (2, len(LoadKind))),  # DRAM bytes of an entry, for engines load and loadw
+        CField("load_bytes", "int64_t", (2, len(LoadKind))),  # of an entry (or record), for engines load and loadw
         CField("fields", "int32_t", (OPCODES, len(FIELDS), 3)),  # position, width, and whether it is signed
     ),
 )
@@ -138,6 +144,7 @@ def interface_header() -> str:
             f"constexpr unsigned kClasses = {CLASSES};",
             f"constexpr unsigned kLevels = {LOOP_LEVELS};",
             f"constexpr unsigned kTapColumns = {TAP_COLUMNS};",
+            f"constexpr uint32_t kFourBits = {FOUR_BITS};",
             f"constexpr uint32_t kBEntries[] = {{ {b_entries} }};  // by VectorOp",
             f"constexpr bool kAccumulates[] = {{ {accumulates} }};  // by VectorOp",
             "}  // namespace weft",

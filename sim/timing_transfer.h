@@ -54,7 +54,8 @@ class Load {
           gemm_(gemm),
           engine_(engine),
           planner_(shared.core),
-          loads_(unsigned(shared.core.loads_in_flight)) {}
+          loads_(unsigned(shared.core.loads_in_flight)),
+          unpacking_(engine == kLoadw ? size_t(shared.core.unpack_cycles) : 0, EntryPart{}) {}
 
     Work step(Cycle now) {
         Work work;
@@ -84,11 +85,14 @@ class Load {
     // Cycles from the next on in each of which a word is written to a scratchpad, none of them the last of a run, and
     // nothing else happens, if a word comes in each; entries of acc, whose banks others write, are left out.
     Cycle streams(Cycle now) const {
-        if (!steady_ || !client.words.streams(now) || load_.kind != kWriteOwn || waiting_full_) return 0;
+        if (!steady_ || !client.words.streams(now) || waiting_full_ || !unpacks_plain()) return 0;
+        if (load_.kind != kWriteOwn && load_.kind != kWriteRecords) return 0;
+        if (head_left_) return 0;
         if (state_ != State::kRun || run_ != Part::kBody || pad_row_ || last_place_) return 0;
         if (planner_.has_plan(now) && loads_.push_again(now) != kNever) return 0;
         const Cycle plan = planner_.has_plan(now) ? kNever : planner_.due() - (now + 1);
-        return std::min(plan, Cycle(run_left_) * (last_part_ + 1) - part_ - 1);
+        const uint32_t entries = load_.kind == kWriteRecords ? entries_left_ : run_left_;  // a head follows a record
+        return std::min(plan, Cycle(entries) * (last_part_ + 1) - part_ - 1);
     }
     void stream(Cycle now, Cycle words) {
         client.stream(now, words);
@@ -97,6 +101,7 @@ class Load {
         part_ = uint32_t(parts % (last_part_ + 1));
         load_.index += entries;
         run_left_ -= entries;
+        if (load_.kind == kWriteRecords) entries_left_ -= entries;
     }
     void begin(Cycle now, const Instruction& instruction) {
         const int64_t bytes = shared_.core.load_bytes[engine_][kind(instruction)];
@@ -124,11 +129,13 @@ class Load {
     struct EntryPart {  // hw.load_writer.entry_part_layout
         bool acc, inp, last;
         uint32_t index;
+        bool valid;  // not a gap between others
     };
 
     unsigned part() const { return kFirstEngine + engine_; }
     static unsigned kind(const Instruction& instruction) {
         const uint32_t scratchpad = instruction.transfer.scratchpad;
+        if (instruction.transfer.records) return kWriteRecords;
         return scratchpad == kPadAcc ? kWriteAcc : scratchpad == kPadAcc8 ? kWriteAcc8 : kWriteOwn;
     }
     Write describe() const {
@@ -138,9 +145,32 @@ class Load {
         const int64_t bytes = shared_.core.load_bytes[engine_][kind];
         const uint32_t places = uint32_t(std::max<int64_t>(1, shared_.core.bus_bytes / bytes));
         const uint32_t position = uint32_t(plan.transfer.first / bytes) % places;
+        const uint32_t columns = plan.columns * uint32_t(t.records ? shared_.core.record_entries : 1);
         return {kind,     plan.empty, t.index,      plan.moves ? t.top : t.top + t.rows,
                 plan.moves ? plan.rows : 0, t.bottom, t.left + t.columns + t.right, t.left,
-                plan.columns, t.right, position, t.stride % places};
+                columns, t.right, position, t.stride % places};
+    }
+
+    // hw/weight_records.py: what comes leaves as many cycles later as there are registers, in all of which parts move at
+    // once. What leaves is in `part`.
+    EntryPart unpack(bool enable, const EntryPart& comes) {
+        if (unpacking_.empty()) return comes;
+        EntryPart leaves = unpacking_.back();
+        leaves.valid &= enable;
+        if (enable) {
+            for (size_t i = unpacking_.size(); --i > 0;) unpacking_[i] = unpacking_[i - 1];
+            unpacking_[0] = comes;
+        }
+        return leaves;
+    }
+    // Whether all that is being unpacked, and what is written, is words of wgt, none of them the last of a LOAD.
+    bool unpacks_plain() const {
+        const auto plain = [](const EntryPart& part) { return part.valid && !part.acc && !part.last; };
+        if (unpacking_.empty()) return true;
+        return register_full_ && plain(register_) && std::all_of(unpacking_.begin(), unpacking_.end(), plain);
+    }
+    bool unpacks_any() const {
+        return std::any_of(unpacking_.begin(), unpacking_.end(), [](const EntryPart& part) { return part.valid; });
     }
 
     // The load writer and its register; true if anything has changed.
@@ -162,7 +192,8 @@ class Load {
         const bool leaves = !register_full_ || port_free;
         const bool advance = !waiting_full_;
         work.retires = register_full_ && register_.last && leaves;
-        bool steps = false, nothing = false, load_ends = false, changed = register_full_;
+        bool steps = false, nothing = false, load_ends = false, changed = register_full_ || unpacks_any();
+        was_head_ = false;
         const uint32_t index = load_.index;
         switch (state_) {
             case State::kTake:
@@ -170,6 +201,7 @@ class Load {
                     load_ = loads_.pop(now);
                     const int64_t bytes = shared_.core.load_bytes[engine_][load_.kind], bus = shared_.core.bus_bytes;
                     last_part_ = bytes > bus ? uint32_t(bytes / bus) - 1 : 0;
+                    if (load_.kind == kWriteRecords) last_part_ = uint32_t(shared_.core.record_entry_words) - 1;
                     last_place_ = bus > bytes ? uint32_t(bus / bytes) - 1 : 0;
                     state_ = State::kRow;
                     changed = true;
@@ -192,14 +224,15 @@ class Load {
         }
         work.busy = steps;
         if (!advance) work.waiting = kConflict;
-        const bool comes = steps || (nothing && advance);
-        const EntryPart next{steps && load_.kind != kWriteOwn, steps && load_.kind == kWriteOwn && engine_ == kLoad,
-                             nothing || load_ends, index};
+        const bool to_own = load_.kind == kWriteOwn || load_.kind == kWriteRecords;
+        const bool made = (steps && !was_head_) || (nothing && advance);
+        const EntryPart next = unpack(
+            advance, {steps && !to_own, steps && to_own && engine_ == kLoad, nothing || load_ends, index, made});
         if (leaves) {
-            register_full_ = waiting_full_ || comes;
+            register_full_ = waiting_full_ || next.valid;
             register_ = waiting_full_ ? waiting_ : next;
             waiting_full_ = false;
-        } else if (comes) {
+        } else if (next.valid) {
             waiting_full_ = true;
             waiting_ = next;
         }
@@ -211,6 +244,11 @@ class Load {
         const bool has_word = client.words.can_pop(now);
         if (!padding && !has_word) work.waiting = kMemory;
         if (!advance || !(padding || has_word)) return false;
+        if (!padding && head_left_) {
+            client.take_word(now);
+            --head_left_;
+            return was_head_ = true;
+        }
         const bool entry_ends = padding || part_ == last_part_;
         const bool row_ends = entry_ends && run_left_ == 1 &&
                               (pad_row_ || run_ == Part::kRight || (run_ == Part::kBody && load_.right == 0));
@@ -223,6 +261,7 @@ class Load {
         if (!entry_ends) return true;
         ++load_.index;
         --run_left_;
+        if (load_.kind == kWriteRecords && --entries_left_ == 0) start_record();
         if (load_ends) {
             place_row();
             state_ = State::kTake;
@@ -240,7 +279,12 @@ class Load {
         return true;
     }
 
+    void start_record() {
+        head_left_ = load_.kind == kWriteRecords ? uint32_t(shared_.core.record_head_words) : 0;
+        entries_left_ = uint32_t(shared_.core.record_entries);
+    }
     void place_row() {
+        start_record();
         if (load_.top) return;
         place_ = load_.position;
         load_.position = (load_.position + load_.step) & last_place_;
@@ -275,10 +319,12 @@ class Load {
     Write load_{};
     Part run_ = Part::kLeft;
     uint32_t run_left_ = 0, part_ = 0, place_ = 0, last_part_ = 0, last_place_ = 0;
-    bool pad_row_ = false;
+    uint32_t head_left_ = 0, entries_left_ = 0;  // words of a head and entries that the record still has
+    bool pad_row_ = false, was_head_ = false;  // the word of this cycle was a head's
     bool steady_ = false;  // neither the planner nor the cutter has done anything in the last cycle
     bool register_full_ = false, waiting_full_ = false;  // a part waits only behind one in the register
     EntryPart register_{}, waiting_{};
+    std::vector<EntryPart> unpacking_;
 };
 
 class Store {

@@ -83,7 +83,7 @@ class Observer:
         columns = depthwise_points(program)
         for number, stall in self.started:
             instruction = program[number]
-            for point in flags_of(instruction):
+            for point in flags_of(self.config, instruction):
                 self.coverage.hit("instruction x flags", point)
             for point in ends[number]:
                 self.coverage.hit("ends of scratchpads", point)

@@ -30,6 +30,7 @@ from ..hw.isa import (
     VectorTarget,
     vector_targets,
 )
+from ..hw.load_counts import takes_records
 from ..hw.memories import Memory
 from ..sim.dma import transfer_of
 from ..sim.fuzz import level_of, touched
@@ -41,6 +42,7 @@ STALLS = ("none", "token", "conflict", "memory", "instruction", "send")
 """What an engine did in the cycle before an instruction started."""
 
 COPY_SHAPES = ("dense", "strided", "overlapping rows", "one row", "nothing")
+RECORDS = "LOAD loadw WGT of 4 bits"
 PADS = ("pad_top", "pad_bottom", "pad_left", "pad_right")
 DISTANCES = (1, 2, 3, 4, 5)
 """Micro-ops between two that share an entry; the last stands for all beyond."""
@@ -158,35 +160,39 @@ def stall_name(kind: int) -> str:
 def _flag_points(config: CoreConfig) -> Iterator[str]:
     for engine in (Engine.GEMM, Engine.VECTOR):
         for level in range(LOOP_LEVELS):
-            yield from flags_of(Loop(engine=engine, level=level, extent=1))
+            yield from flags_of(config, Loop(engine=engine, level=level, extent=1))
     for engine, scratchpads in LEGAL_SCRATCHPADS.items():
         for scratchpad in scratchpads:
             name = f"LOAD {ENGINE_NAMES[engine]} {scratchpad.name}"
             yield from (f"{name} {what}" for what in (*COPY_SHAPES, *PADS))
+    if config.weight_group:
+        yield from (f"{RECORDS} {what}" for what in COPY_SHAPES)
     yield from (f"STORE {shape}" for shape in COPY_SHAPES)
     for zero, levels, depthwise in product((0, 1), range(LOOP_LEVELS + 1), range(config.depthwise + 1)):
-        yield from flags_of(Gemm(zero=zero, levels=levels, dst=0, src=0, wgt=0, depthwise=depthwise))
+        yield from flags_of(config, Gemm(zero=zero, levels=levels, dst=0, src=0, wgt=0, depthwise=depthwise))
     for op, zero, immediate in product(VectorOp, (0, 1), (0, 1)):
         if op is VectorOp.REQUANTISE and immediate:
             continue
         vector = Vector(op=op, zero=zero, b_immediate=immediate, dst=0, a=0, left_shift=1)
         for target in vector_targets(config, op):
-            yield from flags_of(replace(vector, target=target))
+            yield from flags_of(config, replace(vector, target=target))
             if config.tables and not op.accumulates and target is not VectorTarget.TAB:
-                yield from flags_of(replace(vector, target=target, table=1))
+                yield from flags_of(config, replace(vector, target=target, table=1))
     for op, levels in product(VectorOp, range(LOOP_LEVELS + 1)):
-        yield from flags_of(Vector(op=op, levels=levels, dst=0, a=0))
+        yield from flags_of(config, Vector(op=op, levels=levels, dst=0, a=0))
     for engine in Engine:
-        yield from flags_of(Sync(engine=engine))
-    yield from flags_of(Finish())
+        yield from flags_of(config, Sync(engine=engine))
+    yield from flags_of(config, Finish())
 
 
-def flags_of(instruction: Instruction) -> Iterator[str]:
+def flags_of(config: CoreConfig, instruction: Instruction) -> Iterator[str]:
     """Points of an instruction's fields."""
     name = instruction.opcode.name
     match instruction:
         case Loop():
             yield f"{name} {ENGINE_NAMES[instruction.engine]} level {instruction.level}"
+        case Load() if takes_records(config, instruction):
+            yield f"{RECORDS} {_copy_shape(instruction)}"
         case Load():
             name = f"{name} {ENGINE_NAMES[instruction.engine]} {instruction.scratchpad.name}"
             yield f"{name} {_copy_shape(instruction)}"

@@ -41,6 +41,8 @@ MAY_IMPORT = {
         "weft.hw.assembly",
         "weft.hw.config",
         "weft.hw.dram_rate",
+        "weft.hw.load_counts",
+        "weft.hw.weight_form",
         "weft.hw.memories",
         "weft.hw.errors",
     ),

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ..hw.config import LOOP_LEVELS, CoreConfig
 from ..hw.isa import Engine, Finish, Gemm, Instruction, Load, Loop, Scratchpad, Store, Vector, VectorOp, VectorTarget
+from ..hw.load_counts import entries_of, takes_records
 from ..hw.memories import Memory
 from .errors import NotProvedError
 from .field import (
@@ -120,6 +121,9 @@ class Machine:
 
     def _load(self, i: Load) -> None:
         c = self.config
+        if takes_records(c, i):
+            self._load_records(i)
+            return
         entry_bytes, item = i.scratchpad.dram_bytes(c), i.scratchpad.dram_element_bytes
         lanes = entry_bytes // item
         rows, columns = i.pad_top + i.rows + i.pad_bottom, i.pad_left + i.columns + i.pad_right
@@ -155,6 +159,26 @@ class Machine:
                 padding = is_pad.reshape(-1, 1)
                 self.low[to], self.high[to] = (np.where(padding, i.pad_value, end) for end in BYTE)
                 self.size[to], self.degrees[to] = MOST_SIZE_OF_BYTE, MOST_DEGREE_OF_BYTE
+
+    def _load_records(self, i: Load) -> None:
+        """Weights of 4 bits; only constants, since a program that computes codes is none that a compiler makes."""
+        c = self.config
+        entries = entries_of(c, i)
+        if not entries:
+            return
+        self._check(Memory.WGT, i.index, i.index + entries - 1)
+        size = c.weight_record_bytes
+        start = i.offset * c.granule_bytes
+        read, constant = self.window.read(start, i.rows, i.columns * size, i.stride * size, 1)
+        if not constant:
+            raise NotProvedError("it loads weights of 4 bits that are not constants")
+        records = read.reshape(-1, size)
+        pairs = records[:, None, : c.block_out, None] & 255
+        packed = records[:, c.weight_head_bytes :].reshape(-1, c.weight_record_entries, c.block_out, c.block_in // 2)
+        codes = np.stack([packed & 15, packed >> 4 & 15], -1).reshape(*packed.shape[:3], c.block_in)
+        values = (codes - (pairs >> 4)) * (pairs & 15) & 255
+        weights = np.where(values > 127, values - 256, values).reshape(entries, -1)
+        self._put_weights(slice(i.index, i.index + entries), weights, constant=True)
 
     def _put_weights(self, to: slice, entries: npt.NDArray[np.int64] | Elements, constant: bool) -> None:
         matrices = entries.reshape(-1, self.config.block_out, self.config.block_in)

@@ -23,6 +23,7 @@ GUIDE = Path(__file__).parents[2] / "docs" / "testing.md"
 
 DEPTHWISE = next(core for core in CORNERS if core.depthwise)
 TABLES = next(core for core in CORNERS if core.tables)
+WEIGHTS = next(core for core in CORNERS if core.weight_group)
 
 Run = Callable[[str], RunOutcome]
 
@@ -89,6 +90,12 @@ def test_the_depthwise_mode(tmp_path: Path) -> None:
 def test_tables(tmp_path: Path) -> None:
     """On a core that has them; one without refuses them above."""
     assert not [name for _, name in open_after("vector", TABLES, tmp_path) if "VECTOR" in name or Memory.TAB in name]
+
+
+@pytest.mark.long
+def test_weights_of_4_bits(tmp_path: Path) -> None:
+    """On a core that unpacks them."""
+    assert not [name for _, name in open_after("load", WEIGHTS, tmp_path) if name.startswith("LOAD")]
 
 
 @pytest.mark.long

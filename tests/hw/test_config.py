@@ -45,6 +45,20 @@ def test_pynq_has_the_buffer_sizes_of_vta() -> None:
         ({"batch": 2}, "depthwise=1 needs batch=1 .* not batch=2, .*; hint: a core of this shape has depthwise=0"),
         ({"block_in": 32}, "depthwise=1 needs .* block_in = block_out >= 16, not .*, block_in=32, block_out=16"),
         ({"block_in": 8, "block_out": 8}, "depthwise=1 needs .* block_in=8, block_out=8"),
+        ({"weight_group": 16}, "weight_group must be 0 or one of 32, 64, 128, not 16"),
+        ({"weight_group": -64}, "weight_group must be 0 or one of 32, 64, 128, not -64"),
+        (
+            {"depthwise": 0, "block_in": 64, "weight_group": 32},
+            "weight_group=32 is less than block_in=64: .*; hint: use weight_group=64 or more",
+        ),
+        (
+            {"depthwise": 0, "block_in": 8, "wgt_depth": 8, "weight_group": 128},
+            "weight_group=128 takes 16 wgt entries, but wgt_depth=8; hint: use a smaller group or a deeper wgt",
+        ),
+        (
+            {"depthwise": 0, "block_in": 4, "block_out": 16, "bus_bits": 512, "weight_group": 32},
+            "weight_group=32 needs wgt entries of two bus words or more, but an entry has 64 bytes and a word 64",
+        ),
     ],
 )
 def test_an_illegal_combination_is_refused_with_its_reason(change: dict[str, object], message: str) -> None:
@@ -106,6 +120,31 @@ def test_a_core_with_tables_has_a_memory_for_them_with_a_column_a_lane() -> None
     assert core.hash64 != replace(core, tables=8).hash64
 
 
+def test_a_core_without_4_bit_weights_is_the_core_of_before_there_were_any() -> None:
+    assert "weight_group" not in PYNQ.to_json()
+    assert PYNQ.hash64 == 0x89C05567F96309B8
+    with_them = replace(PYNQ, weight_group=128)
+    assert CoreConfig.from_json(with_them.to_json()) == with_them
+    assert len({PYNQ.hash64, with_them.hash64, replace(PYNQ, weight_group=64).hash64}) == 3
+
+
+@pytest.mark.parametrize(
+    ("core", "head", "entries", "size"),
+    [
+        (replace(PYNQ, weight_group=32), 16, 2, 272),
+        (replace(PYNQ, weight_group=64), 16, 4, 528),
+        (replace(PYNQ, weight_group=128), 16, 8, 1040),
+        (CoreConfig(block_in=64, block_out=64, bus_bits=512, weight_group=64), 64, 1, 2112),
+        (CoreConfig(block_in=8, block_out=16, bus_bits=256, weight_group=64), 32, 8, 544),
+    ],
+)
+def test_a_record_of_weights_is_a_head_and_half_a_byte_a_weight(
+    core: CoreConfig, head: int, entries: int, size: int
+) -> None:
+    assert (core.weight_head_bytes, core.weight_record_entries, core.weight_record_bytes) == (head, entries, size)
+    assert size % core.granule_bytes == size % core.bus_bytes == 0
+
+
 CORES = {"depthwise": PYNQ, "plain": replace(PYNQ, depthwise=0), "tables": replace(PYNQ, tables=2)}
 
 
@@ -132,7 +171,9 @@ def test_deep_scratchpads_get_wider_instructions() -> None:
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="unknown configuration 'zynq'; hint: known: pynq, pynq-tables, tiny, wide"):
+    with pytest.raises(
+        ConfigError, match="unknown configuration 'zynq'; hint: known: pynq, pynq-tables, pynq-w4, tiny"
+    ):
         named_config("zynq")
 
 

@@ -17,7 +17,9 @@ from weft.hw.config import PYNQ, TINY, WIDE, CoreConfig
 from weft.hw.errors import InstructionError
 from weft.hw.instruction_checksum import check_bits, seal_words, sealed
 from weft.hw.isa import Engine, Opcode, Scratchpad, VectorOp
+from weft.hw.load_counts import bytes_each, entries_of
 from weft.hw.memories import SCRATCHPADS, Memory
+from weft.hw.weight_form import FOUR_BITS
 
 PAGE = Path(__file__).parents[2] / "docs" / "isa.md"
 
@@ -158,6 +160,33 @@ def test_any_word_decodes_or_is_refused(config: CoreConfig, number: int) -> None
 def test_an_illegal_instruction_is_refused_by_name(instruction: isa.Instruction, message: str) -> None:
     with pytest.raises(InstructionError, match=message):
         isa.encode(PYNQ, instruction)
+
+
+RECORDS = isa.Load(engine=Engine.LOADW, scratchpad=Scratchpad.WGT, index=3, offset=66, rows=2, columns=3, stride=9,
+                   pad_value=FOUR_BITS)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"pad_value": 3}, r"pad_value is 3, but weights have 0 \(of 8 bits\) or 4 \(of 4 bits\)"),
+        ({"pad_value": -4}, "pad_value is -4, but weights have 0"),
+        ({"pad_bottom": 1}, "weights of 4 bits take no padding"),
+    ],
+)
+def test_loads_of_4_bit_weights_have_one_form(change: dict[str, int], message: str) -> None:
+    core = replace(PYNQ, weight_group=64)
+    assert isa.decode(core, isa.encode(core, RECORDS)) == RECORDS
+    assert (entries_of(core, RECORDS), bytes_each(core, RECORDS)) == (2 * 3 * 4, 528)
+    assert (entries_of(PYNQ, RECORDS), bytes_each(PYNQ, RECORDS)) == (6, 256)  # there pad_value is what padding has
+    wrong = replace(RECORDS, **change)  # type: ignore[arg-type]
+    with pytest.raises(InstructionError, match=message):
+        isa.encode(core, wrong)
+    with pytest.raises(InstructionError, match=message):
+        isa.decode(core, isa.encode_unchecked(core, wrong))
+    assert isa.decode(PYNQ, isa.encode(PYNQ, wrong)) == wrong
+    others = replace(wrong, scratchpad=Scratchpad.ACC)
+    assert isa.decode(core, isa.encode(core, others)) == others
 
 
 def test_a_core_without_the_depthwise_mode_has_none_of_its_fields() -> None:

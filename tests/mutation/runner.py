@@ -41,6 +41,7 @@ CORE_QUICK = (
     "tests/hw/test_store.py",
     "tests/hw/test_gemm.py",
     "tests/hw/test_load.py",
+    "tests/hw/test_weight_records.py",
     "tests/hw/test_vector.py",
     "tests/hw/test_core_bus.py",
 )

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from weft.hw.config import PYNQ, TINY, CoreConfig
-from weft.hw.isa import Engine, Fault, Store, Sync, Vector, VectorTarget
+from weft.hw.isa import Engine, Fault, Load, Scratchpad, Store, Sync, Vector, VectorTarget
+from weft.hw.load_counts import takes_records
 from weft.hw.mac_array_packed import Multipliers
 from weft.sim.fsim import FunctionalSimulator
 from weft.sim.fuzz import MEMORY_BYTES, Case, IllegalPart, random_case, seeded
@@ -27,6 +28,7 @@ from .programs import cases
 REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.json"))
 CAMPAIGN_CORES = range(44)
 TABLES = replace(TINY, name="tables", tables=2)
+WEIGHTS = replace(TINY, name="weights", weight_group=32)
 SHORT_BURSTS = replace(TINY, name="short-bursts", batch=2, burst_beats=4, read_outstanding=4, write_outstanding=2)
 
 
@@ -57,6 +59,20 @@ def test_fsim_equals_rtl_on_a_core_with_packed_multipliers_and_short_bursts():
 
 def test_fsim_equals_rtl_on_a_core_with_tables():
     run_seeds(TABLES, range(200))
+
+
+def test_fsim_equals_rtl_on_a_core_with_4_bit_weights():
+    run_seeds(WEIGHTS, range(120), quick=True)
+
+
+def test_programs_for_a_core_with_4_bit_weights_load_both_forms():
+    counts = Counter[bool]()
+    for seed in range(100):
+        for instruction in random_case(WEIGHTS, seeded(seed)).plain:
+            if isinstance(instruction, Load) and instruction.scratchpad is Scratchpad.WGT and instruction.rows:
+                counts[takes_records(WEIGHTS, instruction)] += instruction.columns > 0
+    assert counts[False] > 20
+    assert counts[True] > 40
 
 
 def test_programs_for_a_core_with_tables_write_and_use_them():
@@ -105,6 +121,7 @@ def test_the_cores_of_a_campaign_are_all_different():
     assert len({campaign_config(number).hash64 for number in CAMPAIGN_CORES}) == len(CAMPAIGN_CORES)
     assert {campaign_config(number).bus_bits for number in CAMPAIGN_CORES} == {64, 128, 256, 512}
     assert {campaign_config(number).tables for number in CAMPAIGN_CORES} == {0, 1, 2, 4, 8, 16}
+    assert {campaign_config(number).weight_group for number in CAMPAIGN_CORES} == {0, 32, 64, 128}
 
 
 class Broken(FunctionalSimulator):

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from weft.hw.config import PYNQ, TINY, CoreConfig
-from weft.hw.isa import Finish, Gemm, Instruction, Load, Scratchpad, Store, Vector, VectorOp
+from weft.hw.isa import Engine, Finish, Gemm, Instruction, Load, Scratchpad, Store, Vector, VectorOp
 from weft.hw.memories import Memory
+from weft.hw.programs import assemble
+from weft.hw.weight_form import FOUR_BITS
 from weft.sim.fsim import FunctionalSimulator
 from weft.sim.fuzz import PROGRAM_BYTES, Case, random_case, seeded
 from weft.sim.fuzz_compare import fill
@@ -75,7 +80,10 @@ def _case(config: CoreConfig, seed: int) -> Case | None:
     return legal if plain and case.program_offset + PROGRAM_BYTES <= legal.window_bytes else None
 
 
-@pytest.mark.parametrize("config", [TINY, PYNQ], ids=lambda config: config.name)
+WEIGHTS = replace(TINY, name="weights", weight_group=32)
+
+
+@pytest.mark.parametrize("config", [TINY, PYNQ, WEIGHTS], ids=lambda config: config.name)
 def test_random_programs_on_known_numbers_give_what_the_simulator_gives(config: CoreConfig) -> None:
     compared = 0
     for seed in range(40):
@@ -117,6 +125,24 @@ def test_numbers_that_wrap_the_prime_are_refused() -> None:
     load = Load(scratchpad=Scratchpad.ACC8, index=0, offset=0, rows=0, columns=0, pad_top=1, pad_left=1, pad_value=5)
     with pytest.raises(NotProvedError, match="grow so large"):
         _run(load, *_scaled(1 << 21, 3))
+
+
+def test_4_bit_weights_are_those_of_the_simulator_and_must_be_constants() -> None:
+    core = replace(PYNQ, weight_group=64)
+    load = Load(engine=Engine.LOADW, scratchpad=Scratchpad.WGT, index=4, offset=33, rows=2, columns=2, stride=3,
+                pad_value=FOUR_BITS)  # fmt: skip
+    dram = np.random.default_rng(0).integers(0, 256, 1 << 16).astype(np.uint8)
+    simulator = FunctionalSimulator(core, len(dram))
+    simulator.dram[:] = dram
+    simulator.dram[: 2 * core.instruction_bytes] = assemble(core, [load, Finish()])
+    assert simulator.run(0, 2).fault is None
+    window = KnownWindow(simulator.dram.copy())
+    machine = Machine(core, window, Keys(0))  # type: ignore[arg-type]
+    machine.run([load, Finish()], lambda number: None)
+    assert (machine.wgt[4:20].reshape(16, -1) == simulator.memories.wgt[4:20]).all()
+    computed = patch.object(window, "read", lambda *place: (KnownWindow.read(window, *place)[0], False))
+    with computed, pytest.raises(NotProvedError, match="weights of 4 bits that are not constants"):
+        machine.run([load, Finish()], lambda number: None)
 
 
 def test_a_shift_by_what_is_not_known_is_refused() -> None:

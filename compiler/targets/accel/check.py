@@ -30,6 +30,7 @@ from ....hw.isa import (
     Vector,
     mask_engines,
 )
+from ....hw.load_counts import bytes_each, entries_of
 from ....hw.memories import Memory
 from ....hw.programs import disassemble
 from ..errors import ProgramError
@@ -203,16 +204,15 @@ class _Checker:
                 self.dram(number, instruction, self.config.out_bytes, write=True)
 
     def load(self, number: int, load: Load) -> None:
-        rows = load.pad_top + load.rows + load.pad_bottom
-        count = rows * (load.pad_left + load.columns + load.pad_right)
+        count = entries_of(self.config, load)
         self.touch(number, load.scratchpad.memory, load.index, ((count, 1),), write=True)
-        self.dram(number, load, load.scratchpad.dram_bytes(self.config), write=False)
+        self.dram(number, load, bytes_each(self.config, load), write=False)
 
     def dram(self, number: int, transfer: Load | Store, entry_bytes: int, *, write: bool) -> None:
         if not transfer.rows or not transfer.columns:
             return
         granule = self.config.granule_bytes
-        if transfer.offset * granule % min(entry_bytes, self.config.bus_bytes):
+        if transfer.offset * granule % min(entry_bytes & -entry_bytes, self.config.bus_bytes):
             raise ProgramError(f"{self.describe(number)}: its DRAM offset is not aligned")
         units = entry_bytes // granule
         last = transfer.offset + ((transfer.rows - 1) * transfer.stride + transfer.columns) * units

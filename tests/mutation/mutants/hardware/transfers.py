@@ -94,6 +94,64 @@ MUTANTS = (
         "load-error-while-padding", "hw/load_writer.py", "fault condition",
         "self.failed.eq(running & ~is_padding & self.words.valid", "self.failed.eq(running & self.words.valid",
     ),
+    # Weights of 4 bits
+    Mutant(
+        "weights-zero-point-is-added", "hw/weight_records.py", "wrong sign",
+        "products[number] - offsets[row]", "products[number] + offsets[row]",
+    ),
+    Mutant(
+        "weights-halves-swapped", "hw/weight_records.py", "byte order",
+        "word.word_select(number, 4), scales[row]", "word.word_select(number ^ 1, 4), scales[row]",
+    ),
+    Mutant(
+        "weights-one-pair-for-all", "hw/weight_records.py", "address",
+        "row = number * shape.outputs // weights", "row = 0",
+    ),
+    Mutant(
+        "weights-head-only-first", "hw/weight_records.py", "corner case",
+        "m.d.sync += [self.in_head.eq(self.records), entry.eq(0)]\n        with m.Elif(self.takes & self.ends_entry)",
+        "m.d.sync += entry.eq(0)\n        with m.Elif(self.takes & self.ends_entry)",
+    ),
+    Mutant(
+        "weights-record-one-entry-long", "hw/weight_records.py", "off by one",
+        "(entry == shape.entries - 1)", "(entry == max(0, shape.entries - 2))",
+    ),
+    Mutant(
+        "weights-filling-is-a-pair", "hw/weight_records.py", "filling taken",
+        "with m.If(self.part == number):", "if True:",
+    ),
+    Mutant(
+        "weights-plain-words-are-scaled", "hw/weight_records.py", "wrong form",
+        "products[number].eq(Mux(records, unpacked, plain))", "products[number].eq(unpacked)",
+    ),
+    Mutant(
+        "weights-unpacker-runs-on", "hw/weight_records.py", "back-pressure ignored",
+        "with m.If(enable):", "if True:",
+    ),
+    Mutant(
+        "weights-unpacker-is-never-busy", "hw/weight_records.py", "idle too early",
+        "self.idle.eq(~valid.any())", "self.idle.eq(1)",
+    ),
+    Mutant(
+        "weights-mask-of-one-word", "hw/load_writer.py", "write mask",
+        "Const(0b11, len(own.mask)) << (part.part << 1)", "Const(0b01, len(own.mask)) << (part.part << 1)",
+    ),
+    Mutant(
+        "weights-padding-allowed", "hw/load.py", "fault condition",
+        "(starting.pad_value != FOUR_BITS) | is_padded", "starting.pad_value != FOUR_BITS",
+    ),
+    Mutant(
+        "weights-any-format", "hw/load.py", "fault condition",
+        "(starting.pad_value != FOUR_BITS) | is_padded", "is_padded",
+    ),
+    Mutant(
+        "weights-index-counts-records", "hw/transfer_plan.py", "wrong unit",
+        "request.index + in_entries(work.entries)", "request.index + work.entries",
+    ),
+    Mutant(
+        "weights-record-without-head", "hw/transfer_plan.py", "address",
+        "return reduce(add, (count << bit for bit in bits))", "return count << bits[-1]",
+    ),
     # Reading
     Mutant(
         "burst-waits-and-is-overwritten", "hw/bursts.py", "back-pressure ignored",

@@ -1,0 +1,29 @@
+"""What the fields of a LOAD count: entries, or records of 4-bit weights."""
+
+from __future__ import annotations
+
+from .config import CoreConfig
+from .isa import Load, Scratchpad
+from .weight_form import FOUR_BITS
+
+
+def takes_records(config: CoreConfig, load: Load) -> bool:
+    """True where ``columns`` and ``stride`` count records of 4-bit weights."""
+    return bool(config.weight_group) and load.scratchpad is Scratchpad.WGT and load.pad_value == FOUR_BITS
+
+
+def bytes_each(config: CoreConfig, load: Load) -> int:
+    """Bytes in DRAM of what ``columns`` and ``stride`` count."""
+    return config.weight_record_bytes if takes_records(config, load) else load.scratchpad.dram_bytes(config)
+
+
+def entries_each(config: CoreConfig, load: Load) -> int:
+    """Scratchpad entries that one of ``columns`` fills."""
+    return config.weight_record_entries if takes_records(config, load) else 1
+
+
+def entries_of(config: CoreConfig, load: Load) -> int:
+    """Scratchpad entries written, padding included."""
+    rows = load.pad_top + load.rows + load.pad_bottom
+    columns = load.pad_left + load.columns + load.pad_right
+    return rows * columns * entries_each(config, load)
