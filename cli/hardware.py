@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -17,9 +17,10 @@ from ..hw.synthesis_report import over_limit, path_rows, usage_rows
 from ..hw.verilog import emit_verilog
 from ..progress import progress
 from ..testbench.coverage import Coverage, read_hits
-from ..testbench.parts import find_parts, outcome_lines, parts_table
+from ..testbench.parts import find_parts, outcome_lines, parts_table, waves_line
 from ..testbench.points import core_points, unreachable
-from ..testbench.runner import Settings, random_seed, run_and_keep_waves, run_file
+from ..testbench.runner import Settings, random_seed, run_failed, run_file
+from ..testbench.simulators import VERILATOR, find_simulator
 from .app import app
 from .output import ConfigOption, JsonOption, check_places, err, out, print_json, print_report, table, wide_console
 
@@ -96,29 +97,46 @@ def synth(
 def hardware_tests(
     part: Annotated[str | None, typer.Argument(help="One of --list, or a file of cocotb tests. Default: all.")] = None,
     seed: Annotated[int | None, typer.Option(help="Repeats a run exactly. Default: random.")] = None,
-    waves: Annotated[bool, typer.Option("--waves", help="Write a waveform even if all is well.")] = False,
+    waves: Annotated[
+        bool | None, typer.Option(help="Write a waveform of all tests, or none. Default: of those that fail.")
+    ] = None,
+    sim: Annotated[str, typer.Option(help="verilator, icarus, or another that cocotb drives.")] = VERILATOR,
     config: ConfigOption = "tiny",
     only: Annotated[str | None, typer.Option(help="Only tests whose name contains this.")] = None,
     long: Annotated[bool, typer.Option("--long", help="More random programs.")] = False,
     show: Annotated[bool, typer.Option("--list", help="Show parts and tests; run nothing.")] = False,
 ) -> None:
-    """Run the RTL's cocotb tests; a failure leaves a waveform and says how to look at it."""
+    """Run the RTL's cocotb tests; a failure is named, repeated with a waveform, and how to look at it is said."""
     files = find_parts(part)
     if show:
         out.print(parts_table(files))
         return
     core, chosen = load_config(config), random_seed() if seed is None else seed
+    find_simulator(sim)
     folder = Path("build") / "test-hw"
     folder.mkdir(parents=True, exist_ok=True)
     coverage = folder / "coverage.json"
     coverage.unlink(missing_ok=True)
     settings = Settings(config=core, seed=chosen, coverage=coverage, long=long)
+    again = [*(["--config", shlex.quote(config)] if config != "tiny" else []), *(["--long"] if long else [])]
     outcomes = []
+
+    def show_text(text: str) -> None:
+        out.print(text, highlight=False, markup=False, soft_wrap=True)
+
     for file in files:
+        place = folder / file.stem
         with progress(file.stem, err) as status:
-            run_part = partial(run_file, waves=True) if waves else run_and_keep_waves
-            outcomes.append(run_part(file, settings, folder / file.stem, only=only, progress=status.update))
-        out.print(outcome_lines(outcomes[-1]), highlight=False, markup=False, soft_wrap=True)
+            outcome = run_file(
+                file, settings, place, waves=bool(waves), only=only, simulator=sim, progress=status.update
+            )
+        outcomes.append(outcome)
+        show_text(outcome_lines(outcome, *again))
+        if not outcome.passed and waves is None:  # after the reason: with a waveform, building takes a minute or more
+            with progress(f"{file.stem}: a waveform of what failed", err) as status:
+                outcome = run_failed(outcome, settings, place, simulator=sim, progress=status.update)
+        if outcome.waves is not None or (not outcome.passed and waves is not False):
+            show_text(waves_line(outcome))
     covered = Coverage(core_points(core), read_hits(coverage))
     out.print(covered.table(unreachable(core), names=part is None))
     out.print(f"coverage: {coverage}; seed {chosen}")

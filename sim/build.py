@@ -113,7 +113,7 @@ def build_library(
         return key.encode()
 
     # The sources of the hardware stand for the Verilog, which takes seconds to write.
-    source_key = cache_key(_source_digest(), unnamed, multipliers, compiler_flags(), compiler_version(), quick)
+    source_key = cache_key(source_digest(), unnamed, multipliers, compiler_flags(), compiler_version(), quick)
     key = kept("rtl", f"{source_key}.key", library_key, accept=_is_key, root=cache_root)
     return library(key.decode()), times
 
@@ -286,7 +286,7 @@ def verilator_version() -> str:
 
 
 @cache
-def _source_digest() -> str:
+def source_digest() -> str:
     """Hash of all that decides the Verilog and its translation, apart from the configuration."""
     texts = [path.read_text() for path in sorted((Path(__file__).parents[1] / "hw").glob("*.py"))]
     texts += [Path(__file__).read_text(), *harness_files().values(), verilator_version()]

@@ -34,6 +34,7 @@ from ..sim.dram import BusErrors
 from ..sim.fsim import FunctionalSimulator
 from ..sim.result import FaultRecord, RunResult
 from ..sim.state import Int8, Int32
+from .errors import BenchError
 from .memory import Memory, Timing
 from .observe import Observer
 from .runner import SETTINGS, Settings
@@ -61,9 +62,13 @@ class Bench:
         AXI4-Lite master of the register file.
     bus, lite
         What has passed the two ports, and what was wrong with it.
+    observer
+        Coverage, from the reset on: before it, registers may hold anything.
     random
         Source of all that is random; from the seed and the test's name.
     """
+
+    observer: Observer
 
     def __init__(self, dut: Any, settings: Settings, random: Random) -> None:
         self.dut = dut
@@ -80,7 +85,6 @@ class Bench:
         self.dram = self.memory.dram.content
         self.reference = FunctionalSimulator(self.config, MEMORY_BYTES)
         self._in_step = False  # the reference's scratchpads hold what those of the RTL hold
-        self.observer = Observer(dut, self.config)
         self._scratchpads = {name: _entries(dut, self.config, name) for name in self.config.scratchpads}
 
     def stall_registers(self, share: float) -> None:
@@ -94,6 +98,7 @@ class Bench:
         await ClockCycles(self.dut.clk, 3)
         self.dut.rst.value = 0
         await ClockCycles(self.dut.clk, 2)
+        self.observer = Observer(self.dut, self.config)
         self.fill()
 
     def fill(self) -> None:
@@ -119,7 +124,19 @@ class Bench:
         return like
 
     def write_scratchpad(self, name: memories.Memory, values: Int8 | Int32) -> None:
-        """Replace a scratchpad's content in the RTL."""
+        """Replace a scratchpad's content in the RTL; shape and type as :meth:`read_scratchpad` gives them.
+
+        :class:`BenchError` if they are others, or the core has no such scratchpad.
+        """
+        if name not in self._scratchpads:
+            raise BenchError(f"the core has no scratchpad {name!r}", hint=f"it has {', '.join(self._scratchpads)}")
+        wanted = self.reference.read_scratchpad(name)
+        given = np.asarray(values)
+        if given.shape != wanted.shape or given.dtype != wanted.dtype:
+            raise BenchError(
+                f"write_scratchpad({str(name)!r}): {given.dtype}{list(given.shape)}, "
+                f"but the scratchpad holds {wanted.dtype}{list(wanted.shape)}"
+            )
         for part, handles in self._scratchpads[name]:
             for entry, row in zip(handles, values[part], strict=True):
                 entry.set(Immediate(int.from_bytes(row.tobytes(), "little")))

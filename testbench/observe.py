@@ -7,6 +7,7 @@ from itertools import product
 from typing import Any
 
 import cocotb
+from cocotb.handle import HierarchyObject
 from cocotb.triggers import FallingEdge, First, RisingEdge, ValueChange
 
 from ..hw.config import CoreConfig
@@ -51,8 +52,12 @@ class Observer:
         cocotb.start_soon(self._count(FallingEdge(dut.write.words.r_rdy), "queue", "write buffer: empty again"))
         if config.inp_takes_results:
             cocotb.start_soon(self._follow_port_of_inp(dut.inp_write))
-        # Yosys adds a number to the name, which a signal of the core has already.
-        tokens = next(child for child in dut if child._name.lstrip("\\").startswith("tokens"))
+        # Yosys adds a number to the name, which a signal of the core has already; some simulators list that, too.
+        tokens = next(
+            child
+            for child in dut
+            if isinstance(child, HierarchyObject) and child._name.lstrip("\\").startswith("tokens")
+        )
         for sender, receiver in product(Engine, Engine):
             if sender != receiver:
                 pair = (ENGINE_NAMES[sender], ENGINE_NAMES[receiver])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shlex
 from pathlib import Path
 
 from rich.table import Table
@@ -44,14 +45,19 @@ def parts_table(files: list[Path]) -> Table:
     return table
 
 
-def outcome_lines(outcome: RunOutcome) -> str:
-    """What a run has shown; of a failure, how to repeat it and how to look at it."""
+def outcome_lines(outcome: RunOutcome, *options: str) -> str:
+    """What a run has shown; of a failure, how to repeat it, with these ``options`` as well."""
     lines = [f"{outcome.file.stem}: {len(outcome.tests) - len(outcome.failed)} of {len(outcome.tests)} tests passed"]
     for test in outcome.failed:
         lines += [f"  FAILED {test.name}:", *(f"    {line}" for line in test.problem.splitlines())]
     if outcome.failed:
         name = outcome.file if outcome.file.parent != FOLDER else outcome.file.stem
-        lines += [f"  again:    weft test-hw {name} --seed {outcome.seed}", f"  log:      {outcome.log}"]
-    if outcome.waves is not None:
-        lines.append(f"  waveform: {how_to_look(outcome.waves)}")
+        words = " ".join(["weft test-hw", shlex.quote(str(name)), *options, *outcome.options])
+        lines += [f"  again:    {words} --seed {outcome.seed}", f"  log:      {outcome.log}"]
     return "\n".join(lines)
+
+
+def waves_line(outcome: RunOutcome) -> str:
+    """How to look at a run's waveform; says so if there is none."""
+    where = "none: the simulator has left no file" if outcome.waves is None else how_to_look(outcome.waves)
+    return f"  waveform: {where}"

@@ -6,11 +6,12 @@ import json
 import os
 import secrets
 import shlex
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest.mock import patch
 from xml.etree import ElementTree
@@ -20,6 +21,7 @@ from ..hw.verilog import TOP
 from ..sim.build import Progress
 from .build import Waves, build_bench, require_cocotb, wave_format
 from .errors import BenchError
+from .simulators import VERILATOR, build_for, find_simulator, find_waves
 
 SETTINGS = "WEFT_TESTBENCH"
 """Environment variable with a :class:`Settings`, as JSON, for the simulator's process."""
@@ -60,13 +62,15 @@ class TestOutcome:
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """One run of a file. ``waves``: the waveform of all its tests, where there is one."""
+    """One run of a file. ``waves``: the waveform of all its tests, where there is one; ``options``: how it was run,
+    in words of ``weft test-hw``."""
 
     file: Path
     seed: int
     tests: tuple[TestOutcome, ...]
     log: Path
     waves: Path | None
+    options: tuple[str, ...] = ()
 
     @property
     def failed(self) -> tuple[TestOutcome, ...]:
@@ -90,64 +94,73 @@ def run_file(
     *,
     waves: bool = False,
     only: str | None = None,
+    simulator: str = VERILATOR,
     progress: Progress | None = None,
 ) -> RunOutcome:
     """Run a file's cocotb tests (``only``: those whose name contains it) with log, results and waveform in ``folder``.
 
-    :class:`BenchError` if there is nothing to run or the simulator ends without results.
+    ``simulator``: one that cocotb drives. :class:`BenchError` if there is nothing to run, no such simulator, or it ends
+    without results.
     """
     require_cocotb()
     if not file.is_file():
         raise BenchError(f"there is no file {file}")
-    from cocotb_tools.runner import get_runner
-
-    wanted = wave_format() if waves else Waves.NONE
-    program = build_bench(settings.config, wanted, progress=progress)
     folder.mkdir(parents=True, exist_ok=True)
-    log, results, dump = folder / "log.txt", folder / "results.xml", folder / f"dump.{wanted}"
-    for old in (log, results, dump):
+    log, results = folder / "log.txt", folder / "results.xml"
+    for old in (log, results, *(folder.glob("dump.*"))):
         old.unlink(missing_ok=True)
-    if progress is not None:
-        progress(f"{file.stem}: running, seed {settings.seed}")
-    # SystemExit is the simulator's status; what went wrong stands in the results, or else in the log.
-    with tempfile.TemporaryDirectory() as build, _import_path(file.parent.resolve()), suppress(SystemExit):
-        (Path(build) / TOP).symlink_to(program)  # cocotb asks for a folder with a program of this name
-        get_runner("verilator").test(
-            test_module=file.stem,
-            hdl_toplevel=TOP,
-            hdl_toplevel_lang="verilog",
-            build_dir=build,
-            test_dir=folder.resolve(),
-            results_xml=str(results.resolve()),
-            log_file=str(log.resolve()),
-            test_filter=None if only is None else rf"\..*{only}",
-            seed=settings.seed,
-            waves=waves,
-            extra_env={SETTINGS: settings.to_json(), "PYTHONWARNINGS": "ignore::DeprecationWarning"},
-        )
+    with tempfile.TemporaryDirectory() as name:
+        build = Path(name)
+        if simulator == VERILATOR:
+            wanted = wave_format() if waves else Waves.NONE
+            program = build_bench(settings.config, wanted, progress=progress)
+            (build / TOP).symlink_to(program)  # cocotb asks for a folder with a program of this name
+            runner = find_simulator(VERILATOR)
+        else:
+            runner = build_for(simulator, settings.config, build, waves=waves, progress=progress)
+        if progress is not None:
+            progress(f"{file.stem}: running, seed {settings.seed}")
+        # SystemExit is the simulator's status; what went wrong stands in the results, or else in the log.
+        with _import_path(file.parent.resolve()), suppress(SystemExit):
+            runner.test(
+                test_module=file.stem,
+                hdl_toplevel=TOP,
+                hdl_toplevel_lang="verilog",
+                build_dir=build,
+                test_dir=folder.resolve(),
+                results_xml=str(results.resolve()),
+                log_file=str(log.resolve()),
+                test_filter=None if only is None else rf"\..*{only}",
+                seed=settings.seed,
+                waves=waves,
+                extra_env={SETTINGS: settings.to_json(), "PYTHONWARNINGS": "ignore::DeprecationWarning"},
+            )
+        dump = find_waves(folder, build) if waves else None
+        if dump is not None and dump.parent == build:
+            dump = Path(shutil.move(dump, folder / f"dump{dump.suffix}"))
     tests = _read_results(results) if results.exists() else ()
     if not tests:
         end = "".join(log.read_text().splitlines(keepends=True)[-20:]) if log.exists() else ""
         what = f" whose name contains {only!r}" if only is not None else ""
         raise BenchError(f"{file} ran no test{what}; the log {log} ends with\n{end}")
-    return RunOutcome(file, settings.seed, tests, log, dump if waves and dump.exists() else None)
+    options = () if simulator == VERILATOR else ("--sim", simulator)
+    return RunOutcome(file, settings.seed, tests, log, dump, options)
 
 
-def run_and_keep_waves(
-    file: Path,
+def run_failed(
+    outcome: RunOutcome,
     settings: Settings,
     folder: Path,
     *,
-    only: str | None = None,
+    simulator: str = VERILATOR,
     progress: Progress | None = None,
 ) -> RunOutcome:
-    """Like :func:`run_file`; the tests that fail are repeated with the same seed and a waveform."""
-    outcome = run_file(file, settings, folder, only=only, progress=progress)
-    if outcome.passed:
-        return outcome
+    """Repeat what has failed, with the same seed and a waveform. The tests are those of ``outcome``."""
     names = "|".join(test.name for test in outcome.failed)
-    again = run_file(file, settings, folder, waves=True, only=f"({names})$", progress=progress)
-    return RunOutcome(file, settings.seed, outcome.tests, again.log, again.waves)
+    again = run_file(
+        outcome.file, settings, folder, waves=True, only=f"({names})$", simulator=simulator, progress=progress
+    )
+    return replace(again, tests=outcome.tests)
 
 
 def how_to_look(waves: Path) -> str:

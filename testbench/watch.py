@@ -79,6 +79,9 @@ class BusWatch:
         edge, rises = RisingEdge(dut.clk), RisingEdge(valid)
         checker = self.read if channel in self.read.channels else self.write
         self.transfers[channel] = 0
+        while not valid.value.is_resolvable:  # a simulator of four states knows nothing before the reset
+            await edge
+            assert reset.value, f"{port}valid is {valid.value} after the reset"
         while True:
             if not valid.value:
                 await rises

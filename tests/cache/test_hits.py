@@ -264,11 +264,11 @@ def test_simulators_belong_to_all_that_shaped_them(monkeypatch: pytest.MonkeyPat
         "compiler_flags": lambda: ("-g",),
     }
     for name, value in changes.items():
-        rtl_build._source_digest.cache_clear()
+        rtl_build.source_digest.cache_clear()
         with monkeypatch.context() as patch:
             patch.setattr(rtl_build, name, value)
             assert misses("rtl", build(), build()) == [2, 0]
-        rtl_build._source_digest.cache_clear()
+        rtl_build.source_digest.cache_clear()
     assert misses("rtl", build()) == [0]
 
 

@@ -15,7 +15,7 @@ from weft.testbench.build import Waves
 from weft.testbench.coverage import Coverage, read_hits
 from weft.testbench.errors import BenchError
 from weft.testbench.points import core_points, unreachable
-from weft.testbench.runner import RunOutcome, Settings, random_seed, run_and_keep_waves, run_file
+from weft.testbench.runner import RunOutcome, Settings, random_seed, run_failed, run_file
 
 FOLDER = Path(__file__).parent / "cocotb"
 PARTS = sorted(path.stem for path in FOLDER.glob("*.py"))
@@ -153,11 +153,60 @@ def test_failures_say_what_was_wrong(tmp_path: Path) -> None:
     assert "seed 3" in outcome.log.read_text()
 
 
+@pytest.mark.parametrize(("part", "only"), [("store", "rows_cross_pages"), ("tokens", "waits_for_all")])
+def test_a_part_in_short_on_icarus(part: str, only: str, tmp_path: Path) -> None:
+    """Four states: what was never written, or is not reset, shows as a value that is no number."""
+    outcome = run_file(FOLDER / f"{part}.py", Settings(config=TINY, seed=1), tmp_path, only=only, simulator="icarus")
+    check(outcome)
+    assert len(outcome.tests) == 1
+
+
+def test_failure_on_icarus_is_named_and_leaves_a_waveform(tmp_path: Path) -> None:
+    file = tmp_path / "broken.py"
+    file.write_text(BROKEN)
+    settings = Settings(config=TINY, seed=3)
+    outcome = run_file(file, settings, tmp_path / "run", simulator="icarus")
+    assert outcome.waves is None
+    problems = {test.name: test.problem for test in outcome.failed}
+    assert set(problems) == {"finds_a_wrong_byte", "finds_an_answer_that_nobody_asked_for"}
+    assert re.search(r"dram\[77\] is \d+, but must be \d+; 1 elements differ after", problems["finds_a_wrong_byte"])
+    again = run_failed(outcome, settings, tmp_path / "run", simulator="icarus")
+    assert again.tests == outcome.tests
+    assert again.waves is not None
+    assert again.waves.parent == tmp_path / "run"
+    assert again.waves.stat().st_size > 1000
+
+
+SHAPES = """
+import numpy as np
+import pytest
+from weft.testbench.bench import Bench, core_test
+from weft.testbench.errors import BenchError
+
+@core_test()
+async def wrong_shapes_are_named(bench: Bench) -> None:
+    right = bench.read_scratchpad("acc")
+    bench.write_scratchpad("acc", right)
+    for wrong in (right[1:], right[:, 1:], right.T, right.astype(np.int64), right.tolist()):
+        with pytest.raises(BenchError, match="write_scratchpad.'acc'.: int"):
+            bench.write_scratchpad("acc", wrong)
+    with pytest.raises(BenchError, match="no scratchpad 'accu'; hint: it has inp, wgt, acc, out"):
+        bench.write_scratchpad("accu", right)
+"""
+
+
+def test_wrong_shapes_for_a_scratchpad_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "shapes.py"
+    file.write_text(SHAPES)
+    check(run_file(file, Settings(config=TINY, seed=3), tmp_path / "run", simulator="icarus"))
+
+
 @pytest.mark.long
 def test_failure_leaves_a_waveform_of_the_test_that_failed(tmp_path: Path) -> None:
     file = tmp_path / "broken.py"
     file.write_text(BROKEN)
-    outcome = run_and_keep_waves(file, Settings(config=TINY, seed=3), tmp_path / "run")
+    settings = Settings(config=TINY, seed=3)
+    outcome = run_failed(run_file(file, settings, tmp_path / "run"), settings, tmp_path / "run")
     assert len(outcome.tests) == 3
     assert outcome.waves is not None
     assert outcome.waves.suffix in (f".{Waves.FST}", f".{Waves.VCD}")

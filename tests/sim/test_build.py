@@ -70,7 +70,7 @@ def test_second_build_comes_from_the_cache(quick_steps, tmp_path):
 
 def test_a_change_that_leaves_the_verilog_alone_compiles_nothing(quick_steps, tmp_path, monkeypatch):
     first, _ = build.build_library(TINY, cache_root=tmp_path)
-    monkeypatch.setattr(build, "_source_digest", lambda: "another comment")
+    monkeypatch.setattr(build, "source_digest", lambda: "another comment")
     second, _ = build.build_library(TINY, cache_root=tmp_path)
     assert second == first
     assert quick_steps.names() == ["verilog", "verilator", "compiler", "verilog"]

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
+from weft.cli import hardware
+from weft.cli.app import app
+from weft.cli.errors import run
+from weft.cli.output import err
 from weft.hw.config import TINY
 from weft.testbench import build
 from weft.testbench.build import Waves, require_cocotb, visible_signals, wave_format
 from weft.testbench.coverage import Coverage, Unreachable, read_hits
 from weft.testbench.errors import BenchError
-from weft.testbench.parts import FOLDER, find_parts, outcome_lines, parts_table
+from weft.testbench.parts import FOLDER, find_parts, outcome_lines, parts_table, waves_line
 from weft.testbench.runner import RunOutcome, Settings, TestOutcome
+from weft.testbench.simulators import find_simulator
 
 
 def test_part_is_found_by_name_and_file_by_path() -> None:
@@ -54,8 +60,49 @@ def test_failure_says_how_to_repeat_it_and_how_to_look() -> None:
         "    acc[3, 1] is 4, but must be 5",
         "  again:    weft test-hw gemm --seed 17",
         "  log:      log.txt",
-        "  waveform: surfer dump.fst    # https://surfer-project.org; or: gtkwave dump.fst",
     ]
+    assert waves_line(outcome) == "  waveform: surfer dump.fst    # https://surfer-project.org; or: gtkwave dump.fst"
+    assert waves_line(replace(outcome, waves=None)) == "  waveform: none: the simulator has left no file"
+    elsewhere = replace(outcome, file=Path("my tests.py"), options=("--sim", "icarus"))
+    again = "  again:    weft test-hw 'my tests.py' --config pynq --sim icarus --seed 17"
+    assert again in outcome_lines(elsewhere, "--config", "pynq").splitlines()
+
+
+def test_unknown_and_missing_simulators_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(BenchError, match=r"there is no simulator 'icaros'; hint: cocotb drives .*icarus.*verilator"):
+        find_simulator("icaros")
+    with pytest.raises(BenchError, match="there is no simulator 'ghdl'"):
+        find_simulator("ghdl")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    hint = "iverilog executable not found; hint: apt-get install iverilog"
+    with pytest.raises(BenchError, match=f"the simulator 'icarus' is not installed: {hint}"):
+        find_simulator("icarus")
+    with pytest.raises(BenchError, match=r"the simulator .questa. is not installed: .*; hint: its programs must be on"):
+        find_simulator("questa")
+
+
+@pytest.mark.parametrize(("options", "waves"), [([], ["run_failed"]), (["--no-waves"], []), (["--waves"], [])])
+def test_the_reason_comes_before_the_waveform(
+    options: list[str],
+    waves: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = RunOutcome(FOLDER / "gemm.py", 17, (TestOutcome("bad", "a reason", 0.2),), Path("log.txt"), None)
+    called = []
+
+    def repeat(*_: object, **__: object) -> RunOutcome:
+        called.append("run_failed")
+        assert "a reason" in capsys.readouterr().out
+        return replace(outcome, waves=Path("dump.fst"))
+
+    monkeypatch.setattr(hardware, "run_file", lambda *_, **how: (called.clear(), outcome)[1])
+    monkeypatch.setattr(hardware, "run_failed", repeat)
+    assert run(app, ["test-hw", "gemm", *options], err) == 1
+    assert called == waves
+    assert ("dump.fst" in capsys.readouterr().out) == bool(waves)
 
 
 def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
