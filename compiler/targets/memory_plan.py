@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from bisect import insort
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain
+
+import numpy as np
 
 ALIGNMENT = 64
 """Bytes to which everything is aligned: a burst of the widest bus, a line of a cache."""
@@ -89,31 +90,34 @@ def _largest_first(places: Iterable[Lifetime]) -> list[Lifetime]:
 
 def _first_fit(tensors: Iterable[Lifetime], start: int, alignment: int) -> tuple[dict[str, int], int]:
     """The lowest place that is free, for one after the other; and the end of the region."""
-    placed: list[tuple[int, int, Lifetime]] = []  # by their first byte
+    order = list(tensors)
+    begins, ends, firsts, lasts = np.zeros((4, len(order)), np.int64)  # of what is placed, by its first byte
     offsets: dict[str, int] = {}
     end = start
-    for number, tensor in enumerate(tensors):
-        offset = start
-        for begin, _, other in placed:
-            if other.last < tensor.first or tensor.last < other.first:
-                continue
-            if offset + tensor.nbytes <= begin:
-                break
-            offset = max(offset, begin + aligned(other.nbytes, alignment))
-        insort(placed, (offset, number, tensor))
+    for count, tensor in enumerate(order):
+        met = (lasts[:count] >= tensor.first) & (firsts[:count] <= tensor.last)
+        taken = np.maximum.accumulate(np.append(start, ends[:count][met]))  # up to here, before each that is met
+        fits = np.append(taken[:-1] + tensor.nbytes <= begins[:count][met], True)
+        offset = int(taken[fits.argmax()])
+        behind = offset + aligned(tensor.nbytes, alignment)
+        at = int(begins[:count].searchsorted(offset, side="right"))
+        for column, value in ((begins, offset), (ends, behind), (firsts, tensor.first), (lasts, tensor.last)):
+            column[at + 1 : count + 1] = column[at:count]
+            column[at] = value
         offsets[tensor.name] = offset
-        end = max(end, offset + aligned(tensor.nbytes, alignment))
+        end = max(end, behind)
     return offsets, end
 
 
 def most_alive(lifetimes: Iterable[Lifetime]) -> int:
     """Bytes, in whole alignment units, of what is alive at the worst time: no plan can do with fewer."""
     tensors = list(lifetimes)
-    places = _places(tensors, place_owners(tensors))
-    times = {place.first for place in places}
-    return max(
-        (sum(aligned(each.nbytes) for each in places if each.first <= time <= each.last) for time in times), default=0
-    )
+    changes: dict[int, int] = {}
+    for place in _places(tensors, place_owners(tensors)):
+        size = aligned(place.nbytes)
+        changes[place.first] = changes.get(place.first, 0) + size
+        changes[place.last + 1] = changes.get(place.last + 1, 0) - size
+    return max(accumulate(changes[time] for time in sorted(changes)), default=0)
 
 
 def place_owners(lifetimes: Iterable[Lifetime]) -> dict[str, str]:

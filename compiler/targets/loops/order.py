@@ -56,6 +56,48 @@ def _sorted(groups: list[FusedGroup], makers: Callable[[FusedGroup], list[FusedG
     return result
 
 
+class Row:
+    """Kernels in a row, in front of each of which another may be put; which of two comes first is a comparison."""
+
+    STEP = 1 << 40
+    """Between the labels of neighbours that are new, so that many fit between them."""
+
+    def __init__(self) -> None:
+        self.front: FusedGroup | None = None
+        self._labels: dict[FusedGroup, int] = {}
+        self._before: dict[FusedGroup, FusedGroup | None] = {}
+        self._after: dict[FusedGroup, FusedGroup | None] = {}
+
+    def __iter__(self) -> Iterator[FusedGroup]:
+        group = self.front
+        while group is not None:
+            yield group
+            group = self._after[group]
+
+    def insert(self, group: FusedGroup, place: FusedGroup | None) -> None:
+        """In front of ``place``; None is the end of a row in which nothing is yet."""
+        before = None if place is None else self._before[place]
+        self._before[group], self._after[group] = before, place
+        if place is not None:
+            self._before[place] = group
+        if before is None:
+            self.front = group
+            self._labels[group] = 0 if place is None else self._labels[place] - self.STEP
+            return
+        self._after[before] = group
+        least, most = self._labels[before], self._labels[place] if place is not None else 0
+        self._labels[group] = (least + most) // 2
+        if self._labels[group] == least:  # no room is left
+            self._labels = {each: number * self.STEP for number, each in enumerate(self)}
+
+    def first(self, groups: list[FusedGroup]) -> FusedGroup | None:
+        """The one that comes before the others."""
+        return min(groups, key=self._labels.__getitem__, default=None)
+
+    def is_before(self, first: FusedGroup, second: FusedGroup) -> bool:
+        return self._labels[first] < self._labels[second]
+
+
 @dataclass
 class _Later:
     """Kernels are taken from the last to the first, and each is put before what reads it first, if that saves memory.
@@ -68,26 +110,31 @@ class _Later:
     body: Expr
 
     def run(self) -> list[FusedGroup]:
-        placed: list[FusedGroup] = []
+        placed = Row()
+        reads_first: dict[Expr, FusedGroup] = {}  # of what is placed so far, by what has to be there before
+        reads_last: dict[Expr, FusedGroup] = {}  # by the value of this memory
+        makes_first: dict[object, FusedGroup] = {}  # by the type of a result
         for group in reversed(self.groups):
-            placed.insert(self._place(group, placed) if self._may_move(group) else 0, group)
-        return placed
-
-    def _place(self, group: FusedGroup, placed: list[FusedGroup]) -> int:
-        """How many of the kernels behind a group come before it after all."""
-        types = {source.type for source in map(self._source, group.inputs) if isinstance(source, Var)}
-        stops = (
-            at for at, other in enumerate(placed)
-            if group.root in self._read[other] or (other.root in self._results and other.root.type in types)
-        )  # fmt: skip
-        at = next(stops, 0)
-        if not at or group.is_alias:
-            return at
-        freed = sum(
-            nbytes(value) for value in self._sources[group]
-            if not any(value in self._sources[other] for other in placed[at:])
-        )  # fmt: skip
-        return at if nbytes(group.root) >= freed else 0
+            stop = None
+            if self._may_move(group):
+                types = {source.type for source in map(self._source, group.inputs) if isinstance(source, Var)}
+                found = [reads_first.get(group.root), *map(makes_first.get, types)]
+                stop = placed.first([each for each in found if each is not None])
+            if stop is not None and stop is not placed.front and not group.is_alias:
+                freed = sum(
+                    nbytes(value) for value in self._sources[group]
+                    if value not in reads_last or placed.is_before(reads_last[value], stop)
+                )  # fmt: skip
+                stop = stop if nbytes(group.root) >= freed else None
+            placed.insert(group, stop or placed.front)
+            if group.root in self._results:
+                makes_first[group.root.type] = group  # it never moves, so it is in front of all
+            for value in self._read[group]:
+                reads_first[value] = placed.first([group, reads_first.get(value, group)]) or group
+            for value in self._sources[group]:
+                if value not in reads_last or placed.is_before(reads_last[value], group):
+                    reads_last[value] = group
+        return list(placed)
 
     def _may_move(self, group: FusedGroup) -> bool:
         looks = any(index_sizes(node) for node in group.members)

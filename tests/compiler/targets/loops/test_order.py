@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from weft.compiler.operators.random_graphs import random_graph
 from weft.compiler.targets.cpu.kernels import loop_target
 from weft.compiler.targets.cpu.processor import host_target
 from weft.compiler.targets.loops.fusion import FusedGroup, roots_of
+from weft.compiler.targets.loops.order import Row
 from weft.compiler.targets.loops.prepare import prepare
 from weft.compiler.targets.memory_plan import Lifetime, aligned, most_alive, plan_memory, plan_tightly
 
@@ -124,3 +127,42 @@ def test_a_plan_that_is_longer_than_it_need_be_is_made_again() -> None:
     sizes = [(1152, 1, 6), (1024, 5, 12), (960, 0, 2), (896, 7, 12), (832, 3, 4), (768, 11, 13)]
     lifetimes = [Lifetime(str(at), *each) for at, each in enumerate(sizes)]
     assert plan_tightly(lifetimes, 0)[1] <= plan_memory(lifetimes, 0)[1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 900), st.integers(0, 12), st.integers(0, 9)), max_size=30), st.integers(0, 3))
+def test_each_takes_the_lowest_place_that_those_before_it_leave(sizes: list[tuple[int, int, int]], start: int) -> None:
+    """Tried place by place, and the bytes at the worst time counted moment by moment."""
+    tensors = [Lifetime(f"t{at}", size, first, first + more) for at, (size, first, more) in enumerate(sizes)]
+    offsets, end = plan_memory(tensors, 64 * start)
+    placed: list[Lifetime] = []
+    for tensor in sorted(tensors, key=lambda each: (-each.nbytes, each.first, each.name)):
+        others = [each for each in placed if each.first <= tensor.last and tensor.first <= each.last]
+        wanted = 64 * start
+        while any(
+            (wanted < offsets[each.name] + aligned(each.nbytes) and offsets[each.name] < wanted + tensor.nbytes)
+            or (not tensor.nbytes and offsets[each.name] <= wanted < offsets[each.name] + aligned(each.nbytes))
+            for each in others
+        ):  # fmt: skip
+            wanted += 64
+        assert tensor.nbytes == 0 or offsets[tensor.name] == wanted
+        placed.append(tensor)
+    alive = [sum(aligned(each.nbytes) for each in tensors if each.first <= time <= each.last) for time in range(25)]
+    assert most_alive(tensors) == max(alive)
+    assert end == max((offsets[each.name] + aligned(each.nbytes) for each in tensors), default=64 * start)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_row_has_what_was_put_in_it(seed: int) -> None:
+    """Also where more is put before the same one than numbers can be halved for."""
+    random, row, wanted = Random(seed), Row(), []
+    for number in range(300):
+        group = FusedGroup((call("nn.tanh", Var(f"v{number}", TensorType((1,), "float32"))),), (), None)
+        place = 0 if random.random() < 0.2 else max(0, len(wanted) - 1 - (number % 3 == 0))
+        row.insert(group, wanted[place] if wanted else None)
+        wanted.insert(place, group)
+    assert list(row) == wanted
+    assert row.front == wanted[0]
+    for at in random.sample(range(299), 50):
+        assert row.is_before(wanted[at], wanted[at + 1])
+        assert row.first(wanted[at : at + 3]) == wanted[at]
