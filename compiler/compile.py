@@ -16,6 +16,7 @@ from .graph.registry import operator_of
 from .graph.symbolic import SymbolicTypes, sizes_text
 from .model import CompiledModel, HostStep, OpenModel
 from .passes.pipeline import PassOptions, run_passes
+from .passes.source_products import products_of_nodes
 from .targets.cpu.intrinsics import intrinsic_named
 from .targets.errors import CompileError
 from .targets.loops.replaceable import is_replaceable
@@ -114,6 +115,7 @@ def _compile_module(
     module: Module, name: str, target: Target, options: Any, passes: PassOptions | None, job: Job
 ) -> CompiledModel:
     started = time.perf_counter()
+    products = products_of_nodes(module) if module.stage == "source" else None
     if module.stage == "source":
         job.progress("running the passes")
         module = prepared(module, target, options, passes)
@@ -121,6 +123,8 @@ def _compile_module(
         raise CompileError(f"passes have run over this module already (it is at stage {module.stage!r})",
                            hint="give the model as it was read")  # fmt: skip
     compiled = target.link(module, options, job)
+    if products is not None:
+        compiled = compiled.with_products(products)
     seconds = time.perf_counter() - started
     return replace(compiled, name=name, statistics={**compiled.statistics, "compile_seconds": seconds})
 

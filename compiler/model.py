@@ -7,7 +7,7 @@ A model for a CPU is one host step; one for the accelerator has both kinds in tu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal
@@ -64,6 +64,34 @@ class Layer:
     boundaries: tuple[str, ...] = ()  # operands that were not fused, and why
     saved_bytes: int = 0  # memory traffic that there would be if its operators were not fused
     schedule: str = ""  # readable trace of the schedule
+
+
+def with_products(layers: Sequence[Layer], products: Mapping[str, int]) -> tuple[Layer, ...]:
+    """``layers``, which say what they compute, with what of it is useful work of the model. ``products``: by the user's
+    node, its multiply-accumulates.
+
+    They belong to the layers that the node leads, or else to all that are made of it, among several in the proportion
+    of what these compute.
+    """
+    computing = [
+        (number, [node for node in layer.nodes if node in products])
+        for number, layer in enumerate(layers)
+        if layer.macs
+    ]
+    owners: dict[str, list[int]] = {}
+    for number, nodes in computing:
+        if nodes:
+            owners.setdefault(nodes[0], []).append(number)
+    for node in dict.fromkeys(node for _, nodes in computing for node in nodes if node not in owners):
+        owners[node] = [number for number, nodes in computing if node in nodes]
+    useful = [0 if layer.nodes else layer.macs for layer in layers]
+    for node, numbers in owners.items():
+        left, whole = products[node], sum(layers[number].macs for number in numbers)
+        for number in numbers:
+            share = left * layers[number].macs // whole
+            useful[number] += share
+            left, whole = left - share, whole - layers[number].macs
+    return tuple(replace(layer, macs=count) for layer, count in zip(layers, useful, strict=True))
 
 
 # The host's part
@@ -416,6 +444,18 @@ class CompiledModel:
     def config(self) -> CoreConfig:
         """The core that the model is compiled for; WeftError where nothing runs on one."""
         return self.on_core.config
+
+    def with_products(self, products: Mapping[str, int]) -> CompiledModel:
+        """The model with useful multiply-accumulates in its layers; see `with_products`."""
+        layers = with_products(self.layers, products)
+
+        def told(step: CoreStep | HostStep) -> CoreStep | HostStep:
+            if isinstance(step, CoreStep):
+                return step
+            own = layers[step.first_layer : step.first_layer + len(step.program.layers)]
+            return replace(step, program=replace(step.program, layers=own))
+
+        return replace(self, layers=layers, steps=tuple(map(told, self.steps)))
 
     @property
     def programs(self) -> tuple[CoreStep, ...]:

@@ -48,7 +48,7 @@ def split_phases(node: Call) -> Expr | None:
         case _:
             return None
     strides, dilations, groups = node.attr("strides"), node.attr("dilations"), node.attr("groups")
-    found = _undilated(node.args[0])
+    found = undilated(node.args[0])
     if found is None or any(stride != 1 for stride in strides):
         return None
     x, factors, before = found
@@ -75,7 +75,7 @@ def split_phases(node: Call) -> Expr | None:
     return call("slice", whole, starts=(0,) * len(full), sizes=node.shape, steps=(1,) * len(full), span=node.span)
 
 
-def _undilated(x: Expr) -> tuple[Expr, tuple[int, ...], list[int]] | None:
+def undilated(x: Expr) -> tuple[Expr, tuple[int, ...], list[int]] | None:
     """The operand of a dilate below paddings with zeros and a slice, as much of it as is left; its factors for all
     spatial axes; and how many elements there are before its first one along each."""
     spatial = len(x.shape) - 2
