@@ -106,7 +106,8 @@ def _shell(command: str) -> subprocess.CompletedProcess[str]:
     folder = Path(".bin")
     folder.mkdir(exist_ok=True)
     script = folder / "weft"
-    script.write_text(f"#!{sys.executable}\nfrom weft.cli import main\nmain()\n")
+    guard = 'if __name__ == "__main__":'  # for processes that a command starts
+    script.write_text(f"#!{sys.executable}\nfrom weft.cli import main\n\n{guard}\n    main()\n")
     script.chmod(0o755)
     path = os.pathsep.join([str(folder.resolve()), str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = os.environ | {"PATH": path, "COLUMNS": "120", "TERM": "dumb", "NO_COLOR": "1"}
