@@ -75,6 +75,8 @@ class _Rooms:
         places = {}
         for tensor in (*kernel.inputs, kernel.output):
             pitch = kernel.pitch_of(tensor.name)
-            places[tensor.name] = DramBuffer(self.end, tensor.name in constants, kernel.kept_of(tensor.name), pitch)
+            places[tensor.name] = DramBuffer(
+                self.end, tensor.name in constants, kernel.kept_of(tensor.name), pitch, kernel.records_of(tensor.name)
+            )
             self.end += aligned(prod(tensor.shape) * ITEM_BYTES[tensor.dtype] * pitch)
         return places

@@ -14,6 +14,7 @@ import numpy as np
 from ....hw.config import STRIDE_BITS, TABLE_ENTRIES, CoreConfig
 from ....hw.isa import TAP_COLUMNS, TAP_ROWS, Engine, Gemm, Instruction, Load, Loop, Scratchpad, Store, Vector
 from ....hw.memories import Memory
+from ....hw.weight_form import FOUR_BITS
 from ...tensor.ir import Buffer
 from ..errors import CompileError
 from .empty_matrices import Mask, Run, parts_of
@@ -49,12 +50,14 @@ HeldLevels = dict[Engine, dict[int, tuple[int, int, int, int]]]
 class DramBuffer:
     """Where a global buffer lies: ``offset`` in bytes in the window. ``constant``: no program writes it. ``kept``: of
     matrices, one after another, which are loaded; the others are zero. ``pitch``: of matrices,
-    how many entries each is from the next (`packed_layout.matrix_pitch`)."""
+    how many entries each is from the next (`packed_layout.matrix_pitch`). ``records``: of matrices, how many are a
+    record of 4-bit weights; 0 where they have 8 bits."""
 
     offset: int
     constant: bool = False
     kept: Mask | None = field(default=None, repr=False, compare=False)
     pitch: int = 1
+    records: int = 0
 
 
 @dataclass
@@ -417,6 +420,9 @@ class NestEmitter:
         index, start, rectangles = self._rectangles(nest, context, extents, "dst", "src", entry_bytes)
         pad = nest.scalars["pad"](context.environment) if emits.padded else 0
         buffer = nest.call.operand("src").buffer.name
+        if emits.scratchpad is Scratchpad.WGT and self._dram[buffer].records:
+            self._emit_records(context, index, start, rectangles, self._dram[buffer])
+            return
         if emits.scratchpad is Scratchpad.WGT:
             rectangles = self._without_empty(rectangles, index, start, self._dram[buffer])
         for piece in rectangles:
@@ -428,6 +434,28 @@ class NestEmitter:
             )  # fmt: skip
             written = Access(emits.scratchpad.memory, instruction.index, (piece.entries,), (1,))
             self._add(instruction, context, self._dram_access(buffer, piece, offset, entry_bytes), (written,))
+
+    def _emit_records(
+        self, context: Context, index: int, start: int, rectangles: tuple[Rectangle, ...], source: DramBuffer
+    ) -> None:
+        """Loads of 4-bit weights: a copy of 8-bit ones from byte ``start``, whose rows are whole records."""
+        config, each = self._config, source.records
+        for piece in rectangles:
+            first, rest = divmod((start - source.offset) // config.wgt_bytes + piece.dram, each)
+            rows_apart = piece.stride if piece.rows > 1 else 0
+            if rest or piece.columns % each or rows_apart % each or piece.entries != piece.rows * piece.columns:
+                raise CompileError(
+                    f"a load of {piece.rows} x {piece.columns} matrices is no load of whole groups, which have {each}",
+                    hint="the schedule must take a reduction in whole groups of 4-bit weights",
+                )
+            instruction = Load(
+                engine=Engine.LOADW, scratchpad=Scratchpad.WGT, index=index + piece.scratchpad,
+                offset=self._offset(source.offset + first * config.weight_record_bytes), rows=piece.rows,
+                columns=piece.columns // each, stride=piece.stride // each, pad_value=FOUR_BITS,
+            )  # fmt: skip
+            entries = slice(instruction.index, instruction.index + piece.entries)
+            self._left_out[entries] = False
+            self._add(instruction, context, (), (Access(Memory.WGT, instruction.index, (piece.entries,), (1,)),))
 
     def _emit_fill(self, nest: IntrinsicNest, context: Context, extents: tuple[int, ...], emits: EmitFill) -> None:
         index, strides = self._entry(nest, "dst", context), self._operand(nest, "dst").strides

@@ -10,6 +10,7 @@ import numpy as np
 from ....hw.config import CoreConfig
 from ....hw.dram_rate import DramRate
 from ....hw.isa import Load, Store
+from ....hw.load_counts import bytes_each
 from ...graph.ir import Array, Call, Constant, Expr, Function, Module
 from ...graph.visit import calls
 from ...model import CompiledModel, CorePart, CoreStep, HostProgram, HostStep, Layer, TensorSpec, Witness
@@ -28,6 +29,7 @@ from .phases import Phase, check_strict, function_of, split_phases
 from .slices import CONCAT, KernelSlice, slices_of
 from .stream import Issue
 from .tuned import Lookup
+from .weight_groups import records_of
 from .window import DmaWindow
 
 LinkHost = Callable[[Module], HostProgram]
@@ -138,6 +140,8 @@ class _Linker:
 
     def _constant(self, kernel: Kernel, name: str, value: Array) -> int:
         """The offset of a kernel's constant."""
+        if kernel.records_of(name):
+            return self.window.constant(records_of(value, self.config)).offset
         return self.window.constant(spread_matrices(value, kernel.pitch_of(name))).offset
 
     # The host's part
@@ -253,6 +257,7 @@ class _Linker:
                 True,
                 part.kernel.kept_of(tensor.name),
                 part.kernel.pitch_of(tensor.name),
+                part.kernel.records_of(tensor.name),
             )
             for tensor, value in part.kernel.constants
         }
@@ -287,8 +292,8 @@ def _traffic(config: CoreConfig, stream: Sequence[Issue]) -> dict[int, tuple[int
     for issue in stream:
         loaded, stored = traffic.get(issue.layer, (0, 0))
         match issue.instruction:
-            case Load(scratchpad=scratchpad, rows=rows, columns=columns):
-                loaded += rows * columns * scratchpad.dram_bytes(config)
+            case Load(rows=rows, columns=columns) as load:
+                loaded += rows * columns * bytes_each(config, load)
             case Store(rows=rows, columns=columns):
                 stored += rows * columns * config.out_bytes
             case _:

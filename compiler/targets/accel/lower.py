@@ -57,7 +57,8 @@ class Section:
     group reads only its own input group. ``tapped``: the array takes nine taps of a channel at a time, in its depthwise
     mode. ``own_matrices``: each image has weights of its own, which are computed. ``repeated``:
     stages that have one entry for several of the result, with the axes ("cd", "y", "x") along which they have.
-    ``kept``: which matrices of the weights are multiplied, if not all.
+    ``kept``: which matrices of the weights are multiplied, if not all. ``records``: matrices of a record of 4-bit
+    weights, which are loaded together (``weight_groups.py``); 0 where weights have 8 bits.
     """
 
     kind: str
@@ -69,6 +70,7 @@ class Section:
     own_matrices: bool = False
     repeated: tuple[tuple[str, tuple[str, ...]], ...] = ()
     kept: Kept | None = None
+    records: int = 0
 
     @property
     def taps(self) -> int:
@@ -127,6 +129,7 @@ class Kernel:
                 **({"own_matrices": True} if section.own_matrices else {}),
                 **({"repeated": section.repeated} if section.repeated else {}),
                 **({"kept": section.kept.digest} if section.kept is not None else {}),
+                **({"records": section.records} if section.records else {}),
             }
 
         described = {
@@ -157,6 +160,10 @@ class Kernel:
     def pitch_of(self, name: str) -> int:
         """How many entries the matrices of a packed tensor are apart in DRAM."""
         return matrix_pitch(self.blocks) if any(each.matrix_weights == name for each in self.sections) else 1
+
+    def records_of(self, name: str) -> int:
+        """How many matrices of a packed tensor are a record of 4 bits in DRAM; 0: they have 8 bits."""
+        return next((each.records for each in self.sections if each.matrix_weights == name), 0)
 
     @property
     def stages(self) -> Stages:

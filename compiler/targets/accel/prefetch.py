@@ -23,6 +23,7 @@ import numpy.typing as npt
 from ....hw.config import CoreConfig
 from ....hw.dram_rate import DramRate
 from ....hw.isa import TAP_COLUMNS, Engine, Gemm, Load, Loop, Store, Vector
+from ....hw.load_counts import bytes_each
 from ....hw.memories import Memory
 from .stream import Issue, memory_sizes
 
@@ -140,8 +141,8 @@ def _cycles(config: CoreConfig, bandwidth: int, issue: Issue, extents: dict[int,
             return waves * prod(extents[level] for level in range(levels)) + PIPELINE
         case Vector(levels=levels):
             return prod(extents[level] for level in range(levels)) + PIPELINE
-        case Load(rows=rows, columns=columns, scratchpad=scratchpad):
-            return rows * columns * scratchpad.dram_bytes(config) // bandwidth + PIPELINE
+        case Load(rows=rows, columns=columns) as load:
+            return rows * columns * bytes_each(config, load) // bandwidth + PIPELINE
         case Store(rows=rows, columns=columns):
             return rows * columns * config.out_bytes // bandwidth + PIPELINE
     return 1

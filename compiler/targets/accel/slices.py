@@ -18,6 +18,7 @@ from .lower import Kernel, copy_kernel, lower_function
 from .phases import function_of, is_packed_concat
 from .tiling import ChainTiling
 from .tuned import Lookup, Setting, Tuned, layer_text
+from .weight_groups import in_records
 
 CONCAT = "concat"
 """The kind of a part that copies an operand of a concatenation to its place."""
@@ -59,7 +60,7 @@ def slices_of(
         record, cycles = _numbers(function.attrs["record"])
         chained = Tuned(Setting(ChainTiling(*kernel.tiling), str(function.attrs.get("chain_form", ""))), cycles, record)
         return [replace(_whole(node, kernel), tuned=chained)]
-    return [_with_setting(_whole(node, kernel), tuned)]
+    return [_with_setting(_whole(node, in_records(kernel, config)), tuned)]
 
 
 def _fastest_form(node: Call, kernel: Kernel, config: CoreConfig, rate: DramRate, threads: int) -> list[KernelSlice]:

@@ -51,7 +51,7 @@ def space(problem: Problem) -> list[Candidate]:
 def _tilings(problem: Problem) -> Iterator[Tiling]:
     _, groups, height, width = problem.output
     axes = [sizes_worth_trying(size) for size in (groups, height, width)]
-    reductions = sizes_worth_trying(problem.reduction) or [0]
+    reductions = problem.reductions
     least = SMALLEST_TILE * problem.config.acc_depth
     whole = groups * height * width * problem.parts
     portions = sorted({-(-problem.portionable // count) for count in PORTIONS} - {0, problem.reduction})

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from ....hw.config import CoreConfig
 from ....hw.isa import Load, Scratchpad
+from ....hw.load_counts import bytes_each, entries_each, entries_of
 from ....hw.memories import Memory
 from .stream import RECENT, Access, Issue, memory_sizes
 
@@ -43,7 +44,7 @@ def split_loads(config: CoreConfig, issues: Sequence[Issue]) -> list[Issue]:
             if any(memory is Memory.DRAM for memory, _ in reads):
                 parts = _cut(config, issue, instruction, _cuts(config, instruction, stored_by, position))
             elif instruction.scratchpad is Scratchpad.WGT:
-                parts = _cut(config, issue, instruction, _cuts_of_weights(instruction, touched_by))
+                parts = _cut(config, issue, instruction, _cuts_of_weights(config, instruction, touched_by))
         stream += parts
         for memory, selector in (*reads, *writes):
             if memory is Memory.WGT:
@@ -70,11 +71,13 @@ def _cuts(config: CoreConfig, load: Load, stored_by: npt.NDArray[np.int32], posi
     return _changes(needs, entries)
 
 
-def _cuts_of_weights(load: Load, touched_by: npt.NDArray[np.int32]) -> list[int]:
+def _cuts_of_weights(config: CoreConfig, load: Load, touched_by: npt.NDArray[np.int32]) -> list[int]:
     """Columns of a load of weights, which nothing writes in DRAM, before which it is cut."""
     if load.rows > 1 or load.pad_top or load.pad_bottom or load.pad_left or load.pad_right:
         return []
-    return _changes(touched_by[load.index : load.index + load.columns], 1)
+    each = entries_each(config, load)
+    touched = touched_by[load.index : load.index + load.columns * each]
+    return _changes(touched.reshape(-1, each).max(axis=1), each)
 
 
 def _changes(needs: npt.NDArray[np.int32], entries: int) -> list[int]:
@@ -88,8 +91,8 @@ def _changes(needs: npt.NDArray[np.int32], entries: int) -> list[int]:
 
 
 def _units(config: CoreConfig, load: Load) -> int:
-    """Granules of DRAM in an entry."""
-    return load.scratchpad.dram_bytes(config) // config.granule_bytes
+    """Granules of DRAM in an entry, or in a record of 4-bit weights."""
+    return bytes_each(config, load) // config.granule_bytes
 
 
 def _cut(config: CoreConfig, issue: Issue, load: Load, cuts: Sequence[int]) -> list[Issue]:
@@ -109,11 +112,11 @@ def _cut(config: CoreConfig, issue: Issue, load: Load, cuts: Sequence[int]) -> l
                 load, index=index, offset=load.offset + first * units, columns=stop - first,
                 pad_left=0 if first else load.pad_left, pad_right=load.pad_right if stop == end else 0,
             )  # fmt: skip
-        rows, columns = part.pad_top + part.rows + part.pad_bottom, part.pad_left + part.columns + part.pad_right
+        entries = entries_of(config, part)
         read = Access(Memory.DRAM, part.offset, (part.rows, part.columns * units), (part.stride * units or 1, 1))
-        written = Access(part.scratchpad.memory, index, (rows * columns,), (1,))
+        written = Access(part.scratchpad.memory, index, (entries,), (1,))
         parts.append(Issue(part, (read,), (written,), issue.layer, issue.tile))
         if not issue.places[0]:  # nothing writes what it reads (`forget_constants`)
             parts[-1].forget(Memory.DRAM, written=False)
-        index += rows * columns
+        index += entries
     return parts

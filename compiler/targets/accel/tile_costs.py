@@ -211,7 +211,7 @@ def _buffers(problem: Problem, tiling: Tiles, loops: _Loops) -> Iterator[Buffers
     yield Buffers(Memory.INP, read * height * pitch, copies, loads, _bytes_of_inputs(problem, tiling) * inside)
     copies, loads = _where(chunks == 1, loops.placed(problem.matrix_axes), loops.in_tiles(problem.matrix_axes, chunks))
     matrices = groups * np.maximum(tiling.reduction, 1) * problem.taps
-    yield Buffers(Memory.WGT, matrices, copies, loads, config.wgt_bytes * problem.kept_share)
+    yield Buffers(Memory.WGT, matrices, copies, loads, problem.matrix_bytes * problem.kept_share)
 
 
 def _bytes_of_inputs(problem: Problem, tiling: Tiles) -> Array | float:
@@ -553,7 +553,7 @@ def _largest_epilogues(problem: Problem, columns: int) -> Tiles:
     tiles = list(product(sizes_worth_trying(groups), sizes_worth_trying(height)))
     choices = [list(epilogues(problem, group, row, columns)) for group, row in tiles]
     last = np.array([len(each) - 1 for each in choices], np.int64)
-    inner = list(product(sizes_worth_trying(problem.reduction) or [0], DEFAULT_ORDERS))
+    inner = list(product(problem.reductions, DEFAULT_ORDERS))
     reductions = np.array([reduction for reduction, _ in inner], np.int64)
     orders = np.array([order for _, order in inner])
 

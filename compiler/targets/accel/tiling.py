@@ -117,7 +117,22 @@ class Problem:
     @property
     def portionable(self) -> int:
         """Input channel groups whose loads may be cut into portions; images that are rows lie apart in each group."""
-        return 0 if self.images_are_rows else self.reduction
+        return 0 if self.images_are_rows or self.kernel.section.records else self.reduction
+
+    @cached_property
+    def reductions(self) -> tuple[int, ...]:
+        """Input channel groups that a tile may take at a time: of 4-bit weights whole groups."""
+        records = self.kernel.section.records
+        if not records:
+            return sizes_worth_trying(self.reduction) or (0,)
+        unit = records * self.config.block_in // self.kernel.blocks.dram_block
+        return tuple(unit * size for size in sizes_worth_trying(self.reduction // unit))
+
+    @property
+    def matrix_bytes(self) -> float:
+        """Bytes in DRAM of one matrix of weights that is loaded."""
+        records = self.kernel.section.records
+        return self.config.weight_record_bytes / records if records else self.config.wgt_bytes
 
     @cached_property
     def is_matrix(self) -> bool:
@@ -231,7 +246,7 @@ IMAGE_AXES = frozenset({"no"})
 
 def smallest_tiling(problem: Problem) -> Tiling:
     """The tiling that needs the least of every scratchpad."""
-    return Tiling(1, 1, 1, min(1, problem.reduction), "cyx", 1, 1, 1)
+    return Tiling(1, 1, 1, problem.reductions[-1], "cyx", 1, 1, 1)
 
 
 def epilogues(problem: Problem, groups: int, rows: int, columns: int) -> Iterator[tuple[int, int]]:

@@ -357,7 +357,8 @@ class _Places:
         for tensor, value in part.kernel.constants:
             pitch = part.kernel.pitch_of(tensor.name)
             offset = self._at((node, tensor.name, part.output_shift), value.nbytes * pitch)
-            places[tensor.name] = DramBuffer(offset, True, part.kernel.kept_of(tensor.name), pitch)
+            kept, records = part.kernel.kept_of(tensor.name), part.kernel.records_of(tensor.name)
+            places[tensor.name] = DramBuffer(offset, True, kept, pitch, records)
         for name, (operand, shift) in part.inputs.items():
             arg = node.args[operand]
             places[name] = DramBuffer(self._at(arg, prod(arg.shape)) + shift, constant=isinstance(arg, Constant))
