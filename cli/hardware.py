@@ -14,6 +14,7 @@ from ..hw.config import load_config
 from ..hw.lint_waivers import waiver_file
 from ..hw.synthesis import Target, multipliers_for, synthesise
 from ..hw.synthesis_report import over_limit, path_rows, usage_rows
+from ..hw.system_config import SystemConfig, load_system
 from ..hw.verilog import emit_verilog
 from ..progress import progress
 from ..testbench.coverage import Coverage, read_hits
@@ -33,6 +34,9 @@ def hw(
         typer.Option("--for", help="xc7: Xilinx 7-series, two products a multiplier; ecp5, asic: plain multipliers."),
     ] = Target.XC7,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Verilog file; default: CONFIG.v.")] = None,
+    system: Annotated[
+        Path | None, typer.Option("--system", help="Several cores on one memory, as JSON; instead of --config.")
+    ] = None,
     initial_values: Annotated[
         bool, typer.Option(help="Give registers the values that they have after rst; ASIC flows want none.")
     ] = True,
@@ -41,14 +45,17 @@ def hw(
         typer.Option(help="Also write what silences Verilator's -Wall, each waiver with its reason (.vlt)."),
     ] = None,
 ) -> None:
-    """Write the core as Verilog, in the form that fits a part. Cycles and results are the same in all."""
-    core = load_config(config)
-    path = output or Path(f"{core.name}.v")
+    """Write the core, or a system of cores, as Verilog, in the form that fits a part. Cycles and results are the same
+    in all."""
+    what = load_config(config) if system is None else load_system(system)
+    path = output or Path(f"{what.name}.v")
     check_places(path, waivers)
-    with progress(f"emitting {core.name}", err):
-        text = emit_verilog(core, multipliers_for(target), initial_values=initial_values)
+    with progress(f"emitting {what.name}", err):
+        text = emit_verilog(what, multipliers_for(target), initial_values=initial_values)
     write_atomically(path, text.encode())
-    out.print(f"wrote {path} for {target} ({len(text):,} characters), configuration hash {core.hash64:016x}")
+    cores = what.cores if isinstance(what, SystemConfig) else (what,)
+    hashes = ", ".join(f"{core.hash64:016x}" for core in cores)
+    out.print(f"wrote {path} for {target} ({len(text):,} characters), configuration hash {hashes}")
     if waivers is not None:
         write_atomically(waivers, waiver_file(path.name).encode())
         out.print(f"wrote {waivers}: verilator --lint-only -Wall {waivers} {path}", soft_wrap=True)

@@ -52,9 +52,9 @@ ID_BITS = 2
 """Width of the read IDs; writes all have ID 0."""
 
 
-def _address_channel(config: CoreConfig, prefix: str) -> dict[str, object]:
+def _address_channel(config: CoreConfig, prefix: str, id_bits: int) -> dict[str, object]:
     return {
-        f"{prefix}id": Out(ID_BITS),
+        f"{prefix}id": Out(id_bits),
         f"{prefix}addr": Out(config.address_bits),
         f"{prefix}len": Out(8),
         f"{prefix}size": Out(3, init=config.bus_bytes.bit_length() - 1),
@@ -66,9 +66,9 @@ def _address_channel(config: CoreConfig, prefix: str) -> dict[str, object]:
     }
 
 
-def _read_members(config: CoreConfig) -> dict[str, object]:
-    return _address_channel(config, "ar") | {
-        "rid": In(ID_BITS),
+def _read_members(config: CoreConfig, id_bits: int = ID_BITS) -> dict[str, object]:
+    return _address_channel(config, "ar", id_bits) | {
+        "rid": In(id_bits),
         "rdata": In(config.bus_bits),
         "rresp": In(Response),
         "rlast": In(1),
@@ -77,14 +77,14 @@ def _read_members(config: CoreConfig) -> dict[str, object]:
     }
 
 
-def _write_members(config: CoreConfig) -> dict[str, object]:
-    return _address_channel(config, "aw") | {
+def _write_members(config: CoreConfig, id_bits: int = ID_BITS) -> dict[str, object]:
+    return _address_channel(config, "aw", id_bits) | {
         "wdata": Out(config.bus_bits),
         "wstrb": Out(config.bus_bytes),
         "wlast": Out(1),
         "wvalid": Out(1),
         "wready": In(1),
-        "bid": In(ID_BITS),
+        "bid": In(id_bits),
         "bresp": In(Response),
         "bvalid": In(1),
         "bready": Out(1),
@@ -106,18 +106,18 @@ class WriteMasterSignature(wiring.Signature):
 
 
 class MasterSignature(wiring.Signature):
-    """All five channels of an AXI4 master."""
+    """All five channels of an AXI4 master; ``id_bits`` are more than the core's own behind an arbiter."""
 
-    def __init__(self, config: CoreConfig) -> None:
-        super().__init__(_write_members(config) | _read_members(config))
+    def __init__(self, config: CoreConfig, id_bits: int = ID_BITS) -> None:
+        super().__init__(_write_members(config, id_bits) | _read_members(config, id_bits))
 
 
 class RegisterSlaveSignature(wiring.Signature):
     """AXI4-Lite, from the slave's side."""
 
-    def __init__(self) -> None:
+    def __init__(self, address_bits: int = REGISTER_ADDRESS_BITS) -> None:
         members: Mapping[str, object] = {
-            "awaddr": In(REGISTER_ADDRESS_BITS),
+            "awaddr": In(address_bits),
             "awprot": In(3),
             "awvalid": In(1),
             "awready": Out(1),
@@ -128,7 +128,7 @@ class RegisterSlaveSignature(wiring.Signature):
             "bresp": Out(Response),
             "bvalid": Out(1),
             "bready": In(1),
-            "araddr": In(REGISTER_ADDRESS_BITS),
+            "araddr": In(address_bits),
             "arprot": In(3),
             "arvalid": In(1),
             "arready": Out(1),

@@ -1,15 +1,17 @@
-"""Exports a core as Verilog: short text that simulates fast, in words that every tool reads."""
+"""Exports a core, or a system of cores, as Verilog: short text that simulates fast, in words that every tool reads."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from unittest.mock import patch
 
 from amaranth.back import rtlil
 from amaranth.hdl import ValueCastable
 from amaranth.hdl._ir import PortDirection
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
 from ..cache import working_folder
@@ -17,9 +19,14 @@ from .config import CoreConfig
 from .core import Core
 from .errors import HardwareError
 from .mac_array_packed import Multipliers
+from .system import System
+from .system_config import SystemConfig
 
 TOP = "weft_core"
 """Name of the exported module; its clock is ``clk``, its synchronous reset ``rst``."""
+
+SYSTEM_TOP = "weft_system"
+"""As :data:`TOP`, of a system."""
 
 YOSYS_SCRIPT = """\
 read_rtlil core.il
@@ -45,25 +52,44 @@ _WORD = re.compile(r"\\\S+|[A-Za-z_][\w$]*")
 _REPEATED = re.compile(r"(?<=[{,] )([^,{}\n]+)((?:, \1)+)(?=[,} ])")
 
 
+def top_of(config: CoreConfig | SystemConfig) -> str:
+    """The name of the exported module."""
+    return TOP if isinstance(config, CoreConfig) else SYSTEM_TOP
+
+
 def emit_verilog(
-    config: CoreConfig, multipliers: Multipliers = Multipliers.PLAIN, *, initial_values: bool = True
+    config: CoreConfig | SystemConfig, multipliers: Multipliers = Multipliers.PLAIN, *, initial_values: bool = True
 ) -> str:
-    """Verilog of the core; ports have single underscores (``m_axi_arvalid``). :class:`HardwareError` if Yosys fails.
+    """Verilog of a core or a system; ports have single underscores (``m_axi_arvalid``, ``m0_axi_arvalid``).
+    :class:`HardwareError` if Yosys fails.
 
     ``multipliers`` changes no cycle and no result: plain ones simulate fast, packed ones halve the DSP blocks. Without
     ``initial_values`` registers hold anything until ``rst`` has been high at a rising edge, as in cells of an ASIC.
     """
-    core = Core(config)
+
+    def emitted(top: wiring.Component, name: str) -> str:
+        return plain_names(fold_repeats(run_yosys(_rtlil(top, name, multipliers), initial_values=initial_values)))
+
+    if isinstance(config, CoreConfig):
+        return TIMESCALE + emitted(Core(config), TOP)
+    # Cores that are alike are one module: Yosys and Verilator see each once.
+    kinds = list(dict.fromkeys(replace(core, name="") for core in config.cores))
+    names = {kind: f"{TOP}_{number}" for number, kind in enumerate(kinds)}
+    texts = [emitted(Core(kind), names[kind]) for kind in kinds]
+    top = System(config, [names[replace(core, name="")] for core in config.cores])
+    return TIMESCALE + "\n".join([*texts, emitted(top, SYSTEM_TOP)])
+
+
+def _rtlil(top: wiring.Component, name: str, multipliers: Multipliers) -> str:
     ports = {}
-    for path, member, value in core.signature.flatten(core):
+    for path, member, value in top.signature.flatten(top):
         port = value.as_value() if isinstance(value, ValueCastable) else value
         direction = PortDirection.Input if member.flow is In else PortDirection.Output
         ports["_".join(str(part) for part in path)] = (port, direction)
     # Amaranth writes the zeros of every memory bit by bit, which is most of the text and of the time. The core's
     # memories may start with anything: programs write before they read, and the simulator fills them itself.
     with patch.object(rtlil.ModuleEmitter, "emit_memory", lambda *_: None):
-        text = rtlil.convert(core, platform=multipliers, name=TOP, ports=ports, emit_src=False)
-    return TIMESCALE + plain_names(fold_repeats(run_yosys(text, initial_values=initial_values)))
+        return rtlil.convert(top, platform=multipliers, name=name, ports=ports, emit_src=False)
 
 
 def plain_names(verilog: str) -> str:

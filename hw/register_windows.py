@@ -1,0 +1,134 @@
+"""One AXI4-Lite slave for the registers of several cores: a window of 4 KiB for each, and one for a group of them.
+
+What is written to the group's window is written to all cores of the group at once, so that one write of CONTROL starts
+them in the same cycle.
+"""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from .axi import REGISTER_ADDRESS_BITS, RegisterSlaveSignature, Response
+
+WINDOW_BYTES = 1 << REGISTER_ADDRESS_BITS
+"""Of one core's registers; core ``i`` has those at ``i * WINDOW_BYTES``."""
+
+NUMBER_BITS = 4
+ADDRESS_BITS = REGISTER_ADDRESS_BITS + NUMBER_BITS
+"""Width of the addresses of all windows: the same for any number of cores."""
+
+GROUP = (1 << NUMBER_BITS) - 1
+GROUP_WINDOW = GROUP * WINDOW_BYTES
+"""Writes here go to all cores of the group."""
+
+GROUP_MEMBERS = GROUP_WINDOW + WINDOW_BYTES - 4
+"""Register with a bit for each core: the members of the group; all after a reset."""
+
+
+class RegisterWindows(wiring.Component):
+    """One write, and one read, at a time. An address that is no core's is answered with DECERR.
+
+    outside
+        The slave that the host sees.
+    core_0, core_1, ...
+        To the registers of each core.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        inside = {f"core_{number}": In(RegisterSlaveSignature()) for number in range(count)}
+        super().__init__({"outside": Out(RegisterSlaveSignature(ADDRESS_BITS)), **inside})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        self._write(m)
+        self._read(m)
+        return m
+
+    def _cores(self) -> list[wiring.FlippedInterface]:
+        return [getattr(self, f"core_{number}") for number in range(self.count)]
+
+    def _write(self, m: Module) -> None:
+        outside, cores = self.outside, self._cores()
+        self.members = members = Signal(self.count, init=(1 << self.count) - 1)
+        address, data, strobes = Signal(ADDRESS_BITS), Signal(32), Signal(4)
+        # Of each core: its address, its data and its response are still to come.
+        addresses, words, responses = Signal(self.count), Signal(self.count), Signal(self.count)
+        error = Signal()
+        number = outside.awaddr[REGISTER_ADDRESS_BITS:]
+        chosen = Signal(self.count)
+        with m.If(number == GROUP):
+            m.d.comb += chosen.eq(members)
+        with m.Else():
+            m.d.comb += chosen.eq(1 << number)
+        with m.FSM(name="write"):
+            with m.State("idle"), m.If(outside.awvalid & outside.wvalid):
+                m.d.comb += [outside.awready.eq(1), outside.wready.eq(1)]
+                m.d.sync += [address.eq(outside.awaddr), data.eq(outside.wdata), strobes.eq(outside.wstrb), error.eq(0)]
+                with m.If(outside.awaddr == GROUP_MEMBERS):
+                    m.d.sync += members.eq(outside.wdata)
+                    m.next = "answer"
+                with m.Elif(chosen == 0):
+                    m.d.sync += error.eq(1)
+                    m.next = "answer"
+                with m.Else():
+                    m.d.sync += [addresses.eq(chosen), words.eq(chosen), responses.eq(chosen)]
+                    m.next = "send"
+            with m.State("send"):
+                for bit, core in enumerate(cores):
+                    m.d.comb += [
+                        core.awvalid.eq(addresses[bit]),
+                        core.wvalid.eq(words[bit]),
+                        core.bready.eq(responses[bit]),
+                    ]
+                    with m.If(core.awready):
+                        m.d.sync += addresses[bit].eq(0)
+                    with m.If(core.wready):
+                        m.d.sync += words[bit].eq(0)
+                    with m.If(core.bvalid & responses[bit]):
+                        m.d.sync += responses[bit].eq(0)
+                        with m.If(core.bresp != Response.OKAY):
+                            m.d.sync += error.eq(1)
+                with m.If(responses == 0):
+                    m.next = "answer"
+            with m.State("answer"):
+                m.d.comb += [outside.bvalid.eq(1), outside.bresp.eq(Mux(error, Response.DECERR, Response.OKAY))]
+                with m.If(outside.bready):
+                    m.next = "idle"
+        for core in cores:
+            m.d.comb += [core.awaddr.eq(address), core.wdata.eq(data), core.wstrb.eq(strobes)]
+
+    def _read(self, m: Module) -> None:
+        outside, cores = self.outside, self._cores()
+        address, data = Signal(ADDRESS_BITS), Signal(32)
+        response = Signal(Response)
+        number = address[REGISTER_ADDRESS_BITS:]
+        asked = Signal()
+        with m.FSM(name="read"):
+            with m.State("idle"):
+                m.d.comb += outside.arready.eq(1)
+                with m.If(outside.arvalid):
+                    m.d.sync += [address.eq(outside.araddr), asked.eq(0)]
+                    m.next = "send"
+            with m.State("send"):
+                for bit, core in enumerate(cores):
+                    with m.If(number == bit):
+                        m.d.comb += [core.arvalid.eq(~asked), core.rready.eq(1)]
+                        with m.If(core.arready):
+                            m.d.sync += asked.eq(1)
+                        with m.If(core.rvalid):
+                            m.d.sync += [data.eq(core.rdata), response.eq(core.rresp)]
+                            m.next = "answer"
+                with m.If(number >= self.count):
+                    m.d.sync += [data.eq(0), response.eq(Response.DECERR)]
+                    with m.If(address == GROUP_MEMBERS):
+                        m.d.sync += [data.eq(self.members), response.eq(Response.OKAY)]
+                    m.next = "answer"
+            with m.State("answer"):
+                m.d.comb += [outside.rvalid.eq(1), outside.rdata.eq(data), outside.rresp.eq(response)]
+                with m.If(outside.rready):
+                    m.next = "idle"
+        for core in cores:
+            m.d.comb += core.araddr.eq(address)

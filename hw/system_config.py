@@ -1,0 +1,131 @@
+"""Several cores as data: which cores, and which of them share a port of memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from ..whole import whole
+from .config import CoreConfig, named_config
+from .errors import ConfigError
+
+MOST_CORES = 8
+"""Cores that a system can have."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemConfig:
+    """One to eight cores on one memory.
+
+    cores
+        The configuration of each. They may differ, but their buses have the same width of data and of addresses.
+    ports
+        For each core the number of its memory port; by default all share port 0. Ports count from 0 without a gap. An
+        arbiter stands in front of a port that several cores share, and nothing in front of one that a core has alone.
+    """
+
+    cores: tuple[CoreConfig, ...]
+    ports: tuple[int, ...] = ()
+    name: str = "system"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise ConfigError(f"name must be a text, not {self.name!r}", at="name")
+        if not isinstance(self.cores, Sequence) or isinstance(self.cores, str):
+            raise ConfigError(f"cores must be a list of configurations, not {self.cores!r:.80}", at="cores")
+        object.__setattr__(self, "cores", tuple(self.cores))
+        if not 1 <= len(self.cores) <= MOST_CORES:
+            raise ConfigError(f"a system has 1 to {MOST_CORES} cores, not {len(self.cores)}", at="cores")
+        for number, core in enumerate(self.cores):
+            if not isinstance(core, CoreConfig):
+                raise ConfigError(f"{core!r:.80} is no configuration of a core", at=f"cores[{number}]")
+        self._check_buses()
+        self._check_ports()
+
+    def _check_buses(self) -> None:
+        first = self.cores[0]
+        for number, core in enumerate(self.cores):
+            for field in ("bus_bits", "address_bits"):
+                if getattr(core, field) != getattr(first, field):
+                    raise ConfigError(
+                        f"{field} is {getattr(core, field)}, but core 0 has {getattr(first, field)}",
+                        at=f"cores[{number}]", hint="give all cores of a system buses of one width",
+                    )  # fmt: skip
+
+    def _check_ports(self) -> None:
+        if not isinstance(self.ports, Sequence) or isinstance(self.ports, str):
+            raise ConfigError(f"ports must be a list of numbers, not {self.ports!r:.80}", at="ports")
+        given = tuple(self.ports) or (0,) * len(self.cores)
+        numbers = tuple(number for port in given if (number := whole(port)) is not None and number >= 0)
+        if len(numbers) != len(given):
+            raise ConfigError(f"{list(given)} are not all numbers of ports", at="ports")
+        if len(numbers) != len(self.cores):
+            raise ConfigError(f"{len(numbers)} ports for {len(self.cores)} cores", at="ports",
+                              hint="name the port of each core, or none: then all share one")  # fmt: skip
+        if missing := sorted(set(range(max(numbers))) - set(numbers)):
+            raise ConfigError(f"no core has port {missing[0]}, but one has port {max(numbers)}", at="ports",
+                              hint="number the ports from 0 without a gap")  # fmt: skip
+        object.__setattr__(self, "ports", numbers)
+
+    @property
+    def port_count(self) -> int:
+        """Memory ports."""
+        return max(self.ports) + 1
+
+    def cores_of(self, port: int) -> tuple[int, ...]:
+        """Numbers of the cores on a port, ascending: the order of their turns."""
+        return tuple(core for core, own in enumerate(self.ports) if own == port)
+
+    @property
+    def bus_bytes(self) -> int:
+        """Bytes that a port carries in a cycle."""
+        return self.cores[0].bus_bytes
+
+    def to_json(self) -> str:
+        """JSON text; :meth:`from_json` reads it back."""
+        cores = [asdict(core) for core in self.cores]
+        return json.dumps({"name": self.name, "cores": cores, "ports": list(self.ports)}, indent=1) + "\n"
+
+    @staticmethod
+    def from_json(text: str) -> SystemConfig:
+        """Read what :meth:`to_json` wrote, or a part of it: only ``cores`` is needed. A core is the name of a
+        configuration, or an object with some of its fields. :class:`ConfigError` names the place."""
+        try:
+            values = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ConfigError(f"not a system: {error}") from error
+        if not isinstance(values, dict):
+            raise ConfigError(f"not a system: expected an object, got {type(values).__name__}")
+        names = {field.name for field in fields(SystemConfig)}
+        if unknown := sorted(set(values) - names):
+            raise ConfigError(
+                f"unknown field {unknown[0]!r} of a system", hint=f"known fields: {', '.join(sorted(names))}"
+            )
+        if not isinstance(values.get("cores"), list):
+            raise ConfigError("a system needs a list of cores", at="cores", hint='{"cores": ["pynq", "pynq"]}')
+        cores = tuple(_core(number, core) for number, core in enumerate(values["cores"]))
+        return SystemConfig(**(values | {"cores": cores}))
+
+
+def _core(number: int, value: Any) -> CoreConfig:
+    at = f"cores[{number}]"
+    try:
+        if isinstance(value, str):
+            return named_config(value)
+        if isinstance(value, dict):
+            return CoreConfig.from_json(json.dumps(value))
+    except ConfigError as error:
+        raise ConfigError(error.message, at=at, hint=error.hint) from error
+    raise ConfigError(f"{value!r:.80} is neither the name of a configuration nor an object of its fields", at=at)
+
+
+def load_system(path: str | Path) -> SystemConfig:
+    """The system in a JSON file; :class:`ConfigError` or OSError if there is none."""
+    try:
+        return SystemConfig.from_json(Path(path).read_text())
+    except ConfigError as error:
+        place = f"{path}: {error.at}" if error.at else str(path)
+        raise ConfigError(error.message, at=place, hint=error.hint) from error

@@ -1,0 +1,50 @@
+"""Systems as data: what JSON says, and what is refused with its place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from weft.hw.config import PYNQ, TINY, WIDE
+from weft.hw.errors import ConfigError
+from weft.hw.system_config import SystemConfig, load_system
+
+
+def test_json_comes_back_and_has_defaults() -> None:
+    system = SystemConfig(name="mixed", cores=(PYNQ, replace(PYNQ, name="other", wgt_depth=512), PYNQ), ports=(0, 1, 0))
+    assert SystemConfig.from_json(system.to_json()) == system
+    assert (system.port_count, system.cores_of(0), system.cores_of(1)) == (2, (0, 2), (1,))
+    assert SystemConfig.from_json('{"cores": ["pynq", {"wgt_depth": 512}]}') == SystemConfig(
+        cores=(PYNQ, replace(PYNQ, name="custom", wgt_depth=512, depthwise=0)), ports=(0, 0)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [("[]", "expected an object"), ("{", "not a system"), ("{}", "cores: a system needs a list"),
+     ('{"cores": []}', "cores: a system has 1 to 8 cores, not 0"),
+     ('{"cores": "pynq"}', "cores: a system needs a list"),
+     ('{"cores": ["tiny", "huge"]}', r"cores\[1\]: unknown configuration 'huge'"),
+     ('{"cores": ["tiny", {"bock": 3}]}', r"cores\[1\]: unknown configuration field 'bock'"),
+     ('{"cores": [3]}', r"cores\[0\]: 3 is neither"), ('{"cores": ["tiny"], "prts": []}', "unknown field 'prts'"),
+     ('{"cores": ["tiny", "wide"]}', r"cores\[1\]: bus_bits is 128, but core 0 has 64"),
+     ('{"cores": ["tiny", "tiny"], "ports": [0]}', "ports: 1 ports for 2 cores"),
+     ('{"cores": ["tiny", "tiny"], "ports": [0, 2]}', "ports: no core has port 1"),
+     ('{"cores": ["tiny"], "ports": [-1]}', "ports: .* are not all numbers of ports"),
+     ('{"cores": ["tiny"], "ports": [true]}', "ports: .* are not all numbers of ports"),
+     ('{"cores": ["tiny"], "ports": "0"}', "ports must be a list"),
+     ('{"cores": ["tiny"], "name": 3}', "name must be a text")],
+)  # fmt: skip
+def test_what_is_wrong_is_named_with_its_place(text: str, problem: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        SystemConfig.from_json(text)
+    (tmp_path / "system.json").write_text(text)
+    with pytest.raises(ConfigError, match=r"system\.json: "):
+        load_system(tmp_path / "system.json")
+
+
+def test_python_meets_the_same_rules() -> None:
+    for cores in ((), (TINY,) * 9, (TINY, WIDE), "tiny", (TINY, "tiny")):
+        with pytest.raises(ConfigError, match="cores"):
+            SystemConfig(cores=cores)  # type: ignore[arg-type]
