@@ -20,13 +20,16 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ..cache import cache_key, kept, kept_file
+from ..hw.axi import ID_BITS
 from ..hw.config import CoreConfig
 from ..hw.core import memory_paths
+from ..hw.interconnect import port_id_bits
 from ..hw.isa import ENGINE_NAMES, Engine
 from ..hw.mac_array_packed import Multipliers
-from ..hw.verilog import TOP, emit_verilog
+from ..hw.system_config import SystemConfig
+from ..hw.verilog import TOP, emit_verilog, top_of
 from .errors import BuildError
-from .harness import harness_files
+from .harness import bus_text, harness_files
 
 Progress = Callable[[str], None]
 
@@ -67,16 +70,16 @@ class BuildTimes:
 
 
 def build_library(
-    config: CoreConfig,
+    config: CoreConfig | SystemConfig,
     multipliers: Multipliers = Multipliers.PLAIN,
     *,
     progress: Progress | None = None,
     cache_root: Path | None = None,
     quick: bool = False,
 ) -> tuple[Path, BuildTimes]:
-    """The shared library of a core, and what building it took: nothing if it is in the cache (``cache_root``, the
-    user's by default). ``quick``: compiled without optimisation, for few cycles. :class:`BuildError` says what is
-    missing."""
+    """The shared library of a core or a system, and what building it took: nothing if it is in the cache
+    (``cache_root``, the user's by default). ``quick``: compiled without optimisation, for few cycles.
+    :class:`BuildError` says what is missing."""
     report = progress or (lambda message: None)
     times = BuildTimes()
 
@@ -104,7 +107,7 @@ def build_library(
     def library(key: str) -> Path:
         return kept_file("rtl", f"{key}.so", build, root=cache_root)
 
-    unnamed = replace(config, name="")
+    unnamed = _unnamed(config)
 
     def library_key() -> bytes:
         tools = (VERILATOR_FLAGS, verilator_version(), compiler_flags(), compiler_version())
@@ -118,11 +121,17 @@ def build_library(
     return library(key.decode()), times
 
 
+def _unnamed(config: CoreConfig | SystemConfig) -> CoreConfig | SystemConfig:
+    if isinstance(config, CoreConfig):
+        return replace(config, name="")
+    return replace(config, name="", cores=tuple(replace(core, name="") for core in config.cores))
+
+
 def _is_key(content: bytes) -> bool:
     return LIBRARY_KEY.fullmatch(content) is not None
 
 
-def run_verilator(config: CoreConfig, verilog: str, folder: Path) -> list[Path]:
+def run_verilator(config: CoreConfig | SystemConfig, verilog: str, folder: Path) -> list[Path]:
     """Translate to C++ in ``folder``, with the harness beside it; returns the C++ files."""
     (folder / "core.v").write_text(verilog)
     package = verilator_package()
@@ -130,7 +139,7 @@ def run_verilator(config: CoreConfig, verilog: str, folder: Path) -> list[Path]:
         [
             str(package / "bin" / "verilator_bin"),
             *VERILATOR_FLAGS,
-            *("--top-module", TOP, "--prefix", "Vcore", "--Mdir", str(folder), str(folder / "core.v")),
+            *("--top-module", top_of(config), "--prefix", "Vcore", "--Mdir", str(folder), str(folder / "core.v")),
         ],
         "Verilator",
         environment={"VERILATOR_ROOT": str(package)},
@@ -141,11 +150,16 @@ def run_verilator(config: CoreConfig, verilog: str, folder: Path) -> list[Path]:
     return sorted(folder.glob("*.cpp"))
 
 
-def ports_header(config: CoreConfig, root_header: str) -> str:
-    """C++ that knows the core's limits, finds its scratchpads in the verilated core and samples its trace ports."""
-    members = dict.fromkeys(re.findall(r"VlUnpacked<.*, \d+> (\w+);", root_header))
-    lines = ["#pragma once", f"constexpr unsigned kBurstBeats = {config.burst_beats};"]
+def ports_header(config: CoreConfig | SystemConfig, root_header: str) -> str:
+    """C++ that knows the ports and the limits of what was verilated; of a core it also finds the scratchpads and
+    samples the trace ports."""
+    lines = ["#pragma once", *_port_lines(config)]
     lines += ["struct WeftTraceSample { bool started, retired; uint32_t started_number, retired_number, kind; };"]
+    if isinstance(config, SystemConfig):
+        lines += ["static inline void weft_sample_trace(const Vcore&, WeftTraceSample*) {}"]
+        lines += ["static inline void* weft_find_memory(Vcore___024root&, uint32_t, uint32_t) { return nullptr; }", ""]
+        return "\n".join(lines)
+    members = dict.fromkeys(re.findall(r"VlUnpacked<.*, \d+> (\w+);", root_header))
     lines += ["static inline void weft_sample_trace(const Vcore& core, WeftTraceSample* samples) {"]
     for engine in Engine:
         name = f"core.trace_{ENGINE_NAMES[engine]}"
@@ -164,6 +178,19 @@ def ports_header(config: CoreConfig, root_header: str) -> str:
             lines.append(f"    if (scratchpad == {number} && bank == {bank}) return &root.{member};")
     lines += ["    return nullptr;", "}", ""]
     return "\n".join(lines)
+
+
+def _port_lines(config: CoreConfig | SystemConfig) -> list[str]:
+    """The memory ports, and the interrupts as a mask."""
+    if isinstance(config, CoreConfig):
+        # Verilator's spelling of a port whose name some C++ compilers reserve.
+        interrupts, lines = "__SYM__interrupt", bus_text(["m_axi_"], ID_BITS, config.burst_beats)
+    else:
+        most = max(len(config.cores_of(port)) for port in range(config.port_count))
+        prefixes = [f"m{port}_axi_" for port in range(config.port_count)]
+        beats = max(core.burst_beats for core in config.cores)
+        interrupts, lines = "interrupts", bus_text(prefixes, port_id_bits(most), beats)
+    return [*lines, f"static inline uint32_t weft_interrupts(const Vcore& core) {{ return core.{interrupts}; }}"]
 
 
 def in_pieces(sources: Sequence[Path], level: str) -> list[tuple[Path, str]]:

@@ -1,324 +1,20 @@
-// One simulated machine: the verilated core, an AXI4 memory and an AXI4-Lite driver.
+// One simulated machine: the verilated core, or system of cores, an AXI4 memory and an AXI4-Lite driver.
 //
-// Python calls weft_run once a program; every cycle happens here. The generated ports.h has what differs from
-// configuration to configuration: the core's memories, its trace outputs and the length of its bursts.
+// Python calls weft_run once a program, or once for one program of each core; every cycle happens here. The generated
+// ports.h has what differs from configuration to configuration: the ports and the interrupts, and of one core its
+// scratchpads and its trace outputs.
 
-#include <algorithm>
 #include <cstdint>
-#include <cstdio>
-#include <cstring>
 #include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "Vcore.h"
-#include "Vcore___024root.h"
-#include "harness_interface.h"  // structs and numbers that Python shares, written by sim/harness.py
-#include "ports.h"
+#include "harness_memory.h"
 
 namespace {
 
-constexpr unsigned kBusBytes = sizeof(Vcore::m_axi_rdata);
 constexpr int kDrainReads = 10000;
-
-template <typename T>
-void store_bits(T& signal, const uint8_t* bytes) {
-    std::memcpy(&signal, bytes, sizeof(T));
-}
-
-// xorshift64*: the same numbers on every machine.
-class Random {
-  public:
-    explicit Random(uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15ull + 0x2545F4914F6CDD1Dull) {
-        if (!state_) state_ = 1;
-    }
-    uint64_t next() {
-        state_ ^= state_ >> 12;
-        state_ ^= state_ << 25;
-        state_ ^= state_ >> 27;
-        return state_ * 0x2545F4914F6CDD1Dull;
-    }
-    uint64_t below(uint64_t bound) { return (next() >> 33) % bound; }
-
-  private:
-    uint64_t state_;
-};
-
-// AXI4 memory: bursts wait for their latency, beats share the bandwidth. Responses of one ID stay in order; written
-// bytes become visible with the response.
-class Memory {
-  public:
-    explicit Memory(const WeftDram& settings) : settings_(settings), random_(settings.seed) {}
-
-    // Let something go wrong: `bit` of the next word for reader `id` where that is what is flipped.
-    void inject(uint32_t fault, unsigned id, unsigned bit) {
-        pending_ = fault;
-        fault_id_ = id;
-        fault_bit_ = bit;
-        injected_ = false;
-    }
-    bool injected() const { return injected_; }
-
-    // Nobody has asked for anything in a long time: what a program takes depends on no program before it.
-    void rest() { credit_ = most_credit(); }
-
-    // Drive the core's inputs for the cycle that begins.
-    void drive(Vcore& core) {
-        if (pending_ == kFaultHung) {
-            hang(core);
-            return;
-        }
-        credit_ = std::min(credit_ + settings_.bytes_per_cycle, most_credit());
-        core.m_axi_arready = reads_pending_ < settings_.outstanding && !stall();
-        core.m_axi_awready = writes_.size() < settings_.outstanding && !stall();
-        const bool write_wanted = core.m_axi_wvalid && collecting_ < writes_.size();
-        if (!(write_turn_ && write_wanted && credit_ < 2 * kBusBytes)) offer_read();
-        core.m_axi_rvalid = read_offered_;
-        if (read_offered_) {
-            core.m_axi_rid = offered_.id;
-            core.m_axi_rresp = offered_.response;
-            core.m_axi_rlast = offered_.last;
-            store_bits(core.m_axi_rdata, offered_.data);
-        }
-        core.m_axi_wready = collecting_ < writes_.size() && credit_ >= kBusBytes && !stall();
-        if (!response_offered_ && !writes_.empty() && writes_.front().complete && writes_.front().due <= now_ &&
-            !stall()) {
-            answer_write();
-        }
-        core.m_axi_bvalid = response_offered_;
-        core.m_axi_bresp = response_;
-        core.m_axi_bid = writes_.empty() ? 0 : writes_.front().id;
-    }
-
-    // Take the handshakes of the cycle that ends.
-    void sample(const Vcore& core) {
-        check_stability(core);
-        if (core.m_axi_arvalid && core.m_axi_arready) accept_read(core);
-        if (core.m_axi_rvalid && core.m_axi_rready) read_offered_ = false;
-        if (core.m_axi_bvalid && core.m_axi_bready) {
-            response_offered_ = false;
-            writes_.pop_front();
-            --collecting_;
-        }
-        if (core.m_axi_wvalid && core.m_axi_wready) accept_data(core);
-        if (core.m_axi_awvalid && core.m_axi_awready) accept_write(core);
-        ++now_;
-    }
-
-    const std::string& protocol_error() const { return protocol_error_; }
-
-  private:
-    struct Read {
-        uint64_t address, due;
-        unsigned beats, done;
-    };
-    struct Write {
-        uint64_t address, due;
-        unsigned beats, id;
-        bool complete;
-        uint8_t response;
-        std::vector<uint8_t> data, strobes;
-    };
-    struct Beat {
-        unsigned id;
-        uint8_t response;
-        bool last;
-        uint8_t data[kBusBytes];
-    };
-    struct Held {  // a channel's payload in the cycle before, if it was not taken
-        bool waiting = false;
-        uint64_t address = 0;
-        uint32_t length_id = 0;
-    };
-
-    bool stall() { return settings_.jitter && !random_.below(8); }
-    uint64_t due() { return now_ + settings_.latency + (settings_.jitter ? random_.below(settings_.jitter + 1) : 0); }
-
-    uint8_t response_at(uint64_t address, bool write) const {
-        if (address < settings_.base || address + kBusBytes > settings_.base + settings_.size) return kResponseDecerr;
-        const bool armed = write ? settings_.error_writes : settings_.error_reads;
-        return armed && address < settings_.error_stop && settings_.error_start < address + kBusBytes ? kResponseSlverr
-                                                                                                    : kResponseOkay;
-    }
-
-    // A slave that does nothing any more, but keeps what it has offered, as the protocol asks.
-    void hang(Vcore& core) {
-        injected_ = true;
-        core.m_axi_arready = core.m_axi_awready = core.m_axi_wready = 0;
-        core.m_axi_rvalid = read_offered_;
-        core.m_axi_bvalid = response_offered_;
-    }
-
-    bool happens(uint32_t fault) {
-        if (pending_ != fault) return false;
-        pending_ = kFaultNone;
-        injected_ = true;
-        return true;
-    }
-
-    void answer_write() {
-        Write& write = writes_.front();
-        if (happens(kFaultWriteError)) write.response = kResponseSlverr;
-        commit(write);
-        if (happens(kFaultLostWrite)) {
-            writes_.pop_front();
-            --collecting_;
-            return;
-        }
-        response_offered_ = true;
-        response_ = write.response;
-    }
-
-    void offer_read() {
-        if (read_offered_ || credit_ < kBusBytes || !reads_pending_ || stall()) return;
-        // The oldest burst that is due; with reordering any ID's first burst that is due.
-        unsigned chosen = kIds;
-        unsigned candidates = 0;
-        for (unsigned id = 0; id < kIds; ++id) {
-            if (reads_[id].empty() || reads_[id].front().due > now_) continue;
-            ++candidates;
-            if (settings_.reorder) {
-                if (chosen == kIds || !random_.below(candidates)) chosen = id;
-            } else if (reads_[id].front().done) {
-                chosen = id;
-                break;
-            } else if (chosen == kIds || order_[id].front() < order_[chosen].front()) {
-                chosen = id;
-            }
-        }
-        if (chosen == kIds) return;
-        Read& read = reads_[chosen].front();
-        if (!read.done && happens(kFaultLostRead)) {
-            forget_read(chosen);
-            return;
-        }
-        const uint64_t address = read.address + uint64_t(read.done) * kBusBytes;
-        offered_.id = chosen;
-        offered_.response = response_at(address, false);
-        offered_.last = ++read.done == read.beats;
-        if (offered_.response == kResponseDecerr) {
-            std::memset(offered_.data, 0, kBusBytes);
-        } else {
-            std::memcpy(offered_.data, settings_.bytes + (address - settings_.base), kBusBytes);
-        }
-        if (happens(kFaultReadError)) offered_.response = kResponseSlverr;
-        if (chosen == fault_id_ && happens(kFaultFlippedRead)) offered_.data[fault_bit_ / 8] ^= 1 << fault_bit_ % 8;
-        if (offered_.last) forget_read(chosen);
-        credit_ -= kBusBytes;
-        read_offered_ = true;
-        write_turn_ = true;
-    }
-
-    void forget_read(unsigned id) {
-        reads_[id].pop_front();
-        order_[id].pop_front();
-        --reads_pending_;
-    }
-
-    void accept_read(const Vcore& core) {
-        check_burst("AR", core.m_axi_araddr, core.m_axi_arlen, core.m_axi_arsize, core.m_axi_arburst);
-        const unsigned id = core.m_axi_arid;
-        reads_[id].push_back({core.m_axi_araddr, due(), unsigned(core.m_axi_arlen) + 1, 0});
-        order_[id].push_back(accepted_++);
-        ++reads_pending_;
-    }
-
-    void accept_write(const Vcore& core) {
-        check_burst("AW", core.m_axi_awaddr, core.m_axi_awlen, core.m_axi_awsize, core.m_axi_awburst);
-        writes_.push_back({core.m_axi_awaddr, 0, unsigned(core.m_axi_awlen) + 1, core.m_axi_awid, false, kResponseOkay, {}, {}});
-    }
-
-    void accept_data(const Vcore& core) {
-        Write& write = writes_[collecting_];
-        const auto* data = reinterpret_cast<const uint8_t*>(&core.m_axi_wdata);
-        const uint64_t strobes = core.m_axi_wstrb;
-        const uint64_t address = write.address + write.data.size();
-        write.data.insert(write.data.end(), data, data + kBusBytes);
-        for (unsigned byte = 0; byte < kBusBytes; ++byte) write.strobes.push_back(strobes >> byte & 1);
-        if (strobes) write.response = std::max(write.response, response_at(address, true));
-        const bool last = write.data.size() == size_t(write.beats) * kBusBytes;
-        if (last != bool(core.m_axi_wlast)) fail("WLAST does not mark the last beat of its burst");
-        if (last) {
-            write.complete = true;
-            write.due = due();
-            ++collecting_;
-        }
-        credit_ -= std::min<uint64_t>(credit_, kBusBytes);
-        write_turn_ = false;
-    }
-
-    uint64_t most_credit() const { return kBusBytes + settings_.bytes_per_cycle - 1; }
-
-    void commit(const Write& write) {
-        if (write.response != kResponseOkay) return;
-        for (size_t byte = 0; byte < write.data.size(); ++byte) {
-            if (write.strobes[byte]) settings_.bytes[write.address - settings_.base + byte] = write.data[byte];
-        }
-    }
-
-    void check_burst(const char* channel, uint64_t address, unsigned length, unsigned size, unsigned burst) {
-        const unsigned bytes = (length + 1) * kBusBytes;
-        if ((1u << size) != kBusBytes) fail(std::string(channel) + "SIZE is not the width of the bus");
-        if (burst != 1) fail(std::string(channel) + "BURST is not INCR");
-        if (length >= kBurstBeats) {
-            fail(std::string(channel) + " burst of " + std::to_string(length + 1) + " of at most " +
-                 std::to_string(kBurstBeats) + " beats");
-        }
-        if (address % kBusBytes) fail(std::string(channel) + "ADDR is not aligned to the bus");
-        if (address % kPageBytes + bytes > kPageBytes) fail(std::string(channel) + " burst crosses a 4 KiB page");
-    }
-
-    void check_stability(const Vcore& core) {
-        hold("AR", held_[0], core.m_axi_arvalid, core.m_axi_arready, core.m_axi_araddr,
-             core.m_axi_arlen << 8 | core.m_axi_arid);
-        hold("AW", held_[1], core.m_axi_awvalid, core.m_axi_awready, core.m_axi_awaddr,
-             core.m_axi_awlen << 8 | core.m_axi_awid);
-        uint64_t digest = core.m_axi_wstrb;
-        const auto* data = reinterpret_cast<const uint8_t*>(&core.m_axi_wdata);
-        if (core.m_axi_wvalid) {
-            for (unsigned at = 0; at < kBusBytes; at += 8) {
-                uint64_t word;
-                std::memcpy(&word, data + at, 8);
-                digest = (digest ^ word) * 0x9E3779B97F4A7C15ull;
-            }
-        }
-        hold("W", held_[2], core.m_axi_wvalid, core.m_axi_wready, digest, core.m_axi_wlast);
-    }
-
-    void hold(const char* channel, Held& held, bool valid, bool ready, uint64_t address, uint32_t length_id) {
-        if (held.waiting && !valid) fail(std::string(channel) + "VALID fell before READY");
-        if (held.waiting && valid && (address != held.address || length_id != held.length_id)) {
-            fail(std::string(channel) + " payload changed before READY");
-        }
-        held = {valid && !ready, address, length_id};
-    }
-
-    void fail(const std::string& text) {
-        if (protocol_error_.empty()) protocol_error_ = text;
-    }
-
-    const WeftDram settings_;
-    Random random_;
-    uint64_t now_ = 0;
-    uint64_t credit_ = 0;
-    uint64_t accepted_ = 0;
-    uint64_t reads_pending_ = 0;
-    bool write_turn_ = false;
-    std::deque<Read> reads_[kIds];
-    std::deque<uint64_t> order_[kIds];  // for each burst in reads_, its place among all
-    bool read_offered_ = false;
-    Beat offered_{};
-    std::deque<Write> writes_;
-    size_t collecting_ = 0;  // the burst in writes_ that gets the next data beat
-    bool response_offered_ = false;
-    uint8_t response_ = kResponseOkay;
-    Held held_[3];
-    uint32_t pending_ = kFaultNone;
-    unsigned fault_id_ = 0, fault_bit_ = 0;
-    bool injected_ = false;
-    std::string protocol_error_;
-};
 
 // Starts and retirements are matched in order: engines work in order.
 class TraceRecorder {
@@ -373,6 +69,7 @@ class Machine {
     explicit Machine(const WeftDram& dram) {
         context_.threads(1);  // no pool of threads: after a fork, its destructor would wait for what is not there
         core_.reset(new Vcore(&context_, "top"));
+        for (unsigned port = 0; port < kPorts; ++port) buses_.push_back(weft_bus(*core_, port));
         reset(dram);
     }
 
@@ -385,12 +82,16 @@ class Machine {
         tick();
     }
 
-    void configure(const WeftDram& dram) { memory_ = std::make_unique<Memory>(dram); }
+    void configure(const WeftDram& dram) {
+        memories_.clear();
+        for (unsigned port = 0; port < kPorts; ++port) memories_.push_back(std::make_unique<Memory>(dram));
+    }
 
     int run(WeftRun& request) {
-        memory_->rest();
+        for (auto& memory : memories_) memory->rest();
         for (uint64_t i = 0; i < request.before_count; ++i) write(request.before[i].address, request.before[i].value);
-        uint64_t cycles = 0;
+        uint64_t cycles = start_apart(request);
+        const auto interrupt = [&] { return (weft_interrupts(*core_) & request.interrupts) == request.interrupts; };
         if (request.trace) {
             trace_.begin();
             for (; !interrupt() && cycles < request.cycle_limit; ++cycles) {
@@ -409,11 +110,14 @@ class Machine {
             }
         }
         const bool finished = interrupt();
-        for (int i = 0; i < kDrainReads; ++i) {
-            if (!(read(request.status_address) & request.status_busy)) break;
+        for (uint64_t core = 0; core < 64; ++core) {
+            if (!(request.interrupts >> core & 1)) continue;
+            const uint32_t status = uint32_t(request.status_address + core * request.core_bytes);
+            for (int i = 0; i < kDrainReads && read(status) & request.status_busy; ++i) {
+            }
         }
         for (uint64_t i = 0; i < request.reads_count; ++i) request.reads[i].value = read(request.reads[i].address);
-        if (!memory_->protocol_error().empty()) return kOutcomeProtocolError;
+        if (protocol_error()[0]) return kOutcomeProtocolError;
         return finished ? kOutcomeFinished : kOutcomeCycleLimit;
     }
 
@@ -455,20 +159,35 @@ class Machine {
 
     // Lets cycles pass, fewer if the interrupt is high; whether it is.
     bool wait(uint32_t cycles) {
-        while (cycles-- && !interrupt()) tick();
-        return interrupt();
+        while (cycles-- && !weft_interrupts(*core_)) tick();
+        return weft_interrupts(*core_);
     }
 
     Vcore& core() { return *core_; }
     TraceRecorder& trace() { return trace_; }
-    const std::string& protocol_error() const { return memory_->protocol_error(); }
-    Memory& memory() { return *memory_; }
+    // Of the first port that has one, or an empty text.
+    const char* protocol_error() const {
+        for (const auto& memory : memories_) {
+            if (!memory->protocol_error().empty()) return memory->protocol_error().c_str();
+        }
+        return "";
+    }
+    Memory& memory() { return *memories_[0]; }
 
   private:
     static constexpr int kRegisterPatience = 1000;
 
-    // Verilator's spelling of a port whose name some C++ compilers reserve.
-    bool interrupt() const { return core_->__SYM__interrupt; }
+    // Start writes, each in its own cycle or as soon as the one before is done; the cycles that they took.
+    uint64_t start_apart(WeftRun& request) {
+        const uint64_t first = now_;
+        for (uint64_t i = 0; i < request.starts_count; ++i) {
+            WeftStart& start = request.starts[i];
+            while (now_ - first < start.cycle) tick();
+            start.cycle = now_ - first;
+            write(start.address, start.value);
+        }
+        return now_ - first;
+    }
 
     // Combinational outputs for the inputs of this cycle.
     void settle() {
@@ -477,16 +196,19 @@ class Machine {
     }
 
     void tick() {
-        memory_->drive(*core_);
+        for (unsigned port = 0; port < kPorts; ++port) memories_[port]->drive(buses_[port]);
         settle();
-        memory_->sample(*core_);
+        for (unsigned port = 0; port < kPorts; ++port) memories_[port]->sample(buses_[port]);
         core_->clk = 1;
         core_->eval();
+        ++now_;
     }
 
     VerilatedContext context_;
     std::unique_ptr<Vcore> core_;
-    std::unique_ptr<Memory> memory_;
+    std::vector<WeftBus> buses_;
+    std::vector<std::unique_ptr<Memory>> memories_;
+    uint64_t now_ = 0;
     TraceRecorder trace_;
 };
 
@@ -511,7 +233,7 @@ int weft_injected(void* machine) { return static_cast<Machine*>(machine)->memory
 void* weft_memory(void* machine, uint32_t scratchpad, uint32_t bank) {
     return weft_find_memory(*static_cast<Machine*>(machine)->core().rootp, scratchpad, bank);
 }
-const char* weft_protocol_error(void* machine) { return static_cast<Machine*>(machine)->protocol_error().c_str(); }
+const char* weft_protocol_error(void* machine) { return static_cast<Machine*>(machine)->protocol_error(); }
 uint64_t weft_events(void* machine, const WeftEvent** first) {
     const auto& events = static_cast<Machine*>(machine)->trace().events;
     *first = events.data();

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from ..hw.isa import Engine, Fault
 from ..hw.mac_array_packed import Multipliers
 from ..hw.memories import Memory
 from ..hw.registers import Control, Register, Status, class_counter
+from ..hw.system_config import SystemConfig
 from . import harness
 from .build import BuildTimes, Progress, build_library
 from .dram import BusFault, DramModel
@@ -60,11 +62,11 @@ class RtlSimulator:
     ) -> None:
         self.config = config
         self.watchdog = watchdog
-        self._library, self.build_times = _library(config, multipliers, quick, progress)
+        self._library, self.build_times = simulator_library(config, multipliers, quick, progress)
         padded = -(-max(memory_bytes, 1) // PAGE_BYTES) * PAGE_BYTES
         self._bytes: Bytes = np.zeros(padded, np.uint8)
         self.dram: Bytes = self._bytes[:memory_bytes]
-        self._settings = self._c_settings(dram or DramModel())
+        self._settings = memory_settings(self._bytes, dram or DramModel())
         self._machine = self._library.weft_new(ctypes.byref(self._settings))
 
     def __del__(self) -> None:
@@ -74,7 +76,7 @@ class RtlSimulator:
 
     def set_dram(self, dram: DramModel) -> None:
         """Other timing or errors from the next run on; contents stay."""
-        self._settings = self._c_settings(dram)
+        self._settings = memory_settings(self._bytes, dram)
         self._library.weft_configure(self._machine, ctypes.byref(self._settings))
 
     def inject(self, fault: BusFault, *, reader: ReadClient = ReadClient.FETCH, bit: int = 0) -> None:
@@ -129,25 +131,11 @@ class RtlSimulator:
         about the start, not the core's own counter), unless there is a trace.
         """
         size = len(self.dram) - window_start if window_bytes is None else window_bytes
-        if window_start % PAGE_BYTES:
-            raise SimulationError(f"window start {window_start:#x} is not a multiple of {PAGE_BYTES}")
-        if window_start < 0 or size < 0 or window_start + size > len(self.dram):
-            raise SimulationError(
-                f"window {window_start:#x} + {size:#x} bytes is not inside the memory of {len(self.dram):#x} bytes"
-            )
-        base = BASE_ADDRESS + window_start
-        writes = [
-            (Register.INTERRUPT_ENABLE, 1),
-            *_halves(Register.WINDOW_BASE_LO, base),
-            *_halves(Register.WINDOW_SIZE_LO, size),
-            (Register.PROGRAM_OFFSET, offset),
-            (Register.PROGRAM_COUNT, count),
-            (Register.WATCHDOG, self.watchdog),
-            (Register.CONTROL, Control.CLEAR_INTERRUPT),
-            (Register.CONTROL, Control.START),
-        ]
+        check_window(window_start, size, len(self.dram))
+        writes = settings_of(offset, count, window_start, size, self.watchdog)
+        writes.append((Register.CONTROL, Control.START))
         before = (harness.Access * len(writes))(*(harness.Access(*write) for write in writes))
-        reads = (harness.Access * len(_READS))(*(harness.Access(address, 0) for address in _READS))
+        reads = (harness.Access * len(READS))(*(harness.Access(address, 0) for address in READS))
         places = (ctypes.c_uint64 * len(moments))(*moments)
         call = harness.Visit(visit or (lambda cycle: None))
         request = harness.Run(
@@ -157,6 +145,7 @@ class RtlSimulator:
             reads_count=len(reads),
             status_address=Register.STATUS,
             status_busy=Status.BUS_BUSY,
+            interrupts=1,
             cycle_limit=cycle_limit,
             trace=trace,
             moments=ctypes.addressof(places),
@@ -175,30 +164,8 @@ class RtlSimulator:
             raise SimulationError(f"the core broke the bus protocol: {problem}")
         if outcome == Outcome.CYCLE_LIMIT:
             raise SimulationError(f"the core has not finished after {cycle_limit} cycles (status {status!r})")
-        return self._result(values, status, trace)
-
-    def _result(self, values: dict[int, int], status: Status, trace: bool) -> RunResult:
-        def wide(address: int) -> int:
-            return values[address] | values[address + 4] << 32
-
-        fault = None
-        if Status.FAULT in status:
-            fault = FaultRecord(
-                Fault(values[Register.FAULT_CAUSE]), values[Register.FAULT_ENGINE], values[Register.FAULT_NUMBER]
-            )
-        cycles = wide(Register.CYCLES_LO)
-        counters: dict[Engine, dict[CycleClass, int]] = {engine: {} for engine in Engine}
-        for engine, kind in COUNTED:
-            if total := wide(class_counter(engine, kind)):
-                counters[engine][kind] = total
-        return RunResult(
-            cycles=cycles,
-            fault=fault,
-            bytes_read=sum(wide(address) for address in BEATS) * self.config.bus_bytes,
-            bytes_written=wide(Register.WRITE_BEATS_LO) * self.config.bus_bytes,
-            counters=counters,
-            trace=self._trace(cycles) if trace else None,
-        )
+        result = result_of(self.config, values)
+        return replace(result, trace=self._trace(result.cycles or 0)) if trace else result
 
     def _trace(self, cycles: int) -> Trace:
         """Recorded events, with cycle 0 where the core's own counter starts."""
@@ -233,31 +200,80 @@ class RtlSimulator:
             raw = (ctypes.c_uint8 * (entries * elements * kind.itemsize)).from_address(address)
             yield part, np.frombuffer(memoryview(raw), kind).reshape(entries, elements)
 
-    def _c_settings(self, dram: DramModel) -> Any:
-        errors = dram.errors
-        return harness.Dram(
-            self._bytes.ctypes.data,
-            len(self._bytes),
-            BASE_ADDRESS,
-            dram.latency,
-            dram.bytes_per_cycle,
-            dram.jitter,
-            dram.seed,
-            dram.outstanding,
-            dram.reorder,
-            *(
-                (BASE_ADDRESS + errors.start, BASE_ADDRESS + errors.stop, errors.reads, errors.writes)
-                if errors
-                else (0, 0, 0, 0)
-            ),
+
+def check_window(start: int, size: int, memory_bytes: int) -> None:
+    """:class:`SimulationError` for a DMA window that the memory does not hold, or that a core cannot have."""
+    if start % PAGE_BYTES:
+        raise SimulationError(f"window start {start:#x} is not a multiple of {PAGE_BYTES}")
+    if start < 0 or size < 0 or start + size > memory_bytes:
+        raise SimulationError(
+            f"window {start:#x} + {size:#x} bytes is not inside the memory of {memory_bytes:#x} bytes"
         )
+
+
+def settings_of(offset: int, count: int, window_start: int, window_bytes: int, watchdog: int) -> list[tuple[int, int]]:
+    """Addresses and values of the registers that a core needs before its start."""
+    return [
+        (Register.INTERRUPT_ENABLE, 1),
+        *_halves(Register.WINDOW_BASE_LO, BASE_ADDRESS + window_start),
+        *_halves(Register.WINDOW_SIZE_LO, window_bytes),
+        (Register.PROGRAM_OFFSET, offset),
+        (Register.PROGRAM_COUNT, count),
+        (Register.WATCHDOG, watchdog),
+        (Register.CONTROL, Control.CLEAR_INTERRUPT),
+    ]
+
+
+def result_of(config: CoreConfig, values: Mapping[int, int]) -> RunResult:
+    """What the registers :data:`READS` of a core say of its run."""
+
+    def wide(address: int) -> int:
+        return values[address] | values[address + 4] << 32
+
+    fault = None
+    if Status.FAULT in Status(values[Register.STATUS]):
+        fault = FaultRecord(
+            Fault(values[Register.FAULT_CAUSE]), values[Register.FAULT_ENGINE], values[Register.FAULT_NUMBER]
+        )
+    counters: dict[Engine, dict[CycleClass, int]] = {engine: {} for engine in Engine}
+    for engine, kind in COUNTED:
+        if total := wide(class_counter(engine, kind)):
+            counters[engine][kind] = total
+    return RunResult(
+        cycles=wide(Register.CYCLES_LO),
+        fault=fault,
+        bytes_read=sum(wide(address) for address in BEATS) * config.bus_bytes,
+        bytes_written=wide(Register.WRITE_BEATS_LO) * config.bus_bytes,
+        counters=counters,
+    )
+
+
+def memory_settings(memory: Bytes, dram: DramModel) -> Any:
+    """The harness's struct for a memory with these bytes."""
+    errors = dram.errors
+    return harness.Dram(
+        memory.ctypes.data,
+        len(memory),
+        BASE_ADDRESS,
+        dram.latency,
+        dram.bytes_per_cycle,
+        dram.jitter,
+        dram.seed,
+        dram.outstanding,
+        dram.reorder,
+        *(
+            (BASE_ADDRESS + errors.start, BASE_ADDRESS + errors.stop, errors.reads, errors.writes)
+            if errors
+            else (0, 0, 0, 0)
+        ),
+    )
 
 
 def _wide_addresses(low: int) -> tuple[int, int]:
     return low, low + 4
 
 
-_READS: tuple[int, ...] = (
+READS: tuple[int, ...] = (
     Register.STATUS,
     Register.FAULT_CAUSE,
     Register.FAULT_ENGINE,
@@ -273,19 +289,21 @@ _READS: tuple[int, ...] = (
         for address in _wide_addresses(low)
     ),
 )
+"""Registers that are read after a run."""
 
 
 def _halves(low: int, value: int) -> list[tuple[int, int]]:
     return [(low, value & 0xFFFF_FFFF), (low + 4, value >> 32)]
 
 
-_libraries: dict[tuple[CoreConfig, Multipliers, bool], ctypes.CDLL] = {}
+_libraries: dict[tuple[CoreConfig | SystemConfig, Multipliers, bool], ctypes.CDLL] = {}
 
 
-def _library(
-    config: CoreConfig, multipliers: Multipliers, quick: bool, progress: Progress | None
+def simulator_library(
+    config: CoreConfig | SystemConfig, multipliers: Multipliers, quick: bool, progress: Progress | None
 ) -> tuple[ctypes.CDLL, BuildTimes]:
-    """A core's simulator, and what building it took. A process that has it needs neither cache nor compiler again."""
+    """The simulator of a core or a system, and what building it took. A process that has it needs neither cache nor
+    compiler again."""
     key = (config, multipliers, quick)
     if library := _libraries.get(key):
         return library, BuildTimes()

@@ -1,218 +1,46 @@
-// The timing model: one call predicts one program. Python's side is sim/timing.py.
+// The timing model: one call predicts one program, or one for each of several cores on a port. Python's side is
+// sim/timing.py and sim/system_timing.py.
 
-#include "timing_transfer.h"
+#include "timing_shared.h"
 
 namespace weft {
 
 namespace {
 
-uint64_t bits(const uint8_t* word, int position, int width) {
-    uint64_t value = 0;
-    for (int done = 0; done < width;) {
-        const int at = position + done, take = std::min(8 - at % 8, width - done);
-        value |= uint64_t(word[at / 8] >> at % 8 & ((1 << take) - 1)) << done;
-        done += take;
-    }
-    return value;
-}
-
-// Loop levels and extents that the core refuses; all else that is wrong gives wrong cycles at worst.
-bool is_legal(const Instruction& instruction) {
-    if (instruction.opcode == kOpLoop) return instruction.loop.level < kLevels && instruction.loop.values.extent;
-    return instruction.work.levels <= kLevels;
-}
-
-Instruction decode(const Core& core, const uint8_t* word) {
-    Instruction instruction;
-    const auto field = [&](Field name) {
-        const int32_t* f = core.fields[instruction.opcode][name];
-        const uint64_t value = bits(word, f[0], f[1]);
-        return f[2] && value >> (f[1] - 1) ? value | ~uint64_t(0) << f[1] : value;
-    };
-    const auto number = [&](Field name) { return uint32_t(field(name)); };
-    instruction.opcode = Opcode(field(kFieldOpcode));  // at the same place in all instructions
-    instruction.engine = uint8_t(field(kFieldEngine));
-    instruction.wait = uint8_t(field(kFieldWait));
-    instruction.send = uint8_t(field(kFieldSend));
-    switch (instruction.opcode) {
-        case kOpLoop:
-            instruction.loop.level = number(kFieldLevel);
-            instruction.loop.values = {number(kFieldExtent), number(kFieldDstStride), number(kFieldAStride),
-                                       number(kFieldBStride)};
-            break;
-        case kOpLoad:
-        case kOpStore: {
-            auto& t = instruction.transfer;
-            t.index = number(kFieldIndex);
-            t.offset = field(kFieldOffset);
-            t.rows = number(kFieldRows);
-            t.columns = number(kFieldColumns);
-            t.stride = number(kFieldStride);
-            if (instruction.opcode == kOpStore) break;
-            t.scratchpad = number(kFieldScratchpad);
-            t.top = number(kFieldPadTop);
-            t.bottom = number(kFieldPadBottom);
-            t.left = number(kFieldPadLeft);
-            t.right = number(kFieldPadRight);
-            t.records = core.record_entries && t.scratchpad == kPadWgt && number(kFieldPadValue) == kFourBits;
-            break;
-        }
-        case kOpGemm:
-        case kOpVector: {
-            const bool gemm = instruction.opcode == kOpGemm;
-            auto& w = instruction.work;
-            w.levels = number(kFieldLevels);
-            w.zero = field(kFieldZero);
-            w.dst = number(kFieldDst);
-            w.a = number(gemm ? kFieldSrc : kFieldA);
-            w.b = number(gemm ? kFieldWgt : kFieldB);
-            if (gemm) {
-                w.depthwise = field(kFieldDepthwise);  // 0 on cores without the field
-                w.column_pitch = number(kFieldColumnPitch);
-                break;
-            }
-            w.op = uint8_t(field(kFieldOp));
-            w.target = VectorTarget(field(kFieldTarget));
-            w.b_immediate = field(kFieldBImmediate);
-            break;
-        }
-        default:
-            break;
-    }
-    return instruction;
-}
-
+// A core that has its memory alone.
 class Machine {
   public:
     Machine(const Core& core, const std::vector<Instruction>& program, uint32_t offset, bool trace)
-        : shared_(core, program),
-          dram_(core),
-          read_(core),
-          write_(core),
-          gemm_(shared_),
-          vector_(shared_, gemm_),
-          load_(shared_, gemm_, kLoad),
-          loadw_(shared_, gemm_, kLoadw),
-          store_(shared_, write_),
-          controls_{{shared_, kLoad}, {shared_, kLoadw}, {shared_, kGemm}, {shared_, kVector}, {shared_, kStore}},
-          queues_{&controls_[0], &controls_[1], &controls_[2], &controls_[3], &controls_[4]},
-          fetch_(shared_, queues_, offset, uint32_t(offset + program.size() * core.instruction_bytes - 1)) {
-        shared_.trace = trace;
-        read_.connect(kClientLoad, load_.client, kFirstEngine + kLoad);
-        read_.connect(kClientLoadw, loadw_.client, kFirstEngine + kLoadw);
-        read_.connect(kClientFetch, fetch_.client, kFetch);
-        write_.cutter = &store_.cutter;
-        for (unsigned engine = 0; engine < kEngines; ++engine) shared_.wakes.wake(kFirstEngine + engine, 0);
-    }
+        : model_(core, program, offset, trace), dram_(core) {}
 
     // False if the program does not end: no part has anything to do, or the limit is reached.
     bool run(Cycle limit, bool every_cycle, WeftTimingResult& result) {
-        Cycle now = 0, drained = kNever;
+        Wakes& wakes = model_.wakes();
         result.evaluated = 0;
-        for (; now < limit;) {
+        for (Cycle now = 0; now < limit;) {
             ++result.evaluated;
-            if (fetch_.finishing() == now) {
-                shared_.finished = true;
-                for (unsigned engine = 0; engine < kEngines; ++engine) shared_.wakes.wake(kFirstEngine + engine, now);
+            if (model_.begin(now, result)) return true;
+            if (every_cycle) wakes.wake_all(now);
+            if (wakes.due(kDram, now)) dram_.step(now, wakes, model_.reads(), model_.writes());
+            model_.step(now, dram_);
+            const bool ends = model_.ends(now);
+            if (!ends && !every_cycle) {
+                const Cycle cycles = model_.streams(now, dram_.beat_id, dram_.streams(now, model_.writes()));
+                if (cycles > 0) {
+                    dram_.stream(cycles);
+                    model_.stream(now, dram_.beat_id, cycles);
+                }
             }
-            if (drained < now && !read_.outstanding && read_.word_at != now && !write_.outstanding) {
-                finish(now, result);
-                return true;
-            }
-            if (drained == kNever && shared_.finished && all_idle(now)) drained = now;
-            if (every_cycle) {
-                for (unsigned part = 0; part < kParts; ++part) shared_.wakes.wake(part, now);
-            }
-            step(now);
-            const bool ends = drained != kNever || fetch_.finishing() == now + 1;
-            if (!ends && !every_cycle) stream(now);
-            now = ends || every_cycle ? now + 1 : shared_.wakes.next();
+            now = ends || every_cycle ? now + 1 : wakes.next();
         }
         return false;
     }
 
-    const std::vector<WeftEvent>& events() const { return shared_.events; }
-    const std::vector<WeftActivity>& activity() const { return shared_.activity; }
+    const CoreModel& model() const { return model_; }
 
   private:
-    bool all_idle(Cycle now) const {
-        for (const Control& control : controls_) {
-            if (!control.idle(now)) return false;
-        }
-        return true;
-    }
-
-    void step(Cycle now) {
-        Wakes& wakes = shared_.wakes;
-        if (wakes.due(kDram, now)) dram_.step(now, wakes, read_, write_);
-        if (wakes.due(kReadMaster, now)) read_.step(now, wakes, dram_);
-        if (wakes.due(kWriteMaster, now)) write_.step(now, wakes, dram_);
-        if (wakes.due(kFetch, now)) fetch_.step(now);
-        // In the order of priority at the ports of acc.
-        if (wakes.due(kFirstEngine + kGemm, now)) {
-            if (auto* instruction = control(now, kGemm, gemm_.step(now))) gemm_.begin(now, *instruction);
-            gemm_.wake(now);
-        }
-        if (wakes.due(kFirstEngine + kVector, now)) {
-            if (auto* instruction = control(now, kVector, vector_.step(now))) vector_.begin(*instruction);
-            vector_.wake(now);
-        }
-        if (wakes.due(kFirstEngine + kLoad, now)) {
-            if (auto* instruction = control(now, kLoad, load_.step(now))) load_.begin(now, *instruction);
-            load_.wake(now);
-        }
-        if (wakes.due(kFirstEngine + kLoadw, now)) {
-            if (auto* instruction = control(now, kLoadw, loadw_.step(now))) loadw_.begin(now, *instruction);
-            loadw_.wake(now);
-        }
-        if (wakes.due(kFirstEngine + kStore, now)) {
-            if (auto* instruction = control(now, kStore, store_.step(now))) store_.begin(now, *instruction);
-            store_.wake(now);
-        }
-        shared_.tokens.commit(now, wakes);
-    }
-
-    // Where words go straight from DRAM to a scratchpad and nothing else happens, work out the next cycles together.
-    void stream(Cycle now) {
-        Cycle cycles = dram_.streams(now, write_);
-        if (cycles <= 0 || dram_.beat_id == kClientFetch) return;
-        const unsigned engine = dram_.beat_id == kClientLoad ? kLoad : kLoadw;
-        Load& load = engine == kLoad ? load_ : loadw_;
-        if (!controls_[engine].streams(now)) return;
-        cycles = std::min(cycles, shared_.wakes.next_without(kFirstEngine + engine) - (now + 1));
-        cycles = std::min({cycles, read_.streams(dram_.beat_id), load.streams(now)});
-        if (cycles <= 0) return;
-        dram_.stream(cycles);
-        read_.stream(cycles);
-        load.stream(now, cycles);
-        shared_.wakes.stream_to(now + 1 + cycles, kFirstEngine + engine);
-    }
-
-    const Instruction* control(Cycle now, unsigned engine, const Work& work) {
-        return controls_[engine].step(now, work);
-    }
-
-    void finish(Cycle now, WeftTimingResult& result) {
-        result.cycles = now + 1;
-        result.read_beats = read_.all_beats;
-        result.write_beats = write_.all_beats;
-        for (unsigned engine = 0; engine < kEngines; ++engine) {
-            controls_[engine].close(now);
-            std::copy_n(controls_[engine].counters, unsigned(kClasses), result.counters[engine]);
-        }
-    }
-
-    Shared shared_;
+    CoreModel model_;
     Dram dram_;
-    ReadMaster read_;
-    WriteMaster write_;
-    Gemm gemm_;
-    Vector vector_;
-    Load load_, loadw_;
-    Store store_;
-    Control controls_[kEngines];
-    Control* queues_[kEngines];
-    Fetch fetch_;
 };
 
 }  // namespace
@@ -226,11 +54,7 @@ extern "C" {
 void* weft_timing_predict(const WeftTimingCore* core, const uint8_t* code, uint64_t count, uint32_t offset,
                           int64_t limit, int32_t trace, int32_t every_cycle, WeftTimingResult* result) {
     std::vector<weft::Instruction> program;
-    program.reserve(count);
-    for (uint64_t i = 0; i < count; ++i) {
-        program.push_back(weft::decode(*core, code + i * core->instruction_bytes));
-        if (!weft::is_legal(program.back())) return nullptr;
-    }
+    if (!weft::decode_program(*core, code, count, program)) return nullptr;
     auto* machine = new weft::Machine(*core, program, offset, trace);
     result->cycles = -1;
     machine->run(limit, every_cycle, *result);
@@ -240,15 +64,27 @@ void* weft_timing_predict(const WeftTimingCore* core, const uint8_t* code, uint6
 void weft_timing_delete(void* machine) { delete static_cast<weft::Machine*>(machine); }
 
 uint64_t weft_timing_events(void* machine, const WeftEvent** first) {
-    const auto& events = static_cast<weft::Machine*>(machine)->events();
+    const auto& events = static_cast<weft::Machine*>(machine)->model().events();
     *first = events.data();
     return events.size();
 }
 
 uint64_t weft_timing_activity(void* machine, const WeftActivity** first) {
-    const auto& activity = static_cast<weft::Machine*>(machine)->activity();
+    const auto& activity = static_cast<weft::Machine*>(machine)->model().activity();
     *first = activity.data();
     return activity.size();
+}
+
+// As weft_timing_predict, for `count` cores on one port behind an arbiter, without traces: a program each, started in
+// cycle `starts`. Evaluated cycles, or -1 if a program does not end, or -2 - i if an instruction of program i is illegal.
+int64_t weft_timing_predict_shared(const WeftTimingProgram* programs, uint64_t count, int64_t limit, int32_t every_cycle,
+                                   WeftTimingResult* results, WeftTimingPortUse* use) {
+    std::vector<std::vector<weft::Instruction>> decoded(count);
+    for (uint64_t i = 0; i < count; ++i) {
+        const WeftTimingProgram& program = programs[i];
+        if (!weft::decode_program(*program.core, program.code, program.count, decoded[i])) return -2 - int64_t(i);
+    }
+    return weft::SharedMachine(programs, decoded).run(limit, every_cycle, results, use);
 }
 
 }  // extern "C"

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -72,7 +73,7 @@ def predict_details(
     code = np.ascontiguousarray(program, np.uint8)
     size = config.instruction_bytes
     count = len(code) // size
-    _check_program(config, code, offset)
+    check_program(config, code, offset)
     library = timing_library()
     core, result = describe_core(config, dram or DramModel()), Result()
     machine = library.weft_timing_predict(
@@ -89,20 +90,21 @@ def predict_details(
         recorded = _trace(library, machine) if trace else None
     finally:
         library.weft_timing_delete(machine)
+    return Prediction(replace(result_of(config, result), trace=recorded), int(result.evaluated))
+
+
+def result_of(config: CoreConfig, result: Any) -> RunResult:
+    """The struct that the model fills in, as a run reports it."""
     counters = {
         which: {kind: total for kind in CycleClass.__members__.values() if (total := int(row[kind.value]))}
         for which, row in zip(Engine, result.counters, strict=True)
     }
-    return Prediction(
-        RunResult(
-            cycles=int(result.cycles),
-            fault=None,
-            bytes_read=int(result.read_beats) * config.bus_bytes,
-            bytes_written=int(result.write_beats) * config.bus_bytes,
-            counters=counters,
-            trace=recorded,
-        ),
-        int(result.evaluated),
+    return RunResult(
+        cycles=int(result.cycles),
+        fault=None,
+        bytes_read=int(result.read_beats) * config.bus_bytes,
+        bytes_written=int(result.write_beats) * config.bus_bytes,
+        counters=counters,
     )
 
 
@@ -132,8 +134,8 @@ class Predictor:
         return self._known[key]
 
 
-def _check_program(config: CoreConfig, code: npt.NDArray[np.uint8], offset: int) -> None:
-    """Only what would make the model read or count nonsense."""
+def check_program(config: CoreConfig, code: npt.NDArray[np.uint8], offset: int) -> None:
+    """Only what would make the model read or count nonsense: :class:`SimulationError`."""
     if offset % PROGRAM_ALIGNMENT:
         raise SimulationError(f"program offset {offset:#x} is not a multiple of {PROGRAM_ALIGNMENT}")
     size = config.instruction_bytes

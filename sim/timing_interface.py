@@ -6,7 +6,19 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from ..hw import bursts, engine, fetch, gemm, load, store, transfer_plan, vector_lanes, vector_results, weight_records
+from ..hw import (
+    bursts,
+    engine,
+    fetch,
+    gemm,
+    interconnect,
+    load,
+    store,
+    transfer_plan,
+    vector_lanes,
+    vector_results,
+    weight_records,
+)
 from ..hw.axi import ReadClient
 from ..hw.config import LOOP_LEVELS, PYNQ, CoreConfig
 from ..hw.interfaces import CycleClass
@@ -102,7 +114,19 @@ _RESULT = CStruct(
     ),
 )
 
-Core, Result = _CORE.python(), _RESULT.python()
+_PROGRAM = CStruct(
+    "WeftTimingProgram",
+    (
+        CField("core", "const WeftTimingCore*"),
+        CField("code", "const uint8_t*"),
+        *fields("uint64_t", "count", "offset"),
+        CField("start", "int64_t"),  # cycle of the system in which the core starts
+    ),
+)
+
+_PORT_USE = CStruct("WeftTimingPortUse", fields("int64_t", "bursts_read", "bursts_written", "read_wait", "write_wait"))
+
+Core, Result, Program, PortUse = (each.python() for each in (_CORE, _RESULT, _PROGRAM, _PORT_USE))
 
 
 def describe_core(config: CoreConfig, dram: DramModel) -> Any:
@@ -147,7 +171,8 @@ def interface_header() -> str:
             f"constexpr uint32_t kFourBits = {FOUR_BITS};",
             f"constexpr uint32_t kBEntries[] = {{ {b_entries} }};  // by VectorOp",
             f"constexpr bool kAccumulates[] = {{ {accumulates} }};  // by VectorOp",
+            f"constexpr size_t kWritesOrdered = {interconnect.WRITES_ORDERED};  // by an arbiter",
             "}  // namespace weft",
-            *(struct.text for struct in (_CORE, _RESULT, EVENT, ACTIVITY)),
+            *(struct.text for struct in (_CORE, _RESULT, _PROGRAM, _PORT_USE, EVENT, ACTIVITY)),
         ]
     )

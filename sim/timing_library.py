@@ -12,7 +12,15 @@ from .build import compiler_flags, compiler_version, run_compiler
 from .timing_interface import INTERFACE, interface_header
 
 SOURCE = "timing.cpp"
-HEADERS = ("timing.h", "timing_memory.h", "timing_control.h", "timing_compute.h", "timing_transfer.h")
+HEADERS = (
+    "timing.h",
+    "timing_memory.h",
+    "timing_control.h",
+    "timing_compute.h",
+    "timing_transfer.h",
+    "timing_core.h",
+    "timing_shared.h",
+)
 
 
 @cache
@@ -38,6 +46,15 @@ def timing_library() -> ctypes.CDLL:
         ctypes.c_int64,
         ctypes.c_int32,
         ctypes.c_int32,
+        ctypes.c_void_p,
+    ]
+    loaded.weft_timing_predict_shared.restype = ctypes.c_int64
+    loaded.weft_timing_predict_shared.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_uint64,
+        ctypes.c_int64,
+        ctypes.c_int32,
+        ctypes.c_void_p,
         ctypes.c_void_p,
     ]
     loaded.weft_timing_delete.restype = None

@@ -21,6 +21,9 @@ class Wakes {
         at_[part] = kNever;
         return true;
     }
+    void wake_all(Cycle now) {
+        for (Cycle& at : at_) at = std::min(at, now);
+    }
     Cycle next() const { return *std::min_element(at_, at_ + kParts); }
     // The earliest wake of all parts but the two that bring words, and `engine`, which takes them.
     Cycle next_without(unsigned engine) const {
@@ -125,7 +128,13 @@ struct ReadClient {
     bool granted = false;  // the master takes the burst in this cycle
 };
 
-struct Dram;
+// What a core sees of the memory: its outputs in the last cycle in which it was evaluated.
+struct Port {
+    bool address_ready = false, write_address_ready = false, data_ready = false, answered = false;
+    bool beat = false, beat_last = false;
+    unsigned beat_id = 0;
+    Cycle last_step = 0;
+};
 
 // hw/read_dma.py: ReadMaster
 struct ReadMaster {
@@ -134,7 +143,7 @@ struct ReadMaster {
         clients[id] = &client;
         parts[id] = part;
     }
-    void step(Cycle now, Wakes& wakes, const Dram& dram);
+    void step(Cycle now, Wakes& wakes, const Port& port);
 
     // Cycles from the next on in which no burst is asked for, if only client `source` makes room, for a word in each.
     Cycle streams(unsigned source) const {
@@ -164,7 +173,7 @@ struct WriteMaster {
           words(unsigned(core.buffer_beats)),
           lengths(unsigned(core.write_outstanding)),
           unanswered(unsigned(core.write_outstanding)) {}
-    void step(Cycle now, Wakes& wakes, const Dram& dram);
+    void step(Cycle now, Wakes& wakes, const Port& port);
     void put_word(Cycle now, Wakes& wakes) {
         words.push(now, 0);
         ++gathered;
@@ -183,8 +192,8 @@ struct WriteMaster {
     Ring<Cycle> last_answers;  // cycles in which the engine hears that the last burst of a STORE is acknowledged
 };
 
-// sim/harness.cpp: Memory. Reads and writes share the bandwidth; bursts wait for their latency.
-struct Dram {
+// sim/harness_memory.h: Memory. Reads and writes share the bandwidth; bursts wait for their latency.
+struct Dram : Port {
     explicit Dram(const Core& core)
         : core(core), random_state(seeded(uint64_t(core.seed))), credit(core.bus_bytes + core.bytes_per_cycle - 1) {}
 
@@ -262,12 +271,6 @@ struct Dram {
     };
 
     const Core& core;
-    Cycle last_stepped() const { return last_step; }
-
-    // Outputs of the last cycle that was evaluated.
-    bool address_ready = false, write_address_ready = false, data_ready = false, answered = false;
-    bool beat = false, beat_last = false;
-    unsigned beat_id = 0;
 
   private:
     static uint64_t seeded(uint64_t seed) { return (seed * 0x9E3779B97F4A7C15ull + 0x2545F4914F6CDD1Dull) | 1; }
@@ -315,11 +318,10 @@ struct Dram {
     size_t collecting = 0;  // the burst in `writes` that gets the next beat
     bool answering = false, write_turn = false;
     int64_t reads_pending = 0, credit;
-    Cycle last_step = 0;
     uint64_t accepted = 0;
 };
 
-inline void ReadMaster::step(Cycle now, Wakes& wakes, const Dram& dram) {
+inline void ReadMaster::step(Cycle now, Wakes& wakes, const Port& port) {
     if (word_at == now) {
         clients[word_id]->words.push(now, 0);
         ++all_beats;
@@ -332,9 +334,9 @@ inline void ReadMaster::step(Cycle now, Wakes& wakes, const Dram& dram) {
         wanted = clients[grant]->wants();
     }
     // DRAM has not seen the address of this cycle if it was not evaluated; then there was none.
-    const bool free = !address_valid || dram.address_ready;
+    const bool free = !address_valid || port.address_ready;
     const bool begins = wanted && free && outstanding != core.read_outstanding;
-    const bool beat = dram.last_stepped() == now && dram.beat;
+    const bool beat = port.last_step == now && port.beat;
     if (begins) {
         ReadClient& client = *clients[grant];
         last_granted = id = grant;
@@ -344,22 +346,22 @@ inline void ReadMaster::step(Cycle now, Wakes& wakes, const Dram& dram) {
         wakes.wake(parts[grant], now);
     }
     if (free) address_valid = begins;
-    outstanding += int64_t(begins) - int64_t(beat && dram.beat_last);
+    outstanding += int64_t(begins) - int64_t(beat && port.beat_last);
     if (beat) {
         word_at = now + 1;
-        word_id = dram.beat_id;
+        word_id = port.beat_id;
     }
     if (address_valid) wakes.wake(kDram, now + 1);
     if (begins || beat) wakes.wake(kReadMaster, now + 1);
 }
 
-inline void WriteMaster::step(Cycle now, Wakes& wakes, const Dram& dram) {
-    const bool seen = dram.last_stepped() == now;
-    const bool address_free = !address_valid || dram.write_address_ready;
+inline void WriteMaster::step(Cycle now, Wakes& wakes, const Port& port) {
+    const bool seen = port.last_step == now;
+    const bool address_free = !address_valid || port.write_address_ready;
     const bool begins = cutter->offers() && address_free && int64_t(cutter->burst().beats) <= gathered &&
                         lengths.can_push(now) && unanswered.can_push(now);
-    const bool answered = seen && dram.answered;
-    const bool data_taken = data_valid && dram.data_ready;
+    const bool answered = seen && port.answered;
+    const bool data_taken = data_valid && port.data_ready;
     const bool next_word = lengths.can_pop(now) && words.can_pop(now) && (!data_valid || data_taken);
     if (answered) {
         if (unanswered.pop(now)) {
@@ -384,7 +386,7 @@ inline void WriteMaster::step(Cycle now, Wakes& wakes, const Dram& dram) {
         granted = true;
         wakes.wake(kFirstEngine + kStore, now);
     }
-    if (begins || (address_valid && dram.write_address_ready)) address_valid = begins;
+    if (begins || (address_valid && port.write_address_ready)) address_valid = begins;
     outstanding += int64_t(begins) - int64_t(answered);
     if (address_valid || data_valid) wakes.wake(kDram, now + 1);
     if (unanswered.visible() > now && !unanswered.empty()) wakes.wake(kDram, unanswered.visible());

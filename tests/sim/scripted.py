@@ -12,13 +12,13 @@ from typing import Any
 from unittest.mock import patch
 
 from weft.cache import cache_key, kept_file
-from weft.hw.axi import BURST_INCR
+from weft.hw.axi import BURST_INCR, ID_BITS
 from weft.hw.config import TINY
 from weft.hw.registers import Control, Register
 from weft.sim import rtl
 from weft.sim.build import BuildTimes, compiler_flags, run_compiler
 from weft.sim.c_interface import CStruct, fields, header
-from weft.sim.harness import harness_files
+from weft.sim.harness import bus_text, harness_files
 from weft.sim.rtl import BASE_ADDRESS, RtlSimulator
 
 FOLDER = Path(__file__).parent / "scripted_core"
@@ -55,7 +55,8 @@ def library() -> Path:
             _BEAT.text,
         ]
     )
-    files = {path.name: path.read_text() for path in FOLDER.glob("*.h")} | harness_files() | {"script.h": shared}
+    own = {"script.h": shared, "bus.h": header(bus_text(["m_axi_"], ID_BITS, 64))}
+    files = {path.name: path.read_text() for path in FOLDER.glob("*.h")} | harness_files() | own
 
     def build(target: Path) -> None:
         for name, text in files.items():

@@ -129,7 +129,7 @@ def test_each_rule_of_the_bus_is_watched(core: ScriptedSimulator, wrong: Wrong) 
 
 
 def test_every_check_of_the_harness_has_its_traffic() -> None:
-    source = resources.files("weft.sim").joinpath("harness.cpp").read_text()
+    source = resources.files("weft.sim").joinpath("harness_memory.h").read_text()
     texts = re.findall(r'\bfail\([^;]*?"([^"]+)"\)', source)
     calls = len(re.findall(r"\bfail\((?!const)", source))
     assert len(texts) == calls > 5

@@ -2,7 +2,9 @@
 
 #pragma once
 
-constexpr unsigned kBurstBeats = 64;
+#include "bus.h"  // the memory port, written by tests/sim/scripted.py
+
+static inline uint32_t weft_interrupts(const Vcore& core) { return core.__SYM__interrupt; }
 
 struct WeftTraceSample {
     bool started, retired;
