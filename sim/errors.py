@@ -20,5 +20,15 @@ class RaceError(SimulationError):
         self.entry = entry
 
 
+class SharedBytesError(SimulationError):
+    """Programs of two cores touch one byte of DRAM, one of them writing: what comes out depends on their order."""
+
+    def __init__(self, message: str, *, writer: int, other: int, byte: int) -> None:
+        super().__init__(message, hint="give each core memory of its own to write to")
+        self.writer = writer
+        self.other = other
+        self.byte = byte
+
+
 class BuildError(SimulationError):
     """The simulator of a core's RTL cannot be built on this machine."""

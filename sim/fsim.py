@@ -40,6 +40,7 @@ from ..hw.memories import Memory
 from .dma import Transfer, granules, run_load, run_store, transfer_of, transfer_problem
 from .dram import BusErrors
 from .errors import RaceError, SimulationError
+from .footprint import Footprint
 from .gemm import run_gemm
 from .loops import LoopLevel, LoopNest
 from .races import Clock, RaceDetector
@@ -84,7 +85,8 @@ class FunctionalSimulator:
 
     ``dram`` is the memory as bytes; addresses of a run are relative to ``window_start``, a place in it. Scratchpads
     keep their content from run to run. With ``check_races`` a program whose tokens leave two accesses unordered raises
-    :class:`weft.sim.errors.RaceError`.
+    :class:`weft.sim.errors.RaceError`. ``memory``: the bytes, where they are those of other cores as well;
+    ``footprint`` collects what programs touch of them, if it is set.
     """
 
     def __init__(
@@ -94,14 +96,16 @@ class FunctionalSimulator:
         *,
         check_races: bool = True,
         bus_errors: BusErrors | None = None,
+        memory: Bytes | None = None,
     ) -> None:
         self.config = config
-        self.dram: Bytes = np.zeros(memory_bytes, np.uint8)
+        self.dram: Bytes = np.zeros(memory_bytes, np.uint8) if memory is None else memory
+        self.footprint: Footprint | None = None
         self.memories = Memories(config)
         self.bus_errors = bus_errors
         self.races: RaceDetector | None = None
         if check_races:
-            entries = {memory: config.depth(memory) for memory in config.scratchpads}
+            entries = {each: config.depth(each) for each in config.scratchpads}
             self.races = RaceDetector(entries | {Memory.DRAM: -(-memory_bytes // config.granule_bytes)})
 
     def read_scratchpad(self, memory: Memory) -> Int8 | Int32:
@@ -190,6 +194,8 @@ class _Execution:
                 self._fault(Fault.NO_FINISH, FETCH, self.count, f"no FINISH in {self.count} instructions")
             start = self.window_start + self.offset + self.fetched * size
             self._check_bus(start, start + size, FETCH, self.fetched, write=False)
+            if self.core.footprint is not None:
+                self.core.footprint.add(start, size, write=False)
             instruction = self._decode(self._word(self.fetched))
             if isinstance(instruction, Finish):
                 self.finished = True
@@ -285,6 +291,7 @@ class _Execution:
             self._check_transfer(transfer, instruction.engine, number, write=False)
             if self.core.races is not None:
                 self.core.races.access(instruction.engine, Memory.DRAM, granules(self.config, transfer), write=False)
+            self._leave_footprint(transfer, write=False)
         written = run_load(self.core.memories, self.core.dram, self.window_start, instruction, transfer)
         if self.core.races is not None:
             self.core.races.access(instruction.engine, transfer.memory, written, write=True)
@@ -306,6 +313,7 @@ class _Execution:
                     "where its own program lies",
                     hint="keep results and program apart",
                 )
+        self._leave_footprint(transfer, write=True)
         read = run_store(self.core.memories, self.core.dram, self.window_start, transfer)
         if self.core.races is not None:
             self.core.races.access(Engine.STORE, Memory.OUT, read, write=False)
@@ -348,6 +356,11 @@ class _Execution:
             start = self.window_start + transfer.start + row * transfer.stride_bytes
             end = start + transfer.row_bytes
             self._check_bus(start // word * word, -(-end // word) * word, engine, number, write=write)
+
+    def _leave_footprint(self, transfer: Transfer, *, write: bool) -> None:
+        if self.core.footprint is not None:
+            start = self.window_start + transfer.start
+            self.core.footprint.add(start, transfer.row_bytes, transfer.rows, transfer.stride_bytes, write=write)
 
     def _check_bus(self, start: int, stop: int, engine: int, number: int, *, write: bool) -> None:
         errors = self.core.bus_errors

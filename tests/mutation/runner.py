@@ -61,6 +61,7 @@ BUILDING = (
     "tests/sim/test_faults.py",
     "tests/sim/test_timing.py",
     "tests/sim/test_fuzz.py",
+    "tests/sim/test_system.py",
 )
 """Test files for which Verilator builds a core."""
 

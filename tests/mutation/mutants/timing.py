@@ -36,8 +36,22 @@ MUTANTS = (
         "if (!steady_ || !client", "if (!client",
     ),
     Mutant(
-        "model-streams-while-tokens-pass", "sim/timing.cpp", "forgotten event",
-        "if (!controls_[engine].streams(now)) return;", "",
+        "model-streams-while-tokens-pass", "sim/timing_core.h", "forgotten event",
+        "if (!controls_[engine].streams(now)) return 0;", "",
+    ),
+    # Several cores on a port
+    Mutant(
+        "model-turns-go-on", "sim/timing_shared.h", "state that survives",
+        "if (!reads_under_way_) last_read_ = unsigned(masters_.size()) - 1;", "", ("tests/sim/test_system.py",),
+    ),
+    Mutant(
+        "model-streams-past-another-core", "sim/timing_shared.h", "forgotten event",
+        "if (i != place) cycles = std::min(cycles, next_of(i) - (now + 1));", "", ("tests/sim/test_system.py",),
+    ),
+    Mutant(
+        "model-grants-into-the-last-place", "sim/timing_shared.h", "queue depth",
+        "if (granted < 0 || !free || !room) return;", "if (granted < 0 || !free) return;",
+        ("tests/sim/test_system.py",),
     ),
     # Engines
     Mutant(

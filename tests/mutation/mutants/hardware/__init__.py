@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from . import array, control, transfers, vector
+from . import array, control, systems, transfers, vector
 
-MUTANTS = (*vector.MUTANTS, *array.MUTANTS, *transfers.MUTANTS, *control.MUTANTS)
+MUTANTS = (*vector.MUTANTS, *array.MUTANTS, *transfers.MUTANTS, *control.MUTANTS, *systems.MUTANTS)

@@ -1,0 +1,157 @@
+"""Several cores as one Verilog module in Verilator, with a memory behind each port: exact bytes and exact cycles."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..hw.axi import PAGE_BYTES
+from ..hw.mac_array_packed import Multipliers
+from ..hw.register_windows import GROUP_MEMBERS, GROUP_WINDOW, WINDOW_BYTES
+from ..hw.registers import Control, Register, Status
+from ..hw.system_config import SystemConfig
+from . import harness
+from .build import Progress
+from .dram import DramModel
+from .errors import SimulationError
+from .harness import Outcome
+from .result import RunResult
+from .rtl import (
+    CYCLE_LIMIT,
+    READS,
+    WATCHDOG_CYCLES,
+    check_window,
+    memory_settings,
+    result_of,
+    settings_of,
+    simulator_library,
+)
+from .state import Bytes
+from .system_run import CoreProgram, SystemResult, check_programs
+
+
+class RtlSystem:
+    """The cores of a system with their memory: one array of bytes, which each port reads and writes at its own rate.
+
+    The simulator is built on first use and kept, as :class:`~weft.sim.rtl.RtlSimulator`'s; ``quick`` as there. A fault
+    of one core stops that core alone: the others go on to their ends, and the next run finds all cores as after a
+    reset.
+    """
+
+    def __init__(
+        self,
+        config: SystemConfig,
+        memory_bytes: int,
+        *,
+        dram: DramModel | None = None,
+        watchdog: int = WATCHDOG_CYCLES,
+        progress: Progress | None = None,
+        quick: bool = False,
+    ) -> None:
+        self.config = config
+        self.watchdog = watchdog
+        self._library, self.build_times = simulator_library(config, Multipliers.PLAIN, quick, progress)
+        padded = -(-max(memory_bytes, 1) // PAGE_BYTES) * PAGE_BYTES
+        self._bytes: Bytes = np.zeros(padded, np.uint8)
+        self.dram: Bytes = self._bytes[:memory_bytes]
+        self._settings = memory_settings(self._bytes, dram or DramModel())
+        self._machine = self._library.weft_new(ctypes.byref(self._settings))
+
+    def __del__(self) -> None:
+        machine = getattr(self, "_machine", None)
+        if machine:
+            self._library.weft_delete(machine)
+
+    def set_dram(self, dram: DramModel) -> None:
+        """Other timing or errors from the next run on; contents stay."""
+        self._settings = memory_settings(self._bytes, dram)
+        self._library.weft_configure(self._machine, ctypes.byref(self._settings))
+
+    def read_register(self, address: int) -> int:
+        """A 32-bit register, through AXI4-Lite; the window of core ``i`` begins at ``i * WINDOW_BYTES``."""
+        return int(self._library.weft_read(self._machine, address))
+
+    def write_register(self, address: int, value: int) -> None:
+        """A 32-bit register, through AXI4-Lite."""
+        self._library.weft_write(self._machine, address, value)
+
+    def run(self, programs: Sequence[CoreProgram | None], *, cycle_limit: int = CYCLE_LIMIT) -> SystemResult:
+        """Run a program on each core that has one, and wait for all of them.
+
+        Cores that start in one cycle are started by one write to the group's window; others each by a write of its
+        own, which takes some cycles: ``starts`` of the result says when each did start. :class:`SimulationError` for
+        a window that is not in the memory, a core that breaks the bus protocol, or cores that have not all ended after
+        ``cycle_limit`` cycles.
+        """
+        check_programs(self.config, programs)
+        ran = [(core, program) for core, program in enumerate(programs) if program is not None]
+        writes = []
+        for core, program in ran:
+            check_window(program.window_start, program.window_bytes, len(self.dram))
+            settings = settings_of(
+                program.offset, program.count, program.window_start, program.window_bytes, self.watchdog
+            )
+            writes += [(core * WINDOW_BYTES + address, value) for address, value in settings]
+        groups: dict[int, list[int]] = {}
+        for core, program in sorted(ran, key=lambda each: each[1].start):
+            groups.setdefault(program.start, []).append(core)
+        if len(groups) == 1:
+            writes.append((GROUP_MEMBERS, sum(1 << core for core, _ in ran)))
+            starts = [harness.Start(GROUP_WINDOW + Register.CONTROL, Control.START, 0)]
+        else:
+            first = min(groups)
+            starts = [
+                harness.Start(core * WINDOW_BYTES + Register.CONTROL, Control.START, cycle - first)
+                for cycle, cores in groups.items()
+                for core in cores
+            ]
+        in_turn = [core for cores in groups.values() for core in cores]
+        return self._run(in_turn, writes, starts, cycle_limit)
+
+    def _run(
+        self, cores: list[int], writes: list[tuple[int, int]], starts: list[harness.Start], cycle_limit: int
+    ) -> SystemResult:
+        """``cores`` in the order of their starts, of which there is one each, or one for all."""
+        before = (harness.Access * len(writes))(*(harness.Access(*write) for write in writes))
+        first = (harness.Start * len(starts))(*starts)
+        places = [(core, address) for core in cores for address in READS]
+        reads = (harness.Access * len(places))(
+            *(harness.Access(core * WINDOW_BYTES + address, 0) for core, address in places)
+        )
+        request = harness.Run(
+            before=ctypes.addressof(before),
+            before_count=len(before),
+            starts=ctypes.addressof(first),
+            starts_count=len(first),
+            reads=ctypes.addressof(reads),
+            reads_count=len(reads),
+            status_address=Register.STATUS,
+            status_busy=Status.BUS_BUSY,
+            interrupts=sum(1 << core for core in cores),
+            core_bytes=WINDOW_BYTES,
+            cycle_limit=cycle_limit,
+        )
+        outcome = self._library.weft_run(self._machine, ctypes.byref(request))
+        values: dict[int, dict[int, int]] = {core: {} for core in cores}
+        for (core, address), access in zip(places, reads, strict=True):
+            values[core][address] = access.value
+        stati = {core: Status(values[core][Register.STATUS]) for core in cores}
+        for core, status in stati.items():
+            if outcome != Outcome.FINISHED or Status.FAULT in status:
+                self.write_register(core * WINDOW_BYTES + Register.CONTROL, Control.RESET)
+        if any(Status.BUS_BUSY in status for status in stati.values()):
+            self._library.weft_reset(self._machine, ctypes.byref(self._settings))
+        if outcome == Outcome.PROTOCOL_ERROR:
+            problem = self._library.weft_protocol_error(self._machine).decode()
+            raise SimulationError(f"the system broke the bus protocol: {problem}")
+        if outcome == Outcome.CYCLE_LIMIT:
+            waiting = ", ".join(str(core) for core in sorted(cores) if Status.RUNNING in stati[core])
+            raise SimulationError(f"after {cycle_limit} cycles these cores have not finished: {waiting}")
+        results: list[RunResult | None] = [None] * len(self.config.cores)
+        begun = [0] * len(self.config.cores)
+        for place, core in enumerate(cores):
+            results[core] = result_of(self.config.cores[core], values[core])
+            begun[core] = int(first[place].cycle) if len(first) > 1 else 0
+        return SystemResult(tuple(results), tuple(begun))

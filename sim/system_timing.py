@@ -1,0 +1,103 @@
+"""The timing model of several cores: exact cycles of a program on each, with one memory behind each port."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..hw.programs import disassemble
+from ..hw.system_config import SystemConfig
+from . import timing_interface
+from .dram import DramModel
+from .errors import SimulationError
+from .result import RunResult
+from .system_run import PortUse, SystemResult
+from .timing import CYCLE_LIMIT, check_program, predict, result_of
+from .timing_interface import describe_core
+from .timing_library import timing_library
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedProgram:
+    """Instruction bytes of one core, their place in its window, and the cycle in which the core is started."""
+
+    code: npt.NDArray[np.uint8]
+    offset: int = 0
+    start: int = 0
+
+
+def predict_system(
+    config: SystemConfig,
+    programs: Sequence[TimedProgram | None],
+    dram: DramModel | None = None,
+    *,
+    every_cycle: bool = False,
+) -> SystemResult:
+    """Predict a run of a program on each core that has one (None: it does not run).
+
+    ``dram`` is the memory as each port sees it: ports do not slow each other down. A port that one core alone uses is
+    that of :func:`~weft.sim.timing.predict`. What a core has to keep is as there; :class:`SimulationError` also for
+    jitter or reordering behind an arbiter, which is not modelled. ``every_cycle``: as in
+    :func:`~weft.sim.timing.predict_details`.
+    """
+    memory = dram or DramModel()
+    if len(programs) != len(config.cores):
+        raise SimulationError(
+            f"{len(programs)} programs for {len(config.cores)} cores", hint="give None for a core that does not run"
+        )
+    results: list[RunResult | None] = [None] * len(programs)
+    use: list[PortUse | None] = [None] * len(programs)
+    for port in range(config.port_count):
+        members = config.cores_of(port)
+        if len(members) == 1:
+            if (alone := programs[members[0]]) is not None:
+                results[members[0]] = predict(config.cores[members[0]], alone.code, memory, offset=alone.offset)
+            continue
+        for core, result, used in _predict_port(config, members, programs, memory, every_cycle):
+            results[core], use[core] = result, used
+    starts = tuple(0 if program is None else program.start for program in programs)
+    return SystemResult(tuple(results), starts, tuple(use))
+
+
+def _predict_port(
+    config: SystemConfig, members: tuple[int, ...], programs: Sequence[TimedProgram | None], dram: DramModel,
+    every_cycle: bool,
+) -> list[tuple[int, RunResult, PortUse]]:  # fmt: skip
+    """The cores on one port, behind its arbiter; a core that does not run asks for nothing, but has its turns."""
+    if dram.jitter or dram.reorder:
+        raise SimulationError("the timing model of cores that share a port knows no jitter and no reordering",
+                              hint="use a memory without them, or RtlSystem")  # fmt: skip
+    ran = [(core, program) for core in members if (program := programs[core]) is not None]
+    if not ran:
+        return []
+    library = timing_library()
+    codes = []
+    for core, program in ran:
+        code = np.ascontiguousarray(program.code, np.uint8)
+        check_program(config.cores[core], code, program.offset)
+        codes.append(code)
+    described = [describe_core(config.cores[core], dram) for core, _ in ran]
+    asked = (timing_interface.Program * len(ran))()
+    for place, ((core, program), code) in enumerate(zip(ran, codes, strict=True)):
+        asked[place].core = ctypes.addressof(described[place])
+        asked[place].code = code.ctypes.data
+        asked[place].count = len(code) // config.cores[core].instruction_bytes
+        asked[place].offset = program.offset
+        asked[place].start = program.start
+    results = (timing_interface.Result * len(ran))()
+    use = (timing_interface.PortUse * len(ran))()
+    outcome = library.weft_timing_predict_shared(asked, len(ran), CYCLE_LIMIT, every_cycle, results, use)
+    if outcome <= -2:
+        core = ran[-2 - outcome][0]
+        disassemble(config.cores[core], codes[-2 - outcome])  # raises, and says why
+    if outcome < 0:
+        raise SimulationError("a program does not end: its engines wait for each other",
+                              hint="run each on the functional simulator, which names them")  # fmt: skip
+    return [
+        (core, result_of(config.cores[core], result), PortUse(*(int(getattr(used, name)) for name, _ in used._fields_)))
+        for (core, _), result, used in zip(ran, results, use, strict=True)
+    ]
