@@ -89,7 +89,8 @@ def _rtlil(top: wiring.Component, name: str, multipliers: Multipliers) -> str:
     # Amaranth writes the zeros of every memory bit by bit, which is most of the text and of the time. The core's
     # memories may start with anything: programs write before they read, and the simulator fills them itself.
     with patch.object(rtlil.ModuleEmitter, "emit_memory", lambda *_: None):
-        return rtlil.convert(top, platform=multipliers, name=name, ports=ports, emit_src=False)
+        text: str = rtlil.convert(top, platform=multipliers, name=name, ports=ports, emit_src=False)
+    return text
 
 
 def plain_names(verilog: str) -> str:
