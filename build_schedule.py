@@ -36,6 +36,10 @@ class BuiltFunction(ABC):
         self.func = func
         self._written = {buffer.name for buffer, _ in stores_of(func.body)}
 
+    def __repr__(self) -> str:
+        params = ", ".join(f"{param.name}: {param.dtype}{list(param.shape)}" for param in self.func.params)
+        return f"<{type(self).__name__} {self.func.name!r}({params})>"
+
     def run(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """Run the function; what it writes, by the names of its buffers.
 

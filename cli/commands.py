@@ -46,7 +46,7 @@ PARTS = {
     "synth": Part(("hardware",), "Synthesise a core: what each module takes and, for ecp5, its highest clock."),
     "test-hw": Part(
         ("hardware",),
-        "Run the RTL's cocotb tests; a failure leaves a waveform and says how to look at it.",
+        "Run the RTL's cocotb tests; a failure is named, repeated with a waveform, and how to look at it is said.",
     ),
     "shapes": Part(
         ("inspect",),

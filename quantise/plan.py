@@ -62,7 +62,7 @@ def plan(module: Module) -> Plan:
     if not isinstance(module, Module):
         raise QuantiseError(
             f"module is {module!r:.80}, but must be a Module of the graph IR",
-            hint="weft.compiler.frontends.from_onnx(path, require_quantised=False) reads one",
+            hint="weft.from_onnx(path, require_quantised=False) reads one",
         )
     module = unroll_loops(module)
     nodes = topological_order(module.main.body)

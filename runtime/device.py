@@ -86,6 +86,9 @@ class Device(ABC):
         self.tenant: object = None
         """Whoever allocated the window; what others had there is gone."""
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} of core {self.config.name!r}>"
+
     @property
     def has_time(self) -> bool:
         """Whether the results of runs carry cycles."""

@@ -107,6 +107,10 @@ class LoadedModule:
                 if code is not None:
                     self._whole = self._device.whole_model(model, code)
 
+    def __repr__(self) -> str:
+        place = "the host" if self._device is None else f"device {self._device.name!r}"
+        return f"<LoadedModule of {self.model!r} on {place}{', closed' if self._closed else ''}>"
+
     @property
     def device(self) -> Device:
         """What runs the programs for the core; :class:`DeviceError` where the model has none."""

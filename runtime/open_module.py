@@ -30,6 +30,10 @@ class OpenModule:
         self._symbols = model.types.symbols
         self._lock = RunLock()
 
+    def __repr__(self) -> str:
+        inputs = ", ".join(map(str, self.model.inputs))
+        return f"<OpenModule {self.model.name!r} for {self.model.target!r}, inputs {inputs}>"
+
     @property
     def sizes(self) -> tuple[dict[str, int], ...]:
         """The sizes that are compiled at the moment, the one used last at the end."""

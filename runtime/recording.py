@@ -64,6 +64,10 @@ class Recording:
     model: CompiledModel | None = None
     clock_mhz: float | None = None
 
+    def __repr__(self) -> str:
+        of = "" if self.model is None else f" of {self.model.name!r}"
+        return f"<Recording{of} on device {self.device!r}, core {self.config.name!r}, {len(self.launches)} launches>"
+
 
 class RecordingDevice(Device):
     """Another device, of which every launch is kept in memory: two windows each."""

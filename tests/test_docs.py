@@ -16,7 +16,8 @@ from weft.cli.app import app
 from weft.cli.commands import CommandsOnDemand, loaded
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BESIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+PAGES = [*(ROOT / name for name in BESIDE), *sorted((ROOT / "docs").rglob("*.md"))]
 SUFFIXES = "py|md|cpp|h|svg|sh|onnx|toml|txt|json|v"
 ENTRY_POINT_GROUPS = {"weft.operators", "weft.passes", "weft.targets", "weft.devices", "weft.frontends"}
 PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

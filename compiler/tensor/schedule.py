@@ -83,6 +83,11 @@ class Schedule:
     def __str__(self) -> str:
         return function_text(self.func)
 
+    def __repr__(self) -> str:
+        """A line; ``print`` shows the loops."""
+        params = ", ".join(f"{param.name}: {param.dtype}{list(param.shape)}" for param in self.func.params)
+        return f"<Schedule of {self.func.name!r}({params}), {len(self.trace)} steps>"
+
     def copy(self) -> Schedule:
         """A schedule at the same point that goes its own way from here."""
         other = Schedule(self.func)
