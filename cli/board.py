@@ -16,7 +16,7 @@ from ..boards.fit import Fit, fit, measured_cores, number
 from ..hw.config import load_config
 from ..progress import progress
 from .app import board_app
-from .output import JsonOption, err, out, print_json, table, wide_console
+from .output import JsonOption, err, out, output_folder, print_json, table, wide_console
 
 RESOURCES = ("LUT", "FF", "BRAM36", "URAM", "DSP")
 BOARD_COLUMNS = ("board", "part", *RESOURCES, "DDR GB/s", "port", "MHz", "core", "fullest", "pynq")
@@ -42,7 +42,7 @@ def list_boards(
 @board_app.command()
 def build(
     board: Annotated[str, typer.Argument(help="A name that `weft board list` shows, or a .toml file.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write into.")],
+    output: Annotated[Path, output_folder("--output", "-o", help="Folder to write into.")],
     config: Annotated[
         str | None, typer.Option("--config", "-c", help="Core: a name, or a JSON file. Default: the board's.")
     ] = None,

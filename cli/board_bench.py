@@ -28,7 +28,7 @@ from ..runtime.index_inputs import index_inputs
 from ..runtime.inputs import read_inputs
 from .app import board_app
 from .doctor import CoreOption, HostArgument, ModelOption, compiled_network
-from .output import JsonOption, err, out, print_json, table
+from .output import JsonOption, err, out, output_file, print_json, table
 
 
 @board_app.command()
@@ -90,7 +90,7 @@ def _network(model: CompiledModel, host: Host, core: CoreConfig, images: int, st
 @board_app.command()
 def serve(
     write: Annotated[
-        Path | None, typer.Option("--write", help="Write the program to this file, to be put on a board, and end.")
+        Path | None, output_file("--write", help="Write the program to this file, to be put on a board, and end.")
     ] = None,
 ) -> None:
     """Run the board's end of a link on standard input and output; on a board, as root, in place of what is sent.

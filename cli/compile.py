@@ -25,6 +25,8 @@ from .output import (
     check_places,
     err,
     out,
+    output_file,
+    output_folder,
     parse_shapes,
     print_json,
     table,
@@ -43,7 +45,7 @@ TargetOption = Annotated[str, typer.Option("--target", help=f"What to compile fo
 CheckOption = Annotated[
     bool, typer.Option("--check", help="Run the model before and after each pass; name the first one that differs.")
 ]
-DiffOption = Annotated[Path | None, typer.Option(help="Write a web page with the graph before and after each pass.")]
+DiffOption = Annotated[Path | None, output_file(help="Write a web page with the graph before and after each pass.")]
 CalibrateOption = Annotated[
     Path | None,
     typer.Option("--calibrate", metavar="FILE", help="Quantise a float model by the examples in FILE (.npz or .npy)."),
@@ -67,7 +69,7 @@ RoundingOption = Annotated[
 def compile_command(
     model: Annotated[Path, typer.Argument(help="ONNX model; for the accelerator in QDQ, QLinear or Integer form.")],
     target: TargetOption = "accel",
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Artifact; default: MODEL.weft.")] = None,
+    output: Annotated[Path | None, output_file("--output", "-o", help="Artifact; default: MODEL.weft.")] = None,
     shape: ShapeOption = None,
     strict: Annotated[bool, typer.Option(help="Refuse a model that the target cannot compile as a whole.")] = False,
     calibrate_with: CalibrateOption = None,
@@ -75,9 +77,9 @@ def compile_command(
     equalise: EqualiseOption = False,
     correct_bias: BiasOption = False,
     adaround: RoundingOption = False,
-    dump: Annotated[Path | None, typer.Option(help="Folder for the loop IR of every kernel, as text.")] = None,
+    dump: Annotated[Path | None, output_folder(help="Folder for the loop IR of every kernel, as text.")] = None,
     objects: Annotated[
-        Path | None, typer.Option(help="Also a folder of object files for the processor (target cpu): docs/cpu.md.")
+        Path | None, output_folder(help="Also a folder of object files for the processor (target cpu): docs/cpu.md.")
     ] = None,
     added: PassOption = None,
     check: CheckOption = False,

@@ -25,7 +25,7 @@ from ..explore.validate import validate
 from ..files import write_atomically
 from ..progress import progress
 from .app import app
-from .output import JsonOption, check_places, err, out, print_json, table, wide_console
+from .output import JsonOption, check_places, err, out, output_file, print_json, table, wide_console
 
 FORMATS = {
     "cycles": ",.0f", "core_cycles": ",.0f", "host_cycles": ",.0f", "on_core": ".1%", "energy": ".3f", "area": ".1%",
@@ -47,7 +47,7 @@ def explore_command(
     space_file: Annotated[Path, typer.Argument(metavar="SPACE", help="TOML file with axes, constraints, search.")],
     networks: Annotated[list[Path], typer.Option("--networks", "-n", help="Quantised ONNX model; repeat for more.")],
     more: Annotated[list[Path] | None, typer.Argument(metavar="[NETWORK]...", help="More networks.")] = None,
-    database: Annotated[Path, typer.Option("--database", help="File of results; it grows.")] = Path("explore.sqlite"),
+    database: Annotated[Path, output_file("--database", help="File of results; it grows.")] = Path("explore.sqlite"),
     workers: Annotated[
         int | None, typer.Option(min=0, help="Processes; 0: this one alone. Default: one for each processor.")
     ] = None,
@@ -61,9 +61,9 @@ def explore_command(
         float | None, typer.Option("--point-seconds", min=1, help="A network that takes longer fails at the point.")
     ] = None,
     retry: Annotated[bool, typer.Option(help="Measure points again that have failed.")] = False,
-    page: Annotated[Path | None, typer.Option(help="Write a web page with all points.")] = None,
+    page: Annotated[Path | None, output_file(help="Write a web page with all points.")] = None,
     results: Annotated[
-        Path | None, typer.Option("--results", "-o", help="Write all points: a .json or .csv file.")
+        Path | None, output_file("--results", "-o", help="Write all points: a .json or .csv file.")
     ] = None,
     serve: Annotated[
         int | None, typer.Option(min=0, max=65535, metavar="PORT", help="Show the page of the run at this local port.")

@@ -15,7 +15,7 @@ from ..runtime.gpu.cuda import cuda_devices
 from ..runtime.gpu.opencl import describe, opencl_devices
 from ..sim.ptx import Counts, DeviceMemory, Kernel, Program, PtxError
 from .app import app
-from .output import JsonOption, out, print_json
+from .output import JsonOption, out, output_folder, print_json
 
 gpu_app = typer.Typer(
     name="gpu",
@@ -75,7 +75,7 @@ def check(
     ] = None,
     shared: Annotated[int, typer.Option("--shared", help="Bytes of shared memory of open size.")] = 0,
     limit: Annotated[int, typer.Option("--limit", help="Instructions after which it is stopped.")] = 10_000_000,
-    write: Annotated[Path | None, typer.Option("--write", help="Folder for the arrays as they are then.")] = None,
+    write: Annotated[Path | None, output_folder("--write", help="Folder for the arrays as they are then.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Read PTX and say what each kernel takes; with --grid run one, refuse what a GPU would get wrong, and count.

@@ -23,7 +23,19 @@ from ..testbench.points import core_points, unreachable
 from ..testbench.runner import Settings, random_seed, run_failed, run_file
 from ..testbench.simulators import VERILATOR, find_simulator
 from .app import app
-from .output import ConfigOption, JsonOption, check_places, err, out, print_json, print_report, table, wide_console
+from .output import (
+    ConfigOption,
+    JsonOption,
+    check_places,
+    err,
+    out,
+    output_file,
+    output_folder,
+    print_json,
+    print_report,
+    table,
+    wide_console,
+)
 
 
 @app.command()
@@ -33,7 +45,7 @@ def hw(
         Target,
         typer.Option("--for", help="xc7: Xilinx 7-series, two products a multiplier; ecp5, asic: plain multipliers."),
     ] = Target.XC7,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Verilog file; default: CONFIG.v.")] = None,
+    output: Annotated[Path | None, output_file("--output", "-o", help="Verilog file; default: CONFIG.v.")] = None,
     system: Annotated[
         Path | None, typer.Option("--system", help="Several cores on one memory, as JSON; instead of --config.")
     ] = None,
@@ -42,7 +54,7 @@ def hw(
     ] = True,
     waivers: Annotated[
         Path | None,
-        typer.Option(help="Also write what silences Verilator's -Wall, each waiver with its reason (.vlt)."),
+        output_file(help="Also write what silences Verilator's -Wall, each waiver with its reason (.vlt)."),
     ] = None,
 ) -> None:
     """Write the core, or a system of cores, as Verilog, in the form that fits a part. Cycles and results are the same
@@ -68,7 +80,7 @@ def synth(
         Target, typer.Option("--for", help="xc7: Xilinx 7-series; ecp5: with place and route; asic: gates.")
     ] = Target.XC7,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder for all files: Verilog, scripts, logs, report.")
+        Path | None, output_folder("--output", "-o", help="Folder for all files: Verilog, scripts, logs, report.")
     ] = None,
     liberty: Annotated[Path | None, typer.Option(help="Cells to map to (asic only).")] = None,
     depth: Annotated[int, typer.Option(min=0, help="Levels of modules to show.")] = 2,

@@ -56,11 +56,47 @@ def check_places(*paths: Path | None) -> None:
             number = errno.EISDIR
         elif not folder.is_dir():
             number = errno.ENOTDIR if folder.exists() else errno.ENOENT
-        elif not path.exists() and not os.access(folder, os.W_OK | os.X_OK):
+        elif path.exists() and not os.access(path, os.W_OK):
+            number = errno.EACCES
+        elif (path.is_file() or not path.exists()) and not os.access(folder, os.W_OK | os.X_OK):
+            number = errno.EACCES  # files are replaced by a rename
+        else:
+            continue
+        raise OSError(number, os.strerror(number), str(path))
+
+
+def check_folders(*paths: Path | None) -> None:
+    """As :func:`check_places`, for folders; one that is missing will be made, with those above it."""
+    for path in (each for each in paths if each is not None):
+        real = Path(os.path.realpath(path))
+        there = next(each for each in (real, *real.parents) if each.exists())
+        if not there.is_dir():
+            number = errno.ENOTDIR
+        elif not os.access(there, os.W_OK | os.X_OK):
             number = errno.EACCES
         else:
             continue
         raise OSError(number, os.strerror(number), str(path))
+
+
+def output_file(*names: str, help: str, **how: Any) -> Any:
+    """An option that names a file to be written: its place is tried before the command starts."""
+
+    def check(path: Path | None) -> Path | None:
+        check_places(path)
+        return path
+
+    return typer.Option(*names, help=help, callback=check, **how)
+
+
+def output_folder(*names: str, help: str, **how: Any) -> Any:
+    """An option that names a folder to be written into, as :func:`output_file`."""
+
+    def check(path: Path | None) -> Path | None:
+        check_folders(path)
+        return path
+
+    return typer.Option(*names, help=help, callback=check, **how)
 
 
 def wide_console() -> PlainConsole:

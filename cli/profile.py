@@ -41,7 +41,19 @@ from ..runtime.tables import Record
 from ..runtime.trace import write_runs
 from ..sim.dram import DramModel
 from .app import app
-from .output import CacheOption, JsonOption, ShapeOption, beside, err, out, print_json, print_report, wide_console
+from .output import (
+    CacheOption,
+    JsonOption,
+    ShapeOption,
+    beside,
+    check_folders,
+    err,
+    out,
+    output_folder,
+    print_json,
+    print_report,
+    wide_console,
+)
 from .profile_cpu import profile_on_cpu
 from .profile_gpu import CUDA, profile_gpu, show_gpu_profile
 from .source import compiled_with_fixed_sizes, is_artifact, opened_artifact
@@ -69,7 +81,7 @@ def profile_command(
         typer.Option("--target", "-t", help=f"What to compile a model for: {ACCEL} (default), {CPU} or {CUDA}."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder for all results. Default: SOURCE.profile.")
+        Path | None, output_folder("--output", "-o", help="Folder for all results. Default: SOURCE.profile.")
     ] = None,
     latency: Annotated[int, typer.Option(min=1, help="DRAM latency in cycles.")] = 100,
     bandwidth: Annotated[int, typer.Option(min=1, help="DRAM bytes a cycle.")] = 8,
@@ -94,6 +106,7 @@ def profile_command(
         raise CompileError(f"there is no profile for target {target!r}", hint=f"--target {ACCEL}, {CPU} or {CUDA}")
     dram = DramModel(latency=latency, bytes_per_cycle=bandwidth)
     folder = output or beside(source, ".profile")
+    check_folders(folder)
     recompile: Recompile | None = None
     with progress("reading", err) as status:
         if is_artifact(source):

