@@ -130,7 +130,8 @@ def load(
         What runs the programs for a core: ``"fsim"`` (the default), ``"rtl"``, another name of
         `runtime.device.device_names`, or a :class:`Device`. For a model with kernels for a GPU, the number of the GPU,
         such as ``"0"``; by default that in ``WEFT_OPENCL_DEVICE``, else the first. Kernels in PTX take
-        ``"emulated"``. Other models take none.
+        ``"emulated"``. Other models take none. A simulator has the memory that the model was compiled for
+        (``dram=``); :class:`FsimDevice` and :class:`RtlDevice` take another.
     progress
         Called with a line of text at each step: the first use of a core on ``"rtl"`` compiles it.
     kept
@@ -164,12 +165,13 @@ def _load(
     if model.core is None:
         load_host = partial(_load_host, target, name=model.name, device=device, trusted=trusted)
         return LoadedModule(model, None, load_host)
-    from .runtime.device import Device, open_device
+    from .runtime.device import Device, memory_of, open_device
 
     if device is not None and not isinstance(device, (str, Device)):
         raise DeviceError(f"device is {device!r:.80}, but must be a Device or the name of one")
-    opened = device if isinstance(device, Device) else open_device(device or "fsim", model.core.config,
-                                                                   progress=progress)  # fmt: skip
+    opened = device if isinstance(device, Device) else open_device(
+        device or "fsim", model.core.config, dram=memory_of(model), progress=progress
+    )  # fmt: skip
     return LoadedModule(model, opened, partial(_load_host, target, name=model.name, device=None, trusted=trusted), code)
 
 

@@ -117,7 +117,7 @@ def write_virtual_board(
         f"{core.hash64:016x}": "" if idle else str(build_library(core, progress=progress)[0])
         for core in (design.core, *cores)
     }
-    model = dram or DramModel()
+    model = dram or DramModel.of(design.core)
     spec = {
         "libraries": libraries,
         "idle": idle_registers(design.core) if idle else {},

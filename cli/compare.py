@@ -65,4 +65,4 @@ def compare_command(
     if wrong is not None:
         out.print(f"the first tensor that differs is {wrong.tensor!r}", highlight=False, markup=False)
         raise typer.Exit(1)
-    out.print(f"all {len(found.differences)} paired tensors agree")
+    out.print(f"all {len(found.differences)} tensors agree")

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from ..api import load
 from ..compiler.model import CompiledModel
+from ..compiler.targets.accel.target import AccelOptions
 from ..compiler.targets.errors import CompileError
 from ..hw.config import CoreConfig
 from ..progress import Updates, progress
@@ -84,7 +85,9 @@ def profile_command(
         Path | None, output_folder("--output", "-o", help="Folder for all results. Default: SOURCE.profile.")
     ] = None,
     latency: Annotated[int, typer.Option(min=1, help="DRAM latency in cycles.")] = 100,
-    bandwidth: Annotated[int, typer.Option(min=1, help="DRAM bytes a cycle.")] = 8,
+    bandwidth: Annotated[
+        int | None, typer.Option(min=1, help="DRAM bytes a cycle. Default: as many as the core's bus takes.")
+    ] = None,
     others: Annotated[bool, typer.Option("--what-if/--no-what-if", help="Predict cycles on other hardware.")] = True,
     shape: ShapeOption = None,
     cache: CacheOption = True,
@@ -104,7 +107,6 @@ def profile_command(
         return
     if target != ACCEL:
         raise CompileError(f"there is no profile for target {target!r}", hint=f"--target {ACCEL}, {CPU} or {CUDA}")
-    dram = DramModel(latency=latency, bytes_per_cycle=bandwidth)
     folder = output or beside(source, ".profile")
     check_folders(folder)
     recompile: Recompile | None = None
@@ -113,9 +115,12 @@ def profile_command(
             compiled = opened_artifact(source, chosen, shape=shape)
             if compiled.core is None:
                 raise CompileError(f"nothing of {source} runs on a core", hint="leave out --target")
+            dram = _memory(compiled.config, latency, bandwidth)
         else:
             # What runs on this memory is scheduled for it, unless something else was asked for.
-            options = {"dram": dram, **options_of("accel", chosen)}
+            asked = options_of("accel", chosen)
+            dram = _memory(AccelOptions(config=asked.get("config", "pynq")).core, latency, bandwidth)
+            options = {"dram": dram, **asked}
 
             def recompile(core: CoreConfig) -> CompiledModel:
                 own = {**options, "config": core}
@@ -187,6 +192,10 @@ ONLY_WHOLE = (
     "The core counts cycles by engine, not by layer: what follows is by the timing model, for the memory that "
     "--latency and --bandwidth describe."
 )
+
+
+def _memory(core: CoreConfig, latency: int, bandwidth: int | None) -> DramModel:
+    return DramModel(latency=latency, bytes_per_cycle=core.bus_bytes if bandwidth is None else bandwidth)
 
 
 def _timed_runs(

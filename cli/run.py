@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,7 @@ from ..compiler.model import CompiledModel, OpenModel, TensorSpec
 from ..kept_models import compile_kept
 from ..progress import Updates, progress
 from ..runtime.array_files import write_arrays
-from ..runtime.device import device_forms, open_device
+from ..runtime.device import SIMULATORS, Device, device_forms, memory_of, open_device
 from ..runtime.errors import DeviceError
 from ..runtime.index_inputs import index_inputs
 from ..runtime.inputs import Array, read_inputs
@@ -83,6 +84,12 @@ def run(
     trace: Annotated[
         Path | None, output_file("--trace", "-t", help="Write a Perfetto timeline (devices that know cycles).")
     ] = None,
+    latency: Annotated[
+        int | None, typer.Option(min=1, help="Latency of the simulated DRAM, in cycles. Default: --dram's.")
+    ] = None,
+    bandwidth: Annotated[
+        int | None, typer.Option(min=1, help="Bytes a cycle of the simulated DRAM. Default: --dram's.")
+    ] = None,
     report: Annotated[bool, typer.Option("--report", help="Also print the placement and what was fused.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Every layer and every reason, however many.")] = False,
     seed: SeedOption = 0,
@@ -107,8 +114,9 @@ def run(
         indices = index_inputs(compiled) if isinstance(compiled, CompiledModel) else {}
         values = read_inputs(input_specs(compiled), inputs, seed, indices)
         status.update("loading")
-        recorder = None if record is None else _recorder(compiled, device, status)
-        loaded = load(compiled, recorder or device, progress=status.update)
+        simulator = _simulator(compiled, device, latency, bandwidth, status)
+        recorder = None if record is None else _recorder(compiled, simulator or device, status)
+        loaded = load(compiled, recorder or simulator or device, progress=status.update)
         module = loaded if isinstance(loaded, LoadedModule) else loaded.specialised(values)
         timed = module.model.core is not None and module.device.has_time
         if trace is not None and not (timed and module.device.has_trace):
@@ -155,14 +163,35 @@ def run(
         out.print(f"wrote {trace} ({slices:,} slices); open it at https://ui.perfetto.dev", markup=False)
 
 
-def _recorder(compiled: CompiledModel | OpenModel, device: str | None, status: Updates) -> RecordingDevice:
+def _simulator(
+    compiled: CompiledModel | OpenModel, device: str | None, latency: int | None, bandwidth: int | None, status: Updates
+) -> Device | None:
+    """The simulator with the memory that was asked for; None where none was."""
+    if latency is None and bandwidth is None:
+        return None
+    hint = "they are for a model on the core, on device fsim or rtl"
+    if isinstance(compiled, OpenModel) or compiled.core is None:
+        raise DeviceError(f"--latency and --bandwidth are of a core's memory, but nothing of {compiled.name!r} runs on "
+                          "a core", hint=hint)  # fmt: skip
+    memory = memory_of(compiled)
+    memory = replace(memory, latency=latency or memory.latency, bytes_per_cycle=bandwidth or memory.bytes_per_cycle)
+    opened = open_device(device or "fsim", compiled.config, dram=memory, progress=status.update)
+    if not isinstance(opened, SIMULATORS):
+        raise DeviceError(f"--latency and --bandwidth: device {opened.name!r} has a memory of its own", hint=hint)
+    return opened
+
+
+def _recorder(compiled: CompiledModel | OpenModel, device: Device | str | None, status: Updates) -> RecordingDevice:
     """A device that keeps what runs on it."""
     if isinstance(compiled, OpenModel) or compiled.core is None:
         why = f"--record keeps programs of a core, but nothing of {compiled.name!r} runs on a core"
         raise DeviceError(why, hint="compile it with target 'accel'")
     from ..runtime.recording import RecordingDevice
 
-    return RecordingDevice(open_device(device or "fsim", compiled.config, progress=status.update))
+    if not isinstance(device, Device):
+        memory = memory_of(compiled)
+        device = open_device(device or "fsim", compiled.config, dram=memory, progress=status.update)
+    return RecordingDevice(device)
 
 
 def _no_trace(module: LoadedModule) -> DeviceError:
@@ -203,8 +232,14 @@ def run_record(module: LoadedModule, results: dict[str, Array], timed: bool, sec
         "target": module.model.target,
         "device": module.device.name if module.model.core is not None else None,
         "cycles": module.cycles if timed else None,
+        "dram": _memory_record(module),
         "seconds": seconds,
         "layers": layer_records(module),
         "engines": engine_records(module) if timed else [],
         "results": {name: value.tolist() for name, value in results.items()},
     }
+
+
+def _memory_record(module: LoadedModule) -> dict[str, int] | None:
+    memory = module.device.dram if module.model.core is not None else None
+    return None if memory is None else {"bytes_per_cycle": memory.bytes_per_cycle, "latency": memory.latency}

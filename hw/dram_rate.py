@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 from ..whole import whole
 from .config import CoreConfig
@@ -22,12 +23,20 @@ class DramRate:
     latency: int = 100
     bytes_per_cycle: int = 8
 
+    def __str__(self) -> str:
+        return f"DRAM of {self.bytes_per_cycle} bytes a cycle, latency {self.latency}"
+
     def __post_init__(self) -> None:
         for name, value in (("latency", self.latency), ("bytes_per_cycle", self.bytes_per_cycle)):
             number = whole(value)
             if number is None or number < 1:
                 raise ConfigError(f"DRAM: {name} is {value!r}, but must be an integer of at least 1")
             object.__setattr__(self, name, number)
+
+    @classmethod
+    def of(cls, config: CoreConfig) -> Self:
+        """The memory of a core where nobody says another, for compilers and simulators alike: as fast as its bus."""
+        return cls(bytes_per_cycle=config.bus_bytes)
 
     def for_bus(self, config: CoreConfig) -> int:
         """Bytes a cycle that reach a core: no more than its bus takes."""

@@ -24,6 +24,8 @@ import numpy.typing as npt
 
 from ..compiler.model import CompiledModel, HostCode, HostProgram
 from ..hw.config import CoreConfig
+from ..hw.dram_rate import DramRate
+from ..hw.errors import ConfigError
 from ..plugins import load_plugin, plugins
 from ..sim.dram import DramModel
 from .errors import CoreFaultError, DeviceError
@@ -93,6 +95,11 @@ class Device(ABC):
     def has_time(self) -> bool:
         """Whether the results of runs carry cycles."""
         return False
+
+    @property
+    def dram(self) -> DramRate | None:
+        """The memory that it models; None where the memory is a real one, or no time is modelled."""
+        return None
 
     @property
     def has_trace(self) -> bool:
@@ -202,7 +209,12 @@ class FsimDevice(LocalDevice):
         super().__init__(config, progress=progress)
         self._check_races = check_races
         self._simulator = FunctionalSimulator(config, 0)
-        self._predictor = Predictor(config, dram or DramModel()) if timing else None
+        self._dram = (dram or DramModel.of(config)) if timing else None
+        self._predictor = None if self._dram is None else Predictor(config, self._dram)
+
+    @property
+    def dram(self) -> DramRate | None:
+        return self._dram
 
     @property
     def has_time(self) -> bool:
@@ -232,8 +244,12 @@ class RtlDevice(LocalDevice):
 
     def __init__(self, config: CoreConfig, *, progress: Progress | None = None, dram: DramModel | None = None) -> None:
         super().__init__(config, progress=progress)
-        self._dram = dram or DramModel()
+        self._dram = dram or DramModel.of(config)
         self._simulator: RtlSimulator | None = None
+
+    @property
+    def dram(self) -> DramRate:
+        return self._dram
 
     @property
     def has_time(self) -> bool:
@@ -304,8 +320,31 @@ def device_kind(name: str) -> type[Device]:
     return _devices[name]
 
 
-def open_device(name: str, config: CoreConfig, *, progress: Progress | None = None) -> Device:
-    """A device by its name, for a core. ``kind://place`` is the one at that place."""
+SIMULATORS: tuple[type[FsimDevice | RtlDevice], ...] = (FsimDevice, RtlDevice)
+"""Kinds whose memory can be chosen."""
+
+
+def open_device(
+    name: str, config: CoreConfig, *, dram: DramModel | None = None, progress: Progress | None = None
+) -> Device:
+    """A device by its name, for a core. ``kind://place`` is the one at that place. ``dram``: the memory of a simulator,
+    by default as fast as the core's bus; other devices have their own."""
     kind = device_kind(name)
     _, separator, place = name.partition("://")
-    return kind.at(place, config, progress=progress) if separator else kind(config, progress=progress)
+    if separator:
+        return kind.at(place, config, progress=progress)
+    if issubclass(kind, SIMULATORS):
+        return kind(config, progress=progress, dram=dram)
+    return kind(config, progress=progress)
+
+
+def memory_of(model: CompiledModel) -> DramModel:
+    """The memory that a model's schedules were chosen for, which simulators have unless another is asked for.
+
+    Artifacts of before do not say; it is then as fast as the core's bus.
+    """
+    try:
+        latency, rate = (model.statistics[name] for name in ("dram_latency", "dram_bytes_per_cycle"))
+        return DramModel(latency=latency, bytes_per_cycle=rate)
+    except (KeyError, ConfigError):
+        return DramModel.of(model.config)

@@ -125,12 +125,12 @@ class Profile:
 def profile(model: CompiledModel, runs: Sequence[StepRun], device: str, dram: DramModel | None = None) -> Profile:
     """Account for the cycles of a model's traced programs.
 
-    ``dram``: the memory that the run had, which the memory bounds follow from. Raises :class:`DeviceError` if there is
-    no program or a run recorded no trace.
+    ``dram``: the memory that the run had, which the memory bounds follow from; by default as fast as the core's bus.
+    Raises :class:`DeviceError` if there is no program or a run recorded no trace.
     """
     if not runs:
         raise DeviceError(f"{model.name} has no program on the core, so there are no cycles to account for")
-    memory = dram or DramModel()
+    memory = dram or DramModel.of(model.config)
     layers: list[LayerProfile] = []
     programs: list[tuple[int, ProgramCycles]] = []
     origin = 0

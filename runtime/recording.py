@@ -19,6 +19,7 @@ from ..compiler.model import CompiledModel
 from ..errors import WeftError
 from ..files import write_atomically
 from ..hw.config import ISA_VERSION, CoreConfig
+from ..hw.dram_rate import DramRate
 from ..hw.errors import ConfigError
 from ..hw.interfaces import CycleClass
 from ..hw.isa import ENGINE_NAMES, Engine, Fault
@@ -88,6 +89,10 @@ class RecordingDevice(Device):
     @property
     def has_trace(self) -> bool:
         return self.device.has_trace
+
+    @property
+    def dram(self) -> DramRate | None:
+        return self.device.dram
 
     def allocate(self, window_bytes: int) -> None:
         self.device.allocate(window_bytes)

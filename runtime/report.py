@@ -180,7 +180,8 @@ def layer_table(module: LoadedModule) -> RenderableType:
         words("layer"), count("macs", "MACs"), count("cycles"), share("utilisation"),
         count("bytes_loaded", "loaded B"), count("bytes_stored", "stored B"),
     ]  # fmt: skip
-    title = f"{model.name} on {model.config.name}, device {module.device.name}"
+    memory = f", {module.device.dram}" if module.device.dram is not None else ""
+    title = f"{model.name} on {model.config.name}, device {module.device.name}{memory}"
     return records_table(title, columns, records, [total])
 
 

@@ -75,7 +75,7 @@ def predict_details(
     count = len(code) // size
     check_program(config, code, offset)
     library = timing_library()
-    core, result = describe_core(config, dram or DramModel()), Result()
+    core, result = describe_core(config, dram or DramModel.of(config)), Result()
     machine = library.weft_timing_predict(
         ctypes.byref(core), code.ctypes.data, count, offset, CYCLE_LIMIT, trace, every_cycle, ctypes.byref(result)
     )

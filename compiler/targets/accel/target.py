@@ -27,7 +27,9 @@ class AccelOptions:
         "pynq", f"The core: {', '.join(NAMED)}, or a JSON file with the fields of CoreConfig.", short="-c"
     )
     dram: DramRate | str = option(
-        "", "The memory to schedule for: bytes a cycle, or BYTES,LATENCY. Empty: as fast as the core's bus, 100 cycles."
+        "",
+        "The memory to schedule for, which simulators then have: bytes a cycle, or BYTES,LATENCY. Empty: as fast as "
+        "the core's bus, 100 cycles.",
     )
     tuned: str = option("", "Database of `weft tune`, whose settings come first. Empty: none.")
     vthreads: int = option(2, "Virtual threads: tiles in flight at once, which hide latency.")
@@ -61,7 +63,7 @@ class AccelOptions:
         """The memory that schedules are chosen for."""
         if isinstance(self.dram, DramRate):
             return self.dram
-        return parse_dram_rate(self.dram) if self.dram else DramRate(bytes_per_cycle=self.core.bus_bytes)
+        return parse_dram_rate(self.dram) if self.dram else DramRate.of(self.core)
 
 
 def passes_to_integers(core: CoreConfig, integers: str) -> list[Pass]:
