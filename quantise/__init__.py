@@ -2,6 +2,7 @@
 
 from .equalise import equalised
 from .errors import QuantiseError
+from .four_bits import FourBits, four_bits
 from .insert import quantised
 from .plan import Plan, plan
 from .ranges import Range, calibrate
@@ -9,6 +10,6 @@ from .refine import refined
 from .training import GRADIENTS, Trainable, deployed, trainable
 
 __all__ = [
-    "GRADIENTS", "Plan", "QuantiseError", "Range", "Trainable", "calibrate", "deployed", "equalised", "plan",
-    "quantised", "refined", "trainable",
+    "GRADIENTS", "FourBits", "Plan", "QuantiseError", "Range", "Trainable", "calibrate", "deployed", "equalised",
+    "four_bits", "plan", "quantised", "refined", "trainable",
 ]  # fmt: skip

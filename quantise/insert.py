@@ -9,6 +9,7 @@ import numpy as np
 from ..compiler.graph import Array, Call, Constant, Expr, Function, Module, call, topological_order
 from ..compiler.graph.visit import with_children
 from .errors import QuantiseError
+from .four_bits import FourBits, chosen, constants_of
 from .plan import Plan, Weight
 from .ranges import Range
 
@@ -16,14 +17,24 @@ LARGEST = 127
 """Of a weight: its 8 bits are symmetric."""
 
 
-def quantised(plan: Plan, ranges: Mapping[str, Range]) -> Module:
+def quantised(plan: Plan, ranges: Mapping[str, Range], four_bits: Mapping[str, FourBits] | None = None) -> Module:
     """The model of a plan in 8 bits: what ``weft.compile`` takes for the accelerator and for a CPU.
 
     Activations: int8 with one scale and zero point, from ``ranges``. Weights: int8 without a zero point, one scale an
-    output channel. Offsets stay floats; the integer form rounds them to the accumulator's unit. Raises `QuantiseError`
-    for a place without a range.
+    output channel; those in ``four_bits`` (:func:`weft.quantise.four_bits`) are the numbers found there, which cores
+    with groups of that length store in 4 bits. Offsets stay floats; the integer form rounds them to the accumulator's
+    unit. Raises `QuantiseError` for a place without a range, and for a name in ``four_bits`` of which the plan has no
+    weight.
     """
-    return inserted(plan, lambda name: _constants(range_of(ranges, name)), eight_bits)
+    known = four_bits or {}
+    if unknown := set(known) - {weight.name for weight in plan.weights.values() if chosen(weight, known)}:
+        raise QuantiseError(f"the plan has no such weight {min(unknown)!r}", hint="find the 4 bits of the same plan")
+
+    def weights(weight: Weight) -> Expr:
+        found = chosen(weight, known)
+        return constants_of(weight, found) if found is not None else eight_bits(weight)
+
+    return inserted(plan, lambda name: _constants(range_of(ranges, name)), weights)
 
 
 def inserted(
