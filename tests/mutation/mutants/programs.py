@@ -5,6 +5,7 @@ from __future__ import annotations
 from .mutant import Mutant
 
 TOKENS = ("tests/compiler/targets/accel/test_tokens.py",)
+DEPTHWISE = ("tests/compiler/targets/accel/test_depthwise_mode.py",)
 PREFETCH = ("tests/compiler/targets/accel/test_prefetch.py",)
 
 MUTANTS = (
@@ -75,5 +76,43 @@ MUTANTS = (
         "bus-of-others-for-nothing", "compiler/targets/accel/tile_costs.py", "wrong sign",
         "+ FOR_OTHERS * works.traffic", "- FOR_OTHERS * works.traffic",
         ("tests/compiler/targets/accel/test_tile_costs.py",),
+    ),
+    Mutant(
+        "cut-load-stride-without-its-unit", "compiler/targets/accel/split_loads.py", "address off by a factor",
+        "(part.stride * units or 1, 1)", "(part.stride or 1, 1)",
+        ("tests/compiler/targets/accel/test_split_loads.py",),
+    ),
+    Mutant(
+        "ring-head-stays", "compiler/targets/accel/scratchpads.py", "forgotten part",
+        "self._heads[zone] = start + entries", "self._heads.setdefault(zone, start + entries)",
+        ("tests/compiler/targets/accel/test_placement.py",),
+    ),
+    Mutant(
+        "pipelined-latest-write-not-kept", "compiler/targets/accel/pipelined.py", "forgotten part",
+        "max(used, now), max(written, now) if writes else written", "max(used, now), written",
+        ("tests/compiler/targets/accel/test_pipelined.py",),
+    ),
+    Mutant(
+        "tokens-wait-takes-the-youngest", "compiler/targets/accel/tokens.py", "swapped operands",
+        "held[source, engine].pop(0)", "held[source, engine].pop()", TOKENS,
+    ),
+    Mutant(
+        "early-past-the-latest-reader", "compiler/targets/accel/issue_early.py", "forgotten part",
+        "latest = place if place == position else np.maximum(touched[memory][selector], place)", "latest = place",
+        ("tests/compiler/targets/accel/test_issue_early.py",),
+    ),
+    Mutant(
+        "depthwise-rows-padded-without-dilation", "compiler/targets/accel/depthwise_mode.py", "address off by a factor",
+        "-kernel_h % TAP_ROWS * dilation_h,", "-kernel_h % TAP_ROWS,", DEPTHWISE,
+    ),
+    Mutant(
+        "depthwise-columns-padded-without-dilation", "compiler/targets/accel/depthwise_mode.py",
+        "address off by a factor",
+        "-kernel_w % TAP_COLUMNS * dilation_w", "-kernel_w % TAP_COLUMNS", DEPTHWISE,
+    ),
+    Mutant(
+        "chain-reader-also-adds-its-operand", "compiler/targets/accel/passes/chain.py", "check ignored",
+        "if other.args[0] != param or use_counts(reads.body)[param] != 1:", "if other.args[0] != param:",
+        ("tests/compiler/targets/accel/passes/test_chain.py",),
     ),
 )  # fmt: skip

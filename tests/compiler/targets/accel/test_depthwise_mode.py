@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from weft.compiler.graph import Array, Function, evaluate_function
+from weft.compiler.graph import Array, Function, calls, evaluate_function
 from weft.compiler.model import CompiledModel
 from weft.compiler.targets.accel import packed_layout
 from weft.compiler.targets.accel.compile_kernel import append
-from weft.compiler.targets.accel.depthwise_mode import in_depthwise_mode, row_cycles, row_pitch
+from weft.compiler.targets.accel.depthwise_mode import PLAIN, TAPPED, in_depthwise_mode, row_cycles, row_pitch
 from weft.compiler.targets.accel.depthwise_split import fastest_in_mode
 from weft.compiler.targets.accel.emit import Emitter
 from weft.compiler.targets.accel.emit_nest import DramBuffer
@@ -250,3 +250,13 @@ def test_an_even_distance_of_rows_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(Schedule, "storage_align", lambda *args, **kwargs: None)
     with pytest.raises(CompileError, match=r"rows of taps lie 10 entries apart in 'data'.*hint: storage_align"):
         stream(case, tiling)
+
+
+@pytest.mark.parametrize("dilations", [(1, 1), (3, 2), (5, 1)])
+def test_padding_reaches_over_the_taps_that_fill_a_dilated_window_up(dilations: tuple[int, int]) -> None:
+    """A window of 4x5 taps is filled up to 6x6: two rows and a column more, each its dilation further."""
+    case = Case(config=SIXTEENS, size=(24, 20), kernel=(4, 5), dilations=dilations, pads=(1, 2, 3, 4))
+    (tapped,) = (node for node in calls(in_mode(case).body) if node.op == TAPPED)
+    (plain,) = (node for node in calls(case.function().body) if node.op == PLAIN)
+    assert tapped.attr("pads") == (1, 2, 3 + 2 * dilations[0], 4 + dilations[1])
+    assert tapped.type == plain.type

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import weft
 from weft.compiler import tensor as te
 from weft.compiler.targets.accel.intrinsics import intrinsics
-from weft.compiler.targets.accel.pipelined import PIPELINE, find_nest, pipeline, turns
+from weft.compiler.targets.accel.pipelined import PIPELINE, Nest, find_nest, pipeline, turns
 from weft.compiler.targets.errors import CompileError
 from weft.compiler.tensor.ir import For
 from weft.compiler.tensor.schedule import Schedule
@@ -40,6 +41,10 @@ def doubled(late: Mapping[str, int], *, marked: tuple[str, ...] = ("y_y_o",)) ->
     return schedule
 
 
+def nest_of(schedule: Schedule) -> Nest:
+    return find_nest(next(node for node in statements(schedule.func.body) if isinstance(node, For)), [])
+
+
 def order(schedule: Schedule) -> list[tuple[str, int]]:
     """(stage, iteration) in the order of the stream."""
     loop = next(node for node in statements(schedule.func.body) if isinstance(node, For))
@@ -63,6 +68,20 @@ def test_what_is_computed_does_not_depend_on_the_order(late: dict[str, int]) -> 
     x = np.random.default_rng(0).integers(-128, 128, (2 * TILES, 1, 1, 4)).astype(np.int8)
     result = weft.build(doubled(late), "fsim", config=TINY).run({"x": x})
     np.testing.assert_array_equal(result["y"], x)
+
+
+@pytest.mark.parametrize("late", [(0, 0), (0, 1), (1, 0)])
+def test_a_stage_behind_one_that_writes_over_what_it_reads_is_refused(late: tuple[int, int]) -> None:
+    """Iterations share the buffer; each reads what the one before it has left there, then writes."""
+    nest = nest_of(doubled({}))
+    reader = replace(nest.stages[0], late=late[0], reads=frozenset({"shared"}), writes=frozenset())
+    writer = replace(nest.stages[1], late=late[1], reads=frozenset(), writes=frozenset({"shared"}))
+    both = replace(nest, stages=(reader, writer))
+    if late == (0, 0):
+        assert len(list(turns(both, [TILES]))) == 2 * TILES
+        return
+    with pytest.raises(CompileError, match="stages that use 'shared' would change places"):
+        list(turns(both, [TILES]))
 
 
 def test_buffers_live_from_their_first_to_their_last_use() -> None:

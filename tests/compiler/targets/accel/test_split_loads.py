@@ -18,14 +18,21 @@ from weft.hw.memories import Memory
 UNITS = TINY.inp_bytes // TINY.granule_bytes
 
 
+def units_of(load: Load) -> int:
+    """Granules of DRAM in an entry: one in ``inp`` of this core, four in ``acc``."""
+    return load.scratchpad.dram_bytes(TINY) // TINY.granule_bytes
+
+
 def store(offset: int, entries: int) -> Issue:
     written = Access(Memory.DRAM, offset * UNITS, (entries * UNITS,), (1,))
     return Issue(Store(index=0, offset=offset * UNITS, rows=1, columns=entries), (), (written,))
 
 
 def load_of(load: Load) -> Issue:
-    read = Access(Memory.DRAM, load.offset, (load.rows, load.columns * UNITS), (load.stride * UNITS or 1, 1))
-    return Issue(load, (read,), (Access(Memory.INP, load.index, (len(list(brought(load))),), (1,)),), layer=3, tile=5)
+    units = units_of(load)
+    read = Access(Memory.DRAM, load.offset, (load.rows, load.columns * units), (load.stride * units or 1, 1))
+    written = Access(load.scratchpad.memory, load.index, (len(list(brought(load))),), (1,))
+    return Issue(load, (read,), (written,), layer=3, tile=5)
 
 
 def brought(load: Load) -> Iterator[tuple[int, int | None]]:
@@ -34,7 +41,7 @@ def brought(load: Load) -> Iterator[tuple[int, int | None]]:
     for row in range(-load.pad_top, load.rows + load.pad_bottom):
         for column in range(-load.pad_left, load.columns + load.pad_right):
             inside = 0 <= row < load.rows and 0 <= column < load.columns
-            yield index, load.offset + (row * load.stride + column) * UNITS if inside else None
+            yield index, load.offset + (row * load.stride + column) * units_of(load) if inside else None
             index += 1
 
 
@@ -45,15 +52,17 @@ def loads_in(stream: Sequence[Issue]) -> list[Load]:
 @given(
     st.integers(1, 6), st.integers(1, 12), st.integers(0, 3), st.tuples(*[st.integers(0, 2)] * 4),
     st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30)), max_size=6), st.integers(1, 8), st.integers(1, 8),
+    st.sampled_from((Scratchpad.INP, Scratchpad.ACC)),
 )  # fmt: skip
 def test_parts_bring_what_the_whole_does(
-    rows: int, columns: int, gap: int, pads: tuple[int, ...], stores: list[tuple[int, int]], smallest: int, most: int
-) -> None:
+    rows: int, columns: int, gap: int, pads: tuple[int, ...], stores: list[tuple[int, int]], smallest: int, most: int,
+    scratchpad: Scratchpad,
+) -> None:  # fmt: skip
     module.SMALLEST_PART, module.MOST_PARTS = smallest, most
     try:
         top, bottom, left, right = pads
         whole = Load(
-            scratchpad=Scratchpad.INP, index=7, offset=5 * UNITS, rows=rows, columns=columns, stride=columns + gap,
+            scratchpad=scratchpad, index=7, offset=5 * UNITS, rows=rows, columns=columns, stride=columns + gap,
             pad_top=top, pad_bottom=bottom, pad_left=left, pad_right=right, pad_value=-3,
         )  # fmt: skip
         stream = split_loads(TINY, [*(store(*each) for each in stores), load_of(whole)])
@@ -66,13 +75,25 @@ def test_parts_bring_what_the_whole_does(
             assert isinstance(issue.instruction, Load)
             entries, places = zip(*brought(issue.instruction), strict=True)
             (memory, selector), *_ = issue.places[1]
-            assert memory is Memory.INP
-            assert np.arange(TINY.inp_depth)[selector].tolist() == list(entries)
-            granules = {place + unit for place in places if place is not None for unit in range(UNITS)}
+            assert memory is scratchpad.memory
+            assert np.arange(TINY.depth(memory))[selector].tolist() == list(entries)
+            units = units_of(whole)
+            granules = {place + unit for place in places if place is not None for unit in range(units)}
             (_, selector), *_ = issue.places[0]
             assert set(np.arange(4096)[selector].tolist()) == granules
     finally:
         module.SMALLEST_PART, module.MOST_PARTS = 32, 8
+
+
+def test_rows_of_wide_entries_are_cut_and_say_what_they_read() -> None:
+    """Rows of 40 entries of four granules, stored in two halves."""
+    whole = Load(scratchpad=Scratchpad.ACC, index=0, offset=0, rows=4, columns=40, stride=50)
+    stream = split_loads(TINY, [store(0, 400), store(400, 400), load_of(whole)])
+    assert [(part.offset, part.rows) for part in loads_in(stream)] == [(0, 2), (400, 2)]
+    rows = np.arange(4)[:, None] * 200 + np.arange(160)
+    for issue, wanted in zip(stream[2:], (rows[:2], rows[2:]), strict=True):
+        (_, selector), *_ = issue.places[0]
+        assert np.arange(4096)[selector].ravel().tolist() == wanted.ravel().tolist()
 
 
 def test_a_part_waits_only_for_its_own_store() -> None:

@@ -127,6 +127,14 @@ def test_tokens_that_would_pile_up_are_joined_where_it_costs_least(
     check(config, program(config, stream))
 
 
+def test_tokens_that_were_taken_are_not_joined() -> None:
+    """The first token is gone when the others pile up: the second and the third become one, not the last two."""
+    before = [load(0, 0), load(1, 1), gemm(0, 0, 0), load(2, 2), load(3, 3)]
+    stream = insert_tokens(replace(TINY, token_depth=2), [*before, *(gemm(index, index, 0) for index in (1, 2, 3))])
+    assert [number for number, issue in enumerate(stream) if issue.sends] == [0, 3, 4]
+    assert [number for number, issue in enumerate(stream) if issue.waits] == [2, 5, 7]
+
+
 def test_strided_accesses_that_interleave_do_not_meet() -> None:
     even = Issue(load(0).instruction, (), (Access(Memory.ACC, 0, (4,), (2,)),))
     odd = Issue(vector(1, 1).instruction, (Access(Memory.ACC, 1, (4,), (2,)),), ())

@@ -10,6 +10,7 @@ import pytest
 import weft
 from weft.compiler.compile import compile_model
 from weft.compiler.graph import Attrs, Call, Function, Module, Tuple, Var, call, calls, evaluate_function
+from weft.compiler.graph.visit import substitute
 from weft.compiler.model import CompiledModel
 from weft.compiler.targets.accel.passes.chain import chain, merged, signature, why_not
 from weft.compiler.targets.target import Job, Measure
@@ -178,6 +179,18 @@ def test_a_residual_is_no_link() -> None:
     assert isinstance(inner, Function)
     swapped = call(inner, nodes[1].args[1], nodes[0])
     assert why_not(nodes[0], swapped, 1, 1) == "the layer that reads it adds it to its own result"
+
+
+def test_a_reader_that_also_adds_its_operand_is_no_link() -> None:
+    """Its product and its residual are the same value: nobody keeps that until the sum."""
+    _, nodes = layers_of(ChainCase((1, 8, 6, 6), (LayerCase("dense", 8), LayerCase("dense", 8, residual=True))), ROOMY)
+    inner = nodes[1].op
+    assert isinstance(inner, Function)
+    data, added_to, *others = inner.params
+    same = Function((data, *others), substitute(inner.body, {added_to: data}), inner.attrs)
+    reader = call(same, nodes[0], *nodes[1].args[2:])
+    assert why_not(nodes[0], reader, 0, 1) == "the layer that reads it adds it to its own result"
+    assert why_not(nodes[0], nodes[1], 0, 1) == ""
 
 
 def test_layers_that_differ_in_numbers_only_are_measured_once() -> None:
