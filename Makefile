@@ -7,8 +7,9 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 DEMO := $(VENV)/.installed-demo
 DEV := $(VENV)/.installed-dev
 TORCH := $(VENV)/.installed-torch
+DOCS := $(VENV)/.installed-docs
 
-.PHONY: demo demo-board test test-torch test-long formal mutation lint clean
+.PHONY: demo demo-board docs test test-torch test-long formal mutation lint clean
 .DELETE_ON_ERROR:
 
 demo: $(DEMO)
@@ -17,6 +18,10 @@ demo: $(DEMO)
 # The first time it makes an environment with pynq (from PyPI) and builds the core's RTL.
 demo-board: $(DEMO)
 	$(BIN)/python examples/board/demo.py
+
+# The manual as a site, with a search, in build/manual/site: open index.html there, no server is needed.
+docs: $(DOCS)
+	$(BIN)/python docs/manual.py build/manual
 
 # Three workers: tests run compilers and wait for processes, daemons and disks; four would take memory on small machines.
 test: $(DEV)
@@ -64,6 +69,10 @@ $(DEV): $(DEMO)
 	$(PIP) --editable '.[dev]'
 	@$(BIN)/python -c "import find_libpython as f, sys; sys.exit(not f.find_libpython())" || \
 		{ echo "Python's shared library is missing: apt-get install libpython3.11" >&2; exit 1; }
+	touch $@
+
+$(DOCS): $(DEMO)
+	$(PIP) --editable '.[docs]'
 	touch $@
 
 $(TORCH): $(DEV)
