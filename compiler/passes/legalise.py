@@ -203,7 +203,9 @@ class _Legaliser:
         if island is None:
             return None
         self.functions.add(id(node))
-        steps = [each for each in island if operator(str(each.op)).family is not Family.QUANTISE]
+        steps = [
+            each for each in island if operator(str(each.op)).family is not Family.QUANTISE and each.op != "reshape"
+        ]
         if len(steps) < STEPS_OF_A_TABLE and not isinstance(described, Refusal):
             return None
         between = self.functions.intersection(map(id, island))

@@ -34,17 +34,27 @@ def tabulated(
     root = next(node.args[0] for node in island if node.op == "dequantise" and id(node.args[0]) not in inside)
     constants = broadcast_of_constants(island, len(source.shape))
     count = math.prod(constants)
-    if root.shape != source.shape or id(root) not in signed or count > MOST_TABLES or (on_core and count != 1):
+    if id(root) not in signed or count > MOST_TABLES or (on_core and count != 1):
         return None
+    moved = any(
+        node.op == "reshape" for node in island
+    )  # elements stay in their order: fine where all are treated alike
+    if root.tensor_type.size != source.tensor_type.size if moved else root.shape != source.shape:
+        return None
+    if moved and (count != 1 or len(constants) > len(source.shape)):
+        return None
+    x = signed[id(root)]
+    if x.shape != source.shape:
+        x = call("reshape", x, shape=source.shape, span=Span(quantise.span.nodes))
     offset = 128 if root.dtype == "uint8" else 0
     inputs = np.arange(-128 + offset, 128 + offset).astype(root.dtype)
     results = results_of([*island, quantise], root, inputs)
     shift = 128 if quantise.dtype == "uint8" else 0
-    names = dict.fromkeys(str(node.op) for node in island if not _changes_scale(node))
+    names = dict.fromkeys(str(node.op) for node in island if not _changes_scale(node) and node.op != "reshape")
     reason = f"{', '.join(names)} of one 8-bit value, as a table"
     entries = (results.astype(np.int16) - shift).astype(np.int8)
     span = quantise.span.merged(source.span)
-    return table_of(signed[id(root)], entries, constants, span, reason, on_core=on_core)
+    return table_of(x, entries, constants, span, reason, on_core=on_core)
 
 
 def table_of(
@@ -64,6 +74,12 @@ def table_of(
     return _look_up(x, tables, first.astype(np.int32), span, reason)
 
 
+def look_up_on_host(node: Call, reason: str) -> Expr:
+    """A `look_up` as operators of the host."""
+    table = static_value(node.args[1])
+    return _look_up(node.args[0], table, np.array([128], np.int32), node.span, reason)
+
+
 def _look_up(x: Expr, tables: Array, first: Array, span: Span, reason: str) -> Expr:
     inner = Span(span.nodes)
     wide = host_call("nn.cast", (x,), {"to": "int32"}, reason, inner)
@@ -74,7 +90,8 @@ def _look_up(x: Expr, tables: Array, first: Array, span: Span, reason: str) -> E
 
 def island_of(source: Expr, tables: Collection[int] = ()) -> list[Call] | None:
     """The computed nodes that make ``source``, producers first, up to the dequantise of the only 8-bit value below
-    them that is not in ``tables``; None where they are not all elementwise, or there is not one such value."""
+    them that is not in ``tables``; None where they are not all elementwise or reshapes, or there is not one such
+    value."""
     found: dict[int, Call] = {}
     roots: set[int] = set()
     waiting = [source]
@@ -83,6 +100,10 @@ def island_of(source: Expr, tables: Collection[int] = ()) -> list[Call] | None:
         if id(node) in found or node.static:
             continue
         entry = operator_of(node)
+        if isinstance(node, Call) and node.op == "reshape":
+            found[id(node)] = node
+            waiting.append(node.args[0])
+            continue
         if not isinstance(node, Call) or entry is None or entry.fusion is not Fusion.ELEMENTWISE:
             return None
         passed = node.op == "dequantise" or id(node) in tables
@@ -130,6 +151,9 @@ def results_of(nodes: Sequence[Call], root: Expr, inputs: Array) -> Array:
     rank = len(nodes[-1].shape)
     values: dict[int, Array] = {id(root): inputs.reshape(*(1 for _ in range(rank)), -1)}
     for node in nodes:
+        if node.op == "reshape":
+            values[id(node)] = values[id(node.args[0])]
+            continue
         entry = operator_of(node)
         plain = entry is not None and entry.family is Family.QUANTISE
         operands = [

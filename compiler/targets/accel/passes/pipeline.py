@@ -14,7 +14,7 @@ from .fit_scratchpads import fit_scratchpads, why_not_kernel
 from .flatten_into_kernel import flatten_into_kernel
 from .fuse import fuse
 from .pack_layout import pack_layout
-from .ramps import tables_as_ramps
+from .ramps import tables_as_ramps, tables_on_host
 from .unfold_input import unfold_input
 
 
@@ -28,6 +28,7 @@ def accel_passes(
     """
     fit = [fit_scratchpads(core)] if core is not None else []
     return [
+        *([tables_on_host] if core is not None and not core.tables else []),
         tables_as_ramps(blocks, bytes_per_cycle),
         elementwise_shapes(blocks, bytes_per_cycle),
         flatten_into_kernel(blocks, bytes_per_cycle),

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....graph import Array, Call, Constant, Expr, Function, Module, Span, call
-from ....graph.visit import calls, topological_order, with_children
+from ....graph.visit import calls, rewrite, topological_order, with_children
 from ....operators import numerics
+from ....passes.host import renumber
 from ....passes.manager import Pass
+from ....passes.tabulate import look_up_on_host
 from ..packed_layout import PACKABLE_RANKS, Blocks
 from ..tile_costs import VECTOR_PIPELINE
 from .prices import HOST_STEP, Rate, entries_of
@@ -89,6 +91,21 @@ def _straight(low: Array, high: Array, here: int, value: int, end: int | None = 
     most = np.minimum.accumulate((high[rest] - value) // distance)
     count = int(np.argmin(np.append(least <= most, False)))
     return here + count, int(least[count - 1] + most[count - 1]) // 2
+
+
+def _on_host(node: Call) -> Expr | None:
+    """look_up(x, table)  ->  gather(table, cast(x) + 128) by the host"""
+    if node.op != "look_up" or not node.args[1].static:
+        return None
+    return look_up_on_host(node, "a table, which this core does not have")
+
+
+def _without_tables(module: Module) -> Module:
+    return module.with_main(renumber(rewrite(module.main.body, _on_host)))
+
+
+tables_on_host = Pass("tables-on-host", _without_tables, needs=("legalise",))
+"""For a core without tables: `look_up` is the host's, where it is not made of ramps later."""
 
 
 def tables_as_ramps(blocks: Blocks, bytes_per_cycle: int = 8) -> Pass:

@@ -8,13 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import weft
-from weft.compiler.graph import Call, Expr, call
+from weft.compiler.graph import Call, Constant, Expr, Module, call, calls, evaluate
+from weft.compiler.graph.visit import rewrite
+from weft.compiler.passes import Pass
 from weft.hw.config import PYNQ, PYNQ_TABLES, TINY, CoreConfig
 from weft.hw.isa import Vector, VectorTarget
 from weft.hw.programs import disassemble
 from weft.runtime.profile_whatif import predict_runs
 from weft.sim.dram import DramModel
-from weft.tests.compiler.targets.accel.quantised_layers import compiled, layer, quantised, variable
+from weft.tests.compiler.targets.accel.quantised_layers import compiled, layer, module_of, quantised, variable
 
 TABLES = replace(TINY, name="tables", tables=2)
 CORES = [
@@ -148,3 +150,47 @@ def test_a_chain_has_a_table_for_each_of_its_layers(tables: int) -> None:
     assert len(numbers) == min(tables, 2)
     to_inp = [each for each in through_tables(model) if each.target is VectorTarget.INP]
     assert bool(to_inp) == (tables > 1)
+
+
+SQUARES = np.array([min(abs(value) ** 2 // 100, 127) for value in range(-128, 128)], np.int8)
+JUMPS = np.random.default_rng(3).permutation(np.arange(-128, 128)).astype(np.int8)
+
+
+def with_a_table(table: np.ndarray) -> Pass:
+    """A user's pass: what the first convolution makes goes through a table."""
+
+    def run(module: Module) -> Module:
+        first = next(node for node in calls(module.main.body) if node.op == "requantise")
+        looked_up = call("look_up", first, Constant(table), span=first.span)
+        return module.with_main(rewrite(module.main.body, lambda node: looked_up if node is first else None))
+
+    return Pass("with-a-table", run, needs=("legalise",))
+
+
+@pytest.mark.parametrize("table", [SQUARES, JUMPS], ids=["squares", "jumps"])
+@pytest.mark.parametrize("config", [TINY, TABLES], ids=["without", "with"])
+def test_a_table_behind_a_requantise_runs_on_any_core(config: CoreConfig, table: np.ndarray) -> None:
+    x = variable(1, 8, 6, 6)
+    module = module_of(x, quantised(layer(quantised(layer(quantised(x), 8)), 8)))
+    passes = weft.PassOptions(added=(with_a_table(table),))
+    values = {"x": np.random.default_rng(4).normal(0, 2, (1, 8, 6, 6)).astype(np.float32)}
+    found = [
+        weft.load(weft.compile(module, passes=passes, **options)).run(values)
+        for options in ({"target": "cpu"}, {"target": "accel", "config": config})
+    ]
+    for name, result in found[0].items():
+        assert np.array_equal(result, found[1][name])
+
+
+@pytest.mark.parametrize("config", [TINY, TABLES], ids=["without", "with"])
+def test_a_reshape_in_floats_leaves_a_function_a_table(config: CoreConfig) -> None:
+    x = variable(1, 8, 6, 6)
+    value = call("reshape", quantised(layer(quantised(x), 8)), shape=(1, 8, 36))
+    tabled = call("reshape", quantised(call("nn.sigmoid", value), 1 / 256), shape=(1, 8, 6, 6))
+    module = module_of(x, quantised(layer(tabled, 4)))
+    model = weft.compile(module, target="accel", config=config)
+    assert "nn.sigmoid" not in {name for each in model.layers for name in each.operators}
+    values = {"x": np.random.default_rng(4).normal(0, 2, (1, 8, 6, 6)).astype(np.float32)}
+    found = weft.load(model).run(values)
+    for name, wanted in evaluate(module, values).items():
+        assert np.abs(found[name] - wanted).max() < 0.051
