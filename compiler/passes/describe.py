@@ -12,7 +12,7 @@ from ..graph import Array, Call, Constant, Expr, Family, Function, Span, Var, ca
 from ..graph.registry import operator
 from .cleanup import static_value
 from .computed_product import computed_product
-from .describe_windows import average_pool, max_pool, padded, reduction
+from .describe_windows import average_pool, max_pool, nudged_from_zero, padded, reduction
 from .emit_integers import concatenated
 from .host import host_call
 from .integer_form import (
@@ -203,6 +203,10 @@ class Describer:
             gated = _gated(x, y, node) or _gated(y, x, node)
             if gated is not None:
                 return gated
+        if op == "nn.add" and isinstance(x, Affine) and isinstance(y, Affine):
+            nudged = nudged_from_zero(x, y) or nudged_from_zero(y, x)
+            if nudged is not None:
+                return nudged
         return _arithmetic(_expanded(x, node), _expanded(y, node), node, op, name)
 
     def _bounded(self, node: Call, op: str, name: str) -> IntegerForm:

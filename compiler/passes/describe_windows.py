@@ -16,6 +16,9 @@ _MOST_FACTOR = 127
 
 _INT32_SAFE = float(1 << 30)
 
+_NEAR_WHOLE = 1e-3
+"""How far from a whole number one may lie that was computed in float32."""
+
 
 def max_pool(x: Real, node: Call) -> Real:
     """Its integers are those of the largest values."""
@@ -71,6 +74,27 @@ def _uneven_average(x: Integers, total: Expr, node: Call, name: str) -> IntegerF
         centred, np.zeros(channels, np.int64), np.full(channels, x.scale / math.prod(common)), np.zeros(channels),
         np.full(channels, peak), node.shape, span=x.span,
     )  # fmt: skip
+
+
+def nudged_from_zero(x: Affine, y: Affine) -> Affine | None:
+    """x + y, where y is x less a number, clamped to a quarter of the unit in which x counts: so halves of x are rounded
+    away from that number. With v for x less it, in quarters of the unit, the sum is 4 * v + sign(v) and the number, and
+    sign(v) = max(v, -1) - max(v, 1) + 1."""
+    unit, bound = float(x.scale[0]), y.high
+    same = x.accumulator is y.accumulator and not x.clamped and not x.host and not x.offset.any()
+    uniform = all((values == values[0]).all() for values in (x.scale, y.scale, x.correction, y.correction, y.offset))
+    if not same or not uniform or y.low != -bound or not 0.24 * unit < bound < 0.26 * unit or y.scale[0] != unit:
+        return None
+    start = float(y.correction[0]) + float(y.offset[0]) / unit
+    if abs(start - round(start)) > _NEAR_WHOLE or abs(start) > _INT32_SAFE or x.peak.max() * 4 + 4 > _INT32_SAFE:
+        return None
+    sums = x.accumulator
+    total: Expr = call("multiply_immediate", sums, weight=4, span=y.span)
+    bounded = sums
+    for place, sign in ((-1, 1), (1, -1)):
+        bounded = call("maximum_immediate", bounded, value=place - round(start), span=y.span)
+        total = call("multiply_accumulate", total, bounded, weight=sign, span=y.span)
+    return replace(x, accumulator=total, correction=4 * x.correction + 1, scale=x.scale / 4, peak=4 * x.peak + 4)
 
 
 def _window_sizes(size: int, windows: int, kernel: int, stride: int, pad: int) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...graph import Constant, Expr
 from ...graph.dtypes import FLOATS
+from . import fixed
 from .site import Held, Result, Site, channels_first, rule
 
 Formula = Callable[[Site, Expr], Expr]
@@ -174,6 +175,14 @@ _FUNCTIONS: dict[str, Formula] = {
 
 @rule(*_FUNCTIONS)
 def _function(site: Site) -> Result:
+    if site.op == "LEAKY_RELU":
+        found = fixed.scaled_by_bytes(site, below=float(site.option("alpha")))
+    elif site.op in fixed.TABLES:
+        found = fixed.corrected(site, lambda x: _FUNCTIONS[site.op](site, x), fixed.TABLES[site.op])
+    else:
+        found = None
+    if found is not None:
+        return found
     held = site.real(0)
     return Held(_FUNCTIONS[site.op](site, held.expr), held.order)
 
@@ -212,7 +221,7 @@ def _cast(site: Site) -> Result:
 
 @rule("QUANTIZE")
 def _quantise(site: Site) -> Result:
-    return site.real(0)
+    return fixed.scaled_by_bytes(site) or site.real(0)
 
 
 @rule("DEQUANTIZE")

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from ...graph import Constant, Expr
 from ...graph.dtypes import FLOATS
 from ..onnx.product import add_bias, integer_bias
+from . import fixed
+from .file import Quantisation
 from .schema import SAME, VALID
 from .site import Held, Result, Site, channels_first, rule
 
 Ints = tuple[int, ...]
+_MOST_COUNTS = 1 << 14
+"""Of a window's elements, or of what windows of different sizes have in common."""
+
 _2D, _3D = ("h", "w"), ("d", "h", "w")
 
 
@@ -136,10 +142,29 @@ def _pool_2d(site: Site) -> Result:
     if site.op == "MAX_POOL_2D":
         result = _pool(site, "MaxPool", x)
     elif site.op == "AVERAGE_POOL_2D":
-        result = _pool(site, "AveragePool", x)
+        result = _away_from_zero(site, x, _pool(site, "AveragePool", x))
     else:
         result = site("sqrt", _pool(site, "AveragePool", site("multiply", x, x)))
     return Held(site.activated(result), channels_first(4))
+
+
+def _away_from_zero(site: Site, x: Expr, mean: Expr) -> Expr:
+    """The interpreter rounds a mean of stored integers away from 0. Means are multiples of a fraction of the scale, so
+    less than that is added to them, with their sign."""
+    quantisation = site.quantisation(0)
+    if quantisation is None:
+        return mean
+    scale, zero = float(quantisation.scales[0]), int(quantisation.zeros[0])
+    counts = 1
+    for axis, size in zip(_2D, x.shape[2:], strict=True):
+        window, stride = int(site.option(f"filter_{axis}")), int(site.option(f"stride_{axis}"))
+        before = _padding(site, (size,), [window], [stride])[0]
+        starts = np.arange(mean.shape[2 + _2D.index(axis)]) * stride - before
+        sizes = np.minimum(starts + window, size) - np.maximum(starts, 0)
+        counts *= math.lcm(*map(int, np.unique(sizes)))
+    least = scale / (4 * min(counts, _MOST_COUNTS))
+    nudge = site.call("nn.clip", site("add", mean, zero * scale) if zero else mean, low=-least, high=least)
+    return site("add", mean, nudge)
 
 
 # Resizing
@@ -158,6 +183,9 @@ def _target(site: Site, x: Expr) -> tuple[int, int]:
 
 @rule("RESIZE_BILINEAR")
 def _bilinear(site: Site) -> Result:
+    quantisation = site.quantisation(0)
+    if quantisation is not None and site.tensor(0).element in ("int8", "uint8"):
+        return _bilinear_bytes(site, quantisation)
     x = site.images(0)
     height, width = _target(site, x)
     mode = ("half_pixel" if site.option("half_pixel_centers") else
@@ -165,6 +193,18 @@ def _bilinear(site: Site) -> Result:
     sizes = site.integers((*x.shape[:2], height, width))
     result = site.onnx("Resize", x, None, None, sizes, mode="linear", coordinate_transformation_mode=mode)
     return Held(result, channels_first(4))
+
+
+def _bilinear_bytes(site: Site, quantisation: Quantisation) -> Held:
+    """Of stored integers, which the scale does not change."""
+    order = channels_first(len(site.held(0).order))
+    held = Held(site.ordered(site.held(0), order), order)
+    plain = replace(quantisation, scales=np.ones(1, np.float32), zeros=np.zeros(1, np.int64))
+    x = site.real_of(held, plain).expr
+    align, half = bool(site.option("align_corners")), bool(site.option("half_pixel_centers"))
+    resized = fixed.between_pixels(site, x, align, half, _target(site, x))
+    kind = site.tensor(0).element
+    return Held(site.quantised(site.cast(resized, "float32"), plain, kind, order), order)
 
 
 @rule("RESIZE_NEAREST_NEIGHBOR")

@@ -303,10 +303,12 @@ def _immediate(attribute: str, formula: Callable[[tir.Expr, int], tir.Expr]) -> 
 
 
 def _maximum_immediate(builder: PackedBuilder, call: Call, operands: tuple[te.Tensor, ...]) -> te.Tensor:
-    """Over its operand where nothing reads that again: a table as ramps is a row of these."""
+    """Over its operand where nothing reads that again: a table as ramps is a row of these. Not over sums of a window,
+    which are those of a whole tile, while this is overwritten part by part."""
     result = _immediate("value", te.maximum)(builder, call, operands)
-    if not builder.narrow and operands[0].name in builder.ending:
-        builder.in_place.append((result.name, builder.in_accumulator(operands[0]).name))
+    x = builder.in_accumulator(operands[0])
+    if not builder.narrow and operands[0].name in builder.ending and x.name != builder.reduce:
+        builder.in_place.append((result.name, x.name))
     return result
 
 

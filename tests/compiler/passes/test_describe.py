@@ -143,3 +143,27 @@ def test_only_functions_of_one_value_are_tables() -> None:
         %b = dequantise(%y, float32(0.5), int8(1))
         return quantise(nn.sigmoid(nn.divide(%a, %b)), float32(0.01), int8(0)) }""")
     assert "gather" not in operators_of(PassManager(integer_passes(), check=True).run(module))
+
+
+@pytest.mark.parametrize(
+    ("zero", "start", "bound"), [(0, 0.0, 0.003125), (-7, -0.35, 0.003125), (5, 0.25, 0.003125), (5, 0.25, 0.01)]
+)
+def test_means_whose_halves_go_away_from_a_number_are_sums_of_integers(zero: int, start: float, bound: float) -> None:
+    """A quarter of the unit of the sums is taken into them; what is larger is not, and stays right."""
+    module = parse(f"""fn @main(%x: int8[1, 3, 6, 6]) {{
+        %a = nn.average_pool(dequantise(%x, float32(0.05), int8({zero})), kernel=(2, 2), strides=(1, 1))
+        %b = nn.add(%a, nn.clip(nn.add(%a, float32({start})), low={-bound}, high={bound}))
+        return quantise(%b, float32(0.05), int8({zero})) }}""")
+    after = PassManager(integer_passes()).run(module)
+    if bound < 0.005:
+        assert "nn.average_pool" not in operators_of(after)
+    for seed in range(3):
+        x = np.random.default_rng(seed).integers(-128, 128, (1, 3, 6, 6)).astype(np.int8)
+        (found,) = evaluate(after, {"x": x}).values()
+        if bound < 0.005:
+            q = x.astype(int)
+            sums = q[..., :-1, :-1] + q[..., 1:, :-1] + q[..., :-1, 1:] + q[..., 1:, 1:]
+            less = sums - 4 * (zero - round(start / 0.05))
+            rounded = np.sign(less) * ((abs(less) + 2) // 4) + zero - round(start / 0.05)
+            np.testing.assert_array_equal(found, rounded)
+        np.testing.assert_array_equal(found, next(iter(evaluate(module, {"x": x}).values())))

@@ -1,0 +1,183 @@
+"""The interpreter's arithmetic on 8-bit values, where it is not the real numbers' rounded: as real numbers that give
+the same integers.
+
+A quantise rounds what it is given, so all that a rule has to do is to give it numbers that lie where the
+interpreter's integers are. Functions of one value are compared for all 256 of them, and corrected where they differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...graph import Array, Constant, Expr
+from .file import Quantisation
+from .site import Held, Site
+
+UPWARD = 2.0**-10
+"""Added to multiples of 2**-8, so that halves are rounded up."""
+
+MOST_CORRECTIONS = 64
+
+_BYTES = ("int8", "uint8")
+_F = np.float32
+
+
+def bytes_of(site: Site) -> tuple[Held, Quantisation, Quantisation, str] | None:
+    """Operand 0 and its quantisation, that of the result, and their type, where both are of one 8-bit type with one
+    scale; None for others."""
+    held, source, target = site.held(0), site.quantisation(0), site.results[0].quantisation
+    kind = site.results[0].element
+    if source is None or target is None or max(source.scales.size, target.scales.size) > 1:
+        return None
+    site.parameters(target, kind)
+    return (held, source, target, kind) if kind in _BYTES and held.expr.dtype == kind else None
+
+
+def steps_of(site: Site, held: Held, source: Quantisation) -> Expr:
+    """The stored integers less their zero point, as real numbers."""
+    return site.real_of(held, replace(source, scales=np.ones(1, np.float32))).expr
+
+
+def as_steps(site: Site, steps: Expr, target: Quantisation, kind: str, held: Held) -> Held:
+    """Real numbers that count steps of the result's scale, as its integers."""
+    unit = replace(target, scales=np.ones(1, np.float32))
+    return Held(site.quantised(steps, unit, kind, held.order), held.order)
+
+
+def scaled_by_bytes(site: Site, below: float | None = None) -> Held | None:
+    """The operand in the result's scale, by a factor with 8 bits behind the point, halves rounded up. ``below``: times
+    this where the operand is negative. None where the interpreter computes in another way."""
+    found = bytes_of(site)
+    if found is None:
+        return None
+    held, source, target, kind = found
+    ratio = _F(source.scales[0]) / _F(target.scales[0])
+    factors = [ratio] if below is None else [ratio, ratio * _F(below)]
+    if not 2.0**-8 <= ratio <= 2.0**7 or any(abs(factor) > 2.0**7 for factor in factors):
+        return None
+    weights = [float(np.rint(_F(256) * factor)) / 256 for factor in factors]
+    steps = steps_of(site, held, source)
+    scaled = site("multiply", steps, weights[0])
+    if below is not None:
+        scaled = site.where(site("less", steps, 0), site("multiply", steps, weights[1]), scaled)
+    return as_steps(site, site("add", scaled, UPWARD), target, kind, held)
+
+
+def corrected(site: Site, formula: Callable[[Expr], Expr], table: Callable[..., Array]) -> Held | None:
+    """A function of one 8-bit value: the formula, and other numbers where ``table``, of all values less their zero
+    point, of scales and zero points as for int8, says so."""
+    found = bytes_of(site)
+    if found is None:
+        return None
+    held, source, target, kind = found
+    least = int(np.iinfo(kind).min)
+    stored = np.arange(least, least + 256)
+    zeros = [int(each.zeros[0]) - (least + 128) for each in (source, target)]
+    wanted = table(stored - int(source.zeros[0]), _F(source.scales[0]), _F(target.scales[0]), zeros[1]) + least + 128
+    every = Held.plain(Constant(stored.astype(kind)))
+    numbers = site.real_of(every, source).expr
+    given = site.known(site.quantised(formula(numbers), target, kind), "the function").astype(np.int64)
+    wrong = np.nonzero(given != wanted)[0]
+    if len(wrong) > MOST_CORRECTIONS:
+        return None
+    x = site.real_of(held, source).expr
+    result = formula(x)
+    known = site.known(numbers, "the function")
+    for place in wrong:
+        value = float(_F(target.scales[0]) * _F(int(wanted[place]) - int(target.zeros[0])))
+        result = site.where(site("equal", x, float(known[place])), value, result)
+    return Held(site.quantised(result, target, kind, held.order), held.order)
+
+
+def _multiplier(real: float) -> tuple[int, int]:
+    """``m * 2**(e - 15)`` near a real number, m of 16 bits rounded from 32."""
+    fraction, exponent = np.frexp(real)
+    wide = int(np.floor(fraction * 2.0**31 + 0.5))
+    if wide == 1 << 31:
+        wide, exponent = wide // 2, exponent + 1
+    return min((wide + (1 << 15)) >> 16, (1 << 15) - 1), int(exponent)
+
+
+def _towards_zero(x: Array, bits: int) -> Array:
+    return np.where(x >= 0, x >> bits, -((-x) >> bits))
+
+
+def _half_away(x: Array, bits: int) -> Array:
+    mask = (1 << bits) - 1
+    return (x >> bits) + ((x & mask) > (mask >> 1) + (x < 0))
+
+
+def _high_product(x: Array, factor: int) -> Array:
+    product = x * factor
+    return _towards_zero(product + np.where(product >= 0, 1 << 14, 1 - (1 << 14)), 15)
+
+
+def _saturated(x: Array) -> Array:
+    return np.clip(x, -(1 << 15), (1 << 15) - 1)
+
+
+def hard_swish(steps: Array, scale: Any, result_scale: Any, zero: int) -> Array:
+    """In 16 bits of fixed point."""
+    fine = _F(1 / 128) * scale
+    gate, gate_exponent = _multiplier(float(fine / _F(3 / 32768)))
+    factor, exponent = _multiplier(float(fine / result_scale))
+    x = steps.astype(np.int64) << 7
+    value, gated = _high_product(x, factor), x
+    if gate_exponent > 0:
+        gated = _saturated(gated << (gate_exponent - 1))
+    gated = _high_product(gated, gate)
+    if gate_exponent > 0:
+        gated = _saturated(gated << 1)
+    elif gate_exponent < 0:
+        gated = _half_away(gated, -gate_exponent)
+    gated = (gated + (1 << 15)) >> 1
+    result = _towards_zero(gated * value, 15)
+    result = _half_away(result, -exponent) if exponent < 0 else result << exponent
+    return np.asarray(np.clip(result + zero, -128, 127))
+
+
+def _round_away(x: Array) -> Array:
+    wide = x.astype(np.float64)
+    return np.where(wide >= 0, np.floor(wide + 0.5), np.ceil(wide - 0.5)).astype(np.int64)
+
+
+def logistic(steps: Array, scale: Any, result_scale: Any, zero: int) -> Array:
+    """float32's function, halves away from zero."""
+    with np.errstate(over="ignore"):
+        value = _F(1) / (_F(1) + np.exp(-(scale * steps.astype(_F)), dtype=_F))
+    return np.asarray(np.clip(_round_away(value * (_F(1) / result_scale)) + zero, -128, 127))
+
+
+def tangent(steps: Array, scale: Any, result_scale: Any, zero: int) -> Array:
+    """float32's hyperbolic tangent, halves away from zero."""
+    value = np.tanh(scale * steps.astype(_F), dtype=_F)
+    return np.asarray(np.clip(_round_away(value * (_F(1) / result_scale)) + zero, -128, 127))
+
+
+TABLES: dict[str, Callable[..., Array]] = {"HARD_SWISH": hard_swish, "LOGISTIC": logistic, "TANH": tangent}
+"""The interpreter's functions of one 8-bit value, where they are known to differ from the real numbers' rounded."""
+
+
+def between_pixels(site: Site, x: Expr, align: bool, half: bool, targets: tuple[int, int]) -> Expr:
+    """An image of stored integers (N, C, H, W), resized: weights of 11 bits, from float32, and halves rounded up. Sums
+    have 30 bits, which float64 holds."""
+    wide = site.cast(x, "float64")
+    for axis, target in enumerate(targets, 2):
+        size = x.shape[axis]
+        scale = _F(size - 1) / _F(target - 1) if align and target > 1 else _F(size) / _F(target)
+        at = np.arange(target).astype(_F)
+        at = (at + _F(0.5)) * scale - _F(0.5) if half else at * scale
+        at = np.clip(at, _F(0), _F(size - 1)).astype(_F)
+        low = at.astype(np.int64)
+        weights = np.rint((at - low.astype(_F)) * _F(2048)).astype(np.float64) / 2048
+        matrix = np.zeros((target, size))
+        np.add.at(matrix, (np.arange(target), low), 1 - weights)
+        np.add.at(matrix, (np.arange(target), np.minimum(low + 1, size - 1)), weights)
+        turned = wide if axis == 3 else site.transpose(wide, (0, 1, 3, 2))
+        product: Expr = site.call("nn.matmul", turned, site.like(matrix.T, "float64"))
+        wide = product if axis == 3 else site.transpose(product, (0, 1, 3, 2))
+    return site("floor", site("add", wide, 0.5))

@@ -1,0 +1,32 @@
+"""Whole quantised networks: the interpreter's integers, all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from litert_cases import FAMILIES, Case
+from litert_models import interpreted
+from litert_networks import NETWORKS, digits, hard_swishes, inception
+from litert_suite import computed
+
+
+@pytest.mark.parametrize("network", [digits, hard_swishes, inception])
+def test_a_compiled_network_is_the_interpreters(network: Callable[[], Case]) -> None:
+    case = network()
+    np.testing.assert_array_equal(computed(case, "cpu")[0], interpreted(case.model, case.arrays)[0])
+
+
+def test_means_on_the_core_are_rounded_away_from_zero() -> None:
+    cases = [case for case in FAMILIES["pools"]() if case.name.startswith("AVERAGE_POOL_2D int8")]
+    for case in cases[::3]:
+        np.testing.assert_array_equal(computed(case, "accel")[0], interpreted(case.model, case.arrays)[0])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("target", ["cpu", "accel"])
+def test_every_network_is_the_interpreters(network: Callable[[], Case], target: str) -> None:
+    case = network()
+    np.testing.assert_array_equal(computed(case, target)[0], interpreted(case.model, case.arrays)[0])
