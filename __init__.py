@@ -38,12 +38,14 @@ if TYPE_CHECKING:
     from .errors import WeftError
     from .hw.config import PYNQ, TINY, WIDE, CoreConfig, named_config
     from .hw.dram_rate import DramRate
+    from .hw.system_config import SystemConfig
     from .runtime.artifact import save
     from .runtime.device import Device, FsimDevice, LocalDevice, NullDevice, RtlDevice, open_device, register_device
     from .runtime.module import LoadedModule
     from .runtime.open_module import OpenModule
     from .runtime.recording import Recording, RecordingDevice, load_recording, save_recording
     from .runtime.replay import replay
+    from .runtime.system_module import SystemModule
     from .runtime.trace import write_trace
 
 _PARTS = {
@@ -61,12 +63,14 @@ _PARTS = {
     "errors": "WeftError",
     "hw.config": "PYNQ TINY WIDE CoreConfig named_config",
     "hw.dram_rate": "DramRate",
+    "hw.system_config": "SystemConfig",
     "runtime.artifact": "save",
     "runtime.device": "Device FsimDevice LocalDevice NullDevice RtlDevice open_device register_device",
     "runtime.module": "LoadedModule",
     "runtime.open_module": "OpenModule",
     "runtime.recording": "Recording RecordingDevice load_recording save_recording",
     "runtime.replay": "replay",
+    "runtime.system_module": "SystemModule",
     "runtime.trace": "write_trace",
 }
 """Where each name stands. A part is imported when a name of it is first used: whoever runs a model that was compiled
@@ -118,6 +122,8 @@ __all__ = [
     "Recording",
     "RecordingDevice",
     "RtlDevice",
+    "SystemConfig",
+    "SystemModule",
     "Target",
     "WeftError",
     "__version__",

@@ -22,8 +22,11 @@ if TYPE_CHECKING:  # what a call needs is imported in it: a model that was compi
     from .compiler.targets.target import Target
     from .hw.config import CoreConfig
     from .hw.dram_rate import DramRate
+    from .hw.system_config import SystemConfig
     from .runtime.device import Device
     from .runtime.host_steps import Executor
+    from .runtime.system_module import SystemModule
+    from .sim.dram import DramModel
     from .verify import Certificate
 
 
@@ -120,10 +123,25 @@ def load(
 ) -> LoadedModule | OpenModule: ...  # fmt: skip
 
 
+@overload
 def load(
-    model: CompiledModel | OpenModel | str | Path, device: str | Device | None = None, *,
+    model: CompiledModel | OpenModel | str | Path, device: str | None = None, *, system: SystemConfig | str | Path,
+    dram: DramModel | None = None, progress: Callable[[str], None] | None = None,
+) -> SystemModule: ...  # fmt: skip
+
+
+@overload
+def load(
+    model: CompiledModel | OpenModel | str | Path, device: SystemConfig, *, dram: DramModel | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> SystemModule: ...  # fmt: skip
+
+
+def load(
+    model: CompiledModel | OpenModel | str | Path, device: str | Device | SystemConfig | None = None, *,
+    system: SystemConfig | str | Path | None = None, dram: DramModel | None = None,
     progress: Callable[[str], None] | None = None, kept: int = SIZES_KEPT,
-) -> LoadedModule | OpenModule:  # fmt: skip
+) -> LoadedModule | OpenModule | SystemModule:  # fmt: skip
     """Put a compiled model, or the artifact in a file, into memory.
 
     device
@@ -132,6 +150,11 @@ def load(
         such as ``"0"``; by default that in ``WEFT_OPENCL_DEVICE``, else the first. Kernels in PTX take
         ``"emulated"``. Other models take none. A simulator has the memory that the model was compiled for
         (``dram=``); :class:`FsimDevice` and :class:`RtlDevice` take another.
+    system
+        Several cores on one memory, or the JSON file of such a system: the model runs on all of them at once, an item
+        on each; ``device`` is ``"fsim"`` (the default) or ``"rtl"``. A system may be given as ``device``, too.
+    dram
+        The memory behind each port of a system; by default that which the model was compiled for.
     progress
         Called with a line of text at each step: the first use of a core on ``"rtl"`` compiles it.
     kept
@@ -139,6 +162,14 @@ def load(
 
     Raises ArtifactError for a file that is damaged or does not fit, DeviceError for a device that there is not.
     """
+    from .hw.system_config import SystemConfig
+
+    if isinstance(device, SystemConfig):
+        device, system = None, device
+    if system is not None:
+        return _load_system(model, system, device, dram, progress)
+    if dram is not None:
+        raise DeviceError("dram is the memory of a system", hint="give it to a device: weft.RtlDevice(config, dram=...)")
     if isinstance(model, OpenModel):
         return OpenModule(model, lambda sized: _load(sized, device, progress, trusted=True), kept)
     if isinstance(model, CompiledModel):
@@ -149,6 +180,30 @@ def load(
 
     compiled = load_artifact(model, None if device is None or isinstance(device, str) else device.config)
     return _load(compiled, device, progress, trusted=False)
+
+
+def _load_system(
+    model: CompiledModel | OpenModel | str | Path, system: SystemConfig | str | Path, device: str | Device | None,
+    dram: DramModel | None, progress: Callable[[str], None] | None,
+) -> SystemModule:  # fmt: skip
+    from .hw.system_config import SystemConfig, load_system
+    from .runtime.system_module import SystemModule
+
+    if isinstance(model, OpenModel):
+        raise DeviceError(f"the sizes of {model.name!r} are open", hint="fix them at compilation: shapes={...}")
+    if not isinstance(system, (SystemConfig, str, PathLike)):
+        raise DeviceError(f"system is {system!r:.80}, but must be a SystemConfig or the path of its JSON file")
+    if device is not None and not isinstance(device, str):
+        raise DeviceError("a system takes the name of a device, not a device", hint='device="rtl"')
+    config = system if isinstance(system, SystemConfig) else load_system(system)
+    trusted = isinstance(model, CompiledModel)
+    if not isinstance(model, CompiledModel):
+        from .runtime.artifact import load as load_artifact
+
+        model = load_artifact(model, None)
+    compiled = model
+    return SystemModule(compiled, config, device or "fsim",
+                        lambda core: _load(compiled, core, progress, trusted=trusted), dram=dram, progress=progress)  # fmt: skip
 
 
 def _load(

@@ -1,0 +1,137 @@
+"""A system of cores as devices: each core has a window of one memory, and all run their programs together."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..hw.axi import PAGE_BYTES
+from ..hw.system_config import SystemConfig
+from ..sim.dram import DramModel
+from ..sim.result import RunResult
+from ..sim.system_run import CoreProgram, SystemResult
+from .device import Bytes, LocalDevice, Progress
+from .errors import DeviceError
+
+if TYPE_CHECKING:
+    from ..sim.system_fsim import FunctionalSystem
+    from ..sim.system_rtl import RtlSystem
+
+SYSTEM_DEVICES = ("fsim", "rtl")
+"""What can run a system: the functional simulator with the timing model, or the Verilog of the system in Verilator."""
+
+
+class SystemDevice:
+    """The cores of a system, with a window of ``window_bytes`` each; ``kind`` is one of :data:`SYSTEM_DEVICES`."""
+
+    def __init__(
+        self, config: SystemConfig, kind: str, window_bytes: int, *, dram: DramModel | None = None,
+        progress: Progress | None = None,
+    ) -> None:  # fmt: skip
+        if kind not in SYSTEM_DEVICES:
+            raise DeviceError(f"device {kind!r} runs no systems", hint=f"those that do: {', '.join(SYSTEM_DEVICES)}")
+        self.config = config
+        self.kind = kind
+        self.dram = dram or DramModel()
+        self.window_bytes = window_bytes
+        self._pitch = -(-window_bytes // PAGE_BYTES) * PAGE_BYTES
+        self._simulator = self._make(self._pitch * len(config.cores), progress)
+        self.cores = tuple(CoreOfSystem(self, core) for core in range(len(config.cores)))
+        self.results: list[SystemResult] = []
+        """Of each run since :meth:`begin`."""
+        self._programs: list[CoreProgram | None] = []
+        self._barrier = threading.Barrier(1)
+
+    def _make(self, memory_bytes: int, progress: Progress | None) -> FunctionalSystem | RtlSystem:
+        if self.kind == "rtl":
+            from ..sim.system_rtl import RtlSystem
+
+            return RtlSystem(self.config, memory_bytes, dram=self.dram, progress=progress)
+        from ..sim.system_fsim import FunctionalSystem
+
+        return FunctionalSystem(self.config, memory_bytes, check_races=False)
+
+    def window(self, core: int) -> Bytes:
+        """A core's window; writing to the array writes to the memory."""
+        return self._simulator.dram[core * self._pitch :][: self.window_bytes]
+
+    def begin(self, count: int) -> None:
+        """The first ``count`` cores will run, a thread each, and wait for each other at each program."""
+        self.results = []
+        self._programs = [None] * len(self.config.cores)
+        self._barrier = threading.Barrier(count, self._run)
+
+    def abandon(self) -> None:
+        """A thread has failed: the others need not wait for it."""
+        self._barrier.abort()
+
+    def execute(self, core: int, offset: int, count: int) -> RunResult:
+        """A program of one core; it begins when all cores have theirs."""
+        self._programs[core] = CoreProgram(
+            offset=offset, count=count, window_start=core * self._pitch, window_bytes=self.window_bytes
+        )
+        self._barrier.wait()
+        result = self.results[-1].cores[core]
+        assert result is not None
+        return result
+
+    def _run(self) -> None:
+        """Called in one of the threads, while all others wait."""
+        done = self._simulator.run(self._programs)
+        if self.kind == "fsim" and not done.faults:
+            done = self._timed(done)
+        self.results.append(done)
+
+    def _timed(self, done: SystemResult) -> SystemResult:
+        from ..sim.system_timing import TimedProgram, predict_system
+
+        programs = [
+            program
+            and TimedProgram(
+                code=self._simulator.dram[program.window_start + program.offset :][
+                    : program.count * config.instruction_bytes
+                ].copy(),
+                offset=program.offset,
+            )
+            for program, config in zip(self._programs, self.config.cores, strict=True)
+        ]
+        timed = predict_system(self.config, programs, self.dram)
+        cores = tuple(
+            when and what and replace(when, tokens_left=what.tokens_left)
+            for when, what in zip(timed.cores, done.cores, strict=True)
+        )
+        return replace(timed, cores=cores)
+
+
+class CoreOfSystem(LocalDevice):
+    """One core of a :class:`SystemDevice`."""
+
+    name = "core of a system"
+
+    def __init__(self, system: SystemDevice, core: int) -> None:
+        super().__init__(system.config.cores[core])
+        self._system = system
+        self._core = core
+
+    @property
+    def has_time(self) -> bool:
+        return True
+
+    @property
+    def has_trace(self) -> bool:
+        return False
+
+    def allocate(self, window_bytes: int) -> None:
+        if window_bytes > self._system.window_bytes:
+            raise DeviceError(f"a window of {window_bytes} bytes, but each core of the system has one of "
+                              f"{self._system.window_bytes}")  # fmt: skip
+        self.memory()[:] = np.uint8(0)
+
+    def memory(self) -> Bytes:
+        return self._system.window(self._core)
+
+    def execute(self, offset: int, count: int, trace: bool) -> RunResult:
+        return self._system.execute(self._core, offset, count)

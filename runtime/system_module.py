@@ -1,0 +1,153 @@
+"""A compiled model on all cores of a system: an item (a picture) on each, all at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
+
+from ..compiler.model import CompiledModel
+from ..hw.system_config import SystemConfig
+from ..sim.dram import DramModel
+from ..sim.system_run import SystemResult
+from ..sim.timing import predict
+from .device import Progress
+from .errors import CoreFaultError, DeviceError, InputError
+from .module import LoadedModule
+from .run_lock import RunLock
+from .system_device import CoreOfSystem, SystemDevice
+
+Array = npt.NDArray[Any]
+Inputs = Mapping[str, Array] | Array
+
+
+@dataclass(frozen=True)
+class CoreUse:
+    """What a core did in a run: items, cycles in programs, those of them that the same programs take on a core that has
+    its memory alone, and bytes on the bus."""
+
+    items: int
+    cycles: int
+    alone: int
+    bytes_read: int
+    bytes_written: int
+
+    @property
+    def waited(self) -> int:
+        """Cycles that the other cores on its port cost it."""
+        return self.cycles - self.alone
+
+
+class SystemModule:
+    """One model, loaded once for each core of a system, each with a window of its own.
+
+    Items are run a round at a time: as many as there are cores. Where the model has several programs, the cores of a
+    round begin each together.
+    """
+
+    def __init__(
+        self, model: CompiledModel, config: SystemConfig, kind: str, load_core: Callable[[CoreOfSystem], LoadedModule],
+        *, dram: DramModel | None = None, progress: Progress | None = None,
+    ) -> None:  # fmt: skip
+        if model.core is None:
+            raise DeviceError(f"nothing of {model.name!r} runs on a core", hint="compile it with target 'accel'")
+        for number, core in enumerate(config.cores):
+            if core.hash64 != model.core.config.hash64:
+                raise DeviceError(
+                    f"the model is compiled for {model.core.config.name!r}, but core {number} is a {core.name!r}",
+                    at=f"cores[{number}]", hint="a model runs on systems all of whose cores are those it is compiled for",
+                )  # fmt: skip
+        self.model = model
+        self.config = config
+        self.device = SystemDevice(config, kind, model.core.window_bytes, dram=dram, progress=progress)
+        self.results: tuple[SystemResult, ...] = ()
+        """Of the last run: each program of each round."""
+        self._modules = [load_core(core) for core in self.device.cores]
+        self._lock = RunLock()
+
+    def run(self, items: Sequence[Inputs]) -> list[dict[str, Array]]:
+        """The outputs for each of ``items``, which are as for :meth:`LoadedModule.run`, in their order.
+
+        Raises what that does; :class:`CoreFaultError` names the core whose program faulted.
+        """
+        if isinstance(items, Mapping) or not isinstance(items, Sequence) or not items:
+            raise InputError("items must be a list of inputs, at least one", hint="give an item for each core")
+        outputs: list[dict[str, Array]] = []
+        results: list[SystemResult] = []
+        with self._lock:
+            for first in range(0, len(items), len(self._modules)):
+                outputs += self._round(items[first : first + len(self._modules)])
+                results += self.device.results
+            self.results = tuple(results)
+        return outputs
+
+    def _round(self, items: Sequence[Inputs]) -> list[dict[str, Array]]:
+        """An item on each core, from the first; a thread each, which meet at every program."""
+        outputs: list[dict[str, Array]] = [{} for _ in items]
+        errors: list[tuple[int, BaseException]] = []
+
+        def run(core: int) -> None:
+            try:
+                outputs[core] = self._modules[core].run(items[core])
+            except BaseException as error:
+                errors.append((core, error))
+                self.device.abandon()
+
+        self.device.begin(len(items))
+        threads = [threading.Thread(target=run, args=(core,)) for core in range(len(items))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        own = [each for each in errors if not isinstance(each[1], threading.BrokenBarrierError)]
+        for core, error in sorted(own, key=lambda each: each[0]):
+            if isinstance(error, CoreFaultError):
+                error.add_note(f"core {core} of the system")
+                error.message = f"core {core}: {error.message}"
+            raise error
+        return outputs
+
+    @property
+    def cycles(self) -> int:
+        """Of the last run, from the first start to the last end, program after program; time of the host is left out."""
+        return sum(result.cycles or 0 for result in self.results)
+
+    def alone(self) -> int:
+        """Cycles of one item on a core that has its memory alone, by the timing model."""
+        config = self.model.on_core.config
+        runs = [predict(config, each.program, self.device.dram, offset=each.program_offset) for each in self.model.programs]
+        return sum(run.cycles or 0 for run in runs)
+
+    def use(self) -> tuple[CoreUse, ...]:
+        """What each core did in the last run."""
+        alone, programs = self.alone(), len(self.model.programs)
+        uses = []
+        for core in range(len(self.config.cores)):
+            ran = [result.cores[core] for result in self.results]
+            done = [result for result in ran if result is not None]
+            items = len(done) // programs
+            uses.append(
+                CoreUse(
+                    items=items,
+                    cycles=sum(result.cycles or 0 for result in done),
+                    alone=items * alone,
+                    bytes_read=sum(result.bytes_read for result in done),
+                    bytes_written=sum(result.bytes_written for result in done),
+                )
+            )
+        return tuple(uses)
+
+    def close(self) -> None:
+        """Wait for the run in progress; later runs are refused."""
+        with self._lock:
+            for module in self._modules:
+                module.close()
+
+    def __enter__(self) -> SystemModule:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,119 @@
+"""A model on all cores of a system: results as on one core, cycles as the RTL's, faults with the core's number."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import weft
+from weft.hw.config import PYNQ, TINY
+from weft.hw.errors import ConfigError
+from weft.hw.isa import Fault
+from weft.runtime.errors import CoreFaultError, DeviceError, InputError
+from weft.sim import system_rtl
+from weft.sim.dram import DramModel
+from weft.sim.result import FaultRecord, RunResult
+from weft.sim.system_fsim import FunctionalSystem
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
+PAIR = weft.SystemConfig(name="pair", cores=(TINY, TINY))
+
+
+@pytest.fixture(scope="module")
+def model() -> weft.CompiledModel:
+    compiled = weft.compile(DIGITS, TINY)
+    assert isinstance(compiled, weft.CompiledModel)
+    return compiled
+
+
+@pytest.fixture(scope="module")
+def items(model: weft.CompiledModel) -> list[np.ndarray[Any, Any]]:
+    spec = model.inputs[0]
+    return [np.random.default_rng(seed).random(spec.shape).astype(spec.dtype) for seed in range(3)]
+
+
+def test_each_item_comes_out_as_on_one_core(model: weft.CompiledModel, items: list[np.ndarray[Any, Any]]) -> None:
+    alone = weft.load(model)
+    together = weft.load(model, PAIR)
+    outputs = together.run(items)
+    for item, output in zip(items, outputs, strict=True):
+        expected = alone.run(item)
+        assert output.keys() == expected.keys()
+        assert all(np.array_equal(output[name], expected[name]) for name in expected)
+    uses = together.use()
+    assert [use.items for use in uses] == [2, 1]  # a round of two, and one of one
+    assert together.alone() == alone.cycles
+    first, last = together.results[: len(model.programs)], together.results[len(model.programs) :]
+    assert sum(result.cycles or 0 for result in first) > together.alone()  # they wait for each other
+    assert sum(result.cycles or 0 for result in last) - together.alone() < 100 * len(model.programs)
+    assert all(use.waited > 0 and use.bytes_read > 0 for use in uses)
+    assert together.cycles == sum(result.cycles or 0 for result in together.results)
+
+
+def test_the_rtl_gives_the_same_bytes_and_cycles(
+    model: weft.CompiledModel, items: list[np.ndarray[Any, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(system_rtl, "RtlSystem", partial(system_rtl.RtlSystem, quick=True))
+    memory = DramModel(latency=40, bytes_per_cycle=8)
+    modules = [weft.load(model, device, system=PAIR, dram=memory) for device in ("fsim", "rtl")]
+    predicted, real = ([module.run(items), module] for module in modules)
+    for first, second in zip(predicted[0], real[0], strict=True):
+        assert all(np.array_equal(first[name], second[name]) for name in first)
+    cores = [[result.cores for result in module.results] for module in modules]
+    cycles = [[[core and core.cycles for core in run] for run in runs] for runs in cores]
+    assert cycles[0] == cycles[1]
+
+
+def test_a_fault_names_its_core_and_the_next_run_is_right(
+    model: weft.CompiledModel, items: list[np.ndarray[Any, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = weft.load(model, PAIR)
+    expected = module.run(items[:2])
+    simulator = FunctionalSystem.run
+
+    def one_faults(self: FunctionalSystem, programs: Any) -> Any:
+        done = simulator(self, programs)
+        fault = RunResult(None, FaultRecord(Fault.BUS_READ, 0, 3), 0, 0)
+        return type(done)((done.cores[0], fault), done.starts)
+
+    monkeypatch.setattr(FunctionalSystem, "run", one_faults)
+    with pytest.raises(CoreFaultError, match="core 1: .*BUS_READ"):
+        module.run(items[:2])
+    monkeypatch.undo()
+    again = module.run(items[:2])
+    for first, second in zip(expected, again, strict=True):
+        assert all(np.array_equal(first[name], second[name]) for name in first)
+
+
+def test_bad_items_are_refused_and_the_next_run_is_right(
+    model: weft.CompiledModel, items: list[np.ndarray[Any, Any]]
+) -> None:
+    module = weft.load(model, PAIR)
+    for bad in ([], items[0], [items[0], items[0][..., :1]], {"x": items[0]}):
+        with pytest.raises(InputError):
+            module.run(bad)  # type: ignore[arg-type]
+    assert len(module.run(items[:2])) == 2
+
+
+def test_what_does_not_fit_is_refused_with_its_place(model: weft.CompiledModel, tmp_path: Path) -> None:
+    with pytest.raises(DeviceError, match=r"cores\[1\]: the model is compiled for 'tiny', but core 1 is a 'pynq'"):
+        weft.load(model, weft.SystemConfig(cores=(TINY, PYNQ)))
+    with pytest.raises(DeviceError, match="device 'null' runs no systems; hint: those that do: fsim, rtl"):
+        weft.load(model, "null", system=PAIR)
+    with pytest.raises(DeviceError, match="system is 3"):
+        weft.load(model, system=3)  # type: ignore[call-overload]
+    with pytest.raises(DeviceError, match="takes the name of a device"):
+        weft.load(model, weft.FsimDevice(TINY), system=PAIR)  # type: ignore[call-overload]
+    with pytest.raises(DeviceError, match="dram is the memory of a system"):
+        weft.load(model, dram=DramModel())  # type: ignore[call-overload]
+    with pytest.raises(DeviceError, match="nothing of 'digits' runs on a core"):
+        weft.load(weft.compile(DIGITS, target="cpu"), PAIR)
+    path = tmp_path / "system.json"
+    path.write_text('{"cores": ["tiny", "huge"]}')
+    with pytest.raises(ConfigError, match=r"system\.json: cores\[1\]: unknown configuration 'huge'"):
+        weft.load(model, system=path)
+    path.write_text(PAIR.to_json())
+    assert weft.load(model, system=path).config == PAIR
