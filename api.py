@@ -162,14 +162,17 @@ def load(
 
     Raises ArtifactError for a file that is damaged or does not fit, DeviceError for a device that there is not.
     """
-    from .hw.system_config import SystemConfig
+    if device is not None and not isinstance(device, str):
+        from .hw.system_config import SystemConfig
 
-    if isinstance(device, SystemConfig):
-        device, system = None, device
+        if isinstance(device, SystemConfig):
+            device, system = None, device
     if system is not None:
         return _load_system(model, system, device, dram, progress)
     if dram is not None:
-        raise DeviceError("dram is the memory of a system", hint="give it to a device: weft.RtlDevice(config, dram=...)")
+        raise DeviceError(
+            "dram is the memory of a system", hint="give it to a device: weft.RtlDevice(config, dram=...)"
+        )
     if isinstance(model, OpenModel):
         return OpenModule(model, lambda sized: _load(sized, device, progress, trusted=True), kept)
     if isinstance(model, CompiledModel):
@@ -201,9 +204,8 @@ def _load_system(
         from .runtime.artifact import load as load_artifact
 
         model = load_artifact(model, None)
-    compiled = model
-    return SystemModule(compiled, config, device or "fsim",
-                        lambda core: _load(compiled, core, progress, trusted=trusted), dram=dram, progress=progress)  # fmt: skip
+    load_core = partial(_load, model, progress=progress, trusted=trusted)
+    return SystemModule(model, config, device or "fsim", load_core, dram=dram, progress=progress)
 
 
 def _load(

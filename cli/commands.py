@@ -42,7 +42,7 @@ PARTS = {
         ("explore",),
         "Measure points of a space of cores, memories and compiler knobs; print those that no other one beats.",
     ),
-    "hw": Part(("hardware",), "Write the core as Verilog, in the form that fits a part."),
+    "hw": Part(("hardware",), "Write the core, or a system of cores, as Verilog, in the form that fits a part."),
     "synth": Part(("hardware",), "Synthesise a core: what each module takes and, for ecp5, its highest clock."),
     "test-hw": Part(
         ("hardware",),

@@ -38,6 +38,7 @@ from .output import (
     parse_shapes,
     print_json,
 )
+from .run_system import run_on_system
 from .source import is_artifact, opened_artifact
 from .target_options import Chosen, options_of, with_target_options
 
@@ -90,6 +91,10 @@ def run(
     bandwidth: Annotated[
         int | None, typer.Option(min=1, help="Bytes a cycle of the simulated DRAM. Default: --dram's.")
     ] = None,
+    system: Annotated[
+        Path | None,
+        typer.Option("--system", help="Several cores on one memory, as JSON: an item on each, all at once."),
+    ] = None,
     report: Annotated[bool, typer.Option("--report", help="Also print the placement and what was fused.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Every layer and every reason, however many.")] = False,
     seed: SeedOption = 0,
@@ -109,6 +114,11 @@ def run(
     check_places(output, record, trace)
     with progress("reading", err) as status:
         compiled = compiled_source(source, target, shape, added, own, chosen, status, cache=cache)
+        if system is not None:
+            if record is not None or trace is not None:
+                raise DeviceError("--record and --trace are of one core", hint="run without --system")
+            run_on_system(compiled, system, device, inputs, seed, output, status, as_json=as_json)
+            return
         if inputs is None and isinstance(compiled, OpenModel):
             compiled = compiled.at(least_sizes(compiled))
         indices = index_inputs(compiled) if isinstance(compiled, CompiledModel) else {}

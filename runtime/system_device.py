@@ -88,17 +88,15 @@ class SystemDevice:
     def _timed(self, done: SystemResult) -> SystemResult:
         from ..sim.system_timing import TimedProgram, predict_system
 
-        programs = [
-            program
-            and TimedProgram(
-                code=self._simulator.dram[program.window_start + program.offset :][
-                    : program.count * config.instruction_bytes
-                ].copy(),
-                offset=program.offset,
-            )
-            for program, config in zip(self._programs, self.config.cores, strict=True)
-        ]
-        timed = predict_system(self.config, programs, self.dram)
+        timed_programs: list[TimedProgram | None] = []
+        for program, config in zip(self._programs, self.config.cores, strict=True):
+            if program is None:
+                timed_programs.append(None)
+                continue
+            first = program.window_start + program.offset
+            code = self._simulator.dram[first : first + program.count * config.instruction_bytes].copy()
+            timed_programs.append(TimedProgram(code=code, offset=program.offset))
+        timed = predict_system(self.config, timed_programs, self.dram)
         cores = tuple(
             when and what and replace(when, tokens_left=what.tokens_left)
             for when, what in zip(timed.cores, done.cores, strict=True)

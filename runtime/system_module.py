@@ -58,7 +58,7 @@ class SystemModule:
             if core.hash64 != model.core.config.hash64:
                 raise DeviceError(
                     f"the model is compiled for {model.core.config.name!r}, but core {number} is a {core.name!r}",
-                    at=f"cores[{number}]", hint="a model runs on systems all of whose cores are those it is compiled for",
+                    at=f"cores[{number}]", hint="all cores of its system have to be those that a model is compiled for",
                 )  # fmt: skip
         self.model = model
         self.config = config
@@ -112,13 +112,15 @@ class SystemModule:
 
     @property
     def cycles(self) -> int:
-        """Of the last run, from the first start to the last end, program after program; time of the host is left out."""
+        """Of the last run, from first start to last end, program after program; without time of the host."""
         return sum(result.cycles or 0 for result in self.results)
 
     def alone(self) -> int:
         """Cycles of one item on a core that has its memory alone, by the timing model."""
         config = self.model.on_core.config
-        runs = [predict(config, each.program, self.device.dram, offset=each.program_offset) for each in self.model.programs]
+        runs = [
+            predict(config, each.program, self.device.dram, offset=each.program_offset) for each in self.model.programs
+        ]
         return sum(run.cycles or 0 for run in runs)
 
     def use(self) -> tuple[CoreUse, ...]:

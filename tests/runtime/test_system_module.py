@@ -80,7 +80,7 @@ def test_a_fault_names_its_core_and_the_next_run_is_right(
         return type(done)((done.cores[0], fault), done.starts)
 
     monkeypatch.setattr(FunctionalSystem, "run", one_faults)
-    with pytest.raises(CoreFaultError, match="core 1: .*BUS_READ"):
+    with pytest.raises(CoreFaultError, match=r"core 1: .*BUS_READ"):
         module.run(items[:2])
     monkeypatch.undo()
     again = module.run(items[:2])

@@ -1,0 +1,90 @@
+"""``weft run --system``: a model on all cores of a system at once, an item on each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..api import load
+from ..compiler.graph.dtypes import dtype_name
+from ..compiler.model import CompiledModel, OpenModel
+from ..progress import Updates
+from ..runtime.array_files import write_arrays
+from ..runtime.errors import DeviceError
+from ..runtime.index_inputs import index_inputs
+from ..runtime.inputs import read_inputs
+from ..runtime.system_module import SystemModule
+from .output import out, print_json, table
+
+COLUMNS = ("core", "port", "items", "cycles", "alone", "waited", "MB read", "MB written")
+
+
+def run_on_system(
+    compiled: CompiledModel | OpenModel, system: Path, device: str | None, inputs: Path | None, seed: int,
+    output: Path | None, status: Updates, *, as_json: bool,
+) -> None:  # fmt: skip
+    """Run an item on each core, and print results, cycles and who waited for the bus.
+
+    Random items differ from core to core; those of a file are the same on all.
+    """
+    if isinstance(compiled, OpenModel):
+        raise DeviceError(f"the sizes of {compiled.name!r} are open", hint="fix them: --shape NAME=1x3x224x224")
+    status.update("loading")
+    module = load(compiled, device, system=system, progress=status.update)
+    cores = range(len(module.config.cores))
+    indices = index_inputs(compiled)
+    items = [read_inputs(compiled.inputs, inputs, seed + core, indices) for core in cores]
+    status.update("running")
+    results = module.run(items)
+    if output is not None:
+        write_arrays(output, {f"{name}_{core}": value for core in cores for name, value in results[core].items()})
+    if as_json:
+        print_json(system_record(module, results))
+        return
+    rows = [tuple(_cell(value) for value in record.values()) for record in core_records(module)]
+    out.print(table(f"{module.model.name} on {module.config.name}", COLUMNS, rows))
+    times = len(items) * module.alone() / module.cycles
+    out.print(f"{len(items)} items in {module.cycles:,} cycles: {times:.2f} x the throughput of one core")
+    for core in cores:
+        for name, value in results[core].items():
+            text = np.array2string(value, threshold=24, precision=5)
+            shape = f"{dtype_name(value.dtype)}{list(value.shape)}"
+            out.print(f"core {core}, {name}: {shape}\n{text}", highlight=False, markup=False)
+    if output is not None:
+        out.print(f"wrote {output}", markup=False)
+
+
+def core_records(module: SystemModule) -> list[dict[str, int | float]]:
+    """A record for each core: its cycles, those that it would have taken alone, and the difference."""
+    return [
+        {
+            "core": core,
+            "port": module.config.ports[core],
+            "items": use.items,
+            "cycles": use.cycles,
+            "alone": use.alone,
+            "waited": use.waited,
+            "mb_read": use.bytes_read / 1e6,
+            "mb_written": use.bytes_written / 1e6,
+        }
+        for core, use in enumerate(module.use())
+    ]
+
+
+def system_record(module: SystemModule, results: list[dict[str, Any]]) -> dict[str, Any]:
+    """What ``--json`` prints."""
+    return {
+        "model": module.model.name,
+        "system": module.config.name,
+        "device": module.device.kind,
+        "cycles": module.cycles,
+        "cycles_alone": module.alone(),
+        "cores": core_records(module),
+        "results": [{name: value.tolist() for name, value in each.items()} for each in results],
+    }
+
+
+def _cell(value: float) -> str:
+    return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"

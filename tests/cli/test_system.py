@@ -1,0 +1,47 @@
+"""The command with ``--system``: several cores on one memory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .test_cli import weft
+
+MODEL = Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Path:
+    path = tmp_path / "pair.json"
+    path.write_text('{"name": "pair", "cores": ["tiny", "tiny"]}')
+    return path
+
+
+def test_a_model_runs_on_all_cores_and_says_who_waited(pair: Path, tmp_path: Path) -> None:
+    result = weft("run", MODEL, "-c", "tiny", "--system", pair, "--json", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert (told["system"], told["device"], len(told["results"])) == ("pair", "fsim", 2)
+    assert told["cycles"] == max(core["cycles"] for core in told["cores"])
+    assert all(core["waited"] == core["cycles"] - told["cycles_alone"] > 0 for core in told["cores"])
+    assert told["results"][0] != told["results"][1]  # each core has an item of its own
+    alone = weft("run", MODEL, "-c", "tiny", "--seed", "1", "--json", folder=tmp_path)
+    assert json.loads(alone.stdout)["results"] == told["results"][1]
+    result = weft("run", MODEL, "-c", "tiny", "--system", pair, "-o", "out.npz", folder=tmp_path)
+    assert "2 items in" in result.stdout
+    assert (tmp_path / "out.npz").exists()
+
+
+def test_what_is_wrong_is_named(pair: Path, tmp_path: Path) -> None:
+    result = weft("run", MODEL, "-c", "tiny", "--system", pair, "--trace", "t.json", folder=tmp_path)
+    assert result.returncode == 1
+    assert "--record and --trace are of one core" in result.stderr
+    result = weft("run", MODEL, "-c", "pynq", "--system", pair, folder=tmp_path)
+    assert "core 0 is a 'tiny'" in result.stderr
+    pair.write_text('{"cores": ["tiny", 5]}')
+    for command in (("hw",), ("run", MODEL, "-c", "tiny")):
+        result = weft(*command, "--system", pair, folder=tmp_path)
+        assert result.returncode == 1
+        assert "pair.json: cores[1]: 5 is neither the name of a configuration nor an object" in result.stderr
