@@ -35,7 +35,7 @@ class SystemDevice:
             raise DeviceError(f"device {kind!r} runs no systems", hint=f"those that do: {', '.join(SYSTEM_DEVICES)}")
         self.config = config
         self.kind = kind
-        self.dram = dram or DramModel()
+        self.dram = dram or DramModel.of(config.cores[0])
         self.window_bytes = window_bytes
         self._pitch = -(-window_bytes // PAGE_BYTES) * PAGE_BYTES
         self._simulator = self._make(self._pitch * len(config.cores), progress)
@@ -117,6 +117,10 @@ class CoreOfSystem(LocalDevice):
     @property
     def has_time(self) -> bool:
         return True
+
+    @property
+    def dram(self) -> DramModel:
+        return self._system.dram
 
     @property
     def has_trace(self) -> bool:

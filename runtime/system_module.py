@@ -14,7 +14,7 @@ from ..hw.system_config import SystemConfig
 from ..sim.dram import DramModel
 from ..sim.system_run import SystemResult
 from ..sim.timing import predict
-from .device import Progress
+from .device import Progress, memory_of
 from .errors import CoreFaultError, DeviceError, InputError
 from .module import LoadedModule
 from .run_lock import RunLock
@@ -62,7 +62,8 @@ class SystemModule:
                 )  # fmt: skip
         self.model = model
         self.config = config
-        self.device = SystemDevice(config, kind, model.core.window_bytes, dram=dram, progress=progress)
+        memory = dram or memory_of(model)
+        self.device = SystemDevice(config, kind, model.core.window_bytes, dram=memory, progress=progress)
         self.results: tuple[SystemResult, ...] = ()
         """Of the last run: each program of each round."""
         self._modules = [load_core(core) for core in self.device.cores]

@@ -56,7 +56,7 @@ class RtlSystem:
         padded = -(-max(memory_bytes, 1) // PAGE_BYTES) * PAGE_BYTES
         self._bytes: Bytes = np.zeros(padded, np.uint8)
         self.dram: Bytes = self._bytes[:memory_bytes]
-        self._settings = memory_settings(self._bytes, dram or DramModel())
+        self._settings = memory_settings(self._bytes, dram or DramModel.of(config.cores[0]))
         self._machine = self._library.weft_new(ctypes.byref(self._settings))
 
     def __del__(self) -> None:

@@ -44,7 +44,7 @@ def predict_system(
     jitter or reordering behind an arbiter, which is not modelled. ``every_cycle``: as in
     :func:`~weft.sim.timing.predict_details`.
     """
-    memory = dram or DramModel()
+    memory = dram or DramModel.of(config.cores[0])
     if len(programs) != len(config.cores):
         raise SimulationError(
             f"{len(programs)} programs for {len(config.cores)} cores", hint="give None for a core that does not run"
