@@ -21,7 +21,7 @@ from .device import PynqDevice
 from .doctor_core import CORE_CHECKS
 from .doctor_reach import REACH_CHECKS
 from .finding import FindingError
-from .hosts import Host
+from .hosts import Host, no_overlay
 from .patient import Patient
 from .remote import BoardLinkError
 
@@ -110,10 +110,7 @@ def core_of(host: Host) -> CoreConfig:
     """
     hint = "name the core: --config NAME, or the core.json that was written with the overlay"
     if host.overlay is None:
-        raise DeviceError(
-            f"board {host.name!r} has no overlay",
-            hint="weft board build makes one; name its .bit as `overlay` in the file of boards",
-        )
+        raise no_overlay(host)
     path = host.overlay.with_suffix(".json")
     try:
         values = json.loads(path.read_text())

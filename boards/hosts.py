@@ -9,9 +9,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -97,6 +99,45 @@ def find_host(name: str) -> Host:
         )
     hosts = read_hosts()
     return hosts.get(name) or Host(name, ssh=name)
+
+
+def no_overlay(host: Host) -> DeviceError:
+    """Why there is no overlay of a board: no file of boards, a name that is not in it, or no overlay there."""
+    path = hosts_file()
+    if not path.exists():
+        return DeviceError(
+            f"board {host.name!r} is not known: there is no file of boards",
+            at=path,
+            hint="docs/boards-running.md says what it holds; weft board virtual makes a board and its file",
+        )
+    if host.name not in (known := read_hosts(path)):
+        listed = ", ".join(known) or "none"
+        return DeviceError(
+            f"board {host.name!r} is not in the file of boards, so nothing says what its overlay is",
+            at=path,
+            hint=f"known: {listed}",
+        )
+    return DeviceError(
+        f"board {host.name!r} has no overlay",
+        at=path,
+        hint="weft board build makes one; name its .bit as `overlay` in the file of boards",
+    )
+
+
+def hosts_text(hosts: Sequence[Host]) -> str:
+    """A file of boards that :func:`read_hosts` reads as these."""
+    usual = Host("")
+    lines = []
+    for host in hosts:
+        lines.append(f"[{json.dumps(host.name)}]")
+        for each in fields(Host):
+            value = getattr(host, each.name)
+            if each.name == "name" or value == getattr(usual, each.name):
+                continue
+            value = str(value) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
+            lines.append(f"{each.name} = {json.dumps(value)}")
+        lines.append("")
+    return "\n".join(lines)
 
 
 def read_hosts(path: Path | None = None) -> dict[str, Host]:

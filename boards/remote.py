@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from ..runtime.errors import DeviceError
 from ..shown import one_line
 from .child import Child
-from .hosts import Host
+from .hosts import Host, no_overlay
 from .link.errors import LinkError
 from .link.frames import Stream, pieces
 from .link.messages import PROTOCOL, check_answer
@@ -264,10 +264,7 @@ class BoardLinkError(DeviceError):
 def design_files(host: Host) -> tuple[bytes, bytes]:
     """The ``.bit`` and the ``.hwh`` of a board's overlay; :class:`DeviceError` if there are none."""
     if host.overlay is None:
-        raise DeviceError(
-            f"board {host.name!r} has no overlay",
-            hint="weft board build makes one; name its .bit as `overlay` in the file of boards",
-        )
+        raise no_overlay(host)
     files = []
     for path in (host.overlay, host.overlay.with_suffix(".hwh")):
         try:

@@ -84,7 +84,7 @@ PARTS = {
         "Say what of weft works on this machine, and what to install for the rest.",
     ),
     "board": Part(
-        ("board", "board_bench", "doctor"),
+        ("board", "board_bench", "board_virtual", "doctor"),
         "PYNQ boards: what they are, what fits them, building for one, and running on one.",
     ),
     "gpu": Part(("gpu",), "GPUs of this machine, and kernels looked at without one."),

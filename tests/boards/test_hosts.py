@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from weft.boards.hosts import Host, find_host, hosts_file, read_hosts
+from weft.boards.hosts import Host, find_host, hosts_file, hosts_text, no_overlay, read_hosts
 from weft.runtime.errors import DeviceError
 
 GOOD = """
@@ -80,3 +81,31 @@ def test_files_that_are_refused(text: str, message: str, file: Path) -> None:
     file.write_text(text)
     with pytest.raises(DeviceError, match=message):
         find_host("z2")
+
+
+def test_a_missing_file_an_unknown_name_and_no_overlay_are_three_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    path = tmp_path / "hosts.toml"
+    monkeypatch.setenv("WEFT_HOSTS", str(path))
+
+    def said(name: str) -> str:
+        return str(no_overlay(find_host(name)))
+
+    assert said("z2").startswith(f"{path}: board 'z2' is not known: there is no file of boards; hint: ")
+    path.write_text("[z1]\n[z3]\n")
+    assert said("z2").endswith("nothing says what its overlay is; hint: known: z1, z3")
+    assert said("z2").startswith(f"{path}: ")
+    assert "board 'z1' has no overlay; hint: weft board build makes one" in said("z1")
+    path.write_text("")
+    assert said("z2").endswith("hint: known: none")
+
+
+def test_a_file_of_boards_that_was_written_is_read_as_it_was(tmp_path: Path) -> None:
+    odd = Host("a.b@c", Path("/x/ö \"y'.bit"), "u@h", ("-p", "7"), ("sh", "-c"), (), ("py", "-I"), "/w.pyz", "ip0",
+               50.0, 3.0, 4.5, 0, "poll", "board")  # fmt: skip
+    assert all(getattr(odd, each.name) != getattr(Host(""), each.name) for each in fields(Host))
+    hosts = [odd, Host("plain", ssh="plain")]
+    path = tmp_path / "hosts.toml"
+    path.write_text(hosts_text(hosts))
+    assert read_hosts(path) == {host.name: host for host in hosts}
