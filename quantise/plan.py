@@ -12,7 +12,21 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..compiler.graph import Anchor, Call, Constant, Expr, Fusion, Module, Tuple, Var, operator, topological_order
+from ..compiler.graph import (
+    Anchor,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    Fusion,
+    Module,
+    Tuple,
+    Var,
+    operator,
+    topological_order,
+)
+from ..compiler.graph.registry import apply
+from ..compiler.graph.visit import with_children
 from ..compiler.passes.pipeline import PassOptions, float_passes, run_passes
 from ..compiler.passes.scans import unroll_loops
 from .errors import QuantiseError
@@ -68,11 +82,28 @@ def plan(module: Module) -> Plan:
     nodes = topological_order(module.main.body)
     if any(isinstance(node, Call) and node.op == "quantise" for node in nodes):
         raise QuantiseError("the model is quantised already", hint="give the float model")
-    planner = _Planner(run_passes(module, float_passes(), PassOptions()))
+    planner = _Planner(run_passes(_weights_as_floats(module), float_passes(), PassOptions()))
     found = planner.run()
     if not found.weights:
         raise QuantiseError("the model has no convolution and no product with weights, so there is nothing to quantise")
     return found
+
+
+def _weights_as_floats(module: Module) -> Module:
+    """With the floats that constants of few bits stand for, as models have them whose weights alone are quantised."""
+    main = module.main
+    memo: dict[int, Expr] = {}
+    for node in topological_order(main.body):
+        children = tuple(memo[id(child)] for child in node.children)
+        made = with_children(node, children)
+        if isinstance(made, Call) and made.op == "dequantise" and all(isinstance(arg, Constant) for arg in made.args):
+            values = [arg.value for arg in made.args if isinstance(arg, Constant)]
+            name = made.args[0].name if isinstance(made.args[0], Constant) else ""
+            made = Constant(apply(made, values), name, made.span)
+        memo[id(node)] = made
+    if memo[id(main.body)] is main.body:
+        return module
+    return Module(Function(main.params, memo[id(main.body)], main.attrs, main.span), module.stage)
 
 
 @dataclass

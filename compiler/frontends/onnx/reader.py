@@ -34,6 +34,7 @@ from . import (
     index,
     move,
     norm,
+    packed_weights,
     product,
     qonnx,
     quantised,
@@ -54,8 +55,8 @@ from .types import dtype_name
 from .unknown import unknown_operators
 
 CONVERTER_MODULES = (
-    activation, constant, control, elementwise, encode, image, index, move, norm, product, qonnx,
-    quantised, recurrent, reduce, resize, signal, strings, text, training, trees, window,
+    activation, constant, control, elementwise, encode, image, index, move, norm, packed_weights, product,
+    qonnx, quantised, recurrent, reduce, resize, signal, strings, text, training, trees, window,
 )  # fmt: skip
 """The modules that fill `CONVERTERS`."""
 
