@@ -134,7 +134,7 @@ class _Legaliser:
                 fill = int(node.attr("value")) - (128 if node.dtype == "uint8" else 0)
                 attrs = node.attrs.replace(value=fill)
                 value = call("pad", self._signed(node.args[0]), span=node.span, **attrs)
-            case Call(op=str() as op) if operator(op).family is Family.INDEX and op != "dilate":
+            case Call(op=str() as op) if operator(op).family is Family.INDEX and op != "dilate" and _moves_one(node):
                 reason = f"{op} moves data, which the accelerator does not do"
                 operands = (self._signed(node.args[0]), *(self._as_given(arg, reason) for arg in node.args[1:]))
                 value = self._host(op, operands, dict(node.attrs), reason, node.span)
@@ -269,3 +269,9 @@ class _Legaliser:
         reason = "converts integers to float32 for what follows"
         args = (q, self.floats[id(scale)], self._signed(zero_point))
         return self._host("dequantise", args, dict(node.attrs), reason, node.span)
+
+
+def _moves_one(node: Call) -> bool:
+    """Whether only the first operand holds what the result holds: the int8 values that stand for uint8 ones move alike,
+    but go neither into others (scatters) nor into sums."""
+    return all(arg.dtype != "uint8" for arg in node.args[1:])

@@ -167,3 +167,13 @@ def test_means_whose_halves_go_away_from_a_number_are_sums_of_integers(zero: int
             rounded = np.sign(less) * ((abs(less) + 2) // 4) + zero - round(start / 0.05)
             np.testing.assert_array_equal(found, rounded)
         np.testing.assert_array_equal(found, next(iter(evaluate(module, {"x": x}).values())))
+
+
+@pytest.mark.parametrize("reduction", ["none", "add"])
+def test_bytes_without_a_sign_are_scattered_as_they_are(reduction: str) -> None:
+    module = parse(f"""fn @main(%x: uint8[5, 4], %u: uint8[2, 4]) {{
+        %y = scatter_nd(%x, int64[2, 1](3, 3), %u, reduction="{reduction}")
+        return %y }}""")
+    after = PassManager(integer_passes(), check=True).run(module)
+    inputs = random_inputs(module, 0)
+    np.testing.assert_array_equal(*(next(iter(evaluate(each, inputs).values())) for each in (module, after)))

@@ -186,6 +186,15 @@ def test_vectors_that_lie_on_each_other_do_not_make_a_small_file_large() -> None
         buffer.spend(2000)
 
 
+def test_a_distance_does_not_lead_before_the_file() -> None:
+    """Python would count from the end."""
+    data = bytearray(_added())
+    root = int.from_bytes(data[:4], "little")
+    data[root : root + 4] = (root + 16).to_bytes(4, "little")
+    with pytest.raises(ModelError, match=r"refers to byte -16 of"):
+        read(bytes(data))
+
+
 def test_constants_must_have_all_their_data() -> None:
     net = ModelWriter()
     x, y = net.tensor((4,), "float32"), net.tensor((4,), "float32")
