@@ -142,6 +142,12 @@ def _tables_in_luts(config: CoreConfig) -> float:
     return config.lanes * luts if 0 < config.tables <= TABLES_IN_LUTS else 0.0
 
 
+def weight_luts(config: CoreConfig) -> float:
+    """LUTs of what unpacks 4-bit weights: of each weight of a bus word, and of all of them the planner's further sums,
+    the choice of a pair and the head. The first figure is that of unpackers alone, for ports of 8 and 64 bytes."""
+    return 425 + 29 * 2 * config.bus_bytes if config.weight_group else 0.0
+
+
 def _acc_features(config: CoreConfig) -> list[float]:
     bits, banks = 8 * config.acc_bytes, config.acc_banks
     data = bits * (banks + 4 * _mux_luts(banks)) + banks * _lutram(config.acc_depth // banks, bits)
@@ -212,8 +218,10 @@ class LutModel:
         return {name: float(np.dot(_features(name)(config), weights)) for name, weights in self._weights.items()}
 
     def luts(self, config: CoreConfig) -> float:
-        """LUT of all parts; of tables and of scratchpads made of LUTs, of which those that are fitted to have none."""
-        return sum(self.parts(config).values()) + distributed_luts(config) + table_luts(config)
+        """LUT of all parts; of tables, of scratchpads made of LUTs and of what unpacks weights, of which those that are
+        fitted to have none."""
+        extras = distributed_luts(config) + table_luts(config) + weight_luts(config)
+        return sum(self.parts(config).values()) + extras
 
 
 def _features(name: str) -> Callable[[CoreConfig], list[float]]:

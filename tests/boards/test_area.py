@@ -125,6 +125,17 @@ def test_tables_as_synthesised(core: CoreConfig, tables: int, luts: int, rams: f
     assert after["BRAM36"] - before["BRAM36"] == rams
 
 
+MEASURED_WEIGHTS = [(PYNQ, 64, 887), (TINY, 32, 907)]
+"""A core, its group of 4-bit weights, and LUT that it takes more than without: its own modules from Yosys, for xc7."""
+
+
+@pytest.mark.parametrize(("core", "group", "luts"), MEASURED_WEIGHTS)
+def test_4_bit_weights_as_synthesised(core: CoreConfig, group: int, luts: int) -> None:
+    before, after = asdict(area_of(core)), asdict(area_of(replace(core, weight_group=group)))
+    assert after["LUT"] - before["LUT"] == pytest.approx(luts, rel=0.03)
+    assert (after["DSP"], after["BRAM36"]) == (before["DSP"], before["BRAM36"])
+
+
 @pytest.mark.parametrize(("tables", "rams"), [(1, 8), (2, 8), (8, 8), (16, 16)])
 def test_tables_of_ecp5_are_in_block_ram(tables: int, rams: float) -> None:
     """16 lanes, a block RAM of 18 Kibit for up to eight tables of each, as Yosys says for 1, 2 and 8."""
