@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import cache
 from importlib import resources
 
+from ..hw.config import PROGRAM_ALIGNMENT
 from ..hw.interfaces import CycleClass
 from ..hw.isa import ENGINE_NAMES, Engine, Fault
 from ..hw.registers import MAGIC, WINDOW_ALIGNMENT, Control, Kind, Register, Status, class_counter
@@ -21,9 +22,6 @@ from .link.constants import FILE, Constants
 
 PACKAGE = "weft_link"
 """The package's name in the zip file."""
-
-PROGRAM_ALIGNMENT = 64
-"""What ``PROGRAM_OFFSET`` is a multiple of."""
 
 CORE_TYPES = (f"{CORE_VLNV.rpartition(':')[0]}:",)
 """What the type of a core's cell begins with; the version follows."""

@@ -38,6 +38,9 @@ DEPTHWISE_OUTPUTS = 16
 INP_BANKS = 4
 """Banks of ``inp`` on a core with the depthwise mode: an odd distance puts three entries in different ones."""
 
+PROGRAM_ALIGNMENT = 64
+"""Bytes; a program starts at a multiple of them: a bus word of the widest bus."""
+
 TABLE_ENTRIES = 256
 """Entries of one table: one for each value of eight bits."""
 

@@ -9,15 +9,12 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .bursts import OFFSET_BITS, WINDOW_BITS, BurstCutter, longest_burst
-from .config import CoreConfig
+from .config import PROGRAM_ALIGNMENT, CoreConfig
 from .instruction_check_gates import PARTS, is_damaged, partial_parities
 from .instruction_checksum import check_bits
 from .interfaces import ENGINES, NUMBER_BITS, FaultSignature, command_layout
 from .isa import LEGAL_ENGINES, Engine, Fault, Opcode, header_layout, instruction_layout
 from .read_dma import ReadBuffer, ReadClientSignature, word_layout
-
-PROGRAM_ALIGNMENT = 64
-"""A program starts at a multiple of this: a bus word of the widest bus."""
 
 BUFFER_WORDS = 64
 MOST_BURST_BEATS = 16

@@ -18,7 +18,7 @@ from pydantic import Field
 from ..compiler.model import CompiledModel
 from ..errors import WeftError
 from ..files import write_atomically
-from ..hw.config import ISA_VERSION, CoreConfig
+from ..hw.config import ISA_VERSION, PROGRAM_ALIGNMENT, CoreConfig
 from ..hw.dram_rate import DramRate
 from ..hw.errors import ConfigError
 from ..hw.interfaces import CycleClass
@@ -36,7 +36,6 @@ from .sealed import manifest_of, member, seal, unseal
 FORMAT = 1
 MOST_LAUNCHES = 1 << 12
 MANIFEST, MODEL = "recording.json", "model.weft"
-PROGRAM_ALIGNMENT = 64
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..hw.assembly import format_instruction
-from ..hw.config import LOOP_LEVELS, CoreConfig
+from ..hw.config import LOOP_LEVELS, PROGRAM_ALIGNMENT, CoreConfig
 from ..hw.engine import IN_FLIGHT
 from ..hw.errors import InstructionError
 from ..hw.isa import (
@@ -48,9 +48,6 @@ from .result import FaultRecord, RunResult
 from .state import Bytes, Int8, Int32, Memories
 from .vector import run_vector
 from .work import check_micro_ops
-
-PROGRAM_ALIGNMENT = 64
-"""Bytes to which a program's offset in the window must be aligned."""
 
 MOST_SENDING = IN_FLIGHT - 1
 """Instructions that an engine executes while the tokens of the first of them have no room."""

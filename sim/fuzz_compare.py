@@ -21,7 +21,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..hw.fetch import PROGRAM_ALIGNMENT
+from ..hw.config import PROGRAM_ALIGNMENT
 from ..hw.isa import FETCH, Fault
 from ..hw.memories import Memory
 from ..hw.programs import assemble

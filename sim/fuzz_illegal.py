@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..hw.config import LOOP_LEVELS, CoreConfig
-from ..hw.fetch import PROGRAM_ALIGNMENT
+from ..hw.config import LOOP_LEVELS, PROGRAM_ALIGNMENT, CoreConfig
 from ..hw.isa import (
     HEADER,
     VECTOR_TARGET_BITS,

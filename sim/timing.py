@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..hw.config import CoreConfig
+from ..hw.config import PROGRAM_ALIGNMENT, CoreConfig
 from ..hw.dram_rate import DramRate
-from ..hw.fetch import PROGRAM_ALIGNMENT
 from ..hw.interfaces import CycleClass
 from ..hw.isa import Engine, Opcode
 from ..hw.programs import disassemble

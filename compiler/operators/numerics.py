@@ -19,6 +19,7 @@ Int32 = NDArray[np.int32]
 
 MULTIPLIER_BITS = 24
 SHIFT_RANGE = (1, 56)
+"""Of a requantise: any sum of 32 bits times a multiplier of 24 is below 2^55, so 56 make 0 of it."""
 MAX_LEFT_SHIFT = 23
 INT9 = (-256, 255)
 _EXACT_IN_FLOAT32 = 1 << 24

@@ -9,12 +9,10 @@ import numpy as np
 
 from ..graph import Array, Call, Constant, Expr, TensorType, Var, call
 from .host import host_call
-from .integer_form import Affine, IntegerForm, Integers, Mapped, Real, Refusal, moved
+from .integer_form import INT32_SAFE, SUM_SAFE, Affine, IntegerForm, Integers, Mapped, Real, Refusal, moved
 
 _MOST_FACTOR = 127
 """A factor that stands in a tensor is int8."""
-
-_INT32_SAFE = float(1 << 30)
 
 _NEAR_WHOLE = 1e-3
 """How far from a whole number one may lie that was computed in float32."""
@@ -60,7 +58,7 @@ def _uneven_average(x: Integers, total: Expr, node: Call, name: str) -> IntegerF
     common = [math.lcm(*(int(value) for value in count)) for count in counts]
     factors = [whole // count for whole, count in zip(common, counts, strict=True)]
     peak = 256.0 * math.prod(kernel) * math.prod(common)
-    if max(int(factor.max()) for factor in factors) > _MOST_FACTOR or peak > _INT32_SAFE:
+    if max(int(factor.max()) for factor in factors) > _MOST_FACTOR or peak > INT32_SAFE:
         return Refusal(f"{name} divides by numbers of elements that differ too much at the edges")
     span = node.span
     offset = x.zero_point * math.prod(kernel)
@@ -86,7 +84,7 @@ def nudged_from_zero(x: Affine, y: Affine) -> Affine | None:
     if not same or not uniform or y.low != -bound or not 0.24 * unit < bound < 0.26 * unit or y.scale[0] != unit:
         return None
     start = float(y.correction[0]) + float(y.offset[0]) / unit
-    if abs(start - round(start)) > _NEAR_WHOLE or abs(start) > _INT32_SAFE or x.peak.max() * 4 + 4 > _INT32_SAFE:
+    if abs(start - round(start)) > _NEAR_WHOLE or abs(start) > SUM_SAFE or x.peak.max() * 4 + 4 > INT32_SAFE:
         return None
     sums = x.accumulator
     total: Expr = call("multiply_immediate", sums, weight=4, span=y.span)

@@ -13,6 +13,8 @@ from ..operators.numerics import quantise_multiplier
 from .emit_sums import total_of
 from .host import host_call
 from .integer_form import (
+    INT32_SAFE,
+    SUM_SAFE,
     Affine,
     Concatenated,
     Float64,
@@ -25,8 +27,6 @@ from .integer_form import (
     image_shape,
 )
 
-_INT32_SAFE = float(1 << 31) - 1
-_SUM_SAFE = 1 << 30
 _FINE_BIAS = 2.0**-14  # a bias is rounded to at most this part of the result's last digit, where 32 bits hold that
 _NEGLIGIBLE = 1 / 4096  # a channel that contributes less than this part of a digit is a constant
 
@@ -144,8 +144,8 @@ def _prepared(x: Affine, scale: float) -> tuple[Affine, Array] | Refusal:
     x = _with_fine_bias(x, scale)
     with np.errstate(divide="ignore", invalid="ignore"):
         bias = x.correction + np.rint(np.where(x.offset == 0, 0.0, x.offset / x.scale))
-    if not np.all(np.abs(bias) + x.peak < _INT32_SAFE):
-        channel = int(np.argmax(~(np.abs(bias) + x.peak < _INT32_SAFE)))
+    if not np.all(np.abs(bias) + x.peak < INT32_SAFE):
+        channel = int(np.argmax(~(np.abs(bias) + x.peak < INT32_SAFE)))
         return Refusal(f"the bias of channel {channel} does not fit 32 bits beside the accumulator")
     return x, bias
 
@@ -155,7 +155,7 @@ def _with_constant_channels(x: Affine, scale: float) -> Affine:
     weights are 0 where a convolution has some."""
     with np.errstate(divide="ignore", invalid="ignore"):
         bias = np.abs(np.where(x.offset == 0, 0.0, x.offset / x.scale))
-    fits = np.abs(x.correction) + bias + x.peak < _INT32_SAFE
+    fits = np.abs(x.correction) + bias + x.peak < INT32_SAFE
     dead = ~fits & (x.peak * np.abs(x.scale) < _NEGLIGIBLE * scale)
     if not dead.any():
         return x
@@ -167,7 +167,7 @@ def _with_constant_channels(x: Affine, scale: float) -> Affine:
             x = replace(x, accumulator=accumulator, peak=np.where(dead, 0.0, x.peak))
         case _:  # so small a factor that the accumulator, which stays as it is, still makes no difference
             most = 512 * scale  # more is saturated anyway
-            step = np.maximum(np.minimum(np.abs(x.offset), most), scale) / _SUM_SAFE
+            step = np.maximum(np.minimum(np.abs(x.offset), most), scale) / SUM_SAFE
             dead &= 2 * x.peak * step < scale / 8
     return replace(
         x, correction=np.where(dead, 0, x.correction), scale=np.where(dead, step, x.scale),
@@ -185,7 +185,7 @@ def _with_fine_bias(x: Affine, scale: float) -> Affine:
         return x
     wanted = math.ceil(math.log2(float(np.max(np.abs(x.scale))) / scale / _FINE_BIAS))
     extent = float(np.max(x.peak + np.abs(exact) + np.abs(x.correction)))
-    bits = min(wanted, math.floor(math.log2(_SUM_SAFE / extent))) if math.isfinite(extent) else 0
+    bits = min(wanted, math.floor(math.log2(SUM_SAFE / extent))) if math.isfinite(extent) else 0
     if bits < 1:
         return x
     span, attrs = x.accumulator.span, {"weight": 1 << bits}

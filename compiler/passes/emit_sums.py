@@ -9,10 +9,8 @@ import numpy as np
 
 from ..graph import Call, Constant, Expr, Fusion, Span, call, operator_of
 from ..operators.numerics import INT9, quantise_multiplier
-from .integer_form import Affine, Float64, Integers, Refusal, Sum, channels_in, image_shape
+from .integer_form import INT32_SAFE, SUM_SAFE, Affine, Float64, Integers, Refusal, Sum, channels_in, image_shape
 
-_INT32_SAFE = float(1 << 31) - 1
-_SUM_SAFE = 1 << 30
 _LARGEST_WEIGHT = 1 << 24
 _MAX_RESIDUAL_SHIFT = 20
 _NEGLIGIBLE = 1 / 8  # of the result's last digit: what rounded weights and biases may cost beside an accumulator
@@ -108,7 +106,7 @@ def _weighted(terms: Sequence[_Term], offset: Float64, scale: float, span: Span)
     extent += float(np.max(np.abs(offset), initial=0)) / abs(base.scale)
     least = 0 if base.rank[0] else 1  # accumulators are fine enough as they are
     bits = _MAX_RESIDUAL_SHIFT
-    while bits >= least and (extent * 2**bits >= _SUM_SAFE or max(map(abs, ratios)) * 2**bits >= _LARGEST_WEIGHT):
+    while bits >= least and (extent * 2**bits >= SUM_SAFE or max(map(abs, ratios)) * 2**bits >= _LARGEST_WEIGHT):
         bits -= 1
     if bits < least:
         return Refusal("the scales of the added tensors, or the added constant, are too far apart for 32 bits")
@@ -160,7 +158,7 @@ def _in_nine_bits(
         bias = np.where(x.offset + offset == 0, 0.0, (x.offset + offset) / x.scale)
     coarse = np.any((bias != np.rint(bias)) & (np.abs(x.scale) > 2 * _NEGLIGIBLE * step))
     bias = np.rint(bias) + x.correction
-    if coarse or not np.all(np.abs(bias) + x.peak < _INT32_SAFE):
+    if coarse or not np.all(np.abs(bias) + x.peak < INT32_SAFE):
         return Refusal("the offset of an added product does not fit its accumulator")
     try:
         multiplier, shift = quantise_multiplier(x.scale / step)

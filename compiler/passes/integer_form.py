@@ -21,6 +21,14 @@ Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
 
+INT32_SAFE = float(1 << 31) - 1
+"""The largest magnitude that a sum may come to, its bias included. Additions of 32 bits wrap, so whatever the partial
+sums are, the total is right if it is within int32; peaks bound totals."""
+
+SUM_SAFE = 1 << 30
+"""Up to here what is still to be rounded is scaled: each of its weights and biases may come out larger by a half."""
+
+
 @dataclass(frozen=True)
 class Refusal:
     """Why a value cannot be described in integers."""

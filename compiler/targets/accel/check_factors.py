@@ -47,8 +47,9 @@ from .intrinsics import IMMEDIATE_RANGE, EmitVector
 FACTOR_RANGE = IMMEDIATE_RANGE
 """What a second factor may be."""
 
-SHIFT_RANGE = (1, 63)
-"""What the shift of REQUANTISE may be: the core looks at six bits, and adds no half where they are 0."""
+CORE_SHIFTS = (1, 63)
+"""What the shift of REQUANTISE may be: the core looks at six bits, and adds no half where they are 0. The contract's
+are a part of them (`numerics.SHIFT_RANGE`)."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Limit:
 
 
 FACTOR = Limit("second factor", *FACTOR_RANGE, "the core multiplies by 25 bits")
-SHIFT = Limit("shift", *SHIFT_RANGE, "the core shifts by six bits and at least once")
+SHIFT = Limit("shift", *CORE_SHIFTS, "the core shifts by six bits and at least once")
 
 Mask = npt.NDArray[np.bool_]
 Marks = npt.NDArray[np.int8]
