@@ -16,6 +16,7 @@ from .describe_windows import average_pool, max_pool, nudged_from_zero, padded, 
 from .emit_integers import concatenated
 from .host import host_call
 from .integer_form import (
+    INT32_SAFE,
     Affine,
     Concatenated,
     IntegerForm,
@@ -41,7 +42,6 @@ from .static_weights import Weights, static_weights
 _NO_INTEGER_FORM = "has no integer form and is computed in float32"
 _EXACT_IN_FLOAT32 = 1 << 24
 _LARGEST_BYTE = 255
-_INT32_SAFE = float(1 << 30)
 
 
 @dataclass(frozen=True)
@@ -142,12 +142,14 @@ class Describer:
         w = weights.centred.reshape(*weights.centred.shape, 1, 1) if is_dense else weights.centred
         image = call("reshape", x.q, shape=(*x.shape, 1, 1), span=node.span) if is_dense else x.q
         attrs = {**node.attrs, "pad_value": x.zero_point}
+        span = node.span.merged(node.args[1].span)
+        if _copies(w) > _MOST_COPIES:
+            return _product_by_digits(x, image, replace(weights, centred=w), node, attrs, name)
         narrow, copies, groups = _narrow(w, 1 if is_dense else node.attr("groups"))
         if groups is not None:
             attrs["groups"] = groups
         if copies > 1:
             image = call("concat", *[image] * copies, axis=1, span=Span(x.q.span.nodes))
-        span = node.span.merged(node.args[1].span)
         constant = Constant(narrow, weights.name, node.args[1].span)
         accumulator = call("conv3d" if node.op == "nn.conv3d" else "conv2d", image, constant, span=span, **attrs)
         return _affine_product(x, accumulator, replace(weights, centred=w), node.shape, span)
@@ -167,7 +169,7 @@ class Describer:
         a, b = operands
         depth = a.shape[-1] if node.op == "nn.matmul" else math.prod(b.shape[1:])
         peak = float(_LARGEST_BYTE**2 * depth)
-        if peak > _INT32_SAFE:
+        if peak > INT32_SAFE:
             return Refusal(f"the sums of {name} may not fit 32 bits")
         if self.block and node.op == "nn.matmul" and a.shape[:-2] == b.shape[:-2] and 0 not in (*a.shape, *b.shape):
             return computed_product(a, b, self.block, node.span)
@@ -293,9 +295,44 @@ def _narrow(w: Array, groups: int) -> tuple[Array, int, int | None]:
             rows = slice(group * outputs, (group + 1) * outputs)
             dense[rows, group * inputs : (group + 1) * inputs] = w[rows]
         w = dense
-    copies = max(-(-high // 127), -(low // 128))
+    copies = _copies(w)
     parts = [(w + number) // copies for number in range(copies)]
     return np.concatenate(parts, axis=1).astype(np.int8), copies, 1
+
+
+def _copies(w: Array) -> int:
+    """How many int8 numbers whole-number weights are the sums of."""
+    return max(-(-int(w.max(initial=0)) // 127), -(int(w.min(initial=0)) // 128), 1)
+
+
+_MOST_COPIES = 3
+"""Weights of 8 bits less a zero point are sums of so many int8 numbers at most. Wider ones are written as digits."""
+
+
+def _product_by_digits(
+    x: Integers, image: Expr, w: Weights, node: Call, attrs: Mapping[str, object], name: str
+) -> Affine:
+    """A product with weights of more than 8 bits: one for each of their digits of base 256, the highest first, on the
+    host, which has sums of 32 bits in memory."""
+    reason = f"the weights of {name} have more than 8 bits"
+    op = "conv3d" if node.op == "nn.conv3d" else "conv2d"
+    span = node.span.merged(node.args[1].span)
+    rest = w.centred.astype(np.int64)
+    digits: list[Array] = []
+    while rest.any():
+        digit = (rest + 128) % 256 - 128
+        digits.append(digit.astype(np.int8))
+        rest = (rest - digit) >> 8
+    total: Expr | None = None
+    for number, digit in enumerate(reversed(digits)):
+        constant = Constant(digit, f"{w.name}.{number}" if w.name else "", node.args[1].span)
+        part = host_call(op, (image, constant), attrs, reason, span)
+        if total is not None:
+            total = host_call("multiply_immediate", (total,), {"weight": 256}, reason, Span(span.nodes))
+            part = host_call("add", (total, part), {}, reason, span)
+        total = part
+    assert total is not None  # weights of 0 alone have one digit
+    return replace(_affine_product(x, total, w, node.shape, span), host=reason)
 
 
 def _affine_product(x: Integers, accumulator: Expr, w: Weights, shape: tuple[int, ...], span: Span) -> Affine:
