@@ -10,8 +10,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from drawing import architecture, convolution, core, isa, memory
+from drawing import architecture, convolution, core, isa, memory, system
 from weft.hw.config import PYNQ, TINY
+from weft.hw.system_config import SystemConfig
 
 FOLDER = Path(__file__).parent / "pictures"
 
@@ -21,6 +22,7 @@ PICTURES: dict[str, Callable[[], str]] = {
     "isa": lambda: isa.draw(PYNQ),
     "convolution": lambda: convolution.draw(TINY),
     "train-memory": memory.draw,
+    "system": lambda: system.draw(SystemConfig(cores=(PYNQ, PYNQ, PYNQ), ports=(0, 0, 1))),
 }
 
 

@@ -1,0 +1,198 @@
+"""Several cores on one memory: throughput by items, and the RTL against the timing model.
+
+Each network runs once on every core of a system at once, an item on each, and the throughput is compared with that of
+one core. "shared": all cores on one port behind an arbiter, so that they have the bandwidth of one; "own": a port of
+the same rate for each core, so that n cores have n times the bandwidth.
+
+    python benchmarks/systems.py                                     # timing model, images of 224x224
+    python benchmarks/systems.py --rtl --size 64 --cores 2           # also in Verilator: bytes and cycles must be equal
+    python benchmarks/systems.py --models a.weft b.weft              # what 'weft compile' wrote, instead of networks
+    python benchmarks/systems.py --networks --programs 500           # random programs on random systems, in Verilator
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import weft
+from common import Record, print_table, write_json
+from weft.compiler.model import CompiledModel
+from weft.examples.models.build import build
+from weft.hw.config import PYNQ, TINY, CoreConfig
+from weft.hw.system_config import SystemConfig
+from weft.runtime.artifact import load as load_artifact
+from weft.runtime.inputs import read_inputs
+from weft.sim import system_rtl
+from weft.sim.dram import DramModel
+from weft.sim.fuzz_system import compare_system, random_system_case
+from weft.sim.system_fsim import FunctionalSystem
+from weft.sim.system_rtl import RtlSystem
+from weft.sim.system_timing import TimedProgram, predict_system
+from weft.sim.timing import predict
+
+CORES = {"16x16": PYNQ, "8x8": replace(PYNQ, name="8x8", block_in=8, block_out=8, depthwise=0)}
+MEMORY = DramModel(latency=100, bytes_per_cycle=8)
+
+TARGETS = {
+    ("resnet50", "own", 4): 3.95,
+    ("mobilenet_v2", "own", 4): 3.9,
+    ("resnet50", "shared", 2): 1.51,
+    ("mobilenet_v2", "shared", 2): 1.40,
+    ("resnet18", "shared", 2): 1.76,
+    ("resnet50", "shared", 4): 1.65,
+    ("mobilenet_v2", "shared", 4): 1.54,
+    ("resnet18", "shared", 4): 2.22,
+}
+"""Throughput against one core that is wanted of 16x16 cores on images of 224x224: without shared reads where the port
+is shared."""
+
+TOLERANCE = 0.02
+"""By which a throughput may be below its target, which is rounded."""
+
+NARROW = replace(TINY, name="narrow", acc_banks=1, queue_depth=2, token_depth=1, read_outstanding=1,
+                 write_outstanding=1, burst_beats=8)  # fmt: skip
+RANDOM_SYSTEMS = {
+    "2 alike": SystemConfig(cores=(TINY, TINY)),
+    "2 unlike and 1 apart": SystemConfig(cores=(TINY, NARROW, TINY), ports=(0, 0, 1)),
+    "4 alike": SystemConfig(cores=(TINY,) * 4),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A network on ``count`` cores with ports of their own, or one that they share."""
+
+    network: str
+    core: str
+    ports: str
+    count: int
+    cycles: int
+    alone: int
+    target: float | None
+
+    @property
+    def throughput(self) -> float:
+        """Against one core."""
+        return self.count * self.alone / self.cycles
+
+    @property
+    def good(self) -> bool:
+        return self.target is None or self.throughput >= self.target - TOLERANCE
+
+
+def system_of(config: CoreConfig, count: int, ports: str) -> SystemConfig:
+    """So many alike cores."""
+    return SystemConfig(cores=(config,) * count, ports=tuple(range(count)) if ports == "own" else ())
+
+
+def measure(network: str, core: str, model: CompiledModel, counts: list[int]) -> Iterator[Row]:
+    """The network on all systems, by the timing model."""
+    config, size = model.config, model.inputs[0].shape[-1]
+    programs = [TimedProgram(code=step.program, offset=step.program_offset) for step in model.programs]
+    alone = sum(predict(config, each.code, MEMORY, offset=each.offset).cycles or 0 for each in programs)
+    for ports in ("own", "shared"):
+        for count in counts:
+            system = system_of(config, count, ports)
+            cycles = sum(predict_system(system, [each] * count, MEMORY).cycles or 0 for each in programs)
+            wanted = TARGETS.get((network, ports, count)) if core == "16x16" and size == 224 else None
+            yield Row(network, core, ports, count, cycles, alone, wanted)
+
+
+def rtl_equals(model: CompiledModel, count: int, quick: bool) -> str:
+    """An item on each of ``count`` cores on one port, in the simulators and in Verilator: the first difference."""
+    system = system_of(model.config, count, "shared")
+    items = [read_inputs(model.inputs, None, seed) for seed in range(count)]
+    system_rtl.RtlSystem = partial(RtlSystem, quick=quick)  # type: ignore[misc, assignment]
+    modules = [weft.load(model, device, system=system, dram=MEMORY) for device in ("fsim", "rtl")]
+    expected, real = (module.run(items) for module in modules)
+    for number, (first, second) in enumerate(zip(expected, real, strict=True)):
+        for name in first:
+            if not np.array_equal(first[name], second[name]):
+                return f"output {name!r} of item {number} differs"
+    cycles = [[[core and core.cycles for core in run.cores] for run in module.results] for module in modules]
+    return "" if cycles[0] == cycles[1] else f"the model says {cycles[0]} cycles, the RTL {cycles[1]}"
+
+
+def campaign(programs: int) -> Iterator[Record]:
+    """Random programs on each of the random systems, in Verilator: how many, and how many differ."""
+    share = -(-programs // len(RANDOM_SYSTEMS))
+    for name, system in RANDOM_SYSTEMS.items():
+        case = random_system_case(system, 0)
+        rtl, functional = (
+            RtlSystem(system, case.memory_bytes, quick=True, progress=lambda text: print(text, file=sys.stderr)),
+            FunctionalSystem(system, case.memory_bytes),
+        )
+        different = 0
+        for seed in range(share):
+            if difference := compare_system(random_system_case(system, seed), functional, rtl):
+                different += 1
+                print(f"{name}, seed {seed}: {difference}", file=sys.stderr)
+        yield Record(name, "random programs", "runs", share)
+        yield Record(name, "random programs", "runs that differ", different, 0)
+
+
+def compiled(arguments: argparse.Namespace) -> Iterator[tuple[str, str, CompiledModel]]:
+    """Name of the network, name of the core, model."""
+    for path in arguments.models:
+        model = load_artifact(path, None)
+        core = next((name for name, config in CORES.items() if config.hash64 == model.config.hash64), model.config.name)
+        yield model.name.split("-")[0], core, model
+    for core in arguments.core:
+        for name in arguments.networks if not arguments.models else ():
+            model = weft.compile(build(name, size=arguments.size), CORES[core])
+            assert isinstance(model, CompiledModel)
+            yield name, core, model
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", nargs="*", default=["resnet50", "mobilenet_v2"])
+    parser.add_argument("--models", nargs="*", type=Path, default=[], help="artifacts, instead of networks")
+    parser.add_argument("--core", nargs="*", default=list(CORES), choices=list(CORES))
+    parser.add_argument("--cores", nargs="*", type=int, default=[1, 2, 4], help="how many")
+    parser.add_argument("--size", type=int, default=224, help="height and width of the images")
+    parser.add_argument("--rtl", action="store_true", help="also in Verilator, on the most cores and one port")
+    parser.add_argument("--quick", action="store_true", help="RTL that builds faster and runs slower")
+    parser.add_argument("--programs", type=int, default=0, help="random programs, in Verilator")
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    rows: list[Row] = []
+    records: list[Record] = []
+    for network, core, model in compiled(arguments):
+        rows += measure(network, core, model, arguments.cores)
+        if arguments.rtl:
+            difference = rtl_equals(model, max(arguments.cores), arguments.quick)
+            where = f"{max(arguments.cores)} x {core}, shared"
+            records.append(Record(where, network, "RTL against the model", difference or "equal", "equal"))
+    for row in rows:
+        where = f"{row.count} x {row.core}, {row.ports}"
+        records.append(Record(where, row.network, "cycles", row.cycles))
+        records.append(Record(where, row.network, "throughput", round(row.throughput, 3), row.target))
+    records += campaign(arguments.programs) if arguments.programs else []
+    print_table(
+        f"Throughput by items, latency {MEMORY.latency}, {MEMORY.bytes_per_cycle} bytes a cycle and port",
+        ["network", "core", "ports", "cores", "cycles", "throughput", "wanted"],
+        [
+            (row.network, row.core, row.ports, str(row.count), f"{row.cycles:,}", f"{row.throughput:.2f} x",
+             "" if row.target is None else f"{row.target:.2f} x{'' if row.good else ', missed'}")
+            for row in rows
+        ],
+    )  # fmt: skip
+    others = [record for record in records if record.figure not in ("cycles", "throughput")]
+    if others:
+        print_table("RTL", ["system", "workload", "figure", "value"],
+                    [(each.config, each.workload, each.figure, str(each.value)) for each in others])  # fmt: skip
+    if arguments.json:
+        write_json(arguments.json, records)
+    wrong = [each for each in others if each.reference is not None and each.value != each.reference]
+    return int(bool(wrong) or not all(row.good for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
