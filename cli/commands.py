@@ -48,6 +48,16 @@ PARTS = {
         ("hardware",),
         "Run the RTL's cocotb tests; a failure is named, repeated with a waveform, and how to look at it is said.",
     ),
+    "quantise": Part(
+        ("evaluate",),
+        "Write a float model in 8 bits, by examples, and print what that costs on them: noise and agreement.",
+        MODEL,
+    ),
+    "evaluate": Part(
+        ("evaluate",),
+        "Run a model on all examples of a file, on any device, and print how many it reads right.",
+        MODEL,
+    ),
     "shapes": Part(
         ("inspect",),
         "Print the type of every tensor of a model, for any size of what its inputs leave open.",

@@ -56,8 +56,14 @@ def read(model: Any) -> Source:
         source = opener(model)
         if source is not None:
             return source
+    kind = type(model)
+    if any(each.__module__.startswith("torch.nn") for each in kind.__mro__):
+        raise ModelError(
+            f"{kind.__name__!r} is a PyTorch module: its graph has to be exported first",
+            hint="weft.from_torch(module, (example,)), or torch.onnx.export(module, (example,), 'model.onnx')",
+        )
     raise ModelError(
-        f"a {type(model).__name__} is no model that can be read",
+        f"{'an' if kind.__name__[0] in 'AEIOUaeiou' else 'a'} {kind.__name__} is no model that can be read",
         hint="give the path or the bytes of an ONNX or LiteRT file, a ModelProto, a PyTorch program "
              "(weft.from_torch), or a Module of the graph IR",
     )  # fmt: skip
@@ -72,5 +78,31 @@ def _openers() -> Iterator[Opener]:
     yield _open_onnx
 
 
+WEIGHTS = {
+    ".pt": "weights or a module of PyTorch", ".pth": "weights or a module of PyTorch",
+    ".bin": "weights of PyTorch", ".ckpt": "a checkpoint of a training", ".safetensors": "weights without a graph",
+    ".pb": "a graph of TensorFlow",
+}  # fmt: skip
+"""Files of others that people try, by their ending: what they are."""
+
+EXPORTS = {
+    "PyTorch": "torch.onnx.export(model, (example,), 'model.onnx')",
+    "TensorFlow": "python -m tf2onnx.convert --graphdef model.pb --output model.onnx",
+    "": "load them into the model that they belong to, then torch.onnx.export(model, (example,), 'model.onnx')",
+}
+"""How each becomes a file that can be read."""
+
+
+def _refuse_weights(path: Path) -> None:
+    """ModelError for a file of another kind, by its ending: what it is, and the line that exports it."""
+    what = WEIGHTS.get(path.suffix.lower())
+    if what is None or not path.is_file():
+        return
+    line = next(line for name, line in EXPORTS.items() if name in what)
+    raise ModelError(f"{str(path)!r} is {what}, not a graph that can be compiled", hint=f"export it: {line}")
+
+
 def _open_onnx(model: Any) -> Source | None:
+    if isinstance(model, (str, Path)):
+        _refuse_weights(Path(model))
     return OnnxSource(model) if isinstance(model, (str, Path, bytes, onnx.ModelProto)) else None

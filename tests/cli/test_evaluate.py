@@ -1,0 +1,93 @@
+"""``weft quantise`` and ``weft evaluate``: figures against NumPy's, and files that do not fit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import weft
+from onnx import parser
+from weft.cli import app
+from weft.cli.errors import run
+from weft.cli.output import err
+
+MODEL = """
+<ir_version: 8, opset_import: ["" : 17]>
+float_net (float[1, 4] x) => (float[1, 3] y)
+<float[4, 3] w = {0.5, -1.0, 2.0, 0.25, 1.0, -0.5, -2.0, 0.75, 0.1, 1.5, -0.3, 0.6}>
+{ y = MatMul(x, w) }
+"""
+WEIGHTS = np.array([0.5, -1, 2, 0.25, 1, -0.5, -2, 0.75, 0.1, 1.5, -0.3, 0.6], np.float32).reshape(4, 3)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(parser.parse_model(MODEL), "net.onnx")
+    x = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
+    np.savez("x.npz", x=x)
+    labels = (x @ WEIGHTS).argmax(1)
+    labels[:10] = (labels[:10] + 1) % 3  # a quarter of them is wrong
+    np.save("labels.npy", labels)
+    return tmp_path
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object]:
+    assert run(app, [*words, "--json"], err) == 0
+    found: dict[str, object] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_quantise_writes_a_model_and_says_what_it_costs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["quantise", "net.onnx", "--calibrate", "x.npz", "--labels", "labels.npy", "-o", "q.onnx"]
+    found = printed(capsys, *words)
+    assert found["examples"] == 40
+    (figures,) = found["outputs"]  # type: ignore[misc]
+    x = np.load("x.npz")["x"]
+    module = weft.load(weft.compile("q.onnx", target="cpu"))
+    integers = np.concatenate([module.run({"x": row[None]})["y"] for row in x])
+    floats = x @ WEIGHTS
+    noise = 10 * np.log10((floats**2).sum() / ((floats - integers) ** 2).sum())
+    assert figures["noise_db"] == pytest.approx(noise, abs=0.01)
+    assert 25 < noise < 60
+    assert figures["agreement"] == (floats.argmax(1) == integers.argmax(1)).mean()
+    assert figures["accuracy_floats"] == 0.75
+    assert figures["accuracy"] == (integers.argmax(1) == np.load("labels.npy")).mean()
+    assert run(app, words, err) == 0
+    text = capsys.readouterr().out
+    assert f"-{noise:.1f} dB" in text
+    assert "wrote q.onnx" in text
+
+
+@pytest.mark.parametrize("words", [["--device", "fsim"], ["--target", "cpu"]])
+def test_evaluate_counts_what_is_right(words: list[str], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    printed(capsys, "quantise", "net.onnx", "--calibrate", "x.npz", "-o", "q.onnx")
+    found = printed(capsys, "evaluate", "q.onnx", "x.npz", "--labels", "labels.npy", *words)
+    module = weft.load(weft.compile("q.onnx", target="cpu"))
+    classes = np.array([module.run({"x": row[None]})["y"].argmax() for row in np.load("x.npz")["x"]])
+    assert found["classes"] == classes.tolist()
+    assert found["right"] == (classes == np.load("labels.npy")).sum()
+    assert (found["cycles"] is not None) == ("fsim" in words)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["x.npz", "--labels", "short.npy"], "there are 3 labels, but 40 results"),
+        (["x.npz", "--labels", "floats.npy"], "labels are whole numbers, not float64"),
+        (["x.npz", "--labels", "two.npz"], "two.npz has 2 arrays, but labels are one"),
+        (["x.npz", "--result", "z"], "the model has no output 'z'; hint: its outputs: y"),
+        (["short.npy"], "examples for the input float32[1, 4] are"),
+    ],
+)
+def test_files_that_do_not_fit(
+    words: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    np.save("short.npy", np.zeros(3, np.int64))
+    np.save("floats.npy", np.zeros(40))
+    np.savez("two.npz", a=np.zeros(40, np.int64), b=np.zeros(40, np.int64))
+    assert run(app, ["evaluate", "net.onnx", *words, "--target", "cpu"], err) == 1
+    assert message in " ".join(capsys.readouterr().err.split())

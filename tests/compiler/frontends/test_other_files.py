@@ -1,0 +1,46 @@
+"""What is no graph is named as what it is, with the line that exports it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from weft.compiler.frontends import read
+from weft.compiler.frontends.errors import ModelError
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "line"),
+    [
+        ("m.pt", "weights or a module of PyTorch", "torch.onnx.export"),
+        ("m.PTH", "weights or a module of PyTorch", "torch.onnx.export"),
+        ("m.safetensors", "weights without a graph", "load them into the model"),
+        ("m.h5", "a model of TensorFlow or Keras", "model.export"),
+        ("m.pb", "a graph of TensorFlow", "tf2onnx.convert --graphdef"),
+    ],
+)
+def test_files_of_others_are_named(name: str, what: str, line: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"PK\x03\x04 something")
+    with pytest.raises(ModelError, match=what) as caught:
+        read(path)
+    assert line in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_told_as_such(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="cannot be read"):
+        read(tmp_path / "gone.pt").module({}, takes_floats=True)
+
+
+def test_what_is_no_model_is_told_with_its_article() -> None:
+    class Module:
+        __module__ = "torch.nn.modules.module"
+
+    class Net(Module): ...
+
+    with pytest.raises(ModelError, match=r"'Net' is a PyTorch module.*torch\.onnx\.export"):
+        read(Net())
+    with pytest.raises(ModelError, match="an int is no model that can be read"):
+        read(7)
+    with pytest.raises(ModelError, match="a list is no model"):
+        read([])
