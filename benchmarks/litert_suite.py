@@ -52,6 +52,7 @@ APART = (
     Reason(("QUANTIZE",), "int16", 1, "two roundings"),
     Reason(("RESIZE_BILINEAR",), "int16", 1 << 16, "the interpreter's weights have 10 bits, and its products overflow"),
     Reason(("REDUCE_PROD",), "int8", 16, "the interpreter rounds after each factor"),
+    Reason(("SQUARED_DIFFERENCE",), "int8", 1, "on the core, a function of a difference is a table of it in 8 bits"),
     Reason(("SQRT",), "int8", 1, "fixed-point functions"),
     Reason(("L2_NORMALIZATION",), "uint8", 1, "fixed-point functions"),
     Reason(("LEAKY_RELU",), "int16", 1, "two roundings"),

@@ -186,6 +186,15 @@ def test_vectors_that_lie_on_each_other_do_not_make_a_small_file_large() -> None
         buffer.spend(2000)
 
 
+def test_a_part_ends_with_the_file() -> None:
+    """Python would give what is there of it."""
+    buffer = Buffer(bytes(8), "it")
+    assert len(buffer.part(4, 4)) == 4
+    for place, size in ((4, 5), (-1, 1), (4, -1)):
+        with pytest.raises(ModelError, match="it refers to bytes"):
+            buffer.part(place, size)
+
+
 def test_a_distance_does_not_lead_before_the_file() -> None:
     """Python would count from the end."""
     data = bytearray(_added())
