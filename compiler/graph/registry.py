@@ -10,6 +10,7 @@ import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
+from difflib import get_close_matches
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -201,8 +202,24 @@ def operator(name: str, at: Span = UNKNOWN) -> Operator:
     if name not in _operators:
         _load()
     if name not in _operators:
-        raise GraphError(f"there is no operator {name!r}", at=at, hint=f"known: {', '.join(sorted(_operators))}")
+        raise GraphError(f"there is no operator {name!r}", at=at, hint=_way_out(name))
     return _operators[name]
+
+
+_NEAREST = 3
+
+
+def _way_out(name: str) -> str:
+    """What to do about a name that no operator has."""
+    domain, _, own = name.rpartition(".")
+    if not name.startswith("nn.") and (same := f"nn.{name}") in _operators:
+        return f"{same!r} is one of floats"
+    inside = [known for known in _operators if known.rpartition(".")[0] == domain] or list(_operators)
+    short = {known.rpartition(".")[2]: known for known in inside}
+    nearest = [short[each] for each in get_close_matches(own, short, _NEAREST)]
+    nearest = nearest or get_close_matches(name, _operators, _NEAREST)
+    listed = "docs/operators.md lists all, docs/extending.md says how to add one"
+    return f"nearest: {', '.join(nearest)}; {listed}" if nearest else listed
 
 
 def operator_of(node: object) -> Operator | None:

@@ -82,7 +82,10 @@ def test_a_constant_keeps_its_own_copy() -> None:
         (lambda: TensorType((1,), "int5"), r"'int5' is not an element type"),
         (lambda: TupleGet(Tuple((X,)), 1), r"there is no field 1"),
         (lambda: Attrs({"a": object()}), r"an attribute must be"),
-        (lambda: call("what", X), r"there is no operator 'what'; hint: known: "),
+        (lambda: call("what", X), r"there is no operator 'what'; hint: docs/operators\.md lists all"),
+        (lambda: call("nn.con2d", X), r"there is no operator 'nn\.con2d'; hint: nearest: nn\.conv2d, "),
+        (lambda: call("sigmoid", X), r"there is no operator 'sigmoid'; hint: 'nn\.sigmoid' is one of floats"),
+        (lambda: call("requantize", X), r"there is no operator 'requantize'; hint: nearest: requantise"),
     ],
 )
 def test_wrong_nodes_are_refused(build: object, message: str) -> None:
