@@ -41,10 +41,12 @@ from .output import (
 from .run_system import run_on_system
 from .source import is_artifact, opened_artifact
 from .target_options import Chosen, options_of, with_target_options
+from .waves import FromOption, ToOption, WavesOption, finished_waves, wave_request, write_waves
 
 if TYPE_CHECKING:
     from ..compiler.passes import PassRecord
     from ..runtime.recording import RecordingDevice
+    from ..sim.waves import WaveRequest
 
 DEFAULT_TARGET = "accel"
 
@@ -85,6 +87,9 @@ def run(
     trace: Annotated[
         Path | None, output_file("--trace", "-t", help="Write a Perfetto timeline (devices that know cycles).")
     ] = None,
+    waves: WavesOption = None,
+    first: FromOption = 0,
+    stop: ToOption = None,
     latency: Annotated[
         int | None, typer.Option(min=1, help="Latency of the simulated DRAM, in cycles. Default: --dram's.")
     ] = None,
@@ -112,11 +117,12 @@ def run(
     """
     own: list[PassRecord] = []
     check_places(output, record, trace)
+    request = wave_request(waves, first, stop, device)
     with progress("reading", err) as status:
         compiled = compiled_source(source, target, shape, added, own, chosen, status, cache=cache)
         if system is not None:
-            if record is not None or trace is not None:
-                raise DeviceError("--record and --trace are of one core", hint="run without --system")
+            if record is not None or trace is not None or request is not None:
+                raise DeviceError("--record, --trace and --waves are of one core", hint="run without --system")
             run_on_system(compiled, system, device, inputs, seed, output, status, as_json=as_json)
             return
         if inputs is None and isinstance(compiled, OpenModel):
@@ -124,7 +130,7 @@ def run(
         indices = index_inputs(compiled) if isinstance(compiled, CompiledModel) else {}
         values = read_inputs(input_specs(compiled), inputs, seed, indices)
         status.update("loading")
-        simulator = _simulator(compiled, device, latency, bandwidth, status)
+        simulator = _simulator(compiled, device, latency, bandwidth, request, status)
         recorder = None if record is None else _recorder(compiled, simulator or device, status)
         loaded = load(compiled, recorder or simulator or device, progress=status.update)
         module = loaded if isinstance(loaded, LoadedModule) else loaded.specialised(values)
@@ -140,6 +146,7 @@ def run(
                 from ..runtime.recording import save_recording
 
                 save_recording(recorder.recording(module.model), record)
+            looked = finished_waves(simulator)
     if trace is not None:
         from ..runtime.trace import write_trace
 
@@ -169,24 +176,31 @@ def run(
         out.print(f"wrote {output}", markup=False)
     if record is not None:
         out.print(f"wrote {record}", markup=False)
+    if looked:
+        out.print(looked, markup=False, soft_wrap=True)
     if trace is not None:
         out.print(f"wrote {trace} ({slices:,} slices); open it at https://ui.perfetto.dev", markup=False)
 
 
 def _simulator(
-    compiled: CompiledModel | OpenModel, device: str | None, latency: int | None, bandwidth: int | None, status: Updates
-) -> Device | None:
-    """The simulator with the memory that was asked for; None where none was."""
-    if latency is None and bandwidth is None:
+    compiled: CompiledModel | OpenModel, device: str | None, latency: int | None, bandwidth: int | None,
+    request: WaveRequest | None, status: Updates,
+) -> Device | None:  # fmt: skip
+    """The simulator with the memory and the waveform that were asked for; None where none was."""
+    if latency is None and bandwidth is None and request is None:
         return None
     hint = "they are for a model on the core, on device fsim or rtl"
     if isinstance(compiled, OpenModel) or compiled.core is None:
-        raise DeviceError(f"--latency and --bandwidth are of a core's memory, but nothing of {compiled.name!r} runs on "
-                          "a core", hint=hint)  # fmt: skip
+        what = (
+            "--latency and --bandwidth are of a core's memory" if request is None else "--waves shows a core's signals"
+        )
+        raise DeviceError(f"{what}, but nothing of {compiled.name!r} runs on a core", hint=hint)
     memory = memory_of(compiled)
     memory = replace(memory, latency=latency or memory.latency, bytes_per_cycle=bandwidth or memory.bytes_per_cycle)
     opened = open_device(device or "fsim", compiled.config, dram=memory, progress=status.update)
-    if not isinstance(opened, SIMULATORS):
+    if request is not None:
+        write_waves(opened, request)
+    elif not isinstance(opened, SIMULATORS):
         raise DeviceError(f"--latency and --bandwidth: device {opened.name!r} has a memory of its own", hint=hint)
     return opened
 

@@ -32,10 +32,13 @@ from .errors import CoreFaultError, DeviceError
 from .run_lock import RunLock
 
 if TYPE_CHECKING:  # a simulator is imported when a device of its kind is made
+    from pathlib import Path
+
     from ..hw.interfaces import CycleClass
     from ..hw.isa import Engine
     from ..sim.result import RunResult
     from ..sim.rtl import RtlSimulator
+    from ..sim.waves import WaveRequest
 
 Bytes = npt.NDArray[np.uint8]
 Progress = Callable[[str], None]
@@ -238,7 +241,10 @@ class FsimDevice(LocalDevice):
 
 
 class RtlDevice(LocalDevice):
-    """The core's own Verilog in Verilator, with an AXI DRAM model: exact integers, exact cycles."""
+    """The core's own Verilog in Verilator, with an AXI DRAM model: exact integers, exact cycles.
+
+    ``waves``: the waveform that was asked for, of the programs on the first window that is allocated.
+    """
 
     name = "rtl"
 
@@ -246,6 +252,9 @@ class RtlDevice(LocalDevice):
         super().__init__(config, progress=progress)
         self._dram = dram or DramModel.of(config)
         self._simulator: RtlSimulator | None = None
+        self.waves: WaveRequest | None = None
+        self._shown = False  # is what runs now in the waveform?
+        self._programs: list[Bytes] = []
 
     @property
     def dram(self) -> DramRate:
@@ -258,7 +267,27 @@ class RtlDevice(LocalDevice):
     def allocate(self, window_bytes: int) -> None:
         from ..sim.rtl import RtlSimulator
 
-        self._simulator = RtlSimulator(self.config, window_bytes, dram=self._dram, progress=self.progress)
+        waves = self.waves if window_bytes and not self._programs else None
+        self._simulator = RtlSimulator(self.config, window_bytes, dram=self._dram, progress=self.progress, waves=waves)
+        self._shown = waves is not None
+
+    def write_waves(self, request: WaveRequest) -> None:
+        """Write a waveform of what will run on the next window; :meth:`finish_waves` ends it."""
+        self.waves, self._programs = request, []
+
+    def finish_waves(self) -> tuple[Path, Path]:
+        """End the waveform; its path, and that of GTKWave's view of it (:func:`~weft.sim.waves.explain`).
+
+        :class:`DeviceError` if none was asked for, or nothing ran.
+        """
+        from ..sim.waves import explain
+
+        if self.waves is None or not self._programs:
+            raise DeviceError("there is no waveform", hint="ask for one before the window, and run a program")
+        if self._simulator is not None and self._shown:
+            self._simulator.close_waves()
+            self._shown = False
+        return self.waves.path, explain(self.waves, self.config, self._programs)
 
     def _running(self) -> RtlSimulator:
         if self._simulator is None:
@@ -269,6 +298,8 @@ class RtlDevice(LocalDevice):
         return self._running().dram
 
     def execute(self, offset: int, count: int, trace: bool) -> RunResult:
+        if self._shown:
+            self._programs.append(self.read(offset, count * self.config.instruction_bytes))
         return self._running().run(offset, count, trace=trace)
 
 

@@ -30,6 +30,7 @@ from ..hw.system_config import SystemConfig
 from ..hw.verilog import TOP, emit_verilog, top_of
 from .errors import BuildError
 from .harness import bus_text, harness_files
+from .waves import Waves
 
 Progress = Callable[[str], None]
 
@@ -76,10 +77,11 @@ def build_library(
     progress: Progress | None = None,
     cache_root: Path | None = None,
     quick: bool = False,
+    waves: Waves = Waves.NONE,
 ) -> tuple[Path, BuildTimes]:
     """The shared library of a core or a system, and what building it took: nothing if it is in the cache
     (``cache_root``, the user's by default). ``quick``: compiled without optimisation, for few cycles.
-    :class:`BuildError` says what is missing."""
+    ``waves``: what can write such waveforms. :class:`BuildError` says what is missing."""
     report = progress or (lambda message: None)
     times = BuildTimes()
 
@@ -98,11 +100,11 @@ def build_library(
         text = verilog()
         started = time.monotonic()
         report(f"{config.name}: Verilator")
-        sources = run_verilator(config, text, target.parent)
+        sources = run_verilator(config, text, target.parent, waves)
         translated = time.monotonic()
         what = "a quick RTL model" if quick else "the RTL model, once for each core: 20 to 60 s on two cores"
         report(f"{config.name}: compiling {what}")
-        compile_library(sources, target, cache_root, quick=quick)
+        compile_library(sources, target, cache_root, quick=quick, waves=waves)
         times = replace(times, verilator=translated - started, compiler=time.monotonic() - translated)
 
     def library(key: str) -> Path:
@@ -112,12 +114,12 @@ def build_library(
 
     def library_key() -> bytes:
         tools = (VERILATOR_FLAGS, verilator_version(), compiler_flags(), compiler_version())
-        key = cache_key(verilog(), harness_files(), unnamed, tools, quick)
+        key = cache_key(verilog(), harness_files(), unnamed, tools, quick, waves)
         library(key)  # whoever waits for the key finds the library as well
         return key.encode()
 
     # The sources of the hardware stand for the Verilog, which takes seconds to write.
-    source_key = cache_key(source_digest(), unnamed, multipliers, compiler_flags(), compiler_version(), quick)
+    source_key = cache_key(source_digest(), unnamed, multipliers, compiler_flags(), compiler_version(), quick, waves)
     key = kept("rtl", f"{source_key}.key", library_key, accept=_is_key, root=cache_root)
     return library(key.decode()), times
 
@@ -132,7 +134,9 @@ def _is_key(content: bytes) -> bool:
     return LIBRARY_KEY.fullmatch(content) is not None
 
 
-def run_verilator(config: CoreConfig | SystemConfig, verilog: str, folder: Path) -> list[Path]:
+def run_verilator(
+    config: CoreConfig | SystemConfig, verilog: str, folder: Path, waves: Waves = Waves.NONE
+) -> list[Path]:
     """Translate to C++ in ``folder``, with the harness beside it; returns the C++ files."""
     (folder / "core.v").write_text(verilog)
     package = verilator_package()
@@ -140,6 +144,7 @@ def run_verilator(config: CoreConfig | SystemConfig, verilog: str, folder: Path)
         [
             str(package / "bin" / "verilator_bin"),
             *VERILATOR_FLAGS,
+            *waves.verilator_flags,
             *("--top-module", top_of(config), "--prefix", "Vcore", "--Mdir", str(folder), str(folder / "core.v")),
         ],
         "Verilator",
@@ -219,25 +224,29 @@ def _in_one_piece(name: str, sources: Sequence[Path]) -> Path:
     return whole
 
 
-def compile_library(sources: list[Path], library: Path, cache_root: Path | None = None, *, quick: bool = False) -> None:
+def compile_library(
+    sources: list[Path], library: Path, cache_root: Path | None = None, *, quick: bool = False,
+    waves: Waves = Waves.NONE,
+) -> None:  # fmt: skip
     """Compile C++ files, as many at a time as there are cores, and link them with Verilator's runtime. ``quick``: in
     one piece, without optimisation."""
+    flags = compiler_flags() if waves is Waves.NONE else (*compiler_flags(), *waves.defines)
     include = ["-I", str(sources[0].parent), *_runtime_include()]
 
     def compile_one(source: Path, level: str) -> str:
         target = source.with_suffix(".o")
-        run_compiler([*compiler_flags(), level, *include, "-c", str(source), "-o", str(target)])
+        run_compiler([*flags, level, *include, "-c", str(source), "-o", str(target)])
         return str(target)
 
     pieces = [(_in_one_piece("whole", sources), "-O0")] if quick else in_pieces(sources, "-O2")
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        flags = (*compiler_flags(), "-O2")
         runtime = [
-            pool.submit(own_runtime_object, source, flags, cache_root, library.parent) for source in RUNTIME_SOURCES
+            pool.submit(own_runtime_object, source, (*flags, "-O2"), cache_root, library.parent)
+            for source in (*RUNTIME_SOURCES, *waves.sources)
         ]
         objects = list(pool.map(lambda piece: compile_one(*piece), pieces))
         objects += [str(job.result()) for job in runtime]
-    run_compiler(["-shared", "-o", str(library), *objects, "-pthread"])
+    run_compiler(["-shared", "-o", str(library), *objects, "-pthread", *waves.libraries])
 
 
 def own_runtime_object(source: str, flags: Sequence[str], root: Path | None, folder: Path) -> Path:

@@ -12,6 +12,14 @@
 
 #include "harness_memory.h"
 
+#if VM_TRACE_FST
+#include "verilated_fst_c.h"
+using WaveFile = VerilatedFstC;
+#elif VM_TRACE
+#include "verilated_vcd_c.h"
+using WaveFile = VerilatedVcdC;
+#endif
+
 namespace {
 
 constexpr int kDrainReads = 10000;
@@ -64,9 +72,47 @@ class TraceRecorder {
     WeftActivity runs_[kEngines];
 };
 
+#if VM_TRACE
+// The waveform of some cycles, counted over all runs as the core counts them. Cycle c begins with the rising edge at
+// c times the length of a cycle; its inputs change in the middle of it.
+class Waves {
+  public:
+    Waves(Vcore& core, const char* path, uint64_t first, uint64_t stop, uint64_t before, uint64_t length)
+        : first_(first), stop_(stop), before_(before), length_(length) {
+        core.trace(&file_, 99);
+        file_.open(path);
+    }
+    ~Waves() { file_.close(); }
+
+    void begin_run() { started_ = 0; }
+    // Another cycle of a run begins.
+    void step() {
+        const bool counted = started_++ >= before_;
+        if (counted) ++counted_;
+        shown_ = counted && counted_ - 1 >= first_ && counted_ - 1 < stop_;
+    }
+    void end_run() { shown_ = false; }
+    void low() {
+        if (shown_) file_.dump((counted_ - 1) * length_ + length_ / 2);
+    }
+    void high() {
+        if (shown_) file_.dump(counted_ * length_);
+    }
+
+  private:
+    WaveFile file_;
+    const uint64_t first_, stop_, before_, length_;
+    uint64_t started_ = 0, counted_ = 0;
+    bool shown_ = false;
+};
+#endif
+
 class Machine {
   public:
     explicit Machine(const WeftDram& dram) {
+#if VM_TRACE
+        context_.traceEverOn(true);
+#endif
         context_.threads(1);  // no pool of threads: after a fork, its destructor would wait for what is not there
         core_.reset(new Vcore(&context_, "top"));
         for (unsigned port = 0; port < kPorts; ++port) buses_.push_back(weft_bus(*core_, port));
@@ -91,12 +137,13 @@ class Machine {
         for (auto& memory : memories_) memory->rest();
         for (uint64_t i = 0; i < request.before_count; ++i) write(request.before[i].address, request.before[i].value);
         uint64_t cycles = start_apart(request);
+        begin_run();
         const auto interrupt = [&] { return (weft_interrupts(*core_) & request.interrupts) == request.interrupts; };
         if (request.trace) {
             trace_.begin();
             for (; !interrupt() && cycles < request.cycle_limit; ++cycles) {
                 trace_.sample(*core_);
-                tick();
+                run_tick();
             }
             trace_.end();
         } else {
@@ -106,10 +153,11 @@ class Machine {
                     ++visited;
                     request.visit(cycles);
                 }
-                tick();
+                run_tick();
             }
         }
         const bool finished = interrupt();
+        end_run();
         for (uint64_t core = 0; core < 64; ++core) {
             if (!(request.interrupts >> core & 1)) continue;
             const uint32_t status = uint32_t(request.status_address + core * request.core_bytes);
@@ -163,6 +211,20 @@ class Machine {
         return weft_interrupts(*core_);
     }
 
+    // The waveform of cycles from first to before stop; nothing where the model was built without.
+    void open_waves(const char* path, uint64_t first, uint64_t stop, uint64_t before, uint64_t length) {
+#if VM_TRACE
+        waves_ = std::make_unique<Waves>(*core_, path, first, stop, before, length);
+#else
+        (void)path, (void)first, (void)stop, (void)before, (void)length;
+#endif
+    }
+    void close_waves() {
+#if VM_TRACE
+        waves_.reset();
+#endif
+    }
+
     Vcore& core() { return *core_; }
     TraceRecorder& trace() { return trace_; }
     // Of the first port that has one, or an empty text.
@@ -198,14 +260,41 @@ class Machine {
     void tick() {
         for (unsigned port = 0; port < kPorts; ++port) memories_[port]->drive(buses_[port]);
         settle();
+#if VM_TRACE
+        if (waves_) waves_->low();
+#endif
         for (unsigned port = 0; port < kPorts; ++port) memories_[port]->sample(buses_[port]);
         core_->clk = 1;
         core_->eval();
+#if VM_TRACE
+        if (waves_) waves_->high();
+#endif
         ++now_;
     }
 
+    // Cycles of a run are in its waveform, those of register accesses between runs are not.
+#if VM_TRACE
+    void begin_run() {
+        if (waves_) waves_->begin_run();
+    }
+    void run_tick() {
+        if (waves_) waves_->step();
+        tick();
+    }
+    void end_run() {
+        if (waves_) waves_->end_run();
+    }
+#else
+    void begin_run() {}
+    void run_tick() { tick(); }
+    void end_run() {}
+#endif
+
     VerilatedContext context_;
     std::unique_ptr<Vcore> core_;
+#if VM_TRACE
+    std::unique_ptr<Waves> waves_;  // after the core: closed before it goes
+#endif
     std::vector<WeftBus> buses_;
     std::vector<std::unique_ptr<Memory>> memories_;
     uint64_t now_ = 0;
@@ -227,6 +316,12 @@ void weft_reset(void* machine, const WeftDram* dram) { static_cast<Machine*>(mac
 void weft_inject(void* machine, uint32_t fault, uint32_t id, uint32_t bit) {
     static_cast<Machine*>(machine)->memory().inject(fault, id, bit);
 }
+void weft_open_waves(
+    void* machine, const char* path, uint64_t first, uint64_t stop, uint64_t before, uint64_t length
+) {
+    static_cast<Machine*>(machine)->open_waves(path, first, stop, before, length);
+}
+void weft_close_waves(void* machine) { static_cast<Machine*>(machine)->close_waves(); }
 int weft_injected(void* machine) { return static_cast<Machine*>(machine)->memory().injected(); }
 
 // Content of a scratchpad's bank, entry after entry; null if there is no such bank.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,12 +29,15 @@ from .errors import SimulationError
 from .harness import Outcome
 from .result import ACTIVITY, EVENT, FaultRecord, RunResult, Trace
 from .state import Bytes, Int8, Int32, element_type, shape
+from .waves import CYCLE_NS, WaveRequest, Waves
 
 BASE_ADDRESS = 0x1000_0000
 """Bus address of the memory's first byte."""
 
 WATCHDOG_CYCLES = 100_000
 CYCLE_LIMIT = 10_000_000_000
+CYCLES_BEFORE = 17
+"""From the write that starts a program to the first cycle that the core's own counter counts."""
 
 BEATS = (Register.READ_BEATS_LOAD_LO, Register.READ_BEATS_LOADW_LO, Register.READ_BEATS_FETCH_LO)
 CYCLE_CLASSES: tuple[CycleClass, ...] = tuple(CycleClass.__members__.values())
@@ -46,7 +50,8 @@ class RtlSimulator:
     The simulator is built on first use of a configuration (20 to 60 s on two cores; ``progress`` gets a line for each
     step) and then comes from the user's cache folder. ``build_times`` tells what this object had to build. ``quick``
     builds in a third of the time what then runs at a tenth of the speed: for many cores with few cycles each.
-    ``multipliers``: the form of the array, of which the plain one is the fastest here.
+    ``multipliers``: the form of the array, of which the plain one is the fastest here. ``waves``: a waveform of the
+    runs, written by another build, which is slower; :meth:`close_waves` finishes it.
     """
 
     def __init__(
@@ -59,15 +64,25 @@ class RtlSimulator:
         progress: Progress | None = None,
         quick: bool = False,
         multipliers: Multipliers = Multipliers.PLAIN,
+        waves: WaveRequest | None = None,
     ) -> None:
         self.config = config
         self.watchdog = watchdog
-        self._library, self.build_times = simulator_library(config, multipliers, quick, progress)
+        kind = Waves.NONE if waves is None else waves.format
+        self._library, self.build_times = simulator_library(config, multipliers, quick, progress, kind)
         padded = -(-max(memory_bytes, 1) // PAGE_BYTES) * PAGE_BYTES
         self._bytes: Bytes = np.zeros(padded, np.uint8)
         self.dram: Bytes = self._bytes[:memory_bytes]
         self._settings = memory_settings(self._bytes, dram or DramModel.of(config))
         self._machine = self._library.weft_new(ctypes.byref(self._settings))
+        if waves is not None:
+            stop = (1 << 64) - 1 if waves.stop is None else waves.stop
+            path = os.fsencode(waves.path)
+            self._library.weft_open_waves(self._machine, path, waves.first, stop, CYCLES_BEFORE, 1000 * CYCLE_NS)
+
+    def close_waves(self) -> None:
+        """Finish the waveform: no later cycle is in it."""
+        self._library.weft_close_waves(self._machine)
 
     def __del__(self) -> None:
         machine = getattr(self, "_machine", None)
@@ -296,22 +311,23 @@ def _halves(low: int, value: int) -> list[tuple[int, int]]:
     return [(low, value & 0xFFFF_FFFF), (low + 4, value >> 32)]
 
 
-_libraries: dict[tuple[CoreConfig | SystemConfig, Multipliers, bool], ctypes.CDLL] = {}
+_libraries: dict[tuple[CoreConfig | SystemConfig, Multipliers, bool, Waves], ctypes.CDLL] = {}
 
 
 def simulator_library(
-    config: CoreConfig | SystemConfig, multipliers: Multipliers, quick: bool, progress: Progress | None
-) -> tuple[ctypes.CDLL, BuildTimes]:
+    config: CoreConfig | SystemConfig, multipliers: Multipliers, quick: bool, progress: Progress | None,
+    waves: Waves = Waves.NONE,
+) -> tuple[ctypes.CDLL, BuildTimes]:  # fmt: skip
     """The simulator of a core or a system, and what building it took. A process that has it needs neither cache nor
     compiler again."""
-    key = (config, multipliers, quick)
+    key = (config, multipliers, quick, waves)
     if library := _libraries.get(key):
         return library, BuildTimes()
     times = BuildTimes()
 
     def find() -> Path:
         nonlocal times
-        path, times = build_library(config, multipliers, progress=progress, quick=quick)
+        path, times = build_library(config, multipliers, progress=progress, quick=quick, waves=waves)
         return path
 
     library = loaded_library(find)
@@ -340,4 +356,6 @@ _ARGUMENTS: dict[str, list[type]] = {
     "protocol_error": [ctypes.c_void_p],
     "events": [ctypes.c_void_p, ctypes.c_void_p],
     "activity": [ctypes.c_void_p, ctypes.c_void_p],
+    "open_waves": [ctypes.c_void_p, ctypes.c_char_p, *[ctypes.c_uint64] * 4],
+    "close_waves": [ctypes.c_void_p],
 }

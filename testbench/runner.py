@@ -19,7 +19,8 @@ from xml.etree import ElementTree
 from ..hw.config import CoreConfig
 from ..hw.verilog import TOP
 from ..sim.build import Progress
-from .build import Waves, build_bench, require_cocotb, wave_format
+from ..sim.waves import Waves, wave_format
+from .build import build_bench, require_cocotb
 from .errors import BenchError
 from .simulators import VERILATOR, build_for, find_simulator, find_waves
 

@@ -30,8 +30,8 @@ from weft.hw import synthesis
 from weft.hw.config import PYNQ, TINY, CoreConfig
 from weft.hw.mac_array_packed import Multipliers
 from weft.sim import build as rtl_build
+from weft.sim.waves import Waves
 from weft.testbench import build as bench_build
-from weft.testbench.build import Waves
 from weft.tests.test_content import changed
 
 X = Var("x", TensorType((1, 4, 6, 6), "float32"))

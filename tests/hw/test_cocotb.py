@@ -11,7 +11,7 @@ from rich.console import Console
 from weft.hw.config import TINY, CoreConfig
 from weft.hw.memories import Memory
 from weft.sim.fuzz_configs import CORNERS
-from weft.testbench.build import Waves
+from weft.sim.waves import Waves
 from weft.testbench.coverage import Coverage, read_hits
 from weft.testbench.errors import BenchError
 from weft.testbench.points import core_points, unreachable

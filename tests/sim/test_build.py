@@ -12,6 +12,7 @@ from weft.hw.config import PYNQ, TINY
 from weft.hw.mac_array_packed import Multipliers
 from weft.sim import build
 from weft.sim.errors import BuildError
+from weft.sim.waves import Waves
 
 
 @pytest.fixture
@@ -40,11 +41,11 @@ def _install(setattr_: object, folder: Path) -> None:
         step("verilog")
         return f"module {config} {multipliers};"
 
-    def translate(config: object, verilog: str, work: Path) -> list[Path]:
+    def translate(config: object, verilog: str, work: Path, waves: Waves) -> list[Path]:
         step("verilator")
         return [work / "a.cpp"]
 
-    def compile_library(sources: list[Path], library: Path, cache: Path, *, quick: bool = False) -> None:
+    def compile_library(sources: list[Path], library: Path, cache: Path, *, quick: bool, waves: Waves) -> None:
         step("compiler")
         library.write_bytes(b"library")
 

@@ -12,8 +12,9 @@ from weft.cli.app import app
 from weft.cli.errors import run
 from weft.cli.output import err
 from weft.hw.config import TINY
+from weft.sim.waves import Waves, wave_format
 from weft.testbench import build
-from weft.testbench.build import Waves, require_cocotb, visible_signals, wave_format
+from weft.testbench.build import require_cocotb, visible_signals
 from weft.testbench.coverage import Coverage, Unreachable, read_hits
 from weft.testbench.errors import BenchError
 from weft.testbench.parts import FOLDER, find_parts, outcome_lines, parts_table, waves_line

@@ -1,0 +1,124 @@
+"""Waveforms of the RTL: their formats, which cycles are wanted, and what explains the numbers in them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ..files import write_atomically
+from ..hw.assembly import format_instruction
+from ..hw.config import CoreConfig
+from ..hw.errors import InstructionError
+from ..hw.interfaces import CycleClass
+from ..hw.isa import ENGINE_NAMES, Engine, decode
+from ..hw.programs import program_words
+from ..hw.verilog import TOP
+from .errors import BuildError, SimulationError
+
+
+class Waves(StrEnum):
+    """Format of a waveform file."""
+
+    NONE = "none"
+    VCD = "vcd"
+    FST = "fst"
+
+    @property
+    def verilator_flags(self) -> tuple[str, ...]:
+        return {"none": (), "vcd": ("--trace-vcd",), "fst": ("--trace-fst",)}[self]
+
+    @property
+    def defines(self) -> tuple[str, ...]:
+        on = self is not Waves.NONE
+        return (f"-DVM_TRACE={int(on)}", f"-DVM_TRACE_FST={int(self is Waves.FST)}", "-DVM_COVERAGE=0")
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return () if self is Waves.NONE else (f"verilated_{self}_c.cpp",)
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        return ("-llz4", "-lz") if self is Waves.FST else ()
+
+
+def wave_format() -> Waves:
+    """FST where its two libraries can be compiled against, else VCD: many times larger, but needs nothing."""
+    includes = "#include <lz4.h>\n#include <zlib.h>\n"
+    compiler = os.environ.get("CXX", "g++")
+    try:
+        command = [compiler, "-E", "-x", "c++", "-"]
+        result = subprocess.run(command, input=includes, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return Waves.VCD  # the build says what is missing
+    return Waves.FST if result.returncode == 0 else Waves.VCD
+
+
+CYCLE_NS = 10
+"""A cycle in a waveform: cycle c begins with the rising edge at this many times c."""
+
+
+@dataclass(frozen=True)
+class WaveRequest:
+    """A waveform of the cycles ``first .. stop - 1`` (to the end for None), counted over all programs in their order.
+
+    ``path`` ends in ``.vcd`` or ``.fst``. :class:`SimulationError` for another, or cycles that do not exist;
+    :class:`BuildError` for FST on a machine without its libraries.
+    """
+
+    path: Path
+    first: int = 0
+    stop: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.path.suffix not in (".vcd", ".fst"):
+            raise SimulationError(f"waveform {str(self.path)!r} is neither .vcd nor .fst")
+        if self.first < 0 or (self.stop is not None and self.stop <= self.first):
+            raise SimulationError(f"no cycle is in {self.first}..{self.stop}")
+        if self.format is Waves.FST and wave_format() is not Waves.FST:
+            hint = "apt-get install liblz4-dev zlib1g-dev, or name a .vcd file"
+            raise BuildError("FST files need lz4 and zlib, which cannot be compiled against here", hint=hint)
+
+    @property
+    def format(self) -> Waves:
+        return Waves(self.path.suffix[1:])
+
+
+def explain(request: WaveRequest, config: CoreConfig, programs: Sequence[npt.NDArray[np.uint8]]) -> Path:
+    """Write what GTKWave needs to show names for numbers, beside the waveform: ``FILE.gtkw`` and two lists.
+
+    ``programs``: the bytes of each that ran. What number ``n`` means differs from program to program; then all
+    meanings stand beside each other.
+    """
+    classes, instructions, view = (
+        request.path.with_suffix(ending) for ending in (".classes.txt", ".instructions.txt", ".gtkw")
+    )
+    texts = [[_as_text(config, word) for word in program_words(config, program)] for program in programs]
+    lines = [f"{kind.value:X} {name}" for name, kind in CycleClass.__members__.items()]
+    write_atomically(classes, ("\n".join(lines) + "\n").encode())
+    lines = []
+    for number in range(max(map(len, texts), default=0)):
+        meant = dict.fromkeys(program[number] for program in texts if number < len(program))
+        lines.append(f"{number:06X} {number}: {' | '.join(meant)}")
+    write_atomically(instructions, ("\n".join(lines) + "\n").encode())
+    shown = [f'[dumpfile] "{request.path.resolve()}"', "@28", f"top.{TOP}.clk"]
+    for engine in Engine:
+        name = f"top.{TOP}.trace_{ENGINE_NAMES[engine]}"
+        shown += ["@2022", f"^1 {classes.resolve()}", f"{name}_activity[3:0]"]
+        shown += ["@2022", f"^2 {instructions.resolve()}", f"{name}_started_number[23:0]"]
+        shown += ["@28", f"{name}_started_valid", f"{name}_retired_valid"]
+    write_atomically(view, ("\n".join(shown) + "\n").encode())
+    return view
+
+
+def _as_text(config: CoreConfig, word: int) -> str:
+    try:
+        return format_instruction(decode(config, word))
+    except InstructionError:
+        return f"{word:#x}"
