@@ -104,7 +104,7 @@ class LoadEngine(wiring.Component):
         pads = (starting.pad_top, starting.pad_bottom, starting.pad_left, starting.pad_right)
         if self._targets.unpacks(config):
             with m.If((starting.scratchpad == Scratchpad.WGT) & (starting.pad_value != 0)):
-                is_padded = (pads[0] | pads[1] | pads[2] | pads[3]).any()
+                is_padded = ~request.dense
                 m.d.comb += control.illegal.eq((starting.pad_value != FOUR_BITS) | is_padded)
                 m.d.comb += request.kind.eq(LoadKind.RECORDS)
         m.d.comb += [

@@ -29,7 +29,15 @@ MUTANTS = (
     ),
     Mutant(
         "model-streams-into-acc", "sim/timing_transfer.h", "missing hazard check",
-        "load_.kind != kWriteOwn || waiting_full_) return 0;", "waiting_full_) return 0;",
+        "if (load_.kind != kWriteOwn && load_.kind != kWriteRecords) return 0;", "",
+    ),
+    Mutant(
+        "model-streams-through-heads", "sim/timing_transfer.h", "missing case",
+        "load_.kind == kWriteRecords ? entries_left_ : run_left_", "run_left_",
+    ),
+    Mutant(
+        "model-unpacks-at-once", "sim/timing_transfer.h", "wrong stage",
+        "if (unpacking_.empty()) return comes;", "return comes;",
     ),
     Mutant(
         "model-streams-while-bursts-are-cut", "sim/timing_transfer.h", "forgotten event",
@@ -64,7 +72,7 @@ MUTANTS = (
     ),
     Mutant(
         "model-loadw-waits-as-well", "sim/timing_transfer.h", "another engine's port",
-        "load_.kind == kWriteOwn && engine_ == kLoad,", "load_.kind == kWriteOwn,",
+        "steps && to_own && engine_ == kLoad,", "steps && to_own,",
     ),
     Mutant(
         "model-write-waits-for-its-port", "sim/timing_transfer.h", "missing buffer",
