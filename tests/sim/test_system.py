@@ -91,6 +91,26 @@ def test_random_programs_on_all_cores_are_equal_to_the_byte_and_to_the_cycle(
     assert waited > 1000  # the cores do meet at the arbiter
 
 
+def test_turns_begin_anew_where_nothing_is_under_way(rtl: RtlSystem) -> None:
+    """Core 1 starts later and later: in one of these runs it first asks in the cycle in which core 0 asks again."""
+    memory = DramModel(latency=20)
+    rtl.set_dram(memory)
+    programs = copies(rtl, [(2048, 2200), (2048, 2300), (2048, 2400)], 1 << 14)
+    for start in range(10, 90):
+        first, second, _ = programs
+        assert first is not None
+        assert second is not None
+        got = rtl.run([first, replace(second, start=start), None])
+        timed = [
+            TimedProgram(
+                code=rtl.dram[each.offset :][: each.count * TINY.instruction_bytes].copy(), offset=each.offset, start=at
+            )
+            for each, at in zip((first, second), got.starts[:2], strict=True)
+        ]
+        model = predict_system(MIXED, [*timed, None], memory)
+        assert [core and core.cycles for core in got.cores] == [core and core.cycles for core in model.cores], start
+
+
 def test_what_the_model_skips_does_not_matter() -> None:
     system = SystemConfig(cores=(TINY,) * 4)
     for seed in range(30):
