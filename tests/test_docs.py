@@ -185,6 +185,13 @@ def test_architecture_has_a_line_for_every_page() -> None:
     assert {page for page in pages if f"\n| [{page}]({page}) | " not in text} == set()
 
 
+def test_the_manual_has_a_place_for_every_page() -> None:
+    """``NAV`` in docs/manual.py is the reading order of the site."""
+    text = (ROOT / "docs" / "manual.py").read_text()
+    pages = {page.name for page in PAGES if page.parent.name == "docs"}
+    assert {page for page in pages if f'"{page}"' not in text} == set()
+
+
 def test_what_does_not_exist_is_reported(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("# Here it is\n")
     text = "[a](page.md#here-it-is) [b](page.md#there) [c](gone.md) `hw/gone.py` `gone_name` `weft.gone` `weft.load`\n"
