@@ -75,7 +75,7 @@ def every_command() -> Iterator[tuple[list[str], Any]]:
         yield from below([name], loaded(name))
 
 
-READ = {"--input", "--liberty", "--networks", "--validate", "--calibrate", "--model", "--system"}
+READ = {"--input", "--liberty", "--networks", "--validate", "--calibrate", "--model", "--system", "--labels"}
 """Options with the path of something that is read."""
 
 
