@@ -306,8 +306,7 @@ MUTANTS = (
     # Memory and fusion of loop nests
     Mutant(
         "memory-shared-at-the-last-step", "compiler/targets/memory_plan.py", "overlap",
-        "if other.last < tensor.first or tensor.last < other.first:",
-        "if other.last <= tensor.first or tensor.last < other.first:",
+        "met = (lasts[:count] >= tensor.first)", "met = (lasts[:count] > tensor.first)",
         ("tests/compiler/targets/loops/test_memory.py",),
     ),
     Mutant(
@@ -371,7 +370,7 @@ MUTANTS = (
     ),
     Mutant(
         "instruction-for-any-processor", "compiler/targets/cpu/llvm/micro_kernels.py", "check ignored",
-        "emitter.target.pairs and count in VNNI_LANES", "count in VNNI_LANES", PAIRS,
+        "emitter.target.pairs and count in PAIR_LANES", "count in PAIR_LANES", PAIRS,
     ),
     Mutant(
         "pairs-for-any-processor", "compiler/targets/loops/pair_product.py", "check ignored",
@@ -521,12 +520,29 @@ MUTANTS = (
     ),
     Mutant(
         "state-is-read-after-its-next-value", "compiler/targets/loops/order.py", "check ignored",
-        "if group.root in self._read[other] or (other.root in self._results and other.root.type in types)",
-        "if group.root in self._read[other]", ORDER,
+        "[reads_first.get(group.root), *map(makes_first.get, types)]", "[reads_first.get(group.root)]", ORDER,
     ),
     Mutant(
         "kernels-wait-whatever-they-free", "compiler/targets/loops/order.py", "condition",
-        "return at if nbytes(group.root) >= freed else 0", "return at", ORDER,
+        "stop = stop if nbytes(group.root) >= freed else None", "pass", ORDER,
+    ),
+    Mutant(
+        "what-is-read-last-is-what-came-last", "compiler/targets/loops/order.py", "condition",
+        "if value not in reads_last or placed.is_before(reads_last[value], group):", "if True:", ORDER,
+    ),
+    Mutant(
+        "a-row-without-room-is-not-numbered-anew", "compiler/targets/loops/order.py", "check ignored",
+        "if self._labels[group] == least:", "if False:", ORDER,
+    ),
+    Mutant(
+        "bytes-of-data-have-a-sign", "compiler/targets/cpu/llvm/byte_products.py", "sign",
+        "data = _by_byte(builder, value, builder.lshr)", "data = _by_byte(builder, value, builder.ashr)",
+        ("tests/compiler/targets/cpu/test_cross.py",),
+    ),
+    Mutant(
+        "signed-products-keep-what-was-taken-off", "compiler/targets/cpu/llvm/byte_products.py", "wrong result",
+        "return builder.sub(_dot(name, builder, acc, moved, weight), of_weights)",
+        "return _dot(name, builder, acc, moved, weight)", ("tests/compiler/targets/cpu/test_cross.py",),
     ),
     Mutant(
         "a-tight-plan-is-the-last-one", "compiler/targets/memory_plan.py", "wrong result",
