@@ -20,7 +20,7 @@ def kept_briefly(groups: list[FusedGroup], body: Expr) -> list[FusedGroup]:
     What few kernels make of inputs, such as weights in another type, is made when it is first read. So is all else of
     which at least as many bytes are made as were last read: it is in memory for less long.
     """
-    return _Later(_inputs_late(groups), body).run()
+    return Later(_inputs_late(groups), body).run()
 
 
 def _inputs_late(groups: list[FusedGroup]) -> list[FusedGroup]:
@@ -99,7 +99,7 @@ class Row:
 
 
 @dataclass
-class _Later:
+class Later:
     """Kernels are taken from the last to the first, and each is put before what reads it first, if that saves memory.
 
     A kernel that reads an input stays before all that make a result of the input's type: a step of training writes the
@@ -116,53 +116,53 @@ class _Later:
         makes_first: dict[object, FusedGroup] = {}  # by the type of a result
         for group in reversed(self.groups):
             stop = None
-            if self._may_move(group):
-                types = {source.type for source in map(self._source, group.inputs) if isinstance(source, Var)}
+            if self.may_move(group):
+                types = {source.type for source in map(self.source, group.inputs) if isinstance(source, Var)}
                 found = [reads_first.get(group.root), *map(makes_first.get, types)]
                 stop = placed.first([each for each in found if each is not None])
             if stop is not None and stop is not placed.front and not group.is_alias:
                 freed = sum(
-                    nbytes(value) for value in self._sources[group]
+                    nbytes(value) for value in self.sources[group]
                     if value not in reads_last or placed.is_before(reads_last[value], stop)
                 )  # fmt: skip
                 stop = stop if nbytes(group.root) >= freed else None
             placed.insert(group, stop or placed.front)
-            if group.root in self._results:
+            if group.root in self.results:
                 makes_first[group.root.type] = group  # it never moves, so it is in front of all
-            for value in self._read[group]:
+            for value in self.read[group]:
                 reads_first[value] = placed.first([group, reads_first.get(value, group)]) or group
-            for value in self._sources[group]:
+            for value in self.sources[group]:
                 if value not in reads_last or placed.is_before(reads_last[value], group):
                     reads_last[value] = group
         return list(placed)
 
-    def _may_move(self, group: FusedGroup) -> bool:
+    def may_move(self, group: FusedGroup) -> bool:
         looks = any(index_sizes(node) for node in group.members)
-        return not group.reason and not looks and group.root not in self._results
+        return not group.reason and not looks and group.root not in self.results
 
     @cached_property
-    def _results(self) -> set[Expr]:
+    def results(self) -> set[Expr]:
         """What is in memory of its own, which the caller has."""
         results = self.body.fields if isinstance(self.body, Tuple) else (self.body,)
-        return {source for result in results for source in (result, self._source(result))}
+        return {source for result in results for source in (result, self.source(result))}
 
     @cached_property
-    def _read(self) -> dict[FusedGroup, set[Expr]]:
+    def read(self) -> dict[FusedGroup, set[Expr]]:
         """What has to be there before a kernel."""
         return {group: {root for value in group.inputs for root in roots_of(value)} for group in self.groups}
 
     @cached_property
-    def _sources(self) -> dict[FusedGroup, set[Expr]]:
+    def sources(self) -> dict[FusedGroup, set[Expr]]:
         """The values of this memory that a kernel reads."""
         return {group: set(self._sources_of(group)) for group in self.groups}
 
     def _sources_of(self, group: FusedGroup) -> Iterator[Expr]:
         for value in group.inputs:
-            source = self._source(value)
-            if not isinstance(source, Var | Constant) and source not in self._results:
+            source = self.source(value)
+            if not isinstance(source, Var | Constant) and source not in self.results:
                 yield source
 
-    def _source(self, value: Expr) -> Expr:
+    def source(self, value: Expr) -> Expr:
         """The value in whose memory another one is."""
         while isinstance(value, Call) and value in self._aliases:
             value = value.args[0]

@@ -11,8 +11,8 @@ from weft.compiler.graph import Attrs, Call, Expr, Function, Module, TensorType,
 from weft.compiler.operators.random_graphs import random_graph
 from weft.compiler.targets.cpu.kernels import loop_target
 from weft.compiler.targets.cpu.processor import host_target
-from weft.compiler.targets.loops.fusion import FusedGroup, roots_of
-from weft.compiler.targets.loops.order import Row
+from weft.compiler.targets.loops.fusion import FusedGroup, nbytes, roots_of
+from weft.compiler.targets.loops.order import Later, Row
 from weft.compiler.targets.loops.prepare import prepare
 from weft.compiler.targets.memory_plan import Lifetime, aligned, most_alive, plan_memory, plan_tightly
 
@@ -54,6 +54,64 @@ def test_kernels_of_any_graph_come_behind_what_they_read(seed: int) -> None:
         assert all(root in made for value in group.inputs for root in roots_of(value) if isinstance(root, Call))
         made.add(group.root)
     assert all(root in made for value in module.main.results for root in roots_of(value) if isinstance(root, Call))
+
+
+def by_comparing(later: Later) -> list[FusedGroup]:
+    """The same order, found by comparing each kernel with all that are placed."""
+    placed: list[FusedGroup] = []
+    for group in reversed(later.groups):
+        types = {source.type for source in map(later.source, group.inputs) if isinstance(source, Var)}
+        stops = (
+            at for at, other in enumerate(placed)
+            if group.root in later.read[other] or (other.root in later.results and other.root.type in types)
+        )  # fmt: skip
+        at = next(stops, 0) if later.may_move(group) else 0
+        if at and not group.is_alias:
+            behind = {value for other in placed[at:] for value in later.sources[other]}
+            at = at if nbytes(group.root) >= sum(map(nbytes, later.sources[group] - behind)) else 0
+        placed.insert(at, group)
+    return placed
+
+
+def woven(seed: int) -> Expr:
+    """Kernels that read what was made long before, of results large and small."""
+    random = Random(seed)
+    values: list[Expr] = [softmax(product(X, W)), softmax(X)]
+    small: list[Expr] = [call("nn.reduce_sum", softmax(W), axes=(0, 1), keepdims=True)]
+    for _ in range(12):
+        value = random.choice(values)
+        match random.randrange(5):
+            case 0:
+                small.append(call("nn.reduce_sum", softmax(value), axes=(random.randrange(2),), keepdims=True))
+            case 1:
+                values.append(softmax(call("nn.multiply", value, random.choice(small))))
+            case 2:
+                values.append(turned(softmax(value)))
+            case 3:
+                values.append(call("concat", softmax(value), random.choice(values), axis=0))
+                values.append(call("slice", values.pop(), starts=(0, 0), sizes=(64, 64), steps=(1, 1)))
+            case _:
+                values.append(product(value, random.choice(values)))
+    total = values[0]
+    for value in values[1:] + small[1:]:
+        total = softmax(call("nn.add", total, value))
+    return total
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_order_is_the_one_that_comparing_all_kernels_finds(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Later] = []
+    run = Later.run
+
+    def noted(later: Later) -> list[FusedGroup]:
+        seen.append(later)
+        return run(later)
+
+    monkeypatch.setattr(Later, "run", noted)
+    module = random_graph(seed).module if seed % 4 == 0 else module_of(woven(seed))
+    TARGET.groups(prepare(module).main.body)
+    for later in seen:
+        assert run(later) == by_comparing(later)
 
 
 def test_a_chain_of_moves_waits_for_its_reader() -> None:
