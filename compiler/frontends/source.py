@@ -93,10 +93,20 @@ EXPORTS = {
 """How each becomes a file that can be read."""
 
 
+ONNX_START = b"\x08"
+"""The first byte of an ONNX file: its field 1, a number, is the version of the format."""
+
+
 def _refuse_weights(path: Path) -> None:
     """ModelError for a file of another kind, by its ending: what it is, and the line that exports it."""
     what = WEIGHTS.get(path.suffix.lower())
     if what is None or not path.is_file():
+        return
+    try:
+        with path.open("rb") as file:
+            if file.read(1) == ONNX_START:  # whatever its name
+                return
+    except OSError:  # told by the reader of ONNX
         return
     line = next(line for name, line in EXPORTS.items() if name in what)
     raise ModelError(f"{str(path)!r} is {what}, not a graph that can be compiled", hint=f"export it: {line}")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
+import weft
 from weft.compiler.frontends import read
 from weft.compiler.frontends.errors import ModelError
+
+DIGITS = Path(weft.__file__).parent / "examples" / "digits" / "digits.onnx"
 
 
 @pytest.mark.parametrize(
@@ -25,6 +29,13 @@ def test_files_of_others_are_named(name: str, what: str, line: str, tmp_path: Pa
     with pytest.raises(ModelError, match=what) as caught:
         read(path)
     assert line in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["m.pb", "m.bin"])
+def test_an_onnx_file_is_one_whatever_its_name(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    shutil.copyfile(DIGITS, path)
+    assert [each.name for each in read(path).module({}, takes_floats=True).main.params] == ["image"]
 
 
 def test_a_file_that_is_not_there_is_told_as_such(tmp_path: Path) -> None:
