@@ -10,6 +10,7 @@ import math
 from collections import defaultdict
 
 from ..graph import Anchor, Call, Expr, Module, calls, operator_of
+from ..graph.dtypes import is_float
 from ..graph.scan import SCAN, body_of
 from .plain_windows import undilated
 
@@ -38,7 +39,8 @@ def _products(node: Call) -> int:
     entry = operator_of(node)
     if entry is None:
         return 0
-    spread = undilated(node.args[0]) if entry.anchor is Anchor.CONVOLUTION and node.op in _FLOAT_WINDOWS else None
+    windows = entry.anchor is Anchor.CONVOLUTION and is_float(node.dtype)
+    spread = undilated(node.args[0]) if windows else None
     if spread is None:
         return entry.macs(node)
     data, factors, before = spread
@@ -47,9 +49,6 @@ def _products(node: Call) -> int:
         for axis, (factor, start) in enumerate(zip(factors, before, strict=True))
     )
     return node.shape[0] * node.shape[1] * node.args[1].shape[1] * met
-
-
-_FLOAT_WINDOWS = ("nn.conv2d", "nn.conv3d")
 
 
 def _met(node: Call, axis: int, size: int, factor: int, before: int) -> int:

@@ -133,7 +133,7 @@ class replaced_tools:  # noqa: N801
             runs.append("library")
             next(each for each in reversed(arguments) if isinstance(each, Path)).write_bytes(b"library")
 
-        def compile_library(sources: Any, library: Path, root: Any, *, quick: bool) -> None:
+        def compile_library(sources: Any, library: Path, root: Any, *, quick: bool, waves: Any) -> None:
             write(library)
 
         for module in (rtl_build, bench_build):

@@ -64,7 +64,7 @@ def test_networks_may_follow_one_option(space: str, capsys: pytest.CaptureFixtur
         (["space.toml", "--networks", "nowhere.onnx"], "nowhere.onnx: cannot be read"),
         (["space.toml", "--networks", DIGITS, DIGITS], "networks must have names of their own"),
         (["space.toml", "--networks", DIGITS, "-o", "all.txt"], "results are written as .json or .csv"),
-        (["space.toml", "--networks", DIGITS, "--database", "no/e.sqlite"], "unable to open database file"),
+        (["space.toml", "--networks", DIGITS, "--database", "no/e.sqlite"], "no/e.sqlite: No such file or directory"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(

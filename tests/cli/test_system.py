@@ -37,7 +37,7 @@ def test_a_model_runs_on_all_cores_and_says_who_waited(pair: Path, tmp_path: Pat
 def test_what_is_wrong_is_named(pair: Path, tmp_path: Path) -> None:
     result = weft("run", MODEL, "-c", "tiny", "--system", pair, "--trace", "t.json", folder=tmp_path)
     assert result.returncode == 1
-    assert "--record and --trace are of one core" in result.stderr
+    assert "--record, --trace and --waves are of one core" in result.stderr
     result = weft("run", MODEL, "-c", "pynq", "--system", pair, folder=tmp_path)
     assert "core 0 is a 'tiny'" in result.stderr
     pair.write_text('{"cores": ["tiny", 5]}')

@@ -52,7 +52,7 @@ def test_spaces_that_nothing_was_measured_of_are_not_listed(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["tune", DIGITS, "--database", "nowhere/t.sqlite"], "unable to open database file"),
+        (["tune", DIGITS, "--database", "nowhere/t.sqlite"], "nowhere/t.sqlite: No such file or directory"),
         (["tune", DIGITS, "--dram", "fast"], "DRAM: 'fast' is no rate"),
         (["tune", DIGITS, "--processor", "host"], "target 'accel' has no option --processor"),
         (["tune", DIGITS, "--tuned", "t.sqlite"], "--tuned is an option of compilation"),

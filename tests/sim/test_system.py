@@ -151,7 +151,8 @@ def test_each_core_has_its_registers_in_its_window_and_the_group_those_of_all(rt
     assert [rtl.read_register(core * WINDOW_BYTES + Register.WATCHDOG) for core in range(3)] == [1234, 77, 1234]
 
 
-def test_a_fault_stops_its_core_alone_and_the_next_run_is_right(rtl: RtlSystem, functional: FunctionalSystem) -> None:
+def test_a_fault_stops_its_core_alone_and_the_next_run_is_right() -> None:
+    rtl, functional = RtlSystem(MIXED, 3 * MEMORY_BYTES, quick=True), FunctionalSystem(MIXED, 3 * MEMORY_BYTES)
     case = random_system_case(MIXED, 11)
     end = case.cases[0].window_start + MEMORY_BYTES
     rtl.set_dram(replace(case.dram, errors=BusErrors(0, end)))  # core 0 cannot even fetch
