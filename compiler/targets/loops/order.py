@@ -78,15 +78,16 @@ class Row:
         """In front of ``place``; None is the end of a row in which nothing is yet."""
         before = None if place is None else self._before[place]
         self._before[group], self._after[group] = before, place
-        if place is not None:
-            self._before[place] = group
+        if place is None:
+            self.front, self._labels[group] = group, 0
+            return
+        self._before[place] = group
         if before is None:
-            self.front = group
-            self._labels[group] = 0 if place is None else self._labels[place] - self.STEP
+            self.front, self._labels[group] = group, self._labels[place] - self.STEP
             return
         self._after[before] = group
-        least, most = self._labels[before], self._labels[place] if place is not None else 0
-        self._labels[group] = (least + most) // 2
+        least = self._labels[before]
+        self._labels[group] = (least + self._labels[place]) // 2
         if self._labels[group] == least:  # no room is left
             self._labels = {each: number * self.STEP for number, each in enumerate(self)}
 

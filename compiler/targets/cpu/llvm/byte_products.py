@@ -117,7 +117,7 @@ def _by_long_products(name: str) -> Step:
             data = _by_byte(builder, value, builder.lshr)
         else:
             quad = builder.zext(builder.bitcast(value, ll.VectorType(I8, QUAD)), ll.VectorType(I16, QUAD))
-            data = [_picked(builder, quad, [part] * lanes) for part in range(QUAD)]
+            data = [picked(builder, quad, [part] * lanes) for part in range(QUAD)]
         for pair in zip(data, factors, strict=True):
             acc = builder.add(acc, builder.call(function, pair))
         return acc
@@ -131,7 +131,7 @@ def _by_byte(builder: ll.IRBuilder, quads: Value, shifted: Callable[[Value, Valu
     eight = constant(I16, 8, bits // 16)
     words = builder.bitcast(quads, eight.type)
     even, odd = shifted(builder.shl(words, eight), eight), shifted(words, eight)
-    return [_picked(builder, each, list(range(part, bits // 16, PAIR))) for part in range(PAIR) for each in (even, odd)]
+    return [picked(builder, each, list(range(part, bits // 16, PAIR))) for part in range(PAIR) for each in (even, odd)]
 
 
 def _by_products(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) -> Value:
@@ -141,12 +141,18 @@ def _by_products(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value)
     data = builder.bitcast(splat(builder, value, lanes), ll.VectorType(I8, lanes * QUAD))
     for part in range(QUAD):
         places = [lane * QUAD + part for lane in range(lanes)]
-        factors = (builder.zext(_picked(builder, data, places), wide),
-                   builder.sext(_picked(builder, weight, places), wide))  # fmt: skip
+        factors = (builder.zext(picked(builder, data, places), wide),
+                   builder.sext(picked(builder, weight, places), wide))  # fmt: skip
         acc = builder.add(acc, builder.mul(*factors))
     return acc
 
 
-def _picked(builder: ll.IRBuilder, value: Value, places: list[int]) -> Value:
+def picked(builder: ll.IRBuilder, value: Value, places: list[int]) -> Value:
+    """The elements of a vector at these places."""
+    return shuffled(builder, value, ll.Constant(value.type, ll.Undefined), places)
+
+
+def shuffled(builder: ll.IRBuilder, first: Value, second: Value, places: list[int]) -> Value:
+    """Elements of two vectors, which are counted through."""
     mask = ll.Constant(ll.VectorType(I32, len(places)), [ll.Constant(I32, place) for place in places])
-    return builder.shuffle_vector(value, ll.Constant(value.type, ll.Undefined), mask)
+    return builder.shuffle_vector(first, second, mask)

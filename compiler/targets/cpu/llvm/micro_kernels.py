@@ -18,7 +18,7 @@ from ...llvm.math_functions import multiply_add
 from ...loops.layouts import PAIR, QUAD
 from ..intrinsics import MicroKernel
 from ..tiles import pieces
-from .byte_products import byte_form
+from .byte_products import byte_form, picked, shuffled
 from .loop_emitter import LoopEmitter
 
 PAIR_LANES = (4, 8, 16)
@@ -85,7 +85,7 @@ def _grouped_product(
             for row, value in enumerate(values):
                 pointer = _pointer(emitter, call, "acc", row * block + first, FLOAT)
                 before = builder.load(pointer, align=4, typ=ll.VectorType(FLOAT, lanes))
-                after = multiply_add(builder, _picked(builder, value, places), weight, before)
+                after = multiply_add(builder, picked(builder, value, places), weight, before)
                 builder.store(after, pointer, align=4)
 
 
@@ -106,7 +106,7 @@ def _grouped_dot(emitter: LoopEmitter, call: IntrinsicCall, rows: int, block: in
             for row, value in enumerate(values):
                 target = _pointer(emitter, call, "acc", row * block + first, I32)
                 before = builder.load(target, align=4, typ=ll.VectorType(I32, lanes))
-                builder.store(step(builder, before, _picked(builder, value, places), weight), target, align=4)
+                builder.store(step(builder, before, picked(builder, value, places), weight), target, align=4)
 
 
 def _interleaved(
@@ -117,7 +117,7 @@ def _interleaved(
         half = len(rows) // 2
         total = rows[0].type.count
         places = [place + part for place in range(total) for part in (0, total)]
-        rows = [_shuffled(emitter.builder, rows[row], rows[row + half], places) for row in range(half)]
+        rows = [shuffled(emitter.builder, rows[row], rows[row + half], places) for row in range(half)]
     emitter.builder.store(rows[0], _pointer(emitter, call, "out", 0, kind), align=align)
 
 
@@ -133,7 +133,7 @@ def _transposed(
                 pair = rows[row], rows[row + step]
                 first = [lane if not lane & step else size + lane - step for lane in range(size)]
                 second = [lane + step if not lane & step else size + lane for lane in range(size)]
-                rows[row], rows[row + step] = (_shuffled(builder, *pair, places) for places in (first, second))
+                rows[row], rows[row + step] = (shuffled(builder, *pair, places) for places in (first, second))
         step //= 2
     for row, value in enumerate(rows):
         builder.store(value, _pointer(emitter, call, "out", row * out_stride, kind), align=align)
@@ -171,17 +171,6 @@ def _load(emitter: LoopEmitter, call: IntrinsicCall, operand: str, offset: int, 
     wanted = ll.VectorType(kind, lanes) if lanes else kind
     pointer = _pointer(emitter, call, operand, offset, kind)
     return emitter.builder.load(pointer, align=ITEM_BYTES[call.operand(operand).buffer.dtype], typ=wanted)
-
-
-def _picked(builder: ll.IRBuilder, value: Value, places: list[int]) -> Value:
-    """The elements of a vector at these places."""
-    return _shuffled(builder, value, ll.Constant(value.type, ll.Undefined), places)
-
-
-def _shuffled(builder: ll.IRBuilder, first: Value, second: Value, places: list[int]) -> Value:
-    """Elements of two vectors, which are counted through."""
-    mask = ll.Constant(ll.VectorType(I32, len(places)), [ll.Constant(I32, place) for place in places])
-    return builder.shuffle_vector(first, second, mask)
 
 
 def _bf16(builder: ll.IRBuilder, acc: Value, value: Value, weight: Value) -> Value:
