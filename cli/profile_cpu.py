@@ -6,13 +6,15 @@ from pathlib import Path
 
 from ..api import load
 from ..compiler.model import HostStep
+from ..compiler.targets.cpu.llvm.peak import SYMBOL, byte_peak, float_peak
+from ..compiler.targets.cpu.processor import host_target
 from ..compiler.targets.errors import CompileError
 from ..files import write_atomically
 from ..progress import progress
 from ..runtime.errors import DeviceError
 from ..runtime.index_inputs import index_inputs
 from ..runtime.inputs import read_inputs
-from ..runtime.machine_roof import measured_roof
+from ..runtime.machine_roof import MachineRoof, PeakCode, measured_roof
 from ..runtime.module import LoadedModule
 from ..runtime.plots import write_host_plot
 from ..runtime.profile_host import kernel_records, kernel_table, profile_host, roof_record
@@ -38,7 +40,7 @@ def profile_on_cpu(
         assert isinstance(module, LoadedModule)  # of a model without open sizes
         threads = max((step.program.threads for step in compiled.steps if isinstance(step, HostStep)), default=1)
         status.update("measuring this machine")
-        roof = measured_roof(threads)
+        roof = roof_here(threads)
         status.update("running")
         kernels = profile_host(module, read_inputs(compiled.inputs, None, 0, index_inputs(compiled)))
         table = kernel_table(compiled, kernels, roof)
@@ -56,3 +58,10 @@ def profile_on_cpu(
         return
     wide_console().print(table)
     out.print(f"wrote {folder}", markup=False)
+
+
+def roof_here(threads: int) -> MachineRoof:
+    """Of this machine's processor, or of the one that it is taken for."""
+    target = host_target()
+    floats, products = (PeakCode(content, SYMBOL, count) for content, count in (float_peak(target), byte_peak(target)))
+    return measured_roof(target.cpu, threads, floats, products)

@@ -12,8 +12,13 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 
-CHAINS = 20
-"""Independent sums: more than a processor has multiply-adds under way."""
+from .machine_code import MachineCode
+
+FACTORS = 32
+"""Registers that code which only computes reads at most."""
+
+REGISTER = 64
+"""Bytes of the largest register."""
 
 ROUNDS = 20_000
 REPEATS = 7
@@ -25,10 +30,20 @@ COPIED = 1 << 25
 
 
 @dataclass(frozen=True)
+class PeakCode:
+    """An object file with a function of a number of rounds (int64), a register for each of at most `FACTORS` sums, and
+    room for a register. ``operations``: of a round, a multiply-add being two."""
+
+    content: bytes
+    symbol: str
+    operations: int
+
+
+@dataclass(frozen=True)
 class MachineRoof:
     """``float_gops``: 10^9 operations a second on float32 in registers, a multiply-add being two; ``byte_gops``: on
-    bytes, by dot products, or as floats where the processor has none. ``gbytes``: for buffers of so many bytes, 10^9
-    bytes a second read and written. All with ``threads`` threads at once."""
+    bytes, by what the processor multiplies them with. ``gbytes``: for buffers of so many bytes, 10^9 bytes a second
+    read and written. All with ``threads`` threads at once."""
 
     processor: str
     threads: int
@@ -41,19 +56,26 @@ class MachineRoof:
         return max((rate for size, rate in self.gbytes if nbytes <= size), default=self.gbytes[-1][1])
 
 
-def measured_roof(threads: int) -> MachineRoof:
-    """The roof with so many threads, each in memory of its own."""
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    features = llvm.get_host_cpu_features()
-    lanes = 16 if features.get("avx512f") else 8 if features.get("avx") else 4
-    floats = _function(_float_text(lanes), "work", ctypes.c_int64)
-    float_rate = _rate(threads, lambda thread: floats(ROUNDS), 2 * lanes * CHAINS * ROUNDS)
-    byte_rate = float_rate
-    if features.get("avx512vnni") and features.get("avx512f"):
-        products = _function(_dot_text(), "work", ctypes.c_int64)
-        byte_rate = max(byte_rate, _rate(threads, lambda thread: products(ROUNDS), 2 * 64 * CHAINS * ROUNDS))
-    return MachineRoof(llvm.get_host_cpu_name(), threads, float_rate, byte_rate, _copy_rates(threads))
+def measured_roof(processor: str, threads: int, floats: PeakCode, products: PeakCode) -> MachineRoof:
+    """The roof with so many threads, each in memory of its own. ``floats`` computes with float32, ``products`` with
+    bytes, for a processor of this name."""
+    float_rate = _peak_rate(threads, floats, np.float32(0.5))
+    byte_rate = _peak_rate(threads, products, np.int8(1))
+    return MachineRoof(processor, threads, float_rate, byte_rate, _copy_rates(threads))
+
+
+def _peak_rate(threads: int, code: PeakCode, factor: np.generic) -> float:
+    """10^9 operations a second. Sums of factors 0.5 stay finite, and none is so small that it is slow."""
+    held = MachineCode([code.content], [code.symbol])
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
+    function = kind(held.address(code.symbol))
+    factors = np.full(FACTORS * REGISTER // factor.itemsize, factor)
+    totals = [np.zeros(REGISTER, np.uint8) for _ in range(threads)]
+    return _rate(
+        threads,
+        lambda thread: function(ROUNDS, factors.ctypes.data, totals[thread].ctypes.data),
+        code.operations * ROUNDS,
+    )
 
 
 def _rate(threads: int, work: Callable[[int], object], amount: float) -> float:
@@ -93,54 +115,6 @@ def _copy_rates(threads: int) -> tuple[tuple[int, float], ...]:
 
         rates.append((size, _rate(threads, work, float(size * times))))
     return tuple(rates)
-
-
-# Code that only computes
-
-
-def _float_text(lanes: int) -> str:
-    """A function of the number of rounds: in each, a multiply-add in every one of `CHAINS` vectors."""
-    kind = f"<{lanes} x float>"
-    step = f"call {kind} @llvm.fmuladd.v{lanes}f32({kind} %s{{n}}, {kind} %factor, {kind} %factor)"
-    factor = f"""
-  %one = insertelement {kind} undef, float 0.5, i32 0
-  %factor = shufflevector {kind} %one, {kind} undef, <{lanes} x i32> zeroinitializer"""
-    return _loop_text(kind, step, factor, "fadd", f"declare {kind} @llvm.fmuladd.v{lanes}f32({kind}, {kind}, {kind})")
-
-
-def _dot_text() -> str:
-    """The same with dot products of four bytes each in sixteen lanes."""
-    kind, name = "<16 x i32>", "@llvm.x86.avx512.vpdpbusd.512"
-    step = f"call {kind} {name}({kind} %s{{n}}, {kind} %factor, {kind} %factor)"
-    factor = f"""
-  %one = insertelement {kind} undef, i32 16843009, i32 0
-  %factor = shufflevector {kind} %one, {kind} undef, <16 x i32> zeroinitializer"""
-    return _loop_text(kind, step, factor, "add", f"declare {kind} {name}({kind}, {kind}, {kind})")
-
-
-def _loop_text(kind: str, step: str, factor: str, joins: str, declaration: str) -> str:
-    phis = "\n".join(f"  %s{n} = phi {kind} [ zeroinitializer, %entry ], [ %t{n}, %round ]" for n in range(CHAINS))
-    steps = "\n".join(f"  %t{n} = {step.format(n=n)}" for n in range(CHAINS))
-    sums = "\n".join(f"  %u{n} = {joins} {kind} {'%t0' if n == 1 else f'%u{n - 1}'}, %t{n}" for n in range(1, CHAINS))
-    return f"""
-{declaration}
-@sink = global {kind} zeroinitializer
-define void @work(i64 %rounds) {{
-entry:{factor}
-  br label %round
-round:
-  %done = phi i64 [ 0, %entry ], [ %more, %round ]
-{phis}
-{steps}
-  %more = add i64 %done, 1
-  %again = icmp slt i64 %more, %rounds
-  br i1 %again, label %round, label %end
-end:
-{sums}
-  store {kind} %u{CHAINS - 1}, ptr @sink
-  ret void
-}}
-"""
 
 
 _COPIES = """

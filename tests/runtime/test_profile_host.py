@@ -12,10 +12,14 @@ import weft
 from weft.cli import app
 from weft.cli.errors import run
 from weft.cli.output import err
+from weft.cli.profile_cpu import roof_here
 from weft.compiler.graph import Attrs, Constant, Expr, Function, Module, TensorType, Tuple, Var, call
 from weft.compiler.graph.scan import scan
+from weft.compiler.targets.cpu.llvm.object_code import object_code
+from weft.compiler.targets.cpu.llvm.peak import byte_text, float_text, sums_of
+from weft.compiler.targets.cpu.processor import PRETENDED, executable_here, host_target
 from weft.runtime.errors import DeviceError
-from weft.runtime.machine_roof import MachineRoof, measured_roof
+from weft.runtime.machine_roof import MachineRoof, PeakCode
 from weft.runtime.module import LoadedModule
 from weft.runtime.plots import write_host_plot
 from weft.runtime.profile_host import KernelProfile, profile_host
@@ -65,9 +69,23 @@ def test_a_kernel_is_bound_by_what_takes_most_of_its_time() -> None:
     assert replace(busy, on_bytes=True).bound(ROOF) == ""  # bytes could be four times as fast
 
 
-def test_the_roof_is_that_of_all_threads() -> None:
-    roof = measured_roof(1)
-    assert roof.byte_gops >= roof.float_gops > 1
+@pytest.mark.parametrize("name", executable_here())
+def test_the_roof_is_that_of_the_processors_own_products(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PRETENDED, name)
+    measured: list[tuple[str, int, PeakCode, PeakCode]] = []
+    monkeypatch.setattr("weft.cli.profile_cpu.measured_roof", lambda *given: measured.append(given) or ROOF)
+    assert roof_here(3) is ROOF
+    ((processor, threads, floats, products),) = measured
+    target = host_target()
+    assert (processor, threads) == (target.cpu, 3)
+    assert floats.content == object_code(float_text(target), target)
+    assert products.content == object_code(byte_text(target), target)
+    assert products.operations == 4 * floats.operations == 2 * target.vector_bytes * sums_of(target)
+
+
+def test_the_roof_is_measured() -> None:
+    roof = roof_here(1)
+    assert min(roof.byte_gops, roof.float_gops) > 1
     assert [size for size, _ in roof.gbytes] == sorted(size for size, _ in roof.gbytes)
     assert min(rate for _, rate in roof.gbytes) > 0.1
     assert ROOF.bandwidth(1) == 200

@@ -14,7 +14,7 @@ from weft.compiler.targets.cpu.kernels import loop_target
 from weft.compiler.targets.cpu.llvm.byte_products import byte_form, byte_forms
 from weft.compiler.targets.cpu.llvm.emit import emit_kernel
 from weft.compiler.targets.cpu.llvm.object_code import machine, optimise
-from weft.compiler.targets.cpu.processor import PROCESSORS, named_target
+from weft.compiler.targets.cpu.processor import PROCESSORS, Processor, named_target
 from weft.compiler.targets.loops.model import link_model
 from weft.compiler.targets.loops.prepare import prepare
 from weft.compiler.targets.target import Job
@@ -66,25 +66,39 @@ def loop_of_products(name: str) -> tuple[list[str], int]:
     (code,) = (each for each in program_of(model).kernels if "dot_product_" in each.text)
     unit = ll.Module("kernel")
     emit_kernel(unit, parse(code.text, intrinsic_named), processor, 1, code.windows, proved=True)
-    text = machine(processor).emit_assembly(optimise(str(unit), processor))
+    loop, found = loop_of_the_form(str(unit), processor)
+    # Of a register's four bytes for each lane, in so many instructions of the form.
+    return loop, found * processor.float_lanes * 4 // instructions_of(processor)
+
+
+def instructions_of(processor: Processor) -> int:
+    """How many instructions of its form multiply a register's bytes."""
+    return {"pmaddwd": 2, "smlal": 4, "vmlal": 4}.get(byte_form(processor, processor.float_lanes).name, 1)
+
+
+def loop_of_the_form(text: str, processor: Processor) -> tuple[list[str], int]:
+    """The instructions of the loop of this LLVM IR with the most instructions of the processor's form, and these."""
+    form = byte_form(processor, processor.float_lanes)
+    return loop_of(text, processor, MNEMONICS.get(form.name, form.name))
+
+
+def loop_of(text: str, processor: Processor, mnemonic: str) -> tuple[list[str], int]:
+    """The loop with the most instructions that are written so (a regular expression), and how many these are."""
     found: list[list[str]] = [[]]
-    for line in map(str.strip, text.splitlines()):
+    for line in map(str.strip, machine(processor).emit_assembly(optimise(text, processor)).splitlines()):
         if line.endswith(":") or re.match(r"\.?L\w+:", line):
             found.append([])
         elif line and line[0] not in ".#@/;":
             found[-1].append(line)
             if BRANCH.match(line):
                 found.append([])
-    form = byte_form(processor, processor.float_lanes)
-    written = re.compile(MNEMONICS.get(form.name, form.name) + r"[.\s]")
+    written = re.compile(mnemonic + r"[.\s]")
 
     def count(block: list[str]) -> int:
         return sum(bool(written.match(line)) for line in block)
 
     loop = max(found, key=count)
-    # Of a register's four bytes for each lane, in so many instructions of the form.
-    instructions = {"pmaddwd": 2, "smlal": 4, "vmlal": 4}.get(form.name, 1)
-    return loop, count(loop) * processor.float_lanes * 4 // instructions
+    return loop, count(loop)
 
 
 def test_every_processor_has_a_form() -> None:
