@@ -22,7 +22,7 @@ TUTORIALS = sorted(DOCS.glob("tutorials/[0-9]*.md"))
 
 NAV: dict[str, tuple[str, ...]] = {
     "Tutorials": ("tutorials/index.md", *(f"tutorials/{path.name}" for path in TUTORIALS)),
-    "Models": ("quantisation.md", "pytorch.md", "litert.md", "gradients.md", "values.md", "integers.md"),
+    "Models": ("language.md", "quantisation.md", "pytorch.md", "litert.md", "gradients.md", "values.md", "integers.md"),
     "Speed": ("profile.md", "tuning.md", "schedules.md", "explore.md", "results.md"),
     "Boards": ("boards.md", "boards-running.md", "synthesis.md"),
     "The core": ("core.md", "isa.md", "registers.md", "simulators.md", "timing.md", "systems.md"),

@@ -18,6 +18,10 @@ class InputError(WeftError):
     """Data that does not fit the model's inputs."""
 
 
+class SessionError(InputError):
+    """What a session cannot do: too many tokens, a cache of another model, a model that has no cache."""
+
+
 class DeviceError(WeftError):
     """A device that cannot do what is asked."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # a model that runs on this machine's processor needs no core
     from .device import Device, HostCodes, WholeModel, WholeRun
     from .gpu.dlpack import TensorThere
     from .gpu.on_device import DeviceTensor
+    from .session import Session
+    from .session_roles import RoleNames
 
 Array = npt.NDArray[Any]
 LoadHost = Callable[[HostProgram], Executor]
@@ -169,29 +171,42 @@ class LoadedModule:
         values = self._checked(inputs)
         results = self._checked_outputs(outputs)
         with self._lock:
-            self._refuse_if_gone()
-            if self._whole is not None and not keep and not (trace and self.device.has_trace):
-                made = self._run_whole({name: value[None] for name, value in values.items()}, 1).outputs
-                self.seconds = (0.0,) * len(self.model.layers) if trace else ()
-                for name, array in results.items():
-                    array[...] = made[name][0]
-                return {name: results.get(name, made[name][0]) for name in self._outputs}
-            runs: list[StepRun] = []
-            seconds = [0.0] * len(self.model.layers) if trace else []
-            for step in self._steps:
-                if isinstance(step, _HostRun):
-                    step.run(values, results, seconds)
-                else:
-                    runs.append(self._run_program(step, values, trace))
+            return self._run(values, results, trace, keep)
+
+    def run_counted(self, inputs: Mapping[str, Array]) -> tuple[dict[str, Array], int | None]:
+        """As :meth:`run`, with the cycles of this run's programs, whichever thread runs next; ``None`` where the device
+        does not model time."""
+        values = self._checked(inputs)
+        with self._lock:
+            made = self._run(values, {}, False, False)
+            return made, self.cycles
+
+    def _run(self, values: dict[str, Array], results: Mapping[str, Array], trace: bool, keep: bool) -> dict[str, Array]:
+        self._refuse_if_gone()
+        if self._whole is not None and not keep and not (trace and self.device.has_trace):
+            made = self._run_whole({name: value[None] for name, value in values.items()}, 1).outputs
+            self.seconds = (0.0,) * len(self.model.layers) if trace else ()
             for name, array in results.items():
-                if values[name] is not array:
-                    array[...] = values[name]
-                    values[name] = array
-            self.runs, self.seconds = tuple(runs), tuple(seconds)
-            if keep and self.model.core is not None:
-                kept = {name: self._slot(slot) for name, slot in self.model.core.slots.items() if name not in values}
-                return {**values, **kept}
-        return values if keep else {name: values[name] for name in self._outputs}
+                array[...] = made[name][0]
+            return {name: results.get(name, made[name][0]) for name in self._outputs}
+        runs: list[StepRun] = []
+        seconds = [0.0] * len(self.model.layers) if trace else []
+        for step in self._steps:
+            if isinstance(step, _HostRun):
+                step.run(values, results, seconds)
+            else:
+                runs.append(self._run_program(step, values, trace))
+        for name, array in results.items():
+            if values[name] is not array:
+                array[...] = values[name]
+                values[name] = array
+        self.runs, self.seconds = tuple(runs), tuple(seconds)
+        if not keep:
+            return {name: values[name] for name in self._outputs}
+        if self.model.core is not None:
+            kept = {name: self._slot(slot) for name, slot in self.model.core.slots.items() if name not in values}
+            return {**values, **kept}
+        return values
 
     def run_on_device(self, inputs: Mapping[str, Any]) -> dict[str, DeviceTensor]:
         """Run a model that is on a GPU of NVIDIA's as a whole, without copies through the host.
@@ -225,6 +240,35 @@ class LoadedModule:
             self._refuse_if_gone()
             made = run_on_device(step.executor, gpu, [values[name] for name in step.inputs])
         return dict(zip((name for name, _, _ in step.outputs), made, strict=True))
+
+    def session(
+        self,
+        *,
+        prefill: LoadedModule | None = None,
+        positions: int | None = None,
+        states: Mapping[str, str] | None = None,
+        **roles: Unpack[RoleNames],
+    ) -> Session:
+        """A text, or another sequence, that this model continues token by token: what its runs leave for the next ones
+        (keys and values of attention, states of recurrent layers) is kept in the session.
+
+        prefill
+            The same model for pieces of several tokens, which then takes prompts.
+        positions
+            Tokens that the session holds at most; by default what the model's cache does.
+        states
+            By output, the input of the next run that it becomes; by default pairs as exporters name them, such as
+            ``present.0.key`` and ``past_key_values.0.key``.
+        roles
+            The inputs ``tokens``, ``places`` and ``mask``, and the output ``scores``, where their names are unusual.
+
+        Sessions of one module are independent of each other, and of :meth:`run`. Raises :class:`SessionError` for a
+        model that has no such inputs and outputs, or whose states do not fit; ``docs/language.md`` says how they are
+        found.
+        """
+        from .session import open_session
+
+        return open_session(self, prefill, positions, states, roles)
 
     def run_batch(self, inputs: Mapping[str, Array] | Array) -> dict[str, Array]:
         """Run the model for each item of a batch: inputs and results have one more axis, in front, for the items.
